@@ -14,7 +14,7 @@ use crate::latency::{Class, Observer};
 use crate::store::{Clear, Lent, Store};
 use crate::sys::file::is_full;
 use crate::sys::ring::{Completion, Operation, Ring};
-use crate::target::{Admitted, Effect, Namespace, Queue};
+use crate::target::{Admitted, Barrier, Counted, Effect, Namespace, Queue};
 use buffer::Buffer;
 
 /// Entries of the io_uring of one connection; further operations wait.
@@ -59,6 +59,8 @@ pub enum Action {
         /// Whether the data have to be on the medium before the task finishes (FUA).
         durable: bool,
     },
+    /// Nothing: the command has been executed, and completes behind a barrier.
+    Nothing(Option<Buffer>),
     /// Flush one namespace to the medium.
     Flush,
     /// Flush several namespaces.
@@ -91,6 +93,10 @@ pub struct Task {
     namespace: Option<Arc<Namespace>>,
     offset: u64,
     length: u64,
+    /// Counts the command until it is finished, for barriers.
+    underway: Option<Counted>,
+    /// What has to pass before the task begins.
+    behind: Option<Barrier>,
     /// An identifier that the transport chose for the command.
     pub tag: u32,
 }
@@ -103,7 +109,19 @@ impl Task {
         offset: u64,
         length: u64,
     ) -> Self {
-        Self { cid, action, namespace, offset, length, tag: 0 }
+        let (underway, behind) = (None, None);
+        Self { cid, action, namespace, offset, length, underway, behind, tag: 0 }
+    }
+
+    /// A task that begins when a barrier has passed.
+    pub(crate) fn behind(barrier: Barrier, cid: u16, action: Action) -> Self {
+        Self { behind: Some(barrier), ..Self::new(cid, action, None, 0, 0) }
+    }
+
+    /// The task of a command that is counted.
+    #[must_use]
+    pub(crate) fn counted(self, underway: Counted) -> Self {
+        Self { underway: Some(underway), ..self }
     }
 }
 
@@ -124,6 +142,8 @@ pub struct Finished {
     pub length: usize,
     /// An identifier that the transport chose for the command.
     pub tag: u32,
+    /// Counts the command until its completion is queued.
+    _underway: Option<Counted>,
 }
 
 /// A task that the kernel executes.
@@ -138,6 +158,7 @@ struct InKernel {
     offset: u64,
     durable: bool,
     began_ns: u64,
+    underway: Option<Counted>,
 }
 
 /// Executes the tasks of one connection.
@@ -148,6 +169,8 @@ pub struct Engine {
     /// Completions of the ring that were processed in this round.
     taken: usize,
     finished: VecDeque<Finished>,
+    /// Tasks whose barrier has not passed.
+    behind: Vec<Task>,
     observer: Observer,
 }
 
@@ -193,6 +216,9 @@ impl Engine {
 
     /// Begins a task, which may finish at once. [`Engine::submit`] has to be called before waiting.
     pub fn begin(&mut self, mut task: Task) {
+        if task.behind.as_ref().is_some_and(|barrier| !barrier.has_passed()) {
+            return self.behind.push(task);
+        }
         let Some(namespace) = task.namespace.take() else {
             let finished = self.run_on_all(task);
             return self.finished.push_back(finished);
@@ -249,8 +275,12 @@ impl Engine {
 
     /// Flushes the namespaces of a task that has several.
     fn run_on_all(&mut self, task: Task) -> Finished {
-        let Task { cid, action, tag, .. } = task;
-        let all = if let Action::FlushAll(all) = action { all } else { Vec::new() };
+        let Task { cid, action, underway, tag, .. } = task;
+        let (all, buffer) = match action {
+            Action::FlushAll(all) => (all, None),
+            Action::Nothing(buffer) => (Vec::new(), buffer),
+            _ => (Vec::new(), None),
+        };
         let flush = |namespace| {
             let namespace = self.admit(namespace, Effect::Reads)?;
             match status_of(&namespace.store().flush(), true) {
@@ -261,7 +291,8 @@ impl Engine {
         // All are flushed, also behind one that fails.
         let results: Vec<_> = all.into_iter().map(flush).collect();
         let status = results.into_iter().find_map(Result::err).unwrap_or(Status::SUCCESS);
-        Finished { cid, status, first_of_pair: None, buffer: None, lent: None, length: 0, tag }
+        let (first_of_pair, lent, length) = (None, None, 0);
+        Finished { cid, status, first_of_pair, buffer, lent, length, tag, _underway: underway }
     }
 
     /// Submits the queued operations to the kernel.
@@ -283,6 +314,11 @@ impl Engine {
 
     /// The next finished task. A round returns a few; the others follow in the next round.
     pub fn finished(&mut self) -> Option<Finished> {
+        let has_passed = |task: &Task| task.behind.as_ref().is_none_or(Barrier::has_passed);
+        if let Some(at) = self.behind.iter().position(has_passed) {
+            let task = self.behind.remove(at);
+            self.begin(task);
+        }
         if let Some(finished) = self.finished.pop_front() {
             return Some(finished);
         }
@@ -351,7 +387,7 @@ impl Engine {
         if refused {
             return Some((task, namespace));
         }
-        let Task { cid, action, offset, length, tag, .. } = task;
+        let Task { cid, action, offset, length, tag, underway, .. } = task;
         let bytes = length as usize;
         let (operation, is_read, length, durable) = match action {
             Action::Read(buffer) => (Operation::Read { buffer, length: bytes }, true, bytes, false),
@@ -359,10 +395,13 @@ impl Engine {
                 (Operation::Write { buffer: data, length: bytes, durable }, false, bytes, durable)
             }
             Action::Flush => (Operation::Flush, false, 0, false),
-            action => return Some((Task { cid, action, namespace: None, offset, length, tag }, namespace)),
+            action => {
+                let task = Task { cid, action, namespace: None, offset, length, underway, behind: None, tag };
+                return Some((task, namespace));
+            }
         };
         let began_ns = self.observer.now_ns();
-        let waiting = InKernel { cid, tag, namespace, is_read, length, offset, durable, began_ns };
+        let waiting = InKernel { cid, tag, namespace, is_read, length, offset, durable, began_ns, underway };
         let token = self.in_kernel.insert(waiting) as u64;
         if let RingState::Here(ring) = &mut self.ring {
             let pushed = ring.push(file.file(), offset, operation, token);
@@ -388,7 +427,7 @@ impl Action {
     fn effect(&self) -> Option<Effect> {
         match self {
             Self::Read(_) | Self::Lend | Self::Compare(_) | Self::Verify => Some(Effect::Reads),
-            Self::Flush | Self::FlushAll(_) => Some(Effect::Reads),
+            Self::Nothing(_) | Self::Flush | Self::FlushAll(_) => Some(Effect::Reads),
             Self::Write { .. } | Self::Zero { .. } | Self::Discard(_) | Self::Copy { .. } => {
                 Some(Effect::Changes)
             }
@@ -405,19 +444,19 @@ impl Action {
 impl Task {
     /// The result of a task that was not executed.
     fn failed(self, status: Status) -> Finished {
-        let Self { cid, action, tag, .. } = self;
+        let Self { cid, action, underway, tag, .. } = self;
         let first_of_pair = match action {
             Action::CompareAndWrite { first_cid, .. } => Some((first_cid, status)),
             _ => None,
         };
         let lent = matches!(action, Action::Lend).then(Lent::default);
         let length = if lent.is_some() { self.length as usize } else { 0 };
-        Finished { cid, status, first_of_pair, buffer: None, lent, length, tag }
+        Finished { cid, status, first_of_pair, buffer: None, lent, length, tag, _underway: underway }
     }
 }
 
 fn conclude(waiting: InKernel, completion: Completion, observer: &mut Observer) -> Finished {
-    let InKernel { cid, tag, namespace, is_read, length, offset, durable, began_ns } = waiting;
+    let InKernel { cid, tag, namespace, is_read, length, offset, durable, began_ns, underway } = waiting;
     let Completion { result, mut buffer, .. } = completion;
     // The kernel may transfer fewer bytes than requested, for example at the end of a file: the rest is
     // transferred here.
@@ -444,7 +483,7 @@ fn conclude(waiting: InKernel, completion: Completion, observer: &mut Observer) 
     count(&namespace, length, is_read, length != 0, status);
     observer.ended(&namespace, class(is_read, length != 0), began_ns);
     let length = if is_read { length } else { 0 };
-    Finished { cid, status, first_of_pair: None, buffer, lent: None, length, tag }
+    Finished { cid, status, first_of_pair: None, buffer, lent: None, length, tag, _underway: underway }
 }
 
 /// The completion status for an error of a file.
@@ -483,16 +522,20 @@ fn class(is_read: bool, has_data: bool) -> Class {
 
 /// Executes a task by blocking calls.
 fn run(task: Task, namespace: &Namespace, observer: &mut Observer) -> Finished {
-    let Task { cid, action, offset, length, tag, .. } = task;
-    let status = Status::SUCCESS;
+    let Task { cid, action, offset, length, underway, tag, .. } = task;
+    let (status, first_of_pair, lent) = (Status::SUCCESS, None, None);
     let mut finished =
-        Finished { cid, status, first_of_pair: None, buffer: None, lent: None, length: 0, tag };
+        Finished { cid, status, first_of_pair, buffer: None, lent, length: 0, tag, _underway: underway };
     let store = namespace.store();
     let bytes = length as usize;
     let (is_read, has_data) = match &action {
         Action::Read(_) | Action::Lend | Action::Compare(_) | Action::Verify => (true, true),
         Action::Write { .. } | Action::CompareAndWrite { .. } | Action::Copy { .. } => (false, true),
-        Action::Flush | Action::FlushAll(_) | Action::Zero { .. } | Action::Discard(_) => (false, false),
+        Action::Nothing(_)
+        | Action::Flush
+        | Action::FlushAll(_)
+        | Action::Zero { .. }
+        | Action::Discard(_) => (false, false),
     };
     finished.status = match action {
         Action::Read(mut buffer) => {
@@ -523,6 +566,10 @@ fn run(task: Task, namespace: &Namespace, observer: &mut Observer) -> Finished {
             finished.first_of_pair = Some((first_cid, first));
             finished.buffer = Some(data);
             second
+        }
+        Action::Nothing(buffer) => {
+            finished.buffer = buffer;
+            Status::SUCCESS
         }
         Action::Flush | Action::FlushAll(_) => status_of(&store.flush(), true),
         Action::Verify => verify(store, offset, length),

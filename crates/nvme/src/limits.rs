@@ -60,6 +60,9 @@ pub const SERVER_DATA_BYTES: usize = 512 << 20;
 /// The time in which a host has to accept at least [`STALL_BYTES`] of its responses, or send as much of the
 /// data that it was asked for, because other hosts need the memory. The connection is then closed.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a change of rights waits for the commands that began before it. A disk that takes longer is
+/// reported as an error.
+pub const BARRIER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes that have to move within [`STALL_TIMEOUT`].
 pub const STALL_BYTES: usize = 64 << 10;
 /// In-capsule data over TCP: as in nvmet. A longer capsule ends the connection.

@@ -90,7 +90,7 @@ fn tls_handshake(shared: &Shared, stream: TcpStream, acceptor: &Acceptor) -> io:
     let target = Arc::clone(&shared.target);
     let connect_timeout = shared.tuning.connect_timeout;
     let (tls_stream, psk) = acceptor.accept(stream, move |identity| target.psk(identity), connect_timeout)?;
-    Ok((Stream::Tls(Box::new(tls_stream)), Proved { host: psk.host, subsystem: psk.subsystem }))
+    Ok((Stream::Tls(Box::new(tls_stream)), Proved(psk)))
 }
 
 struct Driver<'a> {

@@ -310,7 +310,7 @@ impl Server {
                 return Ok(json!({ "port": id }));
             }
             Command::Access { nqn, port, group, access } => {
-                self.target().set_access(&nqn, port, group, access.into())?;
+                self.set_access(&nqn, port, group, access.into())?;
             }
         }
         Ok(json!({}))

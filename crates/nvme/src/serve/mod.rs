@@ -43,7 +43,7 @@ pub(crate) use stall_timer::StallTimer;
 pub use state::Server;
 
 use crate::budget::Budget;
-use crate::limits::{CONNECT_TIMEOUT, SERVER_DATA_BYTES, STALL_TIMEOUT};
+use crate::limits::{BARRIER_TIMEOUT, CONNECT_TIMEOUT, SERVER_DATA_BYTES, STALL_TIMEOUT};
 use crate::nqn::Nqn;
 use crate::target::{ChangeError, Target};
 
@@ -127,6 +127,13 @@ pub enum ServeError {
     /// The configuration file cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Commands that began before a change have not ended.
+    #[error(
+        "the change is made, but a disk has not executed commands that began before it within {} s: it does \
+         not answer, and may execute them later",
+        BARRIER_TIMEOUT.as_secs()
+    )]
+    Unfinished,
     /// A thread cannot be started.
     #[error("no thread can be started: {0}")]
     Thread(io::Error),

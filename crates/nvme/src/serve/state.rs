@@ -8,19 +8,24 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use tracing::{error, warn};
+use wire::nvme::log::AnaState;
 
 use super::config::{
     BackendConfig, Bytes, Config, NamespaceConfig, PortConfig, Receives, SubsystemConfig, TransportConfig,
 };
 use super::{Listener, ServeError, Shared, Tuning};
 use crate::auth::Credentials;
+use crate::limits::BARRIER_TIMEOUT;
 use crate::nqn::Nqn;
 use crate::store::{FileStore, Memory, Store};
-use crate::target::{ChangeError, Hosts, Identity, Namespace, Port, Referral, Subsystem, Target, Transport};
+use crate::target::{
+    Barrier, ChangeError, Hosts, Identity, Namespace, Port, Referral, Subsystem, Target, Transport,
+};
 
 const MODEL: &str = "rockery";
 
-/// A target with its listeners and stores.
+/// A target with its listeners and stores. A method that takes rights from hosts returns when no command that
+/// began before is executed any more; so does the drop of a server, which ends all connections.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
@@ -150,7 +155,7 @@ impl Server {
 
     fn take_out(&mut self, name: &Nqn) -> Result<(), ServeError> {
         let edit = |it: &mut Config| it.subsystems.retain(|it| it.nqn != *name);
-        self.change(edit, |it| Ok(it.target().remove_subsystem(name)?))
+        settle(&self.change(edit, |it| Ok(it.target().remove_subsystem(name)?))?)
     }
 
     /// Adds a namespace.
@@ -202,7 +207,8 @@ impl Server {
     /// When the namespace does not exist.
     pub fn remove_namespace(&mut self, name: &Nqn, nsid: u32) -> Result<(), ServeError> {
         let edit = |it: &mut Config| it.with_subsystem(name, |it| it.namespaces.retain(|it| it.id != nsid));
-        let namespace = self.change(edit, |it| Ok(it.target().remove_namespace(name, nsid)?))?;
+        let (namespace, barrier) = self.change(edit, |it| Ok(it.target().remove_namespace(name, nsid)?))?;
+        settle(&barrier)?;
         self.forget(&namespace)
     }
 
@@ -252,7 +258,7 @@ impl Server {
     ) -> Result<(), ServeError> {
         let allowed = hosts.clone().map_or(Hosts::Any, Hosts::Only);
         let edit = |it: &mut Config| it.with_subsystem(name, |it| it.hosts = hosts);
-        self.change(edit, |it| Ok(it.target().set_hosts(name, allowed)?))
+        settle(&self.change(edit, |it| Ok(it.target().set_hosts(name, allowed)?))?)
     }
 
     /// Sets the credentials of a host; `None` removes them.
@@ -271,10 +277,26 @@ impl Server {
                 None => _ = it.credentials.remove(&host),
             });
         };
-        self.change(edit, |it| Ok(it.target().set_credentials(name, &host, credentials.clone())?))
+        let make = |it: &Self| Ok(it.target().set_credentials(name, &host, credentials.clone())?);
+        settle(&self.change(edit, make)?)
     }
 
-    /// Adds a port; returns its identifier.
+    /// Sets the ANA state of a group on a port. It is not part of the configuration.
+    ///
+    /// # Errors
+    /// When the subsystem does not exist, or the group identifier is not allowed.
+    pub fn set_access(
+        &mut self,
+        name: &Nqn,
+        port: u16,
+        group: u32,
+        access: AnaState,
+    ) -> Result<(), ServeError> {
+        settle(&self.target().set_access(name, port, group, access)?)
+    }
+
+    /// Adds a port; returns its identifier. It replaces the port with the same identifier, and ends the
+    /// controllers of hosts that came through that.
     ///
     /// # Errors
     /// When the address cannot be bound.
@@ -299,10 +321,27 @@ impl Server {
             it.ports.push(config);
         };
         let port = Port { id, transport, address: listener.address(), subsystems };
-        self.change(edit, |it| Ok(it.target().add_port(port)))?;
+        let barrier = self.change(edit, |it| Ok(it.target().replace_port(port)))?;
         self.listeners.insert(id, listener);
+        settle(&barrier)?;
         Ok(id)
     }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.listeners.clear();
+        if !self.target().end().wait(BARRIER_TIMEOUT) {
+            error!(
+                "a disk has not executed the last commands: it does not answer, and may execute them later"
+            );
+        }
+    }
+}
+
+/// Waits for the commands that began before a change.
+fn settle(barrier: &Barrier) -> Result<(), ServeError> {
+    if barrier.wait(BARRIER_TIMEOUT) { Ok(()) } else { Err(ServeError::Unfinished) }
 }
 
 /// A serial number that depends only on the name: sixteen hexadecimal digits of its hash.

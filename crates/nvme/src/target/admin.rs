@@ -61,7 +61,8 @@ impl Queue {
         let to_flush = answer.as_ref().ok().and_then(|_| state.flushed_by(id, command));
         drop(state);
         if let Some(namespaces) = to_flush {
-            return Outcome::Task(Task::new(command.cid, Action::FlushAll(namespaces), None, 0, 0));
+            let barrier = self.barrier(&namespaces);
+            return Outcome::Task(Task::behind(barrier, command.cid, Action::FlushAll(namespaces)));
         }
         match answer {
             Err(status) => {

@@ -69,13 +69,7 @@ pub(super) struct Connected {
 impl Target {
     /// The PSK for an identity. The PSK of a subsystem also gives access to the discovery subsystem.
     pub fn psk(&self, identity: &str) -> Option<Psk> {
-        let (host, wanted) = Psk::names(identity)?;
-        let state = self.lock();
-        let reached = state.subsystems.values().filter(|it| wanted.is_discovery() || *it.name() == wanted);
-        let keys = reached.filter_map(|it| it.snapshot().credentials.get(&host)?.tls_key.clone());
-        let versions = [Version::Digest, Version::Names];
-        let mut psks = keys.flat_map(|key| versions.map(|version| key.psk(&host, &wanted, version)));
-        psks.find_map(|psk| psk.filter(|psk| psk.identity == identity))
+        self.lock().psk(identity)
     }
 
     pub(super) fn connect(
@@ -106,6 +100,9 @@ impl Target {
         };
         let subsystem = Nqn::of_field(&data.subsystem).ok_or(wrong_data(place::SUBSYSTEM))?;
         let mut state = self.lock();
+        if state.has_ended {
+            return Err(Refusal { status: Status::CONTROLLER_BUSY, result: 0 });
+        }
         let named = is_named.then(|| host.clone());
         let named = named.as_ref();
         let authenticator = state.may_connect(&subsystem, named, origin, proved)?;
@@ -123,6 +120,15 @@ impl Target {
 }
 
 impl State {
+    fn psk(&self, identity: &str) -> Option<Psk> {
+        let (host, wanted) = Psk::names(identity)?;
+        let reached = self.subsystems.values().filter(|it| wanted.is_discovery() || *it.name() == wanted);
+        let keys = reached.filter_map(|it| it.snapshot().credentials.get(&host)?.tls_key.clone());
+        let versions = [Version::Digest, Version::Names];
+        let mut psks = keys.flat_map(|key| versions.map(|version| key.psk(&host, &wanted, version)));
+        psks.find_map(|psk| psk.filter(|psk| psk.identity == identity))
+    }
+
     fn may_connect(
         &self,
         subsystem: &Nqn,
@@ -131,7 +137,11 @@ impl State {
         proved: Option<&Proved>,
     ) -> Result<Option<Box<Authenticator>>, Refusal> {
         // The PSK of one name does not allow another one (TCP transport 3.6.1.5).
-        if proved.is_some_and(|it| Some(&it.host) != host || it.subsystem != *subsystem) {
+        if proved.is_some_and(|Proved(it)| Some(&it.host) != host || it.subsystem != *subsystem) {
+            return Err(Status::CONNECT_INVALID_HOST.into());
+        }
+        // The key of the handshake may have been removed or replaced before Connect.
+        if proved.is_some_and(|Proved(it)| self.psk(&it.identity).as_ref() != Some(it)) {
             return Err(Status::CONNECT_INVALID_HOST.into());
         }
         if subsystem.is_discovery() {

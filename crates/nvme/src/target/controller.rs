@@ -66,7 +66,7 @@ impl Session {
 impl Session {
     /// Whether the controller was removed, so that its connections have to be closed.
     pub fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
+        self.is_closed.load(Ordering::SeqCst)
     }
 }
 
@@ -149,7 +149,7 @@ impl Controller {
 
     /// Wakes all connections, so that they end with the controller.
     pub(crate) fn close(&self) {
-        self.session.is_closed.store(true, Ordering::Release);
+        self.session.is_closed.store(true, Ordering::SeqCst);
         self.queues.values().for_each(|queue| queue.wake());
     }
 

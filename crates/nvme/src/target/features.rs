@@ -6,13 +6,13 @@ use std::sync::atomic::Ordering;
 use wire::nvme::feature::{self, Select};
 use wire::nvme::{Admin, Command, Status};
 
-use super::State;
 use super::admin::Answer;
 use super::controller::Controller;
 use super::feature_table::{Feature, Scope};
 use super::health::Threshold;
 use super::namespace::Namespace;
 use super::reservation::Reservations;
+use super::{State, Underway};
 use crate::limits::{IO_QUEUES_MAX, KEEP_ALIVE_UNITS};
 
 const ALL_NAMESPACES: u32 = 0xffff_ffff;
@@ -172,7 +172,16 @@ impl State {
         let (nsid, cdw11) = (command.nsid, command.cdw11);
         if feature.scope == Scope::Namespace {
             let namespaces = self.namespaces_of(id, nsid)?;
+            // Counted, so that the removal of a namespace, with the files of its state, waits for the change.
+            let underway: Vec<_> = namespaces.iter().map(|it| Underway::new(it, id.into())).collect();
+            let is_here = |it: &Arc<Namespace>| {
+                self.namespace(id, it.nsid()).is_ok_and(|found| Arc::ptr_eq(&found, it))
+            };
+            if !namespaces.iter().all(is_here) {
+                return Err(Status::INVALID_NAMESPACE.permanent());
+            }
             self.set_of_namespaces(id, feature, &namespaces, cdw11)?;
+            drop(underway);
             return Ok((0, Vec::new()));
         }
         if nsid != 0 && nsid != ALL_NAMESPACES {

@@ -8,10 +8,12 @@ use wire::nvme::log::AnaState;
 use wire::nvme::reservation::{AcquireData, RegisterData, ReleaseData, ReservationType};
 use wire::nvme::{Command, Direction, Fuse, Io, Status};
 
+use super::aborted::Mark;
+use super::barrier::{Counted, Underway};
 use super::controller::Session;
 use super::namespace::Namespace;
 use super::queue::{Outcome, Queue, Request, Work as QueueWork, structure, transfer};
-use super::reservation::{Change, Reservations};
+use super::reservation::{Change, Notice, Reservations};
 use crate::engine::{Action, Task};
 use crate::limits::{COPY_RANGES_MAX, RANGE_BYTES_MAX, TRANSFER_BYTES_MAX};
 use buffer::Buffer;
@@ -29,6 +31,8 @@ pub(super) struct Work {
     offset: u64,
     length: u64,
     fuse: Fuse,
+    /// When it arrived, in relation to Preempt and Abort.
+    mark: Mark,
 }
 
 impl Work {
@@ -58,6 +62,7 @@ impl Work {
 pub(super) struct Pair {
     first_cid: u16,
     first: (u64, u64, u32),
+    mark: Mark,
     /// The data of the first command, once they have arrived.
     compared: Option<Buffer>,
     /// The second command, if its data arrived before those of the first.
@@ -77,22 +82,18 @@ impl Queue {
         }
         let (port, host) = (membership.session.port, membership.session.host_id);
         if kind == Io::Flush && command.nsid == ALL_NAMESPACES {
-            let work =
-                Work { command: *command, kind, namespace: None, offset: 0, length: 0, fuse: Fuse::No };
+            let (offset, length, fuse, mark) = (0, 0, Fuse::No, 0);
+            let work = Work { command: *command, kind, namespace: None, offset, length, fuse, mark };
             return Ok(request(command.cid, Direction::None, 0, work));
         }
         let found = membership.view.namespace(command.nsid, port);
         let (namespace, access) = found.ok_or(Status::INVALID_NAMESPACE.permanent())?;
-        accessible(access)?;
-        if !is_reservation(kind) && !namespace.permits(&host, is_of_write_group(kind)) {
-            return Err(Status::RESERVATION_CONFLICT.permanent());
-        }
-        if writes(kind) && namespace.is_read_only() {
-            return Err(Status::NAMESPACE_WRITE_PROTECTED.permanent());
-        }
+        let mark = namespace.aborted.mark();
+        check_rights(namespace, access, &host, kind)?;
         let namespace = Arc::clone(namespace);
+        let (offset, length_of_range, fuse) = (0, 0, command.fuse());
         let work =
-            Work { command: *command, kind, offset: 0, length: 0, fuse: command.fuse(), namespace: None };
+            Work { command: *command, kind, offset, length: length_of_range, fuse, namespace: None, mark };
         let request = plan(work, namespace, length)?;
         if command.fuse() == Fuse::First {
             self.begin_pair(&request);
@@ -141,6 +142,7 @@ impl Queue {
         self.pair = Some(Pair {
             first_cid: first.cid,
             first: (blocks.start, u64::from(blocks.count), work.command.nsid),
+            mark: work.mark,
             compared: None,
             second: None,
             second_came: false,
@@ -200,22 +202,42 @@ impl Queue {
         }
         if work.namespace.is_none() {
             let subsystem = self.session().and_then(|it| self.target.subsystem(&it.subsystem).ok());
-            let all = subsystem.map(|subsystem| subsystem.namespaces()).unwrap_or_default();
-            return Outcome::Task(Task::new(cid, Action::FlushAll(all), None, 0, 0));
+            let all = subsystem.map(|subsystem| subsystem.begin_on_all(self.stripe)).unwrap_or_default();
+            let (namespaces, underway) = all.into_iter().unzip();
+            let task = Task::new(cid, Action::FlushAll(namespaces), None, 0, 0);
+            return Outcome::Task(task.counted(Counted::Several(underway)));
         }
-        // The check is repeated: the data may arrive long after the command, and a reservation or write
-        // protection may have changed.
-        let host = self.session().map(|it| it.host_id).unwrap_or_default();
-        if work.namespace.as_ref().is_some_and(|it| !it.permits(&host, is_of_write_group(work.kind))) {
-            return self.reply(cid, Status::RESERVATION_CONFLICT.permanent(), 0, buffer);
-        }
-        if writes(work.kind) && work.namespace.as_ref().is_some_and(|it| it.is_read_only()) {
-            return self.reply(cid, Status::NAMESPACE_WRITE_PROTECTED.permanent(), 0, buffer);
-        }
+        let underway = match self.begin(&work) {
+            Ok(underway) => underway,
+            Err(status) => return self.reply(cid, status, 0, buffer),
+        };
         match self.task(cid, work, length, data_at, buffer) {
-            Ok(task) => Outcome::Task(task),
+            Ok(task) => Outcome::Task(task.counted(Counted::One(underway))),
             Err(status) => self.reply(cid, status, 0, None),
         }
+    }
+
+    /// Counts a command whose data have come, and checks its rights again: the data may have come long after
+    /// the command, and a change that has returned meanwhile holds for it.
+    fn begin(&mut self, work: &Work) -> Result<Underway, Status> {
+        let named = work.namespace.as_ref().ok_or(Status::INTERNAL_ERROR)?;
+        let underway = Underway::new(named, self.stripe);
+        if self.is_over() {
+            return Err(Status::ABORTED_QUEUE_DELETED);
+        }
+        let membership = self.membership_mut().ok_or(Status::COMMAND_SEQUENCE.permanent())?;
+        let (port, host) = (membership.session.port, membership.session.host_id);
+        let found = membership.view.namespace(work.command.nsid, port);
+        let found = found.filter(|(namespace, _)| Arc::ptr_eq(namespace, named));
+        let (namespace, access) = found.ok_or(Status::INVALID_NAMESPACE.permanent())?;
+        check_rights(namespace, access, &host, work.kind)?;
+        if namespace.aborted.has(&host, work.mark) {
+            return Err(Status::ABORTED_PREEMPTED);
+        }
+        if work.length != 0 {
+            namespace.range(work.command.blocks())?;
+        }
+        Ok(underway)
     }
 
     fn task(
@@ -293,16 +315,31 @@ impl Queue {
             return Outcome::Waits;
         };
         let first_cid = pair.first_cid;
+        let work = Work { mark: work.mark.min(pair.mark), ..work };
         self.pair = None;
+        // A host that may write may read: what the second command may do, the first one may too.
+        let begun = self.begin(&work).and_then(|it| Ok((it, buffer.ok_or(Status::INTERNAL_ERROR)?)));
+        let (underway, data) = match begun {
+            Ok(begun) => begun,
+            Err(status) => {
+                let first = self.completion(first_cid, Status::ABORTED_FUSED_FAILED, 0);
+                self.extra.push(first);
+                return self.reply(cid, status, 0, None);
+            }
+        };
         let durable = self.is_durable(&work.command);
-        let Some(data) = buffer else { return self.reply(cid, Status::INTERNAL_ERROR, 0, None) };
         let action = Action::CompareAndWrite { first_cid, expected, data, durable };
-        Outcome::Task(Task::new(cid, action, work.namespace, work.offset, work.length))
+        let task = Task::new(cid, action, work.namespace, work.offset, work.length);
+        Outcome::Task(task.counted(Counted::One(underway)))
     }
 
     fn reserve(&mut self, cid: u16, work: &Work, length: usize, buffer: Option<Buffer>) -> Outcome {
         let Some((session, namespace)) = self.session().cloned().zip(work.namespace.clone()) else {
             return self.reply(cid, Status::INTERNAL_ERROR, 0, None);
+        };
+        let underway = match self.begin(work) {
+            Ok(underway) => underway,
+            Err(status) => return self.reply(cid, status, 0, buffer),
         };
         if work.kind == Io::ReservationReport {
             // The extended data structure is for 128-bit Host Identifiers, which all NVMe-oF hosts have.
@@ -322,9 +359,14 @@ impl Queue {
         let data = buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
         let host = session.host_id;
         let change = namespace.change_reservations(|it| change(it, work.kind, &work.command, data, host));
-        let status = match change {
-            Err(status) => status,
+        drop(underway);
+        match change {
+            Err(status) => self.reply(cid, status, 0, buffer),
             Ok(notices) => {
+                if is_preempt_and_abort(work) {
+                    let preempted = notices.iter().filter(|(_, it)| *it == Notice::RegistrationPreempted);
+                    namespace.aborted.add(preempted.map(|(host, _)| *host));
+                }
                 let mut state = self.target.lock();
                 for controller in state.controllers.values_mut() {
                     let of_subsystem = controller.session.subsystem == session.subsystem;
@@ -334,10 +376,12 @@ impl Queue {
                         controller.reservation_changed(namespace.nsid(), *notice);
                     }
                 }
-                Status::SUCCESS
+                drop(state);
+                // Commands that began before have ended when this one completes: Preempt and Abort aborts
+                // those that wait for data, and waits for the others.
+                self.reply_behind(cid, self.barrier(&[namespace]), buffer)
             }
-        };
-        self.reply(cid, status, 0, None)
+        }
     }
 }
 
@@ -369,7 +413,6 @@ fn change(it: &mut Reservations, kind: Io, command: &Command, data: &[u8], host:
             let kind = reserved.ok_or(INVALID)?;
             match action {
                 0 => it.acquire(host, current, kind),
-                // Commands of the preempted host that have begun are finished first; each is short.
                 1 | 2 => it.preempt(host, current, preempted, kind),
                 _ => Err(INVALID),
             }
@@ -447,6 +490,22 @@ fn accessible(access: AnaState) -> Result<(), Status> {
         AnaState::PersistentLoss => Err(Status::ANA_PERSISTENT_LOSS),
         AnaState::Change => Err(Status::ANA_TRANSITION),
     }
+}
+
+/// Checks that a host may execute a command of this kind.
+fn check_rights(namespace: &Namespace, access: AnaState, host: &[u8; 16], kind: Io) -> Result<(), Status> {
+    accessible(access)?;
+    if !is_reservation(kind) && !namespace.permits(host, is_of_write_group(kind)) {
+        return Err(Status::RESERVATION_CONFLICT.permanent());
+    }
+    if writes(kind) && namespace.is_read_only() {
+        return Err(Status::NAMESPACE_WRITE_PROTECTED.permanent());
+    }
+    Ok(())
+}
+
+fn is_preempt_and_abort(work: &Work) -> bool {
+    work.kind == Io::ReservationAcquire && work.command.cdw10 & 7 == 2
 }
 
 const fn writes(kind: Io) -> bool {

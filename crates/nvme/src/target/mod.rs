@@ -2,12 +2,15 @@
 //! controllers that hosts have created. It is independent of the transport; the time is an argument, in
 //! nanoseconds from an arbitrary origin.
 
+mod aborted;
 mod admin;
 mod atomic_file;
 mod authentication;
+mod barrier;
 mod connect;
 mod controller;
 mod discovery;
+mod epochs;
 mod events;
 mod feature_table;
 mod features;
@@ -33,6 +36,8 @@ use crate::auth::{Credentials, NegotiationLimiter};
 use crate::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX, SUBSYSTEMS_MAX};
 use crate::nqn::Nqn;
 
+pub use barrier::Barrier;
+pub(crate) use barrier::{Counted, Underway};
 pub(crate) use controller::Controller;
 pub use controller::{ControllerReport, Session, Wake};
 pub use discovery::{Port, Referral, Transport};
@@ -98,6 +103,8 @@ pub(crate) struct State {
     pub(crate) controllers: BTreeMap<u16, Controller>,
     pub(crate) last_controller: u16,
     pub(crate) discovery_changes: u64,
+    /// No host may connect any more.
+    pub(crate) has_ended: bool,
 }
 
 impl Default for Target {
@@ -142,14 +149,13 @@ impl Target {
     ///
     /// # Errors
     /// When the subsystem does not exist.
-    pub fn remove_subsystem(&self, name: &Nqn) -> Result<(), ChangeError> {
+    pub fn remove_subsystem(&self, name: &Nqn) -> Result<Barrier, ChangeError> {
         let mut state = self.lock();
-        state.subsystems.remove(name).ok_or_else(|| ChangeError::NoSubsystem(name.clone()))?;
-        for controller in state.controllers.values().filter(|it| it.session.subsystem == *name) {
-            controller.close();
-        }
+        let removed = state.subsystems.remove(name);
+        let removed = removed.ok_or_else(|| ChangeError::NoSubsystem(name.clone()))?;
+        state.close_controllers(|session| session.subsystem == *name);
         state.discovery_changed();
-        Ok(())
+        Ok(Barrier::new(&removed.namespaces(), None))
     }
 
     /// The subsystem of this name.
@@ -186,11 +192,11 @@ impl Target {
         Ok(())
     }
 
-    /// Removes a namespace, and notifies hosts. Commands that have begun are finished.
+    /// Removes a namespace, and notifies hosts.
     ///
     /// # Errors
     /// When the namespace does not exist.
-    pub fn remove_namespace(&self, name: &Nqn, nsid: u32) -> Result<Arc<Namespace>, ChangeError> {
+    pub fn remove_namespace(&self, name: &Nqn, nsid: u32) -> Result<(Arc<Namespace>, Barrier), ChangeError> {
         let removed = self.subsystem(name)?.remove(nsid);
         let removed = removed.ok_or_else(|| ChangeError::NoNamespace { subsystem: name.clone(), nsid })?;
         let mut state = self.lock();
@@ -198,7 +204,9 @@ impl Target {
             controller.forget_namespace(nsid);
         }
         state.namespace_changed(name, nsid);
-        Ok(removed)
+        drop(state);
+        let barrier = Barrier::new([&removed], None);
+        Ok((removed, barrier))
     }
 
     /// Notifies hosts that a namespace has another size.
@@ -210,13 +218,21 @@ impl Target {
     ///
     /// # Errors
     /// When the subsystem does not exist, or the group identifier is not allowed.
-    pub fn set_access(&self, name: &Nqn, port: u16, group: u32, access: AnaState) -> Result<(), ChangeError> {
+    pub fn set_access(
+        &self,
+        name: &Nqn,
+        port: u16,
+        group: u32,
+        access: AnaState,
+    ) -> Result<Barrier, ChangeError> {
         if !(1..=ANA_GROUPS_MAX).contains(&group) {
             return Err(ChangeError::Group(group));
         }
-        self.subsystem(name)?.set_access(port, group, access);
+        let subsystem = self.subsystem(name)?;
+        subsystem.set_access(port, group, access);
         self.lock().notify(|session| session.subsystem == *name, Event::Ana);
-        Ok(())
+        let changed = subsystem.namespaces().into_iter().filter(|it| it.group() == group);
+        Ok(Barrier::new(&changed.collect::<Vec<_>>(), None))
     }
 
     /// Sets the credentials of a host. Its controllers are closed; if the subsystem now has credentials, so
@@ -229,36 +245,31 @@ impl Target {
         name: &Nqn,
         host: &Nqn,
         credentials: Option<Credentials>,
-    ) -> Result<(), ChangeError> {
+    ) -> Result<Barrier, ChangeError> {
         let subsystem = self.subsystem(name)?;
         let mut state = self.lock();
         subsystem.set_credentials(host, credentials);
         let known = &subsystem.snapshot().credentials;
-        for controller in state.controllers.values().filter(|it| it.session.subsystem == *name) {
-            let it = controller.session.name();
-            if it == Some(host) || !known.is_empty() && !it.is_some_and(|it| known.contains_key(it)) {
-                controller.close();
-            }
-        }
+        state.close_controllers(|session| {
+            let it = session.name();
+            let is_unknown = !known.is_empty() && !it.is_some_and(|it| known.contains_key(it));
+            session.subsystem == *name && (it == Some(host) || is_unknown)
+        });
         state.discovery_changed();
-        Ok(())
+        Ok(Barrier::new(&subsystem.namespaces(), None))
     }
 
     /// Sets the hosts that may use a subsystem. Controllers of other hosts are closed.
     ///
     /// # Errors
     /// When the subsystem does not exist.
-    pub fn set_hosts(&self, name: &Nqn, hosts: Hosts) -> Result<(), ChangeError> {
+    pub fn set_hosts(&self, name: &Nqn, hosts: Hosts) -> Result<Barrier, ChangeError> {
         let subsystem = self.subsystem(name)?;
         let mut state = self.lock();
-        for controller in state.controllers.values() {
-            if controller.session.subsystem == *name && !hosts.allow(controller.session.name()) {
-                controller.close();
-            }
-        }
+        state.close_controllers(|session| session.subsystem == *name && !hosts.allow(session.name()));
         subsystem.set_hosts(hosts);
         state.discovery_changed();
-        Ok(())
+        Ok(Barrier::new(&subsystem.namespaces(), None))
     }
 
     /// Adds a port; returns its identifier, which is assigned if `id` is 0.
@@ -273,11 +284,33 @@ impl Target {
         id
     }
 
-    /// Removes a port from the discovery log.
-    pub fn remove_port(&self, id: u16) {
+    /// Adds a port in place of the one with the same identifier, if there is one: the controllers of hosts
+    /// that came through that are closed.
+    pub fn replace_port(&self, port: Port) -> Barrier {
+        let mut state = self.lock();
+        let (id, replaced) = (port.id, state.ports.insert(port.id, port));
+        if replaced.is_some() {
+            state.close_controllers(|session| session.port == id);
+        }
+        state.discovery_changed();
+        state.barrier()
+    }
+
+    /// Removes a port from the discovery log, and closes the controllers of hosts that came through it.
+    pub fn remove_port(&self, id: u16) -> Barrier {
         let mut state = self.lock();
         state.ports.remove(&id);
+        state.close_controllers(|session| session.port == id);
         state.discovery_changed();
+        state.barrier()
+    }
+
+    /// Ends the target: closes all controllers, and refuses further ones.
+    pub fn end(&self) -> Barrier {
+        let mut state = self.lock();
+        state.has_ended = true;
+        state.close_controllers(|_| true);
+        state.barrier()
     }
 
     /// All ports that the target listens on.
@@ -308,6 +341,17 @@ impl Target {
 }
 
 impl State {
+    /// Closes the controllers of some sessions.
+    fn close_controllers(&self, which: impl Fn(&Session) -> bool) {
+        self.controllers.values().filter(|it| which(&it.session)).for_each(Controller::close);
+    }
+
+    /// Waits for the commands on all namespaces.
+    fn barrier(&self) -> Barrier {
+        let all: Vec<_> = self.subsystems.values().flat_map(|it| it.namespaces()).collect();
+        Barrier::new(&all, None)
+    }
+
     fn discovery_changed(&mut self) {
         self.discovery_changes += 1;
         self.notify(|session| session.is_discovery, Event::Discovery);

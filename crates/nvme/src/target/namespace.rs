@@ -9,10 +9,13 @@ use sha2::{Digest, Sha256};
 use wire::nvme::Status;
 use wire::nvme::command::Blocks;
 
+use super::aborted::Aborted;
 use super::atomic_file::AtomicFile;
+use super::epochs::Epochs;
 use super::gate::{Effect, Exclusion, Gate, Scope};
 use super::reservation::Reservations;
 use crate::latency::Observed;
+use crate::limits::BARRIER_TIMEOUT;
 use crate::nqn::Nqn;
 use crate::store::Store;
 
@@ -83,6 +86,9 @@ pub struct Namespace {
     // The type of the reservation in `reservations`, so that commands take no lock while there is none.
     reserved: AtomicU8,
     gate: Gate,
+    /// Commands that are executed, which changes of rights wait for.
+    pub(super) epochs: Epochs,
+    pub(super) aborted: Aborted,
     /// The counters of the namespace.
     pub counters: Counters,
     observed: Arc<Observed>,
@@ -106,6 +112,8 @@ impl Namespace {
             reservations: Mutex::default(),
             reserved: AtomicU8::new(0),
             gate: Gate::default(),
+            epochs: Epochs::default(),
+            aborted: Aborted::default(),
             counters: Counters::default(),
             observed: Arc::default(),
             reservation_file: None,
@@ -166,7 +174,7 @@ impl Namespace {
 
     /// Whether writes are refused, by the configuration or by write protection.
     pub fn is_read_only(&self) -> bool {
-        self.read_only || self.protected.load(Ordering::Relaxed)
+        self.read_only || self.protected.load(Ordering::SeqCst)
     }
 
     /// Whether the configuration makes it read-only, so that hosts cannot change that.
@@ -183,7 +191,7 @@ impl Namespace {
         if let Some(file) = &self.protection_file {
             file.store(protect.then_some(&true)).map_err(|_| Status::INTERNAL_ERROR)?;
         }
-        self.protected.store(protect, Ordering::Relaxed);
+        self.protected.store(protect, Ordering::SeqCst);
         Ok(())
     }
 
@@ -194,7 +202,7 @@ impl Namespace {
 
     /// The size in logical blocks.
     pub fn blocks(&self) -> u64 {
-        self.blocks.load(Ordering::Relaxed)
+        self.blocks.load(Ordering::SeqCst)
     }
 
     /// The size in bytes.
@@ -229,20 +237,35 @@ impl Namespace {
         self.gate.in_flight()
     }
 
-    /// Changes its size, in bytes.
+    /// Changes its size, in bytes, when the commands that began before have ended: none of them reaches blocks
+    /// that the namespace does not have any more.
     ///
     /// # Errors
-    /// The error of the store.
+    /// The error of the store, or when commands do not end.
     pub fn resize(&self, bytes: u64) -> std::io::Result<()> {
-        let _alone = self.exclude_commands();
         let before = self.blocks();
-        self.blocks.fetch_min(bytes >> self.shift, Ordering::Relaxed);
-        if let Err(error) = self.store.resize(bytes) {
-            self.blocks.store(before, Ordering::Relaxed);
+        self.blocks.fetch_min(bytes >> self.shift, Ordering::SeqCst);
+        let resize = || {
+            let _alone = self.exclude_commands();
+            self.store.resize(bytes)
+        };
+        // Before the exclusion: the commands that it would wait for may wait for it.
+        if let Err(error) = self.drain().and_then(|()| resize()) {
+            self.blocks.store(before, Ordering::SeqCst);
             return Err(error);
         }
-        self.blocks.store(bytes >> self.shift, Ordering::Relaxed);
+        self.blocks.store(bytes >> self.shift, Ordering::SeqCst);
         Ok(())
+    }
+
+    fn drain(&self) -> std::io::Result<()> {
+        if self.epochs.drain(&self.epochs.close(None), BARRIER_TIMEOUT) {
+            return Ok(());
+        }
+        let seconds = BARRIER_TIMEOUT.as_secs();
+        let text =
+            format!("its disk has not executed commands of before within {seconds} s; nothing changed");
+        Err(std::io::Error::new(std::io::ErrorKind::TimedOut, text))
     }
 
     /// The first byte and the length in bytes of a range of blocks.
@@ -259,7 +282,7 @@ impl Namespace {
     /// Whether the reservation allows a host to read or write.
     #[inline]
     pub(crate) fn permits(&self, host: &[u8; 16], write: bool) -> bool {
-        self.reserved.load(Ordering::Acquire) == 0 || self.lock_reservations().permit(host, write)
+        self.reserved.load(Ordering::SeqCst) == 0 || self.lock_reservations().permit(host, write)
     }
 
     fn lock_reservations(&self) -> MutexGuard<'_, Reservations> {
@@ -292,7 +315,7 @@ impl Namespace {
             file.store(changed.to_persistent().as_ref()).map_err(|_| Status::INTERNAL_ERROR)?;
         }
         *reservations = changed;
-        self.reserved.store(reservations.kind().map_or(0, |kind| kind as u8), Ordering::Release);
+        self.reserved.store(reservations.kind().map_or(0, |kind| kind as u8), Ordering::SeqCst);
         Ok(result)
     }
 }

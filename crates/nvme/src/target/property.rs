@@ -78,7 +78,7 @@ impl Controller {
         self.keep_alive_ms = self.keep_alive_default_ms;
         self.queues_granted = IO_QUEUES_MAX;
         self.session.writes_through.store(false, Ordering::Relaxed);
-        self.session.epoch.fetch_add(1, Ordering::Release);
+        self.session.epoch.fetch_add(1, Ordering::SeqCst);
         self.queues.retain(|id, queue| {
             queue.wake();
             *id == 0

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use wire::nvme::auth::CONNECT_AUTHENTICATE;
 use wire::nvme::command::PSDT_SGL;
@@ -14,14 +14,15 @@ use wire::nvme::opcode::FABRICS;
 use wire::nvme::{Command, Completion, Direction, Fabrics, Fuse, Status};
 
 use super::authentication::Standing;
+use super::barrier::Barrier;
 use super::connect::Connected;
 use super::controller::{Session, Wake};
 use super::io::{Pair, Work as IoWork};
 use super::subsystem::Subsystem;
 use super::{Namespace, Target, authentication};
-use crate::engine::{Finished, Task};
+use crate::engine::{Action, Finished, Task};
 use crate::limits::TRANSFER_BYTES_MAX;
-use crate::nqn::Nqn;
+use crate::tls::Psk;
 use buffer::Buffer;
 
 /// The addresses of a connection.
@@ -35,14 +36,10 @@ pub struct Origin {
     pub peer: IpAddr,
 }
 
-/// The names in the PSK identity of a TLS connection.
+/// The PSK of a TLS connection: Connect has to name its host and subsystem, and it must not have been removed
+/// or replaced since the handshake.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Proved {
-    /// The NQN of the host.
-    pub host: Nqn,
-    /// The NQN of the subsystem that the host may connect to.
-    pub subsystem: Nqn,
-}
+pub struct Proved(pub Psk);
 
 /// The result of [`Queue::accept`]: a failed command, or a request whose data are to be transferred.
 #[derive(Debug)]
@@ -157,6 +154,8 @@ impl View {
 pub struct Queue {
     pub(super) target: Arc<Target>,
     pub(super) origin: Origin,
+    /// Where its commands are counted, so that queues do not share the counters.
+    pub(super) stripe: usize,
     proved: Option<Proved>,
     wake: Arc<dyn Wake>,
     stage: Stage,
@@ -171,9 +170,11 @@ pub struct Queue {
 impl Queue {
     /// The queue of a new connection, before Connect. `wake` has to cause a call of [`Queue::poll`].
     pub fn new(target: Arc<Target>, origin: Origin, wake: Arc<dyn Wake>) -> Self {
+        static STRIPE: AtomicUsize = AtomicUsize::new(0);
         Self {
             target,
             origin,
+            stripe: STRIPE.fetch_add(1, Ordering::Relaxed),
             proved: None,
             wake,
             stage: Stage::Fresh,
@@ -238,7 +239,7 @@ impl Queue {
     /// queue.
     pub fn is_over(&self) -> bool {
         self.membership().is_some_and(|it| {
-            it.session.is_closed() || it.queue_id != 0 && it.session.epoch.load(Ordering::Acquire) != it.epoch
+            it.session.is_closed() || it.queue_id != 0 && it.session.epoch.load(Ordering::SeqCst) != it.epoch
         })
     }
 
@@ -296,8 +297,12 @@ impl Queue {
             }
             Work::Fabrics(kind, command) => {
                 let data = buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
+                let resets = self.session().map(|it| it.epoch.load(Ordering::SeqCst));
                 let (status, result) = self.fabrics(kind, &command, data, now_ns);
-                self.reply(cid, status, result, buffer)
+                match resets == self.session().map(|it| it.epoch.load(Ordering::SeqCst)) {
+                    false if kind == Fabrics::PropertySet => self.has_reset(cid, buffer),
+                    _ => self.reply(cid, status, result, buffer),
+                }
             }
             Work::Admin(command) => self.admin(&command, length, buffer, now_ns),
             Work::Io(work) => self.execute_io(cid, work, length, data_at, buffer),
@@ -345,6 +350,26 @@ impl Queue {
 
     pub(super) fn reply(&mut self, cid: u16, status: Status, result: u64, buffer: Option<Buffer>) -> Outcome {
         Outcome::Reply(self.completion(cid, status, result), buffer)
+    }
+
+    /// Completes a command that has revoked rights, when no command of before it is executed any more.
+    pub(super) fn reply_behind(&mut self, cid: u16, barrier: Barrier, buffer: Option<Buffer>) -> Outcome {
+        match barrier.has_passed() {
+            true => self.reply(cid, Status::SUCCESS, 0, buffer),
+            false => Outcome::Task(Task::behind(barrier, cid, Action::Nothing(buffer))),
+        }
+    }
+
+    /// Completes the Property Set that has reset the controller: the commands of its I/O queues are ended.
+    fn has_reset(&mut self, cid: u16, buffer: Option<Buffer>) -> Outcome {
+        let subsystem = self.session().and_then(|it| self.target.subsystem(&it.subsystem).ok());
+        let namespaces = subsystem.map(|it| it.namespaces()).unwrap_or_default();
+        self.reply_behind(cid, self.barrier(&namespaces), buffer)
+    }
+
+    /// A barrier behind a change of the rights on namespaces, which wakes the connection.
+    pub(super) fn barrier(&self, namespaces: &[Arc<Namespace>]) -> Barrier {
+        Barrier::new(namespaces, Some(&self.wake))
     }
 
     /// The completion of a command that was refused, or whose data the transport could not transfer.

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use wire::nvme::log::AnaState;
 
 use super::Namespace;
+use super::barrier::Underway;
 use crate::auth::Credentials;
 use crate::nqn::Nqn;
 
@@ -121,9 +122,19 @@ impl Subsystem {
         self.snapshot().namespaces.get(&nsid).cloned()
     }
 
+    /// Counts a command on each namespace that has not been removed.
+    pub(super) fn begin_on_all(&self, stripe: usize) -> Vec<(Arc<Namespace>, Underway)> {
+        let begin = |namespace: Arc<Namespace>| {
+            let underway = Underway::new(&namespace, stripe);
+            let is_here = self.namespace(namespace.nsid()).is_some_and(|it| Arc::ptr_eq(&it, &namespace));
+            is_here.then_some((namespace, underway))
+        };
+        self.namespaces().into_iter().filter_map(begin).collect()
+    }
+
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+        self.generation.load(Ordering::SeqCst)
     }
 
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
@@ -135,7 +146,7 @@ impl Subsystem {
         let mut snapshot = Snapshot::clone(&place);
         let result = change(&mut snapshot);
         *place = Arc::new(snapshot);
-        self.generation.fetch_add(1, Ordering::Release);
+        self.generation.fetch_add(1, Ordering::SeqCst);
         result
     }
 

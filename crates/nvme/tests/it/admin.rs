@@ -73,7 +73,7 @@ fn a_host_without_a_name_is_accepted_where_every_host_is() {
         let closed = target_for(only(&[&name]));
         assert_eq!(connected(&closed, 0, 0xffff).1, Status::CONNECT_INVALID_HOST);
     }
-    open.set_hosts(&nqn(SUBSYSTEM), only(&[&host_name(1)])).unwrap();
+    assert!(open.set_hosts(&nqn(SUBSYSTEM), only(&[&host_name(1)])).unwrap().has_passed());
     assert!(line.connection.queue().is_over());
 }
 
@@ -219,7 +219,7 @@ fn hosts_hear_of_namespaces_that_change() {
     assert_eq!(changed[..8], [7, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(page(&mut host.admin, log::CHANGED_NAMESPACES, 4096).unwrap()[0], 0);
     host.io.take(Command { nsid: 7, ..io(Io::Read, 0, 1) }, BLOCK).unwrap();
-    target.remove_namespace(&nqn(SUBSYSTEM), 7).unwrap();
+    assert!(target.remove_namespace(&nqn(SUBSYSTEM), 7).unwrap().1.has_passed());
     let gone = host.io.take(Command { nsid: 7, ..io(Io::Read, 0, 1) }, BLOCK);
     assert_eq!(gone, Err(Status::INVALID_NAMESPACE));
 }
@@ -284,7 +284,7 @@ fn access_can_be_taken_away_and_given_back() {
     let mut host = Host::new(&target, 1);
     enable_events(&mut host.admin, events::ANA);
     request_event(&mut host.admin, 900);
-    target.set_access(&nqn(SUBSYSTEM), 1, 1, AnaState::Inaccessible).unwrap();
+    assert!(target.set_access(&nqn(SUBSYSTEM), 1, 1, AnaState::Inaccessible).unwrap().has_passed());
     host.admin.work();
     assert_eq!(host.admin.response().result, 0x0c_0302);
     let bytes = page(&mut host.admin, log::ANA, 64).unwrap();
@@ -294,7 +294,7 @@ fn access_can_be_taken_away_and_given_back() {
     assert_eq!((group.group, group.namespaces, group.state, rest[0]), (1, 1, 3, 1));
     let refused = host.io.take(io(Io::Read, 0, 1), BLOCK);
     assert_eq!(refused, Err(Status::ANA_INACCESSIBLE));
-    target.set_access(&nqn(SUBSYSTEM), 1, 1, AnaState::NonOptimized).unwrap();
+    assert!(target.set_access(&nqn(SUBSYSTEM), 1, 1, AnaState::NonOptimized).unwrap().has_passed());
     host.io.take(io(Io::Read, 0, 1), BLOCK).unwrap();
 }
 
@@ -354,7 +354,7 @@ fn persistent_discovery_hears_of_changes() {
     line.enable();
     enable_events(&mut line, events::DISCOVERY);
     request_event(&mut line, 77);
-    target.set_hosts(&nqn(SUBSYSTEM), Hosts::Any).unwrap();
+    assert!(target.set_hosts(&nqn(SUBSYSTEM), Hosts::Any).unwrap().has_passed());
     line.work();
     assert_eq!(line.response().result, 0x70_f002);
 }
@@ -363,7 +363,7 @@ fn persistent_discovery_hears_of_changes() {
 fn hosts_that_lose_their_permission_lose_their_connections() {
     let target = target();
     let host = Host::new(&target, 1);
-    target.set_hosts(&nqn(SUBSYSTEM), only(&[&host_name(2)])).unwrap();
+    assert!(target.set_hosts(&nqn(SUBSYSTEM), only(&[&host_name(2)])).unwrap().has_passed());
     assert_eq!((host.admin.closing(), host.io.closing()), (Closing::Controller, Closing::Controller));
     assert!(target.controllers().is_empty(), "a closed controller is not listed");
 }

@@ -202,7 +202,7 @@ fn the_broadcast_identifier_sets_the_feature_of_every_namespace() {
     }
     // A later namespace of the same identifier begins with the defaults.
     assert_eq!(set(&mut line, feature::RESERVATION_MASK, ALL_NAMESPACES, 2), Status::SUCCESS);
-    target.remove_namespace(&nqn(SUBSYSTEM), 7).unwrap();
+    assert!(target.remove_namespace(&nqn(SUBSYSTEM), 7).unwrap().1.has_passed());
     target.add_namespace(&nqn(SUBSYSTEM), memory_namespace(7)).unwrap();
     assert_eq!(get(&mut line, feature::RESERVATION_MASK, 0, 7), Ok(0));
     assert_eq!(get(&mut line, feature::RESERVATION_MASK, 0, 1), Ok(2));
@@ -229,7 +229,7 @@ fn persistence_is_set_for_every_namespace_that_keeps_reservations() {
     // Namespace 1 cannot keep any: none is changed.
     assert_eq!(persist(&mut line), Status::INVALID_FIELD);
     assert_eq!(get(&mut line, feature::RESERVATION_PERSISTENCE, 0, 7), Ok(0));
-    target.remove_namespace(&nqn(SUBSYSTEM), 1).unwrap();
+    assert!(target.remove_namespace(&nqn(SUBSYSTEM), 1).unwrap().1.has_passed());
     assert_eq!(persist(&mut line), Status::SUCCESS);
     for nsid in [7, 8] {
         assert_eq!(get(&mut line, feature::RESERVATION_PERSISTENCE, 0, nsid), Ok(1));

@@ -4,6 +4,7 @@
 mod admin;
 mod auth;
 mod backing;
+mod barrier;
 mod captures;
 mod connect;
 mod controller_limits;

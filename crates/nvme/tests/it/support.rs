@@ -70,6 +70,19 @@ pub(crate) struct Pdu {
     pub(crate) data: Vec<u8>,
 }
 
+/// Where [`Line::work`] stops.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Hold {
+    /// Tasks do not get to the engine.
+    Tasks,
+    /// What the engine has executed, or the kernel executes, is not finished.
+    Engine,
+    /// The host receives nothing.
+    Output,
+    /// The work goes on until nothing is left.
+    Nothing,
+}
+
 /// A connection between a host, played by the test, and the target.
 pub(crate) struct Line {
     pub(crate) connection: Connection,
@@ -79,6 +92,7 @@ pub(crate) struct Line {
     incoming: Vec<u8>,
     pub(crate) pdus: VecDeque<Pdu>,
     pub(crate) number: u8,
+    pub(crate) hold: Hold,
     next_cid: u16,
 }
 
@@ -95,6 +109,7 @@ impl Line {
             incoming: Vec::new(),
             pdus: VecDeque::new(),
             number,
+            hold: Hold::Nothing,
             next_cid: 0,
         }
     }
@@ -129,15 +144,21 @@ impl Line {
     pub(crate) fn work(&mut self) {
         loop {
             self.engine.begin_round(self.now_ns);
-            while let Some(task) = self.connection.task() {
+            while self.hold > Hold::Tasks
+                && let Some(task) = self.connection.task()
+            {
                 self.engine.begin(task);
             }
             self.engine.submit();
-            while let Some(finished) = self.engine.finished() {
+            while self.hold > Hold::Engine
+                && let Some(finished) = self.engine.finished()
+            {
                 self.connection.finish(finished, self.now_ns);
             }
             self.connection.poll(self.now_ns);
-            if !self.connection.has_output() && self.engine.in_kernel() == 0 {
+            let waits_for_kernel = self.hold > Hold::Engine && self.engine.in_kernel() > 0;
+            let has_output = self.hold > Hold::Output && self.connection.has_output();
+            if !has_output && !waits_for_kernel {
                 break;
             }
             let mut pieces: Vec<IoSlice<'_>> = Vec::new();
