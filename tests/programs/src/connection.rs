@@ -1,15 +1,12 @@
 //! Two programs that connect by RDMA-CM: the server listens on a port that no table of the kernel shows.
 
-use crate::machine::until;
+use crate::machine::{until, words};
 use crate::{Error, Exchange, Machine};
 
 /// How long a server may take to be ready.
 const READY_SECONDS: u64 = 30;
 /// How long it may take to notice that the client is done.
 const DRAIN_SECONDS: u64 = 30;
-fn words(line: &str) -> Vec<&str> {
-    line.split_whitespace().collect()
-}
 
 /// Runs a server, and when it waits for requests a client, each a line of words.
 ///

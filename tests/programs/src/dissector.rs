@@ -25,6 +25,15 @@ pub fn read(capture: &Path, filter: &str, fields: &[&str]) -> Result<Vec<String>
     Ok(system::call(&argv)?.lines().map(str::to_owned).collect())
 }
 
+/// The same fields, of a capture that is there.
+///
+/// # Panics
+/// When tshark is not there, or does not know a field.
+#[track_caller]
+pub fn fields(capture: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
+    read(capture, filter, fields).expect("tshark")
+}
+
 /// Prints the same fields of the packets on the namespace's `eth0` from now on. `filter` is one for captures
 /// (`pcap-filter`).
 ///

@@ -35,6 +35,7 @@ pub mod smb_chain;
 pub mod smb_place;
 pub mod storage;
 pub mod storage_place;
+pub mod symbols;
 mod system;
 pub mod write_log;
 
@@ -55,3 +56,24 @@ pub use segment::{Pair, Segment};
 pub use smb_chain::{Setup, SmbChain};
 pub use smb_place::SmbPlace;
 pub use storage_place::StoragePlace;
+
+use std::path::{Path, PathBuf};
+
+/// The folder of the workspace, which holds `examples`, `packaging` and `scripts`.
+///
+/// # Panics
+/// When it is not where these tests were built.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the folder of the workspace")
+}
+
+/// A number of an environment variable, with which a longer or another run of a test is chosen.
+///
+/// # Panics
+/// When the variable is set to something else.
+pub fn number(variable: &str, otherwise: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")),
+        Err(_) => otherwise,
+    }
+}

@@ -8,6 +8,17 @@ use tempfile::TempDir;
 
 use crate::{Job, Namespace, Rockery};
 
+/// Checks that the output of a script has these texts.
+///
+/// # Panics
+/// When one is missing.
+#[track_caller]
+pub fn expect_lines(output: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(output.contains(line), "{line}: {output}");
+    }
+}
+
 /// Runs a shell script as the user `nobody`, without capabilities and without a way to gain any, in a network
 /// namespace without interfaces. `$R` is rockery, `$F` the folder of the examples of the CRS504, `$E` the one
 /// of all examples, `$D` a folder to write to. It has the functions `until_it_listens PORT HOST` (the TCP

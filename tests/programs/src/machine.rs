@@ -54,6 +54,16 @@ pub trait Job {
     /// When its machine is gone.
     fn kill(&mut self) -> Result<(), Error>;
 
+    /// Waits until its output has this text.
+    ///
+    /// # Panics
+    /// With its output, when that does not come within `seconds`, or its machine is gone.
+    #[track_caller]
+    fn expect_output(&mut self, text: &str, seconds: u64) {
+        let in_time = until(seconds, || Ok(self.output()?.contains(text))).expect("its output");
+        assert!(in_time, "{text:?} is not in:\n{}", self.output().expect("its output"));
+    }
+
     /// Waits for its end.
     ///
     /// # Errors
@@ -139,6 +149,11 @@ pub trait Machine {
         let what = format!("listening on TCP port {port} of {}", self.name());
         Error::TooLate { what, seconds, output: String::new() }
     }
+}
+
+/// The words of a line, as [`Machine::start`] takes them.
+pub fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
 }
 
 /// Polls until `happened` returns true, or `seconds` have passed: then it returns `false`.

@@ -45,6 +45,15 @@ impl Namespace {
         Self::new(IpAddr::from([127, 0, 0, 1]), IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]))
     }
 
+    /// The same, where programs see the device of rockery as it was built.
+    ///
+    /// # Panics
+    /// When it cannot be created, or rockery cannot be built.
+    #[track_caller]
+    pub fn with_rockery() -> Self {
+        Self::alone().expect("a namespace").with(&Rockery::built())
+    }
+
     /// The same, where programs see rockery's device.
     pub fn with(mut self, rockery: &Rockery) -> Self {
         self.rockery = Some(rockery.clone());

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::workspace;
+
 /// A folder with packages.
 #[derive(Clone, Debug)]
 pub struct Packages {
@@ -66,10 +68,6 @@ impl Packages {
         let [name] = &*found else { panic!("one {begin}*{end} expected, not {found:?}") };
         name.clone()
     }
-}
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("our own folder")
 }
 
 fn dist(argument: &str) -> Result<(), String> {

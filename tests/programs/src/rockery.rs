@@ -66,6 +66,14 @@ impl Rockery {
         &self.path
     }
 
+    /// The path of the binary, as a word of a command line.
+    ///
+    /// # Panics
+    /// When the path is no UTF-8.
+    pub fn word(&self) -> &str {
+        self.path.to_str().expect("a path in UTF-8")
+    }
+
     /// Installs it where every user can read it; the repository may lie where only its owner can.
     ///
     /// # Panics

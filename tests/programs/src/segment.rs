@@ -49,6 +49,15 @@ impl Pair {
         Ok(pair)
     }
 
+    /// Makes one where programs at both ends see the device of rockery as it was built.
+    ///
+    /// # Panics
+    /// When it cannot be made, or rockery cannot be built.
+    #[track_caller]
+    pub fn with_rockery(mtu: u32) -> Self {
+        Self::new(mtu).expect("a pair of namespaces").with(&Rockery::built())
+    }
+
     /// Makes the veth; again, after it was deleted.
     ///
     /// # Errors
@@ -74,6 +83,20 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Makes a namespace with the device of rockery, and a guest with the Linux kernel's and these programs,
+    /// which reach each other. The values are dropped in this order.
+    ///
+    /// # Panics
+    /// When one of them cannot be made.
+    #[track_caller]
+    pub fn rockery_and_kernel(mtu: u32, programs: &[&Path]) -> (Namespace, Guest, Self) {
+        let segment = Self::new(mtu).expect("a segment");
+        let ours = segment.namespace(1).expect("a namespace").with(&Rockery::built());
+        let theirs = segment.guest(11, programs).expect("a guest");
+        segment.introduce(&ours, &theirs).expect("they hear each other");
+        (ours, theirs, segment)
+    }
+
     /// Makes an empty one of this MTU in bytes.
     ///
     /// # Errors

@@ -40,6 +40,15 @@ pub trait Browser {
     /// [`Error::Failed`] with the exception.
     fn value(&mut self, expression: &str) -> Result<Value, Error>;
 
+    /// The value of an expression that is a text, or nothing where it is none.
+    ///
+    /// # Panics
+    /// When the expression has no value.
+    #[track_caller]
+    fn text(&mut self, expression: &str) -> String {
+        self.value(expression).expect("a value").as_str().unwrap_or_default().to_owned()
+    }
+
     /// Presses and releases a key; with Ctrl held down if `with_ctrl`.
     ///
     /// # Errors

@@ -7,15 +7,6 @@ use programs::{Guest, Machine, Namespace, Rockery, Segment, connection};
 /// A guest under emulation on a busy machine takes its time.
 const SECONDS: u64 = 120;
 
-/// rockery's end, the kernel's, and what joins them; dropped in this order.
-fn rockery_and_kernel(mtu: u32) -> (Namespace, Guest, Segment) {
-    let segment = Segment::new(mtu).expect("a segment");
-    let ours = segment.namespace(1).expect("a namespace").with(&Rockery::built());
-    let theirs = segment.guest(11, &[]).expect("a guest");
-    segment.introduce(&ours, &theirs).expect("they hear each other");
-    (ours, theirs, segment)
-}
-
 /// Runs a server and its client at both ends, once each way around. `@` in a line is the server's address.
 fn both_directions(ours: &Namespace, theirs: &Guest, server: &str, client: &str, said: &str) {
     let ends: [(&dyn Machine, &dyn Machine); 2] = [(ours, theirs), (theirs, ours)];
@@ -34,7 +25,7 @@ fn both_directions(ours: &Namespace, theirs: &Guest, server: &str, client: &str,
 #[test]
 fn rping_checks_every_byte_between_rockery_and_the_kernel() {
     for mtu in [1500, 9000] {
-        let (ours, theirs, _segment) = rockery_and_kernel(mtu);
+        let (ours, theirs, _segment) = Segment::rockery_and_kernel(mtu, &[]);
         both_directions(
             &ours,
             &theirs,
@@ -47,21 +38,21 @@ fn rping_checks_every_byte_between_rockery_and_the_kernel() {
 
 #[test]
 fn ucmatose_connects_rockery_and_the_kernel() {
-    let (ours, theirs, _segment) = rockery_and_kernel(1500);
+    let (ours, theirs, _segment) = Segment::rockery_and_kernel(1500, &[]);
     let (server, client) = ("ucmatose -b @ -c 4 -C 10 -S 3000", "ucmatose -s @ -c 4 -C 10 -S 3000");
     both_directions(&ours, &theirs, server, client, "return status 0");
 }
 
 #[test]
 fn udaddy_finds_datagram_services_of_rockery_and_the_kernel() {
-    let (ours, theirs, _segment) = rockery_and_kernel(1500);
+    let (ours, theirs, _segment) = Segment::rockery_and_kernel(1500, &[]);
     let (server, client) = ("udaddy -b @ -c 4 -C 10 -S 500", "udaddy -s @ -c 4 -C 10 -S 500");
     both_directions(&ours, &theirs, server, client, "return status 0");
 }
 
 #[test]
 fn endpoints_of_rockery_and_the_kernel_connect() {
-    let (ours, theirs, _segment) = rockery_and_kernel(1500);
+    let (ours, theirs, _segment) = Segment::rockery_and_kernel(1500, &[]);
     both_directions(&ours, &theirs, "rdma_server -s @", "rdma_client -s @", "end 0");
 }
 

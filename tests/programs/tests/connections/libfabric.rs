@@ -1,6 +1,6 @@
 //! libfabric's provider for verbs, and qperf: their connections come by RDMA-CM.
 
-use programs::{Exchange, Machine, Pair, Rockery};
+use programs::{Exchange, Machine, Pair};
 
 const SECONDS: u64 = 60;
 /// Where fi_pingpong's server talks to its client.
@@ -24,7 +24,7 @@ fn pingpong(server: &dyn Machine, client: &dyn Machine) {
 #[test]
 fn libfabric_plays_between_two_hosts_and_on_one() {
     for mtu in [1500, 9000] {
-        let pair = Pair::new(mtu).expect("a pair").with(&Rockery::built());
+        let pair = Pair::with_rockery(mtu);
         pingpong(&pair.left, &pair.right);
         pingpong(&pair.left, &pair.left);
     }
@@ -34,7 +34,7 @@ fn libfabric_plays_between_two_hosts_and_on_one() {
 /// events apart by the length of private data. Those of the passive side have none.
 #[test]
 fn libfabric_connects_over_xrc() {
-    let pair = Pair::new(1500).expect("a pair").with(&Rockery::built());
+    let pair = Pair::with_rockery(1500);
     let argv = ["env", "FI_VERBS_PREFER_XRC=1", "FI_OFI_RXM_USE_SRX=1", "fi_pingpong"];
     let argv = [&argv[..], &["-p", "verbs;ofi_rxm", "-e", "rdm", "-I", "10", "-c"]].concat();
     for client in [&pair.right, &pair.left] {
@@ -48,7 +48,7 @@ fn libfabric_connects_over_xrc() {
 /// connected endpoints.)
 #[test]
 fn libfabric_offers_all_that_verbs_have() {
-    let pair = Pair::new(1500).expect("a pair").with(&Rockery::built());
+    let pair = Pair::with_rockery(1500);
     let said = pair.left.run(&["fi_info", "-p", "verbs"], SECONDS).unwrap().expect_success().output;
     for what in ["FI_EP_MSG", "FI_EP_DGRAM", "FI_PROTO_RDMA_CM_IB_RC", "FI_PROTO_IB_UD", "domain: rk_eth0"] {
         assert!(said.contains(what), "{what}: {said}");
@@ -58,7 +58,7 @@ fn libfabric_offers_all_that_verbs_have() {
 /// qperf has connections for RC alone: its other transports use no GID, which RoCE needs.
 #[test]
 fn qperf_measures_connected_queue_pairs() {
-    let pair = Pair::new(9000).expect("a pair").with(&Rockery::built());
+    let pair = Pair::with_rockery(9000);
     let mut server = pair.left.start(&["qperf"]).expect("it starts");
     pair.left.wait_for_listener(QPERF_PORT, SECONDS).expect("it listens");
     for test in

@@ -2,18 +2,14 @@
 
 use programs::machine::until;
 use programs::probe::Probe;
-use programs::{Machine, Namespace, Pair, Rockery, connection, perftest};
+use programs::{Machine, Namespace, Pair, connection, perftest};
 
 const SECONDS: u64 = 60;
-
-fn pair(mtu: u32) -> Pair {
-    Pair::new(mtu).expect("a pair").with(&Rockery::built())
-}
 
 #[test]
 fn rping_verifies_its_data() {
     for mtu in [1500, 9000] {
-        let pair = pair(mtu);
+        let pair = Pair::with_rockery(mtu);
         for address in [pair.left.address(), pair.left.address_v6()] {
             let server = format!("rping -s -a {address} -V -C 500 -S 4000");
             let client = format!("rping -c -a {address} -V -C 500 -S 4000");
@@ -24,14 +20,14 @@ fn rping_verifies_its_data() {
 
 #[test]
 fn rping_runs_over_the_loopback() {
-    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    let alone = Namespace::with_rockery();
     let (server, client) = ("rping -s -a 127.0.0.1 -V -C 100", "rping -c -a 127.0.0.1 -V -C 100");
     connection::expect((&alone, server), (&alone, client), SECONDS);
 }
 
 #[test]
 fn ucmatose_transfers_in_both_directions() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     let (server, client) = ("ucmatose -c 10 -C 20 -S 5000", "ucmatose -s 10.88.0.1 -c 10 -C 20 -S 5000");
     let exchange = connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
     for end in [exchange.server, exchange.client] {
@@ -41,14 +37,14 @@ fn ucmatose_transfers_in_both_directions() {
 
 #[test]
 fn programs_that_create_their_own_queue_pairs_connect() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     let (server, client) = ("rping -s -a 10.88.0.1 -q -V -C 200", "rping -c -a 10.88.0.1 -q -V -C 200");
     connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
 }
 
 #[test]
 fn a_persistent_server_takes_one_client_after_the_other() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     let mut server = pair.left.start(&["rping", "-s", "-P", "-a", "10.88.0.1"]).unwrap();
     until(SECONDS, || pair.left.awaits_requests()).unwrap();
     let client: Vec<&str> = "rping -c -a 10.88.0.1 -V -C 20".split(' ').collect();
@@ -60,7 +56,7 @@ fn a_persistent_server_takes_one_client_after_the_other() {
 
 #[test]
 fn endpoints_connect_synchronously() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     for (server, client) in [
         ("rdma_server", "rdma_client -s 10.88.0.1"),
         ("rdma_xserver -c r", "rdma_xclient -c r -s 10.88.0.1"),
@@ -73,7 +69,7 @@ fn endpoints_connect_synchronously() {
 
 #[test]
 fn ucmatose_migrates_to_another_channel_and_runs_over_ipv6() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     let ends = [("ucmatose -m", "ucmatose -m -s 10.88.0.1"), ("ucmatose -b fd88::1", "ucmatose -s fd88::1")];
     for (server, client) in ends {
         let exchange = connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
@@ -83,7 +79,7 @@ fn ucmatose_migrates_to_another_channel_and_runs_over_ipv6() {
 
 #[test]
 fn datagram_services_are_found() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     for address in ["10.88.0.1", "fd88::1"] {
         let server = format!("udaddy -b {address} -c 4 -C 20");
         let client = format!("udaddy -s {address} -c 4 -C 20");
@@ -94,7 +90,7 @@ fn datagram_services_are_found() {
 
 #[test]
 fn multicast_reaches_the_members_of_its_group() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     for (group, here, there) in
         [("239.7.7.7", "10.88.0.1", "10.88.0.2"), ("ff0e::4791", "fd88::1", "fd88::2")]
     {
@@ -111,7 +107,7 @@ fn multicast_reaches_the_members_of_its_group() {
 
 #[test]
 fn cmtime_opens_and_closes_many_connections() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     let mut server = pair.left.start(&["cmtime", "-b", "10.88.0.1", "-c", "500"]).unwrap();
     assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
     for _ in 0..2 {
@@ -124,7 +120,7 @@ fn cmtime_opens_and_closes_many_connections() {
 
 #[test]
 fn the_peer_of_a_killed_process_is_disconnected() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     for server_dies in [false, true] {
         let server = ["rping", "-s", "-a", "10.88.0.1", "-v"];
         let client = ["rping", "-c", "-a", "10.88.0.1", "-v"];
@@ -132,10 +128,9 @@ fn the_peer_of_a_killed_process_is_disconnected() {
         assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
         let mut client = pair.right.start(&client).unwrap();
         let (dies, lives) = if server_dies { (&mut server, &mut client) } else { (&mut client, &mut server) };
-        assert!(until(SECONDS, || Ok(lives.output()?.contains("ping data"))).unwrap(), "they connect");
+        lives.expect_output("ping data", SECONDS);
         dies.kill().unwrap();
-        let told = until(SECONDS, || Ok(lives.output()?.contains("DISCONNECT EVENT"))).unwrap();
-        assert!(told, "{}", lives.output().unwrap());
+        lives.expect_output("DISCONNECT EVENT", SECONDS);
     }
 }
 
@@ -148,12 +143,12 @@ fn perftest_connects_by_rdma_cm() {
         let exchange = connection::expect((server, &lines.0), (client, &lines.1), SECONDS);
         assert!(!perftest::rows(&exchange.client.output).is_empty(), "{}", exchange.client.output);
     };
-    let jumbo = pair(9000);
+    let jumbo = Pair::with_rockery(9000);
     for line in ["ib_send_bw", "ib_write_lat", "ib_read_bw -q 4", "ib_atomic_lat", "ib_send_bw -c UD -s 1024"]
     {
         run(&jumbo.left, &jumbo.right, "10.88.0.1", line);
     }
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     for line in ["ib_send_lat -c UD -s 1024", "ib_read_lat", "ib_atomic_bw", "ib_write_bw"] {
         run(&pair.left, &pair.right, "10.88.0.1", line);
     }
@@ -167,7 +162,7 @@ fn perftest_connects_by_rdma_cm() {
 #[test]
 fn an_xrc_initiator_gets_the_queue_pair_number_of_its_target() {
     let probe = Probe::compile_with("cc", "initiator", &["-lrdmacm", "-libverbs"]).unwrap();
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     let path = probe.path().to_string_lossy();
     let said = pair.left.run(&[&path, "10.88.0.1"], SECONDS).unwrap().expect_success().output;
     let expected = "the request names the initiator: yes\nthe reply names the target: yes\n\
@@ -179,7 +174,7 @@ fn an_xrc_initiator_gets_the_queue_pair_number_of_its_target() {
 #[test]
 fn requests_are_completed_before_their_connection_ends() {
     let probe = Probe::compile_with("cc", "acknowledged", &["-lrdmacm", "-libverbs"]).unwrap();
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     let path = probe.path().to_string_lossy();
     let mut server = pair.left.start(&[&path, "serve", "10.88.0.1"]).unwrap();
     assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
@@ -193,7 +188,7 @@ fn requests_are_completed_before_their_connection_ends() {
 #[test]
 fn mistakes_return_the_errors_of_the_manual_pages() {
     let probe = Probe::compile_with("cc", "cm_errors", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     let path = probe.path().to_string_lossy();
     let said = pair.left.run(&[&path, "10.88.0.1", "192.0.2.1"], SECONDS).unwrap().expect_success().output;
     assert_eq!(said, include_str!("../../probe/cm_errors.expected"));

@@ -6,10 +6,6 @@ use programs::{Job, Machine, Namespace, Pair, Rockery};
 
 const SECONDS: u64 = 60;
 
-fn pair() -> Pair {
-    Pair::new(1500).expect("a pair").with(&Rockery::built())
-}
-
 fn compile(name: &str) -> Probe {
     Probe::compile_with("cc", name, &["-lrdmacm", "-libverbs"]).expect("a probe")
 }
@@ -18,17 +14,10 @@ fn start<'a>(machine: &'a Namespace, line: &str) -> Box<dyn Job + 'a> {
     machine.start(&line.split(' ').collect::<Vec<_>>()).expect("it starts")
 }
 
-/// Waits until a program has printed something.
-#[track_caller]
-fn expect(job: &mut dyn Job, said: &str) {
-    let in_time = until(SECONDS, || Ok(job.output()?.contains(said))).expect("its output");
-    assert!(in_time, "{said:?} is not in:\n{}", job.output().expect("its output"));
-}
-
 /// A server keeps the communication IDs of closed connections in time-wait; a new program has other ones.
 #[test]
 fn a_new_program_is_not_refused_for_connections_of_an_earlier_one() {
-    let (pair, probe) = (pair(), compile("setup"));
+    let (pair, probe) = (Pair::with_rockery(1500), compile("setup"));
     let path = probe.path().to_string_lossy();
     let mut server = pair.left.start(&[&path, "listen", "10.88.0.1"]).unwrap();
     assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
@@ -84,7 +73,7 @@ const DEATHS: [Death; 15] = [
 
 #[test]
 fn the_surviving_end_gets_an_event_in_every_connection_state() {
-    let (pair, probe) = (pair(), compile("stages"));
+    let (pair, probe) = (Pair::with_rockery(1500), compile("stages"));
     let path = probe.path().to_string_lossy();
     for Death { space, serve, ask, server_dies, heard } in DEATHS {
         let line = |role: &str, stage: &str| format!("{path} {role} 10.88.0.1 {space} {stage}");
@@ -92,10 +81,10 @@ fn the_surviving_end_gets_an_event_in_every_connection_state() {
         let mut server = start(&pair.left, &serve);
         assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
         let mut client = start(&pair.right, &ask);
-        expect(&mut *server, "there\n");
-        expect(&mut *client, "there\n");
+        server.expect_output("there\n", SECONDS);
+        client.expect_output("there\n", SECONDS);
         if serve.ends_with("answer") {
-            expect(&mut *client, "DISCONNECTED 0\n");
+            client.expect_output("DISCONNECTED 0\n", SECONDS);
         }
         let (dies, lives) = if server_dies { (&mut server, &mut client) } else { (&mut client, &mut server) };
         dies.kill().unwrap();
@@ -109,12 +98,12 @@ fn the_surviving_end_gets_an_event_in_every_connection_state() {
 /// The DREQ on behalf of a dead process is repeated until it is answered: here the network is down at first.
 #[test]
 fn the_dreq_of_a_dead_process_is_repeated_until_answered() {
-    let (pair, probe) = (pair(), compile("stages"));
+    let (pair, probe) = (Pair::with_rockery(1500), compile("stages"));
     let path = probe.path().to_string_lossy();
     let mut server = pair.left.start(&[&path, "serve", "10.88.0.1", "tcp", "established"]).unwrap();
     assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
     let mut client = pair.right.start(&[&path, "ask", "10.88.0.1", "tcp", "established"]).unwrap();
-    expect(&mut *server, "there\n");
+    server.expect_output("there\n", SECONDS);
     pair.right.call("ip link set eth0 down").unwrap();
     client.kill().unwrap();
     client.wait(SECONDS).unwrap();
@@ -122,7 +111,7 @@ fn the_dreq_of_a_dead_process_is_repeated_until_answered() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(!server.output().unwrap().contains("DISCONNECTED"));
     pair.right.call("ip link set eth0 up").unwrap();
-    expect(&mut *server, "DISCONNECTED 0\n");
+    server.expect_output("DISCONNECTED 0\n", SECONDS);
     server.kill().unwrap();
 }
 
@@ -157,13 +146,13 @@ fn assert_no_leak(name: &str, output: &str) {
 #[test]
 fn ten_thousand_connections_leak_nothing() {
     let seconds = std::env::var("ROCKERY_TEST_CONNECTING").map_or(5, |text| text.parse().expect("seconds"));
-    let (pair, probe) = (pair(), compile("cm_churn"));
+    let (pair, probe) = (Pair::with_rockery(1500), compile("cm_churn"));
     let path = probe.path().to_string_lossy();
     let mut server = start(&pair.left, &format!("{path} serve 10.88.0.1"));
     assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
     let line = format!("{path} ask 10.88.0.1 {AT_ONCE} {ROUNDS} 1000 {seconds}");
     let mut client = start(&pair.right, &line);
-    expect(&mut *client, &format!("{AT_ONCE} are open\n"));
+    client.expect_output(&format!("{AT_ONCE} are open\n"), SECONDS);
     let said = client.wait(seconds + 3 * SECONDS).unwrap().expect_success().output;
     let all = || Ok(server.output()?.matches("none is open").count() > ROUNDS + 1);
     assert!(until(SECONDS, all).unwrap(), "{}", server.output().unwrap());
@@ -171,7 +160,7 @@ fn ten_thousand_connections_leak_nothing() {
     assert_no_leak("the server", &server.output().unwrap());
     let mut listed = String::new();
     let none_is_left = until(SECONDS, || {
-        listed = pair.left.call(&format!("{} devices --json", Rockery::built().path().display()))?;
+        listed = pair.left.call(&format!("{} devices --json", Rockery::built().word()))?;
         Ok(listed.contains("\"program\":\"cm_churn\"") && listed.contains("\"queue_pairs_total\":0"))
     });
     assert!(none_is_left.unwrap(), "{listed}");
@@ -180,9 +169,9 @@ fn ten_thousand_connections_leak_nothing() {
 
 #[test]
 fn every_id_reports_the_removal_of_its_device() {
-    let (pair, probe) = (pair(), compile("removal"));
+    let (pair, probe) = (Pair::with_rockery(1500), compile("removal"));
     let mut program = start(&pair.left, &format!("{} 10.88.0.1", probe.path().display()));
-    expect(&mut *program, "ready\n");
+    program.expect_output("ready\n", SECONDS);
     pair.left.call("ip link delete eth0").unwrap();
     let said = program.wait(SECONDS).unwrap().expect_success().output;
     let told = "the active side is told\nthe passive side is told\nthe listener is told\n\
@@ -195,13 +184,13 @@ fn every_id_reports_the_removal_of_its_device() {
 /// As with cards: what is connected stays so when a cable is out for a while.
 #[test]
 fn connections_survive_a_link_that_is_down() {
-    let (pair, probe) = (pair(), compile("stages"));
+    let (pair, probe) = (Pair::with_rockery(1500), compile("stages"));
     let path = probe.path().to_string_lossy();
     let mut server = start(&pair.left, &format!("{path} serve 10.88.0.1 tcp established"));
     assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
     let mut client = start(&pair.right, &format!("{path} ask 10.88.0.1 tcp established"));
-    expect(&mut *server, "there\n");
-    expect(&mut *client, "there\n");
+    server.expect_output("there\n", SECONDS);
+    client.expect_output("there\n", SECONDS);
     pair.left.call("ip link set eth0 down").unwrap();
     assert!(until(SECONDS, || Ok(!pair.right.call("ip link show eth0")?.contains("state UP"))).unwrap());
     // Programs are notified of links in the same way as this probe: give them a moment.
@@ -215,7 +204,7 @@ fn connections_survive_a_link_that_is_down() {
     }
     // And each is still notified of the other's end.
     client.kill().unwrap();
-    expect(&mut *server, "DISCONNECTED 0\n");
+    server.expect_output("DISCONNECTED 0\n", SECONDS);
     server.kill().unwrap();
 }
 
@@ -223,7 +212,7 @@ fn connections_survive_a_link_that_is_down() {
 #[test]
 fn a_silent_peer_is_reported_as_unreachable() {
     let probe = Probe::compile_with("cc", "silence", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
-    let pair = pair();
+    let pair = Pair::with_rockery(1500);
     for address in ["10.88.0.2", "10.88.0.77"] {
         let line = format!("env ROCKERY_CM_RESPONSE_TIMEOUT=13 {} {address}", probe.path().display());
         let said = start(&pair.left, &line).wait(SECONDS).unwrap().expect_success().output;
@@ -237,7 +226,7 @@ fn a_silent_peer_is_reported_as_unreachable() {
 /// Each process has connections of its own; a child of a fork leaves its parent's alone.
 #[test]
 fn a_forked_child_makes_its_own_connections() {
-    let (pair, probe) = (pair(), Probe::compile_with("cc", "fork", &FORK_OPTIONS).unwrap());
+    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile_with("cc", "fork", &FORK_OPTIONS).unwrap());
     let mut program = start(&pair.left, &format!("{} 10.88.0.1", probe.path().display()));
     let said = program.wait(SECONDS).unwrap().expect_success().output;
     let child = "the parent's connection, of a child: ENODEV\na child connected and parted\n";
@@ -249,7 +238,7 @@ const FORK_OPTIONS: [&str; 4] = ["-D_GNU_SOURCE", "-lrdmacm", "-libverbs", "-pth
 /// One queue pair 1 at each host, and eight servers and eight clients that use it at once.
 #[test]
 fn many_processes_share_queue_pair_1() {
-    let pair = pair();
+    let pair = Pair::with_rockery(1500);
     let port = |number: usize| 7200 + number;
     let server = |number| start(&pair.left, &format!("rping -s -a 10.88.0.1 -p {} -V -C 50", port(number)));
     let mut servers: Vec<_> = (0..8).map(server).collect();

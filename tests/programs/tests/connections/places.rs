@@ -1,29 +1,21 @@
 //! Every program of librdmacm on two hosts and on one, with MTU 1500 and 9000, over IPv4 and over IPv6.
 
 use programs::machine::until;
-use programs::{Exchange, Machine, Namespace, Pair, Rockery, connection};
+use programs::{Exchange, Machine, Namespace, Pair, connection};
 
 const SECONDS: u64 = 60;
 /// A hundred thousand of rping's messages, on a busy machine.
 const LONG_SECONDS: u64 = 600;
 
-fn pair(mtu: u32) -> Pair {
-    Pair::new(mtu).expect("a pair").with(&Rockery::built())
-}
-
-fn alone() -> Namespace {
-    Namespace::alone().expect("a namespace").with(&Rockery::built())
-}
-
 /// Runs something with a server's host, a client's, and the server's address.
 fn everywhere(run: impl Fn(&Namespace, &Namespace, &str)) {
     for mtu in [1500, 9000] {
-        let pair = pair(mtu);
+        let pair = Pair::with_rockery(mtu);
         for address in ["10.88.0.1", "fd88::1"] {
             run(&pair.left, &pair.right, address);
         }
     }
-    let alone = alone();
+    let alone = Namespace::with_rockery();
     for address in ["127.0.0.1", "::1"] {
         run(&alone, &alone, address);
     }
@@ -63,7 +55,7 @@ fn rping_to_a_server_that_stays() {
 #[test]
 fn rping_ten_thousand_times() {
     let pings = std::env::var("ROCKERY_TEST_PINGS").unwrap_or_else(|_| "10000".to_owned());
-    let (pair, alone) = (pair(1500), alone());
+    let (pair, alone) = (Pair::with_rockery(1500), Namespace::with_rockery());
     for (left, right, address) in [(&alone, &alone, "127.0.0.1"), (&pair.left, &pair.right, "10.88.0.1")] {
         let lines = ["-s", "-c"].map(|end| format!("rping {end} -a {address} -V -C {pings} -S 100"));
         connection::expect((left, &lines[0]), (right, &lines[1]), LONG_SECONDS);
@@ -133,7 +125,7 @@ fn datagrams_of_all_sizes() {
 
 #[test]
 fn qperf_on_one_host() {
-    let alone = alone();
+    let alone = Namespace::with_rockery();
     let mut server = alone.start(&["qperf"]).expect("qperf");
     alone.wait_for_listener(19765, SECONDS).expect("it listens");
     for test in ["rc_bw", "rc_lat", "rc_rdma_write_bw", "rc_rdma_read_bw"] {

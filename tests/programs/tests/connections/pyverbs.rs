@@ -1,7 +1,7 @@
 //! rdma-core's own tests of RDMA-CM: they look for a device with an address in `/sys`, which takes
 //! `rockery run`. Those of verbs alone run without it (`crates/verbs/tests/pyverbs.rs`).
 
-use programs::{Machine, Pair, Rockery};
+use programs::{Machine, Pair};
 
 /// Where the package `rdma-core` has its tests.
 const CASES: &str = "/usr/share/doc/rdma-core/tests";
@@ -9,7 +9,7 @@ const SECONDS: u64 = 240;
 
 #[test]
 fn all_cases_of_connections_pass() {
-    let pair = Pair::new(1500).expect("a pair").with(&Rockery::built());
+    let pair = Pair::with_rockery(1500);
     let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/verbs/tests/pyverbs/run.py");
     let argv =
         ["env", "CASES=test_rdmacm.", "/usr/bin/python3", run, CASES, "--dev", "rk_eth0", "--gid", "1"];

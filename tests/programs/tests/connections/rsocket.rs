@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use programs::dissector::watch;
-use programs::machine::until;
+use programs::machine::{until, words};
 use programs::probe::Probe;
 use programs::{Job, Machine, Namespace, Pair, Rockery, Segment};
 use tempfile::TempDir;
@@ -15,14 +15,6 @@ const SECONDS: u64 = 90;
 const ATTEMPT_SECONDS: u64 = 15;
 /// rdma-core's library that turns the sockets of a program into rsockets, from the package rdmacm-utils.
 const PRELOAD: &str = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so";
-
-fn pair(mtu: u32) -> Pair {
-    Pair::new(mtu).expect("a pair").with(&Rockery::built())
-}
-
-fn words(line: &str) -> Vec<&str> {
-    line.split_whitespace().collect()
-}
 
 /// Runs a client once: whether it succeeded, and what it said. A host on which no process has opened a device
 /// yet does not answer, for which a client would wait for a minute.
@@ -65,7 +57,7 @@ fn expect(pair: &Pair, program: &str) {
 #[test]
 fn rstream_finds_every_byte_where_it_belongs() {
     for mtu in [1500, 9000] {
-        let pair = pair(mtu);
+        let pair = Pair::with_rockery(mtu);
         for way in ["b", "n", "a"] {
             expect(&pair, &format!("rstream -T {way} -T v -S 100001 -C 20 -I 5"));
             expect(&pair, &format!("rstream -T {way} -T v -S 1 -C 200 -I 2"));
@@ -76,14 +68,14 @@ fn rstream_finds_every_byte_where_it_belongs() {
 
 #[test]
 fn rstream_runs_over_the_loopback() {
-    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    let alone = Namespace::with_rockery();
     let (_, said) = exchange(&alone, &alone, alone.address(), "rstream -T v -S 65536 -C 50 -I 10");
     assert!(said.contains("64k"), "{said}");
 }
 
 #[test]
 fn a_port_without_a_listener_refuses_connections() {
-    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    let alone = Namespace::with_rockery();
     let line = words("rstream -T b -s 127.0.0.1 -S 64 -C 1 -I 1");
     let refused = alone.run(&line, SECONDS).unwrap();
     assert!(refused.output.contains("Connection refused"), "{}", refused.output);
@@ -91,7 +83,7 @@ fn a_port_without_a_listener_refuses_connections() {
 
 #[test]
 fn riostream_writes_to_mapped_memory() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     for way in ["b", "n", "a"] {
         expect(&pair, &format!("riostream -T {way} -T v -S 65536 -C 20 -I 5"));
     }
@@ -101,7 +93,7 @@ fn riostream_writes_to_mapped_memory() {
 #[test]
 fn calls_return_what_they_return_on_sockets() {
     let probe = Probe::compile_with("cc", "sockets", &["-lrdmacm", "-lpthread"]).unwrap();
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     let said = pair.left.run(&[&probe.path().to_string_lossy(), "10.88.0.1"], SECONDS).unwrap();
     assert_eq!(said.expect_success().output, include_str!("../../probe/sockets.expected"));
 }
@@ -110,7 +102,7 @@ fn calls_return_what_they_return_on_sockets() {
 fn with_a_killed_peer(run: &[&str], action: &str) -> String {
     let probe = Probe::compile_with("cc", "peer_killed", &["-lrdmacm"]).expect("a C compiler");
     let program = probe.path().to_string_lossy().into_owned();
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     let mut server = pair.left.start(&[&program, "serve", "10.88.0.1"]).expect("the server starts");
     assert!(until(SECONDS, || pair.left.awaits_requests()).expect("listeners"), "it does not listen");
     let rockery = Rockery::built().path().to_string_lossy().into_owned();
@@ -139,7 +131,7 @@ fn shutting_down_ends_when_the_peer_was_killed() {
 
 /// How many datagrams the server's queue pair has received.
 fn received_datagrams(server: &Namespace) -> u64 {
-    let listed = server.call(&format!("{} devices", Rockery::built().path().display())).expect("devices");
+    let listed = server.call(&format!("{} devices", Rockery::built().word())).expect("devices");
     let figure = |line: &str| line.trim().strip_prefix("received_datagrams")?.trim().parse().ok();
     listed.lines().find_map(figure).unwrap_or(0)
 }
@@ -148,7 +140,7 @@ fn received_datagrams(server: &Namespace) -> u64 {
 #[test]
 fn udpong_sends_datagrams_and_gets_them_back() {
     for (mtu, address) in [(1500, "10.88.0.1"), (9000, "fd88::1")] {
-        let pair = pair(mtu);
+        let pair = Pair::with_rockery(mtu);
         for way in ["b", "n", "a"] {
             let serve = format!("udpong -b {address} -T {way}");
             let mut server = pair.left.start(&words(&serve)).expect("the server starts");
@@ -178,7 +170,7 @@ fn make(path: &Path, length: u32) -> Vec<u8> {
 
 #[test]
 fn rcopy_copies_a_file() {
-    let (pair, folder) = (pair(9000), TempDir::new().unwrap());
+    let (pair, folder) = (Pair::with_rockery(9000), TempDir::new().unwrap());
     let (source, target) = (folder.path().join("source"), folder.path().join("target"));
     let bytes = make(&source, 5_000_003);
     let mut server = pair.left.start(&["rcopy"]).unwrap();
@@ -243,7 +235,7 @@ fn iperf3_runs_over_rsockets() {
 
 #[test]
 fn rdma_cores_library_turns_sockets_into_our_rsockets() {
-    let pair = pair(9000);
+    let pair = Pair::with_rockery(9000);
     iperf3(&pair.left, &pair.right, pair.left.address(), &format!("env LD_PRELOAD={PRELOAD}"));
 }
 

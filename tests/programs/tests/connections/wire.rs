@@ -7,14 +7,10 @@ use std::process::Command;
 use programs::dissector::{read, watch};
 use programs::machine::until;
 use programs::probe::Probe;
-use programs::{Job, Machine, Namespace, Pair, Rockery, connection};
+use programs::{Job, Machine, Namespace, Pair, Rockery, connection, symbols};
 use tempfile::TempDir;
 
 const SECONDS: u64 = 60;
-
-fn pair() -> Pair {
-    Pair::new(1500).expect("a pair").with(&Rockery::built())
-}
 
 /// Waits until a line of a watched interface is there.
 #[track_caller]
@@ -27,7 +23,7 @@ fn expect(watch: &mut dyn Job, line: &str) {
 /// Reports of version 3 of IGMP and 2 of MLD: of all sources from now on (4), and of none any more (3).
 #[test]
 fn joining_a_multicast_group_sends_igmp_and_mld_reports() {
-    let pair = pair();
+    let pair = Pair::with_rockery(1500);
     let igmp = ["igmp.maddr", "igmp.record_type"];
     let mld = ["icmpv6.mldr.mar.multicast_address", "icmpv6.mldr.mar.record_type"];
     for (filter, fields, group, address) in
@@ -47,7 +43,7 @@ fn joining_a_multicast_group_sends_igmp_and_mld_reports() {
 /// `RDMA_OPTION_ID_TOS` is in the header of every packet of a connection, in both directions, and in the REQ.
 #[test]
 fn the_type_of_service_is_in_every_packet() {
-    let pair = pair();
+    let pair = Pair::with_rockery(1500);
     // ECN has the lower two bits.
     let field = |line: &str, at: usize| {
         let text = line.split('\t').nth(at).unwrap_or_default().trim_start_matches("0x");
@@ -80,7 +76,8 @@ fn the_type_of_service_is_in_every_packet() {
 fn options_reach_both_ends() {
     let libraries = ["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"];
     let probe = Probe::compile_with("cc", "options", &libraries).unwrap();
-    let said = pair().left.run(&[&probe.path().to_string_lossy(), "10.88.0.1"], SECONDS).unwrap();
+    let said =
+        Pair::with_rockery(1500).left.run(&[&probe.path().to_string_lossy(), "10.88.0.1"], SECONDS).unwrap();
     let expected = "path: traffic class 0x28, packet lifetime 20\n\
                     active side: traffic class 0x28, time-out 21\n\
                     passive side: traffic class 0x28\n\
@@ -112,7 +109,7 @@ fn captures_contain_the_cm_messages() {
     };
     let mut server = start(&pair.left, &left, "rping -s -a 10.88.0.1 -C 3 -v");
     let listening = || {
-        let listed = pair.left.call(&format!("{} listeners", Rockery::built().path().display()))?;
+        let listed = pair.left.call(&format!("{} listeners", Rockery::built().word()))?;
         Ok(!listed.is_empty())
     };
     assert!(until(SECONDS, listening).unwrap());
@@ -138,17 +135,6 @@ fn captures_contain_the_cm_messages() {
     }
 }
 
-/// Exported names with their versions, as `nm` prints them: `rdma_connect@@RDMACM_1.0`.
-fn symbols(library: &Path) -> BTreeSet<String> {
-    let mut nm = Command::new("nm");
-    nm.args(["-D", "--defined-only", "--with-symbol-versions"]).arg(library);
-    let output = nm.output().expect("nm, of the package binutils");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let versioned = text.lines().filter_map(|line| line.split_whitespace().last());
-    versioned.filter(|name| name.contains('@')).map(|name| name.replace("@@", "@")).collect()
-}
-
 /// The distribution's library: what the compiler links with.
 fn distribution(name: &str) -> PathBuf {
     let output = Command::new("cc").arg(format!("-print-file-name={name}")).output().expect("cc");
@@ -159,8 +145,8 @@ fn distribution(name: &str) -> PathBuf {
 /// Every name of the distribution's library is in ours, in the same version.
 #[test]
 fn no_symbol_is_missing() {
-    let ours = symbols(&Rockery::built().path().with_file_name("librdmacm.so"));
-    let theirs = symbols(&distribution("librdmacm.so"));
+    let ours = symbols::exported(&Rockery::built().path().with_file_name("librdmacm.so")).expect("symbols");
+    let theirs = symbols::exported(&distribution("librdmacm.so")).expect("symbols");
     assert!(theirs.len() > 60, "{theirs:?}");
     let missing: Vec<&String> = theirs.difference(&ours).collect();
     assert!(missing.is_empty(), "{missing:?}");

@@ -16,10 +16,6 @@ struct Streams<'a> {
     client: Box<dyn Job + 'a>,
 }
 
-fn pair() -> Pair {
-    Pair::new(1500).expect("a pair").with(&Rockery::built())
-}
-
 /// Starts both ends, and waits until the client runs, if it ever does.
 fn start<'a>(pair: &'a Pair, probe: &Probe, how: &str, runs: bool) -> Streams<'a> {
     let (path, address) = (probe.path().to_string_lossy().into_owned(), pair.left.address().to_string());
@@ -28,8 +24,7 @@ fn start<'a>(pair: &'a Pair, probe: &Probe, how: &str, runs: bool) -> Streams<'a
     pair.left.wait_for_listener(PORT, SECONDS).expect("a listener");
     let mut client = pair.right.start(&[&words[..], &[&address]].concat()).expect("a client");
     if runs {
-        let running = until(SECONDS, || Ok(client.output()?.contains("running")));
-        assert!(running.expect("its output"), "{:?}", client.output());
+        client.expect_output("running", SECONDS);
     }
     Streams { server, client }
 }
@@ -56,7 +51,7 @@ fn nothing_is_left(pair: &Pair, probe: &Probe) {
 
 #[test]
 fn the_server_is_killed() {
-    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     for how in ["write", "send"] {
         let mut streams = start(&pair, &probe, how, true);
         streams.server.kill().unwrap();
@@ -67,7 +62,7 @@ fn the_server_is_killed() {
 
 #[test]
 fn the_client_is_killed() {
-    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     for how in ["write", "send"] {
         let mut streams = start(&pair, &probe, how, true);
         streams.client.kill().unwrap();
@@ -78,7 +73,7 @@ fn the_client_is_killed() {
 
 #[test]
 fn the_link_goes_down_and_comes_back_within_the_retries() {
-    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     // 1.07 s, eight times: a loaded machine may take its time to set a link up.
     let mut streams = start(&pair, &probe, "-t 18 write", true);
     for _ in 0..3 {
@@ -94,7 +89,7 @@ fn the_link_goes_down_and_comes_back_within_the_retries() {
 
 #[test]
 fn the_link_goes_down_for_good() {
-    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     let mut streams = start(&pair, &probe, "send", true);
     pair.right.call("ip link set eth0 down").unwrap();
     expect(&mut *streams.client, RETRY_EXCEEDED);
@@ -102,7 +97,7 @@ fn the_link_goes_down_for_good() {
 
 #[test]
 fn the_address_of_the_requester_is_removed() {
-    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     let mut streams = start(&pair, &probe, "write", true);
     pair.right.call("ip address flush dev eth0 scope global").unwrap();
     expect(&mut *streams.client, RETRY_EXCEEDED);
@@ -110,7 +105,7 @@ fn the_address_of_the_requester_is_removed() {
 
 #[test]
 fn the_receiver_never_posts() {
-    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     let mut streams = start(&pair, &probe, "deaf", false);
     expect(&mut *streams.client, "failed: RNR retry counter exceeded\nflushed: 15\n");
     expect(&mut *streams.server, "the peer is gone\n");
@@ -118,7 +113,7 @@ fn the_receiver_never_posts() {
 
 #[test]
 fn a_completion_queue_overflows() {
-    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     let mut streams = start(&pair, &probe, "overflow", false);
     let finished = streams.client.wait(SECONDS).unwrap().expect_success();
     assert!(finished.output.contains("event: CQ error\n"), "{}", finished.output);
@@ -127,7 +122,7 @@ fn a_completion_queue_overflows() {
 
 #[test]
 fn the_port_is_taken() {
-    let pair = pair();
+    let pair = Pair::with_rockery(1500);
     let holder = "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); \
                   s.bind(('', 4791)); print('bound', flush=True); time.sleep(60)";
     let mut holder = pair.left.start_plain(&["python3", "-c", holder]).unwrap();
@@ -145,7 +140,7 @@ fn the_port_is_taken() {
 
 #[test]
 fn there_is_no_memory() {
-    let pair = pair();
+    let pair = Pair::with_rockery(1500);
     // From nothing at all to enough: a failed allocation is reported to the program, and no signal ends it.
     for mebibytes in [24, 32, 40, 48, 64, 96, 160, 320] {
         let limit = format!("--as={}", mebibytes << 20);
@@ -177,7 +172,7 @@ fn for_a_moment() {
 
 #[test]
 fn the_server_is_stopped_for_less_and_for_more_than_the_retries() {
-    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     let mut streams = start(&pair, &probe, "write", true);
     for _ in 0..2 {
         signal(&pair.left, "stream", "STOP");
@@ -195,7 +190,7 @@ fn the_server_is_stopped_for_less_and_for_more_than_the_retries() {
 
 #[test]
 fn the_address_of_the_responder_is_removed() {
-    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     let mut streams = start(&pair, &probe, "write", true);
     pair.left.call("ip address flush dev eth0 scope global").unwrap();
     expect(&mut *streams.client, RETRY_EXCEEDED);
@@ -203,7 +198,7 @@ fn the_address_of_the_responder_is_removed() {
 
 #[test]
 fn the_mtu_falls_below_what_packets_need_and_rises_again() {
-    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     let mut streams = start(&pair, &probe, "write", true);
     for _ in 0..2 {
         pair.right.call("ip link set eth0 mtu 1000").unwrap();
@@ -218,7 +213,7 @@ fn the_mtu_falls_below_what_packets_need_and_rises_again() {
 
 #[test]
 fn the_interface_is_deleted_and_made_again() {
-    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     let mut streams = start(&pair, &probe, "write", true);
     pair.right.call("ip link del eth0").unwrap();
     expect(&mut *streams.client, RETRY_EXCEEDED);
@@ -229,7 +224,7 @@ fn the_interface_is_deleted_and_made_again() {
 
 #[test]
 fn the_agent_is_killed_while_programs_run() {
-    let (pair, probe) = (pair(), Probe::compile("stream").unwrap());
+    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     let mut streams = start(&pair, &probe, "write", true);
     signal(&pair.left, "rockery-agent", "KILL");
     for_a_moment();
@@ -243,7 +238,7 @@ fn the_agent_is_killed_while_programs_run() {
 
 #[test]
 fn there_are_no_descriptors() {
-    let pair = pair();
+    let pair = Pair::with_rockery(1500);
     // From hardly enough to start at all to plenty.
     for limit in [4, 6, 8, 10, 12, 14, 16, 20, 24, 32, 64] {
         let limit = format!("--nofile={limit}:");
@@ -257,7 +252,7 @@ fn there_are_no_descriptors() {
 
 #[test]
 fn the_disk_is_full_where_a_capture_goes() {
-    let pair = Pair::new(1500).unwrap().with(&Rockery::built());
+    let pair = Pair::with_rockery(1500);
     // 64 KiB take the first packets.
     let script = "mount -t tmpfs -o size=64k full /mnt && exec env ROCKERY_PCAP=/mnt/file \
                   ib_write_bw -s 4096 -n 1000";
@@ -288,7 +283,7 @@ fn threads_go_on_while_their_program_forks() {
 /// The agent keeps the list of XRC domains. A thread that waits for it does not keep others from the device.
 #[test]
 fn objects_are_created_while_the_agent_is_stopped() {
-    let pair = pair();
+    let pair = Pair::with_rockery(1500);
     let probe = Probe::compile_with("cc", "stopped_agent", &["-libverbs", "-lpthread"]).unwrap();
     let path = probe.path().to_string_lossy().into_owned();
     let finished = pair.left.run(&[&path], SECONDS).expect("it ends").expect_success();
@@ -300,7 +295,7 @@ fn objects_are_created_while_the_agent_is_stopped() {
 /// connection manager.
 #[test]
 fn addresses_are_resolved_while_the_agent_is_stopped() {
-    let pair = pair();
+    let pair = Pair::with_rockery(1500);
     let libraries = ["-lrdmacm", "-libverbs", "-lpthread"];
     let probe = Probe::compile_with("cc", "stopped_listener", &libraries).unwrap();
     let path = probe.path().to_string_lossy().into_owned();

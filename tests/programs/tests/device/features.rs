@@ -4,7 +4,7 @@ use std::path::Path;
 
 use programs::machine::until;
 use programs::probe::Probe;
-use programs::{Job, Machine, Namespace, Pair, Rockery};
+use programs::{Job, Machine, Namespace, Pair, Rockery, dissector};
 use tempfile::TempDir;
 
 const SECONDS: u64 = 60;
@@ -33,10 +33,6 @@ fn perftest_in(pair: &Pair, server_options: &str, client_options: &str, environm
     server.wait(SECONDS).expect("in time").expect_success();
 }
 
-fn tshark(capture: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
-    programs::dissector::read(capture, filter, fields).expect("tshark")
-}
-
 #[test]
 fn both_ends_capture_the_same_packets_and_wireshark_finds_no_fault_in_them() {
     let folder = TempDir::new().unwrap();
@@ -48,7 +44,11 @@ fn both_ends_capture_the_same_packets_and_wireshark_finds_no_fault_in_them() {
         perftest(&pair, &option(&left), &option(&right), &format!("ib_read_bw -n 8 -s 10000 {address}"));
         let packets = |path: &Path, direction: u32| {
             let filter = format!("infiniband && frame.packet_flags_direction == {direction}");
-            tshark(path, &filter, &["infiniband.bth.destqp", "infiniband.bth.psn", "infiniband.bth.opcode"])
+            dissector::fields(
+                path,
+                &filter,
+                &["infiniband.bth.destqp", "infiniband.bth.psn", "infiniband.bth.opcode"],
+            )
         };
         let (asked, heard) = (packets(&right, 2), packets(&left, 1));
         assert_eq!(asked.len(), 8, "a request for each READ: {asked:?}");
@@ -56,7 +56,11 @@ fn both_ends_capture_the_same_packets_and_wireshark_finds_no_fault_in_them() {
         assert_eq!(packets(&left, 2).len(), 8 * 10, "ten packets of response for each READ");
         assert_eq!(packets(&left, 2), packets(&right, 1));
         for path in [&left, &right] {
-            let bad = tshark(path, "_ws.malformed || _ws.expert.severity >= 0x600000", &["frame.number"]);
+            let bad = dissector::fields(
+                path,
+                "_ws.malformed || _ws.expert.severity >= 0x600000",
+                &["frame.number"],
+            );
             assert_eq!(bad, Vec::<String>::new(), "{}", path.display());
         }
     }
@@ -72,12 +76,14 @@ fn read_responses_are_equally_long_where_the_requester_takes_that() {
         let pair = Pair::new(1500).unwrap();
         let option = format!("--pcap {}", file.display());
         perftest_in(&pair, "", &option, environment, "ib_read_bw -n 8 -s 10000");
-        let mut opcodes = tshark(&file, "infiniband.bth.opcode in {13 .. 16}", &["infiniband.bth.opcode"]);
+        let mut opcodes =
+            dissector::fields(&file, "infiniband.bth.opcode in {13 .. 16}", &["infiniband.bth.opcode"]);
         assert_eq!(opcodes.len(), 8 * 10, "{opcodes:?}");
         opcodes.sort();
         opcodes.dedup();
         assert_eq!(opcodes, *positions);
-        let bad = tshark(&file, "_ws.malformed || _ws.expert.severity >= 0x600000", &["frame.number"]);
+        let bad =
+            dissector::fields(&file, "_ws.malformed || _ws.expert.severity >= 0x600000", &["frame.number"]);
         assert_eq!(bad, Vec::<String>::new());
     }
 }
@@ -90,7 +96,7 @@ fn queue_pairs_leave_from_ports_of_their_own() {
     let option = format!("--pcap {}", file.display());
     perftest(&pair, "", &option, "ib_send_bw -q 16 -n 10 -s 64");
     let sent = "infiniband && frame.packet_flags_direction == 2";
-    let mut flows = tshark(&file, sent, &["infiniband.bth.destqp", "udp.srcport"]);
+    let mut flows = dissector::fields(&file, sent, &["infiniband.bth.destqp", "udp.srcport"]);
     flows.sort();
     flows.dedup();
     assert_eq!(flows.len(), 16, "a queue pair has one port: {flows:?}");
@@ -103,7 +109,7 @@ fn queue_pairs_leave_from_ports_of_their_own() {
 
 #[test]
 fn programs_and_their_queue_pairs_are_listed() {
-    let pair = Pair::new(1500).unwrap().with(&Rockery::built());
+    let pair = Pair::with_rockery(1500);
     let rockery = Rockery::built();
     let listed = |options: &str| {
         let line = format!("{} devices {options}", rockery.path().display());
@@ -180,7 +186,7 @@ fn watched(job: &mut dyn Job, wanted: &[&str]) {
 
 #[test]
 fn an_open_device_follows_its_interface() {
-    let pair = Pair::new(1500).unwrap().with(&Rockery::built());
+    let pair = Pair::with_rockery(1500);
     let change = |line: &str| pair.left.call(line).unwrap();
     let gids = |left: &Namespace| {
         left.run(&["ibv_devinfo", "-v", "-d", "rk_eth0"], SECONDS).unwrap().expect_success().output
@@ -200,22 +206,22 @@ fn an_open_device_follows_its_interface() {
 
 #[test]
 fn attaching_to_a_multicast_group_joins_it_on_the_interface() {
-    let pair = Pair::new(1500).unwrap().with(&Rockery::built());
+    let pair = Pair::with_rockery(1500);
     let groups = || pair.left.call("ip maddress show dev eth0").unwrap();
     let probe = Probe::compile("member").unwrap();
     let path = probe.path().to_string_lossy();
     let argv = [&*path, "rk_eth0", "2", "::ffff:239.7.7.7", "ff0e::4791"];
     let mut member = pair.left.start(&argv).unwrap();
-    until(SECONDS, || Ok(member.output()?.contains("attached"))).unwrap();
+    member.expect_output("attached", SECONDS);
     assert!(groups().contains("239.7.7.7") && groups().contains("ff0e::4791"), "{}", groups());
-    until(SECONDS, || Ok(member.output()?.contains("detached"))).unwrap();
+    member.expect_output("detached", SECONDS);
     assert!(!groups().contains("239.7.7.7") && !groups().contains("ff0e::4791"), "{}", groups());
     member.wait(SECONDS).unwrap().expect_success();
 }
 
 #[test]
 fn packets_leave_one_by_one_without_segmentation_offload() {
-    let pair = Pair::new(1500).unwrap().with(&Rockery::built());
+    let pair = Pair::with_rockery(1500);
     let program = "env ROCKERY_SEGMENTATION=0 ib_write_bw -s 65536 -n 200";
     let words = run("", program);
     let argv: Vec<&str> = words.iter().map(String::as_str).collect();

@@ -137,7 +137,7 @@ fn run_of_tests(test: &str, words: &[&str]) -> (bool, String) {
     let scripts = checkout.path().join("scripts");
     std::fs::create_dir(&scripts).expect("our own folder");
     for file in ["test.py", "test-seconds.json"] {
-        let ours = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts").join(file);
+        let ours = programs::workspace().join("scripts").join(file);
         std::fs::copy(ours, scripts.join(file)).expect("our own script");
     }
     let git = ["git", "init", "--quiet", &checkout.path().to_string_lossy()];

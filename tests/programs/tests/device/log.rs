@@ -12,7 +12,7 @@ const PROBE_PORT: u16 = 18521;
 
 /// Starts a program under `rockery run`, with variables of the environment.
 fn start<'a>(end: &'a Namespace, variables: &[String], program: &str) -> Box<dyn Job + 'a> {
-    let run = format!("{} run -- {program}", Rockery::built().path().display());
+    let run = format!("{} run -- {program}", Rockery::built().word());
     let words = std::iter::once("env").chain(variables.iter().map(String::as_str));
     let argv: Vec<&str> = words.chain(run.split_whitespace()).collect();
     Box::new(end.start_plain(&argv).expect("it starts"))

@@ -156,7 +156,7 @@ fn unsupported_requests_of_rdma_fail_with_an_error() {
 
 #[test]
 fn counters_follow_the_traffic() {
-    let pair = Pair::new(1500).unwrap().with(&Rockery::built());
+    let pair = Pair::with_rockery(1500);
     let argv = ["ib_write_bw", "--run_infinitely", "-s", "4096", "-x", "1"];
     let mut server = pair.left.start(&argv).unwrap();
     pair.left.wait_for_listener(18515, SECONDS).unwrap();
@@ -184,7 +184,7 @@ fn counters_follow_the_traffic() {
 /// Programs name the indices 0, 1 and 3 without looking at the table.
 #[test]
 fn common_gid_indices_are_the_ipv4_address() {
-    let pair = Pair::new(1500).unwrap().with(&Rockery::built());
+    let pair = Pair::with_rockery(1500);
     for end in [&pair.left, &pair.right] {
         end.call("sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1").unwrap();
     }

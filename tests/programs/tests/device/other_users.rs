@@ -127,7 +127,7 @@ fn reports_of_another_users_devices_do_not_harm_root() {
 
 #[test]
 fn a_socket_with_a_devices_name_that_does_not_answer_stops_no_other_process() {
-    let namespace = Namespace::alone().unwrap().with(&Rockery::built());
+    let namespace = Namespace::with_rockery();
     let _silent = stranger(
         &namespace,
         "all = [listen('rockery-device-0-1-%d' % n, 1) for n in range(64)]

@@ -1,7 +1,7 @@
 //! The Linux kernel at one end and rockery at the other, in both directions.
 
 use programs::probe::Probe;
-use programs::{Guest, Namespace, Pair, Rockery, Segment, patterns, perftest};
+use programs::{Pair, Segment, patterns, perftest};
 
 /// Programs that a guest under emulation completes in a few seconds.
 const MATRIX: &[&str] = &[
@@ -21,18 +21,8 @@ const MATRIX: &[&str] = &[
 /// The Ethernet MTUs, and the path MTU that fits each.
 const MTUS: [(u32, u32); 2] = [(1500, 1024), (9000, 4096)];
 
-/// rockery's end, the kernel's, and what joins them; dropped in this order.
-fn rockery_and_kernel(mtu: u32, probe: Option<&Probe>) -> (Namespace, Guest, Segment) {
-    let segment = Segment::new(mtu).expect("a segment");
-    let ours = segment.namespace(1).expect("a namespace").with(&Rockery::built());
-    let programs: Vec<_> = probe.iter().map(|probe| probe.path()).collect();
-    let theirs = segment.guest(11, &programs).expect("a guest");
-    segment.introduce(&ours, &theirs).expect("they hear each other");
-    (ours, theirs, segment)
-}
-
 fn both_directions(mtu: u32) {
-    let (ours, theirs, _segment) = rockery_and_kernel(mtu, None);
+    let (ours, theirs, _segment) = Segment::rockery_and_kernel(mtu, &[]);
     for line in MATRIX {
         perftest::expect(&theirs, &ours, line);
         perftest::expect(&ours, &theirs, line);
@@ -51,7 +41,7 @@ fn perftest_runs_in_both_directions_at_mtu_9000() {
 
 #[test]
 fn perftest_runs_in_both_directions_over_ipv6() {
-    let (ours, theirs, _segment) = rockery_and_kernel(1500, None);
+    let (ours, theirs, _segment) = Segment::rockery_and_kernel(1500, &[]);
     for program in ["ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw", "ib_send_bw -c UD -s 1024"] {
         let line = format!("{program} -x 2 -n 20");
         perftest::expect(&theirs, &ours, &line);
@@ -63,7 +53,7 @@ fn perftest_runs_in_both_directions_over_ipv6() {
 fn every_byte_between_rockery_and_the_kernel_is_as_it_was_sent() {
     let probe = Probe::compile("patterns").unwrap();
     for (mtu, path_mtu) in MTUS {
-        let (ours, theirs, _segment) = rockery_and_kernel(mtu, Some(&probe));
+        let (ours, theirs, _segment) = Segment::rockery_and_kernel(mtu, &[probe.path()]);
         for operation in patterns::OPERATIONS {
             patterns::expect(&theirs, &ours, &probe, &format!("-m {path_mtu}"), operation);
             patterns::expect(&ours, &theirs, &probe, &format!("-m {path_mtu} -6"), operation);
@@ -75,7 +65,7 @@ fn every_byte_between_rockery_and_the_kernel_is_as_it_was_sent() {
 fn every_byte_between_two_of_rockery_is_as_it_was_sent() {
     let probe = Probe::compile("patterns").unwrap();
     for (mtu, path_mtu) in MTUS {
-        let pair = Pair::new(mtu).unwrap().with(&Rockery::built());
+        let pair = Pair::with_rockery(mtu);
         for operation in patterns::OPERATIONS {
             patterns::expect(&pair.left, &pair.right, &probe, &format!("-m {path_mtu}"), operation);
             patterns::expect(&pair.right, &pair.left, &probe, &format!("-m {path_mtu} -6"), operation);

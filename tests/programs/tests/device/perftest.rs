@@ -1,6 +1,6 @@
 //! perftest's programs over rockery: each operation and transport, and the options that people use.
 
-use programs::{Job, Machine, Namespace, Pair, Rockery, perftest};
+use programs::{Job, Machine, Namespace, Pair, perftest};
 
 /// Every program with a transport that it takes. Few messages: what counts is that all kinds pass.
 const MATRIX: &[&str] = &[
@@ -27,31 +27,27 @@ fn whole_matrix(server: &dyn Machine, client: &dyn Machine) {
     }
 }
 
-fn pair(mtu: u32) -> Pair {
-    Pair::new(mtu).expect("a pair").with(&Rockery::built())
-}
-
 #[test]
 fn every_program_and_transport_runs_at_mtu_1500() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     whole_matrix(&pair.left, &pair.right);
 }
 
 #[test]
 fn every_program_and_transport_runs_at_mtu_9000() {
-    let pair = pair(9000);
+    let pair = Pair::with_rockery(9000);
     whole_matrix(&pair.left, &pair.right);
 }
 
 #[test]
 fn every_program_and_transport_runs_over_the_loopback() {
-    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    let alone = Namespace::with_rockery();
     whole_matrix(&alone, &alone);
 }
 
 #[test]
 fn sizes_from_two_bytes_to_eight_mebibytes_pass() {
-    let pair = pair(9000);
+    let pair = Pair::with_rockery(9000);
     for program in ["ib_send_bw", "ib_write_bw", "ib_read_bw"] {
         let rows = perftest::expect(&pair.left, &pair.right, &format!("{program} -a -n 10"));
         let sizes: Vec<u64> = rows.iter().map(|row| row.bytes).collect();
@@ -61,7 +57,7 @@ fn sizes_from_two_bytes_to_eight_mebibytes_pass() {
 
 #[test]
 fn completions_wake_programs_that_sleep() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     for program in ["ib_send_bw", "ib_send_lat"] {
         perftest::expect(&pair.left, &pair.right, &format!("{program} -e -n 200"));
     }
@@ -69,7 +65,7 @@ fn completions_wake_programs_that_sleep() {
 
 #[test]
 fn inline_data_and_lists_of_work_requests_are_sent() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     perftest::expect(&pair.left, &pair.right, "ib_send_lat -s 64 -I 64 -n 200");
     perftest::expect(&pair.left, &pair.right, "ib_write_bw -s 64 -I 64 -n 200");
     perftest::expect(&pair.left, &pair.right, "ib_send_bw -s 64 -l 16 -n 320");
@@ -78,14 +74,14 @@ fn inline_data_and_lists_of_work_requests_are_sent() {
 
 #[test]
 fn eight_queue_pairs_work_at_once() {
-    let pair = pair(9000);
+    let pair = Pair::with_rockery(9000);
     perftest::expect(&pair.left, &pair.right, "ib_write_bw -q 8 -s 4096 -n 200");
     perftest::expect(&pair.left, &pair.right, "ib_send_bw -q 8 -s 4096 -n 200");
 }
 
 #[test]
 fn both_directions_work_at_once() {
-    let pair = pair(9000);
+    let pair = Pair::with_rockery(9000);
     for program in ["ib_send_bw", "ib_write_bw", "ib_read_bw"] {
         perftest::expect(&pair.left, &pair.right, &format!("{program} -b -s 4096 -n 200"));
     }
@@ -95,7 +91,7 @@ fn both_directions_work_at_once() {
 /// may stop receiving while it sends.
 #[test]
 fn unreliable_transports_lose_nothing_when_both_ends_send_all_sizes() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     for (line, sizes) in [("ib_send_bw -c UC -a -b -n 5", 23), ("ib_send_bw -c UD -a -b -n 100", 10)] {
         assert_eq!(perftest::expect(&pair.left, &pair.right, line).len(), sizes, "{line}");
     }
@@ -139,12 +135,12 @@ fn all_options(server: &dyn Machine, client: &dyn Machine) {
 
 #[test]
 fn options_go_with_every_program_and_transport_at_mtu_1500() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     all_options(&pair.left, &pair.right);
 }
 
 fn loopback() -> Namespace {
-    Namespace::alone().expect("a namespace").with(&Rockery::built())
+    Namespace::with_rockery()
 }
 
 #[test]
@@ -155,7 +151,7 @@ fn options_go_with_every_program_and_transport_on_one_host() {
 
 #[test]
 fn every_latency_program_passes_all_its_sizes() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     for program in ["ib_send_lat", "ib_write_lat", "ib_read_lat"] {
         assert_eq!(perftest::expect(&pair.left, &pair.right, &format!("{program} -a -n 5")).len(), 23);
     }

@@ -9,13 +9,9 @@ const SECONDS: u64 = 60;
 /// A thousand processes take five seconds on two cores that have nothing else to do.
 const CHURN_SECONDS: u64 = 600;
 
-fn alone() -> Namespace {
-    Namespace::alone().expect("a namespace").with(&Rockery::built())
-}
-
 #[test]
 fn every_byte_between_two_programs_is_where_it_belongs() {
-    let (alone, probe) = (alone(), Probe::compile("patterns").unwrap());
+    let (alone, probe) = (Namespace::with_rockery(), Probe::compile("patterns").unwrap());
     for operation in patterns::OPERATIONS {
         patterns::expect(&alone, &alone, &probe, "", operation);
         patterns::expect(&alone, &alone, &probe, "-m 256", operation);
@@ -26,7 +22,7 @@ fn every_byte_between_two_programs_is_where_it_belongs() {
 /// Which method is faster is measured while a stream runs: both rates are there after the first trial.
 #[test]
 fn devices_show_how_a_stream_is_copied() {
-    let alone = alone();
+    let alone = Namespace::with_rockery();
     let line = ["ib_write_bw", "-d", "rk_lo", "-s", "65536", "-D", "300"];
     let mut server = alone.start(&line).unwrap();
     alone.wait_for_listener(perftest::PORT, SECONDS).unwrap();
@@ -111,7 +107,7 @@ fn atomics_of_four_programs_and_of_the_owners_processor_do_not_overlap() {
 /// for an event meanwhile, so the progress thread has to begin that round.
 #[test]
 fn long_requests_of_a_program_that_sleeps_are_all_executed() {
-    let alone = alone();
+    let alone = Namespace::with_rockery();
     perftest::expect(&alone, &alone, "ib_read_bw -e -s 1048576 -n 3000");
 }
 
@@ -151,9 +147,9 @@ fn an_xrc_domain_is_shared_by_all_processes_that_open_its_file() {
     const PORT: u16 = 18541;
     let probe = Probe::compile("domain").unwrap();
     let path = probe.path().to_string_lossy();
-    let alone = alone();
+    let alone = Namespace::with_rockery();
     let ends = Exchange::run(&alone, &alone, &[&*path, "-d", "rk_lo", &*path], "-g", PORT, SECONDS).unwrap();
-    let two = Pair::new(1500).unwrap().with(&Rockery::built());
+    let two = Pair::with_rockery(1500);
     let apart = Exchange::run(&two.left, &two.right, &[&*path, &*path], "-g", PORT, SECONDS).unwrap();
     for ends in [ends, apart] {
         let said = ends.expect_success().server.output;

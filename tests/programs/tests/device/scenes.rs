@@ -11,7 +11,7 @@ fn probe() -> Probe {
 
 #[test]
 fn rockery_plays_every_scene_over_the_loopback() {
-    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    let alone = Namespace::with_rockery();
     scenes::expect_all(&alone, &alone, &probe(), IPV4);
 }
 
@@ -23,7 +23,7 @@ fn rockery_plays_every_scene_over_the_loopback_by_packets() {
 
 #[test]
 fn rockery_plays_every_scene_over_a_veth() {
-    let pair = Pair::new(1500).unwrap().with(&Rockery::built());
+    let pair = Pair::with_rockery(1500);
     scenes::expect_all(&pair.left, &pair.right, &probe(), IPV4);
     scenes::expect_all(&pair.left, &pair.right, &probe(), IPV6);
 }

@@ -11,10 +11,6 @@ use tempfile::TempDir;
 const PORT: u16 = 13337;
 const SECONDS: u64 = 120;
 
-fn pair(mtu: u32) -> Pair {
-    Pair::new(mtu).expect("a pair").with(&Rockery::built())
-}
-
 /// Runs `ucx_perftest` between two machines, with variables of UCX before it.
 fn expect(server: &dyn Machine, client: &dyn Machine, variables: &str, test: &str) {
     let line = format!("env {variables} ucx_perftest -p {PORT} -w 10 {test}");
@@ -26,7 +22,7 @@ fn expect(server: &dyn Machine, client: &dyn Machine, variables: &str, test: &st
 
 #[test]
 fn ucx_finds_the_transports_that_verbs_give() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     let found = pair.left.run(&["ucx_info", "-d"], SECONDS).unwrap().expect_success().output;
     for device in ["rk_eth0:1", "rk_lo:1"] {
         for transport in ["rc_verbs", "ud_verbs"] {
@@ -39,7 +35,7 @@ fn ucx_finds_the_transports_that_verbs_give() {
 
 #[test]
 fn uct_runs_over_rc() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     for test in
         ["put_lat -s 8", "put_bw -s 1024 -D bcopy", "put_bw -s 65536 -D zcopy", "get -s 4096 -D zcopy"]
     {
@@ -52,7 +48,7 @@ fn uct_runs_over_rc() {
 
 #[test]
 fn ucx_atomics_are_executed_by_the_device() {
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     let found =
         pair.left.run(&["ucx_info", "-d", "-t", "rc_verbs"], SECONDS).unwrap().expect_success().output;
     for what in ["atomic_add: 64 bit", "atomic_fadd: 64 bit", "atomic_cswap: 64 bit"] {
@@ -69,7 +65,7 @@ fn ucx_atomics_are_executed_by_the_device() {
 
 #[test]
 fn uct_runs_over_ud() {
-    let pair = pair(9000);
+    let pair = Pair::with_rockery(9000);
     for test in ["am_lat -s 8", "am_bw -s 8", "am_bw -s 2048 -D bcopy", "am_bw -s 4000 -D zcopy"] {
         expect(&pair.left, &pair.right, "", &format!("-d rk_eth0:1 -x ud_verbs -n 500 -t {test}"));
     }
@@ -78,7 +74,7 @@ fn uct_runs_over_ud() {
 #[test]
 fn ucp_runs_over_rc_and_ud() {
     for (mtu, transports) in [(1500, "rc"), (9000, "rc"), (1500, "ud"), (9000, "ud")] {
-        let pair = pair(mtu);
+        let pair = Pair::with_rockery(mtu);
         let variables = format!("UCX_TLS={transports} UCX_NET_DEVICES=rk_eth0:1");
         for test in [
             "tag_bw -s 65536",
@@ -94,7 +90,7 @@ fn ucp_runs_over_rc_and_ud() {
 
 #[test]
 fn uct_and_ucp_run_on_one_host() {
-    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    let alone = Namespace::with_rockery();
     for (transport, test) in [
         ("rc_verbs", "put_lat -s 8"),
         ("rc_verbs", "put_bw -s 65536 -D zcopy"),
@@ -115,9 +111,9 @@ fn uct_and_ucp_run_on_one_host() {
 
 #[test]
 fn ucx_runs_over_the_loopback_and_over_ipv6() {
-    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    let alone = Namespace::with_rockery();
     expect(&alone, &alone, "UCX_TLS=rc UCX_NET_DEVICES=rk_lo:1", "-n 200 -t tag_bw -s 65536");
-    let pair = pair(1500);
+    let pair = Pair::with_rockery(1500);
     for transport in ["rc", "ud"] {
         let variables = format!("UCX_TLS={transport} UCX_NET_DEVICES=rk_eth0:1 UCX_IB_GID_INDEX=2");
         expect(&pair.left, &pair.right, &variables, "-n 200 -t tag_bw -s 65536");
@@ -134,7 +130,7 @@ const MPIRUN: &str =
 
 #[test]
 fn mpi_ranks_on_one_host_exchange_what_they_check() {
-    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    let alone = Namespace::with_rockery();
     let probe = mpi_program();
     for (transports, ranks) in [("rc", 2), ("ud", 2), ("rc", 4), ("ud", 4)] {
         let line = format!("{MPIRUN} -np {ranks} -x UCX_TLS={transports} {}", probe.path().display());
@@ -165,7 +161,7 @@ fn launch_agent(pair: &Pair, folder: &Path) -> PathBuf {
 fn mpi_ranks_on_two_hosts_exchange_what_they_check() {
     let (probe, folder) = (mpi_program(), TempDir::new().unwrap());
     for mtu in [1500, 9000] {
-        let pair = pair(mtu);
+        let pair = Pair::with_rockery(mtu);
         let agent = launch_agent(&pair, folder.path());
         let [left, right] = [pair.left.address(), pair.right.address()];
         let hosts =

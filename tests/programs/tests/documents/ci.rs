@@ -16,7 +16,7 @@ const GO_SECONDS: u64 = 300;
 const STEP_SECONDS: u64 = 1200;
 
 fn examples() -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/ci");
+    let path = programs::workspace().join("examples/ci");
     path.canonicalize().expect("examples/ci")
 }
 
@@ -154,8 +154,7 @@ impl Runner {
         for file in ["Cargo.toml", "Cargo.lock", "src/main.rs"] {
             fs::copy(rust.join(file), project.join(file)).expect("the example in Rust");
         }
-        let root =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("our own folder");
+        let root = programs::workspace();
         std::os::unix::fs::symlink(root, project.join(".rockery")).expect("our own folder");
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ci");
         fs::create_dir_all(&target).expect("cargo's folder");

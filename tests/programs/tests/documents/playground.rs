@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
-use programs::{Browser, Chromium, Firefox, Rockery};
+use programs::{Browser, Chromium, Firefox, Rockery, workspace};
 use serde_json::{Value, json};
 
 /// A run in WebAssembly, on a busy machine.
@@ -17,10 +17,6 @@ const IDLE: &str = "document.body?.dataset.state === 'idle' && document.querySel
 const SHOWN: &str = "JSON.stringify([text.value, report.innerHTML, \
                      document.getElementById('command').textContent, \
                      [...dials.querySelectorAll('select, input')].map(({ value }) => value)])";
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("our own folder")
-}
 
 /// A server of the page, which ends with this object.
 struct Server {
@@ -81,10 +77,6 @@ fn open(browser: &mut impl Browser, address: &str) {
     browser.wait_for(IDLE, SECONDS).expect("a report");
 }
 
-fn text(browser: &mut impl Browser, expression: &str) -> String {
-    browser.value(expression).expect("a value").as_str().unwrap_or_default().to_owned()
-}
-
 /// Types a whole file into the editor.
 fn write(browser: &mut impl Browser, file: &str) {
     let expression = format!("text.value = {}, text.dispatchEvent(new Event('input'))", json!(file));
@@ -100,7 +92,7 @@ fn findings(example: &str) -> Vec<Value> {
 }
 
 fn expect_findings_of_the_command(browser: &mut impl Browser) {
-    let report = text(browser, "report.textContent");
+    let report = browser.text("report.textContent");
     let findings = findings("examples/crs504/ecn-off.toml");
     assert!(!findings.is_empty());
     for finding in findings {
@@ -126,7 +118,7 @@ fn expect_mistake_at_its_line(browser: &mut impl Browser) {
     let marked =
         "[...layer.querySelectorAll('.line')].findIndex((line) => line.classList.contains('wrong')) + 1";
     assert_eq!(browser.value(marked).expect("a line"), 3);
-    let said = text(browser, "problems.textContent");
+    let said = browser.text("problems.textContent");
     assert!(said.contains("mtuu") && said.contains("did you mean") && said.contains("file:3"), "{said}");
 }
 
@@ -137,10 +129,10 @@ fn expect_completion(browser: &mut impl Browser) {
     browser.press(" ", true).expect("Ctrl+Space");
     browser.wait_for("!choices.hidden", SECONDS).expect("completions");
     browser.press("Enter", false).expect("Enter");
-    assert_eq!(text(browser, "text.value"), "[nic.default]\ncongestion = ");
+    assert_eq!(browser.text("text.value"), "[nic.default]\ncongestion = ");
     browser.press(" ", true).expect("Ctrl+Space");
     browser.wait_for("!choices.hidden", SECONDS).expect("completions");
-    assert!(text(browser, "choices.textContent").contains("dcqcn"));
+    assert!(browser.text("choices.textContent").contains("dcqcn"));
 }
 
 /// The page runs its timers while the worker runs a network of 1,024 hosts.
@@ -171,13 +163,13 @@ fn picture(name: &str) -> PathBuf {
 
 /// The address after "Copy link", opened in another page, shows the same.
 fn expect_link_to_restore(browser: &mut impl Browser) {
-    let before = text(browser, "location.hash");
+    let before = browser.text("location.hash");
     browser.value("document.getElementById('link').click()").expect("a click");
     browser.wait_for(&format!("location.hash !== {}", json!(before)), SECONDS).expect("a link");
-    let (shown, address) = (text(browser, SHOWN), text(browser, "location.href"));
+    let (shown, address) = (browser.text(SHOWN), browser.text("location.href"));
     browser.open_page().expect("another page");
     open(browser, &address);
-    assert_eq!(text(browser, SHOWN), shown);
+    assert_eq!(browser.text(SHOWN), shown);
 }
 
 #[test]
@@ -186,7 +178,7 @@ fn static_files_run_an_example_with_the_finding_of_the_command() {
     let mut browser = opened(&format!("{}#crs504/ecn-off", server.address));
     expect_findings_of_the_command(&mut browser);
     expect_nothing_foreign(&mut browser);
-    let before = text(&mut browser, "document.querySelector('.finding').textContent");
+    let before = browser.text("document.querySelector('.finding').textContent");
     let without_the_last_script = "((dial) => { dial.selectedIndex -= 1; \
                                    dial.dispatchEvent(new Event('change')); })\
                                    (document.querySelector('#dials select'))";
@@ -198,7 +190,7 @@ fn static_files_run_an_example_with_the_finding_of_the_command() {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         browser.command("Emulation.setEmulatedMedia", features).expect("a colour scheme");
         browser.screenshot(&picture(&format!("{scheme}.png"))).expect("a picture");
-        let paper = text(&mut browser, "getComputedStyle(document.body).backgroundColor");
+        let paper = browser.text("getComputedStyle(document.body).backgroundColor");
         assert_eq!(paper, if scheme == "light" { "rgb(255, 255, 255)" } else { "rgb(20, 23, 27)" });
     }
 }
@@ -209,12 +201,12 @@ fn the_time_slider_colours_links_and_captures_are_pcap_files() {
     let mut browser = opened(&format!("{}#crs504/ecn-off", server.address));
     let strokes =
         "[...document.querySelectorAll('line[data-link]')].map((line) => line.getAttribute('stroke')).join()";
-    let whole = text(&mut browser, strokes);
+    let whole = browser.text(strokes);
     let slide = |to: &str| format!("moment.value = {to}, moment.dispatchEvent(new Event('input'))");
     browser.value(&slide("0")).expect("the slider");
-    assert_ne!(text(&mut browser, strokes), whole, "the first moment is not the whole run");
+    assert_ne!(browser.text(strokes), whole, "the first moment is not the whole run");
     browser.value(&slide("-1")).expect("the slider");
-    assert_eq!(text(&mut browser, strokes), whole);
+    assert_eq!(browser.text(strokes), whole);
     let saved = "new Promise((resolve) => { \
                  URL.createObjectURL = (blob) => { blob.arrayBuffer().then((bytes) => \
                  resolve([bytes.byteLength, new DataView(bytes).getUint32(0, true)])); return '#'; }; \

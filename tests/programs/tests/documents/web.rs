@@ -140,14 +140,10 @@ fn cell(table: &str, row: &str, at: usize) -> String {
     )
 }
 
-fn text(browser: &mut Chromium, expression: &str) -> String {
-    browser.value(expression).expect("a value").as_str().unwrap_or_default().to_owned()
-}
-
 /// Waits until a cell has a figure above zero, and then until it has another one.
 fn expect_to_grow(browser: &mut Chromium, cell: &str) {
     browser.wait_for(&format!("parseFloat({cell}) > 0"), SECONDS).expect("a figure");
-    let before = text(browser, cell);
+    let before = browser.text(cell);
     browser.wait_for(&format!("{cell} !== {}", json!(before)), SECONDS).expect("another figure");
 }
 
@@ -186,7 +182,7 @@ fn figures_of_a_target_change_and_what_has_ended_disappears() {
     let rated = format!("parseFloat({}) > 0", cell(namespaces, storage::NQN, rate));
     browser.wait_for(&rated, SECONDS).expect("a rate");
     let at = column(&mut browser, namespaces, "in progress");
-    let depth = text(&mut browser, &cell(namespaces, storage::NQN, at));
+    let depth = browser.text(&cell(namespaces, storage::NQN, at));
     assert!(depth.parse::<f64>().is_ok_and(|depth| depth >= 0.0), "{depth}");
     let at = column(&mut browser, hosts, "reads");
     expect_to_grow(&mut browser, &cell(hosts, storage::HOST, at));
@@ -196,7 +192,7 @@ fn figures_of_a_target_change_and_what_has_ended_disappears() {
     browser.value(&format!("document.querySelector('[aria-label={label}]').focus()")).expect("a focus");
     let at = column(&mut browser, namespaces, "reads");
     expect_to_grow(&mut browser, &cell(namespaces, storage::NQN, at));
-    assert_eq!(text(&mut browser, "document.activeElement.ariaLabel"), namespaces);
+    assert_eq!(browser.text("document.activeElement.ariaLabel"), namespaces);
 
     target.kill();
     let none = "live.textContent.includes('None runs: rockery serve nvme') \
@@ -235,7 +231,7 @@ fn nothing_of_a_server_is_markup_and_none_delays_the_others() {
 
     let at = column_when_there(&mut browser, "Namespaces", "reads");
     expect_to_grow(&mut browser, &cell("Namespaces", storage::NQN, at));
-    let shown = text(&mut browser, "live.textContent");
+    let shown = browser.text("live.textContent");
     for expected in [
         MARKUP,
         "smb-silent.sock: the server gave no answer in time",
@@ -253,7 +249,7 @@ fn nothing_of_a_server_is_markup_and_none_delays_the_others() {
 fn figures_of_a_lab_change_and_it_disappears_with_its_end() {
     let place = Place::new();
     let name = format!("web{}", std::process::id());
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/crs504/lab.toml");
+    let file = programs::workspace().join("examples/crs504/lab.toml");
     let words = format!("lab up {} --slow 20 --name {name} --json", file.display());
     let (mut lab, _) = place.start(&words, "{");
     let words = format!("lab exec --machine-clock --lab {name} sender0 -- ping -4 -q -i 0.01 -s 1400 server");
@@ -270,7 +266,7 @@ fn figures_of_a_lab_change_and_it_disappears_with_its_end() {
     browser.wait_for(&rated, SECONDS).expect("a rate");
     for title in ["ECN marked", "pauses sent", "dropped"] {
         let at = column(&mut browser, &ports, title);
-        assert_eq!(text(&mut browser, &cell(&ports, "sender0", at)), "0", "{title}");
+        assert_eq!(browser.text(&cell(&ports, "sender0", at)), "0", "{title}");
     }
     let at = column(&mut browser, &hosts, "frames in");
     expect_to_grow(&mut browser, &cell(&hosts, "sender0", at));
@@ -278,8 +274,8 @@ fn figures_of_a_lab_change_and_it_disappears_with_its_end() {
     let status: Vec<Value> = serde_json::Deserializer::from_slice(&status).into_iter().flatten().collect();
     let own = status.iter().find(|status| status["name"] == json!(name)).expect("the lab");
     let shortest = own["shortest_link_ns"].as_u64().expect("a number");
-    let shortest = text(&mut browser, &format!("({shortest}).toLocaleString('en')"));
-    let shown = text(&mut browser, "live.textContent");
+    let shortest = browser.text(&format!("({shortest}).toLocaleString('en')"));
+    let shown = browser.text("live.textContent");
     assert!(shown.contains("slowed down 20 times"), "{shown}");
     assert!(shown.contains(&format!("the shortest link takes {shortest} ns")), "{shown}");
 

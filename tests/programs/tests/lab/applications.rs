@@ -5,12 +5,6 @@ use programs::probe::Probe;
 
 const SECONDS: u64 = 300;
 
-fn expect(said: &str, lines: &[&str]) {
-    for line in lines {
-        assert!(said.contains(line), "{line}: {said}");
-    }
-}
-
 #[test]
 fn rping_connects_and_checks_what_it_reads() {
     let said = live::script(
@@ -26,7 +20,7 @@ fn rping_connects_and_checks_what_it_reads() {
         down"#,
         SECONDS,
     );
-    expect(&said, &["client: 20, server: 20", "left: 0 processes, 0 sockets"]);
+    live::expect_lines(&said, &["client: 20, server: 20", "left: 0 processes, 0 sockets"]);
 }
 
 #[test]
@@ -54,7 +48,7 @@ fn datagrams_of_perftest_and_of_udaddy_cross_the_switch() {
     );
     assert!(said.lines().any(|line| line.trim().starts_with("2048") && line.contains("400")), "{said}");
     assert_eq!(said.matches("return status 0").count(), 2, "{said}");
-    expect(&said, &["left: 0 processes, 0 sockets"]);
+    live::expect_lines(&said, &["left: 0 processes, 0 sockets"]);
     let received = said.split("\"rdma_received\":").skip(1);
     let most = received.filter_map(|rest| rest.lines().next()?.parse().ok()).max();
     assert!(most.is_some_and(|packets: u64| packets >= 400 + 40), "{said}");
@@ -83,7 +77,7 @@ fn a_multicast_group_reaches_its_members_on_other_hosts() {
         SECONDS,
     );
     assert_eq!(said.matches("return status 0").count(), 3, "{said}");
-    expect(&said, &["left: 0 processes, 0 sockets"]);
+    live::expect_lines(&said, &["left: 0 processes, 0 sockets"]);
 }
 
 /// mpirun in one host starts the daemons of the others by an agent, as it would by ssh. A host does not reach
@@ -143,7 +137,7 @@ FILE
         SECONDS,
         &[probe.path()],
     );
-    expect(&said, &["all 8 ranks are right", "left: 0 processes, 0 sockets"]);
+    live::expect_lines(&said, &["all 8 ranks are right", "left: 0 processes, 0 sockets"]);
     let sent: Vec<u64> =
         said.split("\"rdma_sent\":").skip(1).filter_map(|rest| rest.lines().next()?.parse().ok()).collect();
     assert!(sent.len() == 8 && sent.iter().all(|packets| *packets > 0), "{said}");
@@ -168,7 +162,7 @@ fn storage_over_rdma_between_two_hosts() {
         cat $D/server"#,
         SECONDS,
     );
-    expect(&said, &["the same bytes", "left: 0 processes, 0 sockets"]);
+    live::expect_lines(&said, &["the same bytes", "left: 0 processes, 0 sockets"]);
     // The client's data crossed the network: 16 MiB in packets of 4096 bytes.
     let sent = said.split("\"rdma_sent\":").skip(1);
     let most = sent.filter_map(|rest| rest.lines().next()?.parse().ok()).max();
@@ -208,8 +202,8 @@ FILE
         SECONDS,
     );
     let verified = ["client 0 has verified", "client 1 has verified", "client 2 has verified"];
-    expect(&said, &verified);
-    expect(&said, &["left: 0 processes, 0 sockets"]);
+    live::expect_lines(&said, &verified);
+    live::expect_lines(&said, &["left: 0 processes, 0 sockets"]);
     // The port to the server was congested: its queue was marked, or paused the senders.
     let line = said.lines().find_map(|line| line.strip_prefix("marked "));
     let congested = line.is_some_and(|line| line != "0, pauses 0");

@@ -1,9 +1,8 @@
 //! Captures of `rockery sim`, read by Wireshark's dissector.
 
-use std::path::Path;
 use std::process::Command;
 
-use programs::Rockery;
+use programs::{Rockery, dissector};
 use tempfile::TempDir;
 
 /// Three senders that nothing but pauses holds back, in tagged frames of priority 3.
@@ -22,16 +21,6 @@ message = "64KiB"
 messages = 4
 "#;
 
-/// Fields of the packets that pass a filter, a line for each.
-fn tshark(capture: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
-    let mut command = Command::new("tshark");
-    command.arg("-r").arg(capture).args(["-Y", filter, "-T", "fields"]);
-    fields.iter().for_each(|field| _ = command.args(["-e", field]));
-    let output = command.output().expect("tshark (package tshark)");
-    assert!(output.status.success(), "tshark: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
-}
-
 #[test]
 fn wireshark_reads_simulated_packets_and_pause_frames() {
     let folder = TempDir::new().unwrap();
@@ -41,22 +30,27 @@ fn wireshark_reads_simulated_packets_and_pause_frames() {
     rockery.arg("sim").arg(&file).arg("--pcap").arg(format!("h1={}", capture.display()));
     let ran = rockery.output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let everything = tshark(&capture, "frame", &["frame.number"]).len();
-    let data = tshark(
+    let everything = dissector::fields(&capture, "frame", &["frame.number"]).len();
+    let data = dissector::fields(
         &capture,
         "infiniband.bth.opcode <= 11 && infiniband.bth.opcode >= 6",
         &["vlan.priority", "infiniband.bth.psn"],
     );
     assert!(data.len() >= 4 * 16, "each packet of data: {}", data.len());
     assert!(data.iter().all(|line| line.starts_with("3\t")), "{:?}", data[0]);
-    let acknowledged = tshark(&capture, "infiniband.bth.opcode == 17", &["infiniband.aeth.msn"]);
+    let acknowledged = dissector::fields(&capture, "infiniband.bth.opcode == 17", &["infiniband.aeth.msn"]);
     assert!(!acknowledged.is_empty());
     // The switch stops priority 3, and lets it go on (802.1Q clause 36: a time of 0).
-    let times = tshark(&capture, "macc.opcode == 0x0101", &["macc.cbfc.enbv.c3", "macc.cbfc.pause_time.c3"]);
+    let times = dissector::fields(
+        &capture,
+        "macc.opcode == 0x0101",
+        &["macc.cbfc.enbv.c3", "macc.cbfc.pause_time.c3"],
+    );
     let time = |line: &String| line.split('\t').nth(1).unwrap_or_default().to_owned();
     let times: Vec<String> = times.iter().map(time).collect();
     assert!(times.iter().any(|time| time == "65535") && times.iter().any(|time| time == "0"), "{times:?}");
     assert_eq!(data.len() + acknowledged.len() + times.len(), everything, "nothing else is there");
-    let bad = tshark(&capture, "_ws.malformed || _ws.expert.severity >= 0x600000", &["frame.number"]);
+    let bad =
+        dissector::fields(&capture, "_ws.malformed || _ws.expert.severity >= 0x600000", &["frame.number"]);
     assert_eq!(bad, Vec::<String>::new());
 }

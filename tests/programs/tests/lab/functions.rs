@@ -5,12 +5,6 @@ use serde_json::Value;
 
 const SECONDS: u64 = 400;
 
-fn expect(said: &str, lines: &[&str]) {
-    for line in lines {
-        assert!(said.contains(line), "{line}: {said}");
-    }
-}
-
 /// Eight functions that send to one host, with rates of 1 to 2 to 4: by their shares of a full port, or by
 /// their maximum rates.
 fn eight_functions(setting: &str, unit_mbps: u64) -> (String, [u64; 8]) {
@@ -71,7 +65,7 @@ FILE
         ),
         SECONDS,
     );
-    expect(&said, &["left: 0 sockets"]);
+    live::expect_lines(&said, &["left: 0 sockets"]);
     let line = said.lines().find(|line| line.starts_with('{'));
     let document: Value = serde_json::from_str(line.unwrap_or_else(|| panic!("{said}"))).expect("JSON");
     let workloads = document["report"]["workloads"].as_array().expect("workloads");
@@ -196,8 +190,11 @@ fn a_function_is_a_device_of_its_own_behind_the_switch_of_its_adapter() {
     "#);
     let ran = said.lines().filter(|line| line.trim().starts_with("65536") && line.contains("100"));
     assert_eq!(ran.count(), 2, "{said}");
-    expect(&said, &["02:00:00:00:77:00", "outside: 0", "inside: all", "outside: all"]);
-    expect(&said, &["\"function\":{\"of\":\"server\",\"vf\":1,\"up\":true", "left: 0 processes, 0 sockets"]);
+    live::expect_lines(&said, &["02:00:00:00:77:00", "outside: 0", "inside: all", "outside: all"]);
+    live::expect_lines(
+        &said,
+        &["\"function\":{\"of\":\"server\",\"vf\":1,\"up\":true", "left: 0 processes, 0 sockets"],
+    );
 }
 
 #[test]
@@ -373,7 +370,7 @@ fn forged_gids_and_macs_of_functions_are_dropped_and_counted() {
         # Neither end knows that nothing arrives: they end with the lab.
     "#
     ));
-    expect(
+    live::expect_lines(
         &said,
         &["of the trusted one: 0", "all forged datagrams were dropped", "left: 0 processes, 0 sockets"],
     );

@@ -1,18 +1,11 @@
 //! Labs whose processes are killed at random moments, and hosts that break the rules: nothing is left, and
 //! only the host that breaks them is harmed.
 
-use programs::live;
+use programs::{live, number};
 
 /// Kills in one run of the test; `ROCKERY_TEST_KILLS` for others.
 const KILLS: u64 = 20;
 const SEED: u64 = 1;
-
-fn number(name: &str, otherwise: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")),
-        Err(_) => otherwise,
-    }
-}
 
 #[test]
 fn nothing_is_left_of_programs_hosts_and_labs_that_are_killed() {

@@ -22,7 +22,7 @@ seed = [1, 2, 3]
 "#;
 
 fn driver(file: &Path, out: &Path, more: &[&str]) -> Output {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sweeps/sweep.py");
+    let script = programs::workspace().join("examples/sweeps/sweep.py");
     let mut command = Command::new("/usr/bin/python3");
     command.arg("-B").arg(script).arg(file).arg("--out").arg(out).args(["--workers", "2"]);
     command.arg("--rockery").arg(Rockery::built().path()).args(more).output().expect("python3 is there")

@@ -227,7 +227,7 @@ fn packaged_libraries_export_what_a_build_for_this_machine_exports() {
 fn packages_are_made_again_byte_for_byte() {
     let packages = Packages::made();
     let other = TempDir::new().expect("a temporary folder");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/package.py");
+    let script = programs::workspace().join("packaging/package.py");
     let script = script.canonicalize().expect("our own script");
     let mut again = Command::new("sh");
     again.args(["-c", "umask 077 && exec \"$@\"", "sh"]).arg(script).arg(Packages::built());
@@ -253,7 +253,7 @@ fn the_bill_of_materials_lists_what_is_linked() {
 /// A tag, the changelog's newest section and the version of Cargo.toml that differ stop `make dist`.
 #[test]
 fn version_changelog_and_tags_agree() {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/package.py");
+    let script = programs::workspace().join("packaging/package.py");
     let examples = said(Command::new("python3").args(["-B", "-m", "doctest", "-v"]).arg(script));
     assert!(examples.contains("5 passed"), "{examples}");
     let packages = Packages::made();

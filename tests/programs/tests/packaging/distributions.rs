@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 
+use programs::symbols::exported;
 use programs::{Distribution, Exchange, Machine, Namespace, Pair, Rockery, connection, perftest};
 
 const SECONDS: u64 = 120;
@@ -52,13 +52,7 @@ const LIBRARIES: [(&str, &str); 8] = [
 
 /// Names with their versions, without the functions that IBVERBS_1.1 replaced in 2006.
 fn symbols(library: &Path) -> BTreeSet<String> {
-    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output();
-    let output = output.expect("this test needs the package binutils");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let listed = String::from_utf8_lossy(&output.stdout).replace("@@", "@");
-    let versioned =
-        listed.lines().filter_map(|line| line.split(' ').next_back()).filter(|it| it.contains('@'));
-    let all: BTreeSet<String> = versioned.map(str::to_owned).collect();
+    let all = exported(library).expect("symbols");
     let is_replaced = |symbol: &String| {
         let name = symbol.strip_suffix("@IBVERBS_1.0");
         name.is_some_and(|name| all.contains(&format!("{name}@IBVERBS_1.1")))

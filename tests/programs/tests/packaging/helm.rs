@@ -9,7 +9,7 @@ use programs::Rockery;
 use serde_json::{Value, json};
 
 fn packaging(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(path)
+    programs::workspace().join("packaging").join(path)
 }
 
 fn python(arguments: &[&str]) -> Value {

@@ -80,7 +80,7 @@ fn loaded(program: &Path, library: &str) -> std::path::PathBuf {
 #[test]
 fn functions_of_newer_releases_follow_their_manual_pages() {
     let probe = Probe::compile_with("cc", "newer", &["-libverbs", "-lrdmacm", "-ldl", "-pthread"]).unwrap();
-    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    let alone = Namespace::with_rockery();
     let path = probe.path().to_string_lossy();
     let said = alone.run(&[&path], SECONDS).unwrap().expect_success().output;
     assert!(said.contains("all as it should be"), "{said}");

@@ -1,18 +1,14 @@
 //! The Python package, as it was built here: its own tests, with pandas, pyarrow and Dask, and its examples.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use programs::{Job, Namespace, Rockery};
+use programs::{Job, Namespace, Rockery, workspace};
 use tempfile::TempDir;
 
 const SECONDS: u64 = 900;
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("our own folder")
-}
 
 /// The interpreter of an environment with the packages that tests use, which is kept in `target/python`.
 fn interpreter() -> PathBuf {

@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 
-use programs::machine::until;
 use programs::namespace::Process;
 use programs::{Finished, Job, Namespace, Rockery};
 use serde_json::Value;
@@ -20,7 +19,7 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let namespace = Namespace::alone().expect("a namespace").with(&Rockery::built());
+        let namespace = Namespace::with_rockery();
         Self { namespace, runtime: TempDir::new().expect("a folder") }
     }
 
@@ -34,8 +33,7 @@ impl Place {
 
     fn serve(&self, words: &str) -> Process {
         let mut process = self.start(&format!("smb {words}"));
-        let listens = until(SECONDS, || Ok(process.output()?.contains("listening on "))).expect("its output");
-        assert!(listens, "{words}: {}", process.output().unwrap_or_default());
+        process.expect_output("listening on ", SECONDS);
         process
     }
 

@@ -51,26 +51,21 @@ struct Smb {
 impl Smb {
     fn start(place: &Namespace, folder: &TempDir, name: &str, words: &str) -> Self {
         let control = folder.path().join(name).display().to_string();
-        let line = format!("{} smb {words} --control {control} --log info", rockery());
+        let line = format!("{} smb {words} --control {control} --log info", Rockery::built().word());
         let argv: Vec<&str> = line.split_whitespace().collect();
         let mut process = place.start_plain(&argv).expect("it starts");
-        let listens = until(SECONDS, || Ok(process.output()?.contains("listening on "))).expect("its output");
-        assert!(listens, "{words}: {}", process.output().unwrap_or_default());
+        process.expect_output("listening on ", SECONDS);
         Self { process, control }
     }
 
     fn connections(&self, place: &Namespace) -> usize {
-        let line = format!("{} serve status --control {}", rockery(), self.control);
+        let line = format!("{} serve status --control {}", Rockery::built().word(), self.control);
         let argv: Vec<&str> = line.split_whitespace().collect();
         let mut asked = place.start_plain(&argv).expect("it starts");
         let answer = asked.wait(SECONDS).expect("it ends").expect_success().output;
         let report: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
         report["connections"].as_array().expect("a list").len()
     }
-}
-
-fn rockery() -> String {
-    Rockery::built().path().display().to_string()
 }
 
 /// Writes and reads a file through a dial on loopback; returns whether that succeeded.
@@ -103,8 +98,12 @@ fn silent_connections_cost_little_and_clients_are_served() {
     let before = (memory(&gateway.process, "VmRSS"), files.len());
 
     let probe = Probe::compile_with("cc", "silent", &["-lrdmacm", "-libverbs"]).expect("a compiler");
-    let line =
-        format!("{} run -- {} {} 445 {CONNECTIONS}", rockery(), probe.path().display(), left.address());
+    let line = format!(
+        "{} run -- {} {} 445 {CONNECTIONS}",
+        Rockery::built().word(),
+        probe.path().display(),
+        left.address()
+    );
     let mut flood = right.start_plain(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts");
     let (mut most, mut largest, mut beside) = (0, 0, false);
     let is_over = until(SECONDS, || {

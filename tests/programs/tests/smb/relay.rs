@@ -59,7 +59,7 @@ fn silent_connections_are_limited() {
                   print('connected', flush=True)\n\
                   time.sleep(600)\n";
     let mut silent = chain.namespace.start_plain(&["python3", "-c", script]).expect("it starts");
-    assert!(until(SECONDS, || Ok(silent.output()?.contains("connected"))).expect("its output"));
+    silent.expect_output("connected", SECONDS);
     let refused = || Ok(chain.report("dial")["refused"].as_u64() >= Some(1000 - UNAUTHENTICATED_MAX as u64));
     assert!(until(SECONDS, refused).expect("no error"), "{}", chain.report("dial"));
     assert!(chain.connections("dial") <= UNAUTHENTICATED_MAX, "{}", chain.report("dial"));

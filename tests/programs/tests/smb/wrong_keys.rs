@@ -26,12 +26,12 @@ const fn loopback(port: u16) -> SocketAddr {
 
 /// Starts the program that names wrong memory, and waits until it listens.
 fn start(chain: &SmbChain, role: &str, listen: SocketAddr, server: SocketAddr, wrong: &str) -> Process {
-    let (rockery, program) =
-        (Rockery::built().path().display().to_string(), env!("CARGO_BIN_EXE_smb_wrong_keys"));
+    let (rockery, program) = (Rockery::built(), env!("CARGO_BIN_EXE_smb_wrong_keys"));
+    let rockery = rockery.word();
     let line = format!("{rockery} run -- {program} {role} {listen} {server} {wrong} {RIGHT}");
     let argv: Vec<&str> = line.split_whitespace().collect();
     let mut process = chain.namespace.start_plain(&argv).expect("it starts");
-    assert!(until(SECONDS, || Ok(process.output()?.contains("listening"))).expect("its output"), "{line}");
+    process.expect_output("listening", SECONDS);
     process
 }
 

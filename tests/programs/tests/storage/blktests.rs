@@ -7,14 +7,14 @@ use std::fmt::Write as _;
 use programs::machine::until;
 use programs::namespace::Process;
 use programs::storage::NQN;
-use programs::{Job, Machine, StoragePlace};
+use programs::{Job, Machine, StoragePlace, number};
 
 const SECONDS: u64 = 120;
 const DISCOVERY: &str = "nqn.2014-08.org.nvmexpress.discovery";
 /// Subsystems: blktests has a thousand, a target of ours at most as many.
 const SUBSYSTEMS: usize = 256;
 /// Namespaces: blktests has a thousand, for which a kernel under emulation takes minutes.
-const NAMESPACES: usize = 100;
+const NAMESPACES: u64 = 100;
 
 /// Lines of shell on `nvme0`, whose namespace 1 is a file and 2 is memory, each of 32 MiB in blocks of 4096.
 /// A line that fails is a case that fails.
@@ -249,8 +249,7 @@ impl<'a> Target<'a> {
 
     /// 002, 016, 017: many subsystems, and many namespaces.
     fn crowds(&self) {
-        let wanted = std::env::var("ROCKERY_TEST_NAMESPACES").ok().and_then(|text| text.parse().ok());
-        let namespaces: usize = wanted.unwrap_or(NAMESPACES);
+        let namespaces = number("ROCKERY_TEST_NAMESPACES", NAMESPACES);
         let mut text = String::new();
         for number in 0..SUBSYSTEMS {
             _ = writeln!(text, "[[subsystem]]\nnqn = \"nqn.2024-01.org.example:crowd{number}\"");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use programs::machine::until;
 use programs::namespace::Process;
 use programs::storage::NQN;
-use programs::{Faults, Impaired, Job, Machine, Rockery};
+use programs::{Faults, Impaired, Job, Machine, Rockery, number};
 use tempfile::TempDir;
 
 const SECONDS: u64 = 60;
@@ -23,7 +23,7 @@ fn serve(place: &Impaired, folder: &Path) -> Process {
     let line = format!(
         "{} serve nvme {} --size {SIZE} --subsystem {NQN} --listen {address}:4420 --rdma {address}:4420 \
          --control {}",
-        Rockery::built().path().display(),
+        Rockery::built().word(),
         path("disk"),
         path("control"),
     );
@@ -64,8 +64,7 @@ fn a_bad_network_loses_nothing(transport: &str) {
     let mut writer = place.right.start(&argv).expect("a writer");
     wait_for_round(&mut *writer);
     let pause = |ms| std::thread::sleep(Duration::from_millis(ms));
-    let rounds = std::env::var("ROCKERY_TEST_FAULTS").ok().and_then(|text| text.parse().ok());
-    let rounds: u64 = rounds.unwrap_or(1);
+    let rounds = number("ROCKERY_TEST_FAULTS", 1);
     for seed in 1..=rounds {
         place.treat(seed, BAD).expect("a wire");
         wait_for_round(&mut *writer);

@@ -133,7 +133,7 @@ fn orderly_disconnections_are_counted_as_such() {
 /// delay a host of another address, and are closed by the stall timer; then all memory is back.
 #[test]
 fn hosts_without_receives_share_one_budget_and_are_closed() {
-    let alone = Namespace::alone().expect("a namespace").with(&Rockery::built());
+    let alone = Namespace::with_rockery();
     let program = [env!("CARGO_BIN_EXE_rdma_overload")];
     let said = alone.run(&program, 4 * SECONDS).expect("it runs").expect_success().output;
     assert_eq!(said, "within the budget: true\nstalled: 4\n");

@@ -43,10 +43,6 @@ impl Files {
     }
 }
 
-fn rockery() -> String {
-    Rockery::built().path().display().to_string()
-}
-
 fn serve(place: &Namespace, address: IpAddr, files: &Files) -> Process {
     serve_with(place, address, files, "")
 }
@@ -56,7 +52,7 @@ fn serve_with(place: &Namespace, address: IpAddr, files: &Files, words: &str) ->
     let line = format!(
         "{} serve nvme --memory 64M --subsystem {NQN} --listen {address}:4420 --rdma {address}:4420 \
          --control {control} {words}",
-        rockery()
+        Rockery::built().word()
     );
     let argv: Vec<&str> = line.split_whitespace().collect();
     let server = place.start_plain(&argv).expect("it starts");
@@ -66,7 +62,7 @@ fn serve_with(place: &Namespace, address: IpAddr, files: &Files, words: &str) ->
 
 /// Runs `rockery nvme`, which has to succeed, as a line of shell so that files can be given.
 fn nvme(place: &Namespace, line: &str) -> String {
-    let line = format!("{} nvme {line}", rockery());
+    let line = format!("{} nvme {line}", Rockery::built().word());
     let mut job = place.start_plain(&["sh", "-c", &line]).expect("it starts");
     job.wait(SECONDS).expect("in time").expect_success().output
 }
@@ -103,7 +99,7 @@ fn our_host_uses_our_disk_over_every_transport() {
         use_a_disk(&pair.left, transport, address, &files);
     }
     let address = pair.left.address_v6();
-    let wrong = format!("{} nvme discover [{address}]:4420 --transport rdma", rockery());
+    let wrong = format!("{} nvme discover [{address}]:4420 --transport rdma", Rockery::built().word());
     let mut job = pair.right.start_plain(&["sh", "-c", &wrong]).expect("it starts");
     let finished = job.wait(SECONDS).expect("in time");
     assert!(finished.status != Some(0), "no process listens there: {}", finished.output);
@@ -121,7 +117,7 @@ fn rdma_queues_share_their_receives() {
     let mut server = serve_with(&pair.left, address, &files, "--shared-receives 64");
     let line = format!(
         "{} nvme bench {address}:4420 --transport rdma --subsystem {NQN} --job randread:4k:64x4 --warm-up 0",
-        rockery()
+        Rockery::built().word()
     );
     let start = |seconds: &str| {
         let line = format!("{line} --seconds {seconds}");
@@ -214,7 +210,7 @@ fn nbd_clients_use_a_remote_disk() {
     let address = pair.left.address();
     let _server = serve(&pair.left, address, &files);
     let (here, written, read) = (&pair.right, files.path("written"), files.path("read"));
-    let run = format!("XDG_RUNTIME_DIR={} {} nvme", files.folder.path().display(), rockery());
+    let run = format!("XDG_RUNTIME_DIR={} {} nvme", files.folder.path().display(), Rockery::built().word());
     for transport in ["tcp", "rdma"] {
         let connect = format!("{run} connect {address}:4420 --transport {transport} --subsystem {NQN}");
         let uri = shell(here, &connect);
@@ -252,14 +248,14 @@ fn a_measurement_with_failed_commands_fails() {
     let control = files.path("control").display().to_string();
     let line = format!(
         "{} serve nvme {} --subsystem {NQN} --listen 127.0.0.1:4420 --control {control}",
-        rockery(),
+        Rockery::built().word(),
         files.path("disk").display()
     );
     let _server = alone.start_plain(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts");
     alone.wait_for_listener(4420, SECONDS).expect("it listens");
     let bench = format!(
         "{} nvme bench 127.0.0.1:4420 --subsystem {NQN} --job randread:4k:4 --seconds 0.3 --warm-up 0",
-        rockery()
+        Rockery::built().word()
     );
     let run = || {
         let mut job = alone.start_plain(&bench.split_whitespace().collect::<Vec<_>>()).expect("it starts");
@@ -278,8 +274,12 @@ fn the_comparison_is_made_and_opens_offline() {
     let alone = Namespace::alone().expect("a namespace");
     let files = Files::new();
     let (json, page) = (files.path("bench.json"), files.path("bench.html"));
-    let bench =
-        format!("{} bench nvme --quick --json {} --html {}", rockery(), json.display(), page.display());
+    let bench = format!(
+        "{} bench nvme --quick --json {} --html {}",
+        Rockery::built().word(),
+        json.display(),
+        page.display()
+    );
     let said = shell(&alone, &bench);
     let words =
         ["local", "RDMA, same host", "RDMA over UDP", "TCP", "read SEQ1M Q8T1", "published: \"RDMA", "drift"];
@@ -297,7 +297,7 @@ fn export(place: &Namespace, address: IpAddr, transport: &str, files: &Files) ->
     let socket = files.path(&format!("{transport}.sock"));
     let line = format!(
         "{} nvme export {address}:4420 --transport {transport} --subsystem {NQN} --nbd unix:{}",
-        rockery(),
+        Rockery::built().word(),
         socket.display()
     );
     let argv: Vec<&str> = line.split_whitespace().collect();

@@ -1,6 +1,5 @@
 //! `rockery doctor lldp` on an interface, and generated configurations read by programs of others.
 
-use std::path::Path;
 use std::process::Command;
 
 use programs::machine::until;
@@ -54,7 +53,7 @@ fn without_the_right_to_listen_the_error_says_what_to_do() {
 #[test]
 fn jq_reads_what_is_written_for_sonic() {
     let out = tempfile::tempdir().expect("a temporary folder");
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/crs504/mapped.toml");
+    let file = programs::workspace().join("examples/crs504/mapped.toml");
     let mut plan = Command::new(Rockery::built().path());
     plan.arg("plan").arg(&file).args(["--for", "crs504=sonic@202411", "--out"]).arg(out.path());
     let written = plan.output().expect("rockery");

@@ -76,8 +76,7 @@ impl Routed {
         let path = rockery.path().display().to_string();
         let mut listener =
             self.asked.start_plain(&[&path, "doctor", "probe", "--listen"]).expect("it starts");
-        let is_ready = || Ok(listener.output()?.contains("answering"));
-        assert!(until(SECONDS, is_ready).expect("its output"), "{}", listener.output().expect("its output"));
+        listener.expect_output("answering", SECONDS);
         listener
     }
 
