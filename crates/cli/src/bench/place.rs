@@ -89,6 +89,14 @@ impl Held {
         command
     }
 
+    /// Whether a program in it accepts TCP connections.
+    pub(super) fn listens(&self) -> bool {
+        ["tcp", "tcp6"].iter().any(|table| {
+            let table = std::fs::read_to_string(format!("/proc/{}/net/{table}", self.process()));
+            table.is_ok_and(|table| has_listener(&table))
+        })
+    }
+
     /// Whether its link comes up: that takes the kernel up to a second after the command.
     fn is_up(&self) -> bool {
         (0..50).any(|_| {
@@ -105,6 +113,11 @@ impl Held {
         command.args(words.split_whitespace()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     }
+}
+
+/// Whether a table in the format of `/proc/net/tcp` has a socket in the state LISTEN (0A).
+fn has_listener(table: &str) -> bool {
+    table.lines().any(|line| line.split_whitespace().nth(3) == Some("0A"))
 }
 
 /// Two namespaces with a veth between them.
@@ -228,5 +241,19 @@ impl Place {
         let found: Vec<Measured> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let is_all = done.status.success() && found.len() == jobs.len();
         if is_all { Ok(found) } else { Err(Error::NothingMeasured(self.transport.name())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_is_told_from_a_connection() {
+        let head = "  sl  local_address rem_address   st tx_queue rx_queue\n";
+        let connection = "   0: 0100007F:4854 0100007F:4853 01 00000000:00000000\n";
+        let listener = "   1: 0100007F:4853 00000000:0000 0A 00000000:00000000\n";
+        assert!(has_listener(&[head, connection, listener].concat()));
+        assert!(!has_listener(&[head, connection].concat()));
     }
 }

@@ -4,8 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 
 use std::fs;
-use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use programs::{Rockery, perftest};
@@ -219,27 +219,42 @@ fn iser_is_what_its_programs_printed(document: &Value, folder: &TempDir, said: &
     assert!(counter("received_bytes") >= f64::from(64 << 20), "{target}");
 }
 
-/// A folder with a few programs is the whole path: what is not in it is not installed.
+/// What measurements between two namespaces start.
+const PLACE: [&str; 9] = ["setpriv", "timeout", "unshare", "nsenter", "sh", "mount", "ip", "cat", "grep"];
+
+/// The path of an installed program.
+fn installed(program: &str) -> PathBuf {
+    let found = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(|it| Path::new(it).join(program));
+    found.into_iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{program}"))
+}
+
+/// A folder that is the whole path: other programs are not installed.
+fn path_with(programs: &[&str]) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    for program in PLACE.iter().chain(programs) {
+        symlink(installed(program), folder.path().join(program)).unwrap();
+    }
+    folder
+}
+
+/// On a busy machine a server may listen seconds after its start. iperf3 reports a refused connection with
+/// exit status 0.
+#[test]
+fn a_client_starts_when_its_server_listens() {
+    let folder = path_with(&["sleep"]);
+    let late =
+        format!("#!/bin/sh\n[ \"$1\" = -s ] && sleep 3\nexec {} \"$@\"\n", installed("iperf3").display());
+    let program = folder.path().join("iperf3");
+    fs::write(&program, late).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let (report, said, _folder) = documents("infiniband", Some(folder.path()));
+    let (here, _) = row(&report["documents"][0], "TCP", "iperf, window 1 MiB");
+    assert!(here[0].is_some_and(|rate| rate > 0.0), "{said}");
+}
+
 #[test]
 fn programs_that_are_missing_are_named_with_the_reason() {
-    let folder = TempDir::new().unwrap();
-    for program in [
-        "setpriv",
-        "timeout",
-        "unshare",
-        "nsenter",
-        "sh",
-        "mount",
-        "ip",
-        "cat",
-        "grep",
-        "iperf3",
-        "ib_read_bw",
-    ] {
-        let found = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(|it| Path::new(it).join(program));
-        let found = found.iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{program}"));
-        symlink(found, folder.path().join(program)).unwrap();
-    }
+    let folder = path_with(&["iperf3", "ib_read_bw"]);
     let (report, said, _folder) = documents("infiniband", Some(folder.path()));
     let document = &report["documents"][0];
     let missing = document["missing"].as_array().unwrap();

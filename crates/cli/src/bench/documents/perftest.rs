@@ -1,13 +1,15 @@
 //! perftest, iperf3 and NetPIPE between two network namespaces, and what they print.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::runner::{Runner, UNCALIBRATED};
+use super::runner::{Runner, Server, UNCALIBRATED};
 use crate::bench::place::{ADDRESSES, Held, Pair};
 
 /// How long a server may take until it listens.
 const START: Duration = Duration::from_secs(10);
+/// How often the sockets of a server are read until it listens.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How often perftest is run until it could measure the processor's clock.
 const RUNS: u32 = 5;
 
@@ -45,7 +47,8 @@ impl<'a> Ends<'a> {
         client.arg(ADDRESSES[0]);
         let mut result = Err(String::new());
         for _ in 0..RUNS {
-            let _server = self.runner.start(&server)?;
+            let mut serving = self.runner.start(&server)?;
+            wait_for_listener(one, &mut serving);
             result = self.runner.ask(name, &client, START);
             if !result.as_ref().is_err_and(|reason| reason.contains(UNCALIBRATED)) {
                 break;
@@ -62,6 +65,15 @@ impl<'a> Ends<'a> {
         // No warning about clocks that change.
         all.push("-F");
         self.between(name, &all, &all)
+    }
+}
+
+/// Waits until the server at this end listens, has ended, or is too late. Not every client can tell that its
+/// server does not listen yet: iperf3 writes a refused connection to its report, and exits with 0.
+fn wait_for_listener(end: &Held, server: &mut Server) {
+    let until = Instant::now() + START;
+    while !end.listens() && !server.has_ended() && Instant::now() < until {
+        std::thread::sleep(LOOK_EVERY);
     }
 }
 

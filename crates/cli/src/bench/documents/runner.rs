@@ -163,8 +163,19 @@ impl Runner {
 /// A program that serves, and ends with this value, with all that it started.
 pub(super) struct Server(Owned);
 
+impl Server {
+    /// Whether the program has ended by itself.
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.0.0.try_wait().is_ok_and(|status| status.is_some())
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
+        // The process ID of a program that has ended may be that of another process.
+        if self.has_ended() {
+            return;
+        }
         // timeout(1) passes the signal on to its process group; it cannot pass on SIGKILL.
         let child: &mut Child = &mut self.0.0;
         if Pidfd::open(child.id()).and_then(|process| process.terminate()).is_ok() {
