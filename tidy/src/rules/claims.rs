@@ -11,6 +11,7 @@ const ROOT_FILES: &[&str] = &[
     ".dockerignore",
     ".gitignore",
     "CHANGELOG.md",
+    "CITATION.cff",
     "CONTRIBUTING.md",
     "Cargo.lock",
     "Cargo.toml",
