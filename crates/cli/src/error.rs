@@ -101,9 +101,6 @@ pub(crate) enum Error {
     /// A target of NVMe over Fabrics refused, or could not be reached.
     #[error(transparent)]
     Host(#[from] ::nvme::host::HostError),
-    /// The connection of an NBD client failed.
-    #[error(transparent)]
-    Nbd(#[from] ::nvme::nbd::NbdError),
     /// An export of this name runs already.
     #[error("{0} is connected already: choose another --name, or rockery nvme disconnect {0}")]
     Connected(String),

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ::nvme::limits::STALL_TIMEOUT;
-use ::nvme::nbd;
+use ::nvme::nbd::{self, Writes};
 use ::nvme::serve::local::{self, LocalListener};
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +50,9 @@ pub(crate) struct Export {
     /// Address for NBD clients: unix:PATH, or IP:PORT. An NBD export has no authentication.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) nbd: NbdAddress,
+    /// Name of the export: NBD clients ask for it, or for the export without a name.
+    #[arg(long, default_value = "disk")]
+    name: Name,
 }
 
 /// A namespace to export in the background, and the name of the export.
@@ -58,7 +61,7 @@ pub(crate) struct Connect {
     /// The namespace to export.
     #[command(flatten)]
     remote: Remote,
-    /// Name of the export, for `list` and `disconnect`: 1 to 32 letters, digits, - and _.
+    /// Name of the export, for `list`, `disconnect` and NBD clients: 1 to 32 letters, digits, - and _.
     #[arg(long, default_value = "disk")]
     pub(crate) name: Name,
 }
@@ -118,7 +121,10 @@ enum Listener {
 /// The clients of an export. Errors of one are printed, and the others are served.
 struct Clients {
     what: Export,
+    writes: Arc<Writes>,
     count: AtomicUsize,
+    /// The last client found no target. The error is printed once, not for each client that tries.
+    is_unreachable: AtomicBool,
 }
 
 /// Serves NBD clients until it is ended.
@@ -127,7 +133,7 @@ struct Clients {
 /// When the target cannot be reached, or the address cannot be bound.
 pub(crate) fn export(what: Export) -> Result<(), Error> {
     // Errors of the target are reported now, not when the first client connects.
-    drop(what.remote.connected()?);
+    drop(what.remote.connected(&Arc::default())?);
     let listener = match &what.nbd {
         NbdAddress::Unix(path) => Listener::Unix(LocalListener::bind(path).map_err(Error::file(path))?),
         NbdAddress::Tcp(address) => {
@@ -137,7 +143,7 @@ pub(crate) fn export(what: Export) -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", what.nbd).and_then(|()| out.flush()).map_err(Error::file("standard output"))?;
     drop(out);
-    let clients = Arc::new(Clients { what, count: AtomicUsize::new(0) });
+    let clients = Arc::new(Clients::new(what));
     loop {
         match &listener {
             Listener::Unix(listener) => {
@@ -168,26 +174,54 @@ impl Clients {
         }
         let this = Arc::clone(this);
         std::thread::spawn(move || {
-            let served =
-                this.what.remote.connected().and_then(|target| Ok(nbd::serve(&mut stream, target, "")?));
-            this.count.fetch_sub(1, Ordering::Relaxed);
-            match served {
-                // Most clients close the connection without a disconnect request.
-                Err(Error::Nbd(nbd::NbdError::Stream(error)))
-                    if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
-                Err(error) => eprintln!("rockery: {}", printable::lines(&error.to_string())),
-                Ok(()) => {}
+            // The client gets its greeting when the target is there: without it the connection ends.
+            if let Some(target) = this.connected() {
+                this.serve(&mut stream, target);
             }
+            this.count.fetch_sub(1, Ordering::Relaxed);
         });
+    }
+
+    fn new(what: Export) -> Self {
+        let (count, is_unreachable) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { what, writes: Arc::default(), count, is_unreachable }
+    }
+
+    /// The namespace for one more client.
+    fn connected(&self) -> Option<nbd::Target> {
+        let connected = self.what.remote.connected(&self.writes);
+        let was_unreachable = self.is_unreachable.swap(connected.is_err(), Ordering::Relaxed);
+        match &connected {
+            Err(error) if !was_unreachable => {
+                let error = error.to_string();
+                eprintln!(
+                    "rockery: NBD clients are refused until the target answers: {}",
+                    printable::lines(&error)
+                );
+            }
+            Ok(_) if was_unreachable => eprintln!("rockery: the target answers again"),
+            _ => {}
+        }
+        connected.ok()
+    }
+
+    fn serve(&self, stream: &mut impl Stream, target: nbd::Target) {
+        match nbd::serve(stream, target, &self.what.name.0) {
+            // Most clients close the connection without a disconnect request.
+            Err(nbd::NbdError::Stream(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+            Err(error) => eprintln!("rockery: {}", printable::lines(&error.to_string())),
+            Ok(()) => {}
+        }
     }
 }
 
 impl Remote {
-    fn connected(&self) -> Result<nbd::Target, Error> {
+    fn connected(&self, writes: &Arc<Writes>) -> Result<nbd::Target, Error> {
         let mut client = self.target.connect()?;
         let namespace = client.namespace(self.namespace)?;
         let (read_only, stall_timeout) = (self.read_only, STALL_TIMEOUT);
-        Ok(nbd::Target { client, namespace, read_only, stall_timeout })
+        let writes = Arc::clone(writes);
+        Ok(nbd::Target { client, namespace, writes, read_only, stall_timeout })
     }
 
     /// The same on a command line.
@@ -229,6 +263,7 @@ pub(crate) fn connect(what: &Connect) -> Result<(), Error> {
     let mut command = Command::new(&own);
     command.args(["nvme", "export"]).args(what.remote.words());
     command.arg("--nbd").arg(format!("unix:{}", socket.display()));
+    command.args(["--name", &what.name.0]);
     // A process group of its own: signals to the shell's job do not end it.
     let mut child = command
         .process_group(0)

@@ -20,6 +20,8 @@ pub mod flag {
     pub const TRIM: u16 = 1 << 5;
     /// NBD_CMD_WRITE_ZEROES is supported.
     pub const WRITE_ZEROES: u16 = 1 << 6;
+    /// NBD_CMD_FLAG_DF is supported. A session adds it where the client has negotiated structured replies.
+    pub const DONT_FRAGMENT: u16 = 1 << 7;
     /// A flush on one connection covers the writes of all (NBD_FLAG_CAN_MULTI_CONN).
     pub const MULTIPLE: u16 = 1 << 8;
 }
@@ -29,9 +31,12 @@ pub mod flag {
 pub struct Export {
     /// The name of the export. The empty name selects it too.
     pub name: String,
+    /// What the export is, for people (NBD_INFO_DESCRIPTION).
+    pub description: String,
     /// The size in bytes.
     pub size: u64,
-    /// The block size in bytes; offsets and lengths of writes are multiples of it.
+    /// The block size of the disk in bytes, which clients that ask get as the minimum block size. Requests
+    /// that are no multiples of it are carried out too.
     pub block_size: u32,
     /// Transmission flags: a sum of constants of [`flag`].
     pub flags: u16,
@@ -46,8 +51,9 @@ impl Export {
 /// Why a session ends before the client disconnects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Fault {
-    /// The client does not use fixed newstyle negotiation.
-    #[error("the client does not use the fixed newstyle negotiation of NBD")]
+    /// The client set unknown handshake flags, or sent an option that needs fixed newstyle negotiation
+    /// without having agreed to it.
+    #[error("the client does not use the newstyle negotiation of NBD")]
     Handshake,
     /// A magic number is wrong.
     #[error("the client sent a wrong magic number")]

@@ -15,6 +15,7 @@ mod identify;
 mod in_place;
 mod io;
 mod live;
+mod nbd;
 mod overload;
 mod reservation;
 mod support;
