@@ -238,6 +238,36 @@ fn nbd_clients_use_a_remote_disk() {
     }
 }
 
+/// nbdinfo, qemu-img and qemu-io with what they negotiate: structured replies, block status, the name of the
+/// export, FUA, and requests that are no whole blocks.
+#[test]
+fn nbd_clients_negotiate_all_that_they_know() {
+    let (files, alone) = (Files::new(), Namespace::alone().expect("a namespace"));
+    let address = IpAddr::from([127, 0, 0, 1]);
+    let _server = serve(&alone, address, &files);
+    let (_export, socket) = export(&alone, address, "tcp", &files);
+    let socket = socket.display();
+    for name in ["", "disk"] {
+        let uri = format!("nbd+unix:///{name}?socket={socket}");
+        let said = shell(&alone, &format!("nbdinfo '{uri}'"));
+        for wanted in ["using structured packets", "base:allocation", "can_fua: true", "can_df: true"] {
+            assert!(said.contains(wanted), "{wanted}: {said}");
+        }
+        let map = shell(&alone, &format!("nbdinfo --map '{uri}'"));
+        assert!(map.contains("67108864") && map.contains("data"), "{map}");
+        let map = shell(&alone, &format!("qemu-img map --output=json '{uri}'"));
+        assert!(map.contains("\"length\": 67108864"), "{map}");
+    }
+    let listed = shell(&alone, &format!("nbdinfo --list 'nbd+unix:///?socket={socket}'"));
+    assert!(listed.contains("export=\"disk\""), "{listed}");
+    shell(&alone, &format!("! nbdinfo 'nbd+unix:///other?socket={socket}'"));
+    let commands = "-c 'write -P 7 -f 0 8k' -c 'write -P 9 1000 3000' -c 'write -z 100 10' -c 'flush' \
+                    -c 'discard 4096 5000' -c 'read -P 7 110 890' -c 'read -P 9 1000 3000' \
+                    -c 'read -P 0 100 10'";
+    let said = shell(&alone, &format!("qemu-io -f raw {commands} 'nbd+unix:///disk?socket={socket}'"));
+    assert!(!said.contains("failed"), "{said}");
+}
+
 /// The comparison that people publish, in a few seconds: every transport is there, and nothing failed.
 /// Reads of a truncated backing file fail: the rate of those is no throughput, and the exit status is 1.
 #[test]
