@@ -34,7 +34,7 @@ rules! {
     unsafe_code_has_a_reason: unsafe_code::has_a_reason;
     modules_import_each_other_in_one_direction: cycles::between_modules;
     nothing_is_unfinished: |tree: &Tree| settling::spare(words::unfinished(tree));
-    nobody_settles_for_ever:
+    no_exemption_is_out_of_date:
         |tree: &Tree| settling::settled(&[size::line_width(tree), words::unfinished(tree)].concat());
     names_say_something: words::names;
     no_loose_ends: words::loose_ends;

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_what_was() {
+    fn a_ledger_is_read_as_it_was_written() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut ledger = Ledger::new(u64::MAX, 5, 3);
         ledger.blocks[1] = Block { durable: 1, completed: 2, sent: 3 };

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_left_out() {
+    fn lines_that_are_no_table_are_left_out() {
         assert!(rows(" Mtu             : 1024[B]\n GID: 00:00\n 1 2\n").is_empty());
     }
 }

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_flushed_stays_and_the_rest_is_chance() {
+    fn flushed_writes_stay_and_others_are_kept_at_random() {
         let bytes = log(&[(0, 0, 1), (1, 0, 2), (0, flag::FLUSH, 0), (1, 0, 3), (2, flag::FUA, 4)]);
         let log = WriteLog::parse(&bytes).unwrap();
         assert_eq!((log.entries.len(), log.flushes()), (5, 1));

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_nobody_names_are_found() {
+    fn files_without_a_mod_are_found() {
         let files = [("crates/a/src/lib.rs", "mod b;"), ("crates/a/src/b.rs", ""), ("crates/a/src/c.rs", "")];
         let findings = dead_files(&Tree::of(&files));
         assert_eq!(

@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn who_holds_tells_again_in_time_and_tells_once_when_it_is_over(
+    fn pause_frames_are_renewed_in_time_and_ended_once(
         gbps in 1_u64..=400,
         count in 1024_u16..=0xffff,
         length in 64_u16..=9216,

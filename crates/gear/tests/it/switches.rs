@@ -381,7 +381,7 @@ fn a_host_is_compared_with_the_adapter_that_the_fabric_file_gives_it() {
 }
 
 #[test]
-fn what_the_fabric_file_means_is_no_fault_of_a_host() {
+fn settings_that_the_fabric_file_has_are_no_findings() {
     // Notifications with DSCP 4, no ECN and no PFC are faults only where no plan has them.
     let nic = "cnp-dscp = 4\necn = false\npfc = []\nmtu = 1024\ncongestion = \"off\"";
     let network = network_of(&format!("{FABRIC}\n[nic.default]\n{nic}\n"));

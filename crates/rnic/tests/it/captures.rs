@@ -211,7 +211,7 @@ fn a_message_that_is_too_long_is_refused_as_the_specification_says() {
 /// These captures have losses in both directions: the requests in a capture arrived, and some of the kernel's
 /// answers are not in it. Those that are equal the device's, in order.
 #[test]
-fn what_loss_made_the_kernel_say_again_is_answered_alike() {
+fn duplicate_requests_are_answered_as_the_kernel_answers_them() {
     for name in ["rc_loss_send", "rc_loss_write"] {
         let (ours, theirs, _) = Responder::new(name, USUAL).replay(|_| true);
         let mut ours = ours.iter();

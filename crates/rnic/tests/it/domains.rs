@@ -333,7 +333,7 @@ fn memory_is_that_of_the_owner() {
 }
 
 #[test]
-fn a_queue_of_nobody_and_one_of_another_domain_are_refused_in_their_turn() {
+fn unknown_srqs_and_srqs_of_another_domain_are_refused_in_psn_order() {
     let mut shared = Shared::new();
     let there = shared.number_there();
     shared.post(1);
@@ -348,7 +348,7 @@ fn a_queue_of_nobody_and_one_of_another_domain_are_refused_in_their_turn() {
 }
 
 #[test]
-fn who_waits_for_an_owner_that_is_gone_is_told() {
+fn a_request_forwarded_to_an_ended_srq_owner_is_nacked() {
     let mut shared = Shared::new();
     let (there, qpn) = (shared.number_there(), shared.front_end.qpn);
     shared.send(0, there, send(Position::Only), b"a");

@@ -175,7 +175,7 @@ fn a_fence_waits_for_the_read_before_it() {
 /// A piece of a READ that the peer has executed is requested again as it was, or its end: never together with
 /// what follows, which the peer would accept neither as a new request nor as a duplicate.
 #[test]
-fn what_is_asked_for_again_ends_where_it_ended_before() {
+fn a_repeated_read_request_ends_where_the_first_one_ended() {
     let mut bench = Bench::new(QpType::Rc);
     bench.post(1, Operation::Read { address: 0x5000, rkey: Rkey(9) }, 60 * 1024);
     let asked = |bench: &mut Bench| -> Vec<(u64, u32)> {

@@ -77,7 +77,7 @@ fn dscp_that_is_not_trusted_loses() {
 }
 
 #[test]
-fn without_ecn_pauses_storm_and_block_who_is_not_to_blame() {
+fn without_ecn_pauses_block_a_victim_flow() {
     let ran = run("crs504/ecn-off.toml", &[]);
     assert_eq!((ran.dropped(), ran.report.switches[0].marked), (0, 0));
     assert!(ran.finding("ECN is off for class 3").instead.contains("tx-manager set ecn=yes"));

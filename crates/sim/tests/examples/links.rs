@@ -6,7 +6,7 @@ const SMALL: [(&str, &str); 3] =
     [("workload.0.message", "4KiB"), ("workload.0.depth", "1"), ("duration", "1ms")];
 
 #[test]
-fn what_is_sent_over_a_link_that_is_down_is_lost_and_sent_again() {
+fn packets_lost_on_a_link_that_is_down_are_retransmitted() {
     let down = |times: &'static str| {
         let sets = [
             ("nic.default.timeout", "6"),

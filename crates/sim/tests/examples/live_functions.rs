@@ -108,7 +108,7 @@ fn they_send_at_their_maximum_rate_at_most() {
 }
 
 #[test]
-fn what_goes_between_them_crosses_the_slot() {
+fn traffic_between_functions_is_limited_by_the_slot() {
     let (senders, _, experiment) = drive(&[], &[("serverv4", "serverv5", Forgery::None)]);
     let slot = 32.0 * 256.0 / 280.0;
     let rate = gbps(&senders, &experiment, "serverv4");
@@ -117,7 +117,7 @@ fn what_goes_between_them_crosses_the_slot() {
 }
 
 #[test]
-fn what_they_forge_is_dropped_unless_it_is_allowed() {
+fn forged_addresses_are_dropped_unless_the_function_is_trusted() {
     let sends = |forgery| [("serverv6", "client", forgery)];
     let cases = [
         (None, Forgery::Gid(0), (true, false)),

@@ -77,7 +77,7 @@ fn waits_marks_and_pauses_add_up_to_what_ports_count() {
 }
 
 #[test]
-fn what_is_lost_is_lost_somewhere() {
+fn lost_packets_are_counted_at_one_hop() {
     let lossy = Lossless { class: None, buffer_bytes: 60_000, ..Lossless::default() };
     for (common, loss) in [(&Lossless::default(), u32::MAX / 100), (&lossy, 0)] {
         let results = incast(common, loss);

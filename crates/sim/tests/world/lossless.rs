@@ -178,7 +178,7 @@ fn incast(congestion: CongestionConfig) -> Results {
 }
 
 #[test]
-fn without_congestion_control_pauses_reach_those_who_have_no_part_in_it() {
+fn without_congestion_control_pauses_slow_a_victim_flow() {
     let storm = incast(CongestionConfig::Off);
     let calm = incast(CongestionConfig::Dcqcn(DcqcnConfig::default()));
     let gbps = |results: &Results, flow: usize| results.flows[flow].bytes as f64 * 8.0 / 1e8;

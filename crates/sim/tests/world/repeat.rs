@@ -123,7 +123,7 @@ fn loading_memory_in_advance_leaves_no_trace() {
 }
 
 #[test]
-fn who_watches_changes_nothing() {
+fn watching_hops_does_not_change_results() {
     let watched = scenario(1, Spread::Random, u32::MAX / 1000, 1);
     let plain = Scenario { watch: Watch::default(), ..watched.clone() };
     let [watched, plain] = [watched, plain].map(|scenario| run(&scenario));
@@ -134,7 +134,7 @@ fn who_watches_changes_nothing() {
 }
 
 #[test]
-fn what_switches_tell_and_how_they_react_crosses_from_thread_to_thread() {
+fn telemetry_and_rerouting_are_equal_on_any_number_of_threads() {
     let told = |threads| {
         let mut scenario = scenario(1, Spread::Hash, 0, threads);
         let hpcc = HpccConfig { base_rtt_ns: Nanos(8_000), ..HpccConfig::default() };

@@ -124,7 +124,7 @@ fn dcqcn() -> Scenario {
 }
 
 #[test]
-fn what_was_skipped_is_told_and_adds_up() {
+fn skips_are_reported_and_do_not_overlap() {
     let results = skipping(&late_flow());
     assert!(!results.skips.is_empty());
     for pair in results.skips.windows(2) {
@@ -178,7 +178,7 @@ fn links_that_go_down_are_waited_for() {
 }
 
 #[test]
-fn what_does_not_repeat_itself_is_simulated() {
+fn datagrams_are_not_skipped() {
     let datagrams = Flow { operation: Transfer::Datagram, messages: 20_000, ..Flow::write(0, 1, 4096) };
     let scenario = scenario(star(2, LINK).unwrap(), vec![datagrams]);
     assert!(skipping(&scenario) == run(&scenario), "datagrams are not skipped");

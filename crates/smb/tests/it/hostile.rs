@@ -161,7 +161,7 @@ fn a_key_is_invalidated_by_the_last_fragment() {
 
 /// Random bytes in every field of every message, as a listener and as an initiator get them.
 #[test]
-fn nothing_panics_whatever_comes() {
+fn random_messages_do_not_panic() {
     let random = &mut ChaCha8Rng::seed_from_u64(1);
     for round in 0..20_000 {
         let mut connection = match round % 3 {

@@ -94,7 +94,7 @@ fn every_tcp_pdu_is_encoded_to_the_bytes_that_linux_sent() {
 }
 
 #[test]
-fn what_the_kernel_says_over_tcp_is_understood() {
+fn the_kernels_pdus_over_tcp_are_parsed() {
     let streams = tcp_streams("nvmeof_tcp_io.pcap");
     let from_host = |ports: &&(u16, u16)| ports.1 == 4420;
     let mut connects = Vec::new();
@@ -119,7 +119,7 @@ fn what_the_kernel_says_over_tcp_is_understood() {
 }
 
 #[test]
-fn what_nvmet_identifies_as_is_read() {
+fn identify_data_of_nvmet_is_parsed() {
     let streams = tcp_streams("nvmeof_tcp_io.pcap");
     let mut identified = Vec::new();
     for stream in streams.iter().filter(|(ports, _)| ports.0 == 4420).map(|(_, stream)| stream) {
@@ -140,7 +140,7 @@ fn what_nvmet_identifies_as_is_read() {
 }
 
 #[test]
-fn what_the_kernel_says_over_rdma_is_understood() {
+fn the_kernels_capsules_over_rdma_are_parsed() {
     let (mut commands, mut requests, mut accepts) = (0, Vec::new(), Vec::new());
     let mut keyed = 0;
     for_each_packet(|name, _, dissected| {

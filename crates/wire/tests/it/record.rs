@@ -20,7 +20,7 @@ fn a_line_is_read_as_it_is_written() {
 }
 
 #[test]
-fn what_is_no_record_is_named() {
+fn bytes_that_are_no_record_are_errors_with_a_reason() {
     assert_eq!(lines("").err(), Some(RecordError::NoHeader));
     assert_eq!(lines("rockery-verbs-record 2\n").err(), Some(RecordError::Version));
     for (line, error) in [

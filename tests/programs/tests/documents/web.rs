@@ -208,7 +208,7 @@ fn column_when_there(browser: &mut Chromium, table: &str, title: &str) -> usize 
 
 /// Servers of other versions, or of an attacker who has got into the user's folder.
 #[test]
-fn nothing_of_a_server_is_markup_and_none_delays_the_others() {
+fn text_of_a_server_is_escaped_and_slow_servers_delay_no_others() {
     let place = Place::new();
     let moved = json!({ "requests": 3, "bytes": 4_000_000 });
     let client = json!({

@@ -27,7 +27,7 @@ fn size(process: &Process) -> (u64, usize) {
     (kib << 10, std::fs::read_dir(format!("{folder}/fd")).expect("it runs").count())
 }
 
-fn requests_that_nobody_confirms(words: &str) {
+fn requests_without_rtu(words: &str) {
     let pair = Pair::new(9000).expect("a pair");
     let folder = TempDir::new().expect("a folder");
     let (address, rockery) = (pair.left.address(), Rockery::built().path().display().to_string());
@@ -77,12 +77,12 @@ fn requests_that_nobody_confirms(words: &str) {
 
 #[test]
 fn half_open_connections_are_few_and_forgotten() {
-    requests_that_nobody_confirms("");
+    requests_without_rtu("");
 }
 
 #[test]
 fn half_open_connections_are_few_with_shared_receives() {
-    requests_that_nobody_confirms("--shared-receives 4096");
+    requests_without_rtu("--shared-receives 4096");
 }
 
 /// Hosts that disconnect are not counted as broken connections.

@@ -77,7 +77,7 @@ const BAD_BLOCKS: [(&str, Option<u64>); 3] =
     [("read", Some(UNREADABLE)), ("write", Some(UNWRITABLE)), ("write-zeroes", Some(UNWRITABLE))];
 
 #[test]
-fn what_the_disk_cannot_read_or_write_ends_with_a_media_error() {
+fn reads_and_writes_that_the_disk_fails_end_with_a_media_error() {
     with_faults(&BAD_BLOCKS, "", |queues| {
         let queue = &mut queues[0];
         for (start, blocks) in [(UNREADABLE, 1), (UNREADABLE - 3, 8), (UNREADABLE - 200, 256)] {

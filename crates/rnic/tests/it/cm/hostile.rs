@@ -16,7 +16,7 @@ fn from(source: Gid, destination: Gid, message: impl Into<CmMessage>) -> Datagra
 
 /// Messages of a third host about a connection have no effect, even with all IDs right.
 #[test]
-fn a_connection_is_nobody_elses_business() {
+fn messages_of_a_third_host_do_not_change_a_connection() {
     let mut pair = Pair::new();
     pair.listen(8);
     let (alice, bob) = pair.connection();

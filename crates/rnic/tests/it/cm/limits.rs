@@ -99,7 +99,7 @@ fn two_listeners_that_take_the_same_are_one_too_many() {
 }
 
 #[test]
-fn datagrams_that_nobody_takes_do_not_pile_up_for_ever() {
+fn the_queue_of_datagrams_to_send_is_limited() {
     let mut pair = Pair::new();
     pair.connect();
     let request = pair.alice.sent[0];

@@ -248,7 +248,7 @@ fn one_dies(name: &str, stage: Stage, alice_dies: bool) {
 }
 
 #[test]
-fn what_an_owner_does_not_want_any_more_it_does_not_hear_of() {
+fn a_released_connection_has_no_events() {
     let mut pair = Pair::new();
     pair.listen(8);
     let (alice, bob) = pair.connection();
@@ -335,7 +335,7 @@ fn over(pair: &mut Pair) -> (CommId, CommId, Datagram) {
 
 /// The processes of a host have IDs of few bits: one may get the ID of a connection that another has ended.
 #[test]
-fn the_name_of_what_is_over_is_free_for_another_queue_pair() {
+fn the_peer_may_reuse_the_id_of_an_ended_connection_in_a_req() {
     let mut pair = Pair::new();
     pair.listen(8);
     let (_, bob, req) = over(&mut pair);
@@ -350,7 +350,7 @@ fn the_name_of_what_is_over_is_free_for_another_queue_pair() {
 }
 
 #[test]
-fn the_name_of_what_is_over_is_free_for_who_accepts_as_well() {
+fn the_peer_may_reuse_the_id_of_an_ended_connection_in_a_rep() {
     let mut pair = Pair::new();
     pair.listen(8);
     let (_, over, _) = over(&mut pair);

@@ -69,7 +69,7 @@ fn a_lost_answer_is_given_again_and_the_program_asked_once() {
 }
 
 #[test]
-fn nobody_listens_or_nobody_answers_or_the_program_goes() {
+fn sidr_without_a_listener_without_an_answer_and_after_release() {
     let mut pair = Pair::new();
     ask(&mut pair);
     pair.carry();

@@ -108,7 +108,7 @@ fn a_lost_message_is_repeated_after_the_response_time() {
 }
 
 #[test]
-fn nobody_answers() {
+fn a_req_without_an_answer_is_repeated_and_then_unreachable() {
     let mut pair = Pair::new();
     let alice = pair.connect();
     let mut requests = 1;
@@ -128,7 +128,7 @@ fn nobody_answers() {
 }
 
 #[test]
-fn who_gives_up_waiting_says_so() {
+fn a_connection_released_while_it_waits_for_a_rep_sends_a_rej() {
     let mut pair = Pair::new();
     pair.listen(8);
     let alice = pair.connect();
@@ -154,7 +154,7 @@ fn who_gives_up_waiting_says_so() {
 }
 
 #[test]
-fn nobody_listens() {
+fn a_req_for_a_service_without_a_listener_is_rejected() {
     let mut pair = Pair::new();
     let alice = pair.connect();
     pair.carry();
@@ -165,7 +165,7 @@ fn nobody_listens() {
 }
 
 #[test]
-fn a_program_says_no() {
+fn a_rejected_req_has_the_private_data_of_the_program() {
     let mut pair = Pair::new();
     pair.listen(8);
     let alice = pair.connect();

@@ -43,7 +43,7 @@ fn run(seed: u64) -> Summary {
 }
 
 #[test]
-fn whatever_the_network_does_both_ends_agree_and_nothing_is_left() {
+fn both_ends_agree_and_leave_no_state_after_faults_of_the_network() {
     let part = |seeds: std::ops::Range<u64>| {
         std::thread::spawn(move || {
             let mut sum = Summary::default();
