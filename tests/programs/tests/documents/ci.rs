@@ -1,4 +1,5 @@
-//! The examples of docs/ci.md, run by an ordinary user without privileges.
+//! The examples of docs/ci.md, run by an ordinary user without privileges; and the commands of this
+//! repository's own workflow.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -116,10 +117,10 @@ fn the_benchmark_of_ucx_passes() {
     assert!(said.contains("Final:"), "{said}");
 }
 
-/// The steps of a workflow or an action that are commands, in their order. Both files are written by hand and
+/// The steps of a workflow or an action that are commands, in their order. The files are written by hand and
 /// plain: `run: COMMAND`, or `run: |` and lines that are further in.
-fn commands(file: &str) -> Vec<String> {
-    let text = fs::read_to_string(examples().join(file)).expect("an example");
+fn commands(file: &Path) -> Vec<String> {
+    let text = fs::read_to_string(file).expect("a workflow or an action");
     let mut lines = text.lines().peekable();
     let mut found = Vec::new();
     while let Some(line) = lines.next() {
@@ -217,7 +218,7 @@ fn packages_are_installed_as_the_action_and_the_template_say() {
     let sum = sums.lines().find(|line| line.ends_with(".tar.gz")).expect("the tarball's").split(' ').next();
     let sum = sum.expect("a checksum").to_owned();
     let given = |sum: &str| format!("PACKAGE_URL=file://{} PACKAGE_SHA256={sum}\n", tarball.display());
-    let action = commands("package/action.yml");
+    let action = commands(&examples().join("package/action.yml"));
     let [install, show] = &*action else { panic!("two steps: {action:?}") };
     let runner = Runner::new();
     runner.step(&(given(&sum) + install));
@@ -236,12 +237,12 @@ fn packages_are_installed_as_the_action_and_the_template_say() {
 #[test]
 fn the_action_and_the_workflow_do_what_they_say() {
     let runner = Runner::new();
-    let setup = commands("setup/action.yml");
+    let setup = commands(&examples().join("setup/action.yml"));
     assert_eq!(setup.len(), 4, "{setup:?}");
     let said: String = setup.iter().map(|command| runner.step(command)).collect();
     assert!(said.contains("rk_lo"), "it shows its devices: {said}");
     assert_eq!(runner.told("output").trim_end().len(), "hash=".len() + 40);
-    let workflow = commands("workflow.yml");
+    let workflow = commands(&examples().join("workflow.yml"));
     let said: Vec<String> = workflow
         .iter()
         .filter(|command| !command.contains("apt-get"))
@@ -253,4 +254,67 @@ fn the_action_and_the_workflow_do_what_they_say() {
     assert!(python.contains("Ran 2 tests") && python.contains("OK"), "{python}");
     // As `every-step` promises.
     assert!(runner.step("./message").contains("100000 bytes sent"));
+}
+
+/// A command of the workflow that ran, or would run, where it is tested.
+fn expect_success(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{command:?}: {text}");
+    text
+}
+
+/// A release is made of packages whose checksums are right, with a program in place of GitHub's that prints
+/// its arguments.
+fn expect_release(step: &str) {
+    let runner = Runner::new();
+    let packages = Packages::made();
+    let fake = "#!/bin/sh\necho gh \"$@\"";
+    runner.step(&format!("mkdir bin; cat >bin/gh <<'END'\n{fake}\nEND\nchmod +x bin/gh"));
+    runner.step("echo \"$PWD/bin\" >>$GITHUB_PATH");
+    runner.step("echo GITHUB_REF_NAME=v0.0.0 >>$GITHUB_ENV; echo GITHUB_REPOSITORY=OWNER/NAME >>$GITHUB_ENV");
+    runner.step(&format!("cp -r {} dist", packages.folder().display()));
+    let said = runner.step(step);
+    let released =
+        said.lines().find(|line| line.starts_with("gh release create v0.0.0 ")).expect("a release");
+    assert!(released.contains("--repo OWNER/NAME"), "{said}");
+    for name in
+        [packages.named("rockery-", ".tar.gz"), packages.named("rockery_", ".deb"), "SHA256SUMS".into()]
+    {
+        assert!(released.split(' ').any(|word| word == name), "{name} is not released: {said}");
+    }
+    runner.step("echo more >>dist/SHA256SUMS; echo more >>dist/$(ls dist | grep tar.gz)");
+    let refused = "if bash -eo pipefail step >said; then exit 1; fi; ! grep '^gh ' said";
+    runner.step(&format!("cat >step <<'END'\n{step}\nEND\n{refused}"));
+}
+
+/// Commands that take minutes are what other tests and `.ci/run` run: here make lists what it would run for
+/// them, without running it. The others run.
+#[test]
+fn each_command_of_our_own_workflow_is_known_and_works() {
+    let workspace = programs::workspace();
+    let steps = commands(&workspace.join(".github/workflows/ci.yml"));
+    let makefile = fs::read_to_string(workspace.join("Makefile")).expect("our own Makefile");
+    for step in &steps {
+        expect_success(Command::new("bash").args(["-n", "-c", step]));
+        match step.as_str() {
+            "scripts/packages.sh build" => {
+                expect_success(Command::new("bash").args(["-c", step]).current_dir(&workspace));
+            }
+            "make check" | "make quick" | "make test" | "make dist" => {
+                let target = step.trim_start_matches("make ");
+                assert!(makefile.contains(&format!("\n{target}:")), "{step} has no target");
+                let listed =
+                    Command::new("make").args(["--dry-run", target]).current_dir(&workspace).output();
+                assert!(listed.is_ok_and(|output| output.status.success()), "{step}");
+            }
+            _ if step.starts_with("apt-get update && apt-get install ") => {
+                let install = step.replace("apt-get update && apt-get install", "apt-get install --simulate");
+                expect_success(Command::new("bash").args(["-c", &install]));
+            }
+            _ if step.contains("gh release create") => expect_release(step),
+            _ => panic!("no test runs this step of the workflow: {step}"),
+        }
+    }
+    assert_eq!(steps.len(), 7, "{steps:?}");
 }

@@ -250,6 +250,12 @@ fn the_bill_of_materials_lists_what_is_linked() {
     }
 }
 
+#[test]
+fn the_citation_has_the_version_of_the_workspace() {
+    let citation = fs::read_to_string(programs::workspace().join("CITATION.cff")).expect("our own file");
+    assert!(citation.lines().any(|line| line == format!("version: {}", version())), "{citation}");
+}
+
 /// A tag, the changelog's newest section and the version of Cargo.toml that differ stop `make dist`.
 #[test]
 fn version_changelog_and_tags_agree() {
