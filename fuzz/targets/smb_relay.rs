@@ -48,8 +48,8 @@ impl Peer for Line {
         Ok(Some(Buffer::zeroed(length)))
     }
 
-    fn buffer_beyond(&mut self, length: usize) -> Result<Buffer, Ended> {
-        Ok(Buffer::zeroed(length))
+    fn buffer_beyond(&mut self, length: usize) -> Result<Option<Buffer>, Ended> {
+        Ok(Some(Buffer::zeroed(length)))
     }
 
     fn recycle(&mut self, _: Buffer) {}

@@ -25,6 +25,18 @@ pub enum Ended {
     /// The client has set up no session in time.
     #[error("no session within {0:?}")]
     NoSession(Duration),
+    /// Another client needs the memory of this one, which has not authenticated.
+    #[error(
+        "the memory of unauthenticated clients is used up: the oldest connection of the address with the \
+         most of it gives way"
+    )]
+    Displaced,
+    /// An unauthenticated client needs more memory than is left.
+    #[error("the memory of unauthenticated clients is used up")]
+    Unauthenticated,
+    /// The SMB server takes no connections.
+    #[error("the SMB server cannot be reached: {0}")]
+    Unreachable(io::Error),
     /// Verbs or the connection manager report an error.
     #[error(transparent)]
     Rdma(rdma::Error),

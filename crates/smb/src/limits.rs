@@ -22,13 +22,20 @@ pub const TO_TCP_MAX: usize = 1 << 20;
 pub const TO_DIRECT_MAX: usize = 256 << 10;
 /// Registered data buffers of all connections together, in bytes.
 pub const DATA_BYTES: usize = 512 << 20;
-/// Receives that are posted before a session is set up. A connection without one costs 128 KiB.
-pub const RECEIVES_BEFORE_TRUST: u16 = 16;
+/// Memory of all clients together that have not proved who they are: connections without a session, and those
+/// with the session of a guest or an anonymous user. Half-open connections are part of it.
+pub const UNAUTHENTICATED_BYTES: usize = 64 << 20;
+/// What a connection costs without its receives, sends and data: queue pair, completion queue, the stack of
+/// its thread, the staging area of TCP. Measured with 512 connections: 155 KiB each.
+pub const CONNECTION_BYTES: usize = 160 << 10;
+/// Receives that are posted, and send buffers that are used, before a session is set up.
+pub const RECEIVES_BEFORE_TRUST: u16 = 8;
+/// Bytes that wait for the TCP peer or for the SMB Direct peer of an unauthenticated client, from which on no
+/// more are taken.
+pub const UNAUTHENTICATED_QUEUE_MAX: usize = 64 << 10;
 /// Connections of all clients.
 pub const CONNECTIONS_MAX: usize = 4096;
-/// Connections of all clients without a session: with their receives they take at most 64 MiB.
-pub const UNAUTHENTICATED_MAX: usize = 512;
-/// Connections of one address without a session.
+/// Connections of one address without a session, or with one of a guest.
 pub const ADDRESS_UNAUTHENTICATED_MAX: usize = 128;
 /// Half-open connections, which their peers have not confirmed (RTU).
 pub const HALF_OPEN_MAX: usize = 128;
@@ -38,5 +45,10 @@ pub const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long connecting to the TCP server may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Connection requests that the connection manager queues.
-pub const BACKLOG: i32 = 128;
+/// How long it is taken for granted that a server which took a connection takes the next one.
+pub const REACHABLE_TIME: Duration = Duration::from_secs(1);
+/// How long clients are refused after the server took no connection, before it is asked again.
+pub const UNREACHABLE_TIME: Duration = Duration::from_millis(200);
+/// Connection requests that the connection manager queues: fewer than [`HALF_OPEN_MAX`], so that an RTU
+/// behind them still finds its connection.
+pub const BACKLOG: i32 = 64;

@@ -3,11 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use buffer::Buffer;
+use buffer::{Buffer, UnauthenticatedBudget, UnauthenticatedShare};
 use rdma::{Domain, Error};
 
 /// Free buffers that a connection keeps, in bytes: registering memory costs more than keeping it.
 const KEPT_BYTES: usize = 16 << 20;
+/// The same of a connection whose client is not authenticated, while half of the memory of these is used.
+const UNAUTHENTICATED_KEPT_BYTES: usize = 1 << 20;
+/// The longest buffer for which another unauthenticated connection may have to end. Longer ones, and more
+/// than one, wait until there is room.
+const DISPLACING_BYTES_MAX: usize = 2 << 20;
 
 /// The memory of all connections.
 #[derive(Debug)]
@@ -21,11 +26,34 @@ pub struct Memory {
 pub struct Share {
     memory: Arc<Memory>,
     domain: Arc<Domain>,
+    /// What an unauthenticated client holds: buffers are charged to it too.
+    unauthenticated: Option<Unauthenticated>,
     /// Bytes of buffers in use and kept.
     own: usize,
     in_use: usize,
     /// Free buffers, by [`Access`].
     kept: [Vec<Buffer>; 3],
+}
+
+/// The memory of a client that has not authenticated, within that of all of them.
+#[derive(Clone, Debug)]
+pub struct Unauthenticated {
+    /// The memory of all unauthenticated clients.
+    pub budget: Arc<UnauthenticatedBudget>,
+    /// What this one holds of it.
+    pub share: Arc<UnauthenticatedShare>,
+}
+
+impl Unauthenticated {
+    /// Whether half of the memory of unauthenticated clients is left with `bytes` more.
+    pub fn leaves_half(&self, bytes: usize) -> bool {
+        self.budget.used().saturating_add(bytes) <= self.budget.limit() / 2
+    }
+
+    /// Whether no other client has to give way for `bytes` more: an eighth is kept free for new clients.
+    fn has_room(&self, bytes: usize) -> bool {
+        self.budget.used().saturating_add(bytes) <= self.budget.limit() / 8 * 7
+    }
 }
 
 /// How the peer gets access to a buffer.
@@ -50,9 +78,10 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// The share of a connection.
-    pub fn share(self: &Arc<Self>, domain: Arc<Domain>) -> Share {
-        Share { memory: Arc::clone(self), domain, own: 0, in_use: 0, kept: Default::default() }
+    /// The share of a connection, whose client is not authenticated if there is something to charge.
+    pub fn share(self: &Arc<Self>, domain: Arc<Domain>, unauthenticated: Option<Unauthenticated>) -> Share {
+        let (memory, kept) = (Arc::clone(self), Default::default());
+        Share { memory, domain, unauthenticated, own: 0, in_use: 0, kept }
     }
 }
 
@@ -65,7 +94,12 @@ fn class(length: usize) -> usize {
 }
 
 impl Share {
-    /// A registered buffer; `None` when the limit is reached.
+    /// The client is authenticated: its buffers are charged to the memory of all connections only.
+    pub fn trust(&mut self) {
+        self.unauthenticated = None;
+    }
+
+    /// A registered buffer; `None` when a limit is reached.
     ///
     /// # Errors
     /// When the device registers no more memory, or has no memory windows.
@@ -73,33 +107,65 @@ impl Share {
         if !self.has_room(class(length), access) {
             return Ok(None);
         }
-        self.take_beyond(length, access).map(Some)
+        self.take_beyond(length, access)
     }
 
-    /// A registered buffer, whether the limit is reached or not.
+    /// A registered buffer, whether the limit of all connections is reached or not; `None` when that of
+    /// unauthenticated clients is.
     ///
     /// # Errors
     /// As [`Share::take`].
-    pub fn take_beyond(&mut self, length: usize, access: Access) -> Result<Buffer, Error> {
+    pub fn take_beyond(&mut self, length: usize, access: Access) -> Result<Option<Buffer>, Error> {
         let length = class(length);
         let kept = &mut self.kept[access as usize];
         // The one that was returned last: its bytes are still in the processor's cache.
         let place = kept.iter().rposition(|buffer| buffer.len() == length);
-        let buffer = match (place, access) {
-            (Some(place), _) => kept.remove(place),
-            (None, Access::None) => self.made(self.domain.registered(length)?),
-            (None, Access::Region) => self.made(self.domain.open(length)?),
-            (None, Access::Window) => self.made(self.domain.windowed(length)?),
+        let buffer = match place {
+            Some(place) => kept.remove(place),
+            None if !self.charge(length) => return Ok(None),
+            None => match self.registered(length, access) {
+                Ok(buffer) => self.made(buffer),
+                Err(error) => {
+                    self.discharge(length);
+                    return Err(error);
+                }
+            },
         };
         self.in_use += buffer.len();
-        Ok(buffer)
+        Ok(Some(buffer))
     }
 
-    fn has_room(&mut self, length: usize, access: Access) -> bool {
+    fn registered(&self, length: usize, access: Access) -> Result<Buffer, Error> {
+        match access {
+            Access::None => self.domain.registered(length),
+            Access::Region => self.domain.open(length),
+            Access::Window => self.domain.windowed(length),
+        }
+    }
+
+    fn has_room(&self, length: usize, access: Access) -> bool {
         // The first buffer is admitted although the limit is reached, so that each connection makes progress.
         self.in_use == 0
             || self.kept[access as usize].iter().any(|buffer| buffer.len() == length)
             || self.memory.used() + length <= self.memory.limit
+    }
+
+    /// Charges a new buffer to an unauthenticated client; returns whether that is possible. Kept buffers of
+    /// other lengths give way.
+    fn charge(&mut self, bytes: usize) -> bool {
+        let Some(memory) = self.unauthenticated.clone() else { return true };
+        if !memory.has_room(bytes) {
+            self.release_idle();
+        }
+        // The first buffer displaces others if necessary, so that few connections cannot stop all transfers.
+        let may_displace = self.in_use == 0 && bytes <= DISPLACING_BYTES_MAX;
+        (may_displace || memory.has_room(bytes)) && memory.share.grow(bytes)
+    }
+
+    fn discharge(&self, bytes: usize) {
+        if let Some(memory) = &self.unauthenticated {
+            memory.share.shrink(bytes);
+        }
     }
 
     fn made(&mut self, buffer: Buffer) -> Buffer {
@@ -111,7 +177,9 @@ impl Share {
     /// Takes a buffer back. The peer must have invalidated the key of a window's.
     pub fn give(&mut self, buffer: Buffer, access: Access) {
         self.in_use = self.in_use.saturating_sub(buffer.len());
-        let is_kept = self.own - self.in_use <= KEPT_BYTES && self.memory.used() <= self.memory.limit;
+        let is_scarce = self.unauthenticated.as_ref().is_some_and(|memory| !memory.leaves_half(0));
+        let limit = if is_scarce { UNAUTHENTICATED_KEPT_BYTES } else { KEPT_BYTES };
+        let is_kept = self.own - self.in_use <= limit && self.memory.used() <= self.memory.limit;
         if is_kept { self.kept[access as usize].push(buffer) } else { self.free(buffer.len()) }
     }
 
@@ -122,6 +190,7 @@ impl Share {
     }
 
     fn free(&mut self, bytes: usize) {
+        self.discharge(bytes);
         self.own -= bytes;
         self.memory.used.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -136,6 +205,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
+        self.discharge(self.own);
         self.memory.used.fetch_sub(self.own, Ordering::Relaxed);
     }
 }

@@ -40,11 +40,12 @@ pub trait Peer {
     /// [`Ended::Rdma`] when the device registers no more memory.
     fn buffer(&mut self, length: usize) -> Result<Option<Buffer>, Ended>;
 
-    /// A registered buffer of at least this length, beyond the memory limit: for data that are here already.
+    /// A registered buffer of at least this length, beyond the memory limit of all connections: for data that
+    /// are here already. `None` when the limit of unauthenticated clients is reached.
     ///
     /// # Errors
     /// As [`Peer::buffer`].
-    fn buffer_beyond(&mut self, length: usize) -> Result<Buffer, Ended>;
+    fn buffer_beyond(&mut self, length: usize) -> Result<Option<Buffer>, Ended>;
 
     /// Returns a buffer.
     fn recycle(&mut self, buffer: Buffer);

@@ -14,7 +14,7 @@ use wire::smb::direct::BufferDescriptor;
 use crate::direct::{Connection, Parameters};
 use crate::ended::Ended;
 use crate::limits::{READ_WRITE_MAX, RECEIVES_BEFORE_TRUST};
-use crate::memory::{Access, Memory, Share};
+use crate::memory::{Access, Memory, Share, Unauthenticated};
 use crate::peer::{Opened, Peer};
 use crate::relay::Session;
 
@@ -94,6 +94,10 @@ pub struct Transport {
     received: Vec<Buffer>,
     /// Send buffers that are free.
     sends: Vec<Buffer>,
+    /// Receive buffers that there are.
+    receive_count: usize,
+    /// Send buffers that there are.
+    send_count: usize,
     completed: Vec<Completion>,
     operations: Slab<Operation>,
     reads: VecDeque<Transfer>,
@@ -105,28 +109,31 @@ pub struct Transport {
     has_windows: bool,
     /// Keys that a SEND with Invalidate has ended, of either side.
     invalidations: u64,
-    is_trusted: bool,
+    /// The peer gets all receives, and there are as many send buffers as it grants credits.
+    is_wide: bool,
     /// Receives are posted: the session takes more messages.
     is_receiving: bool,
 }
 
 impl Transport {
-    /// A transport over a connection whose first receive is posted.
+    /// A transport over a connection whose first receive is posted. The data buffers of a client that has not
+    /// authenticated are charged to its memory.
     pub fn new(
         connection: rdma::Connection,
         parameters: Parameters,
         listens: bool,
         memory: &Arc<Memory>,
+        unauthenticated: Option<Unauthenticated>,
     ) -> Self {
         let before_trust =
             Parameters { credits: parameters.credits.min(RECEIVES_BEFORE_TRUST), ..parameters };
         let mut direct = match listens {
             true => Connection::listener(before_trust, Duration::ZERO),
-            false => Connection::initiator(parameters, Duration::ZERO),
+            false => Connection::initiator(before_trust, Duration::ZERO),
         };
         direct.receives_posted(1);
         Self {
-            memory: Memory::share(memory, Arc::clone(connection.domain())),
+            memory: Memory::share(memory, Arc::clone(connection.domain()), unauthenticated),
             has_windows: !listens && has_windows(connection.domain()),
             connection,
             direct,
@@ -134,6 +141,8 @@ impl Transport {
             receive_size: parameters.receive_size as usize,
             received: Vec::new(),
             sends: Vec::new(),
+            receive_count: 1,
+            send_count: 0,
             completed: Vec::new(),
             operations: Slab::new(),
             reads: VecDeque::new(),
@@ -141,7 +150,7 @@ impl Transport {
             outstanding_reads: 0,
             invalidated: HashSet::new(),
             invalidations: 0,
-            is_trusted: !listens,
+            is_wide: false,
             is_receiving: true,
         }
     }
@@ -151,12 +160,27 @@ impl Transport {
         &self.direct
     }
 
-    /// Posts as many receives as the peer asks for from now on: its client has a session.
-    pub fn trust(&mut self, credits: u16) {
-        if !self.is_trusted {
-            self.is_trusted = true;
+    /// The client has authenticated: its buffers are charged to the memory of all connections only.
+    pub fn trust(&mut self) {
+        self.memory.trust();
+    }
+
+    /// Posts as many receives as the peer asks for from now on, up to this number.
+    pub fn widen(&mut self, credits: u16) {
+        if !self.is_wide {
+            self.is_wide = true;
             self.direct.set_credits(credits);
         }
+    }
+
+    /// Whether [`Transport::widen`] was called.
+    pub fn is_wide(&self) -> bool {
+        self.is_wide
+    }
+
+    /// Bytes of receive and send buffers, and those that wait to be sent, without data buffers.
+    pub fn held(&self) -> usize {
+        (self.receive_count + self.send_count) * self.receive_size + self.direct.buffered()
     }
 
     /// Posts receives, or lets the peer run out of credits.
@@ -288,7 +312,10 @@ impl Transport {
         while posted < self.direct.receives_to_post() {
             let buffer = match self.received.pop() {
                 Some(buffer) => buffer,
-                None => self.connection.domain().registered(self.receive_size)?,
+                None => {
+                    self.receive_count += 1;
+                    self.connection.domain().registered(self.receive_size)?
+                }
             };
             self.connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| error)?;
             posted += 1;
@@ -324,7 +351,14 @@ impl Transport {
     fn send(&mut self, now: Duration) -> Result<bool, Ended> {
         let mut buffer = match self.sends.pop() {
             Some(buffer) => buffer,
-            None => self.connection.domain().registered(self.receive_size)?,
+            // The next completion frees one.
+            None if !self.is_wide && self.send_count >= usize::from(RECEIVES_BEFORE_TRUST) => {
+                return Ok(false);
+            }
+            None => {
+                self.send_count += 1;
+                self.connection.domain().registered(self.receive_size)?
+            }
         };
         let Some(message) = self.direct.poll_transmit(&mut buffer, now) else {
             self.sends.push(buffer);
@@ -399,7 +433,7 @@ impl Peer for Transport {
         Ok(self.memory.take(length, Access::None)?)
     }
 
-    fn buffer_beyond(&mut self, length: usize) -> Result<Buffer, Ended> {
+    fn buffer_beyond(&mut self, length: usize) -> Result<Option<Buffer>, Ended> {
         Ok(self.memory.take_beyond(length, Access::None)?)
     }
 

@@ -78,20 +78,28 @@ impl SmbChain {
         DIAL
     }
 
-    /// Starts Samba again, with an empty share.
+    /// Starts Samba again, with an empty share, and waits until clients of the dial reach it.
     ///
     /// # Panics
     /// When it does not listen.
     pub fn restart_samba(&mut self) {
         self.samba = Samba::within(&self.namespace, SAMBA, &[]).expect("Samba starts");
+        self.wait_until_reached();
     }
 
-    /// Starts the gateway again.
+    /// Starts the gateway again, and waits until clients of the dial reach Samba.
     ///
     /// # Panics
     /// When it does not listen.
     pub fn restart_gateway(&mut self) {
         self.gateway = self.start("gateway");
+        self.wait_until_reached();
+    }
+
+    /// The dial refuses clients until it has found that its server is back.
+    fn wait_until_reached(&self) {
+        let reached = until(SECONDS, || Ok(self.smbclient(&[], "ls").succeeded()));
+        assert!(reached.expect("smbclient ends"), "{}", self.smbclient(&[], "ls").output);
     }
 
     /// Starts the dial again.

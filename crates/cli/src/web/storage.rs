@@ -213,6 +213,7 @@ mod tests {
             refused: 1,
             ended: 2,
             data_bytes: 0,
+            unauthenticated_bytes: 0,
             read: moved,
             write: TransferReport::default(),
             invalidated: 0,

@@ -17,7 +17,7 @@ use super::elements;
 use super::frame::{self, ToTcp};
 use super::incoming::{FromTcp, Piece};
 use super::trees::Trees;
-use super::{DIALECT_3_0_2, Moved, Session, requests, responses};
+use super::{DIALECT_3_0_2, Moved, Session, Trust, requests, responses};
 use crate::direct::incoming::Fragment;
 use crate::ended::Ended;
 use crate::limits::{READ_WRITE_MAX, REQUESTS_MAX};
@@ -83,7 +83,7 @@ pub struct Dial {
     is_within_answer: bool,
     dialect: u16,
     trees: Trees,
-    is_authenticated: bool,
+    trust: Trust,
     moved: [Moved; 2],
 }
 
@@ -100,7 +100,7 @@ impl Dial {
             is_within_answer: false,
             dialect: 0,
             trees,
-            is_authenticated: false,
+            trust: Trust::Stranger,
             moved: [Moved::default(); 2],
         }
     }
@@ -109,6 +109,11 @@ impl Dial {
     fn plan(&self, total: u32, head: &[u8]) -> Plan {
         let Some(header) = elements::header(head) else { return Plan::Pass };
         let has_channels = self.dialect >= DIALECT_3_0 && self.dialect != DIALECT_WILDCARD;
+        // Another connection may know the session and the tree: without a session of its own a client gets no
+        // buffers.
+        if self.trust == Trust::Stranger {
+            return Plan::Pass;
+        }
         if !has_channels || header.is_signed() || header.is_response() || header.next_command != 0 {
             return Plan::Pass;
         }
@@ -281,8 +286,7 @@ impl Dial {
                     self.trees.connected(header.session_id, tree, is_disk);
                 }
             }
-            command::SESSION_SETUP if header.status == 0 => self.is_authenticated = true,
-            _ => {}
+            _ => self.trust.learn(header, body),
         }
     }
 }
@@ -341,8 +345,16 @@ impl Session for Dial {
         &mut self.to_client
     }
 
-    fn is_authenticated(&self) -> bool {
-        self.is_authenticated
+    fn trust(&self) -> Trust {
+        self.trust
+    }
+
+    fn waits_for_memory(&self) -> bool {
+        self.from_client.is_blocked()
+    }
+
+    fn held(&mut self) -> usize {
+        self.to_client.queued()
     }
 
     fn moved(&self) -> [Moved; 2] {

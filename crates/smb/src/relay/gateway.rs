@@ -10,13 +10,14 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 use buffer::Buffer;
+use wire::smb::direct::BufferDescriptor;
 use wire::smb::message::{Header, NegotiateResponse, STATUS_PENDING, command};
 
 use super::elements::{self, Element};
 use super::frame::{self, ToTcp};
 use super::incoming::{FromTcp, Piece};
 use super::requests::{self, Asked, Remote};
-use super::{DIALECT_3_0_2, Moved, Session, responses};
+use super::{DIALECT_3_0_2, Moved, Session, Trust, responses};
 use crate::direct::incoming::Fragment;
 use crate::ended::Ended;
 use crate::limits::{DESCRIPTORS_MAX, MESSAGE_MAX, PART_BYTES, REQUESTS_MAX, UNAUTHENTICATED_MESSAGE_MAX};
@@ -76,7 +77,7 @@ pub struct Gateway {
     operations: u64,
     /// The dialect has Channel 2: with 3.0 a key stays valid whatever the client asks (MS-SMB2 3.3.5.12).
     has_invalidation: bool,
-    is_authenticated: bool,
+    trust: Trust,
     moved: [Moved; 2],
 }
 
@@ -92,7 +93,7 @@ impl Default for Gateway {
             descriptors: 0,
             operations: 0,
             has_invalidation: true,
-            is_authenticated: false,
+            trust: Trust::Stranger,
             moved: [Moved::default(); 2],
         }
     }
@@ -117,7 +118,7 @@ impl Gateway {
             self.request = Request::Stream;
             return Ok(());
         }
-        let limit = if self.is_authenticated { MESSAGE_MAX } else { UNAUTHENTICATED_MESSAGE_MAX };
+        let limit = if self.trust == Trust::Stranger { UNAUTHENTICATED_MESSAGE_MAX } else { MESSAGE_MAX };
         if total > limit {
             return Err(Ended::Compound { length: total, limit });
         }
@@ -158,6 +159,8 @@ impl Gateway {
     fn rewrite(&mut self, element: &Element<'_>) -> Result<Part, Ended> {
         let (mut bytes, remote, is_read) = match requests::asked(element) {
             Asked::Nothing => return Ok(Part { bytes: element.bytes.to_vec(), data: None }),
+            // Without a session the server refuses a READ or WRITE anyway: no memory is taken for its data.
+            _ if self.trust == Trust::Stranger => (requests::invalid(element), None, false),
             Asked::Invalid => (requests::invalid(element), None, false),
             Asked::Read(remote) => (requests::inline_read(element), Some(remote), true),
             Asked::Write(remote) => (requests::inline_write(element, remote.length), Some(remote), false),
@@ -208,9 +211,7 @@ impl Gateway {
     /// Decides about a message of the server.
     fn respond(&mut self, total: u32, head: &[u8], peer: &mut impl Peer) -> Result<(), Ended> {
         let Some(header) = elements::header(head) else { return self.pass(total, None, peer) };
-        if header.command == command::SESSION_SETUP && header.is_response() && header.status == 0 {
-            self.is_authenticated = true;
-        }
+        self.trust.learn(&header, head.get(Header::SIZE..).unwrap_or_default());
         if header.command == command::NEGOTIATE
             && header.is_response()
             && let Some((negotiated, _)) = head.get(Header::SIZE..).and_then(NegotiateResponse::split)
@@ -322,7 +323,7 @@ impl Gateway {
         let Some((offset, length)) = data.filter(|(_, length)| *length > 0) else { return Ok(None) };
         check(&header, &remote, length)?;
         let (begin, count) = (offset as usize, length as usize);
-        let mut buffer = peer.buffer_beyond(count)?;
+        let mut buffer = peer.buffer_beyond(count)?.ok_or(Ended::Unauthenticated)?;
         buffer[..count].copy_from_slice(&element.bytes[begin..begin + count]);
         self.moved[0].add(count);
         place(buffer, 0..length, &remote, peer);
@@ -443,8 +444,18 @@ impl Session for Gateway {
         &mut self.to_server
     }
 
-    fn is_authenticated(&self) -> bool {
-        self.is_authenticated
+    fn trust(&self) -> Trust {
+        self.trust
+    }
+
+    fn waits_for_memory(&self) -> bool {
+        !self.fetches.is_empty() || self.from_server.is_blocked()
+    }
+
+    fn held(&mut self) -> usize {
+        let request = if let Request::Collect(bytes) = &self.request { bytes.len() } else { 0 };
+        let response = if let Response::Collect(bytes) = &self.response { bytes.len() } else { 0 };
+        request + response + self.to_server.queued() + self.descriptors * size_of::<BufferDescriptor>()
     }
 
     fn moved(&self) -> [Moved; 2] {

@@ -18,6 +18,7 @@ use crate::ended::Ended;
 use crate::peer::Peer;
 use buffer::Buffer;
 use frame::ToTcp;
+use wire::smb::message::{Header, SessionSetupResponse, command, session_flag};
 
 /// The first dialect whose answers invalidate the key.
 const DIALECT_3_0_2: u16 = 0x0302;
@@ -51,11 +52,45 @@ pub trait Session {
     /// The queue of data to be sent over TCP.
     fn to_tcp(&mut self) -> &mut ToTcp;
 
-    /// Whether the client has set up a session with the server.
-    fn is_authenticated(&self) -> bool;
+    /// Whom the server takes the client for.
+    fn trust(&self) -> Trust;
+
+    /// Whether a request waits for memory, which others may give back at any time.
+    fn waits_for_memory(&self) -> bool;
+
+    /// Bytes that wait in the session's queues, or are collected, without those in data buffers.
+    fn held(&mut self) -> usize;
 
     /// Requests whose data moved by RDMA so far, and the bytes: reads, then writes, as the client sees them.
     fn moved(&self) -> [Moved; 2];
+}
+
+/// Whom the server takes a client for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum Trust {
+    /// It has set up no session.
+    #[default]
+    Stranger,
+    /// Its session is that of a guest or of an anonymous user: it has proved nothing.
+    Guest,
+    /// It has authenticated.
+    User,
+}
+
+impl Trust {
+    /// Learns from an answer of the server. A user stays one if its connection has a guest's session as well.
+    fn learn(&mut self, header: &Header, body: &[u8]) {
+        if header.command != command::SESSION_SETUP || header.status != 0 || !header.is_response() {
+            return;
+        }
+        let nobody = session_flag::IS_GUEST | session_flag::IS_NULL;
+        let found = match SessionSetupResponse::split(body) {
+            Some((response, _)) if response.session_flags & nobody == 0 => Self::User,
+            // A message that is cut short proves nothing either.
+            _ => Self::Guest,
+        };
+        *self = found.max(*self);
+    }
 }
 
 /// Requests whose data moved by RDMA.

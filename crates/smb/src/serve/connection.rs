@@ -1,19 +1,22 @@
 //! The thread of one relayed connection: an SMB Direct transport, a session, and a TCP connection.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use buffer::UnauthenticatedShare;
 use rdma::{Watched, Woken};
 
 use super::Shared;
+use super::backend::Backend;
 use super::limiter::Permit;
 use super::report::Listed;
 use crate::ended::Ended;
-use crate::limits::{CONNECT_TIMEOUT, PART_BYTES, SESSION_TIMEOUT, TO_DIRECT_MAX, TO_TCP_MAX};
-use crate::relay::Session;
+use crate::limits::{PART_BYTES, SESSION_TIMEOUT, TO_DIRECT_MAX, TO_TCP_MAX, UNAUTHENTICATED_QUEUE_MAX};
+use crate::relay::{Session, Trust};
 use crate::transport::Transport;
 
 /// Bytes that are read from TCP before they are sent on and completions are handled: two parts of long data.
@@ -22,6 +25,12 @@ const TURN_BYTES: usize = 2 * PART_BYTES as usize;
 const UNSEEN_MAX: u32 = 8;
 /// How long a connection is idle before it frees its data buffers.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
+
+/// How often a connection without TCP looks whether another client needs its memory.
+const DISPLACED_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How often a request that waits for memory looks whether other connections have returned some.
+const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The readiness of the TCP connection, as far as is known: bytes to read, room to write.
 #[derive(Clone, Copy, Debug)]
@@ -36,28 +45,53 @@ pub(super) enum Tcp {
     /// It is there.
     Open(TcpStream),
     /// It is made when the SMB Direct peer has negotiated: a silent peer costs the server nothing.
-    Later(SocketAddr),
+    Later(Arc<Backend>),
 }
 
 /// A relayed connection.
 pub(super) struct Driver<'a, S> {
-    pub(super) shared: &'a Shared,
-    pub(super) permit: Permit,
-    pub(super) listed: Listed,
-    pub(super) transport: Transport,
-    pub(super) session: S,
-    pub(super) tcp: Tcp,
+    shared: &'a Shared,
+    permit: Permit,
+    listed: Listed,
+    transport: Transport,
+    session: S,
+    tcp: Tcp,
+    /// The memory of a client that has not authenticated.
+    share: Option<Arc<UnauthenticatedShare>>,
 }
 
-impl<S: Session> Driver<'_, S> {
+impl<'a, S: Session> Driver<'a, S> {
+    /// A connection whose client has no session yet.
+    pub(super) fn new(
+        shared: &'a Shared,
+        permit: Permit,
+        listed: Listed,
+        transport: Transport,
+        session: S,
+        tcp: Tcp,
+        share: Arc<UnauthenticatedShare>,
+    ) -> Self {
+        Self { shared, permit, listed, transport, session, tcp, share: Some(share) }
+    }
+
     /// Runs until the connection ends; returns why.
     pub(super) fn run(mut self) -> Ended {
-        let ended = match self.serve() {
+        let served = self.end_when_displaced().and_then(|()| self.serve());
+        let ended = match served {
             Ok(never) => match never {},
             Err(ended) => ended,
         };
         self.count();
         ended
+    }
+
+    /// Has the end of TCP wake this thread when another client needs the memory.
+    fn end_when_displaced(&self) -> Result<(), Ended> {
+        if let (Some(share), Tcp::Open(stream)) = (&self.share, &self.tcp) {
+            let stream = stream.try_clone()?;
+            share.on_displaced(move || _ = stream.shutdown(Shutdown::Both));
+        }
+        Ok(())
     }
 
     fn count(&self) {
@@ -103,25 +137,53 @@ impl<S: Session> Driver<'_, S> {
 
     /// Does what can be done now; returns whether there was anything.
     fn turn(&mut self, is_completed: bool, ready: &mut Ready) -> Result<bool, Ended> {
+        if self.permit.is_displaced() {
+            return Err(Ended::Displaced);
+        }
         let mut progress = is_completed && self.transport.poll(&mut self.session)?;
-        if let Tcp::Later(address) = self.tcp
+        if let Tcp::Later(backend) = &self.tcp
             && self.transport.direct().is_established()
         {
             self.transport.leave()?;
-            self.tcp = Tcp::Open(connect(address)?);
+            self.tcp = Tcp::Open(backend.connect().map_err(Ended::Unreachable)?);
+            self.end_when_displaced()?;
             progress = true;
         }
         self.session.advance(&mut self.transport)?;
-        if self.session.is_authenticated() {
-            self.permit.mark_authenticated();
-            self.listed.entry.has_session.store(true, Ordering::Relaxed);
-            self.transport.trust(self.shared.parameters.credits);
-        }
+        self.trust();
         progress |= ready.writes && self.send(ready)?;
         progress |= ready.reads && self.receive(ready)?;
-        self.transport.set_receiving(self.session.to_tcp().queued() < TO_TCP_MAX);
+        let most = self.queue_max(TO_TCP_MAX);
+        self.transport.set_receiving(self.session.to_tcp().queued() < most);
         self.transport.flush()?;
-        Ok(progress)
+        let held = self.session.held() + self.transport.held();
+        if self.permit.hold(held) { Ok(progress) } else { Err(Ended::Unauthenticated) }
+    }
+
+    /// Gives the client what its session admits. That of a guest proves nothing: its memory is charged to
+    /// that of all unauthenticated clients, and it gets all receives only while these have enough.
+    fn trust(&mut self) {
+        let trust = self.session.trust();
+        if trust == Trust::Stranger {
+            return;
+        }
+        self.listed.entry.has_session.store(true, Ordering::Relaxed);
+        if trust == Trust::User && self.share.take().is_some() {
+            self.transport.trust();
+            self.permit.mark_authenticated();
+        }
+        if !self.transport.is_wide() {
+            let parameters = &self.shared.parameters;
+            let bytes = 2 * usize::from(parameters.credits) * parameters.receive_size as usize;
+            if self.permit.is_affordable(bytes) {
+                self.transport.widen(parameters.credits);
+            }
+        }
+    }
+
+    /// How many bytes may wait in a queue, which is `most` once the client has a session.
+    fn queue_max(&self, most: usize) -> usize {
+        if self.session.trust() == Trust::Stranger { most.min(UNAUTHENTICATED_QUEUE_MAX) } else { most }
     }
 
     /// Writes to TCP as long as there are bytes and room for them.
@@ -143,7 +205,7 @@ impl<S: Session> Driver<'_, S> {
     /// Whether bytes from TCP are taken now.
     fn may_receive(&mut self) -> bool {
         self.transport.direct().is_established()
-            && self.transport.queued() < TO_DIRECT_MAX
+            && self.transport.queued() < self.queue_max(TO_DIRECT_MAX)
             && self.session.tcp_place().is_some()
     }
 
@@ -177,24 +239,21 @@ impl<S: Session> Driver<'_, S> {
 
     /// How long this may sleep.
     fn time_to_sleep(&self, began: Instant) -> Result<Option<Duration>, Ended> {
-        let left = self.transport.time_left();
-        if self.session.is_authenticated() {
+        let mut left = self.transport.time_left();
+        if self.session.waits_for_memory() {
+            left = Some(left.map_or(MEMORY_CHECK_INTERVAL, |left| left.min(MEMORY_CHECK_INTERVAL)));
+        }
+        if self.session.trust() != Trust::Stranger {
             return Ok(left);
         }
         let until = SESSION_TIMEOUT.saturating_sub(began.elapsed());
         if until.is_zero() {
             return Err(Ended::NoSession(SESSION_TIMEOUT));
         }
+        let until =
+            if matches!(self.tcp, Tcp::Later(_)) { until.min(DISPLACED_CHECK_INTERVAL) } else { until };
         Ok(Some(left.map_or(until, |left| left.min(until))))
     }
-}
-
-/// Connects to the SMB server.
-fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
-    stream.set_nodelay(true)?;
-    stream.set_nonblocking(true)?;
-    Ok(stream)
 }
 
 fn later(result: io::Result<usize>) -> io::Result<Option<usize>> {

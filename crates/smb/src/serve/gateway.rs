@@ -1,5 +1,6 @@
-//! The listener of a gateway: it accepts SMB Direct connections (CM REQ), and starts a thread for each that
-//! its peer has confirmed (RTU). Until then a request costs a queue pair and one receive.
+//! The listener of a gateway: it accepts SMB Direct connections (CM REQ) if the SMB server takes
+//! connections, and starts a thread for each that its peer has confirmed (RTU). Until then a request costs a
+//! queue pair and one receive.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -8,14 +9,16 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Interest, Poll, Token, Waker};
 use rdma::{HalfOpen, ListenerEvent, Request};
 
+use super::backend::Backend;
 use super::connection::{Driver, Tcp};
 use super::limiter::Permit;
 use super::{STACK_BYTES, ServeError, Shared};
 use crate::ended::Ended;
 use crate::limits::{BACKLOG, CONFIRM_TIMEOUT, HALF_OPEN_MAX};
+use crate::memory::Unauthenticated;
 use crate::relay::gateway::Gateway;
 use crate::transport::{self, Transport};
 
@@ -37,7 +40,10 @@ struct Waiting {
 pub struct Listener {
     listener: rdma::Listener,
     poll: Poll,
-    server: SocketAddr,
+    waker: Arc<Waker>,
+    backend: Arc<Backend>,
+    /// Requests that wait until it is known whether the server takes connections.
+    asking: VecDeque<Request>,
     shared: Arc<Shared>,
 }
 
@@ -54,7 +60,9 @@ impl Listener {
         let descriptor = listener.descriptor();
         let registered = poll.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE);
         registered.map_err(cannot)?;
-        Ok(Self { listener, poll, server, shared: Arc::clone(shared) })
+        let waker = Arc::new(Waker::new(poll.registry(), Token(1)).map_err(cannot)?);
+        let (backend, shared) = (shared.backend(server), Arc::clone(shared));
+        Ok(Self { listener, poll, waker, backend, asking: VecDeque::new(), shared })
     }
 
     /// Accepts connections as long as the process lives.
@@ -66,12 +74,11 @@ impl Listener {
                 waiting.pop_front();
             }
             match self.listener.next_event() {
-                Ok(Some(ListenerEvent::Request(request))) => {
-                    if waiting.len() >= HALF_OPEN_MAX {
-                        waiting.pop_front();
-                    }
-                    waiting.extend(self.accept(request));
+                Ok(Some(ListenerEvent::Request(request))) if self.asking.len() < HALF_OPEN_MAX => {
+                    self.asking.push_back(request);
+                    self.decide(&mut waiting);
                 }
+                Ok(Some(ListenerEvent::Request(request))) => request.reject(&[]),
                 Ok(Some(ListenerEvent::Established(key))) => {
                     let place = waiting.iter().position(|it| it.connection.key() == key);
                     if let Some(confirmed) = place.and_then(|place| waiting.remove(place)) {
@@ -84,8 +91,28 @@ impl Listener {
                     if self.poll.poll(&mut events, most).is_err() {
                         std::thread::sleep(PAUSE);
                     }
+                    self.decide(&mut waiting);
                 }
                 Err(_) => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// Accepts or rejects requests as soon as it is known whether the server takes connections.
+    fn decide(&mut self, waiting: &mut VecDeque<Waiting>) {
+        while let Some(request) = self.asking.pop_front() {
+            match self.backend.is_reachable() {
+                Some(true) => {
+                    make_room(waiting);
+                    waiting.extend(self.accept(request));
+                }
+                Some(false) => request.reject(&[]),
+                None => {
+                    self.asking.push_front(request);
+                    let waker = Arc::clone(&self.waker);
+                    self.backend.ask(move || _ = waker.wake());
+                    return;
+                }
             }
         }
     }
@@ -118,10 +145,15 @@ impl Listener {
     }
 
     fn start(&self, waiting: Waiting) {
-        let Waiting { connection, peer, permit, .. } = waiting;
-        let (shared, server) = (Arc::clone(&self.shared), self.server);
+        let Waiting { connection, peer, mut permit, .. } = waiting;
+        let Some(memory) = permit.charge() else {
+            self.shared.refused.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(%peer, "refused: the memory of unauthenticated clients is used up");
+            return;
+        };
+        let (shared, backend) = (Arc::clone(&self.shared), Arc::clone(&self.backend));
         let serve = move || match connection.establish() {
-            Ok(connection) => serve(&shared, connection, peer, permit, server),
+            Ok(connection) => serve(&shared, connection, (peer, permit, memory), backend),
             Err(error) => tracing::warn!(%peer, %error, "a connection cannot be served"),
         };
         let thread = std::thread::Builder::new().name("smb-gateway".to_owned()).stack_size(STACK_BYTES);
@@ -131,20 +163,44 @@ impl Listener {
     }
 }
 
+/// Drops a half-open connection if there are as many as there may be: the oldest of the address with the
+/// most.
+fn make_room(waiting: &mut VecDeque<Waiting>) {
+    if waiting.len() < HALF_OPEN_MAX {
+        return;
+    }
+    let count = |address: IpAddr| waiting.iter().filter(|it| it.peer == address).count();
+    // `max_by_key` returns the last of equal ones, which is the oldest in this order.
+    let victim = waiting.iter().enumerate().rev().max_by_key(|(_, it)| count(it.peer));
+    if let Some((place, _)) = victim {
+        waiting.remove(place);
+    }
+}
+
+/// A client: its address, and what it takes of the limits.
+type Admitted = (IpAddr, Permit, Unauthenticated);
+
 fn serve(
     shared: &Arc<Shared>,
     connection: rdma::Connection,
-    peer: IpAddr,
-    permit: Permit,
-    server: SocketAddr,
+    (peer, permit, memory): Admitted,
+    backend: Arc<Backend>,
 ) {
+    let server = backend.address();
     tracing::info!(%peer, %server, reads = connection.reads(), "connected");
-    let transport = Transport::new(connection, shared.parameters, true, &shared.memory);
-    let (session, tcp) = (Gateway::default(), Tcp::Later(server));
+    let transport = Transport::new(connection, shared.parameters, true, &shared.memory, Some(memory.clone()));
+    let (session, tcp) = (Gateway::default(), Tcp::Later(Arc::clone(&backend)));
     let listed = shared.list(peer.to_string());
-    let ended = Driver { shared, permit, listed, transport, session, tcp }.run();
+    let ended = Driver::new(shared, permit, listed, transport, session, tcp, memory.share).run();
     match ended {
         Ended::Disconnected => tracing::info!(%peer, "disconnected"),
-        ended => tracing::warn!(%peer, %ended, "connection ended"),
+        // The log has a line for the state of the server.
+        Ended::Unreachable(_) => tracing::debug!(%peer, %ended, "connection ended"),
+        ended => {
+            if matches!(ended, Ended::TcpClosed | Ended::Tcp(_)) {
+                backend.doubt();
+            }
+            tracing::warn!(%peer, %ended, "connection ended");
+        }
     }
 }

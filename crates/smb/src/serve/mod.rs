@@ -1,5 +1,6 @@
 //! Running gateways and dials: listeners, a thread for each connection, limits and counters.
 
+mod backend;
 mod config;
 mod connection;
 mod dial;
@@ -10,7 +11,7 @@ mod report;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use thiserror::Error;
 
@@ -22,6 +23,7 @@ pub use report::{ConnectionReport, Report, TransferReport};
 use crate::direct::Parameters;
 use crate::limits::DATA_BYTES;
 use crate::memory::Memory;
+use backend::Backend;
 use limiter::Limiter;
 use report::{Counters, Entry};
 
@@ -61,6 +63,8 @@ pub struct Shared {
     memory: Arc<Memory>,
     limiter: Arc<Limiter>,
     parameters: Parameters,
+    /// The server of a gateway, for all its listeners.
+    backend: OnceLock<Arc<Backend>>,
     /// Connections that are open.
     entries: Mutex<Vec<Arc<Entry>>>,
     /// The number of the next connection.
@@ -78,12 +82,17 @@ impl Shared {
             memory: Memory::new(DATA_BYTES),
             limiter: Arc::default(),
             parameters: Parameters::default(),
+            backend: OnceLock::new(),
             entries: Mutex::default(),
             numbers: AtomicU64::new(0),
             moved: Counters::default(),
             ended: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         })
+    }
+
+    fn backend(&self, server: SocketAddr) -> Arc<Backend> {
+        Arc::clone(self.backend.get_or_init(|| Backend::new(server)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {

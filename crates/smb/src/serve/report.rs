@@ -47,6 +47,8 @@ pub struct Report {
     pub ended: u64,
     /// Registered data buffers of all connections, in bytes.
     pub data_bytes: u64,
+    /// Memory of clients that have not authenticated, in bytes, without half-open connections.
+    pub unauthenticated_bytes: u64,
     /// READs over buffer descriptors, of all connections so far.
     pub read: TransferReport,
     /// WRITEs over buffer descriptors, of all connections so far.
@@ -151,6 +153,7 @@ impl Report {
             refused: shared.refused.load(Ordering::Relaxed),
             ended: shared.ended.load(Ordering::Relaxed),
             data_bytes: shared.memory.used() as u64,
+            unauthenticated_bytes: shared.limiter.unauthenticated_bytes() as u64,
             read,
             write,
             invalidated,
@@ -176,6 +179,8 @@ impl Report {
         family("ended_total", "counter", "Connections that have ended.", &[("", self.ended)]);
         family("refused_total", "counter", "Connections that a limit refused.", &[("", self.refused)]);
         family("data_bytes", "gauge", "Registered data buffers in bytes.", &[("", self.data_bytes)]);
+        let help = "Memory of clients that have not authenticated, in bytes.";
+        family("unauthenticated_bytes", "gauge", help, &[("", self.unauthenticated_bytes)]);
         let requests = [(read, self.read.requests), (write, self.write.requests)];
         family("rdma_requests_total", "counter", "Requests whose data moved by RDMA.", &requests);
         let bytes = [(read, self.read.bytes), (write, self.write.bytes)];

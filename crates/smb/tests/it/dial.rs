@@ -20,6 +20,14 @@ struct World {
 impl World {
     /// A session of this dialect, with a tree connection to a share of this type.
     fn new(dialect: u16, share_type: u8) -> Self {
+        let mut world = Self::stranger(dialect, share_type);
+        world.server_sends(&session_setup(0), 1000).expect("within the rules");
+        assert_eq!(world.client_gets().len(), 1);
+        world
+    }
+
+    /// The same without a session.
+    fn stranger(dialect: u16, share_type: u8) -> Self {
         let (dial, peer) = (Dial::new(Trees::default()), Recorder::default());
         let mut world = Self { dial, peer, stream: Vec::new() };
         let negotiated = [&[65, 0, 1, 0][..], &dialect.to_le_bytes(), &[0; 58]].concat();
@@ -144,6 +152,20 @@ fn everything_else_passes_byte_by_byte() {
         let message = inline_write(on_tree(command::WRITE, 6), &data);
         world.client_sends(&message, 1000).expect("within the rules");
         assert_eq!(world.server_gets(), message, "{dialect:#x}, share type {share_type}");
+    }
+}
+
+/// Another connection may have the session: a client without one of its own gets no buffer.
+#[test]
+fn strangers_get_no_memory() {
+    let data = pattern(1, 5000);
+    let all =
+        [inline_write(on_tree(command::WRITE, 6), &data), read(on_tree(command::READ, 7), 8192, 0, &[])];
+    for message in all {
+        let mut world = World::stranger(0x0311, 1);
+        world.client_sends(&message, 1000).expect("within the rules");
+        assert_eq!(world.server_gets(), message);
+        assert!(world.peer.open.is_empty());
     }
 }
 

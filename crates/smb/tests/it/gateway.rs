@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use smb::ended::Ended;
-use smb::relay::Session;
 use smb::relay::gateway::Gateway;
+use smb::relay::{Session, Trust};
 use wire::smb::direct::BufferDescriptor;
 use wire::smb::message::{Header, ReadRequest, ReadResponse, STATUS_PENDING, WriteRequest, command, flag};
 
@@ -21,8 +21,17 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    /// A client without a session.
+    fn stranger() -> Self {
         Self { gateway: Gateway::default(), peer: Recorder::default(), stream: Vec::new() }
+    }
+
+    /// A client with a session.
+    fn new() -> Self {
+        let mut world = Self::stranger();
+        world.server_sends(&session_setup(0), 1000).expect("within the rules");
+        world.client_gets();
+        world
     }
 
     /// Opens memory of the client with this content, in pieces of this length.
@@ -294,9 +303,6 @@ fn a_request_may_have_4095_descriptors() {
         places
     };
     let (from, to) = (fill(from), fill(to));
-    let session = answer(&header(command::SESSION_SETUP, 0), 0, &[9; 8]);
-    world.server_sends(&session, 1000).expect("within the rules");
-    world.client_gets();
     let asked = header(command::WRITE, 1);
     world.client_sends(&write(asked, length as u32, 1, &from), 8000).expect("within the rules");
     world.complete_fetches();
@@ -314,8 +320,6 @@ fn a_request_may_have_4095_descriptors() {
 #[test]
 fn the_descriptors_of_unanswered_requests_are_limited() {
     let mut world = World::new();
-    let session = answer(&header(command::SESSION_SETUP, 0), 0, &[9; 8]);
-    world.server_sends(&session, 1000).expect("within the rules");
     let one = BufferDescriptor { offset: 0, token: 5, length: 1 };
     let most = smb::limits::DESCRIPTORS_MAX / 4095;
     let ask = |world: &mut World, id: usize| {
@@ -387,18 +391,64 @@ fn messages_of_compounds_are_rewritten_one_by_one() {
 
 #[test]
 fn compounds_of_strangers_are_short() {
-    let mut world = World::new();
+    let mut world = World::stranger();
     let parts = [answer(&header(5, 1), 0, &vec![0; 70_000]), answer(&header(6, 2), 0, &[0; 24])];
     assert!(matches!(
         world.client_sends(&compound(&parts), 8000),
         Err(Ended::Compound { limit: 65_536, .. })
     ));
     let mut world = World::new();
-    world
-        .server_sends(&answer(&header(command::SESSION_SETUP, 0), 0, &[9; 8]), 1000)
-        .expect("within the rules");
     world.client_sends(&compound(&parts), 8000).expect("within the rules");
     assert_eq!(world.server_gets(), [compound(&parts)]);
+}
+
+/// READs and WRITEs with descriptors, alone and in a compound: the server refuses them, and no memory is
+/// taken for them.
+#[test]
+fn strangers_get_no_memory_for_descriptors() {
+    let mut world = World::stranger();
+    let places = world.open(5, &[0; 8192], 100);
+    let large = BufferDescriptor { offset: 0, token: 5, length: 8 << 20 };
+    let requests = [
+        write(header(command::WRITE, 1), 8 << 20, 1, &[large]),
+        read(header(command::READ, 2), 8 << 20, 2, &[large]),
+        write(header(command::WRITE, 3), 8192, 1, &places),
+        read(header(command::READ, 4), 8192, 2, &places),
+        write(header(command::WRITE, 5), 8 << 20, 1, &[large; 31]),
+    ];
+    let all = compound(&requests);
+    for message in requests.iter().chain([&all]) {
+        world.client_sends(message, 1000).expect("within the rules");
+        assert!(world.peer.fetches.is_empty());
+        let [forwarded] = &world.server_gets()[..] else { panic!("one message") };
+        // A StructureSize of 0, which no server takes for a request.
+        assert_eq!(forwarded[64..66], [0, 0]);
+        assert!(forwarded.len() < 200 * requests.len());
+    }
+    // A session that was refused is none.
+    let refused = answer(&header(command::SESSION_SETUP, 6), 0xc000_006d, &ERROR);
+    world.server_sends(&refused, 1000).expect("within the rules");
+    assert_eq!(world.gateway.trust(), Trust::Stranger);
+    world.client_sends(&requests[2], 1000).expect("within the rules");
+    assert!(world.peer.fetches.is_empty() && world.gateway.held() < 1000);
+}
+
+#[test]
+fn guests_and_anonymous_users_are_told_from_users() {
+    for (flags, trust) in
+        [(0, Trust::User), (1, Trust::Guest), (2, Trust::Guest), (3, Trust::Guest), (4, Trust::User)]
+    {
+        let mut world = World::stranger();
+        world.server_sends(&session_setup(flags), 1000).expect("within the rules");
+        assert_eq!(world.gateway.trust(), trust, "SessionFlags {flags}");
+        // A second session of the connection takes nothing away.
+        world.client_gets();
+        world.server_sends(&session_setup(1), 1000).expect("within the rules");
+        assert_eq!(world.gateway.trust(), trust);
+    }
+    let mut world = World::stranger();
+    world.server_sends(&session_setup(0)[..70], 1000).expect("within the rules");
+    assert_eq!(world.gateway.trust(), Trust::Guest, "an answer that is cut short");
 }
 
 fn compound(parts: &[Vec<u8>]) -> Vec<u8> {

@@ -9,7 +9,9 @@ use smb::direct::incoming::Fragment;
 use smb::ended::Ended;
 use smb::peer::{Opened, Peer};
 use wire::smb::direct::BufferDescriptor;
-use wire::smb::message::{Header, PROTOCOL_ID, ReadRequest, ReadResponse, WriteRequest, flag};
+use wire::smb::message::{
+    Header, PROTOCOL_ID, ReadRequest, ReadResponse, SessionSetupResponse, WriteRequest, command, flag,
+};
 
 /// A whole message of the relay, and the key that its last fragment invalidates.
 pub(crate) type Sent = (Vec<u8>, Option<u32>);
@@ -76,8 +78,8 @@ impl Peer for Recorder {
         Ok(Some(Buffer::zeroed(length)))
     }
 
-    fn buffer_beyond(&mut self, length: usize) -> Result<Buffer, Ended> {
-        Ok(Buffer::zeroed(length))
+    fn buffer_beyond(&mut self, length: usize) -> Result<Option<Buffer>, Ended> {
+        Ok(Some(Buffer::zeroed(length)))
     }
 
     fn recycle(&mut self, _: Buffer) {}
@@ -184,6 +186,12 @@ fn array(descriptors: &[BufferDescriptor]) -> Vec<u8> {
 pub(crate) fn answer(request: &Header, status: u32, body: &[u8]) -> Vec<u8> {
     let header = Header { status, flags: flag::RESPONSE, next_command: 0, ..*request };
     [&header.to_bytes()[..], body].concat()
+}
+
+/// The answer that sets up a session, with these SessionFlags.
+pub(crate) fn session_setup(flags: u16) -> Vec<u8> {
+    let body = SessionSetupResponse { structure_size: 9, session_flags: flags, ..Default::default() };
+    answer(&header(command::SESSION_SETUP, 0), 0, &body.to_bytes())
 }
 
 /// The answer to a READ, with its data.

@@ -52,6 +52,14 @@ pub mod channel {
     pub const RDMA_TRANSFORM: u32 = 3;
 }
 
+/// Bits of [`SessionSetupResponse::session_flags`] (MS-SMB2 2.2.6).
+pub mod session_flag {
+    /// The server does not know the user, and admits it as a guest.
+    pub const IS_GUEST: u16 = 1;
+    /// The user is anonymous.
+    pub const IS_NULL: u16 = 1 << 1;
+}
+
 /// Share type of files.
 pub const SHARE_DISK: u8 = 1;
 
@@ -94,6 +102,17 @@ layouts! {
         security_mode: u16 = 2;
         /// The dialect that both sides use from now on.
         dialect: u16 = 4;
+    }
+    /// The beginning of the SESSION_SETUP response, behind the header (MS-SMB2 2.2.6).
+    SessionSetupResponse[8] {
+        /// 9: the fixed part and one byte of the buffer.
+        structure_size: u16 = 0;
+        /// The bits of [`session_flag`].
+        session_flags: u16 = 2;
+        /// Where the security token begins.
+        token_offset: u16 = 4;
+        /// Bytes of the security token.
+        token_length: u16 = 6;
     }
     /// The beginning of the TREE_CONNECT response, behind the header (MS-SMB2 2.2.10).
     TreeConnectResponse[8] {

@@ -17,10 +17,10 @@ use smb::direct::Parameters;
 use smb::ended::Ended;
 use smb::memory::Memory;
 use smb::peer::{Opened, Peer};
-use smb::relay::Session;
 use smb::relay::dial::Dial;
 use smb::relay::gateway::Gateway;
 use smb::relay::trees::Trees;
+use smb::relay::{Session, Trust};
 use smb::transport::{self, Transport};
 use wire::smb::direct::BufferDescriptor;
 
@@ -84,7 +84,7 @@ impl Peer for Falsifier {
         self.transport.buffer(length)
     }
 
-    fn buffer_beyond(&mut self, length: usize) -> Result<Buffer, Ended> {
+    fn buffer_beyond(&mut self, length: usize) -> Result<Option<Buffer>, Ended> {
         self.transport.buffer_beyond(length)
     }
 
@@ -135,8 +135,8 @@ fn relay(direct: &mut Falsifier, session: &mut impl Session, tcp: &mut TcpStream
     loop {
         let mut progress = direct.transport.poll(session)?;
         session.advance(direct)?;
-        if session.is_authenticated() {
-            direct.transport.trust(Parameters::default().credits);
+        if session.trust() != Trust::Stranger {
+            direct.transport.widen(Parameters::default().credits);
         }
         while let bytes = session.to_tcp().next()
             && !bytes.is_empty()
@@ -176,7 +176,7 @@ fn dial(listen: SocketAddr, server: SocketAddr, (wrong, right): (Wrong, u32)) ->
         connection.receive(buffer, transport::RECEIVE).map_err(|(error, _)| error)
     };
     let (connection, _) = rdma::Connection::connect(server, transport::sizes(&parameters), &[], prepare)?;
-    let transport = Transport::new(connection, parameters, false, &Memory::new(MEMORY_BYTES));
+    let transport = Transport::new(connection, parameters, false, &Memory::new(MEMORY_BYTES), None);
     relay(&mut Falsifier { transport, wrong, right }, &mut Dial::new(Trees::default()), &mut tcp)
 }
 
@@ -205,7 +205,7 @@ fn gateway(listen: SocketAddr, server: SocketAddr, (wrong, right): (Wrong, u32))
         }
     };
     let mut tcp = TcpStream::connect(server)?;
-    let transport = Transport::new(connection, parameters, true, &Memory::new(MEMORY_BYTES));
+    let transport = Transport::new(connection, parameters, true, &Memory::new(MEMORY_BYTES), None);
     relay(&mut Falsifier { transport, wrong, right }, &mut Gateway::default(), &mut tcp)
 }
 

@@ -8,4 +8,5 @@ mod kernel;
 mod observed;
 mod relay;
 mod samba;
+mod unreachable;
 mod wrong_keys;

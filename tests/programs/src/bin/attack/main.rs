@@ -7,6 +7,7 @@
 mod cm;
 mod place;
 mod rc;
+mod smb;
 
 use std::process::ExitCode;
 
@@ -71,6 +72,30 @@ const ATTACKS: &[Attack] = &[
         attacker: "random transport headers in the peer's name to a known queue pair number",
         bound: "the connection goes on",
         run: rc::garbage,
+    },
+    Attack {
+        name: "smb-silent",
+        attacker: "128 silent SMB Direct connections without a session of each of four addresses",
+        bound: "80 MiB more memory for `smb gateway`; a fifth address connects",
+        run: smb::silent,
+    },
+    Attack {
+        name: "smb-writes",
+        attacker: "the same, which send WRITEs with descriptors of 8 MiB",
+        bound: "80 MiB more memory for `smb gateway`; a fifth address connects",
+        run: smb::writes,
+    },
+    Attack {
+        name: "smb-reads",
+        attacker: "the same, with READs of 8 MiB",
+        bound: "80 MiB more memory for `smb gateway`; a fifth address connects",
+        run: smb::reads,
+    },
+    Attack {
+        name: "smb-descriptors",
+        attacker: "the same, with 4,000 descriptors in each request",
+        bound: "80 MiB more memory for `smb gateway`; a fifth address connects",
+        run: smb::descriptors,
     },
 ];
 
