@@ -14,6 +14,7 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use pages::Pages;
+pub use sys::heap::note_freed;
 use sys::memory::Memory;
 pub use unauthenticated::{UnauthenticatedBudget, UnauthenticatedShare, source};
 

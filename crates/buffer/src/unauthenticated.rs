@@ -13,10 +13,13 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The part of a budget that is kept free, so that a new connection gets memory while displaced ones end: an
 /// eighth.
 const RESERVE_SHIFT: u32 = 3;
+/// How often a new connection checks whether displaced ones have ended.
+const LEAVING_INTERVAL: Duration = Duration::from_millis(5);
 /// Bits of an IPv6 address that identify the host within its network.
 const INTERFACE_BITS: u32 = 64;
 
@@ -105,6 +108,26 @@ impl UnauthenticatedBudget {
         drop(state);
         notify(&charged?);
         Some(UnauthenticatedShare { budget: Arc::clone(self), number, flag })
+    }
+}
+
+impl UnauthenticatedBudget {
+    /// As [`UnauthenticatedBudget::admit`], but waits up to `patience` for displaced connections to end.
+    pub fn admit_within(
+        self: &Arc<Self>,
+        address: IpAddr,
+        bytes: usize,
+        patience: Duration,
+    ) -> Option<UnauthenticatedShare> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let may_change = locked(&self.state).leaving > 0;
+            let share = self.admit(address, bytes);
+            if share.is_some() || !may_change || Instant::now() >= deadline {
+                return share;
+            }
+            std::thread::sleep(LEAVING_INTERVAL);
+        }
     }
 }
 
@@ -331,7 +354,13 @@ mod tests {
         let displaced = shares.iter().filter(|share| share.is_displaced()).count();
         assert_eq!(displaced, LIMIT / EACH / 8);
         assert!(budget.admit(v4(2), EACH).is_none());
-        shares.retain(|share| !share.is_displaced());
+        let (ending, waiting) = (Duration::from_millis(20), Duration::from_secs(60));
+        std::thread::scope(|scope| {
+            let new = scope.spawn(|| budget.admit_within(v4(2), EACH, waiting).is_some());
+            std::thread::sleep(ending);
+            shares.retain(|share| !share.is_displaced());
+            assert!(new.join().unwrap());
+        });
         assert!(budget.admit(v4(2), EACH).is_some());
         drop(shares);
         assert_eq!(budget.used(), 0);

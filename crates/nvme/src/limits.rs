@@ -16,16 +16,39 @@ pub const CONNECTIONS_MAX: usize = 8192;
 /// Unauthenticated connections from one address (before Connect or before its authentication): a further one
 /// is closed. Other addresses are not affected.
 pub const UNAUTHENTICATED_MAX: usize = 256;
+/// Memory of all unauthenticated hosts of a server together: connections before Connect, TLS handshakes,
+/// authentication, discovery, and hosts that need no secret where others need one. When it runs short, the
+/// oldest connection of the address, or /64 of IPv6, with the most memory is closed.
+pub const UNAUTHENTICATED_BYTES: usize = 64 << 20;
+/// What a connection costs the server before its host is authenticated, in bytes, without its data buffers:
+/// its thread, its sockets and its staging buffer.
+pub const CONNECTION_BYTES: usize = 64 << 10;
+/// What a TLS session costs in addition: the buffers of OpenSSL.
+pub const TLS_BYTES: usize = 64 << 10;
+/// What an entry of a queue costs over RDMA in addition, in bytes: its work requests, without buffers.
+pub const RDMA_ENTRY_BYTES: usize = 512;
+/// Commands that an unauthenticated host may have outstanding: it authenticates with one at a time.
+pub const DEPTH_BEFORE_TRUST: u16 = 4;
+/// Receive buffers of the RDMA connections of all authenticated hosts, and of all hosts of a server that asks
+/// for no secret, shared fairly by hosts. A connection that gets fewer than it has queue entries still works:
+/// further messages wait at their sender (RNR).
+pub const RECEIVE_BYTES: usize = 512 << 20;
+/// Receives of an RDMA connection whose host is connected and not authenticated, as for discovery.
+pub const RECEIVES_OF_GUESTS: usize = 8;
+/// Memory of the clients of the metrics port together. When it runs short, the oldest client of the address
+/// with the most memory is disconnected.
+pub const METRICS_BYTES: usize = 16 << 20;
 /// RDMA connections of all addresses that their peers have not confirmed (RTU). They are limited because the
-/// source address of a request may be spoofed. A new one replaces the oldest.
+/// source address of a request may be spoofed. A new one replaces the oldest of the address with the most.
 pub const HALF_OPEN_MAX: usize = 128;
 /// The backlog of RDMA requests; further ones are dropped, and their hosts repeat them. It is shorter than
 /// [`HALF_OPEN_MAX`], so that an RTU that is queued behind them still finds its connection.
 pub const RDMA_BACKLOG: i32 = 64;
-/// Receives of an RDMA connection until its host is authenticated. Further messages wait at their sender
-/// (RNR).
+/// Receives of an RDMA connection until Connect and authentication are complete. Further messages wait at
+/// their sender (RNR).
 pub const RECEIVES_BEFORE_TRUST: usize = 2;
-/// Connections from one address: a quarter of all, so that one machine cannot use up all of them. A further
+/// Connections from one address: a quarter of all, so that one machine cannot use up all of them. An address,
+/// or the /64 of an IPv6 address, also gets no more than are left, so that several cannot either. A further
 /// one is closed.
 pub const ADDRESS_CONNECTIONS_MAX: usize = CONNECTIONS_MAX / 4;
 /// The time from accepting a connection until its Connect and authentication are complete, unless the server
@@ -110,8 +133,6 @@ pub const MEMORY_BYTES_MAX: u64 = 1 << 40;
 pub const QUEUE_NAMESPACES_OBSERVED_MAX: usize = 64;
 /// Clients of the control socket at once: a further one is disconnected.
 pub const CONTROL_CLIENTS_MAX: usize = 16;
-/// Clients of the metrics port at once: a further one is disconnected.
-pub const METRICS_CLIENTS_MAX: usize = 8;
 /// Data of the requests of one NBD client that are being executed: no further request is read then.
 pub const NBD_CLIENT_BYTES: usize = 16 << 20;
 /// Data of the requests of all NBD clients of a process; a client without requests may always begin one.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::budget::Share;
 use crate::limits::{LENT_BYTES_MIN, QUEUE_DATA_BYTES};
 use crate::target::Request;
-use buffer::{ALIGNMENT, Buffer};
+use buffer::{ALIGNMENT, Buffer, UnauthenticatedShare};
 use rdma::Domain;
 
 /// Size classes: powers of two from one page to the largest transfer, and one more.
@@ -29,6 +29,10 @@ pub(crate) struct Pool {
     share: Option<Share>,
     /// The protection domain that buffers are registered in; `None` over TCP.
     domain: Option<Arc<Domain>>,
+    /// Whether data of an unauthenticated host arrived for which its memory did not suffice.
+    is_overdrawn: bool,
+    /// The memory of an unauthenticated host, which is charged too. Dropped last.
+    guest: Option<Arc<UnauthenticatedShare>>,
 }
 
 fn class_of(length: usize) -> usize {
@@ -46,20 +50,50 @@ impl Pool {
         Self { domain: Some(domain), ..Self::charging(share) }
     }
 
-    /// Charges the budget; frees idle buffers of this pool if the budget does not suffice.
+    /// Charges buffers to the memory of an unauthenticated host as well, until
+    /// [`Pool::mark_authenticated`].
+    pub(crate) fn of_guest(self, guest: Option<Arc<UnauthenticatedShare>>) -> Self {
+        Self { guest, ..self }
+    }
+
+    /// Ends the charge to the memory of an unauthenticated host.
+    pub(crate) fn mark_authenticated(&mut self) {
+        self.guest = None;
+    }
+
+    /// Whether the connection has to end, because data of an unauthenticated host arrived for which its
+    /// memory did not suffice.
+    pub(crate) fn is_overdrawn(&self) -> bool {
+        self.is_overdrawn
+    }
+
+    /// Charges the budgets; frees idle buffers of this pool if they do not suffice.
     fn charge(&mut self, bytes: usize) -> bool {
-        let Some(share) = &mut self.share else { return true };
-        if share.charge(bytes) {
+        if self.charge_at_once(bytes) {
             return true;
         }
         if self.free_bytes == 0 && self.spare_bytes == 0 {
             return false;
         }
         self.free_idle();
-        self.share.as_mut().is_none_or(|share| share.charge(bytes))
+        self.charge_at_once(bytes)
+    }
+
+    fn charge_at_once(&mut self, bytes: usize) -> bool {
+        if self.guest.as_ref().is_some_and(|guest| !guest.grow(bytes)) {
+            return false;
+        }
+        let is_charged = self.share.as_mut().is_none_or(|share| share.charge(bytes));
+        if !is_charged && let Some(guest) = &self.guest {
+            guest.shrink(bytes);
+        }
+        is_charged
     }
 
     fn release(&mut self, bytes: usize) {
+        if let Some(guest) = &self.guest {
+            guest.shrink(bytes);
+        }
         if let Some(share) = &mut self.share {
             share.release(bytes);
         }
@@ -169,8 +203,11 @@ impl Pool {
         let class = class_of(length);
         let size = ALIGNMENT << class;
         let is_free = self.free.get(class).is_some_and(|free| !free.is_empty());
-        if let Some(share) = self.share.as_mut().filter(|_| !is_free) {
-            share.charge_anyway(size);
+        if !is_free {
+            self.is_overdrawn |= self.guest.as_ref().is_some_and(|guest| !guest.grow(size));
+            if let Some(share) = self.share.as_mut() {
+                share.charge_anyway(size);
+            }
         }
         self.taken(class, size, is_free)
     }
@@ -223,6 +260,25 @@ mod tests {
         assert_eq!((pool.out_bytes, pool.spare_bytes), (LENT_BYTES_MIN, SPARE_BYTES - LENT_BYTES_MIN));
         pool.release_idle();
         assert_eq!(pool.spare_bytes, 0);
+    }
+
+    #[test]
+    fn buffers_of_an_unauthenticated_host_are_charged_to_its_memory() {
+        use buffer::UnauthenticatedBudget;
+        let budget = UnauthenticatedBudget::new(8 * ALIGNMENT);
+        let guest = budget.admit([192, 0, 2, 1].into(), ALIGNMENT).map(Arc::new);
+        let mut pool = Pool::default().of_guest(guest);
+        let out: Vec<_> = std::iter::from_fn(|| pool.take(1)).collect();
+        assert_eq!((out.len(), budget.used()), (6, 7 * ALIGNMENT));
+        assert!(!pool.is_overdrawn());
+        let beyond = pool.take_beyond(1);
+        assert!(pool.is_overdrawn() && budget.used() <= budget.limit());
+        out.into_iter().chain([beyond]).for_each(|buffer| pool.give(buffer));
+        pool.release_idle();
+        assert!(pool.take(4 * ALIGNMENT).is_some());
+        pool.mark_authenticated();
+        assert_eq!(budget.used(), 0);
+        assert!(pool.take(TRANSFER_BYTES_MAX).is_some());
     }
 
     #[test]

@@ -2,5 +2,6 @@
 #![allow(unsafe_code, reason = "these modules are listed in the house rules")]
 
 mod arena;
+pub(crate) mod heap;
 pub(crate) mod memory;
 pub(crate) mod prefetch;

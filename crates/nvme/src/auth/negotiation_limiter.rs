@@ -6,14 +6,17 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
+use buffer::source;
+
 use crate::limits::{NEGOTIATIONS_MAX, NEGOTIATIONS_PER_SECOND};
 
 /// Nanoseconds after which an address may begin one more negotiation.
 const EACH_NS: u64 = 1_000_000_000 / NEGOTIATIONS_PER_SECOND as u64;
-/// Addresses in the table; those with their full number of negotiations are removed first.
+/// Sources in the table; those with their full number of negotiations are removed first, then the one that
+/// gets it soonest.
 const ADDRESSES_MAX: usize = 4096;
 
-/// A token bucket of negotiations per address, and a limit of computations at once.
+/// A token bucket of negotiations per address, or per /64 of IPv6, and a limit of computations at once.
 #[derive(Debug)]
 pub(crate) struct NegotiationLimiter {
     /// The time in nanoseconds at which the bucket of each address is full again.
@@ -38,22 +41,26 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl NegotiationLimiter {
     /// Takes a negotiation from the bucket of an address; `false` when the bucket is empty.
     pub(crate) fn begin(&self, address: IpAddr, now_ns: u64) -> bool {
+        let address = source(address);
         let mut addresses = locked(&self.addresses);
-        if addresses.len() >= ADDRESSES_MAX {
+        let full_ns = addresses.get(&address).copied().unwrap_or(0).max(now_ns) + EACH_NS;
+        if full_ns - now_ns > u64::from(NEGOTIATIONS_MAX) * EACH_NS {
+            return false;
+        }
+        if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&address) {
             addresses.retain(|_, full_ns| *full_ns > now_ns);
         }
-        let full_ns = addresses.get(&address).copied().unwrap_or(0).max(now_ns) + EACH_NS;
-        let may =
-            full_ns - now_ns <= u64::from(NEGOTIATIONS_MAX) * EACH_NS && addresses.len() < ADDRESSES_MAX;
-        if may {
-            addresses.insert(address, full_ns);
+        if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&address) {
+            let soonest = addresses.iter().min_by_key(|(_, full_ns)| **full_ns).map(|(address, _)| *address);
+            soonest.map(|address| addresses.remove(&address));
         }
-        may
+        addresses.insert(address, full_ns);
+        true
     }
 
     /// Returns the negotiation to the bucket: it ended with an authenticated host.
     pub(crate) fn authenticated(&self, address: IpAddr) {
-        if let Some(full_ns) = locked(&self.addresses).get_mut(&address) {
+        if let Some(full_ns) = locked(&self.addresses).get_mut(&source(address)) {
             *full_ns = full_ns.saturating_sub(EACH_NS);
         }
     }
@@ -99,6 +106,19 @@ mod tests {
             may
         });
         assert!(goes_on);
+    }
+
+    #[test]
+    fn many_addresses_keep_no_other_one_out() {
+        let limiter = NegotiationLimiter::default();
+        for number in 0..3 * ADDRESSES_MAX as u32 {
+            assert!(limiter.begin(std::net::Ipv4Addr::from(0x0a00_0000 + number).into(), 5));
+        }
+        assert!(limiter.begin([192, 0, 2, 1].into(), 5));
+        assert!(locked(&limiter.addresses).len() <= ADDRESSES_MAX);
+        let of_network = |host| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host]);
+        let begun = (0..1000).filter(|host| limiter.begin(of_network(*host), 5)).count();
+        assert_eq!(begun, NEGOTIATIONS_MAX as usize, "a /64 is one source");
     }
 
     #[test]

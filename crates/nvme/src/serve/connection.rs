@@ -18,7 +18,7 @@ use super::stall_timer::StallTimer;
 use super::{Counted, End, Shared, Tuning};
 use crate::congestion;
 use crate::engine::Engine;
-use crate::limits::CONNECTIONS_MAX;
+use crate::limits::{CONNECTION_BYTES, CONNECTIONS_MAX, TLS_BYTES};
 use crate::pool::Pool;
 use crate::references::References;
 use crate::stream::Stream;
@@ -32,6 +32,8 @@ pub(super) const RING: Token = Token(2);
 
 /// The longest interval between two checks of the keep alive deadline.
 pub(super) const CHECK_INTERVAL_NS: u64 = 1_000_000_000;
+/// How long a new connection waits for displaced ones to end, whose memory it gets.
+const DISPLACED_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a closing connection may take to send its last PDU.
 const FINAL_SEND_NS: u64 = 2_000_000_000;
 
@@ -62,7 +64,12 @@ pub(super) fn serve(shared: &Arc<Shared>, stream: TcpStream, port: u16, acceptor
     let Some(_one) = Counted::one_more(&shared.connections, CONNECTIONS_MAX) else {
         return shared.ended(End::Full, None, peer, "");
     };
-    let permit = match shared.connection_limiter.admit(address) {
+    let bytes = CONNECTION_BYTES + if acceptor.is_some() { TLS_BYTES } else { 0 };
+    let permit = shared.connection_limiter.admit(address).and_then(|mut permit| {
+        permit.charge(bytes, DISPLACED_PATIENCE)?;
+        Ok(permit)
+    });
+    let permit = match permit {
         Ok(permit) => permit,
         Err(end) => return shared.ended(end, None, peer, ""),
     };
@@ -71,8 +78,9 @@ pub(super) fn serve(shared: &Arc<Shared>, stream: TcpStream, port: u16, acceptor
     congestion::set(&SockRef::from(&stream), shared.tuning.congestion.as_deref());
     let (stream, proved) = match acceptor {
         None => (Stream::Plain(stream), None),
-        Some(acceptor) => match tls_handshake(shared, stream, acceptor) {
+        Some(acceptor) => match tls_handshake(shared, stream, acceptor, &permit) {
             Ok((stream, proved)) => (stream, Some(proved)),
+            Err(_) if permit.is_displaced() => return shared.ended(End::Displaced, None, peer, ""),
             Err(error) => return shared.ended(End::TlsHandshake, None, peer, &error.to_string()),
         },
     };
@@ -86,10 +94,16 @@ pub(super) fn serve(shared: &Arc<Shared>, stream: TcpStream, port: u16, acceptor
 }
 
 /// Performs the TLS handshake. The names in the PSK identity have to be those of Connect.
-fn tls_handshake(shared: &Shared, stream: TcpStream, acceptor: &Acceptor) -> io::Result<(Stream, Proved)> {
+fn tls_handshake(
+    shared: &Shared,
+    stream: TcpStream,
+    acceptor: &Acceptor,
+    permit: &ConnectionPermit,
+) -> io::Result<(Stream, Proved)> {
     let target = Arc::clone(&shared.target);
-    let connect_timeout = shared.tuning.connect_timeout;
-    let (tls_stream, psk) = acceptor.accept(stream, move |identity| target.psk(identity), connect_timeout)?;
+    let find = move |identity: &str| target.psk(identity);
+    let (connect_timeout, is_displaced) = (shared.tuning.connect_timeout, || permit.is_displaced());
+    let (tls_stream, psk) = acceptor.accept(stream, find, connect_timeout, &is_displaced)?;
     Ok((Stream::Tls(Box::new(tls_stream)), Proved(psk)))
 }
 
@@ -109,6 +123,8 @@ struct Driver<'a> {
     answers: StallTimer,
     data: StallTimer,
     is_stalled: bool,
+    is_displaced: bool,
+    has_announced_host: bool,
 }
 
 impl<'a> Driver<'a> {
@@ -125,6 +141,11 @@ impl<'a> Driver<'a> {
         let wake: Arc<dyn Wake> = Arc::new(PollWaker(Waker::new(poll.registry(), WOKEN)?));
         let origin = Origin { port, local: stream.socket().local_addr()?, peer: peer.ip().to_canonical() };
         let share = shared.budget.share(peer.ip(), Arc::clone(&wake));
+        let pool = Pool::charging(share).of_guest(permit.memory().cloned());
+        if let Some(memory) = permit.memory() {
+            let wake = Arc::clone(&wake);
+            memory.on_displaced(move || wake.wake());
+        }
         let queue = Queue::new(Arc::clone(&shared.target), origin, wake).proved(proved);
         Ok(Self {
             shared,
@@ -135,7 +156,7 @@ impl<'a> Driver<'a> {
                 Stream::Tls(_) => References::Refused,
             },
             stream,
-            connection: Connection::with(queue, Pool::charging(share)),
+            connection: Connection::with(queue, pool),
             engine: Engine::new(),
             poll,
             ring_is_watched: false,
@@ -144,6 +165,8 @@ impl<'a> Driver<'a> {
             answers: StallTimer::new(shared.tuning.stall_timeout),
             data: StallTimer::new(shared.tuning.stall_timeout),
             is_stalled: false,
+            is_displaced: false,
+            has_announced_host: false,
         })
     }
 
@@ -152,6 +175,7 @@ impl<'a> Driver<'a> {
         let queue = self.connection.queue();
         let (end, why) = match (ended, self.connection.closing()) {
             (Ok(()), Closing::No) if self.is_stalled => (End::Stalled, String::new()),
+            (Ok(()), Closing::No) if self.is_displaced => (End::Displaced, String::new()),
             (Err(error), _) if error.kind() == UnexpectedEof => (End::Host, String::new()),
             (Err(error), _) => (End::Broken, error.to_string()),
             (Ok(()), Closing::Host) => (End::Host, String::new()),
@@ -272,8 +296,15 @@ impl<'a> Driver<'a> {
     }
 
     fn has_ended(&mut self, now_ns: u64) -> bool {
+        if self.connection.queue().is_authenticated() && self.permit.mark_authenticated() {
+            self.connection.mark_authenticated();
+        }
+        self.is_displaced = self.permit.is_displaced() || self.connection.is_overdrawn();
+        if self.is_displaced {
+            return true;
+        }
         if self.connection.queue().is_trusted() {
-            if self.permit.mark_authenticated() {
+            if !std::mem::replace(&mut self.has_announced_host, true) {
                 self.shared.connected(self.connection.queue(), self.peer);
             }
         } else if now_ns - self.began_ns > self.shared.connect_timeout_ns() {
@@ -294,7 +325,9 @@ impl<'a> Driver<'a> {
 
     fn sleep(&self, now_ns: u64) -> Option<Duration> {
         let is_admin = self.connection.queue().id().is_none_or(|id| id == 0);
-        let is_waited_for = self.connection.has_output() || self.connection.awaits_data();
+        // No event tells when unauthenticated hosts return memory.
+        let is_guest = self.permit.memory().is_some();
+        let is_waited_for = self.connection.has_output() || self.connection.awaits_data() || is_guest;
         if self.over_since_ns.is_none() && !is_admin && !is_waited_for {
             return None;
         }

@@ -1,17 +1,29 @@
-//! Limits connections per address, in all and unauthenticated ones, so that one machine cannot use up the
-//! connections of others.
+//! Limits connections per address, in all and unauthenticated ones, and the memory of unauthenticated ones,
+//! so that one machine cannot use up the connections or the memory of others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use buffer::{UnauthenticatedBudget, UnauthenticatedShare, source};
 
 use super::End;
-use crate::limits::{ADDRESS_CONNECTIONS_MAX, UNAUTHENTICATED_MAX};
+use crate::limits::{ADDRESS_CONNECTIONS_MAX, CONNECTIONS_MAX, UNAUTHENTICATED_MAX};
 
 /// The connections of each address.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ConnectionLimiter {
-    addresses: Mutex<HashMap<IpAddr, AddressCount>>,
+    counts: Mutex<Counts>,
+    budget: Arc<UnauthenticatedBudget>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    addresses: HashMap<IpAddr, AddressCount>,
+    /// Connections of each source: an IPv4 address, or the /64 of IPv6 addresses.
+    sources: HashMap<IpAddr, usize>,
+    connections: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,38 +38,72 @@ pub(super) struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,
     address: IpAddr,
     is_unauthenticated: bool,
+    /// The memory of an unauthenticated host; `None` until the connection is confirmed, and for a host that
+    /// is authenticated.
+    memory: Option<Arc<UnauthenticatedShare>>,
 }
 
 impl ConnectionLimiter {
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, AddressCount>> {
-        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A limiter whose unauthenticated connections take memory of this budget.
+    pub(super) fn new(budget: Arc<UnauthenticatedBudget>) -> Arc<Self> {
+        Arc::new(Self { counts: Mutex::default(), budget })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Admits a new, unauthenticated connection, or returns the reason for refusing it.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Result<ConnectionPermit, End> {
         let address = address.to_canonical();
-        let mut addresses = self.lock();
-        let count = addresses.entry(address).or_default();
-        if count.connections >= ADDRESS_CONNECTIONS_MAX {
+        let mut counts = self.lock();
+        let left = CONNECTIONS_MAX.saturating_sub(counts.connections);
+        let of_source = counts.sources.get(&source(address)).copied().unwrap_or(0);
+        let of_address = counts.addresses.get(&address).copied().unwrap_or_default();
+        // As for memory (`Budget`): one source gets at most half of all, each of n an (n + 1)th part.
+        if of_address.connections >= ADDRESS_CONNECTIONS_MAX || of_source >= left {
             return Err(End::Full);
         }
-        if count.unauthenticated >= UNAUTHENTICATED_MAX {
+        if of_address.unauthenticated >= UNAUTHENTICATED_MAX {
             return Err(End::Unauthenticated);
         }
+        counts.connections += 1;
+        *counts.sources.entry(source(address)).or_default() += 1;
+        let count = counts.addresses.entry(address).or_default();
         count.connections += 1;
         count.unauthenticated += 1;
-        Ok(ConnectionPermit { limiter: Arc::clone(self), address, is_unauthenticated: true })
+        let limiter = Arc::clone(self);
+        Ok(ConnectionPermit { limiter, address, is_unauthenticated: true, memory: None })
     }
 }
 
 impl ConnectionPermit {
+    /// Charges the memory of the connection to the budget of unauthenticated hosts, or returns the reason for
+    /// closing it. Waits up to `patience` for displaced connections to end.
+    pub(super) fn charge(&mut self, bytes: usize, patience: Duration) -> Result<(), End> {
+        let memory = self.limiter.budget.admit_within(self.address, bytes, patience).ok_or(End::Full)?;
+        self.memory = Some(Arc::new(memory));
+        Ok(())
+    }
+
+    /// The memory of an unauthenticated host, for buffers of its connection.
+    pub(super) fn memory(&self) -> Option<&Arc<UnauthenticatedShare>> {
+        self.memory.as_ref()
+    }
+
+    /// Whether another unauthenticated connection needs the memory of this one.
+    pub(super) fn is_displaced(&self) -> bool {
+        self.memory.as_ref().is_some_and(|memory| memory.is_displaced())
+    }
+
     /// Notes that the host is authenticated; returns whether it was not before.
     pub(super) fn mark_authenticated(&mut self) -> bool {
         if !self.is_unauthenticated {
             return false;
         }
         self.is_unauthenticated = false;
-        if let Some(count) = self.limiter.lock().get_mut(&self.address) {
+        self.memory = None;
+        if let Some(count) = self.limiter.lock().addresses.get_mut(&self.address) {
             count.unauthenticated = count.unauthenticated.saturating_sub(1);
         }
         true
@@ -66,12 +112,20 @@ impl ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut addresses = self.limiter.lock();
-        let Some(count) = addresses.get_mut(&self.address) else { return };
+        let mut counts = self.limiter.lock();
+        counts.connections = counts.connections.saturating_sub(1);
+        let source = source(self.address);
+        if let Some(count) = counts.sources.get_mut(&source) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.sources.remove(&source);
+            }
+        }
+        let Some(count) = counts.addresses.get_mut(&self.address) else { return };
         count.connections = count.connections.saturating_sub(1);
         count.unauthenticated = count.unauthenticated.saturating_sub(usize::from(self.is_unauthenticated));
         if count.connections == 0 {
-            addresses.remove(&self.address);
+            counts.addresses.remove(&self.address);
         }
     }
 }
@@ -79,11 +133,20 @@ impl Drop for ConnectionPermit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{CONNECTION_BYTES, UNAUTHENTICATED_BYTES};
+
+    fn limiter() -> Arc<ConnectionLimiter> {
+        ConnectionLimiter::new(UnauthenticatedBudget::new(UNAUTHENTICATED_BYTES))
+    }
+
+    fn v4(number: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, number])
+    }
 
     #[test]
     fn each_address_has_its_own_limits() {
-        let limiter = Arc::new(ConnectionLimiter::default());
-        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let limiter = limiter();
+        let (one, other) = (v4(1), v4(2));
         let mut permits: Vec<_> = (0..UNAUTHENTICATED_MAX).map(|_| limiter.admit(one).unwrap()).collect();
         assert_eq!(limiter.admit(one).unwrap_err(), End::Unauthenticated);
         assert!(limiter.admit(other).is_ok());
@@ -95,6 +158,56 @@ mod tests {
         }
         assert_eq!(limiter.admit(one).unwrap_err(), End::Full);
         drop(permits);
-        assert!(limiter.lock().is_empty());
+        let counts = limiter.lock();
+        assert_eq!((counts.connections, counts.addresses.len(), counts.sources.len()), (0, 0, 0));
+    }
+
+    /// Opens authenticated connections from these addresses in turn, until each is refused.
+    fn fill(limiter: &Arc<ConnectionLimiter>, addresses: &[IpAddr]) -> Vec<ConnectionPermit> {
+        let mut permits = Vec::new();
+        loop {
+            let before = permits.len();
+            for mut permit in addresses.iter().filter_map(|address| limiter.admit(*address).ok()) {
+                permit.mark_authenticated();
+                permits.push(permit);
+            }
+            if permits.len() == before {
+                return permits;
+            }
+        }
+    }
+
+    #[test]
+    fn connections_of_four_addresses_do_not_lock_out_a_fifth() {
+        let limiter = limiter();
+        let permits = fill(&limiter, &[1, 2, 3, 4].map(v4));
+        assert!(permits.len() < CONNECTIONS_MAX && limiter.admit(v4(1)).is_err());
+        assert!(fill(&limiter, &[v4(5)]).len() > CONNECTIONS_MAX / 12);
+        assert!(limiter.admit(v4(6)).is_ok());
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_share_a_limit() {
+        let limiter = limiter();
+        let network = |host| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host]);
+        let permits = fill(&limiter, &(0..64).map(network).collect::<Vec<_>>());
+        assert_eq!(permits.len(), CONNECTIONS_MAX / 2);
+        assert!(limiter.admit(network(999)).is_err() && limiter.admit(v4(1)).is_ok());
+    }
+
+    #[test]
+    fn the_memory_of_unauthenticated_connections_is_limited() {
+        let limiter = limiter();
+        let mut permits: Vec<ConnectionPermit> = Vec::new();
+        for number in 0..2 * UNAUTHENTICATED_BYTES / CONNECTION_BYTES {
+            permits.retain(|permit| !permit.is_displaced());
+            let mut permit = limiter.admit(v4((number % 200) as u8)).unwrap();
+            permit.charge(CONNECTION_BYTES, Duration::ZERO).unwrap();
+            assert!(limiter.budget.used() <= UNAUTHENTICATED_BYTES);
+            permits.push(permit);
+        }
+        assert!(permits.len() < UNAUTHENTICATED_BYTES / CONNECTION_BYTES);
+        permits.iter_mut().for_each(|permit| assert!(permit.mark_authenticated()));
+        assert_eq!(limiter.budget.used(), 0, "authenticated hosts take nothing of it");
     }
 }

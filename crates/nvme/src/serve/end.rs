@@ -31,11 +31,13 @@ pub enum End {
     Unconfirmed,
     /// The host did not read its responses, or did not send requested data.
     Stalled,
+    /// The host was not authenticated, and other unauthenticated hosts needed the memory.
+    Displaced,
 }
 
 impl End {
     /// All reasons, in the order of their counters.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Host,
         Self::Broken,
         Self::Fault,
@@ -46,6 +48,7 @@ impl End {
         Self::Unauthenticated,
         Self::Unconfirmed,
         Self::Stalled,
+        Self::Displaced,
     ];
 
     /// The name in metrics and in the log.
@@ -61,6 +64,7 @@ impl End {
             Self::Unauthenticated => "too-many-without-connect",
             Self::Unconfirmed => "not-confirmed",
             Self::Stalled => "stalled",
+            Self::Displaced => "displaced",
         }
     }
 }
@@ -73,7 +77,7 @@ impl Shared {
         let known = queue.and_then(|it| it.session().zip(it.id()));
         match known {
             // An unauthenticated peer can cause any number of these, so they are logged at level debug only.
-            None if matches!(end, End::Host | End::Unconfirmed) => {
+            None if matches!(end, End::Host | End::Unconfirmed | End::Displaced) => {
                 debug!(%peer, reason, why, "connection ended before Connect")
             }
             None => warn!(%peer, reason, why, "connection ended before Connect"),

@@ -1,8 +1,11 @@
 //! RDMA connections that were accepted and not yet confirmed by their peers (RTU). A CM REQ can have a
-//! spoofed source address, so their number is limited, and each new one replaces the oldest: even during a
-//! flood of requests, a host whose RTU arrives within a few round trips connects.
+//! spoofed source address, so their number is limited, and each new one replaces the oldest of the address
+//! with the most: even during a flood of requests, a host whose RTU arrives within a few round trips
+//! connects.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::limits::HALF_OPEN_MAX;
@@ -10,6 +13,8 @@ use crate::limits::HALF_OPEN_MAX;
 #[derive(Debug)]
 struct Entry<T> {
     key: usize,
+    /// The address that the request came from, or the /64 of an IPv6 address.
+    source: IpAddr,
     began_ns: u64,
     connection: T,
 }
@@ -33,17 +38,27 @@ impl<'a, T> HalfOpen<'a, T> {
         Some(entry.connection)
     }
 
-    /// Makes room for a further connection; returns the oldest one if it was removed for that.
+    /// Makes room for a further connection; returns the one that was removed for that: the oldest of the
+    /// source with the most.
     pub(super) fn make_room(&mut self) -> Option<T> {
         // Listeners share the limit: one that has no half-open connection may exceed it by one.
-        let is_full = self.count.load(Ordering::Relaxed) >= HALF_OPEN_MAX;
-        let oldest = if is_full { self.entries.pop_front() } else { None };
+        if self.count.load(Ordering::Relaxed) < HALF_OPEN_MAX {
+            return None;
+        }
+        let mut sources: HashMap<IpAddr, (usize, Reverse<usize>)> = HashMap::new();
+        for (place, entry) in self.entries.iter().enumerate() {
+            sources.entry(entry.source).or_insert((0, Reverse(place))).0 += 1;
+        }
+        let (_, Reverse(oldest)) = sources.into_values().max()?;
+        let oldest = self.entries.remove(oldest);
         self.counted(oldest)
     }
 
-    pub(super) fn insert(&mut self, key: usize, now_ns: u64, connection: T) {
+    /// Adds a connection whose request came from this address.
+    pub(super) fn insert(&mut self, key: usize, from: IpAddr, now_ns: u64, connection: T) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.entries.push_back(Entry { key, began_ns: now_ns, connection });
+        let source = buffer::source(from);
+        self.entries.push_back(Entry { key, source, began_ns: now_ns, connection });
     }
 
     /// Removes the connection with this key; returns it with the time of its request.
@@ -76,6 +91,26 @@ impl<T> Drop for HalfOpen<'_, T> {
 mod tests {
     use super::*;
 
+    fn from(number: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, number])
+    }
+
+    #[test]
+    fn a_flood_of_few_addresses_replaces_no_connection_of_another_one() {
+        let count = AtomicUsize::new(0);
+        let mut half_open = HalfOpen::new(&count);
+        for key in 0..HALF_OPEN_MAX {
+            half_open.insert(key, from(key as u8 % 4), 0, key);
+        }
+        half_open.make_room();
+        half_open.insert(1000, from(9), 0, 1000);
+        for key in 2000..2000 + 3 * HALF_OPEN_MAX {
+            assert!(half_open.make_room().is_some_and(|removed| removed != 1000));
+            half_open.insert(key, from(key as u8 % 4), 0, key);
+        }
+        assert_eq!(half_open.take(1000), Some((0, 1000)));
+    }
+
     #[test]
     fn the_oldest_half_open_connection_is_replaced() {
         let count = AtomicUsize::new(0);
@@ -83,12 +118,12 @@ mod tests {
         let mut evicted = Vec::new();
         for key in 0..3 * HALF_OPEN_MAX {
             evicted.extend(one.make_room());
-            one.insert(key, key as u64, key);
+            one.insert(key, from(1), key as u64, key);
         }
         assert_eq!(evicted, (0..2 * HALF_OPEN_MAX).collect::<Vec<_>>());
         assert_eq!(count.load(Ordering::Relaxed), HALF_OPEN_MAX);
         assert_eq!(other.make_room(), None);
-        other.insert(7, 7, 7);
+        other.insert(7, from(2), 7, 7);
         assert_eq!(other.make_room(), Some(7));
         let last = 3 * HALF_OPEN_MAX - 1;
         assert_eq!((one.take(last), one.take(last)), (Some((last as u64, last)), None));

@@ -1,23 +1,25 @@
 //! Metrics over HTTP, for Prometheus: `GET /metrics`, and nothing else.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use buffer::{UnauthenticatedBudget, UnauthenticatedShare};
+
 use super::deadline::Deadline;
-use super::{Counted, Report, ServeError, Shared};
-use crate::limits::METRICS_CLIENTS_MAX;
+use super::{Report, ServeError, Shared};
+use crate::limits::METRICS_BYTES;
 
 /// The longest request in bytes.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 /// The time limit for a request and its response.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause after running out of descriptors or memory.
+/// Pause after running out of descriptors or memory, and for clients that were displaced to end.
 const PAUSE: Duration = Duration::from_millis(50);
 
-static CLIENTS: AtomicUsize = AtomicUsize::new(0);
+/// What a client costs besides its response: a thread, a socket, a request.
+const CLIENT_BYTES: usize = 256 << 10;
 
 /// The text of the metrics at this moment.
 pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -46,23 +48,24 @@ pub fn serve_text(metrics: Metrics, address: SocketAddr) -> Result<SocketAddr, S
 }
 
 fn accept(listener: &TcpListener, metrics: &Metrics) {
+    let budget = UnauthenticatedBudget::new(METRICS_BYTES);
     loop {
-        let Ok((stream, _)) = listener.accept() else {
+        let Ok((stream, peer)) = listener.accept() else {
             std::thread::sleep(PAUSE);
             continue;
         };
+        // If there is no memory, the connection is closed, and Prometheus retries.
+        let Some(memory) = budget.admit_within(peer.ip(), CLIENT_BYTES, PAUSE) else { continue };
         let metrics = Arc::clone(metrics);
         let thread = std::thread::Builder::new().name("metrics".to_owned());
         // If no thread can be started, the connection is closed, and Prometheus retries.
-        _ = thread.spawn(move || {
-            if let Some(_one) = Counted::one_more(&CLIENTS, METRICS_CLIENTS_MAX) {
-                _ = answer(stream, &metrics);
-            }
-        });
+        _ = thread.spawn(move || answer(stream, &metrics, &memory));
     }
 }
 
-fn answer(stream: TcpStream, metrics: &Metrics) -> io::Result<()> {
+fn answer(stream: TcpStream, metrics: &Metrics, memory: &UnauthenticatedShare) -> io::Result<()> {
+    let displaced = stream.try_clone()?;
+    memory.on_displaced(move || _ = displaced.shutdown(Shutdown::Both));
     let mut stream = Deadline::after(stream, EXCHANGE_TIMEOUT);
     let request = read_request(&mut stream)?;
     let mut words = request.split(|byte| byte.is_ascii_whitespace());
@@ -72,6 +75,9 @@ fn answer(stream: TcpStream, metrics: &Metrics) -> io::Result<()> {
         _ => ("405 Method Not Allowed", "there is only GET\n".to_owned()),
     };
     let length = body.len();
+    if !memory.grow(length) {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
          Content-Length: {length}\r\nConnection: close\r\n\r\n"

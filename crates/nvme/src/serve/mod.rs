@@ -16,6 +16,7 @@ pub mod local;
 mod metrics;
 mod rdma;
 mod rdma_listener;
+mod receives;
 mod report;
 mod stall_timer;
 mod state;
@@ -42,8 +43,12 @@ pub use report::{LatencyReport, NamespaceReport, QueueReport, Report};
 pub(crate) use stall_timer::StallTimer;
 pub use state::Server;
 
+use buffer::UnauthenticatedBudget;
+
 use crate::budget::Budget;
-use crate::limits::{BARRIER_TIMEOUT, CONNECT_TIMEOUT, SERVER_DATA_BYTES, STALL_TIMEOUT};
+use crate::limits::{
+    BARRIER_TIMEOUT, CONNECT_TIMEOUT, RECEIVE_BYTES, SERVER_DATA_BYTES, STALL_TIMEOUT, UNAUTHENTICATED_BYTES,
+};
 use crate::nqn::Nqn;
 use crate::target::{ChangeError, Target};
 
@@ -60,13 +65,16 @@ pub struct Tuning {
     pub stall_timeout: Duration,
     /// The limit for the data buffers of all connections, in bytes.
     pub data_bytes: usize,
+    /// The limit for the memory of all unauthenticated hosts, in bytes.
+    pub unauthenticated_bytes: usize,
 }
 
 impl Default for Tuning {
     fn default() -> Self {
         let (poll, congestion) = (Duration::ZERO, None);
         let (stall_timeout, data_bytes) = (STALL_TIMEOUT, SERVER_DATA_BYTES);
-        Self { poll, congestion, connect_timeout: CONNECT_TIMEOUT, stall_timeout, data_bytes }
+        let (connect_timeout, unauthenticated_bytes) = (CONNECT_TIMEOUT, UNAUTHENTICATED_BYTES);
+        Self { poll, congestion, connect_timeout, stall_timeout, data_bytes, unauthenticated_bytes }
     }
 }
 
@@ -150,6 +158,9 @@ pub struct Shared {
     half_open: AtomicUsize,
     connection_limiter: Arc<connection_limiter::ConnectionLimiter>,
     budget: Arc<Budget>,
+    /// The receives of RDMA connections of authenticated hosts.
+    receive_budget: Arc<Budget>,
+    unauthenticated: Arc<UnauthenticatedBudget>,
     ended: [AtomicU64; End::ALL.len()],
     polling_threads: AtomicUsize,
     polling_threads_max: usize,
@@ -160,13 +171,16 @@ impl Shared {
     /// The state for a target without connections.
     pub fn new(target: Arc<Target>, tuning: Tuning) -> Arc<Self> {
         let budget = Budget::new(tuning.data_bytes);
+        let unauthenticated = UnauthenticatedBudget::new(tuning.unauthenticated_bytes);
         Arc::new(Self {
             target,
             budget,
             tuning,
             connections: AtomicUsize::new(0),
             half_open: AtomicUsize::new(0),
-            connection_limiter: Arc::default(),
+            connection_limiter: connection_limiter::ConnectionLimiter::new(Arc::clone(&unauthenticated)),
+            receive_budget: Budget::new(RECEIVE_BYTES),
+            unauthenticated,
             ended: Default::default(),
             polling_threads: AtomicUsize::new(0),
             polling_threads_max: std::thread::available_parallelism()
@@ -197,6 +211,16 @@ impl Shared {
     /// Bytes of data buffers of all connections, in use and free.
     pub fn data_bytes(&self) -> usize {
         self.budget.used()
+    }
+
+    /// Bytes that connections of unauthenticated hosts hold.
+    pub fn unauthenticated_bytes(&self) -> usize {
+        self.unauthenticated.used()
+    }
+
+    /// Bytes of receives of the RDMA connections of authenticated hosts.
+    pub fn receive_bytes(&self) -> usize {
+        self.receive_budget.used()
     }
 
     /// RDMA connections that were accepted and that their peers have not confirmed yet.

@@ -11,17 +11,19 @@ use std::time::{Duration, Instant};
 use buffer::Buffer;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use rdma::{BATCH, Completion as Completed, Connection, Domain, Done, SharedReceives, Sizes};
+use rdma::{BATCH, Completion as Completed, Connection, Done, SharedReceives};
 use slab::Slab;
-use wire::nvme::{COMMAND_SIZE, Command, Completion, Direction, Sgl, Status};
+use wire::nvme::{Command, Completion, Direction, Sgl, Status};
 
 use super::connection::{CHECK_INTERVAL_NS, PollWaker, RING, WOKEN};
 use super::connection_limiter::ConnectionPermit;
 use super::idle::Idle;
+use super::receives::{RECEIVE_BYTES, capsule, connection_bytes, other, post_receive, post_shared, sizes};
 use super::stall_timer::StallTimer;
 use super::{Counted, End, Shared};
+use crate::budget::Share;
 use crate::engine::{Engine, Finished};
-use crate::limits::{CONNECTIONS_MAX, RDMA_IN_CAPSULE, RECEIVES_BEFORE_TRUST, STALL_BYTES};
+use crate::limits::{ADMIN_ENTRIES, CONNECTIONS_MAX, RECEIVES_BEFORE_TRUST, RECEIVES_OF_GUESTS, STALL_BYTES};
 use crate::pool::Pool;
 use crate::store::Lent;
 use crate::sys::wait::wait;
@@ -35,15 +37,9 @@ const POLL_MIN: Duration = Duration::from_micros(20);
 /// How long a connection is idle before it frees its buffers: longer than over TCP, because registering
 /// memory again costs more.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
-/// Entries of the send queue beyond those for commands: for responses whose completions were not polled yet.
-const SPARE: u32 = 64;
-/// Outstanding RDMA READs: the limit of most adapters.
-const READS: u8 = 16;
 /// Completions of one poll after which another poll follows in the same round. One that finds nothing costs
 /// about as much as a command.
 const TURN_MANY: usize = 8;
-/// RNR retries without limit: receives can be shared by connections.
-const RNR_RETRY: u8 = 7;
 /// IBV_WC_WR_FLUSH_ERR: the status of a work request that was not executed because its queue pair was in the
 /// error state.
 const FLUSHED: u32 = 5;
@@ -52,7 +48,7 @@ const REASON_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The `wr_id` of a work request: its kind in the upper half, the index of its command in the lower half.
 pub(super) mod token {
-    pub(in super::super) const RECEIVE: u64 = 0;
+    pub(super) use super::super::receives::RECEIVE;
     pub(super) const READ: u64 = 1 << 32;
     pub(super) const WRITE: u64 = 2 << 32;
     /// A WRITE of lent memory, with its share of the charge in bytes in the lower half.
@@ -136,13 +132,19 @@ pub(super) fn serve(shared: &Arc<Shared>, confirmed: Confirmed) {
     let Some(_one) = Counted::one_more(&shared.connections, CONNECTIONS_MAX) else {
         return shared.ended(End::Full, None, peer, "RDMA");
     };
-    match Driver::new(shared, confirmed) {
-        Err(error) => shared.ended(End::Broken, None, peer, &error.to_string()),
+    let entries = confirmed.entries;
+    let receives = match Driver::new(shared, confirmed) {
+        Err(error) => {
+            shared.ended(End::Broken, None, peer, &error.to_string());
+            0
+        }
         Ok(mut driver) => {
             let (end, why) = driver.run().map_or_else(|error| driver.end_of(&error), |()| (End::Host, None));
             shared.ended(end, Some(&driver.queue), peer, &why.unwrap_or_default());
+            driver.posted
         }
-    }
+    };
+    buffer::note_freed(connection_bytes(entries) + receives * RECEIVE_BYTES);
 }
 
 struct Driver<'a> {
@@ -166,8 +168,14 @@ struct Driver<'a> {
     in_place: Vec<(Request, Buffer, Data)>,
     /// Commands were executed at once in this round.
     has_executed: bool,
-    /// Receives to be posted when the host is authenticated; 0 afterwards.
-    held_back: usize,
+    /// Entries of the queue that the private data of the request asked for.
+    entries: u16,
+    /// Receives of this connection, or with a shared receive queue whether that was filled up.
+    posted: usize,
+    has_filled_shared: bool,
+    /// The bytes of receives of an authenticated host.
+    receive_share: Share,
+    has_announced_host: bool,
     /// Capsule buffers whose commands were processed, to be posted as receives again.
     taken: Vec<Buffer>,
     poll: Poll,
@@ -175,45 +183,6 @@ struct Driver<'a> {
     began_ns: u64,
     /// Checks that the host acknowledges messages and executes RDMA READs.
     stall_timer: StallTimer,
-}
-
-pub(super) fn other(error: rdma::Error) -> io::Error {
-    match error {
-        rdma::Error::Disconnected => io::Error::new(io::ErrorKind::NotConnected, error),
-        error => io::Error::other(error),
-    }
-}
-
-/// Queue sizes for a connection with this many queue entries.
-pub(super) fn sizes(entries: u16) -> Sizes {
-    let depth = u32::from(entries);
-    Sizes { send: 2 * depth + SPARE, receive: depth + 1 + BATCH as u32, reads: READS, rnr_retry: RNR_RETRY }
-}
-
-/// A receive buffer for a capsule with in-capsule data.
-pub(super) fn capsule(domain: &Arc<Domain>) -> io::Result<Buffer> {
-    domain.registered(COMMAND_SIZE + RDMA_IN_CAPSULE).map_err(other)
-}
-
-/// Posts a receive to a shared receive queue.
-pub(super) fn post_shared(receives: &SharedReceives, buffer: Buffer) -> io::Result<()> {
-    match receives.receive(buffer, token::RECEIVE) {
-        // Another connection has filled the queue meanwhile: the buffer is freed.
-        Err((rdma::Error::Full, _)) => Ok(()),
-        posted => posted.map_err(|(error, _)| other(error)),
-    }
-}
-
-/// Posts a receive to the queue of the connection or to its shared receive queue.
-fn post_receive(
-    connection: &mut Connection,
-    receives: Option<&SharedReceives>,
-    buffer: Buffer,
-) -> io::Result<()> {
-    match receives {
-        None => connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| other(error)),
-        Some(receives) => post_shared(receives, buffer),
-    }
 }
 
 impl<'a> Driver<'a> {
@@ -226,12 +195,17 @@ impl<'a> Driver<'a> {
         let waker = mio::Waker::new(poll.registry(), WOKEN)?;
         let wake: Arc<dyn Wake> = Arc::new(PollWaker(waker));
         let share = shared.budget.share(peer, Arc::clone(&wake));
-        let held_back = sizes(entries).receive as usize - RECEIVES_BEFORE_TRUST;
+        let receive_share = shared.receive_budget.share(peer, Arc::clone(&wake));
+        if let Some(memory) = permit.memory() {
+            let wake = Arc::clone(&wake);
+            memory.on_displaced(move || wake.wake());
+        }
+        let pool = Pool::registered(Arc::clone(connection.domain()), share);
         Ok(Self {
             shared,
             peer,
+            pool: pool.of_guest(permit.memory().cloned()),
             permit,
-            pool: Pool::registered(Arc::clone(connection.domain()), share),
             connection,
             receives,
             queue: Queue::new(Arc::clone(&shared.target), origin, wake),
@@ -243,7 +217,11 @@ impl<'a> Driver<'a> {
             completed: Vec::new(),
             in_place: Vec::new(),
             has_executed: false,
-            held_back,
+            entries,
+            posted: RECEIVES_BEFORE_TRUST,
+            has_filled_shared: false,
+            receive_share,
+            has_announced_host: false,
             taken: Vec::new(),
             poll,
             ring_is_watched: false,
@@ -259,6 +237,7 @@ impl<'a> Driver<'a> {
             io::ErrorKind::ConnectionAborted | io::ErrorKind::NotConnected => (End::Host, None),
             io::ErrorKind::TimedOut => (End::ConnectTimeout, None),
             io::ErrorKind::WouldBlock => (End::Stalled, None),
+            io::ErrorKind::QuotaExceeded => (End::Displaced, None),
             io::ErrorKind::InvalidData => (End::Fault, Some(error.to_string())),
             _ => (End::Broken, Some(error.to_string())),
         }
@@ -376,19 +355,54 @@ impl<'a> Driver<'a> {
         Ok(count > 0)
     }
 
-    /// Posts all receives when the host is authenticated, and before it gets that response, since it may then
-    /// send as many commands.
+    /// Posts receives for the commands that the host may send when Connect and authentication are complete,
+    /// before it gets that response. If the budget does not allow all of them, further ones follow when
+    /// other connections return memory.
     fn receive_more(&mut self) -> io::Result<()> {
-        if self.held_back == 0 || !self.queue.is_trusted() {
+        if !self.queue.is_trusted() {
             return Ok(());
         }
-        let own = std::mem::take(&mut self.held_back);
-        // Broken connections may have kept some of the shared receives: the queue is filled up.
-        for _ in 0..self.receives.as_ref().map_or(own, |receives| receives.room()) {
+        self.note_authenticated();
+        if let Some(receives) = self.receives.clone() {
+            // Broken connections may have kept some of the shared receives: the queue is filled up.
+            for _ in 0..if self.has_filled_shared { 0 } else { receives.room() } {
+                post_shared(&receives, capsule(self.connection.domain())?)?;
+            }
+            self.has_filled_shared = true;
+            return Ok(());
+        }
+        while self.posted < self.receives_wanted() && self.charge_receive() {
             let buffer = capsule(self.connection.domain())?;
-            post_receive(&mut self.connection, self.receives.as_deref(), buffer)?;
+            post_receive(&mut self.connection, None, buffer)?;
+            self.posted += 1;
         }
         Ok(())
+    }
+
+    /// Ends the charges to the budget of unauthenticated hosts once the host is authenticated.
+    fn note_authenticated(&mut self) {
+        if self.queue.is_authenticated() && self.permit.mark_authenticated() {
+            self.pool.mark_authenticated();
+        }
+    }
+
+    /// Receives for the commands that the host may have outstanding, and for one batch more, because used
+    /// receives are posted again after the responses. A host that is not authenticated sends few commands to
+    /// its admin queue, and further ones wait at the sender (RNR).
+    fn receives_wanted(&self) -> usize {
+        let is_admin = self.queue.id() == Some(0);
+        let entries = self.entries.min(self.queue.depth());
+        let entries = if is_admin { entries.min(ADMIN_ENTRIES) } else { entries };
+        let wanted = sizes(entries).receive as usize;
+        if is_admin && self.permit.memory().is_some() { wanted.min(RECEIVES_OF_GUESTS) } else { wanted }
+    }
+
+    /// Charges one more receive to the budget that the host belongs to.
+    fn charge_receive(&mut self) -> bool {
+        match self.permit.memory() {
+            Some(memory) => memory.grow(RECEIVE_BYTES),
+            None => self.receive_share.charge(RECEIVE_BYTES),
+        }
     }
 
     /// Posts the used receives again, after the responses, whose latency counts. Until then one batch of
@@ -419,12 +433,16 @@ impl<'a> Driver<'a> {
         if self.queue.is_over() {
             return gone();
         }
+        self.note_authenticated();
         if self.queue.is_trusted() {
-            if self.permit.mark_authenticated() {
+            if !std::mem::replace(&mut self.has_announced_host, true) {
                 self.shared.connected(&self.queue, self.peer);
             }
         } else if now_ns - self.began_ns > self.shared.connect_timeout_ns() {
             return Err(io::ErrorKind::TimedOut.into());
+        }
+        if self.permit.is_displaced() || self.pool.is_overdrawn() {
+            return Err(io::ErrorKind::QuotaExceeded.into());
         }
         self.resume(now_ns);
         if self.stall_timer.is_too_long(self.connection.in_flight() > 0, now_ns) {
@@ -705,7 +723,8 @@ impl<'a> Driver<'a> {
 
     fn sleep(&self, now_ns: u64) -> Option<Duration> {
         if self.queue.id().is_some_and(|id| id != 0) {
-            let is_waited_for = self.connection.in_flight() > 0;
+            // No event tells when unauthenticated hosts return memory.
+            let is_waited_for = self.connection.in_flight() > 0 || self.permit.memory().is_some();
             return is_waited_for.then_some(Duration::from_nanos(CHECK_INTERVAL_NS));
         }
         let deadline_ns = self.queue.deadline_ns().unwrap_or(u64::MAX);

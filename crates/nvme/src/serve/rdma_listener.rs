@@ -15,13 +15,17 @@ use wire::nvme::rdma::{Accept, Reject, RejectStatus, Request as Private};
 use super::connection_limiter::ConnectionPermit;
 use super::half_open::HalfOpen;
 use super::rdma::{self, Confirmed};
+use super::receives;
 use super::thread::{PAUSE, STACK_BYTES};
 use super::{End, Shared};
-use crate::limits::{CONNECTIONS_MAX, QUEUE_ENTRIES_MAX, RECEIVES_BEFORE_TRUST};
+use crate::limits::{ADMIN_ENTRIES, CONNECTIONS_MAX, QUEUE_ENTRIES_MAX, RECEIVES_BEFORE_TRUST};
 use crate::target::Origin;
 
 /// How often half-open connections are checked for their time limit.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a confirmed connection waits for displaced ones to end, whose memory it gets. The listener waits.
+const DISPLACED_PATIENCE: Duration = Duration::from_millis(20);
 
 /// An accepted connection that its peer has not confirmed.
 struct Waiting {
@@ -61,7 +65,7 @@ impl Accepting {
                         self.give_up(&oldest);
                     }
                     if let Some(accepted) = self.accept(request, &mut queues) {
-                        waiting.insert(accepted.connection.key(), now_ns, accepted);
+                        waiting.insert(accepted.connection.key(), accepted.peer, now_ns, accepted);
                     }
                 }
                 Ok(Some(ListenerEvent::Established(key))) => {
@@ -125,14 +129,17 @@ impl Accepting {
             return Ok(Some(Arc::clone(queue)));
         }
         let queue =
-            request.domain().and_then(|domain| SharedReceives::new(domain, size)).map_err(rdma::other)?;
+            request.domain().and_then(|domain| SharedReceives::new(domain, size)).map_err(receives::other)?;
         queues.insert(request.device(), Arc::clone(&queue));
         Ok(Some(queue))
     }
 
     /// Starts the thread of a connection. If that fails, the connection is closed, and the host retries.
     fn start(&self, waiting: Waiting, began_ns: u64) {
-        let Waiting { connection, peer, permit, entries, receives } = waiting;
+        let Waiting { connection, peer, mut permit, entries, receives } = waiting;
+        if let Err(end) = permit.charge(receives::connection_bytes(entries), DISPLACED_PATIENCE) {
+            return self.shared.ended(end, None, peer, "RDMA");
+        }
         let connection = match connection.establish() {
             Ok(connection) => connection,
             Err(error) => return self.shared.ended(End::Broken, None, peer, &error.to_string()),
@@ -149,7 +156,8 @@ impl Accepting {
     }
 }
 
-/// The queue size that the private data of a request ask for.
+/// The queue size that the private data of a request ask for. That of an admin queue is limited to what the
+/// discovery log offers; CRQSIZE of the response says so.
 fn entries_of(private_data: &[u8]) -> Result<u16, RejectStatus> {
     let (private, _) = Private::split(private_data).ok_or(RejectStatus::Length)?;
     if private.format != 0 {
@@ -162,7 +170,7 @@ fn entries_of(private_data: &[u8]) -> Result<u16, RejectStatus> {
     if private.receive_size == 0 {
         return Err(RejectStatus::ReceiveSize);
     }
-    Ok(entries)
+    Ok(if private.queue_id == 0 { entries.min(ADMIN_ENTRIES) } else { entries })
 }
 
 fn refuse(request: Request, reason: RejectStatus) -> Option<Waiting> {
@@ -172,26 +180,26 @@ fn refuse(request: Request, reason: RejectStatus) -> Option<Waiting> {
 
 /// Creates a queue pair with the receives for Connect, and accepts the request.
 fn prepare(request: Request, entries: u16, shared: Option<&Arc<SharedReceives>>) -> io::Result<Accepted> {
-    let sizes = rdma::sizes(entries);
+    let sizes = receives::sizes(entries);
     let mut connection = match shared {
         None => {
-            let domain = request.domain().map_err(rdma::other)?;
-            request.prepare(&domain, sizes).map_err(rdma::other)?
+            let domain = request.domain().map_err(receives::other)?;
+            request.prepare(&domain, sizes).map_err(receives::other)?
         }
-        Some(shared) => request.prepare_shared(sizes, shared).map_err(rdma::other)?,
+        Some(shared) => request.prepare_shared(sizes, shared).map_err(receives::other)?,
     };
     let is_there = shared.is_some_and(|it| it.size() as usize - it.room() >= RECEIVES_BEFORE_TRUST);
     for _ in 0..if is_there { 0 } else { RECEIVES_BEFORE_TRUST } {
-        let buffer = rdma::capsule(connection.domain())?;
+        let buffer = receives::capsule(connection.domain())?;
         match shared {
             None => {
-                let posted = connection.receive(buffer, rdma::token::RECEIVE);
-                posted.map_err(|(error, _)| rdma::other(error))?;
+                let posted = connection.receive(buffer, receives::RECEIVE);
+                posted.map_err(|(error, _)| receives::other(error))?;
             }
-            Some(shared) => rdma::post_shared(shared, buffer)?,
+            Some(shared) => receives::post_shared(shared, buffer)?,
         }
     }
     let accept = Accept { format: 0, receive_size: entries };
-    connection.accept(&accept.to_bytes()).map_err(rdma::other)?;
+    connection.accept(&accept.to_bytes()).map_err(receives::other)?;
     Ok(connection)
 }

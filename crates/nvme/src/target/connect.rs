@@ -64,6 +64,8 @@ pub(super) struct Connected {
     pub(super) flow_control: bool,
     /// The authentication, if the host has to authenticate.
     pub(super) authenticator: Option<Box<Authenticator>>,
+    /// Whether no secret was asked of the host, although this target has secrets.
+    pub(super) is_guest: bool,
 }
 
 impl Target {
@@ -106,6 +108,7 @@ impl Target {
         let named = is_named.then(|| host.clone());
         let named = named.as_ref();
         let authenticator = state.may_connect(&subsystem, named, origin, proved)?;
+        let is_guest = authenticator.is_none() && proved.is_none() && state.has_secrets();
         let session = match fields.queue_id {
             0 => state.new_controller(fields, data, subsystem, (host, is_named), origin, now_ns)?,
             _ => state.session_of(fields, data, &subsystem, named)?,
@@ -115,7 +118,7 @@ impl Target {
             controller.queues.insert(queue_id, Arc::clone(wake));
         }
         let flow_control = fields.attributes & CONNECT_NO_FLOW_CONTROL == 0;
-        Ok(Connected { session, queue_id, entries: fields.size + 1, flow_control, authenticator })
+        Ok(Connected { session, queue_id, entries: fields.size + 1, flow_control, authenticator, is_guest })
     }
 }
 
@@ -166,6 +169,11 @@ impl State {
             Box::new(Authenticator::new(host.as_str(), subsystem.as_str(), secrets.clone()))
         };
         Ok(credentials.secrets.as_ref().map(authenticator))
+    }
+
+    /// Whether any host needs a secret or a TLS key.
+    fn has_secrets(&self) -> bool {
+        self.subsystems.values().any(|subsystem| !subsystem.snapshot().credentials.is_empty())
     }
 
     fn new_controller(

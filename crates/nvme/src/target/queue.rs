@@ -21,7 +21,7 @@ use super::io::{Pair, Work as IoWork};
 use super::subsystem::Subsystem;
 use super::{Namespace, Target, authentication};
 use crate::engine::{Action, Finished, Task};
-use crate::limits::TRANSFER_BYTES_MAX;
+use crate::limits::{DEPTH_BEFORE_TRUST, TRANSFER_BYTES_MAX};
 use crate::tls::Psk;
 use buffer::Buffer;
 
@@ -117,6 +117,8 @@ pub(super) struct Membership {
     pub(super) queue_id: u16,
     epoch: u64,
     pub(super) standing: Standing,
+    /// Whether no secret was asked of the host, although this target has secrets.
+    is_guest: bool,
     pub(super) view: View,
 }
 
@@ -197,6 +199,7 @@ impl Queue {
     pub fn depth(&self) -> u16 {
         match self.stage {
             Stage::Fresh => 1,
+            Stage::Connected(_) if !self.is_trusted() => self.entries.min(DEPTH_BEFORE_TRUST),
             Stage::Connected(_) => self.entries,
         }
     }
@@ -209,6 +212,12 @@ impl Queue {
     /// Whether Connect is complete, and authentication too if it is required.
     pub fn is_trusted(&self) -> bool {
         self.membership().is_some_and(|it| it.standing.is_trusted())
+    }
+
+    /// Whether the host has proved its identity, or this target asks no host for a proof. A host of the
+    /// discovery service, or of a subsystem that is open to all, has not, where another host needs a secret.
+    pub fn is_authenticated(&self) -> bool {
+        self.membership().is_some_and(|it| it.standing.is_trusted() && !it.is_guest)
     }
 
     /// The queue identifier (QID); `None` before Connect.
@@ -423,12 +432,12 @@ impl Queue {
     }
 
     fn join(&mut self, connected: Connected) {
-        let Connected { session, queue_id, entries, flow_control, authenticator } = connected;
+        let Connected { session, queue_id, entries, flow_control, authenticator, is_guest } = connected;
         let standing = Standing::of(authenticator);
         let subsystem = self.target.subsystem(&session.subsystem).ok();
         let epoch = session.epoch.load(Ordering::Acquire);
         let view = View { subsystem, ..View::default() };
-        self.stage = Stage::Connected(Membership { session, queue_id, epoch, standing, view });
+        self.stage = Stage::Connected(Membership { session, queue_id, epoch, standing, is_guest, view });
         // Connect uses the first entry of the submission queue.
         (self.head, self.entries, self.flow_control) = (1 % entries, entries, flow_control);
     }

@@ -77,7 +77,9 @@ pub struct Connection {
 impl Connection {
     /// A new connection.
     pub fn new(queue: Queue) -> Self {
-        Self::with(queue, Pool::default())
+        let mut connection = Self::with(queue, Pool::default());
+        connection.mark_authenticated();
+        connection
     }
 
     /// A new connection with this pool of buffers.
@@ -218,6 +220,17 @@ impl Connection {
         while let Some(completion) = self.queue.poll() {
             self.outbound.push(&Header::Response(completion), &[]);
         }
+    }
+
+    /// Notes that the host is authenticated: it gets the memory that such a host may have.
+    pub(crate) fn mark_authenticated(&mut self) {
+        self.pool.mark_authenticated();
+        self.inbound.enlarge();
+    }
+
+    /// Whether the connection has to end, because the memory of unauthenticated hosts is used up.
+    pub(crate) fn is_overdrawn(&self) -> bool {
+        self.pool.is_overdrawn()
     }
 
     /// Frees buffers of an idle connection.

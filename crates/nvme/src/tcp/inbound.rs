@@ -7,6 +7,8 @@ use wire::nvme::tcp::{CommonHeader, DIGEST_SIZE, Digests, Fatal, Frame, Header, 
 
 /// The staging buffer of one read: many commands at once, or a large write.
 const STAGING: usize = 128 << 10;
+/// The staging buffer until the host is authenticated: for a Connect with its data, and some headers.
+const STAGING_BEFORE_TRUST: usize = 16 << 10;
 /// The staging buffer while large writes arrive: for their headers, so that few bytes have to be copied.
 const STAGING_SMALL: usize = 4 << 10;
 /// Data from this length on are read directly into the buffer of their command.
@@ -66,9 +68,16 @@ pub(super) struct Inbound {
 
 impl Inbound {
     pub(super) fn new() -> Self {
-        let staging = vec![0; STAGING].into_boxed_slice();
+        let staging = vec![0; STAGING_BEFORE_TRUST].into_boxed_slice();
         let (data, filled, digests) = (None, None, Digests::default());
         Self { staging, start: 0, end: 0, data, is_large: false, filled, digests }
+    }
+
+    /// Gets the staging buffer of an authenticated host.
+    pub(super) fn enlarge(&mut self) {
+        let mut staging = vec![0; STAGING].into_boxed_slice();
+        staging[..self.end].copy_from_slice(&self.staging[..self.end]);
+        self.staging = staging;
     }
 
     /// The place of the next data, if they are long and no other bytes precede them.

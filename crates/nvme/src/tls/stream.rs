@@ -18,6 +18,9 @@ use crate::sys::{tls, wait};
 /// The longest plaintext of a record in bytes (RFC 8446, 5.1).
 const RECORD_BYTES_MAX: usize = 16 << 10;
 
+/// How often a handshake that waits for its peer checks whether it is cancelled.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(100);
+
 /// The settings of both sides: TLS 1.3 with the two cipher suites of TCP transport 3.6.1.4, without
 /// resumption.
 fn settings(method: SslMethod) -> Result<SslContextBuilder, ErrorStack> {
@@ -48,20 +51,22 @@ impl Acceptor {
         Ok(Self(context.build()))
     }
 
-    /// Performs the handshake as the server; `find` returns the PSK of an identity.
+    /// Performs the handshake as the server; `find` returns the PSK of an identity. `is_cancelled` is asked
+    /// while the handshake waits for the client.
     ///
     /// # Errors
-    /// When the handshake is not done in time, or `find` knows no PSK of the client.
+    /// When the handshake is not done in time or cancelled, or `find` knows no PSK of the client.
     pub fn accept(
         &self,
         stream: TcpStream,
         find: impl Fn(&str) -> Option<Psk> + Send + Sync + 'static,
         connect_timeout: Duration,
+        is_cancelled: &dyn Fn() -> bool,
     ) -> io::Result<(TlsStream, Psk)> {
         let mut ssl = Ssl::new(&self.0)?;
         tls::look_for_key(&mut ssl, Box::new(find));
         ssl.set_accept_state();
-        let tls_stream = TlsStream::new(ssl, stream, connect_timeout)?;
+        let tls_stream = TlsStream::new(ssl, stream, connect_timeout, is_cancelled)?;
         let psk = tls::key_of(tls_stream.stream.ssl()).cloned();
         Ok((tls_stream, psk.ok_or(ErrorKind::PermissionDenied)?))
     }
@@ -93,7 +98,7 @@ impl Connector {
         ssl.set_ciphersuites(tls::cipher(psk.hash).0)?;
         tls::use_key(&mut ssl, psk);
         ssl.set_connect_state();
-        TlsStream::new(ssl, stream, connect_timeout)
+        TlsStream::new(ssl, stream, connect_timeout, &|| false)
     }
 }
 
@@ -107,7 +112,12 @@ pub struct TlsStream {
 }
 
 impl TlsStream {
-    fn new(ssl: Ssl, stream: TcpStream, connect_timeout: Duration) -> io::Result<Self> {
+    fn new(
+        ssl: Ssl,
+        stream: TcpStream,
+        connect_timeout: Duration,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> io::Result<Self> {
         let deadline = Instant::now() + connect_timeout;
         let mut stream = SslStream::new(ssl, stream)?;
         while let Err(error) = stream.do_handshake() {
@@ -117,8 +127,12 @@ impl TlsStream {
                 _ => return Err(error.into_io_error().unwrap_or_else(io::Error::other)),
             };
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || !wait::wait([(stream.get_ref().as_raw_fd(), writes)], left)? {
+            if left.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
+            }
+            wait::wait([(stream.get_ref().as_raw_fd(), writes)], left.min(CANCEL_INTERVAL))?;
+            if is_cancelled() {
+                return Err(ErrorKind::Interrupted.into());
             }
         }
         // A handshake with an external PSK counts as a resumption.

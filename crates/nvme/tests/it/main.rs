@@ -20,3 +20,4 @@ mod overload;
 mod reservation;
 mod support;
 mod tls;
+mod unauthenticated;
