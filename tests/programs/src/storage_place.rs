@@ -67,7 +67,16 @@ impl StoragePlace {
     /// When it does not.
     #[track_caller]
     pub fn serve(&self, words: &str) -> Process {
-        let argv = self.argv(&format!("nvme {words} --state {}", self.file("state").display()));
+        self.serve_without_state(&format!("{words} --state {}", self.file("state").display()))
+    }
+
+    /// The same without a state file.
+    ///
+    /// # Panics
+    /// When the server does not listen.
+    #[track_caller]
+    pub fn serve_without_state(&self, words: &str) -> Process {
+        let argv = self.argv(&format!("nvme {words}"));
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let server = self.server.start_plain(&argv).expect("it starts");
         self.server.wait_for_listener(4420, SECONDS).expect("it listens");

@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 
 use programs::machine::until;
+use programs::probe::Probe;
 use programs::storage::{HOST, HOST_ID, NQN};
 use programs::{Machine, Rockery, StoragePlace};
 
@@ -137,6 +138,46 @@ fn the_kernel_uses_the_path_whose_ana_state_allows_it() {
     assert_eq!(place.shell("dmesg | grep -ci 'i/o error' || true").trim(), "0");
 }
 
+/// The kernel's ioctls for persistent reservations, on a server without `--state`: the kernel requests
+/// persistence with each registration, and sends 16 bytes with each command.
+#[test]
+fn the_kernels_reservation_ioctls_work_without_a_state_file() {
+    let place = StoragePlace::new();
+    place.bring(Probe::compile_with("cc", "reservation_ioctl", &[]).expect("a compiler").path());
+    let _server = place.serve_without_state(&format!("--memory 8M --subsystem {NQN}"));
+    place.connect("--nr-io-queues 1");
+    let call =
+        |words: &str| place.shell(&format!("/tmp/reservation_ioctl /dev/nvme0n1 {words}")).trim().to_owned();
+    let reports = |wanted: &[&str]| {
+        let report = place.shell("nvme resv-report /dev/nvme0n1 --eds | tr -d ' '");
+        assert!(wanted.iter().all(|it| report.contains(it)), "{wanted:?}: {report}");
+    };
+    assert_eq!(call("register 0 5"), "0");
+    reports(&["regctl:1", "rkey:5", "cntlid:ffff", "rtype:0", "ptpls:0"]);
+    for kind in 1..=6 {
+        assert_eq!(call(&format!("reserve 5 {kind}")), "0", "type {kind}");
+        reports(&[&format!("rtype:{kind}"), "rcsts:1"]);
+        place.shell("dd if=/dev/zero of=/dev/nvme0n1 bs=4k count=1 oflag=direct 2>/dev/null");
+        assert_eq!(call(&format!("release 5 {kind}")), "0", "type {kind}");
+        reports(&["rtype:0"]);
+    }
+    assert_eq!(call("register 5 6"), "0");
+    reports(&["rkey:6"]);
+    assert_ne!(call("reserve 5 1"), "0", "a key that was replaced");
+    assert_eq!(call("reserve 6 1"), "0");
+    for (action, kind) in [("preempt", 2), ("preempt-abort", 3)] {
+        assert_eq!(call(&format!("{action} 6 {kind}")), "0", "{action}");
+        reports(&["regctl:1", &format!("rtype:{kind}")]);
+    }
+    assert_eq!(call("clear 6 0"), "0");
+    reports(&["regctl:0", "rtype:0"]);
+    // A new key of 0 unregisters.
+    assert_eq!(call("register 0 7"), "0");
+    assert_eq!(call("register 7 0"), "0");
+    reports(&["regctl:0"]);
+    place.nvme(&format!("disconnect -n {NQN}"));
+}
+
 /// The flag of `open` that goes past the page cache, and Linux' name for a ring among open files.
 const O_DIRECT: u32 = 0o40_000;
 const RING: &str = "anon_inode:[io_uring]";
@@ -195,6 +236,13 @@ fn a_block_device_is_served() {
     }
     place.nvme(&format!("{write} --force-unit-access"));
     assert!(flushes() > before, "a write with FUA");
+    // Without a volatile write cache every write is durable.
+    for (enabled, is_durable) in [(0, true), (1, false)] {
+        place.nvme(&format!("set-feature /dev/nvme0 -f 6 -v {enabled}"));
+        before = flushes();
+        place.nvme(write);
+        assert_eq!(flushes() > before, is_durable, "write cache {enabled}");
+    }
     place.nvme(&format!("disconnect -n {NQN}"));
     // The device has it, without rockery.
     place.shell(

@@ -195,6 +195,7 @@ const DIFFERENT: &[(&str, &[&str])] = &[
             "get-feature 10",
             "get-feature 14",
             "get-feature 22",
+            "get-feature 25",
         ],
     ),
     ("the queues that the host was granted, not the most that there can be", &["get-feature 7"]),
