@@ -5,8 +5,9 @@
 //! receive: datagrams of one flow ──UDP_GRO──▶ one buffer, and the segment size
 //! ```
 //!
-//! The socket is not connected and requests path MTU discovery: then Linux sends IPv4 Identification 0, and
-//! 0, 1, 2… for the segments of one send, which the computation of the ICRC needs.
+//! The socket is not connected and sets DF: then Linux sends IPv4 Identification 0, and 0, 1, 2… for the
+//! segments of one send, which the computation of the ICRC needs. ICMP errors, which any host can forge,
+//! change nothing: the kernel reports them to connected sockets only, and the path MTU is ignored.
 
 use std::io;
 use std::net::Ipv6Addr;

@@ -1,9 +1,12 @@
-/* blast FILE RATE SECONDS: sends the IPv4 packets in FILE (each after its length, two bytes, little endian)
- * round robin through a raw socket, RATE packets a second, for SECONDS, and prints how many it sent. Source
- * addresses are those in the packets, so the program needs CAP_NET_RAW: the tests give it a network
- * namespace. */
+/* blast FILE RATE SECONDS: sends the packets in FILE (IPv4, IPv6 or ARP, each after its length, two bytes,
+ * little endian; ARP is broadcast on eth0) round robin through raw sockets, RATE packets a second, for
+ * SECONDS, and prints how many it sent. Source addresses are those in the packets, so the program needs
+ * CAP_NET_RAW: the tests give it a network namespace. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <netpacket/packet.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +51,30 @@ static struct packet *read_all(const char *path, size_t *count)
 	return packets;
 }
 
+struct sockets {
+	int v4, v6, arp;
+	unsigned interface;
+};
+
+static ssize_t send_one(const struct sockets *raw, const struct packet *packet)
+{
+	struct sockaddr_in v4 = {.sin_family = AF_INET};
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_scope_id = raw->interface};
+	struct sockaddr_ll arp = {.sll_family = AF_PACKET, .sll_protocol = htons(ETHERTYPE_ARP), .sll_halen = 6};
+	switch (packet->bytes[0] >> 4) {
+	case 0:
+		arp.sll_ifindex = (int)raw->interface;
+		memset(arp.sll_addr, 0xff, 6);
+		return sendto(raw->arp, packet->bytes, packet->length, 0, (struct sockaddr *)&arp, sizeof arp);
+	case 6:
+		memcpy(&v6.sin6_addr, packet->bytes + 24, 16);
+		return sendto(raw->v6, packet->bytes, packet->length, 0, (struct sockaddr *)&v6, sizeof v6);
+	default:
+		memcpy(&v4.sin_addr, packet->bytes + 16, 4);
+		return sendto(raw->v4, packet->bytes, packet->length, 0, (struct sockaddr *)&v4, sizeof v4);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 4) {
@@ -56,8 +83,9 @@ int main(int argc, char **argv)
 	}
 	size_t count = 0;
 	struct packet *packets = read_all(argv[1], &count);
-	int raw = socket(AF_INET, SOCK_RAW, IPPROTO_RAW);
-	if (!packets || !count || raw < 0) {
+	struct sockets raw = {socket(AF_INET, SOCK_RAW, IPPROTO_RAW), socket(AF_INET6, SOCK_RAW, IPPROTO_RAW),
+			      socket(AF_PACKET, SOCK_DGRAM, 0), if_nametoindex("eth0")};
+	if (!packets || !count || raw.v4 < 0 || raw.v6 < 0 || raw.arp < 0) {
 		fprintf(stderr, "blast: no packets in %s, or no raw socket: %s\n", argv[1], strerror(errno));
 		return 2;
 	}
@@ -69,9 +97,7 @@ int main(int argc, char **argv)
 			continue;
 		}
 		const struct packet *packet = &packets[(sent + refused) % count];
-		struct sockaddr_in to = {.sin_family = AF_INET};
-		memcpy(&to.sin_addr, packet->bytes + 16, 4);
-		if (sendto(raw, packet->bytes, packet->length, 0, (struct sockaddr *)&to, sizeof to) < 0)
+		if (send_one(&raw, packet) < 0)
 			refused++;
 		else
 			sent++;

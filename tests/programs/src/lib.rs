@@ -15,6 +15,7 @@ pub mod distribution;
 pub mod error;
 pub mod exchange;
 pub mod forge;
+pub mod forge_control;
 pub mod guest;
 pub mod impaired;
 pub mod lab_hosts;

@@ -90,11 +90,14 @@ pub(crate) fn keep_hop_limit(fd: RawFd, route: &Route, hops: u16) -> io::Result<
 const IPV6_MULTICAST_ALL: i32 = 29;
 const UDP_NO_CHECK6_RX: i32 = 102;
 
-/// Options of sockets that send: packets are never fragmented, and there is room for many.
+/// Options of sockets that send: packets are never fragmented, and there is room for many. Their limit is
+/// the MTU of the interface, as for an adapter, and not the path MTU that the kernel has learned from ICMP
+/// (`IP_PMTUDISC_PROBE`): any host can send one that quotes an echo reply, which the kernel believes for ten
+/// minutes.
 pub(crate) fn configure_to_send(fd: RawFd, family: Family) -> io::Result<()> {
-    set_raw(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+    set_raw(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
     if family == Family::Dual {
-        set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+        set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
     }
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use buffer::Buffer;
 use nvme::host::{Payload, transfer};
-use nvme::limits::{CONTROL_CLIENTS_MAX, METRICS_CLIENTS_MAX};
+use nvme::limits::CONTROL_CLIENTS_MAX;
 use programs::storage::{HOST, Server};
 use tempfile::TempDir;
 use wire::nvme::Io;
@@ -130,11 +130,19 @@ fn slow_clients_of_metrics_and_of_the_control_socket_are_few_and_closed() {
     let server = Server::start(folder.path(), "--memory 16M --metrics 127.0.0.1:0").expect("a server");
     let url = server.metrics().expect("an address");
     let address = url.trim_start_matches("http://").trim_end_matches("/metrics").to_owned();
-    slow_clients_are_closed(METRICS_CLIENTS_MAX, "GET /metrics HTTP/1.1\r\n\r\n", || {
+    let connect = || {
         let stream = TcpStream::connect(&address).expect("it listens");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
         stream
-    });
+    };
+    // More than their memory allows: the oldest ones give way.
+    let mut slow_clients: Vec<TcpStream> = (0..100).map(|_| connect()).collect();
+    slow_clients.iter_mut().for_each(|client| _ = client.write_all(b"GET /met"));
+    let answers = || Ok(!answer(&mut connect(), "GET /metrics HTTP/1.1\r\n\r\n").is_empty());
+    assert!(programs::machine::until(20, answers).expect("no error"), "slow clients keep another one out");
+    for mut client in slow_clients {
+        assert_eq!(answer(&mut client, ""), "", "half a request is not answered");
+    }
     slow_clients_are_closed(CONTROL_CLIENTS_MAX, "{\"command\":\"status\"}\n", || {
         let stream = UnixStream::connect(server.control()).expect("it listens");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");

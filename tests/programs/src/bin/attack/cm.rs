@@ -64,7 +64,7 @@ fn request(source: Ipv4Addr, to: Ipv4Addr, port: u16, qpn: Qpn, chance: u64) -> 
 }
 
 /// A target with a disk, over RDMA, in the victim's namespace.
-fn serve(place: &Place, more: &[&str]) -> Result<Process, String> {
+pub(crate) fn serve(place: &Place, more: &[&str]) -> Result<Process, String> {
     let rockery = Rockery::built();
     let program = rockery.path().to_string_lossy().into_owned();
     let control = place.folder.path().join("control").to_string_lossy().into_owned();
@@ -78,7 +78,7 @@ fn serve(place: &Place, more: &[&str]) -> Result<Process, String> {
 }
 
 /// Whether a host reads a block over RDMA.
-fn host_reads(place: &Place) -> Result<(), String> {
+pub(crate) fn host_reads(place: &Place) -> Result<(), String> {
     let target = format!("{}:{NVME}", v4(&place.victim));
     let rockery = Rockery::built();
     let program = rockery.path().to_string_lossy();

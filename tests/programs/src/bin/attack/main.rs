@@ -5,6 +5,8 @@
 //! what CI runs. The exit status is 1 when a victim lost more than it may.
 
 mod cm;
+mod hold;
+mod kernel;
 mod place;
 mod rc;
 mod smb;
@@ -56,6 +58,18 @@ const ATTACKS: &[Attack] = &[
         run: cm::stale,
     },
     Attack {
+        name: "nvme-hold",
+        attacker: "hosts of four addresses that stay in the discovery service, with queues of 1,024 entries",
+        bound: "192 MiB more memory, 96 MiB afterwards; a host with a secret reads",
+        run: hold::admin_queues,
+    },
+    Attack {
+        name: "nvme-hold-io",
+        attacker: "the same with REQs for I/O queues",
+        bound: "192 MiB more memory, 96 MiB afterwards; a host with a secret reads",
+        run: hold::io_queues,
+    },
+    Attack {
         name: "rc-nak",
         attacker: "NAKs in the peer's name to a known queue pair number, at random PSNs",
         bound: "the connection goes on",
@@ -96,6 +110,48 @@ const ATTACKS: &[Attack] = &[
         attacker: "the same, with 4,000 descriptors in each request",
         bound: "80 MiB more memory for `smb gateway`; a fifth address connects",
         run: smb::descriptors,
+    },
+    Attack {
+        name: "icmp-mtu",
+        attacker: "ICMP \"fragmentation needed\" with MTUs from 0 to 1499",
+        bound: "the connection goes on",
+        run: kernel::fragmentation_needed,
+    },
+    Attack {
+        name: "icmpv6-mtu",
+        attacker: "ICMPv6 \"packet too big\", against a connection of path MTU 4096",
+        bound: "the connection goes on",
+        run: kernel::packet_too_big,
+    },
+    Attack {
+        name: "icmp-errors",
+        attacker: "ICMP unreachable with every code, source quench, time exceeded, parameter problem",
+        bound: "the connection goes on",
+        run: kernel::errors,
+    },
+    Attack {
+        name: "icmpv6-errors",
+        attacker: "the same over IPv6",
+        bound: "the connection goes on",
+        run: kernel::errors_over_ipv6,
+    },
+    Attack {
+        name: "icmp-errors-connecting",
+        attacker: "the same while hosts connect to `serve nvme --rdma`",
+        bound: "every host connects and reads",
+        run: kernel::errors_during_connection,
+    },
+    Attack {
+        name: "icmp-routes",
+        attacker: "redirects, a router advertisement (hop limit 1, MTU 1280), group queries, IP fragments",
+        bound: "connections on the same network go on",
+        run: kernel::routes_and_groups,
+    },
+    Attack {
+        name: "neighbours",
+        attacker: "ARP replies and neighbour advertisements with another MAC address for the peer",
+        bound: "with a permanent neighbour entry the connection goes on",
+        run: kernel::neighbours,
     },
 ];
 

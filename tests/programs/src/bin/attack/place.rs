@@ -48,12 +48,17 @@ pub(crate) struct Blasted {
 
 impl Place {
     pub(crate) fn new() -> Result<Self, Error> {
-        let segment = Segment::new(1500)?;
+        Self::with_mtu(1500)
+    }
+
+    /// The same with another MTU in bytes.
+    pub(crate) fn with_mtu(mtu: u32) -> Result<Self, Error> {
+        let segment = Segment::new(mtu)?;
         let rockery = Rockery::built();
         Ok(Self {
             victim: segment.namespace(1)?.with(&rockery),
             peer: segment.namespace(2)?.with(&rockery),
-            attacker: segment.namespace(3)?,
+            attacker: segment.namespace(3)?.with(&rockery),
             folder: TempDir::new().map_err(Error::file("a temporary folder"))?,
             blast: Probe::compile_with("cc", "blast", &[])?,
             _segment: segment,
