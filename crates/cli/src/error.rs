@@ -77,6 +77,9 @@ pub(crate) enum Error {
         /// The status of the first failed command.
         first: wire::nvme::Status,
     },
+    /// A measurement that writes, without the option that allows it.
+    #[error("the job {0} writes, which destroys the content of the namespace: give --destroy to allow it")]
+    NeedsDestroy(String),
     /// The agent did not list the listeners.
     #[error("the listeners cannot be listed: {0}")]
     Listeners(#[source] host::OpenError),
@@ -245,7 +248,7 @@ impl Error {
             | Self::Scenario(_)
             | Self::Findings(_)
             | Self::CommandsFailed { .. } => 1,
-            Self::Unread(_) => 2,
+            Self::Unread(_) | Self::NeedsDestroy(_) => 2,
             _ => 125,
         }
     }

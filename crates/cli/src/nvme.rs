@@ -3,7 +3,9 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use ::nvme::host::{Controller, Figures, Job, Payload, bench, bench_threads, discover, fill, transfer};
+use ::nvme::host::{
+    Controller, Figures, HostError, Job, Payload, bench, bench_threads, discover, fill, transfer,
+};
 use clap::Subcommand;
 use wire::nvme::{Io, Status, text};
 
@@ -72,7 +74,7 @@ pub(crate) struct BenchArgs {
     /// ID of the namespace, from 1.
     #[arg(long, default_value_t = 1)]
     namespace: u32,
-    /// Measure writes as well, which destroys the content of the namespace.
+    /// Measure writes as well, which destroys the content of the namespace. A --job that writes needs it.
     #[arg(long)]
     destroy: bool,
     /// Job: randread, randwrite, read or write; bytes of a command; queue depth; then the number of queues,
@@ -163,7 +165,20 @@ fn show_controller(target: &Target) -> Result<(), Error> {
         it.version >> 8 & 0xff
     ))?;
     say(format_args!("transfers   up to {} KiB", client.controller().transfer_max >> 10))?;
-    for namespace in client.namespaces()? {
+    for nsid in client.namespace_ids()? {
+        // A namespace of another command set or with another format does not hide the others.
+        let namespace = match client.namespace(nsid) {
+            Ok(namespace) => namespace,
+            Err(HostError::Status { what, status }) => {
+                say(format_args!("namespace   {nsid}: {what}: {status}"))?;
+                continue;
+            }
+            Err(error) if error.is_of_namespace() => {
+                say(format_args!("namespace   {nsid}: {error}"))?;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         let size = ::nvme::serve::Bytes(namespace.blocks * namespace.block_size as u64);
         say(format_args!(
             "namespace   {}: {} blocks of {} bytes, {size}",
@@ -235,6 +250,9 @@ const JOBS: &[&str] = &[
 ];
 
 fn measure(what: &BenchArgs) -> Result<(), Error> {
+    if let Some(job) = what.job.iter().find(|job| job.write && !what.destroy) {
+        return Err(Error::NeedsDestroy(job.to_string()));
+    }
     let mut client = what.target.connect()?;
     let namespace = client.namespace(what.namespace)?;
     let all: Vec<Spec> = JOBS.iter().filter_map(|text| text.parse().ok()).collect();
@@ -266,8 +284,6 @@ fn measure(what: &BenchArgs) -> Result<(), Error> {
             false => bench(queues, &namespace, &job)?,
         };
         failures.count(&figures);
-        // The admin queue has sent no command during the measurement.
-        client.keep_alive()?;
         if what.json {
             say(format_args!("{}", Measured::new(spec, &figures).to_json()))?;
         } else {

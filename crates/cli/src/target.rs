@@ -1,10 +1,11 @@
 //! The target of an NVMe-oF host, as the command line names it.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
 use ::nvme::Nqn;
-use ::nvme::host::{Client, Options, Tls, Transport};
-use ::nvme::tls::Version;
+use ::nvme::host::{Client, KEEP_ALIVE_TIMEOUT, Options, Tls, Transport};
+use ::nvme::tls::{Derivation, Version};
 use wire::nvme::tcp::Digests;
 
 use crate::Error;
@@ -13,6 +14,9 @@ use crate::credentials::CredentialArgs;
 
 const NQN: &str = "nqn.2024-01.org.rockery:disk";
 const HOST: &str = "nqn.2024-01.org.rockery:host";
+
+/// The longest keep alive timeout: KATO has 32 bits, in milliseconds.
+const KEEP_ALIVE_SECONDS_MAX: i64 = u32::MAX as i64 / 1000;
 
 /// A target, and how to connect to it.
 #[derive(Debug, clap::Args)]
@@ -26,12 +30,17 @@ pub(crate) struct Target {
     /// Over RDMA, use the distribution's libibverbs and librdmacm, for hardware adapters.
     #[arg(long)]
     system_verbs: bool,
-    /// NQN of the subsystem.
-    #[arg(long, value_name = "NQN", default_value = NQN)]
+    /// NQN of the subsystem. Another name is sent as it is, for targets that accept it.
+    #[arg(long, value_name = "NQN", default_value = NQN, value_parser = Nqn::as_typed)]
     subsystem: Nqn,
-    /// NQN of this host.
-    #[arg(long, value_name = "NQN", default_value = HOST)]
+    /// NQN of this host. Another name is sent as it is, for targets that accept it.
+    #[arg(long, value_name = "NQN", default_value = HOST, value_parser = Nqn::as_typed)]
     host: Nqn,
+    /// Keep alive timeout in seconds: the target may end the controller of a host that was silent for so
+    /// long. The host sends Keep Alive at half of it. 0 is no timeout.
+    #[arg(long, value_name = "SECONDS", default_value_t = KEEP_ALIVE_TIMEOUT.as_secs() as u32)]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=KEEP_ALIVE_SECONDS_MAX))]
+    keep_alive_tmo: u32,
     /// Request header and data digests (CRC-32C) over TCP.
     #[arg(long)]
     digests: bool,
@@ -44,6 +53,10 @@ pub(crate) struct Target {
     /// Version of the TLS PSK identity: 1, or 0 for targets that support no later one.
     #[arg(long, value_name = "VERSION", default_value = "1", value_parser = ["0", "1"])]
     tls_identity: String,
+    /// Derive the TLS PSK as libnvme before 1.16 does, for targets that know only this derivation. Servers of
+    /// rockery accept both.
+    #[arg(long)]
+    tls_key_compat: bool,
 }
 
 impl Target {
@@ -57,15 +70,24 @@ impl Target {
             transport: self.transport,
             host: self.host.clone(),
             host_id: self.host.to_host_id(),
+            keep_alive_timeout: Duration::from_secs(self.keep_alive_tmo.into()),
             digests: Digests { header: self.digests, data: self.digests },
             congestion: Some(self.congestion.clone()).filter(|name| name != "system"),
             secrets: self.credentials.secrets(),
-            tls: self.credentials.tls_key().map(|key| Tls { key, version: self.version() }),
+            tls: self.credentials.tls_key().map(|key| Tls {
+                key,
+                version: self.version(),
+                derivation: self.derivation(),
+            }),
         }
     }
 
     fn version(&self) -> Version {
         if self.tls_identity == "0" { Version::Names } else { Version::Digest }
+    }
+
+    fn derivation(&self) -> Derivation {
+        if self.tls_key_compat { Derivation::Compat } else { Derivation::Rfc8446 }
     }
 
     /// Whether the target is reached over rockery's devices.
@@ -92,13 +114,18 @@ impl Target {
             ("--transport", self.transport.to_string()),
             ("--subsystem", self.subsystem.to_string()),
             ("--host", self.host.to_string()),
+            ("--keep-alive-tmo", self.keep_alive_tmo.to_string()),
             ("--congestion", self.congestion.clone()),
             ("--tls-identity", self.tls_identity.clone()),
         ] {
             words.extend([option.to_owned(), value]);
         }
         words.extend(self.credentials.words());
-        let flags = [("--digests", self.digests), ("--system-verbs", self.system_verbs)];
+        let flags = [
+            ("--digests", self.digests),
+            ("--system-verbs", self.system_verbs),
+            ("--tls-key-compat", self.tls_key_compat),
+        ];
         words.extend(flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| (*flag).to_owned()));
         words
     }

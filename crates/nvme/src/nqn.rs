@@ -23,6 +23,12 @@ pub enum NqnError {
     /// The text has more than [`NQN_LENGTH_MAX`] bytes; its length.
     #[error("an NQN has at most {NQN_LENGTH_MAX} bytes, this one has {0}")]
     Length(usize),
+    /// The name is empty.
+    #[error("a name has 1 to {NQN_LENGTH_MAX} bytes, this one is empty")]
+    Empty,
+    /// The name contains a NUL byte, which ends it in a field of Connect.
+    #[error("a name cannot contain a NUL byte")]
+    Nul,
     /// The text does not begin as Base 4.5 says.
     #[error("an NQN begins with nqn. and a date, as in nqn.2024-01.org.example:disk")]
     Form,
@@ -37,6 +43,25 @@ impl Nqn {
     /// Whether this is the NQN of discovery subsystems.
     pub fn is_discovery(&self) -> bool {
         self.0 == DISCOVERY_NQN
+    }
+
+    /// A name as a user typed it, which a host sends whether it has the form of an NQN or not: many targets
+    /// accept other names.
+    ///
+    /// # Errors
+    /// When a field of Connect cannot hold the name.
+    pub fn as_typed(text: &str) -> Result<Self, NqnError> {
+        match text.len() {
+            0 => Err(NqnError::Empty),
+            1..=NQN_LENGTH_MAX if text.contains('\0') => Err(NqnError::Nul),
+            1..=NQN_LENGTH_MAX => Ok(Self(text.to_owned())),
+            length => Err(NqnError::Length(length)),
+        }
+    }
+
+    /// Whether the name has the form of Base 4.5.
+    pub fn has_form(&self) -> bool {
+        self.0.parse::<Self>().is_ok()
     }
 
     /// The NQN in a field of Connect; `None` when the field has no valid NQN.

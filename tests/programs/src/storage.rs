@@ -139,6 +139,7 @@ pub fn options() -> Options {
         congestion: None,
         secrets: None,
         tls: None,
+        keep_alive_timeout: nvme::host::KEEP_ALIVE_TIMEOUT,
     }
 }
 

@@ -33,7 +33,7 @@ impl Hash {
     }
 
     /// The digest of `bytes`, of [`Hash::length`] bytes.
-    pub(super) fn digest(self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn digest(self, bytes: &[u8]) -> Vec<u8> {
         match self {
             Self::Sha256 => Sha256::digest(bytes).to_vec(),
             Self::Sha384 => Sha384::digest(bytes).to_vec(),
@@ -59,7 +59,7 @@ fn hmac<M: Mac + hmac::digest::KeyInit>(key: &[u8], pieces: &[&[u8]]) -> Vec<u8>
 }
 
 /// Compares two digests in constant time, so that the time does not reveal where they differ.
-pub(super) fn same(one: &[u8], other: &[u8]) -> bool {
+pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
     let differences = one.iter().zip(other).fold(0, |sum, (one, other)| sum | one ^ other);
     one.len() == other.len() && std::hint::black_box(differences) == 0
 }

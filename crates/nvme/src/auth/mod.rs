@@ -23,6 +23,7 @@ pub use controller::{Authenticator, Progress};
 pub use credentials::Credentials;
 pub use group::Group;
 pub use hash::Hash;
+pub(crate) use hash::same;
 pub use host::Supplicant;
 pub(crate) use negotiation_limiter::NegotiationLimiter;
 pub use secret::{Secret, SecretError};

@@ -1,20 +1,27 @@
 //! The connection of a host to one controller.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use buffer::Buffer;
 use wire::nvme::auth::CONNECT_AUTHENTICATE;
 use wire::nvme::discovery::{Entry, Head, kind, tcp_specific, transport};
-use wire::nvme::fabrics::{CONTROLLER_DYNAMIC, Connect, ConnectData, DISCOVERY_NQN, Property};
-use wire::nvme::identify::{self, IDENTIFY_SIZE, cns};
-use wire::nvme::property::{self, Capabilities, configuration};
-use wire::nvme::{Admin, Command, Fabrics, Io, feature, log, text};
+use wire::nvme::fabrics::{CONTROLLER_DYNAMIC, Connect, ConnectData, DISCOVERY_NQN};
+use wire::nvme::identify::{self as layout, cns};
+use wire::nvme::property::Capabilities;
+use wire::nvme::{Admin, Command, Io, Status, feature, log, text};
 
 use super::HostError;
 use super::authentication::prove;
 use super::commands::Payload;
-use super::parameters::{Options, QueueParameters, Transport};
+use super::enable::enable;
+use super::identify::identify;
+use super::keep_alive::{self, AdminQueue, Keeper};
+use super::liveness::Liveness;
+use super::namespace::{self, Namespace};
+use super::parameters::{Options, QueueParameters, RESPONSE_TIMEOUT, Transport};
 use super::queue::Queue;
+use super::retry::RetryTimes;
 use crate::limits::{ADMIN_ENTRIES, QUEUE_ENTRIES_MAX, TCP_IN_CAPSULE_ADMIN, TRANSFER_BYTES_MAX};
 use crate::nqn::Nqn;
 
@@ -22,22 +29,12 @@ use crate::nqn::Nqn;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Controller {
     /// All fields of the Identify Controller data structure.
-    pub identified: identify::Controller,
+    pub identified: layout::Controller,
     /// The longest transfer in bytes (from MDTS).
     pub transfer_max: usize,
-    /// The depth of I/O queues: CAP.MQES, since one entry of a queue always stays free.
+    /// The depth of I/O queues: CAP.MQES, since one entry of a queue always stays free, or MAXCMD if that is
+    /// less.
     pub depth_max: u16,
-}
-
-/// Properties of a namespace, from Identify.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Namespace {
-    /// The namespace identifier (NSID).
-    pub nsid: u32,
-    /// The size in logical blocks (NSZE).
-    pub blocks: u64,
-    /// The size of a logical block in bytes.
-    pub block_size: usize,
 }
 
 /// An entry of a discovery log page: a path to a subsystem.
@@ -60,7 +57,11 @@ pub struct Discovered {
 /// A connection to one controller: its admin queue, and what creates its I/O queues.
 #[derive(Debug)]
 pub struct Client {
-    admin: Queue,
+    admin: AdminQueue,
+    liveness: Arc<Liveness>,
+    /// Sends Keep Alive until the client is dropped.
+    _keeper: Option<Keeper>,
+    retry_times: RetryTimes,
     address: SocketAddr,
     subsystem: Nqn,
     options: Options,
@@ -69,11 +70,23 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to a subsystem, and enables its controller.
+    /// Connects to a subsystem, and enables its controller. A target that is busy is asked again.
     ///
     /// # Errors
     /// When the target does not respond, or refuses the connection.
     pub fn connect(address: SocketAddr, subsystem: &Nqn, options: &Options) -> Result<Self, HostError> {
+        let mut pause = BUSY_PAUSE;
+        loop {
+            match Self::connect_once(address, subsystem, options) {
+                Err(error) if error.is_busy() && pause <= BUSY_PAUSE_MAX => std::thread::sleep(pause),
+                Err(error) => return Err(error.with_names(subsystem, &options.host)),
+                Ok(client) => return Ok(client),
+            }
+            pause *= 2;
+        }
+    }
+
+    fn connect_once(address: SocketAddr, subsystem: &Nqn, options: &Options) -> Result<Self, HostError> {
         let (id, controller) = (0, CONTROLLER_DYNAMIC);
         let (depth, entries) = (ADMIN_ENTRIES, ADMIN_ENTRIES);
         let in_capsule = match options.transport {
@@ -83,23 +96,12 @@ impl Client {
             Transport::Rdma => 0,
         };
         let role = QueueParameters { id, controller, depth, entries, in_capsule };
-        let mut admin = Queue::connect(address, role, subsystem, options)?;
+        let liveness = Liveness::new()?;
+        let mut admin = Queue::connect(address, role, subsystem, options, &liveness)?;
         let id = send_connect(&mut admin, 0, ADMIN_ENTRIES, CONTROLLER_DYNAMIC, subsystem, options)?;
-        let value = u64::from(configuration::ENABLE | configuration::ENTRIES);
-        let enable = Property { wide: false, offset: property::CONFIGURATION, value };
-        admin.call("Property Set", enable.to_command(Fabrics::PropertySet, 0), Payload::None)?;
-        let status = Property { wide: false, offset: property::STATUS, value: 0 };
-        let command = status.to_command(Fabrics::PropertyGet, 0);
-        let ready = admin.call("Property Get", command, Payload::None)?.completion.result;
-        if ready & 1 == 0 {
-            return Err(HostError::Protocol("the controller does not become ready"));
-        }
-        let capabilities = Property { wide: true, offset: property::CAPABILITIES, value: 0 };
-        let command = capabilities.to_command(Fabrics::PropertyGet, 0);
-        let bits = admin.call("Property Get", command, Payload::None)?.completion.result;
-        let capabilities = Capabilities::parse(bits);
-        let bytes = identify_with(&mut admin, cns::CONTROLLER, 0)?;
-        let (identified, _) = identify::Controller::split(&bytes).ok_or(HostError::Protocol("Identify"))?;
+        let capabilities = enable(&mut admin)?;
+        let bytes = identify(&mut admin, cns::CONTROLLER, 0)?;
+        let (identified, _) = layout::Controller::split(&bytes).ok_or(HostError::Protocol("Identify"))?;
         let transfer_max = match identified.transfer_max {
             0 => TRANSFER_BYTES_MAX,
             pages => {
@@ -107,10 +109,18 @@ impl Client {
                 TRANSFER_BYTES_MAX.min(4096_usize << shift.min(32))
             }
         };
-        let depth_max = capabilities.entries_max.clamp(1, QUEUE_ENTRIES_MAX - 1);
+        let depth_max = depth_max(&identified, &capabilities);
+        let retry_times = RetryTimes::of(&identified);
+        admin.set_retry_times(retry_times);
+        if retry_times.has_delays() {
+            enable_retry_delays(&mut admin)?;
+        }
         let controller = Controller { identified, transfer_max, depth_max };
         let (subsystem, options) = (subsystem.clone(), options.clone());
-        Ok(Self { admin, address, subsystem, options, id, controller })
+        let admin = AdminQueue::new(admin);
+        let timeout = keep_alive_timeout(&subsystem, &options);
+        let _keeper = (!timeout.is_zero()).then(|| Keeper::start(&admin, &liveness, timeout)).transpose()?;
+        Ok(Self { admin, liveness, _keeper, retry_times, address, subsystem, options, id, controller })
     }
 
     /// Properties of the controller.
@@ -123,23 +133,24 @@ impl Client {
     /// # Errors
     /// When the connection is broken.
     pub fn namespaces(&mut self) -> Result<Vec<Namespace>, HostError> {
-        let list = identify_with(&mut self.admin, cns::ACTIVE, 0)?;
-        let numbers: Vec<u32> =
-            list.chunks_exact(4).map(|it| u32::from_le_bytes([it[0], it[1], it[2], it[3]])).collect();
-        numbers.into_iter().take_while(|nsid| *nsid != 0).map(|nsid| self.namespace(nsid)).collect()
+        let numbers = namespace::active(&mut self.admin.lock())?;
+        numbers.into_iter().map(|nsid| self.namespace(nsid)).collect()
+    }
+
+    /// The identifiers of the active namespaces.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub fn namespace_ids(&mut self) -> Result<Vec<u32>, HostError> {
+        namespace::active(&mut self.admin.lock())
     }
 
     /// Properties of one namespace.
     ///
     /// # Errors
-    /// When the namespace does not exist.
+    /// When the namespace does not exist, or its format is not supported.
     pub fn namespace(&mut self, nsid: u32) -> Result<Namespace, HostError> {
-        let bytes = identify_with(&mut self.admin, cns::NAMESPACE, nsid)?;
-        let (found, _) = identify::Namespace::split(&bytes).ok_or(HostError::Protocol("Identify"))?;
-        let place = 128 + 4 * usize::from(found.format & 0xf) + 2;
-        let shift = bytes.get(place).copied().filter(|shift| (9..=16).contains(shift));
-        let shift = shift.ok_or(HostError::Protocol("a namespace without blocks"))?;
-        Ok(Namespace { nsid, blocks: found.size, block_size: 1 << shift })
+        namespace::identified(&mut self.admin.lock(), nsid, self.controller.transfer_max)
     }
 
     /// The controller identifier (CNTLID).
@@ -170,32 +181,34 @@ impl Client {
             cdw11: less_one | less_one << 16,
             ..Command::default()
         };
-        let granted = self.admin.call("Set Features", command, Payload::None)?.completion.result;
-        if (granted & 0xffff) < u64::from(less_one) {
-            return Err(HostError::Protocol("the target grants fewer queues"));
+        let done = self.admin.lock().call("Set Features", command, Payload::None)?;
+        let result = done.completion.result as u32;
+        // Submission queues in the low half, completion queues in the high one, each less one.
+        let granted = (result & 0xffff).min(result >> 16) + 1;
+        if granted <= less_one {
+            return Err(HostError::Queues { wanted: less_one + 1, granted });
         }
         Ok(())
     }
 
     fn queue(&self, number: u16, depth: u16) -> Result<Queue, HostError> {
-        let capsule = self.controller.identified.command_capsule as usize * 16;
-        let in_capsule = capsule.saturating_sub(wire::nvme::COMMAND_SIZE);
+        let in_capsule = in_capsule(&self.controller.identified, self.options.transport);
         let depth = depth.clamp(1, self.controller.depth_max);
         // A queue of n entries holds n - 1 commands.
         let (id, controller, entries) = (number, self.id, depth + 1);
         let role = QueueParameters { id, controller, depth, entries, in_capsule };
-        let mut queue = Queue::connect(self.address, role, &self.subsystem, &self.options)?;
+        let mut queue = Queue::connect(self.address, role, &self.subsystem, &self.options, &self.liveness)?;
+        queue.set_retry_times(self.retry_times);
         send_connect(&mut queue, number, entries, self.id, &self.subsystem, &self.options)?;
         Ok(queue)
     }
 
-    /// Sends Keep Alive. Commands on any queue have the same effect.
+    /// Sends Keep Alive, beside those that a thread sends.
     ///
     /// # Errors
     /// When the connection is broken.
     pub fn keep_alive(&mut self) -> Result<(), HostError> {
-        let command = Command { opcode: Admin::KeepAlive as u8, ..Command::default() };
-        self.admin.call("Keep Alive", command, Payload::None).map(drop)
+        keep_alive::send(&mut self.admin.lock(), RESPONSE_TIMEOUT)
     }
 }
 
@@ -205,8 +218,8 @@ impl Client {
 /// When the discovery service does not respond.
 pub fn discover(address: SocketAddr, options: &Options) -> Result<Vec<Discovered>, HostError> {
     let discovery = Nqn::discovery();
-    let mut client = Client::connect(address, &discovery, options)?;
-    let mut page = |offset: usize, length: usize| {
+    let client = Client::connect(address, &discovery, options)?;
+    let page = |offset: usize, length: usize| {
         let request = log::Request {
             page: log::DISCOVERY,
             specific: 0,
@@ -214,8 +227,9 @@ pub fn discover(address: SocketAddr, options: &Options) -> Result<Vec<Discovered
             length: length as u64,
             offset: offset as u64,
         };
-        let payload = Payload::In(client.admin.buffer(length)?, length);
-        let done = client.admin.call("Get Log Page", request.to_command(0, 0), payload)?;
+        let mut admin = client.admin.lock();
+        let payload = Payload::In(admin.buffer(length)?, length);
+        let done = admin.call("Get Log Page", request.to_command(0, 0), payload)?;
         done.buffer.ok_or(HostError::Protocol("no data"))
     };
     let bytes = page(0, Head::SIZE)?;
@@ -245,12 +259,6 @@ pub fn discover(address: SocketAddr, options: &Options) -> Result<Vec<Discovered
 /// The NQN of discovery services.
 pub const DISCOVERY: &str = DISCOVERY_NQN;
 
-fn identify_with(admin: &mut Queue, kind: u8, nsid: u32) -> Result<Buffer, HostError> {
-    let command = Command { opcode: Admin::Identify as u8, nsid, cdw10: kind.into(), ..Command::default() };
-    let payload = Payload::In(admin.buffer(IDENTIFY_SIZE)?, IDENTIFY_SIZE);
-    admin.call("Identify", command, payload)?.buffer.ok_or(HostError::Protocol("no data"))
-}
-
 fn send_connect(
     queue: &mut Queue,
     queue_id: u16,
@@ -265,12 +273,13 @@ fn send_connect(
         subsystem: text::zeroed(subsystem.as_str()),
         host: text::zeroed(options.host.as_str()),
     };
-    let keep_alive_ms = if queue_id == 0 { KEEP_ALIVE_MS } else { 0 };
+    let timeout = if queue_id == 0 { keep_alive_timeout(subsystem, options) } else { Duration::ZERO };
+    let keep_alive_ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
     let connect = Connect { format: 0, queue_id, size: entries - 1, attributes: FLOW, keep_alive_ms };
     let mut buffer = queue.buffer(ConnectData::SIZE)?;
     buffer[..ConnectData::SIZE].copy_from_slice(&data.to_bytes());
     let payload = Payload::Out(buffer, ConnectData::SIZE);
-    let result = queue.call("Connect", connect.to_command(0), payload)?.completion.result;
+    let result = queue.call(CONNECT, connect.to_command(0), payload)?.completion.result;
     let secrets = options.secrets.as_ref().filter(|_| !subsystem.is_discovery());
     let asks = secrets.is_some_and(|it| it.controller_secret.is_some());
     match secrets {
@@ -286,8 +295,79 @@ fn send_connect(
 /// Disables flow control of the submission queue: the host never has more commands outstanding than entries.
 /// The target may then omit responses that only report success.
 const FLOW: u8 = wire::nvme::fabrics::CONNECT_NO_FLOW_CONTROL;
-/// The keep alive timeout (KATO): the target closes the controller after this time without a command.
-const KEEP_ALIVE_MS: u32 = 120_000;
+/// The pause before a busy target is asked again; it doubles until [`BUSY_PAUSE_MAX`] was waited.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
+const BUSY_PAUSE_MAX: Duration = Duration::from_millis(1600);
+
+/// The keep alive timeout (KATO) of a controller. The host reads the log page of a discovery controller and
+/// disconnects, which needs no timer, and older discovery controllers refuse one.
+fn keep_alive_timeout(subsystem: &Nqn, options: &Options) -> Duration {
+    if subsystem.is_discovery() { Duration::ZERO } else { options.keep_alive_timeout }
+}
+
+/// The longest queue: CAP.MQES, and MAXCMD if the controller reports it.
+fn depth_max(identified: &layout::Controller, capabilities: &Capabilities) -> u16 {
+    let most = match identified.commands_max {
+        0 => capabilities.entries_max,
+        commands => commands.min(capabilities.entries_max),
+    };
+    most.clamp(1, QUEUE_ENTRIES_MAX - 1)
+}
+
+/// Bytes of in-capsule data of I/O queues (IOCCSZ). They begin behind the command (ICDOFF 0) or are not used;
+/// over RDMA the target has to support an offset for them (SGLS bit 20).
+fn in_capsule(identified: &layout::Controller, transport: Transport) -> usize {
+    let has_offset = transport == Transport::Tcp || identified.sgls & SGLS_OFFSET != 0;
+    if identified.in_capsule_offset != 0 || !has_offset {
+        return 0;
+    }
+    (identified.command_capsule as usize * 16).saturating_sub(wire::nvme::COMMAND_SIZE)
+}
+
+/// SGLS: the address of an SGL data block descriptor may be an offset in the capsule.
+const SGLS_OFFSET: u32 = 1 << 20;
+
+/// Lets the controller report retry delays (Host Behavior Support, ACRE). A controller that refuses it
+/// reports none.
+fn enable_retry_delays(admin: &mut Queue) -> Result<(), HostError> {
+    const LENGTH: usize = 512;
+    let mut buffer = admin.buffer(LENGTH)?;
+    buffer[0] = 1;
+    let cdw10 = feature::HOST_BEHAVIOUR.into();
+    let command = Command { opcode: Admin::SetFeatures as u8, cdw10, ..Command::default() };
+    match admin.call("Set Features", command, Payload::Out(buffer, LENGTH)) {
+        Ok(_) | Err(HostError::Status { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl HostError {
+    /// Whether the target refused Connect with a status that it will not have for long.
+    fn is_busy(&self) -> bool {
+        let Self::Status { what: CONNECT, status } = self else { return false };
+        let busy = [
+            Status::CONTROLLER_BUSY,
+            Status::NAMESPACE_NOT_READY,
+            Status::COMMAND_INTERRUPTED,
+            Status::TRANSIENT_TRANSPORT,
+        ];
+        !status.is_permanent() && busy.contains(&status.plain())
+    }
+
+    /// The error with a hint if Connect was refused and a name is no NQN.
+    fn with_names(self, subsystem: &Nqn, host: &Nqn) -> Self {
+        let odd = [subsystem, host].into_iter().find(|name| !name.has_form());
+        match (&self, odd) {
+            (Self::Status { what: CONNECT, status }, Some(name)) => {
+                Self::Name { status: *status, name: name.clone() }
+            }
+            _ => self,
+        }
+    }
+}
+
+/// The name of the command, in errors.
+const CONNECT: &str = "Connect";
 
 /// A Read or Write command.
 pub fn transfer(kind: Io, nsid: u32, start: u64, count: u32) -> Command {

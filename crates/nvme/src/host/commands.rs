@@ -2,9 +2,10 @@
 
 use buffer::Buffer;
 use slab::Slab;
-use wire::nvme::Completion;
+use wire::nvme::{Command, Completion};
 
 use super::HostError;
+use super::submission::Submission;
 
 /// The data of a command.
 #[derive(Debug)]
@@ -26,12 +27,28 @@ pub struct Done {
     pub completion: Completion,
     /// The buffer of the command.
     pub buffer: Option<Buffer>,
+    /// The command as it was submitted, and the length and direction of its data, for a retry.
+    pub(super) submission: Submission,
+    pub(super) length: usize,
+    pub(super) is_out: bool,
+}
+
+impl Done {
+    /// The data of the command, as it was submitted.
+    pub(super) fn into_payload(self) -> Payload {
+        match self.buffer {
+            None => Payload::None,
+            Some(buffer) if self.is_out => Payload::Out(buffer, self.length),
+            Some(buffer) => Payload::In(buffer, self.length),
+        }
+    }
 }
 
 /// A command that was submitted and is not finished.
 #[derive(Debug)]
 pub(super) struct OutstandingCommand {
     token: u64,
+    submission: Submission,
     pub(super) buffer: Option<Buffer>,
     pub(super) length: usize,
     pub(super) is_out: bool,
@@ -61,8 +78,13 @@ impl Commands {
         self.outstanding.len()
     }
 
-    /// Adds a command; returns its identifier (CID).
-    pub(super) fn begin(&mut self, payload: Payload, token: u64) -> Result<u16, HostError> {
+    /// Adds a command; returns its identifier (CID), and the command with this identifier.
+    pub(super) fn begin(
+        &mut self,
+        submission: Submission,
+        payload: Payload,
+        token: u64,
+    ) -> Result<(u16, Command), HostError> {
         if self.outstanding.len() >= self.depth {
             return Err(HostError::Full);
         }
@@ -71,9 +93,18 @@ impl Commands {
             Payload::Out(buffer, length) => (Some(buffer), length, true),
             Payload::In(buffer, length) => (Some(buffer), length, false),
         };
-        let command =
-            OutstandingCommand { token, buffer, length, is_out, received: 0, unsent: 0, completion: None };
-        Ok(self.outstanding.insert(command) as u16)
+        let command = submission.command;
+        let cid = self.outstanding.insert(OutstandingCommand {
+            token,
+            submission,
+            buffer,
+            length,
+            is_out,
+            received: 0,
+            unsent: 0,
+            completion: None,
+        }) as u16;
+        Ok((cid, Command { cid, ..command }))
     }
 
     pub(super) fn outstanding(&self, cid: u16) -> Option<&OutstandingCommand> {
@@ -116,7 +147,8 @@ impl Commands {
 
     fn conclude(&mut self, completion: Completion) {
         if let Some(command) = self.outstanding.try_remove(completion.cid.into()) {
-            self.done.push(Done { token: command.token, completion, buffer: command.buffer });
+            let OutstandingCommand { token, submission, buffer, length, is_out, .. } = command;
+            self.done.push(Done { token, completion, buffer, submission, length, is_out });
         }
     }
 
@@ -125,10 +157,5 @@ impl Commands {
         let count = self.done.len();
         out.append(&mut self.done);
         count
-    }
-
-    /// Whether there are finished commands that were not taken.
-    pub(super) fn has_done(&self) -> bool {
-        !self.done.is_empty()
     }
 }

@@ -11,6 +11,7 @@ use wire::nvme::{Command, Completion, Sgl, Status};
 
 use super::HostError;
 use super::commands::{Commands, Done, Payload};
+use super::submission::Submission;
 use crate::limits::TRANSFER_BYTES_MAX;
 
 /// The staging buffer of one read: many small responses.
@@ -23,6 +24,10 @@ const DIRECT: usize = 8 << 10;
 const COPIED_MAX: usize = 512;
 /// Slices of one system call.
 const PIECES_MAX: usize = 256;
+/// The largest data alignment that a target may request (CPDA), in dwords less one (TCP transport 3.6.2.3).
+const ALIGNMENT_MAX: u8 = 31;
+/// The least data of one H2CData PDU that a target may request (MAXH2CDATA, TCP transport 3.6.2.3).
+const HOST_DATA_MIN: usize = 4096;
 
 /// A part of the output.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +69,11 @@ pub struct Machine {
     heads_sent: usize,
     pieces: VecDeque<Piece>,
     is_initialized: bool,
+    /// The digests that the host requested, and after ICResp those of both sides.
+    requested: Digests,
     digests: Digests,
+    /// The data alignment that the target requires (CPDA), in bytes.
+    alignment: usize,
     in_capsule: usize,
     host_data_max: usize,
 }
@@ -84,7 +93,9 @@ impl Machine {
             heads_sent: 0,
             pieces: VecDeque::new(),
             is_initialized: false,
+            requested: digests,
             digests: Digests::default(),
+            alignment: 4,
             in_capsule,
             host_data_max: TRANSFER_BYTES_MAX,
         };
@@ -108,18 +119,28 @@ impl Machine {
     /// # Errors
     /// [`HostError::Full`] when the queue is full.
     pub fn submit(&mut self, command: Command, payload: Payload, token: u64) -> Result<(), HostError> {
+        self.submit_again(command.into(), payload, token)
+    }
+
+    /// As [`Machine::submit`], with what is known of earlier attempts.
+    pub(super) fn submit_again(
+        &mut self,
+        submission: Submission,
+        payload: Payload,
+        token: u64,
+    ) -> Result<(), HostError> {
         let (length, is_out) = match &payload {
             Payload::None => (0, false),
             Payload::Out(_, length) => (*length, true),
             Payload::In(_, length) => (*length, false),
         };
-        let cid = self.commands.begin(payload, token)?;
+        let (cid, command) = self.commands.begin(submission, payload, token)?;
         let in_capsule = is_out && length <= self.in_capsule;
         let sgl = match in_capsule {
             true => Sgl::InCapsule { offset: 0, length: length as u32 },
             false => Sgl::Transport { length: length as u32 },
         };
-        let header = Header::Command(Command { cid, ..command }.with_sgl(sgl));
+        let header = Header::Command(command.with_sgl(sgl));
         self.push(&header, 0, in_capsule.then_some((cid, 0, length)));
         Ok(())
     }
@@ -185,7 +206,7 @@ impl Machine {
         let digests = if kind.has_digests() { self.digests } else { Digests::default() };
         let (cid, at, length) = data.unwrap_or((0, 0, 0));
         let mut head = [0; ENCODED_MAX];
-        let end = header.encode(flags, digests, length, 4, &mut head);
+        let end = header.encode(flags, digests, length, self.alignment, &mut head);
         if digests.header {
             let (front, behind) = head.split_at_mut(usize::from(kind.header_length()));
             behind[..DIGEST_SIZE].copy_from_slice(&crc32c::crc32c(front).to_le_bytes());
@@ -298,10 +319,25 @@ impl Machine {
 
     fn initialize(&mut self, response: &Initialize) -> Result<(), HostError> {
         self.digests = Digests::parse(response.digests);
-        self.host_data_max = response.limit as usize;
-        if response.format != 0 || self.host_data_max < 4096 {
-            return Err(HostError::Protocol("ICResp with invalid parameters"));
+        // H2CData PDUs have whole dwords, except the last one of a command.
+        self.host_data_max = response.limit as usize & !3;
+        if response.format != 0 {
+            return Err(HostError::Initialize { field: "PFV", value: response.format.into(), right: "0" });
         }
+        if response.alignment > ALIGNMENT_MAX {
+            let value = response.alignment.into();
+            return Err(HostError::Initialize { field: "CPDA", value, right: "0 to 31" });
+        }
+        if self.host_data_max < HOST_DATA_MIN {
+            let value = response.limit;
+            return Err(HostError::Initialize { field: "MAXH2CDATA", value, right: "at least 4096" });
+        }
+        let Digests { header, data } = self.requested;
+        if self.digests.header && !header || self.digests.data && !data {
+            let value = response.digests.into();
+            return Err(HostError::Initialize { field: "DGST", value, right: "what the host requested" });
+        }
+        self.alignment = (usize::from(response.alignment) + 1) * 4;
         self.is_initialized = true;
         Ok(())
     }

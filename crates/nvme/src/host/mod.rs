@@ -1,7 +1,7 @@
 //! The host side of NVMe-oF: connects to a controller, and reads and writes its namespaces.
 //!
 //! A [`Client`] owns the admin queue, and creates [`Queue`]s for I/O. A queue makes progress only while
-//! [`Queue::poll`] or [`Queue::wait`] is called; there is no background thread.
+//! [`Queue::poll`] or [`Queue::wait`] is called. A thread of the client sends Keep Alive on the admin queue.
 //!
 //! Over TCP, [`Machine`] is the protocol without a socket. Over RDMA a capsule is one message, and the target
 //! reads and writes the data itself.
@@ -10,28 +10,47 @@ mod authentication;
 mod bench;
 mod client;
 mod commands;
+mod enable;
+mod identify;
+mod keep_alive;
+mod liveness;
 mod machine;
+mod namespace;
 mod parameters;
 mod queue;
 mod rdma;
+mod retry;
+mod submission;
 mod tcp;
 
 use std::io;
+use std::time::Duration;
 
 use thiserror::Error;
 use wire::nvme::Status;
 use wire::nvme::rdma::RejectStatus;
 use wire::nvme::tcp::Fatal;
 
+use crate::nqn::{Nqn, NqnError};
+
 pub use bench::{
     Figures, Histogram, Job, MOMENTS, fill, fill_local, run as bench, run_local as bench_local,
     run_local_threads as bench_local_threads, run_threads as bench_threads,
 };
-pub use client::{Client, Controller, DISCOVERY, Discovered, Namespace, discover, transfer};
+pub use client::{Client, Controller, DISCOVERY, Discovered, discover, transfer};
 pub use commands::{Done, Payload};
+pub use liveness::Lost;
 pub use machine::Machine;
-pub use parameters::{Options, Tls, Transport};
+pub use namespace::Namespace;
+pub use parameters::{KEEP_ALIVE_TIMEOUT, Options, Tls, Transport};
 pub use queue::Queue;
+
+impl HostError {
+    /// Whether the error is of one namespace, and others may be usable.
+    pub const fn is_of_namespace(&self) -> bool {
+        matches!(self, Self::Inactive(_) | Self::BlockSize { .. } | Self::Metadata { .. })
+    }
+}
 
 /// Errors of the host.
 #[derive(Debug, Error)]
@@ -72,6 +91,67 @@ pub enum HostError {
     /// The target violated the protocol.
     #[error("the target violated the protocol: {0}")]
     Protocol(&'static str),
+    /// ICResp has a field that the host cannot follow.
+    #[error("the target sent ICResp with {field} {value}; right is {right}")]
+    Initialize {
+        /// The field, as TCP transport 3.6.2.3 names it.
+        field: &'static str,
+        /// The value that the target sent.
+        value: u32,
+        /// The values that are right.
+        right: &'static str,
+    },
+    /// The target does not answer Keep Alive.
+    #[error("{0}: the host ended the connection")]
+    KeepAlive(Lost),
+    /// The controller has failed (CSTS.CFS); the value of CSTS.
+    #[error("the controller reports a fatal error (CSTS.CFS; CSTS is {0:#x}): reset it")]
+    Fatal(u32),
+    /// The controller is not ready after the time that it reports.
+    #[error("the controller was not ready within the {} s that it reports (CAP.TO, CRTO)", .0.as_secs_f64())]
+    NotReady(Duration),
+    /// The target grants fewer I/O queues.
+    #[error("{wanted} I/O queues were requested, and the target grants {granted}")]
+    Queues {
+        /// How many the host requested.
+        wanted: u32,
+        /// How many the target grants.
+        granted: u32,
+    },
+    /// The namespace does not exist.
+    #[error("namespace {0} does not exist, or is not attached to this controller")]
+    Inactive(u32),
+    /// The block size of a namespace is not supported.
+    #[error(
+        "namespace {nsid} has blocks of 2^{shift} bytes: supported are 512 bytes to 64 KiB, and no more than \
+         the target transfers at once ({transfer_max} bytes)"
+    )]
+    BlockSize {
+        /// The namespace identifier (NSID).
+        nsid: u32,
+        /// The block size as a power of two (LBADS).
+        shift: u8,
+        /// The longest transfer of the controller, in bytes.
+        transfer_max: usize,
+    },
+    /// The namespace has metadata.
+    #[error(
+        "namespace {nsid} is formatted with {bytes} bytes of metadata for each block, which is not supported"
+    )]
+    Metadata {
+        /// The namespace identifier (NSID).
+        nsid: u32,
+        /// Bytes of metadata of each block.
+        bytes: u16,
+    },
+    /// The target refused Connect, and a name has not the form of an NQN.
+    #[error("Connect: {status}; \"{name}\" was sent as it is, but {}", NqnError::Form)]
+    Name {
+        /// The status field of Connect.
+        status: Status,
+        /// The name of subsystem or host.
+        name: Nqn,
+    },
     /// A command failed.
     #[error("{what}: {status}")]
     Status {

@@ -8,10 +8,14 @@ use wire::nvme::tcp::Digests;
 
 use crate::auth::Secrets;
 use crate::nqn::Nqn;
-use crate::tls::{TlsKey, Version};
+use crate::tls::{Derivation, TlsKey, Version};
 
 /// How long the host waits for a message of the target.
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The keep alive timeout (KATO) unless it is configured: the target closes the controller after this time
+/// without Keep Alive.
+pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,6 +72,9 @@ pub struct Options {
     pub host: Nqn,
     /// The Host Identifier (HOSTID), a UUID.
     pub host_id: [u8; 16],
+    /// The keep alive timeout (KATO), rounded to milliseconds; [`Duration::ZERO`] without a timer. The host
+    /// sends Keep Alive at half of it. Discovery controllers get none.
+    pub keep_alive_timeout: Duration,
     /// PDU digests that the host requests.
     pub digests: Digests,
     /// The congestion control of TCP; the default of the system when `None`.
@@ -86,4 +93,6 @@ pub struct Tls {
     pub key: TlsKey,
     /// The version of the PSK identity.
     pub version: Version,
+    /// How the PSK is derived from the configured one.
+    pub derivation: Derivation,
 }

@@ -1,23 +1,31 @@
 //! A queue of a host, over TCP or RDMA.
 
+use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use buffer::Buffer;
 use wire::nvme::Command;
 
 use super::HostError;
 use super::commands::{Done, Payload};
-use super::parameters::{Options, QueueParameters, Transport};
+use super::liveness::Liveness;
+use super::parameters::{Options, QueueParameters, RESPONSE_TIMEOUT, Transport};
 use super::rdma::RdmaQueue;
+use super::retry::{Retries, RetryTimes};
+use super::submission::Submission;
 use super::tcp::TcpQueue;
 use crate::nqn::Nqn;
-use crate::sys::wait::Watched;
+use crate::sys::wait::{Watched, wait};
 
 /// A submission queue and its completion queue on one connection.
 #[derive(Debug)]
 pub struct Queue {
     over: Over,
     depth: u16,
+    retries: Retries,
+    liveness: Arc<Liveness>,
 }
 
 #[derive(Debug)]
@@ -32,13 +40,20 @@ impl Queue {
         role: QueueParameters,
         subsystem: &Nqn,
         options: &Options,
+        liveness: &Arc<Liveness>,
     ) -> Result<Self, HostError> {
         let over = match options.transport {
             Transport::Tcp => Over::Tcp(Box::new(TcpQueue::connect(address, role, subsystem, options)?)),
             Transport::Rdma if options.tls.is_some() => return Err(HostError::NoTls),
             Transport::Rdma => Over::Rdma(Box::new(RdmaQueue::connect(address, role)?)),
         };
-        Ok(Self { over, depth: role.depth })
+        let liveness = Arc::clone(liveness);
+        Ok(Self { over, depth: role.depth, retries: Retries::default(), liveness })
+    }
+
+    /// Sets the times of the controller for retries.
+    pub(super) fn set_retry_times(&mut self, times: RetryTimes) {
+        self.retries.times = times;
     }
 
     /// The number of commands that may be outstanding.
@@ -46,12 +61,13 @@ impl Queue {
         self.depth.into()
     }
 
-    /// The number of outstanding commands.
+    /// The number of outstanding commands, with those that wait for a retry.
     pub fn outstanding(&self) -> usize {
-        match &self.over {
+        let sent = match &self.over {
             Over::Tcp(queue) => queue.outstanding(),
             Over::Rdma(queue) => queue.outstanding(),
-        }
+        };
+        sent + self.retries.len()
     }
 
     /// A zeroed buffer for commands of this queue. Over RDMA it is registered with the device of the queue,
@@ -72,40 +88,92 @@ impl Queue {
     /// [`HostError::Full`] when the queue is full, [`HostError::Buffer`] when the buffer is not registered
     /// with the device of the queue.
     pub fn submit(&mut self, command: Command, payload: Payload, token: u64) -> Result<(), HostError> {
+        if self.outstanding() >= self.depth() {
+            return Err(HostError::Full);
+        }
+        self.send(command.into(), payload, token)
+    }
+
+    fn send(&mut self, submission: Submission, payload: Payload, token: u64) -> Result<(), HostError> {
         match &mut self.over {
-            Over::Tcp(queue) => queue.submit(command, payload, token),
-            Over::Rdma(queue) => queue.submit(command, payload, token),
+            Over::Tcp(queue) => queue.submit(submission, payload, token),
+            Over::Rdma(queue) => queue.submit(submission, payload, token),
         }
     }
 
-    /// Sends and receives without waiting, and appends finished commands to `out`; returns how many.
+    /// Sends and receives without waiting, and appends finished commands to `out`; returns how many. A
+    /// command whose status permits a retry is not finished, but is repeated.
     ///
     /// # Errors
-    /// When the connection is broken.
+    /// When the connection is broken, or the target does not answer Keep Alive.
     pub fn poll(&mut self, out: &mut Vec<Done>) -> Result<usize, HostError> {
-        match &mut self.over {
-            Over::Tcp(queue) => queue.poll(out),
-            Over::Rdma(queue) => queue.poll(out),
+        self.liveness.check()?;
+        while let Some((submission, payload, token)) = self.retries.next() {
+            self.send(submission, payload, token)?;
         }
+        let before = out.len();
+        match &mut self.over {
+            Over::Tcp(queue) => queue.poll(out)?,
+            Over::Rdma(queue) => queue.poll(out)?,
+        };
+        self.retries.sort_out(out, before);
+        Ok(out.len() - before)
     }
 
     /// As [`Queue::poll`], but sleeps until a command has finished.
     ///
     /// # Errors
-    /// When the connection is broken, or the target sends nothing for 30 s.
+    /// When the connection is broken, or the target sends nothing for 30 s or does not answer Keep Alive.
     pub fn wait(&mut self, out: &mut Vec<Done>) -> Result<usize, HostError> {
-        match &mut self.over {
-            Over::Tcp(queue) => queue.wait(out),
-            Over::Rdma(queue) => queue.wait(out),
+        self.wait_within(out, RESPONSE_TIMEOUT)
+    }
+
+    fn wait_within(&mut self, out: &mut Vec<Done>, response_timeout: Duration) -> Result<usize, HostError> {
+        loop {
+            let count = self.poll(out)?;
+            if count > 0 || self.outstanding() == 0 {
+                return Ok(count);
+            }
+            if !self.is_drained() {
+                continue;
+            }
+            // Completions that arrived before arming cause no notification: poll once more.
+            self.arm()?;
+            let count = self.poll(out)?;
+            if count > 0 {
+                return Ok(count);
+            }
+            if !self.is_drained() {
+                continue;
+            }
+            let retry = self.until_retry().filter(|retry| *retry < response_timeout);
+            if !wait(self.watched(), retry.unwrap_or(response_timeout))? && retry.is_none() {
+                return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+            }
         }
     }
 
-    /// The descriptors to wait for, with [`crate::sys::wait`], after [`Queue::arm`].
-    pub fn watched(&self) -> [Watched; 2] {
+    /// Whether the last poll has read all that had arrived.
+    fn is_drained(&self) -> bool {
         match &self.over {
+            Over::Tcp(queue) => queue.is_drained(),
+            Over::Rdma(_) => true,
+        }
+    }
+
+    /// The descriptors to wait for, with [`crate::sys::wait`], after [`Queue::arm`] and no longer than
+    /// [`Queue::until_retry`].
+    pub fn watched(&self) -> [Watched; 3] {
+        let [one, other] = match &self.over {
             Over::Tcp(queue) => [queue.watched(), (-1, false)],
             Over::Rdma(queue) => queue.watched(),
-        }
+        };
+        [one, other, self.liveness.watched()]
+    }
+
+    /// How long until [`Queue::poll`] repeats a command; `None` if no command waits for a retry.
+    pub fn until_retry(&self) -> Option<Duration> {
+        self.retries.until_due()
     }
 
     /// Requests a notification for the next completion. Completions that arrived before this call cause none,
@@ -130,10 +198,21 @@ impl Queue {
         command: Command,
         payload: Payload,
     ) -> Result<Done, HostError> {
+        self.call_within(what, command, payload, RESPONSE_TIMEOUT)
+    }
+
+    /// As [`Queue::call`], for a target that sends something within `response_timeout`.
+    pub(super) fn call_within(
+        &mut self,
+        what: &'static str,
+        command: Command,
+        payload: Payload,
+        response_timeout: Duration,
+    ) -> Result<Done, HostError> {
         self.submit(command, payload, 0)?;
         let mut done = Vec::new();
         while done.is_empty() {
-            self.wait(&mut done)?;
+            self.wait_within(&mut done, response_timeout)?;
         }
         let done = done.pop().ok_or(HostError::Protocol("no completion"))?;
         match done.completion.status() {

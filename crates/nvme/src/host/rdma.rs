@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use buffer::Buffer;
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
 use rdma::{BATCH, Completion as Completed, Connection, Domain, Done as Finished, Error, Sizes};
 use wire::nvme::rdma::{Accept, Reject, RejectStatus, Request};
-use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Completion, Sgl};
+use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Completion, Sgl};
 
 use super::HostError;
 use super::commands::{Commands, Done, Payload};
 use super::parameters::{QueueParameters, RESPONSE_TIMEOUT};
+use super::submission::Submission;
 use crate::sys::wait::Watched;
 
 /// In-capsule data in bytes. Longer data are read by the target, without a copy.
@@ -42,8 +41,6 @@ pub(super) struct RdmaQueue {
     /// Capsule buffers that are free.
     capsules: Vec<Buffer>,
     completed: Vec<Completed>,
-    poll: Poll,
-    events: Events,
     in_capsule: usize,
     idle_polls: u32,
 }
@@ -74,17 +71,11 @@ impl RdmaQueue {
         if accept.0.format != 0 {
             return Err(HostError::Protocol("private data of an unknown format"));
         }
-        let poll = Poll::new()?;
-        for (number, descriptor) in connection.descriptors().into_iter().enumerate() {
-            poll.registry().register(&mut SourceFd(&descriptor), Token(number), Interest::READABLE)?;
-        }
         Ok(Self {
             connection,
             commands: Commands::new(role.depth),
             capsules: Vec::new(),
             completed: Vec::new(),
-            poll,
-            events: Events::with_capacity(4),
             in_capsule: role.in_capsule.min(IN_CAPSULE_MAX),
             idle_polls: 0,
         })
@@ -98,7 +89,12 @@ impl RdmaQueue {
         Ok(self.connection.domain().open(length)?)
     }
 
-    pub(super) fn submit(&mut self, command: Command, payload: Payload, token: u64) -> Result<(), HostError> {
+    pub(super) fn submit(
+        &mut self,
+        submission: Submission,
+        payload: Payload,
+        token: u64,
+    ) -> Result<(), HostError> {
         self.make_room()?;
         let mut capsule = None;
         let sgl = match &payload {
@@ -117,8 +113,8 @@ impl RdmaQueue {
                 Sgl::Keyed { address, length: *length as u32, key, invalidate: false }
             }
         };
-        let cid = self.commands.begin(payload, token)?;
-        let command = Command { cid, ..command }.with_sgl(sgl);
+        let (_, command) = self.commands.begin(submission, payload, token)?;
+        let command = command.with_sgl(sgl);
         let Some((mut capsule, end)) = capsule else {
             return Ok(self.connection.send_short(&command.to_bytes(), None)?);
         };
@@ -147,29 +143,6 @@ impl RdmaQueue {
             }
         }
         Ok(count)
-    }
-
-    pub(super) fn wait(&mut self, out: &mut Vec<Done>) -> Result<usize, HostError> {
-        loop {
-            self.advance()?;
-            if !self.commands.has_done() && self.commands.len() > 0 {
-                // Completions that arrived before arming cause no notification: poll once more.
-                self.connection.arm()?;
-                self.advance()?;
-            }
-            let count = self.commands.take(out);
-            if count > 0 || self.commands.len() == 0 {
-                return Ok(count);
-            }
-            self.connection.check_events()?;
-            match self.poll.poll(&mut self.events, Some(RESPONSE_TIMEOUT)) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error.into()),
-                Ok(()) if self.events.is_empty() => {
-                    return Err(io::Error::from(io::ErrorKind::TimedOut).into());
-                }
-                _ => {}
-            }
-        }
     }
 
     pub(super) fn watched(&self) -> [Watched; 2] {

@@ -6,26 +6,23 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
 use socket2::SockRef;
-use wire::nvme::Command;
 
 use super::HostError;
 use super::commands::{Done, Payload};
 use super::machine::Machine;
 use super::parameters::{Options, QueueParameters, RESPONSE_TIMEOUT};
+use super::submission::Submission;
 use crate::congestion;
 use crate::nqn::Nqn;
 use crate::stream::Stream;
-use crate::sys::wait::Watched;
+use crate::sys::wait::{Watched, wait};
 use crate::tls::Connector;
 
 /// A queue over TCP.
 #[derive(Debug)]
 pub(super) struct TcpQueue {
     stream: Stream,
-    poll: Poll,
-    events: Events,
     machine: Machine,
     idle_polls: u32,
 }
@@ -47,22 +44,23 @@ impl TcpQueue {
         congestion::set(&SockRef::from(&stream), options.congestion.as_deref());
         stream.set_nonblocking(true)?;
         let stream = TcpStream::from_std(stream);
-        let mut stream = match &options.tls {
+        let stream = match &options.tls {
             None => Stream::Plain(stream),
             Some(tls) => {
-                let psk = tls.key.psk(&options.host, subsystem, tls.version).ok_or(HostError::Names)?;
+                let psk = tls
+                    .key
+                    .psk(&options.host, subsystem, (tls.version, tls.derivation))
+                    .ok_or(HostError::Names)?;
                 let tls_stream = Connector::new()?.connect(stream, psk, RESPONSE_TIMEOUT);
                 Stream::Tls(Box::new(tls_stream.map_err(HostError::Tls)?))
             }
         };
-        let poll = Poll::new()?;
-        poll.registry().register(stream.socket_mut(), Token(0), Interest::READABLE | Interest::WRITABLE)?;
         let machine = Machine::new(role.depth, role.in_capsule, options.digests);
-        let mut queue = Self { stream, poll, events: Events::with_capacity(4), machine, idle_polls: 0 };
+        let mut queue = Self { stream, machine, idle_polls: 0 };
         while !queue.machine.is_initialized() {
             queue.send()?;
-            if !queue.fill()? {
-                queue.sleep()?;
+            if !queue.fill()? && !wait([queue.watched()], RESPONSE_TIMEOUT)? {
+                return Err(io::Error::from(io::ErrorKind::TimedOut).into());
             }
         }
         Ok(queue)
@@ -72,8 +70,13 @@ impl TcpQueue {
         self.machine.outstanding()
     }
 
-    pub(super) fn submit(&mut self, command: Command, payload: Payload, token: u64) -> Result<(), HostError> {
-        self.machine.submit(command, payload, token)
+    pub(super) fn submit(
+        &mut self,
+        submission: Submission,
+        payload: Payload,
+        token: u64,
+    ) -> Result<(), HostError> {
+        self.machine.submit_again(submission, payload, token)
     }
 
     pub(super) fn poll(&mut self, out: &mut Vec<Done>) -> Result<usize, HostError> {
@@ -90,28 +93,13 @@ impl TcpQueue {
         Ok(self.machine.take(out))
     }
 
-    pub(super) fn wait(&mut self, out: &mut Vec<Done>) -> Result<usize, HostError> {
-        loop {
-            let count = self.poll(out)?;
-            if count > 0 || self.outstanding() == 0 {
-                return Ok(count);
-            }
-            if !self.fill()? {
-                self.sleep()?;
-            }
-        }
+    /// Whether the last poll found nothing to read. TLS may hold data that the socket no longer announces.
+    pub(super) fn is_drained(&self) -> bool {
+        self.idle_polls > 0
     }
 
     pub(super) fn watched(&self) -> Watched {
         (self.stream.as_raw_fd(), self.machine.has_output())
-    }
-
-    fn sleep(&mut self) -> Result<(), HostError> {
-        match self.poll.poll(&mut self.events, Some(RESPONSE_TIMEOUT)) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error.into()),
-            Ok(()) if self.events.is_empty() => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
-            _ => Ok(()),
-        }
     }
 
     fn send(&mut self) -> Result<(), HostError> {

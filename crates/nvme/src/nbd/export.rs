@@ -26,8 +26,8 @@ const POLL_TIME: Duration = Duration::from_micros(50);
 const STALL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a session that waits for memory, or for a write of another client, checks whether it may go on.
 const OTHERS_CHECK_INTERVAL: Duration = Duration::from_millis(10);
-/// The longest interval without a command to the controller (Keep Alive).
-const KEEP_ALIVE: Duration = Duration::from_secs(20);
+/// How long the thread sleeps while it waits for requests.
+const IDLE_INTERVAL: Duration = Duration::from_secs(20);
 
 /// Optional commands of a controller (Identify, ONCS).
 const HAS_DATASET_MANAGEMENT: u16 = 1 << 2;
@@ -112,14 +112,14 @@ pub fn serve<Stream: Read + Write + AsRawFd>(
         answers: StallTimer::new(target.stall_timeout),
         stall_timeout: target.stall_timeout,
     };
-    exporting.run(&mut target.client)
+    exporting.run()
 }
 
 impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
-    fn run(&mut self, client: &mut Client) -> Result<(), NbdError> {
+    fn run(&mut self) -> Result<(), NbdError> {
         let mut staging = vec![0; STAGING];
         let mut done = Vec::new();
-        let (mut active, mut told) = (Instant::now(), Instant::now());
+        let mut active = Instant::now();
         let mut is_armed = false;
         let (began, handshake) = (Instant::now(), CONNECT_TIMEOUT);
         loop {
@@ -142,25 +142,22 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
             if !self.session.is_negotiated() && now - began > handshake {
                 return Err(NbdError::Handshake);
             }
-            if now - told > KEEP_ALIVE {
-                client.keep_alive()?;
-                told = now;
-            }
             if progress {
                 (active, is_armed) = (now, false);
             } else if now - active > POLL_TIME {
                 if is_armed {
-                    let [one, other] = self.work.queue.watched();
+                    let [one, other, liveness] = self.work.queue.watched();
                     let wants_input = self.wants_input();
                     let fd = if wants_input || self.has_output() { self.stream.as_raw_fd() } else { -1 };
                     let most = if !self.session.is_negotiated() || self.has_output() {
                         STALL_CHECK_INTERVAL
                     } else {
-                        KEEP_ALIVE
+                        IDLE_INTERVAL
                     };
                     // No descriptor tells when other clients return memory or blocks: check periodically.
                     let most = if self.waits_for_others() { OTHERS_CHECK_INTERVAL } else { most };
-                    wait([(fd, self.has_output()), one, other], most)?;
+                    let most = self.work.queue.until_retry().map_or(most, |retry| most.min(retry));
+                    wait([(fd, self.has_output()), one, other, liveness], most)?;
                     (active, is_armed) = (Instant::now(), false);
                 } else {
                     self.work.queue.arm()?;

@@ -101,7 +101,7 @@ fn tls_handshake(
     permit: &ConnectionPermit,
 ) -> io::Result<(Stream, Proved)> {
     let target = Arc::clone(&shared.target);
-    let find = move |identity: &str| target.psk(identity);
+    let find = move |identity: &str| target.psks(identity);
     let (connect_timeout, is_displaced) = (shared.tuning.connect_timeout, || permit.is_displaced());
     let (tls_stream, psk) = acceptor.accept(stream, find, connect_timeout, &is_displaced)?;
     Ok((Stream::Tls(Box::new(tls_stream)), Proved(psk)))

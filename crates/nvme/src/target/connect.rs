@@ -15,7 +15,7 @@ use super::{State, Target};
 use crate::auth::{Authenticator, Secrets};
 use crate::limits::{CONTROLLERS_MAX, DISCOVERY_KEEP_ALIVE_MS, QUEUE_ENTRIES_MAX};
 use crate::nqn::Nqn;
-use crate::tls::{Psk, Version};
+use crate::tls::Psk;
 
 /// Why a Connect failed: the status, and dword 0 of its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,9 +69,10 @@ pub(super) struct Connected {
 }
 
 impl Target {
-    /// The PSK for an identity. The PSK of a subsystem also gives access to the discovery subsystem.
-    pub fn psk(&self, identity: &str) -> Option<Psk> {
-        self.lock().psk(identity)
+    /// The PSKs for an identity: of each derivation that hosts use, and for the discovery subsystem of each
+    /// subsystem that the host may use.
+    pub fn psks(&self, identity: &str) -> Vec<Psk> {
+        self.lock().psks(identity)
     }
 
     pub(super) fn connect(
@@ -123,13 +124,11 @@ impl Target {
 }
 
 impl State {
-    fn psk(&self, identity: &str) -> Option<Psk> {
-        let (host, wanted) = Psk::names(identity)?;
+    fn psks(&self, identity: &str) -> Vec<Psk> {
+        let Some((host, wanted)) = Psk::names(identity) else { return Vec::new() };
         let reached = self.subsystems.values().filter(|it| wanted.is_discovery() || *it.name() == wanted);
         let keys = reached.filter_map(|it| it.snapshot().credentials.get(&host)?.tls_key.clone());
-        let versions = [Version::Digest, Version::Names];
-        let mut psks = keys.flat_map(|key| versions.map(|version| key.psk(&host, &wanted, version)));
-        psks.find_map(|psk| psk.filter(|psk| psk.identity == identity))
+        keys.flat_map(|key| key.psks(&host, &wanted)).filter(|psk| psk.identity == identity).collect()
     }
 
     fn may_connect(
@@ -144,7 +143,7 @@ impl State {
             return Err(Status::CONNECT_INVALID_HOST.into());
         }
         // The key of the handshake may have been removed or replaced before Connect.
-        if proved.is_some_and(|Proved(it)| self.psk(&it.identity).as_ref() != Some(it)) {
+        if proved.is_some_and(|Proved(it)| !self.psks(&it.identity).contains(it)) {
             return Err(Status::CONNECT_INVALID_HOST.into());
         }
         if subsystem.is_discovery() {

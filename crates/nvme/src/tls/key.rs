@@ -49,6 +49,22 @@ pub enum Version {
     Digest,
 }
 
+/// How PSKs are derived from a configured PSK.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Derivation {
+    /// HKDF-Expand-Label of RFC 8446, as the TCP transport specification has it.
+    #[default]
+    Rfc8446,
+    /// As libnvme before 1.16, and `nvme --compat` since: labels and contexts without their length, and the
+    /// length of the output in little endian.
+    Compat,
+}
+
+impl Derivation {
+    /// Both derivations, that of the specification first.
+    pub const ALL: [Self; 2] = [Self::Rfc8446, Self::Compat];
+}
+
 /// A PSK for TLS, with its identity.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Psk {
@@ -80,16 +96,30 @@ impl TlsKey {
 
     /// The PSK for TLS; `None` if the names are too long for the derivation (255 bytes in all), which only
     /// [`Version::Names`] allows.
-    pub fn psk(&self, host: &Nqn, subsystem: &Nqn, version: Version) -> Option<Psk> {
-        let (identity, hash, key) = self.derive(host.as_str(), subsystem.as_str(), version)?;
+    pub fn psk(&self, host: &Nqn, subsystem: &Nqn, form: (Version, Derivation)) -> Option<Psk> {
+        let (identity, hash, key) = self.derive(host.as_str(), subsystem.as_str(), form)?;
         Some(Psk { identity, hash, host: host.clone(), subsystem: subsystem.clone(), key })
     }
 
-    fn derive(&self, host: &str, subsystem: &str, version: Version) -> Option<(String, Hash, Vec<u8>)> {
+    /// All PSKs for TLS that hosts derive from this key. PSKs of different derivations may have the same
+    /// identity: always in version 0, and in version 1 if the configured PSK is used as it is.
+    pub fn psks(&self, host: &Nqn, subsystem: &Nqn) -> Vec<Psk> {
+        let forms = [Version::Digest, Version::Names]
+            .into_iter()
+            .flat_map(|version| Derivation::ALL.map(|derivation| (version, derivation)));
+        forms.filter_map(|form| self.psk(host, subsystem, form)).collect()
+    }
+
+    fn derive(
+        &self,
+        host: &str,
+        subsystem: &str,
+        (version, derivation): (Version, Derivation),
+    ) -> Option<(String, Hash, Vec<u8>)> {
         let hash = if self.key.len() == 48 { Hash::Sha384 } else { Hash::Sha256 };
         let retained = match self.binding {
             None => self.key.clone(),
-            Some(hash) => derived(hash, &self.key, "HostNQN", host)?,
+            Some(hash) => derived(hash, &self.key, "HostNQN", host, derivation)?,
         };
         let number = hash as u8;
         let (identity, context) = match version {
@@ -103,21 +133,38 @@ impl TlsKey {
                 (format!("NVMe1R{number:02} {host} {subsystem} {digest}"), format!("{number:02} {digest}"))
             }
         };
-        let key = derived(hash, &retained, "nvme-tls-psk", &context)?;
+        let key = derived(hash, &retained, "nvme-tls-psk", &context, derivation)?;
         Some((identity, hash, key))
     }
 }
 
-/// HKDF-Extract without salt (RFC 5869), then HKDF-Expand-Label (RFC 8446, 7.1); the output has the length of
-/// a digest.
-fn derived(hash: Hash, key: &[u8], label: &str, context: &str) -> Option<Vec<u8>> {
-    let label = format!("tls13 {label}");
-    let length = (hash.length() as u16).to_be_bytes();
-    let (label_length, context_length) = (u8::try_from(label.len()).ok()?, u8::try_from(context.len()).ok()?);
+/// HKDF-Extract without salt (RFC 5869), then HKDF-Expand-Label; the output has the length of a digest.
+fn derived(hash: Hash, key: &[u8], label: &str, context: &str, derivation: Derivation) -> Option<Vec<u8>> {
     let extracted = hash.hmac(&vec![0; hash.length()], &[key]);
+    expand_label(hash, &extracted, label, context.as_bytes(), derivation)
+}
+
+/// HKDF-Expand-Label (RFC 8446, 7.1); the output has the length of a digest. `None` if the context is too
+/// long.
+pub(super) fn expand_label(
+    hash: Hash,
+    secret: &[u8],
+    label: &str,
+    context: &[u8],
+    derivation: Derivation,
+) -> Option<Vec<u8>> {
+    let label = format!("tls13 {label}");
+    let length = hash.length() as u16;
+    let (label_length, context_length) = (u8::try_from(label.len()).ok()?, u8::try_from(context.len()).ok()?);
+    let (big, little) = (length.to_be_bytes(), length.to_le_bytes());
     // The output is one block of HKDF-Expand, whose number is 1.
-    let info = [&length, &[label_length][..], label.as_bytes(), &[context_length], context.as_bytes(), &[1]];
-    Some(hash.hmac(&extracted, &info))
+    Some(match derivation {
+        Derivation::Rfc8446 => {
+            let info = [&big, &[label_length][..], label.as_bytes(), &[context_length], context, &[1]];
+            hash.hmac(secret, &info)
+        }
+        Derivation::Compat => hash.hmac(secret, &[&little, label.as_bytes(), context, &[1]]),
+    })
 }
 
 impl Psk {
@@ -183,38 +230,48 @@ impl fmt::Debug for Psk {
 mod tests {
     use super::*;
 
-    /// Keys and identities of the tests of libnvme.
-    const KNOWN: [(&str, &str); 2] = [
+    /// Keys and identities of the tests of libnvme: from 1.16 on, and before.
+    const KNOWN: [(&str, &str, &str); 2] = [
         (
             "NVMeTLSkey-1:01:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:",
             "NVMe1R01 nqn.psk-test-host nqn.psk-test-subsys iSbjiStwJ/1TrTvDlt2fjFmzvsytOJelidNnA+X5lEU=",
+            "NVMe1R01 nqn.psk-test-host nqn.psk-test-subsys 66GuqV08TsAGII39teWUfwQwizjv06Jy8jOcX3NAAzM=",
         ),
         (
             "NVMeTLSkey-1:02:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwP/w0S89ELi3W2LxIcLXVsDn8kXZQ==:",
             "NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys \
              QhW2+Rp6RzHlNtCslyRxMnwJ11tKKhz8JCAQpQ+XUD8f9td1VeH5h53yz2wKJG1a",
+            "NVMe1R02 nqn.psk-test-host nqn.psk-test-subsys \
+             RsKmYJ3nAn1ApjjMloJFbAkLPivONDAX/xW327YBUsn2eGShXSjCZvBaOxscLqmz",
         ),
     ];
 
     #[test]
     fn keys_and_identities_match_libnvme() {
-        for (text, expected) in KNOWN {
+        let (host, subsystem) = ("nqn.psk-test-host", "nqn.psk-test-subsys");
+        for (text, rfc8446, compat) in KNOWN {
             let key: TlsKey = text.parse().unwrap();
             assert_eq!(String::from(key.clone()), text);
-            let names = ("nqn.psk-test-host", "nqn.psk-test-subsys");
-            let (identity, hash, psk) = key.derive(names.0, names.1, Version::Digest).unwrap();
-            assert_eq!(identity, expected);
-            assert_eq!(psk.len(), hash.length());
-            let (identity, _, other) = key.derive(names.0, names.1, Version::Names).unwrap();
-            assert_eq!(identity, format!("NVMe0R{:02} {} {}", hash as u8, names.0, names.1));
-            assert_ne!(psk, other);
+            let mut keys = Vec::new();
+            for (derivation, expected) in Derivation::ALL.into_iter().zip([rfc8446, compat]) {
+                let derive = |version| key.derive(host, subsystem, (version, derivation)).unwrap();
+                let (identity, hash, psk) = derive(Version::Digest);
+                assert_eq!(identity, expected);
+                assert_eq!(psk.len(), hash.length());
+                let (identity, _, other) = derive(Version::Names);
+                assert_eq!(identity, format!("NVMe0R{:02} {host} {subsystem}", hash as u8));
+                keys.extend([psk, other]);
+            }
+            keys.sort();
+            keys.dedup();
+            assert_eq!(keys.len(), 4, "derivations and versions give different keys");
         }
     }
 
     #[test]
     fn invalid_text_gives_a_specific_error() {
         let parse = |text: &str| text.parse::<TlsKey>().unwrap_err();
-        let (text, _) = KNOWN[0];
+        let (text, ..) = KNOWN[0];
         assert_eq!(parse("DHHC-1:00:FuqCi/soWsLqELKulf1B5eyAv+r5n+3aP1p8DwAEPimezRz+:"), KeyError::Form);
         assert_eq!(parse(&text.replace(":01:", ":03:")), KeyError::Hash);
         assert_eq!(parse(&text.replace(":01:", ":02:")), KeyError::Length(32));
@@ -227,12 +284,12 @@ mod tests {
         let (host, subsystem) = ("nqn.2014-08.org.example:host".parse::<Nqn>().unwrap(), Nqn::discovery());
         let key: TlsKey = KNOWN[0].0.parse().unwrap();
         for version in [Version::Names, Version::Digest] {
-            let psk = key.psk(&host, &subsystem, version).unwrap();
+            let psk = key.psk(&host, &subsystem, (version, Derivation::Rfc8446)).unwrap();
             assert_eq!(Psk::names(&psk.identity), Some((host.clone(), subsystem.clone())));
         }
         let long: Nqn = format!("nqn.2014-08.org.example:{}", "h".repeat(190)).parse().unwrap();
-        assert!(key.psk(&long, &subsystem, Version::Names).is_none());
-        assert!(key.psk(&long, &subsystem, Version::Digest).is_some());
+        assert!(key.psk(&long, &subsystem, (Version::Names, Derivation::Rfc8446)).is_none());
+        assert!(key.psk(&long, &subsystem, (Version::Digest, Derivation::Rfc8446)).is_some());
         assert!(Psk::names("nobody").is_none() && Psk::names("NVMe0R01 a b").is_none());
     }
 }

@@ -11,7 +11,7 @@ use openssl::ssl::{
     SslStream, SslVerifyMode, SslVersion,
 };
 
-use super::Psk;
+use super::{Psk, Refusal};
 use crate::auth::Hash;
 use crate::sys::{tls, wait};
 
@@ -51,15 +51,15 @@ impl Acceptor {
         Ok(Self(context.build()))
     }
 
-    /// Performs the handshake as the server; `find` returns the PSK of an identity. `is_cancelled` is asked
-    /// while the handshake waits for the client.
+    /// Performs the handshake as the server; `find` returns the PSKs of an identity, of which the client has
+    /// to have one. `is_cancelled` is asked while the handshake waits for the client.
     ///
     /// # Errors
     /// When the handshake is not done in time or cancelled, or `find` knows no PSK of the client.
     pub fn accept(
         &self,
         stream: TcpStream,
-        find: impl Fn(&str) -> Option<Psk> + Send + Sync + 'static,
+        find: impl Fn(&str) -> Vec<Psk> + Send + Sync + 'static,
         connect_timeout: Duration,
         is_cancelled: &dyn Fn() -> bool,
     ) -> io::Result<(TlsStream, Psk)> {
@@ -124,7 +124,10 @@ impl TlsStream {
             let writes = match error.code() {
                 ErrorCode::WANT_READ => false,
                 ErrorCode::WANT_WRITE => true,
-                _ => return Err(error.into_io_error().unwrap_or_else(io::Error::other)),
+                _ => {
+                    let refusal = tls::refusal_of(stream.ssl()).map(Refusal::to_string);
+                    return Err(refused(error, refusal));
+                }
             };
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -185,6 +188,14 @@ impl Drop for TlsStream {
     fn drop(&mut self) {
         // close_notify tells the peer that the stream was not truncated.
         _ = self.stream.shutdown();
+    }
+}
+
+/// The error of a handshake, with the reason of the server if it refused the PSKs of the client.
+fn refused(error: openssl::ssl::Error, refusal: Option<String>) -> io::Error {
+    match refusal {
+        Some(refusal) => io::Error::new(ErrorKind::PermissionDenied, refusal),
+        None => error.into_io_error().unwrap_or_else(io::Error::other),
     }
 }
 

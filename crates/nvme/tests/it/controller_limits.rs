@@ -94,7 +94,7 @@ impl LimitedTarget {
             let count = self.seen.reads.fetch_add(1, Ordering::Relaxed);
             let blocks = (command.cdw12 & 0xffff) as usize + 1;
             return match self.fails && count % 2 == 1 {
-                true => self.respond(cid, Status::UNRECOVERED_READ, 0),
+                true => self.respond(cid, Status::UNRECOVERED_READ.permanent(), 0),
                 false => self.give(cid, &vec![0; blocks * BLOCK]),
             };
         }
@@ -154,7 +154,7 @@ fn a_measurement_does_not_count_failed_commands_as_throughput() {
         let mut queues = client.queues(1, 1).unwrap();
         let figures = run(&mut queues, &DISK, &job(1)).unwrap();
         let (all, succeeded) = (seen.reads.load(Ordering::Relaxed) as u64, figures.latency.total());
-        assert_eq!(figures.first_error, Some(Status::UNRECOVERED_READ));
+        assert_eq!(figures.first_error, Some(Status::UNRECOVERED_READ.permanent()));
         // Depth 1, and every other command fails; the last one may not be counted.
         assert!(succeeded.abs_diff(figures.errors) <= 1 && succeeded + figures.errors <= all, "{figures:?}");
         assert!(all - succeeded - figures.errors <= 1, "{all} {figures:?}");

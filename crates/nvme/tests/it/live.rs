@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use buffer::Buffer;
 use nvme::host::{
-    Client, HostError, Job, Options, Payload, Queue, Transport, bench, bench_threads, discover, transfer,
+    Client, HostError, Job, KEEP_ALIVE_TIMEOUT, Options, Payload, Queue, Transport, bench, bench_threads,
+    discover, transfer,
 };
 use nvme::serve::{
     BackendConfig, BlockSize, Bytes, Config, NamespaceConfig, PortConfig, Server, SubsystemConfig,
@@ -54,7 +55,16 @@ pub(crate) fn options(number: u8, digests: bool) -> Options {
     let host = nqn(&host_name(number));
     let host_id = host.to_host_id();
     let digests = Digests { header: digests, data: digests };
-    Options { transport: Transport::Tcp, host, host_id, digests, congestion: None, secrets: None, tls: None }
+    Options {
+        transport: Transport::Tcp,
+        host,
+        host_id,
+        digests,
+        congestion: None,
+        secrets: None,
+        tls: None,
+        keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
+    }
 }
 
 fn client(address: SocketAddr, digests: bool) -> Client {

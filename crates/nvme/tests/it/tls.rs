@@ -7,7 +7,7 @@ use std::time::Duration;
 use nvme::auth::{Credentials, Hash};
 use nvme::host::{Client, HostError, Options, Tls, discover};
 use nvme::serve::{BackendConfig, Bytes, PortConfig, Server, SubsystemConfig, Tuning};
-use nvme::tls::{TlsKey, Version};
+use nvme::tls::{Derivation, TlsKey, Version};
 use wire::nvme::Status;
 
 use crate::live::{config, namespace, options, read, write};
@@ -37,7 +37,11 @@ fn start() -> (Server, SocketAddr, SocketAddr) {
 }
 
 fn with(number: u8, key: TlsKey, version: Version) -> Options {
-    Options { tls: Some(Tls { key, version }), ..options(number, false) }
+    derived(number, key, (version, Derivation::Rfc8446))
+}
+
+fn derived(number: u8, key: TlsKey, (version, derivation): (Version, Derivation)) -> Options {
+    Options { tls: Some(Tls { key, version, derivation }), ..options(number, false) }
 }
 
 #[test]
@@ -45,8 +49,9 @@ fn hosts_with_keys_use_their_disk_in_tls() {
     let (_server, plain, tls_port) = start();
     let data = pattern(5, 1 << 20);
     for (number, hash) in [(1, Hash::Sha256), (2, Hash::Sha384)] {
-        for version in [Version::Names, Version::Digest] {
-            let options = with(number, key(number, Some(hash)), version);
+        let versions = [Version::Names, Version::Digest];
+        for form in versions.into_iter().flat_map(|version| Derivation::ALL.map(|it| (version, it))) {
+            let options = derived(number, key(number, Some(hash)), form);
             let mut client = Client::connect(tls_port, &nqn(SUBSYSTEM), &options).unwrap();
             let mut queues = client.queues(2, 8).unwrap();
             write(&mut queues[0], 1, 3, &data);
@@ -96,4 +101,51 @@ fn connections_without_a_known_key_are_refused() {
     assert!(server.shared().ended_so_far(nvme::serve::End::TlsHandshake) >= 7, "each was counted");
     // Hosts with a valid PSK still connect.
     Client::connect(tls_port, &nqn(SUBSYSTEM), &with(1, own(), Version::Digest)).unwrap();
+}
+
+/// PSKs of both derivations have one identity if the configured PSK is used as it is, and in version 0.
+#[test]
+fn a_key_that_is_used_as_it_is_has_one_identity_in_both_derivations() {
+    let mut config = config(vec![namespace(1, BackendConfig::Memory(Bytes(4 << 20)))]);
+    config.ports[0].tls = true;
+    for (number, length) in [(1, 32), (2, 48)] {
+        let tls_key = Some(TlsKey::new(&vec![number; length], None).unwrap());
+        let credentials = Credentials { secrets: None, tls_key };
+        config.subsystems[0].credentials.insert(nqn(&host_name(number)), credentials);
+    }
+    let server = Server::start(config, None, Tuning::default()).unwrap();
+    let address = server.addresses()[0];
+    for (number, length) in [(1, 32), (2, 48)] {
+        let key = |byte: u8| TlsKey::new(&vec![byte; length], None).unwrap();
+        for version in [Version::Names, Version::Digest] {
+            let (host, subsystem) = (nqn(&host_name(number)), nqn(SUBSYSTEM));
+            let identity =
+                |derivation| key(number).psk(&host, &subsystem, (version, derivation)).unwrap().identity;
+            assert_eq!(identity(Derivation::Rfc8446), identity(Derivation::Compat));
+            for derivation in Derivation::ALL {
+                let options = derived(number, key(number), (version, derivation));
+                Client::connect(address, &subsystem, &options).unwrap();
+                let wrong = derived(number, key(9), (version, derivation));
+                let error = Client::connect(address, &subsystem, &wrong).unwrap_err();
+                assert!(matches!(error, HostError::Tls(_)), "{error:?}");
+            }
+        }
+    }
+}
+
+/// What a host hears of its refusal: the alerts of RFC 8446, 6.2.
+#[test]
+fn a_host_hears_whether_its_identity_or_its_key_is_wrong() {
+    let (_server, _, tls_port) = start();
+    let refused = |key: TlsKey, version: Version| {
+        let options = with(1, key, version);
+        let error = Client::connect(tls_port, &nqn(SUBSYSTEM), &options).unwrap_err();
+        let HostError::Tls(error) = error else { panic!("{error:?}") };
+        format!("{error:?}")
+    };
+    let other = || key(9, Some(Hash::Sha256));
+    let unknown = refused(other(), Version::Digest);
+    assert!(unknown.contains("unknown psk identity"), "{unknown}");
+    let wrong = refused(other(), Version::Names);
+    assert!(wrong.contains("decrypt error"), "{wrong}");
 }

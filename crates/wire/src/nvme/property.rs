@@ -47,6 +47,24 @@ impl Capabilities {
     }
 }
 
+/// Bit of [`CAPABILITIES`]: the controller becomes ready with its media, within CRTO.CRWMT (CRMS.CRWMS).
+pub const READY_WITH_MEDIA: u64 = 1 << 59;
+
+/// The value of CC.CSS for a controller with these capabilities (CAP.CSS): the NVM command set by itself, all
+/// command sets, or none.
+pub const fn command_set(capabilities: u64) -> u32 {
+    const NVM: u64 = 1 << 37;
+    const ALL: u64 = 1 << 43;
+    const NONE: u64 = 1 << 44;
+    if capabilities & NVM == 0 && capabilities & ALL != 0 {
+        configuration::COMMAND_SET_ALL
+    } else if capabilities & (NVM | ALL) == 0 && capabilities & NONE != 0 {
+        configuration::COMMAND_SET
+    } else {
+        0
+    }
+}
+
 /// Bits of [`CONFIGURATION`].
 pub mod configuration {
     /// Enable (CC.EN): the host has started the controller.

@@ -2,11 +2,13 @@
 
 use core::fmt;
 
-/// The status field of a completion: code in bits 0 to 7, type in 8 to 10, "more" in 13, "do not retry" in
-/// 14.
+/// The status field of a completion: code in bits 0 to 7, type in 8 to 10, "command retry delay" in 11 and
+/// 12, "more" in 13, "do not retry" in 14.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Status(pub u16);
 
+const RETRY_DELAY_SHIFT: u16 = 11;
+const RETRY_DELAY_MASK: u16 = 3;
 const MORE: u16 = 1 << 13;
 const DO_NOT_RETRY: u16 = 1 << 14;
 const CODE_MASK: u16 = 0x7ff;
@@ -103,6 +105,13 @@ impl Status {
     #[inline]
     pub const fn is_permanent(self) -> bool {
         self.0 & DO_NOT_RETRY != 0
+    }
+
+    /// Which of the controller's retry delays (CRDT1 to CRDT3, from 0) a retry has to wait for; `None` for
+    /// no delay.
+    #[inline]
+    pub const fn retry_delay(self) -> Option<usize> {
+        ((self.0 >> RETRY_DELAY_SHIFT & RETRY_DELAY_MASK) as usize).checked_sub(1)
     }
 
     /// The same with the "more" bit: the error log has more information.

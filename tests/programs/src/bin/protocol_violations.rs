@@ -151,6 +151,7 @@ impl Place {
             congestion: None,
             secrets: None,
             tls: None,
+            keep_alive_timeout: nvme::host::KEEP_ALIVE_TIMEOUT,
         };
         Client::connect(self.address, &self.subsystem, &options)
     }

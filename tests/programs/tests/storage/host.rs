@@ -299,6 +299,40 @@ fn a_measurement_with_failed_commands_fails() {
     assert!(failed.output.contains("failed, the first with: unrecovered read error"), "{}", failed.output);
 }
 
+/// A measurement that would write is refused before the host connects, in place of being left out.
+#[test]
+fn a_job_that_writes_needs_destroy() {
+    let done = std::process::Command::new(Rockery::built().path())
+        .args(["nvme", "bench", "127.0.0.1:9", "--job", "randread:4k:16", "--job", "randwrite:4k:32"])
+        .output()
+        .expect("it was built");
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.contains("randwrite:4k:32") && said.contains("--destroy"), "{said}");
+}
+
+/// The zone of an address is an interface's name or index; other zones and forms are named in the error.
+#[test]
+fn targets_have_zones() {
+    let connect = |target: &str| {
+        let done = std::process::Command::new(Rockery::built().path())
+            .args(["nvme", "id-ctrl", target])
+            .output()
+            .expect("it was built");
+        assert!(!done.status.success());
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    };
+    for target in ["[fe80::1%lo]:9", "[fe80::1%1]:9"] {
+        let said = connect(target);
+        assert!(said.contains("the connection to the target failed"), "{target}: {said}");
+    }
+    for (target, wrong) in [("[fe80::1%nosuch0]:9", "nosuch0"), ("fe80::1", "fe80::1"), ("server", "server")]
+    {
+        let said = connect(target);
+        assert!(said.contains(wrong) && !said.contains("the connection"), "{target}: {said}");
+    }
+}
+
 #[test]
 fn the_comparison_is_made_and_opens_offline() {
     let alone = Namespace::alone().expect("a namespace");

@@ -16,10 +16,11 @@ use tempfile::TempDir;
 const SECONDS: u64 = 60;
 
 /// Prints the identity, and writes the key that TLS gets, by RFC 5869, RFC 8446 and the TCP transport
-/// specification, as a session of OpenSSL: its programs take keys without for SHA-256 only.
+/// specification, or in the form `compat` as libnvme before 1.16, as a session of OpenSSL: its programs take
+/// keys without for SHA-256 only.
 const DERIVE: &str = r#"
 import base64, hashlib, hmac, struct, sys
-text, host, subsystem, version, file = sys.argv[1:]
+text, host, subsystem, version, form, file = sys.argv[1:]
 number, encoded = text.split(":")[1:3]
 raw = base64.b64decode(encoded)[:-4]
 name = "sha384" if len(raw) == 48 else "sha256"
@@ -27,6 +28,8 @@ mac = lambda key, data: hmac.new(key, data, name).digest()
 def expand_label(key, label, context):
     label, context = b"tls13 " + label, context.encode()
     info = struct.pack(">HB", len(raw), len(label)) + label + bytes([len(context)]) + context
+    if form == "compat":
+        info = struct.pack("<H", len(raw)) + label + context
     return mac(mac(bytes(len(raw)), key), info + b"\x01")
 retained = expand_label(raw, b"HostNQN", host) if number != "00" else raw
 code = "02" if name == "sha384" else "01"
@@ -67,8 +70,16 @@ struct Derived {
 }
 
 fn derived(key: &str, version: &str, folder: &Path) -> Derived {
+    derived_as(key, version, RFC8446, folder)
+}
+
+/// The forms of the derivation.
+const RFC8446: &str = "rfc8446";
+const COMPAT: &str = "compat";
+
+fn derived_as(key: &str, version: &str, form: &str, folder: &Path) -> Derived {
     let session = folder.join("session").display().to_string();
-    let printed = output("python3", &["-c", DERIVE, key, HOST, NQN, version, &session]);
+    let printed = output("python3", &["-c", DERIVE, key, HOST, NQN, version, form, &session]);
     let (identity, key) = printed.trim().split_once('\n').expect("two lines");
     Derived { identity: identity.to_owned(), key: key.to_owned(), session }
 }
@@ -106,14 +117,14 @@ impl Drop for Ended {
 #[test]
 fn openssl_connects_with_the_key() {
     let (small, large) = ("AES_128_GCM_SHA256", "AES_256_GCM_SHA384");
-    for (hash, version, cipher) in
-        [("1", "0", small), ("1", "1", small), ("2", "0", large), ("2", "1", large)]
-    {
+    let both = [("1", "0", small), ("1", "1", small), ("2", "0", large), ("2", "1", large)];
+    let forms = [RFC8446, COMPAT].into_iter().flat_map(|form| both.map(|it| (it, form)));
+    for ((hash, version, cipher), form) in forms {
         let folder = TempDir::new().expect("a folder");
         let key = key(hash);
         let server = serve(folder.path(), &key);
         let address = server.address().to_string();
-        let Derived { identity, session, .. } = derived(&key, version, folder.path());
+        let Derived { identity, session, .. } = derived_as(&key, version, form, folder.path());
         let client = |key: &str| {
             let said = folder.path().join("said");
             let mut child = Command::new("openssl")
@@ -138,15 +149,46 @@ fn openssl_connects_with_the_key() {
             Ok(said.windows(8).any(|it| it == RESPONSE))
         };
         let text = || String::from_utf8_lossy(&std::fs::read(&said).unwrap_or_default()).into_owned();
-        assert!(until(SECONDS, answered).expect("no error"), "{version} {hash}: {}", text());
+        assert!(until(SECONDS, answered).expect("no error"), "{version} {hash} {form}: {}", text());
         assert!(text().contains(cipher) && text().contains("TLSv1.3"), "{}", text());
         // The same name with another key.
-        let other = derived(&self::key(hash), version, folder.path()).session;
+        let other = derived_as(&self::key(hash), version, form, folder.path()).session;
         let (mut child, said) = client(&other);
         let status = child.0.wait().expect("it ends");
         let text = String::from_utf8_lossy(&std::fs::read(said).unwrap_or_default()).into_owned();
         assert!(!status.success() && !text.contains("Reused, TLSv1.3"), "{text}");
     }
+}
+
+/// The log names the identity, escaped, and says what to do; the client hears the alert of RFC 8446, 6.2.
+#[test]
+fn an_unknown_identity_and_a_wrong_key_are_in_the_log() {
+    let folder = TempDir::new().expect("a folder");
+    let key = key("1");
+    let server = serve(folder.path(), &key);
+    let address = server.address().to_string();
+    let handshake = |identity: &str, secret: &str| {
+        let done = Command::new("openssl")
+            .args(["s_client", "-connect", &address, "-tls1_3", "-ciphersuites", "TLS_AES_128_GCM_SHA256"])
+            .args(["-psk_identity", identity, "-psk", secret])
+            .stdin(Stdio::null())
+            .output()
+            .expect("it is installed");
+        assert!(!done.status.success());
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    };
+    let Derived { identity, .. } = derived(&key, "1", folder.path());
+    let wrong = "11".repeat(32);
+    let said = handshake("somebody\u{1b}[31m else", &wrong);
+    assert!(said.contains("unknown psk identity"), "{said}");
+    let said = handshake(&identity, &wrong);
+    assert!(said.contains("decrypt error"), "{said}");
+    let log = || server.log();
+    let expected =
+        ["unknown PSK identity", "somebody", "--tls-key", "does not have the key of PSK identity", NQN];
+    let has_all = || Ok(expected.iter().all(|text| log().contains(text)));
+    assert!(until(SECONDS, has_all).expect("no error"), "{}", log());
+    assert!(!log().contains('\u{1b}'), "{}", log());
 }
 
 /// A peer that offers less than TLS 1.3 with the key is refused before the first PDU: an older version with
@@ -253,11 +295,13 @@ fn a_host_with_a_key_is_not_talked_down() {
 #[test]
 fn our_host_speaks_to_openssl_with_the_key() {
     let folder = TempDir::new().expect("a folder");
-    for (hash, version) in [("1", "0"), ("1", "1"), ("2", "0"), ("2", "1")] {
+    let both = [("1", "0"), ("1", "1"), ("2", "0"), ("2", "1")];
+    let forms = [RFC8446, COMPAT].into_iter().flat_map(|form| both.map(|it| (it, form)));
+    for ((hash, version), form) in forms {
         let key = key(hash);
         let file = folder.path().join("key");
         std::fs::write(&file, format!("{key}\n")).expect("a file");
-        let Derived { identity, session, .. } = derived(&key, version, folder.path());
+        let Derived { identity, session, .. } = derived_as(&key, version, form, folder.path());
         let port = free_port();
         let heard = folder.path().join("heard");
         let _server = Command::new("openssl")
@@ -279,6 +323,7 @@ fn our_host_speaks_to_openssl_with_the_key() {
         let _host = Command::new(rockery.path())
             .args(["nvme", "id-ctrl", &format!("127.0.0.1:{port}"), "--subsystem", NQN, "--host", HOST])
             .args(["--tls-key", &format!("@{}", file.display()), "--tls-identity", version])
+            .args((form == COMPAT).then_some("--tls-key-compat"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

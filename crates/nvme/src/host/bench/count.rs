@@ -78,6 +78,14 @@ impl Count {
         }
     }
 
+    /// Counts a command that finished after the time of the job: only if it failed.
+    pub(super) fn last(&mut self, status: Status) {
+        if !status.is_success() {
+            self.errors += 1;
+            self.first_error.get_or_insert(status);
+        }
+    }
+
     pub(super) fn figures(self, now: Instant, bytes: usize) -> Figures {
         let seconds = (now - self.started).as_secs_f64();
         let per_second = self.latency.total() as f64 / seconds;

@@ -6,8 +6,9 @@ use buffer::Buffer;
 use wire::nvme::Io;
 
 use super::super::HostError;
-use super::super::client::{Namespace, transfer};
+use super::super::client::transfer;
 use super::super::commands::Payload;
+use super::super::namespace::Namespace;
 use super::super::queue::Queue;
 use super::random;
 use crate::store::Store;

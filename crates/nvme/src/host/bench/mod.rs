@@ -12,8 +12,9 @@ use buffer::Buffer;
 use wire::nvme::{Io, Status};
 
 use super::HostError;
-use super::client::{Namespace, transfer};
+use super::client::transfer;
 use super::commands::{Done, Payload};
+use super::namespace::Namespace;
 use super::queue::Queue;
 use crate::store::Store;
 
@@ -174,10 +175,12 @@ fn run_from(
                     while queue_job.queue.outstanding() > 0 {
                         queue_job.queue.wait(&mut done)?;
                     }
+                    // A command that was repeated to the end has failed within the time of the job.
+                    done.drain(..).for_each(|done| counted.last(done.completion.status()));
                 }
                 return Ok(counted.figures(now, job.bytes));
             }
-            for Done { token, completion, buffer } in done.drain(..) {
+            for Done { token, completion, buffer, .. } in done.drain(..) {
                 counted.one(queue_job.begun[token as usize], now, completion.status());
                 if let Some(buffer) = buffer {
                     queue_job.submit(job, namespace, token, buffer)?;

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use std::thread::available_parallelism;
 
 use super::super::HostError;
-use super::super::client::Namespace;
+use super::super::namespace::Namespace;
 use super::super::queue::Queue;
 use super::{Figures, Job, room, run_from, run_local_from};
 use crate::store::Store;
