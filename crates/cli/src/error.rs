@@ -141,9 +141,9 @@ pub(crate) enum Error {
          unshare --user --map-root-user"
     )]
     NoPair,
-    /// A host name that cannot be resolved, or no port.
-    #[error("{0} is no address: write HOST:PORT, as in server:4420")]
-    NoSuchHost(String),
+    /// An address or a host name that cannot be used.
+    #[error(transparent)]
+    Address(link::address::AddressError),
     /// No namespace was given.
     #[error("say what to serve: a file, a block device, --memory SIZE or --config FILE")]
     NothingToServe,

@@ -99,7 +99,7 @@ impl FromStr for NbdAddress {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.strip_prefix("unix:") {
             Some(path) if !path.is_empty() => Ok(Self::Unix(PathBuf::from(path))),
-            _ => text.parse().map(Self::Tcp).map_err(|_| "write unix:PATH or ADDRESS:PORT".to_owned()),
+            _ => link::address::socket(text).map(Self::Tcp).map_err(|error| format!("{error}, or unix:PATH")),
         }
     }
 }
@@ -108,7 +108,8 @@ impl std::fmt::Display for NbdAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "nbd+unix:///?socket={}", path.display()),
-            Self::Tcp(address) => write!(f, "nbd://{address}"),
+            // The % of a zone is %25 in a URI (RFC 6874).
+            Self::Tcp(address) => write!(f, "nbd://{}", address.to_string().replace('%', "%25")),
         }
     }
 }

@@ -121,7 +121,8 @@ pub(crate) enum Serve {
     },
     /// Listen on one more address, for NVMe/TCP.
     Listen {
-        /// IP address and TCP port, as 192.0.2.1:4420 or [::]:4420.
+        /// IP address and TCP port, as 192.0.2.1:4420, [::]:4420 or [fe80::1%eth0]:4420.
+        #[arg(value_parser = link::address::socket)]
         address: SocketAddr,
         /// Accept TLS 1.3 only.
         #[arg(long)]
@@ -240,15 +241,15 @@ pub(crate) struct ServeNvme {
     #[arg(long, value_name = "NQN")]
     host: Vec<Nqn>,
     /// IP address and port to listen on for NVMe/TCP. May be repeated.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS)]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS, value_parser = link::address::socket)]
     listen: Vec<SocketAddr>,
     /// IP address and port to listen on for NVMe/TCP in TLS 1.3. May be repeated. Pre-shared keys of hosts
     /// are set by `rockery serve secrets` or in the configuration file.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = link::address::socket)]
     tls: Vec<SocketAddr>,
     /// IP address and port to listen on for NVMe/RDMA, on rockery's devices unless --system-verbs is given.
     /// May be repeated.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = link::address::socket)]
     rdma: Vec<SocketAddr>,
     /// Number of receives in one shared receive queue for all RDMA connections, instead of one receive per
     /// queue entry of each connection.
@@ -258,7 +259,7 @@ pub(crate) struct ServeNvme {
     #[arg(long)]
     system_verbs: bool,
     /// IP address and port of another discovery service to list in the discovery log page. May be repeated.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = link::address::socket)]
     referral: Vec<SocketAddr>,
     /// Configuration file (TOML) with subsystems, namespaces and ports.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "memory", "null"])]
@@ -278,7 +279,7 @@ pub(crate) struct ServeNvme {
     #[arg(long, value_name = "NAME", default_value = "system", value_parser = tcp_congestion)]
     congestion: String,
     /// IP address and port of an HTTP server for Prometheus (/metrics).
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = link::address::socket)]
     metrics: Option<SocketAddr>,
     /// Level and format of the log.
     #[command(flatten)]

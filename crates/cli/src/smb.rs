@@ -1,7 +1,7 @@
 //! `rockery smb`: gateways between SMB Direct and SMB over TCP.
 
 use std::io::{ErrorKind, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -50,6 +50,7 @@ pub(crate) struct GatewayArgs {
     /// IP address and port to listen on for SMB Direct, on rockery's devices unless --system-verbs is given.
     /// May be repeated.
     #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "config")]
+    #[arg(value_parser = link::address::socket)]
     rdma: Vec<SocketAddr>,
     /// Host and port of the SMB server; the port is 445 if not given.
     #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "config")]
@@ -67,6 +68,7 @@ pub(crate) struct GatewayArgs {
 pub(crate) struct DialArgs {
     /// IP address and port to listen on for SMB over TCP. May be repeated.
     #[arg(long, value_name = "ADDRESS:PORT", required_unless_present = "config")]
+    #[arg(value_parser = link::address::socket)]
     listen: Vec<SocketAddr>,
     /// Host and port of the SMB Direct server; the port is 445 if not given.
     #[arg(long, value_name = "HOST[:PORT]", required_unless_present = "config")]
@@ -86,7 +88,7 @@ struct Common {
     #[arg(long)]
     system_verbs: bool,
     /// IP address and port of an HTTP server for Prometheus (/metrics).
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = link::address::socket)]
     metrics: Option<SocketAddr>,
     /// Path of the control socket for `rockery top` and `rockery serve metrics`; `none` for no socket.
     /// Default: rockery/smb-gateway-ADDRESS-PORT.sock or rockery/smb-dial-ADDRESS-PORT.sock in
@@ -208,11 +210,7 @@ fn run_all<F: FnOnce() + Send + 'static>(listeners: Vec<(SocketAddr, F)>) -> Res
 
 /// The address of a host, with the port of SMB if none is given.
 fn resolve(server: &str) -> Result<SocketAddr, Error> {
-    let found = server.to_socket_addrs().or_else(|_| {
-        let host = server.trim_start_matches('[').trim_end_matches(']');
-        (host, PORT).to_socket_addrs()
-    });
-    found.ok().and_then(|mut all| all.next()).ok_or_else(|| Error::NoSuchHost(server.to_owned()))
+    link::address::host(server, Some(PORT)).map_err(Error::Address)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The target of an NVMe-oF host, as the command line names it.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use ::nvme::Nqn;
@@ -21,7 +21,7 @@ const KEEP_ALIVE_SECONDS_MAX: i64 = u32::MAX as i64 / 1000;
 /// A target, and how to connect to it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Target {
-    /// IP address or host name of the target, and its port: server:4420.
+    /// IP address or host name of the target, and its port: server:4420, [fe80::1%eth0]:4420.
     #[arg(value_name = "HOST:PORT")]
     address: String,
     /// Transport: `tcp` or `rdma`.
@@ -61,8 +61,7 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn address(&self) -> Result<SocketAddr, Error> {
-        let found = self.address.to_socket_addrs().ok().and_then(|mut all| all.next());
-        found.ok_or_else(|| Error::NoSuchHost(self.address.clone()))
+        link::address::host(&self.address, None).map_err(Error::Address)
     }
 
     pub(crate) fn options(&self) -> Options {

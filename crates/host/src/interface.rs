@@ -34,15 +34,19 @@ impl DeviceInfo {
         own_name(&self.interface)
     }
 
-    /// Whether `name` is a name of this device, of its interface, or one of its addresses.
+    /// Whether `name` is a name of this device, of its interface, or one of its addresses; an IPv6 address
+    /// may have the interface's name or index as its zone, as in `fe80::1%eth0`.
     pub fn is_called(&self, name: &str) -> bool {
-        let address: Option<IpAddr> = name.parse().ok();
+        let (address, zone) = name.split_once('%').map_or((name, None), |(it, zone)| (it, Some(zone)));
+        let is_zone = zone.is_none_or(|zone| self.interface == zone || self.ifindex.to_string() == zone);
+        let address: Option<IpAddr> =
+            address.parse().ok().filter(|it: &IpAddr| zone.is_none() || it.is_ipv6());
         let gid = address.map(|address| match address {
             IpAddr::V4(address) => Gid::from_ipv4(address.octets()),
             IpAddr::V6(address) => Gid(address.octets()),
         });
         let is_own = self.name == name || own_name(&self.interface) == name;
-        is_own || self.interface == name || gid.is_some_and(|gid| self.gids.contains(&gid))
+        is_own || self.interface == name || is_zone && gid.is_some_and(|gid| self.gids.contains(&gid))
     }
 }
 
@@ -159,6 +163,23 @@ mod tests {
     #[test]
     fn the_guid_is_made_of_the_mac_address() {
         assert_eq!(eui64([0x52, 0x54, 0, 1, 2, 3]), [0x50, 0x54, 0, 0xff, 0xfe, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_device_is_called_by_an_address_with_its_zone() {
+        let address: Ipv6Addr = "fe80::5".parse().unwrap();
+        let device = DeviceInfo {
+            interface: "eth0".to_owned(),
+            ifindex: 7,
+            gids: vec![Gid(address.octets())],
+            ..list().pop().unwrap()
+        };
+        for name in ["fe80::5", "fe80::5%eth0", "fe80::5%7"] {
+            assert!(device.is_called(name), "{name}");
+        }
+        for name in ["fe80::6%eth0", "fe80::5%eth1", "fe80::5%8", "fe80::5%", "10.0.0.5%eth0"] {
+            assert!(!device.is_called(name), "{name}");
+        }
     }
 
     #[test]

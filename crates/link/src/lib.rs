@@ -1,5 +1,6 @@
 //! Live datapaths for RoCEv2 packets: UDP sockets, and shared memory between processes of one host. This
 //! crate moves datagrams and records and knows their addresses; it does not interpret their contents.
+pub mod address;
 pub mod attachment;
 pub mod interface;
 mod kept;

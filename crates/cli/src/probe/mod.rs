@@ -179,7 +179,13 @@ fn resolved(host: &str) -> Result<IpAddr, Error> {
         Error::Unread(format!("{host}: {error}: write a name or an address, without port"))
     })?;
     let none = || Error::Unread(format!("{host}: the name has no address"));
-    found.next().map(|address| address.ip().to_canonical()).ok_or_else(none)
+    let address = found.next().ok_or_else(none)?;
+    if link::address::scope(&address) != 0 {
+        return Err(Error::Unread(format!(
+            "{host}: link-local addresses cannot be probed: write an address of the host without a zone"
+        )));
+    }
+    Ok(address.ip().to_canonical())
 }
 
 /// Reads a rate in kb/s.

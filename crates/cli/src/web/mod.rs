@@ -32,7 +32,7 @@ pub(crate) struct Web {
 }
 
 fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text.parse().map_err(|_| "write 127.0.0.1:PORT or [::1]:PORT".to_owned())?;
+    let address = link::address::socket(text).map_err(|error| error.to_string())?;
     if address.ip().is_loopback() {
         return Ok(address);
     }

@@ -232,7 +232,8 @@ pub struct PortConfig {
     /// has its own receives, one for each command. RDMA only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_receives: Option<Receives>,
-    /// The address and port to listen on, as in 192.0.2.1:4420 or [::]:4420.
+    /// The address and port to listen on, as in 192.0.2.1:4420, [::]:4420 or [fe80::1%eth0]:4420.
+    #[serde(with = "super::address")]
     pub address: SocketAddr,
     /// The subsystems that hosts reach through this port; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -291,6 +292,7 @@ fn is_tcp(transport: &TransportConfig) -> bool {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ReferralConfig {
     /// The address and port of the discovery service.
+    #[serde(with = "super::address")]
     pub address: SocketAddr,
 }
 

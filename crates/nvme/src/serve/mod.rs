@@ -3,6 +3,7 @@
 //! With a thread per connection no queue lies between its socket and its disk, and one host cannot delay
 //! another: the kernel shares the processors among the threads.
 
+mod address;
 mod config;
 mod connection;
 mod connection_limiter;

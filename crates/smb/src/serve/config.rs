@@ -14,10 +14,12 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 #[serde(deny_unknown_fields)]
 pub struct GatewayConfig {
     /// Addresses and ports to listen on for SMB Direct.
+    #[serde(deserialize_with = "super::address::list")]
     pub rdma: Vec<SocketAddr>,
     /// Host, or host and port, of the SMB server.
     pub server: String,
     /// Address and port of the HTTP server for metrics.
+    #[serde(default, deserialize_with = "super::address::optional")]
     pub metrics: Option<SocketAddr>,
 }
 
@@ -26,10 +28,12 @@ pub struct GatewayConfig {
 #[serde(deny_unknown_fields)]
 pub struct DialConfig {
     /// Addresses and ports to listen on for SMB over TCP.
+    #[serde(deserialize_with = "super::address::list")]
     pub listen: Vec<SocketAddr>,
     /// Host, or host and port, of the SMB Direct server.
     pub server: String,
     /// Address and port of the HTTP server for metrics.
+    #[serde(default, deserialize_with = "super::address::optional")]
     pub metrics: Option<SocketAddr>,
 }
 

@@ -1,5 +1,6 @@
 //! Running gateways and dials: listeners, a thread for each connection, limits and counters.
 
+mod address;
 mod backend;
 mod config;
 mod connection;

@@ -70,13 +70,13 @@ pub(crate) struct BenchSmb {
     #[command(flatten)]
     output: Output,
     /// In the process that measures: the server.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, value_parser = link::address::socket)]
     measure: Option<SocketAddr>,
     /// In the process that measures: the jobs.
     #[arg(long, hide = true)]
     job: Vec<Spec>,
     /// In the process that serves memory: where.
-    #[arg(long, hide = true)]
+    #[arg(long, hide = true, value_parser = link::address::socket)]
     serve: Option<SocketAddr>,
     /// In the process that measures: the process of Samba, or of the server in memory.
     #[arg(long, hide = true)]
