@@ -289,10 +289,11 @@ impl Target {
     pub fn replace_port(&self, port: Port) -> Barrier {
         let mut state = self.lock();
         let (id, replaced) = (port.id, state.ports.insert(port.id, port));
-        if replaced.is_some() {
-            state.close_controllers(|session| session.port == id);
-        }
         state.discovery_changed();
+        if replaced.is_none() {
+            return Barrier::default();
+        }
+        state.close_controllers(|session| session.port == id);
         state.barrier()
     }
 

@@ -5,9 +5,11 @@
 //! what CI runs. The exit status is 1 when a victim lost more than it may.
 
 mod cm;
+mod fence;
 mod hold;
 mod kernel;
 mod place;
+mod raw_host;
 mod rc;
 mod smb;
 
@@ -152,6 +154,18 @@ const ATTACKS: &[Attack] = &[
         attacker: "ARP replies and neighbour advertisements with another MAC address for the peer",
         bound: "with a permanent neighbour entry the connection goes on",
         run: kernel::neighbours,
+    },
+    Attack {
+        name: "fence-late",
+        attacker: "WRITE and Compare and Write whose data come after the right is gone, by 10 changes",
+        bound: "nothing is written",
+        run: fence::late_data,
+    },
+    Attack {
+        name: "fence-busy",
+        attacker: "two hosts that write while another one reserves the namespace",
+        bound: "nothing is written after the reservation",
+        run: fence::busy,
     },
 ];
 
