@@ -24,6 +24,9 @@ pub const ALIGNMENT: usize = 4096;
 /// A registration of a buffer's memory with a device. Dropping it deregisters the memory.
 pub type Registration = Box<dyn Any + Send + Sync>;
 
+/// What the owner of a buffer has been charged for it. Dropping it gives the bytes back.
+pub type Charge = Box<dyn Any + Send + Sync>;
+
 /// Bytes whose address is fixed while the buffer lives.
 pub struct Buffer {
     // Fields are dropped in this order: registrations end before the memory is freed.
@@ -32,6 +35,8 @@ pub struct Buffer {
     /// that device takes no more memory.
     shared_registration: OnceLock<Option<Registration>>,
     memory: Memory,
+    /// Behind the memory: bytes are given back to a budget when they are free.
+    charge: Option<Charge>,
 }
 
 impl Buffer {
@@ -61,7 +66,7 @@ impl Buffer {
     }
 
     fn of(memory: Memory) -> Self {
-        Self { registration: None, shared_registration: OnceLock::new(), memory }
+        Self { registration: None, shared_registration: OnceLock::new(), memory, charge: None }
     }
 
     /// Asks the processor to load a range into its second-level cache, because it is read soon. Bytes beyond
@@ -126,6 +131,17 @@ impl Buffer {
     /// As [`Buffer::registration`], to change it.
     pub fn registration_mut<R: 'static>(&mut self) -> Option<&mut R> {
         self.registration.as_deref_mut()?.downcast_mut()
+    }
+
+    /// Sets what the buffer was charged to, and returns what was set before. It is dropped after the memory
+    /// is freed.
+    pub fn set_charge(&mut self, charge: Option<Charge>) -> Option<Charge> {
+        std::mem::replace(&mut self.charge, charge)
+    }
+
+    /// The charge of type `C`, to change it.
+    pub fn charge_mut<C: 'static>(&mut self) -> Option<&mut C> {
+        self.charge.as_deref_mut()?.downcast_mut()
     }
 
     /// The registration of type `R` for reading this buffer while it is shared. `register` is called the
@@ -210,6 +226,19 @@ mod tests {
         assert!(buffer.shared_registration(|| Some(Counted(Arc::clone(&ended)))).is_some());
         drop(buffer);
         assert_eq!(ended.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_charge_ends_with_the_buffer_that_has_it() {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let [mut one, mut other] = [1, 1].map(Buffer::zeroed);
+        assert!(one.set_charge(Some(Box::new(Counted(Arc::clone(&ended))))).is_none());
+        assert!(one.charge_mut::<Counted>().is_some() && one.charge_mut::<u32>().is_none());
+        other.set_charge(one.set_charge(None));
+        drop(one);
+        assert_eq!(ended.load(Ordering::Relaxed), 0);
+        drop(other);
+        assert_eq!(ended.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -39,14 +39,20 @@ impl std::fmt::Debug for Waiter {
     }
 }
 
-/// The bytes that one connection has taken; returned when this is dropped.
+/// What one connection takes bytes with.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,
     /// Bytes that all connections of the same host have taken.
     host: Arc<AtomicUsize>,
     waiter: Arc<Waiter>,
-    charged: usize,
+}
+
+/// Bytes of the budget that a connection has taken; returned when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    share: Arc<Share>,
+    bytes: usize,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -69,8 +75,8 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// An empty share for a connection from `host`. `wake` is called when a request that failed may succeed.
-    pub(crate) fn share(self: &Arc<Self>, host: IpAddr, wake: Arc<dyn Wake>) -> Share {
+    /// The share of a connection from `host`. `wake` is called when a request that failed may succeed.
+    pub(crate) fn share(self: &Arc<Self>, host: IpAddr, wake: Arc<dyn Wake>) -> Arc<Share> {
         let mut hosts = locked(&self.hosts);
         hosts.retain(|_, host| host.strong_count() > 0);
         let host = host.to_canonical();
@@ -81,7 +87,7 @@ impl Budget {
             used
         });
         let waiter = Arc::new(Waiter { wake, is_queued: AtomicBool::new(false) });
-        Share { budget: Arc::clone(self), host: used, waiter, charged: 0 }
+        Arc::new(Share { budget: Arc::clone(self), host: used, waiter })
     }
 }
 
@@ -90,26 +96,23 @@ impl Share {
     /// connections that saw each other's bytes for a moment would both be refused, and wait for bytes that no
     /// connection has. (The bytes of the host may pass its limit by what its other connections take at the
     /// same time.)
-    fn take(&mut self, bytes: usize) -> bool {
+    fn take(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
         let Budget { used, total, .. } = &*self.budget;
         let fits = |used: usize| {
             let own = self.host.load(Ordering::SeqCst);
             let limit = total.saturating_sub(used).saturating_mul(if bytes <= SMALL_BYTES { 2 } else { 1 });
             (used + bytes <= *total && own + bytes <= limit).then_some(used + bytes)
         };
-        let taken = used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok();
-        if taken {
-            self.host.fetch_add(bytes, Ordering::SeqCst);
-            self.charged += bytes;
-        }
-        taken
+        used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).ok()?;
+        self.host.fetch_add(bytes, Ordering::SeqCst);
+        Some(Charge { share: Arc::clone(self), bytes })
     }
 
     /// Takes `bytes` if the limit of the host allows it; otherwise registers the connection to be woken when
     /// another connection returns memory.
-    pub(crate) fn charge(&mut self, bytes: usize) -> bool {
-        if self.take(bytes) {
-            return true;
+    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        if let Some(charge) = self.take(bytes) {
+            return Some(charge);
         }
         if !self.waiter.is_queued.swap(true, Ordering::SeqCst) {
             let mut waiting = locked(&self.budget.waiting);
@@ -121,16 +124,13 @@ impl Share {
     }
 
     /// Takes `bytes` even beyond the limits.
-    pub(crate) fn charge_anyway(&mut self, bytes: usize) {
+    pub(crate) fn charge_anyway(self: &Arc<Self>, bytes: usize) -> Charge {
         self.budget.used.fetch_add(bytes, Ordering::SeqCst);
         self.host.fetch_add(bytes, Ordering::SeqCst);
-        self.charged += bytes;
+        Charge { share: Arc::clone(self), bytes }
     }
 
-    /// Returns `bytes` to the budget.
-    pub(crate) fn release(&mut self, bytes: usize) {
-        let bytes = bytes.min(self.charged);
-        self.charged -= bytes;
+    fn release(&self, bytes: usize) {
         self.budget.used.fetch_sub(bytes, Ordering::SeqCst);
         self.host.fetch_sub(bytes, Ordering::SeqCst);
         if bytes > 0 && self.budget.is_short.load(Ordering::SeqCst) {
@@ -158,9 +158,46 @@ impl Share {
     }
 }
 
+impl Charge {
+    /// No bytes of a share.
+    pub(crate) fn none(share: &Arc<Share>) -> Self {
+        Self { share: Arc::clone(share), bytes: 0 }
+    }
+
+    /// How many bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes `bytes` more, as [`Share::charge`]; returns whether the limits allow it.
+    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+        let more = self.share.charge(bytes);
+        let is_allowed = more.is_some();
+        more.into_iter().for_each(|more| self.add(more));
+        is_allowed
+    }
+
+    /// Adds the bytes of another charge to the same share.
+    pub(crate) fn add(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Returns `bytes` of it to the budget.
+    pub(crate) fn release(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        self.share.release(bytes);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.share.release(self.bytes);
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
-        self.release(self.charged);
         let mut waiting = locked(&self.budget.waiting);
         waiting.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
         self.budget.is_short.store(!waiting.is_empty(), Ordering::SeqCst);
@@ -189,19 +226,27 @@ mod tests {
         const TOTAL: usize = 1 << 20;
         let budget = Budget::new(TOTAL);
         let wake: Arc<dyn Wake> = Arc::new(Counting::default());
-        let mut shares: Vec<Share> =
-            [1, 1, 2, 3].map(|number| budget.share(host(number), Arc::clone(&wake))).into();
+        let mut takers: Vec<(Arc<Share>, Charge)> = [1, 1, 2, 3]
+            .map(|number| budget.share(host(number), Arc::clone(&wake)))
+            .map(|share| (Arc::clone(&share), Charge::none(&share)))
+            .into();
         let mut goes_on = true;
         while goes_on {
             goes_on = false;
-            shares.iter_mut().for_each(|share| goes_on |= share.charge(2 * SMALL_BYTES));
+            for (share, taken) in &mut takers {
+                let more = share.charge(2 * SMALL_BYTES);
+                goes_on |= more.is_some();
+                more.into_iter().for_each(|more| taken.add(more));
+            }
         }
+        let taken = |index: usize| takers[index].1.bytes();
         // Each of three hosts gets a quarter; the host with two connections took more before the others came.
-        for used in [shares[0].charged + shares[1].charged, shares[2].charged, shares[3].charged] {
+        for used in [taken(0) + taken(1), taken(2), taken(3)] {
             assert!((TOTAL / 5..=TOTAL * 3 / 8).contains(&used), "{used}");
         }
-        assert!(budget.share(host(4), wake).charge(TOTAL / 8), "a host that comes anew gets something");
-        drop(shares);
+        let new = budget.share(host(4), wake).charge(TOTAL / 8);
+        assert!(new.is_some(), "a host that comes anew gets something");
+        drop((takers, new));
         assert_eq!(budget.used(), 0);
     }
 
@@ -210,12 +255,15 @@ mod tests {
         const TOTAL: usize = 1 << 20;
         let budget = Budget::new(TOTAL);
         let wake: Arc<dyn Wake> = Arc::new(Counting::default());
-        let mut greedy = budget.share(host(1), Arc::clone(&wake));
-        while greedy.charge(TOTAL / 16) {}
-        let mut new = budget.share(host(1), Arc::clone(&wake));
-        assert!(!new.charge(TOTAL / 16) && new.charge(SMALL_BYTES));
+        let all_of = |share: &Arc<Share>, bytes| -> Vec<Charge> {
+            std::iter::from_fn(|| share.charge(bytes)).collect()
+        };
+        let greedy = budget.share(host(1), Arc::clone(&wake));
+        let _long = all_of(&greedy, TOTAL / 16);
+        let new = budget.share(host(1), Arc::clone(&wake));
+        assert!(new.charge(TOTAL / 16).is_none() && new.charge(SMALL_BYTES).is_some());
         // Small buffers alone leave a third to others.
-        while new.charge(SMALL_BYTES) {}
+        let _short = all_of(&new, SMALL_BYTES);
         assert!(budget.used() <= TOTAL * 2 / 3 + SMALL_BYTES, "{}", budget.used());
     }
 
@@ -225,19 +273,19 @@ mod tests {
         const ROUNDS: usize = 20_000;
         let budget = Budget::new(100);
         let got = [1, 2].map(|number| {
-            let mut share = budget.share(host(number), Arc::new(Counting::default()) as Arc<dyn Wake>);
+            let share = budget.share(host(number), Arc::new(Counting::default()) as Arc<dyn Wake>);
             std::thread::spawn(move || {
                 let mut got = 0;
                 for _ in 0..ROUNDS {
                     // Refused only where the other one has it, and then the other one has counted it.
-                    while !share.take(60) {
-                        if share.budget.used() == 0 {
-                            continue;
+                    let _charge = loop {
+                        match share.take(60) {
+                            Some(charge) => break charge,
+                            None if share.budget.used() == 0 => {}
+                            None => std::thread::yield_now(),
                         }
-                        std::thread::yield_now();
-                    }
+                    };
                     got += 1;
-                    share.release(60);
                 }
                 got
             })
@@ -250,18 +298,19 @@ mod tests {
     fn a_waiting_connection_is_woken_once_when_memory_returns() {
         let budget = Budget::new(100);
         let counting = Arc::new(Counting::default());
-        let mut one = budget.share(host(1), Arc::new(Counting::default()));
-        let mut other = budget.share(host(2), Arc::clone(&counting) as Arc<dyn Wake>);
-        one.charge_anyway(100);
-        assert!(!other.charge(10) && !other.charge(10));
+        let one = budget.share(host(1), Arc::new(Counting::default()));
+        let other = budget.share(host(2), Arc::clone(&counting) as Arc<dyn Wake>);
+        let mut taken = one.charge_anyway(100);
+        assert!(other.charge(10).is_none() && other.charge(10).is_none());
         assert!(one.is_wanted() && !one.is_exceeded());
-        one.release(60);
-        one.release(10);
+        taken.release(60);
+        taken.release(10);
         assert_eq!(counting.0.load(Ordering::Relaxed), 1);
-        assert!(other.charge(10) && !one.is_wanted());
-        one.charge_anyway(100);
-        assert!(one.is_exceeded() && !other.charge(10));
-        drop(one);
-        assert_eq!(counting.0.load(Ordering::Relaxed), 2);
+        let got = other.charge(10);
+        assert!(got.is_some() && !one.is_wanted());
+        taken.add(one.charge_anyway(100));
+        assert!(one.is_exceeded() && other.charge(10).is_none());
+        drop((one, taken));
+        assert_eq!((counting.0.load(Ordering::Relaxed), budget.used()), (2, 10));
     }
 }

@@ -19,6 +19,7 @@ mod base64;
 mod budget;
 pub mod congestion;
 pub mod engine;
+mod guest_memory;
 pub mod host;
 pub mod latency;
 pub mod limits;

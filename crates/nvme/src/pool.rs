@@ -2,11 +2,14 @@
 //! that this host could not read anyway: data that it wrote or read, or old contents of a disk where it
 //! wrote. The bytes in use are limited.
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::budget::Share;
+use crate::budget::{Budget, Charge, Share};
+use crate::guest_memory::{GuestCharge, GuestMemory};
 use crate::limits::{LENT_BYTES_MIN, QUEUE_DATA_BYTES};
-use crate::target::Request;
+use crate::target::{Request, Wake};
 use buffer::{ALIGNMENT, Buffer, UnauthenticatedShare};
 use rdma::Domain;
 
@@ -16,23 +19,92 @@ const CLASSES: usize = 10;
 const SPARE_BYTES: usize = 128 * LENT_BYTES_MIN;
 
 /// Free buffers, and the number of bytes in use.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pool {
     free: [Vec<Buffer>; CLASSES],
     free_bytes: usize,
     /// Charged, as free buffers are, for the next memory that a store lends: the budget is shared by all
     /// threads, and changing it takes longer than everything else here.
     spare_bytes: usize,
-    out_bytes: usize,
-    /// The charge to the budget of the server: free buffers, buffers in use, and lent memory. `None` without
-    /// a server.
-    share: Option<Share>,
+    /// Bytes that stores lend at present.
+    lent_bytes: usize,
+    /// The charge for lent and spare bytes.
+    lent: Taken,
+    /// Bytes of the buffers in use, each of which has a [`Loan`].
+    out_bytes: Arc<AtomicUsize>,
+    /// The part of the budget of the server that this connection may charge.
+    share: Arc<Share>,
     /// The protection domain that buffers are registered in; `None` over TCP.
     domain: Option<Arc<Domain>>,
     /// Whether data of an unauthenticated host arrived for which its memory did not suffice.
     is_overdrawn: bool,
-    /// The memory of an unauthenticated host, which is charged too. Dropped last.
-    guest: Option<Arc<UnauthenticatedShare>>,
+    /// The memory of an unauthenticated host, which is charged too.
+    guest: Option<Arc<GuestMemory>>,
+}
+
+/// Bytes of the budget of the server and, for an unauthenticated host, of its memory. Dropping it gives back
+/// both.
+#[derive(Debug)]
+struct Taken {
+    charge: Charge,
+    guest: Option<GuestCharge>,
+}
+
+impl Taken {
+    fn add(&mut self, other: Self) {
+        self.charge.add(other.charge);
+        match (&mut self.guest, other.guest) {
+            (Some(guest), Some(other)) => guest.add(other),
+            (guest, other) => *guest = guest.take().or(other),
+        }
+    }
+
+    fn release(&mut self, bytes: usize) {
+        self.charge.release(bytes);
+        if let Some(guest) = &mut self.guest {
+            guest.release(bytes);
+        }
+    }
+}
+
+/// What a buffer of a pool carries: its bytes of the budgets, and of the limit of its queue. A buffer that is
+/// dropped anywhere, instead of being given back to its pool, gives back all of them.
+#[derive(Debug)]
+struct Loan {
+    taken: Taken,
+    out_bytes: Arc<AtomicUsize>,
+    is_out: bool,
+}
+
+impl Loan {
+    fn begin(&mut self) {
+        self.is_out = true;
+        self.out_bytes.fetch_add(self.taken.charge.bytes(), Ordering::Relaxed);
+    }
+
+    fn end(&mut self) {
+        if std::mem::take(&mut self.is_out) {
+            self.out_bytes.fetch_sub(self.taken.charge.bytes(), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A pool without a server, and so without its budget.
+impl Default for Pool {
+    fn default() -> Self {
+        struct Unlimited;
+        impl Wake for Unlimited {
+            fn wake(&self) {}
+        }
+        let host = IpAddr::from(Ipv6Addr::UNSPECIFIED);
+        Self::charging(Budget::new(usize::MAX).share(host, Arc::new(Unlimited)))
+    }
 }
 
 fn class_of(length: usize) -> usize {
@@ -41,24 +113,38 @@ fn class_of(length: usize) -> usize {
 
 impl Pool {
     /// A pool that charges the budget of the server.
-    pub(crate) fn charging(share: Share) -> Self {
-        Self { share: Some(share), ..Self::default() }
+    pub(crate) fn charging(share: Arc<Share>) -> Self {
+        Self {
+            free: Default::default(),
+            free_bytes: 0,
+            spare_bytes: 0,
+            lent_bytes: 0,
+            lent: Taken { charge: Charge::none(&share), guest: None },
+            out_bytes: Arc::default(),
+            share,
+            domain: None,
+            is_overdrawn: false,
+            guest: None,
+        }
     }
 
     /// A pool with buffers that are registered in a protection domain.
-    pub(crate) fn registered(domain: Arc<Domain>, share: Share) -> Self {
+    pub(crate) fn registered(domain: Arc<Domain>, share: Arc<Share>) -> Self {
         Self { domain: Some(domain), ..Self::charging(share) }
     }
 
     /// Charges buffers to the memory of an unauthenticated host as well, until
     /// [`Pool::mark_authenticated`].
     pub(crate) fn of_guest(self, guest: Option<Arc<UnauthenticatedShare>>) -> Self {
-        Self { guest, ..self }
+        Self { guest: guest.map(GuestMemory::new), ..self }
     }
 
-    /// Ends the charge to the memory of an unauthenticated host.
+    /// Ends the charges to the memory of an unauthenticated host, those of buffers in use too.
     pub(crate) fn mark_authenticated(&mut self) {
-        self.guest = None;
+        if let Some(guest) = self.guest.take() {
+            guest.end();
+        }
+        self.lent.guest = None;
     }
 
     /// Whether the connection has to end, because data of an unauthenticated host arrived for which its
@@ -68,74 +154,80 @@ impl Pool {
     }
 
     /// Charges the budgets; frees idle buffers of this pool if they do not suffice.
-    fn charge(&mut self, bytes: usize) -> bool {
-        if self.charge_at_once(bytes) {
-            return true;
+    fn charge(&mut self, bytes: usize) -> Option<Taken> {
+        if let Some(taken) = self.charge_at_once(bytes) {
+            return Some(taken);
         }
         if self.free_bytes == 0 && self.spare_bytes == 0 {
-            return false;
+            return None;
         }
         self.free_idle();
         self.charge_at_once(bytes)
     }
 
-    fn charge_at_once(&mut self, bytes: usize) -> bool {
-        if self.guest.as_ref().is_some_and(|guest| !guest.grow(bytes)) {
-            return false;
-        }
-        let is_charged = self.share.as_mut().is_none_or(|share| share.charge(bytes));
-        if !is_charged && let Some(guest) = &self.guest {
-            guest.shrink(bytes);
-        }
-        is_charged
+    fn charge_at_once(&self, bytes: usize) -> Option<Taken> {
+        let guest = self.guest.as_ref().map(|memory| memory.charge(bytes));
+        let guest = if let Some(charged) = guest { Some(charged?) } else { None };
+        Some(Taken { charge: self.share.charge(bytes)?, guest })
     }
 
-    fn release(&mut self, bytes: usize) {
-        if let Some(guest) = &self.guest {
-            guest.shrink(bytes);
-        }
-        if let Some(share) = &mut self.share {
-            share.release(bytes);
-        }
+    /// Charges the budgets even beyond their limits. The memory of an unauthenticated host has none to lend:
+    /// its connection has to end.
+    fn charge_anyway(&mut self, bytes: usize) -> Taken {
+        let guest = self.guest.as_ref().and_then(|memory| memory.charge(bytes));
+        self.is_overdrawn |= self.guest.is_some() && guest.is_none();
+        Taken { charge: self.share.charge_anyway(bytes), guest }
+    }
+
+    /// Bytes in use: of buffers, and of memory that stores lend.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.out_bytes.load(Ordering::Relaxed) + self.lent_bytes
+    }
+
+    /// Whether the queue may use so many bytes more. The first is always possible.
+    fn fits(&self, bytes: usize) -> bool {
+        let used = self.used_bytes();
+        used == 0 || used + bytes <= QUEUE_DATA_BYTES
     }
 
     /// Whether all connections together have taken more than the budget.
     pub(crate) fn is_exceeded(&self) -> bool {
-        self.share.as_ref().is_some_and(Share::is_exceeded)
+        self.share.is_exceeded()
     }
 
     /// Allocates a buffer. If the device cannot register more memory, the buffer is not registered, and the
     /// connection ends when it is used.
-    fn make(&self, size: usize) -> Buffer {
+    fn make(&self, size: usize, taken: Taken) -> Buffer {
         let registered = self.domain.as_ref().and_then(|domain| domain.registered(size).ok());
-        registered.unwrap_or_else(|| Buffer::zeroed(size))
+        let mut buffer = registered.unwrap_or_else(|| Buffer::zeroed(size));
+        let mut loan = Loan { taken, out_bytes: Arc::clone(&self.out_bytes), is_out: false };
+        loan.begin();
+        buffer.set_charge(Some(Box::new(loan)));
+        buffer
+    }
+
+    /// A free buffer of this class.
+    fn reuse(&mut self, class: usize) -> Option<Buffer> {
+        let mut buffer = self.free.get_mut(class)?.pop()?;
+        self.free_bytes -= buffer.len();
+        if let Some(loan) = buffer.charge_mut::<Loan>() {
+            loan.begin();
+        }
+        Some(buffer)
     }
 
     /// A buffer of at least this length. `None` when the limit is reached; buffers in use are returned later.
     pub(crate) fn take(&mut self, length: usize) -> Option<Buffer> {
         let class = class_of(length);
         let size = ALIGNMENT << class;
-        if self.out_bytes != 0 && self.out_bytes + size > QUEUE_DATA_BYTES {
+        if !self.fits(size) {
             return None;
         }
-        let is_free = self.free.get(class).is_some_and(|free| !free.is_empty());
-        if !is_free && !self.charge(size) {
-            return None;
+        if let Some(buffer) = self.reuse(class) {
+            return Some(buffer);
         }
-        Some(self.taken(class, size, is_free))
-    }
-
-    /// A free buffer of this class, or a new one that is charged already.
-    fn taken(&mut self, class: usize, size: usize, is_free: bool) -> Buffer {
-        self.out_bytes += size;
-        let free = if is_free { self.free.get_mut(class).and_then(Vec::pop) } else { None };
-        match free {
-            Some(buffer) => {
-                self.free_bytes -= size;
-                buffer
-            }
-            None => self.make(size),
-        }
+        let taken = self.charge(size)?;
+        Some(self.make(size, taken))
     }
 
     /// Provides the memory for the data of a command: a buffer, or the charge for memory that the store
@@ -149,7 +241,11 @@ impl Pool {
                 return None;
             }
         }
-        self.take(request.length).map(Some)
+        let taken = self.take(request.length);
+        // Many connections, each with the first command of a pair, could take all memory and wait for that of
+        // the second one. It is as long as that of the first.
+        let beyond = taken.is_none() && request.completes_pair();
+        if beyond { Some(Some(self.take_beyond(request.length))) } else { taken.map(Some) }
     }
 
     /// The charge for `length` bytes that a store lends: more than the bytes of a short read, because the
@@ -162,28 +258,31 @@ impl Pool {
     /// reached.
     fn lend(&mut self, length: usize) -> bool {
         let bytes = Self::lent_charge(length);
-        let mut fits = self.out_bytes == 0 || self.out_bytes + bytes <= QUEUE_DATA_BYTES;
-        if self.spare_bytes >= bytes && fits {
+        if !self.fits(bytes) {
+            return false;
+        }
+        if self.spare_bytes >= bytes {
             self.spare_bytes -= bytes;
+        } else if let Some(taken) = self.charge(bytes) {
+            self.lent.add(taken);
         } else {
-            fits = fits && self.charge(bytes);
+            return false;
         }
-        if fits {
-            self.out_bytes += bytes;
-        }
-        fits
+        self.lent_bytes += bytes;
+        true
     }
 
     /// Ends a charge for memory that a store lent, or `bytes` of it.
     pub(crate) fn lent_back(&mut self, bytes: usize) {
-        self.out_bytes = self.out_bytes.saturating_sub(bytes);
+        debug_assert!(bytes <= self.lent_bytes, "{bytes} come back of {} lent bytes", self.lent_bytes);
+        self.lent_bytes = self.lent_bytes.saturating_sub(bytes);
         if self.is_wanted() {
             let spare = std::mem::take(&mut self.spare_bytes);
-            self.release(bytes + spare);
+            self.lent.release(bytes + spare);
         } else if self.spare_bytes + bytes <= SPARE_BYTES && self.keeps(bytes) {
             self.spare_bytes += bytes;
         } else {
-            self.release(bytes);
+            self.lent.release(bytes);
         }
     }
 
@@ -194,7 +293,7 @@ impl Pool {
 
     /// Whether another connection waits for memory.
     fn is_wanted(&self) -> bool {
-        self.share.as_ref().is_some_and(Share::is_wanted)
+        self.share.is_wanted()
     }
 
     /// Takes a buffer even beyond the limit, for data that have arrived already: in-capsule data, whose sum
@@ -202,32 +301,26 @@ impl Pool {
     pub(crate) fn take_beyond(&mut self, length: usize) -> Buffer {
         let class = class_of(length);
         let size = ALIGNMENT << class;
-        let is_free = self.free.get(class).is_some_and(|free| !free.is_empty());
-        if !is_free {
-            self.is_overdrawn |= self.guest.as_ref().is_some_and(|guest| !guest.grow(size));
-            if let Some(share) = self.share.as_mut() {
-                share.charge_anyway(size);
-            }
+        if let Some(buffer) = self.reuse(class) {
+            return buffer;
         }
-        self.taken(class, size, is_free)
+        let taken = self.charge_anyway(size);
+        self.make(size, taken)
     }
 
-    /// Takes a buffer back, and frees it if another connection waits for memory.
-    pub(crate) fn give(&mut self, buffer: Buffer) {
+    /// Takes a buffer back, and frees it if another connection waits for memory. A buffer of another origin
+    /// is freed.
+    pub(crate) fn give(&mut self, mut buffer: Buffer) {
         let size = buffer.len();
-        self.out_bytes = self.out_bytes.saturating_sub(size);
         // A buffer that a store in memory gave in exchange may not be registered with this device.
         let is_known = self.domain.as_ref().is_none_or(|domain| domain.has_registered(&buffer));
-        if is_known
-            && !self.is_wanted()
-            && self.keeps(size)
+        let is_kept = is_known && !self.is_wanted() && self.keeps(size);
+        if let Some(loan) = buffer.charge_mut::<Loan>().filter(|_| is_kept)
             && let Some(class) = self.free.get_mut(class_of(size))
         {
+            loan.end();
             self.free_bytes += size;
             class.push(buffer);
-        } else {
-            drop(buffer);
-            self.release(size);
         }
     }
 
@@ -239,8 +332,8 @@ impl Pool {
     /// Frees the buffers that are not in use.
     fn free_idle(&mut self) {
         self.free.iter_mut().for_each(|free| *free = Vec::new());
-        let freed = std::mem::take(&mut self.free_bytes) + std::mem::take(&mut self.spare_bytes);
-        self.release(freed);
+        self.free_bytes = 0;
+        self.lent.release(std::mem::take(&mut self.spare_bytes));
     }
 }
 
@@ -255,9 +348,9 @@ mod tests {
         let lent = (0..).take_while(|_| pool.lend(4096)).count();
         assert_eq!(lent, QUEUE_DATA_BYTES / LENT_BYTES_MIN);
         (0..lent).for_each(|_| pool.lent_back(Pool::lent_charge(4096)));
-        assert_eq!((pool.out_bytes, pool.spare_bytes), (0, SPARE_BYTES));
+        assert_eq!((pool.used_bytes(), pool.spare_bytes), (0, SPARE_BYTES));
         assert!(pool.lend(4096));
-        assert_eq!((pool.out_bytes, pool.spare_bytes), (LENT_BYTES_MIN, SPARE_BYTES - LENT_BYTES_MIN));
+        assert_eq!((pool.used_bytes(), pool.spare_bytes), (LENT_BYTES_MIN, SPARE_BYTES - LENT_BYTES_MIN));
         pool.release_idle();
         assert_eq!(pool.spare_bytes, 0);
     }
@@ -273,12 +366,49 @@ mod tests {
         assert!(!pool.is_overdrawn());
         let beyond = pool.take_beyond(1);
         assert!(pool.is_overdrawn() && budget.used() <= budget.limit());
-        out.into_iter().chain([beyond]).for_each(|buffer| pool.give(buffer));
+        drop(out);
+        assert_eq!(budget.used(), ALIGNMENT, "buffers that are dropped give back what they were charged");
+        drop(beyond);
+        assert_eq!(budget.used(), ALIGNMENT, "a buffer beyond the limit was charged nothing");
+        let kept = pool.take(1).unwrap();
+        pool.give(kept);
+        assert_eq!(budget.used(), 2 * ALIGNMENT);
         pool.release_idle();
-        assert!(pool.take(4 * ALIGNMENT).is_some());
+        assert_eq!(budget.used(), ALIGNMENT);
+        let in_use = pool.take(4 * ALIGNMENT).unwrap();
+        pool.mark_authenticated();
+        assert_eq!(budget.used(), 0, "charges of buffers in use end as well");
+        let more = pool.take(TRANSFER_BYTES_MAX);
+        assert!(more.is_some());
+        drop((in_use, more));
+        assert_eq!((budget.used(), pool.used_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn memory_lent_to_an_unauthenticated_host_is_charged_to_its_memory() {
+        use buffer::UnauthenticatedBudget;
+        let budget = UnauthenticatedBudget::new(8 * LENT_BYTES_MIN);
+        let admit = || budget.admit([192, 0, 2, 1].into(), ALIGNMENT).map(Arc::new);
+        let mut pool = Pool::default().of_guest(admit());
+        let lent = (0..8).take_while(|_| pool.lend(1)).count();
+        assert_eq!(budget.used(), ALIGNMENT + lent * LENT_BYTES_MIN);
+        assert!((1..8).contains(&lent), "{lent}");
+        (0..lent).for_each(|_| pool.lent_back(LENT_BYTES_MIN));
+        pool.release_idle();
+        assert_eq!(budget.used(), ALIGNMENT);
+        assert!(pool.lend(1));
         pool.mark_authenticated();
         assert_eq!(budget.used(), 0);
-        assert!(pool.take(TRANSFER_BYTES_MAX).is_some());
+        assert!(pool.lend(1));
+        (0..2).for_each(|_| pool.lent_back(LENT_BYTES_MIN));
+        pool.release_idle();
+        assert_eq!((budget.used(), pool.used_bytes()), (0, 0));
+        let mut pool = Pool::default().of_guest(admit());
+        let out = pool.take(1);
+        drop(pool);
+        assert_eq!(budget.used(), 2 * ALIGNMENT, "a buffer may live longer than its pool");
+        drop(out);
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]
@@ -288,9 +418,38 @@ mod tests {
         assert_eq!(out.len(), QUEUE_DATA_BYTES / TRANSFER_BYTES_MAX);
         assert!(pool.take(1).is_none());
         out.into_iter().for_each(|buffer| pool.give(buffer));
-        assert_eq!((pool.out_bytes, pool.free_bytes), (0, QUEUE_DATA_BYTES));
+        assert_eq!((pool.used_bytes(), pool.free_bytes), (0, QUEUE_DATA_BYTES));
         pool.release_idle();
         assert_eq!(pool.free_bytes, 0);
         assert_eq!(pool.take(5000).unwrap().len(), 8192);
+    }
+
+    #[test]
+    fn a_buffer_that_is_dropped_gives_back_what_it_was_charged() {
+        let budget = Budget::new(64 << 20);
+        let host = IpAddr::from(Ipv6Addr::LOCALHOST);
+        struct NoWake;
+        impl Wake for NoWake {
+            fn wake(&self) {}
+        }
+        let mut pool = Pool::charging(budget.share(host, Arc::new(NoWake)));
+        for _ in 0..2 * QUEUE_DATA_BYTES / TRANSFER_BYTES_MAX {
+            let [taken, beyond] = [pool.take(TRANSFER_BYTES_MAX).unwrap(), pool.take_beyond(5000)];
+            assert_eq!(
+                (pool.used_bytes(), budget.used()),
+                (TRANSFER_BYTES_MAX + 8192, TRANSFER_BYTES_MAX + 8192)
+            );
+            drop((taken, beyond));
+            assert_eq!((pool.used_bytes(), budget.used()), (0, 0));
+        }
+        let kept = pool.take(5000).unwrap();
+        pool.give(kept);
+        let out = pool.take(4096).unwrap();
+        assert!(pool.lend(4096));
+        assert_eq!(budget.used(), 8192 + 4096 + LENT_BYTES_MIN);
+        drop(pool);
+        assert_eq!(budget.used(), 4096, "a buffer may live longer than its pool");
+        drop(out);
+        assert_eq!(budget.used(), 0);
     }
 }

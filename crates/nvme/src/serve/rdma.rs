@@ -21,7 +21,7 @@ use super::idle::Idle;
 use super::receives::{RECEIVE_BYTES, capsule, connection_bytes, other, post_receive, post_shared, sizes};
 use super::stall_timer::StallTimer;
 use super::{Counted, End, Shared};
-use crate::budget::Share;
+use crate::budget::Charge;
 use crate::engine::{Engine, Finished};
 use crate::limits::{ADMIN_ENTRIES, CONNECTIONS_MAX, RECEIVES_BEFORE_TRUST, RECEIVES_OF_GUESTS, STALL_BYTES};
 use crate::pool::Pool;
@@ -174,7 +174,7 @@ struct Driver<'a> {
     posted: usize,
     has_filled_shared: bool,
     /// The bytes of receives of an authenticated host.
-    receive_share: Share,
+    receive_charge: Charge,
     has_announced_host: bool,
     /// Capsule buffers whose commands were processed, to be posted as receives again.
     taken: Vec<Buffer>,
@@ -195,7 +195,7 @@ impl<'a> Driver<'a> {
         let waker = mio::Waker::new(poll.registry(), WOKEN)?;
         let wake: Arc<dyn Wake> = Arc::new(PollWaker(waker));
         let share = shared.budget.share(peer, Arc::clone(&wake));
-        let receive_share = shared.receive_budget.share(peer, Arc::clone(&wake));
+        let receive_charge = Charge::none(&shared.receive_budget.share(peer, Arc::clone(&wake)));
         if let Some(memory) = permit.memory() {
             let wake = Arc::clone(&wake);
             memory.on_displaced(move || wake.wake());
@@ -220,7 +220,7 @@ impl<'a> Driver<'a> {
             entries,
             posted: RECEIVES_BEFORE_TRUST,
             has_filled_shared: false,
-            receive_share,
+            receive_charge,
             has_announced_host: false,
             taken: Vec::new(),
             poll,
@@ -401,7 +401,7 @@ impl<'a> Driver<'a> {
     fn charge_receive(&mut self) -> bool {
         match self.permit.memory() {
             Some(memory) => memory.grow(RECEIVE_BYTES),
-            None => self.receive_share.charge(RECEIVE_BYTES),
+            None => self.receive_charge.grow(RECEIVE_BYTES),
         }
     }
 
@@ -485,16 +485,14 @@ impl<'a> Driver<'a> {
         now_ns: u64,
     ) -> Option<Buffer> {
         let (described, in_capsule, remote) = match describe(command, &capsule[data_from..end]) {
-            Ok(described) => described,
-            Err(status) => {
-                self.refuse(command, status, Remote::default());
-                return Some(capsule);
-            }
+            Ok((length, in_capsule, remote)) => (Ok(length), in_capsule, remote),
+            Err(status) => (Err(status), None, Remote::default()),
         };
-        let mut request = match self.queue.accept(command, described, now_ns) {
+        let mut request = match self.queue.accept_described(command, described, now_ns) {
             Plan::Take(request) => request,
             Plan::Refuse(status) => {
-                self.refuse(command, status, remote);
+                let completion = self.queue.completion(command.cid, status, 0);
+                self.refuse(completion, remote);
                 return Some(capsule);
             }
         };
@@ -513,7 +511,8 @@ impl<'a> Driver<'a> {
             return Some(capsule);
         }
         if in_capsule.is_some_and(|data| !data.is_empty()) {
-            self.refuse(command, Status::SGL_TYPE_INVALID.permanent(), remote);
+            let completion = self.queue.abandon(request, Status::SGL_TYPE_INVALID.permanent());
+            self.refuse(completion, remote);
             return Some(capsule);
         }
         let data = Data { remote, length, in_place: false };
@@ -666,8 +665,7 @@ impl<'a> Driver<'a> {
         self.responses.push_back((completion, remote.invalidate.then_some(remote.key)));
     }
 
-    fn refuse(&mut self, command: &Command, status: Status, remote: Remote) {
-        let completion = self.queue.completion(command.cid, status, 0);
+    fn refuse(&mut self, completion: Completion, remote: Remote) {
         self.respond(completion, remote);
         self.extra();
     }
@@ -740,6 +738,22 @@ impl<'a> Driver<'a> {
             self.ring_is_watched = true;
         }
         Ok(())
+    }
+}
+
+impl Drop for Driver<'_> {
+    /// Fills up the shared receives: this connection has kept those whose commands it did not finish, and the
+    /// other connections may have no further one. Before its host was trusted it could keep no more than were
+    /// posted for it.
+    fn drop(&mut self) {
+        let Some(receives) = self.receives.as_deref().filter(|_| self.has_filled_shared) else { return };
+        let kept = self.taken.drain(..).chain(self.in_place.drain(..).map(|(_, capsule, _)| capsule));
+        let fresh = std::iter::from_fn(|| capsule(receives.domain()).ok());
+        for buffer in kept.chain(fresh).take(receives.room()) {
+            if post_shared(receives, buffer).is_err() {
+                return;
+            }
+        }
     }
 }
 

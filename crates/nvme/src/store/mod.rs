@@ -143,15 +143,18 @@ impl Store {
     pub fn write_buffer(
         &self,
         offset: u64,
-        data: Buffer,
+        mut data: Buffer,
         range: Range<usize>,
         durable: bool,
     ) -> (io::Result<()>, Buffer) {
         if let Self::Memory(memory) = self
             && range.len() == data.len()
         {
-            let back = memory.write_buffer(offset, data);
-            return (Ok(()), back.unwrap_or_else(|| Buffer::zeroed(range.len())));
+            // The charge belongs to the connection, and stays with the buffer that it gets.
+            let charge = data.set_charge(None);
+            let mut back = memory.write_buffer(offset, data).unwrap_or_else(|| Buffer::zeroed(range.len()));
+            back.set_charge(charge);
+            return (Ok(()), back);
         }
         (self.write(offset, &data[range], durable), data)
     }

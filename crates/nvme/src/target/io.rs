@@ -24,22 +24,18 @@ const INVALID: Status = Status::INVALID_FIELD.permanent();
 /// A parsed I/O command.
 #[derive(Debug)]
 pub(super) struct Work {
-    command: Command,
+    pub(super) command: Command,
     kind: Io,
-    namespace: Option<Arc<Namespace>>,
+    pub(super) namespace: Option<Arc<Namespace>>,
     /// The first byte in the namespace.
-    offset: u64,
-    length: u64,
-    fuse: Fuse,
+    pub(super) offset: u64,
+    pub(super) length: u64,
+    pub(super) fuse: Fuse,
     /// When it arrived, in relation to Preempt and Abort.
-    mark: Mark,
+    pub(super) mark: Mark,
 }
 
 impl Work {
-    pub(super) fn fuse(&self) -> Fuse {
-        self.fuse
-    }
-
     pub(super) fn lends(&self, length: usize) -> bool {
         self.kind == Io::Read && self.namespace.as_ref().is_some_and(|it| it.store().lends(length))
     }
@@ -57,25 +53,9 @@ impl Work {
     }
 }
 
-/// A fused pair: its first command, and the state of its second.
-#[derive(Debug)]
-pub(super) struct Pair {
-    first_cid: u16,
-    first: (u64, u64, u32),
-    mark: Mark,
-    /// The data of the first command, once they have arrived.
-    compared: Option<Buffer>,
-    /// The second command, if its data arrived before those of the first.
-    second: Option<(Box<Work>, Option<Buffer>)>,
-    second_came: bool,
-    /// The status with which the first command fails.
-    spoiled: Option<Status>,
-}
-
 impl Queue {
     pub(super) fn plan_io(&mut self, command: &Command, length: u32) -> Result<Request, Status> {
         let kind = Io::parse(command.opcode).ok_or(Status::INVALID_OPCODE.permanent())?;
-        self.match_pair(command, kind)?;
         let membership = self.membership_mut().ok_or(Status::COMMAND_SEQUENCE.permanent())?;
         if !membership.session.is_ready.load(std::sync::atomic::Ordering::Acquire) {
             return Err(Status::COMMAND_SEQUENCE.permanent());
@@ -94,94 +74,7 @@ impl Queue {
         let (offset, length_of_range, fuse) = (0, 0, command.fuse());
         let work =
             Work { command: *command, kind, offset, length: length_of_range, fuse, namespace: None, mark };
-        let request = plan(work, namespace, length)?;
-        if command.fuse() == Fuse::First {
-            self.begin_pair(&request);
-        }
-        Ok(request)
-    }
-
-    /// Checks that the command fits the command before it (Base 3.4.2).
-    fn match_pair(&mut self, command: &Command, kind: Io) -> Result<(), Status> {
-        let waits_for_second = self.pair.as_ref().is_some_and(|pair| !pair.second_came);
-        match (command.fuse(), waits_for_second) {
-            (Fuse::No, false) => Ok(()),
-            (Fuse::No, true) => {
-                self.spoil(Status::ABORTED_FUSED_MISSING);
-                Ok(())
-            }
-            (Fuse::Reserved, _) => Err(INVALID),
-            (Fuse::First, waits) => {
-                if waits {
-                    self.spoil(Status::ABORTED_FUSED_MISSING);
-                }
-                // Compare and Write is the only fused operation, and a queue has one at a time.
-                let is_free = self.pair.is_none();
-                if kind == Io::Compare && is_free { Ok(()) } else { Err(INVALID) }
-            }
-            (Fuse::Second, false) => Err(Status::ABORTED_FUSED_MISSING),
-            (Fuse::Second, true) => {
-                let blocks = command.blocks();
-                let same = (blocks.start, u64::from(blocks.count), command.nsid);
-                let pair = self.pair.as_mut().ok_or(Status::ABORTED_FUSED_MISSING)?;
-                pair.second_came = true;
-                if kind != Io::Write || pair.first != same {
-                    return Err(INVALID);
-                }
-                match pair.spoiled {
-                    Some(_) => Err(Status::ABORTED_FUSED_FAILED),
-                    None => Ok(()),
-                }
-            }
-        }
-    }
-
-    fn begin_pair(&mut self, first: &Request) {
-        let QueueWork::Io(work) = &first.work else { return };
-        let blocks = work.command.blocks();
-        self.pair = Some(Pair {
-            first_cid: first.cid,
-            first: (blocks.start, u64::from(blocks.count), work.command.nsid),
-            mark: work.mark,
-            compared: None,
-            second: None,
-            second_came: false,
-            spoiled: None,
-        });
-    }
-
-    /// Notes that a command was refused: if it was half of a fused pair, the other half fails too.
-    pub(super) fn spoil_pair(&mut self, fuse: Fuse) {
-        match fuse {
-            Fuse::Second => self.spoil(Status::ABORTED_FUSED_FAILED),
-            // The second command will find no first one, and fail.
-            Fuse::First | Fuse::No | Fuse::Reserved => {}
-        }
-    }
-
-    /// Notes that half of a fused pair will not be executed, so that the other half fails too.
-    pub(super) fn abandon_half(&mut self, cid: u16, fuse: Fuse) {
-        match fuse {
-            Fuse::Second => self.spoil(Status::ABORTED_FUSED_FAILED),
-            Fuse::First => {
-                let pair = self.pair.take_if(|pair| pair.first_cid == cid);
-                let second = pair.and_then(|pair| pair.second);
-                let status = Status::ABORTED_FUSED_FAILED;
-                let completion = second.map(|(work, _)| self.completion(work.command.cid, status, 0));
-                self.extra.extend(completion);
-            }
-            Fuse::No | Fuse::Reserved => {}
-        }
-    }
-
-    fn spoil(&mut self, status: Status) {
-        let Some(pair) = self.pair.as_mut() else { return };
-        pair.spoiled = Some(status);
-        // If its data have arrived, no later event completes the command.
-        if pair.compared.is_some() {
-            let completion = self.pair.take().map(|pair| self.completion(pair.first_cid, status, 0));
-            self.extra.extend(completion);
-        }
+        plan(work, namespace, length)
     }
 
     pub(super) fn execute_io(
@@ -192,10 +85,8 @@ impl Queue {
         data_at: usize,
         buffer: Option<Buffer>,
     ) -> Outcome {
-        match work.fuse {
-            Fuse::First => return self.first_is_there(cid, buffer),
-            Fuse::Second => return self.second_is_there(work, buffer),
-            Fuse::No | Fuse::Reserved => {}
+        if work.fuse != Fuse::No {
+            return self.half_is_there(work, buffer);
         }
         if is_reservation(work.kind) {
             return self.reserve(cid, &work, length, buffer);
@@ -219,7 +110,7 @@ impl Queue {
 
     /// Counts a command whose data have come, and checks its rights again: the data may have come long after
     /// the command, and a change that has returned meanwhile holds for it.
-    fn begin(&mut self, work: &Work) -> Result<Underway, Status> {
+    pub(super) fn begin(&mut self, work: &Work) -> Result<Underway, Status> {
         let named = work.namespace.as_ref().ok_or(Status::INTERNAL_ERROR)?;
         let underway = Underway::new(named, self.stripe);
         if self.is_over() {
@@ -285,52 +176,9 @@ impl Queue {
     }
 
     /// Whether the data of a write have to be on the medium when it completes.
-    fn is_durable(&self, command: &Command) -> bool {
+    pub(super) fn is_durable(&self, command: &Command) -> bool {
         let writes_through = |session: &Arc<Session>| session.writes_through.load(Ordering::Relaxed);
         command.forces_unit_access() || self.session().is_some_and(writes_through)
-    }
-
-    fn first_is_there(&mut self, cid: u16, buffer: Option<Buffer>) -> Outcome {
-        let Some(pair) = self.pair.as_mut().filter(|pair| pair.first_cid == cid) else {
-            return self.reply(cid, Status::ABORTED_FUSED_MISSING, 0, None);
-        };
-        if let Some(status) = pair.spoiled {
-            self.pair = None;
-            return self.reply(cid, status, 0, None);
-        }
-        pair.compared = buffer;
-        match pair.second.take() {
-            None => Outcome::Waits,
-            Some((work, data)) => self.second_is_there(*work, data),
-        }
-    }
-
-    fn second_is_there(&mut self, work: Work, buffer: Option<Buffer>) -> Outcome {
-        let cid = work.command.cid;
-        let Some(pair) = self.pair.as_mut() else {
-            return self.reply(cid, Status::ABORTED_FUSED_MISSING, 0, None);
-        };
-        let Some(expected) = pair.compared.take() else {
-            pair.second = Some((Box::new(work), buffer));
-            return Outcome::Waits;
-        };
-        let first_cid = pair.first_cid;
-        let work = Work { mark: work.mark.min(pair.mark), ..work };
-        self.pair = None;
-        // A host that may write may read: what the second command may do, the first one may too.
-        let begun = self.begin(&work).and_then(|it| Ok((it, buffer.ok_or(Status::INTERNAL_ERROR)?)));
-        let (underway, data) = match begun {
-            Ok(begun) => begun,
-            Err(status) => {
-                let first = self.completion(first_cid, Status::ABORTED_FUSED_FAILED, 0);
-                self.extra.push(first);
-                return self.reply(cid, status, 0, None);
-            }
-        };
-        let durable = self.is_durable(&work.command);
-        let action = Action::CompareAndWrite { first_cid, expected, data, durable };
-        let task = Task::new(cid, action, work.namespace, work.offset, work.length);
-        Outcome::Task(task.counted(Counted::One(underway)))
     }
 
     fn reserve(&mut self, cid: u16, work: &Work, length: usize, buffer: Option<Buffer>) -> Outcome {

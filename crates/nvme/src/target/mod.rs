@@ -14,6 +14,7 @@ mod epochs;
 mod events;
 mod feature_table;
 mod features;
+mod fused;
 mod gate;
 mod health;
 mod identify;

@@ -17,7 +17,8 @@ use super::authentication::Standing;
 use super::barrier::Barrier;
 use super::connect::Connected;
 use super::controller::{Session, Wake};
-use super::io::{Pair, Work as IoWork};
+use super::fused::Pairs;
+use super::io::Work as IoWork;
 use super::subsystem::Subsystem;
 use super::{Namespace, Target, authentication};
 use crate::engine::{Action, Finished, Task};
@@ -69,6 +70,11 @@ impl Request {
     /// lends. Asked once for each command, because the store counts short reads.
     pub fn lends(&self) -> bool {
         matches!(&self.work, Work::Io(work) if work.lends(self.length))
+    }
+
+    /// Whether the command is the second of a fused pair, whose first one may hold a buffer until it is executed.
+    pub fn completes_pair(&self) -> bool {
+        matches!(&self.work, Work::Io(work) if work.fuse == Fuse::Second)
     }
 
     /// Whether the transport may leave the data of the command in the message that they arrived in, and
@@ -164,7 +170,7 @@ pub struct Queue {
     head: u16,
     entries: u16,
     flow_control: bool,
-    pub(super) pair: Option<Pair>,
+    pub(super) pairs: Pairs,
     /// Completions that do not belong to the command being executed.
     pub(super) extra: Vec<Completion>,
 }
@@ -183,7 +189,7 @@ impl Queue {
             head: 0,
             entries: 1,
             flow_control: true,
-            pair: None,
+            pairs: Pairs::default(),
             extra: Vec::new(),
         }
     }
@@ -254,11 +260,20 @@ impl Queue {
 
     /// Parses and checks a command whose SGL names `length` bytes.
     pub fn accept(&mut self, command: &Command, length: u32, now_ns: u64) -> Plan {
+        self.accept_described(command, Ok(length), now_ns)
+    }
+
+    /// As [`Queue::accept`]; a command whose SGL is wrong is refused with a status.
+    pub fn accept_described(&mut self, command: &Command, length: Result<u32, Status>, now_ns: u64) -> Plan {
         self.head = if self.head + 1 >= self.entries { 0 } else { self.head + 1 };
-        match self.plan(command, length, now_ns) {
+        let planned = length.and_then(|length| self.plan(command, length, now_ns));
+        let planned = match self.id() {
+            None | Some(0) => planned,
+            Some(_) => self.match_fused(command, planned),
+        };
+        match planned {
             Ok(request) => Plan::Take(request),
             Err(status) => {
-                self.spoil_pair(command.fuse());
                 self.note_failure(command, status);
                 Plan::Refuse(status)
             }
@@ -321,7 +336,7 @@ impl Queue {
     /// Fails a command whose data the transport could not transfer.
     pub fn abandon(&mut self, request: Request, status: Status) -> Completion {
         if let Work::Io(work) = &request.work {
-            self.abandon_half(request.cid, work.fuse());
+            self.abandon_half(request.cid, work.fuse);
         }
         self.completion(request.cid, status, 0)
     }

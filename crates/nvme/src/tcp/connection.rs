@@ -104,6 +104,11 @@ impl Connection {
         &self.queue
     }
 
+    /// Bytes of data buffers, and of memory that stores lend, for commands that are not answered.
+    pub fn data_bytes(&self) -> usize {
+        self.pool.used_bytes()
+    }
+
     /// Whether the connection is closing; nothing more is received then.
     pub fn closing(&self) -> Closing {
         if self.closing == Closing::No && self.queue.is_over() { Closing::Controller } else { self.closing }
@@ -309,21 +314,19 @@ impl Connection {
             return Err(sequence(Kind::Command));
         }
         let described = described(command, frame.data);
-        let plan = match described {
-            Ok(length) => self.queue.accept(command, length, now_ns),
-            Err(status) => Plan::Refuse(status),
-        };
-        let request = match plan {
+        let request = match self.queue.accept_described(command, described, now_ns) {
             Plan::Take(request) => request,
             Plan::Refuse(status) => {
-                self.refuse(command.cid, status, frame);
+                let completion = self.queue.completion(command.cid, status, 0);
+                self.refuse(&completion, frame);
                 return Ok(());
             }
         };
         if frame.data != 0 {
             if request.direction != Direction::FromHost || request.length != frame.data {
                 // The capsule has data that the command does not use.
-                self.refuse(command.cid, Status::SGL_LENGTH_INVALID.permanent(), frame);
+                let completion = self.queue.abandon(request, Status::SGL_LENGTH_INVALID.permanent());
+                self.refuse(&completion, frame);
                 return Ok(());
             }
             let buffer = self.pool.take_beyond(request.length);
@@ -426,9 +429,8 @@ impl Connection {
         self.outbound.push(&Header::Response(*completion), &[]);
     }
 
-    fn refuse(&mut self, cid: u16, status: Status, frame: &Frame) {
-        let completion = self.queue.completion(cid, status, 0);
-        self.respond(&completion);
+    fn refuse(&mut self, completion: &Completion, frame: &Frame) {
+        self.respond(completion);
         self.extra();
         if frame.data != 0 {
             self.inbound.expect(Sink::Discard, 0, frame);

@@ -148,56 +148,6 @@ fn compare_says_whether_anything_differs() {
     assert_eq!(differs.status().plain(), Status::COMPARE_FAILURE);
 }
 
-fn half(host: &mut Host, kind: Io, fuse: u8, cid: u16, data: &[u8]) {
-    let sgl = Sgl::InCapsule { offset: 0, length: data.len() as u32 };
-    let command = Command { cid, flags: fuse, ..io(kind, 5, 1) }.with_sgl(sgl);
-    host.io.send(&Header::Command(command), 0, data);
-}
-
-fn statuses(host: &mut Host, count: usize) -> Vec<(u16, Status)> {
-    let mut found: Vec<_> =
-        (0..count).map(|_| host.io.response()).map(|it| (it.cid, it.status().plain())).collect();
-    found.sort_by_key(|(cid, _)| *cid);
-    found
-}
-
-#[test]
-fn compare_and_write_is_one_operation() {
-    let target = target();
-    let mut host = Host::new(&target, 1);
-    let (old, new) = (vec![0; BLOCK], pattern(8, BLOCK));
-    half(&mut host, Io::Compare, 1, 100, &old);
-    assert!(host.io.pdus.is_empty());
-    half(&mut host, Io::Write, 2, 101, &new);
-    assert_eq!(statuses(&mut host, 2), [(100, Status::SUCCESS), (101, Status::SUCCESS)]);
-    assert_eq!(host.io.take(io(Io::Read, 5, 1), BLOCK).unwrap(), new);
-    half(&mut host, Io::Compare, 1, 102, &old);
-    half(&mut host, Io::Write, 2, 103, &old);
-    let failed = [(102, Status::COMPARE_FAILURE), (103, Status::ABORTED_FUSED_FAILED)];
-    assert_eq!(statuses(&mut host, 2), failed);
-    assert_eq!(host.io.take(io(Io::Read, 5, 1), BLOCK).unwrap(), new);
-}
-
-#[test]
-fn halves_without_the_other_half_are_aborted() {
-    let target = target();
-    let mut host = Host::new(&target, 1);
-    let data = vec![0; BLOCK];
-    half(&mut host, Io::Write, 2, 1, &data);
-    assert_eq!(statuses(&mut host, 1), [(1, Status::ABORTED_FUSED_MISSING)]);
-    half(&mut host, Io::Compare, 1, 2, &data);
-    half(&mut host, Io::Write, 0, 3, &data);
-    assert_eq!(statuses(&mut host, 2), [(2, Status::ABORTED_FUSED_MISSING), (3, Status::SUCCESS)]);
-    half(&mut host, Io::Compare, 1, 4, &data);
-    half(&mut host, Io::Compare, 2, 5, &data);
-    assert_eq!(statuses(&mut host, 2), [(4, Status::ABORTED_FUSED_FAILED), (5, Status::INVALID_FIELD)]);
-    half(&mut host, Io::Write, 1, 6, &data);
-    assert_eq!(statuses(&mut host, 1), [(6, Status::INVALID_FIELD)]);
-    half(&mut host, Io::Compare, 1, 7, &data);
-    half(&mut host, Io::Write, 2, 8, &data);
-    assert_eq!(statuses(&mut host, 2), [(7, Status::SUCCESS), (8, Status::SUCCESS)]);
-}
-
 #[test]
 fn many_commands_wait_for_buffers_and_all_are_answered() {
     let target = target();

@@ -1,6 +1,7 @@
 //! The target, as hosts see it over TCP: no sockets, no clock.
 #![allow(clippy::unwrap_used, reason = "where a test cannot go on, it fails")]
 
+mod accounting;
 mod admin;
 mod auth;
 mod backing;
@@ -10,6 +11,7 @@ mod connect;
 mod controller_limits;
 mod data_lengths;
 mod features;
+mod fused;
 mod host;
 mod hostile;
 mod identify;

@@ -128,17 +128,34 @@ impl Line {
     /// Passes raw bytes to the target, and lets it work.
     pub(crate) fn bytes(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.connection.wants_input() {
-            let mut taken = 0;
-            for mut room in self.connection.room() {
-                let take = room.len().min(bytes.len() - taken);
-                room[..take].copy_from_slice(&bytes[taken..taken + take]);
-                taken += take;
-            }
-            self.connection.received(taken, self.now_ns);
-            bytes = &bytes[taken..];
+            bytes = self.receive_some(bytes);
             self.work();
         }
         self.work();
+    }
+
+    /// Passes as many bytes to the target as it has room for, and returns the others.
+    fn receive_some<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let mut taken = 0;
+        for mut room in self.connection.room() {
+            let take = room.len().min(bytes.len() - taken);
+            room[..take].copy_from_slice(&bytes[taken..taken + take]);
+            taken += take;
+        }
+        self.connection.received(taken, self.now_ns);
+        &bytes[taken..]
+    }
+
+    /// Passes raw bytes to the target, and submits the tasks without taking any result.
+    pub(crate) fn begin_without_end(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() && self.connection.wants_input() {
+            rest = self.receive_some(rest);
+        }
+        while let Some(task) = self.connection.task() {
+            self.engine.begin(task);
+        }
+        self.engine.submit();
     }
 
     pub(crate) fn work(&mut self) {
