@@ -108,7 +108,16 @@ fn look(socket: &Socket) -> Result<AllSeen, Error> {
 /// Of a server that has done nothing.
 fn beginning() -> Report {
     let (ended, namespaces, queues) = (BTreeMap::new(), Vec::new(), Vec::new());
-    Report { at_ns: 0, connections: 0, controllers: 0, ended, namespaces, queues }
+    Report {
+        at_ns: 0,
+        connections: 0,
+        half_open: 0,
+        controllers: 0,
+        data_bytes: 0,
+        ended,
+        namespaces,
+        queues,
+    }
 }
 
 type Latencies = [LatencyReport; 3];

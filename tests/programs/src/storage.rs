@@ -94,6 +94,38 @@ impl Server {
         }
     }
 
+    /// The metric `rockery_nvme_` and `name`, summed over namespaces.
+    ///
+    /// # Errors
+    /// When it does not answer, or has no such metric.
+    pub fn metric(&self, name: &str) -> Result<u64, Error> {
+        let said = self.ask("serve metrics")?;
+        let name = format!("rockery_nvme_{name}");
+        let value = |line: &str| -> Option<u64> {
+            let (what, value) = line.rsplit_once(' ')?;
+            what.split('{').next().filter(|it| *it == name)?;
+            value.parse().ok()
+        };
+        let values: Vec<u64> = said.lines().filter_map(value).collect();
+        match values.is_empty() {
+            false => Ok(values.into_iter().sum()),
+            true => Err(Error::Failed { command: format!("look for {name}"), output: said }),
+        }
+    }
+
+    /// What the server has in use, of all that commands and connections take: empty when no host is there.
+    ///
+    /// # Errors
+    /// As [`Server::metric`].
+    pub fn in_use(&self) -> Result<String, Error> {
+        let names =
+            ["connections", "connections_half_open", "controllers", "commands_in_flight", "data_bytes"];
+        let values: Result<Vec<_>, Error> =
+            names.iter().map(|name| self.metric(name).map(|value| (name, value))).collect();
+        let used = values?.into_iter().filter(|(_, value)| *value != 0);
+        Ok(used.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", "))
+    }
+
     /// Connects to its disk, with so many queues for so many commands each.
     ///
     /// # Panics

@@ -169,12 +169,15 @@ mod tests {
             read_bytes: 4096,
             written_bytes: 512,
             errors: 3,
+            in_flight: 0,
             latency: latency(6, 2),
         };
         let report = Report {
             at_ns: 5_000_000_000,
             connections: 3,
+            half_open: 0,
             controllers: 2,
+            data_bytes: 0,
             ended: BTreeMap::new(),
             namespaces: vec![namespace],
             queues: vec![
@@ -231,7 +234,9 @@ mod tests {
         let report = Report {
             at_ns: 1,
             connections: 0,
+            half_open: 0,
             controllers: 0,
+            data_bytes: 0,
             ended: BTreeMap::new(),
             namespaces: Vec::new(),
             queues,

@@ -19,8 +19,14 @@ pub struct Report {
     pub at_ns: u64,
     /// The number of open connections.
     pub connections: usize,
+    /// The number of RDMA connections that their peers have not confirmed.
+    #[serde(default)]
+    pub half_open: usize,
     /// The number of controllers.
     pub controllers: usize,
+    /// Bytes of data buffers of all connections, in use and free.
+    #[serde(default)]
+    pub data_bytes: usize,
     /// The number of connections that ended, by reason.
     pub ended: BTreeMap<String, u64>,
     /// One entry for each namespace.
@@ -45,6 +51,9 @@ pub struct NamespaceReport {
     pub written_bytes: u64,
     /// The number of failed commands.
     pub errors: u64,
+    /// The number of commands that act on its medium, or wait until they may.
+    #[serde(default)]
+    pub in_flight: u64,
     /// Latency histograms: reads, writes, others.
     pub latency: [LatencyReport; 3],
 }
@@ -113,7 +122,9 @@ impl Report {
         let mut report = Self {
             at_ns: shared.now_ns(),
             connections: shared.connections(),
+            half_open: shared.half_open(),
             controllers: shared.target.controllers().len(),
+            data_bytes: shared.data_bytes(),
             ended: End::ALL.iter().map(|end| (end.name().to_owned(), shared.ended_so_far(*end))).collect(),
             namespaces: Vec::new(),
             queues: Vec::new(),
@@ -136,6 +147,7 @@ impl Report {
             read_bytes: counters.read_bytes.load(Ordering::Relaxed),
             written_bytes: counters.written_bytes.load(Ordering::Relaxed),
             errors: counters.errors.load(Ordering::Relaxed),
+            in_flight: namespace.in_flight(),
             latency: Class::ALL.map(|it| observed.latency(it).into()),
         });
         for figures in observed.queues() {
@@ -154,19 +166,19 @@ impl Report {
     /// The report in the text format 0.0.4 of Prometheus.
     pub fn to_prometheus(&self) -> String {
         let mut text = Text(String::new());
-        let one = |value: u64| vec![(String::new(), value)];
-        text.plain(
-            "rockery_nvme_connections",
-            "gauge",
-            "Connections that are open.",
-            &one(self.connections as u64),
-        );
-        text.plain(
-            "rockery_nvme_controllers",
-            "gauge",
-            "Controllers that hosts have.",
-            &one(self.controllers as u64),
-        );
+        let gauges = [
+            ("connections", "Connections that are open.", self.connections),
+            (
+                "connections_half_open",
+                "RDMA connections that their peers have not confirmed.",
+                self.half_open,
+            ),
+            ("controllers", "Controllers that hosts have.", self.controllers),
+            ("data_bytes", "Bytes of data buffers of all connections, in use and free.", self.data_bytes),
+        ];
+        for (name, help, value) in gauges {
+            text.plain(&format!("rockery_nvme_{name}"), "gauge", help, &[(String::new(), value as u64)]);
+        }
         let ended: Vec<_> = self.ended.iter().map(|(why, count)| (label("reason", why), *count)).collect();
         text.plain(
             "rockery_nvme_connections_ended_total",
@@ -179,6 +191,9 @@ impl Report {
         };
         let values = of(|it| it.bytes);
         text.plain("rockery_nvme_namespace_size_bytes", "gauge", "The namespace's size.", &values);
+        let values = of(|it| it.in_flight);
+        let help = "Commands that act on the namespace's medium, or wait until they may.";
+        text.plain("rockery_nvme_commands_in_flight", "gauge", help, &values);
         let values = of(|it| it.read_bytes);
         text.plain("rockery_nvme_read_bytes_total", "counter", "Bytes that hosts read.", &values);
         let values = of(|it| it.written_bytes);

@@ -1,7 +1,7 @@
-//! Every command gives back what it took: memory of its queue, and its place among the commands of its
-//! namespace. Commands of all kinds, right and wrong, fused and not, are sent in any order. Their data come at
-//! once, later, damaged or never; rights change meanwhile; and the connection ends at any moment. Afterwards
-//! nothing is in use.
+//! Every command gives back what it took: memory of its queue, and its place among those of its namespace.
+//!
+//! Commands of all kinds, right and wrong, fused and not, are sent in any order. Their data come at once,
+//! later, damaged or never; rights change meanwhile; and the connection ends at any moment.
 
 use std::collections::BTreeSet;
 use std::path::Path;

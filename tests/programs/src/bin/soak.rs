@@ -1,5 +1,6 @@
 //! A target under load for a long time: hosts come and go, namespaces come and go, a disk is written and
-//! checked block by block, and the server's memory, descriptors and threads stay what they were.
+//! checked block by block, and the server's memory, descriptors and threads stay what they were. Whenever no
+//! host is connected, it has neither connections, controllers nor commands, and no memory of data buffers.
 //!
 //! `cargo run --release -p rockery-programs --bin soak -- [SECONDS]`, one hour by default.
 
@@ -94,6 +95,8 @@ enum Failure {
     Host(#[from] HostError),
     #[error("the server is gone")]
     Gone,
+    #[error("no host is connected, and the server has {0} in use")]
+    InUse(String),
     #[error("blocks are wrong: {0:?}")]
     Wrong(Vec<programs::ledger::Wrong>),
 }
@@ -131,6 +134,9 @@ fn one_round(server: &Server, ledger: &mut Ledger, round: u32) -> Result<u64, Fa
     }
     drop((client, queues));
     // The last connection's thread ends a moment after its host.
-    programs::machine::until(20, || Ok(server.ask("serve status")?.contains("\"connections\": 0")))?;
-    Ok(commands)
+    programs::machine::until(20, || Ok(server.metric("connections")? == 0))?;
+    match server.in_use()? {
+        used if used.is_empty() => Ok(commands),
+        used => Err(Failure::InUse(used)),
+    }
 }

@@ -12,6 +12,7 @@ mod place;
 mod raw_host;
 mod rc;
 mod smb;
+mod storage;
 
 use std::process::ExitCode;
 
@@ -166,6 +167,24 @@ const ATTACKS: &[Attack] = &[
         attacker: "two hosts that write while another one reserves the namespace",
         bound: "nothing is written after the reservation",
         run: fence::busy,
+    },
+    Attack {
+        name: "nvme-killed-writer",
+        attacker: "hosts that write to a disk and are killed meanwhile",
+        bound: "another host's Compare and Write goes on; nothing stays in use",
+        run: storage::killed_writers,
+    },
+    Attack {
+        name: "nvme-fused-memory",
+        attacker: "more Compare and Writes on a queue than its memory has buffers",
+        bound: "the queue goes on; nothing stays in use",
+        run: storage::memory_of_pairs,
+    },
+    Attack {
+        name: "nvme-fused-race",
+        attacker: "Write, Write Zeroes, Deallocate and Copy beside another host's Compare and Write",
+        bound: "none comes between the comparison and the write",
+        run: storage::changes_beside,
     },
 ];
 
