@@ -21,7 +21,8 @@ pub struct DeviceInfo {
     pub interface_mtu: u32,
     /// The largest path MTU whose packets fit the interface's MTU.
     pub active_mtu: Mtu,
-    /// Node GUID: the EUI-64 of the MAC address, as on Linux.
+    /// Node GUID: the EUI-64 of the MAC address, as on Linux; made of an IP address for interfaces without
+    /// MAC address, such as tunnels.
     pub guid: [u8; 8],
     /// The GID table, as [`GidTable::new`] makes it: in Linux's order (link-local, then IPv4, then IPv6), and
     /// the first IPv4 address again at the indices that programs use as defaults.
@@ -118,7 +119,7 @@ pub(crate) fn own_name(interface: &str) -> String {
 }
 
 fn device_of(interface: &Interface) -> DeviceInfo {
-    let guid = eui64(interface.mac);
+    let guid = guid(interface);
     DeviceInfo {
         name: settings::name_of(&interface.name).unwrap_or_else(|| own_name(&interface.name)),
         interface: interface.name.clone(),
@@ -129,6 +130,27 @@ fn device_of(interface: &Interface) -> DeviceInfo {
         guid,
         gids: gids(&interface.addresses),
     }
+}
+
+/// The node GUID. Tunnels have no MAC address, and the EUI-64 of zeros would be the GUID of each one on every
+/// host: a connection manager takes two peers with one GUID and one queue pair number for the same (IBTA
+/// 12.9.8). An address is unique in its network. The loopback interface, which has no peers on other hosts,
+/// has that of Linux.
+fn guid(interface: &Interface) -> [u8; 8] {
+    if interface.mac != [0; 6] || interface.is_loopback {
+        return eui64(interface.mac);
+    }
+    let v4 = interface.addresses.iter().find_map(|address| match address {
+        Address::V4(address) => Some(address.octets()),
+        Address::V6(_) => None,
+    });
+    let v6 = interface.addresses.iter().find_map(|address| match address {
+        Address::V6(address) => address.octets().last_chunk().copied(),
+        Address::V4(_) => None,
+    });
+    // The interface identifier of an IPv4 address (RFC 5214, 6.1), or of the IPv6 address.
+    let of_v4 = v4.map(|[a, b, c, d]| [0, 0, 0x5e, 0xfe, a, b, c, d]);
+    of_v4.or(v6).unwrap_or_else(|| eui64(interface.mac))
 }
 
 /// EUI-64 of a MAC address (RFC 4291 appendix A: the universal/local bit inverted).
@@ -180,6 +202,24 @@ mod tests {
         for name in ["fe80::6%eth0", "fe80::5%eth1", "fe80::5%8", "fe80::5%", "10.0.0.5%eth0"] {
             assert!(!device.is_called(name), "{name}");
         }
+    }
+
+    #[test]
+    fn tunnels_of_two_hosts_have_different_guids() {
+        let of = |mac, is_loopback, addresses: &[Address]| {
+            let (name, addresses) = ("tun0".to_owned(), addresses.to_vec());
+            let (index, mtu, is_up) = (7, 1420, true);
+            guid(&Interface { index, name, mtu, mac, is_up, is_loopback, addresses })
+        };
+        let v4 = |last| Address::V4(Ipv4Addr::new(10, 0, 0, last));
+        let v6 = |last: u16| Address::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 1, 2, 3, last));
+        assert_ne!(of([0; 6], false, &[v4(1)]), of([0; 6], false, &[v4(2)]));
+        assert_ne!(of([0; 6], false, &[v6(1)]), of([0; 6], false, &[v6(2)]));
+        assert_eq!(of([0; 6], false, &[v6(1), v4(1)]), [0, 0, 0x5e, 0xfe, 10, 0, 0, 1]);
+        for is_loopback in [false, true] {
+            assert_eq!(of([2, 0, 0, 0, 0, 1], is_loopback, &[v4(1)]), eui64([2, 0, 0, 0, 0, 1]));
+        }
+        assert_eq!(of([0; 6], true, &[v4(1)]), eui64([0; 6]));
     }
 
     #[test]
