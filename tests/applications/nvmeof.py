@@ -4,7 +4,7 @@ import os
 
 from harness import ADDRESS
 
-NQN = "nqn.2024-01.org.rockery:disk"
+NQN = "nqn.2024-01.org.example:disk"
 
 
 def install(application):
@@ -23,6 +23,8 @@ def run(application):
         "64MiB",
         "--rdma",
         f"{ADDRESS}:4420",
+        "--subsystem",
+        NQN,
         variables={"XDG_RUNTIME_DIR": os.fspath(application.folder)},
     )
     host = application.succeeds_once_ready(

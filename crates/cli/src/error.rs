@@ -104,6 +104,28 @@ pub(crate) enum Error {
     /// A target of NVMe over Fabrics refused, or could not be reached.
     #[error(transparent)]
     Host(#[from] ::nvme::host::HostError),
+    /// The subsystem was not named, and the discovery service does not say it.
+    #[error("{address} does not list its subsystems: {source}; name the subsystem with --subsystem")]
+    Discovery {
+        /// The target as it was named.
+        address: String,
+        /// The error of the discovery controller.
+        source: ::nvme::host::HostError,
+    },
+    /// The subsystem was not named, and the target has not exactly one.
+    #[error("{address} lists {names}; name the subsystem with --subsystem")]
+    Subsystems {
+        /// The target as it was named.
+        address: String,
+        /// How many subsystems it lists, and their names.
+        names: String,
+    },
+    /// One UUID or NGUID for several disks.
+    #[error(
+        "--uuid and --nguid are of one disk, and {0} files are given: write the uuid of each disk in a file \
+         for --config"
+    )]
+    OneIdentifier(usize),
     /// An export of this name runs already.
     #[error("{0} is connected already: choose another --name, or rockery nvme disconnect {0}")]
     Connected(String),

@@ -47,7 +47,8 @@ pub(crate) struct Export {
     /// The namespace to export.
     #[command(flatten)]
     pub(crate) remote: Remote,
-    /// Address for NBD clients: unix:PATH, or IP:PORT. An NBD export has no authentication.
+    /// Address for NBD clients: unix:PATH, or IP:PORT. An NBD export has no authentication. Its URI is
+    /// printed when it is ready, and then the NQN of the subsystem.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) nbd: NbdAddress,
     /// Name of the export: NBD clients ask for it, or for the export without a name.
@@ -98,7 +99,10 @@ impl FromStr for NbdAddress {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.strip_prefix("unix:") {
-            Some(path) if !path.is_empty() => Ok(Self::Unix(PathBuf::from(path))),
+            // The printed URI is used in other folders.
+            Some(path) if !path.is_empty() => {
+                std::path::absolute(path).map(Self::Unix).map_err(|error| error.to_string())
+            }
             _ => link::address::socket(text).map(Self::Tcp).map_err(|error| format!("{error}, or unix:PATH")),
         }
     }
@@ -142,7 +146,8 @@ pub(crate) fn export(what: Export) -> Result<(), Error> {
         }
     };
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", what.nbd).and_then(|()| out.flush()).map_err(Error::file("standard output"))?;
+    let lines = format!("{}\nsubsystem {}\n", what.nbd, what.remote.target.subsystem()?);
+    out.write_all(lines.as_bytes()).and_then(|()| out.flush()).map_err(Error::file("standard output"))?;
     drop(out);
     let clients = Arc::new(Clients::new(what));
     loop {
@@ -272,11 +277,14 @@ pub(crate) fn connect(what: &Connect) -> Result<(), Error> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(Error::file(&own))?;
-    let mut uri = String::new();
+    let mut lines = [String::new(), String::new()];
     if let Some(out) = child.stdout.take() {
-        BufReader::new(out).read_line(&mut uri).map_err(Error::file("the export's output"))?;
+        let mut out = BufReader::new(out);
+        for line in &mut lines {
+            out.read_line(line).map_err(Error::file("the export's output"))?;
+        }
     }
-    let uri = uri.trim().to_owned();
+    let [uri, subsystem] = lines.map(|line| line.trim().to_owned());
     if uri.is_empty() {
         _ = child.wait();
         return Err(Error::NotConnected);
@@ -285,7 +293,7 @@ pub(crate) fn connect(what: &Connect) -> Result<(), Error> {
     let written = Record {
         process: child.id(),
         target: target.place().to_owned(),
-        subsystem: target.subsystem().to_string(),
+        subsystem: subsystem.trim_start_matches("subsystem ").to_owned(),
         transport: target.transport().to_string(),
         namespace: what.remote.namespace,
         uri: uri.clone(),
@@ -376,6 +384,9 @@ mod tests {
     fn addresses_and_names_are_parsed() {
         assert_eq!("unix:/a/b".parse::<NbdAddress>().unwrap().to_string(), "nbd+unix:///?socket=/a/b");
         assert_eq!("[::1]:10809".parse::<NbdAddress>().unwrap().to_string(), "nbd://[::1]:10809");
+        let here = std::env::current_dir().unwrap();
+        let relative = "unix:a.sock".parse::<NbdAddress>().unwrap().to_string();
+        assert_eq!(relative, format!("nbd+unix:///?socket={}", here.join("a.sock").display()));
         assert!("unix:".parse::<NbdAddress>().is_err() && "/a/b".parse::<NbdAddress>().is_err());
         assert!("../x".parse::<Name>().is_err() && "".parse::<Name>().is_err());
     }

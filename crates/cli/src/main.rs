@@ -13,6 +13,7 @@ mod elf;
 mod environment;
 mod error;
 mod export;
+mod identifiers;
 mod lab;
 mod libraries;
 mod listeners;

@@ -184,6 +184,13 @@ fn show_controller(target: &Target) -> Result<(), Error> {
             "namespace   {}: {} blocks of {} bytes, {size}",
             namespace.nsid, namespace.blocks, namespace.block_size
         ))?;
+        let ::nvme::host::Identifiers { uuid, nguid } = client.identifiers(namespace.nsid)?;
+        if let Some(uuid) = uuid {
+            say(format_args!("            uuid {uuid}"))?;
+        }
+        if let Some(nguid) = nguid {
+            say(format_args!("            nguid {nguid}"))?;
+        }
     }
     Ok(())
 }

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use ::nvme::Nqn;
 use ::nvme::auth::Credentials;
+use ::nvme::identifier::{Nguid, Serial, Uuid};
 use ::nvme::limits::CONNECT_TIMEOUT;
 use ::nvme::serve::{
     BackendConfig, BlockSize, Bytes, Command, Config, Control, NamespaceConfig, PortConfig, Receives,
-    ReferralConfig, Report, Server, SubsystemConfig, TransportConfig, Tuning, ask, serve_metrics,
+    ReferralConfig, Report, Server, SubsystemConfig, TransportConfig, Tuning, ask, default_nqn,
+    serve_metrics,
 };
 use clap::Subcommand;
 use serde_json::Value;
@@ -22,10 +24,10 @@ use crate::control::Socket;
 use crate::credentials::CredentialArgs;
 use crate::log::Log;
 use crate::sys::allow_descriptors;
-use crate::{Error, run};
+use crate::{Error, identifiers, printable, run};
 
-/// NQN of the subsystem without `--subsystem`.
-const NQN: &str = "nqn.2024-01.org.rockery:disk";
+/// NQN of the subsystem without `--subsystem` before it depended on machine and disk.
+const FORMER_NQN: &str = "nqn.2024-01.org.rockery:disk";
 /// Address and port of NVMe/TCP without `--listen`.
 const ADDRESS: &str = "[::]:4420";
 
@@ -39,6 +41,22 @@ pub(crate) enum Serve {
     Status(Socket),
     /// Print the configuration of a server, as a file that --config reads.
     Config(Socket),
+    /// Print the identifiers of a server's subsystems and disks, as lines of a file that --config reads: a
+    /// server with these lines is another path to the same disk.
+    Identifiers {
+        /// Print those that rockery gave a disk when they depended on the NQN and the namespace ID alone.
+        #[arg(long)]
+        former: bool,
+        /// NQN of the subsystem at that time.
+        #[arg(requires = "former", default_value = FORMER_NQN)]
+        nqn: Nqn,
+        /// ID of the namespace at that time.
+        #[arg(long, requires = "former", default_value_t = 1)]
+        id: u32,
+        /// The control socket of the server.
+        #[command(flatten)]
+        socket: Socket,
+    },
     /// Print the metrics of a server in the text format of Prometheus.
     Metrics(Socket),
     /// Add a namespace.
@@ -83,6 +101,9 @@ pub(crate) enum Serve {
     AddSubsystem {
         /// NQN of the subsystem.
         nqn: Nqn,
+        /// Serial number of the subsystem, at most 20 characters. Default: derived from machine and NQN.
+        #[arg(long, value_name = "TEXT")]
+        serial: Option<Serial>,
         /// The control socket of the server.
         #[command(flatten)]
         socket: Socket,
@@ -179,6 +200,13 @@ pub(crate) struct Disk {
     /// Refuse writes of hosts.
     #[arg(long)]
     read_only: bool,
+    /// UUID of the disk, for servers that are paths to one disk. Default: derived from machine, file, NQN and
+    /// namespace ID, so that no other disk has it.
+    #[arg(long, value_name = "UUID")]
+    uuid: Option<Uuid>,
+    /// NGUID of the disk, 32 hexadecimal digits. Default: derived from --uuid, or as the UUID is.
+    #[arg(long, value_name = "NGUID")]
+    nguid: Option<Nguid>,
     /// Use the kernel's page cache. Without this option files are opened with O_DIRECT where the file system
     /// supports it.
     #[arg(long)]
@@ -203,11 +231,11 @@ impl Disk {
 
     fn namespace(&self, id: u32, file: Option<PathBuf>) -> Option<NamespaceConfig> {
         Some(NamespaceConfig {
-            id,
-            backend: self.backend(file)?,
             block_size: self.block_size.unwrap_or(BlockSize::B4096),
             read_only: self.read_only,
-            group: 1,
+            uuid: self.uuid,
+            nguid: self.nguid,
+            ..NamespaceConfig::new(id, self.backend(file)?)
         })
     }
 }
@@ -219,11 +247,12 @@ Examples:
 
   On another machine, with the kernel's NVMe/TCP host:
     nvme discover -t tcp -a ADDRESS -s 4420
-    nvme connect -t tcp -a ADDRESS -s 4420 -n nqn.2024-01.org.rockery:disk
+    nvme connect -t tcp -a ADDRESS -s 4420 -n NQN
 
-  While it runs:
-    rockery serve add nqn.2024-01.org.rockery:disk other.img
-    rockery serve resize nqn.2024-01.org.rockery:disk 1 20GiB";
+  With a name of one's own, and while it runs:
+    rockery serve nvme disk.img --subsystem nqn.2024-01.org.example:disk
+    rockery serve add nqn.2024-01.org.example:disk other.img
+    rockery serve resize nqn.2024-01.org.example:disk 1 20GiB";
 
 /// Serve NVMe namespaces.
 #[derive(Debug, clap::Args)]
@@ -234,9 +263,13 @@ pub(crate) struct ServeNvme {
     /// The backing of the namespaces.
     #[command(flatten)]
     disk: Disk,
-    /// NQN of the subsystem.
-    #[arg(long, value_name = "NQN", default_value = NQN)]
-    subsystem: Nqn,
+    /// NQN of the subsystem. Default: derived from this machine and the first file, so that no other disk has
+    /// it; it is printed at the start. For a disk in memory it is another one at each start.
+    #[arg(long, value_name = "NQN")]
+    subsystem: Option<Nqn>,
+    /// Serial number of the subsystem, at most 20 characters. Default: derived from machine and NQN.
+    #[arg(long, value_name = "TEXT")]
+    serial: Option<Serial>,
     /// NQN of a host that may use the subsystem; without this option every host may. May be repeated.
     #[arg(long, value_name = "NQN")]
     host: Vec<Nqn>,
@@ -300,12 +333,12 @@ impl ServeNvme {
         };
         let numbered = (1..).zip(files);
         let namespaces: Option<Vec<_>> = numbered.map(|(id, file)| self.disk.namespace(id, file)).collect();
+        // The state has all subsystems.
         let is_stateful = self.state.as_ref().is_some_and(|path| path.exists());
-        let namespaces = namespaces.or(is_stateful.then(Vec::new)).ok_or(Error::NothingToServe)?;
-        let hosts: BTreeSet<Nqn> = self.host.iter().cloned().collect();
-        let hosts = (!hosts.is_empty()).then_some(hosts);
-        let nqn = self.subsystem.clone();
-        let subsystem = SubsystemConfig { hosts, namespaces, ..SubsystemConfig::new(nqn) };
+        let subsystems = match is_stateful {
+            true => Vec::new(),
+            false => vec![self.subsystem(namespaces.ok_or(Error::NothingToServe)?)?],
+        };
         let tcp = self.listen.iter().map(|address| port(*address, TransportConfig::Tcp));
         let tls =
             self.tls.iter().map(|address| PortConfig { tls: true, ..port(*address, TransportConfig::Tcp) });
@@ -313,10 +346,22 @@ impl ServeNvme {
         let over_rdma = |address| PortConfig { shared_receives, ..port(address, TransportConfig::Rdma) };
         let rdma = self.rdma.iter().map(|address| over_rdma(*address));
         Ok(Config {
-            subsystems: vec![subsystem],
+            subsystems,
             ports: tcp.chain(tls).chain(rdma).collect(),
             referrals: self.referral.iter().map(|address| ReferralConfig { address: *address }).collect(),
         })
+    }
+
+    fn subsystem(&self, namespaces: Vec<NamespaceConfig>) -> Result<SubsystemConfig, Error> {
+        let has_identifier = self.disk.uuid.is_some() || self.disk.nguid.is_some();
+        if has_identifier && namespaces.len() > 1 {
+            return Err(Error::OneIdentifier(namespaces.len()));
+        }
+        let derived = || default_nqn(namespaces.first().ok_or(Error::NothingToServe)?).map_err(Error::from);
+        let nqn = self.subsystem.clone().map_or_else(derived, Ok)?;
+        let hosts: BTreeSet<Nqn> = self.host.iter().cloned().collect();
+        let hosts = (!hosts.is_empty()).then_some(hosts);
+        Ok(SubsystemConfig { hosts, namespaces, serial: self.serial.clone(), ..SubsystemConfig::new(nqn) })
     }
 }
 
@@ -330,6 +375,12 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
         Serve::Nvme(nvme) => return serve(&nvme),
         Serve::Status(socket) => return print_status(&socket),
         Serve::Config(socket) => return print_config(&socket),
+        Serve::Identifiers { former: true, nqn, id, .. } => {
+            return print_lines(&identifiers::former(&nqn, id));
+        }
+        Serve::Identifiers { socket, .. } => {
+            return print_lines(&identifiers::of_status(&ask(&socket.path()?, &Command::Status)?));
+        }
         Serve::Metrics(socket) => return print_metrics(&socket),
         Serve::Add { nqn, file, id, disk, socket } => {
             let id = match id {
@@ -341,7 +392,9 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
         }
         Serve::Remove { nqn, id, socket } => (socket, Command::RemoveNamespace { nqn, id }),
         Serve::Resize { nqn, id, size, socket } => (socket, Command::Resize { nqn, id, size }),
-        Serve::AddSubsystem { nqn, socket } => (socket, Command::AddSubsystem(SubsystemConfig::new(nqn))),
+        Serve::AddSubsystem { nqn, serial, socket } => {
+            (socket, Command::AddSubsystem(SubsystemConfig { serial, ..SubsystemConfig::new(nqn) }))
+        }
         Serve::RemoveSubsystem { nqn, socket } => (socket, Command::RemoveSubsystem { nqn }),
         Serve::Hosts { nqn, hosts, socket } => {
             let hosts = (!hosts.is_empty()).then(|| hosts.into_iter().collect());
@@ -361,7 +414,14 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
     Ok(())
 }
 
+fn print_lines(text: &str) -> Result<(), Error> {
+    std::io::stdout().lock().write_all(text.as_bytes()).map_err(Error::file("standard output"))
+}
+
 fn print(answer: &Value) {
+    if let Some(warning) = answer.get("warning").and_then(Value::as_str) {
+        return eprintln!("rockery: warning: {}", printable::lines(warning));
+    }
     if answer.as_object().is_some_and(|fields| !fields.is_empty()) {
         _ = writeln!(std::io::stdout().lock(), "{answer:#}");
     }
@@ -416,12 +476,12 @@ fn serve(nvme: &ServeNvme) -> Result<(), Error> {
     let poll = Duration::from_micros(nvme.poll);
     let connect_timeout = Duration::from_secs(nvme.connect_timeout);
     let tuning = Tuning { poll, congestion, connect_timeout, ..Tuning::default() };
+    nvme.log.begin();
     let config = nvme.config()?;
     let wants_rdma = config.ports.iter().any(|port| port.transport == TransportConfig::Rdma);
     if wants_rdma && !nvme.system_verbs {
         return run::over_our_devices();
     }
-    nvme.log.begin();
     allow_descriptors();
     let path = nvme.socket.path()?;
     let control = Control::listen(&path).map_err(Error::file(&path))?;

@@ -1,19 +1,18 @@
 //! The target of an NVMe-oF host, as the command line names it.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use ::nvme::Nqn;
-use ::nvme::host::{Client, KEEP_ALIVE_TIMEOUT, Options, Tls, Transport};
+use ::nvme::host::{Client, KEEP_ALIVE_TIMEOUT, Options, Tls, Transport, discover};
 use ::nvme::tls::{Derivation, Version};
 use wire::nvme::tcp::Digests;
 
 use crate::Error;
 use crate::args::tcp_congestion;
 use crate::credentials::CredentialArgs;
-
-const NQN: &str = "nqn.2024-01.org.rockery:disk";
-const HOST: &str = "nqn.2024-01.org.rockery:host";
 
 /// The longest keep alive timeout: KATO has 32 bits, in milliseconds.
 const KEEP_ALIVE_SECONDS_MAX: i64 = u32::MAX as i64 / 1000;
@@ -30,12 +29,14 @@ pub(crate) struct Target {
     /// Over RDMA, use the distribution's libibverbs and librdmacm, for hardware adapters.
     #[arg(long)]
     system_verbs: bool,
-    /// NQN of the subsystem. Another name is sent as it is, for targets that accept it.
-    #[arg(long, value_name = "NQN", default_value = NQN, value_parser = Nqn::as_typed)]
-    subsystem: Nqn,
-    /// NQN of this host. Another name is sent as it is, for targets that accept it.
-    #[arg(long, value_name = "NQN", default_value = HOST, value_parser = Nqn::as_typed)]
-    host: Nqn,
+    /// NQN of the subsystem; the only one that the target's discovery service lists, if not given. Another
+    /// name than an NQN is sent as it is, for targets that accept it.
+    #[arg(long, value_name = "NQN", value_parser = Nqn::as_typed)]
+    subsystem: Option<Nqn>,
+    /// NQN of this host. Default: one that is derived from the machine's identifier, the same for all users.
+    /// Another name than an NQN is sent as it is, for targets that accept it.
+    #[arg(long, value_name = "NQN", value_parser = Nqn::as_typed)]
+    host: Option<Nqn>,
     /// Keep alive timeout in seconds: the target may end the controller of a host that was silent for so
     /// long. The host sends Keep Alive at half of it. 0 is no timeout.
     #[arg(long, value_name = "SECONDS", default_value_t = KEEP_ALIVE_TIMEOUT.as_secs() as u32)]
@@ -57,6 +58,10 @@ pub(crate) struct Target {
     /// rockery accept both.
     #[arg(long)]
     tls_key_compat: bool,
+    /// The only subsystem of the target. It is looked up once, so that a later connection of the same process
+    /// does not get another disk.
+    #[arg(skip)]
+    found: OnceLock<Nqn>,
 }
 
 impl Target {
@@ -65,10 +70,11 @@ impl Target {
     }
 
     pub(crate) fn options(&self) -> Options {
+        let host = self.host.clone().unwrap_or_else(Nqn::this_host);
         Options {
             transport: self.transport,
-            host: self.host.clone(),
-            host_id: self.host.to_host_id(),
+            host_id: host.to_host_id(),
+            host,
             keep_alive_timeout: Duration::from_secs(self.keep_alive_tmo.into()),
             digests: Digests { header: self.digests, data: self.digests },
             congestion: Some(self.congestion.clone()).filter(|name| name != "system"),
@@ -98,8 +104,20 @@ impl Target {
         &self.address
     }
 
-    pub(crate) fn subsystem(&self) -> &Nqn {
-        &self.subsystem
+    /// The subsystem that was named, or the only one of the target.
+    ///
+    /// # Errors
+    /// When the discovery service does not answer, or lists none or several.
+    pub(crate) fn subsystem(&self) -> Result<&Nqn, Error> {
+        if let Some(known) = self.subsystem.as_ref().or_else(|| self.found.get()) {
+            return Ok(known);
+        }
+        let listed = discover(self.address()?, &self.options());
+        let listed = listed.map_err(|source| Error::Discovery { address: self.address.clone(), source })?;
+        let listed = listed.into_iter().filter(|it| it.kind == "nvm");
+        let names: BTreeSet<Nqn> = listed.filter_map(|it| Nqn::as_typed(&it.subsystem).ok()).collect();
+        let only = only(names).map_err(|names| Error::Subsystems { address: self.address.clone(), names })?;
+        Ok(self.found.get_or_init(|| only))
     }
 
     pub(crate) fn transport(&self) -> Transport {
@@ -111,13 +129,14 @@ impl Target {
         let mut words = vec![self.address.clone()];
         for (option, value) in [
             ("--transport", self.transport.to_string()),
-            ("--subsystem", self.subsystem.to_string()),
-            ("--host", self.host.to_string()),
             ("--keep-alive-tmo", self.keep_alive_tmo.to_string()),
             ("--congestion", self.congestion.clone()),
             ("--tls-identity", self.tls_identity.clone()),
         ] {
             words.extend([option.to_owned(), value]);
+        }
+        for (option, name) in [("--subsystem", &self.subsystem), ("--host", &self.host)] {
+            words.extend(name.iter().flat_map(|name| [option.to_owned(), name.to_string()]));
         }
         words.extend(self.credentials.words());
         let flags = [
@@ -130,6 +149,34 @@ impl Target {
     }
 
     pub(crate) fn connect(&self) -> Result<Client, Error> {
-        Ok(Client::connect(self.address()?, &self.subsystem, &self.options())?)
+        Ok(Client::connect(self.address()?, self.subsystem()?, &self.options())?)
+    }
+}
+
+/// The only name, or all of them in a sentence.
+fn only(names: BTreeSet<Nqn>) -> Result<Nqn, String> {
+    let mut names = names.into_iter();
+    match (names.next(), names.len()) {
+        (Some(name), 0) => Ok(name),
+        (None, _) => Err("no subsystem that this host may use".to_owned()),
+        (Some(first), _) => {
+            let all: Vec<String> = std::iter::once(first).chain(names).map(String::from).collect();
+            Err(format!("{} subsystems: {}", all.len(), all.join(", ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_several_subsystems_is_not_chosen() {
+        let names = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        let (one, other) = ("nqn.2024-01.org.example:a", "nqn.2024-01.org.example:b");
+        assert_eq!(only(names(&[one])), Ok(one.parse().unwrap()));
+        assert!(only(names(&[])).unwrap_err().contains("no subsystem"));
+        let several = only(names(&[one, other])).unwrap_err();
+        assert!(several.contains(one) && several.contains(other), "{several}");
     }
 }

@@ -9,6 +9,12 @@ use thiserror::Error;
 use wire::nvme::fabrics::DISCOVERY_NQN;
 use wire::nvme::text;
 
+use crate::identifier::Uuid;
+use crate::machine::MachineId;
+
+/// The beginning of NQNs that a UUID makes unique (Base 4.5).
+const UUID_PREFIX: &str = "nqn.2014-08.org.nvmexpress:uuid:";
+
 /// The longest NQN in bytes.
 pub const NQN_LENGTH_MAX: usize = 223;
 
@@ -69,21 +75,31 @@ impl Nqn {
         text::of(field)?.parse().ok()
     }
 
-    /// The NQN of a host that gave none: made from its Host Identifier (Base 4.5).
-    pub(crate) fn of_host_id(id: &[u8; 16]) -> Self {
-        let hex: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (a, b, c, d, e) = (&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]);
-        Self(format!("nqn.2014-08.org.nvmexpress:uuid:{a}-{b}-{c}-{d}-{e}"))
+    /// The NQN with a UUID, as of a host that has no other name (Base 4.5).
+    pub fn of_uuid(uuid: Uuid) -> Self {
+        Self(format!("{UUID_PREFIX}{uuid}"))
     }
 
-    /// A Host Identifier that depends only on the name: a UUID of version 8 (RFC 9562, 5.8).
+    /// The NQN of this machine as a host: the same for all its users, and no other machine's.
+    pub fn this_host() -> Self {
+        Self::of_uuid(MachineId::this().host_uuid())
+    }
+
+    /// The NQN of a subsystem that has no other name: it depends on the machine and on the lasting name of
+    /// the storage of its first namespace.
+    pub fn of_storage(machine: &MachineId, lasting_name: &str) -> Self {
+        let uuid = Uuid::of_hash(machine.derive("subsystem", &[lasting_name]));
+        Self(format!("nqn.2024-01.org.rockery:disk:{uuid}"))
+    }
+
+    /// A Host Identifier that depends only on the name: the UUID of a name that has one, as libnvme's, else
+    /// one of version 8 (RFC 9562, 5.8).
     pub fn to_host_id(&self) -> [u8; 16] {
+        let own: Option<Uuid> = self.0.strip_prefix(UUID_PREFIX).and_then(|uuid| uuid.parse().ok());
         let digest = Sha256::digest(format!("rockery host {self}"));
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&digest[..16]);
-        bytes[6] = 0x80 | bytes[6] & 0x0f;
-        bytes[8] = 0x80 | bytes[8] & 0x3f;
-        bytes
+        own.unwrap_or_else(|| Uuid::of_hash(bytes)).bytes()
     }
 
     /// The name as text.
@@ -152,5 +168,20 @@ mod tests {
         let long = format!("nqn.2014-08.{}", "x".repeat(NQN_LENGTH_MAX));
         assert_eq!(parse(&long), Err(NqnError::Length(long.len())));
         assert!(parse(&long[..NQN_LENGTH_MAX]).is_ok());
+    }
+
+    #[test]
+    fn hosts_and_subsystems_of_two_machines_have_different_names() {
+        let machines = [[1; 16], [2; 16]].map(MachineId::from);
+        let [one, other] = machines.map(|machine| Nqn::of_uuid(machine.host_uuid()));
+        assert_ne!(one, other);
+        assert_ne!(one.to_host_id(), other.to_host_id());
+        assert_eq!(Nqn::of_uuid(one.to_host_id().into()), one, "HOSTNQN and HOSTID have the same UUID");
+        assert_eq!(Nqn::this_host(), Nqn::of_uuid(MachineId::this().host_uuid()));
+        let [one, other] = machines.map(|machine| Nqn::of_storage(&machine, "a"));
+        assert!(one != other && one != Nqn::of_storage(&machines[0], "b"));
+        assert!(one.as_str().parse::<Nqn>().is_ok());
+        let zero = format!("{UUID_PREFIX}00000000-0000-0000-0000-000000000000").parse::<Nqn>().unwrap();
+        assert_ne!(zero.to_host_id(), [0; 16], "a Host Identifier of zero is invalid");
     }
 }

@@ -18,7 +18,7 @@ use super::enable::enable;
 use super::identify::identify;
 use super::keep_alive::{self, AdminQueue, Keeper};
 use super::liveness::Liveness;
-use super::namespace::{self, Namespace};
+use super::namespace::{self, Identifiers, Namespace};
 use super::parameters::{Options, QueueParameters, RESPONSE_TIMEOUT, Transport};
 use super::queue::Queue;
 use super::retry::RetryTimes;
@@ -151,6 +151,14 @@ impl Client {
     /// When the namespace does not exist, or its format is not supported.
     pub fn namespace(&mut self, nsid: u32) -> Result<Namespace, HostError> {
         namespace::identified(&mut self.admin.lock(), nsid, self.controller.transfer_max)
+    }
+
+    /// The globally unique identifiers of one namespace (Namespace Identification Descriptor list).
+    ///
+    /// # Errors
+    /// When the namespace does not exist.
+    pub fn identifiers(&mut self, nsid: u32) -> Result<Identifiers, HostError> {
+        namespace::identifiers(&mut self.admin.lock(), nsid)
     }
 
     /// The controller identifier (CNTLID).

@@ -41,7 +41,7 @@ pub use client::{Client, Controller, DISCOVERY, Discovered, discover, transfer};
 pub use commands::{Done, Payload};
 pub use liveness::Lost;
 pub use machine::Machine;
-pub use namespace::Namespace;
+pub use namespace::{Identifiers, Namespace};
 pub use parameters::{KEEP_ALIVE_TIMEOUT, Options, Tls, Transport};
 pub use queue::Queue;
 

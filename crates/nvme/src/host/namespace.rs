@@ -1,10 +1,11 @@
 //! Namespaces of a controller, and their formats (NVM command set 4.1.5.1).
 
-use wire::nvme::identify::{self as layout, cns};
+use wire::nvme::identify::{self as layout, cns, descriptor};
 
 use super::HostError;
 use super::identify::identify;
 use super::queue::Queue;
+use crate::identifier::{Nguid, Uuid};
 
 /// Properties of a namespace, from Identify.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,6 +16,15 @@ pub struct Namespace {
     pub blocks: u64,
     /// The size of a logical block in bytes.
     pub block_size: usize,
+}
+
+/// Identifiers of a namespace that no other one in the world has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Identifiers {
+    /// The UUID; `None` if the namespace has none.
+    pub uuid: Option<Uuid>,
+    /// The NGUID; `None` if the namespace has none.
+    pub nguid: Option<Nguid>,
 }
 
 /// Entries of the list of active namespaces in one Identify.
@@ -64,4 +74,24 @@ pub(super) fn identified(admin: &mut Queue, nsid: u32, transfer_max: usize) -> R
         return Err(HostError::BlockSize { nsid, shift, transfer_max });
     }
     Ok(Namespace { nsid, blocks: found.size, block_size })
+}
+
+/// The globally unique identifiers of one namespace (Namespace Identification Descriptor list).
+pub(super) fn identifiers(admin: &mut Queue, nsid: u32) -> Result<Identifiers, HostError> {
+    let list = identify(admin, cns::DESCRIPTORS, nsid)?;
+    let (mut found, mut rest) = (Identifiers::default(), &list[..]);
+    while let [kind, length, _, _, after @ ..] = rest
+        && *kind != 0
+    {
+        let Some((value, next)) = after.split_at_checked(usize::from(*length)) else { break };
+        if let Some(value) = value.first_chunk::<16>().filter(|value| **value != [0; 16]) {
+            match *kind {
+                descriptor::UUID => found.uuid = Some((*value).into()),
+                descriptor::NGUID => found.nguid = Some((*value).into()),
+                _ => {}
+            }
+        }
+        rest = next;
+    }
+    Ok(found)
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::auth::Credentials;
+use crate::identifier::{Nguid, Serial, Uuid};
 use crate::limits::{SHARED_RECEIVES_MAX, SHARED_RECEIVES_MIN};
 use crate::nqn::Nqn;
 
@@ -58,9 +59,9 @@ pub struct Config {
 pub struct SubsystemConfig {
     /// The NQN of the subsystem.
     pub nqn: Nqn,
-    /// The serial number (SN), at most 20 characters; derived from the NQN when absent.
+    /// The serial number (SN), at most 20 characters; derived from machine and NQN when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub serial: Option<String>,
+    pub serial: Option<Serial>,
     /// The model number (MN), at most 40 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -104,6 +105,21 @@ pub struct NamespaceConfig {
     /// The ANA group identifier, from 1.
     #[serde(default = "group", skip_serializing_if = "is_group")]
     pub group: u32,
+    /// The UUID: the same on servers that are paths to one disk. Derived from machine, subsystem, identifier
+    /// and store when UUID and NGUID are absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<Uuid>,
+    /// The NGUID, derived as the UUID.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nguid: Option<Nguid>,
+}
+
+impl NamespaceConfig {
+    /// A namespace with blocks of 4096 bytes in ANA group 1 that hosts may write.
+    pub fn new(id: u32, backend: BackendConfig) -> Self {
+        let (block_size, group) = (block_size(), group());
+        Self { id, backend, block_size, read_only: false, group, uuid: None, nguid: None }
+    }
 }
 
 fn block_size() -> BlockSize {
@@ -170,6 +186,22 @@ pub enum BackendConfig {
     Memory(Bytes),
     /// Nowhere: writes are discarded, and reads return zeros. The size is what hosts see.
     Null(Bytes),
+}
+
+impl BackendConfig {
+    /// The same with an absolute path: a relative one would mean another file after a restart in another
+    /// folder.
+    ///
+    /// # Errors
+    /// When the path is empty, or the working directory does not exist any more.
+    pub fn absolute(self) -> std::io::Result<Self> {
+        Ok(match self {
+            Self::File { path, size, direct } => {
+                Self::File { path: std::path::absolute(path)?, size, direct }
+            }
+            other => other,
+        })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -429,6 +461,8 @@ mod tests {
         id = 2
         memory = "64M"
         group = 3
+        uuid = "36ebf5a9-1df9-47b3-a6d0-e9ba32e428a2"
+        nguid = "36ebf5a91df947b3a6d0e9ba32e428a3"
 
         [[port]]
         address = "[::]:4420"
@@ -452,6 +486,8 @@ mod tests {
         assert!(wrong("memory = \"64M\"", "memory = \"64 apples\"").contains("is no size"));
         assert!(wrong("nqn.2024-01.org", "disk").contains("begins with nqn."));
         assert!(wrong("group = 3", "gruop = 3").contains("gruop"));
+        assert!(wrong("36ebf5a9-", "36ebf5-").contains("32 hexadecimal digits"));
+        assert!(wrong("hosts =", "serial = \"ü\"\nhosts =").contains("20 printable characters"));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::deadline::Deadline;
 use super::local::{self, LocalError, LocalListener};
 use super::state::Server;
 use crate::auth::Credentials;
+use crate::identifier::{Nguid, Uuid};
 use crate::limits::CONTROL_CLIENTS_MAX;
 use crate::nqn::Nqn;
 
@@ -290,6 +291,10 @@ fn answer(stream: &UnixStream, obey: &Obey) -> io::Result<()> {
     Deadline::after(stream, EXCHANGE_TIMEOUT).write_all(format!("{answer}\n").as_bytes())
 }
 
+fn with_warning(warning: Option<String>) -> Value {
+    warning.map_or_else(|| json!({}), |text| json!({ "warning": text }))
+}
+
 impl Server {
     fn obey(&mut self, command: Command) -> Result<Value, super::ServeError> {
         match command {
@@ -298,9 +303,13 @@ impl Server {
             Command::Config => return Ok(json!(self.config())),
             Command::AddSubsystem(subsystem) => self.add_subsystem(subsystem)?,
             Command::RemoveSubsystem { nqn } => self.remove_subsystem(&nqn)?,
-            Command::AddNamespace { nqn, namespace } => self.add_namespace(&nqn, namespace)?,
+            Command::AddNamespace { nqn, namespace } => {
+                return Ok(with_warning(self.add_namespace(&nqn, namespace)?));
+            }
             Command::RemoveNamespace { nqn, id } => self.remove_namespace(&nqn, id)?,
-            Command::Resize { nqn, id, size } => self.resize_namespace(&nqn, id, size)?,
+            Command::Resize { nqn, id, size } => {
+                return Ok(with_warning(self.resize_namespace(&nqn, id, size)?));
+            }
             Command::Hosts { nqn, hosts } => self.set_hosts(&nqn, hosts)?,
             Command::Credentials { nqn, host, credentials } => {
                 self.set_credentials(&nqn, host, credentials)?;
@@ -322,7 +331,9 @@ impl Server {
         let namespace = |it: &Arc<crate::target::Namespace>| {
             let counters = &it.counters;
             json!({
-                "id": it.nsid(), "bytes": it.bytes(), "block-size": 1 << it.shift(), "group": it.group(),
+                "id": it.nsid(), "uuid": Uuid::from(it.identity().uuid),
+                "nguid": Nguid::from(it.identity().nguid),
+                "bytes": it.bytes(), "block-size": 1 << it.shift(), "group": it.group(),
                 "read-only": it.is_read_only(), "direct": it.store().is_direct(),
                 "reads": counters.reads.load(Relaxed), "read-bytes": counters.read_bytes.load(Relaxed),
                 "writes": counters.writes.load(Relaxed),
@@ -334,7 +345,7 @@ impl Server {
             .iter()
             .map(|it| {
                 let namespaces: Vec<Value> = it.namespaces().iter().map(namespace).collect();
-                json!({ "nqn": it.name(), "namespaces": namespaces })
+                json!({ "nqn": it.name(), "serial": it.serial(), "namespaces": namespaces })
             })
             .collect();
         let controllers = self.target().controllers().into_iter().map(|it| {

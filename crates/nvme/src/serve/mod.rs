@@ -4,6 +4,7 @@
 //! another: the kernel shares the processors among the threads.
 
 mod address;
+mod backing;
 mod config;
 mod connection;
 mod connection_limiter;
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+pub use backing::default_nqn;
 pub use config::{
     BackendConfig, BlockSize, Bytes, Config, ConfigError, HostsConfig, NamespaceConfig, PortConfig, Receives,
     ReferralConfig, SubsystemConfig, TransportConfig,
@@ -130,6 +132,20 @@ pub enum ServeError {
         /// The identifier (NSID) of the other namespace.
         nsid: u32,
     },
+    /// Another namespace has the same UUID or NGUID.
+    #[error(
+        "namespace {nsid} of {subsystem} has the same UUID or NGUID, and hosts would take both for one disk: \
+         give this one another uuid"
+    )]
+    Identifiers {
+        /// The NQN of the subsystem that has the other namespace.
+        subsystem: Nqn,
+        /// The identifier (NSID) of the other namespace.
+        nsid: u32,
+    },
+    /// The system gives no random numbers.
+    #[error("no random numbers for identifiers: {0}")]
+    Random(io::Error),
     /// The change contradicts the state of the target.
     #[error(transparent)]
     Change(#[from] ChangeError),

@@ -6,18 +6,20 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
 use tracing::{error, warn};
 use wire::nvme::log::AnaState;
 
+use super::backing::{self, Backing};
 use super::config::{
     BackendConfig, Bytes, Config, NamespaceConfig, PortConfig, Receives, SubsystemConfig, TransportConfig,
 };
 use super::{Listener, ServeError, Shared, Tuning};
 use crate::auth::Credentials;
+use crate::identifier::Serial;
 use crate::limits::BARRIER_TIMEOUT;
+use crate::machine::MachineId;
 use crate::nqn::Nqn;
-use crate::store::{FileStore, Memory, Store};
+use crate::store::{FileStore, Store};
 use crate::target::{
     Barrier, ChangeError, Hosts, Identity, Namespace, Port, Referral, Subsystem, Target, Transport,
 };
@@ -28,6 +30,7 @@ const MODEL: &str = "rockery";
 /// began before is executed any more; so does the drop of a server, which ends all connections.
 #[derive(Debug)]
 pub struct Server {
+    machine: MachineId,
     shared: Arc<Shared>,
     listeners: BTreeMap<u16, Listener>,
     config: Config,
@@ -43,13 +46,28 @@ impl Server {
     /// # Errors
     /// When a file cannot be used, or an address cannot be bound.
     pub fn start(config: Config, state: Option<PathBuf>, tuning: Tuning) -> Result<Self, ServeError> {
+        Self::start_on(MachineId::this(), config, state, tuning)
+    }
+
+    /// The same on a machine with this identifier, from which those of disks are derived.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_on(
+        machine: MachineId,
+        config: Config,
+        state: Option<PathBuf>,
+        tuning: Tuning,
+    ) -> Result<Self, ServeError> {
+        let state = state.map(|path| absolute(&path)).transpose()?;
         let known = state.as_ref().filter(|path| path.exists());
         let is_known = known.is_some();
         let config = known.map_or(Ok(config), |path| Config::read(path))?;
-        let shared = Shared::new(Arc::new(Target::new()), tuning);
+        let shared = Shared::new(Arc::new(target_of(&machine)?), tuning);
         let persistence_folder = state.as_ref().map(|path| path.with_extension("kept"));
         let (listeners, config_so_far) = (BTreeMap::new(), Config::default());
-        let mut server = Self { shared, listeners, config: config_so_far, state: None, persistence_folder };
+        let mut server =
+            Self { machine, shared, listeners, config: config_so_far, state: None, persistence_folder };
         for subsystem in config.subsystems {
             server.add_subsystem(subsystem)?;
         }
@@ -126,7 +144,8 @@ impl Server {
     /// # Errors
     /// When the name exists already, or a file cannot be used.
     pub fn add_subsystem(&mut self, mut config: SubsystemConfig) -> Result<(), ServeError> {
-        let serial = config.serial.clone().unwrap_or_else(|| serial_of(&config.nqn));
+        let derived = || Serial::of_hash(self.machine.derive("serial", &[config.nqn.as_str()]));
+        let serial = config.serial.clone().unwrap_or_else(derived).into();
         let model = config.model.clone().unwrap_or_else(|| MODEL.to_owned());
         let hosts = config.hosts.clone().map_or(Hosts::Any, Hosts::Only);
         let subsystem = Subsystem::new(config.nqn.clone(), serial, model, hosts);
@@ -158,29 +177,64 @@ impl Server {
         settle(&self.change(edit, |it| Ok(it.target().remove_subsystem(name)?))?)
     }
 
-    /// Adds a namespace.
+    /// Adds a namespace. Returns a warning if hosts do not reach all of its file.
     ///
     /// # Errors
     /// When the identifier is in use, or the file cannot be used.
-    pub fn add_namespace(&mut self, name: &Nqn, config: NamespaceConfig) -> Result<(), ServeError> {
+    pub fn add_namespace(
+        &mut self,
+        name: &Nqn,
+        mut config: NamespaceConfig,
+    ) -> Result<Option<String>, ServeError> {
         let subsystem = self.target().subsystem(name)?;
         if subsystem.namespace(config.id).is_some() {
             return Err(ChangeError::NamespaceExists { subsystem: name.clone(), nsid: config.id }.into());
         }
-        let (store, bytes) = open(&config)?;
+        let path = PathBuf::from(config.backend.to_string());
+        let absolute = config.backend.absolute();
+        config.backend = absolute.map_err(|source| ServeError::Backend { path, source })?;
+        let backing = Backing::open(&config)?;
+        let identity = self.identity(name, &config, &backing)?;
+        let Backing { store, bytes, warning } = backing;
         if let Store::File(file) = &store {
             self.check_medium(file)?;
             file.promise(bytes);
         }
-        let identity = Identity::of(name, config.id);
         let namespace = Namespace::new(config.id, identity, config.block_size.into(), bytes, store);
         let mut namespace = namespace.with(config.group, config.read_only);
         if let Some(path) = self.persistence_folder.clone() {
-            let loaded = namespace.persisted_in(&path);
+            let loaded = namespace.persisted_in(&path, name);
             namespace = loaded.map_err(|source| ServeError::Backend { path, source })?;
         }
         let edit = |it: &mut Config| it.with_subsystem(name, |it| it.namespaces.push(config));
-        self.change(edit, |it| Ok(it.target().add_namespace(name, namespace)?))
+        self.change(edit, |it| Ok(it.target().add_namespace(name, namespace)?))?;
+        Ok(logged(warning))
+    }
+
+    /// The identifiers of a namespace: those of its configuration, or derived ones. No other namespace of
+    /// this server may have them: hosts would take two disks for one.
+    fn identity(
+        &self,
+        name: &Nqn,
+        config: &NamespaceConfig,
+        backing: &Backing,
+    ) -> Result<Identity, ServeError> {
+        let given = Identity::given(config.uuid, config.nguid);
+        let derived = || {
+            let lasting_name = backing.lasting_name()?;
+            Ok::<_, ServeError>(Identity::of_storage(&self.machine, name, config.id, &lasting_name))
+        };
+        let identity = given.map_or_else(derived, Ok)?;
+        for subsystem in self.target().subsystems() {
+            for namespace in subsystem.namespaces() {
+                let other = namespace.identity();
+                if other.uuid == identity.uuid || other.nguid == identity.nguid {
+                    let (subsystem, nsid) = (subsystem.name().clone(), namespace.nsid());
+                    return Err(ServeError::Identifiers { subsystem, nsid });
+                }
+            }
+        }
+        Ok(identity)
     }
 
     /// Checks that no other namespace uses the same file or device: each would overwrite the blocks of the
@@ -217,11 +271,16 @@ impl Server {
         namespace.forget().map_err(|source| ServeError::Backend { path: path(), source })
     }
 
-    /// Changes the size of a namespace.
+    /// Changes the size of a namespace. Returns a warning if hosts do not reach all of its file.
     ///
     /// # Errors
     /// When the namespace does not exist, or its file cannot be resized.
-    pub fn resize_namespace(&mut self, name: &Nqn, nsid: u32, size: Bytes) -> Result<(), ServeError> {
+    pub fn resize_namespace(
+        &mut self,
+        name: &Nqn,
+        nsid: u32,
+        size: Bytes,
+    ) -> Result<Option<String>, ServeError> {
         let missing = || ChangeError::NoNamespace { subsystem: name.clone(), nsid };
         let namespace = self.target().subsystem(name)?.namespace(nsid).ok_or_else(missing)?;
         let path = match namespace.store() {
@@ -241,9 +300,14 @@ impl Server {
             });
         };
         self.change(edit, |it| {
-            namespace.resize(size.0).map_err(|source| ServeError::Backend { path, source })?;
+            let failed = |source| ServeError::Backend { path: path.clone(), source };
+            namespace.resize(size.0).map_err(failed)?;
             it.target().namespace_resized(name, nsid);
-            Ok(())
+            let found = match namespace.store() {
+                Store::File(file) => file.bytes().map_err(failed)?,
+                Store::Memory(_) | Store::Null => size.0,
+            };
+            Ok(logged(backing::warning(&path, found, Some(size), 1 << namespace.shift())))
         })
     }
 
@@ -344,44 +408,20 @@ fn settle(barrier: &Barrier) -> Result<(), ServeError> {
     if barrier.wait(BARRIER_TIMEOUT) { Ok(()) } else { Err(ServeError::Unfinished) }
 }
 
-/// A serial number that depends only on the name: sixteen hexadecimal digits of its hash.
-fn serial_of(name: &Nqn) -> String {
-    let digest = Sha256::digest(name.as_str());
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+/// A target whose controller identifiers begin at a random one: two servers that are paths to one disk would
+/// otherwise give out the same ones, and a host refuses the second path.
+fn target_of(machine: &MachineId) -> Result<Target, ServeError> {
+    let mut first = [0; 2];
+    getrandom::fill(&mut first).map_err(|error| ServeError::Random(io::Error::other(error)))?;
+    let serial = Serial::of_hash(machine.derive("discovery", &[]));
+    Ok(Target::new().with_identity(u16::from_le_bytes(first), serial))
 }
 
-fn open(config: &NamespaceConfig) -> Result<(Store, u64), ServeError> {
-    let block_size = u32::from(config.block_size);
-    match &config.backend {
-        BackendConfig::Memory(bytes) => {
-            let path = PathBuf::from("memory");
-            let memory = Memory::new(bytes.0).map_err(|source| ServeError::Backend { path, source })?;
-            Ok((Store::Memory(memory), bytes.0))
-        }
-        BackendConfig::Null(bytes) => Ok((Store::Null, bytes.0)),
-        BackendConfig::File { path, size, direct } => {
-            let open = || open_file(path, *size, *direct, config.read_only, block_size);
-            let (store, bytes) =
-                open().map_err(|source| ServeError::Backend { path: path.clone(), source })?;
-            if bytes < u64::from(block_size) {
-                return Err(ServeError::Empty { path: path.clone(), bytes });
-            }
-            Ok((Store::File(Arc::new(store)), bytes))
-        }
-    }
+fn absolute(path: &Path) -> Result<PathBuf, ServeError> {
+    std::path::absolute(path).map_err(|source| ServeError::Backend { path: path.to_owned(), source })
 }
 
-fn open_file(
-    path: &Path,
-    size: Option<Bytes>,
-    direct: bool,
-    read_only: bool,
-    block_size: u32,
-) -> io::Result<(FileStore, u64)> {
-    if let Some(size) = size.filter(|_| !read_only) {
-        FileStore::extend(path, size.0)?;
-    }
-    let store = FileStore::open(path, block_size as usize, read_only, direct)?;
-    let found = store.bytes()?;
-    Ok((store, size.map_or(found, |size| size.0.min(found))))
+/// The warning, which is in the log then.
+fn logged(warning: Option<String>) -> Option<String> {
+    warning.inspect(|text| warn!("{text}"))
 }

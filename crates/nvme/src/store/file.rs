@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use tracing::error;
 
+use super::lasting_name::lasting_name;
 use crate::sys::file::{self as sys, Clear};
 use buffer::Buffer;
 
@@ -98,6 +99,14 @@ impl FileStore {
         } else {
             Medium::File(found.dev(), found.ino())
         })
+    }
+
+    /// The lasting name of the storage: the same over restarts, and another one for each copy.
+    ///
+    /// # Errors
+    /// The error of `fstat`, or of finding the canonical path.
+    pub fn lasting_name(&self) -> io::Result<String> {
+        lasting_name(&self.file, &self.path)
     }
 
     /// Whether the file was opened read-only.

@@ -2,6 +2,7 @@
 //! operations that would.
 
 mod file;
+mod lasting_name;
 mod memory;
 
 use std::io;

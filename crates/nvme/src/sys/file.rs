@@ -57,3 +57,17 @@ pub const O_DIRECT: i32 = libc::O_DIRECT;
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
 }
+
+/// The identifier of the file system of a file (`f_fsid`); 0 where the file system has none.
+///
+/// # Errors
+/// The error of `fstatvfs`.
+pub(crate) fn file_system_id(file: &File) -> io::Result<u64> {
+    let mut found = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the descriptor is open while `file` is borrowed, and `found` has room for the structure.
+    match unsafe { libc::fstatvfs(file.as_raw_fd(), found.as_mut_ptr()) } {
+        // SAFETY: the call has succeeded, so that the structure is filled.
+        0 => Ok(unsafe { found.assume_init() }.f_fsid),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -99,7 +99,7 @@ impl Target {
         let is_named = data.host[0] != 0;
         let host = match is_named {
             true => Nqn::of_field(&data.host).ok_or(wrong_data(place::HOST))?,
-            false => Nqn::of_host_id(&data.host_id),
+            false => Nqn::of_uuid(data.host_id.into()),
         };
         let subsystem = Nqn::of_field(&data.subsystem).ok_or(wrong_data(place::SUBSYSTEM))?;
         let mut state = self.lock();

@@ -15,6 +15,7 @@ use super::discovery::Transport;
 use super::health::{CRITICAL_TEMPERATURE_KELVIN, WARNING_TEMPERATURE_KELVIN};
 use super::namespace::Namespace;
 use super::subsystem::{Snapshot, Subsystem};
+use crate::identifier::Serial;
 use crate::limits::{
     ABORTS_MAX, ANA_GROUPS_MAX, COPY_RANGES_MAX, ERRORS_MAX, EVENT_REQUESTS_MAX, KEEP_ALIVE_UNITS,
     NAMESPACES_MAX, QUEUE_ENTRIES_MAX, RDMA_IN_CAPSULE, TCP_IN_CAPSULE, TRANSFER_BYTES_MAX,
@@ -66,7 +67,10 @@ impl State {
         let rdma = self.ports.get(&session.port).is_some_and(|it| it.transport == Transport::Rdma);
         if session.is_discovery {
             return match kind {
-                cns::CONTROLLER => found(&discovery_controller(session, rdma).to_bytes()),
+                cns::CONTROLLER => {
+                    let serial = self.discovery_serial.as_ref().map_or("discovery", Serial::as_str);
+                    found(&discovery_controller(session, serial, rdma).to_bytes())
+                }
                 _ => Err(invalid),
             };
         }
@@ -192,9 +196,9 @@ fn controller(session: &Session, rdma: bool) -> Identified {
     }
 }
 
-fn discovery_controller(session: &Session, rdma: bool) -> Identified {
+fn discovery_controller(session: &Session, serial: &str, rdma: bool) -> Identified {
     Identified {
-        serial: text::spaced("discovery"),
+        serial: text::spaced(serial),
         model: text::spaced("rockery discovery"),
         multipath: 0,
         events: events::DISCOVERY,

@@ -34,6 +34,7 @@ use thiserror::Error;
 use wire::nvme::log::AnaState;
 
 use crate::auth::{Credentials, NegotiationLimiter};
+use crate::identifier::Serial;
 use crate::limits::{ANA_GROUPS_MAX, NAMESPACES_MAX, SUBSYSTEMS_MAX};
 use crate::nqn::Nqn;
 
@@ -44,7 +45,7 @@ pub use controller::{ControllerReport, Session, Wake};
 pub use discovery::{Port, Referral, Transport};
 pub(crate) use gate::Effect;
 pub(crate) use namespace::Admitted;
-pub use namespace::{Counters, Identity, Namespace};
+pub use namespace::{Counters, Identity, Namespace, former_serial};
 pub use queue::{Origin, Outcome, Plan, Proved, Queue, Request};
 pub use subsystem::{Hosts, Subsystem};
 
@@ -106,6 +107,7 @@ pub(crate) struct State {
     pub(crate) discovery_changes: u64,
     /// No host may connect any more.
     pub(crate) has_ended: bool,
+    pub(crate) discovery_serial: Option<Serial>,
 }
 
 impl Default for Target {
@@ -119,6 +121,18 @@ impl Target {
     pub fn new() -> Self {
         let state = Mutex::new(State { discovery_changes: 1, ..State::default() });
         Self { state, negotiation_limiter: NegotiationLimiter::default() }
+    }
+
+    /// The target with the serial number of its discovery controllers, and the identifier (CNTLID) from which
+    /// controllers get theirs in turn.
+    #[must_use]
+    pub fn with_identity(self, last_controller: u16, discovery_serial: Serial) -> Self {
+        {
+            let mut state = self.lock();
+            state.last_controller = last_controller;
+            state.discovery_serial = Some(discovery_serial);
+        }
+        self
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

@@ -14,8 +14,10 @@ use super::atomic_file::AtomicFile;
 use super::epochs::Epochs;
 use super::gate::{Effect, Exclusion, Gate, Scope};
 use super::reservation::Reservations;
+use crate::identifier::{Nguid, Serial, Uuid};
 use crate::latency::Observed;
 use crate::limits::BARRIER_TIMEOUT;
+use crate::machine::MachineId;
 use crate::nqn::Nqn;
 use crate::store::Store;
 
@@ -29,28 +31,45 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Identifiers that depend only on these names, so that they stay the same when a target starts again: a
-    /// UUID of version 8 (RFC 9562, 5.8) from a hash.
-    pub fn of(subsystem: &Nqn, nsid: u32) -> Self {
-        let hash = |kind: &str| {
-            let digest = Sha256::digest(format!("rockery {kind} {subsystem} {nsid}"));
-            let mut bytes = [0; 16];
-            bytes.copy_from_slice(&digest[..16]);
-            bytes
+    /// Identifiers that no other disk has: they depend on the machine, on the name of the subsystem, on the
+    /// namespace identifier, and on the lasting name of the storage.
+    pub fn of_storage(machine: &MachineId, subsystem: &Nqn, nsid: u32, lasting_name: &str) -> Self {
+        let derive =
+            |kind: &str| machine.derive(kind, &[subsystem.as_str(), &nsid.to_string(), lasting_name]);
+        Self { uuid: Uuid::of_hash(derive("uuid")).bytes(), nguid: derive("nguid") }
+    }
+
+    /// The given identifiers. If only one is given, the other one is derived from it, so that paths to one
+    /// disk have to agree on one of them only. `None` if none is given.
+    pub fn given(uuid: Option<Uuid>, nguid: Option<Nguid>) -> Option<Self> {
+        let hash = |kind: &str, of: String| first_half(format!("rockery {kind} of {of}"));
+        let (uuid, nguid) = match (uuid, nguid) {
+            (Some(uuid), Some(nguid)) => (uuid, nguid),
+            (Some(uuid), None) => (uuid, hash("nguid", uuid.to_string()).into()),
+            (None, Some(nguid)) => (Uuid::of_hash(hash("uuid", nguid.to_string())), nguid),
+            (None, None) => return None,
         };
-        Self::from_uuid(hash("uuid"), hash("nguid"))
+        Some(Self { uuid: uuid.bytes(), nguid: nguid.bytes() })
     }
 
-    /// The UUID in hexadecimal digits.
-    pub fn to_text(self) -> String {
-        self.uuid.iter().map(|byte| format!("{byte:02x}")).collect()
+    /// The identifiers that depend on the names alone, as those of servers before they depended on machine
+    /// and storage. Two servers have the same ones for different disks.
+    pub fn of(subsystem: &Nqn, nsid: u32) -> Self {
+        let hash = |kind: &str| first_half(format!("rockery {kind} {subsystem} {nsid}"));
+        Self { uuid: Uuid::of_hash(hash("uuid")).bytes(), nguid: hash("nguid") }
     }
+}
 
-    fn from_uuid(mut uuid: [u8; 16], nguid: [u8; 16]) -> Self {
-        uuid[6] = 0x80 | uuid[6] & 0x0f;
-        uuid[8] = 0x80 | uuid[8] & 0x3f;
-        Self { uuid, nguid }
-    }
+/// The serial number of a subsystem when it depended on the name alone.
+pub fn former_serial(subsystem: &Nqn) -> Serial {
+    Serial::of_hash(first_half(subsystem.to_string()))
+}
+
+/// The first half of a SHA-256 digest.
+fn first_half(text: String) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&Sha256::digest(text)[..16]);
+    bytes
 }
 
 /// Counters of a namespace.
@@ -128,13 +147,15 @@ impl Namespace {
     }
 
     /// The namespace with files in a folder that keep reservations and write protection through power loss;
-    /// loads what they contain.
+    /// loads what they contain. The files are named after the subsystem and the namespace identifier, so that
+    /// what hosts have set stays when the file of the namespace is restored as another one.
     ///
     /// # Errors
     /// When a file exists and cannot be read.
-    pub fn persisted_in(self, folder: &Path) -> std::io::Result<Self> {
-        let file =
-            |kind: &str| AtomicFile::new(folder.join(format!("{}.{kind}.json", self.identity.to_text())));
+    pub fn persisted_in(self, folder: &Path, subsystem: &Nqn) -> std::io::Result<Self> {
+        let key = Identity::of(subsystem, self.nsid).uuid;
+        let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        let file = |kind: &str| AtomicFile::new(folder.join(format!("{key}.{kind}.json")));
         let (reservation_file, protection_file) = (file("reservations"), file("protection"));
         let protected = AtomicBool::new(protection_file.load()?.unwrap_or(false));
         let reservations = match reservation_file.load()? {
@@ -362,12 +383,54 @@ impl Drop for Admitted {
 mod tests {
     use super::*;
 
+    proptest::proptest! {
+        /// Identifiers are equal where machine, subsystem, number and storage are, and different otherwise.
+        #[test]
+        fn identifiers_depend_on_all_that_tells_disks_apart(
+            one in (0..3_u8, "[ab]{1,2}", 1..4_u32, "[ab]{0,2}"),
+            other in (0..3_u8, "[ab]{1,2}", 1..4_u32, "[ab]{0,2}"),
+        ) {
+            let identity = |(machine, name, nsid, medium): &(u8, String, u32, String)| {
+                let name = format!("nqn.2024-01.org.example:{name}").parse().unwrap();
+                Identity::of_storage(&[*machine; 16].into(), &name, *nsid, medium)
+            };
+            let (first, second) = (identity(&one), identity(&other));
+            proptest::prop_assert_eq!(first, identity(&one));
+            proptest::prop_assert_eq!(first.uuid == second.uuid, one == other);
+            proptest::prop_assert_eq!(first.nguid == second.nguid, one == other);
+            let machine_apart = identity(&(9, one.1.clone(), one.2, one.3.clone()));
+            let storage_apart = identity(&(one.0, one.1.clone(), one.2, format!("{}c", one.3)));
+            for apart in [machine_apart, storage_apart] {
+                proptest::prop_assert!(apart.uuid != first.uuid && apart.nguid != first.nguid);
+            }
+        }
+    }
+
+    #[test]
+    fn one_given_identifier_determines_the_other() {
+        let (uuid, nguid) = (Uuid::from([1; 16]), Nguid::from([2; 16]));
+        assert_eq!(Identity::given(None, None), None);
+        let both = Identity { uuid: [1; 16], nguid: [2; 16] };
+        assert_eq!(Identity::given(Some(uuid), Some(nguid)), Some(both));
+        let of_uuid = Identity::given(Some(uuid), None).unwrap();
+        assert_eq!((of_uuid.uuid, Identity::given(Some(uuid), None)), ([1; 16], Some(of_uuid)));
+        let of_nguid = Identity::given(None, Some(nguid)).unwrap();
+        assert_eq!(of_nguid.nguid, [2; 16]);
+        assert_ne!(Identity::given(Some([3; 16].into()), None).unwrap().nguid, of_uuid.nguid);
+    }
+
     #[test]
     fn protection_stays_until_the_namespace_is_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let identity = Identity::of(&"nqn.2024-01.org.example:disk".parse().unwrap(), 1);
-        let started =
-            || Namespace::new(1, identity, 512, 512, Store::Null).persisted_in(folder.path()).unwrap();
+        let name: Nqn = "nqn.2024-01.org.example:disk".parse().unwrap();
+        // Another file has other identifiers, and the same protection.
+        let number = std::cell::Cell::new(0);
+        let started = || {
+            let machine = [7; 16].into();
+            let medium = number.replace(number.get() + 1).to_string();
+            let identity = Identity::of_storage(&machine, &name, 1, &medium);
+            Namespace::new(1, identity, 512, 512, Store::Null).persisted_in(folder.path(), &name).unwrap()
+        };
         let namespace = started();
         assert!(!namespace.is_read_only());
         namespace.protect(true).unwrap();

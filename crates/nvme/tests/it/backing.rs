@@ -117,9 +117,9 @@ fn a_change_that_cannot_be_kept_is_not_made() {
 
     let port = before.ports[0].clone();
     let results = [
-        server.add_namespace(&name, file(2, &path("two"))),
+        server.add_namespace(&name, file(2, &path("two"))).map(drop),
         server.remove_namespace(&name, 1),
-        server.resize_namespace(&name, 1, Bytes(2 * SIZE)),
+        server.resize_namespace(&name, 1, Bytes(2 * SIZE)).map(drop),
         server.add_subsystem(SubsystemConfig::new(nqn(OTHER))),
         server.remove_subsystem(&name),
         server.set_hosts(&name, Some([host.clone()].into())),

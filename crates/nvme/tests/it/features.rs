@@ -221,7 +221,7 @@ fn persistence_is_set_for_every_namespace_that_keeps_reservations() {
     let target = target();
     let folder = tempfile::tempdir().unwrap();
     for nsid in [7, 8] {
-        let namespace = memory_namespace(nsid).persisted_in(folder.path()).unwrap();
+        let namespace = memory_namespace(nsid).persisted_in(folder.path(), &nqn(SUBSYSTEM)).unwrap();
         target.add_namespace(&nqn(SUBSYSTEM), namespace).unwrap();
     }
     let (mut line, _) = admin(&target, 1, Digests::default());

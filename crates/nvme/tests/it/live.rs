@@ -10,8 +10,8 @@ use nvme::host::{
     discover, transfer,
 };
 use nvme::serve::{
-    BackendConfig, BlockSize, Bytes, Config, NamespaceConfig, PortConfig, Server, SubsystemConfig,
-    TransportConfig, Tuning,
+    BackendConfig, Bytes, Config, NamespaceConfig, PortConfig, Server, SubsystemConfig, TransportConfig,
+    Tuning,
 };
 use wire::nvme::tcp::Digests;
 use wire::nvme::{Io, Status};
@@ -22,7 +22,7 @@ const BLOCK: usize = 4096;
 const BLOCKS: u64 = 1024;
 
 pub(crate) fn namespace(id: u32, backend: BackendConfig) -> NamespaceConfig {
-    NamespaceConfig { id, backend, block_size: BlockSize::B4096, read_only: false, group: 1 }
+    NamespaceConfig::new(id, backend)
 }
 
 fn file(path: &Path) -> BackendConfig {

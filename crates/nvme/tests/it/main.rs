@@ -15,6 +15,7 @@ mod fused;
 mod host;
 mod hostile;
 mod identify;
+mod identity;
 mod in_place;
 mod io;
 mod live;

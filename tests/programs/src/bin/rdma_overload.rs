@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use buffer::Buffer;
 use nvme::host::{Client, Options, Payload, Transport, transfer};
 use nvme::serve::{
-    BackendConfig, BlockSize, Bytes, Config, End, NamespaceConfig, PortConfig, Server, SubsystemConfig,
-    TransportConfig, Tuning,
+    BackendConfig, Bytes, Config, End, NamespaceConfig, PortConfig, Server, SubsystemConfig, TransportConfig,
+    Tuning,
 };
 use programs::storage::{NQN, options};
 use rdma::{Connection, Domain, Done, Sizes};
@@ -55,8 +55,7 @@ fn start() -> (Server, [SocketAddr; 2]) {
         subsystems: None,
     };
     let backend = BackendConfig::Memory(Bytes(16 << 20));
-    let namespace =
-        NamespaceConfig { id: 1, backend, block_size: BlockSize::B4096, read_only: false, group: 1 };
+    let namespace = NamespaceConfig::new(1, backend);
     let subsystem =
         SubsystemConfig { namespaces: vec![namespace], ..SubsystemConfig::new(NQN.parse().expect("a name")) };
     let ports = addresses.map(port).into();

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ::nvme::machine::MachineId;
 use wire::smb::message::{Header, STATUS_PENDING};
 
 use super::message::{self, Data, FileId, Ids};
@@ -66,8 +67,9 @@ impl Client {
             response: Vec::new(),
             data: Vec::new(),
         };
-        let mut guid = *b"rockery bench\0\0\0";
-        guid[13..].copy_from_slice(&std::process::id().to_le_bytes()[..3]);
+        // Connections of one process are one client to the server, and those of no other process are.
+        let (machine, process) = (MachineId::this(), std::process::id().to_string());
+        let guid = machine.derive("SMB client", &[&machine.host_uuid().to_string(), &process]);
         let request = message::negotiate(client.ids, guid);
         let (_, at) = client.call("NEGOTIATE", &request, 0)?;
         client.limits = message::negotiated(&client.response[at..])?;
