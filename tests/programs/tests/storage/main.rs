@@ -6,6 +6,7 @@ mod crash;
 mod faults;
 mod flood;
 mod host;
+mod identity;
 mod kernel;
 mod media;
 mod nvme_cli;
