@@ -34,7 +34,7 @@ programs: packages ## only the tests with real programs
 
 applications: packages ## applications that people use over RDMA, installed and run: what they transfer is compared
 	$(CARGO) build --release --workspace --bins --lib --exclude rockery-tidy --exclude rockery-programs
-	scripts/as-root.sh python3 -B tests/applications
+	scripts/as-root.sh python3 -B testing/applications
 
 attack: packages ## attacks on programs that rockery runs, each with what its victim may lose: a table
 	scripts/as-root.sh $(CARGO) run --quiet -p rockery-programs --bin attack -- --markdown
@@ -49,7 +49,7 @@ bench: packages ## rockery beside the limits of what it stands on; writes docs/p
 	for threads in 1 2; do $(CARGO) run --quiet --release -p rockery-sim --bin world-bench -- "" $$threads || exit 1; done
 
 fuzz: packages ## each fuzzer for FUZZ_SECONDS (10)
-	cd fuzz && $(CARGO) test
+	cd testing/fuzz && $(CARGO) test
 
 sanitize: ## shared-memory channels under Miri, ThreadSanitizer and AddressSanitizer; installs a nightly toolchain where there is none
 	scripts/sanitize.sh
@@ -77,8 +77,8 @@ nightly: packages sanitize ## what takes hours: sanitizers, kills, crashes, ten 
 	done
 	DIST_PROFILE=release ROCKERY_TEST_DISTRIBUTIONS="debian-11 debian-12 debian-13" \
 		scripts/as-root.sh $(CARGO) test -p rockery-programs --test packaging dist::
-	scripts/as-root.sh python3 -B tests/applications
-	cd fuzz && FUZZ_SECONDS=$${FUZZ_SECONDS:-300} $(CARGO) test --release
+	scripts/as-root.sh python3 -B testing/applications
+	cd testing/fuzz && FUZZ_SECONDS=$${FUZZ_SECONDS:-300} $(CARGO) test --release
 	$(CARGO) run --quiet --release -p rockery-programs --bin soak -- 3600
 	scripts/as-root.sh scripts/container.sh
 

@@ -40,7 +40,7 @@ Tag: {TAG}
 
 def files_of(root, staged, module, version):
     """Paths in the wheel, and the files for them."""
-    package = root / "crates/python/rockery"
+    package = root / "apps/python/rockery"
     for file in sorted(package.iterdir()):
         if file.suffix in (".py", ".pyi") or file.name == "py.typed":
             yield f"rockery/{file.name}", file

@@ -24,7 +24,7 @@ export RUSTFLAGS="--remap-path-prefix=$root=/rockery --remap-path-prefix=$regist
 
 rm -rf "$out"
 mkdir -p "$out"
-static=crates/playground/static
+static=apps/playground/static
 for file in "$static"/*; do
   case ${file##*/} in
     engine-wasm.js) cp "$file" "$out/engine.js" ;;

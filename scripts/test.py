@@ -5,7 +5,7 @@
 programs wait most of the time (for a guest to boot, for a timeout to pass), so two at a time leave the
 processors less idle, and a run that goes on after a failure names all failures at once.
 
-The tests with real programs (tests/programs) are linked into one program for each subject. Each of their
+The tests with real programs (testing/programs) are linked into one program for each subject. Each of their
 modules runs as a process of its own, as if it were a test program: what is said below of programs is true of
 these modules.
 
@@ -81,7 +81,7 @@ def built(cargo, arguments, filters):
 
 
 def package_name(identifier):
-    """The package in `path+file:///…/crates/rnic#rockery-rnic@0.1.0`."""
+    """The package in `path+file:///…/core/rnic#rockery-rnic@0.1.0`."""
     return identifier.rsplit("#", 1)[-1].split("@")[0]
 
 
