@@ -46,7 +46,7 @@ check: ## form, lints, and that the sans-IO crates need no operating system
 
 bench: packages ## rockery beside the limits of what it stands on; writes docs/performance.md
 	scripts/as-root.sh $(CARGO) run --quiet --release -p rockery-programs --bin bench
-	for threads in 1 2; do $(CARGO) run --quiet --release -p rockery-sim --bin world-bench -- "" $$threads || exit 1; done
+	for threads in 1 2; do $(CARGO) run --quiet --release -p rockery-bench --bin world-bench -- "" $$threads || exit 1; done
 
 fuzz: packages ## each fuzzer for FUZZ_SECONDS (10)
 	cd testing/fuzz && $(CARGO) test

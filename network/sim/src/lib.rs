@@ -8,5 +8,4 @@ pub mod experiment;
 pub mod input;
 pub mod report;
 mod sys;
-pub mod torture;
 pub mod world;

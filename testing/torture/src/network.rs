@@ -3,11 +3,11 @@
 
 use super::arena::Arena;
 use super::channel::{CHANNEL, ShmChannel};
-use crate::dice::Dice;
 use rnic::{
     Arrival, Channels, Direct, Execution, Fault, ForwardedRequest, Gather, Gid, Instant, Path, Sink,
     SrqOwner, Streamed,
 };
+use sim::dice::Dice;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use wire::MAX_HEADERS;

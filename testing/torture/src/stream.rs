@@ -3,11 +3,11 @@
 
 use super::arena::Slot;
 use super::host::{QKEY, TestHost};
-use crate::dice::Dice;
 use rnic::{
     Completion, CompletionKind, Data, Destination, Extra, Instant, Operation, QpType, SendFlags, SendRequest,
     Sge, Status,
 };
+use sim::dice::Dice;
 use std::collections::{BTreeMap, VecDeque};
 use wire::{Qpn, Tail};
 

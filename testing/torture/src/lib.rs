@@ -11,11 +11,11 @@ mod network;
 mod stream;
 mod twin;
 
-use crate::dice::Dice;
 use channel::{CHANNEL, ShmChannel, senders_to};
 use host::{Connection, TestHost};
 use network::{Faults, LossyNetwork};
 use rnic::{Completion, CompletionKind, Config, CongestionConfig, DcqcnConfig, Event, Instant, Mtu, QpType};
+use sim::dice::Dice;
 use stream::{Stream, Verdict};
 use wire::Psn;
 

@@ -3,12 +3,12 @@
 use super::arena::{Arena, BASE, Slot};
 use super::channel::{CHANNEL, ShmChannel};
 use super::network::{LossyNetwork, Port};
-use crate::dice::Dice;
 use rnic::{
     Access, AddressVector, AttrMask, Capacity, Completion, Config, Cq, Device, Direct, Event, Gather, Gid,
     Instant, Memory, Mtu, Payload, Pd, QpAttr, QpInit, QpType, ReceiveRequest, RegionInit, RegionKeys, Sge,
     State,
 };
+use sim::dice::Dice;
 use wire::{Psn, Qpn, Reth};
 
 /// One of the two hosts: its device, its memory, and the keys and queues that the test uses.

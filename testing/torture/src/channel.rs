@@ -1,8 +1,8 @@
 //! A shared-memory channel between the two devices, as between two devices of one host: nothing on it is
 //! lost, but it may be full, and it may end while both still use it.
 
-use crate::dice::Dice;
 use rnic::{Instant, Payload, Senders};
+use sim::dice::Dice;
 use wire::{Message, Packet, Qpn, Service};
 
 /// Number of the shared-memory channel at both devices.

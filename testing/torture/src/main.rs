@@ -2,8 +2,8 @@
 //! `--shared-memory` before it over a shared-memory channel (`--lane` is the option's old name), with
 //! `--compare` over both: then all that can be seen has to be the same.
 
-use sim::torture::Between;
 use std::process::ExitCode;
+use torture::Between;
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,10 +31,10 @@ fn usage() -> ExitCode {
 }
 
 fn run(first: u64, count: u64, between: Between) -> ExitCode {
-    let mut total = sim::torture::Summary::default();
+    let mut total = torture::Summary::default();
     for seed in first..first + count {
         if between == Between::Both {
-            match sim::torture::compare(seed) {
+            match torture::compare(seed) {
                 Ok(_) => continue,
                 Err(failure) => {
                     eprintln!("{failure}");
@@ -42,7 +42,7 @@ fn run(first: u64, count: u64, between: Between) -> ExitCode {
                 }
             }
         }
-        match sim::torture::run(seed, between) {
+        match torture::run(seed, between) {
             Ok(summary) => {
                 total.completed += summary.completed;
                 total.dead += summary.dead;

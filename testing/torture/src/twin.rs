@@ -6,9 +6,9 @@ use super::channel::{CHANNEL, ShmChannel, senders_to};
 use super::host::{Connection, TestHost, tend};
 use super::network::LossyNetwork;
 use super::{Between, Failure};
-use crate::dice::Dice;
 use rnic::{Completion, Config, CongestionConfig, Data, Instant, Mtu, Operation, Payload, QpType, SendFlags};
 use rnic::{SendRequest, Sge};
+use sim::dice::Dice;
 use wire::{Psn, Qpn, Rkey, Tail};
 
 /// Requests of a scenario at most: the depth of the send queue.

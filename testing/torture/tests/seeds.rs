@@ -1,6 +1,6 @@
 //! Ten thousand seeds of the torture test; `torture --seeds 1000000` runs more.
 
-use sim::torture::Between;
+use torture::Between;
 
 /// Seeds in every test run.
 const SEEDS: u64 = 10_000;
@@ -22,7 +22,7 @@ fn run_all(between: Between) -> u64 {
         std::thread::spawn(move || {
             let (mut completed, mut executed) = (0, 0);
             for seed in range {
-                let summary = sim::torture::run(seed, between).unwrap_or_else(|failure| panic!("{failure}"));
+                let summary = torture::run(seed, between).unwrap_or_else(|failure| panic!("{failure}"));
                 completed += summary.completed;
                 executed += summary.executed;
             }
@@ -50,7 +50,7 @@ const SEEDS_THAT_FAILED: &[(u64, Between)] = &[
 #[test]
 fn seeds_that_once_failed_stay_fixed() {
     for (seed, between) in SEEDS_THAT_FAILED {
-        sim::torture::run(*seed, *between).unwrap_or_else(|failure| panic!("{failure}"));
+        torture::run(*seed, *between).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 
@@ -58,7 +58,7 @@ fn seeds_that_once_failed_stay_fixed() {
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..50 {
         for between in [Between::Network, Between::SharedMemory] {
-            assert_eq!(sim::torture::run(seed, between), sim::torture::run(seed, between));
+            assert_eq!(torture::run(seed, between), torture::run(seed, between));
         }
     }
 }
@@ -68,8 +68,7 @@ const STORIES: u64 = 4_000;
 
 #[test]
 fn a_shared_memory_channel_shows_programs_what_a_network_shows_them() {
-    let failures: u64 = (0..STORIES)
-        .map(|seed| sim::torture::compare(seed).unwrap_or_else(|failure| panic!("{failure}")))
-        .sum();
+    let failures: u64 =
+        (0..STORIES).map(|seed| torture::compare(seed).unwrap_or_else(|failure| panic!("{failure}"))).sum();
     assert!(failures > STORIES, "only {failures} completions with an error: the stories are too good");
 }
