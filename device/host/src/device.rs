@@ -13,6 +13,7 @@ use crate::lab::LabPort;
 use crate::log;
 use crate::progress;
 use crate::pump::Pump;
+use crate::random;
 use crate::settings;
 use crate::shared::Shared;
 use crate::shm::Found;
@@ -94,8 +95,8 @@ impl Device {
             // The lab keeps what the device has no room for: there is no receive buffer to overflow.
             config.window_bytes = Config::default().window_bytes;
         }
-        let token = u64::from_ne_bytes(random().map_err(OpenError::Thread)?);
-        let mut rnic = rnic::Device::new(config.clone(), random().map_err(OpenError::Thread)?);
+        let token = u64::from_ne_bytes(random::bytes().map_err(OpenError::Thread)?);
+        let mut rnic = rnic::Device::new(config.clone(), random::bytes().map_err(OpenError::Thread)?);
         for (index, gid) in info.gids.iter().enumerate() {
             rnic.port_mut().set_gid(index as u8, Some(*gid));
         }
@@ -551,12 +552,4 @@ impl Poster<'_> {
     pub fn srq_receive(&mut self, srq: Srq, request: &ReceiveRequest<'_>) -> Result<(), Error> {
         self.pump.rnic.srqs().post_receive(srq, request)
     }
-}
-
-/// Random bytes of the system: keys and numbers have to be hard to guess.
-pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
-    use std::io::Read;
-    let mut bytes = [0; N];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
 }

@@ -32,6 +32,7 @@ pub mod parameters;
 mod presence;
 mod progress;
 mod pump;
+mod random;
 mod receive;
 pub mod report;
 pub mod settings;

@@ -277,10 +277,8 @@ unsafe fn create_and_prepare(this: &Id, attr: &mut ibv_qp_init_attr_ex) -> Resul
 
 /// A random 24-bit packet sequence number to begin with.
 pub(crate) fn random_psn() -> Result<u32, Errno> {
-    let mut bytes = [0; 4];
-    // SAFETY: four bytes of room. So few come at once and without interruption.
-    let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if count == 4 { Ok(u32::from_ne_bytes(bytes) >> 8) } else { Err(Errno::last()) }
+    let random = getrandom::u32().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    Ok(random >> 8)
 }
 
 door! {

@@ -2,7 +2,7 @@
 //! to the addresses of `--from`. An answer is never longer than the request, and a request for load has to
 //! contain the nonce of an earlier answer: a forged source address therefore floods no other host.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,12 +41,6 @@ pub(super) fn answer(what: &Probe) -> Result<(), Error> {
     }
 }
 
-fn random() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(u64::from_ne_bytes(bytes))
-}
-
 /// The state of a listener.
 #[derive(Debug)]
 pub(super) struct Listener {
@@ -68,7 +62,7 @@ impl Listener {
     /// # Errors
     /// A machine without random numbers.
     pub(super) fn without_load(port: u16) -> Result<Self, Error> {
-        let nonce = random().map_err(Error::file("/dev/urandom"))?;
+        let nonce = getrandom::u64().map_err(io::Error::from).map_err(Error::file("random numbers"))?;
         let (from, speakers) = (Vec::new(), Vec::new());
         Ok(Self { nonce, from, most: 0, port, busy: Arc::default(), speakers })
     }

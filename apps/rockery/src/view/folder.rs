@@ -7,7 +7,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -64,9 +64,7 @@ fn private(shared: &Path) -> io::Result<PathBuf> {
     match entries.filter(is_ours).min() {
         Some(found) => Ok(found),
         None => {
-            let mut chance = [0; 8];
-            File::open("/dev/urandom")?.read_exact(&mut chance)?;
-            let made = shared.join(format!("{prefix}{:016x}", u64::from_ne_bytes(chance)));
+            let made = shared.join(format!("{prefix}{:016x}", getrandom::u64()?));
             runtime::make_private(&made)?;
             Ok(made)
         }

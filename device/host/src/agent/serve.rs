@@ -78,8 +78,8 @@ pub(super) fn start(listener: OwnedFd) -> io::Result<()> {
 fn run(listener: OwnedFd) {
     let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
-    let (Ok(epoll), Ok(secret)) = (Epoll::new(), crate::device::random::<16>()) else { return };
-    let Ok(order) = crate::device::random() else { return };
+    let (Ok(epoll), Ok(secret)) = (Epoll::new(), crate::random::bytes::<16>()) else { return };
+    let Ok(order) = crate::random::bytes() else { return };
     if epoll.add(listener.as_raw_fd()).is_ok() {
         let slots = [const { Slot::FREE }; SLOTS];
         let secret = u128::from_ne_bytes(secret);

@@ -103,7 +103,7 @@ impl<O: Owner> Connector<O> {
             reports_changes: true,
             ..usual
         };
-        let seed = crate::device::random().map_err(OpenError::Thread)?;
+        let seed = crate::random::bytes().map_err(OpenError::Thread)?;
         let requests = Arc::new(Requests::new(connection));
         let mut lines = Lines::new(socket, Arc::clone(&requests));
         let file = unix::anonymous_file().map_err(OpenError::Thread)?;
@@ -181,7 +181,7 @@ impl<O: Owner> Session<O> {
         let series = self.config.comm_id_series;
         let comm_id_series = series.map(|ids| IdSeries { used: self.cm.comm_ids_used(), ..ids });
         // Without a random seed, IDs are only easier to guess.
-        let seed = crate::device::random().unwrap_or_default();
+        let seed = crate::random::bytes().unwrap_or_default();
         self.cm = Cm::new(CmConfig { comm_id_series, ..self.config }, seed);
         self.owner.devices_changed(&[]);
         self.lines.follow(&mut self.cm);

@@ -1,7 +1,7 @@
 //! The distribution's Samba with a share in a folder: started as an ordinary user, ended with the benchmark.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -105,8 +105,7 @@ impl Drop for Samba {
 /// the shared file to its guest.
 fn add_account(as_user: &[&str], file: &Path, user: &str) -> Result<(), Error> {
     let mut random = [0; 16];
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random));
-    read.map_err(Error::file("/dev/urandom"))?;
+    getrandom::fill(&mut random).map_err(io::Error::from).map_err(Error::file("random numbers"))?;
     let password: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let words: Vec<&str> = [as_user, &["pdbedit", "-a", "-t", "-u", user, "-s"]].concat();
     let mut command = Command::new(words[0]);
