@@ -66,22 +66,6 @@ pub(crate) enum DoctorAction {
     },
 }
 
-/// The configurations to write.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Plan {
-    /// Fabric file, as rockery sim takes it
-    pub(crate) file: PathBuf,
-    /// Switch or host of the file, and the system that it runs: crs504=routeros@7.17
-    #[arg(long = "for", value_name = "NAME=DIALECT@VERSION", required = true, value_parser = name_and_value)]
-    pub(crate) wanted: Vec<(String, String)>,
-    /// Folder to write to: a folder for each name
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
-    /// Running configuration: shows what would change, and what it costs
-    #[arg(long, value_name = "[NAME=]RUNNING")]
-    pub(crate) diff: Vec<String>,
-}
-
 /// The simulation to run, and the files to write.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Sim {
@@ -301,14 +285,4 @@ pub(crate) struct Run {
     /// The program and its arguments, after `--`.
     #[arg(required = true, last = true, value_name = "PROGRAM ARGUMENTS")]
     pub(crate) program: Vec<OsString>,
-}
-
-/// `NAME=VALUE`, both not empty.
-fn name_and_value(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
-            Ok((name.to_owned(), value.to_owned()))
-        }
-        _ => Err("write NAME=DIALECT@VERSION, as in crs504=routeros@7.17".to_owned()),
-    }
 }

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-use crate::args::{Devices, Doctor, Plan, Run, Settings, Sim};
+use crate::args::{Devices, Doctor, Run, Settings, Sim};
+use crate::plan::Plan;
 
 const EXAMPLES: &str = "\
 Examples:

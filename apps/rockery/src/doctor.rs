@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use ::sim::report::counted;
 use fabric::file::Network;
 use gear::doctor::{
-    Consequence, Finding, HostFacts, Neighbour, ShownPort, SwitchFacts, check, collect, hear, neighbours,
-    page, read_host, read_switch,
+    Finding, HostFacts, Neighbour, ShownPort, SwitchFacts, check, collect, hear, neighbours, page, read_host,
+    read_switch,
 };
 use gear::{attach_host, plan_switch};
 use serde_json::{Value, json};
 
 use crate::Error;
 use crate::args::{Doctor, DoctorAction};
-use crate::{plan, printable, probe, sys};
+use crate::{finding, plan, printable, probe, sys};
 
 /// Finds faults, or runs the subcommand.
 ///
@@ -300,33 +300,7 @@ fn as_json(facts: &Examined, found: &[Finding]) -> Value {
         facts.switches.iter().map(|switch| (switch.file.clone(), json!(unknown_of_switch(switch))));
     let unknown: serde_json::Map<String, Value> = hosts.chain(switches).collect();
     json!({
-        "findings": found.iter().map(finding_as_json).collect::<Vec<_>>(), "unread": facts.unread,
+        "findings": found.iter().map(finding::as_json).collect::<Vec<_>>(), "unread": facts.unread,
         "unknown": unknown, "not_in_fabric_file": facts.unplanned,
-    })
-}
-
-/// A finding as programs read it.
-pub(crate) fn finding_as_json(finding: &Finding) -> Value {
-    let seen: Vec<Value> = finding
-        .evidence
-        .iter()
-        .map(|seen| json!({ "file": seen.file, "line": seen.line, "text": seen.text }))
-        .collect();
-    let simulated = match finding.consequence {
-        Consequence::Simulated(cost) | Consequence::AfterReboot(cost) => {
-            let outcome = |outcome: gear::consequence::Outcome| {
-                json!({
-                    "gbps": outcome.gbps, "p99_us": outcome.p99_us,
-                    "dropped": outcome.dropped, "pauses": outcome.pauses,
-                })
-            };
-            json!({ "now": outcome(cost.now), "fixed": outcome(cost.fixed) })
-        }
-        _ => Value::Null,
-    };
-    json!({
-        "rule": finding.rule, "place": finding.place, "what": finding.what, "seen": seen,
-        "consequence": finding.consequence.to_string(), "simulated": simulated,
-        "fix": finding.fix, "link": finding.link, "specification": finding.specification,
     })
 }

@@ -14,6 +14,7 @@ mod environment;
 mod error;
 mod export;
 mod identifiers;
+mod finding;
 mod lab;
 mod libraries;
 mod listeners;

@@ -1,7 +1,7 @@
 //! `rockery plan`: the fabric file as configurations of real switches and hosts.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fabric::file::{Document, Network};
 use gear::consequence::{Case, compare};
@@ -9,13 +9,27 @@ use gear::dialect::Version;
 use gear::{Dialect, Intent, changes, host_intent, switch_intent};
 
 use crate::Error;
-use crate::args::Plan;
+
+/// The configurations to write.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
+    /// Fabric file, as rockery sim takes it
+    pub(crate) file: PathBuf,
+    /// Switch or host of the file, and the system that it runs: crs504=routeros@7.17
+    #[arg(long = "for", value_name = "NAME=DIALECT@VERSION", required = true, value_parser = name_and_value)]
+    pub(crate) wanted: Vec<(String, String)>,
+    /// Folder to write to: a folder for each name
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Running configuration: shows what would change, and what it costs
+    #[arg(long, value_name = "[NAME=]RUNNING")]
+    pub(crate) diff: Vec<String>,
+}
 
 /// Writes the configurations, or shows what they would change.
 ///
 /// # Errors
-/// Mistakes in the fabric file, names that it does not have, dialects and versions that are not known,
-/// running
+/// Mistakes in the fabric file, names that it does not have, dialects and versions that are not known, running
 /// configurations that are not understood, and files that cannot be written.
 pub(crate) fn act(plan: &Plan) -> Result<(), Error> {
     let wanted: Vec<(&str, Dialect, Version)> = plan
@@ -101,5 +115,15 @@ fn show_diff(name: &str, now: &Intent, planned: &Intent) {
     let gbps = planned.ports.iter().filter_map(|port| port.gbps).max().unwrap_or(100);
     if let Some(cost) = compare(&Case::incast(now, gbps), &Case::incast(planned, gbps)) {
         println!("  as it runs: {cost}");
+    }
+}
+
+/// `NAME=VALUE`, both not empty.
+fn name_and_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err("write NAME=DIALECT@VERSION, as in crs504=routeros@7.17".to_owned()),
     }
 }

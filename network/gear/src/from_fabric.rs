@@ -1,13 +1,14 @@
 //! The intent of a switch or host in a fabric file.
 
-use fabric::config::{Limit, Profile};
+use fabric::config::Profile;
 use fabric::file::{NamedSwitch, Network};
 use fabric::topology::Node;
 use fabric::vendor::Imported;
 
 use crate::Dialect;
 use crate::dialect::routeros_intents;
-use crate::intent::{Ecn, HostSettings, Intent, Pause, Port, Queue, Schedule, Trust};
+use crate::intent::{HostSettings, Intent, Port, Trust};
+use crate::profile;
 use crate::text::mask;
 
 /// Propagation delay in a cable: picoseconds per metre, as in fabric files.
@@ -64,7 +65,7 @@ pub fn switch_intent(network: &Network, name: &str, dialect: Dialect) -> Result<
     let no_ports = || SourceError::NoPorts(name.to_owned());
     let first = switch.config.ports.first().ok_or_else(no_ports)?;
     let profile = switch.config.profiles.get(usize::from(first.profile)).ok_or_else(no_ports)?;
-    let mut intent = of_profile(profile);
+    let mut intent = profile::intent_of(profile);
     for link in network.topology.links() {
         for end in link.ends.iter().filter(|end| end.node == Node::Switch(number as u32)) {
             let index = usize::from(end.port);
@@ -149,39 +150,6 @@ fn name_ports(intent: &mut Intent, dialect: Dialect) {
     }
 }
 
-/// The intent of a simulated port.
-pub(crate) fn of_profile(profile: &Profile) -> Intent {
-    let mut queues = [Queue { schedule: Schedule::Weighted(1), ecn: None }; 8];
-    for (queue, own) in queues.iter_mut().zip(&profile.queues) {
-        queue.schedule = match own.level {
-            0 => Schedule::Weighted(own.weight.min(255) as u8),
-            _ => Schedule::Strict,
-        };
-        queue.ecn = own.red.filter(|red| red.mark).map(|red| Ecn::Thresholds {
-            min: red.min_bytes,
-            max: red.max_bytes,
-            percent: ((u64::from(red.probability) * 100 + (1 << 31)) >> 32) as u8,
-        });
-    }
-    let map = &profile.map;
-    let first = profile.pfc.send.trailing_zeros() as usize;
-    let xoff = profile.groups.get(first).and_then(|group| match group.limit {
-        Limit::Static(bytes) => Some(bytes),
-        Limit::None | Limit::Dynamic(_) => None,
-    });
-    Intent {
-        trust: Trust::of(map.trust_dscp, map.trust_pcp),
-        dscp: map.dscp.map(|treatment| treatment.class),
-        pcp: map.pcp.map(|treatment| treatment.class),
-        default_class: map.default.class,
-        queues,
-        pfc_send: profile.pfc.send,
-        pfc_obey: profile.pfc.obey,
-        pause: Pause { xoff, ..Pause::default() },
-        ..Intent::default()
-    }
-}
-
 /// The number of a host.
 fn host_number(network: &Network, name: &str) -> Result<usize, SourceError> {
     let names = || network.hosts.iter().take(8).map(|host| host.name.clone()).collect::<Vec<_>>();
@@ -217,7 +185,7 @@ pub fn host_intent(network: &Network, name: &str, dialect: Dialect) -> Result<In
     });
     let profile = switch.and_then(|switch| switch.config.profiles.first());
     if let Some(profile) = profile {
-        for (queue, own) in intent.queues.iter_mut().zip(&of_profile(profile).queues) {
+        for (queue, own) in intent.queues.iter_mut().zip(&profile::intent_of(profile).queues) {
             queue.schedule = own.schedule;
         }
     }

@@ -11,6 +11,7 @@ pub mod doctor;
 mod from_fabric;
 pub mod intent;
 pub mod probe;
+mod profile;
 pub mod text;
 
 pub use attach::{attach_host, plan_switch};

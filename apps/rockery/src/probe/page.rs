@@ -5,7 +5,7 @@ use gear::probe::{Observed, Reach, Share, SizeLimit, StreamOutcome};
 use serde_json::{Value, json};
 
 use super::{Loaded, Probe};
-use crate::{doctor, printable};
+use crate::{finding, printable};
 
 const UNKNOWN: &str = "unknown";
 
@@ -26,7 +26,7 @@ pub(super) fn print(what: &Probe, seen: &Seen<'_>, loaded: &Loaded, found: &[Fin
     if what.json {
         let hosts: Vec<Value> = observed.iter().zip(seen.rules).map(as_json).collect();
         let all: Vec<Value> = loads.iter().map(|load| load_as_json(load)).collect();
-        let findings: Vec<Value> = found.iter().map(doctor::finding_as_json).collect();
+        let findings: Vec<Value> = found.iter().map(finding::as_json).collect();
         let (shares, why) = shares_as_json(loaded);
         let page = json!({
             "from": seen.from, "hosts": hosts, "load": all, "shares": shares,

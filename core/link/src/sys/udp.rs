@@ -1,7 +1,7 @@
 //! UDP sockets: options, segmentation, and steering by classic BPF.
 
 use super::control::Control;
-use crate::udp::{Datagrams, Family, Named, Route};
+use crate::datagram::{Datagrams, Family, Named, Route};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -6,8 +6,8 @@ use fabric::vendor::{Imported, PortPlace};
 use fabric::{Rate, Span};
 use serde_json::{Map, Value, json};
 
-use crate::from_fabric::of_profile;
 use crate::intent::{Ecn, Fit, Intent, Pause, Port, Schedule};
+use crate::profile;
 use crate::text::{ReadError, classes, lines};
 
 /// The name of every map and profile that is written.
@@ -194,7 +194,7 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
             // The link does not matter, because headroom that the switch computes is not used.
             let link = LinkConfig::new(Rate::from_gbps(100), Span::from_ns(10));
             let (_, profile) = config.port(&place, &link).map_err(|what| failed(1, what))?;
-            let mut intent = of_profile(&profile);
+            let mut intent = profile::intent_of(&profile);
             (intent.pfc_send, intent.dcbx) = (intent.pfc_obey, false);
             let field = |table_name: &str, key: &str, field: &str| {
                 let value = table(table_name)?.get(key)?.get(field)?;
