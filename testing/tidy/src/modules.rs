@@ -53,7 +53,16 @@ impl<'a> Modules<'a> {
         if let Ok(tokens) = file.text.parse() {
             scan.block(tokens, &path);
         }
-        let Scan { named, imports, files } = scan;
+        let Scan { mut named, imports, files, relative } = scan;
+        for (names, line) in relative {
+            let Some((first, rest)) = names.split_first() else { continue };
+            let start = match imports.get(first) {
+                Some(origin) => origin.clone(),
+                None if files.contains(first) => [path.as_slice(), std::slice::from_ref(first)].concat(),
+                None => continue,
+            };
+            named.push(([start.as_slice(), rest].concat(), line));
+        }
         self.0.push(Module { file, path: path.clone(), named, imports });
         for name in files {
             let child = [path.as_slice(), &[name]].concat();
@@ -99,6 +108,8 @@ struct Scan {
     named: Vec<(Path, usize)>,
     imports: BTreeMap<String, Path>,
     files: Vec<String>,
+    /// Paths that begin with the name of a child or of an import, with their lines.
+    relative: Vec<(Path, usize)>,
 }
 
 impl Scan {
@@ -143,6 +154,11 @@ impl Scan {
                 }
                 rest
             }
+            [TokenTree::Ident(word), first, second, ..] if is_mark(first, ':') && is_mark(second, ':') => {
+                let (segments, rest) = segments(tokens, &tokens[1..]);
+                self.relative.push((segments, word.span().start().line));
+                rest
+            }
             [TokenTree::Group(group), rest @ ..] => {
                 self.block(group.stream(), path);
                 rest
@@ -184,6 +200,8 @@ impl Scan {
         let (Some(alias), Some(origin)) = (alias, origin) else { return };
         if anchored {
             self.named.push((origin.clone(), line));
+        } else {
+            self.relative.push((origin[path.len()..].to_vec(), line));
         }
         if !rest.iter().any(|token| is_mark(token, '*')) {
             self.imports.insert(alias, origin);

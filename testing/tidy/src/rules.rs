@@ -8,7 +8,6 @@ pub mod licences;
 pub mod manifests;
 pub mod paths;
 pub mod sans_io;
-pub mod settling;
 pub mod size;
 pub mod types;
 pub mod unsafe_code;

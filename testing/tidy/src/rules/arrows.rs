@@ -1,5 +1,6 @@
-//! Which crate may see which. A crate sees only crates of lower ranks, so that there is always a bottom to
-//! start reading from, and two crates of one rank can be replaced without each other.
+//! Which crate may see which. The crates live in six wings, which are the folders at the root. A wing sees those
+//! below it only, so that there is always a bottom to start reading from. Within a wing cargo itself refuses
+//! circles.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,20 +9,52 @@ use serde_json::Value;
 
 use crate::Finding;
 
-/// The crates by rank, the lowest first. A crate of this list that does not exist yet is no finding; one that
-/// exists and is not in this list is.
-pub const RANKS: &[&[&str]] = &[
-    &["wire", "abi", "buffer", "bench"],
-    &["rnic", "fabric", "link"],
-    &["host", "sim", "rdma"],
-    &["door", "lab", "page"],
-    &["verbs", "rdmacm", "providers", "view", "sockets", "clocks", "nvme", "smb", "gear", "kubelet"],
-    &["playground"],
-    &["cli", "python"],
+/// A folder at the root with crates of one purpose.
+#[derive(Debug)]
+pub struct Wing {
+    /// The name of the folder.
+    pub name: &'static str,
+    /// The other wings that its crates may depend on.
+    pub sees: &'static [&'static str],
+}
+
+/// The wings from the bottom to the top.
+pub const WINGS: &[Wing] = &[
+    Wing { name: "core", sees: &[] },
+    Wing { name: "device", sees: &["core"] },
+    Wing { name: "network", sees: &["core"] },
+    Wing { name: "storage", sees: &["core"] },
+    Wing { name: "apps", sees: &["core", "device", "network", "storage"] },
+    Wing { name: "testing", sees: &["core", "device", "network", "storage", "apps"] },
 ];
 
-/// Crates that are not shipped: they may see everything, and nothing may see them.
-pub const BESIDE: &[&str] = &["tidy", "programs"];
+/// Arrows between wings that do not see each other: from, to, reason.
+pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    ("lab", "host", "a lab gives each of its hosts a device"),
+    ("lab", "buffer", "workloads of a lab register memory"),
+    ("lab", "rdma", "workloads of a lab post requests as any program does, through the C libraries"),
+    ("nvme", "buffer", "blocks are transferred from and to registered memory"),
+    ("nvme", "rdma", "NVMe over RDMA uses the C libraries, ours or the system's"),
+    ("smb", "buffer", "files are transferred from and to registered memory"),
+    ("smb", "rdma", "SMB Direct uses the C libraries, ours or the system's"),
+    ("cli", "bench", "the benchmarks of documents are commands"),
+];
+
+/// A crate of the workspace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Crate {
+    /// Its name without the prefix that all packages have.
+    pub name: String,
+    /// Its folder, from the root of the repository.
+    pub folder: String,
+}
+
+impl Crate {
+    /// The name of its wing: the first part of its folder.
+    pub fn wing(&self) -> &str {
+        self.folder.split('/').next().unwrap_or_default()
+    }
+}
 
 /// A dependency of one crate of ours on another.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,9 +68,9 @@ pub struct Arrow {
 /// The workspace, as `cargo metadata` describes it.
 #[derive(Clone, Debug, Default)]
 pub struct Workspace {
-    /// Names of the workspace's crates.
-    pub crates: Vec<String>,
-    /// Dependencies among them, of all kinds: tests obey the ranks as well.
+    /// The workspace's crates.
+    pub crates: Vec<Crate>,
+    /// Dependencies among them, of all kinds: tests obey the rule as well.
     pub arrows: Vec<Arrow>,
     /// Crates of others that are depended on.
     pub foreign: Vec<String>,
@@ -61,6 +94,7 @@ impl Workspace {
     }
 
     fn from_metadata(metadata: &Value) -> Self {
+        let root = metadata["workspace_root"].as_str().unwrap_or_default();
         let mut workspace = Self::default();
         for package in metadata["packages"].as_array().into_iter().flatten() {
             let from = short(&package["name"]);
@@ -72,9 +106,17 @@ impl Workspace {
                     workspace.foreign.push(to);
                 }
             }
-            workspace.crates.push(from);
+            let manifest = package["manifest_path"].as_str().unwrap_or_default();
+            let folder = manifest.strip_prefix(root).unwrap_or(manifest).trim_start_matches('/');
+            let folder = folder.strip_suffix("/Cargo.toml").unwrap_or(folder).to_owned();
+            workspace.crates.push(Crate { name: from, folder });
         }
         workspace
+    }
+
+    /// The crate of that name.
+    pub fn crate_named(&self, name: &str) -> Option<&Crate> {
+        self.crates.iter().find(|one| one.name == name)
     }
 }
 
@@ -83,30 +125,34 @@ fn short(name: &Value) -> String {
     name.strip_prefix(PREFIX).unwrap_or(name).to_owned()
 }
 
-fn rank_of(name: &str) -> Option<usize> {
-    RANKS.iter().position(|rank| rank.contains(&name))
+fn wing_named(name: &str) -> Option<&'static Wing> {
+    WINGS.iter().find(|wing| wing.name == name)
 }
 
-/// Arrows that do not point down, and crates without a rank.
+/// Arrows between wings that do not see each other, crates outside the wings, and exceptions that no arrow
+/// needs any more.
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut find =
-        |name: &str, what| findings.push(Finding { path: format!("crates/{name}"), line: 0, what });
-    for name in &workspace.crates {
-        if rank_of(name).is_none() && !BESIDE.contains(&name.as_str()) {
-            find(name, format!("crate `{name}` has no rank: give it one in testing/tidy/src/rules/arrows.rs"));
-        }
+        |folder: &str, what: String| findings.push(Finding { path: folder.to_owned(), line: 0, what });
+    for one in workspace.crates.iter().filter(|one| wing_named(one.wing()).is_none()) {
+        find(&one.folder, format!("`{}` is no wing of testing/tidy/src/rules/arrows.rs", one.wing()));
     }
     for Arrow { from, to } in &workspace.arrows {
-        if BESIDE.contains(&to.as_str()) {
-            find(from, format!("depends on `{to}`, which is not shipped"));
-        } else if let (Some(above), Some(below)) = (rank_of(from), rank_of(to))
-            && above <= below
-        {
-            find(
-                from,
-                format!("rank {above} depends on `{to}` of rank {below}: arrows point to lower ranks only"),
-            );
+        let (Some(above), Some(below)) = (workspace.crate_named(from), workspace.crate_named(to)) else {
+            continue;
+        };
+        let sees = wing_named(above.wing()).map_or(&[][..], |wing| wing.sees);
+        let is_seen = above.wing() == below.wing() || sees.contains(&below.wing());
+        if !is_seen && !EXCEPTIONS.iter().any(|(source, target, _)| source == from && target == to) {
+            let wings = format!("`{}` does not see `{}`", above.wing(), below.wing());
+            find(&above.folder, format!("depends on `{to}`, and the wing {wings}"));
+        }
+    }
+    for (from, to, _) in EXCEPTIONS {
+        let is_needed = workspace.arrows.iter().any(|arrow| arrow.from == *from && arrow.to == *to);
+        if !is_needed && workspace.crate_named(from).is_some() {
+            find(from, format!("does not depend on `{to}`: remove the exception"));
         }
     }
     findings
@@ -117,39 +163,57 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn package(name: &str, dependencies: &[(&str, bool)]) -> Value {
+    /// A package at a folder such as `core/wire`, whose name is the last part.
+    fn package(folder: &str, dependencies: &[(&str, bool)]) -> Value {
         let ours = |&(name, ours): &(&str, bool)| match ours {
             true => json!({ "name": name, "path": "/somewhere" }),
             false => json!({ "name": name, "path": null }),
         };
-        json!({ "name": name, "dependencies": dependencies.iter().map(ours).collect::<Vec<_>>() })
+        json!({
+            "name": format!("rockery-{}", folder.rsplit('/').next().unwrap_or_default()),
+            "manifest_path": format!("/r/{folder}/Cargo.toml"),
+            "dependencies": dependencies.iter().map(ours).collect::<Vec<_>>(),
+        })
     }
 
     fn check_packages(packages: &[Value]) -> Vec<String> {
-        let workspace = Workspace::from_metadata(&json!({ "packages": packages }));
-        check(&workspace).into_iter().map(|finding| finding.what).collect()
+        let metadata = json!({ "workspace_root": "/r", "packages": packages });
+        check(&Workspace::from_metadata(&metadata)).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn arrows_down_are_fine() {
-        let wire = package("rockery-wire", &[("thiserror", false)]);
-        let rnic = package("rockery-rnic", &[("rockery-wire", true)]);
-        let cli = package("rockery-cli", &[("rockery-wire", true), ("rockery-bench", true)]);
-        assert!(check_packages(&[wire, rnic, cli]).is_empty());
+    fn arrows_to_lower_wings_and_within_a_wing_are_allowed() {
+        let wire = package("core/wire", &[("thiserror", false)]);
+        let rnic = package("core/rnic", &[("rockery-wire", true)]);
+        let app = package("apps/rockery", &[("rockery-wire", true), ("rockery-rnic", true)]);
+        assert_eq!(check_packages(&[wire, rnic, app]), [""; 0]);
     }
 
     #[test]
-    fn arrows_sideways_and_up_are_found() {
-        let sideways = package("rockery-rnic", &[("rockery-fabric", true)]);
-        assert!(check_packages(&[sideways])[0].contains("rank 1 depends on `fabric` of rank 1"));
-        let up = package("rockery-wire", &[("rockery-host", true)]);
-        assert!(check_packages(&[up])[0].contains("rank 0 depends on `host` of rank 2"));
+    fn arrows_up_and_between_wings_side_by_side_are_found() {
+        let host = package("device/host", &[]);
+        let up = package("core/wire", &[("rockery-host", true)]);
+        assert!(check_packages(&[host.clone(), up])[0].contains("`core` does not see `device`"));
+        let sideways = package("storage/iser", &[("rockery-host", true)]);
+        assert!(check_packages(&[host, sideways])[0].contains("`storage` does not see `device`"));
+        let tests = package("testing/programs", &[]);
+        let app = package("apps/rockery", &[("rockery-programs", true)]);
+        assert!(check_packages(&[tests, app])[0].contains("`apps` does not see `testing`"));
     }
 
     #[test]
-    fn strangers_are_found() {
-        assert!(check_packages(&[package("rockery-misc", &[])])[0].contains("has no rank"));
-        let seen = package("rockery-cli", &[("rockery-tidy", true)]);
-        assert!(check_packages(&[seen])[0].contains("not shipped"));
+    fn an_exception_permits_its_arrow_and_goes_with_it() {
+        let others = ["buffer", "rdma"].map(|name| package(&format!("device/{name}"), &[]));
+        let both = [("rockery-buffer", true), ("rockery-rdma", true)];
+        let mut packages = others.to_vec();
+        packages.push(package("storage/smb", &both));
+        assert_eq!(check_packages(&packages), [""; 0]);
+        packages[2] = package("storage/smb", &both[..1]);
+        assert!(check_packages(&packages)[0].contains("does not depend on `rdma`: remove the exception"));
+    }
+
+    #[test]
+    fn crates_outside_the_wings_are_found() {
+        assert!(check_packages(&[package("misc/a", &[])])[0].contains("`misc` is no wing"));
     }
 }

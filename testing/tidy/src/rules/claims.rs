@@ -1,6 +1,6 @@
 //! Statements of the documentation that the code can contradict.
 
-use super::arrows::{RANKS, Workspace};
+use super::arrows::{WINGS, Workspace};
 use crate::{Finding, Tree};
 
 const ARCHITECTURE: &str = "docs/architecture.md";
@@ -32,45 +32,39 @@ pub fn root_files(tree: &Tree) -> Vec<Finding> {
     unlisted.map(|file| file.finding(0, "is not in the list of testing/tidy/src/rules/claims.rs")).collect()
 }
 
-/// The table of ranks in the architecture page against the ranks that are enforced: the same crates at the
-/// same rank, and each of them exists.
-pub fn ranks(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
+/// The table of wings in the architecture page against the folders: each crate is in the row of its wing, and
+/// there is no other.
+pub fn wings(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let Some(page) = tree.file(ARCHITECTURE) else {
         return vec![Finding { path: ARCHITECTURE.into(), line: 0, what: "is missing".into() }];
     };
     let mut findings = Vec::new();
     let mut told = Vec::new();
     for (index, line) in page.text.lines().enumerate() {
-        let Some((rank, crates)) = rank_row(line) else { continue };
+        let Some((wing, crates)) = wing_row(line) else { continue };
         for name in crates {
-            told.push(name);
-            let enforced = RANKS.iter().position(|names| names.contains(&name));
-            if enforced != Some(rank) {
-                let what = format!("`{name}` stands at rank {rank}, tidy enforces {enforced:?}");
-                findings.push(page.finding(index + 1, what));
+            let path = format!("{wing}/{name}");
+            if !workspace.crates.iter().any(|one| one.folder == path) {
+                findings.push(page.finding(index + 1, format!("there is no crate `{path}`")));
             }
-            if !workspace.crates.iter().any(|there| there == name) {
-                findings.push(page.finding(index + 1, format!("there is no crate `{name}`")));
-            }
+            told.push(path);
         }
     }
-    for name in RANKS.iter().copied().flatten() {
-        if workspace.crates.iter().any(|there| there == name) && !told.contains(name) {
-            findings.push(page.finding(0, format!("the table of ranks does not have `{name}`")));
-        }
-    }
+    let untold = workspace.crates.iter().filter(|one| !told.contains(&one.folder));
+    findings.extend(
+        untold.map(|one| page.finding(0, format!("the table of wings does not have `{}`", one.folder))),
+    );
     findings
 }
 
-/// `| 2 | `host` a live host; `sim` virtual time |`: the rank, and the crates. A crate's name is the first
-/// word in backticks of each part between semicolons.
-fn rank_row(line: &str) -> Option<(usize, Vec<&str>)> {
-    let mut cells = line.strip_prefix("| ")?.split(" | ");
-    let rank = cells.next()?.trim().parse().ok()?;
-    let parts = cells.next()?.split(';');
-    let name = |part: &'_ str| part.trim().strip_prefix('`').is_some();
-    let crates = parts.filter(|part| name(part)).filter_map(|part| part.split('`').nth(1)).collect();
-    Some((rank, crates))
+/// ``| `core` | `wire` layouts; `rnic` the device |``: the wing, and the folders of its crates. A folder is
+/// the first word in backticks of each part between semicolons.
+fn wing_row(line: &str) -> Option<(&str, Vec<&str>)> {
+    let mut cells = line.strip_prefix("| `")?.split(" | ");
+    let wing = cells.next()?.trim().strip_suffix('`')?;
+    WINGS.iter().find(|one| one.name == wing)?;
+    let parts = cells.next()?.split(';').map(str::trim);
+    Some((wing, parts.filter_map(|part| part.strip_prefix('`')?.split('`').next()).collect()))
 }
 
 /// Every fuzz target is in the list of the fuzzers' README.
@@ -101,8 +95,9 @@ pub fn paths_in_docs(tree: &Tree) -> Vec<Finding> {
 /// Whether text in backticks is a path of the repository: it begins with one of its folders and has none of
 /// the characters of patterns and commands.
 fn is_path(text: &str) -> bool {
-    const FOLDERS: &[&str] = &["crates/", "docs/", "examples/", "fuzz/", "scripts/", "tests/", "tidy/"];
-    FOLDERS.iter().any(|folder| text.starts_with(folder))
+    let folders = WINGS.iter().map(|wing| wing.name).chain(["docs", "examples", "scripts"]);
+    let is_inside = |folder: &str| text.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    folders.into_iter().any(is_inside)
         && !text.contains(|character: char| character.is_whitespace() || "*{}<>$:,".contains(character))
 }
 
@@ -113,6 +108,7 @@ fn is_folder_of(folder: &str, path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::arrows::Crate;
 
     #[test]
     fn files_left_at_the_root_are_found() {
@@ -121,28 +117,30 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_disagree_are_found() {
-        let page = "| 0 | `wire` layouts; `abi` structs |\n| 3 | `host` a `live` host |\n| 2 | `gone` |\n";
-        let crates = ["wire", "abi", "host", "sim"].map(str::to_owned).to_vec();
-        let workspace = Workspace { crates, ..Workspace::default() };
-        let found = ranks(&Tree::of(&[(ARCHITECTURE, page)]), &workspace);
+    fn a_table_of_wings_that_disagrees_is_found() {
+        let page = "| `core` | `wire` layouts; `gone` nothing |\n| `device` | `host` a `live` host |\n";
+        let crates = ["core/wire", "device/host", "device/abi"].map(|folder| Crate {
+            name: folder.rsplit('/').next().unwrap_or_default().to_owned(),
+            folder: folder.to_owned(),
+        });
+        let workspace = Workspace { crates: crates.to_vec(), ..Workspace::default() };
+        let found = wings(&Tree::of(&[(ARCHITECTURE, page)]), &workspace);
         let said: Vec<&str> = found.iter().map(|finding| finding.what.as_str()).collect();
-        assert_eq!(said.len(), 4, "{said:?}");
-        assert!(said[0].contains("`host` stands at rank 3"));
-        assert!(said[1].contains("`gone` stands at rank 2") && said[2].contains("no crate `gone`"));
-        assert!(said[3].contains("does not have `sim`"));
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].contains("no crate `core/gone`") && said[1].contains("does not have `device/abi`"));
     }
 
     #[test]
     fn fuzz_targets_that_are_not_named_are_found() {
         let readme = (FUZZING, "| `frame` | frames |\n");
-        let tree = Tree::of(&[readme, ("testing/fuzz/targets/frame.rs", ""), ("testing/fuzz/targets/mad.rs", "")]);
+        let tree =
+            Tree::of(&[readme, ("testing/fuzz/targets/frame.rs", ""), ("testing/fuzz/targets/mad.rs", "")]);
         assert_eq!(fuzz_targets(&tree).len(), 1);
     }
 
     #[test]
     fn paths_that_do_not_exist_are_found() {
-        let page = ("docs/a.md", "`crates/a/src/b.rs` `crates/a` `docs/x.md` `crates/{a,b}.rs` `cargo test`");
-        assert_eq!(paths_in_docs(&Tree::of(&[page, ("crates/a/src/b.rs", "")])).len(), 1);
+        let page = ("docs/a.md", "`core/a/src/b.rs` `core/a` `docs/x.md` `core/{a,b}.rs` `cargo test`");
+        assert_eq!(paths_in_docs(&Tree::of(&[page, ("core/a/src/b.rs", "")])).len(), 1);
     }
 }

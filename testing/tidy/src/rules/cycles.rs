@@ -1,6 +1,7 @@
 //! Modules of a crate import each other in one direction: a reader who begins below needs nothing above.
 //!
-//! A module and those within it are one idea in several files, so imports between them are not counted.
+//! A module and those within it are one idea in several files, so they may import each other. A module beside
+//! them that imports one of them may not be imported by any of these.
 
 use std::collections::VecDeque;
 
@@ -24,14 +25,7 @@ struct Graph<'m, 'a> {
 impl<'m, 'a> Graph<'m, 'a> {
     fn of(modules: &'m Modules<'a>) -> Self {
         let all = modules.all();
-        let imports = all
-            .iter()
-            .map(|from| {
-                let mut targets = modules.imports_of(from);
-                targets.retain(|(to, _)| !is_within(from, &all[*to]) && !is_within(&all[*to], from));
-                targets
-            })
-            .collect();
+        let imports = all.iter().map(|from| modules.imports_of(from)).collect();
         Self { modules: all, imports }
     }
 
@@ -51,14 +45,16 @@ impl<'m, 'a> Graph<'m, 'a> {
 
     /// The modules of the shortest cycle through `start`, which comes first.
     fn shortest_cycle(&self, start: usize) -> Option<Vec<usize>> {
-        let paths = self.imports[start].iter().filter_map(|(next, _)| self.path(*next, start));
-        let mut cycle = paths.min_by_key(Vec::len)?;
+        let is_beside = |next: &usize| !self.is_within(*next, start) && !self.is_within(start, *next);
+        let beside = self.imports[start].iter().map(|(next, _)| *next).filter(is_beside);
+        let mut cycle = beside.filter_map(|next| self.path(next, start)).min_by_key(Vec::len)?;
         cycle.pop();
         cycle.insert(0, start);
         Some(cycle)
     }
 
-    /// The modules of the shortest path from one module to another, both included.
+    /// The modules of the shortest path from one module to another, both included, that passes through none
+    /// which both are within.
     fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut reached_from = vec![None; self.modules.len()];
         let mut queue = VecDeque::from([from]);
@@ -70,13 +66,18 @@ impl<'m, 'a> Graph<'m, 'a> {
                 return Some(path);
             }
             for (next, _) in &self.imports[module] {
-                if *next != from && reached_from[*next].is_none() {
+                let is_common_parent = self.is_within(from, *next) && self.is_within(to, *next);
+                if *next != from && !is_common_parent && reached_from[*next].is_none() {
                     reached_from[*next] = Some(module);
                     queue.push_back(*next);
                 }
             }
         }
         None
+    }
+
+    fn is_within(&self, inner: usize, outer: usize) -> bool {
+        self.modules[inner].path.starts_with(&self.modules[outer].path)
     }
 
     fn finding(&self, cycle: &[usize]) -> Finding {
@@ -90,10 +91,6 @@ impl<'m, 'a> Graph<'m, 'a> {
         );
         self.modules[start].file.finding(line, what)
     }
-}
-
-fn is_within(inner: &Module<'_>, outer: &Module<'_>) -> bool {
-    inner.path.starts_with(&outer.path)
 }
 
 #[cfg(test)]

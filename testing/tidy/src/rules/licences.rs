@@ -30,6 +30,7 @@ pub const SEVERAL_VERSIONS: &[&str] =
 
 /// Crates that are compiled for the one platform that rockery is for.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
+const LIST: &str = "testing/tidy/src/rules/licences.rs";
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// A crate of others.
@@ -69,7 +70,7 @@ pub fn check(packages: &[Package]) -> Vec<Finding> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for Package { name, version, licence, source } in packages {
         if !is_allowed(licence) {
-            find(format!("{name} {version}: the licence {licence:?} is not in testing/tidy/src/rules/licences.rs"));
+            find(format!("{name} {version}: the licence {licence:?} is not in {LIST}"));
         }
         if source != CRATES_IO {
             find(format!("{name} {version} comes from {source}, not from crates.io"));
@@ -83,7 +84,7 @@ pub fn check(packages: &[Package]) -> Vec<Finding> {
     }
     for name in SEVERAL_VERSIONS {
         if versions.get(name).is_none_or(|versions| versions.len() < 2) {
-            find(format!("{name} has one version now: bring testing/tidy/src/rules/licences.rs up to date"));
+            find(format!("{name} has one version now: bring {LIST} up to date"));
         }
     }
     findings

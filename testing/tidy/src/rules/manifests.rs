@@ -1,13 +1,16 @@
 //! Rules for every `Cargo.toml` and every dependency.
 
-use crate::rules::arrows::Workspace;
+use crate::rules::arrows::{WINGS, Wing, Workspace};
 use crate::{File, Finding, Tree};
 
 const DECISIONS: &str = "docs/decisions.md";
+/// A workspace of its own, since the fuzzers are built with other flags.
+const FUZZERS: &str = "testing/fuzz/";
 const LOCK_SOURCE: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
 
 fn is_member(file: &File) -> bool {
-    file.name() == "Cargo.toml" && (file.path.starts_with("crates/") || file.path.starts_with("tidy/"))
+    let is_in_a_wing = |wing: &Wing| file.path.starts_with(&format!("{}/", wing.name));
+    file.name() == "Cargo.toml" && WINGS.iter().any(is_in_a_wing) && !file.path.starts_with(FUZZERS)
 }
 
 /// Versions and features of dependencies are in the workspace's table only, so that two crates never
@@ -27,16 +30,25 @@ pub fn versions_stand_in_one_place(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// The name of a package: its folder below the wing, with the project's name before it.
+fn package_name(manifest: &File) -> String {
+    let parts: Vec<&str> = manifest.path.split('/').collect();
+    match &parts[1..parts.len() - 1] {
+        ["rockery"] => "rockery".to_owned(),
+        folder => format!("rockery-{}", folder.join("-")),
+    }
+}
+
 /// Every crate takes its lints from the workspace, and its name from its folder.
 pub fn crates_are_uniform(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| is_member(file)) {
-        let folder = file.path.rsplit('/').nth(1).unwrap_or_default();
+        let name = package_name(file);
         if !file.text.contains("[lints]\nworkspace = true") {
             findings.push(file.finding(0, "take the lints of the workspace: [lints] workspace = true"));
         }
-        if !file.text.contains(&format!("name = \"rockery-{folder}\"")) {
-            findings.push(file.finding(0, format!("call the package rockery-{folder}, after its folder")));
+        if !file.text.contains(&format!("name = \"{name}\"")) {
+            findings.push(file.finding(0, format!("call the package {name}, after its folder")));
         }
     }
     findings
@@ -76,19 +88,21 @@ mod tests {
     fn a_version_in_a_crate_is_found() {
         let text =
             "[dependencies]\na.workspace = true\nb = { workspace = true }\nd = \"1\"\n\n[lib]\nname = \"x\"";
-        let findings = versions_stand_in_one_place(&Tree::of(&[("crates/x/Cargo.toml", text)]));
+        let findings = versions_stand_in_one_place(&Tree::of(&[("core/x/Cargo.toml", text)]));
         assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [4]);
     }
 
     #[test]
     fn a_crate_with_rules_of_its_own_is_found() {
         let text = "[package]\nname = \"rockery-x\"\n[lints]\nworkspace = true";
-        assert!(crates_are_uniform(&Tree::of(&[("crates/x/Cargo.toml", text)])).is_empty());
-        assert_eq!(crates_are_uniform(&Tree::of(&[("crates/y/Cargo.toml", text)])).len(), 1);
-        assert_eq!(
-            crates_are_uniform(&Tree::of(&[("crates/x/Cargo.toml", "name = \"rockery-x\"")])).len(),
-            1
-        );
+        assert!(crates_are_uniform(&Tree::of(&[("core/x/Cargo.toml", text)])).is_empty());
+        assert_eq!(crates_are_uniform(&Tree::of(&[("core/y/Cargo.toml", text)])).len(), 1);
+        let without_lints = ("core/x/Cargo.toml", "name = \"rockery-x\"");
+        assert_eq!(crates_are_uniform(&Tree::of(&[without_lints])).len(), 1);
+        let inner = text.replace("rockery-x", "rockery-preload-x");
+        assert!(crates_are_uniform(&Tree::of(&[("device/preload/x/Cargo.toml", &inner)])).is_empty());
+        let command = text.replace("rockery-x", "rockery");
+        assert!(crates_are_uniform(&Tree::of(&[("apps/rockery/Cargo.toml", &command)])).is_empty());
     }
 
     #[test]

@@ -130,11 +130,11 @@ mod tests {
 
     #[test]
     fn files_without_a_mod_are_found() {
-        let files = [("crates/a/src/lib.rs", "mod b;"), ("crates/a/src/b.rs", ""), ("crates/a/src/c.rs", "")];
+        let files = [("core/a/src/lib.rs", "mod b;"), ("core/a/src/b.rs", ""), ("core/a/src/c.rs", "")];
         let findings = dead_files(&Tree::of(&files));
         assert_eq!(
             findings.iter().map(|finding| finding.path.as_str()).collect::<Vec<_>>(),
-            ["crates/a/src/c.rs"]
+            ["core/a/src/c.rs"]
         );
     }
 

@@ -30,13 +30,13 @@ pub const DISALLOWED: &[&str] = &[
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in SANS_IO {
-        let Some(root) = tree.file(&format!("crates/{name}/src/lib.rs")) else { continue };
+        let Some(root) = tree.file(&format!("core/{name}/src/lib.rs")) else { continue };
         for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {
             if !root.text.lines().any(|line| line == attribute) {
                 findings.push(root.finding(0, format!("a sans-IO crate has {attribute}")));
             }
         }
-        let path = format!("crates/{name}/clippy.toml");
+        let path = format!("core/{name}/clippy.toml");
         let config = tree.file(&path).cloned().unwrap_or_else(|| File::new(&path, ""));
         for method in DISALLOWED {
             if !config.text.contains(&format!("\"{method}\"")) {
@@ -52,7 +52,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 fn std_by_the_back_door(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.with_extension(&["rs"]) {
-        if !SANS_IO.iter().any(|name| file.path.starts_with(&format!("crates/{name}/src/"))) {
+        if !SANS_IO.iter().any(|name| file.path.starts_with(&format!("core/{name}/src/"))) {
             continue;
         }
         let mut before = "";

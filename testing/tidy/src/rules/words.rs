@@ -55,8 +55,7 @@ mod tests {
         let text = "fn a() { todo!() }\nfn b() { dbg!(1); }\n// todo!()\n";
         assert_eq!(unfinished(&Tree::of(&[("a.rs", text)])).len(), 2);
         assert_eq!(
-            names(&Tree::of(&[("crates/a/src/utils.rs", ""), ("a/common/b.rs", ""), ("a/ring.rs", "")]))
-                .len(),
+            names(&Tree::of(&[("core/a/src/utils.rs", ""), ("a/common/b.rs", ""), ("a/ring.rs", "")])).len(),
             2
         );
         assert_eq!(loose_ends(&Tree::of(&[("a.md", "a \nb")])).len(), 2);
