@@ -7,15 +7,15 @@ built=${2:-${CARGO_TARGET_DIR:-target}/release}
 install -Dm755 "$built/rockery" "$prefix/bin/rockery"
 # The libraries lie in a folder of their own: only programs that `rockery run` starts are to find them.
 install -Dm755 "$built/libibverbs.so" "$prefix/lib/rockery/libibverbs.so.1"
-install -Dm755 "$built/libview.so" "$prefix/lib/rockery/librockery-view.so"
-install -Dm755 "$built/libsockets.so" "$prefix/lib/rockery/librspreload.so"
-install -Dm755 "$built/libclocks.so" "$prefix/lib/rockery/librockery-clocks.so"
+install -Dm755 "$built/libpreload_sysfs.so" "$prefix/lib/rockery/librockery-view.so"
+install -Dm755 "$built/libpreload_sockets.so" "$prefix/lib/rockery/librspreload.so"
+install -Dm755 "$built/libpreload_clock.so" "$prefix/lib/rockery/librockery-clocks.so"
 if [[ -e $built/librdmacm.so ]]; then
   install -Dm755 "$built/librdmacm.so" "$prefix/lib/rockery/librdmacm.so.1"
   ln -sf librdmacm.so.1 "$prefix/lib/rockery/librdmacm.so"
 fi
-if [[ -e $built/libproviders.so ]]; then
-  install -Dm755 "$built/libproviders.so" "$prefix/lib/rockery/librockery-providers.so"
+if [[ -e $built/libdv_stubs.so ]]; then
+  install -Dm755 "$built/libdv_stubs.so" "$prefix/lib/rockery/librockery-providers.so"
   for provider in mlx5 mlx4 efa hns mana ionic; do
     ln -sf librockery-providers.so "$prefix/lib/rockery/lib$provider.so.1"
     ln -sf "lib$provider.so.1" "$prefix/lib/rockery/lib$provider.so"

@@ -70,7 +70,7 @@ pub(crate) fn report(request: &Request, watch: Watch<'_>) -> Result<Value, Value
         "title": report.title,
         "settings": settings,
         "dials": dials::of(&file),
-        "body": page::simulation::body(&experiment, &report),
+        "body": report::simulation::body(&experiment, &report),
         "text": table(&report),
         "findings": report.findings,
         "events": report.events,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use kubelet::{Allocation, Mount, Notice, Plugin};
+use k8s_device_plugin::{Allocation, Mount, Notice, Plugin};
 
 use crate::{Error, cdi};
 
@@ -14,14 +14,14 @@ pub(crate) struct DevicePlugin {
     resource: String,
     /// Number of containers of this node that may have the resource at a time, 1 to 10000.
     #[arg(long, value_name = "NUMBER", default_value_t = 100)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(kubelet::DEVICES_MAX)))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(k8s_device_plugin::DEVICES_MAX)))]
     count: u32,
     /// Give containers the name of the CDI device instead of mounts and variables: for a kubelet of 1.29 or
     /// newer, and a runtime that reads the file of `rockery cdi`.
     #[arg(long)]
     cdi: bool,
     /// Folder of the kubelet's socket.
-    #[arg(long, value_name = "FOLDER", default_value = kubelet::FOLDER)]
+    #[arg(long, value_name = "FOLDER", default_value = k8s_device_plugin::FOLDER)]
     folder: PathBuf,
 }
 
@@ -50,5 +50,5 @@ pub(crate) fn serve(what: &DevicePlugin) -> Result<(), Error> {
         folder: what.folder.clone(),
         is_healthy: Box::new(move || hosts.iter().all(|path| path.exists())),
     };
-    Ok(kubelet::serve(plugin, |notice: &Notice| eprintln!("rockery: {notice}"))?)
+    Ok(k8s_device_plugin::serve(plugin, |notice: &Notice| eprintln!("rockery: {notice}"))?)
 }

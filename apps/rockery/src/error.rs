@@ -198,7 +198,7 @@ pub(crate) enum Error {
     Scenario(#[from] ::sim::world::ScenarioError),
     /// The device plugin does not run.
     #[error(transparent)]
-    Plugin(#[from] kubelet::PluginError),
+    Plugin(#[from] k8s_device_plugin::PluginError),
     /// A request to the lab has failed.
     #[error(transparent)]
     Lab(#[from] ::lab::LabError),

@@ -54,10 +54,10 @@ const LIBRARIES: [Library; 6] = [
         required: true,
     },
     Library { soname: "librdmacm.so.1", aliases: &["librdmacm.so"], built: "librdmacm.so", required: false },
-    Library { soname: PROVIDERS, aliases: &PROVIDER_NAMES, built: "libproviders.so", required: false },
-    Library { soname: VIEW, aliases: &[], built: "libview.so", required: false },
-    Library { soname: SOCKETS, aliases: &[], built: "libsockets.so", required: false },
-    Library { soname: CLOCKS, aliases: &[], built: "libclocks.so", required: false },
+    Library { soname: PROVIDERS, aliases: &PROVIDER_NAMES, built: "libdv_stubs.so", required: false },
+    Library { soname: VIEW, aliases: &[], built: "libpreload_sysfs.so", required: false },
+    Library { soname: SOCKETS, aliases: &[], built: "libpreload_sockets.so", required: false },
+    Library { soname: CLOCKS, aliases: &[], built: "libpreload_clock.so", required: false },
 ];
 
 /// The folder that holds them, and those that are there.
@@ -211,14 +211,14 @@ mod tests {
 
     #[test]
     fn libraries_have_the_names_without_a_number_and_those_of_providers() {
-        let tree = tree(&["rockery", "libibverbs.so", "librdmacm.so", "libproviders.so"]);
+        let tree = tree(&["rockery", "libibverbs.so", "librdmacm.so", "libdv_stubs.so"]);
         let found = beside(&tree.path().join("rockery")).unwrap();
         for (name, target) in [
             ("libibverbs.so", "libibverbs.so"),
             ("librdmacm.so", "librdmacm.so"),
-            ("libmlx5.so.1", "libproviders.so"),
-            ("libefa.so.1", "libproviders.so"),
-            ("libmlx5.so", "libproviders.so"),
+            ("libmlx5.so.1", "libdv_stubs.so"),
+            ("libefa.so.1", "libdv_stubs.so"),
+            ("libmlx5.so", "libdv_stubs.so"),
         ] {
             assert!(same_file(&found.folder.join(name), &tree.path().join(target)), "{name}");
         }

@@ -29,8 +29,8 @@ pub(crate) struct Plan {
 /// Writes the configurations, or shows what they would change.
 ///
 /// # Errors
-/// Mistakes in the fabric file, names that it does not have, dialects and versions that are not known, running
-/// configurations that are not understood, and files that cannot be written.
+/// Mistakes in the fabric file, names that it does not have, dialects and versions that are not known,
+/// running configurations that are not understood, and files that cannot be written.
 pub(crate) fn act(plan: &Plan) -> Result<(), Error> {
     let wanted: Vec<(&str, Dialect, Version)> = plan
         .wanted

@@ -3,7 +3,7 @@
 //!
 //! `librockery-clocks.so` slows the program in a lab, and the device divides by the slowdown itself. With
 //! `--wrap` the linker binds each call in the library, those of the standard library included, to a label,
-//! which jumps to the address that `door::machine` has found when the library was loaded.
+//! which jumps to the address that `ffi::machine` has found when the library was loaded.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -73,7 +73,7 @@ static BIND_MACHINE_CALLS: extern "C" fn() = {
     extern "C" fn bind() {
         // SAFETY: the table is ours, begins there, has an address for each name, and no thread uses it yet.
         let table = unsafe { core::slice::from_raw_parts_mut(&raw mut rockery_machine_calls, COUNT) };
-        door::machine::bind(&[NAMES], table);
+        ffi::machine::bind(&[NAMES], table);
     }
     bind
 };

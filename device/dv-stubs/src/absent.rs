@@ -1,7 +1,7 @@
 //! Functions that refuse a device, by return type. None reads its arguments.
 
 use core::ffi::{c_int, c_void};
-use door::Errno;
+use ffi::Errno;
 
 /// For functions that return an error number.
 pub(crate) extern "C" fn unsupported() -> c_int {

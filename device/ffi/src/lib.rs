@@ -1,4 +1,4 @@
-//! The C boundary: [`door!`] defines every function that C calls.
+//! The C boundary: [`exports!`] defines every function that C calls.
 //!
 //! It converts a `Result` to the return value that the manual page of the call defines, and catches panics,
 //! which must not unwind through C frames. After a panic in a call on a device, the device is ended:
@@ -98,8 +98,8 @@ fn caught<T: Debug>(call: Call, body: impl FnOnce() -> Result<T, Errno>) -> Resu
 /// on memory that no argument type describes needs an `unsafe` block and a reason of its own.
 ///
 /// ```
-/// door::door! {
-///     fn double(number: door::InOut<'_, u32>) -> code(i32) {
+/// ffi::exports! {
+///     fn double(number: ffi::InOut<'_, u32>) -> code(i32) {
 ///         *number.get()? *= 2;
 ///         Ok(())
 ///     }
@@ -109,7 +109,7 @@ fn caught<T: Debug>(call: Call, body: impl FnOnce() -> Result<T, Errno>) -> Resu
 /// A body that follows a raw pointer without a block does not compile:
 ///
 /// ```compile_fail
-/// door::door! {
+/// ffi::exports! {
 ///     fn double(number: *mut u32) -> code(i32) {
 ///         *number *= 2;
 ///         Ok(())
@@ -117,7 +117,7 @@ fn caught<T: Debug>(call: Call, body: impl FnOnce() -> Result<T, Errno>) -> Resu
 /// }
 /// ```
 #[macro_export]
-macro_rules! door {
+macro_rules! exports {
     ($(
         $(#[$meta:meta])*
         fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $kind:ident($ret:ty) $body:block

@@ -10,7 +10,7 @@ use crate::state::Step;
 use crate::synchronous::complete;
 use abi::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_gid};
 use core::ffi::c_int;
-use door::{Errno, door};
+use ffi::{Errno, exports};
 use rnic::Path;
 use rnic::cm::ListenAddress;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -222,7 +222,7 @@ fn flow_label(this: &Id) -> u32 {
     if said != 0 { said } else { (port(local) * 31 + port(remote)) & MASK }
 }
 
-door! {
+exports! {
     fn rdma_bind_addr(id: IdArg<'_>, address: AddressArg) -> status(c_int) {
         bind(id.get()?, address.get()?)
     }

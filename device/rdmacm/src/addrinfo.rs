@@ -7,7 +7,7 @@ use abi::{
 };
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::zeroed;
-use door::{Errno, door};
+use ffi::{Errno, exports};
 use std::ffi::CString;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr::{null, null_mut};
@@ -205,7 +205,7 @@ pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
     }
 }
 
-door! {
+exports! {
     fn rdma_freeaddrinfo(info: *mut rdma_addrinfo) -> plain(()) {
         let mut next = info;
         while !next.is_null() {

@@ -2,7 +2,7 @@
 
 use crate::pending::Pending;
 use abi::rdma_event_channel;
-use door::Errno;
+use ffi::Errno;
 use host::EventQueue;
 use std::sync::Arc;
 

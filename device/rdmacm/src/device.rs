@@ -3,8 +3,8 @@
 use crate::verbs::verbs;
 use abi::{ibv_context, ibv_device_attr, ibv_gid, ibv_pd, ibv_port_attr, ibv_xrcd};
 use core::ffi::CStr;
-use door::Errno;
-use door::lock;
+use ffi::Errno;
+use ffi::lock;
 use rnic::Gid;
 use std::ptr::null_mut;
 use std::sync::{Mutex, OnceLock};

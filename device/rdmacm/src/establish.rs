@@ -5,7 +5,7 @@ use crate::pending::Pending;
 use crate::qp;
 use crate::state::Step;
 use abi::{RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_ESTABLISHED};
-use door::Errno;
+use ffi::Errno;
 use rnic::cm::Reject;
 use wire::cm::{REJ_PRIVATE_DATA, RTU_PRIVATE_DATA, RejectReason};
 

@@ -4,7 +4,7 @@
 use crate::sockaddr;
 use crate::verbs::verbs;
 use abi::{ibv_gid, ibv_qp};
-use door::Errno;
+use ffi::Errno;
 use std::net::SocketAddr;
 
 /// Groups of one identifier at most.

@@ -8,7 +8,7 @@ use abi::{
     RDMA_CM_EVENT_DISCONNECTED, RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_REJECTED,
     RDMA_CM_EVENT_TIMEWAIT_EXIT, RDMA_CM_EVENT_UNREACHABLE,
 };
-use door::lock;
+use ffi::lock;
 use host::DeviceInfo;
 use host::cm::Owner;
 use rnic::cm::{Cm, CmEvent, Ece, ListenerId, Parting};

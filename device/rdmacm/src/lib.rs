@@ -2,7 +2,7 @@
 //! manager: the protocol is in [`rnic::cm`], its sockets, timers and threads in [`host::cm`].
 //!
 //! - [`exports`] lists the functions that the table of symbols marks as `here`, which are all of them.
-//! - [`door`] makes every function that C calls: it catches panics and converts results to C's.
+//! - [`ffi`] makes every function that C calls: it catches panics and converts results to C's.
 //! - [`id`] is `rdma_cm_id`. Its [`state`] is shared with [`id_table`], which finds it for an event of the
 //!   protocol; [`process`] is the state of the process, with that table. [`lifetime`] creates and destroys
 //!   identifiers.

@@ -9,7 +9,7 @@ use crate::lifetime::destroy;
 use crate::state::Step;
 use abi::{RDMA_CM_EVENT_CONNECT_REQUEST, rdma_cm_id};
 use core::ffi::c_int;
-use door::{Errno, Out, door};
+use ffi::{Errno, Out, exports};
 use std::net::Ipv4Addr;
 
 /// Backlog where the program names none: 1,024, as on Linux.
@@ -42,7 +42,7 @@ pub(crate) fn listen(this: &Id, backlog: c_int) -> Result<(), Errno> {
     })?
 }
 
-door! {
+exports! {
     fn rdma_listen(id: IdArg<'_>, backlog: c_int) -> status(c_int) {
         listen(id.get()?, backlog)
     }

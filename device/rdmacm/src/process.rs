@@ -5,8 +5,8 @@
 
 use crate::device::OpenDevice;
 use crate::id_table::IdTable;
-use door::Errno;
-use door::lock;
+use ffi::Errno;
+use ffi::lock;
 use host::cm::{Connector, Owner as _, Session};
 use rnic::{Gid, Instant};
 use std::ptr::null_mut;

@@ -11,7 +11,7 @@ use abi::{
     ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
 use core::ffi::{c_int, c_void};
-use door::{Errno, InOut, door};
+use ffi::{Errno, InOut, exports};
 use rnic::{AttrMask, Path};
 use std::ptr::null_mut;
 
@@ -281,7 +281,7 @@ pub(crate) fn random_psn() -> Result<u32, Errno> {
     Ok(random >> 8)
 }
 
-door! {
+exports! {
     fn rdma_create_qp(id: IdArg<'_>, pd: *mut ibv_pd, attr: InOut<'_, ibv_qp_init_attr>) -> status(c_int) {
         let attr = attr.get()?;
         let mut longer = extended(pd, attr);

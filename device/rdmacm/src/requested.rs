@@ -7,7 +7,7 @@ use crate::pending::{NewRequest, Param};
 use crate::qp::random_psn;
 use crate::state::Step;
 use abi::rdma_cm_id;
-use door::Errno;
+use ffi::Errno;
 use std::ptr::null_mut;
 
 /// Creates an identifier for a connection request. It uses the listener's channel, or a channel of its own if

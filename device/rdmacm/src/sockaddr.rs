@@ -3,7 +3,7 @@
 use abi::sockaddr_storage;
 use core::ffi::{c_int, c_void};
 use core::mem::size_of;
-use door::{Argument, Errno};
+use ffi::{Argument, Errno};
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{FromRawFd, OwnedFd};
 

@@ -8,7 +8,7 @@ use abi::{
     ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
 use core::ffi::c_int;
-use door::{Errno, InOut, door};
+use ffi::{Errno, InOut, exports};
 use std::ptr::null_mut;
 
 /// # Safety
@@ -44,7 +44,7 @@ unsafe fn create(this: &Id, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno
     }
 }
 
-door! {
+exports! {
     fn rdma_create_srq(id: IdArg<'_>, pd: *mut ibv_pd, attr: InOut<'_, ibv_srq_init_attr>) -> status(c_int) {
         let (this, attr) = (id.get()?, attr.get()?);
         // SAFETY: all zeros is a valid value: pointers, masks, numbers.

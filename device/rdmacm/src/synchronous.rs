@@ -3,7 +3,7 @@
 use crate::delivered::forget_last;
 use crate::events::next;
 use crate::id::Id;
-use door::Errno;
+use ffi::Errno;
 
 /// For synchronous identifiers: waits for the event of the current call, which stays in `event` until the
 /// next call.

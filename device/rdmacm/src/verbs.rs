@@ -9,7 +9,7 @@ use abi::{
 };
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::offset_of;
-use door::Errno;
+use ffi::Errno;
 use std::sync::OnceLock;
 
 macro_rules! functions {

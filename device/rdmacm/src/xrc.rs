@@ -6,7 +6,7 @@ use abi::{
     IBV_SRQ_INIT_ATTR_XRCD, IBV_XRCD_INIT_ATTR_FD, IBV_XRCD_INIT_ATTR_OFLAGS, ibv_srq_init_attr_ex, ibv_xrcd,
     ibv_xrcd_init_attr,
 };
-use door::Errno;
+use ffi::Errno;
 
 /// The default XRC domain of a device, which all identifiers share that name none.
 ///

@@ -2,7 +2,7 @@
 //! registers, so one function serves any signature.
 
 use core::ffi::{c_int, c_void};
-use door::Errno;
+use ffi::Errno;
 
 /// For calls that return an error number: `EOPNOTSUPP`.
 pub(crate) extern "C" fn unsupported() -> c_int {

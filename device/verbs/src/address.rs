@@ -4,7 +4,7 @@ use crate::context::{Context, ContextArg, ContextRef};
 use crate::device::GIDS;
 use crate::pd::PdArg;
 use abi::{ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_pd, ibv_wc};
-use door::{BeginsWith, Errno, GivenUp, In, Out, door};
+use ffi::{BeginsWith, Errno, GivenUp, In, Out, exports};
 use rnic::{AddressVector, Gid};
 
 /// An address handle. C sees the first field.
@@ -134,7 +134,7 @@ pub(crate) fn report_missing_gid(device: &host::Device, index: u8) -> bool {
     is_empty
 }
 
-door! {
+exports! {
     fn ibv_create_ah(domain: PdArg<'_>, attr: In<'_, *mut ibv_ah_attr>) -> pointer(*mut ibv_ah) {
         let context = &domain.get()?.context;
         let vector = vector(attr.get()?)?;

@@ -3,7 +3,7 @@
 use crate::limits::{INLINE, SGES};
 use abi::{ibv_send_wr, ibv_sge};
 use core::ops::Range;
-use door::Errno;
+use ffi::Errno;
 
 /// Requests under construction. The buffers stay allocated between batches.
 #[derive(Default)]

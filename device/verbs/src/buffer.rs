@@ -7,7 +7,7 @@ use crate::pd::PdArg;
 use abi::{ibv_mr, ibv_pd};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
-use door::{BeginsWith, Errno, GivenUp, Object, Out, door};
+use ffi::{BeginsWith, Errno, GivenUp, Object, Out, exports};
 
 /// Bits of `comp_mask` (`enum ibv_mr_init_attr_mask`).
 const IOVA: u64 = 1;
@@ -122,7 +122,7 @@ impl Asked {
     }
 }
 
-door! {
+exports! {
     /// `IBV_REG_MR_MASK_DMAH` gets `EOPNOTSUPP`: DMA handles steer the caches of PCI devices. The default
     /// offset is zero; the default `iova` is the address, or zero for a dma-buf descriptor.
     fn ibv_reg_mr_ex(domain: PdArg<'_>, attr: *const ibv_mr_init_attr) -> pointer(*mut ibv_mr) {

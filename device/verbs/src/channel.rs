@@ -3,8 +3,8 @@
 use crate::context::{ContextArg, ContextRef};
 use abi::ibv_comp_channel;
 use core::ffi::c_int;
-use door::lock;
-use door::{BeginsWith, Errno, GivenUp, door};
+use ffi::lock;
+use ffi::{BeginsWith, Errno, GivenUp, exports};
 use host::CompletionChannel;
 use std::sync::{Arc, Mutex};
 
@@ -36,7 +36,7 @@ impl Channel {
     }
 }
 
-door! {
+exports! {
     fn ibv_create_comp_channel(context: ContextArg<'_>) -> pointer(*mut ibv_comp_channel) {
         let queue = Arc::new(CompletionChannel::new()?);
         let abi = ibv_comp_channel { context: context.raw(), fd: queue.fd(), refcnt: 0 };

@@ -4,9 +4,9 @@ use crate::channel::Channel;
 use crate::cq::{Cq, CqArg};
 use abi::{ibv_comp_channel, ibv_cq};
 use core::ffi::c_void;
-use door::{Object, Out, door};
+use ffi::{Object, Out, exports};
 
-door! {
+exports! {
     fn ibv_get_cq_event(
         channel: Object<'_, Channel, ibv_comp_channel>, queue: Out<'_, *mut ibv_cq>,
         cookie: Out<'_, *mut c_void>,

@@ -7,7 +7,7 @@ use crate::record;
 use abi::{ibv_cq, ibv_cq_ex, ibv_modify_cq_attr, ibv_wc};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
-use door::{BeginsWith, Errno, GivenUp, In, Object, door};
+use ffi::{BeginsWith, Errno, GivenUp, In, Object, exports};
 use rnic::{Completion, CompletionKind, Event, Extra, Moderation, Nanos, NetworkHeader, Status};
 
 /// A completion queue. Always the extended struct: `ibv_create_cq` returns its beginning.
@@ -78,7 +78,7 @@ const fn opcode(kind: CompletionKind) -> u32 {
     kind as u32
 }
 
-door! {
+exports! {
     fn ibv_resize_cq(raw: CqArg<'_>, entries: i32) -> code(i32) {
         let queue = raw.get()?;
         let asked = u32::try_from(entries).map_err(|_| Errno::INVALID)?;

@@ -9,7 +9,7 @@ use abi::{ibv_comp_channel, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::sync::atomic::AtomicBool;
-use door::{Errno, In, door};
+use ffi::{Errno, In, exports};
 
 /// Fields that a completion can have: all up to the path bits, and the time stamps.
 const FIELDS: u64 = 0x7f
@@ -63,7 +63,7 @@ unsafe fn create(owner: ContextArg<'_>, init: &CqInit) -> Result<*mut Cq, Errno>
     Ok(queue)
 }
 
-door! {
+exports! {
     fn ibv_create_cq(
         context: ContextArg<'_>, entries: i32, cq_context: *mut c_void, channel: *mut ibv_comp_channel,
         vector: i32,

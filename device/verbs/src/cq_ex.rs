@@ -5,7 +5,7 @@ use crate::record;
 use abi::{ibv_cq, ibv_cq_ex, ibv_poll_cq_attr};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
-use door::{In, Live, door};
+use ffi::{In, Live, exports};
 
 /// Sets the queue's function pointers, which `static inline` functions call.
 pub(crate) fn table(base: ibv_cq) -> ibv_cq_ex {
@@ -66,7 +66,7 @@ fn wall_clock_offset_ns(now: rnic::Instant) -> u64 {
 
 macro_rules! read {
     ($($name:ident: $type:ty = |$completion:ident| $value:expr;)*) => {
-        door! {$(
+        exports! {$(
             fn $name(queue: Polled<'_>) -> plain($type) {
                 // SAFETY: the cell is that of the thread that polls the queue, until `end_poll`.
                 let $completion = unsafe { &*queue.current.get() };
@@ -101,7 +101,7 @@ extern "C" fn read_none_u8(_: *mut ibv_cq_ex) -> u8 {
 
 extern "C" fn read_tm_info(_: *mut ibv_cq_ex, _: *mut c_void) {}
 
-door! {
+exports! {
     fn start_poll(queue: Polled<'_>, attr: In<'_, *mut ibv_poll_cq_attr>) -> plain(i32) {
         if attr.optional().is_some_and(|attr| attr.comp_mask != 0) {
             return libc::EINVAL;

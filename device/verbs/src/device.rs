@@ -2,7 +2,7 @@
 
 use abi::ibv_device;
 use core::ffi::{c_char, c_int};
-use door::{BeginsWith, Errno, InOut, Object, door};
+use ffi::{BeginsWith, Errno, InOut, Object, exports};
 use host::DeviceInfo;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -82,7 +82,7 @@ fn copy<const N: usize>(to: &mut [c_char; N], from: &str) {
     }
 }
 
-door! {
+exports! {
     /// The list ends with NULL, which the count does not include.
     fn ibv_get_device_list(count: InOut<'_, c_int>) -> pointer(*mut *mut ibv_device) {
         let mut list: Vec<*mut ibv_device> =

@@ -1,6 +1,6 @@
 //! The bytes of device memory.
 
-use door::Errno;
+use ffi::Errno;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -7,7 +7,7 @@ use crate::memory::{self, Backing};
 use crate::pd::PdArg;
 use abi::{ibv_alloc_dm_attr, ibv_dm, ibv_mr};
 use core::ffi::c_void;
-use door::{BeginsWith, Errno, GivenUp, In, Object, door};
+use ffi::{BeginsWith, Errno, GivenUp, In, Object, exports};
 use std::alloc::Layout;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub(crate) fn boxed(context: ContextRef, memory: Arc<DeviceMemory>, handle: u32)
     Box::into_raw(Box::new(Dm { abi, memory, context })).cast()
 }
 
-door! {
+exports! {
     fn alloc_dm(context: ContextArg<'_>, attr: In<'_, *mut ibv_alloc_dm_attr>) -> pointer(*mut ibv_dm) {
         let attr = attr.get()?;
         if attr.comp_mask != 0 || attr.length == 0 || attr.log_align_req > ALIGNMENT_LOG_MAX {

@@ -5,7 +5,7 @@ use crate::mapping::Mapping;
 use crate::memory::{self, Backing};
 use crate::pd::PdArg;
 use abi::ibv_mr;
-use door::{Errno, door};
+use ffi::{Errno, exports};
 use rnic::Access;
 
 /// Maps the bytes, and registers the mapping.
@@ -25,7 +25,7 @@ pub(crate) fn register(
     Ok(made)
 }
 
-door! {
+exports! {
     /// The region has no address in the program: `iova` is the address under which its keys are used.
     fn ibv_reg_dmabuf_mr(domain: PdArg<'_>, offset: u64, length: usize, iova: u64, fd: i32, bits: i32)
         -> pointer(*mut ibv_mr) {

@@ -1,6 +1,6 @@
 //! The count of unacknowledged events.
 
-use door::lock;
+use ffi::lock;
 use std::sync::{Condvar, Mutex};
 
 /// Events that a program has taken and events that it has acknowledged. Destroying the object waits until the

@@ -7,7 +7,7 @@ use crate::event_counts::EventCounts;
 use crate::qp::Qp;
 use crate::srq::Srq;
 use abi::{ibv_async_element, ibv_async_event};
-use door::{Errno, In, Out, door};
+use ffi::{Errno, In, Out, exports};
 use rnic::Event;
 
 /// The object that an event is about, by address.
@@ -111,7 +111,7 @@ unsafe fn count(counter: *mut u32) {
     unsafe { *counter = (*counter).wrapping_add(1) };
 }
 
-door! {
+exports! {
     fn ibv_get_async_event(context: ContextArg<'_>, event: Out<'_, ibv_async_event>) -> number(i32) {
         if event.is_null() {
             return Err(Errno::INVALID);

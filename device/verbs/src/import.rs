@@ -11,8 +11,8 @@ use crate::memory::{self, Backing};
 use crate::operations::opened;
 use crate::pd::{self, PdArg, identity};
 use abi::{ibv_context, ibv_dm, ibv_mr, ibv_pd};
-use door::lock;
-use door::{Errno, GivenUp, door};
+use ffi::lock;
+use ffi::{Errno, GivenUp, exports};
 use rnic::{Lkey, RegionKeys};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
@@ -60,7 +60,7 @@ fn find(fd: i32) -> Result<ExportedDevice, Errno> {
     held.ok_or(Errno::UNSUPPORTED)
 }
 
-door! {
+exports! {
     /// The context owns the descriptor from then on.
     fn ibv_import_device(fd: i32) -> pointer(*mut ibv_context) {
         let (device, objects) = find(fd)?;

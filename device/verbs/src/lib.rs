@@ -4,7 +4,7 @@
 //! - [`exports`] lists the functions that the table of symbols marks as `here`; [`absent`] has those that are
 //!   not supported.
 //! - [`operations`] has the function tables through which `static inline` verbs call.
-//! - [`door`] makes every function that C calls: it catches panics and converts results to C's.
+//! - [`ffi`] makes every function that C calls: it catches panics and converts results to C's.
 //! - Each object that C sees is the first field of a struct, in the file named after the object.
 //!
 //! The caller has to follow the manual pages of verbs: pointers point to what their types say, and no object

@@ -1,7 +1,7 @@
 //! Shared mappings of files.
 
 use core::ffi::c_void;
-use door::Errno;
+use ffi::Errno;
 
 const PAGE: u64 = 4096;
 

@@ -7,7 +7,7 @@ use crate::packed::Packed;
 use crate::pd::PdArg;
 use abi::{ibv_mr, ibv_sge};
 use core::ffi::c_void;
-use door::{BeginsWith, Errno, GivenUp, Object, door};
+use ffi::{BeginsWith, Errno, GivenUp, Object, exports};
 use rnic::{Access, Lkey, RegionChange, RegionInit, RegionKeys};
 use std::sync::Arc;
 use wire::Rkey;
@@ -83,7 +83,7 @@ fn touch_pages(address: u64, length: u64, access: Access) -> Result<(), Errno> {
     })
 }
 
-door! {
+exports! {
     fn ibv_reg_mr(domain: PdArg<'_>, addr: *mut c_void, length: usize, bits: i32) -> pointer(*mut ibv_mr) {
         register(domain, addr, length, addr as u64, bits as u32, Backing::Program)
     }

@@ -5,10 +5,10 @@ use crate::device::listed;
 use crate::operations::opened;
 use crate::{import, record};
 use abi::{ibv_context, ibv_device};
-use door::{Errno, door};
+use ffi::{Errno, exports};
 use std::sync::Arc;
 
-door! {
+exports! {
     /// Prints to standard error why a device does not open, because `errno` cannot express it.
     fn ibv_open_device(raw: *mut ibv_device) -> pointer(*mut ibv_context) {
         // SAFETY: the program has the device from a list that it has not freed.

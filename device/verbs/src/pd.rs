@@ -2,8 +2,8 @@
 
 use crate::context::{ContextArg, ContextRef, OpenXrcd};
 use abi::{ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr, ibv_xrcd, ibv_xrcd_init_attr};
-use door::lock;
-use door::{BeginsWith, Errno, GivenUp, In, Object, door};
+use ffi::lock;
+use ffi::{BeginsWith, Errno, GivenUp, In, Object, exports};
 use host::OpenDomain;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -74,7 +74,7 @@ pub(crate) fn boxed(
     Box::into_raw(Box::new(Pd { abi, handle, children: AtomicU32::new(0), below, context })).cast()
 }
 
-door! {
+exports! {
     fn ibv_alloc_pd(context: ContextArg<'_>) -> pointer(*mut ibv_pd) {
         let handle = context.device.with(|rnic, _| rnic.alloc_pd())?;
         context.objects().pds.insert(handle.value());

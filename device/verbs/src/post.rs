@@ -9,7 +9,7 @@ use crate::srq::SrqArg;
 use crate::window::binding;
 use abi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 use core::mem::MaybeUninit;
-use door::{Errno, door};
+use ffi::{Errno, exports};
 use rnic::{Data, Destination, Lkey, Operation, ReceiveRequest, SendFlags, SendRequest, Sge, Window};
 use wire::{Qpn, Rkey, Tail};
 
@@ -184,7 +184,7 @@ unsafe fn receives(
     Ok(())
 }
 
-door! {
+exports! {
     fn post_send(raw: QpArg<'_>, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> code(i32) {
         let queue = raw.get()?;
         let kind = (queue.abi.qp_base.qp_type, queue.signal_all);

@@ -8,7 +8,7 @@ use crate::qp_attr::{cap, from_c, to_c};
 use abi::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
-use door::{BeginsWith, Errno, GivenUp, In, Object, Out, door};
+use ffi::{BeginsWith, Errno, GivenUp, In, Object, Out, exports};
 use rnic::Event;
 use wire::Qpn;
 
@@ -55,7 +55,7 @@ fn is_about(event: &Event, qpn: Qpn) -> bool {
         | Event::LastWqeReached(of) if *of == qpn)
 }
 
-door! {
+exports! {
     fn ibv_modify_qp(raw: QpArg<'_>, attr: In<'_, *mut ibv_qp_attr>, mask: i32) -> code(i32) {
         let queue = raw.get()?;
         let (attr, mask) = from_c(attr.get()?, mask, queue.abi.qp_base.qp_type)?;

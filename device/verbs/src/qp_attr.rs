@@ -3,7 +3,7 @@
 use crate::address::{ah_attr, vector};
 use crate::memory::access;
 use abi::{ibv_qp_attr, ibv_qp_cap};
-use door::Errno;
+use ffi::Errno;
 use rnic::{AttrMask, Capacity, Migration, Mtu, QpAttr, QpType, State};
 use wire::{Psn, Qpn};
 

@@ -11,7 +11,7 @@ use crate::srq::srq;
 use abi::{ibv_context, ibv_pd, ibv_qp, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_open_attr};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
-use door::{Errno, In, InOut, door};
+use ffi::{Errno, In, InOut, exports};
 use rnic::{QpInit, QpType};
 use wire::Qpn;
 
@@ -110,7 +110,7 @@ fn short(init: &ibv_qp_init_attr_ex) -> ibv_qp_init_attr {
     }
 }
 
-door! {
+exports! {
     /// Queue sizes are granted as requested.
     fn ibv_create_qp(domain: PdArg<'_>, init: InOut<'_, ibv_qp_init_attr>) -> pointer(*mut ibv_qp) {
         let init = init.get()?;

@@ -11,7 +11,7 @@ use abi::{
 };
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
-use door::{Errno, In, Live, door};
+use ffi::{Errno, In, Live, exports};
 use rnic::QpType;
 
 /// Operations that each transport supports.
@@ -131,7 +131,7 @@ fn post(queue: Built<'_>) -> Result<(), Errno> {
     })
 }
 
-door! {
+exports! {
     fn wr_start(queue: Built<'_>) -> plain(()) {
         while queue.building.swap(true, Ordering::Acquire) {
             std::thread::yield_now();

@@ -9,7 +9,7 @@ use abi::{
 };
 use core::ffi::c_int;
 use core::mem::size_of;
-use door::{Errno, In, InOut, Out, door};
+use ffi::{Errno, In, InOut, Out, exports};
 use rnic::{Gid, Mtu};
 
 /// A locally administered OUI, since a software device has none assigned. SPDK takes 0 and all ones for
@@ -208,7 +208,7 @@ fn check_port(port: u32) -> Result<(), Errno> {
     if port == u32::from(PORT) { Ok(()) } else { Err(Errno::INVALID) }
 }
 
-door! {
+exports! {
     fn ibv_query_device(context: ContextArg<'_>, attr: Out<'_, ibv_device_attr>) -> code(i32) {
         attr.write(device_attr(&context))
     }

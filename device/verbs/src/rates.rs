@@ -1,6 +1,6 @@
 //! Static rates (`ibv_rate`). Programs convert them; the device does not limit a queue pair by them.
 
-use door::door;
+use ffi::exports;
 
 /// Value of `ibv_rate`, multiple of 2.5 Gb/s (-1 where it is none), rate in Mb/s.
 const RATES: [(i32, i32, i32); 23] = [
@@ -36,7 +36,7 @@ fn of(rate: i32) -> Option<&'static (i32, i32, i32)> {
     RATES.iter().find(|(value, _, _)| *value == rate)
 }
 
-door! {
+exports! {
     fn ibv_rate_to_mult(rate: i32) -> plain(i32) {
         of(rate).map_or(-1, |(_, multiple, _)| *multiple)
     }

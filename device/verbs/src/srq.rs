@@ -6,7 +6,7 @@ use crate::event_counts::EventCounts;
 use crate::pd::{Pd, PdArg, pd, xrcd};
 use abi::{ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
 use core::ffi::c_void;
-use door::{BeginsWith, Errno, GivenUp, In, Object, Out, door};
+use ffi::{BeginsWith, Errno, GivenUp, In, Object, Out, exports};
 use rnic::Event;
 
 /// A shared receive queue. C sees the first field.
@@ -63,7 +63,7 @@ fn create(
     Ok(queue.cast())
 }
 
-door! {
+exports! {
     fn ibv_create_srq(domain: PdArg<'_>, init: In<'_, *mut ibv_srq_init_attr>) -> pointer(*mut ibv_srq) {
         let init = init.get()?;
         create((domain.get()?, domain.raw()), init.srq_context, &init.attr, None)

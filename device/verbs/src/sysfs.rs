@@ -1,7 +1,7 @@
 //! The helpers that read `/sys`, and the query about `fork`.
 
 use core::ffi::{CStr, c_char};
-use door::{Errno, Text, door};
+use ffi::{Errno, Text, exports};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(crate) extern "C" fn ibv_is_fork_initialized() -> i32 {
     FORK_UNNEEDED
 }
 
-door! {
+exports! {
     /// Returns the number of bytes read, without the newline at the end.
     fn ibv_read_sysfs_file(folder: Text<'_>, file: Text<'_>, buffer: *mut c_char, size: usize)
         -> number(i32) {

@@ -5,7 +5,7 @@ use crate::memory::access;
 use crate::pd::PdArg;
 use crate::qp::QpArg;
 use abi::{ibv_mw, ibv_mw_bind};
-use door::{BeginsWith, Errno, GivenUp, In, Object, door};
+use ffi::{BeginsWith, Errno, GivenUp, In, Object, exports};
 use rnic::{Data, Lkey, Operation, SendFlags, SendRequest, Window, WindowBinding, WindowKind};
 use wire::Rkey;
 
@@ -40,7 +40,7 @@ pub(crate) unsafe fn binding(
     })
 }
 
-door! {
+exports! {
     fn alloc_mw(domain: PdArg<'_>, kind: u32) -> pointer(*mut ibv_mw) {
         let below = domain.get()?;
         let window_kind = match kind {

@@ -100,10 +100,10 @@ impl Rockery {
             "rockery",
             "libibverbs.so",
             "librdmacm.so",
-            "libproviders.so",
-            "libview.so",
-            "libsockets.so",
-            "libclocks.so",
+            "libdv_stubs.so",
+            "libpreload_sysfs.so",
+            "libpreload_sockets.so",
+            "libpreload_clock.so",
         ];
         let said = Command::new("ldd").arg(&self.path).output().expect("ldd comes with the C library").stdout;
         let said = String::from_utf8_lossy(&said).into_owned();

@@ -7,7 +7,7 @@ use super::output::Printed;
 use super::place::Transport;
 use super::published::Published;
 use super::report::{self, Report, compared};
-use ::page::{Chart, Line, escape, head, rows};
+use ::report::{Chart, Line, escape, head, rows};
 
 impl Printed for Report {
     fn table(&self) -> String {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use ::lab::Measured;
-use ::page::{escape, head, rows};
+use ::report::{escape, head, rows};
 use ::sim::experiment::Experiment;
 use ::sim::report::{Finding, Report, table};
 use serde::Serialize;

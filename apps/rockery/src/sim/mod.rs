@@ -140,7 +140,7 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
         parquets(sim, path, std::slice::from_ref(&done.report))?;
     }
     if let Some(path) = &sim.html {
-        write(path, &::page::simulation::page(&done.experiment, &done.report))?;
+        write(path, &::report::simulation::page(&done.experiment, &done.report))?;
     }
     if let Some(path) = &sim.json {
         write(path, &(done.report.json() + "\n"))?;

@@ -3,7 +3,7 @@
 use crate::verbs::verbs;
 use abi::{ibv_mr, ibv_pd, ibv_sge};
 use core::ffi::c_int;
-use door::Errno;
+use ffi::Errno;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
 /// Alignment of registered memory: a page.

@@ -9,7 +9,7 @@ use crate::listen::rdma_listen;
 use crate::sockaddr;
 use abi::sockaddr_storage;
 use core::ffi::{c_int, c_void};
-use door::{Errno, In, InOut, door};
+use ffi::{Errno, In, InOut, exports};
 use libc::{iovec, msghdr, pollfd, timeval};
 use std::sync::Arc;
 use std::time::Duration;
@@ -191,7 +191,7 @@ fn connected(socket: &Socket, nonblocking: bool) -> Result<(), Errno> {
     outcome.map_err(|error| if error == Errno(libc::EAGAIN) { Errno(libc::EINPROGRESS) } else { error })
 }
 
-door! {
+exports! {
     /// Creates a stream or datagram socket of IPv4 or IPv6.
     fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> number(c_int) {
         if domain != libc::AF_INET && domain != libc::AF_INET6 {

@@ -3,7 +3,7 @@
 use crate::verbs::{self, verbs};
 use abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_wc};
 use core::ffi::c_int;
-use door::Errno;
+use ffi::Errno;
 use std::ptr::null_mut;
 
 /// Completions of one poll.

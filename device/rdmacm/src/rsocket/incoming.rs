@@ -5,7 +5,7 @@ use super::buffer::Buffer;
 use super::protocol::Range;
 use super::sizes::{PEER_WRITES, Sizes};
 use abi::ibv_pd;
-use door::Errno;
+use ffi::Errno;
 use std::collections::VecDeque;
 
 /// Bytes that the peer has written, or may write.

@@ -5,7 +5,7 @@ use super::stream::Stream;
 use crate::verbs::verbs;
 use abi::{ibv_mr, ibv_pd};
 use core::ffi::{c_int, c_void};
-use door::Errno;
+use ffi::Errno;
 
 const LOCAL_WRITE: c_int = 1;
 const REMOTE_WRITE: c_int = 2;

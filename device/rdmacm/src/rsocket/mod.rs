@@ -47,7 +47,7 @@ pub(crate) use calls::{
 pub(crate) use repoll::{repoll_create, repoll_ctl, repoll_wait};
 
 use core::ffi::c_int;
-use door::Errno;
+use ffi::Errno;
 
 /// Makes reads from a descriptor non-blocking.
 fn set_nonblocking(fd: c_int) -> Result<(), Errno> {

@@ -4,7 +4,7 @@ use super::defaults;
 use super::protocol::{scale, unscale};
 use super::sizes::{BYTES, INLINE_BYTES_MAX, REQUESTS, Sizes};
 use core::ffi::{c_int, c_void};
-use door::Errno;
+use ffi::Errno;
 use std::time::Duration;
 
 /// Levels and option names of rdma/rsocket.h.

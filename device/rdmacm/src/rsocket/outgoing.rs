@@ -7,7 +7,7 @@ use super::queue_pair::QueuePair;
 use super::sizes::{CONTROL_REQUESTS, Sizes};
 use super::writes::{packet_bytes, request, tail_bytes};
 use abi::{IBV_SEND_INLINE, IBV_SEND_SIGNALED, ibv_pd, ibv_sge};
-use door::Errno;
+use ffi::Errno;
 
 /// Bytes of one WRITE at most.
 const TRANSFER_BYTES_MAX: usize = 64 << 10;

@@ -4,7 +4,7 @@ use super::defaults;
 use super::sleep::{SLEEP_MAX, sleep};
 use super::table::{self, Found};
 use core::ffi::c_int;
-use door::Errno;
+use ffi::Errno;
 use libc::{POLLERR, POLLHUP, POLLNVAL, pollfd};
 use std::time::{Duration, Instant};
 

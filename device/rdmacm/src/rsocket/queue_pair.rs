@@ -6,7 +6,7 @@ use crate::id::id;
 use crate::qp;
 use crate::verbs;
 use abi::{IBV_QPT_RC, ibv_context, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, rdma_cm_id};
-use door::Errno;
+use ffi::Errno;
 use std::ptr::null_mut;
 
 /// Marks work request IDs of receives.

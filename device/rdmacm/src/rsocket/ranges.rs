@@ -5,7 +5,7 @@ use super::buffer::Buffer;
 use super::protocol::{GRANTS, MAPPING_BYTES, RANGE_BYTES, Range};
 use super::sizes::{CONTROL_REQUESTS, PEER_WRITES};
 use abi::{ibv_pd, ibv_sge};
-use door::Errno;
+use ffi::Errno;
 
 /// The tables, and behind them ranges that control messages send.
 pub(super) struct Ranges {

@@ -1,7 +1,7 @@
 //! Sleeping on descriptors.
 
 use core::ffi::c_int;
-use door::Errno;
+use ffi::Errno;
 use libc::pollfd;
 use std::time::Duration;
 

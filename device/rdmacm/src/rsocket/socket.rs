@@ -14,7 +14,7 @@ use crate::events::{
 use crate::lifetime::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 use abi::{RDMA_PS_TCP, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
 use core::ffi::{c_int, c_void};
-use door::Errno;
+use ffi::Errno;
 use std::collections::VecDeque;
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use super::socket::{Inner, Phase};
 use crate::options::rdma_set_option;
 use abi::{RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR};
 use core::ffi::{c_int, c_void};
-use door::Errno;
+use ffi::Errno;
 
 /// Sets an option of a stream socket.
 ///

@@ -14,7 +14,7 @@ use super::sizes::{CONTROL_REQUESTS, Sizes};
 use super::writes::request;
 use crate::id::id;
 use abi::{IBV_SEND_SIGNALED, ibv_sge, ibv_wc, rdma_cm_id};
-use door::Errno;
+use ffi::Errno;
 
 /// Marks work request IDs of control messages. IDs of other sends are the length.
 const CONTROL: u64 = 1 << 62;

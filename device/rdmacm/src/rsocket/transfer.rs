@@ -4,7 +4,7 @@ use super::closing::End;
 use super::socket::{Inner, Phase, Socket};
 use super::wait::Endpoint as _;
 use core::ffi::{c_int, c_void};
-use door::Errno;
+use ffi::Errno;
 use std::time::Duration;
 
 fn blocking_mode(

@@ -3,7 +3,7 @@
 use super::defaults::{self, Defaults};
 use super::sleep::{SLEEP_MAX, sleep};
 use core::ffi::c_int;
-use door::Errno;
+use ffi::Errno;
 use libc::pollfd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -214,7 +214,7 @@ fn packaged_libraries_export_what_a_build_for_this_machine_exports() {
     for (name, built) in [
         ("libibverbs.so.1", "libibverbs.so"),
         ("librdmacm.so.1", "librdmacm.so"),
-        ("librockery-providers.so", "libproviders.so"),
+        ("librockery-providers.so", "libdv_stubs.so"),
     ] {
         let packaged = files.iter().find(|file| file.ends_with(name)).expect(name);
         let (ours, theirs) = (exported(packaged), exported(&here.path().with_file_name(built)));

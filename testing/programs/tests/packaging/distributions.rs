@@ -42,12 +42,12 @@ fn on_a_machine(body: impl Fn(&str, &dyn Machine)) {
 const LIBRARIES: [(&str, &str); 8] = [
     ("libibverbs.so.1", "libibverbs.so"),
     ("librdmacm.so.1", "librdmacm.so"),
-    ("libmlx5.so.1", "libproviders.so"),
-    ("libmlx4.so.1", "libproviders.so"),
-    ("libefa.so.1", "libproviders.so"),
-    ("libhns.so.1", "libproviders.so"),
-    ("libmana.so.1", "libproviders.so"),
-    ("libionic.so.1", "libproviders.so"),
+    ("libmlx5.so.1", "libdv_stubs.so"),
+    ("libmlx4.so.1", "libdv_stubs.so"),
+    ("libefa.so.1", "libdv_stubs.so"),
+    ("libhns.so.1", "libdv_stubs.so"),
+    ("libmana.so.1", "libdv_stubs.so"),
+    ("libionic.so.1", "libdv_stubs.so"),
 ];
 
 /// Names with their versions, without the functions that IBVERBS_1.1 replaced in 2006.

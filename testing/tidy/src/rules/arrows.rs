@@ -1,6 +1,6 @@
-//! Which crate may see which. The crates live in six wings, which are the folders at the root. A wing sees those
-//! below it only, so that there is always a bottom to start reading from. Within a wing cargo itself refuses
-//! circles.
+//! Which crate may see which. The crates live in six wings, which are the folders at the root. A wing sees
+//! those below it only, so that there is always a bottom to start reading from. Within a wing cargo itself
+//! refuses circles.
 
 use std::path::Path;
 use std::process::Command;
@@ -37,7 +37,7 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("nvme", "rdma", "NVMe over RDMA uses the C libraries, ours or the system's"),
     ("smb", "buffer", "files are transferred from and to registered memory"),
     ("smb", "rdma", "SMB Direct uses the C libraries, ours or the system's"),
-    ("cli", "bench", "the benchmarks of documents are commands"),
+    ("rockery", "bench", "the benchmarks of documents are commands"),
 ];
 
 /// A crate of the workspace.
@@ -185,7 +185,7 @@ mod tests {
     fn arrows_to_lower_wings_and_within_a_wing_are_allowed() {
         let wire = package("core/wire", &[("thiserror", false)]);
         let rnic = package("core/rnic", &[("rockery-wire", true)]);
-        let app = package("apps/rockery", &[("rockery-wire", true), ("rockery-rnic", true)]);
+        let app = package("apps/top", &[("rockery-wire", true), ("rockery-rnic", true)]);
         assert_eq!(check_packages(&[wire, rnic, app]), [""; 0]);
     }
 
@@ -197,7 +197,7 @@ mod tests {
         let sideways = package("storage/iser", &[("rockery-host", true)]);
         assert!(check_packages(&[host, sideways])[0].contains("`storage` does not see `device`"));
         let tests = package("testing/programs", &[]);
-        let app = package("apps/rockery", &[("rockery-programs", true)]);
+        let app = package("apps/top", &[("rockery-programs", true)]);
         assert!(check_packages(&[tests, app])[0].contains("`apps` does not see `testing`"));
     }
 

@@ -97,10 +97,10 @@ impl<'m, 'a> Graph<'m, 'a> {
 mod tests {
     use super::*;
 
-    const ROOT: (&str, &str) = ("crates/a/src/lib.rs", "mod b;\nmod c;\nmod d;\npub use c::C;\n");
+    const ROOT: (&str, &str) = ("core/a/src/lib.rs", "mod b;\nmod c;\nmod d;\npub use c::C;\n");
 
     fn found(b: &str, c: &str, d: &str) -> Vec<String> {
-        let files = [("crates/a/src/b.rs", b), ("crates/a/src/c.rs", c), ("crates/a/src/d/mod.rs", d)];
+        let files = [("core/a/src/b.rs", b), ("core/a/src/c.rs", c), ("core/a/src/d/mod.rs", d)];
         let tree = Tree::of(&[&[ROOT], files.as_slice()].concat());
         between_modules(&tree).iter().map(ToString::to_string).collect()
     }
@@ -110,7 +110,7 @@ mod tests {
         let c = "pub struct C(crate::d::D);";
         let d = "pub struct D(Option<super::b::B>);";
         let advice = "move what both sides use to a module below them";
-        let expected = [format!("crates/a/src/b.rs:1: an import cycle, b → c → d → b: {advice}")];
+        let expected = [format!("core/a/src/b.rs:1: an import cycle, b → c → d → b: {advice}")];
         for b in [
             "use crate::c::C;\npub struct B(C);",
             "use super::{c::{self as other}, d as _};\npub struct B(other::C);",
@@ -133,9 +133,9 @@ mod tests {
 
     #[test]
     fn a_module_and_those_within_it_are_one_idea() {
-        let child = ("crates/a/src/d/e.rs", "use super::D;\nuse crate::C;\npub struct E(D);");
-        let parent = ("crates/a/src/d/mod.rs", "mod e;\npub use e::E;\npub struct D(Option<Box<E>>);");
-        let tree = |c| Tree::of(&[ROOT, ("crates/a/src/c.rs", c), parent, child]);
+        let child = ("core/a/src/d/e.rs", "use super::D;\nuse crate::C;\npub struct E(D);");
+        let parent = ("core/a/src/d/mod.rs", "mod e;\npub use e::E;\npub struct D(Option<Box<E>>);");
+        let tree = |c| Tree::of(&[ROOT, ("core/a/src/c.rs", c), parent, child]);
         assert_eq!(between_modules(&tree("pub struct C;")), []);
         // Through the re-export, the child is imported, and imports what imports it.
         assert_eq!(between_modules(&tree("use crate::d::E;")).len(), 1);

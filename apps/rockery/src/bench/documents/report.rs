@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use ::bench::{Machine, Table as Lines};
-use ::page::{escape, head, rows};
+use ::report::{escape, head, rows};
 use serde::Serialize;
 
 use crate::bench::output::Printed;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use ::bench::{Machine, Table};
-use ::page::{escape, head, rows};
+use ::report::{escape, head, rows};
 use serde::Serialize;
 
 use super::Way;

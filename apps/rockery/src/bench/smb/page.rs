@@ -6,7 +6,7 @@ use super::COPIES;
 use super::published;
 use super::report::{self, MIB, Report, rows};
 use crate::bench::output::Printed;
-use ::page::{Chart, Line, escape, head, rows as html_table};
+use ::report::{Chart, Line, escape, head, rows as html_table};
 
 impl Printed for Report {
     fn table(&self) -> String {

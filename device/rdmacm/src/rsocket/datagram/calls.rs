@@ -8,7 +8,7 @@ use crate::rsocket::sizes::{BYTES, INLINE_BYTES_MAX, REQUESTS};
 use crate::rsocket::wait::{Endpoint, Shared};
 use crate::sockaddr;
 use core::ffi::{c_int, c_void};
-use door::Errno;
+use ffi::Errno;
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use super::defaults;
 use super::sizes::Sizes;
 use super::wait::{Endpoint, Shared};
 use core::ffi::c_int;
-use door::Errno;
+use ffi::Errno;
 use header::{Purpose, SERVICE_BYTES_MAX};
 use libc::pollfd;
 use std::collections::{HashMap, VecDeque};

@@ -14,7 +14,7 @@ use abi::{
     IBV_QPT_UD, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_GRH, IBV_WR_SEND, ibv_ah, ibv_cq, ibv_qp_cap,
     ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc, ibv_wr_remote, ibv_wr_ud, rdma_cm_id,
 };
-use door::Errno;
+use ffi::Errno;
 use rnic::Path;
 use std::net::{IpAddr, SocketAddr};
 use std::ptr::null_mut;

@@ -4,7 +4,7 @@
 use crate::sockaddr;
 use abi::sockaddr_storage;
 use core::ffi::{c_int, c_void};
-use door::Errno;
+use ffi::Errno;
 use libc::{iovec, msghdr, pollfd, sockaddr as raw_sockaddr};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
