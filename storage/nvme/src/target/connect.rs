@@ -58,6 +58,8 @@ fn invalid(offset: u16, in_data: bool) -> Refusal {
 #[derive(Debug)]
 pub(super) struct Connected {
     pub(super) session: Arc<Session>,
+    /// Number of resets of the controller when the queue was entered in its list.
+    pub(super) epoch: u64,
     pub(super) queue_id: u16,
     /// Entries of the submission queue: SQSIZE + 1.
     pub(super) entries: u16,
@@ -118,8 +120,11 @@ impl Target {
         if let Some(controller) = state.controllers.get_mut(&session.id) {
             controller.queues.insert(queue_id, Arc::clone(wake));
         }
+        // Resets hold the same lock, so that none comes between the list of queues and the count.
+        let epoch = session.epoch.load(Ordering::Acquire);
         let flow_control = fields.attributes & CONNECT_NO_FLOW_CONTROL == 0;
-        Ok(Connected { session, queue_id, entries: fields.size + 1, flow_control, authenticator, is_guest })
+        let entries = fields.size + 1;
+        Ok(Connected { session, epoch, queue_id, entries, flow_control, authenticator, is_guest })
     }
 }
 

@@ -447,10 +447,10 @@ impl Queue {
     }
 
     fn join(&mut self, connected: Connected) {
-        let Connected { session, queue_id, entries, flow_control, authenticator, is_guest } = connected;
+        let Connected { session, epoch, queue_id, entries, flow_control, authenticator, is_guest } =
+            connected;
         let standing = Standing::of(authenticator);
         let subsystem = self.target.subsystem(&session.subsystem).ok();
-        let epoch = session.epoch.load(Ordering::Acquire);
         let view = View { subsystem, ..View::default() };
         self.stage = Stage::Connected(Membership { session, queue_id, epoch, standing, is_guest, view });
         // Connect uses the first entry of the submission queue.
@@ -483,8 +483,10 @@ impl Drop for Queue {
             self.target.drop_controller(id);
             return;
         }
+        // Compared under the lock: after a reset, another connection may have this queue's number.
+        let mut state = self.target.lock();
         if membership.session.epoch.load(Ordering::Acquire) == epoch
-            && let Some(controller) = self.target.lock().controllers.get_mut(&id)
+            && let Some(controller) = state.controllers.get_mut(&id)
         {
             controller.queues.remove(&queue_id);
         }
