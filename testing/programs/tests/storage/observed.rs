@@ -43,6 +43,7 @@ fn metrics_log_and_top_report_the_commands() {
     let words = "--memory 16M --metrics 127.0.0.1:0 --log debug --log-format json";
     let server = Server::start(folder.path(), words).expect("a server");
     let (client, mut queues) = server.connect(2, 8);
+    let controller = client.controller().identified.controller_id;
     for start in 0..READS {
         let payload = Payload::In(Buffer::zeroed(4096), 4096);
         queues[1].call("Read", transfer(Io::Read, 1, start, 1), payload).expect("a read");
@@ -62,7 +63,7 @@ fn metrics_log_and_top_report_the_commands() {
     for expected in [
         format!("rockery_nvme_latency_seconds_count {disk} {READS}\n"),
         format!("rockery_nvme_latency_seconds_bucket le=+Inf {disk} {READS}\n"),
-        format!("rockery_nvme_queue_latency_seconds_count controller=1 {queue} {READS}\n"),
+        format!("rockery_nvme_queue_latency_seconds_count controller={controller} {queue} {READS}\n"),
         format!(
             "rockery_nvme_read_bytes_total namespace=1 subsystem=nqn.2024-01.org.example:disk {}\n",
             READS * 4096
@@ -75,7 +76,8 @@ fn metrics_log_and_top_report_the_commands() {
 
     let top = server.ask("top --total").expect("a page");
     assert!(top.starts_with("3 connections, 1 controllers"), "{top}");
-    assert!(top.contains("nqn.2024-01.org.example:disk 1 ") && top.contains("1:2 namespace 1"), "{top}");
+    let queue = format!("{controller}:2 namespace 1");
+    assert!(top.contains("nqn.2024-01.org.example:disk 1 ") && top.contains(&queue), "{top}");
     let quiet = server.ask("top --once --interval 0.1").expect("a page");
     assert!(quiet.contains("READ/s") && !quiet.contains("QUEUE"), "{quiet}");
 
