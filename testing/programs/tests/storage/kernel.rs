@@ -5,6 +5,7 @@
 use std::net::IpAddr;
 
 use programs::machine::until;
+use programs::namespace::Process;
 use programs::probe::Probe;
 use programs::storage::{HOST, HOST_ID, NQN};
 use programs::{Machine, Rockery, StoragePlace};
@@ -136,6 +137,58 @@ fn the_kernel_uses_the_path_whose_ana_state_allows_it() {
         place.shell("tail -n 20 /tmp/fio; dmesg | tail")
     );
     assert_eq!(place.shell("dmesg | grep -ci 'i/o error' || true").trim(), "0");
+}
+
+/// A server on a file that is filled with `fill`, on a port and with a control socket of its own.
+fn serve_filled(place: &StoragePlace, fill: u8, port: u16, words: &str) -> Process {
+    let (disk, control) = (place.file(&format!("{port}.img")), place.file(&format!("{port}.control")));
+    std::fs::write(&disk, vec![fill; 32 << 20]).expect("room");
+    let (disk, control) = (disk.display(), control.display());
+    let (rockery, address) = (Rockery::built().path().display().to_string(), place.server.address());
+    let line = format!("{rockery} serve nvme {disk} --listen {address}:{port} --control {control} {words}");
+    let server = place.server.start_plain(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts");
+    place.server.wait_for_listener(port, SECONDS).expect("it listens");
+    server
+}
+
+/// The kernel makes paths to one disk of namespaces with equal identifiers, and alternates between them.
+#[test]
+fn two_servers_are_two_disks_of_the_kernel_or_the_second_is_refused() {
+    let place = StoragePlace::new();
+    let connect = |port: u16| {
+        let to = format!("-t tcp -a {} -s {port} -q {HOST} -I {HOST_ID}", place.server.address());
+        place.nvme(&format!("connect-all {to}"));
+    };
+    // The letters of eight direct reads: one, or several that alternate.
+    let letters = |disk: &str| {
+        place
+            .shell(&format!("dd if={disk} bs=4k count=8 iflag=direct 2>/dev/null | tr -s ab"))
+            .trim()
+            .to_owned()
+    };
+    let servers = [(b'a', 4420), (b'b', 4421)].map(|(fill, port)| serve_filled(&place, fill, port, ""));
+    [4420, 4421].into_iter().for_each(connect);
+    let disks = || place.shell("ls /dev/nvme*n1 || true").lines().map(str::to_owned).collect::<Vec<_>>();
+    assert!(until(SECONDS, || Ok(disks().len() == 2)).expect("the guest answers"), "{:?}", disks());
+    let mut contents: Vec<_> = disks().iter().map(|it| letters(it)).collect();
+    contents.sort();
+    assert!(contents == ["a", "b"], "{}", place.nvme("list-subsys"));
+    for disk in disks() {
+        place.shell(&format!("mkfs.ext4 -q -F {disk} && fsck.ext4 -fn {disk}"));
+    }
+    place.nvme("disconnect-all");
+    drop(servers);
+
+    // With one name for both, the kernel does not take the second for a path to the disk of the first.
+    let _servers = [(b'a', 4422), (b'b', 4423)]
+        .map(|(fill, port)| serve_filled(&place, fill, port, &format!("--subsystem {NQN}")));
+    [4422, 4423].into_iter().for_each(connect);
+    let refused =
+        || Ok(place.guest.shell("dmesg | grep \"IDs don't match for shared namespace 1\"")?.succeeded());
+    assert!(until(SECONDS, refused).expect("the guest answers"), "{}", place.shell("dmesg | tail"));
+    place.shell("for it in /sys/class/nvme-subsystem/*/iopolicy; do echo round-robin >$it; done");
+    let [disk] = &disks()[..] else { panic!("{:?}", disks()) };
+    assert_eq!(letters(disk), "a", "{disk}");
 }
 
 /// The kernel's ioctls for persistent reservations, on a server without `--state`: the kernel requests
