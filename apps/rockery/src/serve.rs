@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::nvme::Nqn;
@@ -488,7 +488,7 @@ fn serve(nvme: &ServeNvme) -> Result<(), Error> {
     let server = Server::start(config, nvme.state.clone(), tuning)?;
     let metrics = nvme.metrics.map(|address| serve_metrics(server.shared(), address)).transpose()?;
     announce(&server, metrics);
-    let server = Arc::new(Mutex::new(server));
+    let server = Arc::new(server);
     control.serve(&server).map_err(Error::file(path))
 }
 

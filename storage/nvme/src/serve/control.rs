@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use super::Counted;
 use super::config::{Bytes, NamespaceConfig, PortConfig, SubsystemConfig};
 use super::deadline::Deadline;
 use super::local::{self, LocalError, LocalListener};
-use super::state::Server;
+use super::server::Server;
 use crate::auth::Credentials;
 use crate::identifier::{Nguid, Uuid};
 use crate::limits::CONTROL_CLIENTS_MAX;
@@ -246,12 +246,14 @@ impl Control {
     ///
     /// # Errors
     /// The error of the socket.
-    pub fn serve(&self, server: &Arc<Mutex<Server>>) -> io::Result<()> {
+    pub fn serve(&self, server: &Arc<Server>) -> io::Result<()> {
         let server = Arc::clone(server);
-        self.serve_by(Arc::new(move |command| {
-            let mut server = server.lock().unwrap_or_else(PoisonError::into_inner);
-            server.obey(command).map_err(|error| error.to_string())
-        }))
+        self.serve_by(Arc::new(move |command| server.obey(command).map_err(|error| error.to_string())))
+    }
+
+    /// Removes the file of the socket at the end of the server.
+    pub fn remove_file(&self) {
+        self.0.remove_file();
     }
 
     /// Serves clients of any server, as [`Control::serve`]: `obey` executes a command, or says why not.
@@ -296,7 +298,7 @@ fn with_warning(warning: Option<String>) -> Value {
 }
 
 impl Server {
-    fn obey(&mut self, command: Command) -> Result<Value, super::ServeError> {
+    fn obey(&self, command: Command) -> Result<Value, super::ServeError> {
         match command {
             Command::Status => return Ok(self.status()),
             Command::Report => return Ok(json!(super::Report::of(self.shared()))),

@@ -64,12 +64,19 @@ impl LocalListener {
     }
 }
 
-impl Drop for LocalListener {
-    fn drop(&mut self) {
+impl LocalListener {
+    /// Removes the file of the socket, which no client finds any more.
+    pub fn remove_file(&self) {
         let found = fs::symlink_metadata(&self.path);
         if found.is_ok_and(|found| (found.dev(), found.ino()) == self.file) {
             _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+impl Drop for LocalListener {
+    fn drop(&mut self) {
+        self.remove_file();
     }
 }
 

@@ -20,6 +20,7 @@ mod rdma;
 mod rdma_listener;
 mod receives;
 mod report;
+mod server;
 mod stall_timer;
 mod state;
 mod thread;
@@ -43,8 +44,8 @@ pub use end::End;
 pub use listener::Listener;
 pub use metrics::{Metrics, serve_metrics, serve_text};
 pub use report::{LatencyReport, NamespaceReport, QueueReport, Report};
+pub use server::Server;
 pub(crate) use stall_timer::StallTimer;
-pub use state::Server;
 
 use buffer::UnauthenticatedBudget;
 
@@ -152,6 +153,15 @@ pub enum ServeError {
     /// The configuration file cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// Commands of a namespace that was removed are still executed.
+    #[error(
+        "namespace {nsid} was removed, and its disk still executes commands of before: it can be added when \
+         they have ended"
+    )]
+    Leaving {
+        /// The identifier (NSID) of the namespace that was removed.
+        nsid: u32,
+    },
     /// Commands that began before a change have not ended.
     #[error(
         "the change is made, but a disk has not executed commands that began before it within {} s: it does \

@@ -1,4 +1,4 @@
-//! A server: its configuration, and how it becomes a target with ports.
+//! The state of a server: its configuration, and how it becomes a target with ports.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,16 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tracing::{error, warn};
-use wire::nvme::log::AnaState;
 
-use super::backing::{self, Backing};
+use super::backing::Backing;
 use super::config::{
     BackendConfig, Bytes, Config, NamespaceConfig, PortConfig, Receives, SubsystemConfig, TransportConfig,
 };
 use super::{Listener, ServeError, Shared, Tuning};
 use crate::auth::Credentials;
 use crate::identifier::Serial;
-use crate::limits::BARRIER_TIMEOUT;
 use crate::machine::MachineId;
 use crate::nqn::Nqn;
 use crate::store::{FileStore, Store};
@@ -26,10 +24,10 @@ use crate::target::{
 
 const MODEL: &str = "rockery";
 
-/// A target with its listeners and stores. A method that takes rights from hosts returns when no command that
-/// began before is executed any more; so does the drop of a server, which ends all connections.
+/// A target with its listeners and stores, and the configuration that describes them. A change is made when a
+/// method returns; its barrier says when the commands that began before have ended.
 #[derive(Debug)]
-pub struct Server {
+pub(super) struct State {
     machine: MachineId,
     shared: Arc<Shared>,
     listeners: BTreeMap<u16, Listener>,
@@ -37,23 +35,21 @@ pub struct Server {
     state: Option<PathBuf>,
     /// The folder with the persistent settings of hosts: reservations and write protection.
     persistence_folder: Option<PathBuf>,
+    /// Namespaces that were removed, until their last commands have ended.
+    leaving: Vec<Leaving>,
 }
 
-impl Server {
-    /// Starts a server with `config`. If the file `state` exists, it replaces `config`; each later change is
-    /// written to `state` before it is made.
-    ///
-    /// # Errors
-    /// When a file cannot be used, or an address cannot be bound.
-    pub fn start(config: Config, state: Option<PathBuf>, tuning: Tuning) -> Result<Self, ServeError> {
-        Self::start_on(MachineId::this(), config, state, tuning)
-    }
+/// A namespace that was removed, whose disk may still execute commands.
+#[derive(Debug)]
+struct Leaving {
+    namespace: Arc<Namespace>,
+    barrier: Arc<Barrier>,
+}
 
-    /// The same on a machine with this identifier, from which those of disks are derived.
-    ///
-    /// # Errors
-    /// As [`Server::start`].
-    pub fn start_on(
+impl State {
+    /// The state of a server that was started with `config`, or with the file `state` if it exists, on a
+    /// machine with this identifier.
+    pub(super) fn start(
         machine: MachineId,
         config: Config,
         state: Option<PathBuf>,
@@ -65,9 +61,17 @@ impl Server {
         let config = known.map_or(Ok(config), |path| Config::read(path))?;
         let shared = Shared::new(Arc::new(target_of(&machine)?), tuning);
         let persistence_folder = state.as_ref().map(|path| path.with_extension("kept"));
-        let (listeners, config_so_far) = (BTreeMap::new(), Config::default());
-        let mut server =
-            Self { machine, shared, listeners, config: config_so_far, state: None, persistence_folder };
+        let (listeners, leaving) = (BTreeMap::new(), Vec::new());
+        let (config_so_far, no_state) = (Config::default(), None);
+        let mut server = Self {
+            machine,
+            shared,
+            listeners,
+            config: config_so_far,
+            state: no_state,
+            persistence_folder,
+            leaving,
+        };
         for subsystem in config.subsystems {
             server.add_subsystem(subsystem)?;
         }
@@ -78,7 +82,8 @@ impl Server {
         server.shared.target.set_referrals(referrals.collect());
         server.config.referrals = config.referrals;
         for port in config.ports {
-            server.add_port(port)?;
+            // Nothing was served before.
+            _ = server.add_port(port)?;
         }
         if let Some(path) = &state {
             match server.config.write(path) {
@@ -92,23 +97,19 @@ impl Server {
         Ok(server)
     }
 
-    /// The state that all connections share.
-    pub fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// The target that this server runs.
-    pub fn target(&self) -> &Arc<Target> {
+    fn target(&self) -> &Arc<Target> {
         &self.shared.target
     }
 
-    /// The present configuration.
-    pub fn config(&self) -> &Config {
+    pub(super) fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The addresses that the server listens on.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.values().map(Listener::address).collect()
     }
 
@@ -140,10 +141,7 @@ impl Server {
     }
 
     /// Adds a subsystem with its namespaces.
-    ///
-    /// # Errors
-    /// When the name exists already, or a file cannot be used.
-    pub fn add_subsystem(&mut self, mut config: SubsystemConfig) -> Result<(), ServeError> {
+    pub(super) fn add_subsystem(&mut self, mut config: SubsystemConfig) -> Result<(), ServeError> {
         let derived = || Serial::of_hash(self.machine.derive("serial", &[config.nqn.as_str()]));
         let serial = config.serial.clone().unwrap_or_else(derived).into();
         let model = config.model.clone().unwrap_or_else(|| MODEL.to_owned());
@@ -155,33 +153,26 @@ impl Server {
         self.change(|it| it.subsystems.push(config), |it| Ok(it.target().add_subsystem(subsystem)?))?;
         for namespace in namespaces {
             if let Err(error) = self.add_namespace(&name, namespace) {
-                _ = self.take_out(&name);
+                // Its namespaces are leaving: what is added next does not meet their last commands.
+                _ = self.remove_subsystem(&name);
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    /// Removes a subsystem. Its files stay; its persistent reservations and write protection are removed.
-    ///
-    /// # Errors
-    /// When the subsystem does not exist.
-    pub fn remove_subsystem(&mut self, name: &Nqn) -> Result<(), ServeError> {
+    /// Removes a subsystem.
+    pub(super) fn remove_subsystem(&mut self, name: &Nqn) -> Result<Arc<Barrier>, ServeError> {
         let namespaces = self.target().subsystem(name)?.namespaces();
-        self.take_out(name)?;
-        namespaces.iter().try_for_each(|namespace| self.forget(namespace))
-    }
-
-    fn take_out(&mut self, name: &Nqn) -> Result<(), ServeError> {
         let edit = |it: &mut Config| it.subsystems.retain(|it| it.nqn != *name);
-        settle(&self.change(edit, |it| Ok(it.target().remove_subsystem(name)?))?)
+        let barrier = Arc::new(self.change(edit, |it| Ok(it.target().remove_subsystem(name)?))?);
+        let leaving = |namespace| Leaving { namespace, barrier: Arc::clone(&barrier) };
+        self.leaving.extend(namespaces.into_iter().map(leaving));
+        Ok(barrier)
     }
 
     /// Adds a namespace. Returns a warning if hosts do not reach all of its file.
-    ///
-    /// # Errors
-    /// When the identifier is in use, or the file cannot be used.
-    pub fn add_namespace(
+    pub(super) fn add_namespace(
         &mut self,
         name: &Nqn,
         mut config: NamespaceConfig,
@@ -199,6 +190,11 @@ impl Server {
         if let Store::File(file) = &store {
             self.check_medium(file)?;
             file.promise(bytes);
+        }
+        // Its reservations and its write protection would become those of the new namespace.
+        self.sweep()?;
+        if self.leaving.iter().any(|it| it.namespace.identity() == identity) {
+            return Err(ServeError::Leaving { nsid: config.id });
         }
         let namespace = Namespace::new(config.id, identity, config.block_size.into(), bytes, store);
         let mut namespace = namespace.with(config.group, config.read_only);
@@ -242,99 +238,104 @@ impl Server {
     fn check_medium(&self, file: &FileStore) -> Result<(), ServeError> {
         let cannot = |source| ServeError::Backend { path: file.path().to_owned(), source };
         let medium = file.medium().map_err(cannot)?;
+        let conflicts = |namespace: &Namespace| {
+            let Store::File(other) = namespace.store() else { return false };
+            let is_same = other.medium().is_ok_and(|other| other == medium);
+            is_same && !(file.is_read_only() && other.is_read_only())
+        };
         for subsystem in self.target().subsystems() {
             for namespace in subsystem.namespaces() {
-                let Store::File(other) = namespace.store() else { continue };
-                let is_same = other.medium().is_ok_and(|other| other == medium);
-                if is_same && !(file.is_read_only() && other.is_read_only()) {
+                if conflicts(&namespace) {
                     let (path, subsystem) = (file.path().to_owned(), subsystem.name().clone());
                     return Err(ServeError::Shared { path, subsystem, nsid: namespace.nsid() });
                 }
             }
         }
+        let is_busy = |it: &&Leaving| !it.barrier.has_passed() && conflicts(&it.namespace);
+        match self.leaving.iter().find(is_busy) {
+            Some(it) => Err(ServeError::Leaving { nsid: it.namespace.nsid() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a namespace.
+    pub(super) fn remove_namespace(&mut self, name: &Nqn, nsid: u32) -> Result<Arc<Barrier>, ServeError> {
+        let edit = |it: &mut Config| it.with_subsystem(name, |it| it.namespaces.retain(|it| it.id != nsid));
+        let (namespace, barrier) = self.change(edit, |it| Ok(it.target().remove_namespace(name, nsid)?))?;
+        let barrier = Arc::new(barrier);
+        self.leaving.push(Leaving { namespace, barrier: Arc::clone(&barrier) });
+        Ok(barrier)
+    }
+
+    /// Removes the persistent reservations and write protection of the namespaces that have left: their last
+    /// commands, which could store them again, have ended.
+    pub(super) fn sweep(&mut self) -> Result<(), ServeError> {
+        while let Some(at) = self.leaving.iter().position(|it| it.barrier.has_passed()) {
+            let path = || self.persistence_folder.clone().unwrap_or_default();
+            let forgotten = self.leaving[at].namespace.forget();
+            forgotten.map_err(|source| ServeError::Backend { path: path(), source })?;
+            self.leaving.remove(at);
+        }
         Ok(())
     }
 
-    /// Removes a namespace. Its file stays; its persistent reservations and write protection are removed.
-    ///
-    /// # Errors
-    /// When the namespace does not exist.
-    pub fn remove_namespace(&mut self, name: &Nqn, nsid: u32) -> Result<(), ServeError> {
-        let edit = |it: &mut Config| it.with_subsystem(name, |it| it.namespaces.retain(|it| it.id != nsid));
-        let (namespace, barrier) = self.change(edit, |it| Ok(it.target().remove_namespace(name, nsid)?))?;
-        settle(&barrier)?;
-        self.forget(&namespace)
-    }
-
-    fn forget(&self, namespace: &Namespace) -> Result<(), ServeError> {
-        let path = || self.persistence_folder.clone().unwrap_or_default();
-        namespace.forget().map_err(|source| ServeError::Backend { path: path(), source })
-    }
-
-    /// Changes the size of a namespace. Returns a warning if hosts do not reach all of its file.
-    ///
-    /// # Errors
-    /// When the namespace does not exist, or its file cannot be resized.
-    pub fn resize_namespace(
+    /// Begins to change the size of a namespace: the configuration has the new one. Returns the namespace,
+    /// and the former configuration of its store.
+    pub(super) fn begin_resize(
         &mut self,
         name: &Nqn,
-        nsid: u32,
+        namespace: &Arc<Namespace>,
         size: Bytes,
-    ) -> Result<Option<String>, ServeError> {
-        let missing = || ChangeError::NoNamespace { subsystem: name.clone(), nsid };
-        let namespace = self.target().subsystem(name)?.namespace(nsid).ok_or_else(missing)?;
-        let path = match namespace.store() {
-            Store::File(file) => file.path().to_owned(),
-            Store::Memory(_) | Store::Null => PathBuf::from("memory"),
-        };
+    ) -> Result<Option<BackendConfig>, ServeError> {
+        let nsid = namespace.nsid();
+        let present = self.target().subsystem(name)?.namespace(nsid);
+        if !present.is_some_and(|present| Arc::ptr_eq(&present, namespace)) {
+            return Err(ChangeError::NoNamespace { subsystem: name.clone(), nsid }.into());
+        }
+        let path = path_of(namespace);
         if size.0 >> namespace.shift() == 0 {
             return Err(ServeError::Empty { path, bytes: size.0 });
         }
-        let resized = |it: &mut NamespaceConfig| match &mut it.backend {
-            BackendConfig::File { size: configured, .. } => *configured = Some(size),
-            BackendConfig::Memory(configured) | BackendConfig::Null(configured) => *configured = size,
-        };
+        let mut former = None;
         let edit = |it: &mut Config| {
-            it.with_subsystem(name, |it| {
-                it.namespaces.iter_mut().filter(|it| it.id == nsid).for_each(resized);
+            edit_backend(it, name, nsid, |it| {
+                former = Some(it.clone());
+                match it {
+                    BackendConfig::File { size: configured, .. } => *configured = Some(size),
+                    BackendConfig::Memory(configured) | BackendConfig::Null(configured) => *configured = size,
+                }
             });
         };
-        self.change(edit, |it| {
-            let failed = |source| ServeError::Backend { path: path.clone(), source };
-            namespace.resize(size.0).map_err(failed)?;
-            it.target().namespace_resized(name, nsid);
-            let found = match namespace.store() {
-                Store::File(file) => file.bytes().map_err(failed)?,
-                Store::Memory(_) | Store::Null => size.0,
-            };
-            Ok(logged(backing::warning(&path, found, Some(size), 1 << namespace.shift())))
-        })
+        self.change(edit, |_| Ok(()))?;
+        Ok(former)
+    }
+
+    /// Takes back [`State::begin_resize`].
+    pub(super) fn cancel_resize(&mut self, name: &Nqn, nsid: u32, former: BackendConfig) {
+        let edit = |it: &mut Config| edit_backend(it, name, nsid, |it| *it = former);
+        if let Err(error) = self.change(edit, |_| Ok(())) {
+            error!("{error}: the state file keeps the size that was not set, and the next start tries it");
+        }
     }
 
     /// Sets the allowed hosts of a subsystem; every host when `None`.
-    ///
-    /// # Errors
-    /// When the subsystem does not exist.
-    pub fn set_hosts(
+    pub(super) fn set_hosts(
         &mut self,
         name: &Nqn,
         hosts: Option<std::collections::BTreeSet<Nqn>>,
-    ) -> Result<(), ServeError> {
+    ) -> Result<Barrier, ServeError> {
         let allowed = hosts.clone().map_or(Hosts::Any, Hosts::Only);
         let edit = |it: &mut Config| it.with_subsystem(name, |it| it.hosts = hosts);
-        settle(&self.change(edit, |it| Ok(it.target().set_hosts(name, allowed)?))?)
+        self.change(edit, |it| Ok(it.target().set_hosts(name, allowed)?))
     }
 
     /// Sets the credentials of a host; `None` removes them.
-    ///
-    /// # Errors
-    /// When the subsystem does not exist.
-    pub fn set_credentials(
+    pub(super) fn set_credentials(
         &mut self,
         name: &Nqn,
         host: Nqn,
         credentials: Option<Credentials>,
-    ) -> Result<(), ServeError> {
+    ) -> Result<Barrier, ServeError> {
         let edit = |it: &mut Config| {
             it.with_subsystem(name, |it| match credentials.clone() {
                 Some(credentials) => _ = it.credentials.insert(host.clone(), credentials),
@@ -342,29 +343,12 @@ impl Server {
             });
         };
         let make = |it: &Self| Ok(it.target().set_credentials(name, &host, credentials.clone())?);
-        settle(&self.change(edit, make)?)
-    }
-
-    /// Sets the ANA state of a group on a port. It is not part of the configuration.
-    ///
-    /// # Errors
-    /// When the subsystem does not exist, or the group identifier is not allowed.
-    pub fn set_access(
-        &mut self,
-        name: &Nqn,
-        port: u16,
-        group: u32,
-        access: AnaState,
-    ) -> Result<(), ServeError> {
-        settle(&self.target().set_access(name, port, group, access)?)
+        self.change(edit, make)
     }
 
     /// Adds a port; returns its identifier. It replaces the port with the same identifier, and ends the
     /// controllers of hosts that came through that.
-    ///
-    /// # Errors
-    /// When the address cannot be bound.
-    pub fn add_port(&mut self, mut config: PortConfig) -> Result<u16, ServeError> {
+    pub(super) fn add_port(&mut self, mut config: PortConfig) -> Result<(u16, Barrier), ServeError> {
         let next = self.listeners.keys().last().map_or(1, |last| last.saturating_add(1));
         let id = config.id.unwrap_or(next);
         let (listener, transport) = match config.transport {
@@ -387,25 +371,30 @@ impl Server {
         let port = Port { id, transport, address: listener.address(), subsystems };
         let barrier = self.change(edit, |it| Ok(it.target().replace_port(port)))?;
         self.listeners.insert(id, listener);
-        settle(&barrier)?;
-        Ok(id)
+        Ok((id, barrier))
     }
-}
 
-impl Drop for Server {
-    fn drop(&mut self) {
+    /// Ends all listeners and controllers.
+    pub(super) fn end(&mut self) -> Barrier {
         self.listeners.clear();
-        if !self.target().end().wait(BARRIER_TIMEOUT) {
-            error!(
-                "a disk has not executed the last commands: it does not answer, and may execute them later"
-            );
-        }
+        self.target().end()
     }
 }
 
-/// Waits for the commands that began before a change.
-fn settle(barrier: &Barrier) -> Result<(), ServeError> {
-    if barrier.wait(BARRIER_TIMEOUT) { Ok(()) } else { Err(ServeError::Unfinished) }
+/// The file of a namespace, in errors.
+pub(super) fn path_of(namespace: &Namespace) -> PathBuf {
+    match namespace.store() {
+        Store::File(file) => file.path().to_owned(),
+        Store::Memory(_) | Store::Null => PathBuf::from("memory"),
+    }
+}
+
+fn edit_backend(config: &mut Config, name: &Nqn, nsid: u32, edit: impl FnOnce(&mut BackendConfig)) {
+    config.with_subsystem(name, |it| {
+        if let Some(namespace) = it.namespaces.iter_mut().find(|it| it.id == nsid) {
+            edit(&mut namespace.backend);
+        }
+    });
 }
 
 /// A target whose controller identifiers begin at a random one: two servers that are paths to one disk would
@@ -422,6 +411,6 @@ fn absolute(path: &Path) -> Result<PathBuf, ServeError> {
 }
 
 /// The warning, which is in the log then.
-fn logged(warning: Option<String>) -> Option<String> {
+pub(super) fn logged(warning: Option<String>) -> Option<String> {
     warning.inspect(|text| warn!("{text}"))
 }

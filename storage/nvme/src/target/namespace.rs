@@ -105,6 +105,7 @@ pub struct Namespace {
     // The type of the reservation in `reservations`, so that commands take no lock while there is none.
     reserved: AtomicU8,
     gate: Gate,
+    resize_turn: Mutex<()>,
     /// Commands that are executed, which changes of rights wait for.
     pub(super) epochs: Epochs,
     pub(super) aborted: Aborted,
@@ -131,6 +132,7 @@ impl Namespace {
             reservations: Mutex::default(),
             reserved: AtomicU8::new(0),
             gate: Gate::default(),
+            resize_turn: Mutex::default(),
             epochs: Epochs::default(),
             aborted: Aborted::default(),
             counters: Counters::default(),
@@ -277,6 +279,11 @@ impl Namespace {
         }
         self.blocks.store(bytes >> self.shift, Ordering::SeqCst);
         Ok(())
+    }
+
+    /// Keeps other changes of the size away that take turns too.
+    pub(crate) fn resize_turn(&self) -> MutexGuard<'_, ()> {
+        self.resize_turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn drain(&self) -> std::io::Result<()> {

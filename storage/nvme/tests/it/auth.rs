@@ -385,7 +385,7 @@ fn our_host_proves_itself_and_secrets_change_at_run_time() {
     let state = folder.path().join("state");
     let config = live::config(vec![live::namespace(1, BackendConfig::Memory(Bytes(1 << 20)))]);
     let start = |config| Server::start(config, Some(state.clone()), Tuning::default()).unwrap();
-    let mut server = start(config);
+    let server = start(config);
     let (name, host) = (nqn(SUBSYSTEM), nqn(&host_name(1)));
     let address = server.addresses()[0];
     let with = |secrets: Option<Secrets>| Options { secrets, ..live::options(1, false) };
@@ -401,11 +401,11 @@ fn our_host_proves_itself_and_secrets_change_at_run_time() {
     );
     assert!(connect(Some(secrets(7, Some(9), None))).is_err(), "a target that does not prove itself");
 
-    let tell = |server: &mut Server, secrets: Option<Secrets>| {
+    let tell = |server: &Server, secrets: Option<Secrets>| {
         let credentials = secrets.map(|it| Credentials { secrets: Some(it), tls_key: None });
         server.set_credentials(&name, host.clone(), credentials).unwrap();
     };
-    tell(&mut server, Some(secrets(7, Some(9), Some(Group::Ffdhe2048))));
+    tell(&server, Some(secrets(7, Some(9), Some(Group::Ffdhe2048))));
     assert!(free.keep_alive().is_err(), "an unauthenticated host is disconnected");
     assert!(matches!(connect(None), Err(HostError::NoSecret)));
     assert!(matches!(connect(Some(secrets(8, None, None))), Err(HostError::NotBelieved)));
@@ -414,7 +414,7 @@ fn our_host_proves_itself_and_secrets_change_at_run_time() {
     let mut both = connect(Some(secrets(7, Some(9), None))).unwrap();
     assert!(one_way.namespace(1).is_ok() && both.namespace(1).is_ok());
 
-    tell(&mut server, Some(secrets(5, None, None)));
+    tell(&server, Some(secrets(5, None, None)));
     assert!(one_way.keep_alive().is_err() && both.keep_alive().is_err());
     assert!(matches!(connect(Some(secrets(7, None, None))), Err(HostError::NotBelieved)));
     assert!(connect(Some(secrets(5, None, None))).is_ok());

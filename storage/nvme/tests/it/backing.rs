@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use buffer::Buffer;
@@ -48,7 +48,7 @@ fn a_truncated_file_is_an_error_and_never_zeros() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
         let backend = BackendConfig::File { path: path.clone(), size: Some(Bytes(SIZE)), direct };
-        let (mut server, address) = start(vec![namespace(1, backend)], None);
+        let (server, address) = start(vec![namespace(1, backend)], None);
         let mut client = Client::connect(address, &nqn(SUBSYSTEM), &options(1, false)).unwrap();
         let mut queue = client.queues(1, 8).unwrap().remove(0);
         write(&mut queue, 1, 0, &pattern(1, 1 << 20));
@@ -82,7 +82,7 @@ fn a_truncated_file_is_an_error_and_never_zeros() {
 fn a_file_is_one_namespace_unless_all_only_read_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let (mut server, _) = start(vec![file(1, &path("disk"))], None);
+    let (server, _) = start(vec![file(1, &path("disk"))], None);
     std::fs::hard_link(path("disk"), path("hard")).unwrap();
     std::os::unix::fs::symlink(path("disk"), path("soft")).unwrap();
     server.add_subsystem(SubsystemConfig::new(nqn(OTHER))).unwrap();
@@ -108,10 +108,10 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let state = path("state.toml");
-    let (mut server, _) = start(vec![file(1, &path("one"))], Some(&state));
+    let (server, _) = start(vec![file(1, &path("one"))], Some(&state));
     let (name, host) = (nqn(SUBSYSTEM), nqn("nqn.2014-08.org.nvmexpress:uuid:1"));
     let kept = std::fs::read(&state).unwrap();
-    let (before, addresses) = (server.config().clone(), server.addresses());
+    let (before, addresses) = (server.config(), server.addresses());
     // A directory that is not empty blocks the path of the temporary file.
     std::fs::create_dir_all(path("state.toml.new/in the way")).unwrap();
 
@@ -129,7 +129,7 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     for (number, result) in results.into_iter().enumerate() {
         assert!(matches!(&result, Err(ServeError::Config(_))), "{number}: {result:?}");
     }
-    assert_eq!((server.config(), server.addresses()), (&before, addresses));
+    assert_eq!((server.config(), server.addresses()), (before, addresses));
     assert_eq!(std::fs::read(&state).unwrap(), kept);
     let subsystems = server.target().subsystems();
     let found: Vec<_> = subsystems.iter().flat_map(|it| it.namespaces()).map(|it| it.bytes()).collect();
@@ -139,7 +139,7 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     drop((server, subsystems));
 
     // The state is unchanged, so the next start need not write it.
-    let mut server = Server::start(Config::default(), Some(state.clone()), Tuning::default()).unwrap();
+    let server = Server::start(Config::default(), Some(state.clone()), Tuning::default()).unwrap();
     std::fs::remove_dir_all(path("state.toml.new")).unwrap();
     server.add_namespace(&name, file(2, &path("two"))).unwrap();
     assert_ne!(std::fs::read(&state).unwrap(), kept);
@@ -157,7 +157,7 @@ fn a_fifo_does_not_stop_the_control_socket() {
     let path = |name: &str| folder.path().join(name);
     let (server, _) = start(vec![file(1, &path("one"))], None);
     let control = Control::listen(&path("control")).unwrap();
-    let server = Arc::new(Mutex::new(server));
+    let server = Arc::new(server);
     std::thread::spawn(move || control.serve(&server));
     assert!(std::process::Command::new("mkfifo").arg(path("fifo")).status().unwrap().success());
     for read_only in [false, true] {

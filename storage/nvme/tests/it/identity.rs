@@ -129,7 +129,7 @@ fn given_identifiers_are_kept_and_not_given_twice() {
     let path = |name: &str| folder.path().join(name);
     let state = path("state.toml");
     let uuid = Some(Uuid::from([1; 16]));
-    let (mut server, first) = on(1, NamespaceConfig { uuid, ..file(&path("a")) }, Some(&state));
+    let (server, first) = on(1, NamespaceConfig { uuid, ..file(&path("a")) }, Some(&state));
     let twice = NamespaceConfig { id: 2, uuid, ..file(&path("b")) };
     let refused = server.add_namespace(&nqn(SUBSYSTEM), twice.clone());
     assert!(matches!(refused, Err(ServeError::Identifiers { nsid: 1, .. })), "{refused:?}");

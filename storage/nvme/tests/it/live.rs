@@ -201,7 +201,7 @@ fn many_commands_at_once_leave_what_they_wrote() {
 fn what_is_changed_at_run_time_is_there_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state.toml");
-    let (mut server, address) = start(vec![namespace(1, file(&folder.path().join("one")))], Some(&state));
+    let (server, address) = start(vec![namespace(1, file(&folder.path().join("one")))], Some(&state));
     let mut first = client(address, false);
     let mut queue = first.queues(1, 4).unwrap().remove(0);
     write(&mut queue, 1, 0, &pattern(1, BLOCK));

@@ -31,7 +31,7 @@ fn secrets() -> Secrets {
 fn server() -> (Server, SocketAddr) {
     let config = config(vec![namespace(1, BackendConfig::Memory(Bytes(1 << 20)))]);
     let tuning = Tuning { unauthenticated_bytes: LIMIT, ..Tuning::default() };
-    let mut server = Server::start(config, None, tuning).unwrap();
+    let server = Server::start(config, None, tuning).unwrap();
     let credentials = Credentials { secrets: Some(secrets()), tls_key: None };
     server.set_credentials(&nqn(SUBSYSTEM), nqn(&host_name(1)), Some(credentials)).unwrap();
     let address = server.addresses()[0];
