@@ -138,6 +138,12 @@ pub(crate) enum Error {
     /// The process of an export did not end in time.
     #[error("{0} is still connected: process {1} was asked to end and did not; kill -KILL {1} ends it")]
     StillConnected(String, u32),
+    /// The process of an export has ended, and has not shut down its controllers.
+    #[error(
+        "{0} is disconnected, but its controllers were not shut down: the target may still execute requests \
+         of NBD clients"
+    )]
+    NotShutDown(String),
     /// A record names another process than the kernel does.
     #[error(
         "process {found} listens on {socket}, but process {recorded} is recorded as the export: neither is \

@@ -10,22 +10,28 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::nvme::limits::STALL_TIMEOUT;
-use ::nvme::nbd::{self, Writes};
+use ::nvme::nbd::{self, Stop, Writes};
 use ::nvme::serve::local::{self, LocalListener};
 use serde::{Deserialize, Serialize};
 
 use crate::printable::{self, Printable};
-use crate::sys::Pidfd;
+use crate::sys::{EndSignals, Pidfd};
 use crate::target::Target;
-use crate::{Error, runtime};
+use crate::{Error, ending, runtime};
 
 /// Clients of one export at once: each has a controller of its own.
 const CLIENTS_MAX: usize = 16;
-/// How long the process of a connection may take to end.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the process of a connection may take to end: longer than its sessions may, so that it ends by
+/// itself if the target does not answer.
+const END_TIMEOUT: Duration = Duration::from_secs(20);
+/// The time for the sessions at the end of the process: more than 5 s for their commands, and 5 s for the
+/// shutdown of their controllers.
+const SESSIONS_TIMEOUT: Duration = Duration::from_secs(12);
+/// How often the end of the sessions is checked.
+const SESSIONS_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A namespace of a target, and the rights of NBD clients on it.
 #[derive(Debug, clap::Args)]
@@ -127,7 +133,10 @@ enum Listener {
 struct Clients {
     what: Export,
     writes: Arc<Writes>,
+    stop: Arc<Stop>,
     count: AtomicUsize,
+    /// A controller was not shut down after the end was requested.
+    is_unfinished: AtomicBool,
     /// The last client found no target. The error is printed once, not for each client that tries.
     is_unreachable: AtomicBool,
 }
@@ -137,21 +146,25 @@ struct Clients {
 /// # Errors
 /// When the target cannot be reached, or the address cannot be bound.
 pub(crate) fn export(what: Export) -> Result<(), Error> {
+    let signals = EndSignals::block();
+    let clients = Arc::new(Clients::new(what)?);
     // Errors of the target are reported now, not when the first client connects.
-    drop(what.remote.connected(&Arc::default())?);
-    let listener = match &what.nbd {
+    _ = clients.what.remote.connected(&clients)?.client.shut_down();
+    let address = clients.what.nbd.clone();
+    let listener = Arc::new(match &address {
         NbdAddress::Unix(path) => Listener::Unix(LocalListener::bind(path).map_err(Error::file(path))?),
         NbdAddress::Tcp(address) => {
             Listener::Tcp(TcpListener::bind(address).map_err(Error::file(address.to_string()))?)
         }
-    };
+    });
+    let (ended, ended_listener) = (Arc::clone(&clients), Arc::clone(&listener));
+    ending::at_first_signal(signals, move |_| ended.end(&ended_listener))?;
     let mut out = std::io::stdout().lock();
-    let lines = format!("{}\nsubsystem {}\n", what.nbd, what.remote.target.subsystem()?);
+    let lines = format!("{address}\nsubsystem {}\n", clients.what.remote.target.subsystem()?);
     out.write_all(lines.as_bytes()).and_then(|()| out.flush()).map_err(Error::file("standard output"))?;
     drop(out);
-    let clients = Arc::new(Clients::new(what));
     loop {
-        match &listener {
+        match &*listener {
             Listener::Unix(listener) => {
                 let stream = listener.accept().map_err(Error::file("an NBD client"))?;
                 stream.set_nonblocking(true).map_err(Error::file("an NBD client"))?;
@@ -173,30 +186,51 @@ impl Stream for TcpStream {}
 
 impl Clients {
     fn start(this: &Arc<Self>, mut stream: impl Stream) {
-        if this.count.fetch_add(1, Ordering::Relaxed) >= CLIENTS_MAX {
-            this.count.fetch_sub(1, Ordering::Relaxed);
+        if this.count.fetch_add(1, Ordering::SeqCst) >= CLIENTS_MAX {
+            this.count.fetch_sub(1, Ordering::SeqCst);
             eprintln!("rockery: there are {CLIENTS_MAX} NBD clients already");
             return;
         }
         let this = Arc::clone(this);
         std::thread::spawn(move || {
             // The client gets its greeting when the target is there: without it the connection ends.
-            if let Some(target) = this.connected() {
+            if !this.stop.is_requested()
+                && let Some(target) = this.connected()
+            {
                 this.serve(&mut stream, target);
             }
-            this.count.fetch_sub(1, Ordering::Relaxed);
+            this.count.fetch_sub(1, Ordering::SeqCst);
         });
     }
 
-    fn new(what: Export) -> Self {
-        let (count, is_unreachable) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { what, writes: Arc::default(), count, is_unreachable }
+    fn new(what: Export) -> Result<Self, Error> {
+        let stop = Stop::new().map_err(Error::file("a pipe"))?;
+        let (writes, count) = (Arc::default(), AtomicUsize::new(0));
+        let (is_unfinished, is_unreachable) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { what, writes, stop, count, is_unfinished, is_unreachable })
+    }
+
+    /// Ends all sessions, and then this process. The file of the socket stays if a controller was not shut
+    /// down, which tells `disconnect`.
+    fn end(&self, listener: &Listener) -> ! {
+        self.stop.request();
+        let deadline = Instant::now() + SESSIONS_TIMEOUT;
+        while self.count.load(Ordering::SeqCst) > 0 && Instant::now() < deadline {
+            std::thread::sleep(SESSIONS_INTERVAL);
+        }
+        if self.count.load(Ordering::SeqCst) > 0 || self.is_unfinished.load(Ordering::SeqCst) {
+            std::process::exit(1);
+        }
+        if let Listener::Unix(listener) = listener {
+            listener.remove_file();
+        }
+        std::process::exit(0)
     }
 
     /// The namespace for one more client.
     fn connected(&self) -> Option<nbd::Target> {
-        let connected = self.what.remote.connected(&self.writes);
-        let was_unreachable = self.is_unreachable.swap(connected.is_err(), Ordering::Relaxed);
+        let connected = self.what.remote.connected(self);
+        let was_unreachable = self.is_unreachable.swap(connected.is_err(), Ordering::SeqCst);
         match &connected {
             Err(error) if !was_unreachable => {
                 let error = error.to_string();
@@ -215,19 +249,25 @@ impl Clients {
         match nbd::serve(stream, target, &self.what.name.0) {
             // Most clients close the connection without a disconnect request.
             Err(nbd::NbdError::Stream(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-            Err(error) => eprintln!("rockery: {}", printable::lines(&error.to_string())),
+            Err(error) => {
+                let is_of_target = matches!(error, nbd::NbdError::NotShutDown(_) | nbd::NbdError::Host(_));
+                if is_of_target && self.stop.is_requested() {
+                    self.is_unfinished.store(true, Ordering::SeqCst);
+                }
+                eprintln!("rockery: {}", printable::lines(&error.to_string()));
+            }
             Ok(()) => {}
         }
     }
 }
 
 impl Remote {
-    fn connected(&self, writes: &Arc<Writes>) -> Result<nbd::Target, Error> {
+    fn connected(&self, clients: &Clients) -> Result<nbd::Target, Error> {
         let mut client = self.target.connect()?;
         let namespace = client.namespace(self.namespace)?;
         let (read_only, stall_timeout) = (self.read_only, STALL_TIMEOUT);
-        let writes = Arc::clone(writes);
-        Ok(nbd::Target { client, namespace, writes, read_only, stall_timeout })
+        let (writes, stop) = (Arc::clone(&clients.writes), Arc::clone(&clients.stop));
+        Ok(nbd::Target { client, namespace, writes, read_only, stop, stall_timeout })
     }
 
     /// The same on a command line.
@@ -344,10 +384,10 @@ pub(crate) fn list() -> Result<(), Error> {
     Ok(())
 }
 
-/// Ends an export, and waits until its process has ended.
+/// Ends an export, and waits until its process has ended: the target executes no request of it afterwards.
 ///
 /// # Errors
-/// When there is none of this name, or its process does not end.
+/// When there is none of this name, its process does not end, or it could not shut down its controllers.
 pub(crate) fn disconnect(name: &Name) -> Result<(), Error> {
     let found = records()?.into_iter().find(|(found, _)| *found == name.0);
     let (_, record) = found.ok_or_else(|| Error::NoSuchConnection(name.to_string()))?;
@@ -360,8 +400,11 @@ pub(crate) fn disconnect(name: &Name) -> Result<(), Error> {
         return Err(Error::StillConnected(name.to_string(), record.process));
     }
     _ = fs::remove_file(recorded(&folder, name));
-    _ = fs::remove_file(socket);
-    Ok(())
+    // The process removes the file when all is finished.
+    match fs::remove_file(socket) {
+        Ok(()) => Err(Error::NotShutDown(name.to_string())),
+        Err(_) => Ok(()),
+    }
 }
 
 /// The process that exports at a socket, if it is the recorded one. Its number alone proves nothing, because

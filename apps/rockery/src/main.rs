@@ -10,6 +10,7 @@ mod device_plugin;
 mod devices;
 mod doctor;
 mod elf;
+mod ending;
 mod environment;
 mod error;
 mod export;

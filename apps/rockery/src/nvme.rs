@@ -4,15 +4,17 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use ::nvme::host::{
-    Controller, Figures, HostError, Job, Payload, bench, bench_threads, discover, fill, transfer,
+    Client, Controller, Figures, HostError, Job, Payload, bench, bench_threads, discover, fill, transfer,
 };
 use clap::Subcommand;
 use wire::nvme::{Io, Status, text};
 
 use crate::Error;
 use crate::bench::{Measured, Spec};
+use crate::ending::Orderly;
 use crate::export::{self, Connect, Export, Name};
 use crate::printable::Printable;
+use crate::sys::EndSignals;
 use crate::target::Target;
 
 /// Queue depth of `read` and `write`.
@@ -195,8 +197,24 @@ fn show_controller(target: &Target) -> Result<(), Error> {
     Ok(())
 }
 
+/// Shuts down the controller, so that the target executes no command after this process has ended. A failure
+/// matters where commands may be outstanding: after an error.
+fn shut_down(client: &Client, result: Result<(), Error>) -> Result<(), Error> {
+    if let Err(error) = client.shut_down()
+        && result.is_err()
+    {
+        eprintln!("rockery: the target may still execute commands of before: {error}");
+    }
+    result
+}
+
 fn read(range: &Range) -> Result<(), Error> {
     let mut client = range.target.connect()?;
+    let read = read_with(range, &mut client);
+    shut_down(&client, read)
+}
+
+fn read_with(range: &Range, client: &mut Client) -> Result<(), Error> {
     let namespace = client.namespace(range.namespace)?;
     let mut queue = client.queues(1, DEPTH)?.remove(0);
     let most = (client.controller().transfer_max / namespace.block_size) as u64;
@@ -214,8 +232,16 @@ fn read(range: &Range) -> Result<(), Error> {
     Ok(())
 }
 
+/// Writes, and shuts down the controller in every case: no command reaches the disk after the process ends.
 fn write(range: &Range) -> Result<(), Error> {
+    let signals = EndSignals::block();
     let mut client = range.target.connect()?;
+    let orderly = Orderly::begin(signals, &client)?;
+    let written = write_with(range, &mut client, &orderly);
+    shut_down(&client, written)
+}
+
+fn write_with(range: &Range, client: &mut Client, orderly: &Orderly) -> Result<(), Error> {
     let namespace = client.namespace(range.namespace)?;
     let mut queue = client.queues(1, DEPTH)?.remove(0);
     let most = client.controller().transfer_max / namespace.block_size * namespace.block_size;
@@ -235,10 +261,12 @@ fn write(range: &Range) -> Result<(), Error> {
         // The last block is filled up with zeros.
         let count = length.div_ceil(namespace.block_size) as u32;
         let payload = Payload::Out(buffer, count as usize * namespace.block_size);
-        queue.call("Write", transfer(Io::Write, namespace.nsid, start, count), payload)?;
+        let command = transfer(Io::Write, namespace.nsid, start, count);
+        orderly.command(|| queue.call("Write", command, payload))?;
         start += u64::from(count);
     }
-    queue.call("Flush", transfer(Io::Flush, namespace.nsid, 0, 1), Payload::None)?;
+    let flush = transfer(Io::Flush, namespace.nsid, 0, 1);
+    orderly.command(|| queue.call("Flush", flush, Payload::None))?;
     Ok(())
 }
 
@@ -260,7 +288,14 @@ fn measure(what: &BenchArgs) -> Result<(), Error> {
     if let Some(job) = what.job.iter().find(|job| job.write && !what.destroy) {
         return Err(Error::NeedsDestroy(job.to_string()));
     }
+    let signals = EndSignals::block();
     let mut client = what.target.connect()?;
+    _ = Orderly::begin(signals, &client)?;
+    let measured = measure_with(what, &mut client);
+    shut_down(&client, measured)
+}
+
+fn measure_with(what: &BenchArgs, client: &mut Client) -> Result<(), Error> {
     let namespace = client.namespace(what.namespace)?;
     let all: Vec<Spec> = JOBS.iter().filter_map(|text| text.parse().ok()).collect();
     let jobs = if what.job.is_empty() { &all } else { &what.job };

@@ -23,8 +23,8 @@ use crate::args::tcp_congestion;
 use crate::control::Socket;
 use crate::credentials::CredentialArgs;
 use crate::log::Log;
-use crate::sys::allow_descriptors;
-use crate::{Error, identifiers, printable, run};
+use crate::sys::{EndSignals, allow_descriptors};
+use crate::{Error, ending, identifiers, printable, run};
 
 /// NQN of the subsystem without `--subsystem` before it depended on machine and disk.
 const FORMER_NQN: &str = "nqn.2024-01.org.rockery:disk";
@@ -484,12 +484,32 @@ fn serve(nvme: &ServeNvme) -> Result<(), Error> {
     }
     allow_descriptors();
     let path = nvme.socket.path()?;
-    let control = Control::listen(&path).map_err(Error::file(&path))?;
+    let signals = EndSignals::block();
+    let control = Arc::new(Control::listen(&path).map_err(Error::file(&path))?);
     let server = Server::start(config, nvme.state.clone(), tuning)?;
     let metrics = nvme.metrics.map(|address| serve_metrics(server.shared(), address)).transpose()?;
-    announce(&server, metrics);
     let server = Arc::new(server);
-    control.serve(&server).map_err(Error::file(path))
+    let (ended, ended_control) = (Arc::clone(&server), Arc::clone(&control));
+    ending::at_first_signal(signals, move |_| end(&ended, &ended_control))?;
+    announce(&server, metrics);
+    let served = control.serve(&server).map_err(Error::file(path));
+    server.end()?;
+    served
+}
+
+/// Ends the server and this process: no command of a host is executed afterwards. What commands have changed
+/// is in the state file already.
+fn end(server: &Server, control: &Control) -> ! {
+    tracing::info!("asked to end: waiting for the commands that hosts have begun");
+    let ended = server.end();
+    control.remove_file();
+    match ended {
+        Ok(()) => std::process::exit(0),
+        Err(error) => {
+            eprintln!("rockery: {error}");
+            std::process::exit(1)
+        }
+    }
 }
 
 /// Prints namespaces and addresses, in lines that a script can read.

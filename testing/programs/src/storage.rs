@@ -134,6 +134,14 @@ impl Server {
         connect(self.address, queues, depth)
     }
 
+    /// Waits until it has ended by itself.
+    ///
+    /// # Errors
+    /// When its process cannot be waited for.
+    pub fn wait(&mut self) -> std::io::Result<std::process::ExitStatus> {
+        self.child.wait()
+    }
+
     /// Kills it, and waits until nothing of it is left.
     ///
     /// # Panics

@@ -3,10 +3,12 @@
 pub(crate) mod datagrams;
 mod frames;
 mod pidfd;
+mod signals;
 mod tap;
 
 pub(crate) use frames::listen_for_lldp;
 pub(crate) use pidfd::Pidfd;
+pub(crate) use signals::EndSignals;
 pub(crate) use tap::open_tap;
 
 use std::ffi::{CString, OsStr};

@@ -93,6 +93,8 @@ pub mod status {
     pub const READY: u32 = 1;
     /// Fatal status (CSTS.CFS): the controller has failed.
     pub const FATAL: u32 = 1 << 1;
+    /// Shutdown status (CSTS.SHST): bits 2 and 3.
+    pub const SHUTDOWN: u32 = 3 << 2;
     /// Shutdown is complete.
     pub const SHUTDOWN_COMPLETE: u32 = 2 << 2;
 }

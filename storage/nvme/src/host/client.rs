@@ -22,6 +22,7 @@ use super::namespace::{self, Identifiers, Namespace};
 use super::parameters::{Options, QueueParameters, RESPONSE_TIMEOUT, Transport};
 use super::queue::Queue;
 use super::retry::RetryTimes;
+use super::shutdown::Shutdown;
 use crate::limits::{ADMIN_ENTRIES, QUEUE_ENTRIES_MAX, TCP_IN_CAPSULE_ADMIN, TRANSFER_BYTES_MAX};
 use crate::nqn::Nqn;
 
@@ -209,6 +210,19 @@ impl Client {
         queue.set_retry_times(self.retry_times);
         send_connect(&mut queue, number, entries, self.id, &self.subsystem, &self.options)?;
         Ok(queue)
+    }
+
+    /// What shuts down the controller, for a thread that ends the process.
+    pub fn shutdown(&self) -> Shutdown {
+        Shutdown::of(&self.admin)
+    }
+
+    /// Shuts down the controller: see [`Shutdown::run`].
+    ///
+    /// # Errors
+    /// As [`Shutdown::run`].
+    pub fn shut_down(&self) -> Result<(), HostError> {
+        self.shutdown().run()
     }
 
     /// Sends Keep Alive, beside those that a thread sends.

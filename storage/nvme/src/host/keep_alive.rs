@@ -8,8 +8,8 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::{Duration, Instant};
 
 use wire::nvme::{Admin, Command, Status};
 
@@ -21,6 +21,8 @@ use super::queue::Queue;
 
 /// Stack of the thread: it does not recurse, and its data are on the heap.
 const STACK_BYTES: usize = 256 << 10;
+/// How often a thread that may not wait long tries to get the queue.
+const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The admin queue, which the thread and the owner of the controller use in turn.
 #[derive(Clone, Debug)]
@@ -33,6 +35,18 @@ impl AdminQueue {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Queue> {
         lock(&self.0)
+    }
+
+    /// As [`AdminQueue::lock`]; `None` when another thread has the queue until `deadline`.
+    pub(super) fn lock_until(&self, deadline: Instant) -> Option<MutexGuard<'_, Queue>> {
+        loop {
+            match self.0.try_lock() {
+                Ok(queue) => return Some(queue),
+                Err(TryLockError::Poisoned(error)) => return Some(error.into_inner()),
+                Err(TryLockError::WouldBlock) if Instant::now() > deadline => return None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_INTERVAL),
+            }
+        }
     }
 }
 

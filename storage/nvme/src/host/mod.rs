@@ -20,6 +20,7 @@ mod parameters;
 mod queue;
 mod rdma;
 mod retry;
+mod shutdown;
 mod submission;
 mod tcp;
 
@@ -44,6 +45,7 @@ pub use machine::Machine;
 pub use namespace::{Identifiers, Namespace};
 pub use parameters::{KEEP_ALIVE_TIMEOUT, Options, Tls, Transport};
 pub use queue::Queue;
+pub use shutdown::Shutdown;
 
 impl HostError {
     /// Whether the error is of one namespace, and others may be usable.
@@ -110,6 +112,13 @@ pub enum HostError {
     /// The controller is not ready after the time that it reports.
     #[error("the controller was not ready within the {} s that it reports (CAP.TO, CRTO)", .0.as_secs_f64())]
     NotReady(Duration),
+    /// The target has not completed the shutdown of the controller.
+    #[error(
+        "the target did not complete the shutdown of the controller (CSTS.SHST) within {} s: it may still \
+         execute commands of before",
+        .0.as_secs_f64()
+    )]
+    NotShutDown(Duration),
     /// The target grants fewer I/O queues.
     #[error("{wanted} I/O queues were requested, and the target grants {granted}")]
     Queues {

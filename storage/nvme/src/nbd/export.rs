@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use super::session::Session;
+use super::stop::Stop;
 use super::terms::{Export, Fault, flag};
 use super::work::Work;
 use super::writes::Writes;
@@ -19,13 +20,15 @@ use crate::sys::wait::wait;
 /// Outstanding NVMe commands of one client.
 const DEPTH: u16 = 128;
 /// Bytes of one read from the client.
-const STAGING: usize = 256 << 10;
+pub(super) const STAGING: usize = 256 << 10;
 /// How long the thread polls before it sleeps.
 const POLL_TIME: Duration = Duration::from_micros(50);
 /// How often the stall timer is checked while the client has to read.
 const STALL_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a session that waits for memory, or for a write of another client, checks whether it may go on.
 const OTHERS_CHECK_INTERVAL: Duration = Duration::from_millis(10);
+/// The time at the end of a session for its outstanding commands, and for the client to read its replies.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the thread sleeps while it waits for requests.
 const IDLE_INTERVAL: Duration = Duration::from_secs(20);
 
@@ -48,6 +51,9 @@ pub enum NbdError {
     /// The connection to the NVMe target failed, or a command did.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// The session has ended, and the controller could not be shut down.
+    #[error("the NBD session has ended, and the target may still execute its requests: {0}")]
+    NotShutDown(HostError),
     /// The connection of the client failed.
     #[error("the NBD client's connection failed: {0}")]
     Stream(#[from] io::Error),
@@ -64,6 +70,8 @@ pub struct Target {
     pub writes: Arc<Writes>,
     /// Whether the export is read-only.
     pub read_only: bool,
+    /// Requests the end of the session.
+    pub stop: Arc<Stop>,
     /// How long the client may leave its replies unread: [`crate::limits::STALL_TIMEOUT`], except in tests.
     pub stall_timeout: Duration,
 }
@@ -90,12 +98,18 @@ struct Exporting<'a, Stream> {
     work: Work,
     answers: StallTimer,
     stall_timeout: Duration,
+    stop: Arc<Stop>,
+    /// When the session ends at the latest, after [`Stop::request`].
+    deadline: Option<Instant>,
 }
 
-/// Serves one client until it disconnects. The stream has to be non-blocking.
+/// Serves one client until it disconnects, or until [`Stop::request`]. In every case the requests that were
+/// begun are waited for, and the controller is shut down, so that the target executes nothing of this session
+/// after it. The stream has to be non-blocking.
 ///
 /// # Errors
-/// When the client or the target violates its protocol, or its connection breaks.
+/// When the client or the target violates its protocol, or its connection breaks; when the controller cannot
+/// be shut down.
 pub fn serve<Stream: Read + Write + AsRawFd>(
     stream: &mut Stream,
     mut target: Target,
@@ -111,8 +125,18 @@ pub fn serve<Stream: Read + Write + AsRawFd>(
         work: Work::new(queue, target.namespace, transfer_max, target.writes),
         answers: StallTimer::new(target.stall_timeout),
         stall_timeout: target.stall_timeout,
+        stop: target.stop,
+        deadline: None,
     };
-    exporting.run()
+    let ended = exporting.run();
+    let deadline = exporting.deadline.unwrap_or_else(|| Instant::now() + DRAIN_TIMEOUT);
+    // If commands are left, or their connection is broken, the shutdown has to end them.
+    _ = exporting.work.drain(deadline);
+    match (ended, target.client.shut_down()) {
+        (Err(NbdError::Host(error)), _) => Err(error.into()),
+        (_, Err(error)) => Err(NbdError::NotShutDown(error)),
+        (ended, Ok(())) => ended,
+    }
 }
 
 impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
@@ -123,6 +147,7 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
         let mut is_armed = false;
         let (began, handshake) = (Instant::now(), CONNECT_TIMEOUT);
         loop {
+            let is_stopped = self.is_stopped();
             let mut progress = self.receive(&mut staging)?;
             self.take_demands()?;
             self.work.submit()?;
@@ -131,10 +156,10 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
             progress |= self.answer();
             progress |= self.send()?;
             let is_idle = self.work.is_idle() && self.session.output().is_empty();
-            if self.session.is_over() && is_idle {
+            let now = Instant::now();
+            if (self.session.is_over() || is_stopped) && is_idle || self.deadline.is_some_and(|it| now > it) {
                 return Ok(());
             }
-            let now = Instant::now();
             let now_ns = u64::try_from((now - began).as_nanos()).unwrap_or(u64::MAX);
             if self.answers.is_too_long(self.has_output(), now_ns) {
                 return Err(NbdError::Stalled(self.stall_timeout));
@@ -157,7 +182,8 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
                     // No descriptor tells when other clients return memory or blocks: check periodically.
                     let most = if self.waits_for_others() { OTHERS_CHECK_INTERVAL } else { most };
                     let most = self.work.queue.until_retry().map_or(most, |retry| most.min(retry));
-                    wait([(fd, self.has_output()), one, other, liveness], most)?;
+                    let stop = self.stop.watched();
+                    wait([(fd, self.has_output()), one, other, liveness, stop], most)?;
                     (active, is_armed) = (Instant::now(), false);
                 } else {
                     self.work.queue.arm()?;
@@ -167,12 +193,21 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
         }
     }
 
+    /// Whether the end of the session is requested.
+    fn is_stopped(&mut self) -> bool {
+        if self.deadline.is_none() && self.stop.is_requested() {
+            self.deadline = Some(Instant::now() + DRAIN_TIMEOUT);
+        }
+        self.deadline.is_some()
+    }
+
     fn has_output(&self) -> bool {
         !self.session.output().is_empty()
     }
 
     fn wants_input(&self) -> bool {
-        self.session.wants_input() && self.work.has_room(self.session.output().len())
+        let has_room = self.work.has_room(self.session.output().len());
+        self.deadline.is_none() && self.session.wants_input() && has_room
     }
 
     /// Whether the session reads no further request because other clients have memory or blocks.
@@ -214,7 +249,7 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
     /// Turns the demands of the client into NVMe commands.
     fn take_demands(&mut self) -> Result<(), NbdError> {
         self.work.advance()?;
-        while self.work.has_room(self.session.output().len()) {
+        while self.deadline.is_none() && self.work.has_room(self.session.output().len()) {
             let Some(demand) = self.session.next_demand()? else { return Ok(()) };
             self.work.take(demand)?;
         }

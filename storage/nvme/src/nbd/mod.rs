@@ -9,6 +9,7 @@ mod export;
 mod negotiation;
 mod reply;
 mod session;
+mod stop;
 mod terms;
 mod work;
 mod writes;
@@ -16,6 +17,7 @@ mod writes;
 pub use export::{NbdError, Target, serve};
 pub use reply::Reply;
 pub use session::{Demand, Session};
+pub use stop::Stop;
 pub use terms::{Export, Fault, REQUEST_BYTES_MAX, flag};
 pub use writes::Writes;
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use buffer::Buffer;
 use slab::Slab;
@@ -16,6 +17,7 @@ use super::writes::{Claim, Writes};
 use super::{Errno, Reply};
 use crate::host::{Done, HostError, Namespace, Payload, Queue};
 use crate::limits::{NBD_BYTES, NBD_CLIENT_BYTES};
+use crate::sys::wait::wait;
 
 /// Requests of a client that are executed at once. No further request is read beyond it.
 const REQUESTS_MAX: usize = 256;
@@ -25,6 +27,9 @@ const SMALL: usize = 64 << 10;
 const BUFFERS_MAX: usize = 64;
 /// Blocks of one Write Zeroes: its count has 16 bits.
 const ZERO_BLOCKS_MAX: u64 = 1 << 16;
+/// How often the queue is polled at the end of a session: TLS may have data that no descriptor announces, and
+/// commands may have to be repeated.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(10);
 /// Bits of dword 12: force unit access, and zeros that may be holes.
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
 const DEALLOCATE: u32 = 1 << 25;
@@ -342,6 +347,24 @@ impl Work {
             };
             let token = self.underway.insert((request, then)) as u64;
             self.queue.submit(command, payload, token)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the target has completed the commands that were sent, at most until `deadline`. The data
+    /// of reads are dropped.
+    pub(super) fn drain(&mut self, deadline: Instant) -> Result<(), HostError> {
+        let mut done = Vec::new();
+        while self.queue.outstanding() > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.queue.arm()?;
+            if self.queue.poll(&mut done)? == 0 {
+                wait(self.queue.watched(), left.min(DRAIN_INTERVAL))?;
+            }
+            done.clear();
         }
         Ok(())
     }

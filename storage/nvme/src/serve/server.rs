@@ -212,7 +212,7 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::super::config::{BackendConfig, BlockSize};
+    use super::super::config::BackendConfig;
     use super::super::control::{Command, Control, ControlError, ask};
     use super::*;
     use crate::target::Underway;
@@ -225,8 +225,7 @@ mod tests {
 
     fn namespace(folder: &Path, id: u32) -> NamespaceConfig {
         let (path, size) = (folder.join(format!("disk{id}")), Some(Bytes(SIZE)));
-        let backend = BackendConfig::File { path, size, direct: false };
-        NamespaceConfig { id, backend, block_size: BlockSize::B4096, read_only: false, group: 1 }
+        NamespaceConfig::new(id, BackendConfig::File { path, size, direct: false })
     }
 
     /// A server with two namespaces, and its control socket.

@@ -4,13 +4,16 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-use nvme::host::Client;
+use nvme::host::{Client, HostError};
 use nvme::limits::STALL_TIMEOUT;
-use nvme::nbd::{Target, Writes, serve};
+use nvme::nbd::{NbdError, Stop, Target, Writes, serve};
 use nvme::serve::{BackendConfig, Bytes, Server};
 
 use crate::live::{namespace, options, start};
+use crate::peer::{self, Behaviour, Peer};
 use crate::support::{SUBSYSTEM, nqn};
 
 /// Bytes of the disk, whose blocks have 4096 bytes.
@@ -33,22 +36,33 @@ struct Nbd(UnixStream);
 
 impl Nbd {
     fn connect(address: SocketAddr, writes: &Arc<Writes>) -> Self {
+        Self::with_end(address, writes, SIZE, Stop::new().unwrap()).0
+    }
+
+    /// As [`Nbd::connect`] to a disk of `size` bytes; returns the thread that serves too.
+    fn with_end(
+        address: SocketAddr,
+        writes: &Arc<Writes>,
+        size: usize,
+        stop: Arc<Stop>,
+    ) -> (Self, JoinHandle<Result<(), NbdError>>) {
         let (mut client, mut stream) = UnixStream::pair().unwrap();
         stream.set_nonblocking(true).unwrap();
         let writes = Arc::clone(writes);
-        std::thread::spawn(move || {
+        let thread = std::thread::spawn(move || {
             let mut client = Client::connect(address, &nqn(SUBSYSTEM), &options(1, false)).unwrap();
             let namespace = client.namespace(1).unwrap();
-            let (read_only, stall_timeout) = (false, STALL_TIMEOUT);
-            serve(&mut stream, Target { client, namespace, writes, read_only, stall_timeout }, "disk")
+            let (read_only, stop, stall_timeout) = (false, stop, STALL_TIMEOUT);
+            let target = Target { client, namespace, writes, read_only, stop, stall_timeout };
+            serve(&mut stream, target, "disk")
         });
         client.read_exact(&mut [0; 18]).unwrap();
         let choice = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &1_u32.to_be_bytes(), &4_u32.to_be_bytes()];
         client.write_all(&[&choice.concat()[..], b"disk"].concat()).unwrap();
         let mut answer = [0; 10];
         client.read_exact(&mut answer).unwrap();
-        assert_eq!(answer[..8], (SIZE as u64).to_be_bytes());
-        Self(client)
+        assert_eq!(answer[..8], (size as u64).to_be_bytes());
+        (Self(client), thread)
     }
 
     fn ask(&mut self, kind: u16, flags: u16, offset: usize, length: usize, data: &[u8]) {
@@ -189,4 +203,70 @@ fn requests_before_a_disconnect_are_replied_to() {
     for number in 0..50 {
         assert_eq!(again.read(100 * number, 100), [number as u8; 100]);
     }
+}
+
+/// How a session ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ending {
+    Stop,
+    Disconnect,
+    ClientGone,
+    Fault,
+}
+
+/// However a session ends, the target has executed its outstanding write when the controller is shut down,
+/// and nothing afterwards.
+#[test]
+fn every_end_waits_for_outstanding_writes_and_shuts_down_the_controller() {
+    const DISCONNECT: u16 = 2;
+    let size = peer::BLOCKS as usize * peer::BLOCK;
+    for ending in [Ending::Stop, Ending::Disconnect, Ending::ClientGone, Ending::Fault] {
+        let peer = Peer::start(Behaviour { holds_writes: true, ..Behaviour::default() });
+        let stop = Stop::new().unwrap();
+        let (mut nbd, thread) = Nbd::with_end(peer.address, &Arc::default(), size, Arc::clone(&stop));
+        nbd.ask(WRITE, 0, 0, BLOCK, &[7; BLOCK]);
+        while peer.seen().commands.get(&1) != Some(&1) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut nbd = Some(nbd);
+        match ending {
+            Ending::Stop => {
+                stop.request();
+                // This request comes too late: it is neither executed nor answered.
+                nbd.as_mut().unwrap().ask(WRITE, 0, BLOCK, BLOCK, &[8; BLOCK]);
+            }
+            Ending::Disconnect => nbd.as_mut().unwrap().ask(DISCONNECT, 0, 0, 0, &[]),
+            Ending::ClientGone => nbd = None,
+            Ending::Fault => nbd.as_mut().unwrap().0.write_all(&[0; 28]).unwrap(),
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!thread.is_finished() && !peer.is_shut_down(), "{ending:?} does not wait for the write");
+        peer.release_writes();
+        let ended = thread.join().unwrap();
+        assert!(peer.is_shut_down(), "{ending:?}: {ended:?}");
+        let seen = peer.seen();
+        assert_eq!((seen.commands[&1], seen.written, seen.written_after_shutdown), (1, 1, 0), "{ending:?}");
+        match ending {
+            Ending::Stop | Ending::Disconnect => {
+                ended.unwrap();
+                let mut nbd = nbd.unwrap();
+                assert_eq!(nbd.replied(), 0, "{ending:?}: the write is answered");
+                // On a socket with unread data of the client the end is a reset.
+                assert!(matches!(nbd.0.read(&mut [0; 1]), Ok(0) | Err(_)));
+            }
+            Ending::ClientGone => assert!(matches!(ended, Err(NbdError::Stream(_))), "{ended:?}"),
+            Ending::Fault => assert!(matches!(ended, Err(NbdError::Fault(_))), "{ended:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_controller_that_is_not_shut_down_is_an_error_after_a_limited_time() {
+    let size = peer::BLOCKS as usize * peer::BLOCK;
+    let peer = Peer::start(Behaviour { shuts_down: false, ..Behaviour::default() });
+    let stop = Stop::new().unwrap();
+    let (_nbd, thread) = Nbd::with_end(peer.address, &Arc::default(), size, Arc::clone(&stop));
+    stop.request();
+    let ended = thread.join().unwrap();
+    assert!(matches!(ended, Err(NbdError::NotShutDown(HostError::NotShutDown(_)))), "{ended:?}");
 }

@@ -232,8 +232,8 @@ fn nbd_client(
     let exporting = std::thread::spawn(move || {
         let mut client = Client::connect(address, &nqn(SUBSYSTEM), &options(1, false)).unwrap();
         let namespace = client.namespace(1).unwrap();
-        let writes = std::sync::Arc::default();
-        let target = nbd::Target { client, namespace, writes, read_only: true, stall_timeout };
+        let (writes, stop) = (std::sync::Arc::default(), nbd::Stop::new().unwrap());
+        let target = nbd::Target { client, namespace, writes, read_only: true, stop, stall_timeout };
         nbd::serve(&mut stream, target, "disk")
     });
     // Fixed newstyle without zeroes; NBD_OPT_EXPORT_NAME with an empty name.

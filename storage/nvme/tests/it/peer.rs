@@ -40,10 +40,14 @@ pub(crate) struct Behaviour {
     pub(crate) demands_keep_alive: bool,
     /// I/O queues that are granted.
     pub(crate) queues: u32,
+    /// Whether writes are not executed until [`Peer::release_writes`].
+    pub(crate) holds_writes: bool,
+    /// Whether a shutdown of the controller is ever complete.
+    pub(crate) shuts_down: bool,
 }
 
 pub(crate) const BLOCK: usize = 4096;
-const BLOCKS: u64 = 1024;
+pub(crate) const BLOCKS: u64 = 1024;
 /// In-capsule data of an I/O queue.
 pub(crate) const IN_CAPSULE: usize = 4096;
 
@@ -70,6 +74,8 @@ impl Default for Behaviour {
             answers_keep_alive: true,
             demands_keep_alive: false,
             queues: 8,
+            holds_writes: false,
+            shuts_down: true,
         }
     }
 }
@@ -85,6 +91,9 @@ pub(crate) struct Seen {
     pub(crate) host_behaviour: usize,
     /// How often each opcode came on an I/O queue.
     pub(crate) commands: HashMap<u8, usize>,
+    /// Writes that were executed, and those of them after the shutdown of the controller.
+    pub(crate) written: usize,
+    pub(crate) written_after_shutdown: usize,
 }
 
 struct State {
@@ -120,6 +129,16 @@ impl Peer {
             }
         });
         Self { address, state }
+    }
+
+    /// Executes the writes that were held.
+    pub(crate) fn release_writes(&self) {
+        self.state.behaviour.lock().unwrap().holds_writes = false;
+    }
+
+    /// Whether the host has shut down the controller.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.seen().configuration & property::configuration::SHUTDOWN != 0
     }
 
     pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -174,6 +193,10 @@ impl<'a> Line<'a> {
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    fn is_shut_down(&self) -> bool {
+        self.state.seen.lock().unwrap().configuration & property::configuration::SHUTDOWN != 0
     }
 
     fn behaviour(&self) -> MutexGuard<'_, Behaviour> {
@@ -271,6 +294,10 @@ impl<'a> Line<'a> {
                 let value = match Property::parse(&command).unwrap().offset {
                     property::CAPABILITIES => behaviour.capabilities,
                     property::READY_TIMEOUTS => behaviour.ready_timeouts,
+                    property::CONFIGURATION => self.state.seen.lock().unwrap().configuration.into(),
+                    property::STATUS if self.is_shut_down() && behaviour.shuts_down => {
+                        property::status::SHUTDOWN_COMPLETE.into()
+                    }
                     _ if enabled.is_some_and(|at| at.elapsed() >= behaviour.ready_after) => behaviour.status,
                     _ => 0,
                 };
@@ -330,6 +357,14 @@ impl<'a> Line<'a> {
                 self.send(&Header::ReadyToTransfer(ready), 0, &[])
             }
             code if code == Io::Write as u8 => {
+                while self.behaviour().holds_writes {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let is_late = self.is_shut_down();
+                let mut seen = self.state.seen.lock().unwrap();
+                seen.written += 1;
+                seen.written_after_shutdown += usize::from(is_late);
+                drop(seen);
                 self.state.memory.lock().unwrap()[from..from + length].copy_from_slice(data);
                 self.respond(cid, Status::SUCCESS, 0)
             }

@@ -3,6 +3,7 @@
 mod auth;
 mod blktests;
 mod crash;
+mod ends;
 mod faults;
 mod flood;
 mod host;
