@@ -135,6 +135,8 @@ pub const QUEUE_NAMESPACES_OBSERVED_MAX: usize = 64;
 pub const CONTROL_CLIENTS_MAX: usize = 16;
 /// Data of the requests of one NBD client that are being executed: no further request is read then.
 pub const NBD_CLIENT_BYTES: usize = 16 << 20;
+/// What an NBD client costs at most before it has negotiated, in bytes, without its controller.
+pub const NBD_NEGOTIATION_BYTES: usize = 1 << 20;
 /// Data of the requests of all NBD clients of a process; a client without requests may always begin one.
 pub const NBD_BYTES: usize = 256 << 20;
 /// DH-HMAC-CHAP negotiations of one address that did not end in authentication, before further ones have to

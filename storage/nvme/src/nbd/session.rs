@@ -1,7 +1,9 @@
 //! The NBD protocol with one client, without a socket: bytes in, demands out, results in, bytes out.
 
 use super::Errno;
-use super::negotiation::{self, ALLOCATION_ID, Agreed, Asked, Next, OPTION_HEAD, OPTIONS_MAX};
+use super::negotiation::{
+    self, ALLOCATION_ID, Agreed, Asked, Next, OPTION_BYTES_MAX, OPTION_HEAD, OPTIONS_MAX,
+};
 use super::reply::{self, Reply};
 use super::terms::{Export, Fault, REQUEST_BYTES_MAX, flag};
 
@@ -154,7 +156,7 @@ impl Session {
         if self.taken == self.input.len() {
             self.input.clear();
             self.taken = 0;
-        } else if self.taken > REQUEST_BYTES_MAX {
+        } else if self.taken > if self.is_negotiated() { REQUEST_BYTES_MAX } else { OPTION_BYTES_MAX } {
             self.input.drain(..self.taken);
             self.taken = 0;
         }
@@ -319,7 +321,9 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    use super::super::export::STAGING;
     use super::*;
+    use crate::limits::NBD_NEGOTIATION_BYTES;
 
     fn session() -> Session {
         let flags = flag::HAS_FLAGS | flag::FLUSH | flag::FUA | flag::TRIM | flag::WRITE_ZEROES;
@@ -626,5 +630,27 @@ mod tests {
         let mut session = ready();
         session.received(&request(1, 0, 0, u32::MAX));
         assert_eq!(session.next_demand(), Err(Fault::TooLong));
+    }
+
+    /// Clients that do not end their negotiation, read nothing, and send what the session keeps most of.
+    #[test]
+    fn a_client_costs_little_before_it_has_negotiated() {
+        let longest = option(10, &[0; OPTION_BYTES_MAX]).repeat(OPTIONS_MAX - 1);
+        let skipped = option(99, &[0; 4 * STAGING]).repeat(OPTIONS_MAX - 1);
+        let informed = option(6, &[0; 6]).repeat(OPTIONS_MAX - 1);
+        let behaviours =
+            [("silent", Vec::new()), ("longest", longest), ("skipped", skipped), ("info", informed)];
+        for (name, options) in behaviours {
+            let mut session = greeted(1);
+            let mut most = session.input.capacity() + session.output.capacity();
+            // Reads of this length leave a part of an option each time.
+            for part in options.chunks(STAGING - 1) {
+                session.received(part);
+                assert_eq!(session.next_demand(), Ok(None), "{name}");
+                most = most.max(session.input.capacity() + session.output.capacity());
+            }
+            assert!(!session.is_negotiated());
+            assert!(STAGING + most <= NBD_NEGOTIATION_BYTES, "{name}: {most} bytes");
+        }
     }
 }
