@@ -1,8 +1,9 @@
 //! Attacks on rockery's programs, bounded in time and packets, each with what the victim may lose at most.
 //! Needs root, or root in a user namespace, for network namespaces and raw sockets: `make attack`.
 //!
-//! `attack [--short] [--markdown] [NAME…]`: all attacks, or those whose names contain a word; `--short` is
-//! what CI runs. The exit status is 1 when a victim lost more than it may.
+//! `attack [--short] [--markdown] [--list] [NAME…]`: all attacks, or those whose names contain a word;
+//! `--short` is what CI runs, and `--list` prints the attacks and tries none. The exit status is 1 when a
+//! victim lost more than it may.
 
 mod cm;
 mod fence;
@@ -27,6 +28,13 @@ struct Attack {
     attacker: &'static str,
     bound: &'static str,
     run: fn(Effort) -> Outcome,
+}
+
+impl Attack {
+    /// Its row of the table, up to the result.
+    fn row(&self) -> String {
+        format!("| {} | {} | {} |", self.name, self.attacker, self.bound)
+    }
 }
 
 const ATTACKS: &[Attack] = &[
@@ -191,8 +199,9 @@ const ATTACKS: &[Attack] = &[
 fn main() -> ExitCode {
     let (options, names): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|word| word.starts_with("--"));
-    if let Some(unknown) = options.iter().find(|word| !["--short", "--markdown"].contains(&word.as_str())) {
-        eprintln!("attack: {unknown}: there are --short and --markdown");
+    let known = ["--short", "--markdown", "--list"];
+    if let Some(unknown) = options.iter().find(|word| !known.contains(&word.as_str())) {
+        eprintln!("attack: {unknown}: there are {}", known.join(", "));
         return ExitCode::from(2);
     }
     let effort = if options.iter().any(|word| word == "--short") { Effort::Short } else { Effort::Long };
@@ -203,6 +212,10 @@ fn main() -> ExitCode {
         let known: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();
         eprintln!("attack: no attack is called so; there are {}", known.join(", "));
         return ExitCode::from(2);
+    }
+    if options.iter().any(|word| word == "--list") {
+        attacks.iter().for_each(|attack| println!("{}", attack.row()));
+        return ExitCode::SUCCESS;
     }
     if markdown {
         println!(
@@ -217,7 +230,7 @@ fn main() -> ExitCode {
         };
         all_held &= held;
         if markdown {
-            println!("| {} | {} | {} | {result} |", attack.name, attack.attacker, attack.bound);
+            println!("{} {result} |", attack.row());
         } else {
             println!("{:<22} {result}", attack.name);
         }
