@@ -81,8 +81,12 @@ def built(cargo, arguments, filters):
 
 
 def package_name(identifier):
-    """The package in `path+file:///…/core/rnic#rockery-rnic@0.1.0`."""
-    return identifier.rsplit("#", 1)[-1].split("@")[0]
+    """The package in `path+file:///…/core/rnic#rockery-rnic@0.1.0`.
+
+    Cargo leaves the name out where it is that of the folder: `path+file:///…/apps/rockery#0.1.0`.
+    """
+    folder, _, name = identifier.rpartition("#")
+    return name.split("@")[0] if "@" in name else folder.rsplit("/", 1)[-1]
 
 
 def by_module(program, filters):
