@@ -21,7 +21,7 @@ packages: ## installs the packages that the rest needs
 	@scripts/packages.sh
 
 # Crates whose tests need nothing but Rust. Those of `wire` that run Wireshark's dissector are left out.
-QUICK := wire rnic fabric sim gear buffer bench page playground smb tidy
+QUICK := wire rnic fabric sim gear buffer bench report playground smb tidy torture
 
 quick: ## what needs neither root nor network, packages or guests: under two minutes after a build
 	$(CARGO) test --no-fail-fast $(QUICK:%=-p rockery-%) --lib --bins --tests -- --skip wireshark
@@ -33,7 +33,8 @@ programs: packages ## only the tests with real programs
 	CARGO="$(CARGO)" scripts/as-root.sh scripts/test.py -p rockery-programs
 
 applications: packages ## applications that people use over RDMA, installed and run: what they transfer is compared
-	$(CARGO) build --release --workspace --bins --lib --exclude rockery-tidy --exclude rockery-programs
+	$(CARGO) build --release --workspace --bins --lib --exclude rockery-tidy --exclude rockery-programs \
+		--exclude rockery-torture --exclude rockery-bench
 	scripts/as-root.sh python3 -B testing/applications
 
 attack: packages ## attacks on programs that rockery runs, each with what its victim may lose: a table
@@ -99,7 +100,7 @@ endif
 install: ## rockery and its libraries under PREFIX (/usr/local), below DESTDIR if that is set
 ifndef BUILT
 	$(CARGO) build --release --workspace --bins --lib --exclude rockery-tidy --exclude rockery-programs \
-		--exclude rockery-python
+		--exclude rockery-torture --exclude rockery-bench --exclude rockery-python
 endif
 	scripts/install.sh "$(DESTDIR)$(PREFIX)" $(BUILT)
 

@@ -7,7 +7,7 @@ import tomllib
 import uuid
 
 # Crates whose code is not in any package.
-NOT_SHIPPED = {"rockery-tidy", "rockery-programs", "rockery-python"}
+NOT_SHIPPED = {"rockery-tidy", "rockery-programs", "rockery-python", "rockery-torture"}
 TARGET = "x86_64-unknown-linux-gnu"
 
 
