@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use ::nvme::Nqn;
+use ::nvme::controller::{Identity, former_serial};
 use ::nvme::identifier::{Nguid, Uuid};
-use ::nvme::target::{Identity, former_serial};
 use serde_json::{Value, json};
 
 /// The identifiers that a server reports.

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::target::Wake;
+use crate::controller::Wake;
 
 /// Up to this size a buffer counts as small: that of one command of an admin queue. The limit of a host is
 /// twice as high for small buffers, so that connections of its own that take all they can get do not keep a

@@ -10,11 +10,11 @@ use std::sync::{Arc, Once};
 use slab::Slab;
 use wire::nvme::Status;
 
-use crate::latency::{Class, Observer};
+use crate::controller::{Admitted, Barrier, Counted, Effect, Namespace};
+use crate::latency::{Class, Observer, QueueName};
 use crate::store::{Clear, Lent, Store};
 use crate::sys::file::is_full;
 use crate::sys::ring::{Completion, Operation, Ring};
-use crate::target::{Admitted, Barrier, Counted, Effect, Namespace, Queue};
 use buffer::Buffer;
 
 /// Entries of the io_uring of one connection; further operations wait.
@@ -204,9 +204,10 @@ impl Engine {
         self.observer.begin_round(now_ns);
     }
 
-    /// Ends a round: tasks that finished in it count as finished at `now_ns`.
-    pub fn end_round(&mut self, now_ns: u64, queue: &Queue) {
-        self.observer.end_round(now_ns, Some(queue));
+    /// Ends a round: tasks that finished in it count as finished at `now_ns`, for the queue that `name`
+    /// returns.
+    pub fn end_round(&mut self, now_ns: u64, name: &dyn Fn() -> Option<QueueName>) {
+        self.observer.end_round(now_ns, name);
     }
 
     /// The number of tasks that the kernel executes.
@@ -481,7 +482,7 @@ fn conclude(waiting: InKernel, completion: Completion, observer: &mut Observer) 
     }
     let status = status_of(&result, !is_read);
     count(&namespace, length, is_read, length != 0, status);
-    observer.ended(&namespace, class(is_read, length != 0), began_ns);
+    observer.ended(namespace.observed(), class(is_read, length != 0), began_ns);
     let length = if is_read { length } else { 0 };
     Finished { cid, status, first_of_pair: None, buffer, lent: None, length, tag, _underway: underway }
 }
@@ -584,7 +585,7 @@ fn run(task: Task, namespace: &Namespace, observer: &mut Observer) -> Finished {
         Action::Copy { sources, durable } => copy(store, offset, length, &sources, durable),
     };
     count(namespace, bytes, is_read, has_data, finished.status);
-    observer.ended(namespace, class(is_read, has_data), observer.now_ns());
+    observer.ended(namespace.observed(), class(is_read, has_data), observer.now_ns());
     finished
 }
 
@@ -657,8 +658,8 @@ fn copy(store: &Store, offset: u64, length: u64, sources: &[(u64, u64)], durable
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::Identity;
     use crate::store::FileStore;
-    use crate::target::Identity;
 
     const BLOCK: u64 = 4096;
 

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::limits::QUEUE_NAMESPACES_OBSERVED_MAX;
 use crate::nqn::Nqn;
-use crate::target::{Namespace, Queue};
 
 /// Steps between powers of two, as a power of two: each latency is known to a fifth.
 const STEPS_LOG2: u32 = 2;
@@ -220,34 +219,32 @@ impl Observer {
     }
 
     /// Counts a command that has finished.
-    pub(crate) fn ended(&mut self, namespace: &Namespace, operation: Class, began_ns: u64) {
-        let known = self.observed.iter().position(|(it, _)| Arc::ptr_eq(it, namespace.observed()));
-        let observed = known.unwrap_or_else(|| self.meet(namespace));
+    pub(crate) fn ended(&mut self, namespace: &Arc<Observed>, operation: Class, began_ns: u64) {
+        let known = self.observed.iter().position(|(it, _)| Arc::ptr_eq(it, namespace));
+        let observed = known.unwrap_or_else(|| self.meet(Arc::clone(namespace)));
         self.ended.push(Ended { observed, operation, began_ns });
     }
 
     #[cold]
-    fn meet(&mut self, namespace: &Namespace) -> usize {
+    fn meet(&mut self, observed: Arc<Observed>) -> usize {
         if self.observed.len() >= QUEUE_NAMESPACES_OBSERVED_MAX {
             // The earlier counts stay in the totals of the namespace; only the split by queue is lost.
-            self.end_round(self.now_ns, None);
+            self.end_round(self.now_ns, &|| None);
             self.end_all();
         }
-        let observed = Arc::clone(namespace.observed());
         let figures = observed.begin();
         self.observed.push((observed, figures));
         self.observed.len() - 1
     }
 
-    /// Ends a round: its commands finished at `now_ns`.
-    pub(crate) fn end_round(&mut self, now_ns: u64, queue: Option<&Queue>) {
+    /// Ends a round: its commands finished at `now_ns`. `name` is called for counters that have no name yet.
+    pub(crate) fn end_round(&mut self, now_ns: u64, name: &dyn Fn() -> Option<QueueName>) {
         for Ended { observed, operation, began_ns } in self.ended.drain(..) {
             let Some((_, figures)) = self.observed.get(observed) else { continue };
             if figures.queue.get().is_none()
-                && let Some((session, id)) = queue.and_then(|it| it.session().zip(it.id()))
+                && let Some(name) = name()
             {
-                let (controller, host) = (session.id, session.host.clone());
-                _ = figures.queue.set(QueueName { controller, queue: id, host });
+                _ = figures.queue.set(name);
             }
             let took_ns = now_ns.saturating_sub(began_ns);
             let counts = &figures.operations[operation as usize];

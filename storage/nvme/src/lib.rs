@@ -1,11 +1,11 @@
 //! NVMe over Fabrics: storage that the Linux kernel, SPDK and rockery's own host reach over TCP and RDMA.
 //!
-//! The protocol is independent of sockets and clocks: [`target`] has subsystems and controllers, and executes
-//! commands; [`tcp`] turns bytes into commands and back. [`serve`] drives both with sockets and threads, and
-//! [`engine`] transfers data to and from [`store`].
+//! The protocol is independent of sockets and clocks: [`controller`] has subsystems and controllers, and
+//! executes commands; [`tcp`] turns bytes into commands and back. [`serve`] drives both with sockets and
+//! threads, and [`engine`] transfers data to and from [`store`].
 //!
 //! ```text
-//! bytes ──tcp::Connection──▶ target::Queue::accept ──▶ data come ──▶ execute ──▶ Reply
+//! bytes ──tcp::Connection──▶ controller::Queue::accept ──▶ data come ──▶ execute ──▶ Reply
 //!                                                                      └─▶ Task ──engine──▶ finish
 //! ```
 //!
@@ -18,6 +18,7 @@ pub mod auth;
 mod base64;
 mod budget;
 pub mod congestion;
+pub mod controller;
 pub mod engine;
 mod guest_memory;
 pub mod host;
@@ -33,7 +34,6 @@ pub mod serve;
 pub mod store;
 mod stream;
 pub mod sys;
-pub mod target;
 pub mod tcp;
 pub mod tls;
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::budget::{Budget, Charge, Share};
+use crate::controller::{Request, Wake};
 use crate::guest_memory::{GuestCharge, GuestMemory};
 use crate::limits::{LENT_BYTES_MIN, QUEUE_DATA_BYTES};
-use crate::target::{Request, Wake};
 use buffer::{ALIGNMENT, Buffer, UnauthenticatedShare};
 use rdma::Domain;
 

@@ -17,12 +17,12 @@ use super::idle::Idle;
 use super::stall_timer::StallTimer;
 use super::{Counted, End, Shared, Tuning};
 use crate::congestion;
+use crate::controller::{Origin, Proved, Queue, Wake};
 use crate::engine::Engine;
 use crate::limits::{CONNECTION_BYTES, CONNECTIONS_MAX, TLS_BYTES};
 use crate::pool::Pool;
 use crate::references::References;
 use crate::stream::Stream;
-use crate::target::{Origin, Proved, Queue, Wake};
 use crate::tcp::{Closing, Connection};
 use crate::tls::Acceptor;
 
@@ -259,7 +259,8 @@ impl<'a> Driver<'a> {
             }
             if !more {
                 if worked {
-                    self.engine.end_round(self.shared.now_ns(), self.connection.queue());
+                    let name = || self.connection.queue().name();
+                    self.engine.end_round(self.shared.now_ns(), &name);
                 }
                 return worked;
             }

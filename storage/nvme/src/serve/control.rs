@@ -330,7 +330,7 @@ impl Server {
     fn status(&self) -> Value {
         use std::sync::atomic::Ordering::Relaxed;
         let subsystems = self.target().subsystems();
-        let namespace = |it: &Arc<crate::target::Namespace>| {
+        let namespace = |it: &Arc<crate::controller::Namespace>| {
             let counters = &it.counters;
             json!({
                 "id": it.nsid(), "uuid": Uuid::from(it.identity().uuid),

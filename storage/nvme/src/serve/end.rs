@@ -5,7 +5,7 @@ use std::fmt::Display;
 use tracing::{debug, info, warn};
 
 use super::Shared;
-use crate::target::Queue;
+use crate::controller::Queue;
 
 /// Why a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -59,8 +59,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::controller::Target;
     use crate::serve::Tuning;
-    use crate::target::Target;
 
     #[test]
     fn half_of_the_processors_poll_for_a_limited_time() {

@@ -50,11 +50,11 @@ pub(crate) use stall_timer::StallTimer;
 use buffer::UnauthenticatedBudget;
 
 use crate::budget::Budget;
+use crate::controller::{ChangeError, Target};
 use crate::limits::{
     BARRIER_TIMEOUT, CONNECT_TIMEOUT, RECEIVE_BYTES, SERVER_DATA_BYTES, STALL_TIMEOUT, UNAUTHENTICATED_BYTES,
 };
 use crate::nqn::Nqn;
-use crate::target::{ChangeError, Target};
 
 /// Parameters of connections.
 #[derive(Clone, Debug)]

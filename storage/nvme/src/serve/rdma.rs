@@ -22,12 +22,12 @@ use super::receives::{RECEIVE_BYTES, capsule, connection_bytes, other, post_rece
 use super::stall_timer::StallTimer;
 use super::{Counted, End, Shared};
 use crate::budget::Charge;
+use crate::controller::{Origin, Outcome, Plan, Queue, Request, Wake};
 use crate::engine::{Engine, Finished};
 use crate::limits::{ADMIN_ENTRIES, CONNECTIONS_MAX, RECEIVES_BEFORE_TRUST, RECEIVES_OF_GUESTS, STALL_BYTES};
 use crate::pool::Pool;
 use crate::store::Lent;
 use crate::sys::wait::wait;
-use crate::target::{Origin, Outcome, Plan, Queue, Request, Wake};
 
 const COMPLETIONS: Token = Token(3);
 const STATE: Token = Token(4);
@@ -423,7 +423,7 @@ impl<'a> Driver<'a> {
             worked = true;
         }
         if worked {
-            self.engine.end_round(self.shared.now_ns(), &self.queue);
+            self.engine.end_round(self.shared.now_ns(), &|| self.queue.name());
         }
         worked
     }

@@ -18,8 +18,8 @@ use super::rdma::{self, Confirmed};
 use super::receives;
 use super::thread::{PAUSE, STACK_BYTES};
 use super::{End, Shared};
+use crate::controller::Origin;
 use crate::limits::{ADMIN_ENTRIES, CONNECTIONS_MAX, QUEUE_ENTRIES_MAX, RECEIVES_BEFORE_TRUST};
-use crate::target::Origin;
 
 /// How often half-open connections are checked for their time limit.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);

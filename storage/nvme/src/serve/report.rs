@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use serde::{Deserialize, Serialize};
 
 use super::{End, Shared};
+use crate::controller::Namespace;
 use crate::latency::{Class, Latency, longest_ns};
 use crate::nqn::Nqn;
-use crate::target::Namespace;
 
 /// All counters at one moment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

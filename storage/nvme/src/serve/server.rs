@@ -12,11 +12,11 @@ use super::config::{Bytes, Config, NamespaceConfig, PortConfig, SubsystemConfig}
 use super::state::{State, logged, path_of};
 use super::{ServeError, Shared, Tuning, backing};
 use crate::auth::Credentials;
+use crate::controller::{Barrier, ChangeError, Target};
 use crate::limits::BARRIER_TIMEOUT;
 use crate::machine::MachineId;
 use crate::nqn::Nqn;
 use crate::store::Store;
-use crate::target::{Barrier, ChangeError, Target};
 
 /// A target with its listeners and stores. A method that takes rights from hosts returns when no command that
 /// began before is executed any more; so does the drop of a server, which ends all connections. While one
@@ -215,7 +215,7 @@ mod tests {
     use super::super::config::BackendConfig;
     use super::super::control::{Command, Control, ControlError, ask};
     use super::*;
-    use crate::target::Underway;
+    use crate::controller::Underway;
 
     const SIZE: u64 = 1 << 20;
 

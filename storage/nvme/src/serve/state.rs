@@ -14,13 +14,13 @@ use super::config::{
 };
 use super::{Listener, ServeError, Shared, Tuning};
 use crate::auth::Credentials;
+use crate::controller::{
+    Barrier, ChangeError, Hosts, Identity, Namespace, Port, Referral, Subsystem, Target, Transport,
+};
 use crate::identifier::Serial;
 use crate::machine::MachineId;
 use crate::nqn::Nqn;
 use crate::store::{FileStore, Store};
-use crate::target::{
-    Barrier, ChangeError, Hosts, Identity, Namespace, Port, Referral, Subsystem, Target, Transport,
-};
 
 const MODEL: &str = "rockery";
 

@@ -12,11 +12,11 @@ use wire::nvme::{Command, Completion, Direction, Sgl, Status};
 
 use super::inbound::{Event, Fault, Inbound, Sink};
 use super::outbound::Outbound;
+use crate::controller::{Outcome, Plan, Queue, Request};
 use crate::engine::{Finished, Task};
 use crate::limits::{TCP_IN_CAPSULE, TCP_IN_CAPSULE_ADMIN, TRANSFER_BYTES_MAX};
 use crate::pool::Pool;
 use crate::references::Reference;
-use crate::target::{Outcome, Plan, Queue, Request};
 use buffer::Buffer;
 
 /// MAXH2CDATA: the data of one H2CData PDU, as long as the longest transfer.

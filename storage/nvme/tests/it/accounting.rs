@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use nvme::controller::{Identity, Namespace, Target};
 use nvme::store::{FileStore, Store};
-use nvme::target::{Identity, Namespace, Target};
 use proptest::prelude::*;
 use wire::nvme::command::Blocks;
 use wire::nvme::tcp::{Data, Digests, Header, ReadyToTransfer, flag};

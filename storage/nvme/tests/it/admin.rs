@@ -1,6 +1,6 @@
 //! Connecting, properties, Identify, features, log pages and events.
 
-use nvme::target::Hosts;
+use nvme::controller::Hosts;
 use nvme::tcp::Closing;
 use wire::nvme::discovery::{Entry, Head};
 use wire::nvme::fabrics::DISCOVERY_NQN;

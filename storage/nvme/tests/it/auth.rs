@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nvme::auth::{Authenticator, Credentials, Group, Hash, Progress, Secret, Secrets, Supplicant};
+use nvme::controller::{Hosts, Subsystem, Target};
 use nvme::host::{Client, HostError, Options};
 use nvme::serve::{BackendConfig, Bytes, Config, Server, Tuning};
-use nvme::target::{Hosts, Subsystem, Target};
 use wire::nvme::auth::{self, CONNECT_AUTHENTICATE, Failure, message};
 use wire::nvme::tcp::Digests;
 use wire::nvme::{Fabrics, Io, Status};

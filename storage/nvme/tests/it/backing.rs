@@ -134,7 +134,7 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     let subsystems = server.target().subsystems();
     let found: Vec<_> = subsystems.iter().flat_map(|it| it.namespaces()).map(|it| it.bytes()).collect();
     assert_eq!((subsystems.len(), found), (1, vec![SIZE]));
-    assert_eq!(subsystems[0].hosts(), nvme::target::Hosts::Any);
+    assert_eq!(subsystems[0].hosts(), nvme::controller::Hosts::Any);
     assert_eq!(path("one").metadata().unwrap().len(), SIZE);
     drop((server, subsystems));
 

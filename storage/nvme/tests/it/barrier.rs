@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nvme::auth::Credentials;
+use nvme::controller::{Barrier, Hosts, Identity, Namespace, Port, Subsystem, Target, Transport};
 use nvme::store::{FileStore, Store};
-use nvme::target::{Barrier, Hosts, Identity, Namespace, Port, Subsystem, Target, Transport};
 use nvme::tcp::Closing;
 use wire::nvme::command::Blocks;
 use wire::nvme::dsm::{CopyRange, Range};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
+use nvme::controller::{Hosts, Identity, Namespace, Port, Subsystem, Target, Transport};
 use nvme::store::{Memory, Store};
-use nvme::target::{Hosts, Identity, Namespace, Port, Subsystem, Target, Transport};
 use wire::nvme::tcp::{CommonHeader, Digests, Frame, Header};
 use wire::nvme::{Admin, Command, Completion, Io, opcode};
 

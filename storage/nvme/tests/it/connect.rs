@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nvme::target::Target;
+use nvme::controller::Target;
 use wire::nvme::fabrics::{Connect, ConnectData, DISCOVERY_NQN};
 use wire::nvme::tcp::Digests;
 use wire::nvme::{Admin, Command, Status, feature, identify, property, text};

@@ -1,7 +1,7 @@
 //! Get and Set Features: every feature acts or is refused with the status of the specification.
 
 use buffer::Buffer;
-use nvme::target::{Outcome, Plan};
+use nvme::controller::{Outcome, Plan};
 use wire::nvme::feature::{self, events};
 use wire::nvme::tcp::Digests;
 use wire::nvme::{Admin, Command, Io, Sgl, Status, log};

@@ -1,6 +1,6 @@
 //! Compare and Write: two commands of which the second is right behind the first.
 
-use nvme::target::{Identity, Namespace};
+use nvme::controller::{Identity, Namespace};
 use wire::nvme::fabrics::Property;
 use wire::nvme::tcp::{Data, Header, ReadyToTransfer, flag};
 use wire::nvme::{Command, Fabrics, Io, Sgl, Status};

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use buffer::Buffer;
+use nvme::controller::{Outcome, Plan, Queue, Target};
 use nvme::engine::{Engine, Finished};
 use nvme::store::Store;
-use nvme::target::{Outcome, Plan, Queue, Target};
 use wire::nvme::tcp::Digests;
 use wire::nvme::{COMMAND_SIZE, Command, Io, Sgl, Status};
 

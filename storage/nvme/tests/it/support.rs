@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use buffer::Buffer;
 use nvme::Nqn;
-use nvme::engine::Engine;
-use nvme::store::{Memory, Store};
-use nvme::target::{
+use nvme::controller::{
     Hosts, Identity, Namespace, Origin, Outcome, Plan, Port, Queue, Subsystem, Target, Transport, Wake,
 };
+use nvme::engine::Engine;
+use nvme::store::{Memory, Store};
 use nvme::tcp::{Closing, Connection};
 use wire::nvme::fabrics::{self, Connect, ConnectData, Property};
 use wire::nvme::property;

@@ -6,14 +6,16 @@ use std::sync::atomic::Ordering;
 use wire::nvme::feature::{self, Select};
 use wire::nvme::{Admin, Command, Status};
 
-use super::admin::Answer;
-use super::controller::Controller;
 use super::feature_table::{Feature, Scope};
 use super::health::Threshold;
 use super::namespace::Namespace;
 use super::reservation::Reservations;
+use super::session::Controller;
 use super::{State, Underway};
 use crate::limits::{IO_QUEUES_MAX, KEEP_ALIVE_UNITS};
+
+/// The result of an admin command: dwords 0 and 1 of its completion, and data.
+pub(super) type Answer = Result<(u64, Vec<u8>), Status>;
 
 const ALL_NAMESPACES: u32 = 0xffff_ffff;
 const INVALID: Status = Status::INVALID_FIELD.permanent();

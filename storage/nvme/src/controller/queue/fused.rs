@@ -4,15 +4,15 @@
 
 use wire::nvme::{Command, Fuse, Io, Status};
 
-use super::barrier::Counted;
 use super::io::Work;
-use super::queue::{Outcome, Queue};
+use super::{Outcome, Queue};
+use crate::controller::barrier::Counted;
 use crate::engine::{Action, Task};
 use buffer::Buffer;
 
 /// The pairs of a queue of which a half waits for something.
 #[derive(Debug, Default)]
-pub(super) struct Pairs {
+pub(in crate::controller) struct Pairs {
     pairs: Vec<Pair>,
     /// The first command whose second one is the next command.
     open: Option<First>,

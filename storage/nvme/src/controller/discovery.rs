@@ -9,7 +9,7 @@ use wire::nvme::discovery::{
 use wire::nvme::{fabrics, text};
 
 use super::State;
-use super::queue::Origin;
+use super::origin::Origin;
 use crate::limits::ADMIN_ENTRIES;
 use crate::nqn::Nqn;
 

@@ -6,11 +6,11 @@ use wire::nvme::log::{self, AnaGroup, AnaHead, CHANGED_NAMESPACES_MAX, Firmware,
 use wire::nvme::{Admin, Command, Io, Status, text};
 
 use super::State;
-use super::controller::Controller;
 use super::feature_table::{Feature, Scope};
-use super::health::TEMPERATURE_KELVIN;
-use super::queue::Origin;
+use super::origin::Origin;
+use super::session::Controller;
 use super::subsystem::Snapshot;
+use super::temperature::TEMPERATURE_KELVIN;
 use crate::limits::{ANA_GROUPS_MAX, ERRORS_MAX, NAMESPACES_MAX};
 
 /// The longest ANA log page: every group has a namespace, and every namespace exists.

@@ -1,8 +1,11 @@
 //! A queue: one connection of one host. It determines which data a command needs before they are transferred,
 //! and executes the command with them.
 
+mod authentication;
+mod fused;
+mod io;
+
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,34 +16,19 @@ use wire::nvme::log::AnaState;
 use wire::nvme::opcode::FABRICS;
 use wire::nvme::{Command, Completion, Direction, Fabrics, Fuse, Status};
 
-use super::authentication::Standing;
+use self::authentication::Standing;
+use self::fused::Pairs;
+use self::io::Work as IoWork;
 use super::barrier::Barrier;
 use super::connect::Connected;
-use super::controller::{Session, Wake};
-use super::fused::Pairs;
-use super::io::Work as IoWork;
+use super::origin::{Origin, Proved};
+use super::session::{Session, Wake};
 use super::subsystem::Subsystem;
-use super::{Namespace, Target, authentication};
+use super::{Namespace, Target};
 use crate::engine::{Action, Finished, Task};
+use crate::latency::QueueName;
 use crate::limits::{DEPTH_BEFORE_TRUST, TRANSFER_BYTES_MAX};
-use crate::tls::Psk;
 use buffer::Buffer;
-
-/// The addresses of a connection.
-#[derive(Clone, Copy, Debug)]
-pub struct Origin {
-    /// The port identifier (PORTID).
-    pub port: u16,
-    /// The address that the host connected to.
-    pub local: SocketAddr,
-    /// The address of the host.
-    pub peer: IpAddr,
-}
-
-/// The PSK of a TLS connection: Connect has to name its host and subsystem, and it must not have been removed
-/// or replaced since the handshake.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Proved(pub Psk);
 
 /// The result of [`Queue::accept`]: a failed command, or a request whose data are to be transferred.
 #[derive(Debug)]
@@ -62,7 +50,7 @@ pub struct Request {
     pub length: usize,
     /// Where the data begin in the buffer: 0 unless [`Request::is_written_in_place`].
     pub data_at: usize,
-    pub(super) work: Work,
+    pub(in crate::controller) work: Work,
 }
 
 impl Request {
@@ -72,7 +60,8 @@ impl Request {
         matches!(&self.work, Work::Io(work) if work.lends(self.length))
     }
 
-    /// Whether the command is the second of a fused pair, whose first one may hold a buffer until it is executed.
+    /// Whether the command is the second of a fused pair, whose first one may hold a buffer until it is
+    /// executed.
     pub fn completes_pair(&self) -> bool {
         matches!(&self.work, Work::Io(work) if work.fuse == Fuse::Second)
     }
@@ -92,7 +81,7 @@ impl Request {
 }
 
 #[derive(Debug)]
-pub(super) enum Work {
+pub(in crate::controller) enum Work {
     Fabrics(Fabrics, Command),
     Admin(Command),
     Io(IoWork),
@@ -118,19 +107,19 @@ enum Stage {
 
 /// The controller of a queue, and its authentication.
 #[derive(Debug)]
-pub(super) struct Membership {
-    pub(super) session: Arc<Session>,
-    pub(super) queue_id: u16,
+pub(in crate::controller) struct Membership {
+    pub(in crate::controller) session: Arc<Session>,
+    pub(in crate::controller) queue_id: u16,
     epoch: u64,
-    pub(super) standing: Standing,
+    pub(in crate::controller) standing: Standing,
     /// Whether no secret was asked of the host, although this target has secrets.
     is_guest: bool,
-    pub(super) view: View,
+    pub(in crate::controller) view: View,
 }
 
 /// A copy of the state of the subsystem, refreshed only when that has changed.
 #[derive(Debug, Default)]
-pub(super) struct View {
+pub(in crate::controller) struct View {
     subsystem: Option<Arc<Subsystem>>,
     generation: Option<u64>,
     namespaces: BTreeMap<u32, (Arc<Namespace>, AnaState)>,
@@ -138,7 +127,11 @@ pub(super) struct View {
 
 impl View {
     #[inline]
-    pub(super) fn namespace(&mut self, nsid: u32, port: u16) -> Option<(&Arc<Namespace>, AnaState)> {
+    pub(in crate::controller) fn namespace(
+        &mut self,
+        nsid: u32,
+        port: u16,
+    ) -> Option<(&Arc<Namespace>, AnaState)> {
         let generation = self.subsystem.as_ref().map(|subsystem| subsystem.generation());
         if generation != self.generation {
             self.look(port);
@@ -160,19 +153,19 @@ impl View {
 /// A queue of a host on one connection.
 #[derive(Debug)]
 pub struct Queue {
-    pub(super) target: Arc<Target>,
-    pub(super) origin: Origin,
+    pub(in crate::controller) target: Arc<Target>,
+    pub(in crate::controller) origin: Origin,
     /// Where its commands are counted, so that queues do not share the counters.
-    pub(super) stripe: usize,
+    pub(in crate::controller) stripe: usize,
     proved: Option<Proved>,
     wake: Arc<dyn Wake>,
     stage: Stage,
     head: u16,
     entries: u16,
     flow_control: bool,
-    pub(super) pairs: Pairs,
+    pub(in crate::controller) pairs: Pairs,
     /// Completions that do not belong to the command being executed.
-    pub(super) extra: Vec<Completion>,
+    pub(in crate::controller) extra: Vec<Completion>,
 }
 
 impl Queue {
@@ -231,6 +224,12 @@ impl Queue {
         self.membership().map(|it| it.queue_id)
     }
 
+    /// The name of the queue in counters: controller, queue and host; `None` before Connect.
+    pub fn name(&self) -> Option<QueueName> {
+        let (session, queue) = self.session().zip(self.id())?;
+        Some(QueueName { controller: session.id, queue, host: session.host.clone() })
+    }
+
     /// The session of the controller; `None` before Connect.
     pub fn session(&self) -> Option<&Arc<Session>> {
         self.membership().map(|it| &it.session)
@@ -243,7 +242,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn membership_mut(&mut self) -> Option<&mut Membership> {
+    pub(in crate::controller) fn membership_mut(&mut self) -> Option<&mut Membership> {
         match &mut self.stage {
             Stage::Fresh => None,
             Stage::Connected(membership) => Some(membership),
@@ -372,12 +371,23 @@ impl Queue {
         (timeout_ns != 0).then(|| heard_ns.saturating_add(timeout_ns))
     }
 
-    pub(super) fn reply(&mut self, cid: u16, status: Status, result: u64, buffer: Option<Buffer>) -> Outcome {
+    pub(in crate::controller) fn reply(
+        &mut self,
+        cid: u16,
+        status: Status,
+        result: u64,
+        buffer: Option<Buffer>,
+    ) -> Outcome {
         Outcome::Reply(self.completion(cid, status, result), buffer)
     }
 
     /// Completes a command that has revoked rights, when no command of before it is executed any more.
-    pub(super) fn reply_behind(&mut self, cid: u16, barrier: Barrier, buffer: Option<Buffer>) -> Outcome {
+    pub(in crate::controller) fn reply_behind(
+        &mut self,
+        cid: u16,
+        barrier: Barrier,
+        buffer: Option<Buffer>,
+    ) -> Outcome {
         match barrier.has_passed() {
             true => self.reply(cid, Status::SUCCESS, 0, buffer),
             false => Outcome::Task(Task::behind(barrier, cid, Action::Nothing(buffer))),
@@ -392,7 +402,7 @@ impl Queue {
     }
 
     /// A barrier behind a change of the rights on namespaces, which wakes the connection.
-    pub(super) fn barrier(&self, namespaces: &[Arc<Namespace>]) -> Barrier {
+    pub(in crate::controller) fn barrier(&self, namespaces: &[Arc<Namespace>]) -> Barrier {
         Barrier::new(namespaces, Some(&self.wake))
     }
 
@@ -405,7 +415,7 @@ impl Queue {
         if self.flow_control { self.head } else { 0xffff }
     }
 
-    pub(super) fn note_failure(&self, command: &Command, status: Status) {
+    pub(in crate::controller) fn note_failure(&self, command: &Command, status: Status) {
         let Some(membership) = self.membership() else { return };
         let (nsid, lba) = match membership.queue_id {
             0 => (0, 0),
@@ -520,8 +530,13 @@ fn fabrics(kind: Fabrics, command: &Command, length: u32) -> Result<Request, Sta
 
 /// The length of the data of a command with a data structure of `expected` bytes. The SGL may describe more:
 /// Linux sends 16 bytes with Reservation Release, whose structure has 8, and a buffer for 256 ranges with
-/// Dataset Management. What the host sends behind the structure is ignored, what it could receive is not sent.
-pub(super) fn structure(direction: Direction, expected: u32, described: u32) -> Result<usize, Status> {
+/// Dataset Management. What the host sends behind the structure is ignored, what it could receive is not
+/// sent.
+pub(in crate::controller) fn structure(
+    direction: Direction,
+    expected: u32,
+    described: u32,
+) -> Result<usize, Status> {
     let sends_more = direction == Direction::FromHost && expected != 0 && described > expected;
     let receives_more = direction == Direction::ToHost && described > expected;
     let length = if sends_more { described } else { expected };
@@ -529,7 +544,7 @@ pub(super) fn structure(direction: Direction, expected: u32, described: u32) -> 
 }
 
 /// The length of the data of a command, if its SGL names the same length and it is within the limit.
-pub(super) fn transfer(expected: u32, described: u32) -> Result<usize, Status> {
+pub(in crate::controller) fn transfer(expected: u32, described: u32) -> Result<usize, Status> {
     if expected as usize > TRANSFER_BYTES_MAX {
         return Err(Status::INVALID_FIELD.permanent());
     }

@@ -96,8 +96,8 @@ pub(crate) struct Controller {
     pub(crate) keep_alive_ms: u32,
     /// The keep alive timeout that Connect has set.
     pub(crate) keep_alive_default_ms: u32,
-    /// I/O queues that the host may create: as many as there can be, unless the host requests fewer (Number of
-    /// Queues).
+    /// I/O queues that the host may create: as many as there can be, unless the host requests fewer (Number
+    /// of Queues).
     pub(crate) queues_granted: u16,
     /// Wakes the connection of each queue, by QID. The admin queue is 0.
     pub(crate) queues: BTreeMap<u16, Arc<dyn Wake>>,

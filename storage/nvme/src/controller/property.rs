@@ -6,7 +6,7 @@ use wire::nvme::Status;
 use wire::nvme::fabrics::Property;
 use wire::nvme::property::{self, Capabilities, VERSION_2_0, configuration, status};
 
-use super::controller::Controller;
+use super::session::Controller;
 use crate::limits::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
 
 /// CAP.TO in units of 500 ms. The controller is ready at once, but hosts wait at least this long if something

@@ -3,16 +3,13 @@
 use wire::nvme::{Admin, Command, Direction, Status, log};
 
 use super::State;
-use super::controller::Controller;
 use super::events::Event;
-use super::features::feature_data;
+use super::features::{Answer, feature_data};
 use super::queue::{Outcome, Queue, Request, Work, structure};
+use super::session::Controller;
 use crate::engine::{Action, Task};
 use buffer::Buffer;
 use wire::nvme::identify::IDENTIFY_SIZE;
-
-/// The result of an admin command: dwords 0 and 1 of its completion, and data.
-pub(super) type Answer = Result<(u64, Vec<u8>), Status>;
 
 impl Queue {
     pub(super) fn plan_admin(&mut self, command: &Command, length: u32) -> Result<Request, Status> {

@@ -260,8 +260,8 @@ impl Namespace {
         self.gate.in_flight()
     }
 
-    /// Changes its size, in bytes, when the commands that began before have ended: none of them reaches blocks
-    /// that the namespace does not have any more.
+    /// Changes its size, in bytes, when the commands that began before have ended: none of them reaches
+    /// blocks that the namespace does not have any more.
     ///
     /// # Errors
     /// The error of the store, or when commands do not end.

@@ -9,12 +9,12 @@ use wire::nvme::property::VERSION_2_0;
 use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Status, fabrics, text};
 
 use super::State;
-use super::admin::Answer;
-use super::controller::{Controller, Session};
 use super::discovery::Transport;
-use super::health::{CRITICAL_TEMPERATURE_KELVIN, WARNING_TEMPERATURE_KELVIN};
+use super::features::Answer;
 use super::namespace::Namespace;
+use super::session::{Controller, Session};
 use super::subsystem::{Snapshot, Subsystem};
+use super::temperature::{CRITICAL_TEMPERATURE_KELVIN, WARNING_TEMPERATURE_KELVIN};
 use crate::identifier::Serial;
 use crate::limits::{
     ABORTS_MAX, ANA_GROUPS_MAX, COPY_RANGES_MAX, ERRORS_MAX, EVENT_REQUESTS_MAX, KEEP_ALIVE_UNITS,

@@ -2,15 +2,9 @@
 
 use wire::nvme::feature;
 
-use super::controller::Controller;
 use super::events::Event;
-
-/// The composite temperature: 25 degrees Celsius, as in a machine room.
-pub(super) const TEMPERATURE_KELVIN: u16 = 298;
-/// WCTEMP: the default of the over temperature threshold.
-pub(super) const WARNING_TEMPERATURE_KELVIN: u16 = 343;
-/// CCTEMP.
-pub(super) const CRITICAL_TEMPERATURE_KELVIN: u16 = 353;
+use super::session::Controller;
+use super::temperature::{TEMPERATURE_KELVIN, WARNING_TEMPERATURE_KELVIN};
 
 /// The bit of a temperature that reached a threshold, in the critical warning of the SMART log page.
 const TEMPERATURE_WARNING: u8 = 1 << 1;
@@ -25,8 +19,8 @@ impl Threshold {
     const OVER: Self = Self { is_under: false };
     const UNDER: Self = Self { is_under: true };
 
-    /// Parses dword 11. The composite temperature is the only one: there are no further sensors. `sets` allows
-    /// the selector of all temperatures, which only Set Features may use.
+    /// Parses dword 11. The composite temperature is the only one: there are no further sensors. `sets`
+    /// allows the selector of all temperatures, which only Set Features may use.
     pub(super) const fn parse(cdw11: u32, sets: bool) -> Option<Self> {
         const ALL: u32 = 0xf;
         let is_composite = match cdw11 >> 16 & 0xf {

@@ -58,8 +58,8 @@ pub(crate) struct PersistentReservations {
     generation: u32,
 }
 
-/// The controller identifier of every registrant in a report: controllers are dynamic, and the registration of
-/// a host outlives its controllers (NVM 3.2.7).
+/// The controller identifier of every registrant in a report: controllers are dynamic, and the registration
+/// of a host outlives its controllers (NVM 3.2.7).
 const DYNAMIC_CONTROLLER: u16 = 0xffff;
 
 impl Reservations {

@@ -8,12 +8,12 @@ use wire::nvme::log::AnaState;
 use wire::nvme::reservation::{AcquireData, RegisterData, ReleaseData, ReservationType};
 use wire::nvme::{Command, Direction, Fuse, Io, Status};
 
-use super::aborted::Mark;
-use super::barrier::{Counted, Underway};
-use super::controller::Session;
-use super::namespace::Namespace;
-use super::queue::{Outcome, Queue, Request, Work as QueueWork, structure, transfer};
-use super::reservation::{Change, Notice, Reservations};
+use super::{Outcome, Queue, Request, Work as QueueWork, structure, transfer};
+use crate::controller::aborted::Mark;
+use crate::controller::barrier::{Counted, Underway};
+use crate::controller::namespace::Namespace;
+use crate::controller::reservation::{Change, Notice, Reservations};
+use crate::controller::session::Session;
 use crate::engine::{Action, Task};
 use crate::limits::{COPY_RANGES_MAX, RANGE_BYTES_MAX, TRANSFER_BYTES_MAX};
 use buffer::Buffer;
@@ -23,7 +23,7 @@ const INVALID: Status = Status::INVALID_FIELD.permanent();
 
 /// A parsed I/O command.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(in crate::controller) struct Work {
     pub(super) command: Command,
     kind: Io,
     pub(super) namespace: Option<Arc<Namespace>>,

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use wire::nvme::{Command, Status, auth};
 
-use super::queue::{Outcome, Queue};
+use super::{Outcome, Queue};
 use crate::auth::{Authenticator, Progress};
 use crate::limits::AUTHENTICATION_BYTES_MAX;
 use buffer::Buffer;
 
 /// The authentication state of a queue.
 #[derive(Debug)]
-pub(super) enum Standing {
+pub(in crate::controller) enum Standing {
     /// The subsystem does not require authentication of this host.
     NotRequired,
     /// The host has not authenticated yet, or a reauthentication failed.

@@ -5,26 +5,25 @@
 mod aborted;
 mod admin;
 mod atomic_file;
-mod authentication;
 mod barrier;
 mod connect;
-mod controller;
 mod discovery;
 mod epochs;
 mod events;
 mod feature_table;
 mod features;
-mod fused;
 mod gate;
 mod health;
 mod identify;
-mod io;
 mod logs;
 mod namespace;
+mod origin;
 mod property;
 mod queue;
 mod reservation;
+mod session;
 mod subsystem;
+mod temperature;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -40,13 +39,14 @@ use crate::nqn::Nqn;
 
 pub use barrier::Barrier;
 pub(crate) use barrier::{Counted, Underway};
-pub(crate) use controller::Controller;
-pub use controller::{ControllerReport, Session, Wake};
 pub use discovery::{Port, Referral, Transport};
 pub(crate) use gate::Effect;
 pub(crate) use namespace::Admitted;
 pub use namespace::{Counters, Identity, Namespace, former_serial};
-pub use queue::{Origin, Outcome, Plan, Proved, Queue, Request};
+pub use origin::{Origin, Proved};
+pub use queue::{Outcome, Plan, Queue, Request};
+pub(crate) use session::Controller;
+pub use session::{ControllerReport, Session, Wake};
 pub use subsystem::{Hosts, Subsystem};
 
 use events::Event;

@@ -8,9 +8,9 @@ use wire::nvme::fabrics::{
     CONNECT_NO_FLOW_CONTROL, CONTROLLER_DYNAMIC, Connect, ConnectData, InvalidParameter,
 };
 
-use super::controller::{Controller, Session, Wake};
 use super::features::keep_alive_ms;
-use super::queue::{Origin, Proved};
+use super::origin::{Origin, Proved};
+use super::session::{Controller, Session, Wake};
 use super::{State, Target};
 use crate::auth::{Authenticator, Secrets};
 use crate::limits::{CONTROLLERS_MAX, DISCOVERY_KEEP_ALIVE_MS, QUEUE_ENTRIES_MAX};

@@ -1,17 +1,17 @@
 //! Barriers: a change that revokes rights waits for the commands that began before it.
 //!
-//! A command is counted first, and then its rights are checked; a change is made first, and then waits for the
-//! commands that are counted. All of these accesses are sequentially consistent, so each command either sees
-//! the change or is waited for. Commands whose data have not come are not counted: their rights are checked
-//! when the data come.
+//! A command is counted first, and then its rights are checked; a change is made first, and then waits for
+//! the commands that are counted. All of these accesses are sequentially consistent, so each command either
+//! sees the change or is waited for. Commands whose data have not come are not counted: their rights are
+//! checked when the data come.
 
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Namespace;
-use super::controller::Wake;
 use super::epochs::Closed;
+use super::session::Wake;
 
 /// A namespace, and a command that is executed on it: from before the check of its rights until its
 /// completion. Barriers wait until it is dropped.
@@ -104,8 +104,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     use super::*;
+    use crate::controller::Identity;
     use crate::store::Store;
-    use crate::target::Identity;
 
     struct Count(AtomicU32);
 

@@ -1,6 +1,6 @@
-//! The gate of a medium. Each command passes it before its last check and leaves when its effect on the medium
-//! is complete, so that Compare and Write can exclude changes, and a revoked right can wait for commands that
-//! began before.
+//! The gate of a medium. Each command passes it before its last check and leaves when its effect on the
+//! medium is complete, so that Compare and Write can exclude changes, and a revoked right can wait for
+//! commands that began before.
 //!
 //! A pass costs two atomic additions while nothing is excluded. Otherwise commands take turns in the order in
 //! which they came, and sleep until theirs: neither changes nor exclusions can starve the other.
@@ -22,7 +22,7 @@ pub(crate) enum Effect {
 pub(super) enum Scope {
     /// Commands that change the medium.
     Changes,
-    /// All commands.
+    /// Commands that change the medium, and those that only read it.
     All,
 }
 

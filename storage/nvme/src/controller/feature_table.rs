@@ -3,7 +3,7 @@
 
 use wire::nvme::feature::{self, events};
 
-use super::health::WARNING_TEMPERATURE_KELVIN;
+use super::temperature::WARNING_TEMPERATURE_KELVIN;
 
 /// What a feature belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +60,8 @@ const fn of_discovery_too(feature: Feature) -> Feature {
 const NOTIFICATIONS: u32 = 0b1110;
 
 const FEATURES: &[Feature] = &[
-    // The arbitration burst (7: no limit), and the weights of weighted round robin, which hosts cannot select.
+    // The arbitration burst (7: no limit), and the weights of weighted round robin, which hosts cannot
+    // select.
     dword(feature::ARBITRATION, 0xffff_ff07, 7),
     // The power state, of which there is one, and the workload hint.
     dword(feature::POWER, 0xff, 0),

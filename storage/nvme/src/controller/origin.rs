@@ -1,0 +1,21 @@
+//! Where a connection comes from, and what its TLS handshake has proved.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::tls::Psk;
+
+/// The addresses of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// The port identifier (PORTID).
+    pub port: u16,
+    /// The address that the host connected to.
+    pub local: SocketAddr,
+    /// The address of the host.
+    pub peer: IpAddr,
+}
+
+/// The PSK of a TLS connection: Connect has to name its host and subsystem, and it must not have been removed
+/// or replaced since the handshake.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Proved(pub Psk);
