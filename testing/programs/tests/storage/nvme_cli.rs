@@ -152,6 +152,10 @@ const FEATURES: &str = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22
 /// Fields in which a target has to differ from nvmet, with the reason. Fields as `QUESTION field`.
 const DIFFERENT: &[(&str, &[&str])] = &[
     ("names of its own", &["id-ctrl sn", "id-ctrl mn", "id-ctrl fr", "id-ctrl subnqn", "ns-descs uuid"]),
+    (
+        "controllers are numbered from a random one, so that two targets of one name differ",
+        &["id-ctrl cntlid"],
+    ),
     ("names that nvmet gives only to those that it was told", &["id-ns nguid", "ns-descs nguid"]),
     ("the version that it follows: 2.0", &["id-ctrl ver", "id-ctrl crdt1"]),
     ("nvmet has no limit, and takes what memory there is", &["id-ctrl mdts"]),
