@@ -119,7 +119,7 @@ impl Transport {
     /// A transport over a connection whose first receive is posted. The data buffers of a client that has not
     /// authenticated are charged to its memory.
     pub fn new(
-        connection: rdma::Connection,
+        mut connection: rdma::Connection,
         parameters: Parameters,
         listens: bool,
         memory: &Arc<Memory>,
@@ -132,6 +132,8 @@ impl Transport {
             false => Connection::initiator(before_trust, Duration::ZERO),
         };
         direct.receives_posted(1);
+        // Half of the send buffers come back while the other half is in use.
+        connection.report_within(Some(usize::from(RECEIVES_BEFORE_TRUST) / 2));
         Self {
             memory: Memory::share(memory, Arc::clone(connection.domain()), unauthenticated),
             has_windows: !listens && has_windows(connection.domain()),
@@ -169,6 +171,7 @@ impl Transport {
     pub fn widen(&mut self, credits: u16) {
         if !self.is_wide {
             self.is_wide = true;
+            self.connection.report_within(None);
             self.direct.set_credits(credits);
         }
     }

@@ -503,6 +503,12 @@ impl Connection {
         self.outbox.reports_each = true;
     }
 
+    /// From now on a completion reports at most this many requests, `None` for the usual number. An owner of
+    /// few buffers would otherwise wait for a completion that only a further request brings.
+    pub fn report_within(&mut self, requests: Option<usize>) {
+        self.outbox.unsignaled_max = requests;
+    }
+
     /// Outstanding SENDs, WRITEs and READs that a completion will report. Requests after the last signaled
     /// one complete with a later one, and are not counted.
     pub fn in_flight(&self) -> usize {

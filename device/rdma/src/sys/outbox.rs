@@ -72,6 +72,8 @@ pub(super) struct Outbox {
     unsignaled_bytes: usize,
     /// Each request is signaled.
     pub(super) reports_each: bool,
+    /// Unsignaled requests in a row at most, if fewer than [`UNSIGNALED_MAX`].
+    pub(super) unsignaled_max: Option<usize>,
     requests: Vec<ibv_send_wr>,
     elements: Vec<ibv_sge>,
     /// Inline data of those requests that have some, in their order.
@@ -113,7 +115,7 @@ impl Outbox {
         self.unsignaled_bytes += (element.length as usize).max(least);
         let is_signaled = self.reports_each
             || remote.opcode == IBV_WR_RDMA_READ
-            || self.unsignaled >= UNSIGNALED_MAX
+            || self.unsignaled >= self.unsignaled_max.unwrap_or(UNSIGNALED_MAX)
             || self.unsignaled_bytes >= UNSIGNALED_BYTES_MAX;
         if is_signaled {
             (self.unsignaled, self.unsignaled_bytes) = (0, 0);
@@ -244,6 +246,16 @@ mod tests {
         assert_eq!(retired.len(), UNSIGNALED_MAX);
         assert_eq!(retired.iter().filter(|(_, is_it)| *is_it).count(), 1);
         assert_eq!(outbox.len(), 1);
+    }
+
+    #[test]
+    fn an_owner_of_few_buffers_gets_them_back_before_it_has_none() {
+        let mut outbox = Outbox { unsignaled_max: Some(4), ..Outbox::default() };
+        for token in 0..8 {
+            outbox.push(0, Remote::default(), LocalData::Inline([0; INLINE], 16), token);
+        }
+        let flags = outbox.requests.iter().map(|it| it.send_flags & IBV_SEND_SIGNALED != 0);
+        assert_eq!(flags.collect::<Vec<_>>(), [false, false, false, true, false, false, false, true]);
     }
 
     #[test]

@@ -215,8 +215,8 @@ fn text_of_a_server_is_escaped_and_slow_servers_delay_no_others() {
         "id": 1, "client": MARKUP, "has_session": true, "read": moved, "write": moved,
     });
     let report = json!({
-        "smb": MARKUP, "at_ns": 5, "refused": 0, "ended": 0, "data_bytes": 0, "read": moved, "write": moved,
-        "invalidated": 0, "connections": [client],
+        "smb": MARKUP, "at_ns": 5, "refused": 0, "ended": 0, "data_bytes": 0, "unauthenticated_bytes": 0,
+        "read": moved, "write": moved, "invalidated": 0, "connections": [client],
     });
     answer_with(&place.sockets(), "smb-markup.sock", format!("{report}\n").into_bytes());
     answer_with(&place.sockets(), "smb-silent.sock", Vec::new());
