@@ -249,10 +249,13 @@ fn is_for_tests(attribute: TokenStream) -> bool {
     ["cfg(test)", "cfg(all(test,", "cfg(any(test,"].iter().any(|prefix| text.starts_with(prefix))
 }
 
+/// Whether a token is a block in braces.
+fn is_block(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
+}
+
 /// The tokens after the first item in `tokens`, which ends with a semicolon or a block.
 fn after_item(tokens: &[TokenTree]) -> &[TokenTree] {
-    let is_block =
-        |token: &TokenTree| matches!(token, TokenTree::Group(g) if g.delimiter() == Delimiter::Brace);
     let end = match tokens.first() {
         Some(TokenTree::Ident(word)) if word == "use" => tokens.iter().position(|token| is_mark(token, ';')),
         _ => tokens.iter().position(|token| is_mark(token, ';') || is_block(token)),

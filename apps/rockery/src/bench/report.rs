@@ -294,8 +294,8 @@ fn stability(report: &Report, text: &mut String) {
             published.unwrap_or_default()
         );
     }
-    *text +=
-        "Steady: parts of the time within 20 % of the mean, and a drift of at most 10 %, as SNIA has it.\n";
+    *text += "Steady: parts of the time within 20 % of the mean, and a \
+               drift of at most 10 %, as SNIA has it.\n";
 }
 
 fn matrix(report: &Report, text: &mut String) {

@@ -152,8 +152,9 @@ fn generated_nodes_can_be_changed_and_added_to() {
 
 #[test]
 fn a_sweep_is_every_combination() {
-    let text =
-        "[sweep]\n\"nic.default.mtu\" = [1024, 4096]\n\"link.0.delay\" = [\"1us\", \"2us\", \"4us\"]\n";
+    let text = "[sweep]\n\
+                \"nic.default.mtu\" = [1024, 4096]\n\
+                \"link.0.delay\" = [\"1us\", \"2us\", \"4us\"]\n";
     let (_, file) = document(text).unwrap();
     let points = file.points().unwrap();
     assert_eq!(points.len(), 6);

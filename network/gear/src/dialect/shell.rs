@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn units_and_scripts_are_read_alike() {
-        let text =
-            "[Service]\nType=oneshot\nExecStart=/usr/sbin/dcb pfc show dev \"a b\"\nsudo mlnx_qos -i eth0\n";
+        let text = "[Service]\nType=oneshot\n\
+                   ExecStart=/usr/sbin/dcb pfc show dev \"a b\"\nsudo mlnx_qos -i eth0\n";
         let found = commands("f", text).unwrap();
         assert_eq!(found[0].words, ["dcb", "pfc", "show", "dev", "a b"]);
         assert_eq!((found[1].line, found[1].words[0].as_str()), (4, "mlnx_qos"));

@@ -115,8 +115,8 @@ fn expect_nothing_foreign(browser: &mut impl Browser) {
 fn expect_mistake_at_its_line(browser: &mut impl Browser) {
     write(browser, "title = \"a\"\n[nic.default]\nmtuu = 1024\n");
     browser.wait_for("document.querySelector('#layer .wrong') !== null", SECONDS).expect("a marked line");
-    let marked =
-        "[...layer.querySelectorAll('.line')].findIndex((line) => line.classList.contains('wrong')) + 1";
+    let marked = "[...layer.querySelectorAll('.line')]\
+                  .findIndex((line) => line.classList.contains('wrong')) + 1";
     assert_eq!(browser.value(marked).expect("a line"), 3);
     let said = browser.text("problems.textContent");
     assert!(said.contains("mtuu") && said.contains("did you mean") && said.contains("file:3"), "{said}");
@@ -199,8 +199,8 @@ fn static_files_run_an_example_with_the_finding_of_the_command() {
 fn the_time_slider_colours_links_and_captures_are_pcap_files() {
     let server = Server::of_files();
     let mut browser = opened(&format!("{}#crs504/ecn-off", server.address));
-    let strokes =
-        "[...document.querySelectorAll('line[data-link]')].map((line) => line.getAttribute('stroke')).join()";
+    let strokes = "[...document.querySelectorAll('line[data-link]')]\
+                   .map((line) => line.getAttribute('stroke')).join()";
     let whole = browser.text(strokes);
     let slide = |to: &str| format!("moment.value = {to}, moment.dispatchEvent(new Event('input'))");
     browser.value(&slide("0")).expect("the slider");

@@ -82,8 +82,8 @@ fn metrics_log_and_top_report_the_commands() {
     assert!(quiet.contains("READ/s") && !quiet.contains("QUEUE"), "{quiet}");
 
     drop((client, queues));
-    let script =
-        "import sys, json\nfor line in sys.stdin: e = json.loads(line); print(e['level'], e['message'])";
+    let script = "import sys, json\n\
+               for line in sys.stdin: e = json.loads(line); print(e['level'], e['message'])";
     let said = || python(script, &server.log());
     let ended = programs::machine::until(20, || Ok(said().contains("INFO controller ended"))).expect("a log");
     assert!(ended && said().contains("INFO controller connected\nDEBUG queue connected"), "{}", said());

@@ -60,8 +60,8 @@ fn jq_reads_what_is_written_for_sonic() {
     assert!(written.status.success(), "{}", String::from_utf8_lossy(&written.stderr));
     let file = out.path().join("crs504/config_db.json");
     // Data with DSCP 26 is in the traffic class of the queue and priority with PFC.
-    let filter =
-        "[.DSCP_TO_TC_MAP[][\"26\"], (.PORT_QOS_MAP[].pfc_enable | split(\",\")[])] | unique | join(\" \")";
+    let filter = "[.DSCP_TO_TC_MAP[][\"26\"], \
+                  (.PORT_QOS_MAP[].pfc_enable | split(\",\")[])] | unique | join(\" \")";
     let read = Command::new("jq").args(["-er", filter]).arg(&file).output().expect("jq of package jq");
     let said = String::from_utf8_lossy(&[read.stdout, read.stderr].concat()).into_owned();
     assert_eq!((read.status.code(), said.trim()), (Some(0), "3"), "{}", file.display());

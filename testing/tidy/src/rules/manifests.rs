@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_version_in_a_crate_is_found() {
-        let text =
-            "[dependencies]\na.workspace = true\nb = { workspace = true }\nd = \"1\"\n\n[lib]\nname = \"x\"";
+        let text = "[dependencies]\na.workspace = true\nb = { workspace = true }\n\
+                   d = \"1\"\n\n[lib]\nname = \"x\"";
         let findings = versions_stand_in_one_place(&Tree::of(&[("core/x/Cargo.toml", text)]));
         assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [4]);
     }

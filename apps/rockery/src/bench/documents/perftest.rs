@@ -22,8 +22,8 @@ pub(super) struct Ends<'a> {
 impl<'a> Ends<'a> {
     /// Two namespaces with a veth of MTU 9000.
     pub(super) fn new(runner: &'a mut Runner) -> Result<Self, String> {
-        let reason =
-            "this user may make no network namespaces (root may, and unshare --user --map-root-user)";
+        let reason = "this user may make no network namespaces (root may, and \
+                   unshare --user --map-root-user)";
         Ok(Self { runner, pair: Pair::new().ok_or(reason)? })
     }
 

@@ -146,8 +146,8 @@ fn numa(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         }
     }
     let what = format!("the adapter is at NUMA node {}, and the GPUs are at another one", node.value);
-    let fix =
-        "a slot of the GPUs' processor; until then numactl --cpunodebind keeps processes near the adapter";
+    let fix = "a slot of the GPUs' processor; until then numactl \
+               --cpunodebind keeps processes near the adapter";
     let own = Found { rule: "numa", host, adapter };
     found.push(own.say(what, &[&node.seen, &others[0].seen], cost(&now, &fixed), fix));
 }

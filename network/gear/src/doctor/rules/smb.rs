@@ -111,13 +111,13 @@ fn smb_direct(windows: &WindowsFacts, say: &mut dyn FnMut(&'static str, &str, &E
     }
     if let Some(multichannel) = windows.multichannel.as_ref().filter(|multichannel| !multichannel.value) {
         let what = "multichannel is off, and SMB Direct is found by it only";
-        let fix =
-            "Set-SmbClientConfiguration -EnableMultiChannel $true; the same with Set-SmbServerConfiguration";
+        let fix = "Set-SmbClientConfiguration -EnableMultiChannel $true; the \
+                   same with Set-SmbServerConfiguration";
         say("smb-multichannel", what, &multichannel.seen, tcp, fix);
     }
     if let Some(encrypts) = windows.encrypts.as_ref().filter(|encrypts| encrypts.value) {
-        let what =
-            "SMB signs or encrypts all data: it is copied and computed on, and not placed by the adapter";
+        let what = "SMB signs or encrypts all data: it is copied and computed \
+                   on, and not placed by the adapter";
         let fix = "Set-SmbServerConfiguration -EncryptData $false -RequireSecuritySignature $false, where \
             the network is trusted";
         let consequence = Consequence::NotSimulated(

@@ -28,8 +28,8 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
     let peer = "the simulated host has one memory and no GPU; it shows in transfers between GPU and adapter, \
                 which then go through the processor";
     if let (Some(acs), Some(_)) = (host.acs_redirects.first(), host.gpus.first()) {
-        let what =
-            "ACS redirects peer-to-peer requests: data between GPU and adapter goes through the root complex";
+        let what = "ACS redirects peer-to-peer requests: data between GPU and \
+                   adapter goes through the root complex";
         let fix = "setpci -s BRIDGE ECAP_ACS+6.w=0, or ACS off in the firmware settings of the host";
         found.push(own("acs").say(what, &[&acs.seen], Consequence::NotSimulated(peer), fix));
     }
