@@ -140,7 +140,11 @@ impl Plugin {
             Some((domain, name)) if is_name(domain) && is_name(name) => {}
             _ => return Err(PluginError::Resource(self.resource.clone())),
         }
-        if (1..=DEVICES_MAX).contains(&self.count) { Ok(()) } else { Err(PluginError::Count) }
+        if (1..=DEVICES_MAX).contains(&self.count) {
+            Ok(())
+        } else {
+            Err(PluginError::Count)
+        }
     }
 
     /// The name of the plugin's socket: each resource has one.
@@ -167,7 +171,9 @@ fn identity(path: &Path) -> Option<(u64, u64, i64, i64)> {
 /// An invalid name or number, or a socket that cannot be created. A missing kubelet is awaited.
 pub fn serve(plugin: Plugin, notify: impl Fn(&Notice)) -> Result<(), PluginError> {
     plugin.check()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
     let runtime = runtime.map_err(|error| PluginError::Server(error.to_string()))?;
     let plugin = Arc::new(plugin);
     runtime.block_on(async {
@@ -181,7 +187,10 @@ pub fn serve(plugin: Plugin, notify: impl Fn(&Notice)) -> Result<(), PluginError
 /// Listens and registers, until a socket is replaced.
 async fn once(plugin: &Arc<Plugin>, notify: &impl Fn(&Notice)) -> Result<(), PluginError> {
     let socket = plugin.folder.join(plugin.endpoint());
-    let cannot = |source| PluginError::Socket { path: socket.clone(), source };
+    let cannot = |source| PluginError::Socket {
+        path: socket.clone(),
+        source,
+    };
     // A socket of an earlier process, which no process listens on.
     match std::fs::remove_file(&socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
@@ -195,10 +204,13 @@ async fn once(plugin: &Arc<Plugin>, notify: &impl Fn(&Notice)) -> Result<(), Plu
     // The sender is dropped when a socket was replaced.
     let end = async move { while ended.changed().await.is_ok() {} };
     let incoming = UnixListenerStream::new(listener);
-    let server = tokio::spawn(Server::builder().serve_with_incoming_shutdown(service, incoming, end));
+    let server =
+        tokio::spawn(Server::builder().serve_with_incoming_shutdown(service, incoming, end));
     attend(plugin, &socket, own, &health, notify).await;
     drop(health);
-    let ended = server.await.map_err(|error| PluginError::Server(error.to_string()))?;
+    let ended = server
+        .await
+        .map_err(|error| PluginError::Server(error.to_string()))?;
     ended.map_err(|error| PluginError::Server(error.to_string()))
 }
 
@@ -221,7 +233,10 @@ async fn attend(
             let notice = match registration::register(plugin, &kubelet).await {
                 Ok(()) => {
                     known = found;
-                    Notice::Registered { resource: plugin.resource.clone(), socket: socket.to_owned() }
+                    Notice::Registered {
+                        resource: plugin.resource.clone(),
+                        socket: socket.to_owned(),
+                    }
                 }
                 Err(reason) => Notice::NotRegistered(reason),
             };
@@ -257,10 +272,16 @@ mod tests {
     fn names_and_numbers_are_checked_before_the_kubelet_refuses_them() {
         assert!(plugin("rdma/hca_shared_devices_a", 100).check().is_ok());
         for name in ["rdma", "rdma/", "/a", "rdma/a/b", "rdma/a b", "../a"] {
-            assert!(matches!(plugin(name, 1).check(), Err(PluginError::Resource(_))), "{name}");
+            assert!(
+                matches!(plugin(name, 1).check(), Err(PluginError::Resource(_))),
+                "{name}"
+            );
         }
         for count in [0, DEVICES_MAX + 1] {
-            assert!(matches!(plugin("rdma/a", count).check(), Err(PluginError::Count)));
+            assert!(matches!(
+                plugin("rdma/a", count).check(),
+                Err(PluginError::Count)
+            ));
         }
     }
 

@@ -21,7 +21,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The reason, in one line.
 pub(crate) async fn register(plugin: &Plugin, kubelet: &Path) -> Result<(), String> {
     let call = tokio::time::timeout(TIMEOUT, call(plugin, kubelet));
-    let done = call.await.map_err(|_| "no answer".to_owned()).and_then(|done| done);
+    let done = call
+        .await
+        .map_err(|_| "no answer".to_owned())
+        .and_then(|done| done);
     done.map_err(|reason| format!("{}: {reason}", kubelet.display()))
 }
 
@@ -29,8 +32,12 @@ async fn call(plugin: &Plugin, kubelet: &Path) -> Result<(), String> {
     // The library's error for a missing socket is only "transport error".
     kubelet.metadata().map_err(|error| error.to_string())?;
     let path = kubelet.to_str().ok_or("the path is not UTF-8")?;
-    let endpoint = Endpoint::from_shared(format!("unix://{path}")).map_err(|error| error.to_string())?;
-    let channel = endpoint.connect().await.map_err(|error| error.to_string())?;
+    let endpoint =
+        Endpoint::from_shared(format!("unix://{path}")).map_err(|error| error.to_string())?;
+    let channel = endpoint
+        .connect()
+        .await
+        .map_err(|error| error.to_string())?;
     let mut grpc = Grpc::new(channel);
     grpc.ready().await.map_err(|error| error.to_string())?;
     let request = RegisterRequest {
@@ -40,7 +47,10 @@ async fn call(plugin: &Plugin, kubelet: &Path) -> Result<(), String> {
         options: Some(DevicePluginOptions::default()),
     };
     let path = PathAndQuery::from_static(REGISTER);
-    let answer: Result<Response<Empty>, _> =
-        grpc.unary(Request::new(request), path, ProstCodec::default()).await;
-    answer.map(|_| ()).map_err(|status| status.message().to_owned())
+    let answer: Result<Response<Empty>, _> = grpc
+        .unary(Request::new(request), path, ProstCodec::default())
+        .await;
+    answer
+        .map(|_| ())
+        .map_err(|status| status.message().to_owned())
 }

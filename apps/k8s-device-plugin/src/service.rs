@@ -15,8 +15,8 @@ use tonic_prost::ProstCodec;
 
 use crate::message::{
     ALLOCATE, AllocateRequest, AllocateResponse, CdiDevice, ContainerAllocateRequest,
-    ContainerAllocateResponse, Device, DevicePluginOptions, Empty, HEALTHY, LIST, ListAndWatchResponse,
-    MountMessage, OPTIONS, UNHEALTHY,
+    ContainerAllocateResponse, Device, DevicePluginOptions, Empty, HEALTHY, LIST,
+    ListAndWatchResponse, MountMessage, OPTIONS, UNHEALTHY,
 };
 use crate::{Allocation, Plugin};
 
@@ -35,9 +35,21 @@ impl PluginService {
 
     async fn answer(self, request: http::Request<Body>) -> http::Response<Body> {
         match request.uri().path() {
-            OPTIONS => Grpc::new(ProstCodec::default()).unary(Options, request).await,
-            LIST => Grpc::new(ProstCodec::default()).server_streaming(List(self), request).await,
-            ALLOCATE => Grpc::new(ProstCodec::default()).unary(Allocate(self.plugin), request).await,
+            OPTIONS => {
+                Grpc::new(ProstCodec::default())
+                    .unary(Options, request)
+                    .await
+            }
+            LIST => {
+                Grpc::new(ProstCodec::default())
+                    .server_streaming(List(self), request)
+                    .await
+            }
+            ALLOCATE => {
+                Grpc::new(ProstCodec::default())
+                    .unary(Allocate(self.plugin), request)
+                    .await
+            }
             _ => Status::unimplemented("no such call").into_http(),
         }
     }
@@ -100,8 +112,13 @@ impl ServerStreamingService<Empty> for List {
 
 fn devices(plugin: &Plugin, is_healthy: bool) -> ListAndWatchResponse {
     let health = if is_healthy { HEALTHY } else { UNHEALTHY };
-    let devices = plugin.ids().map(|id| Device { id, health: health.to_owned() });
-    ListAndWatchResponse { devices: devices.collect() }
+    let devices = plugin.ids().map(|id| Device {
+        id,
+        health: health.to_owned(),
+    });
+    ListAndWatchResponse {
+        devices: devices.collect(),
+    }
 }
 
 /// Answers with the allocations of containers.
@@ -113,16 +130,27 @@ impl UnaryService<AllocateRequest> for Allocate {
 
     fn call(&mut self, request: Request<AllocateRequest>) -> Self::Future {
         let requests = request.into_inner().container_requests;
-        let all: Result<Vec<_>, Status> = requests.iter().map(|one| container(&self.0, one)).collect();
-        ready(all.map(|container_responses| Response::new(AllocateResponse { container_responses })))
+        let all: Result<Vec<_>, Status> =
+            requests.iter().map(|one| container(&self.0, one)).collect();
+        ready(all.map(|container_responses| {
+            Response::new(AllocateResponse {
+                container_responses,
+            })
+        }))
     }
 }
 
 /// The allocation of a container. All devices are alike, so several of them give the same allocation as one.
-fn container(plugin: &Plugin, asked: &ContainerAllocateRequest) -> Result<ContainerAllocateResponse, Status> {
+fn container(
+    plugin: &Plugin,
+    asked: &ContainerAllocateRequest,
+) -> Result<ContainerAllocateResponse, Status> {
     let is_unknown = |asked: &&String| !plugin.ids().any(|id| id == **asked);
     if let Some(id) = asked.devices_ids.iter().find(is_unknown) {
-        return Err(Status::invalid_argument(format!("{} has no device {id:?}", plugin.resource)));
+        return Err(Status::invalid_argument(format!(
+            "{} has no device {id:?}",
+            plugin.resource
+        )));
     }
     if asked.devices_ids.is_empty() {
         return Err(Status::invalid_argument("no device is asked for"));
@@ -132,7 +160,10 @@ fn container(plugin: &Plugin, asked: &ContainerAllocateRequest) -> Result<Contai
             cdi_devices: vec![CdiDevice { name: name.clone() }],
             ..ContainerAllocateResponse::default()
         },
-        Allocation::Edits { mounts, environment } => ContainerAllocateResponse {
+        Allocation::Edits {
+            mounts,
+            environment,
+        } => ContainerAllocateResponse {
             envs: environment.iter().cloned().collect(),
             mounts: mounts.iter().map(mount).collect(),
             ..ContainerAllocateResponse::default()
@@ -142,5 +173,9 @@ fn container(plugin: &Plugin, asked: &ContainerAllocateRequest) -> Result<Contai
 
 fn mount(mount: &crate::Mount) -> MountMessage {
     let crate::Mount { host, container } = mount;
-    MountMessage { container_path: container.clone(), host_path: host.clone(), read_only: true }
+    MountMessage {
+        container_path: container.clone(),
+        host_path: host.clone(),
+        read_only: true,
+    }
 }

@@ -21,7 +21,11 @@ pub(crate) struct Dial {
 
 /// The settings of a file.
 pub(crate) fn of(file: &FabricFile) -> Vec<Dial> {
-    let mut dials: Vec<Dial> = file.sweep.iter().map(|(path, values)| swept(path, values)).collect();
+    let mut dials: Vec<Dial> = file
+        .sweep
+        .iter()
+        .map(|(path, values)| swept(path, values))
+        .collect();
     let default = Qos::default();
     let uses_default = file.topology.is_some() && !file.qos.contains_key("default");
     let qos = file.qos.iter().map(|(name, qos)| (name.as_str(), qos));
@@ -42,23 +46,44 @@ pub(crate) fn of(file: &FabricFile) -> Vec<Dial> {
 
 fn swept(path: &str, values: &[fabric::file::schema::Scalar]) -> Dial {
     let values = values.iter().map(ToString::to_string).collect();
-    Dial { path: path.to_owned(), label: format!("{path} (sweep)"), values, at: 0, scale: false }
+    Dial {
+        path: path.to_owned(),
+        label: format!("{path} (sweep)"),
+        values,
+        at: 0,
+        scale: false,
+    }
 }
 
 /// Buffer, ECN thresholds and PFC of one kind of switch.
 fn switch(name: &str, qos: &Qos) -> Vec<Dial> {
     let at = |field: &str| format!("qos.{name}.{field}");
-    let of = if name == "default" { String::new() } else { format!(" of {name}") };
+    let of = if name == "default" {
+        String::new()
+    } else {
+        format!(" of {name}")
+    };
     let mut dials = vec![sizes(at("buffer"), format!("Buffer{of}"), qos.buffer)];
     for (class, queue) in &qos.queue {
         let Some(ecn) = &queue.ecn else { continue };
         let field = |end: &str| at(&format!("queue.{class}.ecn.{end}"));
-        dials.push(sizes(field("min"), format!("ECN minimum{of}, class {class}"), ecn.min));
-        dials.push(sizes(field("max"), format!("ECN maximum{of}, class {class}"), ecn.max));
+        dials.push(sizes(
+            field("min"),
+            format!("ECN minimum{of}, class {class}"),
+            ecn.min,
+        ));
+        dials.push(sizes(
+            field("max"),
+            format!("ECN maximum{of}, class {class}"),
+            ecn.max,
+        ));
     }
     let classes = format!("{:?}", qos.pfc.classes);
-    let values =
-        if classes == "[]" { vec![classes, "[3]".to_owned()] } else { vec!["[]".to_owned(), classes] };
+    let values = if classes == "[]" {
+        vec![classes, "[3]".to_owned()]
+    } else {
+        vec!["[]".to_owned(), classes]
+    };
     let index = usize::from(!qos.pfc.classes.is_empty());
     dials.push(Dial {
         path: at("pfc.classes"),
@@ -72,12 +97,21 @@ fn switch(name: &str, qos: &Qos) -> Vec<Dial> {
 
 /// Powers of two around a size.
 fn sizes(path: String, label: String, size: Size) -> Dial {
-    let smaller = (1..=6).rev().map(|power| size.0 >> power).filter(|bytes| *bytes > 0);
+    let smaller = (1..=6)
+        .rev()
+        .map(|power| size.0 >> power)
+        .filter(|bytes| *bytes > 0);
     let around = smaller.chain((0..=4).map(|power| size.0.saturating_mul(1 << power)));
     let values: Vec<String> = around.map(|bytes| Size(bytes).to_string()).collect();
     let own = size.to_string();
     let at = values.iter().position(|value| *value == own).unwrap_or(0);
-    Dial { path, label, values, at, scale: true }
+    Dial {
+        path,
+        label,
+        values,
+        at,
+        scale: true,
+    }
 }
 
 /// RouterOS scripts after a switch's first, each of which can be left out.
@@ -92,10 +126,18 @@ fn scripts(file: &FabricFile) -> Option<Dial> {
         let quoted: Vec<String> = scripts.iter().map(|script| format!("{script:?}")).collect();
         format!("[{}]", quoted.join(", "))
     };
-    let values: Vec<String> = (1..=scripts.len()).map(|count| text(&scripts[..count])).collect();
+    let values: Vec<String> = (1..=scripts.len())
+        .map(|count| text(&scripts[..count]))
+        .collect();
     let at = values.len().saturating_sub(1);
     let label = format!("RouterOS scripts of {}", file.switch[index].name);
-    Some(Dial { path: format!("switch.{index}.routeros"), label, values, at, scale: false })
+    Some(Dial {
+        path: format!("switch.{index}.routeros"),
+        label,
+        values,
+        at,
+        scale: false,
+    })
 }
 
 /// Congestion control and MTU of adapters.
@@ -105,7 +147,11 @@ fn adapters(file: &FabricFile) -> Vec<Dial> {
     let named = file.nic.iter().map(|(name, nic)| (name.as_str(), nic));
     let all = named.chain(missing.then_some(("default", &default)));
     let dials = all.flat_map(|(name, nic)| {
-        let of = if name == "default" { String::new() } else { format!(" of {name}") };
+        let of = if name == "default" {
+            String::new()
+        } else {
+            format!(" of {name}")
+        };
         let congestion = serde_json::to_value(nic.congestion).unwrap_or_default();
         let kinds = ["off", "dcqcn", "window", "swift", "hpcc"];
         let mtu = ["256", "512", "1024", "2048", "4096"];
@@ -116,7 +162,12 @@ fn adapters(file: &FabricFile) -> Vec<Dial> {
                 &kinds,
                 &word(&congestion),
             ),
-            choice(format!("nic.{name}.mtu"), format!("Path MTU{of}"), &mtu, &nic.mtu.to_string()),
+            choice(
+                format!("nic.{name}.mtu"),
+                format!("Path MTU{of}"),
+                &mtu,
+                &nic.mtu.to_string(),
+            ),
         ]
     });
     dials.collect()
@@ -128,19 +179,39 @@ fn paths(file: &FabricFile) -> Vec<Dial> {
     let topology = file.topology.as_ref();
     if let Some(spines) = topology.and_then(|topology| topology.spines) {
         let spines = spines.to_string();
-        dials.push(choice("topology.spines".into(), "Spines".into(), &["1", "2", "4", "8", "16"], &spines));
+        dials.push(choice(
+            "topology.spines".into(),
+            "Spines".into(),
+            &["1", "2", "4", "8", "16"],
+            &spines,
+        ));
     }
-    let side_by_side = file.link.iter().enumerate().filter(|(_, link)| link.count > 1);
+    let side_by_side = file
+        .link
+        .iter()
+        .enumerate()
+        .filter(|(_, link)| link.count > 1);
     for (index, link) in side_by_side {
         let label = format!("Links from {} to {}", link.between[0], link.between[1]);
         let count = link.count.to_string();
-        dials.push(choice(format!("link.{index}.count"), label, &["1", "2", "4", "8", "16"], &count));
+        dials.push(choice(
+            format!("link.{index}.count"),
+            label,
+            &["1", "2", "4", "8", "16"],
+            &count,
+        ));
     }
-    let several = topology.is_some_and(|topology| topology.kind != fabric::file::schema::Shape::Star);
+    let several =
+        topology.is_some_and(|topology| topology.kind != fabric::file::schema::Shape::Star);
     if several || !dials.is_empty() || file.routing.spread != SpreadKind::Hash {
         let spread = serde_json::to_value(file.routing.spread).unwrap_or_default();
         let kinds = ["hash", "flowlet", "random", "round-robin", "adaptive"];
-        dials.push(choice("routing.spread".into(), "Paths of packets".into(), &kinds, &word(&spread)));
+        dials.push(choice(
+            "routing.spread".into(),
+            "Paths of packets".into(),
+            &kinds,
+            &word(&spread),
+        ));
     }
     dials
 }
@@ -152,9 +223,18 @@ fn word(value: &serde_json::Value) -> String {
 /// Known values, and the file's own among them.
 fn choice(path: String, label: String, known: &[&str], own: &str) -> Dial {
     let mut values: Vec<String> = known.iter().map(|value| (*value).to_owned()).collect();
-    let at = values.iter().position(|value| value == own).unwrap_or_else(|| {
-        values.push(own.to_owned());
-        values.len() - 1
-    });
-    Dial { path, label, values, at, scale: false }
+    let at = values
+        .iter()
+        .position(|value| value == own)
+        .unwrap_or_else(|| {
+            values.push(own.to_owned());
+            values.len() - 1
+        });
+    Dial {
+        path,
+        label,
+        values,
+        at,
+        scale: false,
+    }
 }

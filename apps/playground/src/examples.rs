@@ -67,12 +67,17 @@ pub(crate) struct Example {
 
 /// All examples that are experiments, by name.
 pub(crate) fn all() -> Vec<Example> {
-    FILES.iter().filter_map(|(path, text)| example(path.strip_suffix(".toml")?, text)).collect()
+    FILES
+        .iter()
+        .filter_map(|(path, text)| example(path.strip_suffix(".toml")?, text))
+        .collect()
 }
 
 /// `None` for a file without a workload, which others include.
 fn example(name: &'static str, text: &'static str) -> Option<Example> {
-    let folder = name.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
+    let folder = name
+        .rsplit_once('/')
+        .map_or(String::new(), |(folder, _)| format!("{folder}/"));
     let mut files = BTreeMap::new();
     let mut read = |named: &str| {
         let path = format!("{folder}{named}");
@@ -83,5 +88,10 @@ fn example(name: &'static str, text: &'static str) -> Option<Example> {
     };
     let document = Document::read(name, text, &mut read).ok()?;
     let experiment = Experiment::new(&document, &mut read).ok()?;
-    Some(Example { name, title: experiment.file.title, text, files })
+    Some(Example {
+        name,
+        title: experiment.file.title,
+        text,
+        files,
+    })
 }

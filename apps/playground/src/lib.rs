@@ -21,22 +21,46 @@ pub type PageFile = (&'static str, &'static str, &'static str);
 
 /// The files of the page, except `engine.js`, which selects the simulator.
 pub const PAGE: &[PageFile] = &[
-    ("index.html", "text/html; charset=utf-8", include_str!("../static/index.html")),
-    ("style.css", "text/css; charset=utf-8", include_str!("../static/style.css")),
+    (
+        "index.html",
+        "text/html; charset=utf-8",
+        include_str!("../static/index.html"),
+    ),
+    (
+        "style.css",
+        "text/css; charset=utf-8",
+        include_str!("../static/style.css"),
+    ),
     ("main.js", JAVASCRIPT, include_str!("../static/main.js")),
     ("editor.js", JAVASCRIPT, include_str!("../static/editor.js")),
     ("schema.js", JAVASCRIPT, include_str!("../static/schema.js")),
-    ("network.js", JAVASCRIPT, include_str!("../static/network.js")),
+    (
+        "network.js",
+        JAVASCRIPT,
+        include_str!("../static/network.js"),
+    ),
     ("link.js", JAVASCRIPT, include_str!("../static/link.js")),
     ("live.js", JAVASCRIPT, include_str!("../static/live.js")),
-    ("devices.js", JAVASCRIPT, include_str!("../static/devices.js")),
-    ("storage.js", JAVASCRIPT, include_str!("../static/storage.js")),
+    (
+        "devices.js",
+        JAVASCRIPT,
+        include_str!("../static/devices.js"),
+    ),
+    (
+        "storage.js",
+        JAVASCRIPT,
+        include_str!("../static/storage.js"),
+    ),
     ("labs.js", JAVASCRIPT, include_str!("../static/labs.js")),
     ("worker.js", JAVASCRIPT, include_str!("../static/worker.js")),
 ];
 
 /// `engine.js` for a page that is served by a rockery that simulates.
-pub const SERVER_ENGINE: PageFile = ("engine.js", JAVASCRIPT, include_str!("../static/engine-server.js"));
+pub const SERVER_ENGINE: PageFile = (
+    "engine.js",
+    JAVASCRIPT,
+    include_str!("../static/engine-server.js"),
+);
 
 /// Answers one request of the page, both in JSON; a capture is answered with the bytes of a pcap file.
 /// `watch` is called with the part of a run that is done, from 0 to 1; it returns `false` to stop the run.

@@ -51,7 +51,10 @@ impl Request {
     pub(crate) fn reader(&self) -> impl FnMut(&str) -> Result<String, String> {
         |name| {
             let plain = name.trim_start_matches("./");
-            self.files.get(plain).cloned().ok_or_else(|| "the page has no file of this name".to_owned())
+            self.files
+                .get(plain)
+                .cloned()
+                .ok_or_else(|| "the page has no file of this name".to_owned())
         }
     }
 }

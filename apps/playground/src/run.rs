@@ -39,15 +39,27 @@ fn prepare(request: &Request) -> Result<Prepared, Value> {
     let file = document.fields().map_err(refused)?;
     let too_large =
         |runs: usize| json!({ "refused": format!("[sweep] has {runs} runs, which are too many") });
-    let first = file.points().map_err(too_large)?.into_iter().next().unwrap_or_default();
+    let first = file
+        .points()
+        .map_err(too_large)?
+        .into_iter()
+        .next()
+        .unwrap_or_default();
     let is_set = |path: &str| request.set.iter().any(|(set, _)| set == path);
-    let mut settings: Point = first.into_iter().filter(|(path, _)| !is_set(path)).collect();
+    let mut settings: Point = first
+        .into_iter()
+        .filter(|(path, _)| !is_set(path))
+        .collect();
     settings.extend(request.set.iter().cloned());
     for (path, value) in &settings {
         document.set(path, value).map_err(refused)?;
     }
     let experiment = Experiment::new(&document, &mut request.reader()).map_err(refused)?;
-    Ok(Prepared { experiment, file, settings })
+    Ok(Prepared {
+        experiment,
+        file,
+        settings,
+    })
 }
 
 /// Runs, and reports for the page.
@@ -55,7 +67,11 @@ fn prepare(request: &Request) -> Result<Prepared, Value> {
 /// # Errors
 /// The answer to a request that cannot be run.
 pub(crate) fn report(request: &Request, watch: Watch<'_>) -> Result<Value, Value> {
-    let Prepared { mut experiment, file, settings } = prepare(request)?;
+    let Prepared {
+        mut experiment,
+        file,
+        settings,
+    } = prepare(request)?;
     experiment.scenario.watch.hops = true;
     experiment.scenario.watch.sample_every = Some(sample_every(&experiment));
     let ran = run(&mut experiment, watch)?;
@@ -95,8 +111,9 @@ pub(crate) fn capture(request: &Request, watch: Watch<'_>) -> Result<Vec<u8>, Va
     experiment.scenario.watch.captured_max = CAPTURED_MAX;
     let ran = run(&mut experiment, watch)?;
     let mut file = Vec::new();
-    let written =
-        write_pcap(&mut file, link, &ran.results.captured, |flow, from| experiment.stations(flow, from));
+    let written = write_pcap(&mut file, link, &ran.results.captured, |flow, from| {
+        experiment.stations(flow, from)
+    });
     written.map_err(|error| json!({ "refused": error.to_string() }))?;
     Ok(file)
 }
@@ -108,7 +125,9 @@ fn run(experiment: &mut Experiment, watch: Watch<'_>) -> Result<Ran, Value> {
         return Ok(ran);
     }
     experiment.scenario.watch.sample_every = None;
-    experiment.run(&mut progress).map_err(|error| json!({ "refused": error.to_string() }))
+    experiment
+        .run(&mut progress)
+        .map_err(|error| json!({ "refused": error.to_string() }))
 }
 
 fn sample_every(experiment: &Experiment) -> Span {
@@ -123,9 +142,15 @@ fn sample_every(experiment: &Experiment) -> Span {
 /// For each link the load of its busier direction at each sample, in percent.
 fn loads(experiment: &Experiment, report: &Report) -> Vec<Vec<u8>> {
     let mut loads = vec![Vec::new(); experiment.network.topology.links().len()];
-    let ports: BTreeMap<&str, _> = report.ports.iter().map(|port| (port.port.as_str(), port)).collect();
+    let ports: BTreeMap<&str, _> = report
+        .ports
+        .iter()
+        .map(|port| (port.port.as_str(), port))
+        .collect();
     for series in &report.series {
-        let Some(port) = ports.get(series.port.as_str()) else { continue };
+        let Some(port) = ports.get(series.port.as_str()) else {
+            continue;
+        };
         let of_link: &mut Vec<u8> = &mut loads[port.link as usize];
         of_link.resize(series.rate_bps.len().max(of_link.len()), 0);
         for (load, rate) in of_link.iter_mut().zip(&series.rate_bps) {

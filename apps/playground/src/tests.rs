@@ -23,7 +23,13 @@ fn asked(request: &Value) -> Value {
 
 fn example(name: &str) -> Value {
     let start = asked(&json!({ "do": "start" }));
-    start["examples"].as_array().unwrap().iter().find(|example| example["name"] == name).unwrap().clone()
+    start["examples"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|example| example["name"] == name)
+        .unwrap()
+        .clone()
 }
 
 fn run(name: &str, set: &[[&str; 2]]) -> Value {
@@ -70,31 +76,57 @@ fn a_run_reports_what_the_file_reports_elsewhere() {
     let report = Report::new(&experiment, &ran.results, false);
     let answer = run("crs504/ecn-off", &[]);
     assert!(!report.findings.is_empty());
-    assert_eq!(answer["findings"], serde_json::to_value(&report.findings).unwrap());
-    assert_eq!(answer["csv"]["flows"], sim::report::flows_csv(&report, None, true));
+    assert_eq!(
+        answer["findings"],
+        serde_json::to_value(&report.findings).unwrap()
+    );
+    assert_eq!(
+        answer["csv"]["flows"],
+        sim::report::flows_csv(&report, None, true)
+    );
     let samples = answer["times_us"].as_array().unwrap().len();
     let loads = answer["loads"].as_array().unwrap();
-    let busiest = loads.iter().flat_map(|load| load.as_array().unwrap()).filter_map(Value::as_u64).max();
-    assert!(samples > 100 && busiest > Some(90), "{samples} samples, at most {busiest:?} percent");
+    let busiest = loads
+        .iter()
+        .flat_map(|load| load.as_array().unwrap())
+        .filter_map(Value::as_u64)
+        .max();
+    assert!(
+        samples > 100 && busiest > Some(90),
+        "{samples} samples, at most {busiest:?} percent"
+    );
 }
 
 #[test]
 fn dials_change_the_run() {
     let before = run("crs504/ecn-off", &[]);
     let dials = before["dials"].as_array().unwrap();
-    let scripts = dials.iter().find(|dial| dial["path"] == "switch.1.routeros").unwrap();
+    let scripts = dials
+        .iter()
+        .find(|dial| dial["path"] == "switch.1.routeros")
+        .unwrap();
     assert_eq!(scripts["values"].as_array().unwrap().len(), 3);
     let value = scripts["values"][1].as_str().unwrap();
     let after = run("crs504/ecn-off", &[["switch.1.routeros", value]]);
-    assert_eq!(after["findings"], run("crs504/ecn-off", &[["switch.1.routeros", value]])["findings"]);
-    assert_ne!(before["findings"], after["findings"], "without ecn-off.rsc the switch marks");
+    assert_eq!(
+        after["findings"],
+        run("crs504/ecn-off", &[["switch.1.routeros", value]])["findings"]
+    );
+    assert_ne!(
+        before["findings"], after["findings"],
+        "without ecn-off.rsc the switch marks"
+    );
 }
 
 #[test]
 fn dials_of_every_example_stand_at_the_value_of_the_file() {
     for example in examples::all() {
         let mut files = |name: &str| {
-            example.files.get(name).map(|text| (*text).to_owned()).ok_or_else(|| name.to_owned())
+            example
+                .files
+                .get(name)
+                .map(|text| (*text).to_owned())
+                .ok_or_else(|| name.to_owned())
         };
         let document = fabric::file::Document::read("file", example.text, &mut files).unwrap();
         for dial in crate::dials::of(&document.fields().unwrap()) {
@@ -120,21 +152,38 @@ fn mistakes_have_their_lines() {
     let text = "title = \"a\"\nduration = 3 sheep\n";
     let answer = asked(&json!({ "do": "run", "text": text }));
     let problem = &answer["problems"][0];
-    assert_eq!((&problem["file"], &problem["line"]), (&json!("file"), &json!(2)), "{answer}");
+    assert_eq!(
+        (&problem["file"], &problem["line"]),
+        (&json!("file"), &json!(2)),
+        "{answer}"
+    );
     let answer = asked(&json!({ "do": "run", "text": "[nic.default]\nmtuu = 1024\n" }));
     let problem = &answer["problems"][0];
     assert_eq!(problem["line"], 2);
-    assert!(problem["instead"].as_str().unwrap().contains("mtu"), "{answer}");
+    assert!(
+        problem["instead"].as_str().unwrap().contains("mtu"),
+        "{answer}"
+    );
     let answer = asked(&json!({ "do": "run", "text": "include = [\"no.toml\"]" }));
-    assert!(answer["problems"][0]["what"].as_str().unwrap().contains("no.toml"), "{answer}");
+    assert!(
+        answer["problems"][0]["what"]
+            .as_str()
+            .unwrap()
+            .contains("no.toml"),
+        "{answer}"
+    );
     let answer = asked(&json!({ "do": "sleep" }));
-    assert!(answer["refused"].as_str().unwrap().contains("sleep"), "{answer}");
+    assert!(
+        answer["refused"].as_str().unwrap().contains("sleep"),
+        "{answer}"
+    );
 }
 
 #[test]
 fn a_capture_is_a_pcap_file() {
     let example = example("crs504/ecn-off");
-    let mut request = json!({ "do": "capture", "text": example["text"], "files": example["files"] });
+    let mut request =
+        json!({ "do": "capture", "text": example["text"], "files": example["files"] });
     request["port"] = "server".into();
     let bytes = raw(&request);
     assert_eq!(bytes[..4], 0xa1b2_3c4d_u32.to_le_bytes());
@@ -149,5 +198,10 @@ fn a_stopped_run_is_reported_as_partial() {
     let request = json!({ "do": "run", "text": example["text"], "files": example["files"] });
     let answer: Value =
         serde_json::from_slice(&answer(request.to_string().as_bytes(), &mut |_| false)).unwrap();
-    assert!(answer["body"].as_str().unwrap().contains("Stopped before its end"));
+    assert!(
+        answer["body"]
+            .as_str()
+            .unwrap()
+            .contains("Stopped before its end")
+    );
 }

@@ -64,7 +64,8 @@ impl Document {
     fn read(py: Python<'_>, path: PathBuf, settings: Vec<(String, String)>) -> PyResult<Self> {
         py.detach(|| {
             let read = File::open(&path).and_then(input::text);
-            let text = read.map_err(|error| PyOSError::new_err(format!("{}: {error}", path.display())))?;
+            let text =
+                read.map_err(|error| PyOSError::new_err(format!("{}: {error}", path.display())))?;
             let folder = path.parent().unwrap_or(Path::new("")).to_owned();
             new(&path.display().to_string(), &text, folder, &settings)
         })
@@ -100,12 +101,16 @@ impl Document {
         stop: Option<Py<Stop>>,
     ) -> PyResult<Report> {
         if !(1..=THREADS_MAX).contains(&threads) {
-            return Err(PyValueError::new_err(format!("threads: from 1 to {THREADS_MAX}, not {threads}")));
+            return Err(PyValueError::new_err(format!(
+                "threads: from 1 to {THREADS_MAX}, not {threads}"
+            )));
         }
         let sample = sample.map(span).transpose()?;
         let count = self.points.len();
         let Some(point) = self.points.get(point) else {
-            return Err(PyIndexError::new_err(format!("no run {point}: the sweep has {count}, from 0")));
+            return Err(PyIndexError::new_err(format!(
+                "no run {point}: the sweep has {count}, from 0"
+            )));
         };
         let stop = stop.as_ref().map(|stop| &stop.get().stopped);
         let report = py.detach(|| self.simulate(point, sample, hops, threads, stop))?;
@@ -126,7 +131,8 @@ impl Document {
         for (path, value) in point {
             document.set(path, value).map_err(refused)?;
         }
-        let mut experiment = Experiment::new(&document, &mut input::reader(&self.folder)).map_err(refused)?;
+        let mut experiment =
+            Experiment::new(&document, &mut input::reader(&self.folder)).map_err(refused)?;
         experiment.scenario.threads = threads;
         experiment.scenario.watch.sample_every = sample;
         experiment.scenario.watch.hops = hops;
@@ -150,22 +156,37 @@ impl Document {
     }
 }
 
-fn new(name: &str, text: &str, folder: PathBuf, settings: &[(String, String)]) -> PyResult<Document> {
+fn new(
+    name: &str,
+    text: &str,
+    folder: PathBuf,
+    settings: &[(String, String)],
+) -> PyResult<Document> {
     let mut document =
         fabric::file::Document::read(name, text, &mut input::reader(&folder)).map_err(refused)?;
     for (path, value) in settings {
         document.set(path, value).map_err(refused)?;
     }
     let points = document.fields().map_err(refused)?.points();
-    let points = points
-        .map_err(|runs| PyValueError::new_err(format!("[sweep] has {runs} runs, which are too many")))?;
-    Ok(Document { document, folder, points })
+    let points = points.map_err(|runs| {
+        PyValueError::new_err(format!("[sweep] has {runs} runs, which are too many"))
+    })?;
+    Ok(Document {
+        document,
+        folder,
+        points,
+    })
 }
 
 fn span(text: &str) -> PyResult<Span> {
-    let span = Timespan::parse(text).map(|it| it.0).filter(|span| span.0 > 0);
+    let span = Timespan::parse(text)
+        .map(|it| it.0)
+        .filter(|span| span.0 > 0);
     span.ok_or_else(|| {
-        PyValueError::new_err(format!("sample: '{text}' is no interval: write {}", Timespan::GRAMMAR))
+        PyValueError::new_err(format!(
+            "sample: '{text}' is no interval: write {}",
+            Timespan::GRAMMAR
+        ))
     })
 }
 
@@ -173,7 +194,11 @@ fn span(text: &str) -> PyResult<Span> {
 fn refused(error: FileError) -> PyErr {
     Python::attach(|py| {
         let raised = FabricError::new_err(error.to_string());
-        let problems: PyResult<Vec<_>> = error.0.iter().map(|problem| described(py, problem)).collect();
+        let problems: PyResult<Vec<_>> = error
+            .0
+            .iter()
+            .map(|problem| described(py, problem))
+            .collect();
         match problems.and_then(|problems| raised.value(py).setattr("problems", problems)) {
             Ok(()) => raised,
             Err(other) => other,

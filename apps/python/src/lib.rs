@@ -14,7 +14,10 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _rockery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("FabricError", module.py().get_type::<document::FabricError>())?;
+    module.add(
+        "FabricError",
+        module.py().get_type::<document::FabricError>(),
+    )?;
     module.add_class::<document::Document>()?;
     module.add_class::<document::Stop>()?;
     module.add_class::<report::Report>()?;

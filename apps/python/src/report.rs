@@ -33,7 +33,10 @@ impl Finding {
     }
 
     fn __str__(&self) -> String {
-        format!("{}: {}\ncause: {}\ndo: {}", self.severity, self.seen, self.cause, self.instead)
+        format!(
+            "{}: {}\ncause: {}\ndo: {}",
+            self.severity, self.seen, self.cause, self.instead
+        )
     }
 }
 
@@ -43,7 +46,10 @@ impl Finding {
 pub(crate) struct Report(pub(crate) Arc<sim::report::Report>);
 
 impl Report {
-    fn table(&self, columns: fn(&[Arc<sim::report::Report>]) -> Vec<sim::report::columns::Column>) -> Table {
+    fn table(
+        &self,
+        columns: fn(&[Arc<sim::report::Report>]) -> Vec<sim::report::columns::Column>,
+    ) -> Table {
         Table::new(columns(std::slice::from_ref(&self.0)))
     }
 }
@@ -171,7 +177,11 @@ impl Report {
     }
 
     fn __repr__(&self) -> String {
-        let title = if self.0.title.is_empty() { "no title" } else { &self.0.title };
+        let title = if self.0.title.is_empty() {
+            "no title"
+        } else {
+            &self.0.title
+        };
         let flows = self.0.flows.len();
         let (end_ms, seed) = (self.0.end_s * 1e3, self.0.seed);
         format!("<rockery.Report {title:?}: {flows} queue pairs, {end_ms:.3} ms, seed {seed}>")

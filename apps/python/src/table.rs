@@ -27,7 +27,12 @@ impl Table {
 
     /// The table for notebooks.
     pub(crate) fn html(&self) -> String {
-        let row = |row| self.columns.iter().map(|(_, values)| text(values, row)).collect();
+        let row = |row| {
+            self.columns
+                .iter()
+                .map(|(_, values)| text(values, row))
+                .collect()
+        };
         html::table(&self.column_names(), self.rows(), row)
     }
 
@@ -40,7 +45,10 @@ impl Table {
         let found = self.columns.iter().find(|(known, _)| known == name);
         found.map(|(_, values)| values).ok_or_else(|| {
             let names: Vec<&str> = self.columns.iter().map(|(name, _)| name.as_str()).collect();
-            PyKeyError::new_err(format!("no column '{name}': there are {}", names.join(", ")))
+            PyKeyError::new_err(format!(
+                "no column '{name}': there are {}",
+                names.join(", ")
+            ))
         })
     }
 
@@ -63,7 +71,10 @@ impl Table {
                 Values::Truth(truths) => Arc::new(BooleanArray::from(truths.clone())),
             }
         };
-        RecordBatch::try_new(Arc::new(self.schema()), self.columns.iter().map(array).collect())
+        RecordBatch::try_new(
+            Arc::new(self.schema()),
+            self.columns.iter().map(array).collect(),
+        )
     }
 }
 
@@ -100,20 +111,28 @@ impl Table {
     fn to_pandas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let pandas = py.import("pandas")?;
         let numpy = py.import("numpy")?;
-        let from =
-            |bytes: Vec<u8>, kind: &str| numpy.call_method1("frombuffer", (PyBytes::new(py, &bytes), kind));
+        let from = |bytes: Vec<u8>, kind: &str| {
+            numpy.call_method1("frombuffer", (PyBytes::new(py, &bytes), kind))
+        };
         let columns = PyDict::new(py);
         for (name, values) in &self.columns {
             let column = match values {
                 Values::Text(_) => list(py, values)?,
-                Values::Whole(numbers) => {
-                    from(numbers.iter().flat_map(|number| number.to_ne_bytes()).collect(), "int64")?
-                }
+                Values::Whole(numbers) => from(
+                    numbers
+                        .iter()
+                        .flat_map(|number| number.to_ne_bytes())
+                        .collect(),
+                    "int64",
+                )?,
                 Values::Number(numbers) => {
                     let numbers = numbers.iter().map(|number| number.unwrap_or(f64::NAN));
                     from(numbers.flat_map(f64::to_ne_bytes).collect(), "float64")?
                 }
-                Values::Truth(truths) => from(truths.iter().map(|truth| u8::from(*truth)).collect(), "bool")?,
+                Values::Truth(truths) => from(
+                    truths.iter().map(|truth| u8::from(*truth)).collect(),
+                    "bool",
+                )?,
             };
             columns.set_item(name, column)?;
         }
@@ -148,7 +167,11 @@ impl Table {
     }
 
     fn __repr__(&self) -> String {
-        format!("<rockery.Table: {} rows, columns {}>", self.rows(), self.column_names().join(", "))
+        format!(
+            "<rockery.Table: {} rows, columns {}>",
+            self.rows(),
+            self.column_names().join(", ")
+        )
     }
 
     fn _repr_html_(&self) -> String {
@@ -161,7 +184,11 @@ fn text(values: &Values, row: usize) -> String {
     let found = match values {
         Values::Text(texts) => texts.get(row).cloned(),
         Values::Whole(numbers) => numbers.get(row).map(ToString::to_string),
-        Values::Number(numbers) => numbers.get(row).copied().flatten().map(|number| format!("{number:.4}")),
+        Values::Number(numbers) => numbers
+            .get(row)
+            .copied()
+            .flatten()
+            .map(|number| format!("{number:.4}")),
         Values::Truth(truths) => truths.get(row).map(ToString::to_string),
     };
     found.unwrap_or_default()

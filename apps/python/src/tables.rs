@@ -5,7 +5,8 @@ use std::sync::Arc;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use sim::report::columns::{
-    Column, flow_columns, hop_columns, port_columns, sample_columns, switch_columns, workload_columns,
+    Column, flow_columns, hop_columns, port_columns, sample_columns, switch_columns,
+    workload_columns,
 };
 
 use crate::report::Report;
@@ -13,8 +14,13 @@ use crate::table::Table;
 
 /// One table of the rows of several reports. Their settings are its columns.
 #[pyfunction]
-pub(crate) fn tables_of(py: Python<'_>, kind: &str, reports: Vec<PyRef<'_, Report>>) -> PyResult<Table> {
-    let reports: Vec<Arc<sim::report::Report>> = reports.iter().map(|report| Arc::clone(&report.0)).collect();
+pub(crate) fn tables_of(
+    py: Python<'_>,
+    kind: &str,
+    reports: Vec<PyRef<'_, Report>>,
+) -> PyResult<Table> {
+    let reports: Vec<Arc<sim::report::Report>> =
+        reports.iter().map(|report| Arc::clone(&report.0)).collect();
     let columns: fn(&[Arc<sim::report::Report>]) -> Vec<Column> = match kind {
         "flows" => flow_columns,
         "hops" => hop_columns,

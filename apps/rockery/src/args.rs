@@ -127,26 +127,33 @@ pub(crate) struct Sim {
 impl Sim {
     /// How steady states are skipped, where the option is given.
     pub(crate) fn skipping(&self) -> Option<sim::world::SkipSteady> {
-        self.skip_steady.then_some(sim::world::SkipSteady::ONE_PERCENT)
+        self.skip_steady
+            .then_some(sim::world::SkipSteady::ONE_PERCENT)
     }
 }
 
 /// A path and a value, as `--set` takes them.
 pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
-    let (path, value) = text.split_once('=').ok_or("write PATH=VALUE, such as nic.default.mtu=1024")?;
+    let (path, value) = text
+        .split_once('=')
+        .ok_or("write PATH=VALUE, such as nic.default.mtu=1024")?;
     Ok((path.trim().to_owned(), value.trim().to_owned()))
 }
 
 /// A port and a file.
 pub(crate) fn capture(text: &str) -> Result<(String, PathBuf), String> {
-    let (port, file) = text.split_once('=').ok_or("write PORT=FILE, such as h0=h0.pcap")?;
+    let (port, file) = text
+        .split_once('=')
+        .ok_or("write PORT=FILE, such as h0=h0.pcap")?;
     Ok((port.to_owned(), PathBuf::from(file)))
 }
 
 /// A time with its unit.
 fn timespan(text: &str) -> Result<fabric::Span, String> {
     use fabric::file::units::{Quantity, Timespan};
-    Timespan::parse(text).map(|time| time.0).ok_or_else(|| format!("write {}", Timespan::GRAMMAR))
+    Timespan::parse(text)
+        .map(|time| time.0)
+        .ok_or_else(|| format!("write {}", Timespan::GRAMMAR))
 }
 
 /// The options of `rockery devices`.
@@ -168,7 +175,9 @@ pub(crate) struct Devices {
 fn interval(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok();
     let is_sensible = |seconds: &f64| (0.01..=86_400.0).contains(seconds);
-    let seconds = seconds.filter(is_sensible).ok_or("a number of seconds from 0.01 to 86400")?;
+    let seconds = seconds
+        .filter(is_sensible)
+        .ok_or("a number of seconds from 0.01 to 86400")?;
     Ok(Duration::from_secs_f64(seconds))
 }
 

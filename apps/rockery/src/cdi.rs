@@ -34,7 +34,9 @@ pub(crate) struct Cdi {
 pub(crate) fn act(what: &Cdi) -> Result<(), Error> {
     let text = format!("{:#}\n", specification(&edits()?));
     let Some(path) = &what.output else {
-        return io::stdout().write_all(text.as_bytes()).map_err(Error::file("standard output"));
+        return io::stdout()
+            .write_all(text.as_bytes())
+            .map_err(Error::file("standard output"));
     };
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(Error::file(folder))?;
@@ -97,8 +99,16 @@ impl Edits {
 }
 
 fn specification(edits: &Edits) -> Value {
-    let env: Vec<String> = edits.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let mounts: Vec<Value> = edits.mounts.iter().map(|(host, container)| mount(host, container)).collect();
+    let env: Vec<String> = edits
+        .environment
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    let mounts: Vec<Value> = edits
+        .mounts
+        .iter()
+        .map(|(host, container)| mount(host, container))
+        .collect();
     // Neither devices nor capabilities: the libraries need UDP sockets and memory, which containers have.
     json!({
         "cdiVersion": CDI_VERSION,
@@ -122,14 +132,29 @@ mod tests {
     #[test]
     fn a_container_gets_libraries_and_no_rights() {
         let folder = PathBuf::from("/usr/lib/rockery");
-        let files = ["libibverbs.so.1", "librdmacm.so.1"].map(|name| folder.join(name)).to_vec();
-        let libraries = Libraries { folder, files, view: None, sockets: None, clocks: None };
+        let files = ["libibverbs.so.1", "librdmacm.so.1"]
+            .map(|name| folder.join(name))
+            .to_vec();
+        let libraries = Libraries {
+            folder,
+            files,
+            view: None,
+            sockets: None,
+            clocks: None,
+        };
         let made = specification(&Edits::new(Path::new("/usr/bin/rockery"), &libraries));
         let device = &made["devices"][0];
         assert_eq!(NAME, format!("{KIND}={}", device["name"].as_str().unwrap()));
-        assert_eq!((&made["kind"], &device["name"]), (&json!("rockery.dev/rdma"), &json!("all")));
+        assert_eq!(
+            (&made["kind"], &device["name"]),
+            (&json!("rockery.dev/rdma"), &json!("all"))
+        );
         let edits = device["containerEdits"].as_object().unwrap();
-        assert_eq!(edits.keys().collect::<Vec<_>>(), ["env", "mounts"], "no device nodes, no hooks");
+        assert_eq!(
+            edits.keys().collect::<Vec<_>>(),
+            ["env", "mounts"],
+            "no device nodes, no hooks"
+        );
         let preload = "LD_PRELOAD=/opt/rockery/lib/rockery/libibverbs.so.1:\
                        /opt/rockery/lib/rockery/librdmacm.so.1";
         assert_eq!(edits["env"][1], preload);
@@ -145,7 +170,13 @@ mod tests {
         fs::write(tree.path().join("built.so"), "").unwrap();
         let file = folder.join("libibverbs.so.1");
         std::os::unix::fs::symlink("../built.so", &file).unwrap();
-        let libraries = Libraries { folder, files: vec![file], view: None, sockets: None, clocks: None };
+        let libraries = Libraries {
+            folder,
+            files: vec![file],
+            view: None,
+            sockets: None,
+            clocks: None,
+        };
         assert!(matches!(contained(&libraries), Err(Error::NotInstalled(_))));
     }
 }

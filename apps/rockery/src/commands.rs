@@ -208,7 +208,9 @@ mod tests {
     #[test]
     fn arguments_after_two_dashes_are_the_programs() {
         let args = Args::parse_from(["rockery", "run", "--", "ib_write_bw", "--no-preload"]);
-        let Command::Run(run) = args.command else { panic!("not run") };
+        let Command::Run(run) = args.command else {
+            panic!("not run")
+        };
         assert!(!run.settings.no_preload);
         assert_eq!(run.program, ["ib_write_bw", "--no-preload"]);
     }

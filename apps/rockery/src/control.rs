@@ -69,7 +69,10 @@ impl Socket {
         match answers.pop() {
             Some((_, answer)) if answers.is_empty() => Ok(answer),
             last => {
-                let paths = answers.into_iter().chain(last).map(|(path, _)| path.display().to_string());
+                let paths = answers
+                    .into_iter()
+                    .chain(last)
+                    .map(|(path, _)| path.display().to_string());
                 Err(Error::SeveralServers(paths.collect::<Vec<_>>().join(", ")))
             }
         }
@@ -83,11 +86,18 @@ impl Socket {
 pub(crate) fn default_sockets() -> Result<Vec<PathBuf>, Error> {
     let folder = runtime::folder()?;
     let is_ours = |path: &PathBuf| {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         name == NVME || (name.starts_with(SMB[0]) && name.ends_with(SMB[1]))
     };
     let entries = std::fs::read_dir(&folder).map_err(Error::file(&folder))?;
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_ours).collect();
+    let mut paths: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(is_ours)
+        .collect();
     paths.sort();
     Ok(paths)
 }
@@ -108,7 +118,11 @@ fn smb_name(role: &str, address: SocketAddr) -> String {
         SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("%{}", v6.scope_id()),
         _ => String::new(),
     };
-    format!("{begin}{role}-{}{scope}-{}{end}", address.ip(), address.port())
+    format!(
+        "{begin}{role}-{}{scope}-{}{end}",
+        address.ip(),
+        address.port()
+    )
 }
 
 #[cfg(test)]
@@ -121,7 +135,11 @@ mod tests {
             ("gateway", "192.0.2.1:445", "smb-gateway-192.0.2.1-445.sock"),
             ("dial", "127.0.0.1:1445", "smb-dial-127.0.0.1-1445.sock"),
             ("dial", "[2001:db8::1]:445", "smb-dial-2001:db8::1-445.sock"),
-            ("gateway", "[fe80::1%3]:445", "smb-gateway-fe80::1%3-445.sock"),
+            (
+                "gateway",
+                "[fe80::1%3]:445",
+                "smb-gateway-fe80::1%3-445.sock",
+            ),
         ] {
             assert_eq!(smb_name(role, address.parse().unwrap()), name);
         }

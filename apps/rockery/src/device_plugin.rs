@@ -38,7 +38,10 @@ pub(crate) fn serve(what: &DevicePlugin) -> Result<(), Error> {
             mounts: edits
                 .mounts
                 .into_iter()
-                .map(|(host, container)| Mount { host: host.display().to_string(), container })
+                .map(|(host, container)| Mount {
+                    host: host.display().to_string(),
+                    container,
+                })
                 .collect(),
             environment: edits.environment,
         },
@@ -50,5 +53,7 @@ pub(crate) fn serve(what: &DevicePlugin) -> Result<(), Error> {
         folder: what.folder.clone(),
         is_healthy: Box::new(move || hosts.iter().all(|path| path.exists())),
     };
-    Ok(k8s_device_plugin::serve(plugin, |notice: &Notice| eprintln!("rockery: {notice}"))?)
+    Ok(k8s_device_plugin::serve(plugin, |notice: &Notice| {
+        eprintln!("rockery: {notice}")
+    })?)
 }

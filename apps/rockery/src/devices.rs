@@ -26,12 +26,18 @@ pub(crate) fn show(what: &Devices) -> Result<(), Error> {
             true => format!("{}\n", now()),
             false => as_text(&host::all(), &collect(), what.all),
         };
-        let start = if what.watch.is_some() && !what.json { CLEAR } else { "" };
+        let start = if what.watch.is_some() && !what.json {
+            CLEAR
+        } else {
+            ""
+        };
         match write!(io::stdout(), "{start}{text}").and_then(|()| io::stdout().flush()) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             other => other.map_err(Error::file("standard output"))?,
         }
-        let Some(interval) = what.watch else { return Ok(()) };
+        let Some(interval) = what.watch else {
+            return Ok(());
+        };
         std::thread::sleep(interval);
     }
 }
@@ -47,7 +53,13 @@ fn as_text(devices: &[DeviceInfo], found: &Reports, all: bool) -> String {
     }
     let mut lines = Vec::new();
     for device in devices {
-        let DeviceInfo { name, interface, interface_mtu, active_mtu, .. } = device;
+        let DeviceInfo {
+            name,
+            interface,
+            interface_mtu,
+            active_mtu,
+            ..
+        } = device;
         lines.push(format!(
             "{name}  interface {interface}, MTU {interface_mtu}, path MTU {}, node GUID {}",
             active_mtu.bytes(),
@@ -56,7 +68,11 @@ fn as_text(devices: &[DeviceInfo], found: &Reports, all: bool) -> String {
         for (index, gid) in device.gids.iter().enumerate() {
             lines.push(format!("    GID {index}  {gid}"));
         }
-        for report in found.reports.iter().filter(|report| report.device == device.own_name()) {
+        for report in found
+            .reports
+            .iter()
+            .filter(|report| report.device == device.own_name())
+        {
             describe(report, all, &mut lines);
         }
     }
@@ -71,24 +87,51 @@ fn as_text(devices: &[DeviceInfo], found: &Reports, all: bool) -> String {
 }
 
 fn describe(report: &Report, all: bool, lines: &mut Vec<String>) {
-    let Report { program, pid, queue_pairs_total, .. } = report;
+    let Report {
+        program,
+        pid,
+        queue_pairs_total,
+        ..
+    } = report;
     let queue_pairs = counted(*queue_pairs_total, "queue pair", "queue pairs");
     lines.push(format!("    {program} (process {pid}): {queue_pairs}"));
-    let counters = report.counters.iter().filter(|(_, value)| all || *value > 0);
+    let counters = report
+        .counters
+        .iter()
+        .filter(|(_, value)| all || *value > 0);
     lines.extend(counters.map(|(name, value)| format!("        {name:<28}{value:>18}")));
-    let shown = if all { report.queue_pairs.len() } else { QUEUE_PAIRS_SHOWN };
+    let shown = if all {
+        report.queue_pairs.len()
+    } else {
+        QUEUE_PAIRS_SHOWN
+    };
     for pair in report.queue_pairs.iter().take(shown) {
         lines.push(format!("        {}", line_of(pair)));
     }
     let more = (*queue_pairs_total as usize).saturating_sub(shown.min(report.queue_pairs.len()));
     if more > 0 {
-        lines.push(format!("        and {} more", counted(more as u64, "queue pair", "queue pairs")));
+        lines.push(format!(
+            "        and {} more",
+            counted(more as u64, "queue pair", "queue pairs")
+        ));
     }
-    lines.extend(report.streams.iter().map(|stream| format!("        {}", line_of_stream(stream))));
+    lines.extend(
+        report
+            .streams
+            .iter()
+            .map(|stream| format!("        {}", line_of_stream(stream))),
+    );
 }
 
 fn line_of_stream(stream: &Stream) -> String {
-    let Stream { channel, operation, bytes_max, method, rings_mb_per_s, kernel_mb_per_s } = stream;
+    let Stream {
+        channel,
+        operation,
+        bytes_max,
+        method,
+        rings_mb_per_s,
+        kernel_mb_per_s,
+    } = stream;
     let rate = |mb_per_s: u64| match mb_per_s {
         0 => "not measured".to_owned(),
         _ => format!("{:.1} GB/s", mb_per_s as f64 / 1e3),
@@ -102,8 +145,19 @@ fn line_of_stream(stream: &Stream) -> String {
 }
 
 fn line_of(pair: &QueuePair) -> String {
-    let QueuePair { qpn, transport, state, remote, remote_qpn, .. } = pair;
-    let peer = if remote.is_empty() { String::new() } else { format!(" to {remote_qpn:#08x} at {remote}") };
+    let QueuePair {
+        qpn,
+        transport,
+        state,
+        remote,
+        remote_qpn,
+        ..
+    } = pair;
+    let peer = if remote.is_empty() {
+        String::new()
+    } else {
+        format!(" to {remote_qpn:#08x} at {remote}")
+    };
     format!(
         "QP {qpn:#08x} {transport} {state}{peer} by {}: sent {} packets, {} bytes; received {}, {}; \
          sent again {}",
@@ -117,8 +171,11 @@ fn line_of(pair: &QueuePair) -> String {
 }
 
 fn guid(device: &DeviceInfo) -> String {
-    let words: Vec<String> =
-        device.guid.chunks(2).map(|word| format!("{:02x}{:02x}", word[0], word[1])).collect();
+    let words: Vec<String> = device
+        .guid
+        .chunks(2)
+        .map(|word| format!("{:02x}{:02x}", word[0], word[1]))
+        .collect();
     words.join(":")
 }
 
@@ -126,7 +183,10 @@ fn as_json(devices: &[DeviceInfo], found: &Reports) -> Value {
     let devices: Vec<Value> = devices
         .iter()
         .map(|device| {
-            let programs = found.reports.iter().filter(|report| report.device == device.own_name());
+            let programs = found
+                .reports
+                .iter()
+                .filter(|report| report.device == device.own_name());
             json!({
                 "name": device.name,
                 "interface": device.interface,
@@ -143,8 +203,11 @@ fn as_json(devices: &[DeviceInfo], found: &Reports) -> Value {
 }
 
 fn program(report: &Report) -> Value {
-    let counters: BTreeMap<&str, u64> =
-        report.counters.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    let counters: BTreeMap<&str, u64> = report
+        .counters
+        .iter()
+        .map(|(name, value)| (name.as_str(), *value))
+        .collect();
     json!({
         "program": report.program,
         "pid": report.pid,
@@ -196,7 +259,10 @@ mod tests {
             program: "tab\"le".into(),
             counters: vec![("sent_packets".into(), 5), ("corrupt".into(), 0)],
             queue_pairs_total: 9,
-            queue_pairs: vec![QueuePair { qpn: 0x4001, ..QueuePair::default() }],
+            queue_pairs: vec![QueuePair {
+                qpn: 0x4001,
+                ..QueuePair::default()
+            }],
             streams: vec![Stream {
                 channel: 1,
                 operation: "WRITE".into(),
@@ -206,17 +272,29 @@ mod tests {
                 kernel_mb_per_s: 9400,
             }],
         };
-        let found = Reports { reports: vec![report], unanswered: 2 };
+        let found = Reports {
+            reports: vec![report],
+            unanswered: 2,
+        };
         let text = as_text(&devices, &found, false);
-        assert!(text.contains("sent_packets") && !text.contains("corrupt"), "{text}");
+        assert!(
+            text.contains("sent_packets") && !text.contains("corrupt"),
+            "{text}"
+        );
         assert!(text.contains("and 8 queue pairs more"), "{text}");
         let stream = "WRITEs of up to 65536 bytes through channel 1 are copied by the kernel (rings \
                       5.1 GB/s, kernel 9.4 GB/s)";
         assert!(text.contains(stream), "{text}");
         assert!(text.contains("2 open devices gave no report"), "{text}");
         let json = as_json(&devices, &found);
-        let last = json["devices"].as_array().and_then(|all| all.last()).unwrap();
-        assert_eq!((&last["name"], &last["programs"][0]["program"]), (&json!("rk_lo"), &json!("tab\"le")));
+        let last = json["devices"]
+            .as_array()
+            .and_then(|all| all.last())
+            .unwrap();
+        assert_eq!(
+            (&last["name"], &last["programs"][0]["program"]),
+            (&json!("rk_lo"), &json!("tab\"le"))
+        );
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use ::sim::report::counted;
 use fabric::file::Network;
 use gear::doctor::{
-    Finding, HostFacts, Neighbour, ShownPort, SwitchFacts, check, collect, hear, neighbours, page, read_host,
-    read_switch,
+    Finding, HostFacts, Neighbour, ShownPort, SwitchFacts, check, collect, hear, neighbours, page,
+    read_host, read_switch,
 };
 use gear::{attach_host, plan_switch};
 use serde_json::{Value, json};
@@ -29,10 +29,17 @@ pub(crate) fn act(what: &Doctor) -> Result<(), Error> {
             print!("{}", collect::snapshot());
             Ok(())
         }
-        Some(DoctorAction::Lldp { capture, interface, seconds, json }) => {
+        Some(DoctorAction::Lldp {
+            capture,
+            interface,
+            seconds,
+            json,
+        }) => {
             let found = match (capture, interface) {
                 (Some(capture), _) => captured(capture)?,
-                (None, Some(interface)) => heard(interface, Duration::from_secs((*seconds).into()))?,
+                (None, Some(interface)) => {
+                    heard(interface, Duration::from_secs((*seconds).into()))?
+                }
                 (None, None) => Vec::new(),
             };
             lldp(&found, *json);
@@ -79,7 +86,10 @@ fn heard(interface: &str, time: Duration) -> Result<Vec<Neighbour>, Error> {
 
 fn lldp(found: &[Neighbour], json: bool) {
     if json {
-        println!("{}", serde_json::to_string_pretty(found).unwrap_or_default());
+        println!(
+            "{}",
+            serde_json::to_string_pretty(found).unwrap_or_default()
+        );
     } else if found.is_empty() {
         println!("no frame of LLDP in it: switches send one every 30 seconds");
     } else {
@@ -118,7 +128,9 @@ impl Examined {
 
     fn host(&mut self, text: &str, network: Option<&Network>) {
         let (name, path) = named(text);
-        let Some(text) = self.text_of(path) else { return };
+        let Some(text) = self.text_of(path) else {
+            return;
+        };
         match read_host(&path.display().to_string(), &text) {
             Ok(mut host) => {
                 if network.is_some_and(|network| !attach_host(network, &mut host, name)) {
@@ -132,7 +144,9 @@ impl Examined {
 
     fn switch(&mut self, text: &str, network: Option<&Network>) -> Result<(), Error> {
         let (name, path) = named(text);
-        let Some(text) = self.text_of(path) else { return Ok(()) };
+        let Some(text) = self.text_of(path) else {
+            return Ok(());
+        };
         match read_switch(&path.display().to_string(), &text) {
             Ok(mut switch) => {
                 if let Some(network) = network
@@ -151,7 +165,9 @@ impl Examined {
 fn examine(what: &Doctor) -> Result<(), Error> {
     let network = what.fabric.as_deref().map(plan::network).transpose()?;
     let mut facts = Examined::default();
-    what.host.iter().for_each(|text| facts.host(text, network.as_ref()));
+    what.host
+        .iter()
+        .for_each(|text| facts.host(text, network.as_ref()));
     for text in &what.switch {
         facts.switch(text, network.as_ref())?;
     }
@@ -164,7 +180,10 @@ fn examine(what: &Doctor) -> Result<(), Error> {
     }
     let found = check(&facts.hosts, &facts.switches);
     if what.json {
-        println!("{}", serde_json::to_string_pretty(&as_json(&facts, &found)).unwrap_or_default());
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&as_json(&facts, &found)).unwrap_or_default()
+        );
     } else {
         print!("{}", printable::lines(&as_text(&facts, &found)));
         if this_host && !collect::has_adapters() {
@@ -176,7 +195,11 @@ fn examine(what: &Doctor) -> Result<(), Error> {
     }
     match found.len() {
         0 => Ok(()),
-        count => Err(Error::Findings(counted(count as u64, "finding", "findings"))),
+        count => Err(Error::Findings(counted(
+            count as u64,
+            "finding",
+            "findings",
+        ))),
     }
 }
 
@@ -185,7 +208,11 @@ fn as_text(facts: &Examined, found: &[Finding]) -> String {
     let mut text: String = found.iter().map(|finding| format!("{finding}\n")).collect();
     for host in hosts.iter().filter(|host| !host.adapters.is_empty()) {
         let unknown = unknown(host);
-        text += &format!("{}: {}", host.name, counted(host.adapters.len() as u64, "adapter", "adapters"));
+        text += &format!(
+            "{}: {}",
+            host.name,
+            counted(host.adapters.len() as u64, "adapter", "adapters")
+        );
         if !unknown.is_empty() {
             text += &format!("; not seen, so unknown: {}", unknown.join(", "));
         }
@@ -209,7 +236,9 @@ fn as_text(facts: &Examined, found: &[Finding]) -> String {
     for file in &facts.unplanned {
         text += &format!("{file}: the fabric file has nothing of this name; write NAME={file}\n");
     }
-    if found.is_empty() && (hosts.iter().any(|host| !host.adapters.is_empty()) || !switches.is_empty()) {
+    if found.is_empty()
+        && (hosts.iter().any(|host| !host.adapters.is_empty()) || !switches.is_empty())
+    {
         text += "nothing is wrong of what was seen\n";
     }
     text
@@ -220,15 +249,27 @@ fn unknown(host: &HostFacts) -> Vec<&'static str> {
     let any = |seen: &dyn Fn(&gear::doctor::Adapter) -> bool| host.adapters.iter().any(seen);
     let windows = host.windows.is_some();
     let areas = [
-        ("PCIe", windows || any(&|adapter| adapter.pcie.trained.is_some()) || !host.pcie_limited.is_empty()),
+        (
+            "PCIe",
+            windows
+                || any(&|adapter| adapter.pcie.trained.is_some())
+                || !host.pcie_limited.is_empty(),
+        ),
         ("GIDs", windows || any(&|adapter| !adapter.gids.is_empty())),
         ("MTU", any(&|adapter| adapter.mtu.is_some())),
         ("PFC", any(&|adapter| adapter.pfc.is_some())),
         ("ToS", windows || any(&|adapter| adapter.tos.is_some())),
-        ("DCQCN", windows || any(&|adapter| !adapter.notifies.is_empty())),
+        (
+            "DCQCN",
+            windows || any(&|adapter| !adapter.notifies.is_empty()),
+        ),
         ("firewall", windows || host.firewall_seen),
     ];
-    areas.into_iter().filter(|(_, seen)| !seen).map(|(name, _)| name).collect()
+    areas
+        .into_iter()
+        .filter(|(_, seen)| !seen)
+        .map(|(name, _)| name)
+        .collect()
 }
 
 /// The areas of a switch without facts, to which no rule applied.
@@ -239,10 +280,17 @@ fn unknown_of_switch(switch: &SwitchFacts) -> Vec<&'static str> {
         ("configuration", configured),
         ("PFC in operation", shown(|port| port.pfc.is_some())),
         ("DSCP map", configured || shown(|port| port.dscp.is_some())),
-        ("ECN", configured || shown(|port| port.marks.is_some() || !port.marked.is_empty())),
+        (
+            "ECN",
+            configured || shown(|port| port.marks.is_some() || !port.marked.is_empty()),
+        ),
         ("drops", shown(|port| !port.drops.is_empty())),
     ];
-    areas.into_iter().filter(|(_, seen)| !seen).map(|(name, _)| name).collect()
+    areas
+        .into_iter()
+        .filter(|(_, seen)| !seen)
+        .map(|(name, _)| name)
+        .collect()
 }
 
 /// The page of a host without RDMA adapters: what RoCE its interfaces could carry, and what rockery makes of
@@ -254,15 +302,22 @@ fn without_adapters() -> String {
     );
     for interface in collect::interfaces() {
         let driver = interface.driver.as_deref().unwrap_or("no device");
-        let speed =
-            interface.mbps.map_or_else(String::new, |mbps| format!(", {:.1} Gb/s", f64::from(mbps) / 1000.0));
-        let mtu = interface.mtu.map_or_else(String::new, |mtu| format!(", MTU {mtu}{}", roce_mtu(mtu)));
+        let speed = interface.mbps.map_or_else(String::new, |mbps| {
+            format!(", {:.1} Gb/s", f64::from(mbps) / 1000.0)
+        });
+        let mtu = interface
+            .mtu
+            .map_or_else(String::new, |mtu| format!(", MTU {mtu}{}", roce_mtu(mtu)));
         text += &format!("  {}: {driver}{speed}{mtu}\n", interface.name);
     }
     text += "\nDevices that rockery run gives programs (RoCEv2 in software, UDP port 4791):\n";
     let devices = host::all();
     for device in &devices {
-        let reach = if device.is_loopback { ", reached from this host only" } else { "" };
+        let reach = if device.is_loopback {
+            ", reached from this host only"
+        } else {
+            ""
+        };
         text += &format!(
             "  {}: on {}, path MTU {}, {}{reach}\n",
             device.name,
@@ -286,7 +341,9 @@ fn without_adapters() -> String {
 
 /// The size of RoCE packets for the MTU of an interface: 80 bytes are headers.
 fn roce_mtu(mtu: u32) -> String {
-    let fits = [4096, 2048, 1024, 512, 256].into_iter().find(|size| mtu >= size + 80);
+    let fits = [4096, 2048, 1024, 512, 256]
+        .into_iter()
+        .find(|size| mtu >= size + 80);
     match fits {
         Some(4096) => ": RoCE packets of 4096 bytes".to_owned(),
         Some(size) => format!(": RoCE packets of {size} bytes, and of 4096 with an MTU of 4200"),
@@ -295,9 +352,14 @@ fn roce_mtu(mtu: u32) -> String {
 }
 
 fn as_json(facts: &Examined, found: &[Finding]) -> Value {
-    let hosts = facts.hosts.iter().map(|host| (host.name.clone(), json!(unknown(host))));
-    let switches =
-        facts.switches.iter().map(|switch| (switch.file.clone(), json!(unknown_of_switch(switch))));
+    let hosts = facts
+        .hosts
+        .iter()
+        .map(|host| (host.name.clone(), json!(unknown(host))));
+    let switches = facts
+        .switches
+        .iter()
+        .map(|switch| (switch.file.clone(), json!(unknown_of_switch(switch))));
     let unknown: serde_json::Map<String, Value> = hosts.chain(switches).collect();
     json!({
         "findings": found.iter().map(finding::as_json).collect::<Vec<_>>(), "unread": facts.unread,

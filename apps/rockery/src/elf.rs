@@ -57,19 +57,35 @@ pub(crate) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Elf>> {
     if !header.starts_with(MAGIC) || header.len() < 52 {
         return Ok(None);
     }
-    let fields = Fields { big: header[DATA] == BIG_ENDIAN };
+    let fields = Fields {
+        big: header[DATA] == BIG_ENDIAN,
+    };
     let wide = header[CLASS] == 2;
     let bits = if wide { 64 } else { 32 };
-    let Some(machine) = fields.u16(&header, MACHINE) else { return Ok(None) };
+    let Some(machine) = fields.u16(&header, MACHINE) else {
+        return Ok(None);
+    };
     // e_phoff, e_phentsize, e_phnum: behind the entry point, whose width is that of an address.
     let table = match wide {
-        true => (fields.u64(&header, 32), fields.u16(&header, 54), fields.u16(&header, 56)),
-        false => (fields.u32(&header, 28).map(u64::from), fields.u16(&header, 42), fields.u16(&header, 44)),
+        true => (
+            fields.u64(&header, 32),
+            fields.u16(&header, 54),
+            fields.u16(&header, 56),
+        ),
+        false => (
+            fields.u32(&header, 28).map(u64::from),
+            fields.u16(&header, 42),
+            fields.u16(&header, 44),
+        ),
     };
-    let (Some(offset), Some(size), Some(count)) = table else { return Ok(None) };
+    let (Some(offset), Some(size), Some(count)) = table else {
+        return Ok(None);
+    };
     let mut dynamic = false;
     for index in 0..count.min(HEADERS_MAX) {
-        let Some(at) = offset.checked_add(u64::from(index) * u64::from(size)) else { break };
+        let Some(at) = offset.checked_add(u64::from(index) * u64::from(size)) else {
+            break;
+        };
         file.seek(SeekFrom::Start(at))?;
         let mut kind = [0; 4];
         if file.read_exact(&mut kind).is_err() {
@@ -77,7 +93,11 @@ pub(crate) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Elf>> {
         }
         dynamic |= fields.u32(&kind, 0) == Some(PT_INTERP);
     }
-    Ok(Some(Elf { bits, machine, dynamic }))
+    Ok(Some(Elf {
+        bits,
+        machine,
+        dynamic,
+    }))
 }
 
 /// Numbers in the file's byte order.
@@ -120,8 +140,20 @@ mod tests {
     #[test]
     fn a_program_that_names_an_interpreter_is_dynamic() {
         let elf = read(&mut Cursor::new(file(62, PT_INTERP))).unwrap();
-        assert_eq!(elf, Some(Elf { bits: 64, machine: 62, dynamic: true }));
-        assert!(!read(&mut Cursor::new(file(62, 1))).unwrap().unwrap().dynamic);
+        assert_eq!(
+            elf,
+            Some(Elf {
+                bits: 64,
+                machine: 62,
+                dynamic: true
+            })
+        );
+        assert!(
+            !read(&mut Cursor::new(file(62, 1)))
+                .unwrap()
+                .unwrap()
+                .dynamic
+        );
     }
 
     #[test]
@@ -141,7 +173,9 @@ mod tests {
     #[test]
     fn this_test_is_a_program_for_this_machine() {
         let path = std::env::current_exe().unwrap();
-        let elf = read(&mut std::fs::File::open(path).unwrap()).unwrap().unwrap();
+        let elf = read(&mut std::fs::File::open(path).unwrap())
+            .unwrap()
+            .unwrap();
         assert_eq!((elf.machine, elf.bits), (OURS.0, 64));
     }
 }

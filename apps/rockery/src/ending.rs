@@ -23,7 +23,9 @@ pub(crate) fn at_first_signal(
 ) -> Result<(), Error> {
     let thread = std::thread::Builder::new().name("signals".to_owned());
     let started = thread.spawn(move || finish(signals.wait()));
-    started.map(drop).map_err(Error::file("a thread for signals"))
+    started
+        .map(drop)
+        .map_err(Error::file("a thread for signals"))
 }
 
 /// Keeps commands of this process from reaching a disk after its end.
@@ -54,7 +56,9 @@ impl Orderly {
         // The lock is kept, so that no further command begins.
         let _commands = loop {
             match self.0.try_lock() {
-                Err(TryLockError::WouldBlock) if Instant::now() < deadline => std::thread::sleep(INTERVAL),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(INTERVAL)
+                }
                 tried => break tried,
             }
         };

@@ -26,7 +26,10 @@ pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
     let mut preloaded = Vec::new();
     let mut variables = behaviour(settings)?;
     if settings.view == View::Preload {
-        let library = libraries.view.clone().ok_or_else(|| missing(libraries::VIEW, &libraries))?;
+        let library = libraries
+            .view
+            .clone()
+            .ok_or_else(|| missing(libraries::VIEW, &libraries))?;
         match view::in_folder(&devices(settings)) {
             Ok(folder) => {
                 preloaded.push(library);
@@ -41,10 +44,20 @@ pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
     }
     if settings.lab_clock && host::settings::slowdown() > 1 {
         // Ahead of the sockets' library, whose functions wait for what this one has made of a time.
-        preloaded.push(libraries.clocks.clone().ok_or_else(|| missing(libraries::CLOCKS, &libraries))?);
+        preloaded.push(
+            libraries
+                .clocks
+                .clone()
+                .ok_or_else(|| missing(libraries::CLOCKS, &libraries))?,
+        );
     }
     if settings.sockets {
-        preloaded.push(libraries.sockets.clone().ok_or_else(|| missing(libraries::SOCKETS, &libraries))?);
+        preloaded.push(
+            libraries
+                .sockets
+                .clone()
+                .ok_or_else(|| missing(libraries::SOCKETS, &libraries))?,
+        );
     }
     if settings.no_preload {
         eprintln!(
@@ -64,7 +77,10 @@ pub(crate) fn devices(settings: &Settings) -> Vec<DeviceInfo> {
     if !settings.device.is_empty() {
         devices.retain(|device| settings.device.iter().any(|name| device.is_called(name)));
     }
-    devices.iter_mut().zip(&settings.names).for_each(|(device, name)| device.name.clone_from(name));
+    devices
+        .iter_mut()
+        .zip(&settings.names)
+        .for_each(|(device, name)| device.name.clone_from(name));
     devices
 }
 
@@ -74,18 +90,35 @@ pub(crate) fn devices(settings: &Settings) -> Vec<DeviceInfo> {
 /// When there are fewer devices, or two devices would have one name.
 fn names(wanted: &[String], devices: &[DeviceInfo]) -> Result<String, Error> {
     if wanted.len() > devices.len() {
-        return Err(Error::TooManyNames { wanted: wanted.len(), there: devices.len() });
+        return Err(Error::TooManyNames {
+            wanted: wanted.len(),
+            there: devices.len(),
+        });
     }
-    let is_twice = |name: &&String| devices.iter().filter(|device| device.name == **name).count() > 1;
+    let is_twice = |name: &&String| {
+        devices
+            .iter()
+            .filter(|device| device.name == **name)
+            .count()
+            > 1
+    };
     if let Some(name) = wanted.iter().find(is_twice) {
         return Err(Error::NameTwice(name.clone()));
     }
     let pair = |(device, name): (&DeviceInfo, &String)| format!("{}={name}", device.interface);
-    Ok(devices.iter().zip(wanted).map(pair).collect::<Vec<_>>().join(","))
+    Ok(devices
+        .iter()
+        .zip(wanted)
+        .map(pair)
+        .collect::<Vec<_>>()
+        .join(","))
 }
 
 fn missing(library: &'static str, libraries: &Libraries) -> Error {
-    Error::NoLibrary { library, looked: libraries.folder.display().to_string() }
+    Error::NoLibrary {
+        library,
+        looked: libraries.folder.display().to_string(),
+    }
 }
 
 /// The variables that choose devices and their behaviour.
@@ -125,9 +158,14 @@ fn behaviour(settings: &Settings) -> Result<Variables, Error> {
 /// Whether there is a device of each name.
 fn known(names: &[String], devices: &[DeviceInfo]) -> Result<(), Error> {
     let is_unknown = |name: &&String| !devices.iter().any(|device| device.is_called(name));
-    let Some(name) = names.iter().find(is_unknown) else { return Ok(()) };
+    let Some(name) = names.iter().find(is_unknown) else {
+        return Ok(());
+    };
     let there: Vec<&str> = devices.iter().map(|device| device.name.as_str()).collect();
-    Err(Error::NoSuchDevice { name: name.clone(), there: there.join(", ") })
+    Err(Error::NoSuchDevice {
+        name: name.clone(),
+        there: there.join(", "),
+    })
 }
 
 fn loader(
@@ -136,17 +174,30 @@ fn loader(
     inherited: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Variables, Error> {
     // The dynamic linker separates paths in LD_PRELOAD by spaces as well.
-    if folder.as_os_str().as_encoded_bytes().iter().any(|byte| b": ;'\"$\n".contains(byte)) {
+    if folder
+        .as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .any(|byte| b": ;'\"$\n".contains(byte))
+    {
         return Err(Error::BadPath(folder.to_owned()));
     }
     let ahead_of = |ours: &OsStr, name: &str| match inherited(name) {
-        Some(theirs) if !theirs.is_empty() => [ours, OsStr::new(":"), &theirs].into_iter().collect(),
+        Some(theirs) if !theirs.is_empty() => {
+            [ours, OsStr::new(":"), &theirs].into_iter().collect()
+        }
         _ => ours.to_owned(),
     };
-    let mut variables = vec![("LD_LIBRARY_PATH", ahead_of(folder.as_os_str(), "LD_LIBRARY_PATH"))];
+    let mut variables = vec![(
+        "LD_LIBRARY_PATH",
+        ahead_of(folder.as_os_str(), "LD_LIBRARY_PATH"),
+    )];
     if !preloaded.is_empty() {
         let files: Vec<&OsStr> = preloaded.iter().map(|file| file.as_os_str()).collect();
-        variables.push(("LD_PRELOAD", ahead_of(&files.join(OsStr::new(":")), "LD_PRELOAD")));
+        variables.push((
+            "LD_PRELOAD",
+            ahead_of(&files.join(OsStr::new(":")), "LD_PRELOAD"),
+        ));
     }
     Ok(variables)
 }
@@ -176,10 +227,20 @@ mod tests {
     #[test]
     fn our_library_comes_first_and_theirs_stay() {
         let theirs = |_: &str| Some("/opt/lib".into());
-        let variables =
-            loader(Path::new("/lib/rockery"), &["/lib/rockery/libibverbs.so.1".into()], theirs).unwrap();
-        assert_eq!(variables[0], ("LD_LIBRARY_PATH", "/lib/rockery:/opt/lib".into()));
-        assert_eq!(variables[1], ("LD_PRELOAD", "/lib/rockery/libibverbs.so.1:/opt/lib".into()));
+        let variables = loader(
+            Path::new("/lib/rockery"),
+            &["/lib/rockery/libibverbs.so.1".into()],
+            theirs,
+        )
+        .unwrap();
+        assert_eq!(
+            variables[0],
+            ("LD_LIBRARY_PATH", "/lib/rockery:/opt/lib".into())
+        );
+        assert_eq!(
+            variables[1],
+            ("LD_PRELOAD", "/lib/rockery/libibverbs.so.1:/opt/lib".into())
+        );
         // An empty entry would mean the current folder.
         let variables = loader(Path::new("/lib/rockery"), &[], |_| Some("".into())).unwrap();
         assert_eq!(variables, [("LD_LIBRARY_PATH", "/lib/rockery".into())]);
@@ -189,22 +250,34 @@ mod tests {
     fn names_are_given_in_the_order_of_devices_and_once_each() {
         let named = |wanted: &[&str]| {
             let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
-            let settings = Settings { names: wanted.clone(), ..Settings::default() };
+            let settings = Settings {
+                names: wanted.clone(),
+                ..Settings::default()
+            };
             names(&wanted, &devices(&settings))
         };
         let count = host::list().len();
         let first = host::list()[0].interface.clone();
         assert_eq!(named(&["mlx5_0"]).unwrap(), format!("{first}=mlx5_0"));
-        assert!(matches!(named(&vec!["a"; count + 1]), Err(Error::TooManyNames { .. })));
+        assert!(matches!(
+            named(&vec!["a"; count + 1]),
+            Err(Error::TooManyNames { .. })
+        ));
         if count > 1 {
             assert!(matches!(named(&["a", "a"]), Err(Error::NameTwice(_))));
-            assert!(matches!(named(&["rk_lo"]), Err(Error::NameTwice(_))), "the name of another device");
+            assert!(
+                matches!(named(&["rk_lo"]), Err(Error::NameTwice(_))),
+                "the name of another device"
+            );
         }
     }
 
     #[test]
     fn a_folder_that_the_loader_would_misread_is_refused() {
-        assert!(matches!(loader(Path::new("/a:b"), &[], |_| None), Err(Error::BadPath(_))));
+        assert!(matches!(
+            loader(Path::new("/a:b"), &[], |_| None),
+            Err(Error::BadPath(_))
+        ));
     }
 
     #[test]

@@ -13,10 +13,14 @@ pub(crate) enum Error {
     #[error("{0} may not be executed: chmod +x, if it is a program")]
     NotExecutable(PathBuf),
     /// The dynamic linker ignores our variables for programs with set-user-ID or set-group-ID.
-    #[error("{0} is setuid or setgid, and such programs ignore LD_LIBRARY_PATH: run a copy without that bit")]
+    #[error(
+        "{0} is setuid or setgid, and such programs ignore LD_LIBRARY_PATH: run a copy without that bit"
+    )]
     Privileged(PathBuf),
     /// There is no dynamic linker in it that would load our library.
-    #[error("{0} is statically linked, so it holds its own libibverbs: build it with dynamic linking")]
+    #[error(
+        "{0} is statically linked, so it holds its own libibverbs: build it with dynamic linking"
+    )]
     Static(PathBuf),
     /// Made for another processor.
     #[error(
@@ -31,7 +35,9 @@ pub(crate) enum Error {
         ours: &'static str,
     },
     /// No interface has this name or address.
-    #[error("no device is called {name}, and no interface that is up has that address; there are: {there}")]
+    #[error(
+        "no device is called {name}, and no interface that is up has that address; there are: {there}"
+    )]
     NoSuchDevice {
         /// The name or address that was given.
         name: String,
@@ -50,7 +56,9 @@ pub(crate) enum Error {
     #[error("two devices would be called {0}: choose another name for --as")]
     NameTwice(String),
     /// An incomplete installation.
-    #[error("{library} is missing in {looked}: install it again (make install), or build it (cargo build)")]
+    #[error(
+        "{library} is missing in {looked}: install it again (make install), or build it (cargo build)"
+    )]
     NoLibrary {
         /// The library's name.
         library: &'static str,
@@ -58,16 +66,22 @@ pub(crate) enum Error {
         looked: String,
     },
     /// Libraries that cargo built, which are links into its folder.
-    #[error("{0} has links to files outside of it, as cargo's builds have: install rockery (make install)")]
+    #[error(
+        "{0} has links to files outside of it, as cargo's builds have: install rockery (make install)"
+    )]
     NotInstalled(PathBuf),
     /// A variable's value has a character that a shell or the loader would misunderstand.
-    #[error("{0}: the dynamic linker takes no path with a colon, a space or a quote: move it elsewhere")]
+    #[error(
+        "{0}: the dynamic linker takes no path with a colon, a space or a quote: move it elsewhere"
+    )]
     BadPath(PathBuf),
     /// Neither root nor user namespaces.
     #[error("this system allows no mount namespace ({0}): use --view preload")]
     NoNamespace(io::Error),
     /// A shell that is there already cannot be moved.
-    #[error("a shell cannot be given a view by its variables: rockery run --view namespace -- bash")]
+    #[error(
+        "a shell cannot be given a view by its variables: rockery run --view namespace -- bash"
+    )]
     ViewNeedsRun,
     /// A measurement in which commands failed.
     #[error("{count} commands of the measurements failed, the first with: {first}")]
@@ -78,7 +92,9 @@ pub(crate) enum Error {
         first: wire::nvme::Status,
     },
     /// A measurement that writes, without the option that allows it.
-    #[error("the job {0} writes, which destroys the content of the namespace: give --destroy to allow it")]
+    #[error(
+        "the job {0} writes, which destroys the content of the namespace: give --destroy to allow it"
+    )]
     NeedsDestroy(String),
     /// The agent did not list the listeners.
     #[error("the listeners cannot be listed: {0}")]
@@ -105,7 +121,9 @@ pub(crate) enum Error {
     #[error(transparent)]
     Host(#[from] ::nvme::host::HostError),
     /// The subsystem was not named, and the discovery service does not say it.
-    #[error("{address} does not list its subsystems: {source}; name the subsystem with --subsystem")]
+    #[error(
+        "{address} does not list its subsystems: {source}; name the subsystem with --subsystem"
+    )]
     Discovery {
         /// The target as it was named.
         address: String,
@@ -136,7 +154,9 @@ pub(crate) enum Error {
     #[error("no export is called {0}: rockery nvme list shows them")]
     NoSuchConnection(String),
     /// The process of an export did not end in time.
-    #[error("{0} is still connected: process {1} was asked to end and did not; kill -KILL {1} ends it")]
+    #[error(
+        "{0} is still connected: process {1} was asked to end and did not; kill -KILL {1} ends it"
+    )]
     StillConnected(String, u32),
     /// The process of an export has ended, and has not shut down its controllers.
     #[error(
@@ -238,7 +258,9 @@ pub(crate) enum Error {
     #[error("{0}: this file is read for this run, and would be overwritten: choose another name")]
     OutputIsInput(PathBuf),
     /// Two options write the same file.
-    #[error("{0}: two options write it, or files that belong to them: choose another name for one of them")]
+    #[error(
+        "{0}: two options write it, or files that belong to them: choose another name for one of them"
+    )]
     SameOutput(PathBuf),
     /// A Parquet file could not be written.
     #[error("{path}: {source}")]
@@ -269,7 +291,10 @@ impl Error {
     pub(crate) fn status(&self) -> u8 {
         match self {
             Self::NoSuchProgram(_) => 127,
-            Self::NotExecutable(_) | Self::Privileged(_) | Self::Static(_) | Self::Architecture { .. } => 126,
+            Self::NotExecutable(_)
+            | Self::Privileged(_)
+            | Self::Static(_)
+            | Self::Architecture { .. } => 126,
             Self::Fabric(_)
             | Self::Source(_)
             | Self::Configuration(_)

@@ -83,7 +83,11 @@ impl FromStr for Name {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         let is_name = (1..=32).contains(&text.len()) && text.bytes().all(is_plain);
-        if is_name { Ok(Self(text.to_owned())) } else { Err("1 to 32 letters, digits, - and _") }
+        if is_name {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err("1 to 32 letters, digits, - and _")
+        }
     }
 }
 
@@ -106,10 +110,12 @@ impl FromStr for NbdAddress {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.strip_prefix("unix:") {
             // The printed URI is used in other folders.
-            Some(path) if !path.is_empty() => {
-                std::path::absolute(path).map(Self::Unix).map_err(|error| error.to_string())
-            }
-            _ => link::address::socket(text).map(Self::Tcp).map_err(|error| format!("{error}, or unix:PATH")),
+            Some(path) if !path.is_empty() => std::path::absolute(path)
+                .map(Self::Unix)
+                .map_err(|error| error.to_string()),
+            _ => link::address::socket(text)
+                .map(Self::Tcp)
+                .map_err(|error| format!("{error}, or unix:PATH")),
         }
     }
 }
@@ -152,7 +158,9 @@ pub(crate) fn export(what: Export) -> Result<(), Error> {
     _ = clients.what.remote.connected(&clients)?.client.shut_down();
     let address = clients.what.nbd.clone();
     let listener = Arc::new(match &address {
-        NbdAddress::Unix(path) => Listener::Unix(LocalListener::bind(path).map_err(Error::file(path))?),
+        NbdAddress::Unix(path) => {
+            Listener::Unix(LocalListener::bind(path).map_err(Error::file(path))?)
+        }
         NbdAddress::Tcp(address) => {
             Listener::Tcp(TcpListener::bind(address).map_err(Error::file(address.to_string()))?)
         }
@@ -160,20 +168,29 @@ pub(crate) fn export(what: Export) -> Result<(), Error> {
     let (ended, ended_listener) = (Arc::clone(&clients), Arc::clone(&listener));
     ending::at_first_signal(signals, move |_| ended.end(&ended_listener))?;
     let mut out = std::io::stdout().lock();
-    let lines = format!("{address}\nsubsystem {}\n", clients.what.remote.target.subsystem()?);
-    out.write_all(lines.as_bytes()).and_then(|()| out.flush()).map_err(Error::file("standard output"))?;
+    let lines = format!(
+        "{address}\nsubsystem {}\n",
+        clients.what.remote.target.subsystem()?
+    );
+    out.write_all(lines.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(Error::file("standard output"))?;
     drop(out);
     loop {
         match &*listener {
             Listener::Unix(listener) => {
                 let stream = listener.accept().map_err(Error::file("an NBD client"))?;
-                stream.set_nonblocking(true).map_err(Error::file("an NBD client"))?;
+                stream
+                    .set_nonblocking(true)
+                    .map_err(Error::file("an NBD client"))?;
                 Clients::start(&clients, stream);
             }
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept().map_err(Error::file("an NBD client"))?;
                 _ = stream.set_nodelay(true);
-                stream.set_nonblocking(true).map_err(Error::file("an NBD client"))?;
+                stream
+                    .set_nonblocking(true)
+                    .map_err(Error::file("an NBD client"))?;
                 Clients::start(&clients, stream);
             }
         }
@@ -207,7 +224,14 @@ impl Clients {
         let stop = Stop::new().map_err(Error::file("a pipe"))?;
         let (writes, count) = (Arc::default(), AtomicUsize::new(0));
         let (is_unfinished, is_unreachable) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { what, writes, stop, count, is_unfinished, is_unreachable })
+        Ok(Self {
+            what,
+            writes,
+            stop,
+            count,
+            is_unfinished,
+            is_unreachable,
+        })
     }
 
     /// Ends all sessions, and then this process. The file of the socket stays if a controller was not shut
@@ -230,7 +254,9 @@ impl Clients {
     /// The namespace for one more client.
     fn connected(&self) -> Option<nbd::Target> {
         let connected = self.what.remote.connected(self);
-        let was_unreachable = self.is_unreachable.swap(connected.is_err(), Ordering::SeqCst);
+        let was_unreachable = self
+            .is_unreachable
+            .swap(connected.is_err(), Ordering::SeqCst);
         match &connected {
             Err(error) if !was_unreachable => {
                 let error = error.to_string();
@@ -250,7 +276,10 @@ impl Clients {
             // Most clients close the connection without a disconnect request.
             Err(nbd::NbdError::Stream(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             Err(error) => {
-                let is_of_target = matches!(error, nbd::NbdError::NotShutDown(_) | nbd::NbdError::Host(_));
+                let is_of_target = matches!(
+                    error,
+                    nbd::NbdError::NotShutDown(_) | nbd::NbdError::Host(_)
+                );
                 if is_of_target && self.stop.is_requested() {
                     self.is_unfinished.store(true, Ordering::SeqCst);
                 }
@@ -267,7 +296,14 @@ impl Remote {
         let namespace = client.namespace(self.namespace)?;
         let (read_only, stall_timeout) = (self.read_only, STALL_TIMEOUT);
         let (writes, stop) = (Arc::clone(&clients.writes), Arc::clone(&clients.stop));
-        Ok(nbd::Target { client, namespace, writes, read_only, stop, stall_timeout })
+        Ok(nbd::Target {
+            client,
+            namespace,
+            writes,
+            read_only,
+            stop,
+            stall_timeout,
+        })
     }
 
     /// The same on a command line.
@@ -301,14 +337,19 @@ fn folder() -> Result<PathBuf, Error> {
 /// When an export has this name already, or the target cannot be reached.
 pub(crate) fn connect(what: &Connect) -> Result<(), Error> {
     let folder = folder()?;
-    let (socket, record) = (folder.join(format!("{}.sock", what.name)), recorded(&folder, &what.name));
+    let (socket, record) = (
+        folder.join(format!("{}.sock", what.name)),
+        recorded(&folder, &what.name),
+    );
     if local::connect(&socket).is_ok() {
         return Err(Error::Connected(what.name.to_string()));
     }
     let own = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
     let mut command = Command::new(&own);
     command.args(["nvme", "export"]).args(what.remote.words());
-    command.arg("--nbd").arg(format!("unix:{}", socket.display()));
+    command
+        .arg("--nbd")
+        .arg(format!("unix:{}", socket.display()));
     command.args(["--name", &what.name.0]);
     // A process group of its own: signals to the shell's job do not end it.
     let mut child = command
@@ -321,7 +362,8 @@ pub(crate) fn connect(what: &Connect) -> Result<(), Error> {
     if let Some(out) = child.stdout.take() {
         let mut out = BufReader::new(out);
         for line in &mut lines {
-            out.read_line(line).map_err(Error::file("the export's output"))?;
+            out.read_line(line)
+                .map_err(Error::file("the export's output"))?;
         }
     }
     let [uri, subsystem] = lines.map(|line| line.trim().to_owned());
@@ -351,9 +393,15 @@ fn recorded(folder: &Path, name: &Name) -> PathBuf {
 fn records() -> Result<Vec<(String, Record)>, Error> {
     let folder = folder()?;
     let mut found = Vec::new();
-    for entry in fs::read_dir(&folder).map_err(Error::file(&folder))?.flatten() {
+    for entry in fs::read_dir(&folder)
+        .map_err(Error::file(&folder))?
+        .flatten()
+    {
         let path = entry.path();
-        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = path
+            .file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned())
+            .unwrap_or_default();
         if path.extension().is_none_or(|extension| extension != "json") {
             continue;
         }
@@ -375,11 +423,21 @@ fn records() -> Result<Vec<(String, Record)>, Error> {
 pub(crate) fn list() -> Result<(), Error> {
     let mut out = std::io::stdout().lock();
     for (name, it) in records()? {
-        let Record { target, subsystem, transport, namespace, uri, .. } = it;
+        let Record {
+            target,
+            subsystem,
+            transport,
+            namespace,
+            uri,
+            ..
+        } = it;
         let [name, target, subsystem, transport, uri] =
             [&name, &target, &subsystem, &transport, &uri].map(|text| Printable(text));
-        writeln!(out, "{name:12} {transport:4} {target} {subsystem} namespace {namespace}  {uri}")
-            .map_err(Error::file("standard output"))?;
+        writeln!(
+            out,
+            "{name:12} {transport:4} {target} {subsystem} namespace {namespace}  {uri}"
+        )
+        .map_err(Error::file("standard output"))?;
     }
     Ok(())
 }
@@ -395,7 +453,10 @@ pub(crate) fn disconnect(name: &Name) -> Result<(), Error> {
     let socket = folder.join(format!("{name}.sock"));
     let process = exporting(&socket, record.process)?;
     let number = Error::file(format!("process {}", record.process));
-    let ended = process.terminate().and_then(|()| process.wait(END_TIMEOUT)).map_err(number)?;
+    let ended = process
+        .terminate()
+        .and_then(|()| process.wait(END_TIMEOUT))
+        .map_err(number)?;
     if !ended {
         return Err(Error::StillConnected(name.to_string(), record.process));
     }
@@ -412,9 +473,14 @@ pub(crate) fn disconnect(name: &Name) -> Result<(), Error> {
 /// names is the exporting process if the kernel says afterwards that a process of this number listens.
 fn exporting(socket: &Path, recorded: u32) -> Result<Pidfd, Error> {
     let process = Pidfd::open(recorded).map_err(Error::file(format!("process {recorded}")))?;
-    let (_, peer) = local::connect(socket).map_err(|error| Error::file(socket)(io::Error::other(error)))?;
+    let (_, peer) =
+        local::connect(socket).map_err(|error| Error::file(socket)(io::Error::other(error)))?;
     if peer.process != recorded {
-        return Err(Error::OtherProcess { socket: socket.to_owned(), recorded, found: peer.process });
+        return Err(Error::OtherProcess {
+            socket: socket.to_owned(),
+            recorded,
+            found: peer.process,
+        });
     }
     Ok(process)
 }
@@ -425,11 +491,20 @@ mod tests {
 
     #[test]
     fn addresses_and_names_are_parsed() {
-        assert_eq!("unix:/a/b".parse::<NbdAddress>().unwrap().to_string(), "nbd+unix:///?socket=/a/b");
-        assert_eq!("[::1]:10809".parse::<NbdAddress>().unwrap().to_string(), "nbd://[::1]:10809");
+        assert_eq!(
+            "unix:/a/b".parse::<NbdAddress>().unwrap().to_string(),
+            "nbd+unix:///?socket=/a/b"
+        );
+        assert_eq!(
+            "[::1]:10809".parse::<NbdAddress>().unwrap().to_string(),
+            "nbd://[::1]:10809"
+        );
         let here = std::env::current_dir().unwrap();
         let relative = "unix:a.sock".parse::<NbdAddress>().unwrap().to_string();
-        assert_eq!(relative, format!("nbd+unix:///?socket={}", here.join("a.sock").display()));
+        assert_eq!(
+            relative,
+            format!("nbd+unix:///?socket={}", here.join("a.sock").display())
+        );
         assert!("unix:".parse::<NbdAddress>().is_err() && "/a/b".parse::<NbdAddress>().is_err());
         assert!("../x".parse::<Name>().is_err() && "".parse::<Name>().is_err());
     }

@@ -53,11 +53,36 @@ const LIBRARIES: [Library; 6] = [
         built: "libibverbs.so",
         required: true,
     },
-    Library { soname: "librdmacm.so.1", aliases: &["librdmacm.so"], built: "librdmacm.so", required: false },
-    Library { soname: PROVIDERS, aliases: &PROVIDER_NAMES, built: "libdv_stubs.so", required: false },
-    Library { soname: VIEW, aliases: &[], built: "libpreload_sysfs.so", required: false },
-    Library { soname: SOCKETS, aliases: &[], built: "libpreload_sockets.so", required: false },
-    Library { soname: CLOCKS, aliases: &[], built: "libpreload_clock.so", required: false },
+    Library {
+        soname: "librdmacm.so.1",
+        aliases: &["librdmacm.so"],
+        built: "librdmacm.so",
+        required: false,
+    },
+    Library {
+        soname: PROVIDERS,
+        aliases: &PROVIDER_NAMES,
+        built: "libdv_stubs.so",
+        required: false,
+    },
+    Library {
+        soname: VIEW,
+        aliases: &[],
+        built: "libpreload_sysfs.so",
+        required: false,
+    },
+    Library {
+        soname: SOCKETS,
+        aliases: &[],
+        built: "libpreload_sockets.so",
+        required: false,
+    },
+    Library {
+        soname: CLOCKS,
+        aliases: &[],
+        built: "libpreload_clock.so",
+        required: false,
+    },
 ];
 
 /// The folder that holds them, and those that are there.
@@ -82,14 +107,23 @@ pub(crate) struct Libraries {
 pub(crate) fn beside(binary: &Path) -> Result<Libraries, Error> {
     let folder = binary.parent().unwrap_or(Path::new("."));
     let installed = folder.join("../lib/rockery");
-    if LIBRARIES.iter().any(|library| installed.join(library.soname).exists()) {
+    if LIBRARIES
+        .iter()
+        .any(|library| installed.join(library.soname).exists())
+    {
         let installed = installed.canonicalize().map_err(Error::file(&installed))?;
         complete(&installed);
         return in_folder(installed);
     }
-    if !LIBRARIES.iter().any(|library| folder.join(library.built).exists()) {
+    if !LIBRARIES
+        .iter()
+        .any(|library| folder.join(library.built).exists())
+    {
         let looked = format!("{} and {}", installed.display(), folder.display());
-        return Err(Error::NoLibrary { library: LIBRARIES[0].soname, looked });
+        return Err(Error::NoLibrary {
+            library: LIBRARIES[0].soname,
+            looked,
+        });
     }
     in_folder(named(folder)?)
 }
@@ -110,10 +144,19 @@ fn in_folder(folder: PathBuf) -> Result<Libraries, Error> {
             files.push(file);
         } else if library.required {
             let looked = folder.display().to_string();
-            return Err(Error::NoLibrary { library: library.soname, looked });
+            return Err(Error::NoLibrary {
+                library: library.soname,
+                looked,
+            });
         }
     }
-    Ok(Libraries { folder, files, view, sockets, clocks })
+    Ok(Libraries {
+        folder,
+        files,
+        view,
+        sockets,
+        clocks,
+    })
 }
 
 /// A folder within `built` where the libraries that cargo made have the names that programs look for. It is
@@ -121,8 +164,14 @@ fn in_folder(folder: PathBuf) -> Result<Libraries, Error> {
 fn named(built: &Path) -> Result<PathBuf, Error> {
     let built = built.canonicalize().map_err(Error::file(built))?;
     let folder = built.join("rockery-libraries");
-    fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder).map_err(Error::file(&folder))?;
-    let names = LIBRARIES.iter().flat_map(|library| library.names().map(|name| (name, library.built)));
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(&folder)
+        .map_err(Error::file(&folder))?;
+    let names = LIBRARIES
+        .iter()
+        .flat_map(|library| library.names().map(|name| (name, library.built)));
     for (name, built_as) in names {
         let (link, target) = (folder.join(name), built.join(built_as));
         if !target.exists() {
@@ -138,7 +187,10 @@ fn named(built: &Path) -> Result<PathBuf, Error> {
 /// Makes the links that an installation from a Python wheel lacks, since wheels hold no links. Where the
 /// folder is not ours, programs that load a library by such a name do not find it.
 fn complete(folder: &Path) {
-    for library in LIBRARIES.iter().filter(|library| folder.join(library.soname).exists()) {
+    for library in LIBRARIES
+        .iter()
+        .filter(|library| folder.join(library.soname).exists())
+    {
         for alias in library.aliases {
             // One that is there, which may be a file, is not replaced.
             _ = symlink(library.soname, folder.join(alias));
@@ -147,7 +199,11 @@ fn complete(folder: &Path) {
 }
 
 fn same_file(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    let identity = |path: &Path| {
+        path.metadata()
+            .ok()
+            .map(|metadata| (metadata.dev(), metadata.ino()))
+    };
     identity(one).is_some() && identity(one) == identity(other)
 }
 
@@ -178,7 +234,11 @@ mod tests {
 
     #[test]
     fn an_installation_has_them_in_lib_rockery() {
-        let tree = tree(&["bin/rockery", "lib/rockery/libibverbs.so.1", "lib/rockery/librdmacm.so.1"]);
+        let tree = tree(&[
+            "bin/rockery",
+            "lib/rockery/libibverbs.so.1",
+            "lib/rockery/librdmacm.so.1",
+        ]);
         let found = beside(&tree.path().join("bin/rockery")).unwrap();
         assert!(found.folder.ends_with("lib/rockery"));
         assert_eq!(found.files.len(), 2);
@@ -186,16 +246,23 @@ mod tests {
 
     #[test]
     fn an_installation_without_links_gets_them() {
-        let tree =
-            tree(&["bin/rockery", "lib/rockery/libibverbs.so.1", "lib/rockery/librockery-providers.so"]);
+        let tree = tree(&[
+            "bin/rockery",
+            "lib/rockery/libibverbs.so.1",
+            "lib/rockery/librockery-providers.so",
+        ]);
         beside(&tree.path().join("bin/rockery")).unwrap();
         let folder = tree.path().join("lib/rockery");
-        for (link, file) in
-            [("libibverbs.so", "libibverbs.so.1"), ("libmlx5.so.1", "librockery-providers.so")]
-        {
+        for (link, file) in [
+            ("libibverbs.so", "libibverbs.so.1"),
+            ("libmlx5.so.1", "librockery-providers.so"),
+        ] {
             assert!(same_file(&folder.join(link), &folder.join(file)), "{link}");
         }
-        assert!(!folder.join("librdmacm.so").exists(), "its library is not there");
+        assert!(
+            !folder.join("librdmacm.so").exists(),
+            "its library is not there"
+        );
     }
 
     #[test]
@@ -205,7 +272,10 @@ mod tests {
         for _ in 0..2 {
             let found = beside(&binary).unwrap();
             assert_eq!(found.files.len(), 1);
-            assert!(same_file(&found.folder.join("libibverbs.so.1"), &tree.path().join("libibverbs.so")));
+            assert!(same_file(
+                &found.folder.join("libibverbs.so.1"),
+                &tree.path().join("libibverbs.so")
+            ));
         }
     }
 
@@ -220,15 +290,27 @@ mod tests {
             ("libefa.so.1", "libdv_stubs.so"),
             ("libmlx5.so", "libdv_stubs.so"),
         ] {
-            assert!(same_file(&found.folder.join(name), &tree.path().join(target)), "{name}");
+            assert!(
+                same_file(&found.folder.join(name), &tree.path().join(target)),
+                "{name}"
+            );
         }
-        assert_eq!(found.files.len(), 2, "providers are found by name, and not preloaded");
+        assert_eq!(
+            found.files.len(),
+            2,
+            "providers are found by name, and not preloaded"
+        );
     }
 
     #[test]
     fn a_missing_library_is_named_with_the_places_looked_at() {
         let tree = tree(&["bin/rockery"]);
-        let error = beside(&tree.path().join("bin/rockery")).unwrap_err().to_string();
-        assert!(error.contains("libibverbs.so.1") && error.contains("lib/rockery"), "{error}");
+        let error = beside(&tree.path().join("bin/rockery"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("libibverbs.so.1") && error.contains("lib/rockery"),
+            "{error}"
+        );
     }
 }

@@ -14,10 +14,14 @@ use crate::Error;
 pub(crate) fn show(as_json: bool) -> Result<(), Error> {
     let found = host::cm::listeners().map_err(Error::Listeners)?;
     let text = if as_json {
-        let one = |it: &Listening| json!({ "space": space(it), "address": address(it), "port": it.port });
+        let one =
+            |it: &Listening| json!({ "space": space(it), "address": address(it), "port": it.port });
         format!("{}\n", json!(found.iter().map(one).collect::<Vec<_>>()))
     } else {
-        found.iter().map(|it| format!("{}  {} port {}\n", space(it), address(it), it.port)).collect()
+        found
+            .iter()
+            .map(|it| format!("{}  {} port {}\n", space(it), address(it), it.port))
+            .collect()
     };
     match write!(io::stdout(), "{text}").and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -22,11 +22,17 @@ enum Format {
 impl Log {
     /// Installs the logger for this process.
     pub(crate) fn begin(&self) {
-        let logger = tracing_subscriber::fmt().with_max_level(self.level).with_writer(std::io::stderr);
+        let logger = tracing_subscriber::fmt()
+            .with_max_level(self.level)
+            .with_writer(std::io::stderr);
         // A logger that was installed before stays.
         _ = match self.format {
             Format::Text => logger.with_ansi(false).with_target(false).try_init(),
-            Format::Json => logger.json().flatten_event(true).with_current_span(false).try_init(),
+            Format::Json => logger
+                .json()
+                .flatten_event(true)
+                .with_current_span(false)
+                .try_init(),
         };
     }
 }

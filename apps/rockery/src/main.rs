@@ -80,7 +80,12 @@ fn act(args: Args) -> Result<ExitCode, Error> {
         Command::DevicePlugin(what) => device_plugin::serve(&what),
         Command::Env(settings) => environment::print(&settings),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Args::command(), "rockery", &mut std::io::stdout());
+            clap_complete::generate(
+                shell,
+                &mut Args::command(),
+                "rockery",
+                &mut std::io::stdout(),
+            );
             Ok(())
         }
         Command::Man { folder } => {

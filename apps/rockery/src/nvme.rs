@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use ::nvme::host::{
-    Client, Controller, Figures, HostError, Job, Payload, bench, bench_threads, discover, fill, transfer,
+    Client, Controller, Figures, HostError, Job, Payload, bench, bench_threads, discover, fill,
+    transfer,
 };
 use clap::Subcommand;
 use wire::nvme::{Io, Status, text};
@@ -159,14 +160,22 @@ fn show_controller(target: &Target) -> Result<(), Error> {
     let it = client.controller().identified;
     let of = |field: &[u8]| Printable(text::of(field).unwrap_or_default()).to_string();
     say(format_args!("subsystem   {}", of(&it.subsystem)))?;
-    say(format_args!("model       {} ({}), firmware {}", of(&it.model), of(&it.serial), of(&it.firmware)))?;
+    say(format_args!(
+        "model       {} ({}), firmware {}",
+        of(&it.model),
+        of(&it.serial),
+        of(&it.firmware)
+    ))?;
     say(format_args!(
         "controller  {}, version {}.{}",
         it.controller_id,
         it.version >> 16,
         it.version >> 8 & 0xff
     ))?;
-    say(format_args!("transfers   up to {} KiB", client.controller().transfer_max >> 10))?;
+    say(format_args!(
+        "transfers   up to {} KiB",
+        client.controller().transfer_max >> 10
+    ))?;
     for nsid in client.namespace_ids()? {
         // A namespace of another command set or with another format does not hide the others.
         let namespace = match client.namespace(nsid) {
@@ -218,15 +227,26 @@ fn read_with(range: &Range, client: &mut Client) -> Result<(), Error> {
     let namespace = client.namespace(range.namespace)?;
     let mut queue = client.queues(1, DEPTH)?.remove(0);
     let most = (client.controller().transfer_max / namespace.block_size) as u64;
-    let end = range.blocks.map_or(namespace.blocks, |blocks| range.start.saturating_add(blocks));
+    let end = range.blocks.map_or(namespace.blocks, |blocks| {
+        range.start.saturating_add(blocks)
+    });
     let (mut start, mut out) = (range.start, std::io::stdout().lock());
     while start < end {
         let count = most.min(end - start) as u32;
         let length = count as usize * namespace.block_size;
         let payload = Payload::In(queue.buffer(length)?, length);
-        let done = queue.call("Read", transfer(Io::Read, namespace.nsid, start, count), payload)?;
-        let data = done.buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
-        out.write_all(data).map_err(Error::file("standard output"))?;
+        let done = queue.call(
+            "Read",
+            transfer(Io::Read, namespace.nsid, start, count),
+            payload,
+        )?;
+        let data = done
+            .buffer
+            .as_deref()
+            .and_then(|bytes| bytes.get(..length))
+            .unwrap_or_default();
+        out.write_all(data)
+            .map_err(Error::file("standard output"))?;
         start += u64::from(count);
     }
     Ok(())
@@ -250,7 +270,10 @@ fn write_with(range: &Range, client: &mut Client, orderly: &Orderly) -> Result<(
         let mut buffer = queue.buffer(most)?;
         let mut length = 0;
         while length < most {
-            match input.read(&mut buffer[length..most]).map_err(Error::file("standard input"))? {
+            match input
+                .read(&mut buffer[length..most])
+                .map_err(Error::file("standard input"))?
+            {
                 0 => break,
                 bytes => length += bytes,
             }
@@ -337,7 +360,11 @@ fn measure_with(what: &BenchArgs, client: &mut Client) -> Result<(), Error> {
 
 /// The jobs within the limits of the target; changes are reported on standard error.
 fn within_limits(jobs: &[Spec], controller: &Controller, block_size: usize) -> Vec<Spec> {
-    let Controller { transfer_max, depth_max, .. } = *controller;
+    let Controller {
+        transfer_max,
+        depth_max,
+        ..
+    } = *controller;
     let fitted = |job: &Spec| {
         let fitting = job.within(transfer_max, block_size, depth_max);
         if fitting != *job {
@@ -368,7 +395,10 @@ impl Failures {
     fn result(self) -> Result<(), Error> {
         match self.first {
             None => Ok(()),
-            Some(first) => Err(Error::CommandsFailed { count: self.count, first }),
+            Some(first) => Err(Error::CommandsFailed {
+                count: self.count,
+                first,
+            }),
         }
     }
 }

@@ -73,12 +73,17 @@ pub(crate) fn act(plan: &Plan) -> Result<(), Error> {
 }
 
 /// The running configurations, with the names that they are of.
-fn running(plan: &Plan, wanted: &[(&str, Dialect, Version)]) -> Result<Vec<(String, String)>, Error> {
+fn running(
+    plan: &Plan,
+    wanted: &[(&str, Dialect, Version)],
+) -> Result<Vec<(String, String)>, Error> {
     let one = |text: &String| match (text.split_once('='), wanted) {
         (Some((name, file)), _) if wanted.iter().any(|(own, ..)| *own == name) => {
             Ok((name.to_owned(), file.to_owned()))
         }
-        (Some((name, _)), _) if !Path::new(text).exists() => Err(Error::NotPlanned(name.to_owned())),
+        (Some((name, _)), _) if !Path::new(text).exists() => {
+            Err(Error::NotPlanned(name.to_owned()))
+        }
         (_, [(name, ..)]) => Ok(((*name).to_owned(), text.clone())),
         _ => Err(Error::WhoseRunning(text.clone())),
     };
@@ -112,7 +117,12 @@ fn show_diff(name: &str, now: &Intent, planned: &Intent) {
     for change in changes {
         println!("  {change}");
     }
-    let gbps = planned.ports.iter().filter_map(|port| port.gbps).max().unwrap_or(100);
+    let gbps = planned
+        .ports
+        .iter()
+        .filter_map(|port| port.gbps)
+        .max()
+        .unwrap_or(100);
     if let Some(cost) = compare(&Case::incast(now, gbps), &Case::incast(planned, gbps)) {
         println!("  as it runs: {cost}");
     }

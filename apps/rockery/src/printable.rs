@@ -17,11 +17,18 @@ impl fmt::Display for Printable<'_> {
 
 /// The lines of a text, each with escapes.
 pub(crate) fn lines(text: &str) -> String {
-    text.split('\n').map(|line| Printable(line).to_string()).collect::<Vec<_>>().join("\n")
+    text.split('\n')
+        .map(|line| Printable(line).to_string())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn shown(it: char) -> String {
-    if it.is_control() || is_invisible(it) { it.escape_unicode().to_string() } else { it.to_string() }
+    if it.is_control() || is_invisible(it) {
+        it.escape_unicode().to_string()
+    } else {
+        it.to_string()
+    }
 }
 
 /// Marks of direction, characters without width, and separators of lines (Unicode, general categories Cf, Zl
@@ -39,7 +46,10 @@ mod tests {
     fn a_terminal_gets_nothing_to_obey() {
         let hostile = "\x1b[2J\x1b]0;x\x07\u{9b}31m\u{202e}root\r\n\x7f\u{200b}";
         let shown = Printable(hostile).to_string();
-        assert!(!shown.chars().any(|it| it.is_control() || is_invisible(it)), "{shown:?}");
+        assert!(
+            !shown.chars().any(|it| it.is_control() || is_invisible(it)),
+            "{shown:?}"
+        );
         assert!(shown.starts_with("\\u{1b}[2J"), "{shown}");
     }
 

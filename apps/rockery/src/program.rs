@@ -24,10 +24,15 @@ pub(crate) fn find(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, Erro
 fn locate(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, Error> {
     let direct = Path::new(name);
     if direct.components().count() > 1 || name.as_encoded_bytes().contains(&b'/') {
-        return direct.is_file().then(|| direct.to_owned()).ok_or_else(|| missing(name));
+        return direct
+            .is_file()
+            .then(|| direct.to_owned())
+            .ok_or_else(|| missing(name));
     }
     let folders = search.into_iter().flat_map(std::env::split_paths);
-    let files = folders.map(|folder| folder.join(direct)).filter(|path| path.is_file());
+    let files = folders
+        .map(|folder| folder.join(direct))
+        .filter(|path| path.is_file());
     // As the shell does: files that are not executable are skipped, and reported only if there is no other.
     let mut found = None;
     for path in files {
@@ -44,7 +49,8 @@ fn missing(name: &OsStr) -> Error {
 }
 
 fn is_executable(path: &Path) -> bool {
-    path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & ANY_EXECUTE != 0)
+    path.metadata()
+        .is_ok_and(|metadata| metadata.permissions().mode() & ANY_EXECUTE != 0)
 }
 
 fn check(path: &Path) -> Result<(), Error> {
@@ -57,7 +63,9 @@ fn check(path: &Path) -> Result<(), Error> {
         return Err(Error::Privileged(path.to_owned()));
     }
     // A program that is executable and not readable cannot be checked.
-    let Ok(mut file) = File::open(path) else { return Ok(()) };
+    let Ok(mut file) = File::open(path) else {
+        return Ok(());
+    };
     match elf::read(&mut file).map_err(Error::file(path))? {
         // A script: the programs that it starts are not known yet.
         None => Ok(()),

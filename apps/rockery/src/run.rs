@@ -14,7 +14,10 @@ use crate::{Error, environment, program, view};
 /// # Errors
 /// When the program cannot be started.
 pub(crate) fn replace_this_process(run: &Run) -> Result<Infallible, Error> {
-    let (name, arguments) = run.program.split_first().ok_or_else(|| Error::NoSuchProgram(String::new()))?;
+    let (name, arguments) = run
+        .program
+        .split_first()
+        .ok_or_else(|| Error::NoSuchProgram(String::new()))?;
     let search: Option<OsString> = std::env::var_os("PATH");
     let path = program::find(name, search.as_deref())?;
     let variables = environment::variables(&run.settings)?;
@@ -34,5 +37,8 @@ pub(crate) fn over_our_devices() -> Result<(), Error> {
     let mut program = vec![own.into_os_string()];
     program.extend(std::env::args_os().skip(1));
     program.push("--system-verbs".into());
-    match replace_this_process(&Run { settings: Settings::default(), program })? {}
+    match replace_this_process(&Run {
+        settings: Settings::default(),
+        program,
+    })? {}
 }

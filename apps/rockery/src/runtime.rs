@@ -43,9 +43,12 @@ pub(crate) fn subfolder(name: &str) -> Result<PathBuf, Error> {
 /// The folder of this user in `XDG_RUNTIME_DIR`. The variable may come from another user, as with `su`: that
 /// user's folder is not used.
 pub(crate) fn own() -> Option<PathBuf> {
-    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute())?;
+    let base = std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())?;
     let found = base.metadata().ok()?;
-    let is_own = found.is_dir() && found.uid() == sys::user() && found.mode() & WRITABLE_BY_ALL == 0;
+    let is_own =
+        found.is_dir() && found.uid() == sys::user() && found.mode() & WRITABLE_BY_ALL == 0;
     is_own.then(|| base.join("rockery"))
 }
 
@@ -65,7 +68,10 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     }
     let found = folder.symlink_metadata()?;
     let (user, owner) = (sys::user(), found.uid());
-    let base = folder.parent().filter(|base| !base.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let base = folder
+        .parent()
+        .filter(|base| !base.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let base_mode = base.metadata()?.mode();
     let wrong = if owner != user {
         format!(
@@ -74,9 +80,15 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
     } else if !found.is_dir() {
         "it is not a folder: remove it".to_owned()
     } else if found.mode() & WRITABLE_BY_OTHERS != 0 {
-        format!("other users can write to it (mode {:o}): chmod 700 it", found.mode() & 0o7777)
+        format!(
+            "other users can write to it (mode {:o}): chmod 700 it",
+            found.mode() & 0o7777
+        )
     } else if base_mode & WRITABLE_BY_ALL != 0 && base_mode & STICKY == 0 {
-        format!("any user can replace it, since {} has no sticky bit: chmod +t that", base.display())
+        format!(
+            "any user can replace it, since {} has no sticky bit: chmod +t that",
+            base.display()
+        )
     } else {
         return Ok(());
     };
@@ -90,10 +102,16 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
 /// As `open`, and when it is anything else.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
     let found = file.metadata()?;
     if !found.is_file() || found.uid() != sys::user() {
-        return Err(io::Error::new(ErrorKind::PermissionDenied, "it is not a regular file of this user"));
+        return Err(io::Error::new(
+            ErrorKind::PermissionDenied,
+            "it is not a regular file of this user",
+        ));
     }
     let mut text = String::new();
     file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
@@ -109,7 +127,11 @@ pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     let aside = path.with_extension(format!("{}", std::process::id()));
     let written = || {
         // Fails where anything has this name, a symbolic link included.
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&aside)?;
         file.write_all(text.as_bytes())?;
         fs::rename(&aside, path)
     };
@@ -160,16 +182,28 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let (own, link) = (base.path().join("own"), base.path().join("link.json"));
         write(&own, "kept").unwrap();
-        assert_eq!((read(&own).unwrap().as_str(), own.metadata().unwrap().mode() & 0o777), ("kept", 0o600));
+        assert_eq!(
+            (
+                read(&own).unwrap().as_str(),
+                own.metadata().unwrap().mode() & 0o777
+            ),
+            ("kept", 0o600)
+        );
         symlink(&own, &link).unwrap();
         assert!(read(&link).is_err());
         write(&link, "new").unwrap();
-        assert_eq!((read(&own).unwrap().as_str(), read(&link).unwrap().as_str()), ("kept", "new"));
+        assert_eq!(
+            (read(&own).unwrap().as_str(), read(&link).unwrap().as_str()),
+            ("kept", "new")
+        );
         // The temporary name of the new file is not followed as a link either.
         let aside = link.with_extension(std::process::id().to_string());
         symlink(&own, &aside).unwrap();
         write(&link, "newer").unwrap();
-        assert_eq!((read(&own).unwrap().as_str(), read(&link).unwrap().as_str()), ("kept", "newer"));
+        assert_eq!(
+            (read(&own).unwrap().as_str(), read(&link).unwrap().as_str()),
+            ("kept", "newer")
+        );
         assert_eq!(fs::read_dir(base.path()).unwrap().count(), 2);
     }
 }

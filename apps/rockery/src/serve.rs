@@ -12,9 +12,9 @@ use ::nvme::auth::Credentials;
 use ::nvme::identifier::{Nguid, Serial, Uuid};
 use ::nvme::limits::CONNECT_TIMEOUT;
 use ::nvme::serve::{
-    BackendConfig, BlockSize, Bytes, Command, Config, Control, NamespaceConfig, PortConfig, Receives,
-    ReferralConfig, Report, Server, SubsystemConfig, TransportConfig, Tuning, ask, default_nqn,
-    serve_metrics,
+    BackendConfig, BlockSize, Bytes, Command, Config, Control, NamespaceConfig, PortConfig,
+    Receives, ReferralConfig, Report, Server, SubsystemConfig, TransportConfig, Tuning, ask,
+    default_nqn, serve_metrics,
 };
 use clap::Subcommand;
 use serde_json::Value;
@@ -220,9 +220,11 @@ fn block_size(text: &str) -> Result<BlockSize, String> {
 impl Disk {
     fn backend(&self, file: Option<PathBuf>) -> Option<BackendConfig> {
         match (file, self.memory, self.null) {
-            (Some(path), None, None) => {
-                Some(BackendConfig::File { path, size: self.size, direct: !self.cached })
-            }
+            (Some(path), None, None) => Some(BackendConfig::File {
+                path,
+                size: self.size,
+                direct: !self.cached,
+            }),
             (None, Some(bytes), None) => Some(BackendConfig::Memory(bytes)),
             (None, None, Some(bytes)) => Some(BackendConfig::Null(bytes)),
             _ => None,
@@ -332,23 +334,37 @@ impl ServeNvme {
             false => self.files.iter().cloned().map(Some).collect(),
         };
         let numbered = (1..).zip(files);
-        let namespaces: Option<Vec<_>> = numbered.map(|(id, file)| self.disk.namespace(id, file)).collect();
+        let namespaces: Option<Vec<_>> = numbered
+            .map(|(id, file)| self.disk.namespace(id, file))
+            .collect();
         // The state has all subsystems.
         let is_stateful = self.state.as_ref().is_some_and(|path| path.exists());
         let subsystems = match is_stateful {
             true => Vec::new(),
             false => vec![self.subsystem(namespaces.ok_or(Error::NothingToServe)?)?],
         };
-        let tcp = self.listen.iter().map(|address| port(*address, TransportConfig::Tcp));
-        let tls =
-            self.tls.iter().map(|address| PortConfig { tls: true, ..port(*address, TransportConfig::Tcp) });
+        let tcp = self
+            .listen
+            .iter()
+            .map(|address| port(*address, TransportConfig::Tcp));
+        let tls = self.tls.iter().map(|address| PortConfig {
+            tls: true,
+            ..port(*address, TransportConfig::Tcp)
+        });
         let shared_receives = self.shared_receives;
-        let over_rdma = |address| PortConfig { shared_receives, ..port(address, TransportConfig::Rdma) };
+        let over_rdma = |address| PortConfig {
+            shared_receives,
+            ..port(address, TransportConfig::Rdma)
+        };
         let rdma = self.rdma.iter().map(|address| over_rdma(*address));
         Ok(Config {
             subsystems,
             ports: tcp.chain(tls).chain(rdma).collect(),
-            referrals: self.referral.iter().map(|address| ReferralConfig { address: *address }).collect(),
+            referrals: self
+                .referral
+                .iter()
+                .map(|address| ReferralConfig { address: *address })
+                .collect(),
         })
     }
 
@@ -357,16 +373,29 @@ impl ServeNvme {
         if has_identifier && namespaces.len() > 1 {
             return Err(Error::OneIdentifier(namespaces.len()));
         }
-        let derived = || default_nqn(namespaces.first().ok_or(Error::NothingToServe)?).map_err(Error::from);
+        let derived =
+            || default_nqn(namespaces.first().ok_or(Error::NothingToServe)?).map_err(Error::from);
         let nqn = self.subsystem.clone().map_or_else(derived, Ok)?;
         let hosts: BTreeSet<Nqn> = self.host.iter().cloned().collect();
         let hosts = (!hosts.is_empty()).then_some(hosts);
-        Ok(SubsystemConfig { hosts, namespaces, serial: self.serial.clone(), ..SubsystemConfig::new(nqn) })
+        Ok(SubsystemConfig {
+            hosts,
+            namespaces,
+            serial: self.serial.clone(),
+            ..SubsystemConfig::new(nqn)
+        })
     }
 }
 
 fn port(address: SocketAddr, transport: TransportConfig) -> PortConfig {
-    PortConfig { id: None, transport, tls: false, shared_receives: None, address, subsystems: None }
+    PortConfig {
+        id: None,
+        transport,
+        tls: false,
+        shared_receives: None,
+        address,
+        subsystems: None,
+    }
 }
 
 /// Runs a server, or sends a command to a running one.
@@ -375,47 +404,109 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
         Serve::Nvme(nvme) => return serve(&nvme),
         Serve::Status(socket) => return print_status(&socket),
         Serve::Config(socket) => return print_config(&socket),
-        Serve::Identifiers { former: true, nqn, id, .. } => {
+        Serve::Identifiers {
+            former: true,
+            nqn,
+            id,
+            ..
+        } => {
             return print_lines(&identifiers::former(&nqn, id));
         }
         Serve::Identifiers { socket, .. } => {
-            return print_lines(&identifiers::of_status(&ask(&socket.path()?, &Command::Status)?));
+            return print_lines(&identifiers::of_status(&ask(
+                &socket.path()?,
+                &Command::Status,
+            )?));
         }
         Serve::Metrics(socket) => return print_metrics(&socket),
-        Serve::Add { nqn, file, id, disk, socket } => {
+        Serve::Add {
+            nqn,
+            file,
+            id,
+            disk,
+            socket,
+        } => {
             let id = match id {
                 Some(id) => id,
                 None => free_number(&socket, &nqn)?,
             };
-            let namespace = disk.namespace(id, file.map(absolute)).ok_or(Error::NothingToServe)?;
+            let namespace = disk
+                .namespace(id, file.map(absolute))
+                .ok_or(Error::NothingToServe)?;
             (socket, Command::AddNamespace { nqn, namespace })
         }
         Serve::Remove { nqn, id, socket } => (socket, Command::RemoveNamespace { nqn, id }),
-        Serve::Resize { nqn, id, size, socket } => (socket, Command::Resize { nqn, id, size }),
-        Serve::AddSubsystem { nqn, serial, socket } => {
-            (socket, Command::AddSubsystem(SubsystemConfig { serial, ..SubsystemConfig::new(nqn) }))
-        }
+        Serve::Resize {
+            nqn,
+            id,
+            size,
+            socket,
+        } => (socket, Command::Resize { nqn, id, size }),
+        Serve::AddSubsystem {
+            nqn,
+            serial,
+            socket,
+        } => (
+            socket,
+            Command::AddSubsystem(SubsystemConfig {
+                serial,
+                ..SubsystemConfig::new(nqn)
+            }),
+        ),
         Serve::RemoveSubsystem { nqn, socket } => (socket, Command::RemoveSubsystem { nqn }),
         Serve::Hosts { nqn, hosts, socket } => {
             let hosts = (!hosts.is_empty()).then(|| hosts.into_iter().collect());
             (socket, Command::Hosts { nqn, hosts })
         }
-        Serve::Secrets { nqn, host, credentials: given, socket } => {
-            (socket, Command::Credentials { nqn, host, credentials: credentials(&given) })
-        }
-        Serve::Listen { address, tls, socket } => {
-            (socket, Command::AddPort(PortConfig { tls, ..port(address, TransportConfig::Tcp) }))
-        }
-        Serve::Access { nqn, port, group, access, socket } => {
-            (socket, Command::Access { nqn, port, group, access })
-        }
+        Serve::Secrets {
+            nqn,
+            host,
+            credentials: given,
+            socket,
+        } => (
+            socket,
+            Command::Credentials {
+                nqn,
+                host,
+                credentials: credentials(&given),
+            },
+        ),
+        Serve::Listen {
+            address,
+            tls,
+            socket,
+        } => (
+            socket,
+            Command::AddPort(PortConfig {
+                tls,
+                ..port(address, TransportConfig::Tcp)
+            }),
+        ),
+        Serve::Access {
+            nqn,
+            port,
+            group,
+            access,
+            socket,
+        } => (
+            socket,
+            Command::Access {
+                nqn,
+                port,
+                group,
+                access,
+            },
+        ),
     };
     print(&ask(&socket.path()?, &command)?);
     Ok(())
 }
 
 fn print_lines(text: &str) -> Result<(), Error> {
-    std::io::stdout().lock().write_all(text.as_bytes()).map_err(Error::file("standard output"))
+    std::io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .map_err(Error::file("standard output"))
 }
 
 fn print(answer: &Value) {
@@ -432,7 +523,9 @@ fn print_status(socket: &Socket) -> Result<(), Error> {
     if let [(_, answer)] = &answers[..] {
         print(answer);
     } else {
-        let by_socket = answers.drain(..).map(|(path, answer)| (path.display().to_string(), answer));
+        let by_socket = answers
+            .drain(..)
+            .map(|(path, answer)| (path.display().to_string(), answer));
         print(&Value::Object(by_socket.collect()));
     }
     Ok(())
@@ -449,7 +542,11 @@ fn current_config(socket: &Socket) -> Result<Config, Error> {
 }
 
 fn print_config(socket: &Socket) -> Result<(), Error> {
-    _ = write!(std::io::stdout().lock(), "{}", current_config(socket)?.to_text());
+    _ = write!(
+        std::io::stdout().lock(),
+        "{}",
+        current_config(socket)?.to_text()
+    );
     Ok(())
 }
 
@@ -459,7 +556,8 @@ fn print_metrics(socket: &Socket) -> Result<(), Error> {
         _ = write!(std::io::stdout().lock(), "{}", report.to_prometheus());
         return Ok(());
     }
-    let report: Report = serde_json::from_value(answer).map_err(::nvme::serve::ControlError::Answer)?;
+    let report: Report =
+        serde_json::from_value(answer).map_err(::nvme::serve::ControlError::Answer)?;
     _ = write!(std::io::stdout().lock(), "{}", report.to_prometheus());
     Ok(())
 }
@@ -467,7 +565,11 @@ fn print_metrics(socket: &Socket) -> Result<(), Error> {
 fn free_number(socket: &Socket, nqn: &Nqn) -> Result<u32, Error> {
     let config = current_config(socket)?;
     let subsystem = config.subsystems.iter().find(|it| it.nqn == *nqn);
-    let taken: BTreeSet<u32> = subsystem.iter().flat_map(|it| &it.namespaces).map(|it| it.id).collect();
+    let taken: BTreeSet<u32> = subsystem
+        .iter()
+        .flat_map(|it| &it.namespaces)
+        .map(|it| it.id)
+        .collect();
     Ok((1..).find(|id| !taken.contains(id)).unwrap_or(1))
 }
 
@@ -475,10 +577,18 @@ fn serve(nvme: &ServeNvme) -> Result<(), Error> {
     let congestion = Some(nvme.congestion.clone()).filter(|name| name != "system");
     let poll = Duration::from_micros(nvme.poll);
     let connect_timeout = Duration::from_secs(nvme.connect_timeout);
-    let tuning = Tuning { poll, congestion, connect_timeout, ..Tuning::default() };
+    let tuning = Tuning {
+        poll,
+        congestion,
+        connect_timeout,
+        ..Tuning::default()
+    };
     nvme.log.begin();
     let config = nvme.config()?;
-    let wants_rdma = config.ports.iter().any(|port| port.transport == TransportConfig::Rdma);
+    let wants_rdma = config
+        .ports
+        .iter()
+        .any(|port| port.transport == TransportConfig::Rdma);
     if wants_rdma && !nvme.system_verbs {
         return run::over_our_devices();
     }
@@ -487,7 +597,10 @@ fn serve(nvme: &ServeNvme) -> Result<(), Error> {
     let signals = EndSignals::block();
     let control = Arc::new(Control::listen(&path).map_err(Error::file(&path))?);
     let server = Server::start(config, nvme.state.clone(), tuning)?;
-    let metrics = nvme.metrics.map(|address| serve_metrics(server.shared(), address)).transpose()?;
+    let metrics = nvme
+        .metrics
+        .map(|address| serve_metrics(server.shared(), address))
+        .transpose()?;
     let server = Arc::new(server);
     let (ended, ended_control) = (Arc::clone(&server), Arc::clone(&control));
     ending::at_first_signal(signals, move |_| end(&ended, &ended_control))?;
@@ -518,7 +631,12 @@ fn announce(server: &Server, metrics: Option<SocketAddr>) {
     for subsystem in server.target().subsystems() {
         for namespace in subsystem.namespaces() {
             let size = Bytes(namespace.bytes());
-            _ = writeln!(out, "{} namespace {}: {size}", subsystem.name(), namespace.nsid());
+            _ = writeln!(
+                out,
+                "{} namespace {}: {size}",
+                subsystem.name(),
+                namespace.nsid()
+            );
         }
     }
     if let Some(address) = metrics {

@@ -122,7 +122,11 @@ fn gateway(args: GatewayArgs) -> Result<(), Error> {
         (Some(path), _) => GatewayConfig::read(path).map_err(ServeError::from)?,
         (None, server) => {
             let (server, metrics) = (server.unwrap_or_default(), args.common.metrics);
-            GatewayConfig { rdma: args.rdma, server, metrics }
+            GatewayConfig {
+                rdma: args.rdma,
+                server,
+                metrics,
+            }
         }
     };
     let (shared, server) = (Shared::new(), resolve(&config.server)?);
@@ -132,7 +136,12 @@ fn gateway(args: GatewayArgs) -> Result<(), Error> {
         listeners.push((address, move || listener.run()));
     }
     let first = listeners.first().map(|(address, _)| *address);
-    observe(&shared, ("gateway", first), &args.common.control, config.metrics)?;
+    observe(
+        &shared,
+        ("gateway", first),
+        &args.common.control,
+        config.metrics,
+    )?;
     run_all(listeners)
 }
 
@@ -141,7 +150,11 @@ fn dial(args: DialArgs) -> Result<(), Error> {
         (Some(path), _) => DialConfig::read(path).map_err(ServeError::from)?,
         (None, server) => {
             let (server, metrics) = (server.unwrap_or_default(), args.common.metrics);
-            DialConfig { listen: args.listen, server, metrics }
+            DialConfig {
+                listen: args.listen,
+                server,
+                metrics,
+            }
         }
     };
     let (shared, server) = (Shared::new(), resolve(&config.server)?);
@@ -151,7 +164,12 @@ fn dial(args: DialArgs) -> Result<(), Error> {
         dialers.push((dialer.address(), move || dialer.run()));
     }
     let first = dialers.first().map(|(address, _)| *address);
-    observe(&shared, ("dial", first), &args.common.control, config.metrics)?;
+    observe(
+        &shared,
+        ("dial", first),
+        &args.common.control,
+        config.metrics,
+    )?;
     run_all(dialers)
 }
 
@@ -167,7 +185,10 @@ fn observe(
         let shared = Arc::clone(shared);
         let text = Arc::new(move || Report::of(&shared, role, began).to_prometheus());
         let address = serve_text(text, address)?;
-        _ = writeln!(std::io::stdout().lock(), "metrics at http://{address}/metrics");
+        _ = writeln!(
+            std::io::stdout().lock(),
+            "metrics at http://{address}/metrics"
+        );
     }
     let path = match (control, address) {
         (Some(path), _) if path.as_os_str() == "none" => return Ok(()),
@@ -177,19 +198,26 @@ fn observe(
     };
     let control = Control::listen(&path).map_err(|source| match source.kind() {
         ErrorKind::AddrInUse => Error::ControlTaken(path.clone()),
-        _ => Error::File { path: path.clone(), source },
+        _ => Error::File {
+            path: path.clone(),
+            source,
+        },
     })?;
     let shared = Arc::clone(shared);
     let thread = std::thread::Builder::new().name("control".to_owned());
     let serve = move || {
         control.serve_by(Arc::new(move |command| match command {
             Command::Status | Command::Report => {
-                serde_json::to_value(Report::of(&shared, role, began)).map_err(|error| error.to_string())
+                serde_json::to_value(Report::of(&shared, role, began))
+                    .map_err(|error| error.to_string())
             }
             _ => Err(format!("this is an SMB {role}, and not an NVMe target")),
         }))
     };
-    thread.spawn(serve).map(drop).map_err(|source| ServeError::Thread(source).into())
+    thread
+        .spawn(serve)
+        .map(drop)
+        .map_err(|source| ServeError::Thread(source).into())
 }
 
 /// Announces each listener in a line that a script can read, and runs it in a thread of its own.

@@ -76,7 +76,10 @@ impl Target {
             host_id: host.to_host_id(),
             host,
             keep_alive_timeout: Duration::from_secs(self.keep_alive_tmo.into()),
-            digests: Digests { header: self.digests, data: self.digests },
+            digests: Digests {
+                header: self.digests,
+                data: self.digests,
+            },
             congestion: Some(self.congestion.clone()).filter(|name| name != "system"),
             secrets: self.credentials.secrets(),
             tls: self.credentials.tls_key().map(|key| Tls {
@@ -88,11 +91,19 @@ impl Target {
     }
 
     fn version(&self) -> Version {
-        if self.tls_identity == "0" { Version::Names } else { Version::Digest }
+        if self.tls_identity == "0" {
+            Version::Names
+        } else {
+            Version::Digest
+        }
     }
 
     fn derivation(&self) -> Derivation {
-        if self.tls_key_compat { Derivation::Compat } else { Derivation::Rfc8446 }
+        if self.tls_key_compat {
+            Derivation::Compat
+        } else {
+            Derivation::Rfc8446
+        }
     }
 
     /// Whether the target is reached over rockery's devices.
@@ -113,10 +124,18 @@ impl Target {
             return Ok(known);
         }
         let listed = discover(self.address()?, &self.options());
-        let listed = listed.map_err(|source| Error::Discovery { address: self.address.clone(), source })?;
+        let listed = listed.map_err(|source| Error::Discovery {
+            address: self.address.clone(),
+            source,
+        })?;
         let listed = listed.into_iter().filter(|it| it.kind == "nvm");
-        let names: BTreeSet<Nqn> = listed.filter_map(|it| Nqn::as_typed(&it.subsystem).ok()).collect();
-        let only = only(names).map_err(|names| Error::Subsystems { address: self.address.clone(), names })?;
+        let names: BTreeSet<Nqn> = listed
+            .filter_map(|it| Nqn::as_typed(&it.subsystem).ok())
+            .collect();
+        let only = only(names).map_err(|names| Error::Subsystems {
+            address: self.address.clone(),
+            names,
+        })?;
         Ok(self.found.get_or_init(|| only))
     }
 
@@ -136,7 +155,10 @@ impl Target {
             words.extend([option.to_owned(), value]);
         }
         for (option, name) in [("--subsystem", &self.subsystem), ("--host", &self.host)] {
-            words.extend(name.iter().flat_map(|name| [option.to_owned(), name.to_string()]));
+            words.extend(
+                name.iter()
+                    .flat_map(|name| [option.to_owned(), name.to_string()]),
+            );
         }
         words.extend(self.credentials.words());
         let flags = [
@@ -144,12 +166,21 @@ impl Target {
             ("--system-verbs", self.system_verbs),
             ("--tls-key-compat", self.tls_key_compat),
         ];
-        words.extend(flags.iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| (*flag).to_owned()));
+        words.extend(
+            flags
+                .iter()
+                .filter(|(_, is_set)| *is_set)
+                .map(|(flag, _)| (*flag).to_owned()),
+        );
         words
     }
 
     pub(crate) fn connect(&self) -> Result<Client, Error> {
-        Ok(Client::connect(self.address()?, self.subsystem()?, &self.options())?)
+        Ok(Client::connect(
+            self.address()?,
+            self.subsystem()?,
+            &self.options(),
+        )?)
     }
 }
 
@@ -160,7 +191,10 @@ fn only(names: BTreeSet<Nqn>) -> Result<Nqn, String> {
         (Some(name), 0) => Ok(name),
         (None, _) => Err("no subsystem that this host may use".to_owned()),
         (Some(first), _) => {
-            let all: Vec<String> = std::iter::once(first).chain(names).map(String::from).collect();
+            let all: Vec<String> = std::iter::once(first)
+                .chain(names)
+                .map(String::from)
+                .collect();
             Err(format!("{} subsystems: {}", all.len(), all.join(", ")))
         }
     }
@@ -177,6 +211,9 @@ mod tests {
         assert_eq!(only(names(&[one])), Ok(one.parse().unwrap()));
         assert!(only(names(&[])).unwrap_err().contains("no subsystem"));
         let several = only(names(&[one, other])).unwrap_err();
-        assert!(several.contains(one) && several.contains(other), "{several}");
+        assert!(
+            several.contains(one) && several.contains(other),
+            "{several}"
+        );
     }
 }

@@ -35,8 +35,14 @@ pub(crate) struct Top {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds, as in 0.5".to_owned())?;
-    if (0.05..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.05 to 3600 seconds".to_owned()) }
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| "a number of seconds, as in 0.5".to_owned())?;
+    if (0.05..=3600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("0.05 to 3600 seconds".to_owned())
+    }
 }
 
 /// The reports of all servers, by control socket.
@@ -59,7 +65,11 @@ pub(crate) fn show(what: &Top) -> Result<(), Error> {
         let now = look(&what.socket)?;
         let page = pages(&now, Some(&before));
         // From the top left corner, and nothing of the last page below.
-        let (head, tail) = if is_terminal { ("\x1b[H\x1b[2J", "") } else { ("", "\n") };
+        let (head, tail) = if is_terminal {
+            ("\x1b[H\x1b[2J", "")
+        } else {
+            ("", "\n")
+        };
         let written = write!(out, "{head}{page}{tail}").and_then(|()| out.flush());
         if what.once || written.is_err() {
             break;
@@ -80,7 +90,9 @@ fn pages(now: &AllSeen, before: Option<&AllSeen>) -> String {
         text += &match (seen, before.and_then(|before| before.get(path))) {
             (ServerReport::Nvme(now), Some(ServerReport::Nvme(before))) => page(now, before),
             (ServerReport::Nvme(now), _) => page(now, &beginning()),
-            (ServerReport::Smb(now), Some(ServerReport::Smb(before))) => smb_page(now, Some(before)),
+            (ServerReport::Smb(now), Some(ServerReport::Smb(before))) => {
+                smb_page(now, Some(before))
+            }
             (ServerReport::Smb(now), _) => smb_page(now, None),
         };
     }
@@ -102,7 +114,9 @@ fn sleep(time: Duration, stop: &AtomicBool) -> bool {
 
 fn look(socket: &Socket) -> Result<AllSeen, Error> {
     let answers = socket.ask_all(&Command::Report)?.into_iter();
-    answers.map(|(path, answer)| Ok((path, ServerReport::of(answer)?))).collect()
+    answers
+        .map(|(path, answer)| Ok((path, ServerReport::of(answer)?)))
+        .collect()
 }
 
 /// Of a server that has done nothing.
@@ -126,21 +140,36 @@ fn page(now: &Report, before: &Report) -> String {
     let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
     let mut page = String::new();
     let (connections, controllers) = (now.connections, now.controllers);
-    _ = writeln!(page, "{connections} connections, {controllers} controllers, the last {seconds:.1} s");
+    _ = writeln!(
+        page,
+        "{connections} connections, {controllers} controllers, the last {seconds:.1} s"
+    );
     _ = writeln!(page, "{:<44} {HEADS}", "NAMESPACE");
     for it in &now.namespaces {
-        let same = before.namespaces.iter().find(|was| (&was.subsystem, was.id) == (&it.subsystem, it.id));
+        let same = before
+            .namespaces
+            .iter()
+            .find(|was| (&was.subsystem, was.id) == (&it.subsystem, it.id));
         let name = format!("{} {}", Printable(it.subsystem.as_str()), it.id);
         let bytes = |of: fn(&::nvme::serve::NamespaceReport) -> u64| {
             of(it).saturating_sub(same.map_or(0, of)) as f64 / 1e6 / seconds.max(1e-9)
         };
         let (read, written) = (bytes(|it| it.read_bytes), bytes(|it| it.written_bytes));
-        line(&mut page, &name, &it.latency, same.map(|it| &it.latency), seconds);
+        line(
+            &mut page,
+            &name,
+            &it.latency,
+            same.map(|it| &it.latency),
+            seconds,
+        );
         _ = writeln!(page, " {read:>8.1} {written:>8.1} {:>6}", it.errors);
     }
     let active = now.queues.iter().filter_map(|it| {
         let key = |it: &::nvme::serve::QueueReport| (it.controller, it.queue, it.id);
-        let same = before.queues.iter().find(|was| key(was) == key(it) && was.subsystem == it.subsystem);
+        let same = before
+            .queues
+            .iter()
+            .find(|was| key(was) == key(it) && was.subsystem == it.subsystem);
         let mut text = String::new();
         let name = format!(
             "{} {}:{} namespace {}",
@@ -149,7 +178,13 @@ fn page(now: &Report, before: &Report) -> String {
             it.queue,
             it.id
         );
-        let count = line(&mut text, &name, &it.latency, same.map(|it| &it.latency), seconds);
+        let count = line(
+            &mut text,
+            &name,
+            &it.latency,
+            same.map(|it| &it.latency),
+            seconds,
+        );
         (count > 0).then_some((count, text))
     });
     let mut active: Vec<(u64, String)> = active.collect();
@@ -175,22 +210,39 @@ fn smb_page(now: &SmbReport, before: Option<&SmbReport>) -> String {
          {seconds:.1} s",
         Printable(&now.smb)
     );
-    _ = writeln!(page, "{:<44} {:>9} {:>10} {:>9} {:>10}", "CLIENT", "READ/s", "MB/s", "WRITE/s", "MB/s");
+    _ = writeln!(
+        page,
+        "{:<44} {:>9} {:>10} {:>9} {:>10}",
+        "CLIENT", "READ/s", "MB/s", "WRITE/s", "MB/s"
+    );
     let none = TransferReport::default();
     let mut line = |name: &str, now: [TransferReport; 2], before: [TransferReport; 2]| {
         _ = write!(page, "{name:<44}");
         for (now, before) in now.into_iter().zip(before) {
-            let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-9);
+            let rate =
+                |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-9);
             let requests = rate(now.requests, before.requests);
-            _ = write!(page, " {requests:>9.0} {:>10.1}", rate(now.bytes, before.bytes) / 1e6);
+            _ = write!(
+                page,
+                " {requests:>9.0} {:>10.1}",
+                rate(now.bytes, before.bytes) / 1e6
+            );
         }
         _ = writeln!(page);
     };
-    line("all", [now.read, now.write], before.map_or([none; 2], |it| [it.read, it.write]));
+    line(
+        "all",
+        [now.read, now.write],
+        before.map_or([none; 2], |it| [it.read, it.write]),
+    );
     for it in now.connections.iter().take(QUEUES_SHOWN_MAX) {
         let same = before.and_then(|before| before.connections.iter().find(|was| was.id == it.id));
         let before = same.map_or([none; 2], |was| [was.read, was.write]);
-        line(&Printable(&it.client).to_string(), [it.read, it.write], before);
+        line(
+            &Printable(&it.client).to_string(),
+            [it.read, it.write],
+            before,
+        );
     }
     page
 }
@@ -202,17 +254,30 @@ const HEADS: &str =
     "   READ/s  p50 us p99.9 us  WRITE/s  p50 us p99.9 us  OTHER/s  READ MB/s  WRITE MB/s ERRORS";
 
 /// One line of commands per second and what they took; returns how many there were.
-fn line(page: &mut String, name: &str, now: &Latencies, before: Option<&Latencies>, seconds: f64) -> u64 {
+fn line(
+    page: &mut String,
+    name: &str,
+    now: &Latencies,
+    before: Option<&Latencies>,
+    seconds: f64,
+) -> u64 {
     let none = Latencies::default();
     let since = |at: usize| now[at].since(&before.unwrap_or(&none)[at]);
     let [reads, writes, others] = [0, 1, 2].map(since);
     let per_second = |it: &Latency| it.total() as f64 / seconds.max(1e-9);
     let us = |it: &Latency, per_mille| {
-        it.per_mille_ns(per_mille).map_or("-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3))
+        it.per_mille_ns(per_mille)
+            .map_or("-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3))
     };
     _ = write!(page, "{name:<44}");
     for it in [&reads, &writes] {
-        _ = write!(page, " {:>9.0} {:>7} {:>8}", per_second(it), us(it, 500), us(it, 999));
+        _ = write!(
+            page,
+            " {:>9.0} {:>7} {:>8}",
+            per_second(it),
+            us(it, 500),
+            us(it, 999)
+        );
     }
     _ = write!(page, " {:>8.0}", per_second(&others));
     reads.total() + writes.total() + others.total()

@@ -19,11 +19,20 @@ impl<T: FromStr<Err: std::fmt::Display>> FromStr for ValueOrFile<T> {
     fn from_str(text: &str) -> Result<Self, String> {
         let Some(path) = text.strip_prefix('@') else {
             let value = text.parse().map_err(|error: T::Err| error.to_string())?;
-            return Ok(Self { value, text: text.to_owned() });
+            return Ok(Self {
+                value,
+                text: text.to_owned(),
+            });
         };
         let found = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-        let value = found.trim().parse().map_err(|error: T::Err| format!("{path}: {error}"))?;
+        let value = found
+            .trim()
+            .parse()
+            .map_err(|error: T::Err| format!("{path}: {error}"))?;
         let path = std::path::absolute(path).unwrap_or_else(|_| Path::new(path).to_owned());
-        Ok(Self { value, text: format!("@{}", path.display()) })
+        Ok(Self {
+            value,
+            text: format!("@{}", path.display()),
+        })
     }
 }

@@ -87,16 +87,24 @@ pub(crate) fn act(what: &Vf) -> Result<(), Error> {
             if *json {
                 println!("{}", Value::Array(shown.into_iter().map(link).collect()));
             } else {
-                shown.into_iter().for_each(|adapter| print!("{}", text(adapter)));
+                shown
+                    .into_iter()
+                    .for_each(|adapter| print!("{}", text(adapter)));
             }
             Ok(())
         }
         Vf::Set { lab, words, write } => match words.iter().position(|word| word == "vf") {
-            Some(2) if lab.is_none() => set(Path::new(&words[0]), &words[1], &words[2..], write.as_deref()),
+            Some(2) if lab.is_none() => set(
+                Path::new(&words[0]),
+                &words[1],
+                &words[2..],
+                write.as_deref(),
+            ),
             Some(1) if write.is_none() => {
                 let lab = Client::connect(lab.as_deref())?;
                 let all = lab.functions()?;
-                let settings = settings(adapter(&all, &words[0])?, &words[1..]).map_err(Error::Functions)?;
+                let settings =
+                    settings(adapter(&all, &words[0])?, &words[1..]).map_err(Error::Functions)?;
                 Ok(lab.set(&settings)?)
             }
             _ => {
@@ -120,11 +128,23 @@ fn read(file: &Path, sets: &[(String, String)]) -> Result<(Document, Network), E
 }
 
 fn adapter<'a>(all: &'a [LiveAdapter], host: &str) -> Result<&'a LiveAdapter, Error> {
-    all.iter().find(|adapter| adapter.host == host).ok_or_else(|| {
-        let there: Vec<&str> = all.iter().take(8).map(|adapter| adapter.host.as_str()).collect();
-        let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-        Error::Functions(format!("no host {host} has an adapter with functions; there are: {there}"))
-    })
+    all.iter()
+        .find(|adapter| adapter.host == host)
+        .ok_or_else(|| {
+            let there: Vec<&str> = all
+                .iter()
+                .take(8)
+                .map(|adapter| adapter.host.as_str())
+                .collect();
+            let there = if there.is_empty() {
+                "none".to_owned()
+            } else {
+                there.join(", ")
+            };
+            Error::Functions(format!(
+                "no host {host} has an adapter with functions; there are: {there}"
+            ))
+        })
 }
 
 fn set(file: &Path, host: &str, words: &[String], write: Option<&Path>) -> Result<(), Error> {
@@ -133,7 +153,9 @@ fn set(file: &Path, host: &str, words: &[String], write: Option<&Path>) -> Resul
     // The file's own checks see the new values.
     read(file, &settings)?;
     let Some(path) = write else {
-        settings.iter().for_each(|(path, value)| println!("{path}={value}"));
+        settings
+            .iter()
+            .for_each(|(path, value)| println!("{path}={value}"));
         return Ok(());
     };
     let original = file.canonicalize().map_err(Error::file(file))?;
@@ -152,8 +174,11 @@ fn set(file: &Path, host: &str, words: &[String], write: Option<&Path>) -> Resul
             writeln!(overlay, "{name} = {value:?}")
         };
     }
-    let mut new =
-        std::fs::File::options().write(true).create_new(true).open(path).map_err(Error::file(path))?;
+    let mut new = std::fs::File::options()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .map_err(Error::file(path))?;
     std::io::Write::write_all(&mut new, overlay.as_bytes()).map_err(Error::file(path))
 }
 
@@ -165,12 +190,18 @@ fn settings(adapter: &LiveAdapter, words: &[String]) -> Result<Vec<(String, Stri
     }
     let number = words.next().unwrap_or_default();
     let count = adapter.functions.len();
-    let known = number.parse::<usize>().ok().filter(|number| *number < count);
-    let number = known.ok_or_else(|| format!("{number}: the adapter has functions 0 to {}", count - 1))?;
+    let known = number
+        .parse::<usize>()
+        .ok()
+        .filter(|number| *number < count);
+    let number =
+        known.ok_or_else(|| format!("{number}: the adapter has functions 0 to {}", count - 1))?;
     let table = format!("nic.{}.functions.vf.{number}", adapter.nic);
     let mut settings = Vec::new();
     while let Some(word) = words.next() {
-        let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
+        let value = words
+            .next()
+            .ok_or_else(|| format!("{word} needs a value"))?;
         let (field, value) = setting(word, value)?;
         settings.push((format!("{table}.{field}"), value));
     }
@@ -190,14 +221,18 @@ fn setting(word: &str, value: &str) -> Result<(&'static str, String), String> {
     };
     match word {
         "mac" if parse_mac(value).is_some() => Ok(("mac", value.to_owned())),
-        "mac" => Err(format!("{value} is no unicast MAC address: write 02:00:00:00:00:01")),
+        "mac" => Err(format!(
+            "{value} is no unicast MAC address: write 02:00:00:00:00:01"
+        )),
         "vlan" => number("vlan", u32::from(fabric::file::functions::VLAN_MAX)),
         "qos" => number("qos", 7),
         "rate" | "max_tx_rate" => number("max-rate", 8_000_000).map(megabits),
         "min_tx_rate" => number("min-rate", 8_000_000).map(megabits),
         "spoofchk" => switch("spoof-check"),
         "trust" => switch("trust"),
-        "state" if ["auto", "enable", "disable"].contains(&value) => Ok(("state", value.to_owned())),
+        "state" if ["auto", "enable", "disable"].contains(&value) => {
+            Ok(("state", value.to_owned()))
+        }
         "state" => Err(format!("state is auto, enable or disable, not {value}")),
         _ => Err(format!(
             "{word} cannot be set: mac, vlan, qos, rate, max_tx_rate, min_tx_rate, spoofchk, trust and \
@@ -220,10 +255,28 @@ const fn mbps(bps: u64) -> u64 {
 
 /// As `ip link show` has it.
 fn text(adapter: &LiveAdapter) -> String {
-    let mut text = format!("{}: mtu {} eswitch {}\n", adapter.host, adapter.mtu, mode(adapter));
+    let mut text = format!(
+        "{}: mtu {} eswitch {}\n",
+        adapter.host,
+        adapter.mtu,
+        mode(adapter)
+    );
     for (number, function) in adapter.functions.iter().enumerate() {
-        let FunctionSettings { mac, vlan, qos, min_bps, max_bps, spoof_check, trust, state } = function;
-        let _ = write!(text, "    vf {number}     link/ether {} brd ff:ff:ff:ff:ff:ff", address(*mac));
+        let FunctionSettings {
+            mac,
+            vlan,
+            qos,
+            min_bps,
+            max_bps,
+            spoof_check,
+            trust,
+            state,
+        } = function;
+        let _ = write!(
+            text,
+            "    vf {number}     link/ether {} brd ff:ff:ff:ff:ff:ff",
+            address(*mac)
+        );
         if *vlan > 0 {
             let _ = write!(text, ", vlan {vlan}");
         }
@@ -238,7 +291,10 @@ fn text(adapter: &LiveAdapter) -> String {
         }
         let on = |on: bool| if on { "on" } else { "off" };
         let (check, trust, state) = (on(*spoof_check), on(*trust), state.name());
-        let _ = writeln!(text, ", spoof checking {check}, link-state {state}, trust {trust}");
+        let _ = writeln!(
+            text,
+            ", spoof checking {check}, link-state {state}, trust {trust}"
+        );
     }
     text
 }
@@ -252,23 +308,36 @@ fn mode(adapter: &LiveAdapter) -> &'static str {
 
 /// As `ip -j link show` has it.
 fn link(adapter: &LiveAdapter) -> Value {
-    let functions = adapter.functions.iter().enumerate().map(|(number, function)| {
-        let FunctionSettings { mac, vlan, qos, min_bps, max_bps, spoof_check, trust, state } = function;
-        let mut entry = json!({
-            "vf": number,
-            "link_type": "ether",
-            "address": address(*mac),
-            "broadcast": "ff:ff:ff:ff:ff:ff",
-            "rate": { "max_tx": mbps(*max_bps), "min_tx": mbps(*min_bps) },
-            "spoofchk": spoof_check,
-            "link_state": state.name(),
-            "trust": trust,
+    let functions = adapter
+        .functions
+        .iter()
+        .enumerate()
+        .map(|(number, function)| {
+            let FunctionSettings {
+                mac,
+                vlan,
+                qos,
+                min_bps,
+                max_bps,
+                spoof_check,
+                trust,
+                state,
+            } = function;
+            let mut entry = json!({
+                "vf": number,
+                "link_type": "ether",
+                "address": address(*mac),
+                "broadcast": "ff:ff:ff:ff:ff:ff",
+                "rate": { "max_tx": mbps(*max_bps), "min_tx": mbps(*min_bps) },
+                "spoofchk": spoof_check,
+                "link_state": state.name(),
+                "trust": trust,
+            });
+            if *vlan > 0 {
+                entry["vlan_list"] = json!([{ "vlan": vlan, "qos": qos }]);
+            }
+            entry
         });
-        if *vlan > 0 {
-            entry["vlan_list"] = json!([{ "vlan": vlan, "qos": qos }]);
-        }
-        entry
-    });
     let functions: Vec<Value> = functions.collect();
     json!({ "ifname": adapter.host, "mtu": adapter.mtu, "eswitch": mode(adapter), "vfinfo_list": functions })
 }
@@ -309,13 +378,20 @@ mod tests {
     fn the_words_of_ip_are_fields_of_the_file() {
         let adapters = adapters_of(&read(&example(), &[]).unwrap().1);
         let adapter = adapter(&adapters, "server").unwrap();
-        let all = "vf 3 max_tx_rate 5000 min_tx_rate 10 spoofchk off trust on vlan 7 qos 2 state enable";
+        let all =
+            "vf 3 max_tx_rate 5000 min_tx_rate 10 spoofchk off trust on vlan 7 qos 2 state enable";
         let settings = settings(adapter, &words(all)).unwrap();
         let table = "nic.x540.functions.vf.3.";
-        assert!(settings.contains(&(format!("{table}max-rate"), "5000Mb/s".to_owned())), "{settings:?}");
+        assert!(
+            settings.contains(&(format!("{table}max-rate"), "5000Mb/s".to_owned())),
+            "{settings:?}"
+        );
         let (_, changed) = read(&example(), &settings).unwrap();
         let function = &changed.adapters[0].functions[3].settings;
-        assert_eq!((function.max_bps, function.min_bps), (5_000_000_000, 10_000_000));
+        assert_eq!(
+            (function.max_bps, function.min_bps),
+            (5_000_000_000, 10_000_000)
+        );
         assert!(!function.spoof_check && function.trust && (function.vlan, function.qos) == (7, 2));
         assert_eq!(function.state.name(), "enable");
     }
@@ -336,7 +412,12 @@ mod tests {
             let error = settings(one, &words(text)).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
         }
-        assert!(adapter(&all, "client").unwrap_err().to_string().contains("there are: server"));
+        assert!(
+            adapter(&all, "client")
+                .unwrap_err()
+                .to_string()
+                .contains("there are: server")
+        );
     }
 
     #[test]
@@ -351,6 +432,9 @@ mod tests {
             (function.max_bps, function.min_bps, function.trust),
             (5_000_000_000, 4_000_000_000, true)
         );
-        assert!(set(&example(), "server", &words, Some(&path)).is_err(), "a file is not overwritten");
+        assert!(
+            set(&example(), "server", &words, Some(&path)).is_err(),
+            "a file is not overwritten"
+        );
     }
 }

@@ -18,9 +18,12 @@ fn root() -> PathBuf {
 
 /// The README and the pages.
 fn pages() -> Vec<PathBuf> {
-    let folder = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let mut pages: Vec<_> =
-        folder.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect();
+    let folder = fs::read_dir(root().join("docs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let mut pages: Vec<_> = folder
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect();
     pages.push(root().join("README.md"));
     pages
 }
@@ -29,12 +32,20 @@ fn pages() -> Vec<PathBuf> {
 fn simulations(page: &Path) -> Vec<Shown> {
     let text = fs::read_to_string(page).unwrap();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    let is_simulation = |line: &str| line.starts_with("$ rockery sim examples/") && !line.contains("&&");
-    let commands = lines.iter().enumerate().filter(|(_, line)| is_simulation(line));
+    let is_simulation =
+        |line: &str| line.starts_with("$ rockery sim examples/") && !line.contains("&&");
+    let commands = lines
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| is_simulation(line));
     commands
         .map(|(index, command)| Shown {
             place: format!("{}:{}", page.display(), index + 1),
-            arguments: command.split_whitespace().skip(2).map(str::to_owned).collect(),
+            arguments: command
+                .split_whitespace()
+                .skip(2)
+                .map(str::to_owned)
+                .collect(),
             lines: lines[index + 1..]
                 .iter()
                 .take_while(|line| !line.starts_with("```") && !line.starts_with("$ "))
@@ -48,14 +59,27 @@ fn simulations(page: &Path) -> Vec<Shown> {
 #[test]
 fn simulations_print_the_lines_that_the_pages_show() {
     let shown: Vec<Shown> = pages().iter().flat_map(|page| simulations(page)).collect();
-    assert!(shown.len() >= 7, "found only {} simulations in the pages", shown.len());
-    for Shown { place, arguments, lines } in shown {
+    assert!(
+        shown.len() >= 7,
+        "found only {} simulations in the pages",
+        shown.len()
+    );
+    for Shown {
+        place,
+        arguments,
+        lines,
+    } in shown
+    {
         let output = Command::new(env!("CARGO_BIN_EXE_rockery"))
             .args(&arguments)
             .current_dir(root())
             .output()
             .unwrap();
-        assert!(output.status.success(), "{place}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{place}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let printed = String::from_utf8(output.stdout).unwrap();
         let mut rest = printed.lines().map(str::trim);
         for line in lines {

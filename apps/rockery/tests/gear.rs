@@ -6,11 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn repository(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(name)
 }
 
 fn rockery(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rockery")).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_rockery"))
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -30,13 +35,36 @@ fn a_plan_is_written_and_compared_with_what_runs() {
     assert!(out.join("server/rockery-roce.service").exists());
     // The script of the lab lacks the map: the plan has it, and says what that is worth.
     let running = repository("examples/crs504/roce.rsc");
-    let output =
-        rockery(&["plan", lab, "--for", "crs504=routeros@7.17", "--diff", running.to_str().unwrap()]);
+    let output = rockery(&[
+        "plan",
+        lab,
+        "--for",
+        "crs504=routeros@7.17",
+        "--diff",
+        running.to_str().unwrap(),
+    ]);
     let shown = text(&output.stdout);
-    assert!(output.status.success() && shown.contains("DSCP in class 3: none → 26"), "{shown}");
-    assert!(shown.contains("Gb/s instead of") && shown.contains("packets dropped"), "{shown}");
-    let output = rockery(&["plan", lab, "--for", "crs504=routeros@7.17", "--diff", script.to_str().unwrap()]);
-    assert!(text(&output.stdout).contains("says what is planned"), "{}", text(&output.stdout));
+    assert!(
+        output.status.success() && shown.contains("DSCP in class 3: none → 26"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("Gb/s instead of") && shown.contains("packets dropped"),
+        "{shown}"
+    );
+    let output = rockery(&[
+        "plan",
+        lab,
+        "--for",
+        "crs504=routeros@7.17",
+        "--diff",
+        script.to_str().unwrap(),
+    ]);
+    assert!(
+        text(&output.stdout).contains("says what is planned"),
+        "{}",
+        text(&output.stdout)
+    );
 }
 
 #[test]
@@ -44,12 +72,18 @@ fn unknown_versions_and_names_are_refused() {
     let lab = repository("examples/crs504/lab.toml");
     for (wanted, part) in [
         ("crs504=routeros@7.23", "versions 7.15 to 7.22 are"),
-        ("crs505=routeros@7.17", "has no switch \"crs505\"; there are: crs504"),
+        (
+            "crs505=routeros@7.17",
+            "has no switch \"crs505\"; there are: crs504",
+        ),
         ("crs504=ios@15", "is no dialect"),
     ] {
         let output = rockery(&["plan", lab.to_str().unwrap(), "--for", wanted]);
         let error = text(&output.stderr);
-        assert!(!output.status.success() && output.stdout.is_empty() && error.contains(part), "{error}");
+        assert!(
+            !output.status.success() && output.stdout.is_empty() && error.contains(part),
+            "{error}"
+        );
     }
 }
 
@@ -60,11 +94,13 @@ fn the_script_of_the_lab_has_its_fault_with_its_cost() {
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{shown}");
     assert!(
-        shown.contains("DSCP 26 is mapped to class 1, which is lossy") && shown.contains("trust-l3=keep"),
+        shown.contains("DSCP 26 is mapped to class 1, which is lossy")
+            && shown.contains("trust-l3=keep"),
         "{shown}"
     );
     assert!(
-        shown.contains("map ip add dscp=26 profile=roce-profile") && shown.contains("Gb/s instead of"),
+        shown.contains("map ip add dscp=26 profile=roce-profile")
+            && shown.contains("Gb/s instead of"),
         "{shown}"
     );
     assert_eq!(shown.matches("  fix ").count(), 1, "{shown}");
@@ -75,44 +111,85 @@ fn statuses_tell_faults_from_files_that_cannot_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let healthy = repository("network/gear/tests/hosts/mlx5.txt");
     let output = rockery(&["doctor", "--host", healthy.to_str().unwrap()]);
-    assert!(output.status.success() && text(&output.stdout).contains("nothing is wrong of what was seen"));
+    assert!(
+        output.status.success()
+            && text(&output.stdout).contains("nothing is wrong of what was seen")
+    );
     let faulty = folder.path().join("faulty.txt");
-    fs::write(&faulty, fs::read_to_string(&healthy).unwrap().replace("MaxReadReq 4096", "MaxReadReq 128"))
-        .unwrap();
+    fs::write(
+        &faulty,
+        fs::read_to_string(&healthy)
+            .unwrap()
+            .replace("MaxReadReq 4096", "MaxReadReq 128"),
+    )
+    .unwrap();
     let output = rockery(&["doctor", "--json", "--host", faulty.to_str().unwrap()]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((output.status.code(), &found["findings"][0]["rule"]), (Some(1), &"pcie-read-request".into()));
+    assert_eq!(
+        (output.status.code(), &found["findings"][0]["rule"]),
+        (Some(1), &"pcie-read-request".into())
+    );
     let garbled = folder.path().join("garbled.txt");
     fs::write(&garbled, [0xff, 0, 1, 2, b'\n']).unwrap();
-    let output =
-        rockery(&["doctor", "--host", garbled.to_str().unwrap(), "--switch", garbled.to_str().unwrap()]);
+    let output = rockery(&[
+        "doctor",
+        "--host",
+        garbled.to_str().unwrap(),
+        "--switch",
+        garbled.to_str().unwrap(),
+    ]);
     assert_eq!(output.status.code(), Some(2));
     let error = text(&output.stderr);
-    assert!(error.contains(&format!("cannot read line 1 of {}", garbled.display())), "{error}");
-    assert!(!text(&output.stdout).contains("fix"), "a file that cannot be read is no finding");
+    assert!(
+        error.contains(&format!("cannot read line 1 of {}", garbled.display())),
+        "{error}"
+    );
+    assert!(
+        !text(&output.stdout).contains("fix"),
+        "a file that cannot be read is no finding"
+    );
 }
 
 #[test]
 fn a_host_without_adapters_gets_a_page() {
     let output = rockery(&["doctor"]);
     let shown = text(&output.stdout);
-    assert!(output.status.success() || output.status.code() == Some(1), "{}", text(&output.stderr));
+    assert!(
+        output.status.success() || output.status.code() == Some(1),
+        "{}",
+        text(&output.stderr)
+    );
     if !Path::new("/sys/class/infiniband").exists() {
         assert!(
             shown.contains("no RDMA adapter") && shown.contains("what RoCE they could carry:"),
             "{shown}"
         );
-        assert!(shown.contains("Devices that rockery run gives programs"), "{shown}");
+        assert!(
+            shown.contains("Devices that rockery run gives programs"),
+            "{shown}"
+        );
         // Each interface that there is has a line, with what RoCE it could carry.
         for entry in fs::read_dir("/sys/class/net").unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
-            let line = shown.lines().find(|line| line.starts_with(&format!("  {name}: ")));
-            assert!(name == "lo" || line.is_some_and(|line| line.contains("RoCE")), "{name}: {shown}");
+            let line = shown
+                .lines()
+                .find(|line| line.starts_with(&format!("  {name}: ")));
+            assert!(
+                name == "lo" || line.is_some_and(|line| line.contains("RoCE")),
+                "{name}: {shown}"
+            );
         }
         // So has each device of rockery, and the page says what these offer.
         let offers = "Each offers reliable and unreliable connections and datagrams";
-        assert_eq!(shown.contains("path MTU"), shown.contains(offers), "{shown}");
-        assert!(shown.contains("path MTU") || shown.contains("none: no interface is up"), "{shown}");
+        assert_eq!(
+            shown.contains("path MTU"),
+            shown.contains(offers),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("path MTU") || shown.contains("none: no interface is up"),
+            "{shown}"
+        );
     }
     assert!(text(&rockery(&["doctor", "snapshot"]).stdout).contains("==> sysfs <=="));
 }
@@ -124,12 +201,25 @@ fn a_host_and_a_switch_are_compared_with_the_fabric_file_and_findings_point_to_t
     let host = folder.path().join("server.txt");
     let snapshot = fs::read_to_string(repository("network/gear/tests/hosts/mlx5.txt")).unwrap();
     fs::write(&host, snapshot.replace("cnp_dscp: 48", "cnp_dscp: 4")).unwrap();
-    let output =
-        rockery(&["doctor", "--json", "--fabric", lab.to_str().unwrap(), "--host", host.to_str().unwrap()]);
+    let output = rockery(&[
+        "doctor",
+        "--json",
+        "--fabric",
+        lab.to_str().unwrap(),
+        "--host",
+        host.to_str().unwrap(),
+    ]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let rules: Vec<&serde_json::Value> =
-        found["findings"].as_array().unwrap().iter().map(|finding| &finding["rule"]).collect();
-    assert!(rules.contains(&&"host-cnp".into()) && !rules.contains(&&"cnp-dscp".into()), "{found:#}");
+    let rules: Vec<&serde_json::Value> = found["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| &finding["rule"])
+        .collect();
+    assert!(
+        rules.contains(&&"host-cnp".into()) && !rules.contains(&&"cnp-dscp".into()),
+        "{found:#}"
+    );
     let first = &found["findings"][0];
     let rule = first["rule"].as_str().unwrap();
     assert_eq!(first["link"], format!("docs/gear.md#{rule}"));

@@ -5,7 +5,10 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn rockery(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rockery")).args(arguments).output().expect("rockery starts")
+    Command::new(env!("CARGO_BIN_EXE_rockery"))
+        .args(arguments)
+        .output()
+        .expect("rockery starts")
 }
 
 #[test]
@@ -18,7 +21,9 @@ fn every_command_has_a_manual_page() {
     let help = String::from_utf8(rockery(&["--help"]).stdout).expect("text");
     let (_, commands) = help.split_once("Commands:").expect("a list of commands");
     let (commands, _) = commands.split_once("\n\n").expect("an end of the list");
-    let names = commands.lines().filter_map(|line| line.strip_prefix("  ").filter(|it| !it.starts_with(' ')));
+    let names = commands
+        .lines()
+        .filter_map(|line| line.strip_prefix("  ").filter(|it| !it.starts_with(' ')));
     let names = names.filter_map(|line| line.split_whitespace().next());
     // `help` prints what `--help` prints, and has no page of its own.
     for name in names.filter(|name| *name != "help") {
@@ -26,8 +31,14 @@ fn every_command_has_a_manual_page() {
         assert!(text.contains(".TH"), "no page for {name}: {commands}");
     }
     let nvme = page("rockery-serve-nvme.1");
-    assert!(nvme.contains("\\-\\-congestion") && nvme.contains("system"), "{nvme}");
-    assert!(!page("rockery.1").contains("rockery\\-man("), "the command that writes the pages is hidden");
+    assert!(
+        nvme.contains("\\-\\-congestion") && nvme.contains("system"),
+        "{nvme}"
+    );
+    assert!(
+        !page("rockery.1").contains("rockery\\-man("),
+        "the command that writes the pages is hidden"
+    );
     std::fs::remove_dir_all(&folder).expect("our own folder");
 }
 
@@ -35,24 +46,40 @@ fn every_command_has_a_manual_page() {
 fn the_systemd_units_have_options_that_exist() {
     for (unit, configuration) in [
         ("systemd/rockery-nvme@.service", "/etc/rockery/%i.toml"),
-        ("smb/rockery-smb-gateway.service", "/etc/rockery/smb-gateway.toml"),
+        (
+            "smb/rockery-smb-gateway.service",
+            "/etc/rockery/smb-gateway.toml",
+        ),
         ("smb/rockery-smb-dial.service", "/etc/rockery/smb-dial.toml"),
     ] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(unit);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../examples")
+            .join(unit);
         let text = std::fs::read_to_string(&path).expect("the unit");
-        let line =
-            text.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/")).expect("a command");
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/"))
+            .expect("a command");
         let words: Vec<&str> = line.split_whitespace().skip(1).collect();
         let refused = rockery(&words);
         let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(errors.contains(configuration), "{unit}: only the configuration is missing: {errors}");
+        assert!(
+            errors.contains(configuration),
+            "{unit}: only the configuration is missing: {errors}"
+        );
         // systemd checks the rest. The binary is not installed where the unit expects it.
         let folder = tempfile::tempdir().expect("a folder");
         let copy = folder.path().join(path.file_name().expect("a name"));
         std::fs::write(&copy, text.replace("/usr/local/bin/rockery", "/bin/true")).expect("a copy");
-        let verified = Command::new("systemd-analyze").args(["--man=no", "verify"]).arg(&copy).output();
+        let verified = Command::new("systemd-analyze")
+            .args(["--man=no", "verify"])
+            .arg(&copy)
+            .output();
         let verified = verified.expect("systemd-analyze, of the package systemd");
         let said = String::from_utf8_lossy(&verified.stderr).into_owned();
-        assert!(verified.status.success() && said.is_empty(), "{unit}: {said}");
+        assert!(
+            verified.status.success() && said.is_empty(),
+            "{unit}: {said}"
+        );
     }
 }

@@ -9,15 +9,26 @@ use std::time::{Duration, Instant};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
 fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples")
+        .join(name)
 }
 
 fn sim(file: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_rockery")).arg("sim").arg(file).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_rockery"))
+        .arg("sim")
+        .arg(file)
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 fn stdout(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
@@ -44,15 +55,27 @@ fn sweep_file(folder: &Path) -> PathBuf {
 
 #[test]
 fn a_table_for_people_and_json_for_programs() {
-    let text = stdout(&sim(&example("crs504/mapped.toml"), &["--set", "duration=2ms"]));
+    let text = stdout(&sim(
+        &example("crs504/mapped.toml"),
+        &["--set", "duration=2ms"],
+    ));
     assert!(
         text.starts_with("CRS504: DSCP 26 mapped to class 3\n2.000ms of virtual time, seed 0\n"),
         "{text}"
     );
-    assert!(text.contains("crs504, as RouterOS prints it") && text.contains("no findings"), "{text}");
+    assert!(
+        text.contains("crs504, as RouterOS prints it") && text.contains("no findings"),
+        "{text}"
+    );
     let json = stdout(&sim(&example("incast.toml"), &["--json", "--seed", "7"]));
     let report: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!((report["seed"].as_u64(), report["workloads"][0]["finished"].as_u64()), (Some(7), Some(16)));
+    assert_eq!(
+        (
+            report["seed"].as_u64(),
+            report["workloads"][0]["finished"].as_u64()
+        ),
+        (Some(7), Some(16))
+    );
 }
 
 #[test]
@@ -63,14 +86,21 @@ fn mistakes_are_named_where_they_stand() {
     let output = sim(&path, &[]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1));
-    assert!(error.contains("lab.toml:2:1: nic.default.mut: there is no field \"mut\" here"), "{error}");
+    assert!(
+        error.contains("lab.toml:2:1: nic.default.mut: there is no field \"mut\" here"),
+        "{error}"
+    );
     assert!(error.contains("did you mean \"mtu\"?"), "{error}");
     let output = sim(&example("incast.toml"), &["--set", "nic.default.mtu=1500"]);
     assert!(
-        String::from_utf8_lossy(&output.stderr).contains("--set:1:19: nic.default.mtu: 1500 is no path MTU")
+        String::from_utf8_lossy(&output.stderr)
+            .contains("--set:1:19: nic.default.mtu: 1500 is no path MTU")
     );
     let output = sim(&example("incast.toml"), &["--pcap", "s0:99=/dev/null"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no port is called s0:99; there are: h0, s0:0"));
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .contains("no port is called s0:99; there are: h0, s0:0")
+    );
 }
 
 #[test]
@@ -79,16 +109,37 @@ fn every_file_that_is_asked_for_is_written() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let capture = format!("server={}", at("server.pcap"));
     let (csv, parquet, html, json) = (at("a.csv"), at("a.parquet"), at("a.html"), at("a.json"));
-    let files = ["--csv", &csv, "--parquet", &parquet, "--html", &html, "--json", &json, "--pcap", &capture];
+    let files = [
+        "--csv",
+        &csv,
+        "--parquet",
+        &parquet,
+        "--html",
+        &html,
+        "--json",
+        &json,
+        "--pcap",
+        &capture,
+    ];
     let arguments = [["--set", "duration=1ms"].as_slice(), &files].concat();
     stdout(&sim(&example("crs504/ecn-off.toml"), &arguments));
-    assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 1 + 12 + 1);
+    assert_eq!(
+        std::fs::read_to_string(&csv).unwrap().lines().count(),
+        1 + 12 + 1
+    );
     assert!(
-        std::fs::read_to_string(format!("{csv}.ports.csv")).unwrap().contains("crs504:qsfp28-1-1,server,")
+        std::fs::read_to_string(format!("{csv}.ports.csv"))
+            .unwrap()
+            .contains("crs504:qsfp28-1-1,server,")
     );
     let page = std::fs::read_to_string(&html).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
-    for wanted in ["<h2>Findings</h2>", "<title>sender0", "Longest queues", "ECN is off for class 3"] {
+    for wanted in [
+        "<h2>Findings</h2>",
+        "<title>sender0",
+        "Longest queues",
+        "ECN is off for class 3",
+    ] {
         assert!(page.contains(wanted), "{wanted}");
     }
     // Offline: no address that a browser would fetch.
@@ -97,8 +148,17 @@ fn every_file_that_is_asked_for_is_written() {
     assert!(std::fs::metadata(at("server.pcap")).unwrap().len() > 100_000);
     let reader = SerializedFileReader::new(std::fs::File::open(&parquet).unwrap()).unwrap();
     assert_eq!(reader.metadata().file_metadata().num_rows(), 13);
-    let row = reader.get_row_iter(None).unwrap().next().unwrap().unwrap().to_string();
-    assert!(row.contains("workload: \"storage\", from: \"sender0\", to: \"server\""), "{row}");
+    let row = reader
+        .get_row_iter(None)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .to_string();
+    assert!(
+        row.contains("workload: \"storage\", from: \"sender0\", to: \"server\""),
+        "{row}"
+    );
     assert!(row.contains("completion_us: null"), "{row}");
 }
 
@@ -107,21 +167,50 @@ fn where_flows_waited_is_told_port_by_port() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (csv, parquet, html, json) = (at("a.csv"), at("a.parquet"), at("a.html"), at("a.json"));
-    let files = ["--hops", "--csv", &csv, "--parquet", &parquet, "--html", &html, "--json", &json];
-    let text =
-        stdout(&sim(&example("crs504/ecn-off.toml"), &[&["--set", "duration=3ms"], &files[..]].concat()));
-    for wanted in ["where storage waited", "its slowest: sender", "where victim waited"] {
+    let files = [
+        "--hops",
+        "--csv",
+        &csv,
+        "--parquet",
+        &parquet,
+        "--html",
+        &html,
+        "--json",
+        &json,
+    ];
+    let text = stdout(&sim(
+        &example("crs504/ecn-off.toml"),
+        &[&["--set", "duration=3ms"], &files[..]].concat(),
+    ));
+    for wanted in [
+        "where storage waited",
+        "its slowest: sender",
+        "where victim waited",
+    ] {
         assert!(text.contains(wanted), "{wanted}\n{text}");
     }
     let rows = std::fs::read_to_string(format!("{csv}.hops.csv")).unwrap();
     assert_eq!(rows.lines().count(), 1 + 13 * 2, "two ports for each flow");
-    assert!(rows.contains("\nstorage,0,sender0,server,0,sender0,crs504:qsfp28-2-1,"), "{rows}");
-    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    assert!(
+        rows.contains("\nstorage,0,sender0,server,0,sender0,crs504:qsfp28-2-1,"),
+        "{rows}"
+    );
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
     let hops = &report["flows"][0]["hops"];
-    assert_eq!((hops[0]["port"].as_str(), hops[1]["to"].as_str()), (Some("sender0"), Some("server")));
-    assert!(hops[0]["paused_us"].as_f64().unwrap() > 0.0 && hops[1]["waited_us"].as_f64().unwrap() > 0.0);
+    assert_eq!(
+        (hops[0]["port"].as_str(), hops[1]["to"].as_str()),
+        (Some("sender0"), Some("server"))
+    );
+    assert!(
+        hops[0]["paused_us"].as_f64().unwrap() > 0.0
+            && hops[1]["waited_us"].as_f64().unwrap() > 0.0
+    );
     let page = std::fs::read_to_string(&html).unwrap();
-    assert!(page.contains("<h2>Where storage waited</h2>") && page.contains("port by port"), "{page}");
+    assert!(
+        page.contains("<h2>Where storage waited</h2>") && page.contains("port by port"),
+        "{page}"
+    );
     let hops = format!("{parquet}.hops.parquet");
     let reader = SerializedFileReader::new(std::fs::File::open(hops).unwrap()).unwrap();
     assert_eq!(reader.metadata().file_metadata().num_rows(), 26);
@@ -137,19 +226,31 @@ fn a_sweep_is_the_same_on_any_number_of_threads_and_run_by_run() {
         stdout(&sim(&file, &[&["--csv", csv.as_str()], arguments].concat()));
         std::fs::read_to_string(path).unwrap()
     };
-    let (one, two) = (rows("1.csv", &["--threads", "1"]), rows("2.csv", &["--threads", "2"]));
+    let (one, two) = (
+        rows("1.csv", &["--threads", "1"]),
+        rows("2.csv", &["--threads", "2"]),
+    );
     assert_eq!(one, two);
     assert_eq!(one.lines().count(), 1 + 4 * 2);
-    assert!(one.starts_with("run,nic.default.mtu,workload.0.depth,workload,from,"), "{one}");
+    assert!(
+        one.starts_with("run,nic.default.mtu,workload.0.depth,workload,from,"),
+        "{one}"
+    );
     let points = stdout(&sim(&file, &["--points"]));
-    assert_eq!(points.lines().nth(3), Some("3\tnic.default.mtu=4096\tworkload.0.depth=8"));
+    assert_eq!(
+        points.lines().nth(3),
+        Some("3\tnic.default.mtu=4096\tworkload.0.depth=8")
+    );
     let alone = stdout(&sim(&file, &["--point", "3", "--json"]));
     let all = stdout(&sim(&file, &["--json"]));
     assert!(all.ends_with(&alone));
     let table = stdout(&sim(&file, &[]));
     assert_eq!(table.lines().count(), 2 + 1 + 4, "{table}");
     let output = sim(&file, &["--html", "x.html"]);
-    assert!(String::from_utf8_lossy(&output.stderr).contains("choose one of the sweep with --point NUMBER"));
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .contains("choose one of the sweep with --point NUMBER")
+    );
 }
 
 #[test]
@@ -174,7 +275,13 @@ messages = 4
 
 fn failure(output: &Output) -> String {
     assert_eq!(output.stdout, b"", "nothing is printed");
-    assert!(output.status.code().is_some_and(|code| code != 0 && code != 101), "{output:?}");
+    assert!(
+        output
+            .status
+            .code()
+            .is_some_and(|code| code != 0 && code != 101),
+        "{output:?}"
+    );
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
@@ -185,12 +292,18 @@ fn long_names_and_deep_paths_are_refused() {
     let long = "x".repeat(5_000_000);
     std::fs::write(&path, PAIR.replace("write", &long)).unwrap();
     let error = failure(&sim(&path, &[]));
-    assert!(error.contains("workload[0].name: the text has 5000000 bytes, and 255 are the most"), "{error}");
+    assert!(
+        error.contains("workload[0].name: the text has 5000000 bytes, and 255 are the most"),
+        "{error}"
+    );
     assert!(error.len() < 2_000, "{} bytes", error.len());
     let path_levels = format!("{}=1", ["a"; 50_000].join("."));
     std::fs::write(&path, PAIR).unwrap();
     let error = failure(&sim(&path, &["--set", &path_levels]));
-    assert!(error.contains("the path has 50000 levels, and 16 are the most"), "{error}");
+    assert!(
+        error.contains("the path has 50000 levels, and 16 are the most"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -200,7 +313,10 @@ fn more_samples_than_fit_are_refused() {
     std::fs::write(&path, PAIR).unwrap();
     for duration in [[].as_slice(), &["--set", "duration=1ms"]] {
         let error = failure(&sim(&path, &[&["--sample", "1ps"], duration].concat()));
-        assert!(error.contains("more than 4194304 samples by ") && error.contains("--sample"), "{error}");
+        assert!(
+            error.contains("more than 4194304 samples by ") && error.contains("--sample"),
+            "{error}"
+        );
     }
     let json = stdout(&sim(&path, &["--sample", "1us", "--json"]));
     assert!(json.contains("\"series\""));
@@ -212,26 +328,50 @@ fn files_that_never_end_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let fifo = at("fifo");
-    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    assert!(
+        Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
     for name in ["/dev/zero", "fifo", "."] {
         let switch = "[[switch]]\nname = \"s0\"\n";
         for (what, text) in [
             ("include[0]", format!("include = [\"{name}\"]\n{PAIR}")),
-            ("switch[0].sonic", format!("{PAIR}{switch}sonic = \"{name}\"\n")),
-            ("switch[0].routeros", format!("{PAIR}{switch}routeros = [\"{name}\"]\n")),
+            (
+                "switch[0].sonic",
+                format!("{PAIR}{switch}sonic = \"{name}\"\n"),
+            ),
+            (
+                "switch[0].routeros",
+                format!("{PAIR}{switch}routeros = [\"{name}\"]\n"),
+            ),
         ] {
             let path = at("a.toml");
             std::fs::write(&path, text).unwrap();
             let error = failure(&sim(&path, &[]));
-            assert!(error.contains(what) && error.contains("where a regular file is needed"), "{error}");
+            assert!(
+                error.contains(what) && error.contains("where a regular file is needed"),
+                "{error}"
+            );
         }
     }
     let error = failure(&sim(Path::new("/dev/zero"), &[]));
-    assert!(error.contains("/dev/zero: it is larger than 16 MiB"), "{error}");
-    std::fs::File::create(at("large.toml")).unwrap().set_len(17 << 20).unwrap();
+    assert!(
+        error.contains("/dev/zero: it is larger than 16 MiB"),
+        "{error}"
+    );
+    std::fs::File::create(at("large.toml"))
+        .unwrap()
+        .set_len(17 << 20)
+        .unwrap();
     std::fs::write(at("a.toml"), format!("include = [\"large.toml\"]\n{PAIR}")).unwrap();
     let error = failure(&sim(&at("a.toml"), &[]));
-    assert!(error.contains("include[0]: large.toml: it is larger than 16 MiB"), "{error}");
+    assert!(
+        error.contains("include[0]: large.toml: it is larger than 16 MiB"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -254,13 +394,22 @@ fn nothing_that_is_read_is_overwritten() {
         ("sonic.toml", "--json", at("config_db.json")),
     ] {
         let error = failure(&sim(Path::new(&at(file)), &[option, &output]));
-        assert!(error.contains("would be overwritten"), "{option} {output}: {error}");
+        assert!(
+            error.contains("would be overwritten"),
+            "{option} {output}: {error}"
+        );
     }
     let after = files.map(|name| std::fs::read(at(name)).unwrap());
     assert!(before == after, "a file that is read was written");
     let (out, same) = (at("out"), at("./out"));
-    let error = failure(&sim(Path::new(&at("a.toml")), &["--json", &out, "--csv", &same]));
-    assert!(error.contains("two options write it") && !Path::new(&at("out")).exists(), "{error}");
+    let error = failure(&sim(
+        Path::new(&at("a.toml")),
+        &["--json", &out, "--csv", &same],
+    ));
+    assert!(
+        error.contains("two options write it") && !Path::new(&at("out")).exists(),
+        "{error}"
+    );
 }
 
 /// Until then Ctrl-C ends the program, as it does any.
@@ -268,12 +417,18 @@ fn until_it_catches_interrupts(process: u32) {
     let begun = Instant::now();
     loop {
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        let caught = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigCgt:"))
+            .unwrap();
         // Bit 1 is SIGINT (proc_pid_status(5)).
         if u64::from_str_radix(caught.trim(), 16).unwrap() >> 1 & 1 == 1 {
             return;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "it catches no interrupts: {status}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "it catches no interrupts: {status}"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -289,7 +444,14 @@ fn long_runs_show_a_bar_with_the_time_that_is_left_on_a_terminal() {
     );
     // util-linux: gives the program a terminal, and writes what it shows.
     let mut child = Command::new("script");
-    child.args(["--quiet", "--flush", "--return", "--command", &command, "/dev/null"]);
+    child.args([
+        "--quiet",
+        "--flush",
+        "--return",
+        "--command",
+        &command,
+        "/dev/null",
+    ]);
     let child = child.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = child.expect("script (package bsdutils) is there");
     let mut shown = String::new();
@@ -301,8 +463,18 @@ fn long_runs_show_a_bar_with_the_time_that_is_left_on_a_terminal() {
         shown += &String::from_utf8_lossy(&bytes[..read]);
     }
     assert!(shown.contains("M hops/s"), "{shown}");
-    let process = shown.split_whitespace().skip_while(|word| *word != "process").nth(1).unwrap();
-    assert!(Command::new("kill").args(["-KILL", process]).status().unwrap().success());
+    let process = shown
+        .split_whitespace()
+        .skip_while(|word| *word != "process")
+        .nth(1)
+        .unwrap();
+    assert!(
+        Command::new("kill")
+            .args(["-KILL", process])
+            .status()
+            .unwrap()
+            .success()
+    );
     child.wait().unwrap();
 }
 
@@ -319,7 +491,10 @@ fn ctrl_c_writes_what_there_is() {
     let mut child = child.stdout(Stdio::null()).spawn().unwrap();
     until_it_catches_interrupts(child.id());
     std::thread::sleep(Duration::from_millis(500));
-    let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let interrupt = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
     assert!(interrupt.success());
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -330,7 +505,8 @@ fn ctrl_c_writes_what_there_is() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(child.wait().unwrap().success());
-    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
     assert_eq!(report["partial"], true);
     assert!(report["hops"].as_u64().unwrap() > 0);
 }
@@ -341,7 +517,16 @@ fn a_closed_pipe_ends_the_command_without_a_message() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = Command::new(env!("CARGO_BIN_EXE_rockery"));
-    let output = command.arg("sim").arg(example("incast.toml")).stdout(writer).output().unwrap();
+    let output = command
+        .arg("sim")
+        .arg(example("incast.toml"))
+        .stdout(writer)
+        .output()
+        .unwrap();
     assert!(!output.status.success());
-    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

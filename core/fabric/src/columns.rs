@@ -27,7 +27,10 @@ mod tests {
 
     #[test]
     fn cells_are_as_wide_as_their_column_however_wide_that_is() {
-        assert_eq!((left("\u{e4}b", 4).as_str(), right("\u{e4}b", 4).as_str()), ("\u{e4}b  ", "  \u{e4}b"));
+        assert_eq!(
+            (left("\u{e4}b", 4).as_str(), right("\u{e4}b", 4).as_str()),
+            ("\u{e4}b  ", "  \u{e4}b")
+        );
         assert_eq!(right("longer", 2), "longer");
         assert_eq!(left("x", 5_000_000).len(), 5_000_000);
     }

@@ -27,7 +27,11 @@ pub struct SwitchConfig {
 impl SwitchConfig {
     /// The bytes that reserves and headroom take, when that is more than there is.
     pub fn overcommitted(&self) -> Option<u64> {
-        let groups = |port: &PortConfig| self.profiles.get(usize::from(port.profile)).map(|own| &own.groups);
+        let groups = |port: &PortConfig| {
+            self.profiles
+                .get(usize::from(port.profile))
+                .map(|own| &own.groups)
+        };
         let (mut reserve, mut headroom) = (0_u64, 0_u64);
         for group in self.ports.iter().filter_map(groups).flatten() {
             reserve += u64::from(group.reserve_bytes);
@@ -118,7 +122,13 @@ pub struct QueueConfig {
 
 impl Default for QueueConfig {
     fn default() -> Self {
-        Self { level: 0, weight: 1, shaper: None, red: None, limit: Limit::None }
+        Self {
+            level: 0,
+            weight: 1,
+            shaper: None,
+            red: None,
+            limit: Limit::None,
+        }
     }
 }
 
@@ -189,7 +199,12 @@ pub struct GroupConfig {
 
 impl Default for GroupConfig {
     fn default() -> Self {
-        Self { reserve_bytes: 0, limit: Limit::None, headroom_bytes: 0, xon_offset_bytes: 0 }
+        Self {
+            reserve_bytes: 0,
+            limit: Limit::None,
+            headroom_bytes: 0,
+            xon_offset_bytes: 0,
+        }
     }
 }
 

@@ -26,8 +26,14 @@ impl Drop {
     pub const COUNT: usize = 6;
 
     /// All reasons, in order.
-    pub const ALL: [Self; Self::COUNT] =
-        [Self::Ingress, Self::Egress, Self::Early, Self::Storm, Self::HopLimit, Self::NoRoute];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Ingress,
+        Self::Egress,
+        Self::Early,
+        Self::Storm,
+        Self::HopLimit,
+        Self::NoRoute,
+    ];
 
     /// The name of the reason in tables.
     pub const fn name(self) -> &'static str {
@@ -167,8 +173,13 @@ pub struct PortCounters {
 impl PortCounters {
     /// Packets dropped before or in a queue for the selected reasons.
     pub fn dropped(&self, class: usize, reasons: impl Fn(Drop) -> bool) -> Tally {
-        let all = self.incidents.iter().flat_map(|incidents| Drop::ALL.iter().zip(incidents.dropped[class]));
-        all.filter(|(why, _)| reasons(**why)).map(|(_, tally)| tally).sum()
+        let all = self
+            .incidents
+            .iter()
+            .flat_map(|incidents| Drop::ALL.iter().zip(incidents.dropped[class]));
+        all.filter(|(why, _)| reasons(**why))
+            .map(|(_, tally)| tally)
+            .sum()
     }
 }
 

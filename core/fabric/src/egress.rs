@@ -248,7 +248,11 @@ impl Egress {
 
     /// Until when the peer has paused a queue, if it has.
     pub const fn paused_until(&self, class: usize) -> Option<Time> {
-        if self.paused >> class & 1 == 1 { Some(self.paused_until[class]) } else { None }
+        if self.paused >> class & 1 == 1 {
+            Some(self.paused_until[class])
+        } else {
+            None
+        }
     }
 
     /// Bytes that wait, over all queues.
@@ -279,7 +283,11 @@ impl Egress {
         let queue = &self.queues[class];
         let paused_now = self.paused >> class & 1 == 1;
         let since = self.paused_since[class];
-        let open = if paused_now { now.min(self.paused_until[class]) - since } else { Span::ZERO };
+        let open = if paused_now {
+            now.min(self.paused_until[class]) - since
+        } else {
+            Span::ZERO
+        };
         QueueCounters {
             sent_packets: queue.sent_packets,
             sent_bytes: queue.sent_bytes,
@@ -292,7 +300,8 @@ impl Egress {
 
     /// The telemetry record of the port at the time at which a frame begins to leave.
     pub(crate) fn hop(&self, port: u32) -> Hop {
-        let bytes = |queue: &Queue| queue.sent_bytes + queue.sent_packets * u64::from(FRAME_OVERHEAD_BYTES);
+        let bytes =
+            |queue: &Queue| queue.sent_bytes + queue.sent_packets * u64::from(FRAME_OVERHEAD_BYTES);
         Hop {
             port,
             at: self.busy_until,
@@ -332,13 +341,22 @@ impl Egress {
         queue.sent_packets += 1;
         queue.sent_bytes += u64::from(packet.length);
         let start = self.busy_until.max(now);
-        self.busy_until = start + self.rate.time_of(u32::from(packet.length) + FRAME_OVERHEAD_BYTES);
+        self.busy_until = start
+            + self
+                .rate
+                .time_of(u32::from(packet.length) + FRAME_OVERHEAD_BYTES);
         self.busy_until
     }
 
     /// Chooses the frame that leaves now. After a frame, it has to be called again when the frame has ended.
     #[inline(always)]
-    pub fn next(&mut self, now: Time, profile: &Profile, packets: &mut Packets, random: &mut Pcg32) -> Next {
+    pub fn next(
+        &mut self,
+        now: Time,
+        profile: &Profile,
+        packets: &mut Packets,
+        random: &mut Pcg32,
+    ) -> Next {
         if now < self.busy_until {
             return Next::Wait(self.busy_until);
         }
@@ -372,7 +390,11 @@ impl Egress {
         if self.announce != 0 {
             return Time(0);
         }
-        if self.xoff_sent != 0 { self.refresh_at } else { Time::NEVER }
+        if self.xoff_sent != 0 {
+            self.refresh_at
+        } else {
+            Time::NEVER
+        }
     }
 
     /// Records that a wake at `at` is wanted; returns false if an earlier one is already requested.
@@ -389,7 +411,9 @@ impl Egress {
     /// no packet can leave before.
     #[inline]
     pub fn is_awaited(&self, now: Time) -> bool {
-        self.busy_until > now + self.commitment && self.wake_at == self.busy_until && self.paused == 0
+        self.busy_until > now + self.commitment
+            && self.wake_at == self.busy_until
+            && self.paused == 0
     }
 
     /// Records that a wake came; returns false if an earlier wake has replaced it.
@@ -484,25 +508,46 @@ impl Egress {
         self.busy_until = now + self.rate.time_of(PAUSE_FRAME_BYTES + FRAME_OVERHEAD_BYTES);
         // Xoff is repeated at half time, so that one lost or late frame does not end a pause.
         self.refresh_at = now + Span(self.quanta(pfc.quanta).0 / 2);
-        Next::Pause { frame, end: self.busy_until }
+        Next::Pause {
+            frame,
+            end: self.busy_until,
+        }
     }
 
     /// Those of `eligible` whose shaper has no tokens yet.
     fn shaped_back(&self, eligible: u8, now: Time) -> u8 {
         let shaped = (0..CLASSES).filter(|class| (eligible & self.shaped) >> class & 1 == 1);
-        shaped.filter(|class| self.queues[*class].eligible_at > now).fold(0, |mask, class| mask | 1 << class)
+        shaped
+            .filter(|class| self.queues[*class].eligible_at > now)
+            .fold(0, |mask, class| mask | 1 << class)
     }
 
     /// The time at which the next packet may leave or Xoff has to be repeated: a pause ends or a shaper has
     /// tokens.
     fn wait(&self) -> Next {
-        let mut at = if self.xoff_sent != 0 { self.refresh_at } else { Time::NEVER };
+        let mut at = if self.xoff_sent != 0 {
+            self.refresh_at
+        } else {
+            Time::NEVER
+        };
         for class in (0..CLASSES).filter(|class| self.occupied >> class & 1 == 1) {
-            let pause = if self.paused >> class & 1 == 1 { self.paused_until[class] } else { Time(0) };
-            let shaper = if self.shaped >> class & 1 == 1 { self.queues[class].eligible_at } else { Time(0) };
+            let pause = if self.paused >> class & 1 == 1 {
+                self.paused_until[class]
+            } else {
+                Time(0)
+            };
+            let shaper = if self.shaped >> class & 1 == 1 {
+                self.queues[class].eligible_at
+            } else {
+                Time(0)
+            };
             at = at.min(pause.max(shaper));
         }
-        if at == Time::NEVER { Next::Idle } else { Next::Wait(at) }
+        if at == Time::NEVER {
+            Next::Idle
+        } else {
+            Next::Wait(at)
+        }
     }
 
     #[inline]
@@ -514,8 +559,18 @@ impl Egress {
         if candidates.is_power_of_two() {
             return candidates.trailing_zeros() as usize;
         }
-        let heads = |class: usize| self.queues[class].head().map_or(0, |id| u32::from(packets[id].length));
-        self.round.choose((level, candidates), &profile.queues, profile.weigh, &mut self.deficits, heads)
+        let heads = |class: usize| {
+            self.queues[class]
+                .head()
+                .map_or(0, |id| u32::from(packets[id].length))
+        };
+        self.round.choose(
+            (level, candidates),
+            &profile.queues,
+            profile.weigh,
+            &mut self.deficits,
+            heads,
+        )
     }
 
     fn send(
@@ -526,12 +581,17 @@ impl Egress {
         packets: &mut Packets,
         random: &mut Pcg32,
     ) -> Next {
-        let Some(id) = self.take(class, packets) else { return Next::Idle };
+        let Some(id) = self.take(class, packets) else {
+            return Next::Idle;
+        };
         let length = u32::from(packets[id].length);
         let queue = &mut self.queues[class];
         queue.sent_packets += 1;
         queue.sent_bytes += u64::from(length);
-        if let Some(red) = config.red.as_ref().filter(|red| red.mark && red.at == RedAt::Dequeue)
+        if let Some(red) = config
+            .red
+            .as_ref()
+            .filter(|red| red.mark && red.at == RedAt::Dequeue)
             && red.hits(queue.bytes, random)
             && packets[id].is_ecn_capable()
         {
@@ -546,7 +606,10 @@ impl Egress {
             queue.eligible_at = queue.eligible_at.max(floor) + shaper.rate.time_of(wire_bytes);
         }
         self.busy_until = now + self.rate.time_of(wire_bytes);
-        Next::Packet { id, end: self.busy_until }
+        Next::Packet {
+            id,
+            end: self.busy_until,
+        }
     }
 
     /// Random early detection on arrival: whether the packet is marked, and counted so.

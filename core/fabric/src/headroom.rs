@@ -31,7 +31,9 @@ impl Headroom {
     /// In order of time: our pause frame waits for the frame that we are sending, travels to the peer, which
     /// takes its response time and finishes its own frame; what it sent in all that time is on its way here.
     pub fn bytes(&self) -> u32 {
-        let wait = self.rate.time_of(self.our_frame_max_bytes + FRAME_OVERHEAD_BYTES);
+        let wait = self
+            .rate
+            .time_of(self.our_frame_max_bytes + FRAME_OVERHEAD_BYTES);
         let pause = self.rate.time_of(PAUSE_FRAME_BYTES + FRAME_OVERHEAD_BYTES);
         let time = wait + pause + self.delay.times(2) + self.response;
         // Both sides may have committed themselves to a frame that has not begun.
@@ -63,8 +65,14 @@ mod tests {
         };
         // 100 Gb/s: 12.5 bytes per ns. 1250 on the way, 7500 response, 9236 + 84 of ours, 9236 +
         // 128 + 9216 + 1.
-        assert_eq!(short.bytes(), 1250 + 7500 + 9236 + 84 + 9236 + 128 + 9216 + 1);
-        let long = Headroom { delay: Span::from_us(5), ..short };
+        assert_eq!(
+            short.bytes(),
+            1250 + 7500 + 9236 + 84 + 9236 + 128 + 9216 + 1
+        );
+        let long = Headroom {
+            delay: Span::from_us(5),
+            ..short
+        };
         assert_eq!(long.bytes() - short.bytes(), 2 * 4950 * 25 / 2);
     }
 }

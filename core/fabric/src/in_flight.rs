@@ -12,7 +12,9 @@ pub struct InFlight {
 
 impl Default for InFlight {
     fn default() -> Self {
-        Self { head: PacketId::NONE }
+        Self {
+            head: PacketId::NONE,
+        }
     }
 }
 
@@ -47,7 +49,10 @@ impl InFlight {
             return None;
         }
         self.head = packets[id].next;
-        Some((id, (self.head != PacketId::NONE).then(|| packets[self.head].arrives)))
+        Some((
+            id,
+            (self.head != PacketId::NONE).then(|| packets[self.head].arrives),
+        ))
     }
 
     /// Whether nothing is in flight.

@@ -28,7 +28,11 @@ pub(crate) struct Ingress {
 
 impl Default for Ingress {
     fn default() -> Self {
-        Self { uses: [Use::default(); CLASSES], xoff_sent: 0, counters: IngressCounters::default() }
+        Self {
+            uses: [Use::default(); CLASSES],
+            xoff_sent: 0,
+            counters: IngressCounters::default(),
+        }
     }
 }
 
@@ -109,7 +113,8 @@ impl Buffer {
             *left -= bytes;
         }
         self.headroom_used += bytes;
-        self.counters.headroom_peak_bytes = self.counters.headroom_peak_bytes.max(self.headroom_used);
+        self.counters.headroom_peak_bytes =
+            self.counters.headroom_peak_bytes.max(self.headroom_used);
     }
 
     fn return_headroom(&mut self, bytes: u32) {
@@ -159,7 +164,8 @@ impl Ingress {
         let counters = &mut buffer.counters;
         counters.bytes += cost;
         counters.peak_bytes = counters.peak_bytes.max(counters.bytes);
-        let full = !fits || shared_part(self.uses[group].bytes, config) >= buffer.limit(config.limit);
+        let full =
+            !fits || shared_part(self.uses[group].bytes, config) >= buffer.limit(config.limit);
         if full && config.headroom_bytes > 0 && self.xoff_sent >> group & 1 == 0 {
             self.xoff_sent |= 1 << group;
             return Some(PfcSignal::Xoff);
@@ -189,7 +195,8 @@ impl Ingress {
             return PfcSignal::None;
         }
         let shared = shared_part(usage.bytes, config);
-        let low = shared == 0 || shared.saturating_add(config.xon_offset_bytes) <= buffer.limit(config.limit);
+        let low = shared == 0
+            || shared.saturating_add(config.xon_offset_bytes) <= buffer.limit(config.limit);
         if usage.headroom == 0 && low {
             self.xoff_sent &= !(1 << group);
             return PfcSignal::Xon;

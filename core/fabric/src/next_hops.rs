@@ -22,7 +22,9 @@ impl NextHops {
     /// reached.
     pub fn new<'a>(next_hops: impl Iterator<Item = &'a [u16]>) -> Self {
         let mut known = Self::default();
-        (0..).zip(next_hops).for_each(|(leaf, ports)| known.add(leaf, ports));
+        (0..)
+            .zip(next_hops)
+            .for_each(|(leaf, ports)| known.add(leaf, ports));
         known
     }
 
@@ -41,8 +43,16 @@ impl NextHops {
     /// The ports that lead to a switch; without meaning for the switch itself.
     #[inline]
     pub fn to(&self, leaf: u32) -> &[u16] {
-        let group = self.group_of_leaf.get(leaf as usize).copied().unwrap_or(UNKNOWN);
-        let (from, count) = self.groups.get(usize::from(group)).copied().unwrap_or((0, 0));
+        let group = self
+            .group_of_leaf
+            .get(leaf as usize)
+            .copied()
+            .unwrap_or(UNKNOWN);
+        let (from, count) = self
+            .groups
+            .get(usize::from(group))
+            .copied()
+            .unwrap_or((0, 0));
         &self.ports[from as usize..from as usize + usize::from(count)]
     }
 
@@ -63,7 +73,8 @@ impl NextHops {
         if let Some(found) = self.groups.iter().rposition(same) {
             return found as u16;
         }
-        self.groups.push((self.ports.len() as u32, ports.len() as u16));
+        self.groups
+            .push((self.ports.len() as u32, ports.len() as u16));
         self.ports.extend_from_slice(ports);
         self.groups.len() as u16 - 1
     }

@@ -79,7 +79,10 @@ impl Packet {
     /// Returns the packet with the time at which it arrives at the end of its link.
     #[inline]
     pub const fn arriving(self, at: Time) -> Self {
-        Self { arrives: at, ..self }
+        Self {
+            arrives: at,
+            ..self
+        }
     }
 
     /// The time of arrival that [`Self::arriving`] has set.
@@ -125,7 +128,13 @@ pub struct Packets {
 impl Packets {
     /// Room for up to `limit` packets at once.
     pub fn new(limit: u32) -> Self {
-        Self { slots: Vec::new(), free: PacketId::NONE, count: 0, limit, records: Records::default() }
+        Self {
+            slots: Vec::new(),
+            free: PacketId::NONE,
+            count: 0,
+            limit,
+            records: Records::default(),
+        }
     }
 
     /// Packets that are in the network.
@@ -215,10 +224,24 @@ mod tests {
         let mut packets = Packets::new(2);
         let packet = Packet::new(0, 0, 64, 0, 0);
         let first = packets.insert(packet).unwrap();
-        let second = packets.insert(Packet { length: 65, ..packet }).unwrap();
+        let second = packets
+            .insert(Packet {
+                length: 65,
+                ..packet
+            })
+            .unwrap();
         assert_eq!(packets.insert(packet), None);
         assert_eq!(packets.remove(first).length, 64);
-        assert_eq!(packets.insert(Packet { length: 66, ..packet }), Some(first));
-        assert_eq!((packets[second].length, packets[first].length, packets.len()), (65, 66, 2));
+        assert_eq!(
+            packets.insert(Packet {
+                length: 66,
+                ..packet
+            }),
+            Some(first)
+        );
+        assert_eq!(
+            (packets[second].length, packets[first].length, packets.len()),
+            (65, 66, 2)
+        );
     }
 }

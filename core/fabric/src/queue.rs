@@ -67,7 +67,10 @@ impl Queue {
 
     /// The packets of the queue, the oldest first.
     #[inline]
-    pub(crate) fn iter<'a>(&self, packets: &'a Packets) -> impl Iterator<Item = &'a Packet> + use<'a> {
+    pub(crate) fn iter<'a>(
+        &self,
+        packets: &'a Packets,
+    ) -> impl Iterator<Item = &'a Packet> + use<'a> {
         let (mut next, count) = (self.head, self.packets);
         (0..count).map(move |_| {
             let packet = &packets[next];

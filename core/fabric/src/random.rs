@@ -17,7 +17,10 @@ impl Pcg32 {
     /// The generator as `pcg32_srandom_r` of the reference implementation seeds it.
     const fn seeded(state: u64, stream: u64) -> Self {
         let increment = (stream << 1) | 1;
-        let mut generator = Self { state: increment.wrapping_add(state), increment };
+        let mut generator = Self {
+            state: increment.wrapping_add(state),
+            increment,
+        };
         generator.next_u32();
         generator
     }
@@ -26,7 +29,9 @@ impl Pcg32 {
     #[inline]
     pub const fn next_u32(&mut self) -> u32 {
         let old = self.state;
-        self.state = old.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(self.increment);
+        self.state = old
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(self.increment);
         let shifted = (((old >> 18) ^ old) >> 27) as u32;
         shifted.rotate_right((old >> 59) as u32)
     }
@@ -56,7 +61,14 @@ mod tests {
     #[test]
     fn the_stream_is_that_of_the_reference_implementation() {
         let mut generator = Pcg32::seeded(42, 54);
-        let golden = [0xa15c_02b7, 0x7b47_f409, 0xba1d_3330, 0x83d2_f293, 0xbfa4_784b, 0xcbed_606e];
+        let golden = [
+            0xa15c_02b7,
+            0x7b47_f409,
+            0xba1d_3330,
+            0x83d2_f293,
+            0xbfa4_784b,
+            0xcbed_606e,
+        ];
         assert_eq!(golden.map(|_| generator.next_u32()), golden);
     }
 

@@ -51,9 +51,19 @@ pub struct Routes {
 impl Routes {
     /// `salt` makes switches hash differently, as vendors recommend.
     pub fn new(next_hops: Arc<NextHops>, spread: Spread, salt: u64) -> Self {
-        let flowlets = if let Spread::Flowlet(_) = spread { FLOWLETS } else { 0 };
+        let flowlets = if let Spread::Flowlet(_) = spread {
+            FLOWLETS
+        } else {
+            0
+        };
         let flowlets = alloc::vec![(Time(0), u16::MAX); flowlets];
-        Self { next_hops, spread, salt: mix(salt), turn: 0, flowlets }
+        Self {
+            next_hops,
+            spread,
+            salt: mix(salt),
+            turn: 0,
+            flowlets,
+        }
     }
 
     /// Replaces the next hops.
@@ -66,7 +76,9 @@ impl Routes {
     pub(crate) fn by_hash(&self, packet: &Packet) -> Option<u16> {
         let ports = self.next_hops.to(packet.leaf);
         let hash = hash_of(packet.entropy, self.salt);
-        ports.get(((u64::from(hash) * ports.len() as u64) >> 32) as usize).copied()
+        ports
+            .get(((u64::from(hash) * ports.len() as u64) >> 32) as usize)
+            .copied()
     }
 
     /// The port for a packet to another switch; `load` returns how many bytes wait at a port.
@@ -113,7 +125,9 @@ impl Routes {
 fn shortest(ports: &[u16], random: &mut Pcg32, load: impl Fn(u16) -> u32) -> usize {
     let start = random.below(ports.len() as u32) as usize;
     let order = (start..ports.len()).chain(0..start);
-    order.min_by_key(|index| load(ports[*index])).unwrap_or(start)
+    order
+        .min_by_key(|index| load(ports[*index]))
+        .unwrap_or(start)
 }
 
 #[cfg(test)]
@@ -125,8 +139,13 @@ mod tests {
         let next_hops: [&[u16]; 2] = [&[4], &[5, 6, 7, 8]];
         let mut routes = Routes::new(Arc::new(NextHops::new(next_hops.into_iter())), spread, 1);
         let mut random = Pcg32::new(1, 1);
-        let packet = Packet { sprayable, ..Packet::new(1, 0, 64, 0, 99) };
-        (0..100).filter_map(|_| routes.choose(&packet, Time(0), &mut random, |_| 0)).collect()
+        let packet = Packet {
+            sprayable,
+            ..Packet::new(1, 0, 64, 0, 99)
+        };
+        (0..100)
+            .filter_map(|_| routes.choose(&packet, Time(0), &mut random, |_| 0))
+            .collect()
     }
 
     #[test]
@@ -147,9 +166,14 @@ mod tests {
         let next_hops = Arc::new(NextHops::new(next_hops.into_iter()));
         let mut routes = Routes::new(next_hops, Spread::Flowlet(Span(10)), 3);
         let mut random = Pcg32::new(1, 1);
-        let packet = Packet { sprayable: true, ..Packet::new(0, 0, 64, 0, 1) };
+        let packet = Packet {
+            sprayable: true,
+            ..Packet::new(0, 0, 64, 0, 1)
+        };
         let mut hop = |at: u64, shortest: u16| {
-            routes.choose(&packet, Time(at), &mut random, |port| u32::from(port != shortest))
+            routes.choose(&packet, Time(at), &mut random, |port| {
+                u32::from(port != shortest)
+            })
         };
         assert_eq!(hop(100, 1), Some(1));
         for at in [105, 114, 123] {
@@ -161,34 +185,56 @@ mod tests {
     #[test]
     fn the_port_that_is_expected_is_the_one_that_the_hash_selects() {
         let next_hops: [&[u16]; 3] = [&[0, 1, 2, 3], &[7], &[]];
-        let mut routes = Routes::new(Arc::new(NextHops::new(next_hops.into_iter())), Spread::Hash, 3);
+        let mut routes = Routes::new(
+            Arc::new(NextHops::new(next_hops.into_iter())),
+            Spread::Hash,
+            3,
+        );
         let mut random = Pcg32::new(1, 1);
         for (leaf, entropy) in (0..3).flat_map(|leaf| (0..50).map(move |entropy| (leaf, entropy))) {
             let packet = Packet::new(leaf, 0, 64, 0, entropy);
             let expected = routes.by_hash(&packet);
-            assert_eq!(expected, routes.choose(&packet, Time(0), &mut random, |_| 0), "to {leaf}");
+            assert_eq!(
+                expected,
+                routes.choose(&packet, Time(0), &mut random, |_| 0),
+                "to {leaf}"
+            );
         }
     }
 
     #[test]
     fn flows_spread_evenly_over_paths() {
         let next_hops: [&[u16]; 1] = [&[0, 1, 2, 3]];
-        let mut routes = Routes::new(Arc::new(NextHops::new(next_hops.into_iter())), Spread::Hash, 3);
+        let mut routes = Routes::new(
+            Arc::new(NextHops::new(next_hops.into_iter())),
+            Spread::Hash,
+            3,
+        );
         let mut random = Pcg32::new(1, 1);
         let mut counts = [0; 4];
         for entropy in 0..4000 {
             let packet = Packet::new(0, 0, 64, 0, entropy);
             counts[usize::from(routes.choose(&packet, Time(0), &mut random, |_| 0).unwrap())] += 1;
         }
-        assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
+        assert!(
+            counts.iter().all(|count| (900..1100).contains(count)),
+            "{counts:?}"
+        );
     }
 
     #[test]
     fn adaptive_takes_the_shortest_queue_and_no_next_hop_is_none() {
         let next_hops: [&[u16]; 2] = [&[0, 1, 2], &[]];
-        let mut routes = Routes::new(Arc::new(NextHops::new(next_hops.into_iter())), Spread::Adaptive, 3);
+        let mut routes = Routes::new(
+            Arc::new(NextHops::new(next_hops.into_iter())),
+            Spread::Adaptive,
+            3,
+        );
         let mut random = Pcg32::new(1, 1);
-        let mut packet = Packet { sprayable: true, ..Packet::new(0, 0, 64, 0, 1) };
+        let mut packet = Packet {
+            sprayable: true,
+            ..Packet::new(0, 0, 64, 0, 1)
+        };
         let load = |port: u16| [500, 200, 900][usize::from(port)];
         assert_eq!(routes.choose(&packet, Time(0), &mut random, load), Some(1));
         packet.leaf = 1;

@@ -26,14 +26,20 @@ impl Levels {
                 count += 1;
             }
         }
-        Self { masks, count: count as u8 }
+        Self {
+            masks,
+            count: count as u8,
+        }
     }
 
     /// The queues of the highest level that has any of `eligible`, and the level's index.
     #[inline]
     pub(crate) fn highest(&self, eligible: u8) -> (usize, u8) {
         let levels = &self.masks[..usize::from(self.count)];
-        let found = levels.iter().position(|mask| mask & eligible != 0).unwrap_or(0);
+        let found = levels
+            .iter()
+            .position(|mask| mask & eligible != 0)
+            .unwrap_or(0);
         (found, self.masks[found] & eligible)
     }
 }
@@ -86,12 +92,19 @@ mod tests {
     use super::*;
 
     fn shares(weights: [u16; CLASSES], lengths: [u32; CLASSES], weigh: Weigh) -> [u64; CLASSES] {
-        let queues = weights.map(|weight| QueueConfig { weight, ..QueueConfig::default() });
-        let (mut round, mut deficits, mut sent) = (RoundRobin::default(), [0; CLASSES], [0; CLASSES]);
-        let candidates =
-            (0..CLASSES).filter(|class| weights[*class] > 0).fold(0, |mask, class| mask | 1 << class);
+        let queues = weights.map(|weight| QueueConfig {
+            weight,
+            ..QueueConfig::default()
+        });
+        let (mut round, mut deficits, mut sent) =
+            (RoundRobin::default(), [0; CLASSES], [0; CLASSES]);
+        let candidates = (0..CLASSES)
+            .filter(|class| weights[*class] > 0)
+            .fold(0, |mask, class| mask | 1 << class);
         for _ in 0..20_000 {
-            let class = round.choose((0, candidates), &queues, weigh, &mut deficits, |class| lengths[class]);
+            let class = round.choose((0, candidates), &queues, weigh, &mut deficits, |class| {
+                lengths[class]
+            });
             sent[class] += u64::from(lengths[class]);
         }
         sent
@@ -99,17 +112,28 @@ mod tests {
 
     #[test]
     fn shares_follow_weights_whatever_the_lengths() {
-        let sent = shares([0, 0, 1, 3, 0, 6, 0, 0], [0, 0, 64, 4178, 0, 9000, 0, 0], Weigh::Bytes);
+        let sent = shares(
+            [0, 0, 1, 3, 0, 6, 0, 0],
+            [0, 0, 64, 4178, 0, 9000, 0, 0],
+            Weigh::Bytes,
+        );
         let total: u64 = sent.iter().sum();
         for (class, share) in [(2, 100), (3, 300), (5, 600)] {
             let got = sent[class] * 1000 / total;
-            assert!(got.abs_diff(share) <= 5, "class {class}: {got} of 1000, not {share}");
+            assert!(
+                got.abs_diff(share) <= 5,
+                "class {class}: {got} of 1000, not {share}"
+            );
         }
     }
 
     #[test]
     fn weights_that_count_packets_let_long_packets_have_more() {
-        let sent = shares([1, 1, 0, 0, 0, 0, 0, 0], [1000, 4000, 0, 0, 0, 0, 0, 0], Weigh::Packets);
+        let sent = shares(
+            [1, 1, 0, 0, 0, 0, 0, 0],
+            [1000, 4000, 0, 0, 0, 0, 0, 0],
+            Weigh::Packets,
+        );
         assert!(sent[1].abs_diff(4 * sent[0]) < 10_000, "{sent:?}");
     }
 

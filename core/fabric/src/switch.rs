@@ -71,7 +71,10 @@ impl Switch {
         });
         Self {
             ports: ports.collect(),
-            buffer: Buffer::new(&config.buffer, config.ports.iter().map(|port| profile(port.profile))),
+            buffer: Buffer::new(
+                &config.buffer,
+                config.ports.iter().map(|port| profile(port.profile)),
+            ),
             profiles: config.profiles.clone(),
             routes,
             watchdog: None,
@@ -90,7 +93,9 @@ impl Switch {
         packets: &mut Packets,
         wire: &mut impl Wire,
     ) {
-        let SwitchPort { ingress, profile, .. } = &mut self.ports[usize::from(port)];
+        let SwitchPort {
+            ingress, profile, ..
+        } = &mut self.ports[usize::from(port)];
         let packet = &mut packets[id];
         ingress.counters.packets += 1;
         ingress.counters.bytes += u64::from(packet.length);
@@ -133,7 +138,11 @@ impl Switch {
         packets: &mut Packets,
         wire: &mut impl Wire,
     ) {
-        let SwitchPort { egress, ingress, profile } = &mut self.ports[usize::from(port)];
+        let SwitchPort {
+            egress,
+            ingress,
+            profile,
+        } = &mut self.ports[usize::from(port)];
         ingress.counters.pauses_received += 1;
         if egress.handle_pause(frame, now, &self.profiles[usize::from(*profile)].pfc) {
             self.advance(now, port, packets, wire);
@@ -142,7 +151,13 @@ impl Switch {
 
     /// Handles a wake that was requested with [`Wire::wake`].
     #[inline]
-    pub fn handle_wake(&mut self, now: Time, port: u16, packets: &mut Packets, wire: &mut impl Wire) {
+    pub fn handle_wake(
+        &mut self,
+        now: Time,
+        port: u16,
+        packets: &mut Packets,
+        wire: &mut impl Wire,
+    ) {
         if self.ports[usize::from(port)].egress.take_wake(now) {
             self.advance(now, port, packets, wire);
         }
@@ -162,17 +177,24 @@ impl Switch {
     /// The cache lines that releasing the memory of a packet that waits needs.
     #[inline]
     pub fn release_lines(&self, packet: &Packet, load: impl Fn(*const u8)) {
-        self.ports.get(usize::from(packet.ingress)).into_iter().for_each(|port| {
-            load(core::ptr::from_ref(port).cast());
-            load(port.ingress.use_line(packet.group));
-        });
+        self.ports
+            .get(usize::from(packet.ingress))
+            .into_iter()
+            .for_each(|port| {
+                load(core::ptr::from_ref(port).cast());
+                load(port.ingress.use_line(packet.group));
+            });
     }
 
     /// The port by which an arriving packet will leave, by its addresses and their hash alone: for drivers
     /// that prefetch the data that the packet needs.
     #[inline]
     pub fn expected_port(&self, packet: &Packet) -> Option<u16> {
-        let port = if packet.leaf == self.number { Some(packet.exit) } else { self.routes.by_hash(packet) };
+        let port = if packet.leaf == self.number {
+            Some(packet.exit)
+        } else {
+            self.routes.by_hash(packet)
+        };
         port.filter(|port| usize::from(*port) < self.ports.len())
     }
 
@@ -180,7 +202,12 @@ impl Switch {
     /// the receiving half of `port`, and of the sending half of the port by which it will leave, which is
     /// returned.
     #[inline]
-    pub fn arrival_lines(&self, port: u16, packet: &Packet, load: impl Fn(*const u8)) -> Option<u16> {
+    pub fn arrival_lines(
+        &self,
+        port: u16,
+        packet: &Packet,
+        load: impl Fn(*const u8),
+    ) -> Option<u16> {
         load(core::ptr::from_ref(&self.ports[usize::from(port)]).cast());
         let out = self.expected_port(packet)?;
         let egress = &self.ports[usize::from(out)].egress;
@@ -193,7 +220,9 @@ impl Switch {
     pub fn queueing_lines(&self, port: u16, packet: &Packet, load: impl Fn(*const u8)) {
         let out = self.expected_port(packet).unwrap_or(port);
         if self.ports[usize::from(out)].egress.queued_bytes() > 0 {
-            let SwitchPort { profile, ingress, .. } = &self.ports[usize::from(port)];
+            let SwitchPort {
+                profile, ingress, ..
+            } = &self.ports[usize::from(port)];
             let groups = &self.profiles[usize::from(*profile)].group_of_class;
             load(ingress.use_line(groups[usize::from(packet.class) % CLASSES]));
         }
@@ -207,7 +236,9 @@ impl Switch {
 
     /// All counters of a port until `now`. Those of its link are zero: the driver adds them.
     pub fn port_counters(&self, port: u16, now: Time) -> PortCounters {
-        let SwitchPort { ingress, egress, .. } = &self.ports[usize::from(port)];
+        let SwitchPort {
+            ingress, egress, ..
+        } = &self.ports[usize::from(port)];
         PortCounters {
             ingress: ingress.counters,
             queues: core::array::from_fn(|class| egress.counters(class, now)),
@@ -231,7 +262,11 @@ impl Switch {
     pub fn held_from(&self, port: u16, packets: &Packets) -> Vec<(u16, u8)> {
         let mut found = Vec::new();
         for (out, SwitchPort { egress, .. }) in (0..).zip(&self.ports) {
-            let held = |class: &u8| egress.waiting(usize::from(*class), packets).any(|p| p.ingress == port);
+            let held = |class: &u8| {
+                egress
+                    .waiting(usize::from(*class), packets)
+                    .any(|p| p.ingress == port)
+            };
             found.extend((0..CLASSES as u8).filter(held).map(|class| (out, class)));
         }
         found
@@ -242,7 +277,14 @@ impl Switch {
         self.buffer.counters
     }
 
-    fn drop(&mut self, port: u16, id: PacketId, why: Drop, packets: &mut Packets, wire: &mut impl Wire) {
+    fn drop(
+        &mut self,
+        port: u16,
+        id: PacketId,
+        why: Drop,
+        packets: &mut Packets,
+        wire: &mut impl Wire,
+    ) {
         self.ports[usize::from(port)].ingress.counters.dropped[why as usize] += 1;
         wire.dropped(port, id, why, packets);
     }
@@ -277,10 +319,15 @@ impl Switch {
         }
         let Packet { length, group, .. } = packets[id];
         let cost = self.buffer.cost(length);
-        let SwitchPort { ingress, profile, egress } = &mut self.ports[usize::from(port)];
+        let SwitchPort {
+            ingress,
+            profile,
+            egress,
+        } = &mut self.ports[usize::from(port)];
         let profile = &self.profiles[usize::from(*profile)];
         let group = usize::from(group);
-        let Some(signal) = ingress.admit(group, cost, &profile.groups[group], &mut self.buffer) else {
+        let Some(signal) = ingress.admit(group, cost, &profile.groups[group], &mut self.buffer)
+        else {
             egress.incidents_mut().refused[group].count(length);
             return self.drop_at_queue((port, out), id, Drop::Ingress, packets, wire);
         };
@@ -296,19 +343,27 @@ impl Switch {
     /// Applies the queue's limit, and random early detection where it is configured for arrivals.
     #[inline(always)]
     fn early(&mut self, out: u16, packet: &mut Packet) -> Result<(), Drop> {
-        let SwitchPort { egress, profile, .. } = &mut self.ports[usize::from(out)];
+        let SwitchPort {
+            egress, profile, ..
+        } = &mut self.ports[usize::from(out)];
         let class = usize::from(packet.class);
         if egress.is_storming(class) {
             return Err(Drop::Storm);
         }
         let config = &self.profiles[usize::from(*profile)].queues[class];
         let waiting = egress.queue_bytes(class);
-        if config.limit != Limit::None && waiting + u32::from(packet.length) > self.buffer.limit(config.limit)
+        if config.limit != Limit::None
+            && waiting + u32::from(packet.length) > self.buffer.limit(config.limit)
         {
             return Err(Drop::Egress);
         }
-        let Some(red) = &config.red else { return Ok(()) };
-        let (capable, marks) = (packet.is_ecn_capable(), red.mark && red.at == RedAt::Enqueue);
+        let Some(red) = &config.red else {
+            return Ok(());
+        };
+        let (capable, marks) = (
+            packet.is_ecn_capable(),
+            red.mark && red.at == RedAt::Enqueue,
+        );
         if capable && marks && red.hits(waiting, &mut self.random) {
             egress.mark_on_arrival(class, packet);
         } else if red.drop && !(capable && red.mark) && red.hits(waiting, &mut self.random) {
@@ -336,22 +391,32 @@ impl Switch {
         let profile = |index: u8| config.profiles.get(usize::from(index));
         let reserves = |profile: &Profile| profile.groups.map(|group| group.reserve_bytes);
         let fits = |(own, new): (&SwitchPort, &PortConfig)| {
-            profile(new.profile)
-                .is_some_and(|new| reserves(new) == reserves(&self.profiles[usize::from(own.profile)]))
+            profile(new.profile).is_some_and(|new| {
+                reserves(new) == reserves(&self.profiles[usize::from(own.profile)])
+            })
         };
-        if self.ports.len() != config.ports.len() || !self.ports.iter().zip(&config.ports).all(fits) {
+        if self.ports.len() != config.ports.len() || !self.ports.iter().zip(&config.ports).all(fits)
+        {
             return false;
         }
         let before = core::mem::replace(&mut self.profiles, config.profiles.clone());
         for (number, new) in (0_u16..).zip(&config.ports) {
-            let SwitchPort { ingress, egress, profile } = &mut self.ports[usize::from(number)];
-            let (old_pfc, new_pfc) =
-                (&before[usize::from(*profile)].pfc, &self.profiles[usize::from(new.profile)].pfc);
+            let SwitchPort {
+                ingress,
+                egress,
+                profile,
+            } = &mut self.ports[usize::from(number)];
+            let (old_pfc, new_pfc) = (
+                &before[usize::from(*profile)].pfc,
+                &self.profiles[usize::from(new.profile)].pfc,
+            );
             *profile = new.profile;
             egress.set_rate(new.rate);
             egress.follow(now, &self.profiles[usize::from(new.profile)]);
             let changed = old_pfc.send ^ new_pfc.send;
-            for group in (0..CLASSES).filter(|group| ingress.xoff_sent() & changed >> group & 1 == 1) {
+            for group in
+                (0..CLASSES).filter(|group| ingress.xoff_sent() & changed >> group & 1 == 1)
+            {
                 // The peer is not to wait for an Xon that no group sends any more.
                 egress.signal(old_pfc.priority_of_group[group], PfcSignal::Xon);
             }
@@ -369,7 +434,9 @@ impl Switch {
     /// Runs the PFC watchdog: drops packets in queues that were paused for too long, and packets that arrive
     /// for these queues until they have not been paused for a while (action `drop` of SONiC's `pfcwd`).
     pub fn poll_watchdog(&mut self, now: Time, packets: &mut Packets, wire: &mut impl Wire) {
-        let Some(watchdog) = self.watchdog else { return };
+        let Some(watchdog) = self.watchdog else {
+            return;
+        };
         for port in 0..self.ports() {
             let storming = self.ports[usize::from(port)].egress.watch(now, &watchdog);
             for class in (0..CLASSES).filter(|class| storming >> class & 1 == 1) {
@@ -383,7 +450,9 @@ impl Switch {
 
     /// Sends what a port may send now, and requests the wake that it needs.
     fn advance(&mut self, now: Time, port: u16, packets: &mut Packets, wire: &mut impl Wire) {
-        let SwitchPort { egress, profile, .. } = &mut self.ports[usize::from(port)];
+        let SwitchPort {
+            egress, profile, ..
+        } = &mut self.ports[usize::from(port)];
         let profile = &self.profiles[usize::from(*profile)];
         let next = egress.next(now, profile, packets, &mut self.random);
         let wake = match next {
@@ -408,7 +477,11 @@ impl Switch {
     /// A packet leaves the buffer, which may lead to Xon.
     fn release(&mut self, now: Time, packet: Packet, packets: &mut Packets, wire: &mut impl Wire) {
         let cost = self.buffer.cost(packet.length);
-        let SwitchPort { ingress, profile, egress } = &mut self.ports[usize::from(packet.ingress)];
+        let SwitchPort {
+            ingress,
+            profile,
+            egress,
+        } = &mut self.ports[usize::from(packet.ingress)];
         let profile = &self.profiles[usize::from(*profile)];
         let group = usize::from(packet.group);
         let signal = ingress.release(group, cost, &profile.groups[group], &mut self.buffer);
@@ -422,7 +495,9 @@ impl Switch {
 
 /// A number that identifies a port of a switch in the whole network.
 fn port_number(switch: u32, port: u16) -> u32 {
-    switch.wrapping_mul(PORTS_MAX as u32).wrapping_add(u32::from(port))
+    switch
+        .wrapping_mul(PORTS_MAX as u32)
+        .wrapping_add(u32::from(port))
 }
 
 impl ClassMap {

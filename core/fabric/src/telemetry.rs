@@ -34,7 +34,10 @@ pub struct Telemetry {
 
 impl Telemetry {
     /// An empty list, to which switches append.
-    pub const EMPTY: Self = Self { hops: [None; HOPS_MAX], collects: true };
+    pub const EMPTY: Self = Self {
+        hops: [None; HOPS_MAX],
+        collects: true,
+    };
 
     /// Returns the same records, as a receiver sends them back.
     pub const fn returned(mut self) -> Self {

@@ -107,7 +107,10 @@ impl Rate {
             _ => bps,
         };
         let scaled = ((8 * PS_PER_SECOND) << FRACTION_BITS) / bps as u128;
-        Self { scaled_ps: scaled as u64, bps }
+        Self {
+            scaled_ps: scaled as u64,
+            bps,
+        }
     }
 
     /// The rate of so many gigabits per second.
@@ -139,7 +142,15 @@ mod tests {
 
     #[test]
     fn the_rates_of_ethernet_are_exact() {
-        for (gbps, ps) in [(1, 8000), (10, 800), (25, 320), (40, 200), (100, 80), (400, 20), (800, 10)] {
+        for (gbps, ps) in [
+            (1, 8000),
+            (10, 800),
+            (25, 320),
+            (40, 200),
+            (100, 80),
+            (400, 20),
+            (800, 10),
+        ] {
             assert_eq!(Rate::from_gbps(gbps).time_of(9216), Span(9216 * ps));
         }
     }
@@ -147,7 +158,10 @@ mod tests {
     #[test]
     fn odd_rates_are_within_a_picosecond_per_frame() {
         let rate = Rate::from_bps(126_024_000_000);
-        assert_eq!(rate.time_of(4178).0, (4178 * 8 * 1_000_000_u64 + 63_012) / 126_024);
+        assert_eq!(
+            rate.time_of(4178).0,
+            (4178 * 8 * 1_000_000_u64 + 63_012) / 126_024
+        );
         assert_eq!(rate.bytes_in(rate.time_of(1_000_000)), 999_999);
     }
 

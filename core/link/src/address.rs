@@ -23,7 +23,9 @@ pub enum AddressError {
     #[error("\"{0}\" is no IP address: write 192.0.2.1, 2001:db8::1 or fe80::1%eth0")]
     Ip(String),
     /// No interface has the name or the index.
-    #[error("\"{0}\" is no interface of this machine with IPv6: write its name or its index behind the %")]
+    #[error(
+        "\"{0}\" is no interface of this machine with IPv6: write its name or its index behind the %"
+    )]
     Zone(String),
     /// The address needs no zone.
     #[error("{0} is no link-local address, and has no zone: leave out the % and what follows")]
@@ -64,16 +66,24 @@ pub fn socket(text: &str) -> Result<SocketAddr, AddressError> {
 pub fn ip(text: &str) -> Result<SocketAddr, AddressError> {
     let wrong = || AddressError::Ip(text.to_owned());
     let Some((address, zone)) = text.split_once('%') else {
-        return text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 0)).map_err(|_| wrong());
+        return text
+            .parse::<IpAddr>()
+            .map(|ip| SocketAddr::new(ip, 0))
+            .map_err(|_| wrong());
     };
     let address: Ipv6Addr = address.parse().map_err(|_| wrong())?;
     if !is_scoped(address) {
         return Err(AddressError::NotScoped(address));
     }
     // getaddrinfo(3) reads names and indices of interfaces, and looks up no host for a numeric address.
-    let found = (text, 0).to_socket_addrs().ok().and_then(|mut all| all.next());
+    let found = (text, 0)
+        .to_socket_addrs()
+        .ok()
+        .and_then(|mut all| all.next());
     let missing = || AddressError::Zone(zone.to_owned());
-    found.filter(|found| scope(found) != 0 && exists(scope(found), zone)).ok_or_else(missing)
+    found
+        .filter(|found| scope(found) != 0 && exists(scope(found), zone))
+        .ok_or_else(missing)
 }
 
 /// Parses an IP address or looks up a name, with a port or with `default_port`; an IPv6 address with a port
@@ -89,7 +99,10 @@ pub fn host(text: &str, default_port: Option<u16>) -> Result<SocketAddr, Address
             _ => socket(text),
         };
     }
-    let is_v6 = text.split('%').next().is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
+    let is_v6 = text
+        .split('%')
+        .next()
+        .is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
     let (name, port) = match (is_v6, text.rsplit_once(':')) {
         (true, _) => {
             let port = default_port.ok_or_else(wrong)?;
@@ -101,9 +114,16 @@ pub fn host(text: &str, default_port: Option<u16>) -> Result<SocketAddr, Address
     if name.is_empty() {
         return Err(wrong());
     }
-    let unresolved = |error: String| AddressError::Unresolved { name: name.to_owned(), error };
-    let mut found = (name, port).to_socket_addrs().map_err(|error| unresolved(error.to_string()))?;
-    found.next().ok_or_else(|| unresolved("the name has no address".to_owned()))
+    let unresolved = |error: String| AddressError::Unresolved {
+        name: name.to_owned(),
+        error,
+    };
+    let mut found = (name, port)
+        .to_socket_addrs()
+        .map_err(|error| unresolved(error.to_string()))?;
+    found
+        .next()
+        .ok_or_else(|| unresolved("the name has no address".to_owned()))
 }
 
 /// The same address with a port.
@@ -154,7 +174,9 @@ fn interfaces() -> Vec<(u32, String)> {
 }
 
 fn name(index: u32) -> Option<String> {
-    interfaces().into_iter().find_map(|(found, name)| (found == index).then_some(name))
+    interfaces()
+        .into_iter()
+        .find_map(|(found, name)| (found == index).then_some(name))
 }
 
 /// Whether a zone that was typed as an index is that of an interface: the resolver takes any number. A zone
@@ -169,13 +191,21 @@ mod tests {
 
     /// An interface of this machine with an IPv6 address.
     fn interface() -> (u32, String) {
-        interfaces().into_iter().next().expect("the loopback interface has ::1")
+        interfaces()
+            .into_iter()
+            .next()
+            .expect("the loopback interface has ::1")
     }
 
     #[test]
     fn zones_are_names_or_indices_of_interfaces() {
         let (index, name) = interface();
-        let expected = SocketAddr::from(SocketAddrV6::new("fe80::1".parse().unwrap(), 4420, 0, index));
+        let expected = SocketAddr::from(SocketAddrV6::new(
+            "fe80::1".parse().unwrap(),
+            4420,
+            0,
+            index,
+        ));
         for zone in [name.clone(), index.to_string()] {
             let bare = format!("fe80::1%{zone}");
             let full = format!("[{bare}]:4420");
@@ -186,14 +216,22 @@ mod tests {
             assert_eq!(host(&bare, Some(4420)), Ok(expected));
             assert_eq!(ip(&bare), Ok(with_port(expected, 0)));
         }
-        assert_eq!(Zoned(expected).to_string(), format!("[fe80::1%{name}]:4420"));
+        assert_eq!(
+            Zoned(expected).to_string(),
+            format!("[fe80::1%{name}]:4420")
+        );
         assert_eq!(socket(&Zoned(expected).to_string()), Ok(expected));
         assert_eq!(scope(&expected), index);
     }
 
     #[test]
     fn addresses_without_zones_are_parsed_as_before() {
-        for text in ["192.0.2.1:4420", "[2001:db8::1]:4420", "[::]:0", "[fe80::1]:9"] {
+        for text in [
+            "192.0.2.1:4420",
+            "[2001:db8::1]:4420",
+            "[::]:0",
+            "[fe80::1]:9",
+        ] {
             let expected: SocketAddr = text.parse().unwrap();
             assert_eq!(socket(text), Ok(expected));
             assert_eq!(host(text, None), Ok(expected));
@@ -209,16 +247,40 @@ mod tests {
         assert_eq!(socket("[fe80::1%nosuch0]:1"), Err(zone("nosuch0")));
         assert_eq!(socket("[fe80::1%999999]:1"), Err(zone("999999")));
         assert_eq!(ip("fe80::1%"), Err(zone("")));
-        assert_eq!(ip("2001:db8::1%lo"), Err(AddressError::NotScoped("2001:db8::1".parse().unwrap())));
-        for text in ["", "4420", "fe80::1%lo:4420", "[fe80::1%lo]", "[fe80::1%lo]4420", "[192.0.2.1]:1"] {
+        assert_eq!(
+            ip("2001:db8::1%lo"),
+            Err(AddressError::NotScoped("2001:db8::1".parse().unwrap()))
+        );
+        for text in [
+            "",
+            "4420",
+            "fe80::1%lo:4420",
+            "[fe80::1%lo]",
+            "[fe80::1%lo]4420",
+            "[192.0.2.1]:1",
+        ] {
             assert_eq!(socket(text), Err(AddressError::Socket(text.to_owned())));
         }
-        assert_eq!(socket("[::1]:65536"), Err(AddressError::Socket("[::1]:65536".to_owned())));
+        assert_eq!(
+            socket("[::1]:65536"),
+            Err(AddressError::Socket("[::1]:65536".to_owned()))
+        );
         for text in ["", "disk", "192.0.2.1%lo", "[::1]"] {
             assert_eq!(ip(text), Err(AddressError::Ip(text.to_owned())));
         }
-        for text in ["name", "name:port", ":1", "name:65536", "2001:db8::1", "fe80::1%lo"] {
-            assert_eq!(host(text, None), Err(AddressError::Socket(text.to_owned())), "{text}");
+        for text in [
+            "name",
+            "name:port",
+            ":1",
+            "name:65536",
+            "2001:db8::1",
+            "fe80::1%lo",
+        ] {
+            assert_eq!(
+                host(text, None),
+                Err(AddressError::Socket(text.to_owned())),
+                "{text}"
+            );
         }
     }
 }

@@ -49,7 +49,11 @@ pub fn create() -> io::Result<(LabEnds, [OwnedFd; MEMORIES])> {
     let (second, third, fourth, fifth) = (pair()?, pair()?, pair()?, pair()?);
     let (([a, b], second), ([c, d], third), ([e, f], fourth), ([g, h], fifth)) =
         (second, third, fourth, fifth);
-    let ends = LabEnds { to_device, notifications, classes: [a, b, c, d, e, f, g, h] };
+    let ends = LabEnds {
+        to_device,
+        notifications,
+        classes: [a, b, c, d, e, f, g, h],
+    };
     Ok((ends, [first, second, third, fourth, fifth]))
 }
 
@@ -66,8 +70,17 @@ pub fn open(memories: &[OwnedFd; MEMORIES]) -> io::Result<DeviceEnds> {
     let [first, second, third, fourth, fifth] = memories;
     let (notifications, arrivals) = ends(&Arc::new(Mapping::open(first)?), false);
     let opened = |fd: &OwnedFd| Ok::<_, io::Error>(writers(&Arc::new(Mapping::open(fd)?)));
-    let ([a, b], [c, d], [e, f], [g, h]) = (opened(second)?, opened(third)?, opened(fourth)?, opened(fifth)?);
-    Ok(DeviceEnds { arrivals, notifications, classes: [a, b, c, d, e, f, g, h] })
+    let ([a, b], [c, d], [e, f], [g, h]) = (
+        opened(second)?,
+        opened(third)?,
+        opened(fourth)?,
+        opened(fifth)?,
+    );
+    Ok(DeviceEnds {
+        arrivals,
+        notifications,
+        classes: [a, b, c, d, e, f, g, h],
+    })
 }
 
 #[cfg(test)]
@@ -100,6 +113,9 @@ mod tests {
         for (mark, reader) in (1..).zip(&mut lab.classes) {
             assert_eq!((take(reader), take(reader)), (Some(mark), None));
         }
-        assert_eq!((take(&mut lab.notifications), take(&mut device.arrivals)), (Some(100), Some(101)));
+        assert_eq!(
+            (take(&mut lab.notifications), take(&mut device.arrivals)),
+            (Some(100), Some(101))
+        );
     }
 }

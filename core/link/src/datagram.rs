@@ -28,7 +28,11 @@ impl Route {
     #[inline]
     pub fn is_to_group(&self) -> bool {
         let bits = self.destination.to_bits();
-        if bits >> 32 == MAPPED { (bits as u32) >> 28 == 0b1110 } else { bits >> 120 == 0xff }
+        if bits >> 32 == MAPPED {
+            (bits as u32) >> 28 == 0b1110
+        } else {
+            bits >> 120 == 0xff
+        }
     }
 }
 
@@ -76,6 +80,10 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    pub(crate) const NOTHING: Self =
-        Self { source: false, segment: None, traffic_class: false, hop_limit: false };
+    pub(crate) const NOTHING: Self = Self {
+        source: false,
+        segment: None,
+        traffic_class: false,
+        hop_limit: false,
+    };
 }

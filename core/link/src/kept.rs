@@ -16,7 +16,11 @@ pub(crate) struct Kept {
 
 impl Kept {
     pub(crate) const fn new(own: u16) -> Self {
-        Self { own, last: own, sends: 0 }
+        Self {
+            own,
+            last: own,
+            sends: 0,
+        }
     }
 
     /// The socket's own value.
@@ -26,12 +30,20 @@ impl Kept {
 
     /// Whether a send has to name this value. `keep` makes the value of many sends the socket's own.
     #[inline]
-    pub(crate) fn has_to_name(&mut self, value: u16, keep: impl FnOnce(u16) -> io::Result<()>) -> bool {
+    pub(crate) fn has_to_name(
+        &mut self,
+        value: u16,
+        keep: impl FnOnce(u16) -> io::Result<()>,
+    ) -> bool {
         value != self.own && !self.is_kept(value, keep)
     }
 
     fn is_kept(&mut self, value: u16, keep: impl FnOnce(u16) -> io::Result<()>) -> bool {
-        self.sends = if value == self.last { self.sends.saturating_add(1) } else { 0 };
+        self.sends = if value == self.last {
+            self.sends.saturating_add(1)
+        } else {
+            0
+        };
         self.last = value;
         let is_kept = self.sends == SENDS_BEFORE && keep(value).is_ok();
         if is_kept {
@@ -49,9 +61,14 @@ mod tests {
     fn a_value_is_named_until_many_sends_had_it() {
         let mut kept = Kept::new(64);
         assert!(!kept.has_to_name(64, |_| unreachable!()));
-        let named = (0..100).filter(|_| kept.has_to_name(255, |_| Ok(()))).count();
+        let named = (0..100)
+            .filter(|_| kept.has_to_name(255, |_| Ok(())))
+            .count();
         assert_eq!((named, kept.own()), (usize::from(SENDS_BEFORE), 255));
-        assert!(kept.has_to_name(64, |_| Ok(())), "no longer the socket's own");
+        assert!(
+            kept.has_to_name(64, |_| Ok(())),
+            "no longer the socket's own"
+        );
     }
 
     #[test]

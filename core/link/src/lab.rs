@@ -40,8 +40,13 @@ impl Hello {
 
     /// Decodes a message; `None` for another version.
     pub fn parse(bytes: &[u8; MESSAGE_BYTES]) -> Option<Self> {
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        (word(0) == VERSION).then(|| Self { first: word(4), count: word(8) })
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        (word(0) == VERSION).then(|| Self {
+            first: word(4),
+            count: word(8),
+        })
     }
 }
 
@@ -77,9 +82,15 @@ impl Welcome {
     /// Decodes a message; `None` for another version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let by_dscp = std::array::from_fn(|dscp| bytes[10 + dscp]);
-        (word(0) == VERSION).then(|| Self { ahead: word(4), classes: [bytes[8], bytes[9]], by_dscp })
+        (word(0) == VERSION).then(|| Self {
+            ahead: word(4),
+            classes: [bytes[8], bytes[9]],
+            by_dscp,
+        })
     }
 
     /// Index of the ring for packets with this traffic class.
@@ -156,17 +167,30 @@ mod tests {
 
     #[test]
     fn messages_and_headers_are_read_as_they_were_written() {
-        let hello = Hello { first: 0x4000, count: 0x4000 };
+        let hello = Hello {
+            first: 0x4000,
+            count: 0x4000,
+        };
         assert_eq!(Hello::parse(&hello.to_bytes()), Some(hello));
         let mut other = hello.to_bytes();
         other[0] ^= 1;
         assert_eq!(Hello::parse(&other), None);
         let by_dscp = std::array::from_fn(|dscp| dscp as u8 >> 3);
-        let welcome = Welcome { ahead: 1 << 14, classes: [3, 6], by_dscp };
+        let welcome = Welcome {
+            ahead: 1 << 14,
+            classes: [3, 6],
+            by_dscp,
+        };
         assert_eq!(Welcome::parse(&welcome.to_bytes()), Some(welcome));
         assert_eq!(Welcome::parse(&hello.to_bytes()), None);
-        assert_eq!([0, 2, 26 << 2].map(|class| welcome.ring(class, false)), [3, 3, 3]);
-        assert_eq!([1, 26 << 2, 8 << 2].map(|class| welcome.ring(class, true)), [6, 3, 1]);
+        assert_eq!(
+            [0, 2, 26 << 2].map(|class| welcome.ring(class, false)),
+            [3, 3, 3]
+        );
+        assert_eq!(
+            [1, 26 << 2, 8 << 2].map(|class| welcome.ring(class, true)),
+            [6, 3, 1]
+        );
         let header = Header {
             stamp: 1 << 40,
             source: [1; 16],

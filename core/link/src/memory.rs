@@ -71,7 +71,10 @@ mod tests {
             assert!(writer.has_room());
             assert!(put(&mut writer, headers, payload));
             assert!(put(&mut writer, &[1], &[]));
-            assert_eq!(take(&mut reader), Some((headers.to_vec(), payload.to_vec())));
+            assert_eq!(
+                take(&mut reader),
+                Some((headers.to_vec(), payload.to_vec()))
+            );
             assert_eq!(take(&mut reader), Some((vec![1], vec![])));
             assert_eq!(take(&mut reader), None);
         }
@@ -91,9 +94,15 @@ mod tests {
             taken += 1;
         }
         assert_eq!(taken, written);
-        assert_eq!((reader.must_wake(), reader.must_wake()), (Some(Sleeper::Program), None));
+        assert_eq!(
+            (reader.must_wake(), reader.must_wake()),
+            (Some(Sleeper::Program), None)
+        );
         assert!(writer.has_room() && put(&mut writer, &[], &vec![4; PAYLOAD_MAX]));
-        assert_eq!(take(&mut reader).map(|(_, payload)| payload.len()), Some(PAYLOAD_MAX));
+        assert_eq!(
+            take(&mut reader).map(|(_, payload)| payload.len()),
+            Some(PAYLOAD_MAX)
+        );
         assert!(!put(&mut writer, &[], &vec![4; PAYLOAD_MAX + 1]));
     }
 
@@ -127,20 +136,30 @@ mod tests {
             Some(record.body())
         })
         .collect();
-        assert!(passed.len() == usize::from(number) && !writer.has_room() && reader.must_wake().is_none());
+        assert!(
+            passed.len() == usize::from(number)
+                && !writer.has_room()
+                && reader.must_wake().is_none()
+        );
         let mut copied = [0; 4096];
         for (number, body) in (0..).zip(&passed) {
             assert_eq!(body.copy(&mut copied), [number; 4096]);
         }
         reader.give_back(passed[0].end);
-        assert!(writer.has_room() && reader.must_wake().is_none(), "the writer asked for no wake-up");
+        assert!(
+            writer.has_room() && reader.must_wake().is_none(),
+            "the writer asked for no wake-up"
+        );
     }
 
     #[test]
     fn a_payload_that_cannot_be_read_leaves_no_record() {
         let (mut writer, _ours, fd) = create().unwrap();
         let (_theirs, mut reader) = open(&fd).unwrap();
-        assert_eq!(writer.write(7, 10, |_| Some(1), |_| Err("fault")), Some(Err("fault")));
+        assert_eq!(
+            writer.write(7, 10, |_| Some(1), |_| Err("fault")),
+            Some(Err("fault"))
+        );
         assert_eq!(take(&mut reader), None);
         assert!(writer.must_wake().is_none());
         assert!(put(&mut writer, &[9], &[8]));
@@ -157,7 +176,10 @@ mod tests {
         for sleeper in [Sleeper::Thread, Sleeper::Program] {
             assert!(take(&mut reader).is_some() && !reader.sleep(sleeper));
             assert!(put(&mut writer, &[1], &[]));
-            assert_eq!((writer.must_wake(), writer.must_wake()), (Some(sleeper), None));
+            assert_eq!(
+                (writer.must_wake(), writer.must_wake()),
+                (Some(sleeper), None)
+            );
         }
     }
 
@@ -179,7 +201,11 @@ mod tests {
                         std::thread::yield_now();
                     }
                     let length = (number % 200) as usize;
-                    assert!(put(&mut writer, &number.to_le_bytes(), &vec![number as u8; length]));
+                    assert!(put(
+                        &mut writer,
+                        &number.to_le_bytes(),
+                        &vec![number as u8; length]
+                    ));
                 }
             });
             for number in 0..RECORDS {

@@ -2,7 +2,9 @@
 //! broken ring, and never accesses memory beyond it. Runs are numbered by their seed; the memory is written
 //! through its descriptor.
 
-use crate::memory::{Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Sleeper, Writer, create, open};
+use crate::memory::{
+    Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Sleeper, Writer, create, open,
+};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -54,13 +56,19 @@ fn write(writer: &mut Writer, random: &mut Random) -> u64 {
         place.fill(2);
         Ok::<(), ()>(())
     });
-    if written.is_some() { (16 + headers + length).div_ceil(64) as u64 * 64 } else { 0 }
+    if written.is_some() {
+        (16 + headers + length).div_ceil(64) as u64 * 64
+    } else {
+        0
+    }
 }
 
 /// Reads all records up to the end or an invalid one, and every byte of them.
 fn read(reader: &mut Reader) -> Result<(), Broken> {
     for _ in 0..RECORDS_MAX {
-        let Some(record) = reader.next()? else { return Ok(()) };
+        let Some(record) = reader.next()? else {
+            return Ok(());
+        };
         assert!(record.headers().len() <= HEADERS_MAX);
         let mut payload = vec![0; record.length as usize];
         assert_eq!(record.copy(&mut payload).len(), payload.len());
@@ -89,8 +97,12 @@ fn random_values_in_shared_memory_stay_within_it() {
                 writer.must_wake(),
                 writer.reader_sleeps(),
             );
-            let _ =
-                (reader.sleep(Sleeper::Thread), reader.wake(), reader.must_wake(), reader.writer_is_busy());
+            let _ = (
+                reader.sleep(Sleeper::Thread),
+                reader.wake(),
+                reader.must_wake(),
+                reader.writer_is_busy(),
+            );
             if read(&mut reader).is_err() {
                 broken += 1;
                 break;
@@ -98,7 +110,10 @@ fn random_values_in_shared_memory_stay_within_it() {
             let _ = read(&mut far_reader);
         }
     }
-    assert!(broken > LINKS / 2, "broken rings are detected: {broken} of {LINKS}");
+    assert!(
+        broken > LINKS / 2,
+        "broken rings are detected: {broken} of {LINKS}"
+    );
 }
 
 #[test]
@@ -110,6 +125,8 @@ fn a_busy_word_with_another_value_breaks_the_ring() {
     assert_eq!(reader.writer_is_busy(), Ok(true));
     far_writer.end_busy();
     assert_eq!(reader.writer_is_busy(), Ok(false));
-    File::from(fd).write_all_at(&[0xff; CONTROL_WORDS as usize], 0).unwrap();
+    File::from(fd)
+        .write_all_at(&[0xff; CONTROL_WORDS as usize], 0)
+        .unwrap();
     assert_eq!(reader.writer_is_busy(), Err(Broken));
 }

@@ -79,9 +79,18 @@ impl Named {
 impl Bound {
     fn new(source: Ipv6Addr, can_segment: bool) -> Self {
         let segment = Kept::new(0);
-        let (traffic_class, hop_limit) = (Kept::new(0), Kept::new(sys::udp::DEFAULT_HOP_LIMIT.into()));
-        let parameters = Mutex::new(Parameters { segment, traffic_class, hop_limit });
-        Self { source, can_segment, parameters }
+        let (traffic_class, hop_limit) =
+            (Kept::new(0), Kept::new(sys::udp::DEFAULT_HOP_LIMIT.into()));
+        let parameters = Mutex::new(Parameters {
+            segment,
+            traffic_class,
+            hop_limit,
+        });
+        Self {
+            source,
+            can_segment,
+            parameters,
+        }
     }
 }
 
@@ -90,7 +99,11 @@ impl Parameters {
     /// where `size` is 0.
     #[inline]
     fn named(&mut self, fd: RawFd, route: &Route, bytes: usize, size: u16) -> Named {
-        let Self { segment, traffic_class, hop_limit } = self;
+        let Self {
+            segment,
+            traffic_class,
+            hop_limit,
+        } = self;
         let segment = match size {
             // The kernel does not segment what is no longer than a segment.
             0 => segment.own() != 0 && bytes > usize::from(segment.own()),
@@ -101,7 +114,8 @@ impl Parameters {
         Named {
             source: false,
             segment: segment.then_some(size),
-            traffic_class: traffic_class.has_to_name(class, |it| sys::udp::keep_traffic_class(fd, route, it)),
+            traffic_class: traffic_class
+                .has_to_name(class, |it| sys::udp::keep_traffic_class(fd, route, it)),
             hop_limit: hop_limit.has_to_name(hops, |it| sys::udp::keep_hop_limit(fd, route, it)),
         }
     }
@@ -109,7 +123,11 @@ impl Parameters {
 
 impl Socket {
     fn of(fd: OwnedFd, family: Family) -> Self {
-        Self { fd, family, bound: None }
+        Self {
+            fd,
+            family,
+            bound: None,
+        }
     }
 
     /// Creates one more member of the group of sockets on port 4791. The first attaches the group's BPF
@@ -218,9 +236,18 @@ impl Socket {
     /// Those of `sendmsg(2)`; nothing was sent then. The device recovers from it as from loss on a network.
     #[inline]
     pub fn send(&self, route: &Route, bytes: &[u8], segment: usize) -> io::Result<()> {
-        let size = if bytes.len() > segment { segment as u16 } else { 0 };
+        let size = if bytes.len() > segment {
+            segment as u16
+        } else {
+            0
+        };
         let sent = |named| sys::udp::send(self.raw(), self.family, (route, named), bytes);
-        let Some(Bound { source, can_segment, parameters }) = &self.bound else {
+        let Some(Bound {
+            source,
+            can_segment,
+            parameters,
+        }) = &self.bound
+        else {
             return sent(Named::by_unbound(route, size));
         };
         // The lock keeps other threads from changing the socket's parameters until the packets have left. A
@@ -233,7 +260,12 @@ impl Socket {
             return sent(parameters.named(self.raw(), route, bytes.len(), size));
         }
         let segment = can_segment.then_some(size);
-        sent(Named { source: true, segment, traffic_class: true, hop_limit: true })
+        sent(Named {
+            source: true,
+            segment,
+            traffic_class: true,
+            hop_limit: true,
+        })
     }
 
     /// Receives datagrams; `None` when there are none. Does not block.
@@ -288,9 +320,19 @@ mod tests {
         let mut buffer = vec![0; RECEIVE_BYTES_MAX];
         let mut arrived = 0;
         while arrived < bytes {
-            let datagrams = to.receive(&mut buffer).unwrap().expect("the loopback delivers at once");
-            assert_eq!(datagrams.segment.min(bytes), segment.min(datagrams.length), "{datagrams:?}");
-            assert_eq!((datagrams.source, datagrams.destination), (route.source, route.destination));
+            let datagrams = to
+                .receive(&mut buffer)
+                .unwrap()
+                .expect("the loopback delivers at once");
+            assert_eq!(
+                datagrams.segment.min(bytes),
+                segment.min(datagrams.length),
+                "{datagrams:?}"
+            );
+            assert_eq!(
+                (datagrams.source, datagrams.destination),
+                (route.source, route.destination)
+            );
             assert_eq!(datagrams.traffic_class, route.traffic_class);
             assert_eq!(datagrams.hop_limit, route.hop_limit);
             assert_eq!(datagrams.source_port, PORT);
@@ -309,24 +351,46 @@ mod tests {
             hop_limit: 64,
         };
         assert!(!Named::by_unbound(&to(Ipv4Addr::new(10, 0, 0, 1)), 0).hop_limit);
-        assert!(Named::by_unbound(&to(Ipv4Addr::new(239, 0, 0, 1)), 0).hop_limit, "the default is 1");
+        assert!(
+            Named::by_unbound(&to(Ipv4Addr::new(239, 0, 0, 1)), 0).hop_limit,
+            "the default is 1"
+        );
     }
 
     #[test]
     fn packets_have_the_parameters_of_their_route_whatever_the_socket_keeps() {
-        let ways = [(local(2), local(1)), (Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST)];
+        let ways = [
+            (local(2), local(1)),
+            (Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST),
+        ];
         for (source, destination) in ways {
             let to = receiver(destination);
-            let route = Route { source, destination, interface: 1, traffic_class: 0x20, hop_limit: 255 };
-            let plain = Route { traffic_class: 0, hop_limit: 64, ..route };
+            let route = Route {
+                source,
+                destination,
+                interface: 1,
+                traffic_class: 0x20,
+                hop_limit: 255,
+            };
+            let plain = Route {
+                traffic_class: 0,
+                hop_limit: 64,
+                ..route
+            };
             let bound = Socket::to_send_from(PORT, Some((source, 1))).unwrap();
             assert!(bound.is_bound_to_address());
             for _ in 0..40 {
                 exchange(&bound, &to, &route, 320, 100);
             }
-            let Some(Bound { parameters, .. }) = &bound.bound else { panic!("it is bound") };
+            let Some(Bound { parameters, .. }) = &bound.bound else {
+                panic!("it is bound")
+            };
             let kept = |parameters: &Parameters| {
-                let Parameters { segment, traffic_class, hop_limit } = parameters;
+                let Parameters {
+                    segment,
+                    traffic_class,
+                    hop_limit,
+                } = parameters;
                 [segment.own(), traffic_class.own(), hop_limit.own()]
             };
             assert_eq!(kept(&parameters.lock().unwrap()), [100, 0x20, 255]);
@@ -346,10 +410,18 @@ mod tests {
 
     #[test]
     fn a_bound_socket_sends_from_another_address_too() {
-        let (to, bound) = (receiver(local(3)), Socket::to_send_from(PORT, Some((local(4), 1))).unwrap());
+        let (to, bound) = (
+            receiver(local(3)),
+            Socket::to_send_from(PORT, Some((local(4), 1))).unwrap(),
+        );
         for source in [local(4), local(5)] {
-            let route =
-                Route { source, destination: local(3), interface: 1, traffic_class: 0, hop_limit: 64 };
+            let route = Route {
+                source,
+                destination: local(3),
+                interface: 1,
+                traffic_class: 0,
+                hop_limit: 64,
+            };
             exchange(&bound, &to, &route, 100, 100);
         }
     }

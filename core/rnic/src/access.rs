@@ -31,5 +31,7 @@ bitflags::bitflags! {
 
 impl Access {
     /// All rights of peers.
-    pub const REMOTE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_READ).union(Self::REMOTE_ATOMIC);
+    pub const REMOTE: Self = Self::REMOTE_WRITE
+        .union(Self::REMOTE_READ)
+        .union(Self::REMOTE_ATOMIC);
 }

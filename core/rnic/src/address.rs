@@ -18,7 +18,10 @@ impl Gid {
     pub(crate) fn is(&self, other: &Self) -> bool {
         let halves = |gid: &Self| {
             let [a, b, c, d, e, f, g, h, rest @ ..] = gid.0;
-            (u64::from_ne_bytes([a, b, c, d, e, f, g, h]), u64::from_ne_bytes(rest))
+            (
+                u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+                u64::from_ne_bytes(rest),
+            )
         };
         let ((high, low), (other_high, other_low)) = (halves(self), halves(other));
         (high ^ other_high) | (low ^ other_low) == 0
@@ -38,7 +41,8 @@ impl Gid {
 
     /// Whether this is the address of a multicast group: `ff00::/8`, or a mapped `224.0.0.0/4`.
     pub fn is_multicast(&self) -> bool {
-        self.ipv4().map_or(self.0[0] == 0xff, |address| address[0] >> 4 == 0xe)
+        self.ipv4()
+            .map_or(self.0[0] == 0xff, |address| address[0] >> 4 == 0xe)
     }
 
     /// Whether all bytes are zero: an empty slot of the GID table.
@@ -120,7 +124,9 @@ pub struct Senders {
 impl Senders {
     /// Whether a queue pair number is in the range.
     pub fn have(&self, qpn: Qpn) -> bool {
-        qpn.value().checked_sub(self.first.value()).is_some_and(|distance| distance < self.count)
+        qpn.value()
+            .checked_sub(self.first.value())
+            .is_some_and(|distance| distance < self.count)
     }
 }
 
@@ -173,7 +179,10 @@ mod tests {
     #[test]
     fn addresses_are_the_same_when_all_their_bytes_are() {
         let gid = Gid::from_ipv4([10, 1, 2, 3]);
-        assert_eq!((gid.ipv4(), gid.to_string().as_str()), (Some([10, 1, 2, 3]), "10.1.2.3"));
+        assert_eq!(
+            (gid.ipv4(), gid.to_string().as_str()),
+            (Some([10, 1, 2, 3]), "10.1.2.3")
+        );
         for byte in 0..16 {
             let mut other = gid;
             assert!(gid.is(&other));

@@ -40,7 +40,9 @@ impl CompletionQueues {
         self.check_size(entries)?;
         let queue = self.get_mut(cq)?;
         if queue.len() > entries {
-            return Err(Error::Invalid("more completions wait in the queue than it would hold"));
+            return Err(Error::Invalid(
+                "more completions wait in the queue than it would hold",
+            ));
         }
         queue.resize(entries);
         Ok(())
@@ -76,7 +78,9 @@ impl CompletionQueues {
 
     /// Passes up to `most` completions to `take`, oldest first; returns how many.
     pub fn poll(&mut self, cq: Cq, most: usize, mut take: impl FnMut(&Completion)) -> usize {
-        let Ok(queue) = self.get_mut(cq) else { return 0 };
+        let Ok(queue) = self.get_mut(cq) else {
+            return 0;
+        };
         let mut taken = 0;
         while taken < most {
             let Some(completion) = queue.pop() else { break };
@@ -89,7 +93,9 @@ impl CompletionQueues {
     /// Number of completions that [`Self::poll`] would return.
     #[inline]
     pub fn completions(&self, cq: Cq) -> usize {
-        self.queues.get(cq.0 as usize).map_or(0, |queue| queue.len() as usize)
+        self.queues
+            .get(cq.0 as usize)
+            .map_or(0, |queue| queue.len() as usize)
     }
 
     /// Whether [`Self::poll`] would return a completion.
@@ -100,7 +106,9 @@ impl CompletionQueues {
 
     fn check_size(&self, entries: u32) -> Result<(), Error> {
         if entries == 0 || entries > self.entries_max {
-            return Err(Error::Invalid("a completion queue has 1 to max_cqe entries"));
+            return Err(Error::Invalid(
+                "a completion queue has 1 to max_cqe entries",
+            ));
         }
         Ok(())
     }
@@ -123,7 +131,9 @@ impl CompletionQueues {
     }
 
     pub(crate) fn get_mut(&mut self, cq: Cq) -> Result<&mut CompletionQueue, Error> {
-        self.queues.get_mut(cq.0 as usize).ok_or(Error::NoSuchObject)
+        self.queues
+            .get_mut(cq.0 as usize)
+            .ok_or(Error::NoSuchObject)
     }
 
     /// Drops the completions of a queue pair.
@@ -142,8 +152,14 @@ impl CompletionQueues {
         notice: Notice,
         events: &mut VecDeque<Event>,
     ) {
-        let notice = if completion.status == Status::Success { notice } else { Notice::Solicited };
-        let Some(queue) = self.queues.get_mut(cq.0 as usize) else { return };
+        let notice = if completion.status == Status::Success {
+            notice
+        } else {
+            Notice::Solicited
+        };
+        let Some(queue) = self.queues.get_mut(cq.0 as usize) else {
+            return;
+        };
         match queue.push(cq, completion, notice) {
             Some(event @ Event::CqError(_)) => {
                 self.overrun.push(cq);
@@ -177,14 +193,19 @@ impl CompletionQueues {
 
     /// Deadline of the first event that waits for further completions.
     pub(crate) fn next_moderated(&self) -> Option<Instant> {
-        self.moderated.iter().filter_map(|cq| self.queues.get(cq.0 as usize)?.due()).min()
+        self.moderated
+            .iter()
+            .filter_map(|cq| self.queues.get(cq.0 as usize)?.due())
+            .min()
     }
 
     /// Raises the events that have waited long enough.
     pub(crate) fn release_moderated(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         let queues = &mut self.queues;
         self.moderated.retain(|cq| {
-            let Some(queue) = queues.get_mut(cq.0 as usize) else { return false };
+            let Some(queue) = queues.get_mut(cq.0 as usize) else {
+                return false;
+            };
             events.extend(queue.release(*cq, now));
             queue.due().is_some()
         });

@@ -51,7 +51,16 @@ impl CompletionQueue {
     pub(crate) fn new(capacity: u32) -> Self {
         let moderation = Moderation::default();
         let ring = VecDeque::new();
-        Self { ring, capacity, armed: None, overrun: false, moderation, held: 0, due: None, users: 0 }
+        Self {
+            ring,
+            capacity,
+            armed: None,
+            overrun: false,
+            moderation,
+            held: 0,
+            due: None,
+            users: 0,
+        }
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -135,14 +144,23 @@ mod tests {
     use crate::resources::completion;
 
     fn complete(queue: &mut CompletionQueue, at: u64) -> bool {
-        let done = completion(wire::Qpn::new(1), 0, Status::Success, CompletionKind::Send, Instant(at));
+        let done = completion(
+            wire::Qpn::new(1),
+            0,
+            Status::Success,
+            CompletionKind::Send,
+            Instant(at),
+        );
         queue.push(Cq(0), done, Notice::Ordinary).is_some()
     }
 
     #[test]
     fn a_queue_that_was_disarmed_reports_nothing() {
         let mut queue = CompletionQueue::new(16);
-        queue.moderate(Moderation { count: 2, period: Nanos(100) });
+        queue.moderate(Moderation {
+            count: 2,
+            period: Nanos(100),
+        });
         queue.arm(Arm::Any);
         assert!(!complete(&mut queue, 1), "held");
         queue.disarm();
@@ -155,24 +173,39 @@ mod tests {
     #[test]
     fn an_event_waits_for_company_or_for_its_time() {
         let mut queue = CompletionQueue::new(16);
-        queue.moderate(Moderation { count: 3, period: Nanos(100) });
+        queue.moderate(Moderation {
+            count: 3,
+            period: Nanos(100),
+        });
         queue.arm(Arm::Any);
-        assert_eq!([1, 2, 3].map(|at| complete(&mut queue, at)), [false, false, true]);
+        assert_eq!(
+            [1, 2, 3].map(|at| complete(&mut queue, at)),
+            [false, false, true]
+        );
         assert_eq!(queue.due(), None);
         assert!(!complete(&mut queue, 4), "not armed");
         queue.arm(Arm::Any);
         assert!(!complete(&mut queue, 10));
         assert_eq!(queue.due(), Some(Instant(110)));
         assert_eq!(queue.release(Cq(0), Instant(109)), None);
-        assert_eq!(queue.release(Cq(0), Instant(110)), Some(Event::Completion(Cq(0))));
-        assert_eq!((queue.due(), queue.release(Cq(0), Instant(999))), (None, None));
+        assert_eq!(
+            queue.release(Cq(0), Instant(110)),
+            Some(Event::Completion(Cq(0)))
+        );
+        assert_eq!(
+            (queue.due(), queue.release(Cq(0), Instant(999))),
+            (None, None)
+        );
     }
 
     #[test]
     fn without_a_count_or_a_period_events_wait_for_nothing() {
         for (count, period) in [(0, 0), (5, 0), (0, 5), (1, 5)] {
             let mut queue = CompletionQueue::new(16);
-            queue.moderate(Moderation { count, period: Nanos(period) });
+            queue.moderate(Moderation {
+                count,
+                period: Nanos(period),
+            });
             queue.arm(Arm::Any);
             assert!(complete(&mut queue, 1), "{count} {period}");
         }

@@ -90,7 +90,11 @@ impl GidTable {
         for (index, entry) in self.entries.iter_mut().enumerate().take(COMMON_INDICES) {
             let is_unused = entry.is_none() && self.former[index].is_none();
             if is_unused {
-                *entry = if index == 0 { v4.or(addresses.first().copied()) } else { v4 };
+                *entry = if index == 0 {
+                    v4.or(addresses.first().copied())
+                } else {
+                    v4
+                };
             }
         }
     }
@@ -111,13 +115,21 @@ mod tests {
     }
 
     fn entries(table: &GidTable) -> Vec<Option<Gid>> {
-        let last = table.entries.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        let last = table
+            .entries
+            .iter()
+            .rposition(Option::is_some)
+            .map_or(0, |last| last + 1);
         table.entries[..last].to_vec()
     }
 
     fn used(addresses: &[Gid]) -> Vec<Gid> {
         let table = GidTable::new(addresses);
-        assert_eq!(entries(&table).len(), table.used().count(), "a new table has no gap");
+        assert_eq!(
+            entries(&table).len(),
+            table.used().count(),
+            "a new table has no gap"
+        );
         table.used().collect()
     }
 
@@ -125,7 +137,10 @@ mod tests {
     fn common_indices_repeat_the_first_ipv4_address() {
         assert_eq!(used(&[LINK_LOCAL, A]), [LINK_LOCAL, A, A, A]);
         assert_eq!(used(&[LINK_LOCAL, A, GLOBAL]), [LINK_LOCAL, A, GLOBAL, A]);
-        assert_eq!(used(&[LINK_LOCAL, A, B, GLOBAL]), [LINK_LOCAL, A, B, GLOBAL]);
+        assert_eq!(
+            used(&[LINK_LOCAL, A, B, GLOBAL]),
+            [LINK_LOCAL, A, B, GLOBAL]
+        );
         assert_eq!(used(&[LINK_LOCAL, GLOBAL]), [LINK_LOCAL, GLOBAL]);
     }
 
@@ -152,14 +167,27 @@ mod tests {
         let mut table = GidTable::new(&[LINK_LOCAL, A]);
         table.follow(&[LINK_LOCAL]);
         table.follow(&[LINK_LOCAL, A]);
-        assert_eq!(entries(&table), [Some(LINK_LOCAL), Some(A), Some(A), Some(A)]);
+        assert_eq!(
+            entries(&table),
+            [Some(LINK_LOCAL), Some(A), Some(A), Some(A)]
+        );
     }
 
     #[test]
     fn a_new_address_displaces_none() {
         let mut table = GidTable::new(&[A]);
         table.follow(&[LINK_LOCAL, A, B]);
-        assert_eq!(entries(&table), [Some(A), Some(A), Some(A), Some(A), Some(LINK_LOCAL), Some(B)]);
+        assert_eq!(
+            entries(&table),
+            [
+                Some(A),
+                Some(A),
+                Some(A),
+                Some(A),
+                Some(LINK_LOCAL),
+                Some(B)
+            ]
+        );
         // The index of a removed address is taken only when no other one is free.
         table.follow(&[A, B, GLOBAL]);
         assert_eq!(table.get(4), None);

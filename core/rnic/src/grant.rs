@@ -58,8 +58,16 @@ pub enum Change {
 impl RegionGrant {
     /// The memory of a range, if a queue pair of this protection domain has the rights `need` to all of it.
     #[inline(always)]
-    pub fn piece(&self, pd: Pd, qpn: Qpn, address: u64, length: u32, need: Access) -> Option<Piece> {
-        let granted = self.pd == pd && self.access.contains(need) && self.only.is_none_or(|only| only == qpn);
+    pub fn piece(
+        &self,
+        pd: Pd,
+        qpn: Qpn,
+        address: u64,
+        length: u32,
+        need: Access,
+    ) -> Option<Piece> {
+        let granted =
+            self.pd == pd && self.access.contains(need) && self.only.is_none_or(|only| only == qpn);
         let offset = address.checked_sub(self.iova)?;
         let end = offset.checked_add(u64::from(length))?;
         (granted && end <= self.length).then(|| Piece {

@@ -59,7 +59,9 @@ pub use completion_queues::CompletionQueues;
 pub use config::{Config, CongestionConfig, DcqcnConfig, FirmwareDcqcn, HpccConfig, SwiftConfig};
 pub use counters::{PortCounters, QpCounters};
 pub use cq::{Arm, Moderation};
-pub use device::{Device, Grants, Multicast, Pending, RegisteredMemory, SharedMemory, Srqs, simulation};
+pub use device::{
+    Device, Grants, Multicast, Pending, RegisteredMemory, SharedMemory, Srqs, simulation,
+};
 pub use domain::{DomainName, ForwardedRequest, SrqOwner};
 pub use error::Error;
 pub use event::Event;
@@ -70,7 +72,11 @@ pub use memory::{Backing, Fault, Gather, Memory, Payload, Piece};
 pub use port::{Port, PortMut};
 pub use qp::attr::{AttrMask, Capacity, Migration, Mtu, QpAttr, QpInit, QpType, State};
 pub use region::{RegionChange, RegionInit, RegionKeys, WindowKind};
-pub use sink::{Channels, Direct, Execution, NoChannels, PacketKind, RUN_MAX, RunRequest, Sink, Streamed};
+pub use sink::{
+    Channels, Direct, Execution, NoChannels, PacketKind, RUN_MAX, RunRequest, Sink, Streamed,
+};
 pub use telemetry::{HOPS_MAX, Hop};
 pub use time::{Instant, Nanos};
-pub use work::{Data, Destination, Operation, ReceiveRequest, SendFlags, SendRequest, Sge, WindowBinding};
+pub use work::{
+    Data, Destination, Operation, ReceiveRequest, SendFlags, SendRequest, Sge, WindowBinding,
+};

@@ -71,9 +71,15 @@ impl<'a> Payload<'a> {
                 (Self::Bytes(head), Self::Bytes(tail))
             }
             Self::Phantom(total) => (Self::Phantom(length), Self::Phantom(total - length)),
-            Self::Foreign { address, length: total } => (
+            Self::Foreign {
+                address,
+                length: total,
+            } => (
                 Self::Foreign { address, length },
-                Self::Foreign { address: address.wrapping_add(u64::from(length)), length: total - length },
+                Self::Foreign {
+                    address: address.wrapping_add(u64::from(length)),
+                    length: total - length,
+                },
             ),
         }
     }

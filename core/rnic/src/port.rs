@@ -84,7 +84,11 @@ impl PortMut<'_> {
     /// Sets whether the port is up. It is up initially.
     pub fn set_active(&mut self, active: bool) {
         if core::mem::replace(&mut self.port.is_active, active) != active {
-            self.events.push_back(if active { Event::PortActive } else { Event::PortError });
+            self.events.push_back(if active {
+                Event::PortActive
+            } else {
+                Event::PortError
+            });
         }
     }
 

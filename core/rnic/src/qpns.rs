@@ -30,28 +30,47 @@ impl Qpns {
     /// Adds numbers. Those that were added before, and the reserved ones, are left out.
     pub(crate) fn add(&mut self, first: Qpn, count: u32) {
         let from = first.value().max(2);
-        let to = first.value().saturating_add(count).min(Qpn::MULTICAST.value());
-        let overlaps = |range: &Range| range.first < to && from < range.first + range.slots.len() as u32;
+        let to = first
+            .value()
+            .saturating_add(count)
+            .min(Qpn::MULTICAST.value());
+        let overlaps =
+            |range: &Range| range.first < to && from < range.first + range.slots.len() as u32;
         if from >= to || self.ranges.iter().any(overlaps) {
             return;
         }
         let at = self.ranges.partition_point(|range| range.first < from);
-        self.ranges.insert(at, Range { first: from, slots: vec![0; (to - from) as usize], used: 0 });
+        self.ranges.insert(
+            at,
+            Range {
+                first: from,
+                slots: vec![0; (to - from) as usize],
+                used: 0,
+            },
+        );
     }
 
     pub(crate) fn free(&self) -> u32 {
-        self.ranges.iter().map(|range| range.slots.len() as u32 - range.used).sum()
+        self.ranges
+            .iter()
+            .map(|range| range.slots.len() as u32 - range.used)
+            .sum()
     }
 
     /// Allocates a number for the queue pair with this index.
     pub(crate) fn allocate(&mut self, index: usize, random: &mut Random) -> Option<Qpn> {
-        let range = self.ranges.iter_mut().find(|range| (range.used as usize) < range.slots.len())?;
+        let range = self
+            .ranges
+            .iter_mut()
+            .find(|range| (range.used as usize) < range.slots.len())?;
         let length = range.slots.len() as u32;
         let start = (0..DRAWS_MAX)
             .map(|_| random.below(length))
             .find(|&slot| range.slots[slot as usize] == 0)
             .unwrap_or_else(|| random.below(length));
-        let slot = (start..length).chain(0..start).find(|&slot| range.slots[slot as usize] == 0)?;
+        let slot = (start..length)
+            .chain(0..start)
+            .find(|&slot| range.slots[slot as usize] == 0)?;
         range.slots[slot as usize] = index as u32 + 1;
         range.used += 1;
         Some(Qpn::new(range.first + slot))
@@ -89,7 +108,9 @@ impl Qpns {
 
     #[inline]
     fn position(&self, qpn: Qpn) -> Option<(usize, usize)> {
-        let after = self.ranges.partition_point(|range| range.first <= qpn.value());
+        let after = self
+            .ranges
+            .partition_point(|range| range.first <= qpn.value());
         let range = after.checked_sub(1)?;
         let slot = (qpn.value() - self.ranges[range].first) as usize;
         (slot < self.ranges[range].slots.len()).then_some((range, slot))
@@ -105,11 +126,24 @@ mod tests {
         let mut random = Random::new([1; 32]);
         let mut qpns = Qpns::default();
         qpns.add(Qpn::new(0x1000), 256);
-        let mut given: Vec<Qpn> = (0..256).filter_map(|index| qpns.allocate(index, &mut random)).collect();
+        let mut given: Vec<Qpn> = (0..256)
+            .filter_map(|index| qpns.allocate(index, &mut random))
+            .collect();
         assert!(qpns.allocate(256, &mut random).is_none());
-        assert!(given.iter().enumerate().all(|(index, &qpn)| qpns.index(qpn) == Some(index)));
-        let rising = given.windows(2).filter(|pair| pair[1].value() == pair[0].value() + 1).count();
-        assert!(rising < 32, "{rising} of 255 numbers follow their neighbour");
+        assert!(
+            given
+                .iter()
+                .enumerate()
+                .all(|(index, &qpn)| qpns.index(qpn) == Some(index))
+        );
+        let rising = given
+            .windows(2)
+            .filter(|pair| pair[1].value() == pair[0].value() + 1)
+            .count();
+        assert!(
+            rising < 32,
+            "{rising} of 255 numbers follow their neighbour"
+        );
         given.sort();
         given.dedup();
         assert_eq!(given.len(), 256);

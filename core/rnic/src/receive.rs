@@ -17,7 +17,11 @@ pub(crate) struct ReceiveQueue {
 
 impl ReceiveQueue {
     pub(crate) fn new(max_wr: u32, max_sge: u32) -> Self {
-        Self { max_wr, max_sge, ..Self::default() }
+        Self {
+            max_wr,
+            max_sge,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn limits(&self) -> (u32, u32) {
@@ -30,21 +34,33 @@ impl ReceiveQueue {
 
     pub(crate) fn post(&mut self, request: &ReceiveRequest<'_>) -> Result<(), Error> {
         if request.sges.len() > self.max_sge as usize {
-            return Err(Error::Invalid("more scatter elements than the queue was created for"));
+            return Err(Error::Invalid(
+                "more scatter elements than the queue was created for",
+            ));
         }
         if self.len() >= self.max_wr {
             return Err(Error::QueueFull);
         }
         // `extend` is a call, which for one element takes longer than the element.
-        request.sges.iter().for_each(|sge| self.sges.push_back(*sge));
-        self.requests.push_back((request.id, request.sges.len() as u32));
+        request
+            .sges
+            .iter()
+            .for_each(|sge| self.sges.push_back(*sge));
+        self.requests
+            .push_back((request.id, request.sges.len() as u32));
         Ok(())
     }
 
     /// Buffer size of the next request in bytes.
     pub(crate) fn next_room(&self) -> Option<u64> {
         let &(_, count) = self.requests.front()?;
-        Some(self.sges.iter().take(count as usize).map(|sge| u64::from(sge.length)).sum())
+        Some(
+            self.sges
+                .iter()
+                .take(count as usize)
+                .map(|sge| u64::from(sge.length))
+                .sum(),
+        )
     }
 
     /// The elements of the oldest requests that have one element each, up to the first that has not.

@@ -169,13 +169,25 @@ impl Regions {
             is_null: false,
         };
         let key = self.insert(entry, random)?;
-        Ok(RegionKeys { lkey: Lkey(key), rkey: Rkey(key) })
+        Ok(RegionKeys {
+            lkey: Lkey(key),
+            rkey: Rkey(key),
+        })
     }
 
     /// Registers a region of all addresses without memory, for local use.
     pub(crate) fn register_null(&mut self, pd: Pd, random: &mut Random) -> Result<Lkey, Error> {
         let (access, kind) = (Access::LOCAL_WRITE, Kind::Region { bindings: 0 });
-        let entry = Entry { key: 0, pd, start: 0, length: u64::MAX, iova: 0, access, kind, is_null: true };
+        let entry = Entry {
+            key: 0,
+            pd,
+            start: 0,
+            length: u64::MAX,
+            iova: 0,
+            access,
+            kind,
+            is_null: true,
+        };
         Ok(Lkey(self.insert(entry, random)?))
     }
 
@@ -189,7 +201,9 @@ impl Regions {
     ) -> Result<RegionKeys, Error> {
         let mut entry = *self.entry(lkey.0).ok_or(Error::NoSuchObject)?;
         match entry.kind {
-            _ if entry.is_null => return Err(Error::Invalid("a null region has nothing to change")),
+            _ if entry.is_null => {
+                return Err(Error::Invalid("a null region has nothing to change"));
+            }
             Kind::Region { bindings: 0 } => {}
             Kind::Region { .. } => return Err(Error::Busy),
             Kind::Window { .. } => return Err(Error::NoSuchObject),
@@ -210,11 +224,17 @@ impl Regions {
                 *known = entry;
             }
             self.note(lkey.0);
-            return Ok(RegionKeys { lkey, rkey: Rkey(lkey.0) });
+            return Ok(RegionKeys {
+                lkey,
+                rkey: Rkey(lkey.0),
+            });
         }
         self.remove(lkey.0);
         let key = self.insert(entry, random)?;
-        Ok(RegionKeys { lkey: Lkey(key), rkey: Rkey(key) })
+        Ok(RegionKeys {
+            lkey: Lkey(key),
+            rkey: Rkey(key),
+        })
     }
 
     pub(crate) fn deregister(&mut self, lkey: Lkey) -> Result<(), Error> {
@@ -234,9 +254,22 @@ impl Regions {
         kind: WindowKind,
         random: &mut Random,
     ) -> Result<(Window, Rkey), Error> {
-        let kind = Kind::Window { kind, region: None, qpn: Qpn::new(0) };
+        let kind = Kind::Window {
+            kind,
+            region: None,
+            qpn: Qpn::new(0),
+        };
         let access = Access::empty();
-        let entry = Entry { key: 0, pd, start: 0, length: 0, iova: 0, access, kind, is_null: false };
+        let entry = Entry {
+            key: 0,
+            pd,
+            start: 0,
+            length: 0,
+            iova: 0,
+            access,
+            kind,
+            is_null: false,
+        };
         let key = self.insert(entry, random)?;
         Ok((Window(self.serial(key)), Rkey(key)))
     }
@@ -262,7 +295,14 @@ impl Regions {
     /// Binds a window (IBTA 10.6.7.2). `None` means memory window bind error.
     pub(crate) fn bind(&mut self, qpn: Qpn, pd: Pd, binding: &WindowBinding) -> Option<()> {
         let window = *self.window(binding.window).ok()?;
-        let Kind::Window { kind, region: bound, .. } = window.kind else { return None };
+        let Kind::Window {
+            kind,
+            region: bound,
+            ..
+        } = window.kind
+        else {
+            return None;
+        };
         if window.pd != pd || (binding.rkey.0 ^ window.key) >> 8 != 0 {
             return None;
         }
@@ -292,7 +332,11 @@ impl Regions {
             length: binding.length,
             iova: if zero_based { 0 } else { binding.address },
             access: binding.access | (region.access & Access::ON_DEMAND),
-            kind: Kind::Window { kind, region: Some(bound_region), qpn },
+            kind: Kind::Window {
+                kind,
+                region: Some(bound_region),
+                qpn,
+            },
             ..window
         };
         self.note(binding.rkey.0);
@@ -304,9 +348,11 @@ impl Regions {
     pub(crate) fn invalidate(&mut self, qpn: Qpn, pd: Pd, key: Rkey) -> Option<()> {
         let entry = self.entry(key.0)?;
         match entry.kind {
-            Kind::Window { kind: WindowKind::Type2, region: Some(_), qpn: bound }
-                if bound == qpn && entry.pd == pd =>
-            {
+            Kind::Window {
+                kind: WindowKind::Type2,
+                region: Some(_),
+                qpn: bound,
+            } if bound == qpn && entry.pd == pd => {
                 let serial = self.serial(key.0);
                 self.unbind(serial);
                 Some(())
@@ -320,8 +366,14 @@ impl Regions {
     #[inline(always)]
     pub(crate) fn local(&self, pd: Pd, sge: &Sge, need: Access) -> Option<Piece> {
         let entry = self.entry(sge.lkey.0)?;
-        let fits = matches!(entry.kind, Kind::Region { .. }) && entry.pd == pd && entry.access.contains(need);
-        if fits { entry.piece(sge.address, sge.length) } else { None }
+        let fits = matches!(entry.kind, Kind::Region { .. })
+            && entry.pd == pd
+            && entry.access.contains(need);
+        if fits {
+            entry.piece(sge.address, sge.length)
+        } else {
+            None
+        }
     }
 
     /// The line of the slot that was looked up last.
@@ -329,7 +381,10 @@ impl Regions {
     #[inline]
     pub(crate) fn lines(&self, load: &impl Fn(*const u8)) {
         let (_, serial) = self.last.get();
-        self.slots.get(self.slot(serial)).into_iter().for_each(|slot| load(core::ptr::from_ref(slot).cast()));
+        self.slots
+            .get(self.slot(serial))
+            .into_iter()
+            .for_each(|slot| load(core::ptr::from_ref(slot).cast()));
     }
 
     /// The memory that a peer names.
@@ -352,11 +407,30 @@ impl Regions {
         let entry = self.entry(rkey.0)?;
         let only = match entry.kind {
             Kind::Window { region: None, .. } => return None,
-            Kind::Window { kind: WindowKind::Type2, qpn: bound, .. } => Some(bound),
+            Kind::Window {
+                kind: WindowKind::Type2,
+                qpn: bound,
+                ..
+            } => Some(bound),
             _ => None,
         };
-        let Entry { pd, start, length, iova, access, .. } = *entry;
-        Some(RegionGrant { rkey, pd, start, length, iova, access, only })
+        let Entry {
+            pd,
+            start,
+            length,
+            iova,
+            access,
+            ..
+        } = *entry;
+        Some(RegionGrant {
+            rkey,
+            pd,
+            start,
+            length,
+            iova,
+            access,
+            only,
+        })
     }
 
     /// Records that the grant of a key may have changed.
@@ -370,18 +444,28 @@ impl Regions {
         self.slots
             .get(self.slot(window.0))
             .and_then(Option::as_ref)
-            .filter(|entry| self.serial(entry.key) == window.0 && matches!(entry.kind, Kind::Window { .. }))
+            .filter(|entry| {
+                self.serial(entry.key) == window.0 && matches!(entry.kind, Kind::Window { .. })
+            })
             .ok_or(Error::NoSuchObject)
     }
 
     /// Ends the binding of the window with this serial number.
     fn unbind(&mut self, serial: u32) {
-        let Some(entry) = self.entry_mut(serial) else { return };
-        let Kind::Window { region, .. } = &mut entry.kind else { return };
+        let Some(entry) = self.entry_mut(serial) else {
+            return;
+        };
+        let Kind::Window { region, .. } = &mut entry.kind else {
+            return;
+        };
         let Some(region) = region.take() else { return };
         let key = entry.key;
         self.note(key);
-        if let Some(Entry { kind: Kind::Region { bindings }, .. }) = self.entry_mut(region) {
+        if let Some(Entry {
+            kind: Kind::Region { bindings },
+            ..
+        }) = self.entry_mut(region)
+        {
             *bindings -= 1;
         }
     }
@@ -393,7 +477,10 @@ impl Regions {
             serial = unpermute(&self.secret, key >> 8);
             self.last.set((key, serial));
         }
-        self.slots.get(self.slot(serial))?.as_ref().filter(|entry| entry.key == key)
+        self.slots
+            .get(self.slot(serial))?
+            .as_ref()
+            .filter(|entry| entry.key == key)
     }
 
     /// The entry with this serial number, which is that of a live region or window.
@@ -470,14 +557,20 @@ fn bindable(region: &Entry, pd: Pd, binding: &WindowBinding) -> Option<u64> {
 fn check_range(address: u64, length: u64, iova: u64) -> Result<(), Error> {
     // The implicit on-demand region is all of the address space: length 2^64 - 1 from 0.
     let fits = address.checked_add(length).is_some() && iova.checked_add(length).is_some();
-    if fits { Ok(()) } else { Err(Error::Invalid("the region wraps around the address space")) }
+    if fits {
+        Ok(())
+    } else {
+        Err(Error::Invalid("the region wraps around the address space"))
+    }
 }
 
 /// Remote write and atomic rights need the local one (IBTA 11.2.8.2, and `ibv_reg_mr`).
 fn check_rights(access: Access) -> Result<(), Error> {
     let writes = access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
     if writes && !access.contains(Access::LOCAL_WRITE) {
-        return Err(Error::Invalid("remote write or atomic access needs local write access"));
+        return Err(Error::Invalid(
+            "remote write or atomic access needs local write access",
+        ));
     }
     Ok(())
 }
@@ -516,7 +609,12 @@ mod tests {
     }
 
     fn init(access: Access) -> RegionInit {
-        RegionInit { address: 0x1000, length: 0x100, iova: 0x1000, access }
+        RegionInit {
+            address: 0x1000,
+            length: 0x100,
+            iova: 0x1000,
+            access,
+        }
     }
 
     #[test]
@@ -529,7 +627,13 @@ mod tests {
     fn keys_of_neighbours_tell_nothing_about_each_other() {
         let (mut regions, mut random) = table();
         let keys: Vec<u32> = (0..100)
-            .map(|_| regions.register(Pd(0), init(Access::empty()), &mut random).unwrap().lkey.0)
+            .map(|_| {
+                regions
+                    .register(Pd(0), init(Access::empty()), &mut random)
+                    .unwrap()
+                    .lkey
+                    .0
+            })
             .collect();
         let gaps: BTreeSet<u32> = keys.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
         assert!(gaps.len() > 95, "gaps between keys repeat: {gaps:?}");
@@ -541,24 +645,42 @@ mod tests {
         let rights = Access::LOCAL_WRITE | Access::REMOTE_READ;
         let keys = regions.register(Pd(3), init(rights), &mut random).unwrap();
         let remote = |pd, key, address, length, need| {
-            regions.remote(pd, Qpn::new(9), key, address, length, need).is_some()
+            regions
+                .remote(pd, Qpn::new(9), key, address, length, need)
+                .is_some()
         };
         assert!(remote(Pd(3), keys.rkey, 0x1000, 0x100, Access::REMOTE_READ));
-        assert!(!remote(Pd(3), keys.rkey, 0x1001, 0x100, Access::REMOTE_READ));
+        assert!(!remote(
+            Pd(3),
+            keys.rkey,
+            0x1001,
+            0x100,
+            Access::REMOTE_READ
+        ));
         assert!(!remote(Pd(3), keys.rkey, 0xfff, 1, Access::REMOTE_READ));
         assert!(!remote(Pd(3), keys.rkey, u64::MAX, 2, Access::REMOTE_READ));
         assert!(!remote(Pd(3), keys.rkey, 0x1000, 1, Access::REMOTE_WRITE));
         assert!(!remote(Pd(4), keys.rkey, 0x1000, 1, Access::REMOTE_READ));
-        assert!(!remote(Pd(3), Rkey(keys.rkey.0 ^ 1), 0x1000, 1, Access::REMOTE_READ));
+        assert!(!remote(
+            Pd(3),
+            Rkey(keys.rkey.0 ^ 1),
+            0x1000,
+            1,
+            Access::REMOTE_READ
+        ));
     }
 
     #[test]
     fn a_stale_key_opens_nothing_even_when_its_slot_lives_again() {
         let (mut regions, mut random) = table();
-        let old = regions.register(Pd(0), init(Access::LOCAL_WRITE), &mut random).unwrap();
+        let old = regions
+            .register(Pd(0), init(Access::LOCAL_WRITE), &mut random)
+            .unwrap();
         regions.deregister(old.lkey).unwrap();
         for _ in 0..500 {
-            let new = regions.register(Pd(0), init(Access::LOCAL_WRITE), &mut random).unwrap();
+            let new = regions
+                .register(Pd(0), init(Access::LOCAL_WRITE), &mut random)
+                .unwrap();
             assert_ne!(new.lkey, old.lkey);
             regions.deregister(new.lkey).unwrap();
         }
@@ -569,34 +691,70 @@ mod tests {
     fn ten_thousand_registrations_get_ten_thousand_keys_and_revive_no_old_one() {
         let (mut regions, mut random) = table();
         // Regions that stay, so that the table grows and its serial numbers pass over slots in use.
-        let long_lived: Vec<RegionKeys> =
-            (0..100).map(|_| regions.register(Pd(0), init(Access::empty()), &mut random).unwrap()).collect();
+        let long_lived: Vec<RegionKeys> = (0..100)
+            .map(|_| {
+                regions
+                    .register(Pd(0), init(Access::empty()), &mut random)
+                    .unwrap()
+            })
+            .collect();
         let (mut keys, mut upper_parts) = (BTreeSet::new(), BTreeSet::new());
         for _ in 0..10_000 {
-            let new = regions.register(Pd(0), init(Access::empty()), &mut random).unwrap();
-            assert!(!keys.contains(&new.lkey.0), "key {:#x} is valid again", new.lkey.0);
+            let new = regions
+                .register(Pd(0), init(Access::empty()), &mut random)
+                .unwrap();
+            assert!(
+                !keys.contains(&new.lkey.0),
+                "key {:#x} is valid again",
+                new.lkey.0
+            );
             keys.insert(new.lkey.0);
             upper_parts.insert(new.lkey.0 >> 8);
             regions.deregister(new.lkey).unwrap();
         }
         assert_eq!((keys.len(), upper_parts.len()), (10_000, 10_000));
-        assert!(keys.iter().all(|&key| regions.entry(key).is_none()), "an old key is valid");
-        assert!(long_lived.iter().all(|keys| regions.entry(keys.lkey.0).is_some()));
+        assert!(
+            keys.iter().all(|&key| regions.entry(key).is_none()),
+            "an old key is valid"
+        );
+        assert!(
+            long_lived
+                .iter()
+                .all(|keys| regions.entry(keys.lkey.0).is_some())
+        );
     }
 
     #[test]
     fn windows_and_their_regions_are_found_after_the_table_has_grown() {
         let (mut regions, mut random) = table();
         let rights = Access::LOCAL_WRITE | Access::BIND_WINDOW;
-        let region = regions.register(Pd(0), init(rights), &mut random).unwrap().lkey;
-        let (window, rkey) = regions.alloc_window(Pd(0), WindowKind::Type2, &mut random).unwrap();
+        let region = regions
+            .register(Pd(0), init(rights), &mut random)
+            .unwrap()
+            .lkey;
+        let (window, rkey) = regions
+            .alloc_window(Pd(0), WindowKind::Type2, &mut random)
+            .unwrap();
         let (address, length, access) = (0x1010, 0x10, Access::REMOTE_WRITE);
-        let binding = WindowBinding { window, rkey, region, address, length, access };
+        let binding = WindowBinding {
+            window,
+            rkey,
+            region,
+            address,
+            length,
+            access,
+        };
         assert!(regions.bind(Qpn::new(5), Pd(0), &binding).is_some());
         for _ in 0..500 {
-            regions.register(Pd(0), init(Access::empty()), &mut random).unwrap();
+            regions
+                .register(Pd(0), init(Access::empty()), &mut random)
+                .unwrap();
         }
-        assert!(regions.remote(Pd(0), Qpn::new(5), rkey, address, 1, access).is_some());
+        assert!(
+            regions
+                .remote(Pd(0), Qpn::new(5), rkey, address, 1, access)
+                .is_some()
+        );
         assert_eq!(regions.deregister(region), Err(Error::Busy));
         assert_eq!(regions.dealloc_window(window), Ok(()));
         assert_eq!(regions.dealloc_window(window), Err(Error::NoSuchObject));
@@ -606,10 +764,19 @@ mod tests {
     #[test]
     fn serial_numbers_that_are_in_use_are_passed_over_when_they_come_round() {
         let (mut regions, mut random) = table();
-        let first = regions.register(Pd(0), init(Access::empty()), &mut random).unwrap();
+        let first = regions
+            .register(Pd(0), init(Access::empty()), &mut random)
+            .unwrap();
         regions.next_serial = (1 << SERIAL_BITS) - 1;
         let keys: BTreeSet<u32> = (0..3)
-            .map(|_| regions.register(Pd(0), init(Access::empty()), &mut random).unwrap().lkey.0 >> 8)
+            .map(|_| {
+                regions
+                    .register(Pd(0), init(Access::empty()), &mut random)
+                    .unwrap()
+                    .lkey
+                    .0
+                    >> 8
+            })
             .collect();
         assert_eq!(keys.len(), 3);
         assert!(!keys.contains(&(first.lkey.0 >> 8)));
@@ -620,13 +787,25 @@ mod tests {
     fn a_null_region_is_everywhere_and_nowhere() {
         let (mut regions, mut random) = table();
         let lkey = regions.register_null(Pd(3), &mut random).unwrap();
-        let sge = Sge { address: 0xdead_beef, length: 1 << 31, lkey };
+        let sge = Sge {
+            address: 0xdead_beef,
+            length: 1 << 31,
+            lkey,
+        };
         let piece = regions.local(Pd(3), &sge, Access::LOCAL_WRITE).unwrap();
         assert_eq!((piece.length, piece.backing), (1 << 31, Backing::Null));
         assert!(regions.local(Pd(4), &sge, Access::LOCAL_WRITE).is_none());
         let read = Access::REMOTE_READ;
-        assert!(regions.remote(Pd(3), Qpn::new(9), Rkey(lkey.0), 0, 1, read).is_none());
-        assert!(regions.reregister(lkey, RegionChange::default(), &mut random).is_err());
+        assert!(
+            regions
+                .remote(Pd(3), Qpn::new(9), Rkey(lkey.0), 0, 1, read)
+                .is_none()
+        );
+        assert!(
+            regions
+                .reregister(lkey, RegionChange::default(), &mut random)
+                .is_err()
+        );
         assert_eq!(regions.deregister(lkey), Ok(()));
     }
 
@@ -635,7 +814,9 @@ mod tests {
         let (mut regions, mut random) = table();
         let rights = Access::LOCAL_WRITE | Access::BIND_WINDOW;
         let keys = regions.register(Pd(0), init(rights), &mut random).unwrap();
-        let (window, rkey) = regions.alloc_window(Pd(0), WindowKind::Type2, &mut random).unwrap();
+        let (window, rkey) = regions
+            .alloc_window(Pd(0), WindowKind::Type2, &mut random)
+            .unwrap();
         let binding = WindowBinding {
             window,
             rkey: Rkey(rkey.0 ^ 0x55),
@@ -646,15 +827,38 @@ mod tests {
         };
         let qpn = Qpn::new(5);
         assert!(regions.bind(qpn, Pd(0), &binding).is_some());
-        assert!(regions.bind(qpn, Pd(0), &binding).is_none(), "bound already");
+        assert!(
+            regions.bind(qpn, Pd(0), &binding).is_none(),
+            "bound already"
+        );
         assert_eq!(regions.deregister(keys.lkey), Err(Error::Busy));
         let write = Access::REMOTE_WRITE;
-        assert!(regions.remote(Pd(0), qpn, binding.rkey, 0x1010, 0x10, write).is_some());
-        assert!(regions.remote(Pd(0), qpn, binding.rkey, 0x1010, 0x11, write).is_none());
-        assert!(regions.remote(Pd(0), Qpn::new(6), binding.rkey, 0x1010, 1, write).is_none());
-        assert!(regions.invalidate(Qpn::new(6), Pd(0), binding.rkey).is_none());
+        assert!(
+            regions
+                .remote(Pd(0), qpn, binding.rkey, 0x1010, 0x10, write)
+                .is_some()
+        );
+        assert!(
+            regions
+                .remote(Pd(0), qpn, binding.rkey, 0x1010, 0x11, write)
+                .is_none()
+        );
+        assert!(
+            regions
+                .remote(Pd(0), Qpn::new(6), binding.rkey, 0x1010, 1, write)
+                .is_none()
+        );
+        assert!(
+            regions
+                .invalidate(Qpn::new(6), Pd(0), binding.rkey)
+                .is_none()
+        );
         assert!(regions.invalidate(qpn, Pd(0), binding.rkey).is_some());
-        assert!(regions.remote(Pd(0), qpn, binding.rkey, 0x1010, 1, write).is_none());
+        assert!(
+            regions
+                .remote(Pd(0), qpn, binding.rkey, 0x1010, 1, write)
+                .is_none()
+        );
         assert_eq!(regions.deregister(keys.lkey), Ok(()));
     }
 }

@@ -102,7 +102,11 @@ impl Resources {
             destination: vector.destination,
             source_port,
             traffic_class: vector.traffic_class,
-            hop_limit: if vector.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { vector.hop_limit },
+            hop_limit: if vector.hop_limit == 0 {
+                DEFAULT_HOP_LIMIT
+            } else {
+                vector.hop_limit
+            },
             service_level: vector.service_level,
             flow_label: vector.flow_label,
             channel: 0,
@@ -131,7 +135,9 @@ impl Resources {
             }
             let taken = length.min(sge.length - offset);
             let part = crate::qp::send_queue::part(sge, offset, taken);
-            let Some(piece) = self.regions.local(pd, &part, need) else { return Err(Unresolved::Key) };
+            let Some(piece) = self.regions.local(pd, &part, need) else {
+                return Err(Unresolved::Key);
+            };
             self.pieces.push(piece);
             count += 1;
             length -= taken;
@@ -139,7 +145,11 @@ impl Resources {
         }
         // Counted, because a length that is read back together with the pointer waits for all stores before
         // it.
-        if length == 0 { Ok(self.pieces.get(..count).unwrap_or_default()) } else { Err(Unresolved::TooShort) }
+        if length == 0 {
+            Ok(self.pieces.get(..count).unwrap_or_default())
+        } else {
+            Err(Unresolved::TooShort)
+        }
     }
 }
 

@@ -18,7 +18,11 @@ pub(crate) struct SharedReceives {
 
 impl Default for SharedReceives {
     fn default() -> Self {
-        Self { queues: Slab::new(), numbers: (0, 1 << 24), not_ready: Vec::new() }
+        Self {
+            queues: Slab::new(),
+            numbers: (0, 1 << 24),
+            not_ready: Vec::new(),
+        }
     }
 }
 
@@ -43,7 +47,9 @@ impl SharedReceives {
 
     #[inline]
     pub(crate) fn get_mut(&mut self, srq: Srq) -> Result<&mut SharedReceiveQueue, Error> {
-        self.queues.get_mut(srq.0 as usize).ok_or(Error::NoSuchObject)
+        self.queues
+            .get_mut(srq.0 as usize)
+            .ok_or(Error::NoSuchObject)
     }
 
     /// Whether any queue belongs to `pd`.
@@ -68,7 +74,11 @@ impl SharedReceives {
     /// The local queue with this number, if there is one.
     pub(crate) fn by_number(&self, number: Qpn) -> Option<Srq> {
         let (first, count) = self.numbers;
-        number.value().checked_sub(first).filter(|index| *index < count).map(Srq)
+        number
+            .value()
+            .checked_sub(first)
+            .filter(|index| *index < count)
+            .map(Srq)
     }
 
     /// Records a queue pair whose peer waits for a receive.
@@ -80,7 +90,10 @@ impl SharedReceives {
 
     /// Removes and returns the queue pair that has waited longest.
     pub(crate) fn take_not_ready(&mut self, srq: Srq) -> Option<Qpn> {
-        let place = self.not_ready.iter().position(|&(waits_for, _)| waits_for == srq)?;
+        let place = self
+            .not_ready
+            .iter()
+            .position(|&(waits_for, _)| waits_for == srq)?;
         Some(self.not_ready.remove(place).1)
     }
 }

@@ -118,7 +118,8 @@ pub trait Channels {
     /// Executes a request on the peer's memory here and now, if the peer grants it and the driver can reach
     /// that memory. False where the request has to go through the channel; the contents of the range are then
     /// undefined.
-    fn execute(&mut self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>) -> bool;
+    fn execute(&mut self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>)
+    -> bool;
 
     /// Whether the driver executes WRITEs or READs of this length faster by [`Self::execute_run`] than one by
     /// one.
@@ -158,7 +159,13 @@ pub trait Channels {
 
     /// Forwards a request to the other end of a channel, which takes it with
     /// [`crate::SharedMemory::handle_forwarded`]. [`Self::room`] said that it fits.
-    fn forward(&mut self, channel: u16, request: &ForwardedRequest, packet: &Packet, payload: &[u8]);
+    fn forward(
+        &mut self,
+        channel: u16,
+        request: &ForwardedRequest,
+        packet: &Packet,
+        payload: &[u8],
+    );
 }
 
 /// The channels of a driver that has none.
@@ -172,7 +179,14 @@ impl Channels for NoChannels {
         match *self {}
     }
 
-    fn execute(&mut self, _path: &Path, _from: Qpn, _to: Qpn, _reth: &Reth, _direct: Direct<'_>) -> bool {
+    fn execute(
+        &mut self,
+        _path: &Path,
+        _from: Qpn,
+        _to: Qpn,
+        _reth: &Reth,
+        _direct: Direct<'_>,
+    ) -> bool {
         match *self {}
     }
 
@@ -196,7 +210,13 @@ impl Channels for NoChannels {
         match *self {}
     }
 
-    fn forward(&mut self, _channel: u16, _request: &ForwardedRequest, _packet: &Packet, _payload: &[u8]) {
+    fn forward(
+        &mut self,
+        _channel: u16,
+        _request: &ForwardedRequest,
+        _packet: &Packet,
+        _payload: &[u8],
+    ) {
         match *self {}
     }
 }

@@ -122,9 +122,18 @@ pub(crate) const fn to_bytes(packet: &Packet, opcode: u8, pad: u8) -> [u8; BTH_S
     let pkey = packet.pkey.0.to_be_bytes();
     let dest = packet.dest.value().to_be_bytes();
     let psn = packet.psn.value().to_be_bytes();
-    let response_only = matches!(packet.message, Message::ReadRequest { response_only: true, .. });
+    let response_only = matches!(
+        packet.message,
+        Message::ReadRequest {
+            response_only: true,
+            ..
+        }
+    );
     let asks = flag(packet.ack_req, ACK_REQ) | flag(response_only, RESPONSE_ONLY);
-    [opcode, flags, pkey[0], pkey[1], marks, dest[1], dest[2], dest[3], asks, psn[1], psn[2], psn[3]]
+    [
+        opcode, flags, pkey[0], pkey[1], marks, dest[1], dest[2], dest[3], asks, psn[1], psn[2],
+        psn[3],
+    ]
 }
 
 #[inline]
@@ -139,9 +148,20 @@ mod tests {
 
     #[test]
     fn each_field_lies_where_the_specification_puts_it() {
-        let message = Message::Send { position: Position::Only, tail: Tail::None };
-        let mut packet = Packet::new(Service::Rc, Qpn::new(0x12_3456), Psn::new(0x65_4321), message);
-        assert_eq!(to_bytes(&packet, 4, 0), [4, 0, 0xff, 0xff, 0, 0x12, 0x34, 0x56, 0, 0x65, 0x43, 0x21]);
+        let message = Message::Send {
+            position: Position::Only,
+            tail: Tail::None,
+        };
+        let mut packet = Packet::new(
+            Service::Rc,
+            Qpn::new(0x12_3456),
+            Psn::new(0x65_4321),
+            message,
+        );
+        assert_eq!(
+            to_bytes(&packet, 4, 0),
+            [4, 0, 0xff, 0xff, 0, 0x12, 0x34, 0x56, 0, 0x65, 0x43, 0x21]
+        );
         packet.solicited = true;
         packet.fecn = true;
         assert_eq!(to_bytes(&packet, 4, 3)[..5], [4, 0xb0, 0xff, 0xff, 0x80]);
@@ -150,13 +170,27 @@ mod tests {
         packet.ack_req = true;
         packet.pkey = PartitionKey(0x8001);
         let bytes = to_bytes(&packet, 4, 1);
-        assert_eq!(bytes, [4, 0xd0, 0x80, 0x01, 0xc0, 0x12, 0x34, 0x56, 0x80, 0x65, 0x43, 0x21]);
+        assert_eq!(
+            bytes,
+            [
+                4, 0xd0, 0x80, 0x01, 0xc0, 0x12, 0x34, 0x56, 0x80, 0x65, 0x43, 0x21
+            ]
+        );
         let view = Bth(&bytes);
         assert_eq!((view.opcode(), view.pad(), view.version()), (4, 1, 0));
         assert!(view.solicited() && view.migreq() && view.fecn() && view.becn() && view.ack_req());
-        assert_eq!((view.dest(), view.psn(), view.pkey()), (packet.dest, packet.psn, packet.pkey));
-        packet.message = Message::ReadRequest { reth: Reth::default(), response_only: true };
+        assert_eq!(
+            (view.dest(), view.psn(), view.pkey()),
+            (packet.dest, packet.psn, packet.pkey)
+        );
+        packet.message = Message::ReadRequest {
+            reth: Reth::default(),
+            response_only: true,
+        };
         let bytes = to_bytes(&packet, 0x0c, 0);
-        assert_eq!((bytes[8], Bth(&bytes).response_only(), view.response_only()), (0xc0, true, false));
+        assert_eq!(
+            (bytes[8], Bth(&bytes).response_only(), view.response_only()),
+            (0xc0, true, false)
+        );
     }
 }

@@ -85,15 +85,25 @@ impl Packet {
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let Some((bth, mut rest)) = Bth::split(bytes) else {
-            return Err(ParseError::Bth { length: bytes.len() });
+            return Err(ParseError::Bth {
+                length: bytes.len(),
+            });
         };
         if bth.version() != 0 {
-            return Err(ParseError::Version { version: bth.version() });
+            return Err(ParseError::Version {
+                version: bth.version(),
+            });
         }
         let Some(opcode) = Opcode::parse(bth.opcode()) else {
-            return Err(ParseError::Opcode { opcode: bth.opcode() });
+            return Err(ParseError::Opcode {
+                opcode: bth.opcode(),
+            });
         };
-        let mut reader = Reader { opcode: bth.opcode(), response_only: bth.response_only(), rest };
+        let mut reader = Reader {
+            opcode: bth.opcode(),
+            response_only: bth.response_only(),
+            rest,
+        };
         let xrc_srq = match opcode.has_xrc_eth() {
             true => Some(ext::qpn_parse(reader.take(HeaderKind::XrcEth)?)),
             false => None,
@@ -102,10 +112,16 @@ impl Packet {
         rest = reader.rest;
         let length = rest.len();
         let Some(payload_length) = length.checked_sub(usize::from(bth.pad())) else {
-            return Err(ParseError::Pad { pad: bth.pad(), length });
+            return Err(ParseError::Pad {
+                pad: bth.pad(),
+                length,
+            });
         };
         if length != 0 && !opcode.has_payload() {
-            return Err(ParseError::Payload { opcode: bth.opcode(), length });
+            return Err(ParseError::Payload {
+                opcode: bth.opcode(),
+                length,
+            });
         }
         let packet = Self {
             service: opcode.service,
@@ -166,23 +182,75 @@ impl Message {
         use Position::{First, Last, Middle, Only};
         use Tail::{Immediate, Invalidate};
         Some(match *self {
-            Self::Send { position: First, tail: Tail::None } => O::SendFirst,
-            Self::Send { position: Middle, tail: Tail::None } => O::SendMiddle,
-            Self::Send { position: Last, tail: Tail::None } => O::SendLast,
-            Self::Send { position: Last, tail: Immediate(_) } => O::SendLastImmediate,
-            Self::Send { position: Last, tail: Invalidate(_) } => O::SendLastInvalidate,
-            Self::Send { position: Only, tail: Tail::None } => O::SendOnly,
-            Self::Send { position: Only, tail: Immediate(_) } => O::SendOnlyImmediate,
-            Self::Send { position: Only, tail: Invalidate(_) } => O::SendOnlyInvalidate,
-            Self::Write { position: First, tail: Tail::None, .. } => O::WriteFirst,
-            Self::Write { position: Middle, tail: Tail::None, .. } => O::WriteMiddle,
-            Self::Write { position: Last, tail: Tail::None, .. } => O::WriteLast,
-            Self::Write { position: Last, tail: Immediate(_), .. } => O::WriteLastImmediate,
-            Self::Write { position: Only, tail: Tail::None, .. } => O::WriteOnly,
-            Self::Write { position: Only, tail: Immediate(_), .. } => O::WriteOnlyImmediate,
+            Self::Send {
+                position: First,
+                tail: Tail::None,
+            } => O::SendFirst,
+            Self::Send {
+                position: Middle,
+                tail: Tail::None,
+            } => O::SendMiddle,
+            Self::Send {
+                position: Last,
+                tail: Tail::None,
+            } => O::SendLast,
+            Self::Send {
+                position: Last,
+                tail: Immediate(_),
+            } => O::SendLastImmediate,
+            Self::Send {
+                position: Last,
+                tail: Invalidate(_),
+            } => O::SendLastInvalidate,
+            Self::Send {
+                position: Only,
+                tail: Tail::None,
+            } => O::SendOnly,
+            Self::Send {
+                position: Only,
+                tail: Immediate(_),
+            } => O::SendOnlyImmediate,
+            Self::Send {
+                position: Only,
+                tail: Invalidate(_),
+            } => O::SendOnlyInvalidate,
+            Self::Write {
+                position: First,
+                tail: Tail::None,
+                ..
+            } => O::WriteFirst,
+            Self::Write {
+                position: Middle,
+                tail: Tail::None,
+                ..
+            } => O::WriteMiddle,
+            Self::Write {
+                position: Last,
+                tail: Tail::None,
+                ..
+            } => O::WriteLast,
+            Self::Write {
+                position: Last,
+                tail: Immediate(_),
+                ..
+            } => O::WriteLastImmediate,
+            Self::Write {
+                position: Only,
+                tail: Tail::None,
+                ..
+            } => O::WriteOnly,
+            Self::Write {
+                position: Only,
+                tail: Immediate(_),
+                ..
+            } => O::WriteOnlyImmediate,
             Self::ReadRequest { .. } => O::ReadRequest,
-            Self::ReadResponse { position: First, .. } => O::ReadResponseFirst,
-            Self::ReadResponse { position: Middle, .. } => O::ReadResponseMiddle,
+            Self::ReadResponse {
+                position: First, ..
+            } => O::ReadResponseFirst,
+            Self::ReadResponse {
+                position: Middle, ..
+            } => O::ReadResponseMiddle,
             Self::ReadResponse { position: Last, .. } => O::ReadResponseLast,
             Self::ReadResponse { position: Only, .. } => O::ReadResponseOnly,
             Self::Acknowledge(_) => O::Acknowledge,
@@ -190,8 +258,12 @@ impl Message {
             Self::CompareSwap(_) => O::CompareSwap,
             Self::FetchAdd(_) => O::FetchAdd,
             Self::AtomicWrite(_) => O::AtomicWrite,
-            Self::Datagram { tail: Tail::None, .. } => O::SendOnly,
-            Self::Datagram { tail: Immediate(_), .. } => O::SendOnlyImmediate,
+            Self::Datagram {
+                tail: Tail::None, ..
+            } => O::SendOnly,
+            Self::Datagram {
+                tail: Immediate(_), ..
+            } => O::SendOnlyImmediate,
             Self::Congestion => O::Congestion,
             Self::Send { .. } | Self::Write { .. } | Self::Datagram { .. } => return None,
         })
@@ -209,7 +281,10 @@ impl<'a> Reader<'a> {
     #[inline]
     fn take<const N: usize>(&mut self, header: HeaderKind) -> Result<&'a [u8; N], ParseError> {
         let Some((bytes, rest)) = self.rest.split_first_chunk() else {
-            return Err(ParseError::Truncated { opcode: self.opcode, header });
+            return Err(ParseError::Truncated {
+                opcode: self.opcode,
+                header,
+            });
         };
         self.rest = rest;
         Ok(bytes)
@@ -221,13 +296,21 @@ impl<'a> Reader<'a> {
         use Operation as O;
         use Position::{First, Last, Middle, Only};
         let send = |position, tail| Message::Send { position, tail };
-        let write = |position, reth, tail| Message::Write { position, reth, tail };
+        let write = |position, reth, tail| Message::Write {
+            position,
+            reth,
+            tail,
+        };
         let response = |position, aeth| Message::ReadResponse { position, aeth };
         Ok(match opcode.operation {
             O::SendOnly | O::SendOnlyImmediate if opcode.service == Service::Ud => {
                 let deth = Deth::parse(self.take(HeaderKind::Deth)?);
                 let immediate = opcode.operation == O::SendOnlyImmediate;
-                let tail = if immediate { self.immediate()? } else { Tail::None };
+                let tail = if immediate {
+                    self.immediate()?
+                } else {
+                    Tail::None
+                };
                 Message::Datagram { deth, tail }
             }
             O::SendFirst => send(First, Tail::None),
@@ -244,7 +327,10 @@ impl<'a> Reader<'a> {
             O::WriteLastImmediate => write(Last, None, self.immediate()?),
             O::WriteOnly => write(Only, Some(self.reth()?), Tail::None),
             O::WriteOnlyImmediate => write(Only, Some(self.reth()?), self.immediate()?),
-            O::ReadRequest => Message::ReadRequest { reth: self.reth()?, response_only: self.response_only },
+            O::ReadRequest => Message::ReadRequest {
+                reth: self.reth()?,
+                response_only: self.response_only,
+            },
             O::ReadResponseFirst => response(First, Some(self.aeth()?)),
             O::ReadResponseMiddle => response(Middle, None),
             O::ReadResponseLast => response(Last, Some(self.aeth()?)),
@@ -253,7 +339,10 @@ impl<'a> Reader<'a> {
             O::AtomicAcknowledge => {
                 let aeth = self.aeth()?;
                 let original = self.take::<ATOMIC_ACK_ETH_SIZE>(HeaderKind::AtomicAckEth)?;
-                Message::AtomicAcknowledge { aeth, original: u64::from_be_bytes(*original) }
+                Message::AtomicAcknowledge {
+                    aeth,
+                    original: u64::from_be_bytes(*original),
+                }
             }
             O::CompareSwap => Message::CompareSwap(self.atomic()?),
             O::FetchAdd => Message::FetchAdd(self.atomic()?),
@@ -287,7 +376,9 @@ impl<'a> Reader<'a> {
 
     #[inline]
     fn invalidate(&mut self) -> Result<Tail, ParseError> {
-        Ok(Tail::Invalidate(Rkey(u32::from_be_bytes(*self.take(HeaderKind::Ieth)?))))
+        Ok(Tail::Invalidate(Rkey(u32::from_be_bytes(
+            *self.take(HeaderKind::Ieth)?,
+        ))))
     }
 }
 
@@ -310,7 +401,11 @@ impl Writer<'_> {
     fn message(&mut self, message: &Message) -> Result<(), EncodeError> {
         match message {
             Message::Send { tail, .. } => self.tail(*tail),
-            Message::Write { position, reth, tail } => {
+            Message::Write {
+                position,
+                reth,
+                tail,
+            } => {
                 match (position.starts(), reth) {
                     (true, Some(reth)) => self.put(reth.to_bytes()),
                     (false, None) => {}
@@ -318,8 +413,11 @@ impl Writer<'_> {
                 }
                 self.tail(*tail);
             }
-            Message::ReadRequest { reth, .. } | Message::AtomicWrite(reth) => self.put(reth.to_bytes()),
-            Message::ReadResponse { position, aeth } => match (*position == Position::Middle, aeth) {
+            Message::ReadRequest { reth, .. } | Message::AtomicWrite(reth) => {
+                self.put(reth.to_bytes())
+            }
+            Message::ReadResponse { position, aeth } => match (*position == Position::Middle, aeth)
+            {
                 (false, Some(aeth)) => self.put(aeth.to_bytes()),
                 (true, None) => {}
                 _ => return Err(EncodeError::HeaderKind(HeaderKind::Aeth)),
@@ -360,9 +458,20 @@ mod tests {
 
     #[test]
     fn a_write_with_immediate_and_padding_goes_out_and_comes_back() {
-        let reth = Reth { address: 0x1000, rkey: Rkey(7), length: 5 };
+        let reth = Reth {
+            address: 0x1000,
+            rkey: Rkey(7),
+            length: 5,
+        };
         let tail = Tail::Immediate([1, 2, 3, 4]);
-        let sent = packet(Service::Rc, Message::Write { position: Position::Only, reth: Some(reth), tail });
+        let sent = packet(
+            Service::Rc,
+            Message::Write {
+                position: Position::Only,
+                reth: Some(reth),
+                tail,
+            },
+        );
         let mut bytes = [0; MAX_HEADERS];
         let length = sent.encode(pad_of(5), &mut bytes).unwrap();
         assert_eq!(length, 32);
@@ -381,21 +490,39 @@ mod tests {
     fn each_error_names_its_field() {
         let mut ack = [0; 16];
         ack[0] = 0x11;
-        assert_eq!(Packet::parse(&ack[..11]), Err(ParseError::Bth { length: 11 }));
+        assert_eq!(
+            Packet::parse(&ack[..11]),
+            Err(ParseError::Bth { length: 11 })
+        );
         assert_eq!(
             Packet::parse(&ack[..15]),
-            Err(ParseError::Truncated { opcode: 0x11, header: HeaderKind::Aeth })
+            Err(ParseError::Truncated {
+                opcode: 0x11,
+                header: HeaderKind::Aeth
+            })
         );
         assert!(Packet::parse(&ack).is_ok());
         let mut longer = [0; 20];
         longer[0] = 0x11;
-        assert_eq!(Packet::parse(&longer), Err(ParseError::Payload { opcode: 0x11, length: 4 }));
+        assert_eq!(
+            Packet::parse(&longer),
+            Err(ParseError::Payload {
+                opcode: 0x11,
+                length: 4
+            })
+        );
         ack[1] = 0x10;
-        assert_eq!(Packet::parse(&ack), Err(ParseError::Pad { pad: 1, length: 0 }));
+        assert_eq!(
+            Packet::parse(&ack),
+            Err(ParseError::Pad { pad: 1, length: 0 })
+        );
         ack[1] = 0x02;
         assert_eq!(Packet::parse(&ack), Err(ParseError::Version { version: 2 }));
         ack[..2].copy_from_slice(&[0x15, 0]);
-        assert_eq!(Packet::parse(&ack), Err(ParseError::Opcode { opcode: 0x15 }));
+        assert_eq!(
+            Packet::parse(&ack),
+            Err(ParseError::Opcode { opcode: 0x15 })
+        );
     }
 
     #[test]
@@ -404,19 +531,48 @@ mod tests {
         let mut encode = |packet: Packet| packet.encode(0, &mut out);
         let reth = Some(Reth::default());
         let none = Tail::None;
-        let missing = Message::Write { position: Position::Only, reth: None, tail: none };
-        assert_eq!(encode(packet(Service::Rc, missing)), Err(EncodeError::HeaderKind(HeaderKind::Reth)));
-        let superfluous = Message::Write { position: Position::Last, reth, tail: none };
-        assert_eq!(encode(packet(Service::Rc, superfluous)), Err(EncodeError::HeaderKind(HeaderKind::Reth)));
-        let early = Message::Send { position: Position::First, tail: Tail::Immediate([0; 4]) };
+        let missing = Message::Write {
+            position: Position::Only,
+            reth: None,
+            tail: none,
+        };
+        assert_eq!(
+            encode(packet(Service::Rc, missing)),
+            Err(EncodeError::HeaderKind(HeaderKind::Reth))
+        );
+        let superfluous = Message::Write {
+            position: Position::Last,
+            reth,
+            tail: none,
+        };
+        assert_eq!(
+            encode(packet(Service::Rc, superfluous)),
+            Err(EncodeError::HeaderKind(HeaderKind::Reth))
+        );
+        let early = Message::Send {
+            position: Position::First,
+            tail: Tail::Immediate([0; 4]),
+        };
         assert_eq!(encode(packet(Service::Rc, early)), Err(EncodeError::Opcode));
         let read = Message::read(Reth::default());
         assert_eq!(encode(packet(Service::Uc, read)), Err(EncodeError::Opcode));
-        assert_eq!(encode(packet(Service::Xrc, read)), Err(EncodeError::HeaderKind(HeaderKind::XrcEth)));
-        let send = Message::Send { position: Position::Only, tail: none };
+        assert_eq!(
+            encode(packet(Service::Xrc, read)),
+            Err(EncodeError::HeaderKind(HeaderKind::XrcEth))
+        );
+        let send = Message::Send {
+            position: Position::Only,
+            tail: none,
+        };
         assert_eq!(encode(packet(Service::Ud, send)), Err(EncodeError::Opcode));
-        let datagram = Message::Datagram { deth: Deth::default(), tail: none };
-        assert_eq!(encode(packet(Service::Rc, datagram)), Err(EncodeError::Opcode));
+        let datagram = Message::Datagram {
+            deth: Deth::default(),
+            tail: none,
+        };
+        assert_eq!(
+            encode(packet(Service::Rc, datagram)),
+            Err(EncodeError::Opcode)
+        );
         assert_eq!(encode(packet(Service::Ud, datagram)), Ok(20));
     }
 }

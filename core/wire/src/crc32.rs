@@ -34,7 +34,11 @@ const fn multiples(a: u32, inverse: bool) -> [u32; WORDS] {
         let mut power = powers[index - 1];
         let mut bit = 0;
         while bit < 32 {
-            power = if inverse { over_x(power) } else { times_x(power) };
+            power = if inverse {
+                over_x(power)
+            } else {
+                times_x(power)
+            };
             bit += 1;
         }
         powers[index] = power;
@@ -71,7 +75,11 @@ fn multiply_by_words(mut a: u32, mut words: usize, powers: &[u32; WORDS]) -> u32
         a = multiply(a, powers[WORDS - 1]);
         words -= WORDS - 1;
     }
-    if words == 0 { a } else { multiply(a, powers[words]) }
+    if words == 0 {
+        a
+    } else {
+        multiply(a, powers[words])
+    }
 }
 
 /// The CRC of a message whose beginning has the CRC `crc`, continued by `bytes`. The CRC of nothing is 0.
@@ -169,7 +177,10 @@ mod tests {
             let whole = update(0, &message[..length]);
             assert_eq!(whole, reference(&message[..length]), "length {length}");
             let half = length / 3;
-            assert_eq!(update(update(0, &message[..half]), &message[half..length]), whole);
+            assert_eq!(
+                update(update(0, &message[..half]), &message[half..length]),
+                whole
+            );
         }
     }
 
@@ -190,7 +201,10 @@ mod tests {
             let end = at + 4 + 4 * words_after;
             let mut changed = message;
             let bits = [0x12, 0x34, 0x40, 0x01];
-            changed[at..at + 4].iter_mut().zip(bits).for_each(|(byte, bit)| *byte ^= bit);
+            changed[at..at + 4]
+                .iter_mut()
+                .zip(bits)
+                .for_each(|(byte, bit)| *byte ^= bit);
             let difference = update(0, &message[..end]) ^ update(0, &changed[..end]);
             assert_eq!(difference_of(bits, 4 * words_after), difference);
             assert_eq!(bits_that_explain(difference, words_after), bits);
@@ -210,7 +224,10 @@ mod tests {
         for length in [0, 1, 2, 3, 31] {
             let table = byte_differences(length);
             for byte in 0..=255 {
-                assert_eq!(table[usize::from(byte)], difference_of([0, 0, 0, byte], length));
+                assert_eq!(
+                    table[usize::from(byte)],
+                    difference_of([0, 0, 0, byte], length)
+                );
             }
         }
     }

@@ -53,7 +53,9 @@ impl<'a> Advertisement<'a> {
         else {
             return Err(AdvertisementError::Begin);
         };
-        let Some(LldpTlv::TimeToLive(seconds)) = next()? else { return Err(AdvertisementError::Begin) };
+        let Some(LldpTlv::TimeToLive(seconds)) = next()? else {
+            return Err(AdvertisementError::Begin);
+        };
         let mut read = Self {
             chassis: (chassis, chassis_id),
             port: (port, port_id),
@@ -79,7 +81,10 @@ impl<'a> Advertisement<'a> {
 
     /// Whether the sender takes part in DCBX.
     pub const fn has_dcbx(&self) -> bool {
-        self.ets.is_some() || self.recommended.is_some() || self.pfc.is_some() || self.applications.is_some()
+        self.ets.is_some()
+            || self.recommended.is_some()
+            || self.pfc.is_some()
+            || self.applications.is_some()
     }
 }
 
@@ -104,7 +109,12 @@ mod tests {
     const HIGH: MacAddress = MacAddress([2, 1, 0, 0, 0, 0]);
 
     fn pfc(willing: bool) -> PfcTlv {
-        PfcTlv { willing, macsec_bypass: false, capability: 8, enabled: 1 << 3 }
+        PfcTlv {
+            willing,
+            macsec_bypass: false,
+            capability: 8,
+            enabled: 1 << 3,
+        }
     }
 
     #[test]
@@ -117,7 +127,13 @@ mod tests {
             ([true, true], [false, true]),
         ] {
             let [low, high] = willing.map(pfc);
-            assert_eq!([takes_pfc(low, LOW, high, HIGH), takes_pfc(high, HIGH, low, LOW)], takes);
+            assert_eq!(
+                [
+                    takes_pfc(low, LOW, high, HIGH),
+                    takes_pfc(high, HIGH, low, LOW)
+                ],
+                takes
+            );
         }
     }
 
@@ -132,7 +148,10 @@ mod tests {
             bandwidth: [0; 8],
             tsa: [Tsa::Ets; 8],
         };
-        let recommended = EtsTlv { recommendation: true, ..ets(false) };
+        let recommended = EtsTlv {
+            recommendation: true,
+            ..ets(false)
+        };
         assert!(takes_ets(&ets(true), Some(&recommended)));
         assert!(!takes_ets(&ets(true), None) && !takes_ets(&ets(false), Some(&recommended)));
     }
@@ -153,9 +172,15 @@ mod tests {
             length += tlv.encode(&mut payload[length..]).expect("it fits");
         }
         let read = Advertisement::parse(&payload[..length]).expect("a frame");
-        assert_eq!((read.port, read.seconds, read.system), ((5, &b"eth0"[..]), 121, &b"leaf"[..]));
+        assert_eq!(
+            (read.port, read.seconds, read.system),
+            ((5, &b"eth0"[..]), 121, &b"leaf"[..])
+        );
         assert!(read.pfc == Some(pfc(true)) && read.has_dcbx());
-        assert_eq!(Advertisement::parse(&payload[9..length]), Err(AdvertisementError::Begin));
+        assert_eq!(
+            Advertisement::parse(&payload[9..length]),
+            Err(AdvertisementError::Begin)
+        );
         assert_eq!(Advertisement::parse(&[]), Err(AdvertisementError::Begin));
     }
 }

@@ -70,7 +70,11 @@ pub struct VlanTag {
 impl VlanTag {
     const fn parse([high, low]: [u8; 2]) -> Self {
         let tag = u16::from_be_bytes([high, low]);
-        Self { pcp: (tag >> 13) as u8, dei: tag & 0x1000 != 0, vid: tag & 0x0fff }
+        Self {
+            pcp: (tag >> 13) as u8,
+            dei: tag & 0x1000 != 0,
+            vid: tag & 0x0fff,
+        }
     }
 
     const fn to_bytes(self) -> [u8; 2] {
@@ -98,8 +102,12 @@ impl Ethernet {
     /// [`FrameError::Ethernet`] when the frame ends within the header.
     #[inline]
     pub fn parse(frame: &[u8]) -> Result<(Self, &[u8]), FrameError> {
-        let truncated = FrameError::Ethernet { length: frame.len() };
-        let (fixed, mut rest) = frame.split_first_chunk::<ETHERNET_SIZE>().ok_or(truncated)?;
+        let truncated = FrameError::Ethernet {
+            length: frame.len(),
+        };
+        let (fixed, mut rest) = frame
+            .split_first_chunk::<ETHERNET_SIZE>()
+            .ok_or(truncated)?;
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *fixed;
         let mut ethertype = EtherType(u16::from_be_bytes([t0, t1]));
         let mut vlan = None;
@@ -111,7 +119,15 @@ impl Ethernet {
         }
         let destination = MacAddress([d0, d1, d2, d3, d4, d5]);
         let source = MacAddress([s0, s1, s2, s3, s4, s5]);
-        Ok((Self { destination, source, vlan, ethertype }, rest))
+        Ok((
+            Self {
+                destination,
+                source,
+                vlan,
+                ethertype,
+            },
+            rest,
+        ))
     }
 
     /// Writes the header to the start of `out` and returns its length.
@@ -140,14 +156,21 @@ mod tests {
         let header = Ethernet {
             destination: MacAddress::BROADCAST,
             source: MacAddress([2, 0, 0, 0, 0, 1]),
-            vlan: Some(VlanTag { pcp: 3, dei: true, vid: 100 }),
+            vlan: Some(VlanTag {
+                pcp: 3,
+                dei: true,
+                vid: 100,
+            }),
             ethertype: EtherType::IPV4,
         };
         let mut out = [0; ETHERNET_SIZE_MAX];
         assert_eq!(header.encode(&mut out), 18);
         assert_eq!(out[12..], [0x81, 0, 0x70, 0x64, 0x08, 0]);
         assert_eq!(Ethernet::parse(&out), Ok((header, &[][..])));
-        assert_eq!(Ethernet::parse(&out[..17]), Err(FrameError::Ethernet { length: 17 }));
+        assert_eq!(
+            Ethernet::parse(&out[..17]),
+            Err(FrameError::Ethernet { length: 17 })
+        );
     }
 
     #[test]

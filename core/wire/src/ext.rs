@@ -79,7 +79,10 @@ impl Aeth {
     /// Syndrome 0, message sequence number 1..4.
     #[inline]
     pub const fn parse(b: &[u8; AETH_SIZE]) -> Self {
-        Self { syndrome: Syndrome::parse(b[0]), msn: u32::from_be_bytes([0, b[1], b[2], b[3]]) }
+        Self {
+            syndrome: Syndrome::parse(b[0]),
+            msn: u32::from_be_bytes([0, b[1], b[2], b[3]]),
+        }
     }
 
     /// The header's bytes; only the low 24 bits of the MSN are taken.
@@ -169,16 +172,38 @@ mod tests {
             *byte = index as u8;
         }
         let atomic = AtomicEth::parse(&bytes);
-        assert_eq!((atomic.address, atomic.rkey), (0x0001_0203_0405_0607, Rkey(0x0809_0a0b)));
-        assert_eq!((atomic.swap_add, atomic.compare), (0x0c0d_0e0f_1011_1213, 0x1415_1617_1819_1a1b));
+        assert_eq!(
+            (atomic.address, atomic.rkey),
+            (0x0001_0203_0405_0607, Rkey(0x0809_0a0b))
+        );
+        assert_eq!(
+            (atomic.swap_add, atomic.compare),
+            (0x0c0d_0e0f_1011_1213, 0x1415_1617_1819_1a1b)
+        );
         assert_eq!(atomic.to_bytes(), bytes);
-        let reth = Reth { address: 0x0102_0304_0506_0708, rkey: Rkey(0x090a_0b0c), length: 0x0d0e_0f10 };
-        assert_eq!(reth.to_bytes(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+        let reth = Reth {
+            address: 0x0102_0304_0506_0708,
+            rkey: Rkey(0x090a_0b0c),
+            length: 0x0d0e_0f10,
+        };
+        assert_eq!(
+            reth.to_bytes(),
+            [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]
+        );
         assert_eq!(Reth::parse(&reth.to_bytes()), reth);
         let deth = Deth::parse(&[0x80, 1, 0, 0, 0xff, 0, 0, 1]);
-        assert_eq!(deth, Deth { qkey: 0x8001_0000, source: Qpn::GSI });
+        assert_eq!(
+            deth,
+            Deth {
+                qkey: 0x8001_0000,
+                source: Qpn::GSI
+            }
+        );
         assert_eq!(deth.to_bytes(), [0x80, 1, 0, 0, 0, 0, 0, 1]);
-        let aeth = Aeth { syndrome: Syndrome::NAK_SEQUENCE, msn: 0xff12_3456 };
+        let aeth = Aeth {
+            syndrome: Syndrome::NAK_SEQUENCE,
+            msn: 0xff12_3456,
+        };
         assert_eq!(aeth.to_bytes(), [0x60, 0x12, 0x34, 0x56]);
     }
 }

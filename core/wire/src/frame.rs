@@ -36,7 +36,9 @@ impl FrameHeaders {
             ethertype => return Err(FrameError::EtherType { ethertype }),
         };
         if ip.protocol() != PROTOCOL_UDP {
-            return Err(FrameError::Protocol { protocol: ip.protocol() });
+            return Err(FrameError::Protocol {
+                protocol: ip.protocol(),
+            });
         }
         let (udp, payload) = Udp::parse(datagram)?;
         Ok((Self { ethernet, ip, udp }, payload))
@@ -53,7 +55,10 @@ impl FrameHeaders {
             length += bytes.len();
         };
         let mut ethernet = [0; ETHERNET_SIZE_MAX];
-        let tagged = Ethernet { ethertype: ethertype_of(&self.ip), ..self.ethernet };
+        let tagged = Ethernet {
+            ethertype: ethertype_of(&self.ip),
+            ..self.ethernet
+        };
         let ethernet_length = tagged.encode(&mut ethernet);
         put(&ethernet[..ethernet_length]);
         let mut ip = [0; IPV6_SIZE];

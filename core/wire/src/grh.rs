@@ -63,7 +63,10 @@ mod tests {
         assert_eq!(bytes[20], 0x45);
         assert_eq!(parse(&bytes), Ok(Ip::V4(header)));
         bytes[39] ^= 1;
-        assert!(matches!(parse(&bytes), Err(FrameError::Ipv4Checksum { .. })));
+        assert!(matches!(
+            parse(&bytes),
+            Err(FrameError::Ipv4Checksum { .. })
+        ));
     }
 
     #[test]

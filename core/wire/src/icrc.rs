@@ -66,7 +66,9 @@ impl Icrc {
     fn over_headers(ip: &[u8], mut udp: [u8; UDP_SIZE]) -> Self {
         udp[6] = 0xff;
         udp[7] = 0xff;
-        Self { crc: crc32::update(crc32::update(crc32::update(0, &[0xff; 8]), ip), &udp) }
+        Self {
+            crc: crc32::update(crc32::update(crc32::update(0, &[0xff; 8]), ip), &udp),
+        }
     }
 
     /// Continues over bytes that begin with a BTH, whatever follows it in the same piece.
@@ -76,7 +78,9 @@ impl Icrc {
         // corrected afterwards by the difference that ones make, which depends on the length alone. Half the
         // time of two passes for a small packet.
         let masked_later = match bytes.get(BTH_VARIANT_BYTE) {
-            Some(0) if bytes.len().is_multiple_of(4) => VARIANT_ONES.get((bytes.len() / 4).wrapping_sub(2)),
+            Some(0) if bytes.len().is_multiple_of(4) => {
+                VARIANT_ONES.get((bytes.len() / 4).wrapping_sub(2))
+            }
             _ => None,
         };
         match masked_later {
@@ -168,25 +172,41 @@ enum Family {
 
 impl Flow {
     /// Between two IPv4 addresses and UDP ports.
-    pub fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, source_port: u16, destination_port: u16) -> Self {
+    pub fn ipv4(
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+        source_port: u16,
+        destination_port: u16,
+    ) -> Self {
         let mut header = [0; IPV4_SIZE];
         header[0] = 0x45;
         header[9] = PROTOCOL_UDP;
         header[12..16].copy_from_slice(&source.octets());
         header[16..].copy_from_slice(&destination.octets());
         let udp = udp_without_length(source_port, destination_port);
-        Self { crc: Icrc::over_ipv4(header, udp).crc, family: Family::Ipv4 }
+        Self {
+            crc: Icrc::over_ipv4(header, udp).crc,
+            family: Family::Ipv4,
+        }
     }
 
     /// Between two IPv6 addresses and UDP ports.
-    pub fn ipv6(source: Ipv6Addr, destination: Ipv6Addr, source_port: u16, destination_port: u16) -> Self {
+    pub fn ipv6(
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+        source_port: u16,
+        destination_port: u16,
+    ) -> Self {
         let mut header = [0; IPV6_SIZE];
         header[0] = 0x60;
         header[6] = PROTOCOL_UDP;
         header[8..24].copy_from_slice(&source.octets());
         header[24..].copy_from_slice(&destination.octets());
         let udp = udp_without_length(source_port, destination_port);
-        Self { crc: Icrc::over_ipv6(header, udp).crc, family: Family::Ipv6 }
+        Self {
+            crc: Icrc::over_ipv6(header, udp).crc,
+            family: Family::Ipv6,
+        }
     }
 
     /// The ICRC of a packet of this flow up to the BTH. `transport_length` is the number of bytes from the
@@ -197,12 +217,20 @@ impl Flow {
         let varying = match self.family {
             Family::Ipv4 => {
                 let total_length = udp_length.wrapping_add(IPV4_SIZE as u16);
-                let flags = if identification.dont_fragment { V4_DONT_FRAGMENT } else { 0 };
-                V4_TOTAL_LENGTH.of(total_length) ^ V4_IDENTIFICATION.of(identification.value) ^ flags
+                let flags = if identification.dont_fragment {
+                    V4_DONT_FRAGMENT
+                } else {
+                    0
+                };
+                V4_TOTAL_LENGTH.of(total_length)
+                    ^ V4_IDENTIFICATION.of(identification.value)
+                    ^ flags
             }
             Family::Ipv6 => V6_PAYLOAD_LENGTH.of(udp_length),
         };
-        Icrc { crc: self.crc ^ varying ^ UDP_LENGTH_FIELD.of(udp_length) }
+        Icrc {
+            crc: self.crc ^ varying ^ UDP_LENGTH_FIELD.of(udp_length),
+        }
     }
 }
 
@@ -221,7 +249,10 @@ struct Field {
 
 impl Field {
     const fn new(bytes_after: usize) -> Self {
-        Self { high: crc32::byte_differences(bytes_after + 1), low: crc32::byte_differences(bytes_after) }
+        Self {
+            high: crc32::byte_differences(bytes_after + 1),
+            low: crc32::byte_differences(bytes_after),
+        }
     }
 
     #[inline]
@@ -265,7 +296,10 @@ mod tests {
     }
 
     fn headers_ipv4() -> ([u8; 20], [u8; 8]) {
-        (core::array::from_fn(|index| IPV4[index]), core::array::from_fn(|index| IPV4[20 + index]))
+        (
+            core::array::from_fn(|index| IPV4[index]),
+            core::array::from_fn(|index| IPV4[20 + index]),
+        )
     }
 
     fn finish(mut icrc: Icrc, bytes: &[u8]) -> [u8; 4] {
@@ -277,8 +311,16 @@ mod tests {
     fn a_send_over_ipv4() {
         let (ip, udp) = headers_ipv4();
         assert_eq!(finish(Icrc::over_ipv4(ip, udp), &transport()), ICRC_IPV4);
-        let flow = Flow::ipv4(Ipv4Addr::new(192, 168, 0, 7), Ipv4Addr::new(192, 168, 0, 8), 0xc000, 4791);
-        assert_eq!(finish(flow.seed(44, Identification::ZERO), &transport()), ICRC_IPV4);
+        let flow = Flow::ipv4(
+            Ipv4Addr::new(192, 168, 0, 7),
+            Ipv4Addr::new(192, 168, 0, 8),
+            0xc000,
+            4791,
+        );
+        assert_eq!(
+            finish(flow.seed(44, Identification::ZERO), &transport()),
+            ICRC_IPV4
+        );
     }
 
     #[test]
@@ -315,7 +357,13 @@ mod tests {
     fn long_packets_are_masked_like_short_ones() {
         let mut bytes = [0x5a; 4 * (crc32::WORDS + 4)];
         let (ip, udp) = headers_ipv4();
-        for length in [8, 12, 4 * (crc32::WORDS + 1), 4 * (crc32::WORDS + 2), bytes.len()] {
+        for length in [
+            8,
+            12,
+            4 * (crc32::WORDS + 1),
+            4 * (crc32::WORDS + 2),
+            bytes.len(),
+        ] {
             bytes[BTH_VARIANT_BYTE] = 0;
             let zero = finish(Icrc::over_ipv4(ip, udp), &bytes[..length]);
             bytes[BTH_VARIANT_BYTE] = 0xff;
@@ -341,12 +389,20 @@ mod tests {
 
     #[test]
     fn the_identification_is_found_and_damage_is_not_excused() {
-        let flow = Flow::ipv4(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), 0xc000, 4791);
+        let flow = Flow::ipv4(
+            Ipv4Addr::new(10, 0, 0, 1),
+            Ipv4Addr::new(10, 0, 0, 2),
+            0xc000,
+            4791,
+        );
         let bytes = transport();
         let computed = finish(flow.seed(44, Identification::ZERO), &bytes);
         for value in [0, 1, 2, 0x1234, 0xffff] {
             for dont_fragment in [true, false] {
-                let sent = Identification { value, dont_fragment };
+                let sent = Identification {
+                    value,
+                    dont_fragment,
+                };
                 let received = finish(flow.seed(44, sent), &bytes);
                 let found = explain_identification(computed, received, Identification::ZERO, 44);
                 assert_eq!(found, Some(sent));
@@ -360,12 +416,21 @@ mod tests {
             let outside = bit / 8 == BTH_VARIANT_BYTE;
             assert_eq!(found.is_some(), outside, "bit {bit}");
         }
-        assert_eq!(explain_identification(computed, [0; 4], Identification::ZERO, 43), None);
+        assert_eq!(
+            explain_identification(computed, [0; 4], Identification::ZERO, 43),
+            None
+        );
     }
 
     #[test]
     fn a_batch_counts_up() {
-        assert_eq!(Identification::ZERO.plus(3), Identification { value: 3, dont_fragment: true });
+        assert_eq!(
+            Identification::ZERO.plus(3),
+            Identification {
+                value: 3,
+                dont_fragment: true
+            }
+        );
         assert_eq!(split_icrc(&[1, 2, 3]), None);
         assert_eq!(split_icrc(&[1, 2, 3, 4, 5]), Some((&[1][..], [2, 3, 4, 5])));
     }

@@ -23,14 +23,20 @@ pub struct Identification {
 impl Identification {
     /// The identification that Linux sends from an unconnected UDP socket with path MTU discovery set to
     /// "do".
-    pub const ZERO: Self = Self { value: 0, dont_fragment: true };
+    pub const ZERO: Self = Self {
+        value: 0,
+        dont_fragment: true,
+    };
 
     /// The identification of packet `index` of a batch that begins with this one: segmentation offload counts
     /// up.
     #[inline]
     #[must_use]
     pub const fn plus(self, index: u16) -> Self {
-        Self { value: self.value.wrapping_add(index), ..self }
+        Self {
+            value: self.value.wrapping_add(index),
+            ..self
+        }
     }
 }
 
@@ -62,13 +68,18 @@ impl Ipv4 {
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), FrameError> {
         let Some((header, _)) = bytes.split_first_chunk() else {
-            return Err(FrameError::Ip { length: bytes.len() });
+            return Err(FrameError::Ip {
+                length: bytes.len(),
+            });
         };
         let parsed = Self::parse_header(header)?;
         let length = parsed.total_length;
         match bytes.get(IPV4_SIZE..usize::from(length)) {
             Some(payload) => Ok((parsed, payload)),
-            None => Err(FrameError::IpLength { length, available: bytes.len() }),
+            None => Err(FrameError::IpLength {
+                length,
+                available: bytes.len(),
+            }),
         }
     }
 
@@ -86,11 +97,15 @@ impl Ipv4 {
         if flags & !DONT_FRAGMENT != 0 {
             return Err(FrameError::Ipv4Fragment { flags });
         }
-        let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
+        let address =
+            |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
         Ok(Self {
             traffic_class: TrafficClass(header[1]),
             total_length: field(2),
-            identification: Identification { value: field(4), dont_fragment: flags & DONT_FRAGMENT != 0 },
+            identification: Identification {
+                value: field(4),
+                dont_fragment: flags & DONT_FRAGMENT != 0,
+            },
             ttl: header[8],
             protocol: header[9],
             source: address(12),
@@ -106,7 +121,11 @@ impl Ipv4 {
         header[1] = self.traffic_class.0;
         header[2..4].copy_from_slice(&self.total_length.to_be_bytes());
         header[4..6].copy_from_slice(&self.identification.value.to_be_bytes());
-        let flags = if self.identification.dont_fragment { DONT_FRAGMENT } else { 0 };
+        let flags = if self.identification.dont_fragment {
+            DONT_FRAGMENT
+        } else {
+            0
+        };
         header[6..8].copy_from_slice(&flags.to_be_bytes());
         header[8] = self.ttl;
         header[9] = self.protocol;
@@ -121,7 +140,9 @@ impl Ipv4 {
 /// The Internet checksum of a header (RFC 1071): 0 when its checksum field is right.
 #[inline]
 fn checksum(header: &[u8; IPV4_SIZE]) -> u16 {
-    let words = header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let words = header
+        .chunks_exact(2)
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
     let sum: u32 = words.sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     !((folded & 0xffff) + (folded >> 16)) as u16
@@ -131,8 +152,9 @@ fn checksum(header: &[u8; IPV4_SIZE]) -> u16 {
 mod tests {
     use super::*;
 
-    const HEADER: [u8; 20] =
-        [0x45, 0, 0, 0x4c, 0, 0, 0x40, 0, 0x40, 0x11, 0xb9, 0x41, 0xc0, 0xa8, 0, 7, 0xc0, 0xa8, 0, 8];
+    const HEADER: [u8; 20] = [
+        0x45, 0, 0, 0x4c, 0, 0, 0x40, 0, 0x40, 0x11, 0xb9, 0x41, 0xc0, 0xa8, 0, 7, 0xc0, 0xa8, 0, 8,
+    ];
 
     fn packet() -> [u8; 80] {
         let mut bytes = [0; 80];
@@ -146,7 +168,10 @@ mod tests {
         let (header, payload) = Ipv4::parse(&bytes).unwrap();
         assert_eq!(payload.len(), 0x4c - 20);
         assert_eq!(header.source, Ipv4Addr::new(192, 168, 0, 7));
-        assert_eq!((header.identification, header.ttl), (Identification::ZERO, 64));
+        assert_eq!(
+            (header.identification, header.ttl),
+            (Identification::ZERO, 64)
+        );
         assert_eq!(header.to_bytes(), HEADER);
     }
 
@@ -161,13 +186,37 @@ mod tests {
             bytes[10..12].copy_from_slice(&sum.to_be_bytes());
             Ipv4::parse(&bytes).map(|_| ()).unwrap_err()
         };
-        assert_eq!(parse(|b| b[0] = 0x46), FrameError::IpVersion { first: 0x46 });
-        assert_eq!(parse(|b| b[6] = 0x20), FrameError::Ipv4Fragment { flags: 0x2000 });
-        assert_eq!(parse(|b| b[3] = 81), FrameError::IpLength { length: 81, available: 80 });
-        assert_eq!(parse(|b| b[3] = 19), FrameError::IpLength { length: 19, available: 80 });
+        assert_eq!(
+            parse(|b| b[0] = 0x46),
+            FrameError::IpVersion { first: 0x46 }
+        );
+        assert_eq!(
+            parse(|b| b[6] = 0x20),
+            FrameError::Ipv4Fragment { flags: 0x2000 }
+        );
+        assert_eq!(
+            parse(|b| b[3] = 81),
+            FrameError::IpLength {
+                length: 81,
+                available: 80
+            }
+        );
+        assert_eq!(
+            parse(|b| b[3] = 19),
+            FrameError::IpLength {
+                length: 19,
+                available: 80
+            }
+        );
         let mut bytes = packet();
         bytes[8] = 63;
-        assert_eq!(Ipv4::parse(&bytes), Err(FrameError::Ipv4Checksum { carried: 0xb941 }));
-        assert_eq!(Ipv4::parse(&bytes[..19]), Err(FrameError::Ip { length: 19 }));
+        assert_eq!(
+            Ipv4::parse(&bytes),
+            Err(FrameError::Ipv4Checksum { carried: 0xb941 })
+        );
+        assert_eq!(
+            Ipv4::parse(&bytes[..19]),
+            Err(FrameError::Ip { length: 19 })
+        );
     }
 }

@@ -37,13 +37,18 @@ impl Ipv6 {
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), FrameError> {
         let Some((header, rest)) = bytes.split_first_chunk() else {
-            return Err(FrameError::Ip { length: bytes.len() });
+            return Err(FrameError::Ip {
+                length: bytes.len(),
+            });
         };
         let parsed = Self::parse_header(header)?;
         let length = parsed.payload_length;
         match rest.get(..usize::from(length)) {
             Some(payload) => Ok((parsed, payload)),
-            None => Err(FrameError::IpLength { length, available: rest.len() }),
+            None => Err(FrameError::IpLength {
+                length,
+                available: rest.len(),
+            }),
         }
     }
 
@@ -53,8 +58,11 @@ impl Ipv6 {
         if header[0] >> 4 != VERSION {
             return Err(FrameError::IpVersion { first: header[0] });
         }
-        let address =
-            |at: usize| Ipv6Addr::from(core::array::from_fn::<u8, 16, _>(|index| header[at + index]));
+        let address = |at: usize| {
+            Ipv6Addr::from(core::array::from_fn::<u8, 16, _>(|index| {
+                header[at + index]
+            }))
+        };
         Ok(Self {
             traffic_class: TrafficClass(header[0] << 4 | header[1] >> 4),
             flow_label: u32::from_be_bytes([0, header[1] & 0x0f, header[2], header[3]]),
@@ -101,9 +109,21 @@ mod tests {
         bytes[..40].copy_from_slice(&header.to_bytes());
         assert_eq!(bytes[..8], [0x6a, 0x5b, 0xcd, 0xef, 0, 3, 17, 64]);
         assert_eq!(Ipv6::parse(&bytes), Ok((header, &[0; 3][..])));
-        assert_eq!(Ipv6::parse(&bytes[..42]), Err(FrameError::IpLength { length: 3, available: 2 }));
-        assert_eq!(Ipv6::parse(&bytes[..39]), Err(FrameError::Ip { length: 39 }));
+        assert_eq!(
+            Ipv6::parse(&bytes[..42]),
+            Err(FrameError::IpLength {
+                length: 3,
+                available: 2
+            })
+        );
+        assert_eq!(
+            Ipv6::parse(&bytes[..39]),
+            Err(FrameError::Ip { length: 39 })
+        );
         bytes[0] = 0x45;
-        assert_eq!(Ipv6::parse(&bytes), Err(FrameError::IpVersion { first: 0x45 }));
+        assert_eq!(
+            Ipv6::parse(&bytes),
+            Err(FrameError::IpVersion { first: 0x45 })
+        );
     }
 }

@@ -192,7 +192,11 @@ pub struct LldpTlvs<'a> {
 impl<'a> LldpTlvs<'a> {
     /// The TLVs of a frame's payload.
     pub const fn new(payload: &'a [u8]) -> Self {
-        Self { bytes: payload, at: 0, ended: false }
+        Self {
+            bytes: payload,
+            at: 0,
+            ended: false,
+        }
     }
 }
 
@@ -205,10 +209,15 @@ impl<'a> Iterator for LldpTlvs<'a> {
             return None;
         }
         let rest = &self.bytes[self.at..];
-        let value = rest.split_first_chunk::<TLV_HEADER>().and_then(|(header, rest)| {
-            let header = u16::from_be_bytes(*header);
-            Some(((header >> 9) as u8, rest.get(..usize::from(header & 0x1ff))?))
-        });
+        let value = rest
+            .split_first_chunk::<TLV_HEADER>()
+            .and_then(|(header, rest)| {
+                let header = u16::from_be_bytes(*header);
+                Some((
+                    (header >> 9) as u8,
+                    rest.get(..usize::from(header & 0x1ff))?,
+                ))
+            });
         let Some((kind, value)) = value else {
             self.ended = true;
             return Some(Err(LldpError::Truncated { at: self.at }));
@@ -221,8 +230,17 @@ impl<'a> Iterator for LldpTlvs<'a> {
 }
 
 fn parse(kind: u8, value: &[u8]) -> Result<LldpTlv<'_>, LldpError> {
-    let wrong = |subtype| LldpError::Length { kind, subtype, length: value.len() };
-    let identifier = || value.split_first().map(|(subtype, id)| (*subtype, id)).ok_or(wrong(0));
+    let wrong = |subtype| LldpError::Length {
+        kind,
+        subtype,
+        length: value.len(),
+    };
+    let identifier = || {
+        value
+            .split_first()
+            .map(|(subtype, id)| (*subtype, id))
+            .ok_or(wrong(0))
+    };
     match kind {
         0 if value.is_empty() => Ok(LldpTlv::End),
         1 => identifier().map(|(subtype, id)| LldpTlv::Chassis(subtype, id)),
@@ -241,14 +259,22 @@ fn parse(kind: u8, value: &[u8]) -> Result<LldpTlv<'_>, LldpError> {
     }
 }
 
-fn organization(oui: [u8; 3], subtype: u8, rest: &[u8], wrong: LldpError) -> Result<LldpTlv<'_>, LldpError> {
+fn organization(
+    oui: [u8; 3],
+    subtype: u8,
+    rest: &[u8],
+    wrong: LldpError,
+) -> Result<LldpTlv<'_>, LldpError> {
     if oui != OUI_8021 {
         return Ok(LldpTlv::Organization(oui, subtype, rest));
     }
     match subtype {
         SUBTYPE_ETS | SUBTYPE_ETS_RECOMMENDATION => {
             let bytes: &[u8; ETS_SIZE] = rest.try_into().map_err(|_| wrong)?;
-            Ok(LldpTlv::Ets(ets(bytes, subtype == SUBTYPE_ETS_RECOMMENDATION)))
+            Ok(LldpTlv::Ets(ets(
+                bytes,
+                subtype == SUBTYPE_ETS_RECOMMENDATION,
+            )))
         }
         SUBTYPE_PFC => {
             let [flags, enabled]: [u8; PFC_SIZE] = rest.try_into().map_err(|_| wrong)?;
@@ -282,7 +308,11 @@ fn ets(bytes: &[u8; ETS_SIZE], recommendation: bool) -> EtsTlv {
     for priority in 0..8 {
         // Two priorities a byte, the lower one in the upper half.
         let pair = bytes[1 + priority / 2];
-        ets.class_of_priority[priority] = if priority % 2 == 0 { pair >> 4 } else { pair & 15 };
+        ets.class_of_priority[priority] = if priority % 2 == 0 {
+            pair >> 4
+        } else {
+            pair & 15
+        };
         ets.bandwidth[priority] = bytes[5 + priority];
         ets.tsa[priority] = Tsa::from_byte(bytes[13 + priority]);
     }
@@ -300,18 +330,31 @@ impl LldpTlv<'_> {
             Self::PortDescription(text) => put(out, 4, &[text]),
             Self::SystemName(text) => put(out, 5, &[text]),
             Self::Ets(ets) => {
-                let subtype = if ets.recommendation { SUBTYPE_ETS_RECOMMENDATION } else { SUBTYPE_ETS };
+                let subtype = if ets.recommendation {
+                    SUBTYPE_ETS_RECOMMENDATION
+                } else {
+                    SUBTYPE_ETS
+                };
                 put(out, ORGANIZATION, &[&OUI_8021, &[subtype], &ets.to_bytes()])
             }
             Self::Pfc(pfc) => {
-                let flags =
-                    u8::from(pfc.willing) << 7 | u8::from(pfc.macsec_bypass) << 6 | pfc.capability & 15;
-                put(out, ORGANIZATION, &[&OUI_8021, &[SUBTYPE_PFC, flags, pfc.enabled]])
+                let flags = u8::from(pfc.willing) << 7
+                    | u8::from(pfc.macsec_bypass) << 6
+                    | pfc.capability & 15;
+                put(
+                    out,
+                    ORGANIZATION,
+                    &[&OUI_8021, &[SUBTYPE_PFC, flags, pfc.enabled]],
+                )
             }
-            Self::Applications(Applications(entries)) => {
-                put(out, ORGANIZATION, &[&OUI_8021, &[SUBTYPE_APPLICATIONS, 0], entries])
+            Self::Applications(Applications(entries)) => put(
+                out,
+                ORGANIZATION,
+                &[&OUI_8021, &[SUBTYPE_APPLICATIONS, 0], entries],
+            ),
+            Self::Organization(oui, subtype, value) => {
+                put(out, ORGANIZATION, &[&oui, &[subtype], value])
             }
-            Self::Organization(oui, subtype, value) => put(out, ORGANIZATION, &[&oui, &[subtype], value]),
             Self::Other(kind, value) => put(out, kind, &[value]),
         }
     }
@@ -321,7 +364,9 @@ impl EtsTlv {
     fn to_bytes(self) -> [u8; ETS_SIZE] {
         let mut bytes = [0; ETS_SIZE];
         if !self.recommendation {
-            bytes[0] = u8::from(self.willing) << 7 | u8::from(self.credit_based) << 6 | self.classes_max & 7;
+            bytes[0] = u8::from(self.willing) << 7
+                | u8::from(self.credit_based) << 6
+                | self.classes_max & 7;
         }
         for priority in 0..8 {
             let class = self.class_of_priority[priority] & 15;
@@ -353,7 +398,12 @@ fn put(out: &mut [u8], kind: u8, parts: &[&[u8]]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const PFC: PfcTlv = PfcTlv { willing: false, macsec_bypass: false, capability: 8, enabled: 1 << 3 };
+    const PFC: PfcTlv = PfcTlv {
+        willing: false,
+        macsec_bypass: false,
+        capability: 8,
+        enabled: 1 << 3,
+    };
 
     fn ets(recommendation: bool) -> EtsTlv {
         let mut tsa = [Tsa::Ets; 8];
@@ -371,7 +421,12 @@ mod tests {
 
     #[test]
     fn every_tlv_reads_back() {
-        let entry = Application { priority: 3, selector: 3, protocol: 4791 }.to_bytes();
+        let entry = Application {
+            priority: 3,
+            selector: 3,
+            protocol: 4791,
+        }
+        .to_bytes();
         let tlvs = [
             LldpTlv::Chassis(4, &[2, 0, 0, 0, 0, 1]),
             LldpTlv::Port(5, b"eth0"),
@@ -393,8 +448,14 @@ mod tests {
         }
         // Padding of a short frame follows the end.
         assert!(LldpTlvs::new(&frame[..length + 10]).eq(tlvs.map(Ok)));
-        let LldpTlv::Applications(found) = tlvs[8] else { unreachable!("it is the ninth") };
-        assert!(found.iter().eq([Application { priority: 3, selector: 3, protocol: 4791 }]));
+        let LldpTlv::Applications(found) = tlvs[8] else {
+            unreachable!("it is the ninth")
+        };
+        assert!(found.iter().eq([Application {
+            priority: 3,
+            selector: 3,
+            protocol: 4791
+        }]));
     }
 
     #[test]
@@ -410,7 +471,11 @@ mod tests {
         assert_eq!(tlvs.next(), Some(Err(LldpError::Truncated { at: 0 })));
         assert_eq!(tlvs.next(), None);
         let short = [0xfe, 0x05, 0x00, 0x80, 0xc2, 0x0b, 0x08, 0x00, 0x00];
-        let error = LldpError::Length { kind: 127, subtype: 0x0b, length: 5 };
+        let error = LldpError::Length {
+            kind: 127,
+            subtype: 0x0b,
+            length: 5,
+        };
         assert!(LldpTlvs::new(&short).eq([Err(error), Ok(LldpTlv::End)]));
     }
 }

@@ -120,7 +120,12 @@ impl MadHeader {
     /// The header's bytes.
     pub fn to_bytes(&self) -> [u8; MAD_HEADER_SIZE] {
         let mut bytes = [0; MAD_HEADER_SIZE];
-        bytes[..4].copy_from_slice(&[self.base_version, self.class, self.class_version, self.method]);
+        bytes[..4].copy_from_slice(&[
+            self.base_version,
+            self.class,
+            self.class_version,
+            self.method,
+        ]);
         bytes[4..6].copy_from_slice(&self.status.to_be_bytes());
         bytes[6..8].copy_from_slice(&self.class_specific.to_be_bytes());
         bytes[8..16].copy_from_slice(&self.transaction.to_be_bytes());
@@ -135,16 +140,22 @@ impl MadHeader {
     /// The first field that is not connection management's.
     pub const fn check_cm(&self) -> Result<(), MadError> {
         if self.base_version != BASE_VERSION {
-            return Err(MadError::BaseVersion { version: self.base_version });
+            return Err(MadError::BaseVersion {
+                version: self.base_version,
+            });
         }
         if self.class != CLASS_CM {
             return Err(MadError::Class { class: self.class });
         }
         if self.class_version != CLASS_VERSION_CM {
-            return Err(MadError::ClassVersion { version: self.class_version });
+            return Err(MadError::ClassVersion {
+                version: self.class_version,
+            });
         }
         if self.method != METHOD_SEND {
-            return Err(MadError::Method { method: self.method });
+            return Err(MadError::Method {
+                method: self.method,
+            });
         }
         Ok(())
     }
@@ -162,7 +173,10 @@ mod tests {
             ..MadHeader::cm(0x1011, 0x0809_0a0b_0c0d_0e0f, 0x1415_1617)
         };
         let bytes = header.to_bytes();
-        assert_eq!(bytes[..16], [1, 7, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+        assert_eq!(
+            bytes[..16],
+            [1, 7, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+        );
         assert_eq!(bytes[16..], [0x10, 0x11, 0, 0, 0x14, 0x15, 0x16, 0x17]);
         assert_eq!(MadHeader::parse(&bytes), header);
         assert_eq!(header.check_cm(), Ok(()));
@@ -176,9 +190,18 @@ mod tests {
             change(&mut header);
             header.check_cm()
         };
-        assert_eq!(with(|h| h.base_version = 2), Err(MadError::BaseVersion { version: 2 }));
+        assert_eq!(
+            with(|h| h.base_version = 2),
+            Err(MadError::BaseVersion { version: 2 })
+        );
         assert_eq!(with(|h| h.class = 3), Err(MadError::Class { class: 3 }));
-        assert_eq!(with(|h| h.class_version = 1), Err(MadError::ClassVersion { version: 1 }));
-        assert_eq!(with(|h| h.method = 0x83), Err(MadError::Method { method: 0x83 }));
+        assert_eq!(
+            with(|h| h.class_version = 1),
+            Err(MadError::ClassVersion { version: 1 })
+        );
+        assert_eq!(
+            with(|h| h.method = 0x83),
+            Err(MadError::Method { method: 0x83 })
+        );
     }
 }

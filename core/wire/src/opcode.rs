@@ -161,7 +161,12 @@ const fn row(
     headers: &'static [HeaderKind],
     payload: bool,
 ) -> Row {
-    Row { operation, services, headers, payload }
+    Row {
+        operation,
+        services,
+        headers,
+        payload,
+    }
 }
 
 /// An opcode that exists.
@@ -212,7 +217,9 @@ impl Opcode {
     pub const fn row(self) -> &'static Row {
         // The loop ends at the latest at the last line: an opcode is made from a line only.
         let mut index = 0;
-        while index + 1 < OPERATIONS.len() && OPERATIONS[index].operation as u8 != self.operation as u8 {
+        while index + 1 < OPERATIONS.len()
+            && OPERATIONS[index].operation as u8 != self.operation as u8
+        {
             index += 1;
         }
         &OPERATIONS[index]
@@ -268,7 +275,10 @@ const TABLE: [Option<Opcode>; 256] = {
         let row = OPERATIONS[line];
         let mut index = 0;
         while index < row.services.len() {
-            let opcode = Opcode { service: row.services[index], operation: row.operation };
+            let opcode = Opcode {
+                service: row.services[index],
+                operation: row.operation,
+            };
             lookup[opcode.byte() as usize] = Some(opcode);
             index += 1;
         }
@@ -287,11 +297,17 @@ struct Facts {
 }
 
 static FACTS: [Facts; 256] = {
-    let mut facts = [Facts { header_size: 0, payload: false }; 256];
+    let mut facts = [Facts {
+        header_size: 0,
+        payload: false,
+    }; 256];
     let mut byte = 0;
     while byte < TABLE.len() {
         if let Some(opcode) = TABLE[byte] {
-            facts[byte] = Facts { header_size: opcode.sum_of_headers() as u8, payload: opcode.row().payload };
+            facts[byte] = Facts {
+                header_size: opcode.sum_of_headers() as u8,
+                payload: opcode.row().payload,
+            };
         }
         byte += 1;
     }

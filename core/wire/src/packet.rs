@@ -195,7 +195,10 @@ impl Message {
     /// A READ request as IBTA has it.
     #[inline]
     pub const fn read(reth: Reth) -> Self {
-        Self::ReadRequest { reth, response_only: false }
+        Self::ReadRequest {
+            reth,
+            response_only: false,
+        }
     }
 }
 

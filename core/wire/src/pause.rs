@@ -35,12 +35,14 @@ impl Pause {
     /// # Errors
     /// [`FrameError::MacControl`] for another opcode, [`FrameError::Ethernet`] when the frame ends early.
     pub fn parse(payload: &[u8]) -> Result<Self, FrameError> {
-        let truncated = FrameError::Ethernet { length: payload.len() };
+        let truncated = FrameError::Ethernet {
+            length: payload.len(),
+        };
         let (opcode, parameters) = payload.split_first_chunk().ok_or(truncated)?;
         let field = |at: usize| {
-            parameters
-                .get(at..at + 2)
-                .map_or(Err(truncated), |bytes| Ok(u16::from_be_bytes([bytes[0], bytes[1]])))
+            parameters.get(at..at + 2).map_or(Err(truncated), |bytes| {
+                Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
+            })
         };
         match u16::from_be_bytes(*opcode) {
             OPCODE_PAUSE => Ok(Self::Link(field(0)?)),
@@ -62,7 +64,12 @@ impl Pause {
     pub fn to_frame(&self, source: MacAddress) -> [u8; FRAME_SIZE_MIN] {
         let mut frame = [0; FRAME_SIZE_MIN];
         let ethertype = EtherType::MAC_CONTROL;
-        let ethernet = Ethernet { destination: Self::DESTINATION, source, vlan: None, ethertype };
+        let ethernet = Ethernet {
+            destination: Self::DESTINATION,
+            source,
+            vlan: None,
+            ethertype,
+        };
         let mut header = [0; ETHERNET_SIZE + 4];
         ethernet.encode(&mut header);
         let (opcode, parameters) = self.parameters();
@@ -108,11 +115,20 @@ mod tests {
         let frame = pause.to_frame(SOURCE);
         assert_eq!(frame[..6], [1, 0x80, 0xc2, 0, 0, 1]);
         assert_eq!(frame[12..18], [0x88, 0x08, 0x01, 0x01, 0x00, 0x28]);
-        assert_eq!(frame[18..34], [0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            frame[18..34],
+            [0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0]
+        );
         let (ethernet, payload) = Ethernet::parse(&frame).unwrap();
-        assert_eq!((ethernet.ethertype, ethernet.source), (EtherType::MAC_CONTROL, SOURCE));
+        assert_eq!(
+            (ethernet.ethertype, ethernet.source),
+            (EtherType::MAC_CONTROL, SOURCE)
+        );
         assert_eq!(Pause::parse(payload), Ok(pause));
-        assert_eq!(Pause::parse(&payload[..19]), Err(FrameError::Ethernet { length: 19 }));
+        assert_eq!(
+            Pause::parse(&payload[..19]),
+            Err(FrameError::Ethernet { length: 19 })
+        );
     }
 
     #[test]
@@ -120,6 +136,9 @@ mod tests {
         let frame = Pause::Link(512).to_frame(SOURCE);
         assert_eq!(frame[12..18], [0x88, 0x08, 0x00, 0x01, 0x02, 0x00]);
         assert_eq!(Pause::parse(&frame[14..]), Ok(Pause::Link(512)));
-        assert_eq!(Pause::parse(&[0, 2, 0, 0]), Err(FrameError::MacControl { opcode: 2 }));
+        assert_eq!(
+            Pause::parse(&[0, 2, 0, 0]),
+            Err(FrameError::MacControl { opcode: 2 })
+        );
     }
 }

@@ -124,33 +124,53 @@ const OPERATIONS: [(&str, Verb); 6] = [
     ("local", Verb::Local),
 ];
 
-const TRANSPORTS: [(&str, Transport); 4] =
-    [("rc", Transport::Rc), ("uc", Transport::Uc), ("ud", Transport::Ud), ("xrc", Transport::Xrc)];
+const TRANSPORTS: [(&str, Transport); 4] = [
+    ("rc", Transport::Rc),
+    ("uc", Transport::Uc),
+    ("ud", Transport::Ud),
+    ("xrc", Transport::Xrc),
+];
 
 fn named<T: Copy>(table: &[(&'static str, T)], name: Option<&str>) -> Option<T> {
-    table.iter().find(|(known, _)| Some(*known) == name).map(|(_, value)| *value)
+    table
+        .iter()
+        .find(|(known, _)| Some(*known) == name)
+        .map(|(_, value)| *value)
 }
 
 fn name<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
-    table.iter().find(|(_, known)| known == value).map_or("", |(name, _)| name)
+    table
+        .iter()
+        .find(|(_, known)| known == value)
+        .map_or("", |(name, _)| name)
 }
 
 /// A decimal number as [`Line`] writes it: no sign, no leading zeros.
 fn number<T: core::str::FromStr>(text: Option<&str>) -> Option<T> {
     let text = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
-    if text.len() > 1 && text.starts_with('0') { None } else { text.parse().ok() }
+    if text.len() > 1 && text.starts_with('0') {
+        None
+    } else {
+        text.parse().ok()
+    }
 }
 
 /// The lines of a record, each with its number in the file.
 ///
 /// # Errors
 /// [`RecordError::NoHeader`] and [`RecordError::Version`].
-pub fn lines(text: &str) -> Result<impl Iterator<Item = (usize, Result<Line, RecordError>)>, RecordError> {
+pub fn lines(
+    text: &str,
+) -> Result<impl Iterator<Item = (usize, Result<Line, RecordError>)>, RecordError> {
     let mut all = text.split('\n');
     let first = all.next().unwrap_or_default();
     if first != HEADER {
         let other = first.starts_with("rockery-verbs-record ");
-        return Err(if other { RecordError::Version } else { RecordError::NoHeader });
+        return Err(if other {
+            RecordError::Version
+        } else {
+            RecordError::NoHeader
+        });
     }
     let lines = all.enumerate().filter(|(_, line)| !line.is_empty());
     Ok(lines.map(|(index, line)| (index + 2, Line::parse(line))))
@@ -166,7 +186,9 @@ impl Line {
         let wrong = RecordError::Field;
         let at_ns = number(fields.next()).ok_or(wrong("the time"))?;
         let process = number(fields.next()).ok_or(wrong("the process"))?;
-        let qpn = number(fields.next()).filter(|qpn| *qpn < 1 << 24).ok_or(wrong("the queue pair"))?;
+        let qpn = number(fields.next())
+            .filter(|qpn| *qpn < 1 << 24)
+            .ok_or(wrong("the queue pair"))?;
         let call = match fields.next() {
             Some("post") => Call::Post {
                 operation: named(&OPERATIONS, fields.next())
@@ -176,9 +198,9 @@ impl Line {
                 transport: named(&TRANSPORTS, fields.next()).ok_or(wrong("the transport"))?,
                 signaled: named(&SIGNALS, fields.next()).ok_or(wrong("signaled or unsignaled"))?,
             },
-            Some("receive") => {
-                Call::Receive { bytes: number(fields.next()).ok_or(wrong("the number of bytes"))? }
-            }
+            Some("receive") => Call::Receive {
+                bytes: number(fields.next()).ok_or(wrong("the number of bytes"))?,
+            },
             Some("done") => Call::Done {
                 operation: named(&OPERATIONS, fields.next()).ok_or(wrong("the operation"))?,
                 bytes: number(fields.next()).ok_or(wrong("the number of bytes"))?,
@@ -189,7 +211,12 @@ impl Line {
         if fields.next().is_some() {
             return Err(RecordError::More);
         }
-        Ok(Self { at_ns, process, qpn, call })
+        Ok(Self {
+            at_ns,
+            process,
+            qpn,
+            call,
+        })
     }
 }
 
@@ -197,16 +224,39 @@ const SIGNALS: [(&str, bool); 2] = [("signaled", true), ("unsignaled", false)];
 
 impl fmt::Display for Line {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { at_ns, process, qpn, call } = self;
+        let Self {
+            at_ns,
+            process,
+            qpn,
+            call,
+        } = self;
         write!(out, "{at_ns} {process} {qpn} ")?;
         match call {
-            Call::Post { operation, bytes, transport, signaled } => {
-                let (operation, transport) = (name(&OPERATIONS, operation), name(&TRANSPORTS, transport));
-                write!(out, "post {operation} {bytes} {transport} {}", name(&SIGNALS, signaled))
+            Call::Post {
+                operation,
+                bytes,
+                transport,
+                signaled,
+            } => {
+                let (operation, transport) =
+                    (name(&OPERATIONS, operation), name(&TRANSPORTS, transport));
+                write!(
+                    out,
+                    "post {operation} {bytes} {transport} {}",
+                    name(&SIGNALS, signaled)
+                )
             }
             Call::Receive { bytes } => write!(out, "receive {bytes}"),
-            Call::Done { operation, bytes, status } => {
-                write!(out, "done {} {bytes} {status}", name(&OPERATIONS, operation))
+            Call::Done {
+                operation,
+                bytes,
+                status,
+            } => {
+                write!(
+                    out,
+                    "done {} {bytes} {status}",
+                    name(&OPERATIONS, operation)
+                )
             }
         }
     }

@@ -54,7 +54,10 @@ mod tests {
     fn dscp_and_ecn_share_a_byte() {
         let class = TrafficClass::new(26, Ecn::Capable0);
         assert_eq!(class, TrafficClass(106));
-        assert_eq!(class.with_ecn(Ecn::CongestionExperienced), TrafficClass(107));
+        assert_eq!(
+            class.with_ecn(Ecn::CongestionExperienced),
+            TrafficClass(107)
+        );
         for byte in 0..=u8::MAX {
             let class = TrafficClass(byte);
             assert_eq!(TrafficClass::new(class.dscp(), class.ecn()), class);

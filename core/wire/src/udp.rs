@@ -33,12 +33,18 @@ impl Udp {
     /// length field is below 8 or exceeds the bytes.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), FrameError> {
-        let Some(([s0, s1, d0, d1, l0, l1, c0, c1], _)) = bytes.split_first_chunk::<UDP_SIZE>() else {
-            return Err(FrameError::Udp { length: bytes.len() });
+        let Some(([s0, s1, d0, d1, l0, l1, c0, c1], _)) = bytes.split_first_chunk::<UDP_SIZE>()
+        else {
+            return Err(FrameError::Udp {
+                length: bytes.len(),
+            });
         };
         let length = u16::from_be_bytes([*l0, *l1]);
         let Some(payload) = bytes.get(UDP_SIZE..usize::from(length)) else {
-            return Err(FrameError::UdpLength { length, available: bytes.len() });
+            return Err(FrameError::UdpLength {
+                length,
+                available: bytes.len(),
+            });
         };
         let parsed = Self {
             source_port: u16::from_be_bytes([*s0, *s1]),
@@ -66,14 +72,31 @@ mod tests {
 
     #[test]
     fn a_header_goes_out_and_comes_back() {
-        let header = Udp { source_port: 0xc001, destination_port: ROCE_PORT, length: 10, checksum: 0x1234 };
+        let header = Udp {
+            source_port: 0xc001,
+            destination_port: ROCE_PORT,
+            length: 10,
+            checksum: 0x1234,
+        };
         let mut bytes = [0; 12];
         bytes[..8].copy_from_slice(&header.to_bytes());
         assert_eq!(bytes[..8], [0xc0, 1, 0x12, 0xb7, 0, 10, 0x12, 0x34]);
         assert_eq!(Udp::parse(&bytes), Ok((header, &[0; 2][..])));
-        assert_eq!(Udp::parse(&bytes[..9]), Err(FrameError::UdpLength { length: 10, available: 9 }));
+        assert_eq!(
+            Udp::parse(&bytes[..9]),
+            Err(FrameError::UdpLength {
+                length: 10,
+                available: 9
+            })
+        );
         assert_eq!(Udp::parse(&bytes[..7]), Err(FrameError::Udp { length: 7 }));
         bytes[5] = 7;
-        assert_eq!(Udp::parse(&bytes), Err(FrameError::UdpLength { length: 7, available: 12 }));
+        assert_eq!(
+            Udp::parse(&bytes),
+            Err(FrameError::UdpLength {
+                length: 7,
+                available: 12
+            })
+        );
     }
 }

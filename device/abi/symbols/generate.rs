@@ -34,13 +34,21 @@ impl Symbol<'_> {
     /// several public nodes the last one is the default.
     fn versions(&self, later: &[Symbol<'_>]) -> Vec<String> {
         let Some(family) = self.node.strip_suffix(EVERY_PRIVATE) else {
-            let at = if later.iter().any(|later| later.name == self.name) { "@" } else { "@@" };
+            let at = if later.iter().any(|later| later.name == self.name) {
+                "@"
+            } else {
+                "@@"
+            };
             return vec![format!("{}{at}{}", self.name, self.node)];
         };
         let version = |number: u32| {
             // A provider's library calls the registration function of its own release.
             let name = self.name.replace('*', &number.to_string());
-            let at = if number == PRIVATE_DEFAULT || name != self.name { "@@" } else { "@" };
+            let at = if number == PRIVATE_DEFAULT || name != self.name {
+                "@@"
+            } else {
+                "@"
+            };
             format!("{name}{at}{family}PRIVATE_{number}")
         };
         PRIVATE_NODES.map(version).collect()
@@ -54,12 +62,19 @@ pub(crate) fn generate(table: &str, soname: &str) -> Result<(), Box<dyn Error>> 
     println!("cargo:rerun-if-changed={path}");
     println!("cargo:rerun-if-changed=../abi/symbols/generate.rs");
     let text = std::fs::read_to_string(&path)?;
-    let symbols = text.lines().skip(1).map(parse).collect::<Result<Vec<_>, _>>()?;
+    let symbols = text
+        .lines()
+        .skip(1)
+        .map(parse)
+        .collect::<Result<Vec<_>, _>>()?;
     let out = std::env::var("OUT_DIR")?;
     std::fs::write(Path::new(&out).join("symbols.rs"), trampolines(&symbols)?)?;
     let script = Path::new(&out).join("versions.map");
     std::fs::write(&script, versions(&symbols)?)?;
-    println!("cargo:rustc-cdylib-link-arg=-Wl,--version-script={}", script.display());
+    println!(
+        "cargo:rustc-cdylib-link-arg=-Wl,--version-script={}",
+        script.display()
+    );
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{soname}");
     Ok(())
 }
@@ -96,11 +111,18 @@ fn trampolines(symbols: &[Symbol<'_>]) -> Result<String, std::fmt::Error> {
             Some(_) => (format!(".text.{label},\\\"ax\\\",@progbits"), "function"),
             None => (format!(".data.{label},\\\"aw\\\",@progbits"), "object"),
         };
-        let body = if target.is_some() { "jmp {target}" } else { ".byte 0" };
+        let body = if target.is_some() {
+            "jmp {target}"
+        } else {
+            ".byte 0"
+        };
         writeln!(text, "core::arch::global_asm!(")?;
         writeln!(text, "    \".pushsection {section}\",")?;
         writeln!(text, "    \".globl {label}\", \".type {label},@{kind}\",")?;
-        writeln!(text, "    \"{label}: {body}\", \".size {label}, . - {label}\",")?;
+        writeln!(
+            text,
+            "    \"{label}: {body}\", \".size {label}, . - {label}\","
+        )?;
         for version in symbol.versions(&symbols[index + 1..]) {
             writeln!(text, "    \".symver {label},{version}\",")?;
         }
@@ -136,7 +158,10 @@ fn versions(symbols: &[Symbol<'_>]) -> Result<String, std::fmt::Error> {
             }
             continue;
         }
-        let before = nodes[..index].iter().rev().find(|before| family(before) == family(node));
+        let before = nodes[..index]
+            .iter()
+            .rev()
+            .find(|before| family(before) == family(node));
         writeln!(text, "{node} {{}} {};", before.unwrap_or(&""))?;
     }
     Ok(text)

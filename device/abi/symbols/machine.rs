@@ -28,7 +28,10 @@ pub(crate) fn calls() -> Result<(), Box<dyn Error>> {
     for name in CALLS {
         println!("cargo:rustc-cdylib-link-arg=-Wl,--wrap={name}");
     }
-    std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("machine.rs"), labels()?)?;
+    std::fs::write(
+        Path::new(&std::env::var("OUT_DIR")?).join("machine.rs"),
+        labels()?,
+    )?;
     Ok(())
 }
 
@@ -37,7 +40,10 @@ pub(crate) fn calls() -> Result<(), Box<dyn Error>> {
 fn labels() -> Result<String, std::fmt::Error> {
     let mut text = String::from("core::arch::global_asm!(\n");
     let line = |text: &mut String, code: &str| writeln!(text, "    \"{code}\",");
-    line(&mut text, ".pushsection .data.rockery_machine_calls,\\\"aw\\\",@progbits")?;
+    line(
+        &mut text,
+        ".pushsection .data.rockery_machine_calls,\\\"aw\\\",@progbits",
+    )?;
     line(&mut text, ".balign 8")?;
     line(&mut text, ".globl rockery_machine_calls")?;
     line(&mut text, ".hidden rockery_machine_calls")?;
@@ -47,17 +53,28 @@ fn labels() -> Result<String, std::fmt::Error> {
     }
     line(&mut text, ".popsection")?;
     for (number, name) in CALLS.iter().enumerate() {
-        line(&mut text, &format!(".pushsection .text.__wrap_{name},\\\"ax\\\",@progbits"))?;
+        line(
+            &mut text,
+            &format!(".pushsection .text.__wrap_{name},\\\"ax\\\",@progbits"),
+        )?;
         line(&mut text, &format!(".globl __wrap_{name}"))?;
         line(&mut text, &format!(".hidden __wrap_{name}"))?;
         line(&mut text, &format!(".type __wrap_{name},@function"))?;
         line(&mut text, &format!("__wrap_{name}:"))?;
-        line(&mut text, &format!("jmp qword ptr [rip + rockery_machine_calls + {}]", 8 * number))?;
+        line(
+            &mut text,
+            &format!(
+                "jmp qword ptr [rip + rockery_machine_calls + {}]",
+                8 * number
+            ),
+        )?;
         line(&mut text, ".popsection")?;
     }
     writeln!(text, ");")?;
     let names: Vec<String> = CALLS.iter().map(|name| format!("c\"{name}\"")).collect();
-    text += &BINDING.replace("COUNT", &CALLS.len().to_string()).replace("NAMES", &names.join(", "));
+    text += &BINDING
+        .replace("COUNT", &CALLS.len().to_string())
+        .replace("NAMES", &names.join(", "));
     Ok(text)
 }
 

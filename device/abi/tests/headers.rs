@@ -9,10 +9,14 @@ fn program() -> String {
     );
     for layout in abi::LAYOUTS {
         let name = layout.name;
-        writeln!(text, "printf(\"{name} %zu\\n\", sizeof(struct {name}));").expect("a string takes all");
+        writeln!(text, "printf(\"{name} %zu\\n\", sizeof(struct {name}));")
+            .expect("a string takes all");
         for (field, _) in layout.fields {
-            writeln!(text, "printf(\"{name}.{field} %zu\\n\", offsetof(struct {name}, {field}));")
-                .expect("a string takes all");
+            writeln!(
+                text,
+                "printf(\"{name}.{field} %zu\\n\", offsetof(struct {name}, {field}));"
+            )
+            .expect("a string takes all");
         }
     }
     text + "return 0; }\n"
@@ -34,14 +38,20 @@ fn the_compiler_of_c_sees_the_same_offsets() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (source, binary) = (folder.join("layout.c"), folder.join("layout"));
     std::fs::write(&source, program()).expect("the target folder can be written");
-    let compiled = Command::new("cc").arg(&source).arg("-o").arg(&binary).output();
+    let compiled = Command::new("cc")
+        .arg(&source)
+        .arg("-o")
+        .arg(&binary)
+        .output();
     let compiled = compiled.expect("this test needs the package gcc");
     assert!(
         compiled.status.success(),
         "this test needs the packages gcc and librdmacm-dev (rdma-core 44 or later):\n{}",
         String::from_utf8_lossy(&compiled.stderr)
     );
-    let output = Command::new(&binary).output().expect("the compiled program runs");
+    let output = Command::new(&binary)
+        .output()
+        .expect("the compiled program runs");
     let seen = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(seen.lines().collect::<Vec<_>>(), expected());
 }

@@ -66,7 +66,12 @@ impl Buffer {
     }
 
     fn of(memory: Memory) -> Self {
-        Self { registration: None, shared_registration: OnceLock::new(), memory, charge: None }
+        Self {
+            registration: None,
+            shared_registration: OnceLock::new(),
+            memory,
+            charge: None,
+        }
     }
 
     /// Asks the processor to load a range into its second-level cache, because it is read soon. Bytes beyond
@@ -88,13 +93,18 @@ impl Buffer {
     /// not be used again for other contents; dropping it is safe.
     pub fn refer(&self, range: Range<usize>) {
         if let Some(referred) = self.memory.referred() {
-            referred.get_or_init(|| Pages::new(self.len() / ALIGNMENT)).insert(&pages(&range));
+            referred
+                .get_or_init(|| Pages::new(self.len() / ALIGNMENT))
+                .insert(&pages(&range));
         }
     }
 
     /// Whether the kernel may still read some of its pages.
     pub fn is_referred(&self) -> bool {
-        self.memory.referred().and_then(OnceLock::get).is_some_and(|pages| !pages.is_empty())
+        self.memory
+            .referred()
+            .and_then(OnceLock::get)
+            .is_some_and(|pages| !pages.is_empty())
     }
 
     /// Prepares the change of a range: pages that the kernel may still read are replaced by new ones with the
@@ -150,7 +160,9 @@ impl Buffer {
         &self,
         register: impl FnOnce() -> Option<R>,
     ) -> Option<&R> {
-        let kept = self.shared_registration.get_or_init(|| Some(Box::new(register()?)));
+        let kept = self
+            .shared_registration
+            .get_or_init(|| Some(Box::new(register()?)));
         kept.as_deref()?.downcast_ref()
     }
 }
@@ -182,7 +194,9 @@ impl DerefMut for Buffer {
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buffer").field("length", &self.len()).finish()
+        f.debug_struct("Buffer")
+            .field("length", &self.len())
+            .finish()
     }
 }
 
@@ -198,7 +212,10 @@ mod tests {
         for make in [Buffer::zeroed, Buffer::sparse, Buffer::mappable] {
             for (length, rounded) in [(0, ALIGNMENT), (5000, 8192), (1 << 20, 1 << 20)] {
                 let mut buffer = make(length);
-                assert_eq!((buffer.len(), buffer.as_ptr() as usize % ALIGNMENT), (rounded, 0));
+                assert_eq!(
+                    (buffer.len(), buffer.as_ptr() as usize % ALIGNMENT),
+                    (rounded, 0)
+                );
                 assert!(buffer.iter().all(|byte| *byte == 0));
                 buffer[rounded - 1] = 1;
             }
@@ -220,10 +237,20 @@ mod tests {
         let mut buffer = Buffer::zeroed(1);
         assert!(buffer.registration::<Counted>().is_none());
         buffer.attach(Box::new(Counted(Arc::clone(&ended))));
-        assert!(buffer.registration::<Counted>().is_some() && buffer.registration_mut::<u32>().is_none());
+        assert!(
+            buffer.registration::<Counted>().is_some()
+                && buffer.registration_mut::<u32>().is_none()
+        );
         buffer.attach(Box::new(7_u32));
-        assert_eq!((ended.load(Ordering::Relaxed), buffer.registration()), (1, Some(&7_u32)));
-        assert!(buffer.shared_registration(|| Some(Counted(Arc::clone(&ended)))).is_some());
+        assert_eq!(
+            (ended.load(Ordering::Relaxed), buffer.registration()),
+            (1, Some(&7_u32))
+        );
+        assert!(
+            buffer
+                .shared_registration(|| Some(Counted(Arc::clone(&ended))))
+                .is_some()
+        );
         drop(buffer);
         assert_eq!(ended.load(Ordering::Relaxed), 2);
     }
@@ -232,7 +259,10 @@ mod tests {
     fn a_charge_ends_with_the_buffer_that_has_it() {
         let ended = Arc::new(AtomicUsize::new(0));
         let [mut one, mut other] = [1, 1].map(Buffer::zeroed);
-        assert!(one.set_charge(Some(Box::new(Counted(Arc::clone(&ended))))).is_none());
+        assert!(
+            one.set_charge(Some(Box::new(Counted(Arc::clone(&ended)))))
+                .is_none()
+        );
         assert!(one.charge_mut::<Counted>().is_some() && one.charge_mut::<u32>().is_none());
         other.set_charge(one.set_charge(None));
         drop(one);
@@ -255,15 +285,27 @@ mod tests {
         assert!(!buffer.is_referred());
         buffer.refer(0..LENGTH);
         assert!(buffer.shared_registration(|| Some(1_u32)).is_some());
-        assert!(!buffer.renew(0..1) && buffer.is_referred(), "a device may have the pages");
-        assert!(!Buffer::zeroed(ALIGNMENT).can_be_referred() && !Buffer::mappable(LENGTH).can_be_referred());
+        assert!(
+            !buffer.renew(0..1) && buffer.is_referred(),
+            "a device may have the pages"
+        );
+        assert!(
+            !Buffer::zeroed(ALIGNMENT).can_be_referred()
+                && !Buffer::mappable(LENGTH).can_be_referred()
+        );
     }
 
     #[test]
     fn every_range_can_be_prefetched() {
         let mut buffer = Buffer::zeroed(ALIGNMENT);
         buffer.fill(3);
-        for (start, end) in [(0, ALIGNMENT), (1, 2), (7, 7), (ALIGNMENT, 2 * ALIGNMENT), (9000, 9001)] {
+        for (start, end) in [
+            (0, ALIGNMENT),
+            (1, 2),
+            (7, 7),
+            (ALIGNMENT, 2 * ALIGNMENT),
+            (9000, 9001),
+        ] {
             buffer.prefetch(start..end);
         }
         assert!(buffer.iter().all(|byte| *byte == 3));

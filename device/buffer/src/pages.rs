@@ -9,11 +9,13 @@ pub(crate) struct Pages(Box<[AtomicU64]>);
 /// The words of a range of bits, and the bits in each.
 fn words(range: &Range<usize>) -> impl Iterator<Item = (usize, u64)> {
     let Range { start, end } = range.clone();
-    (start / 64..end.div_ceil(64)).filter(move |_| start < end).map(move |word| {
-        let first = start.saturating_sub(word * 64);
-        let behind = (end - word * 64).min(64);
-        (word, u64::MAX >> (64 - (behind - first)) << first)
-    })
+    (start / 64..end.div_ceil(64))
+        .filter(move |_| start < end)
+        .map(move |word| {
+            let first = start.saturating_sub(word * 64);
+            let behind = (end - word * 64).min(64);
+            (word, u64::MAX >> (64 - (behind - first)) << first)
+        })
 }
 
 impl Pages {
@@ -40,8 +42,11 @@ impl Pages {
 
     /// Whether one of these pages is in the set.
     pub(crate) fn has_any(&self, range: &Range<usize>) -> bool {
-        words(range)
-            .any(|(word, bits)| self.0.get(word).is_some_and(|it| it.load(Ordering::Relaxed) & bits != 0))
+        words(range).any(|(word, bits)| {
+            self.0
+                .get(word)
+                .is_some_and(|it| it.load(Ordering::Relaxed) & bits != 0)
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -56,18 +61,32 @@ mod tests {
     #[test]
     fn ranges_are_added_and_removed() {
         let mut pages = Pages::new(256);
-        for (start, end) in [(0, 1), (63, 64), (63, 65), (64, 128), (3, 200), (0, 256), (255, 256)] {
+        for (start, end) in [
+            (0, 1),
+            (63, 64),
+            (63, 65),
+            (64, 128),
+            (3, 200),
+            (0, 256),
+            (255, 256),
+        ] {
             assert!(pages.is_empty() && !pages.has_any(&(0..256)));
             pages.insert(&(start..end));
             for page in 0..256 {
-                assert_eq!(pages.has_any(&(page..page + 1)), (start..end).contains(&page), "{page}");
+                assert_eq!(
+                    pages.has_any(&(page..page + 1)),
+                    (start..end).contains(&page),
+                    "{page}"
+                );
             }
             assert!(!pages.has_any(&(0..start)) && !pages.has_any(&(end..256)));
             pages.remove(&(start..end));
         }
         pages.insert(&(0..256));
         pages.remove(&(10..100));
-        assert!(pages.has_any(&(9..10)) && !pages.has_any(&(10..100)) && pages.has_any(&(100..101)));
+        assert!(
+            pages.has_any(&(9..10)) && !pages.has_any(&(10..100)) && pages.has_any(&(100..101))
+        );
         assert!(!pages.has_any(&(5..5)));
     }
 }

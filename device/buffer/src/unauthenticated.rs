@@ -78,7 +78,10 @@ impl UnauthenticatedBudget {
     /// A budget of `limit` bytes. Connections never hold more, those that were displaced and have not ended
     /// yet included.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, state: Mutex::default() })
+        Arc::new(Self {
+            limit,
+            state: Mutex::default(),
+        })
     }
 
     /// Bytes that connections hold.
@@ -98,7 +101,11 @@ impl UnauthenticatedBudget {
         let mut state = locked(&self.state);
         let number = state.next;
         let flag = Arc::new(Flag::default());
-        let entry = Entry { address: address.to_canonical(), bytes: 0, flag: Arc::clone(&flag) };
+        let entry = Entry {
+            address: address.to_canonical(),
+            bytes: 0,
+            flag: Arc::clone(&flag),
+        };
         state.entries.insert(number, entry);
         state.next += 1;
         let charged = state.charge(number, bytes, self.limit);
@@ -107,7 +114,11 @@ impl UnauthenticatedBudget {
         }
         drop(state);
         notify(&charged?);
-        Some(UnauthenticatedShare { budget: Arc::clone(self), number, flag })
+        Some(UnauthenticatedShare {
+            budget: Arc::clone(self),
+            number,
+            flag,
+        })
     }
 }
 
@@ -148,7 +159,12 @@ impl State {
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.bytes = own;
         }
-        Some(victims.into_iter().filter_map(|victim| self.displace(victim)).collect())
+        Some(
+            victims
+                .into_iter()
+                .filter_map(|victim| self.displace(victim))
+                .collect(),
+        )
     }
 
     /// The connection to displace next if connection `number` holds `own` bytes; `None` if that one has the
@@ -158,12 +174,23 @@ impl State {
             let entries = self.entries.iter().filter(|(at, entry)| {
                 !victims.contains(at) && !entry.flag.is_displaced.load(Ordering::Relaxed)
             });
-            entries.map(|(at, entry)| (*at, entry.address, if *at == number { own } else { entry.bytes }))
+            entries.map(|(at, entry)| {
+                (
+                    *at,
+                    entry.address,
+                    if *at == number { own } else { entry.bytes },
+                )
+            })
         };
-        let of_source = largest(present().map(|(at, address, bytes)| (at, source(address), bytes)), number)?;
+        let of_source = largest(
+            present().map(|(at, address, bytes)| (at, source(address), bytes)),
+            number,
+        )?;
         let within = || present().filter(|(_, address, _)| source(*address) == of_source);
         let address = largest(within(), number)?;
-        within().find(|(at, from, _)| *at != number && *from == address).map(|(at, _, _)| at)
+        within()
+            .find(|(at, from, _)| *at != number && *from == address)
+            .map(|(at, _, _)| at)
     }
 
     fn displace(&mut self, number: u64) -> Option<Arc<Flag>> {
@@ -232,8 +259,15 @@ impl UnauthenticatedShare {
     pub fn shrink(&self, bytes: usize) {
         let mut state = locked(&self.budget.state);
         let is_displaced = self.is_displaced();
-        let State { entries, used, leaving, .. } = &mut *state;
-        let Some(entry) = entries.get_mut(&self.number) else { return };
+        let State {
+            entries,
+            used,
+            leaving,
+            ..
+        } = &mut *state;
+        let Some(entry) = entries.get_mut(&self.number) else {
+            return;
+        };
         let bytes = bytes.min(entry.bytes);
         entry.bytes -= bytes;
         *used -= bytes;
@@ -244,7 +278,10 @@ impl UnauthenticatedShare {
 
     /// Bytes that the connection holds.
     pub fn bytes(&self) -> usize {
-        locked(&self.budget.state).entries.get(&self.number).map_or(0, |entry| entry.bytes)
+        locked(&self.budget.state)
+            .entries
+            .get(&self.number)
+            .map_or(0, |entry| entry.bytes)
     }
 }
 
@@ -262,13 +299,17 @@ impl Drop for UnauthenticatedShare {
 
 impl fmt::Debug for UnauthenticatedBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnauthenticatedBudget").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("UnauthenticatedBudget")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for UnauthenticatedShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnauthenticatedShare").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("UnauthenticatedShare")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
     }
 }
 
@@ -337,7 +378,11 @@ mod tests {
         for _ in 0..4000 {
             assert!(peers.open(&budget, v6(1, 5000)));
         }
-        assert_eq!(peers.count(v6(1, 9999)), 1, "another address of the same network has more");
+        assert_eq!(
+            peers.count(v6(1, 9999)),
+            1,
+            "another address of the same network has more"
+        );
         let mapped = IpAddr::from([0, 0, 0, 0, 0, 0xffff, 0xc000, 0x0201]);
         assert_eq!((source(mapped), source(v6(7, 1))), (v4(1), v6(7, 0)));
     }
@@ -384,11 +429,18 @@ mod tests {
         assert!(oldest.is_displaced() && !oldest.grow(1));
         assert_eq!(notices.load(Ordering::Relaxed), 1);
         oldest.on_displaced(counted());
-        assert_eq!(notices.load(Ordering::Relaxed), 2, "a notice that comes late is given at once");
+        assert_eq!(
+            notices.load(Ordering::Relaxed),
+            2,
+            "a notice that comes late is given at once"
+        );
         large.shrink(2 * EACH);
         assert_eq!((large.bytes(), budget.used()), (4 * EACH, 6 * EACH));
         oldest.shrink(usize::MAX);
-        assert_eq!((budget.used(), locked(&budget.state).leaving), (5 * EACH, 0));
+        assert_eq!(
+            (budget.used(), locked(&budget.state).leaving),
+            (5 * EACH, 0)
+        );
     }
 
     #[test]
@@ -414,7 +466,9 @@ mod tests {
                 scope.spawn(move || {
                     let mut random = seed;
                     let mut next = move |below: u64| {
-                        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        random = random
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1);
                         (random >> 33) % below
                     };
                     let mut shares: Vec<UnauthenticatedShare> = Vec::new();

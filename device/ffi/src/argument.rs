@@ -171,7 +171,11 @@ impl<T> Out<'_, T> {
     /// # Errors
     /// `EINVAL` for NULL.
     pub fn required(self) -> Result<Self, Errno> {
-        if self.is_null() { Err(Errno::INVALID) } else { Ok(self) }
+        if self.is_null() {
+            Err(Errno::INVALID)
+        } else {
+            Ok(self)
+        }
     }
 
     /// Writes the value.
@@ -365,7 +369,10 @@ mod tests {
         let none: *mut u32 = core::ptr::null_mut();
         // SAFETY: NULL is allowed for each of them.
         unsafe {
-            assert_eq!(<In<'_, *mut u32>>::from_raw(none).get(), Err(Errno::INVALID));
+            assert_eq!(
+                <In<'_, *mut u32>>::from_raw(none).get(),
+                Err(Errno::INVALID)
+            );
             assert_eq!(<In<'_, *const u32>>::from_raw(none).optional(), None);
             assert_eq!(InOut::from_raw(none).get(), Err(Errno::INVALID));
             assert_eq!(Out::from_raw(none).write(1), Err(Errno::INVALID));
@@ -380,7 +387,12 @@ mod tests {
         let raw = Box::into_raw(Box::new(Thing { abi: 1, more: 2 })).cast::<u32>();
         // SAFETY: a live object, which is given up once.
         unsafe {
-            assert_eq!(Object::<Thing, u32>::from_raw(raw).get().map(|thing| thing.more), Ok(2));
+            assert_eq!(
+                Object::<Thing, u32>::from_raw(raw)
+                    .get()
+                    .map(|thing| thing.more),
+                Ok(2)
+            );
             assert_eq!(Live::<Thing, u32>::from_raw(raw).abi, 1);
             let given_up = GivenUp::<Thing, u32>::from_raw(raw);
             assert_eq!(given_up.get().map(|thing| thing.more), Ok(2));

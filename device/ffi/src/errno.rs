@@ -22,7 +22,11 @@ impl Errno {
 
     /// The value of `errno` that the last C call left.
     pub fn last() -> Self {
-        Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+        Self(
+            std::io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EIO),
+        )
     }
 
     /// Checks the result of a C function that returns 0 or an error number, or -1 with `errno`.
@@ -42,7 +46,11 @@ impl Errno {
     /// # Errors
     /// The value of `errno` that the call left.
     pub fn check_pointer<T>(pointer: *mut T) -> Result<*mut T, Self> {
-        if pointer.is_null() { Err(Self::last()) } else { Ok(pointer) }
+        if pointer.is_null() {
+            Err(Self::last())
+        } else {
+            Ok(pointer)
+        }
     }
 
     /// Writes the number to `errno`.
@@ -55,7 +63,9 @@ impl Errno {
 impl From<rnic::Error> for Errno {
     fn from(error: rnic::Error) -> Self {
         Self(match error {
-            rnic::Error::NoSuchObject | rnic::Error::Invalid(_) | rnic::Error::WrongState => libc::EINVAL,
+            rnic::Error::NoSuchObject | rnic::Error::Invalid(_) | rnic::Error::WrongState => {
+                libc::EINVAL
+            }
             rnic::Error::QueueFull | rnic::Error::Exhausted(_) => libc::ENOMEM,
             rnic::Error::Busy => libc::EBUSY,
             rnic::Error::Unsupported(_) => libc::EOPNOTSUPP,

@@ -168,31 +168,69 @@ mod tests {
 
     #[test]
     fn a_panic_in_a_call_on_a_device_ends_the_device() {
-        let info = host::list().into_iter().find(|info| info.interface == "lo").expect("lo is up");
+        let info = host::list()
+            .into_iter()
+            .find(|info| info.interface == "lo")
+            .expect("lo is up");
         let device = host::Device::open(&info).expect("UDP port 4791 is free");
-        let attr = QpAttr { port: 1, ..QpAttr::default() };
+        let attr = QpAttr {
+            port: 1,
+            ..QpAttr::default()
+        };
         let (cq, qpn) = device.with(|rnic, now| {
             let (pd, cq) = (rnic.alloc_pd().ok(), rnic.cqs_mut().create(8).ok());
-            let capacity = Capacity { send_wr: 1, receive_wr: 1, send_sge: 1, receive_sge: 1, inline: 0 };
+            let capacity = Capacity {
+                send_wr: 1,
+                receive_wr: 1,
+                send_sge: 1,
+                receive_sge: 1,
+                inline: 0,
+            };
             let (signal_all, xrcd, srq) = (true, None, None);
             let (send_cq, receive_cq) = (cq, cq);
-            let init = QpInit { kind: QpType::Rc, pd, xrcd, send_cq, receive_cq, srq, capacity, signal_all };
+            let init = QpInit {
+                kind: QpType::Rc,
+                pd,
+                xrcd,
+                send_cq,
+                receive_cq,
+                srq,
+                capacity,
+                signal_all,
+            };
             let qpn = rnic.create_qp(&init).expect("a queue pair");
-            let mask = AttrMask::STATE | AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::ACCESS_FLAGS;
-            let attr = QpAttr { state: State::Init, ..attr };
+            let mask =
+                AttrMask::STATE | AttrMask::PKEY_INDEX | AttrMask::PORT | AttrMask::ACCESS_FLAGS;
+            let attr = QpAttr {
+                state: State::Init,
+                ..attr
+            };
             rnic.modify_qp(qpn, &attr, mask, now).expect("INIT");
             (cq.expect("a completion queue"), qpn)
         });
-        device.post_receive(qpn, &ReceiveRequest { id: 7, sges: &[] }).expect("a receive");
+        device
+            .post_receive(qpn, &ReceiveRequest { id: 7, sges: &[] })
+            .expect("a receive");
 
-        assert_eq!(code(CALL, || device.with(|_, _| panic!("a bug"))), libc::EIO);
+        assert_eq!(
+            code(CALL, || device.with(|_, _| panic!("a bug"))),
+            libc::EIO
+        );
 
         let mut flushed = Vec::new();
-        device.poll_cq(cq, 8, |completion| flushed.push((completion.id, completion.status)));
+        device.poll_cq(cq, 8, |completion| {
+            flushed.push((completion.id, completion.status))
+        });
         assert_eq!(flushed, [(7, Status::Flushed)]);
-        assert_eq!(device.async_events().next().expect("an event"), Event::DeviceFatal);
+        assert_eq!(
+            device.async_events().next().expect("an event"),
+            Event::DeviceFatal
+        );
         let state = |state| device.modify_qp(qpn, &QpAttr { state, ..attr }, AttrMask::STATE);
-        assert_eq!((state(State::Reset), state(State::Init)), (Ok(()), Err(rnic::Error::WrongState)));
+        assert_eq!(
+            (state(State::Reset), state(State::Init)),
+            (Ok(()), Err(rnic::Error::WrongState))
+        );
         assert_eq!(device.destroy_qp(qpn), Ok(()));
     }
 

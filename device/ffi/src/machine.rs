@@ -6,7 +6,8 @@ use core::ffi::{CStr, c_void};
 /// as they are.
 pub fn bind(names: &[&CStr], addresses: &mut [*mut c_void]) {
     // SAFETY: the name ends with a zero; a library that is there already is not run.
-    let library = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    let library =
+        unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if library.is_null() {
         return;
     }

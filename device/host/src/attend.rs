@@ -23,10 +23,18 @@ impl Attendant {
     /// Opens the sockets, and adds them to the thread's event loop.
     pub(crate) fn new(epoll: &Epoll, info: &DeviceInfo) -> Self {
         let watch = Watch::new().and_then(|watch| epoll.add(watch.raw()).map(|()| watch));
-        let refused = |error| tracing::warn!(target: HOST, "changes of addresses are not noticed: {error}");
+        let refused =
+            |error| tracing::warn!(target: HOST, "changes of addresses are not noticed: {error}");
         let watch = watch.map_err(refused).ok();
-        let reporter = Reporter::new().ok().filter(|reporter| epoll.add(reporter.raw()).is_ok());
-        Self { device: own_name(&info.interface), ifindex: info.ifindex, watch, reporter }
+        let reporter = Reporter::new()
+            .ok()
+            .filter(|reporter| epoll.add(reporter.raw()).is_ok());
+        Self {
+            device: own_name(&info.interface),
+            ifindex: info.ifindex,
+            watch,
+            reporter,
+        }
     }
 
     /// Handles a descriptor that is ready, if it is one of these sockets.
@@ -36,7 +44,11 @@ impl Attendant {
         {
             follow(shared, self.ifindex);
         }
-        if let Some(reporter) = self.reporter.as_ref().filter(|reporter| reporter.raw() == ready) {
+        if let Some(reporter) = self
+            .reporter
+            .as_ref()
+            .filter(|reporter| reporter.raw() == ready)
+        {
             reporter.answer(shared, &self.device);
         }
     }

@@ -137,7 +137,9 @@ mod tests {
     #[test]
     fn the_second_poll_that_finds_nothing_waits_long_in_a_lab() {
         let (mut batching, now) = (Batching::default(), Instant(1_000_000));
-        let waits = |batching: &Batching| [Nanos(0), YIELD_AFTER].map(|long| batching.waits_long(now, long));
+        let waits = |batching: &Batching| {
+            [Nanos(0), YIELD_AFTER].map(|long| batching.waits_long(now, long))
+        };
         assert_eq!(waits(&batching), [false; 2]);
         batching.note_empty_poll(now);
         assert_eq!(waits(&batching), [true, false]);

@@ -73,7 +73,10 @@ impl Capture {
         match Self::open(&path) {
             Ok(capture) => Some(capture),
             Err(error) => {
-                eprintln!("rockery: no capture: cannot write {}: {error}", path.display());
+                eprintln!(
+                    "rockery: no capture: cannot write {}: {error}",
+                    path.display()
+                );
                 None
             }
         }
@@ -84,13 +87,18 @@ impl Capture {
         if file.metadata()?.len() == 0 {
             file.write_all(&header())?;
         }
-        Ok(Self { file, block: Vec::new() })
+        Ok(Self {
+            file,
+            block: Vec::new(),
+        })
     }
 
     /// Writes datagrams of `segment` bytes each, the last one of the remaining bytes. False when the file
     /// cannot be written any more: the device then works without a capture.
     pub(crate) fn write(&mut self, envelope: &Envelope<'_>, bytes: &[u8], segment: usize) -> bool {
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let time = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_nanos() as u64);
         self.block.clear();
         for (index, datagram) in bytes.chunks(segment.max(1)).enumerate() {
             put_packet(&mut self.block, envelope, index as u16, datagram, time);
@@ -115,7 +123,11 @@ fn put_packet(out: &mut Vec<u8>, envelope: &Envelope<'_>, index: u16, datagram: 
         out.extend(&headers);
         out.extend(datagram);
         pad(out);
-        put_option(out, OPTION_FLAGS, &(envelope.direction as u32).to_le_bytes());
+        put_option(
+            out,
+            OPTION_FLAGS,
+            &(envelope.direction as u32).to_le_bytes(),
+        );
         put_end_of_options(out);
     });
 }
@@ -131,7 +143,10 @@ fn headers(envelope: &Envelope<'_>, index: u16, datagram: &[u8]) -> Vec<u8> {
     };
     let traffic_class = TrafficClass(envelope.traffic_class);
     let mut headers = Vec::with_capacity(IPV6_SIZE + UDP_SIZE);
-    match (envelope.source.to_ipv4_mapped(), envelope.destination.to_ipv4_mapped()) {
+    match (
+        envelope.source.to_ipv4_mapped(),
+        envelope.destination.to_ipv4_mapped(),
+    ) {
         (Some(source), Some(destination)) => {
             let assumed = Identification::ZERO.plus(index);
             let ip = Ipv4 {
@@ -166,7 +181,12 @@ fn headers(envelope: &Envelope<'_>, index: u16, datagram: &[u8]) -> Vec<u8> {
 /// The UDP checksum, which IPv6 demands (RFC 8200, 8.1); where it comes out as 0 it is sent as all ones.
 fn checksum(envelope: &Envelope<'_>, udp: &Udp, datagram: &[u8]) -> u16 {
     let words = |bytes: &[u8]| -> u64 {
-        let word = |pair: &[u8]| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+        let word = |pair: &[u8]| {
+            u64::from(u16::from_be_bytes([
+                pair[0],
+                pair.get(1).copied().unwrap_or(0),
+            ]))
+        };
         bytes.chunks(2).map(word).sum()
     };
     let addresses = words(&envelope.source.octets()) + words(&envelope.destination.octets());
@@ -235,7 +255,10 @@ mod tests {
     #[test]
     fn blocks_are_framed_by_their_length() {
         let mut file = header();
-        let (source, destination) = ("::ffff:10.0.0.1".parse().unwrap(), "::ffff:10.0.0.2".parse().unwrap());
+        let (source, destination) = (
+            "::ffff:10.0.0.1".parse().unwrap(),
+            "::ffff:10.0.0.2".parse().unwrap(),
+        );
         let flow = flow_between(source, destination, 0xc001);
         let envelope = Envelope {
             direction: Direction::Sent,
@@ -255,9 +278,15 @@ mod tests {
             kinds.push(u32::from_le_bytes(*kind));
             rest = &rest[length as usize..];
         }
-        assert_eq!(kinds, [SECTION_HEADER, INTERFACE_DESCRIPTION, ENHANCED_PACKET]);
+        assert_eq!(
+            kinds,
+            [SECTION_HEADER, INTERFACE_DESCRIPTION, ENHANCED_PACKET]
+        );
         let (ip, udp) = Ipv4::parse(&file[file.len() - 4 - 12 - 52..]).unwrap();
-        assert_eq!((ip.traffic_class, ip.ttl, udp.len()), (TrafficClass(0x6a), 64, 29));
+        assert_eq!(
+            (ip.traffic_class, ip.ttl, udp.len()),
+            (TrafficClass(0x6a), 64, 29)
+        );
     }
 
     #[test]

@@ -75,8 +75,15 @@ impl<T> EventQueue<T> {
     /// # Errors
     /// Those of `timerfd_create(2)`: no descriptors or memory left.
     pub fn new() -> io::Result<Self> {
-        let waiting = Waiting { events: VecDeque::new(), set_to: 0, settings: 0 };
-        Ok(Self { fd: Readiness::new()?, waiting: Mutex::new(waiting) })
+        let waiting = Waiting {
+            events: VecDeque::new(),
+            set_to: 0,
+            settings: 0,
+        };
+        Ok(Self {
+            fd: Readiness::new()?,
+            waiting: Mutex::new(waiting),
+        })
     }
 
     /// The descriptor, which is readable while events wait.
@@ -161,7 +168,10 @@ impl CompletionChannel {
     /// # Errors
     /// Those of `timerfd_create(2)`: no descriptors or memory left.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { events: EventQueue::new()?, waiting: AtomicBool::new(false) })
+        Ok(Self {
+            events: EventQueue::new()?,
+            waiting: AtomicBool::new(false),
+        })
     }
 
     /// The descriptor, which is readable while events wait. Programs may set `O_NONBLOCK`; it stays open
@@ -251,7 +261,9 @@ mod tests {
     #[test]
     fn events_come_in_order_and_forgotten_ones_do_not() {
         let channel = CompletionChannel::new().unwrap();
-        [7, 8, 7, 9].into_iter().for_each(|cookie| channel.push(cookie));
+        [7, 8, 7, 9]
+            .into_iter()
+            .for_each(|cookie| channel.push(cookie));
         channel.forget(7);
         assert_eq!(channel.next().unwrap(), 8);
         assert_eq!(channel.next().unwrap(), 9);
@@ -261,10 +273,16 @@ mod tests {
     fn a_non_blocking_descriptor_says_so() {
         let channel = CompletionChannel::new().unwrap();
         channel.events.fd.set_nonblocking();
-        assert_eq!(channel.next().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(
+            channel.next().unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
         channel.push(1);
         channel.forget(1);
-        assert_eq!(channel.next().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(
+            channel.next().unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
     }
 
     /// The same as the kernel's descriptors, also where the kernel cannot set tick counts.
@@ -279,7 +297,9 @@ mod tests {
                     std::thread::yield_now();
                 }
             };
-            for taken in [EventQueue::next_now as fn(&EventQueue<u64>) -> _, |queue| queue.next().ok()] {
+            for taken in [EventQueue::next_now as fn(&EventQueue<u64>) -> _, |queue| {
+                queue.next().ok()
+            }] {
                 polled(0);
                 (1..=3).for_each(|event| queue.push(event));
                 for event in 1..=3 {
@@ -323,7 +343,10 @@ mod tests {
             }
             queue.push(EVENTS);
             queue.push(EVENTS);
-            readers.into_iter().flat_map(|reader| reader.join().unwrap()).collect()
+            readers
+                .into_iter()
+                .flat_map(|reader| reader.join().unwrap())
+                .collect()
         });
         taken.sort_unstable();
         assert!(taken.into_iter().eq(0..EVENTS));

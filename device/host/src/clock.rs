@@ -15,8 +15,14 @@ struct Clock {
 }
 
 static CLOCK: LazyLock<Clock> = LazyLock::new(|| match settings::lab_clock() {
-    Some((epoch, slowdown)) => Clock { epoch, slowdown: slowdown.max(1) },
-    None => Clock { epoch: link::lab::monotonic(), slowdown: 1 },
+    Some((epoch, slowdown)) => Clock {
+        epoch,
+        slowdown: slowdown.max(1),
+    },
+    None => Clock {
+        epoch: link::lab::monotonic(),
+        slowdown: 1,
+    },
 });
 
 /// Number of ticks of the processor's counter during which a clock reading is reused: less than 2 us where
@@ -28,7 +34,11 @@ pub(crate) fn now() -> Instant {
     let clock = &*CLOCK;
     let elapsed = link::lab::monotonic().saturating_sub(clock.epoch);
     // A division takes as long as reading the clock.
-    Instant(if clock.slowdown == 1 { elapsed } else { elapsed / clock.slowdown })
+    Instant(if clock.slowdown == 1 {
+        elapsed
+    } else {
+        elapsed / clock.slowdown
+    })
 }
 
 /// The sleep time in which `time` of the device's clock passes.
@@ -46,7 +56,10 @@ pub(crate) struct RecentClock {
 
 impl RecentClock {
     pub(crate) fn new() -> Self {
-        Self { read_at: now(), read_at_ticks: ticks::now() }
+        Self {
+            read_at: now(),
+            read_at_ticks: ticks::now(),
+        }
     }
 
     /// The time, at most [`FRESH_TICKS`] old.

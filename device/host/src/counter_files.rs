@@ -21,8 +21,12 @@ pub struct CounterFile {
 impl CounterFile {
     /// The value for a device: the sum over the programs that have it open.
     pub fn value(&self, device: &str, reports: &[Report]) -> u64 {
-        let own = settings::interface_of(device).map_or_else(|| device.to_owned(), |it| own_name(&it));
-        let counters = reports.iter().filter(|report| report.device == own).flat_map(|it| &it.counters);
+        let own =
+            settings::interface_of(device).map_or_else(|| device.to_owned(), |it| own_name(&it));
+        let counters = reports
+            .iter()
+            .filter(|report| report.device == own)
+            .flat_map(|it| &it.counters);
         let counted = counters.filter(|(name, _)| self.of.contains(&name.as_str()));
         counted.fold(0u64, |sum, (_, value)| sum.wrapping_add(*value)) / self.unit
     }
@@ -32,7 +36,12 @@ impl CounterFile {
 const WORD: u64 = 4;
 
 const fn port(name: &'static str, of: &'static [&'static str], unit: u64) -> CounterFile {
-    CounterFile { folder: "counters", name, of, unit }
+    CounterFile {
+        folder: "counters",
+        name,
+        of,
+        unit,
+    }
 }
 
 macro_rules! hardware {
@@ -47,7 +56,11 @@ const PORT: [CounterFile; 6] = [
     port("port_xmit_packets", &["sent_packets"], 1),
     port("port_rcv_packets", &["received_packets"], 1),
     port("port_rcv_errors", &["corrupt", "malformed"], 1),
-    port("port_xmit_discards", &["send_no_room", "send_no_way", "send_refused"], 1),
+    port(
+        "port_xmit_discards",
+        &["send_no_room", "send_no_way", "send_refused"],
+        1,
+    ),
 ];
 
 const HARDWARE: [CounterFile; 26] = hardware!(
@@ -63,7 +76,11 @@ pub const FILES: [CounterFile; PORT.len() + HARDWARE.len()] = {
     let mut all = [PORT[0]; PORT.len() + HARDWARE.len()];
     let mut at = 0;
     while at < all.len() {
-        all[at] = if at < PORT.len() { PORT[at] } else { HARDWARE[at - PORT.len()] };
+        all[at] = if at < PORT.len() {
+            PORT[at]
+        } else {
+            HARDWARE[at - PORT.len()]
+        };
         at += 1;
     }
     all
@@ -78,7 +95,11 @@ mod tests {
     #[test]
     fn every_file_is_of_counters_that_are_reported() {
         let (port, link) = (PortCounters::default(), LinkCounters::default());
-        let reported: Vec<&str> = port.iter().chain(link.iter()).map(|(name, _)| name).collect();
+        let reported: Vec<&str> = port
+            .iter()
+            .chain(link.iter())
+            .map(|(name, _)| name)
+            .collect();
         for file in FILES {
             for name in file.of {
                 assert!(reported.contains(name), "{}: {name}", file.name);
@@ -93,7 +114,11 @@ mod tests {
             counters: vec![("sent_bytes".into(), bytes), ("received_bytes".into(), 1)],
             ..Report::default()
         };
-        let reports = [report("rk_a", 4000), report("rk_a", 400), report("rk_b", 40)];
+        let reports = [
+            report("rk_a", 4000),
+            report("rk_a", 400),
+            report("rk_b", 40),
+        ];
         assert_eq!(PORT[0].value("rk_a", &reports), 1100);
         assert_eq!(PORT[0].value("rk_c", &reports), 0);
     }

@@ -21,8 +21,8 @@ use crate::sys::{open_devices, process};
 use crate::wait;
 use crate::wait_any::{self, WaitEnd};
 use rnic::{
-    Arm, AttrMask, Completion, Config, Cq, Data, DomainName, Error, Gid, Instant, Nanos, Operation, QpAttr,
-    QpInit, QpType, ReceiveRequest, SendRequest, Srq, State, Xrcd,
+    Arm, AttrMask, Completion, Config, Cq, Data, DomainName, Error, Gid, Instant, Nanos, Operation,
+    QpAttr, QpInit, QpType, ReceiveRequest, SendRequest, Srq, State, Xrcd,
 };
 use std::io;
 use std::sync::Arc;
@@ -45,14 +45,18 @@ const DRAIN_TIMEOUT: Nanos = Nanos::from_millis(200);
 /// program gets that report: a program that destroys its queue pair then would never learn that they were
 /// executed.
 pub fn take_arrived(qpn: Qpn) {
-    let _ = open_devices::all().iter().any(|device| device.take_arrived(qpn));
+    let _ = open_devices::all()
+        .iter()
+        .any(|device| device.take_arrived(qpn));
 }
 
 /// Ends each open device on which a call has panicked: its queue pairs are flushed, and the program gets
 /// `IBV_EVENT_DEVICE_FATAL`. For the C boundary, which calls it after it has caught a panic; without it the
 /// next call on the device would do the same.
 pub fn end_panicked() {
-    open_devices::all().iter().for_each(|device| device.end_if_poisoned());
+    open_devices::all()
+        .iter()
+        .for_each(|device| device.end_if_poisoned());
 }
 
 /// Parameters of opening an XRC domain.
@@ -85,10 +89,23 @@ impl Device {
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, OpenError> {
         settings::check()?;
         let gone = || OpenError::Gone(info.interface.clone());
-        let info = list().into_iter().find(|device| device.name == info.name).ok_or_else(gone)?;
-        let Lease { socket, first, count, connection, owners, .. } = agent::lease()?;
+        let info = list()
+            .into_iter()
+            .find(|device| device.name == info.name)
+            .ok_or_else(gone)?;
+        let Lease {
+            socket,
+            first,
+            count,
+            connection,
+            owners,
+            ..
+        } = agent::lease()?;
         let buffer = socket.receive_buffer().map_err(OpenError::Socket)?;
-        let mut config = Config { window_bytes: window_bytes(buffer), ..Config::default() };
+        let mut config = Config {
+            window_bytes: window_bytes(buffer),
+            ..Config::default()
+        };
         settings::apply(&mut config);
         let lab = LabPort::attach((first, count)).map_err(OpenError::Lab)?;
         if lab.is_some() {
@@ -96,7 +113,8 @@ impl Device {
             config.window_bytes = Config::default().window_bytes;
         }
         let token = u64::from_ne_bytes(random::bytes().map_err(OpenError::Thread)?);
-        let mut rnic = rnic::Device::new(config.clone(), random::bytes().map_err(OpenError::Thread)?);
+        let mut rnic =
+            rnic::Device::new(config.clone(), random::bytes().map_err(OpenError::Thread)?);
         for (index, gid) in info.gids.iter().enumerate() {
             rnic.port_mut().set_gid(index as u8, Some(*gid));
         }
@@ -114,14 +132,21 @@ impl Device {
             shm.trust(owners);
             shm.listen(first, &shared.epoll);
         }
-        lab_socket.map_or(Ok(()), |socket| shared.epoll.add(socket)).map_err(OpenError::Thread)?;
+        lab_socket
+            .map_or(Ok(()), |socket| shared.epoll.add(socket))
+            .map_err(OpenError::Thread)?;
         open_devices::register(&shared);
         let attendant = Attendant::new(&shared.epoll, &info);
         let worker = Arc::clone(&shared);
         let thread = process::spawn_quiet("rockery", move || progress::run(&worker, &attendant));
         let thread = Some(thread.map_err(OpenError::Thread)?);
         log_opened(&info, first, count, &config);
-        Ok(Arc::new(Self { info, shared, thread, enquiries: Enquiries::default() }))
+        Ok(Arc::new(Self {
+            info,
+            shared,
+            thread,
+            enquiries: Enquiries::default(),
+        }))
     }
 
     /// The description with which the device was opened.
@@ -202,24 +227,44 @@ impl Device {
     /// be opened, otherwise packets. Waits for the progress threads of both processes to open the channel.
     fn select_transport(&self, qpn: Qpn) {
         let (mut pump, start) = (self.shared.lock(), clock::now());
-        let Ok((attr, init)) = pump.rnic.query_qp(qpn) else { return };
+        let Ok((attr, init)) = pump.rnic.query_qp(qpn) else {
+            return;
+        };
         if init.kind == QpType::Ud {
             return;
         }
         loop {
             let now = clock::now();
-            match pump.shm.find(qpn, attr.destination, attr.vector.destination, now) {
+            match pump
+                .shm
+                .find(qpn, attr.destination, attr.vector.destination, now)
+            {
                 Found::Channel(channel) => {
-                    log_transport(qpn, &attr, "shared memory: the peer is on this host", Some(channel));
+                    log_transport(
+                        qpn,
+                        &attr,
+                        "shared memory: the peer is on this host",
+                        Some(channel),
+                    );
                     // An error means that the queue pair was destroyed meanwhile.
                     let _ = pump.rnic.shm().set_channel(qpn, channel);
                     return;
                 }
                 Found::None => {
-                    return log_transport(qpn, &attr, pump.shm.why_packets(attr.vector.destination), None);
+                    return log_transport(
+                        qpn,
+                        &attr,
+                        pump.shm.why_packets(attr.vector.destination),
+                        None,
+                    );
                 }
                 Found::Pending if now > start + CHANNEL_TIMEOUT => {
-                    log_transport(qpn, &attr, "packets: the peer did not open a channel within 200 ms", None);
+                    log_transport(
+                        qpn,
+                        &attr,
+                        "packets: the peer did not open a channel within 200 ms",
+                        None,
+                    );
                     return pump.shm.give_up(attr.destination, now);
                 }
                 Found::Pending => pump = self.shared.wait_for_channels(pump),
@@ -234,14 +279,20 @@ impl Device {
     /// [`DomainError`].
     pub fn open_domain(&self, open: OpenDomain) -> Result<Xrcd, DomainError> {
         let OpenDomain { file, make, anew } = open;
-        let Some(file) = file else { return Ok(self.with(|rnic, _| rnic.alloc_xrcd(None))?) };
-        let name = DomainName { file, interface: self.info.ifindex };
+        let Some(file) = file else {
+            return Ok(self.with(|rnic, _| rnic.alloc_xrcd(None))?);
+        };
+        let name = DomainName {
+            file,
+            interface: self.info.ifindex,
+        };
         self.ask_agent(DomainRequest::Open { name, make, anew })?;
-        self.with(|rnic, _| rnic.alloc_xrcd(Some(name))).map_err(|error| {
-            // An error means that the agent has ended, and with it the entry.
-            let _ = self.ask_agent(DomainRequest::Close(name));
-            error.into()
-        })
+        self.with(|rnic, _| rnic.alloc_xrcd(Some(name)))
+            .map_err(|error| {
+                // An error means that the agent has ended, and with it the entry.
+                let _ = self.ask_agent(DomainRequest::Close(name));
+                error.into()
+            })
     }
 
     /// Closes an XRC domain.
@@ -286,7 +337,8 @@ impl Device {
     /// As [`rnic::Multicast::detach`].
     pub fn detach_multicast(&self, qpn: Qpn, group: Gid) -> Result<(), Error> {
         let left = self.shared.lock().detach(qpn, group)?;
-        left.iter().for_each(|socket| self.shared.remove_socket(socket.raw()));
+        left.iter()
+            .for_each(|socket| self.shared.remove_socket(socket.raw()));
         Ok(())
     }
 
@@ -296,7 +348,16 @@ impl Device {
         let lease = agent::lease().inspect_err(|error| {
             tracing::warn!(target: log::HOST, device = self.info.name, "no more queue pair numbers: {error}");
         });
-        let Ok(Lease { socket, first, count, connection, .. }) = lease else { return };
+        let Ok(Lease {
+            socket,
+            first,
+            count,
+            connection,
+            ..
+        }) = lease
+        else {
+            return;
+        };
         let mut pump = self.shared.lock();
         if !pump.is_severed() && self.shared.add_socket(socket.raw()).is_ok() {
             pump.lab.iter().for_each(|lab| lab.add((first, count)));
@@ -311,7 +372,12 @@ impl Device {
         self.shared.presence.note_call();
         let (idle, pending) = (pump.is_idle(), pump.rnic.pending());
         let now = pump.last_reading();
-        let mut poster = Poster { now, pump: &mut pump, sends: false, executed: 0 };
+        let mut poster = Poster {
+            now,
+            pump: &mut pump,
+            sends: false,
+            executed: 0,
+        };
         let result = requests(&mut poster);
         let (sends, executed) = (poster.sends, poster.executed);
         if executed > 0 {
@@ -440,7 +506,9 @@ impl Device {
 
     /// Sends the queue's completion events to a channel, as `cookie`. A queue is attached to one channel.
     pub fn attach_cq(&self, cq: Cq, channel: &Arc<CompletionChannel>, cookie: u64) {
-        self.shared.lock().attach_cq(cq, Arc::clone(channel), cookie);
+        self.shared
+            .lock()
+            .attach_cq(cq, Arc::clone(channel), cookie);
     }
 
     /// Detaches a completion queue from its channel before it is destroyed, and drops events that were not
@@ -502,7 +570,11 @@ fn log_opened(info: &DeviceInfo, first: Qpn, count: u32, config: &Config) {
 
 /// Logs the transport of a queue pair, and the reason for it.
 fn log_transport(qpn: Qpn, attr: &QpAttr, transport: &str, channel: Option<u16>) {
-    let (qpn, peer, address) = (qpn.value(), attr.destination.value(), attr.vector.destination);
+    let (qpn, peer, address) = (
+        qpn.value(),
+        attr.destination.value(),
+        attr.vector.destination,
+    );
     tracing::info!(target: log::HOST, qpn, peer, %address, channel, "transport: {transport}");
 }
 

@@ -9,8 +9,8 @@ use crate::lab::LabPort;
 use crate::shm::{Found, MEASURED_FROM, Method, ShmChannels};
 use crate::transmit::Transmitter;
 use rnic::{
-    Channels, Direct, Execution, Fault, ForwardedRequest, Gather, PacketKind, Path, RunRequest, Sink,
-    SrqOwner, Streamed,
+    Channels, Direct, Execution, Fault, ForwardedRequest, Gather, PacketKind, Path, RunRequest,
+    Sink, SrqOwner, Streamed,
 };
 use wire::{Packet, Qpn, Reth};
 
@@ -41,9 +41,9 @@ impl Sink for Egress<'_> {
         match self.shm.rings(path.channel) {
             // `room` has checked that the record fits. One that does not is lost, as a packet may be on a
             // network.
-            Some(rings) => {
-                rings.send(path, packet, payload, &mut self.transmitter.counters).unwrap_or(Ok(()))
-            }
+            Some(rings) => rings
+                .send(path, packet, payload, &mut self.transmitter.counters)
+                .unwrap_or(Ok(())),
             None => match &mut self.lab {
                 Some(lab) => lab.send(path, packet, payload),
                 None => self.transmitter.send(path, packet, payload),
@@ -64,13 +64,23 @@ impl Channels for Egress<'_> {
     const CHOSEN_FROM: u32 = MEASURED_FROM;
 
     fn room(&mut self, path: &Path, mtu: u32) -> u32 {
-        self.shm.rings(path.channel).map_or(1, |rings| rings.room(mtu))
+        self.shm
+            .rings(path.channel)
+            .map_or(1, |rings| rings.room(mtu))
     }
 
-    fn execute(&mut self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>) -> bool {
+    fn execute(
+        &mut self,
+        path: &Path,
+        from: Qpn,
+        to: Qpn,
+        reth: &Reth,
+        direct: Direct<'_>,
+    ) -> bool {
         let may_call = std::mem::take(&mut self.may_call);
         let rings = self.shm.rings(path.channel);
-        let done = rings.is_some_and(|rings| rings.execute(path, (from, to), reth, direct, may_call));
+        let done =
+            rings.is_some_and(|rings| rings.execute(path, (from, to), reth, direct, may_call));
         self.called = self.called.saturating_add(reth.length);
         // One that was alone says nothing about others.
         self.executes |= done && !may_call && reth.length >= MEASURED_FROM;
@@ -79,22 +89,37 @@ impl Channels for Egress<'_> {
     }
 
     fn takes_runs(&mut self, path: &Path, is_read: bool, length: u32) -> bool {
-        self.shm.rings(path.channel).is_some_and(|rings| rings.takes_runs(is_read, length))
+        self.shm
+            .rings(path.channel)
+            .is_some_and(|rings| rings.takes_runs(is_read, length))
     }
 
-    fn execute_run(&mut self, path: &Path, from: Qpn, to: Qpn, is_read: bool, run: &[RunRequest]) -> usize {
-        let Some(rings) = self.shm.rings(path.channel) else { return 0 };
+    fn execute_run(
+        &mut self,
+        path: &Path,
+        from: Qpn,
+        to: Qpn,
+        is_read: bool,
+        run: &[RunRequest],
+    ) -> usize {
+        let Some(rings) = self.shm.rings(path.channel) else {
+            return 0;
+        };
         let left = CALLED_MAX.saturating_sub(self.called);
         let (done, bytes) = rings.execute_run(path, (from, to), is_read, run, left);
         self.called = self.called.saturating_add(bytes);
         self.may_call &= done == 0;
-        self.executes |= run[..done].iter().any(|request| request.reth.length >= MEASURED_FROM);
+        self.executes |= run[..done]
+            .iter()
+            .any(|request| request.reth.length >= MEASURED_FROM);
         self.transmitter.counters.shm_direct += done as u64;
         done
     }
 
     fn execution(&mut self, path: &Path, is_read: bool, length: u32) -> Execution {
-        let Some(rings) = self.shm.rings(path.channel) else { return Execution::ByChannel };
+        let Some(rings) = self.shm.rings(path.channel) else {
+            return Execution::ByChannel;
+        };
         match rings.stream_method(is_read, length) {
             Method::Ring => Execution::ByChannel,
             Method::Call if self.called > 0 && self.called + length > CALLED_MAX => {
@@ -112,7 +137,9 @@ impl Channels for Egress<'_> {
     }
 
     fn prefers_to_execute(&mut self, path: &Path) -> bool {
-        self.shm.rings(path.channel).is_some_and(|rings| rings.has_shared_mappings())
+        self.shm
+            .rings(path.channel)
+            .is_some_and(|rings| rings.has_shared_mappings())
     }
 
     fn datagram_channel(&mut self, path: &Path, from: Qpn, to: Qpn) -> u16 {
@@ -126,7 +153,13 @@ impl Channels for Egress<'_> {
         self.shm.srq_owner(front_end, srq)
     }
 
-    fn forward(&mut self, channel: u16, request: &ForwardedRequest, packet: &Packet, payload: &[u8]) {
+    fn forward(
+        &mut self,
+        channel: u16,
+        request: &ForwardedRequest,
+        packet: &Packet,
+        payload: &[u8],
+    ) {
         if let Some(rings) = self.shm.rings(channel) {
             self.transmitter.counters.shm_sent += 1;
             rings.forward(request, packet, payload);

@@ -6,7 +6,9 @@ use wire::{Flow, Identification, ROCE_PORT, explain_identification, split_icrc};
 /// The flow of packets from `source_port` to port 4791.
 pub(crate) fn flow_between(source: Ipv6Addr, destination: Ipv6Addr, source_port: u16) -> Flow {
     match (source.to_ipv4_mapped(), destination.to_ipv4_mapped()) {
-        (Some(source), Some(destination)) => Flow::ipv4(source, destination, source_port, ROCE_PORT),
+        (Some(source), Some(destination)) => {
+            Flow::ipv4(source, destination, source_port, ROCE_PORT)
+        }
         _ => Flow::ipv6(source, destination, source_port, ROCE_PORT),
     }
 }

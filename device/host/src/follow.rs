@@ -6,7 +6,9 @@ use crate::shared::Shared;
 /// Sets the device's addresses, MTU and port state to those that its interface has now.
 pub(crate) fn follow(shared: &Shared, ifindex: u32) {
     // An error means that the kernel does not report the interface's state: nothing is changed then.
-    let Ok(state) = interface::state(ifindex) else { return };
+    let Ok(state) = interface::state(ifindex) else {
+        return;
+    };
     let Some(state) = state else {
         // The interface was removed: no address is left, and nothing can be sent.
         let mut pump = shared.lock();

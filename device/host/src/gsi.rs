@@ -16,7 +16,13 @@ const HEADERS: usize = DATAGRAM_BYTES - MAD_SIZE - ICRC_SIZE;
 /// Encodes a management datagram, sent from port 4791. All have the same packet sequence number, which
 /// receivers of datagrams ignore.
 pub(crate) fn encode(path: &Path, mad: &[u8; MAD_SIZE]) -> [u8; DATAGRAM_BYTES] {
-    let message = Message::Datagram { deth: Deth { qkey: GSI_QKEY, source: GSI }, tail: Tail::None };
+    let message = Message::Datagram {
+        deth: Deth {
+            qkey: GSI_QKEY,
+            source: GSI,
+        },
+        tail: Tail::None,
+    };
     let packet = Packet::new(Service::Ud, GSI, Psn::new(0), message);
     let mut headers = [0; wire::opcode::MAX_HEADERS];
     let length = packet.encode(0, &mut headers).unwrap_or(0);
@@ -66,12 +72,20 @@ mod tests {
 
     fn path(source: &str, destination: &str) -> Path {
         let gid = |text: &str| Gid(text.parse::<Ipv6Addr>().unwrap().octets());
-        Path { source: gid(source), destination: gid(destination), hop_limit: 64, ..Path::default() }
+        Path {
+            source: gid(source),
+            destination: gid(destination),
+            hop_limit: 64,
+            ..Path::default()
+        }
     }
 
     #[test]
     fn what_is_sent_is_understood_and_what_is_damaged_is_not() {
-        for path in [path("::ffff:10.0.0.1", "::ffff:10.0.0.2"), path("fe80::1", "fe80::2")] {
+        for path in [
+            path("::ffff:10.0.0.1", "::ffff:10.0.0.2"),
+            path("fe80::1", "fe80::2"),
+        ] {
             let mad: [u8; MAD_SIZE] = std::array::from_fn(|index| index as u8);
             let mut datagram = encode(&path, &mad);
             let from = Datagrams {
@@ -85,9 +99,15 @@ mod tests {
                 interface: 1,
             };
             let (arrival, payload) = decode(&from, &datagram).unwrap();
-            assert_eq!((arrival.source, arrival.destination), (path.source, path.destination));
+            assert_eq!(
+                (arrival.source, arrival.destination),
+                (path.source, path.destination)
+            );
             assert_eq!(payload, mad);
-            let other_port = Datagrams { source_port: 0xc000, ..from };
+            let other_port = Datagrams {
+                source_port: 0xc000,
+                ..from
+            };
             assert!(decode(&other_port, &datagram).is_none());
             datagram[100] ^= 1;
             datagram[140] ^= 1;

@@ -38,16 +38,23 @@ impl DeviceInfo {
     /// Whether `name` is a name of this device, of its interface, or one of its addresses; an IPv6 address
     /// may have the interface's name or index as its zone, as in `fe80::1%eth0`.
     pub fn is_called(&self, name: &str) -> bool {
-        let (address, zone) = name.split_once('%').map_or((name, None), |(it, zone)| (it, Some(zone)));
-        let is_zone = zone.is_none_or(|zone| self.interface == zone || self.ifindex.to_string() == zone);
-        let address: Option<IpAddr> =
-            address.parse().ok().filter(|it: &IpAddr| zone.is_none() || it.is_ipv6());
+        let (address, zone) = name
+            .split_once('%')
+            .map_or((name, None), |(it, zone)| (it, Some(zone)));
+        let is_zone =
+            zone.is_none_or(|zone| self.interface == zone || self.ifindex.to_string() == zone);
+        let address: Option<IpAddr> = address
+            .parse()
+            .ok()
+            .filter(|it: &IpAddr| zone.is_none() || it.is_ipv6());
         let gid = address.map(|address| match address {
             IpAddr::V4(address) => Gid::from_ipv4(address.octets()),
             IpAddr::V6(address) => Gid(address.octets()),
         });
         let is_own = self.name == name || own_name(&self.interface) == name;
-        is_own || self.interface == name || is_zone && gid.is_some_and(|gid| self.gids.contains(&gid))
+        is_own
+            || self.interface == name
+            || is_zone && gid.is_some_and(|gid| self.gids.contains(&gid))
     }
 }
 
@@ -68,7 +75,9 @@ pub(crate) fn list_keeping(known: &[DeviceInfo]) -> Option<Vec<DeviceInfo>> {
     let present = interfaces().ok()?;
     let is_listed = |index| devices.iter().any(|device| device.ifindex == index);
     let is_known = |index| known.iter().any(|device| device.ifindex == index);
-    let down = present.iter().filter(|interface| is_known(interface.index) && !is_listed(interface.index));
+    let down = present
+        .iter()
+        .filter(|interface| is_known(interface.index) && !is_listed(interface.index));
     devices.extend(down.map(device_of).collect::<Vec<_>>());
     Some(devices)
 }
@@ -92,17 +101,27 @@ pub(crate) struct InterfaceState {
 
 /// The current state of an interface; `None` when it was removed.
 pub(crate) fn state(ifindex: u32) -> io::Result<Option<InterfaceState>> {
-    let found = interfaces()?.into_iter().find(|interface| interface.index == ifindex);
+    let found = interfaces()?
+        .into_iter()
+        .find(|interface| interface.index == ifindex);
     Ok(found.map(|interface| {
         let device = device_of(&interface);
-        InterfaceState { is_up: interface.is_up, active_mtu: device.active_mtu, gids: device.gids }
+        InterfaceState {
+            is_up: interface.is_up,
+            active_mtu: device.active_mtu,
+            gids: device.gids,
+        }
     }))
 }
 
 /// All addresses of the host.
 pub(crate) fn addresses() -> Vec<Gid> {
     let interfaces = interfaces().unwrap_or_default();
-    interfaces.iter().flat_map(|interface| &interface.addresses).map(gid_of).collect()
+    interfaces
+        .iter()
+        .flat_map(|interface| &interface.addresses)
+        .map(gid_of)
+        .collect()
 }
 
 fn gid_of(address: &Address) -> Gid {
@@ -140,14 +159,20 @@ fn guid(interface: &Interface) -> [u8; 8] {
     if interface.mac != [0; 6] || interface.is_loopback {
         return eui64(interface.mac);
     }
-    let v4 = interface.addresses.iter().find_map(|address| match address {
-        Address::V4(address) => Some(address.octets()),
-        Address::V6(_) => None,
-    });
-    let v6 = interface.addresses.iter().find_map(|address| match address {
-        Address::V6(address) => address.octets().last_chunk().copied(),
-        Address::V4(_) => None,
-    });
+    let v4 = interface
+        .addresses
+        .iter()
+        .find_map(|address| match address {
+            Address::V4(address) => Some(address.octets()),
+            Address::V6(_) => None,
+        });
+    let v6 = interface
+        .addresses
+        .iter()
+        .find_map(|address| match address {
+            Address::V6(address) => address.octets().last_chunk().copied(),
+            Address::V4(_) => None,
+        });
     // The interface identifier of an IPv4 address (RFC 5214, 6.1), or of the IPv6 address.
     let of_v4 = v4.map(|[a, b, c, d]| [0, 0, 0x5e, 0xfe, a, b, c, d]);
     of_v4.or(v6).unwrap_or_else(|| eui64(interface.mac))
@@ -176,15 +201,25 @@ mod tests {
         let link_local: Ipv6Addr = "fe80::5".parse().unwrap();
         let global: Ipv6Addr = "2001:db8::5".parse().unwrap();
         let v4 = Ipv4Addr::new(10, 0, 0, 5);
-        let addresses = [Address::V6(global), Address::V4(v4), Address::V6(link_local)];
-        let (link_local, v4, global) =
-            (Gid(link_local.octets()), Gid::from_ipv4(v4.octets()), Gid(global.octets()));
+        let addresses = [
+            Address::V6(global),
+            Address::V4(v4),
+            Address::V6(link_local),
+        ];
+        let (link_local, v4, global) = (
+            Gid(link_local.octets()),
+            Gid::from_ipv4(v4.octets()),
+            Gid(global.octets()),
+        );
         assert_eq!(gids(&addresses), [link_local, v4, global, v4]);
     }
 
     #[test]
     fn the_guid_is_made_of_the_mac_address() {
-        assert_eq!(eui64([0x52, 0x54, 0, 1, 2, 3]), [0x50, 0x54, 0, 0xff, 0xfe, 1, 2, 3]);
+        assert_eq!(
+            eui64([0x52, 0x54, 0, 1, 2, 3]),
+            [0x50, 0x54, 0, 0xff, 0xfe, 1, 2, 3]
+        );
     }
 
     #[test]
@@ -199,7 +234,13 @@ mod tests {
         for name in ["fe80::5", "fe80::5%eth0", "fe80::5%7"] {
             assert!(device.is_called(name), "{name}");
         }
-        for name in ["fe80::6%eth0", "fe80::5%eth1", "fe80::5%8", "fe80::5%", "10.0.0.5%eth0"] {
+        for name in [
+            "fe80::6%eth0",
+            "fe80::5%eth1",
+            "fe80::5%8",
+            "fe80::5%",
+            "10.0.0.5%eth0",
+        ] {
             assert!(!device.is_called(name), "{name}");
         }
     }
@@ -209,15 +250,29 @@ mod tests {
         let of = |mac, is_loopback, addresses: &[Address]| {
             let (name, addresses) = ("tun0".to_owned(), addresses.to_vec());
             let (index, mtu, is_up) = (7, 1420, true);
-            guid(&Interface { index, name, mtu, mac, is_up, is_loopback, addresses })
+            guid(&Interface {
+                index,
+                name,
+                mtu,
+                mac,
+                is_up,
+                is_loopback,
+                addresses,
+            })
         };
         let v4 = |last| Address::V4(Ipv4Addr::new(10, 0, 0, last));
         let v6 = |last: u16| Address::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 1, 2, 3, last));
         assert_ne!(of([0; 6], false, &[v4(1)]), of([0; 6], false, &[v4(2)]));
         assert_ne!(of([0; 6], false, &[v6(1)]), of([0; 6], false, &[v6(2)]));
-        assert_eq!(of([0; 6], false, &[v6(1), v4(1)]), [0, 0, 0x5e, 0xfe, 10, 0, 0, 1]);
+        assert_eq!(
+            of([0; 6], false, &[v6(1), v4(1)]),
+            [0, 0, 0x5e, 0xfe, 10, 0, 0, 1]
+        );
         for is_loopback in [false, true] {
-            assert_eq!(of([2, 0, 0, 0, 0, 1], is_loopback, &[v4(1)]), eui64([2, 0, 0, 0, 0, 1]));
+            assert_eq!(
+                of([2, 0, 0, 0, 0, 1], is_loopback, &[v4(1)]),
+                eui64([2, 0, 0, 0, 0, 1])
+            );
         }
         assert_eq!(of([0; 6], true, &[v4(1)]), eui64([0; 6]));
     }
@@ -225,7 +280,13 @@ mod tests {
     #[test]
     fn the_loopback_device_is_listed_last() {
         let devices = list();
-        assert_eq!(devices.last().map(|device| device.name.as_str()), Some("rk_lo"));
-        assert_eq!(devices.last().map(|device| device.active_mtu), Some(Mtu::B4096));
+        assert_eq!(
+            devices.last().map(|device| device.name.as_str()),
+            Some("rk_lo")
+        );
+        assert_eq!(
+            devices.last().map(|device| device.active_mtu),
+            Some(Mtu::B4096)
+        );
     }
 }

@@ -24,7 +24,10 @@ const COPIED_MAX: usize = 8;
 /// Time that the lab may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-const _: () = assert!(Header::BYTES + MAX_HEADERS <= HEADERS_MAX, "headers fit a record");
+const _: () = assert!(
+    Header::BYTES + MAX_HEADERS <= HEADERS_MAX,
+    "headers fit a record"
+);
 
 /// The port of a device.
 #[derive(Debug)]
@@ -46,13 +49,17 @@ pub(crate) struct LabPort {
 impl LabPort {
     /// Attaches a device to the lab that the environment names; `None` where it names none.
     pub(crate) fn attach(range: (Qpn, u32)) -> io::Result<Option<Self>> {
-        let Some(name) = settings::lab() else { return Ok(None) };
+        let Some(name) = settings::lab() else {
+            return Ok(None);
+        };
         let socket = unix::connect(&name, TIMEOUT)?;
         let fd = socket.as_raw_fd();
         // Any program of the host could listen at the name.
         let user = unix::peer_user(fd)?;
         if user != process::user() && user != 0 {
-            return Err(io::Error::other(format!("user {user} listens at its socket")));
+            return Err(io::Error::other(format!(
+                "user {user} listens at its socket"
+            )));
         }
         unix::set_timeouts(fd, TIMEOUT)?;
         unix::send(fd, &hello(range), None)?;
@@ -65,12 +72,25 @@ impl LabPort {
         let memories: Option<Vec<OwnedFd>> = memories.into_iter().collect();
         let memories: Option<[OwnedFd; MEMORIES]> = memories.and_then(|all| all.try_into().ok());
         let (Some(welcome), Some(memories)) = (welcome, memories) else {
-            return Err(io::Error::other("it is of another version: use one installation of rockery"));
+            return Err(io::Error::other(
+                "it is of another version: use one installation of rockery",
+            ));
         };
         unix::set_nonblocking(fd)?;
         let mut rings = attachment::open(&memories)?;
-        rings.classes.iter_mut().for_each(|ring| ring.fill_up_to(welcome.ahead as usize));
-        Ok(Some(Self { socket, rings, welcome, now: Instant(0), sleeps: false, full: 0, cut: false }))
+        rings
+            .classes
+            .iter_mut()
+            .for_each(|ring| ring.fill_up_to(welcome.ahead as usize));
+        Ok(Some(Self {
+            socket,
+            rings,
+            welcome,
+            now: Instant(0),
+            sleeps: false,
+            full: 0,
+            cut: false,
+        }))
     }
 
     pub(crate) fn raw(&self) -> RawFd {
@@ -90,7 +110,11 @@ impl LabPort {
 
     /// Wakes the lab if it sleeps, after packets were sent.
     pub(crate) fn end(&mut self) {
-        let rings = self.rings.classes.iter_mut().chain([&mut self.rings.notifications]);
+        let rings = self
+            .rings
+            .classes
+            .iter_mut()
+            .chain([&mut self.rings.notifications]);
         if rings.filter_map(Writer::must_wake).count() > 0 {
             self.signal();
         }
@@ -106,15 +130,23 @@ impl LabPort {
     /// and run one more thread, although the program looks again by itself.
     #[inline]
     pub(crate) fn has_room(&mut self, path: &Path, kind: PacketKind) -> bool {
-        let class = self.welcome.ring(path.traffic_class, kind == PacketKind::Acknowledgement);
+        let class = self
+            .welcome
+            .ring(path.traffic_class, kind == PacketKind::Acknowledgement);
         let ring = &mut self.rings.classes[class];
-        let has_room = self.cut || ring.has_room() || self.sleeps && ring.wait_for_room(Sleeper::Thread);
+        let has_room =
+            self.cut || ring.has_room() || self.sleeps && ring.wait_for_room(Sleeper::Thread);
         self.full = self.full & !(1 << class) | u8::from(!has_room) << class;
         has_room
     }
 
     /// Sends a packet.
-    pub(crate) fn send(&mut self, path: &Path, packet: &Packet, payload: Gather<'_>) -> Result<(), Fault> {
+    pub(crate) fn send(
+        &mut self,
+        path: &Path,
+        packet: &Packet,
+        payload: Gather<'_>,
+    ) -> Result<(), Fault> {
         if self.cut {
             return Ok(());
         }
@@ -128,7 +160,12 @@ impl LabPort {
         };
         let headers = |place: &mut [u8; HEADERS_MAX]| {
             place[..Header::BYTES].copy_from_slice(&header.to_bytes());
-            Some(Header::BYTES + packet.encode(0, place[Header::BYTES..].first_chunk_mut()?).ok()?)
+            Some(
+                Header::BYTES
+                    + packet
+                        .encode(0, place[Header::BYTES..].first_chunk_mut()?)
+                        .ok()?,
+            )
         };
         let ring = match packet.message {
             Message::Congestion => &mut self.rings.notifications,
@@ -139,7 +176,8 @@ impl LabPort {
         };
         let length = payload.len() as usize;
         // A record without room is lost, as a packet may be on a network.
-        ring.write(0, length, headers, |place| gather(payload, place)).unwrap_or(Ok(()))
+        ring.write(0, length, headers, |place| gather(payload, place))
+            .unwrap_or(Ok(()))
     }
 
     /// Takes the records that have arrived. False when there were none.
@@ -210,7 +248,11 @@ impl LabPort {
 }
 
 fn hello((first, count): (Qpn, u32)) -> [u8; MESSAGE_BYTES] {
-    Hello { first: first.value(), count }.to_bytes()
+    Hello {
+        first: first.value(),
+        count,
+    }
+    .to_bytes()
 }
 
 /// Passes a packet to the device; `None` where the record is not valid.
@@ -227,7 +269,10 @@ fn handle(rnic: &mut rnic::Device, now: Instant, record: &Record) -> Option<()> 
     let payload = if record.length as usize <= COPIED_MAX {
         Payload::Bytes(record.copy(&mut copied))
     } else {
-        Payload::Foreign { address: record.payload, length: record.length }
+        Payload::Foreign {
+            address: record.payload,
+            length: record.length,
+        }
     };
     rnic.handle_packet(now, &arrival, &packet, payload, &mut ProcessMemory);
     Some(())
@@ -242,14 +287,35 @@ mod tests {
     fn port() -> (LabPort, attachment::LabEnds) {
         let (ends, memories) = attachment::create().unwrap();
         let [socket, _] = unix::message_pair().unwrap();
-        let welcome = Welcome { ahead: 1 << 19, classes: [0; 2], by_dscp: [0; 64] };
+        let welcome = Welcome {
+            ahead: 1 << 19,
+            classes: [0; 2],
+            by_dscp: [0; 64],
+        };
         let rings = attachment::open(&memories).unwrap();
-        (LabPort { socket, rings, welcome, now: Instant(0), sleeps: false, full: 0, cut: false }, ends)
+        (
+            LabPort {
+                socket,
+                rings,
+                welcome,
+                now: Instant(0),
+                sleeps: false,
+                full: 0,
+                cut: false,
+            },
+            ends,
+        )
     }
 
     fn fill(port: &mut LabPort) {
-        let packet = Packet::new(wire::Service::Rc, Qpn::new(7), wire::Psn::new(0), Message::Congestion);
-        let headers = |place: &mut [u8; HEADERS_MAX]| packet.encode(0, place.first_chunk_mut()?).ok();
+        let packet = Packet::new(
+            wire::Service::Rc,
+            Qpn::new(7),
+            wire::Psn::new(0),
+            Message::Congestion,
+        );
+        let headers =
+            |place: &mut [u8; HEADERS_MAX]| packet.encode(0, place.first_chunk_mut()?).ok();
         while port.has_room(&Path::default(), PacketKind::Data) {
             port.rings.classes[0].write(0, 4096, headers, |_: &mut [u8]| Ok::<(), ()>(()));
         }

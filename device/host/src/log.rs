@@ -49,9 +49,16 @@ fn is_some(calls: u8) -> bool {
 
 fn start() {
     let filter = settings::log().unwrap_or_default();
-    let calls = if filter.level_of(CALL) >= LevelFilter::DEBUG { SOME_CALLS } else { NO_CALLS };
+    let calls = if filter.level_of(CALL) >= LevelFilter::DEBUG {
+        SOME_CALLS
+    } else {
+        NO_CALLS
+    };
     // An error means that the program, which is written in Rust, has a subscriber of its own: that one stays.
-    let _ = tracing::subscriber::set_global_default(Logger { filter, file: settings::log_file() });
+    let _ = tracing::subscriber::set_global_default(Logger {
+        filter,
+        file: settings::log_file(),
+    });
     CALLS.store(calls, Ordering::Relaxed);
     for name in settings::unknown() {
         tracing::warn!(target: HOST, "{name} is no setting of rockery, and is ignored");
@@ -67,7 +74,11 @@ struct Logger {
 
 impl Subscriber for Logger {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.enabled(metadata) { Interest::always() } else { Interest::never() }
+        if self.enabled(metadata) {
+            Interest::always()
+        } else {
+            Interest::never()
+        }
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -80,7 +91,9 @@ impl Subscriber for Logger {
 
     fn event(&self, event: &Event<'_>) {
         let (metadata, mut line) = (event.metadata(), Line::default());
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         let (seconds, micros) = (since.as_secs() % 86_400, since.subsec_micros());
         let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
         let (process, level) = (std::process::id(), metadata.level().as_str());
@@ -121,7 +134,11 @@ impl Logger {
 }
 
 fn append(path: &PathBuf, line: &[u8]) -> io::Result<()> {
-    OpenOptions::new().create(true).append(true).open(path)?.write_all(line)
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)?
+        .write_all(line)
 }
 
 /// A line under construction: the message, then the other fields as `name=value`.

@@ -16,7 +16,10 @@ pub(crate) struct Filter {
 
 impl Default for Filter {
     fn default() -> Self {
-        Self { usual: LevelFilter::WARN, targets: Vec::new() }
+        Self {
+            usual: LevelFilter::WARN,
+            targets: Vec::new(),
+        }
     }
 }
 
@@ -27,7 +30,11 @@ impl Filter {
     /// Parses directives; `None` where one of them is no level, or names no target.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut filter = Self::default();
-        for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
+        for directive in text
+            .split(',')
+            .map(str::trim)
+            .filter(|directive| !directive.is_empty())
+        {
             match directive.split_once('=') {
                 None => filter.usual = level(directive)?,
                 Some((target, name)) if Self::TARGETS.contains(&target) => {
@@ -40,17 +47,25 @@ impl Filter {
     }
 
     pub(crate) fn level_of(&self, target: &str) -> LevelFilter {
-        self.targets.iter().find(|(of, _)| of == target).map_or(self.usual, |(_, level)| *level)
+        self.targets
+            .iter()
+            .find(|(of, _)| of == target)
+            .map_or(self.usual, |(_, level)| *level)
     }
 
     pub(crate) fn most(&self) -> LevelFilter {
-        self.targets.iter().map(|(_, level)| *level).fold(self.usual, LevelFilter::max)
+        self.targets
+            .iter()
+            .map(|(_, level)| *level)
+            .fold(self.usual, LevelFilter::max)
     }
 }
 
 fn level(name: &str) -> Option<LevelFilter> {
     // The type also parses numbers and the empty string.
-    name.parse().ok().filter(|_| !name.is_empty() && name.chars().all(char::is_alphabetic))
+    name.parse()
+        .ok()
+        .filter(|_| !name.is_empty() && name.chars().all(char::is_alphabetic))
 }
 
 #[cfg(test)]
@@ -70,7 +85,14 @@ mod tests {
 
     #[test]
     fn wrong_directives_are_refused() {
-        for wrong in ["loud", "rnic", "rnic=", "nvme=debug", "3", "debug;rnic=trace"] {
+        for wrong in [
+            "loud",
+            "rnic",
+            "rnic=",
+            "nvme=debug",
+            "3",
+            "debug;rnic=trace",
+        ] {
             assert_eq!(Filter::parse(wrong), None, "{wrong}");
         }
     }

@@ -30,7 +30,10 @@ pub fn text(config: &Config) -> String {
             all.push(("clamp-target", u64::from(firmware.clamp_target)));
         }
     }
-    let pairs: Vec<String> = all.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let pairs: Vec<String> = all
+        .into_iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     pairs.join(",")
 }
 
@@ -62,7 +65,10 @@ fn set(config: &mut Config, name: &str, value: u64) -> Option<()> {
 
 fn set_dcqcn(dcqcn: &mut DcqcnConfig, name: &str, value: u64) -> Option<()> {
     let tiny = u8::try_from(value).ok();
-    let none = FirmwareDcqcn { cut_interval_ns: Nanos(0), clamp_target: false };
+    let none = FirmwareDcqcn {
+        cut_interval_ns: Nanos(0),
+        clamp_target: false,
+    };
     match name {
         "line-rate" => dcqcn.line_rate_bps = value,
         "minimum-rate" => dcqcn.minimum_rate_bps = value,
@@ -87,8 +93,14 @@ mod tests {
 
     #[test]
     fn a_configuration_is_the_same_after_it_was_written_and_read() {
-        let firmware = FirmwareDcqcn { cut_interval_ns: Nanos(4_000), clamp_target: true };
-        let dcqcn = DcqcnConfig { line_rate_bps: 100_000_000_000, ..DcqcnConfig::default() };
+        let firmware = FirmwareDcqcn {
+            cut_interval_ns: Nanos(4_000),
+            clamp_target: true,
+        };
+        let dcqcn = DcqcnConfig {
+            line_rate_bps: 100_000_000_000,
+            ..DcqcnConfig::default()
+        };
         for firmware in [None, Some(firmware)] {
             let written = Config {
                 window_bytes: 70_000,
@@ -96,11 +108,17 @@ mod tests {
                 ack_interval: 4,
                 recovery_ns: Nanos(5),
                 overhead_bytes: 82,
-                congestion: CongestionConfig::Dcqcn(DcqcnConfig { firmware, ..dcqcn.clone() }),
+                congestion: CongestionConfig::Dcqcn(DcqcnConfig {
+                    firmware,
+                    ..dcqcn.clone()
+                }),
                 ..Config::default()
             };
             let congestion = CongestionConfig::Dcqcn(DcqcnConfig::default());
-            let mut read = Config { congestion, ..Config::default() };
+            let mut read = Config {
+                congestion,
+                ..Config::default()
+            };
             assert_eq!(apply(&text(&written), &mut read), Some(()));
             assert_eq!(format!("{read:?}"), format!("{written:?}"));
         }
@@ -108,12 +126,22 @@ mod tests {
 
     #[test]
     fn what_is_no_parameter_is_refused() {
-        for wrong in
-            ["", "window", "window=", "window=-1", "window=4294967296", "g=32", "speed=1", "window=1,"]
-        {
+        for wrong in [
+            "",
+            "window",
+            "window=",
+            "window=-1",
+            "window=4294967296",
+            "g=32",
+            "speed=1",
+            "window=1,",
+        ] {
             assert_eq!(apply(wrong, &mut Config::default()), None, "{wrong}");
         }
-        let mut off = Config { congestion: CongestionConfig::Off, ..Config::default() };
+        let mut off = Config {
+            congestion: CongestionConfig::Off,
+            ..Config::default()
+        };
         assert_eq!(apply("line-rate=1", &mut off), Some(()));
         assert_eq!(off.congestion, CongestionConfig::Off);
     }

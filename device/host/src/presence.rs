@@ -44,18 +44,25 @@ impl Presence {
 
     /// Counts a bounded sleep of at most this time as polling. The caller has the device's lock.
     pub(crate) fn note_bounded_sleep(&self, time: Nanos) {
-        self.calls.store(self.calls() + time.0 / CALL_EVERY.0 + CALLS_MIN, Ordering::Relaxed);
+        self.calls.store(
+            self.calls() + time.0 / CALL_EVERY.0 + CALLS_MIN,
+            Ordering::Relaxed,
+        );
     }
 
     /// Counts the time in which a call has copied so many bytes as polling. The caller has the device's lock.
     pub(crate) fn note_copied(&self, bytes: u32) {
-        self.calls.store(self.calls() + u64::from(bytes / COPIED_PER_CALL), Ordering::Relaxed);
+        self.calls.store(
+            self.calls() + u64::from(bytes / COPIED_PER_CALL),
+            Ordering::Relaxed,
+        );
     }
 
     /// Records that a program waits for completions in place of the progress thread (see
     /// [`crate::wait_any`]).
     pub(crate) fn note_wait(&self, now: Instant) {
-        self.waits_until.store((now + WAIT_COUNTS_FOR).0, Ordering::Relaxed);
+        self.waits_until
+            .store((now + WAIT_COUNTS_FOR).0, Ordering::Relaxed);
     }
 
     /// Whether a program waits again and again in this way.
@@ -142,7 +149,10 @@ mod tests {
         let time = Nanos::from_micros(100);
         assert!(!presence.is_polling(0, time));
         presence.note_copied(1 << 20);
-        assert!(presence.is_polling(0, time), "a mebibyte was copied meanwhile");
+        assert!(
+            presence.is_polling(0, time),
+            "a mebibyte was copied meanwhile"
+        );
     }
 
     #[test]

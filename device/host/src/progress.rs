@@ -99,7 +99,10 @@ struct AnswerHold {
 
 impl Default for AnswerHold {
     fn default() -> Self {
-        Self { calls_at_arrival: 0, until: Instant(0) }
+        Self {
+            calls_at_arrival: 0,
+            until: Instant(0),
+        }
     }
 }
 
@@ -164,7 +167,8 @@ impl Thread<'_> {
                 until = Some(now + LINGER);
                 self.hold.note_arrival(now, self.shared.presence.calls());
             }
-            let quiet = !arrived && (now < self.crowded_until || until.is_none_or(|until| now >= until));
+            let quiet =
+                !arrived && (now < self.crowded_until || until.is_none_or(|until| now >= until));
             let presence = &self.shared.presence;
             let replaced = presence.waits(now) || presence.is_polling(calls_seen, now - start);
             if quiet || replaced || self.shared.stop.load(Ordering::Acquire) {
@@ -202,11 +206,20 @@ mod tests {
         let (mut hold, now) = (AnswerHold::default(), Instant(1_000_000));
         assert!(!hold.holds(now), "nothing has arrived");
         hold.note_arrival(now, 3);
-        assert!(hold.holds(now) && hold.holds(now + Nanos::from_micros(9)), "the program has called before");
-        assert!(!hold.holds(now + ANSWERS_WITHIN), "the answer is late: the acknowledgement goes alone");
+        assert!(
+            hold.holds(now) && hold.holds(now + Nanos::from_micros(9)),
+            "the program has called before"
+        );
+        assert!(
+            !hold.holds(now + ANSWERS_WITHIN),
+            "the answer is late: the acknowledgement goes alone"
+        );
         let later = now + Nanos::from_millis(1);
         hold.note_arrival(later, 3);
-        assert!(!hold.holds(later), "the program has not called since: it does not answer");
+        assert!(
+            !hold.holds(later),
+            "the program has not called since: it does not answer"
+        );
         hold.note_arrival(later, 4);
         assert!(hold.holds(later));
     }

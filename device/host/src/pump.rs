@@ -155,7 +155,12 @@ impl Pump {
 
     /// Attaches a queue pair to a multicast group; for the first one the host joins the group. Returns the
     /// descriptor of the group's socket if there is a new one.
-    pub(crate) fn attach(&mut self, qpn: Qpn, group: Gid, interface: u32) -> Result<Option<RawFd>, Error> {
+    pub(crate) fn attach(
+        &mut self,
+        qpn: Qpn,
+        group: Gid,
+        interface: u32,
+    ) -> Result<Option<RawFd>, Error> {
         let joined = self.rnic.multicast().has(group);
         self.rnic.multicast().attach(qpn, group)?;
         if joined {
@@ -179,7 +184,11 @@ impl Pump {
     /// socket that this returns is dropped.
     pub(crate) fn detach(&mut self, qpn: Qpn, group: Gid) -> Result<Option<Socket>, Error> {
         self.rnic.multicast().detach(qpn, group)?;
-        Ok(if self.rnic.multicast().has(group) { None } else { self.receiver.leave(group) })
+        Ok(if self.rnic.multicast().has(group) {
+            None
+        } else {
+            self.receiver.leave(group)
+        })
     }
 
     /// The connection to the agent; none in the child of a fork.
@@ -233,7 +242,9 @@ impl Pump {
     /// have come and gone since the waits before. In a host of a lab packets wake the progress thread alone.
     pub(crate) fn note_light_wait(&mut self) -> bool {
         let counters = &self.transmitter.counters;
-        let is_light = self.traffic.is_light(counters.sent_datagrams + counters.received_datagrams);
+        let is_light = self
+            .traffic
+            .is_light(counters.sent_datagrams + counters.received_datagrams);
         is_light && self.lab.is_none()
     }
 
@@ -250,7 +261,10 @@ impl Pump {
         while let Some(event) = self.rnic.poll_event() {
             match event {
                 Event::Completion(cq) if self.awaited == Some(cq) => {
-                    self.shm.wake_up().iter().for_each(|wake_up| wake_up.signal());
+                    self.shm
+                        .wake_up()
+                        .iter()
+                        .for_each(|wake_up| wake_up.signal());
                 }
                 Event::Completion(cq) => {
                     if let Some((channel, cookie)) = self.channels.get(&cq) {
@@ -283,14 +297,23 @@ impl Pump {
     /// Whether polls have found nothing for long, see [`Batching::waits_long`]. In a host of a lab they have
     /// at once: a program always waits for the work of another thread of this machine there.
     pub(crate) fn waits_long(&self, now: Instant) -> bool {
-        self.batching.waits_long(now, if self.lab.is_some() { Nanos(0) } else { YIELD_AFTER })
+        self.batching.waits_long(
+            now,
+            if self.lab.is_some() {
+                Nanos(0)
+            } else {
+                YIELD_AFTER
+            },
+        )
     }
 
     /// Executes a request in the call that posts it, where the peer shares the memory that it names and
     /// nothing is before it. False where it has to be posted.
     #[inline]
     pub(crate) fn execute_at_once(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> bool {
-        let Self { rnic, shm, clock, .. } = self;
+        let Self {
+            rnic, shm, clock, ..
+        } = self;
         rnic.execute_at_once(
             qpn,
             request,
@@ -373,7 +396,14 @@ impl Pump {
         }
         loop {
             let (transmitter, shm, lab) = (&mut self.transmitter, &mut self.shm, self.lab.as_mut());
-            let mut egress = Egress { transmitter, shm, lab, may_call, called: 0, executes: false };
+            let mut egress = Egress {
+                transmitter,
+                shm,
+                lab,
+                may_call,
+                called: 0,
+                executes: false,
+            };
             let made = self.rnic.transmit(now, TRANSMIT_BUDGET, &mut egress);
             let executes = egress.executes;
             self.copied = self.copied.saturating_add(egress.called);
@@ -406,7 +436,9 @@ impl Pump {
             return;
         }
         for _ in 0..ANSWER_TURNS {
-            let records = self.shm.receive(&mut self.rnic, now, |rnic| rnic.in_flight() == 0);
+            let records = self
+                .shm
+                .receive(&mut self.rnic, now, |rnic| rnic.in_flight() == 0);
             self.transmitter.counters.shm_received += records as u64;
             if records == 0 || self.rnic.in_flight() == 0 {
                 break;
@@ -418,7 +450,9 @@ impl Pump {
     /// Reads the socket once. False when nothing had arrived.
     fn receive(&mut self, now: Instant) -> bool {
         self.socket.made_since = 0;
-        let arrived = self.receiver.receive(&mut self.rnic, now, &mut self.transmitter.counters);
+        let arrived = self
+            .receiver
+            .receive(&mut self.rnic, now, &mut self.transmitter.counters);
         if arrived {
             self.socket.heard_at = Some(now);
         }
@@ -429,8 +463,13 @@ impl Pump {
     /// from shared memory wait; `None` where it may not. Sent alone, they would wake a peer that waits for
     /// the answer.
     pub(crate) fn holds_until(&mut self, now: Instant) -> Option<Instant> {
-        let hears_packets = self.socket.heard_at.is_some_and(|at| now < at + PACKETS_WITHIN);
-        if self.rnic.pending() != Pending::Acknowledgements || self.transmitter.is_holding() || hears_packets
+        let hears_packets = self
+            .socket
+            .heard_at
+            .is_some_and(|at| now < at + PACKETS_WITHIN);
+        if self.rnic.pending() != Pending::Acknowledgements
+            || self.transmitter.is_holding()
+            || hears_packets
         {
             return None;
         }
@@ -442,7 +481,11 @@ impl Pump {
     /// wait. The program takes up to `most` completions. A program that has waited gets the first one at
     /// once: to look for a second one takes as long as to deliver the first.
     pub(crate) fn poll_empty(&mut self, now: Instant, cq: Cq, most: usize) {
-        let enough = if self.batching.note_empty_poll(now) { 1 } else { most };
+        let enough = if self.batching.note_empty_poll(now) {
+            1
+        } else {
+            most
+        };
         self.progress_until(now, false, Some((cq, enough)));
     }
 
@@ -560,7 +603,11 @@ impl Pump {
         }
     }
 
-    fn receive_from_channels(&mut self, now: Instant, is_enough: impl Fn(&rnic::Device) -> bool) -> bool {
+    fn receive_from_channels(
+        &mut self,
+        now: Instant,
+        is_enough: impl Fn(&rnic::Device) -> bool,
+    ) -> bool {
         if self.shm.is_empty() {
             return false;
         }
@@ -580,7 +627,9 @@ impl Pump {
 
     /// Takes the records of the lab, and answers them.
     fn receive_from_lab(&mut self, now: Instant) -> bool {
-        let Some(lab) = &mut self.lab else { return false };
+        let Some(lab) = &mut self.lab else {
+            return false;
+        };
         let arrived = lab.receive(&mut self.rnic, now);
         if arrived && self.rnic.pending() == Pending::Data {
             self.transmit_holding(now);
@@ -592,7 +641,11 @@ impl Pump {
     pub(crate) fn sleep(&mut self) -> bool {
         self.sleepers.thread = true;
         let has_records = self.lab.as_mut().is_some_and(LabPort::sleep);
-        self.shm.sleep(if self.sleepers.program { Sleeper::Program } else { Sleeper::Thread }) || has_records
+        self.shm.sleep(if self.sleepers.program {
+            Sleeper::Program
+        } else {
+            Sleeper::Thread
+        }) || has_records
     }
 
     /// Ends the sleep of the progress thread: it reads the rings itself.
@@ -613,7 +666,9 @@ impl Pump {
 
     /// Whether packets are held back or made at the next transmission.
     fn has_unsent(&self) -> bool {
-        self.transmitter.is_holding() || self.rnic.pending() != Pending::Nothing || self.shm.has_later()
+        self.transmitter.is_holding()
+            || self.rnic.pending() != Pending::Nothing
+            || self.shm.has_later()
     }
 
     /// While the program polls: runs timers that are due, and sends what has been held back since the last
@@ -629,6 +684,9 @@ impl Pump {
     /// Whether the progress thread sleeps longer than the next timer or held-back packets allow.
     pub(crate) fn oversleeps(&self, now: Instant) -> bool {
         let deferred = self.has_unsent().then_some(now + TICK);
-        [self.rnic.next_timeout(), deferred].into_iter().flatten().any(|at| at < self.sleepers.wakes_at)
+        [self.rnic.next_timeout(), deferred]
+            .into_iter()
+            .flatten()
+            .any(|at| at < self.sleepers.wakes_at)
     }
 }

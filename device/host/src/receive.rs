@@ -76,9 +76,15 @@ impl Receiver {
         now: Instant,
         counters: &mut LinkCounters,
     ) -> bool {
-        let Some(datagrams) = self.take() else { return false };
+        let Some(datagrams) = self.take() else {
+            return false;
+        };
         counters.receives += 1;
-        let of = (datagrams.source, datagrams.destination, datagrams.source_port);
+        let of = (
+            datagrams.source,
+            datagrams.destination,
+            datagrams.source_port,
+        );
         if of != self.of {
             self.of = of;
             self.flow = flow_between(of.0, of.1, of.2);
@@ -122,7 +128,11 @@ impl Receiver {
     fn take(&mut self) -> Option<Datagrams> {
         let groups = self.groups.iter().map(|(_, socket)| socket);
         for _ in 0..self.sockets.len() {
-            self.next = if self.next + 1 < self.sockets.len() { self.next + 1 } else { 0 };
+            self.next = if self.next + 1 < self.sockets.len() {
+                self.next + 1
+            } else {
+                0
+            };
             // An error was caused by an earlier send (ICMP): the socket can still be used.
             if let Ok(Some(datagrams)) = self.sockets[self.next].receive(&mut self.buffer) {
                 return Some(datagrams);

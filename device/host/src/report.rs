@@ -127,7 +127,11 @@ impl Reporter {
     pub(crate) fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PREFIX}{}-{}-{number}", process::user(), std::process::id());
+        let name = format!(
+            "{PREFIX}{}-{}-{number}",
+            process::user(),
+            std::process::id()
+        );
         let listener = unix::listen(&name, BACKLOG)?;
         unix::set_nonblocking(listener.as_raw_fd())?;
         Ok(Self(listener))
@@ -160,7 +164,10 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let end = match rest.as_bytes().get(..PIECE_BYTES) {
-            Some(start) => start.iter().rposition(|&byte| byte == b'\n').map_or(PIECE_BYTES, |at| at + 1),
+            Some(start) => start
+                .iter()
+                .rposition(|&byte| byte == b'\n')
+                .map_or(PIECE_BYTES, |at| at + 1),
             None => rest.len(),
         };
         let (piece, after) = rest.split_at_checked(end)?;
@@ -174,7 +181,12 @@ fn describe(shared: &Shared, device: &str) -> String {
     let mut text = String::new();
     let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     let mut pump = shared.lock();
-    let counters = pump.rnic.port().counters().iter().chain(pump.counters().iter());
+    let counters = pump
+        .rnic
+        .port()
+        .counters()
+        .iter()
+        .chain(pump.counters().iter());
     // Writing to a string does not fail.
     let _ = writeln!(text, "report\t{VERSION}");
     let _ = writeln!(text, "device\t{device}");
@@ -186,11 +198,17 @@ fn describe(shared: &Shared, device: &str) -> String {
     let qpns = pump.rnic.qpns();
     let _ = writeln!(text, "queue_pairs\t{}", qpns.len());
     for qpn in qpns.into_iter().take(QUEUE_PAIRS_MAX) {
-        let (Ok((attr, init)), Ok(counters)) = (pump.rnic.query_qp(qpn), pump.rnic.qp_counters(qpn)) else {
+        let (Ok((attr, init)), Ok(counters)) =
+            (pump.rnic.query_qp(qpn), pump.rnic.qp_counters(qpn))
+        else {
             continue;
         };
         let has_peer = attr.destination.value() != 0;
-        let remote = if has_peer { attr.vector.destination.to_string() } else { String::new() };
+        let remote = if has_peer {
+            attr.vector.destination.to_string()
+        } else {
+            String::new()
+        };
         let channel = pump.rnic.channel(qpn).unwrap_or_default();
         let path = if channel == 0 { "packets" } else { "memory" };
         let _ = writeln!(
@@ -214,10 +232,17 @@ fn describe(shared: &Shared, device: &str) -> String {
             Streamed::Read => "READ",
             Streamed::Send => "SEND",
         };
-        let method = if stream.method == Method::Call { "kernel" } else { "rings" };
+        let method = if stream.method == Method::Call {
+            "kernel"
+        } else {
+            "rings"
+        };
         let [rings, kernel] = [stream.ring, stream.call].map(|rate| (rate * 1e3) as u64);
         let bytes = stream.longest;
-        let _ = writeln!(text, "stream\t{channel}\t{operation}\t{bytes}\t{method}\t{rings}\t{kernel}");
+        let _ = writeln!(
+            text,
+            "stream\t{channel}\t{operation}\t{bytes}\t{method}\t{rings}\t{kernel}"
+        );
     }
     text
 }
@@ -238,7 +263,9 @@ impl Report {
                 ("device", name) => report.device = printable(name),
                 ("pid", pid) => report.pid = pid.parse().ok()?,
                 ("program", name) => report.program = printable(name),
-                ("counter", name) => report.counters.push((word(name)?, parts.next()?.parse().ok()?)),
+                ("counter", name) => report
+                    .counters
+                    .push((word(name)?, parts.next()?.parse().ok()?)),
                 ("queue_pairs", total) => report.queue_pairs_total = total.parse().ok()?,
                 ("queue_pair", qpn) => report.queue_pairs.push(QueuePair::parse(qpn, parts)?),
                 ("stream", channel) => report.streams.push(Stream::parse(channel, parts)?),
@@ -252,7 +279,13 @@ impl Report {
 /// A name that any program can choose, with its control characters replaced, which a terminal would
 /// interpret.
 fn printable(name: &str) -> String {
-    let plain = |it: char| if it.is_control() { char::REPLACEMENT_CHARACTER } else { it };
+    let plain = |it: char| {
+        if it.is_control() {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            it
+        }
+    };
     name.chars().take(NAME_BYTES_MAX).map(plain).collect()
 }
 
@@ -307,7 +340,10 @@ impl Stream {
 /// user for root.
 pub fn collect() -> Reports {
     let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let mut names: Vec<&str> = table.lines().filter_map(|line| line.split('@').nth(1)).collect();
+    let mut names: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.split('@').nth(1))
+        .collect();
     names.retain(|name| name.starts_with(PREFIX));
     names.sort_unstable();
     // The kernel lists a name again for each connection to it.
@@ -325,15 +361,27 @@ impl Collector {
     fn ask_all(&mut self, names: &[&str]) -> Reports {
         let (start, mut found) = (Instant::now(), Reports::default());
         for name in names {
-            let Some((connection, user, process)) = connected(name) else { continue };
-            let left = TIMEOUT_IN_ALL.saturating_sub(start.elapsed()).min(self.left(user)).min(TIMEOUT);
+            let Some((connection, user, process)) = connected(name) else {
+                continue;
+            };
+            let left = TIMEOUT_IN_ALL
+                .saturating_sub(start.elapsed())
+                .min(self.left(user))
+                .min(TIMEOUT);
             let asked = Instant::now();
-            let text = if left.is_zero() { None } else { receive(&connection, asked + left) };
+            let text = if left.is_zero() {
+                None
+            } else {
+                receive(&connection, asked + left)
+            };
             let (devices, spent) = self.spent.entry(user).or_default();
             (*devices, *spent) = (*devices + 1, *spent + asked.elapsed());
             match text.and_then(|text| Report::parse(&text)) {
                 // The kernel's process ID takes precedence, where the process has one in this PID namespace.
-                Some(report) => found.reports.push(Report { pid: process.unwrap_or(report.pid), ..report }),
+                Some(report) => found.reports.push(Report {
+                    pid: process.unwrap_or(report.pid),
+                    ..report
+                }),
                 None => found.unanswered += 1,
             }
         }
@@ -355,7 +403,9 @@ impl Collector {
 fn connected(name: &str) -> Option<(OwnedFd, u32, Option<u32>)> {
     let connection = unix::connect_now(name).ok()?;
     let user = unix::peer_user(connection.as_raw_fd()).ok()?;
-    let process = unix::peer_process(connection.as_raw_fd()).ok().filter(|process| *process != 0);
+    let process = unix::peer_process(connection.as_raw_fd())
+        .ok()
+        .filter(|process| *process != 0);
     (user == process::user() || process::user() == 0).then_some((connection, user, process))
 }
 
@@ -382,9 +432,16 @@ mod tests {
 
     #[test]
     fn long_reports_come_in_pieces_of_whole_lines() {
-        let text: String = (0..5000).map(|number| format!("counter\tname\t{number}\n")).collect();
+        let text: String = (0..5000)
+            .map(|number| format!("counter\tname\t{number}\n"))
+            .collect();
         let all: Vec<&str> = pieces(&text).collect();
-        assert!(all.len() > 3 && all.iter().all(|piece| piece.len() <= PIECE_BYTES && piece.ends_with('\n')));
+        assert!(
+            all.len() > 3
+                && all
+                    .iter()
+                    .all(|piece| piece.len() <= PIECE_BYTES && piece.ends_with('\n'))
+        );
         assert_eq!(all.concat(), text);
         assert_eq!(pieces("").count(), 0);
     }
@@ -395,19 +452,46 @@ mod tests {
                     queue_pairs\t1\nqueue_pair\t5\tRC\tRTS\t6\t10.0.0.1\tmemory\t1\t2\t3\t4\t5\t6\n\
                     stream\t1\tREAD\t65536\tkernel\t5100\t9400\n";
         let report = Report::parse(text).unwrap();
-        assert_eq!((report.pid, report.program.as_str(), report.queue_pairs_total), (7, "ib_write_bw", 1));
-        assert_eq!(report.counters, [("sends".to_owned(), 9)]);
-        let [pair] = &report.queue_pairs[..] else { panic!("{report:?}") };
-        assert_eq!((pair.qpn, pair.remote_qpn, pair.retransmitted_packets), (5, 6, 5));
-        let [stream] = &report.streams[..] else { panic!("{report:?}") };
         assert_eq!(
-            (stream.operation.as_str(), stream.bytes_max, stream.method.as_str()),
+            (
+                report.pid,
+                report.program.as_str(),
+                report.queue_pairs_total
+            ),
+            (7, "ib_write_bw", 1)
+        );
+        assert_eq!(report.counters, [("sends".to_owned(), 9)]);
+        let [pair] = &report.queue_pairs[..] else {
+            panic!("{report:?}")
+        };
+        assert_eq!(
+            (pair.qpn, pair.remote_qpn, pair.retransmitted_packets),
+            (5, 6, 5)
+        );
+        let [stream] = &report.streams[..] else {
+            panic!("{report:?}")
+        };
+        assert_eq!(
+            (
+                stream.operation.as_str(),
+                stream.bytes_max,
+                stream.method.as_str()
+            ),
             ("READ", 65536, "kernel")
         );
-        assert_eq!((stream.rings_mb_per_s, stream.kernel_mb_per_s), (5100, 9400));
+        assert_eq!(
+            (stream.rings_mb_per_s, stream.kernel_mb_per_s),
+            (5100, 9400)
+        );
         assert_eq!((pair.path.as_str(), pair.timeouts), ("memory", 6));
         let earlier = Report::parse(&text.replace("\t5\t6\n", "\t5\n")).expect("a report");
-        assert_eq!((earlier.queue_pairs[0].retransmitted_packets, earlier.queue_pairs[0].timeouts), (5, 0));
+        assert_eq!(
+            (
+                earlier.queue_pairs[0].retransmitted_packets,
+                earlier.queue_pairs[0].timeouts
+            ),
+            (5, 0)
+        );
         assert_eq!(Report::parse("report\t1\n"), None);
     }
 
@@ -415,13 +499,23 @@ mod tests {
     fn control_characters_of_another_process_reach_no_terminal() {
         let text = "report\t2\ndevice\trk_lo\npid\t7\nprogram\t\x1b[2J\x1b]0;x\x07y\u{9b}1m\n";
         let report = Report::parse(text).unwrap();
-        assert!(!report.program.contains(char::is_control), "{:?}", report.program);
+        assert!(
+            !report.program.contains(char::is_control),
+            "{:?}",
+            report.program
+        );
         let of = |line: &str| Report::parse(&format!("report\t2\n{line}\n"));
         assert!(of("counter\tsends\t1").is_some());
         assert_eq!(of("counter\t\x1b[2J\t1"), None);
         assert_eq!(of(&format!("counter\t{}\t1", "y".repeat(150))), None);
-        assert_eq!(of("queue_pair\t5\tRC\tRTS\t6\t\x1b[31m\tmemory\t1\t2\t3\t4\t5"), None);
-        assert_eq!(of("queue_pair\t5\tR\x1bC\tRTS\t6\t10.0.0.1\tmemory\t1\t2\t3\t4\t5"), None);
+        assert_eq!(
+            of("queue_pair\t5\tRC\tRTS\t6\t\x1b[31m\tmemory\t1\t2\t3\t4\t5"),
+            None
+        );
+        assert_eq!(
+            of("queue_pair\t5\tR\x1bC\tRTS\t6\t10.0.0.1\tmemory\t1\t2\t3\t4\t5"),
+            None
+        );
     }
 
     /// A device of another program, which runs `answers` for each connection.
@@ -444,7 +538,10 @@ mod tests {
     fn a_report_counts_with_the_process_that_the_kernel_names() {
         let name = fake(|client| unix::send(client, HEAD.as_bytes(), None).unwrap());
         let found = Collector::default().ask_all(&[&name]);
-        assert_eq!(found.reports.iter().map(|it| it.pid).collect::<Vec<_>>(), [std::process::id()]);
+        assert_eq!(
+            found.reports.iter().map(|it| it.pid).collect::<Vec<_>>(),
+            [std::process::id()]
+        );
     }
 
     #[test]
@@ -481,7 +578,12 @@ mod tests {
     fn a_user_whose_devices_do_not_answer_is_not_asked_for_ever() {
         let mut collector = Collector::default();
         collector.spent.insert(7, (1, TIMEOUT_PER_USER));
-        collector.spent.insert(8, (DEVICES_PER_USER_MAX, Duration::ZERO));
-        assert_eq!([7, 8, 9].map(|user| collector.left(user).is_zero()), [true, true, false]);
+        collector
+            .spent
+            .insert(8, (DEVICES_PER_USER_MAX, Duration::ZERO));
+        assert_eq!(
+            [7, 8, 9].map(|user| collector.left(user).is_zero()),
+            [true, true, false]
+        );
     }
 }

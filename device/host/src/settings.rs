@@ -78,23 +78,51 @@ struct Setting {
 const SWITCH: &str = "0 or 1";
 
 const SETTINGS: &[Setting] = &[
-    Setting { name: DEVICES, expected: "names, interfaces or addresses of devices", is_valid: |_| true },
+    Setting {
+        name: DEVICES,
+        expected: "names, interfaces or addresses of devices",
+        is_valid: |_| true,
+    },
     Setting {
         name: NAMES,
         expected: "interfaces with names of devices, as in eth0=mlx5_0,lo=mlx5_1",
         is_valid: |value| value.split(',').all(|pair| name(pair).is_some()),
     },
-    Setting { name: CAPTURE, expected: "a path", is_valid: |_| true },
-    Setting { name: OUT_OF_ORDER, expected: SWITCH, is_valid: is_switch },
+    Setting {
+        name: CAPTURE,
+        expected: "a path",
+        is_valid: |_| true,
+    },
+    Setting {
+        name: OUT_OF_ORDER,
+        expected: SWITCH,
+        is_valid: is_switch,
+    },
     Setting {
         name: CONGESTION,
         expected: "window, dcqcn or off",
         is_valid: |value| matches!(value, "window" | "dcqcn" | "off"),
     },
-    Setting { name: WRITE_ONLY, expected: SWITCH, is_valid: is_switch },
-    Setting { name: RESPONSE_ONLY, expected: SWITCH, is_valid: is_switch },
-    Setting { name: SEGMENTATION, expected: SWITCH, is_valid: is_switch },
-    Setting { name: SAME_HOST, expected: SWITCH, is_valid: is_switch },
+    Setting {
+        name: WRITE_ONLY,
+        expected: SWITCH,
+        is_valid: is_switch,
+    },
+    Setting {
+        name: RESPONSE_ONLY,
+        expected: SWITCH,
+        is_valid: is_switch,
+    },
+    Setting {
+        name: SEGMENTATION,
+        expected: SWITCH,
+        is_valid: is_switch,
+    },
+    Setting {
+        name: SAME_HOST,
+        expected: SWITCH,
+        is_valid: is_switch,
+    },
     Setting {
         name: CM_RESPONSE_TIMEOUT,
         expected: "a number from 0 to 24: the exponent of 4.096 us times 2 to this power",
@@ -106,8 +134,16 @@ const SETTINGS: &[Setting] = &[
                    targets call, rnic, cm and host",
         is_valid: |value| Filter::parse(value).is_some(),
     },
-    Setting { name: LOG_FILE, expected: "a path", is_valid: |_| true },
-    Setting { name: LAB, expected: "the name of an abstract Unix socket", is_valid: |_| true },
+    Setting {
+        name: LOG_FILE,
+        expected: "a path",
+        is_valid: |_| true,
+    },
+    Setting {
+        name: LAB,
+        expected: "the name of an abstract Unix socket",
+        is_valid: |_| true,
+    },
     Setting {
         name: LAB_CLOCK,
         expected: "nanoseconds, a factor and nanoseconds, as in 1234567,20,89",
@@ -128,7 +164,8 @@ pub fn is_device_name(name: &str) -> bool {
 
 /// An interface and the name of its device.
 fn name(pair: &str) -> Option<(&str, &str)> {
-    pair.rsplit_once('=').filter(|(interface, name)| !interface.is_empty() && is_device_name(name))
+    pair.rsplit_once('=')
+        .filter(|(interface, name)| !interface.is_empty() && is_device_name(name))
 }
 
 fn is_switch(value: &str) -> bool {
@@ -136,7 +173,10 @@ fn is_switch(value: &str) -> bool {
 }
 
 fn time_code(value: &str) -> Option<u8> {
-    value.parse().ok().filter(|code| *code <= rnic::cm::TIMEOUT_CODE_MAX)
+    value
+        .parse()
+        .ok()
+        .filter(|code| *code <= rnic::cm::TIMEOUT_CODE_MAX)
 }
 
 fn clock(value: &str) -> Option<(u64, u64)> {
@@ -151,13 +191,24 @@ fn clock(value: &str) -> Option<(u64, u64)> {
 /// # Errors
 /// [`SettingError`] names the first one that has a wrong value.
 pub fn check() -> Result<(), SettingError> {
-    check_values(|name| environment::variable(name).map(|value| value.to_string_lossy().into_owned()))
+    check_values(|name| {
+        environment::variable(name).map(|value| value.to_string_lossy().into_owned())
+    })
 }
 
 fn check_values(value_of: impl Fn(&str) -> Option<String>) -> Result<(), SettingError> {
-    for &Setting { name, expected, is_valid } in SETTINGS {
+    for &Setting {
+        name,
+        expected,
+        is_valid,
+    } in SETTINGS
+    {
         if let Some(value) = value_of(name).filter(|value| !value.is_empty() && !is_valid(value)) {
-            return Err(SettingError { name, value, expected });
+            return Err(SettingError {
+                name,
+                value,
+                expected,
+            });
         }
     }
     Ok(())
@@ -165,7 +216,10 @@ fn check_values(value_of: impl Fn(&str) -> Option<String>) -> Result<(), Setting
 
 /// Variables with the prefix of settings that are no settings, such as misspelt ones.
 pub(crate) fn unknown() -> Vec<String> {
-    environment::names_beginning_with("ROCKERY_").into_iter().filter(|name| !is_known(name)).collect()
+    environment::names_beginning_with("ROCKERY_")
+        .into_iter()
+        .filter(|name| !is_known(name))
+        .collect()
 }
 
 fn is_known(name: &str) -> bool {
@@ -174,7 +228,9 @@ fn is_known(name: &str) -> bool {
 
 /// The value of a variable as text; empty where it is not set.
 fn text(name: &str) -> String {
-    environment::variable(name).and_then(|value| value.into_string().ok()).unwrap_or_default()
+    environment::variable(name)
+        .and_then(|value| value.into_string().ok())
+        .unwrap_or_default()
 }
 
 /// The time code in the environment, if it is set.
@@ -211,26 +267,38 @@ pub(crate) fn segmentation() -> bool {
 /// The names of the wanted devices; `None` for all.
 pub(crate) fn devices() -> Option<Vec<String>> {
     let wanted = environment::variable(DEVICES)?.into_string().ok()?;
-    Some(wanted.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+    Some(
+        wanted
+            .split(',')
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect(),
+    )
 }
 
 /// The name of an interface's device, where it is not the usual one.
 pub(crate) fn name_of(interface: &str) -> Option<String> {
     let names = text(NAMES);
     let mut pairs = names.split(',').filter_map(name);
-    pairs.find(|(of, _)| *of == interface).map(|(_, name)| name.to_owned())
+    pairs
+        .find(|(of, _)| *of == interface)
+        .map(|(_, name)| name.to_owned())
 }
 
 /// The interface whose device has this name, where it is not the usual one.
 pub(crate) fn interface_of(device: &str) -> Option<String> {
     let names = text(NAMES);
     let mut pairs = names.split(',').filter_map(name);
-    pairs.find(|(_, name)| *name == device).map(|(interface, _)| interface.to_owned())
+    pairs
+        .find(|(_, name)| *name == device)
+        .map(|(interface, _)| interface.to_owned())
 }
 
 /// The path of the capture file.
 pub(crate) fn capture() -> Option<PathBuf> {
-    environment::variable(CAPTURE).filter(|path| !path.is_empty()).map(PathBuf::from)
+    environment::variable(CAPTURE)
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
 }
 
 /// The log levels; `None` where the variable is wrong.
@@ -251,7 +319,10 @@ pub(crate) fn apply(config: &mut Config) {
     config.response_only = text(RESPONSE_ONLY) != "0";
     match text(CONGESTION).as_str() {
         "dcqcn" => {
-            let dcqcn = DcqcnConfig { burst_bytes: BURST_BYTES, ..DcqcnConfig::default() };
+            let dcqcn = DcqcnConfig {
+                burst_bytes: BURST_BYTES,
+                ..DcqcnConfig::default()
+            };
             config.congestion = CongestionConfig::Dcqcn(dcqcn);
         }
         "off" => config.congestion = CongestionConfig::Off,
@@ -277,20 +348,31 @@ mod tests {
         let error = |text: &str| Err(text.to_owned());
         let expected = error("ROCKERY_CONGESTION=dqcn: the value has to be window, dcqcn or off");
         assert_eq!(checked(CONGESTION, "dqcn"), expected);
-        assert_eq!(checked(SAME_HOST, "no"), error("ROCKERY_SAME_HOST=no: the value has to be 0 or 1"));
+        assert_eq!(
+            checked(SAME_HOST, "no"),
+            error("ROCKERY_SAME_HOST=no: the value has to be 0 or 1")
+        );
         for value in ["mlx5_0", "eth0=", "=mlx5_0", "eth0=a/b", "eth0=a,lo"] {
             assert!(checked(NAMES, value).is_err(), "{value}");
         }
-        for (name, value) in
-            [(CM_RESPONSE_TIMEOUT, "25"), (NIC, "window=big"), (LOG, "loud"), (OUT_OF_ORDER, "yes")]
-        {
+        for (name, value) in [
+            (CM_RESPONSE_TIMEOUT, "25"),
+            (NIC, "window=big"),
+            (LOG, "loud"),
+            (OUT_OF_ORDER, "yes"),
+        ] {
             assert!(checked(name, value).is_err(), "{name}={value}");
         }
     }
 
     #[test]
     fn right_and_empty_values_are_accepted() {
-        let right = [(CONGESTION, "off"), (SAME_HOST, "0"), (CM_RESPONSE_TIMEOUT, "24"), (LOG, "info")];
+        let right = [
+            (CONGESTION, "off"),
+            (SAME_HOST, "0"),
+            (CM_RESPONSE_TIMEOUT, "24"),
+            (LOG, "info"),
+        ];
         assert_eq!(checked(NAMES, "eth0.5=mlx5_0,lo=mlx5_1"), Ok(()));
         for (name, value) in right.into_iter().chain([(CONGESTION, "")]) {
             assert_eq!(checked(name, value), Ok(()), "{name}={value}");

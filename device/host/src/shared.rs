@@ -52,14 +52,34 @@ impl Shared {
         epoll.add(wake.raw())?;
         epoll.add(ticker.raw())?;
         let events = AsyncEvents::new()?;
-        let (stop, presence, waiting) = (AtomicBool::new(false), Presence::default(), Waiting::default());
-        let sockets = Mutex::new(Sockets { descriptors: vec![socket], watched: true });
+        let (stop, presence, waiting) = (
+            AtomicBool::new(false),
+            Presence::default(),
+            Waiting::default(),
+        );
+        let sockets = Mutex::new(Sockets {
+            descriptors: vec![socket],
+            watched: true,
+        });
         let (pump, channels_changed) = (Mutex::new(pump), Condvar::new());
-        Ok(Self { pump, events, epoll, channels_changed, wake, ticker, stop, presence, waiting, sockets })
+        Ok(Self {
+            pump,
+            events,
+            epoll,
+            channels_changed,
+            wake,
+            ticker,
+            stop,
+            presence,
+            waiting,
+            sockets,
+        })
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Pump> {
-        self.pump.lock().unwrap_or_else(|poisoned| self.end(poisoned.into_inner()))
+        self.pump
+            .lock()
+            .unwrap_or_else(|poisoned| self.end(poisoned.into_inner()))
     }
 
     /// Locks the pump; `None` while another thread has the lock.
@@ -115,7 +135,11 @@ impl Shared {
 
     /// The sockets at which packets arrive.
     pub(crate) fn with_sockets<T>(&self, see: impl FnOnce(&[RawFd]) -> T) -> T {
-        see(&self.sockets.lock().unwrap_or_else(PoisonError::into_inner).descriptors)
+        see(&self
+            .sockets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .descriptors)
     }
 
     /// Sets whether packets wake the progress thread. It cannot fail: the descriptors are open as long as the
@@ -139,7 +163,11 @@ impl Shared {
     pub(crate) fn handle_shm_event(&self, ready: RawFd) {
         let mut pump = self.lock();
         let now = clock::now();
-        if pump.lab.as_mut().is_some_and(|lab| lab.attend(ready, &self.epoll)) {
+        if pump
+            .lab
+            .as_mut()
+            .is_some_and(|lab| lab.attend(ready, &self.epoll))
+        {
             return;
         }
         let Pump { shm, rnic, .. } = &mut *pump;

@@ -29,7 +29,10 @@ static OPEN: Mutex<Vec<(Place, Weak<Socket>)>> = Mutex::new(Vec::new());
 fn shared(place: Place) -> io::Result<Arc<Socket>> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     open.retain(|(_, socket)| socket.strong_count() > 0);
-    let known = open.iter().find(|(known, _)| *known == place).and_then(|(_, socket)| socket.upgrade());
+    let known = open
+        .iter()
+        .find(|(known, _)| *known == place)
+        .and_then(|(_, socket)| socket.upgrade());
     if let Some(socket) = known {
         return Ok(socket);
     }
@@ -71,7 +74,10 @@ pub(crate) fn index_of(source_port: u16) -> usize {
 
 impl SourcePorts {
     pub(crate) fn new(main: Arc<Socket>) -> Self {
-        Self { main: Some(main), ports: [const { Port::new() }; PORTS] }
+        Self {
+            main: Some(main),
+            ports: [const { Port::new() }; PORTS],
+        }
     }
 
     /// Closes the sockets: nothing is sent any more.
@@ -85,7 +91,10 @@ impl SourcePorts {
         let main = self.main.as_ref()?;
         let port = self.ports.get_mut(index)?;
         let opened = port.bound_to(index, route).or_else(|| port.unbound(index));
-        Some(opened.map_or_else(|| (Arc::clone(main), ROCE_PORT), |socket| (socket, FIRST + index as u16)))
+        Some(opened.map_or_else(
+            || (Arc::clone(main), ROCE_PORT),
+            |socket| (socket, FIRST + index as u16),
+        ))
     }
 
     /// The socket with this index that is bound to no address, where it has this port.
@@ -97,7 +106,10 @@ impl SourcePorts {
 
 impl Port {
     const fn new() -> Self {
-        Self { bound: Vec::new(), unbound: Sender::Unused }
+        Self {
+            bound: Vec::new(),
+            unbound: Sender::Unused,
+        }
     }
 
     /// The socket that is bound to the source address of a route. Packets to groups have none: each of their
@@ -106,7 +118,9 @@ impl Port {
         if route.is_to_group() {
             return None;
         }
-        let Route { source, interface, .. } = *route;
+        let Route {
+            source, interface, ..
+        } = *route;
         if let Some((_, known)) = self.bound.iter().find(|(address, _)| *address == source) {
             return known.socket();
         }
@@ -154,7 +168,10 @@ mod tests {
     fn neighbours_differ_and_all_ports_are_used() {
         let mut used = [0u32; PORTS];
         (0xc000..=0xffff).for_each(|port| used[index_of(port)] += 1);
-        assert!(used.iter().all(|&count| count == 0x4000 / PORTS as u32), "{used:?}");
+        assert!(
+            used.iter().all(|&count| count == 0x4000 / PORTS as u32),
+            "{used:?}"
+        );
         assert_ne!(index_of(0xc000), index_of(0xc001));
     }
 }

@@ -47,6 +47,9 @@ mod tests {
         let at_first = waits(100, 256);
         assert!(at_first <= 1, "a stream is seen at once: {at_first}");
         let later = waits(100, 6);
-        assert!((60..100).contains(&later), "single requests are seen after some: {later}");
+        assert!(
+            (60..100).contains(&later),
+            "single requests are seen after some: {later}"
+        );
     }
 }

@@ -87,7 +87,9 @@ impl Transmitter {
     /// Closes the sockets: in the child of a fork nothing is sent.
     pub(crate) fn sever(&mut self) {
         self.sockets.sever();
-        self.batches.iter_mut().for_each(|batch| (batch.to, batch.way) = (None, None));
+        self.batches
+            .iter_mut()
+            .for_each(|batch| (batch.to, batch.way) = (None, None));
         self.capture = None;
     }
 
@@ -119,7 +121,13 @@ impl Transmitter {
         let segments = batch.segments as u64;
         self.counters.sends += 1;
         self.counters.sent_datagrams += segments;
-        if let Some(Way { socket, port, route, flow }) = &batch.way {
+        if let Some(Way {
+            socket,
+            port,
+            route,
+            flow,
+        }) = &batch.way
+        {
             if let Some(capture) = &mut self.capture
                 && !capture.write(&envelope(route, *port, flow), bytes, batch.segment)
             {
@@ -129,7 +137,10 @@ impl Transmitter {
             // The address may have been removed meanwhile.
             if let Err(error) = &sent
                 && socket.is_bound_to_address()
-                && matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EADDRNOTAVAIL))
+                && matches!(
+                    error.raw_os_error(),
+                    Some(libc::EINVAL | libc::EADDRNOTAVAIL)
+                )
                 && let Some(unbound) = self.sockets.unbound(index, *port)
             {
                 sent = unbound.send(route, bytes, batch.segment);
@@ -199,7 +210,11 @@ impl Batch {
         }
         body[headers.len() + length..].fill(0);
         let identification = Identification::ZERO.plus(self.segments as u16);
-        let mut icrc = self.way.as_ref()?.flow.seed(transport as u16, identification);
+        let mut icrc = self
+            .way
+            .as_ref()?
+            .flow
+            .seed(transport as u16, identification);
         icrc.transport(body);
         icrc_place.copy_from_slice(&icrc.finish());
         self.length += total;
@@ -228,12 +243,19 @@ impl Sink for Transmitter {
             self.batches[index].bulk = goes_on;
         }
         if self.batches[index].segments == 0 {
-            let Self { sockets, interface, .. } = self;
+            let Self {
+                sockets, interface, ..
+            } = self;
             self.batches[index].begin(to, total, |destination| {
                 let route = destination.route(*interface);
                 let (socket, port) = sockets.open(index, &route)?;
                 let flow = flow_between(route.source, route.destination, port);
-                Some(Way { socket, port, route, flow })
+                Some(Way {
+                    socket,
+                    port,
+                    route,
+                    flow,
+                })
             });
         }
         match self.batches[index].push(&headers[..headers_length], payload, pad) {
@@ -261,8 +283,19 @@ pub(crate) fn gather(payload: Gather<'_>, mut out: &mut [u8]) -> Result<(), Faul
 
 impl Destination {
     fn of(path: &Path) -> Self {
-        let Path { source, destination, traffic_class, hop_limit, .. } = *path;
-        Self { source, destination, traffic_class, hop_limit }
+        let Path {
+            source,
+            destination,
+            traffic_class,
+            hop_limit,
+            ..
+        } = *path;
+        Self {
+            source,
+            destination,
+            traffic_class,
+            hop_limit,
+        }
     }
 
     fn route(&self, interface: u32) -> Route {

@@ -60,7 +60,12 @@ thread_local! {
 impl Poller {
     const fn new() -> Self {
         let zero = Cell::new(0);
-        Self { last: Cell::new(0), yielded_at: zero, since: Cell::new(0), waits_for_others: Cell::new(false) }
+        Self {
+            last: Cell::new(0),
+            yielded_at: zero,
+            since: Cell::new(0),
+            waits_for_others: Cell::new(false),
+        }
     }
 
     /// Records a poll; whether the poll before it was of the same device.
@@ -130,8 +135,16 @@ pub(crate) fn next_event(shared: &Shared, channel: &CompletionChannel) -> io::Re
     if let Some(event) = channel.next_now() {
         return Ok(event);
     }
-    let guard = if channel.is_blocking() { WaitGuard::take(shared, Some(channel)) } else { None };
-    match guard.map(|guard| guard.wait(channel)).transpose()?.flatten() {
+    let guard = if channel.is_blocking() {
+        WaitGuard::take(shared, Some(channel))
+    } else {
+        None
+    };
+    match guard
+        .map(|guard| guard.wait(channel))
+        .transpose()?
+        .flatten()
+    {
         Some(event) => Ok(event),
         // No thread waits in place of the progress thread now.
         None => channel.next(),
@@ -151,7 +164,11 @@ impl<'a> WaitGuard<'a> {
     pub(crate) fn take(shared: &'a Shared, channel: Option<&'a CompletionChannel>) -> Option<Self> {
         let shm = &shared.lock().shm;
         let wake_up = shm.wake_up().filter(|_| !shm.is_empty())?;
-        shared.waiting.take().then(|| Self { shared, channel, wake_up: Arc::clone(wake_up) })
+        shared.waiting.take().then(|| Self {
+            shared,
+            channel,
+            wake_up: Arc::clone(wake_up),
+        })
     }
 
     /// The same for a thread that waits for the device's sockets too: it needs no peer on this host where
@@ -159,9 +176,17 @@ impl<'a> WaitGuard<'a> {
     pub(crate) fn take_for_any(shared: &'a Shared, is_alone: bool) -> Option<Self> {
         let mut pump = shared.lock();
         let is_light = pump.note_light_wait() && is_alone;
-        let wake_up = pump.shm.wake_up().filter(|_| is_light || !pump.shm.is_empty()).map(Arc::clone)?;
+        let wake_up = pump
+            .shm
+            .wake_up()
+            .filter(|_| is_light || !pump.shm.is_empty())
+            .map(Arc::clone)?;
         drop(pump);
-        shared.waiting.take().then(|| Self { shared, channel: None, wake_up })
+        shared.waiting.take().then(|| Self {
+            shared,
+            channel: None,
+            wake_up,
+        })
     }
 
     /// The event; `None` where the wake-up socket was shut down.
@@ -271,7 +296,10 @@ mod tests {
     #[test]
     fn a_thread_that_polls_one_device_polls_it_alone() {
         let poller = Poller::new();
-        assert_eq!([1, 1, 1, 2, 2].map(|device| poller.polls(device)), [false, true, true, false, true]);
+        assert_eq!(
+            [1, 1, 1, 2, 2].map(|device| poller.polls(device)),
+            [false, true, true, false, true]
+        );
         // A thread that polls two devices in turn polls neither alone.
         assert!((0..10).all(|poll| !poller.polls(3 + poll % 2)));
     }
@@ -279,12 +307,18 @@ mod tests {
     #[test]
     fn a_thread_that_polls_many_devices_yields_once_in_a_round() {
         let poller = Poller::new();
-        let yields =
-            |round: std::ops::Range<usize>| round.filter(|&device| poller.ends_round(device)).count();
+        let yields = |round: std::ops::Range<usize>| {
+            round.filter(|&device| poller.ends_round(device)).count()
+        };
         assert_eq!([yields(1..201), yields(1..201), yields(1..201)], [1, 1, 1]);
         // The device at which rounds ended is not polled any more.
         let (polls, most) = (10 * ROUND_MAX as usize, 10 * ROUND_MAX as usize / 3 + 1);
-        let later = { 0..polls }.filter(|poll| poller.ends_round(300 + poll % 3)).count();
-        assert!((polls / 3 - ROUND_MAX as usize..=most).contains(&later), "{later}");
+        let later = { 0..polls }
+            .filter(|poll| poller.ends_round(300 + poll % 3))
+            .count();
+        assert!(
+            (polls / 3 - ROUND_MAX as usize..=most).contains(&later),
+            "{later}"
+        );
     }
 }

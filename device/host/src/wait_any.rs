@@ -55,7 +55,9 @@ pub(crate) fn completions_or(
     note_waits_for_others();
     let until = most.and_then(|most| Instant::now().checked_add(most));
     let guard = WaitGuard::take_for_any(shared, shared.waiting.enter());
-    let guarded = guard.map(|guard| guard.wait_for_any(cq, others, polls, until)).transpose();
+    let guarded = guard
+        .map(|guard| guard.wait_for_any(cq, others, polls, until))
+        .transpose();
     let end = guarded.and_then(|end| match end.flatten() {
         Some(end) => Ok(end),
         // No thread waits in place of the progress thread now, or another one does.
@@ -65,7 +67,10 @@ pub(crate) fn completions_or(
     end
 }
 
-const READY: WaitEnd = WaitEnd { completions: true, looked: false };
+const READY: WaitEnd = WaitEnd {
+    completions: true,
+    looked: false,
+};
 
 fn left(until: Option<Instant>) -> Option<Duration> {
     until.map(|until| until.saturating_duration_since(Instant::now()))
@@ -80,7 +85,11 @@ fn is_ready(polled: &[pollfd]) -> bool {
 }
 
 fn readable(fd: RawFd) -> pollfd {
-    pollfd { fd, events: POLLIN, revents: 0 }
+    pollfd {
+        fd,
+        events: POLLIN,
+        revents: 0,
+    }
 }
 
 /// Polls `own` and `others` at once.
@@ -114,10 +123,13 @@ impl WaitGuard<'_> {
             };
             own.clear();
             own.push(readable(self.wake_up.receiver()));
-            self.shared.with_sockets(|sockets| own.extend(sockets.iter().copied().map(readable)));
+            self.shared
+                .with_sockets(|sockets| own.extend(sockets.iter().copied().map(readable)));
             let ends = [until, held].into_iter().flatten().min();
             let polled = poll(&mut own, others, ends);
-            let [wake_up, sockets @ ..] = &own[..] else { return Ok(None) };
+            let [wake_up, sockets @ ..] = &own[..] else {
+                return Ok(None);
+            };
             // An error means that no signal waits.
             let is_open = wake_up.revents == 0 || self.wake_up.take().unwrap_or(true);
             let mut pump = self.shared.lock();
@@ -131,7 +143,10 @@ impl WaitGuard<'_> {
             }
             if is_ready(others) || is_over(until) {
                 let completions = pump.rnic.cqs().has_completions(cq);
-                return Ok(Some(WaitEnd { completions, looked: true }));
+                return Ok(Some(WaitEnd {
+                    completions,
+                    looked: true,
+                }));
             }
         }
     }
@@ -179,7 +194,8 @@ impl WaitGuard<'_> {
             }
             own.clear();
             if is_apart {
-                self.shared.with_sockets(|sockets| own.extend(sockets.iter().copied().map(readable)));
+                self.shared
+                    .with_sockets(|sockets| own.extend(sockets.iter().copied().map(readable)));
             }
             poll(&mut own, others, Some(Instant::now()))?;
             if is_ready(&own) {
@@ -189,7 +205,10 @@ impl WaitGuard<'_> {
                 }
             }
             if is_ready(others) {
-                return Ok(Some(WaitEnd { completions: false, looked: true }));
+                return Ok(Some(WaitEnd {
+                    completions: false,
+                    looked: true,
+                }));
             }
             let offered = clock::now();
             if is_over(Some(end)) || is_over(until) {
@@ -207,8 +226,8 @@ impl WaitGuard<'_> {
     /// Takes what has arrived in the rings. Returns the time, and whether the queue has completions.
     fn take_records(&self, pump: &mut Pump, cq: Cq) -> (rnic::Instant, bool) {
         let now = pump.clock();
-        let is_held =
-            pump.holds_until(now).is_some() || (pump.shm.is_empty() && pump.rnic.cqs().has_completions(cq));
+        let is_held = pump.holds_until(now).is_some()
+            || (pump.shm.is_empty() && pump.rnic.cqs().has_completions(cq));
         pump.progress_in_memory(now, is_held, Some((cq, 1)));
         pump.pump_events(&self.shared.events);
         self.shared.presence.note_wait(now);
@@ -287,7 +306,10 @@ fn wait_for_channel(
         let completions = shared.lock().rnic.cqs().has_completions(cq);
         // The event may have been of completions that were taken before.
         if completions || is_ready(others) || is_over(until) {
-            return Ok(WaitEnd { completions, looked: true });
+            return Ok(WaitEnd {
+                completions,
+                looked: true,
+            });
         }
     }
 }

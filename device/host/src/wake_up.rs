@@ -52,6 +52,7 @@ impl WakeUp {
 
     /// Waits for a signal. False when the connection was shut down.
     pub(crate) fn wait(&self) -> io::Result<bool> {
-        unix::receive_some(self.receiver.as_raw_fd(), &mut [0; SIGNALS_MAX]).map(|signals| signals > 0)
+        unix::receive_some(self.receiver.as_raw_fd(), &mut [0; SIGNALS_MAX])
+            .map(|signals| signals > 0)
     }
 }

@@ -32,7 +32,9 @@ pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
         let state = this.state();
         let listened = match address {
             SocketAddr::V4(v4) if v4.ip().is_unspecified() => ListenAddress::AnyV4,
-            SocketAddr::V6(v6) if v6.ip().is_unspecified() && state.options.v6_only => ListenAddress::AnyV6,
+            SocketAddr::V6(v6) if v6.ip().is_unspecified() && state.options.v6_only => {
+                ListenAddress::AnyV6
+            }
             SocketAddr::V6(v6) if v6.ip().is_unspecified() => ListenAddress::Any,
             other => ListenAddress::One(other.ip().to_canonical()),
         };
@@ -69,15 +71,21 @@ pub(crate) fn attach_device(this: &Id, address: IpAddr) -> Result<&'static OpenD
 /// The device that has an address; `EADDRNOTAVAIL` when the address is not local, `ENODEV` when its interface
 /// has no device.
 fn device_of(this: &Id, address: IpAddr) -> Result<&'static OpenDevice, Errno> {
-    this.process.device_of(sockaddr::gid(address)).map_err(|error| match check_is_local(address) {
-        Err(unknown @ Errno(libc::EADDRNOTAVAIL)) => unknown,
-        _ => error,
-    })
+    this.process
+        .device_of(sockaddr::gid(address))
+        .map_err(|error| match check_is_local(address) {
+            Err(unknown @ Errno(libc::EADDRNOTAVAIL)) => unknown,
+            _ => error,
+        })
 }
 
 /// Fails with `EADDRNOTAVAIL` when the address is not one of this host's.
 fn check_is_local(address: IpAddr) -> Result<(), Errno> {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
     let socket = sockaddr::kernel_socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC)?;
     let address = SocketAddr::new(address, 0);
     let storage = sockaddr::storage(address);
@@ -89,7 +97,11 @@ fn check_is_local(address: IpAddr) -> Result<(), Errno> {
 /// The source address that the kernel selects for a route to `remote`: `local`, where the program has chosen
 /// one.
 fn route_to(remote: SocketAddr, local: Option<IpAddr>) -> Result<IpAddr, Errno> {
-    let family = if remote.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let family = if remote.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
     let socket = sockaddr::kernel_socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC)?;
     if let Some(local) = local {
         let local = scoped(local, 0, remote);
@@ -118,7 +130,11 @@ fn canonical(mut remote: SocketAddr) -> SocketAddr {
 }
 
 /// Resolves a destination to a source address and its device.
-pub(crate) fn resolve(this: &Id, local: Option<SocketAddr>, remote: SocketAddr) -> Result<(), Errno> {
+pub(crate) fn resolve(
+    this: &Id,
+    local: Option<SocketAddr>,
+    remote: SocketAddr,
+) -> Result<(), Errno> {
     let remote = canonical(remote);
     let step = this.state().step;
     let wanted = match (step, local) {
@@ -129,7 +145,9 @@ pub(crate) fn resolve(this: &Id, local: Option<SocketAddr>, remote: SocketAddr) 
     if wanted.is_some_and(|wanted| wanted.is_ipv4() != remote.is_ipv4()) {
         return Err(Errno::INVALID);
     }
-    let chosen = wanted.map(|wanted| wanted.ip()).filter(|ip| !ip.is_unspecified());
+    let chosen = wanted
+        .map(|wanted| wanted.ip())
+        .filter(|ip| !ip.is_unspecified());
     let source = match chosen {
         Some(source) => source,
         None => route_to(remote, None)?,
@@ -162,7 +180,9 @@ pub(crate) fn resolve(this: &Id, local: Option<SocketAddr>, remote: SocketAddr) 
     unsafe {
         let known = &mut (*this.raw()).route.addr.ibaddr;
         known.sgid = ibv_gid { raw: path.source.0 };
-        known.dgid = ibv_gid { raw: path.destination.0 };
+        known.dgid = ibv_gid {
+            raw: path.destination.0,
+        };
         known.pkey = PARTITION.to_be();
     }
     let mut state = this.state();
@@ -195,7 +215,10 @@ pub(crate) fn find_route(this: &Id) -> Result<(), Errno> {
         path.traffic_class = state.options.tos;
         path
     };
-    let path = Path { flow_label: flow_label(this), ..path };
+    let path = Path {
+        flow_label: flow_label(this),
+        ..path
+    };
     // SAFETY: calls on one identifier come one at a time.
     unsafe { fill_path_record(this, path) };
     let mut state = this.state();
@@ -219,7 +242,11 @@ fn flow_label(this: &Id) -> u32 {
         _ => 0,
     };
     let port = |address: Option<SocketAddr>| address.map_or(0, |address| u32::from(address.port()));
-    if said != 0 { said } else { (port(local) * 31 + port(remote)) & MASK }
+    if said != 0 {
+        said
+    } else {
+        (port(local) * 31 + port(remote)) & MASK
+    }
 }
 
 exports! {

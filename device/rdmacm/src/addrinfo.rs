@@ -28,8 +28,19 @@ fn kind(hints: Option<&rdma_addrinfo>) -> (c_int, c_int) {
         (0, _) => RDMA_PS_TCP as c_int,
         (space, _) => space,
     };
-    let usual = if space == RDMA_PS_UDP as c_int { IBV_QPT_UD } else { IBV_QPT_RC };
-    (if qp_type == 0 { usual as c_int } else { qp_type }, space)
+    let usual = if space == RDMA_PS_UDP as c_int {
+        IBV_QPT_UD
+    } else {
+        IBV_QPT_RC
+    };
+    (
+        if qp_type == 0 {
+            usual as c_int
+        } else {
+            qp_type
+        },
+        space,
+    )
 }
 
 /// Arguments of `rdma_getaddrinfo`, copied, so that the name can be resolved after the call has returned.
@@ -65,7 +76,11 @@ impl Question {
         let hinted = |address: *mut c_void, length: u32| {
             // SAFETY: by this function's contract, `node` and `service` are NULL or C strings, and the
             // addresses of `hints` have the lengths that it names.
-            if length == 0 { None } else { unsafe { sockaddr::read(address) }.ok() }
+            if length == 0 {
+                None
+            } else {
+                unsafe { sockaddr::read(address) }.ok()
+            }
         };
         let (qp_type, space) = kind(hints);
         Ok(Self {
@@ -97,7 +112,12 @@ impl Question {
                 hints.ai_family = self.family;
             }
             let mut list = null_mut();
-            let code = libc::getaddrinfo(pointer(&self.node), pointer(&self.service), &hints, &mut list);
+            let code = libc::getaddrinfo(
+                pointer(&self.node),
+                pointer(&self.service),
+                &hints,
+                &mut list,
+            );
             if code != 0 {
                 return Err(code);
             }
@@ -117,7 +137,11 @@ impl Question {
     /// Resolves the name, which takes as long as name servers do.
     pub(crate) fn resolve(&self) -> Result<Answer, c_int> {
         let is_asked = self.node.is_some() || self.service.is_some();
-        let given = if is_asked { Some(self.look_up()?) } else { None };
+        let given = if is_asked {
+            Some(self.look_up()?)
+        } else {
+            None
+        };
         let is_passive = self.flags & RAI_PASSIVE != 0;
         let (source, destination) = if is_passive {
             let any = if self.family == libc::AF_INET6 {
@@ -135,7 +159,14 @@ impl Question {
             None => self.family,
         };
         let (flags, qp_type, space) = (self.flags, self.qp_type, self.space);
-        Ok(Answer { flags, family, qp_type, space, source, destination })
+        Ok(Answer {
+            flags,
+            family,
+            qp_type,
+            space,
+            source,
+            destination,
+        })
     }
 }
 
@@ -157,9 +188,14 @@ impl Answer {
         let mut abi: rdma_addrinfo = unsafe { zeroed() };
         (abi.ai_flags, abi.ai_family) = (self.flags as c_int, self.family);
         (abi.ai_qp_type, abi.ai_port_space) = (self.qp_type, self.space);
-        let storage = |address: Option<SocketAddr>| address.map(sockaddr::storage).unwrap_or_default();
+        let storage =
+            |address: Option<SocketAddr>| address.map(sockaddr::storage).unwrap_or_default();
         let (source, destination) = (storage(self.source), storage(self.destination));
-        let mut info = Box::new(Info { abi, source, destination });
+        let mut info = Box::new(Info {
+            abi,
+            source,
+            destination,
+        });
         if let Some(source) = self.source {
             info.abi.ai_src_len = sockaddr::length(&source);
             info.abi.ai_src_addr = (&raw mut info.source).cast();

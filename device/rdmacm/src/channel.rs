@@ -29,7 +29,9 @@ pub(crate) fn create() -> Result<*mut rdma_event_channel, Errno> {
 /// `raw` is NULL, or a channel of this library.
 pub(crate) unsafe fn queue(raw: *mut rdma_event_channel) -> Result<Arc<Queue>, Errno> {
     // SAFETY: by this function's contract, `raw` is NULL, or a channel of this library.
-    unsafe { raw.cast::<Channel>().as_ref() }.map(|it| Arc::clone(&it.queue)).ok_or(Errno::INVALID)
+    unsafe { raw.cast::<Channel>().as_ref() }
+        .map(|it| Arc::clone(&it.queue))
+        .ok_or(Errno::INVALID)
 }
 
 /// Frees an event channel.

@@ -14,8 +14,9 @@ use ffi::{Errno, exports};
 use rnic::Mtu;
 use rnic::cm::{Accept, Connect, Ece, Reject, Resolution, Resolve};
 use wire::cm::{
-    CMA_HEADER_SIZE, CmaHeader, DREQ_PRIVATE_DATA, REJ_PRIVATE_DATA, REP_PRIVATE_DATA, REQ_PRIVATE_DATA,
-    RejectReason, SIDR_REP_PRIVATE_DATA, SIDR_REQ_PRIVATE_DATA, ServiceId, SidrStatus,
+    CMA_HEADER_SIZE, CmaHeader, DREQ_PRIVATE_DATA, REJ_PRIVATE_DATA, REP_PRIVATE_DATA,
+    REQ_PRIVATE_DATA, RejectReason, SIDR_REP_PRIVATE_DATA, SIDR_REQ_PRIVATE_DATA, ServiceId,
+    SidrStatus,
 };
 use wire::{PartitionKey, Psn, Qpn, Service};
 
@@ -133,7 +134,10 @@ unsafe fn private_data_of<const N: usize>(
 fn header(this: &Id) -> Result<([u8; CMA_HEADER_SIZE], ServiceId), Errno> {
     let (local, remote) = this.local().zip(this.remote()).ok_or(Errno::INVALID)?;
     let header = CmaHeader::new(local.ip(), local.port(), remote.ip()).ok_or(Errno::INVALID)?;
-    Ok((header.to_bytes(), ServiceId::ip(this.state().space, remote.port())))
+    Ok((
+        header.to_bytes(),
+        ServiceId::ip(this.state().space, remote.port()),
+    ))
 }
 
 /// The ECE options of the queue pair, for the REQ or REP.
@@ -146,9 +150,10 @@ unsafe fn local_ece(this: &Id) -> Ece {
         let qp = (*this.raw()).qp;
         let mut ece = ibv_ece::default();
         match verbs() {
-            Ok(verbs) if !qp.is_null() && (verbs.ibv_query_ece)(qp, &mut ece) == 0 => {
-                Ece { vendor_id: ece.vendor_id, options: ece.options }
-            }
+            Ok(verbs) if !qp.is_null() && (verbs.ibv_query_ece)(qp, &mut ece) == 0 => Ece {
+                vendor_id: ece.vendor_id,
+                options: ece.options,
+            },
             _ => this.state().options.local_ece,
         }
     }
@@ -174,8 +179,11 @@ unsafe fn connect(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno>
         this.process.with(|session, now| {
             let mut state = this.state();
             let negotiated = &mut state.negotiated;
-            (negotiated.expected_psn, negotiated.retry_count, negotiated.rnr_retry_count) =
-                (psn, parameters.retry_count, parameters.rnr_retry_count);
+            (
+                negotiated.expected_psn,
+                negotiated.retry_count,
+                negotiated.rnr_retry_count,
+            ) = (psn, parameters.retry_count, parameters.rnr_retry_count);
             let connect = Connect {
                 path: *negotiated.path().ok_or(Errno::INVALID)?,
                 service,
@@ -216,7 +224,12 @@ unsafe fn resolve(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno>
         let mut state = this.state();
         let path = *state.negotiated.path().ok_or(Errno::INVALID)?;
         let partition_key = PartitionKey::DEFAULT;
-        let resolve = Resolve { path, service, partition_key, private_data: data };
+        let resolve = Resolve {
+            path,
+            service,
+            partition_key,
+            private_data: data,
+        };
         let comm = session.cm.resolve(&resolve, state.options.local_ece, now)?;
         session.owner.connections.insert(comm, this.entry());
         state.comm = Some(comm);
@@ -284,18 +297,36 @@ fn answer(
     this.process.with(|session, now| {
         let mut state = this.state();
         let comm = state.comm.ok_or(Errno::INVALID)?;
-        let (qpn, qkey) =
-            if status == SidrStatus::VALID { (parameters.qpn, parameters.qkey) } else { (Qpn::new(0), 0) };
-        let resolution = Resolution { status, qpn, qkey, ece: state.options.local_ece, private_data };
+        let (qpn, qkey) = if status == SidrStatus::VALID {
+            (parameters.qpn, parameters.qkey)
+        } else {
+            (Qpn::new(0), 0)
+        };
+        let resolution = Resolution {
+            status,
+            qpn,
+            qkey,
+            ece: state.options.local_ece,
+            private_data,
+        };
         session.cm.answer_resolution(comm, &resolution, now)?;
-        state.step = if status == SidrStatus::VALID { Step::Connected } else { Step::Disconnected };
+        state.step = if status == SidrStatus::VALID {
+            Step::Connected
+        } else {
+            Step::Disconnected
+        };
         Ok(())
     })
 }
 
 /// # Safety
 /// `data` is NULL or points to `length` bytes.
-unsafe fn reject(this: &Id, data: *const c_void, length: u8, reason: RejectReason) -> Result<(), Errno> {
+unsafe fn reject(
+    this: &Id,
+    data: *const c_void,
+    length: u8,
+    reason: RejectReason,
+) -> Result<(), Errno> {
     if this.is_datagram() {
         // SAFETY: by this function's contract, `data` is NULL or points to `length` bytes.
         let private_data = unsafe { private_data(data, length, 0) }?;
@@ -317,7 +348,14 @@ unsafe fn reject(this: &Id, data: *const c_void, length: u8, reason: RejectReaso
     this.process.with(|session, now| {
         let mut state = this.state();
         let comm = state.comm.ok_or(Errno::INVALID)?;
-        session.cm.reject(comm, &Reject { reason, private_data }, now)?;
+        session.cm.reject(
+            comm,
+            &Reject {
+                reason,
+                private_data,
+            },
+            now,
+        )?;
         state.step = Step::Disconnected;
         Ok(())
     })

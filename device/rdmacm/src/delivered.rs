@@ -35,12 +35,29 @@ pub(crate) unsafe fn make(
     about: *mut rdma_cm_id,
     listener: *mut rdma_cm_id,
 ) -> *mut rdma_cm_event {
-    let Pending { id, kind, status, param, data, .. } = pending;
-    let private_data: *const c_void = if data.is_empty() { null() } else { data.as_ptr().cast() };
+    let Pending {
+        id,
+        kind,
+        status,
+        param,
+        data,
+        ..
+    } = pending;
+    let private_data: *const c_void = if data.is_empty() {
+        null()
+    } else {
+        data.as_ptr().cast()
+    };
     let private_data_len = data.len() as u8;
     // SAFETY: by this function's contract, `about` is a live identifier.
     let param = unsafe { in_c(param, private_data, private_data_len, about) };
-    let abi = rdma_cm_event { id: about, listen_id: listener, event: kind, status, param };
+    let abi = rdma_cm_event {
+        id: about,
+        listen_id: listener,
+        event: kind,
+        status,
+        param,
+    };
     Box::into_raw(Box::new(Event { abi, data, of: id })).cast()
 }
 
@@ -56,15 +73,28 @@ unsafe fn in_c(
         // SAFETY: by this function's contract, `about` is a live identifier.
         let ah_attr = unsafe { id(about) }.and_then(|this| qp::address_vector(this, path));
         let ah_attr = ah_attr.unwrap_or_default();
-        rdma_event_param { ud: rdma_ud_param { private_data, private_data_len, ah_attr, qp_num, qkey } }
+        rdma_event_param {
+            ud: rdma_ud_param {
+                private_data,
+                private_data_len,
+                ah_attr,
+                qp_num,
+                qkey,
+            },
+        }
     };
     match param {
         Param::Datagram { path, qpn, qkey } => datagram(private_data, &path, qpn, qkey),
-        Param::Group { path, context } => {
-            datagram(context as *const c_void, &path, qp::MULTICAST_QPN, abi::RDMA_UDP_QKEY)
-        }
+        Param::Group { path, context } => datagram(
+            context as *const c_void,
+            &path,
+            qp::MULTICAST_QPN,
+            abi::RDMA_UDP_QKEY,
+        ),
         Param::Argument(arg) => rdma_event_param { arg },
-        Param::None => rdma_event_param { conn: conn_param(private_data, private_data_len) },
+        Param::None => rdma_event_param {
+            conn: conn_param(private_data, private_data_len),
+        },
         Param::Connection {
             responder_resources,
             initiator_depth,

@@ -19,7 +19,9 @@ use std::ptr::null_mut;
 /// # Safety
 /// The objects that the program named when it created the endpoint are alive.
 pub(crate) unsafe fn create_connection_qp(listener: &Id, new: &Id) -> Result<(), Errno> {
-    let Some(template) = listener.state().endpoint else { return Ok(()) };
+    let Some(template) = listener.state().endpoint else {
+        return Ok(());
+    };
     let mut attr = template.attributes();
     // SAFETY: by this function's contract, the objects that the program named when it created the endpoint
     // are alive.
@@ -44,7 +46,11 @@ unsafe fn create_endpoint_qp(
             }
             return Ok(());
         }
-        let local = if info.ai_src_len == 0 { None } else { Some(sockaddr::read(info.ai_src_addr)?) };
+        let local = if info.ai_src_len == 0 {
+            None
+        } else {
+            Some(sockaddr::read(info.ai_src_addr)?)
+        };
         resolve(this, local, sockaddr::read(info.ai_dst_addr)?)?;
         complete(this)?;
         find_route(this)?;

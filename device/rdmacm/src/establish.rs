@@ -26,7 +26,10 @@ pub(crate) unsafe fn establish_connection(this: &Id, pending: &mut Pending) {
                 let _ = this.process.with(|session, now| {
                     let comm = this.state().comm.ok_or(Errno::INVALID)?;
                     let private_data = [0; REJ_PRIVATE_DATA];
-                    let reject = Reject { reason: RejectReason::CONSUMER, private_data };
+                    let reject = Reject {
+                        reason: RejectReason::CONSUMER,
+                        private_data,
+                    };
                     Ok(session.cm.reject(comm, &reject, now)?)
                 });
                 this.state().step = Step::Disconnected;

@@ -5,7 +5,8 @@ pub(crate) use crate::address::{
 };
 pub(crate) use crate::addrinfo::{rdma_freeaddrinfo, rdma_getaddrinfo};
 pub(crate) use crate::connect::{
-    rdma_accept, rdma_connect, rdma_disconnect, rdma_establish, rdma_notify, rdma_reject, rdma_reject_ece,
+    rdma_accept, rdma_connect, rdma_disconnect, rdma_establish, rdma_notify, rdma_reject,
+    rdma_reject_ece,
 };
 pub(crate) use crate::devices::{rdma_free_devices, rdma_get_devices};
 pub(crate) use crate::endpoint::{rdma_create_ep, rdma_destroy_ep};
@@ -14,14 +15,17 @@ pub(crate) use crate::events::{
 };
 pub(crate) use crate::lifetime::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 pub(crate) use crate::listen::{rdma_get_request, rdma_listen};
-pub(crate) use crate::multicast::{rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast};
+pub(crate) use crate::multicast::{
+    rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast,
+};
 pub(crate) use crate::options::{rdma_get_remote_ece, rdma_set_local_ece, rdma_set_option};
 pub(crate) use crate::qp::{rdma_create_qp, rdma_create_qp_ex, rdma_destroy_qp, rdma_init_qp_attr};
 pub(crate) use crate::resolve::{rdma_query_addrinfo, rdma_resolve_addrinfo, rdma_write_cm_event};
 pub(crate) use crate::rsocket::{
     raccept, rbind, rclose, rconnect, repoll_create, repoll_ctl, repoll_wait, rfcntl, rgetpeername,
-    rgetsockname, rgetsockopt, riomap, riounmap, riowrite, rlisten, rpoll, rread, rreadv, rrecv, rrecvfrom,
-    rrecvmsg, rselect, rsend, rsendmsg, rsendto, rsetsockopt, rshutdown, rsocket, rwrite, rwritev,
+    rgetsockname, rgetsockopt, riomap, riounmap, riowrite, rlisten, rpoll, rread, rreadv, rrecv,
+    rrecvfrom, rrecvmsg, rselect, rsend, rsendmsg, rsendto, rsetsockopt, rshutdown, rsocket,
+    rwrite, rwritev,
 };
 pub(crate) use crate::srq::{rdma_create_srq, rdma_create_srq_ex, rdma_destroy_srq};
 pub(crate) use crate::strings::rdma_event_str;

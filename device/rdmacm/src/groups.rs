@@ -28,7 +28,9 @@ impl Group {
     /// # Safety
     /// The identifier's queue pair, `qp`, is NULL or live.
     pub(crate) unsafe fn detach(&self, qp: *mut ibv_qp) {
-        let gid = ibv_gid { raw: sockaddr::gid(self.address.ip()).0 };
+        let gid = ibv_gid {
+            raw: sockaddr::gid(self.address.ip()).0,
+        };
         if let Ok(verbs) = verbs()
             && self.attached
             && !qp.is_null()
@@ -49,13 +51,21 @@ impl Groups {
     /// # Errors
     /// `EADDRINUSE` if the identifier is a member already, `ENOMEM` at the limit.
     pub(crate) fn add(&mut self, address: SocketAddr, sends_only: bool) -> Result<(), Errno> {
-        if self.0.iter().any(|known| known.address.ip() == address.ip()) {
+        if self
+            .0
+            .iter()
+            .any(|known| known.address.ip() == address.ip())
+        {
             return Err(Errno(libc::EADDRINUSE));
         }
         if self.0.len() >= GROUPS_MAX {
             return Err(Errno::NO_MEMORY);
         }
-        self.0.push(Group { address, attached: false, sends_only });
+        self.0.push(Group {
+            address,
+            attached: false,
+            sends_only,
+        });
         Ok(())
     }
 
@@ -64,7 +74,10 @@ impl Groups {
     /// # Errors
     /// `EADDRNOTAVAIL` if the identifier is no member.
     pub(crate) fn remove(&mut self, address: SocketAddr) -> Result<Group, Errno> {
-        let place = self.0.iter().position(|group| group.address.ip() == address.ip());
+        let place = self
+            .0
+            .iter()
+            .position(|group| group.address.ip() == address.ip());
         Ok(self.0.swap_remove(place.ok_or(Errno(libc::EADDRNOTAVAIL))?))
     }
 
@@ -72,12 +85,22 @@ impl Groups {
     ///
     /// # Safety
     /// The identifier's queue pair, `qp`, is NULL or live.
-    pub(crate) unsafe fn attach(&mut self, address: SocketAddr, qp: *mut ibv_qp) -> Result<(), Errno> {
-        let group = self.0.iter_mut().find(|group| group.address == address).ok_or(Errno::INVALID)?;
+    pub(crate) unsafe fn attach(
+        &mut self,
+        address: SocketAddr,
+        qp: *mut ibv_qp,
+    ) -> Result<(), Errno> {
+        let group = self
+            .0
+            .iter_mut()
+            .find(|group| group.address == address)
+            .ok_or(Errno::INVALID)?;
         if qp.is_null() || group.sends_only || group.attached {
             return Ok(());
         }
-        let gid = ibv_gid { raw: sockaddr::gid(address.ip()).0 };
+        let gid = ibv_gid {
+            raw: sockaddr::gid(address.ip()).0,
+        };
         // SAFETY: by this function's contract, the queue pair is live.
         Errno::check(unsafe { (verbs()?.ibv_attach_mcast)(qp, &gid, 0) })?;
         group.attached = true;

@@ -55,7 +55,11 @@ impl Id {
         qp_type: u32,
     ) -> Result<*mut Self, Errno> {
         let is_synchronous = channel.is_null();
-        let channel = if is_synchronous { channel::create()? } else { channel };
+        let channel = if is_synchronous {
+            channel::create()?
+        } else {
+            channel
+        };
         // SAFETY: the caller's channel, or ours.
         let queue = unsafe { channel::queue(channel) }?;
         let abi = rdma_cm_id {
@@ -63,7 +67,11 @@ impl Id {
             channel,
             context,
             qp: null_mut(),
-            route: abi::rdma_route { addr: abi::rdma_addr::default(), path_rec: null_mut(), num_paths: 0 },
+            route: abi::rdma_route {
+                addr: abi::rdma_addr::default(),
+                path_rec: null_mut(),
+                num_paths: 0,
+            },
             ps: space.value().into(),
             port_num: 0,
             event: null_mut(),
@@ -107,7 +115,10 @@ impl Id {
 
     /// The entry of the identifier in the table.
     pub(crate) fn entry(&self) -> Entry {
-        Entry { id: self.key(), state: Arc::clone(&self.state) }
+        Entry {
+            id: self.key(),
+            state: Arc::clone(&self.state),
+        }
     }
 
     /// Whether its port space is for datagrams.
@@ -178,7 +189,10 @@ impl Id {
 
 /// The port space of a C value, and the queue pair type that it implies.
 pub(crate) fn port_space(value: u32) -> Result<(PortSpace, u32), Errno> {
-    let space = u16::try_from(value).ok().and_then(PortSpace::of).ok_or(Errno::INVALID)?;
+    let space = u16::try_from(value)
+        .ok()
+        .and_then(PortSpace::of)
+        .ok_or(Errno::INVALID)?;
     let qp_type = match space {
         PortSpace::Udp | PortSpace::Ipoib => abi::IBV_QPT_UD,
         PortSpace::Tcp | PortSpace::Ib => abi::IBV_QPT_RC,

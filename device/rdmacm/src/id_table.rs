@@ -82,17 +82,32 @@ impl IdTable {
         data: &[u8],
         ece: Ece,
     ) {
-        let Some(owner) = self.listeners.get(&listener) else { return };
+        let Some(owner) = self.listeners.get(&listener) else {
+            return;
+        };
         self.unclaimed.insert(new_request.comm, owner.clone());
         let data = data.get(CMA_HEADER_SIZE..).unwrap_or_default().into();
         let action = Action::CreateId(Box::new(NewRequest { ece, ..new_request }));
         let (kind, status) = (RDMA_CM_EVENT_CONNECT_REQUEST, 0);
-        owner.state().queue.push(Pending { id: owner.id, kind, status, param, data, action });
+        owner.state().queue.push(Pending {
+            id: owner.id,
+            kind,
+            status,
+            param,
+            data,
+            action,
+        });
     }
 
     /// Queues the event that `event_for` derives for the identifier of a connection.
-    fn queue_event(&self, comm: CommId, event_for: impl FnOnce(usize, &mut State) -> Option<Pending>) {
-        let Some(entry) = self.connections.get(&comm) else { return };
+    fn queue_event(
+        &self,
+        comm: CommId,
+        event_for: impl FnOnce(usize, &mut State) -> Option<Pending>,
+    ) {
+        let Some(entry) = self.connections.get(&comm) else {
+            return;
+        };
         let mut state = entry.state();
         if let Some(pending) = event_for(entry.id, &mut state) {
             Arc::clone(&state.queue).push(pending);
@@ -101,7 +116,9 @@ impl IdTable {
 
     /// Removes a request that the peer has given up before the program took it.
     fn withdraw(&mut self, comm: CommId, cm: &mut Cm, now: Instant) {
-        let Some(owner) = self.unclaimed.remove(&comm) else { return };
+        let Some(owner) = self.unclaimed.remove(&comm) else {
+            return;
+        };
         let queue = Arc::clone(&owner.state().queue);
         drop(queue.take_out(|event| event.is_request_of(comm)));
         let _ = cm.release(comm, now);
@@ -111,7 +128,9 @@ impl IdTable {
     fn devices_removed(&self) {
         for entry in self.attached.values() {
             let mut state = entry.state();
-            let is_there = state.device.is_none_or(|device| self.devices.contains(&device.name));
+            let is_there = state
+                .device
+                .is_none_or(|device| self.devices.contains(&device.name));
             if !is_there && state.step != Step::DeviceRemoved {
                 state.step = Step::DeviceRemoved;
                 let removal = Pending::plain(entry.id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
@@ -124,16 +143,37 @@ impl IdTable {
 impl Owner for IdTable {
     fn handle(&mut self, event: CmEvent, cm: &mut Cm, now: Instant) {
         match event {
-            CmEvent::Request { id, listener, path, request, addresses, ece } => {
+            CmEvent::Request {
+                id,
+                listener,
+                path,
+                request,
+                addresses,
+                ece,
+            } => {
                 let negotiated = Negotiated::of_request(&request, path);
                 let param = Param::of_request(&request);
-                let new_request = new_request(id, path, addresses, service_port(&request), negotiated);
+                let new_request =
+                    new_request(id, path, addresses, service_port(&request), negotiated);
                 self.request(listener, new_request, param, &request.private_data, ece);
             }
-            CmEvent::SidrRequest { id, listener, path, request, addresses, ece } => {
+            CmEvent::SidrRequest {
+                id,
+                listener,
+                path,
+                request,
+                addresses,
+                ece,
+            } => {
                 let port = request.service_id.port().map_or(0, |(_, port)| port);
                 let new_request = new_request(id, path, addresses, port, Negotiated::of_path(path));
-                self.request(listener, new_request, Param::None, &request.private_data, ece);
+                self.request(
+                    listener,
+                    new_request,
+                    Param::None,
+                    &request.private_data,
+                    ece,
+                );
             }
             CmEvent::Reply { id, reply, ece } => {
                 self.queue_event(id, |key, state| replied(key, state, &reply, ece))
@@ -150,7 +190,11 @@ impl Owner for IdTable {
             }
             CmEvent::Unreachable { id } => self.queue_event(id, |key, state| {
                 state.step = Step::Disconnected;
-                Some(Pending::plain(key, RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT))
+                Some(Pending::plain(
+                    key,
+                    RDMA_CM_EVENT_UNREACHABLE,
+                    -libc::ETIMEDOUT,
+                ))
             }),
             CmEvent::Disconnected { id, cause } => {
                 // The peer may have acknowledged requests just before it disconnected: they are completed
@@ -203,7 +247,10 @@ fn new_request(
     };
     NewRequest {
         comm,
-        local: SocketAddr::new(addresses.map_or_else(|| ip(path.source), |it| it.destination()), port),
+        local: SocketAddr::new(
+            addresses.map_or_else(|| ip(path.source), |it| it.destination()),
+            port,
+        ),
         remote: SocketAddr::new(remote, remote_port),
         negotiated,
         ece: Ece::default(),
@@ -251,7 +298,10 @@ fn ended(key: usize, state: &mut State, cause: &Parting) -> Option<Pending> {
 fn disconnected(key: usize, state: &mut State, status: i32) -> Option<Pending> {
     state.step = Step::Disconnected;
     let was_reported = core::mem::replace(&mut state.disconnected, true);
-    (!was_reported).then(|| Pending { status, ..Pending::conn(key, RDMA_CM_EVENT_DISCONNECTED) })
+    (!was_reported).then(|| Pending {
+        status,
+        ..Pending::conn(key, RDMA_CM_EVENT_DISCONNECTED)
+    })
 }
 
 fn resolved(key: usize, state: &mut State, answer: &SidrRep) -> Pending {
@@ -259,10 +309,22 @@ fn resolved(key: usize, state: &mut State, answer: &SidrRep) -> Pending {
     if answer.status != SidrStatus::VALID {
         state.step = Step::Disconnected;
         let status = i32::from(answer.status.0);
-        return Pending { status, data, ..Pending::plain(key, RDMA_CM_EVENT_UNREACHABLE, 0) };
+        return Pending {
+            status,
+            data,
+            ..Pending::plain(key, RDMA_CM_EVENT_UNREACHABLE, 0)
+        };
     }
     state.step = Step::Connected;
     let path = state.negotiated.path().copied().unwrap_or_default();
-    let param = Param::Datagram { path, qpn: answer.qpn.value(), qkey: answer.qkey };
-    Pending { data, param, ..Pending::plain(key, RDMA_CM_EVENT_ESTABLISHED, 0) }
+    let param = Param::Datagram {
+        path,
+        qpn: answer.qpn.value(),
+        qkey: answer.qkey,
+    };
+    Pending {
+        data,
+        param,
+        ..Pending::plain(key, RDMA_CM_EVENT_ESTABLISHED, 0)
+    }
 }

@@ -28,18 +28,24 @@ pub(crate) fn listen(this: &Id, backlog: c_int) -> Result<(), Errno> {
         state.bound.ok_or(Errno::INVALID)?
     };
     let backlog = u32::try_from(backlog).unwrap_or(0);
-    let backlog = if (1..BACKLOG).contains(&backlog) { backlog } else { BACKLOG };
-    this.process.connector()?.listen(&bound, backlog, |session, listener| {
-        session.owner.listeners.insert(listener, this.entry());
-        let mut state = this.state();
-        state.listener = Some(listener);
-        // Its device may have been removed meanwhile.
-        if state.step != Step::Bound {
-            return Err(Errno::INVALID);
-        }
-        state.step = Step::Listening;
-        Ok(())
-    })?
+    let backlog = if (1..BACKLOG).contains(&backlog) {
+        backlog
+    } else {
+        BACKLOG
+    };
+    this.process
+        .connector()?
+        .listen(&bound, backlog, |session, listener| {
+            session.owner.listeners.insert(listener, this.entry());
+            let mut state = this.state();
+            state.listener = Some(listener);
+            // Its device may have been removed meanwhile.
+            if state.step != Step::Bound {
+                return Err(Errno::INVALID);
+            }
+            state.step = Step::Listening;
+            Ok(())
+        })?
 }
 
 exports! {

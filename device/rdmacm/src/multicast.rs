@@ -16,10 +16,18 @@ use rnic::Path;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-fn join(this: &Id, address: SocketAddr, context: *mut c_void, sends_only: bool) -> Result<(), Errno> {
+fn join(
+    this: &Id,
+    address: SocketAddr,
+    context: *mut c_void,
+    sends_only: bool,
+) -> Result<(), Errno> {
     let mut state = this.state();
     if state.device.is_none()
-        || !matches!(state.step, Step::Bound | Step::AddressResolved | Step::RouteResolved | Step::Connected)
+        || !matches!(
+            state.step,
+            Step::Bound | Step::AddressResolved | Step::RouteResolved | Step::Connected
+        )
     {
         return Err(Errno::INVALID);
     }

@@ -27,12 +27,19 @@ pub(crate) struct Negotiated {
 impl Negotiated {
     /// Attributes with the path only.
     pub(crate) fn of_path(path: Path) -> Self {
-        Self { path: Some(path), ..Self::default() }
+        Self {
+            path: Some(path),
+            ..Self::default()
+        }
     }
 
     /// Attributes with the path, its MTU and its packet lifetime: the state before a REQ is sent.
     pub(crate) fn of_route(path: Path, mtu: u8, packet_lifetime: u8) -> Self {
-        Self { mtu, packet_lifetime, ..Self::of_path(path) }
+        Self {
+            mtu,
+            packet_lifetime,
+            ..Self::of_path(path)
+        }
     }
 
     /// From a peer's REQ.
@@ -58,7 +65,12 @@ impl Negotiated {
         self.is_agreed = true;
         // For an XRC target the queue pair is in the field EECN (IBTA A14.3.2).
         let is_target = reply.local_qpn.value() == 0;
-        self.remote_qpn = if is_target { reply.local_eecn } else { reply.local_qpn }.value();
+        self.remote_qpn = if is_target {
+            reply.local_eecn
+        } else {
+            reply.local_qpn
+        }
+        .value();
         self.first_psn = reply.starting_psn.value();
         self.ack_timeout = rnic::cm::ack_timeout(reply.target_ack_delay, self.packet_lifetime);
         self.rnr_retry_count = reply.rnr_retry_count;

@@ -22,11 +22,19 @@ const RATE: u8 = 16;
 pub(crate) unsafe fn fill_path_record(this: &Id, path: Path) {
     let (mtu, lifetime) = {
         let state = this.state();
-        let timeout = state.options.ack_timeout.map(|timeout| timeout.saturating_sub(1));
-        (state.device.map_or(0, OpenDevice::active_mtu), timeout.unwrap_or(PACKET_LIFETIME))
+        let timeout = state
+            .options
+            .ack_timeout
+            .map(|timeout| timeout.saturating_sub(1));
+        (
+            state.device.map_or(0, OpenDevice::active_mtu),
+            timeout.unwrap_or(PACKET_LIFETIME),
+        )
     };
     let record = ibv_sa_path_rec {
-        dgid: ibv_gid { raw: path.destination.0 },
+        dgid: ibv_gid {
+            raw: path.destination.0,
+        },
         sgid: ibv_gid { raw: path.source.0 },
         flow_label: path.flow_label.to_be(),
         hop_limit: path.hop_limit,
@@ -48,7 +56,9 @@ pub(crate) unsafe fn fill_path_record(this: &Id, path: Path) {
         let raw = this.raw();
         let known = &mut (*raw).route.addr.ibaddr;
         known.sgid = ibv_gid { raw: path.source.0 };
-        known.dgid = ibv_gid { raw: path.destination.0 };
+        known.dgid = ibv_gid {
+            raw: path.destination.0,
+        };
         known.pkey = PARTITION.to_be();
         match (*raw).route.path_rec.as_mut() {
             Some(place) => *place = record,

@@ -100,7 +100,14 @@ pub(crate) struct NewRequest {
 impl Pending {
     /// An event without parameters.
     pub(crate) fn plain(id: usize, kind: u32, status: c_int) -> Self {
-        Self { id, kind, status, param: Param::None, data: Box::default(), action: Action::Nothing }
+        Self {
+            id,
+            kind,
+            status,
+            param: Param::None,
+            data: Box::default(),
+            action: Action::Nothing,
+        }
     }
 
     /// An event about a connection, with status 0 and without parameters.

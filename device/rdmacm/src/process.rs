@@ -40,7 +40,10 @@ pub(crate) fn process() -> Result<&'static Process, Errno> {
         let devices = session.devices().to_vec();
         session.owner.devices_changed(&devices);
     });
-    let process = Box::leak(Box::new(Process { connector, opened: Mutex::default() }));
+    let process = Box::leak(Box::new(Process {
+        connector,
+        opened: Mutex::default(),
+    }));
     PROCESS.store(process, Ordering::Release);
     Ok(process)
 }
@@ -74,23 +77,40 @@ impl Process {
     /// # Errors
     /// As [`Self::with`].
     pub(crate) fn connector(&self) -> Result<&Connector<IdTable>, Errno> {
-        if self.is_ours() { Ok(&self.connector) } else { Err(Errno::NO_DEVICE) }
+        if self.is_ours() {
+            Ok(&self.connector)
+        } else {
+            Err(Errno::NO_DEVICE)
+        }
     }
 
     /// The device that has an address, opened on first use.
     pub(crate) fn device_of(&self, gid: Gid) -> Result<&'static OpenDevice, Errno> {
         let name = self.with(|session, _| {
-            let device = session.devices().iter().find(|device| device.gids.contains(&gid));
-            device.map(|device| device.name.clone()).ok_or(Errno::NO_DEVICE)
+            let device = session
+                .devices()
+                .iter()
+                .find(|device| device.gids.contains(&gid));
+            device
+                .map(|device| device.name.clone())
+                .ok_or(Errno::NO_DEVICE)
         })?;
         self.open(&name)
     }
 
     /// All devices, opened on first use.
     pub(crate) fn devices(&self) -> Result<Vec<&'static OpenDevice>, Errno> {
-        let names: Vec<String> =
-            self.with(|session, _| Ok(session.devices().iter().map(|device| device.name.clone()).collect()))?;
-        Ok(names.iter().filter_map(|name| self.open(name).ok()).collect())
+        let names: Vec<String> = self.with(|session, _| {
+            Ok(session
+                .devices()
+                .iter()
+                .map(|device| device.name.clone())
+                .collect())
+        })?;
+        Ok(names
+            .iter()
+            .filter_map(|name| self.open(name).ok())
+            .collect())
     }
 
     fn open(&self, name: &str) -> Result<&'static OpenDevice, Errno> {

@@ -6,9 +6,9 @@ use crate::qp_attr::extended;
 use crate::state::Step;
 use crate::verbs::{self, verbs};
 use abi::{
-    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_RECV,
-    IBV_QPT_XRC_SEND, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_global_route, ibv_pd,
-    ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD,
+    IBV_QPT_XRC_RECV, IBV_QPT_XRC_SEND, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq,
+    ibv_gid, ibv_global_route, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
 use core::ffi::{c_int, c_void};
 use ffi::{Errno, InOut, exports};
@@ -35,13 +35,21 @@ const INLINE_PER_SGE: u32 = 16;
 pub(crate) fn address_vector(this: &Id, path: &Path) -> Result<ibv_ah_attr, Errno> {
     let device = this.state().device.ok_or(Errno::INVALID)?;
     let grh = ibv_global_route {
-        dgid: ibv_gid { raw: path.destination.0 },
+        dgid: ibv_gid {
+            raw: path.destination.0,
+        },
         flow_label: path.flow_label,
         sgid_index: device.gid_index(path.source)?,
         hop_limit: path.hop_limit,
         traffic_class: path.traffic_class,
     };
-    Ok(ibv_ah_attr { grh, sl: path.service_level, is_global: 1, port_num: PORT, ..ibv_ah_attr::default() })
+    Ok(ibv_ah_attr {
+        grh,
+        sl: path.service_level,
+        is_global: 1,
+        port_num: PORT,
+        ..ibv_ah_attr::default()
+    })
 }
 
 /// Attributes for a state, and the mask of those that are set.
@@ -50,7 +58,10 @@ fn attributes(this: &Id, qp_type: u32, qp_state: u32) -> Result<(ibv_qp_attr, At
         let state = this.state();
         (state.negotiated, state.options.ack_timeout)
     };
-    let mut attr = ibv_qp_attr { qp_state, ..ibv_qp_attr::default() };
+    let mut attr = ibv_qp_attr {
+        qp_state,
+        ..ibv_qp_attr::default()
+    };
     let mut mask = AttrMask::STATE;
     let is_datagram = qp_type == IBV_QPT_UD;
     match qp_state {
@@ -108,7 +119,11 @@ unsafe fn modify(this: &Id, state: u32) -> Result<(), Errno> {
     unsafe {
         let qp = (*this.raw()).qp;
         let (mut attr, mask) = attributes(this, (*qp).qp_type, state)?;
-        Errno::check((verbs()?.ibv_modify_qp)(qp, &mut attr, mask.bits() as c_int))
+        Errno::check((verbs()?.ibv_modify_qp)(
+            qp,
+            &mut attr,
+            mask.bits() as c_int,
+        ))
     }
 }
 
@@ -132,14 +147,24 @@ pub(crate) unsafe fn make_ready(this: &Id) -> Result<(), Errno> {
 /// The identifier's queue pair is NULL or live.
 pub(crate) unsafe fn fail(this: &Id) -> Result<(), Errno> {
     // SAFETY: by this function's contract, the identifier's queue pair is NULL or live.
-    unsafe { if (*this.raw()).qp.is_null() { Ok(()) } else { modify(this, ERR) } }
+    unsafe {
+        if (*this.raw()).qp.is_null() {
+            Ok(())
+        } else {
+            modify(this, ERR)
+        }
+    }
 }
 
 /// Creates completion queues, each with a channel, where the program provides none.
 ///
 /// # Safety
 /// The identifier has a device and no completion queues.
-pub(crate) unsafe fn create_cqs(this: &Id, send: Option<u32>, receive: Option<u32>) -> Result<(), Errno> {
+pub(crate) unsafe fn create_cqs(
+    this: &Id,
+    send: Option<u32>,
+    receive: Option<u32>,
+) -> Result<(), Errno> {
     let raw = this.raw();
     // SAFETY: by this function's contract, the identifier has a device and no completion queues.
     unsafe {
@@ -148,7 +173,8 @@ pub(crate) unsafe fn create_cqs(this: &Id, send: Option<u32>, receive: Option<u3
             let verbs = verbs()?;
             let channel = Errno::check_pointer((verbs.ibv_create_comp_channel)(context))?;
             let entries = entries.max(1) as c_int;
-            let made = Errno::check_pointer((verbs.ibv_create_cq)(context, entries, cookie, channel, 0));
+            let made =
+                Errno::check_pointer((verbs.ibv_create_cq)(context, entries, cookie, channel, 0));
             if made.is_err() {
                 (verbs.ibv_destroy_comp_channel)(channel);
             }
@@ -202,7 +228,11 @@ pub(crate) unsafe fn create(this: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result
         }
         if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 {
             attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
-            attr.pd = if (*raw).pd.is_null() { device.pd()? } else { (*raw).pd };
+            attr.pd = if (*raw).pd.is_null() {
+                device.pd()?
+            } else {
+                (*raw).pd
+            };
         } else if attr.pd.is_null() {
             attr.pd = device.pd()?;
         } else if (*attr.pd).context != (*raw).verbs {
@@ -215,12 +245,18 @@ pub(crate) unsafe fn create(this: &Id, attr: &mut ibv_qp_init_attr_ex) -> Result
         if attr.srq.is_null() && attr.qp_type != IBV_QPT_XRC_RECV {
             attr.srq = (*raw).srq;
         }
-        attr.cap.max_inline_data = attr.cap.max_inline_data.max(attr.cap.max_send_sge * INLINE_PER_SGE);
+        attr.cap.max_inline_data = attr
+            .cap
+            .max_inline_data
+            .max(attr.cap.max_send_sge * INLINE_PER_SGE);
         let send = attr.send_cq.is_null() && attr.qp_type != IBV_QPT_XRC_RECV;
         let is_xrc = matches!(attr.qp_type, IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV);
         let receive = attr.recv_cq.is_null() && (*raw).recv_cq.is_null() && !is_xrc;
-        let made =
-            create_cqs(this, send.then_some(attr.cap.max_send_wr), receive.then_some(attr.cap.max_recv_wr));
+        let made = create_cqs(
+            this,
+            send.then_some(attr.cap.max_send_wr),
+            receive.then_some(attr.cap.max_recv_wr),
+        );
         let qp = made.and_then(|()| {
             if attr.send_cq.is_null() {
                 attr.send_cq = (*raw).send_cq;
@@ -263,7 +299,9 @@ unsafe fn create_and_prepare(this: &Id, attr: &mut ibv_qp_init_attr_ex) -> Resul
             verbs::create_qp_ex((*raw).verbs, attr)?
         };
         let prepared = if this.is_datagram() || attr.qp_type == IBV_QPT_UD {
-            modify(this, INIT).and_then(|()| modify(this, RTR)).and_then(|()| modify(this, RTS))
+            modify(this, INIT)
+                .and_then(|()| modify(this, RTR))
+                .and_then(|()| modify(this, RTS))
         } else {
             modify(this, INIT)
         };
@@ -277,7 +315,8 @@ unsafe fn create_and_prepare(this: &Id, attr: &mut ibv_qp_init_attr_ex) -> Resul
 
 /// A random 24-bit packet sequence number to begin with.
 pub(crate) fn random_psn() -> Result<u32, Errno> {
-    let random = getrandom::u32().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
+    let random =
+        getrandom::u32().map_err(|error| Errno(error.raw_os_error().unwrap_or(libc::EIO)))?;
     Ok(random >> 8)
 }
 

@@ -32,7 +32,10 @@ unsafe impl Send for Template {}
 
 impl Template {
     pub(crate) fn new(pd: *mut ibv_pd, attr: ibv_qp_init_attr) -> Self {
-        Self { pd: pd as usize, attr }
+        Self {
+            pd: pd as usize,
+            attr,
+        }
     }
 
     /// The attributes of one queue pair.

@@ -20,7 +20,13 @@ pub(crate) unsafe fn create_id(
     new_request: NewRequest,
     param: &Param,
 ) -> Result<*mut rdma_cm_id, Errno> {
-    let NewRequest { comm, local, remote, mut negotiated, ece } = new_request;
+    let NewRequest {
+        comm,
+        local,
+        remote,
+        mut negotiated,
+        ece,
+    } = new_request;
     let withdraw = || {
         let _ = listener.process.with(|session, now| {
             session.owner.drop_unclaimed(comm);
@@ -35,9 +41,15 @@ pub(crate) unsafe fn create_id(
         let state = listener.state();
         (state.space, state.is_synchronous, state.options.tos)
     };
-    let device =
-        negotiated.path().ok_or(Errno::NO_DEVICE).and_then(|path| listener.process.device_of(path.source));
-    let channel = if is_synchronous { null_mut() } else { seen.channel };
+    let device = negotiated
+        .path()
+        .ok_or(Errno::NO_DEVICE)
+        .and_then(|path| listener.process.device_of(path.source));
+    let channel = if is_synchronous {
+        null_mut()
+    } else {
+        seen.channel
+    };
     let made = device.and_then(|device| {
         let new = Id::new(listener.process, channel, seen.context, space, seen.qp_type)?;
         Ok((device, new))
@@ -68,8 +80,15 @@ pub(crate) unsafe fn create_id(
         unsafe { destroy(new.cast()) }?;
         return Err(error);
     }
-    if let Param::Connection { responder_resources, initiator_depth, .. } = *param {
-        this.state().negotiated.offer(responder_resources, initiator_depth);
+    if let Param::Connection {
+        responder_resources,
+        initiator_depth,
+        ..
+    } = *param
+    {
+        this.state()
+            .negotiated
+            .offer(responder_resources, initiator_depth);
     }
     Ok(new.cast())
 }

@@ -6,8 +6,8 @@ use crate::id::{Id, IdArg};
 use crate::pending::{Param, Pending};
 use crate::synchronous::complete;
 use abi::{
-    RAI_DNS, RAI_SA, RDMA_CM_EVENT_ADDRINFO_ERROR, RDMA_CM_EVENT_ADDRINFO_RESOLVED, RDMA_CM_EVENT_INTERNAL,
-    RDMA_CM_EVENT_USER, rdma_addrinfo,
+    RAI_DNS, RAI_SA, RDMA_CM_EVENT_ADDRINFO_ERROR, RDMA_CM_EVENT_ADDRINFO_RESOLVED,
+    RDMA_CM_EVENT_INTERNAL, RDMA_CM_EVENT_USER, rdma_addrinfo,
 };
 use core::ffi::{c_char, c_int};
 use ffi::{Errno, In, Out, exports};
@@ -18,7 +18,9 @@ fn status(code: c_int) -> c_int {
         libc::EAI_SYSTEM => Errno::last().0,
         libc::EAI_AGAIN => libc::EAGAIN,
         libc::EAI_MEMORY => libc::ENOMEM,
-        libc::EAI_BADFLAGS | libc::EAI_FAMILY | libc::EAI_SERVICE | libc::EAI_SOCKTYPE => libc::EINVAL,
+        libc::EAI_BADFLAGS | libc::EAI_FAMILY | libc::EAI_SERVICE | libc::EAI_SOCKTYPE => {
+            libc::EINVAL
+        }
         _ => libc::ENOENT,
     }
 }

@@ -49,7 +49,11 @@ pub(crate) unsafe fn read(raw: *const c_void) -> Result<SocketAddr, Errno> {
     // SAFETY: by this function's contract, `address` is NULL, or points to an address that is as long as its
     // family requires; every address begins with its family.
     unsafe {
-        match raw.cast::<libc::sockaddr>().as_ref().map(|it| i32::from(it.sa_family)) {
+        match raw
+            .cast::<libc::sockaddr>()
+            .as_ref()
+            .map(|it| i32::from(it.sa_family))
+        {
             None => Err(Errno::INVALID),
             Some(libc::AF_INET) => {
                 let v4 = raw.cast::<libc::sockaddr_in>().read_unaligned();
@@ -76,7 +80,9 @@ pub(crate) fn storage(address: SocketAddr) -> sockaddr_storage {
             let raw = libc::sockaddr_in {
                 sin_family: libc::AF_INET as u16,
                 sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
+                },
                 sin_zero: [0; 8],
             };
             // SAFETY: the room is larger and aligned.
@@ -87,7 +93,9 @@ pub(crate) fn storage(address: SocketAddr) -> sockaddr_storage {
                 sin6_family: libc::AF_INET6 as u16,
                 sin6_port: v6.port().to_be(),
                 sin6_flowinfo: v6.flowinfo(),
-                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_addr: libc::in6_addr {
+                    s6_addr: v6.ip().octets(),
+                },
                 sin6_scope_id: v6.scope_id(),
             };
             // SAFETY: the room is larger and aligned.

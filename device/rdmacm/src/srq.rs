@@ -4,8 +4,8 @@ use crate::id::{Id, IdArg};
 use crate::qp::create_cqs;
 use crate::verbs::{self, verbs};
 use abi::{
-    IBV_SRQ_INIT_ATTR_CQ, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQT_XRC, ibv_pd, ibv_srq,
-    ibv_srq_init_attr, ibv_srq_init_attr_ex,
+    IBV_SRQ_INIT_ATTR_CQ, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_TYPE, IBV_SRQT_XRC, ibv_pd,
+    ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
 use core::ffi::c_int;
 use ffi::{Errno, InOut, exports};
@@ -24,7 +24,11 @@ unsafe fn create(this: &Id, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno
         }
         if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 || attr.pd.is_null() {
             attr.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
-            attr.pd = if (*raw).pd.is_null() { device.pd()? } else { (*raw).pd };
+            attr.pd = if (*raw).pd.is_null() {
+                device.pd()?
+            } else {
+                (*raw).pd
+            };
         }
         if (*attr.pd).context != (*raw).verbs {
             return Err(Errno::INVALID);

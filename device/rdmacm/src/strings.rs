@@ -27,5 +27,9 @@ const EVENTS: [&CStr; 20] = [
 ];
 
 pub(crate) extern "C" fn rdma_event_str(event: u32) -> *const c_char {
-    EVENTS.get(event as usize).copied().unwrap_or(c"UNKNOWN EVENT").as_ptr()
+    EVENTS
+        .get(event as usize)
+        .copied()
+        .unwrap_or(c"UNKNOWN EVENT")
+        .as_ptr()
 }

@@ -2,10 +2,10 @@
 //! here, then belong to one library.
 
 use abi::{
-    ibv_ah, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_ece,
-    ibv_gid, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
-    ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_wc, ibv_xrcd,
-    ibv_xrcd_init_attr, verbs_context,
+    ibv_ah, ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr,
+    ibv_ece, ibv_gid, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
+    ibv_qp_init_attr_ex, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_srq_init_attr,
+    ibv_srq_init_attr_ex, ibv_wc, ibv_xrcd, ibv_xrcd_init_attr, verbs_context,
 };
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::offset_of;
@@ -110,7 +110,8 @@ pub(crate) fn take_arrived(qpn: u32) {
             )
         };
         // SAFETY: our libibverbs has a function of this type under this name.
-        (!symbol.is_null()).then(|| unsafe { core::mem::transmute::<*mut c_void, Function>(symbol) })
+        (!symbol.is_null())
+            .then(|| unsafe { core::mem::transmute::<*mut c_void, Function>(symbol) })
     };
     if let Some(take_arrived) = FOUND.get_or_init(find) {
         // SAFETY: the function accepts any number.
@@ -127,7 +128,9 @@ unsafe fn table<'a>(context: *mut ibv_context) -> Result<&'a verbs_context, Errn
     // table around its context, and says so.
     unsafe {
         let is_extended = (*context).abi_compat as usize == usize::MAX;
-        let table = context.byte_sub(offset_of!(verbs_context, context)).cast::<verbs_context>();
+        let table = context
+            .byte_sub(offset_of!(verbs_context, context))
+            .cast::<verbs_context>();
         is_extended.then(|| &*table).ok_or(Errno::UNSUPPORTED)
     }
 }

@@ -3,8 +3,8 @@
 use crate::id::Id;
 use crate::verbs;
 use abi::{
-    IBV_SRQ_INIT_ATTR_XRCD, IBV_XRCD_INIT_ATTR_FD, IBV_XRCD_INIT_ATTR_OFLAGS, ibv_srq_init_attr_ex, ibv_xrcd,
-    ibv_xrcd_init_attr,
+    IBV_SRQ_INIT_ATTR_XRCD, IBV_XRCD_INIT_ATTR_FD, IBV_XRCD_INIT_ATTR_OFLAGS, ibv_srq_init_attr_ex,
+    ibv_xrcd, ibv_xrcd_init_attr,
 };
 use ffi::Errno;
 

@@ -35,7 +35,11 @@ pub(crate) fn vector(attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
         );
         return Err(Errno::INVALID);
     }
-    let hop_limit = if attr.grh.hop_limit == 0 { DEFAULT_HOP_LIMIT } else { attr.grh.hop_limit };
+    let hop_limit = if attr.grh.hop_limit == 0 {
+        DEFAULT_HOP_LIMIT
+    } else {
+        attr.grh.hop_limit
+    };
     Ok(AddressVector {
         destination: Gid(attr.grh.dgid.raw),
         source_index: attr.grh.sgid_index,
@@ -50,7 +54,9 @@ pub(crate) fn vector(attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
 pub(crate) fn ah_attr(vector: &AddressVector) -> ibv_ah_attr {
     ibv_ah_attr {
         grh: ibv_global_route {
-            dgid: ibv_gid { raw: vector.destination.0 },
+            dgid: ibv_gid {
+                raw: vector.destination.0,
+            },
             flow_label: vector.flow_label,
             sgid_index: vector.source_index,
             hop_limit: vector.hop_limit,
@@ -66,18 +72,34 @@ pub(crate) fn ah_attr(vector: &AddressVector) -> ibv_ah_attr {
 /// Source, destination and traffic class from the 40 bytes before a UD payload: an IPv6 header, or an IPv4
 /// header in the last 20 bytes (IBTA A17.4.5.2).
 fn route(header: &[u8; 40]) -> Result<(Gid, Gid, u8, u8), Errno> {
-    let at =
-        |from: usize| -> [u8; 4] { [header[from], header[from + 1], header[from + 2], header[from + 3]] };
+    let at = |from: usize| -> [u8; 4] {
+        [
+            header[from],
+            header[from + 1],
+            header[from + 2],
+            header[from + 3],
+        ]
+    };
     if header[0] >> 4 == 6 {
         let (mut source, mut destination) = ([0; 16], [0; 16]);
         source.copy_from_slice(&header[8..24]);
         destination.copy_from_slice(&header[24..40]);
-        return Ok((Gid(source), Gid(destination), header[0] << 4 | header[1] >> 4, header[7]));
+        return Ok((
+            Gid(source),
+            Gid(destination),
+            header[0] << 4 | header[1] >> 4,
+            header[7],
+        ));
     }
     if header[20] >> 4 != 4 {
         return Err(Errno::INVALID);
     }
-    Ok((Gid::from_ipv4(at(32)), Gid::from_ipv4(at(36)), header[21], header[28]))
+    Ok((
+        Gid::from_ipv4(at(32)),
+        Gid::from_ipv4(at(36)),
+        header[21],
+        header[28],
+    ))
 }
 
 /// Address vector towards the sender of a received datagram. The reply to a multicast datagram has the port's
@@ -95,14 +117,27 @@ fn back(owner: &Context, header: &[u8; 40]) -> Result<AddressVector, Errno> {
         destination: source,
         source_index,
         traffic_class,
-        hop_limit: if hop_limit == 0 { DEFAULT_HOP_LIMIT } else { hop_limit },
+        hop_limit: if hop_limit == 0 {
+            DEFAULT_HOP_LIMIT
+        } else {
+            hop_limit
+        },
         ..AddressVector::default()
     })
 }
 
 fn boxed(context: ContextRef, domain: *mut ibv_pd, vector: AddressVector) -> *mut ibv_ah {
-    let abi = ibv_ah { context: context.raw(), pd: domain, handle: 0 };
-    Box::into_raw(Box::new(Ah { abi, vector, _context: context })).cast()
+    let abi = ibv_ah {
+        context: context.raw(),
+        pd: domain,
+        handle: 0,
+    };
+    Box::into_raw(Box::new(Ah {
+        abi,
+        vector,
+        _context: context,
+    }))
+    .cast()
 }
 
 /// C's `struct ibv_grh`: the 40 bytes before a datagram in its receive buffer, at any address. They are a
@@ -179,7 +214,12 @@ mod tests {
         header[28] = 63;
         header[32..36].copy_from_slice(&[10, 0, 0, 1]);
         header[36..40].copy_from_slice(&[10, 0, 0, 2]);
-        let expected = (Gid::from_ipv4([10, 0, 0, 1]), Gid::from_ipv4([10, 0, 0, 2]), 0x68, 63);
+        let expected = (
+            Gid::from_ipv4([10, 0, 0, 1]),
+            Gid::from_ipv4([10, 0, 0, 2]),
+            0x68,
+            63,
+        );
         assert_eq!(route(&header), Ok(expected));
         header[20] = 0;
         assert_eq!(route(&header), Err(Errno::INVALID));
@@ -190,8 +230,21 @@ mod tests {
 
     #[test]
     fn roce_needs_a_global_route() {
-        assert_eq!(vector(&ibv_ah_attr { port_num: 1, ..ibv_ah_attr::default() }), Err(Errno::INVALID));
-        let attr = ibv_ah_attr { port_num: 1, is_global: 1, ..ibv_ah_attr::default() };
-        assert_eq!(vector(&attr).map(|vector| vector.hop_limit), Ok(DEFAULT_HOP_LIMIT));
+        assert_eq!(
+            vector(&ibv_ah_attr {
+                port_num: 1,
+                ..ibv_ah_attr::default()
+            }),
+            Err(Errno::INVALID)
+        );
+        let attr = ibv_ah_attr {
+            port_num: 1,
+            is_global: 1,
+            ..ibv_ah_attr::default()
+        };
+        assert_eq!(
+            vector(&attr).map(|vector| vector.hop_limit),
+            Ok(DEFAULT_HOP_LIMIT)
+        );
     }
 }

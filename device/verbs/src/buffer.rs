@@ -51,7 +51,15 @@ impl Buffer {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping, where the kernel finds room.
         let start = unsafe { libc::mmap(null_mut(), length, rights, flags, -1, 0) };
-        if start == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(Self { domain, start, length }) }
+        if start == libc::MAP_FAILED {
+            Err(Errno::last())
+        } else {
+            Ok(Self {
+                domain,
+                start,
+                length,
+            })
+        }
     }
 
     /// Whether a range lies within the buffer.
@@ -109,15 +117,27 @@ impl Asked {
             // SAFETY: the field is there, because its bit is set.
             iova: has(IOVA).then(|| unsafe { (*attr).iova }),
             // SAFETY: the field is there, because its bit is set.
-            addr: if has(ADDR) { unsafe { (*attr).addr } } else { null_mut() },
+            addr: if has(ADDR) {
+                unsafe { (*attr).addr }
+            } else {
+                null_mut()
+            },
             file: (
                 // SAFETY: the field is there, because its bit is set.
                 if has(FD) { unsafe { (*attr).fd } } else { -1 },
                 // SAFETY: the field is there, because its bit is set.
-                if has(FD_OFFSET) { unsafe { (*attr).fd_offset } } else { 0 },
+                if has(FD_OFFSET) {
+                    unsafe { (*attr).fd_offset }
+                } else {
+                    0
+                },
             ),
             // SAFETY: the field is there, because its bit is set.
-            buf: if has(BUF) { unsafe { (*attr).buf } } else { null_mut() },
+            buf: if has(BUF) {
+                unsafe { (*attr).buf }
+            } else {
+                null_mut()
+            },
         }
     }
 }

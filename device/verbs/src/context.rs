@@ -73,7 +73,9 @@ impl ContextRef {
     /// `raw` is a live context.
     pub(crate) unsafe fn new(raw: *mut ibv_context) -> Self {
         // SAFETY: by this function's contract, `raw` is a live context.
-        unsafe { context(raw) }.references.fetch_add(1, Ordering::Relaxed);
+        unsafe { context(raw) }
+            .references
+            .fetch_add(1, Ordering::Relaxed);
         Self(raw)
     }
 
@@ -181,14 +183,23 @@ impl Context {
         command: Option<OwnedFd>,
     ) -> *mut ibv_context {
         let references = AtomicUsize::new(1);
-        let opened = Box::into_raw(Box::new(Self { abi, device, objects, _command: command, references }));
+        let opened = Box::into_raw(Box::new(Self {
+            abi,
+            device,
+            objects,
+            _command: command,
+            references,
+        }));
         // SAFETY: just made.
         unsafe { &raw mut (*opened).abi.context }
     }
 
     pub(crate) fn objects(&self) -> Locked<'_> {
         let inside = host::enter();
-        Locked { objects: lock(&self.objects), _inside: inside }
+        Locked {
+            objects: lock(&self.objects),
+            _inside: inside,
+        }
     }
 }
 
@@ -199,5 +210,9 @@ impl Context {
 pub(crate) unsafe fn context<'a>(raw: *mut ibv_context) -> &'a Context {
     // SAFETY: by this function's contract, the pointer comes from `ibv_open_device`, and the context is
     // open or has objects left.
-    unsafe { &*raw.byte_sub(offset_of!(verbs_context, context)).cast::<Context>() }
+    unsafe {
+        &*raw
+            .byte_sub(offset_of!(verbs_context, context))
+            .cast::<Context>()
+    }
 }

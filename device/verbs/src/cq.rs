@@ -58,9 +58,18 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
         imm_data,
         qp_num: completion.qpn.value(),
         src_qp: completion.source.value(),
-        wc_flags: extra | if completion.grh.is_some() { abi::IBV_WC_GRH } else { 0 },
+        wc_flags: extra
+            | if completion.grh.is_some() {
+                abi::IBV_WC_GRH
+            } else {
+                0
+            },
         sl: completion.grh.map_or(0, packet_type),
-        vendor_err: if completion.status == Status::Success { 0 } else { completion.status as u32 },
+        vendor_err: if completion.status == Status::Success {
+            0
+        } else {
+            completion.status as u32
+        },
         ..ibv_wc::default()
     }
 }

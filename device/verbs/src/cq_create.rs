@@ -30,7 +30,9 @@ unsafe fn create(owner: ContextArg<'_>, init: &CqInit) -> Result<*mut Cq, Errno>
     if init.entries == 0 || init.vector >= Context::VECTORS {
         return Err(Errno::INVALID);
     }
-    let handle = owner.device.with(|rnic, _| rnic.cqs_mut().create(init.entries))?;
+    let handle = owner
+        .device
+        .with(|rnic, _| rnic.cqs_mut().create(init.entries))?;
     let base = ibv_cq {
         context: owner.raw(),
         channel: init.channel,

@@ -60,8 +60,12 @@ fn advance(queue: Polled<'_>) -> i32 {
 
 /// Nanoseconds from the device's clock to the wall clock's, now.
 fn wall_clock_offset_ns(now: rnic::Instant) -> u64 {
-    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX).wrapping_sub(now.0)
+    let wall = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(wall.as_nanos())
+        .unwrap_or(u64::MAX)
+        .wrapping_sub(now.0)
 }
 
 macro_rules! read {

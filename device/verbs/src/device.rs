@@ -45,9 +45,20 @@ impl ListedDevice {
         };
         copy(&mut abi.name, &info.name);
         copy(&mut abi.dev_name, &format!("uverbs{}", info.ifindex));
-        copy(&mut abi.dev_path, &format!("/sys/class/infiniband_verbs/uverbs{}", info.ifindex));
-        copy(&mut abi.ibdev_path, &format!("/sys/class/infiniband/{}", info.name));
-        let device = Self { abi, not_theirs: [0; 8], users: AtomicUsize::new(1), info: Arc::new(info) };
+        copy(
+            &mut abi.dev_path,
+            &format!("/sys/class/infiniband_verbs/uverbs{}", info.ifindex),
+        );
+        copy(
+            &mut abi.ibdev_path,
+            &format!("/sys/class/infiniband/{}", info.name),
+        );
+        let device = Self {
+            abi,
+            not_theirs: [0; 8],
+            users: AtomicUsize::new(1),
+            info: Arc::new(info),
+        };
         Box::into_raw(Box::new(device))
     }
 

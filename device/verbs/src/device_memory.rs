@@ -28,7 +28,11 @@ impl DeviceMemory {
         if start.is_null() {
             return Err(Errno(libc::ENOMEM));
         }
-        Ok(Arc::new(Self { start, layout, regions: AtomicUsize::new(0) }))
+        Ok(Arc::new(Self {
+            start,
+            layout,
+            regions: AtomicUsize::new(0),
+        }))
     }
 
     /// Whether regions are registered in it.
@@ -48,14 +52,24 @@ impl DeviceMemory {
 
     /// The address of a range that a region may have: one of any alignment, as of a process's memory.
     pub(crate) fn range(&self, offset: u64, length: usize) -> Result<*mut u8, Errno> {
-        let fits = offset.checked_add(length as u64).is_some_and(|end| end <= self.layout.size() as u64);
-        if fits { Ok(self.start.wrapping_add(offset as usize)) } else { Err(Errno::INVALID) }
+        let fits = offset
+            .checked_add(length as u64)
+            .is_some_and(|end| end <= self.layout.size() as u64);
+        if fits {
+            Ok(self.start.wrapping_add(offset as usize))
+        } else {
+            Err(Errno::INVALID)
+        }
     }
 
     /// The address of a range that a program may copy: one of whole words.
     pub(crate) fn words(&self, offset: u64, length: usize) -> Result<*mut u8, Errno> {
         let is_aligned = offset.is_multiple_of(WORD as u64) && length.is_multiple_of(WORD);
-        if is_aligned { self.range(offset, length) } else { Err(Errno::INVALID) }
+        if is_aligned {
+            self.range(offset, length)
+        } else {
+            Err(Errno::INVALID)
+        }
     }
 }
 
@@ -72,9 +86,13 @@ mod tests {
 
     #[test]
     fn regions_have_any_alignment_and_copies_that_of_words() {
-        let memory = DeviceMemory::new(Layout::from_size_align(12, 8).expect("a layout")).expect("memory");
-        let at =
-            |range: Result<*mut u8, Errno>| range.ok().map(|address| address.addr() - memory.start.addr());
+        let memory =
+            DeviceMemory::new(Layout::from_size_align(12, 8).expect("a layout")).expect("memory");
+        let at = |range: Result<*mut u8, Errno>| {
+            range
+                .ok()
+                .map(|address| address.addr() - memory.start.addr())
+        };
         assert_eq!(at(memory.range(1, 10)), Some(1));
         assert_eq!(at(memory.range(12, 0)), Some(12));
         assert_eq!(at(memory.words(4, 8)), Some(4));

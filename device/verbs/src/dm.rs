@@ -39,7 +39,12 @@ pub(crate) fn boxed(context: ContextRef, memory: Arc<DeviceMemory>, handle: u32)
         comp_mask: 0,
         handle,
     };
-    Box::into_raw(Box::new(Dm { abi, memory, context })).cast()
+    Box::into_raw(Box::new(Dm {
+        abi,
+        memory,
+        context,
+    }))
+    .cast()
 }
 
 exports! {

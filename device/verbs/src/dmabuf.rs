@@ -19,7 +19,14 @@ pub(crate) fn register(
     let writable = memory::access(bits)?.contains(Access::LOCAL_WRITE);
     let mapping = Mapping::new(fd, offset, length, writable)?;
     let address = mapping.address_of(offset);
-    let made = memory::register(domain, address, length, iova, bits, Backing::Mapping(mapping))?;
+    let made = memory::register(
+        domain,
+        address,
+        length,
+        iova,
+        bits,
+        Backing::Mapping(mapping),
+    )?;
     // SAFETY: a region that was just made.
     unsafe { (*made).addr = core::ptr::null_mut() };
     Ok(made)

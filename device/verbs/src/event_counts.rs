@@ -24,6 +24,9 @@ impl EventCounts {
 
     pub(crate) fn wait_acknowledged(&self) {
         let outstanding = lock(&self.outstanding);
-        drop(self.settled.wait_while(outstanding, |outstanding| *outstanding > 0));
+        drop(
+            self.settled
+                .wait_while(outstanding, |outstanding| *outstanding > 0),
+        );
     }
 }

@@ -68,8 +68,12 @@ fn described(objects: &Objects, event: Event) -> Option<(u32, Subject)> {
         Event::DeviceFatal => abi::IBV_EVENT_DEVICE_FATAL,
     };
     let subject = match event {
-        Event::PortActive | Event::PortError | Event::GidChange | Event::DeviceFatal => Subject::Port,
-        Event::Completion(queue) | Event::CqError(queue) => Subject::Cq(*objects.cqs.get(&queue.value())?),
+        Event::PortActive | Event::PortError | Event::GidChange | Event::DeviceFatal => {
+            Subject::Port
+        }
+        Event::Completion(queue) | Event::CqError(queue) => {
+            Subject::Cq(*objects.cqs.get(&queue.value())?)
+        }
         Event::SrqLimitReached(queue) | Event::SrqError(queue) => {
             Subject::Srq(*objects.srqs.get(&queue.value())?)
         }

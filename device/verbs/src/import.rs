@@ -32,7 +32,10 @@ static EXPORTED: Mutex<Vec<Exported>> = Mutex::new(Vec::new());
 
 /// Creates a `cmd_fd` for a device; `None` when no descriptor is left, and then the device cannot be
 /// imported.
-pub(crate) fn export_device(device: &Arc<host::Device>, objects: &Arc<Mutex<Objects>>) -> Option<OwnedFd> {
+pub(crate) fn export_device(
+    device: &Arc<host::Device>,
+    objects: &Arc<Mutex<Objects>>,
+) -> Option<OwnedFd> {
     // SAFETY: a name that ends with zero.
     let fd = unsafe { libc::memfd_create(c"rockery".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
@@ -44,7 +47,12 @@ pub(crate) fn export_device(device: &Arc<host::Device>, objects: &Arc<Mutex<Obje
     let mut all_exported = lock(&EXPORTED);
     all_exported.retain(|exported| exported.device.strong_count() > 0);
     let (device, objects) = (Arc::downgrade(device), Arc::downgrade(objects));
-    all_exported.push(Exported { file, process: std::process::id(), device, objects });
+    all_exported.push(Exported {
+        file,
+        process: std::process::id(),
+        device,
+        objects,
+    });
     Some(command)
 }
 
@@ -55,8 +63,11 @@ type ExportedDevice = (Arc<host::Device>, Arc<Mutex<Objects>>);
 fn find(fd: i32) -> Result<ExportedDevice, Errno> {
     let (file, process) = (identity(fd)?, std::process::id());
     let all_exported = lock(&EXPORTED);
-    let found = all_exported.iter().find(|exported| exported.file == file && exported.process == process);
-    let held = found.and_then(|exported| Some((exported.device.upgrade()?, exported.objects.upgrade()?)));
+    let found = all_exported
+        .iter()
+        .find(|exported| exported.file == file && exported.process == process);
+    let held =
+        found.and_then(|exported| Some((exported.device.upgrade()?, exported.objects.upgrade()?)));
     held.ok_or(Errno::UNSUPPORTED)
 }
 

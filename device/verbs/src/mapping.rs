@@ -15,18 +15,31 @@ impl Mapping {
     /// Maps the pages that contain `length` bytes of a file, beginning at `offset`.
     pub(crate) fn new(fd: i32, offset: u64, length: usize, writable: bool) -> Result<Self, Errno> {
         let first = offset & !(PAGE - 1);
-        let room =
-            (offset - first).checked_add(length as u64).filter(|_| length > 0).ok_or(Errno::INVALID)?;
+        let room = (offset - first)
+            .checked_add(length as u64)
+            .filter(|_| length > 0)
+            .ok_or(Errno::INVALID)?;
         let room = usize::try_from(room).map_err(|_| Errno::INVALID)?;
         let position = i64::try_from(first).map_err(|_| Errno::INVALID)?;
         let rights = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
         // SAFETY: a new mapping, where the kernel finds room.
-        let start =
-            unsafe { libc::mmap(core::ptr::null_mut(), room, rights, libc::MAP_SHARED, fd, position) };
+        let start = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                room,
+                rights,
+                libc::MAP_SHARED,
+                fd,
+                position,
+            )
+        };
         if start == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error().into());
         }
-        Ok(Self { start, length: room })
+        Ok(Self {
+            start,
+            length: room,
+        })
     }
 
     /// The address of the byte at an offset of the file, which lies in the first page of the mapping.

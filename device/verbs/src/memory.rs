@@ -49,12 +49,24 @@ pub(crate) fn register(
     backing: Backing,
 ) -> Result<*mut ibv_mr, Errno> {
     let below = domain.get()?;
-    let init = RegionInit { address: addr as u64, length: length as u64, iova, access: access(bits)? };
+    let init = RegionInit {
+        address: addr as u64,
+        length: length as u64,
+        iova,
+        access: access(bits)?,
+    };
     if !init.access.contains(Access::ON_DEMAND) {
         touch_pages(init.address, init.length, init.access)?;
     }
-    let keys = below.context.device.with(|rnic, _| rnic.memory().register(below.handle, init))?;
-    below.context.objects().regions.insert(keys.lkey.value(), length);
+    let keys = below
+        .context
+        .device
+        .with(|rnic, _| rnic.memory().register(below.handle, init))?;
+    below
+        .context
+        .objects()
+        .regions
+        .insert(keys.lkey.value(), length);
     boxed(domain, addr, length, keys, backing)
 }
 
@@ -71,8 +83,21 @@ pub(crate) fn boxed(
 ) -> Result<*mut ibv_mr, Errno> {
     let context = domain.get()?.context.clone();
     let (pd, lkey, rkey) = (domain.raw(), keys.lkey.value(), keys.rkey.0);
-    let abi = ibv_mr { context: context.raw(), pd, addr, length, handle: lkey, lkey, rkey };
-    Ok(Box::into_raw(Box::new(Region { abi, backing, context })).cast())
+    let abi = ibv_mr {
+        context: context.raw(),
+        pd,
+        addr,
+        length,
+        handle: lkey,
+        lkey,
+        rkey,
+    };
+    Ok(Box::into_raw(Box::new(Region {
+        abi,
+        backing,
+        context,
+    }))
+    .cast())
 }
 
 /// Registration touches the region's pages, and fails where one is not mapped.

@@ -1,7 +1,9 @@
 //! The function tables of a context, which `static inline` verbs call through.
 
 use crate::context::{Context, Objects};
-use crate::{completion_events, cq, cq_create, dm, memory, pd, post, qp_create, query, srq, window};
+use crate::{
+    completion_events, cq, cq_create, dm, memory, pd, post, qp_create, query, srq, window,
+};
 use abi::{ibv_context, ibv_context_ops, ibv_device, slot, verbs_context};
 use core::ffi::c_void;
 use core::mem::size_of;
@@ -86,6 +88,10 @@ pub(crate) fn opened(
     objects: Arc<Mutex<Objects>>,
     command: Option<OwnedFd>,
 ) -> *mut ibv_context {
-    let abi = table(raw, device.async_events().fd(), command.as_ref().map_or(-1, AsRawFd::as_raw_fd));
+    let abi = table(
+        raw,
+        device.async_events().fd(),
+        command.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+    );
     Context::open(abi, device, objects, command)
 }

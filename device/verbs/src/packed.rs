@@ -39,7 +39,13 @@ mod tests {
         let mut bytes = [0_u8; 24];
         for at in 0..16 {
             // SAFETY: eight bytes from each of the first 16 are within the array.
-            unsafe { bytes.as_mut_ptr().add(at).cast::<u64>().write_unaligned(1 << at) };
+            unsafe {
+                bytes
+                    .as_mut_ptr()
+                    .add(at)
+                    .cast::<u64>()
+                    .write_unaligned(1 << at)
+            };
             let mut room = MaybeUninit::uninit();
             // SAFETY: the array has eight bytes there, and they do not change while they are borrowed.
             let found = unsafe { borrow(bytes.as_ptr().add(at).cast::<u64>(), &mut room) };

@@ -1,7 +1,9 @@
 //! Protection domains, thread and parent domains, XRC domains.
 
 use crate::context::{ContextArg, ContextRef, OpenXrcd};
-use abi::{ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr, ibv_xrcd, ibv_xrcd_init_attr};
+use abi::{
+    ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr, ibv_xrcd, ibv_xrcd_init_attr,
+};
 use ffi::lock;
 use ffi::{BeginsWith, Errno, GivenUp, In, Object, exports};
 use host::OpenDomain;
@@ -70,8 +72,18 @@ pub(crate) fn boxed(
     handle: rnic::Pd,
     below: Option<(*const Pd, *const Td)>,
 ) -> *mut ibv_pd {
-    let abi = ibv_pd { context: context.raw(), handle: handle.value() };
-    Box::into_raw(Box::new(Pd { abi, handle, children: AtomicU32::new(0), below, context })).cast()
+    let abi = ibv_pd {
+        context: context.raw(),
+        handle: handle.value(),
+    };
+    Box::into_raw(Box::new(Pd {
+        abi,
+        handle,
+        children: AtomicU32::new(0),
+        below,
+        context,
+    }))
+    .cast()
 }
 
 exports! {

@@ -10,7 +10,9 @@ use crate::window::binding;
 use abi::{ibv_recv_wr, ibv_send_wr, ibv_sge};
 use core::mem::MaybeUninit;
 use ffi::{Errno, exports};
-use rnic::{Data, Destination, Lkey, Operation, ReceiveRequest, SendFlags, SendRequest, Sge, Window};
+use rnic::{
+    Data, Destination, Lkey, Operation, ReceiveRequest, SendFlags, SendRequest, Sge, Window,
+};
 use wire::{Qpn, Rkey, Tail};
 
 /// The scatter/gather elements of a request.
@@ -32,7 +34,11 @@ unsafe fn elements<'a>(list: *const ibv_sge, count: i32) -> Result<&'a [Packed<i
 /// Converts the elements for the device, into an array on the stack.
 fn gathered<'a>(from: &[Packed<ibv_sge>], to: &'a mut [MaybeUninit<Sge>; SGES]) -> &'a [Sge] {
     for (to, from) in to.iter_mut().zip(from.iter().map(|element| element.get())) {
-        to.write(Sge { address: from.addr, length: from.length, lkey: Lkey::from_value(from.lkey) });
+        to.write(Sge {
+            address: from.addr,
+            length: from.length,
+            lkey: Lkey::from_value(from.lkey),
+        });
     }
     // SAFETY: as many have been written; `elements` allows no more than there is room for.
     unsafe { core::slice::from_raw_parts(to.as_ptr().cast(), from.len().min(SGES)) }
@@ -49,7 +55,9 @@ unsafe fn inlined<'a>(
     let mut end = 0_usize;
     for element in from.iter().map(|element| element.get()) {
         let length = element.length as usize;
-        let target = to.get_mut(end..end.saturating_add(length)).ok_or(Errno::INVALID)?;
+        let target = to
+            .get_mut(end..end.saturating_add(length))
+            .ok_or(Errno::INVALID)?;
         let target = target.as_mut_ptr().cast();
         // SAFETY: by this function's contract, the elements name readable memory, and the target is as long.
         unsafe { core::ptr::copy_nonoverlapping(element.addr as *const u8, target, length) };
@@ -73,8 +81,16 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
         abi::IBV_WR_SEND => Operation::Send(Tail::None),
         abi::IBV_WR_SEND_WITH_IMM => Operation::Send(Tail::Immediate(immediate)),
         abi::IBV_WR_SEND_WITH_INV => Operation::Send(Tail::Invalidate(Rkey(wr.imm_data))),
-        abi::IBV_WR_RDMA_WRITE => Operation::Write { address, rkey, immediate: None },
-        abi::IBV_WR_RDMA_WRITE_WITH_IMM => Operation::Write { address, rkey, immediate: Some(immediate) },
+        abi::IBV_WR_RDMA_WRITE => Operation::Write {
+            address,
+            rkey,
+            immediate: None,
+        },
+        abi::IBV_WR_RDMA_WRITE_WITH_IMM => Operation::Write {
+            address,
+            rkey,
+            immediate: Some(immediate),
+        },
         abi::IBV_WR_RDMA_READ => Operation::Read { address, rkey },
         abi::IBV_WR_ATOMIC_CMP_AND_SWP => Operation::CompareSwap {
             address,
@@ -82,9 +98,11 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
             compare: atomic.compare_add,
             swap: atomic.swap,
         },
-        abi::IBV_WR_ATOMIC_FETCH_AND_ADD => {
-            Operation::FetchAdd { address, rkey: Rkey(atomic.rkey), add: atomic.compare_add }
-        }
+        abi::IBV_WR_ATOMIC_FETCH_AND_ADD => Operation::FetchAdd {
+            address,
+            rkey: Rkey(atomic.rkey),
+            add: atomic.compare_add,
+        },
         abi::IBV_WR_ATOMIC_WRITE => Operation::AtomicWrite { address, rkey },
         abi::IBV_WR_LOCAL_INV => Operation::LocalInvalidate(Rkey(wr.imm_data)),
         abi::IBV_WR_BIND_MW => {
@@ -94,8 +112,13 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
             let window = unsafe { bind.mw.as_mut() }.ok_or(Errno::INVALID)?;
             // SAFETY: by this function's contract, the fields that the opcode needs are written, and pointers
             // among them are live.
-            let binding =
-                unsafe { binding(Window::from_value(window.handle), Rkey(bind.rkey), &bind.bind_info) }?;
+            let binding = unsafe {
+                binding(
+                    Window::from_value(window.handle),
+                    Rkey(bind.rkey),
+                    &bind.bind_info,
+                )
+            }?;
             window.rkey = bind.rkey;
             Operation::BindWindow(binding)
         }
@@ -112,7 +135,11 @@ unsafe fn destination(wr: &ibv_send_wr) -> Result<Destination, Errno> {
     // live.
     let (ud, ah) = unsafe { (wr.wr.ud, wr.wr.ud.ah.cast::<Ah>().as_ref()) };
     let vector = ah.ok_or(Errno::INVALID)?.vector;
-    Ok(Destination { vector, qpn: Qpn::new(ud.remote_qpn), qkey: ud.remote_qkey })
+    Ok(Destination {
+        vector,
+        qpn: Qpn::new(ud.remote_qpn),
+        qkey: ud.remote_qkey,
+    })
 }
 
 /// Posts one request.
@@ -143,7 +170,9 @@ pub(crate) unsafe fn send(
         data,
         destination: match qp_type {
             // SAFETY: by this function's contract, the request is as the manual page of `ibv_post_send` asks.
-            abi::IBV_QPT_UD if wr.opcode != abi::IBV_WR_LOCAL_INV => Some(unsafe { destination(wr) }?),
+            abi::IBV_QPT_UD if wr.opcode != abi::IBV_WR_LOCAL_INV => {
+                Some(unsafe { destination(wr) }?)
+            }
             _ => None,
         },
         xrc_srq: (qp_type == abi::IBV_QPT_XRC_SEND).then(|| Qpn::new(wr.xrc_remote_srqn)),
@@ -172,7 +201,10 @@ unsafe fn receives(
         // SAFETY: by this function's contract, the list is as the manual page of `ibv_post_recv` asks.
         let posted = unsafe { elements(request.sg_list, request.num_sge) }.and_then(|list| {
             let sges = gathered(list, &mut room);
-            Ok(post(&ReceiveRequest { id: request.wr_id, sges })?)
+            Ok(post(&ReceiveRequest {
+                id: request.wr_id,
+                sges,
+            })?)
         });
         if posted.is_err() {
             // SAFETY: by this function's contract, the list is as the manual page of `ibv_post_recv` asks.

@@ -65,8 +65,14 @@ fn migration(value: u32) -> Result<Migration, Errno> {
 
 /// Attributes of a modification. Programs leave fields that their mask does not name uninitialised, so only
 /// fields that it names are read.
-pub(crate) fn from_c(attr: &ibv_qp_attr, bits: i32, qp_type: u32) -> Result<(QpAttr, AttrMask), Errno> {
-    let mask = AttrMask::from_bits(bits as u32).ok_or(Errno::INVALID)?.difference(foreign(qp_type));
+pub(crate) fn from_c(
+    attr: &ibv_qp_attr,
+    bits: i32,
+    qp_type: u32,
+) -> Result<(QpAttr, AttrMask), Errno> {
+    let mask = AttrMask::from_bits(bits as u32)
+        .ok_or(Errno::INVALID)?
+        .difference(foreign(qp_type));
     let mut to = QpAttr::default();
     if mask.contains(AttrMask::STATE) {
         to.state = state(attr.qp_state)?;
@@ -108,7 +114,9 @@ pub(crate) fn from_c(attr: &ibv_qp_attr, bits: i32, qp_type: u32) -> Result<(QpA
 fn foreign(qp_type: u32) -> AttrMask {
     match qp_type {
         abi::IBV_QPT_XRC_SEND => AttrMask::MAX_DEST_RD_ATOMIC | AttrMask::MIN_RNR_TIMER,
-        abi::IBV_QPT_XRC_RECV => AttrMask::MAX_QP_RD_ATOMIC | AttrMask::RETRY_CNT | AttrMask::RNR_RETRY,
+        abi::IBV_QPT_XRC_RECV => {
+            AttrMask::MAX_QP_RD_ATOMIC | AttrMask::RETRY_CNT | AttrMask::RNR_RETRY
+        }
         _ => AttrMask::empty(),
     }
 }

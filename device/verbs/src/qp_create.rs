@@ -92,7 +92,12 @@ unsafe fn create(
     };
     let qpn = context.device.create_qp(&request)?;
     let base = base(context.raw(), qpn, init, raw);
-    let queue = boxed(context.clone(), base, (qpn, request.signal_all), (extended, true));
+    let queue = boxed(
+        context.clone(),
+        base,
+        (qpn, request.signal_all),
+        (extended, true),
+    );
     context.objects().qps.insert(qpn.value(), queue as usize);
     Ok(queue)
 }

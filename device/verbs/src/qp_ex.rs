@@ -6,8 +6,8 @@ use crate::packed::Packed;
 use crate::post::send;
 use crate::qp::Qp;
 use abi::{
-    ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_send_wr, ibv_sge, ibv_wr_atomic,
-    ibv_wr_bind_mw, ibv_wr_rdma, ibv_wr_remote, ibv_wr_ud,
+    ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_send_wr, ibv_sge,
+    ibv_wr_atomic, ibv_wr_bind_mw, ibv_wr_rdma, ibv_wr_remote, ibv_wr_ud,
 };
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
@@ -18,8 +18,9 @@ use rnic::QpType;
 pub(crate) fn check(kind: QpType, asked: u64) -> Result<(), Errno> {
     let sends = abi::IBV_QP_EX_WITH_SEND | abi::IBV_QP_EX_WITH_SEND_WITH_IMM;
     let writes = abi::IBV_QP_EX_WITH_RDMA_WRITE | abi::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
-    let keys =
-        abi::IBV_QP_EX_WITH_LOCAL_INV | abi::IBV_QP_EX_WITH_BIND_MW | abi::IBV_QP_EX_WITH_SEND_WITH_INV;
+    let keys = abi::IBV_QP_EX_WITH_LOCAL_INV
+        | abi::IBV_QP_EX_WITH_BIND_MW
+        | abi::IBV_QP_EX_WITH_SEND_WITH_INV;
     let answered = abi::IBV_QP_EX_WITH_RDMA_READ
         | abi::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
         | abi::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
@@ -30,7 +31,11 @@ pub(crate) fn check(kind: QpType, asked: u64) -> Result<(), Errno> {
         QpType::Rc | QpType::XrcSend => sends | writes | keys | answered,
         QpType::XrcReceive => 0,
     };
-    if asked & !u64::from(can) == 0 { Ok(()) } else { Err(Errno::UNSUPPORTED) }
+    if asked & !u64::from(can) == 0 {
+        Ok(())
+    } else {
+        Err(Errno::UNSUPPORTED)
+    }
 }
 
 /// Sets the queue pair's function pointers, which `static inline` functions call.
@@ -81,7 +86,12 @@ fn begin(queue: Built<'_>, opcode: u32, imm_data: u32, wr: ibv_wr_remote) {
     let raw = queue.raw();
     // SAFETY: fields of a live queue pair, which the thread that builds requests writes.
     let (wr_id, send_flags) = unsafe { ((*raw).wr_id, (*raw).wr_flags) };
-    let info = ibv_mw_bind_info { mr: core::ptr::null_mut(), addr: 0, length: 0, mw_access_flags: 0 };
+    let info = ibv_mw_bind_info {
+        mr: core::ptr::null_mut(),
+        addr: 0,
+        length: 0,
+        mw_access_flags: 0,
+    };
     let request = ibv_send_wr {
         wr_id,
         next: core::ptr::null_mut(),
@@ -92,7 +102,11 @@ fn begin(queue: Built<'_>, opcode: u32, imm_data: u32, wr: ibv_wr_remote) {
         imm_data,
         wr,
         xrc_remote_srqn: 0,
-        bind_mw: ibv_wr_bind_mw { mw: core::ptr::null_mut(), rkey: 0, bind_info: info },
+        bind_mw: ibv_wr_bind_mw {
+            mw: core::ptr::null_mut(),
+            rkey: 0,
+            bind_info: info,
+        },
     };
     batch(&queue).requests.push((request, Local::default()));
 }
@@ -104,7 +118,14 @@ const fn remote(rkey: u32, remote_addr: u64) -> ibv_wr_remote {
 /// Writes the longest variant of the union, so that no byte of it stays unwritten; `rdma` has its address at
 /// the same offset.
 const fn atomic(rkey: u32, remote_addr: u64, compare_add: u64, swap: u64) -> ibv_wr_remote {
-    ibv_wr_remote { atomic: ibv_wr_atomic { remote_addr, compare_add, swap, rkey } }
+    ibv_wr_remote {
+        atomic: ibv_wr_atomic {
+            remote_addr,
+            compare_add,
+            swap,
+            rkey,
+        },
+    }
 }
 
 /// Posts the requests of the batch.
@@ -113,12 +134,21 @@ fn post(queue: Built<'_>) -> Result<(), Errno> {
     if let Some(errno) = batch.failure {
         return Err(errno);
     }
-    let Batch { requests, sges, inline, .. } = batch;
+    let Batch {
+        requests,
+        sges,
+        inline,
+        ..
+    } = batch;
     let kind = (queue.abi.qp_base.qp_type, queue.signal_all);
     queue.context.device.post(|poster| {
         for (wr, local) in requests {
             let bytes = &inline[local.inline.clone().unwrap_or_default()];
-            let mut whole = [ibv_sge { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey: 0 }];
+            let mut whole = [ibv_sge {
+                addr: bytes.as_ptr() as u64,
+                length: bytes.len() as u32,
+                lkey: 0,
+            }];
             let list = match local.inline {
                 Some(_) => &mut whole[..],
                 None => &mut sges[local.sges.clone()],

@@ -5,7 +5,8 @@ use crate::context::{Context, ContextArg};
 use crate::device::GIDS;
 use crate::dm;
 use abi::{
-    ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr, ibv_values_ex,
+    ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_odp_caps, ibv_port_attr,
+    ibv_values_ex,
 };
 use core::ffi::c_int;
 use core::mem::size_of;
@@ -25,14 +26,26 @@ struct Rate {
 }
 
 /// 100 Gb/s: 4 lanes of EDR (25 Gb/s each).
-const INTERFACE_RATE: Rate = Rate { width: 2, speed: 32, total: 1000 };
+const INTERFACE_RATE: Rate = Rate {
+    width: 2,
+    speed: 32,
+    total: 1000,
+};
 /// 10 Gb/s: 1 lane of FDR10. UCX assumes that every device of one host reaches every device of another, and
 /// uses all devices that have at least a quarter of the fastest one's rate. The loopback device has to stay
 /// below that.
-const LOOPBACK_RATE: Rate = Rate { width: 1, speed: 8, total: 100 };
+const LOOPBACK_RATE: Rate = Rate {
+    width: 1,
+    speed: 8,
+    total: 100,
+};
 
 fn rate(owner: &Context) -> &'static Rate {
-    if owner.device.info().is_loopback { &LOOPBACK_RATE } else { &INTERFACE_RATE }
+    if owner.device.info().is_loopback {
+        &LOOPBACK_RATE
+    } else {
+        &INTERFACE_RATE
+    }
 }
 
 const PHYSICAL_LINK_UP: u8 = 5;
@@ -103,7 +116,11 @@ fn device_attr(owner: &Context) -> ibv_device_attr {
         max_raw_ethy_qp: 0,
         max_mcast_grp: count(limits.max_mcast_groups),
         max_mcast_qp_attach: count(limits.max_mcast_attach),
-        max_total_mcast_qp_attach: count(limits.max_mcast_groups.saturating_mul(limits.max_mcast_attach)),
+        max_total_mcast_qp_attach: count(
+            limits
+                .max_mcast_groups
+                .saturating_mul(limits.max_mcast_attach),
+        ),
         max_ah: c_int::MAX,
         max_fmr: 0,
         max_map_per_fmr: 0,
@@ -155,11 +172,16 @@ fn device_attr_ex(owner: &Context) -> ibv_device_attr_ex {
 }
 
 fn port_attr(owner: &Context) -> ibv_port_attr {
-    let (active_mtu, is_active) =
-        owner.device.with(|rnic, _| (rnic.port().active_mtu(), rnic.port().is_active()));
+    let (active_mtu, is_active) = owner
+        .device
+        .with(|rnic, _| (rnic.port().active_mtu(), rnic.port().is_active()));
     let rate = rate(owner);
     ibv_port_attr {
-        state: if is_active { abi::IBV_PORT_ACTIVE } else { abi::IBV_PORT_DOWN },
+        state: if is_active {
+            abi::IBV_PORT_ACTIVE
+        } else {
+            abi::IBV_PORT_DOWN
+        },
         max_mtu: Mtu::B4096 as u32,
         active_mtu: active_mtu as u32,
         gid_tbl_len: GIDS.into(),
@@ -169,7 +191,11 @@ fn port_attr(owner: &Context) -> ibv_port_attr {
         max_vl_num: 1,
         active_width: rate.width,
         active_speed: rate.speed,
-        phys_state: if is_active { PHYSICAL_LINK_UP } else { PHYSICAL_DISABLED },
+        phys_state: if is_active {
+            PHYSICAL_LINK_UP
+        } else {
+            PHYSICAL_DISABLED
+        },
         link_layer: abi::IBV_LINK_LAYER_ETHERNET as u8,
         ..ibv_port_attr::default()
     }
@@ -184,13 +210,20 @@ unsafe fn write_prefix<T: Copy>(to: *mut T, from: &T, room: usize) {
     // SAFETY: by this function's contract, `room` bytes are writable at `to`.
     unsafe {
         core::ptr::write_bytes(to.cast::<u8>(), 0, room);
-        core::ptr::copy_nonoverlapping(core::ptr::from_ref(from).cast::<u8>(), to.cast::<u8>(), length);
+        core::ptr::copy_nonoverlapping(
+            core::ptr::from_ref(from).cast::<u8>(),
+            to.cast::<u8>(),
+            length,
+        );
     }
 }
 
 /// The entry of the GID table; `None` when the slot is empty.
 fn gid(owner: &Context, index: u32) -> Result<Option<Gid>, Errno> {
-    let index = u8::try_from(index).ok().filter(|index| *index < GIDS).ok_or(Errno::INVALID)?;
+    let index = u8::try_from(index)
+        .ok()
+        .filter(|index| *index < GIDS)
+        .ok_or(Errno::INVALID)?;
     Ok(owner.device.with(|rnic, _| rnic.port().gid(index)))
 }
 
@@ -205,7 +238,11 @@ fn entry(raw_index: u32, gid: Gid, ifindex: u32) -> ibv_gid_entry {
 }
 
 fn check_port(port: u32) -> Result<(), Errno> {
-    if port == u32::from(PORT) { Ok(()) } else { Err(Errno::INVALID) }
+    if port == u32::from(PORT) {
+        Ok(())
+    } else {
+        Err(Errno::INVALID)
+    }
 }
 
 exports! {

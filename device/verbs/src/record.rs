@@ -46,20 +46,35 @@ pub(crate) fn active() -> Option<&'static Recorder> {
 
 /// Begins to record, if the environment requests it. Called when a device is opened.
 pub(crate) fn begin() {
-    let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else { return };
+    let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else {
+        return;
+    };
     if RECORDER.get().is_some() {
         return;
     }
     match File::options().append(true).open(Path::new(&path)) {
         Ok(file) => {
-            let pending =
-                Pending { process: std::process::id(), text: String::new(), written_ns: 0, failed: false };
-            if RECORDER.set(Recorder { file, pending: Mutex::new(pending) }).is_ok() {
+            let pending = Pending {
+                process: std::process::id(),
+                text: String::new(),
+                written_ns: 0,
+                failed: false,
+            };
+            if RECORDER
+                .set(Recorder {
+                    file,
+                    pending: Mutex::new(pending),
+                })
+                .is_ok()
+            {
                 // SAFETY: the function lives as long as the library, which is never unloaded.
                 unsafe { libc::atexit(at_exit) };
             }
         }
-        Err(error) => eprintln!("rockery: {}: calls are not recorded: {error}", Path::new(&path).display()),
+        Err(error) => eprintln!(
+            "rockery: {}: calls are not recorded: {error}",
+            Path::new(&path).display()
+        ),
     }
 }
 
@@ -71,7 +86,10 @@ extern "C" fn at_exit() {
 
 /// The machine's monotonic clock.
 fn now_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: there is room for one time.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -79,10 +97,19 @@ fn now_ns() -> u64 {
 
 impl Recorder {
     /// A send request was posted.
-    pub(crate) fn posted(&self, qpn: u32, opcode: u32, qp_type: u32, data: &Data<'_>, signaled: bool) {
+    pub(crate) fn posted(
+        &self,
+        qpn: u32,
+        opcode: u32,
+        qp_type: u32,
+        data: &Data<'_>,
+        signaled: bool,
+    ) {
         let bytes = match data {
             Data::Inline(bytes) => bytes.len() as u32,
-            Data::Sges(sges) => sges.iter().fold(0_u32, |sum, sge| sum.saturating_add(sge.length)),
+            Data::Sges(sges) => sges
+                .iter()
+                .fold(0_u32, |sum, sge| sum.saturating_add(sge.length)),
         };
         let operation = match opcode {
             abi::IBV_WR_RDMA_WRITE | abi::IBV_WR_RDMA_WRITE_WITH_IMM => Verb::Write,
@@ -97,7 +124,15 @@ impl Recorder {
             abi::IBV_QPT_RC => Transport::Rc,
             _ => Transport::Xrc,
         };
-        self.add(qpn, Call::Post { operation, bytes, transport, signaled });
+        self.add(
+            qpn,
+            Call::Post {
+                operation,
+                bytes,
+                transport,
+                signaled,
+            },
+        );
     }
 
     /// A receive request was posted.
@@ -113,12 +148,19 @@ impl Recorder {
             CompletionKind::Read => Verb::Read,
             CompletionKind::BindWindow | CompletionKind::LocalInvalidate => Verb::Local,
             CompletionKind::Receive | CompletionKind::ReceiveWriteImmediate => Verb::Receive,
-            CompletionKind::CompareSwap | CompletionKind::FetchAdd | CompletionKind::AtomicWrite => {
-                Verb::Atomic
-            }
+            CompletionKind::CompareSwap
+            | CompletionKind::FetchAdd
+            | CompletionKind::AtomicWrite => Verb::Atomic,
         };
         let (bytes, status) = (completion.length, completion.status as u32);
-        self.add(completion.qpn.value(), Call::Done { operation, bytes, status });
+        self.add(
+            completion.qpn.value(),
+            Call::Done {
+                operation,
+                bytes,
+                status,
+            },
+        );
     }
 
     fn add(&self, qpn: u32, call: Call) {
@@ -128,7 +170,12 @@ impl Recorder {
             pending.process = process;
             pending.text.clear();
         }
-        let line = Line { at_ns, process, qpn, call };
+        let line = Line {
+            at_ns,
+            process,
+            qpn,
+            call,
+        };
         // Writing to a string does not fail.
         let _ = writeln!(pending.text, "{line}");
         let is_old = at_ns.saturating_sub(pending.written_ns) > BLOCK_NS;

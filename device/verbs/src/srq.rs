@@ -43,7 +43,9 @@ fn create(
 ) -> Result<*mut ibv_srq, Errno> {
     let owner = &domain.context;
     let (max_wr, max_sge) = (attr.max_wr, attr.max_sge);
-    let handle = owner.device.with(|rnic, _| rnic.srqs().create(domain.handle, max_wr, max_sge, xrc))?;
+    let handle = owner
+        .device
+        .with(|rnic, _| rnic.srqs().create(domain.handle, max_wr, max_sge, xrc))?;
     let abi = ibv_srq {
         context: owner.raw(),
         srq_context,

@@ -63,8 +63,14 @@ const NODE: [&CStr; 8] = [
     c"unspecified",
 ];
 
-const PORT: [&CStr; 6] =
-    [c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active deferred"];
+const PORT: [&CStr; 6] = [
+    c"no state change (NOP)",
+    c"down",
+    c"init",
+    c"armed",
+    c"active",
+    c"active deferred",
+];
 
 /// `enum ibv_wr_opcode`, by value.
 const OPCODE: [&CStr; 16] = [
@@ -87,7 +93,9 @@ const OPCODE: [&CStr; 16] = [
 ];
 
 fn name(table: &[&'static CStr], value: i32) -> *const c_char {
-    let known = usize::try_from(value).ok().and_then(|value| table.get(value));
+    let known = usize::try_from(value)
+        .ok()
+        .and_then(|value| table.get(value));
     known.copied().unwrap_or(c"unknown").as_ptr()
 }
 

@@ -8,7 +8,9 @@ use std::process::{Command, Output};
 fn run(program: &str, arguments: &[&str], package: &str) -> Output {
     let mut command = Command::new(program);
     command.args(arguments).env("LD_LIBRARY_PATH", folder());
-    command.output().unwrap_or_else(|error| panic!("this test needs the package {package}: {error}"))
+    command
+        .output()
+        .unwrap_or_else(|error| panic!("this test needs the package {package}: {error}"))
 }
 
 fn text(output: &Output) -> String {
@@ -24,21 +26,34 @@ fn table() -> Vec<(String, String)> {
     let rows = std::fs::read_to_string(path).expect("the table is there");
     let fields = |row: &str| {
         let mut fields = row.split('\t').map(str::to_owned);
-        (fields.next().unwrap_or_default(), fields.next().unwrap_or_default())
+        (
+            fields.next().unwrap_or_default(),
+            fields.next().unwrap_or_default(),
+        )
     };
     let expanded = |(symbol, node): (String, String)| match node.strip_suffix('*') {
         None => vec![(symbol, node)],
         Some(prefix) => PRIVATE_NODES
-            .map(|number| (symbol.replace('*', &number.to_string()), format!("{prefix}{number}")))
+            .map(|number| {
+                (
+                    symbol.replace('*', &number.to_string()),
+                    format!("{prefix}{number}"),
+                )
+            })
             .collect(),
     };
-    rows.lines().skip(1).map(fields).flat_map(expanded).collect()
+    rows.lines()
+        .skip(1)
+        .map(fields)
+        .flat_map(expanded)
+        .collect()
 }
 
 #[test]
 fn every_symbol_is_found_at_its_version() {
     let path = folder().join("libibverbs.so.1");
-    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("no zero in a path");
+    let path =
+        std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("no zero in a path");
     // SAFETY: loading the library runs no code of ours.
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
     assert!(!library.is_null());
@@ -54,13 +69,26 @@ fn every_symbol_is_found_at_its_version() {
 #[test]
 fn nothing_else_is_exported() {
     let library = folder().join("libibverbs.so.1");
-    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output();
+    let output = Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(library)
+        .output();
     let listed = text(&output.expect("this test needs the package binutils"));
-    let nodes: std::collections::BTreeSet<String> = table().into_iter().map(|(_, node)| node).collect();
-    let exported: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').next_back()).collect();
-    let symbols: Vec<&&str> = exported.iter().filter(|name| !nodes.contains(**name)).collect();
+    let nodes: std::collections::BTreeSet<String> =
+        table().into_iter().map(|(_, node)| node).collect();
+    let exported: Vec<&str> = listed
+        .lines()
+        .filter_map(|line| line.split(' ').next_back())
+        .collect();
+    let symbols: Vec<&&str> = exported
+        .iter()
+        .filter(|name| !nodes.contains(**name))
+        .collect();
     assert_eq!(symbols.len(), table().len());
-    assert!(symbols.iter().all(|name| name.contains("@IBVERBS_")), "{symbols:?}");
+    assert!(
+        symbols.iter().all(|name| name.contains("@IBVERBS_")),
+        "{symbols:?}"
+    );
 }
 
 #[test]
@@ -80,7 +108,15 @@ fn the_loopback_interface_is_a_device() {
     let info = run("ibv_devinfo", &["-v", "-d", "rk_lo"], "ibverbs-utils");
     let shown = text(&info);
     assert!(info.status.success(), "{shown}");
-    for expected in ["PORT_ACTIVE", "Ethernet", "::ffff:127.0.0.1, RoCE v2", "active_mtu:\t\t4096"] {
-        assert!(shown.contains(expected), "{expected:?} is missing in\n{shown}");
+    for expected in [
+        "PORT_ACTIVE",
+        "Ethernet",
+        "::ffff:127.0.0.1, RoCE v2",
+        "active_mtu:\t\t4096",
+    ] {
+        assert!(
+            shown.contains(expected),
+            "{expected:?} is missing in\n{shown}"
+        );
     }
 }

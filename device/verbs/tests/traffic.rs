@@ -17,9 +17,20 @@ fn in_a_namespace(script: &str) -> Output {
     let script = format!("ip link set lo up || exit 99; {script}");
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=5", "60", "unshare", "--map-root-user", "--net", "sh", "-c", &script]);
+    command.args([
+        "--kill-after=5",
+        "60",
+        "unshare",
+        "--map-root-user",
+        "--net",
+        "sh",
+        "-c",
+        &script,
+    ]);
     command.env("LD_LIBRARY_PATH", folder());
-    command.output().expect("this test needs the packages coreutils, util-linux and iproute2")
+    command
+        .output()
+        .expect("this test needs the packages coreutils, util-linux and iproute2")
 }
 
 fn text(output: &Output) -> String {
@@ -29,9 +40,18 @@ fn text(output: &Output) -> String {
 /// A server and a client of one program. The client starts when the server listens.
 fn pair(program: &str, package: &str) {
     let found = Command::new("sh")
-        .args(["-c", &format!("command -v {} >/dev/null", program.split(' ').next().unwrap_or(""))])
+        .args([
+            "-c",
+            &format!(
+                "command -v {} >/dev/null",
+                program.split(' ').next().unwrap_or("")
+            ),
+        ])
         .status();
-    assert!(found.is_ok_and(|status| status.success()), "{program}: this test needs the package {package}");
+    assert!(
+        found.is_ok_and(|status| status.success()),
+        "{program}: this test needs the package {package}"
+    );
     let output = in_a_namespace(&format!(
         "{program} & server=$!; for i in $(seq 100); do ss -ltn | grep -q 18515 && break; sleep 0.1; done; \
          {program} 127.0.0.1 && wait $server"
@@ -51,11 +71,18 @@ fn remove_xrc_files() {
 
 #[test]
 fn pingpongs_of_all_transports_come_to_an_end() {
-    for program in
-        ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong", "ibv_xsrq_pingpong"]
-    {
+    for program in [
+        "ibv_rc_pingpong",
+        "ibv_uc_pingpong",
+        "ibv_ud_pingpong",
+        "ibv_srq_pingpong",
+        "ibv_xsrq_pingpong",
+    ] {
         for how in ["", "-e"] {
-            pair(&format!("{program} -d rk_lo -g 1 -n 50 {how}"), "ibverbs-utils");
+            pair(
+                &format!("{program} -d rk_lo -g 1 -n 50 {how}"),
+                "ibverbs-utils",
+            );
         }
     }
 }
@@ -82,11 +109,27 @@ fn perftest_measures() {
 fn ours(name: &str) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let compiled = Command::new("cc").arg(&source).arg("-o").arg(&program).arg("-libverbs").output();
+    let compiled = Command::new("cc")
+        .arg(&source)
+        .arg("-o")
+        .arg(&program)
+        .arg("-libverbs")
+        .output();
     let compiled = compiled.expect("this test needs the package gcc");
-    assert!(compiled.status.success(), "gcc and libibverbs-dev are needed:\n{}", text(&compiled));
-    let output = in_a_namespace(&format!("exec env MALLOC_PERTURB_=85 {}", program.display()));
-    assert!(output.status.success() && text(&output).ends_with("all gone\n"), "{}", text(&output));
+    assert!(
+        compiled.status.success(),
+        "gcc and libibverbs-dev are needed:\n{}",
+        text(&compiled)
+    );
+    let output = in_a_namespace(&format!(
+        "exec env MALLOC_PERTURB_=85 {}",
+        program.display()
+    ));
+    assert!(
+        output.status.success() && text(&output).ends_with("all gone\n"),
+        "{}",
+        text(&output)
+    );
 }
 
 #[test]

@@ -14,7 +14,10 @@ use crate::text::mask;
 
 /// The name of a file without folder and ending.
 fn stem(file: &str) -> &str {
-    Path::new(file).file_stem().and_then(|stem| stem.to_str()).unwrap_or(file)
+    Path::new(file)
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .unwrap_or(file)
 }
 
 /// Attaches the plan to a switch: that of the switch with this name, else with the file's name, else of the
@@ -28,7 +31,12 @@ pub fn plan_switch(
     name: Option<&str>,
 ) -> Result<bool, SourceError> {
     let own = |wanted: &str| network.switches.iter().find(|switch| switch.name == wanted);
-    let only = || network.switches.first().filter(|_| network.switches.len() == 1);
+    let only = || {
+        network
+            .switches
+            .first()
+            .filter(|_| network.switches.len() == 1)
+    };
     let found = match name {
         Some(name) => name.to_owned(),
         None => match own(stem(&switch.file)).or_else(only) {
@@ -38,10 +46,23 @@ pub fn plan_switch(
     };
     let intent = switch_intent(network, &found, switch.dialect)?;
     let (intent, _) = switch.dialect.fit(&intent);
-    let number = network.switches.iter().position(|switch| switch.name == found).unwrap_or_default();
-    let ports = network.switches.get(number).map(|own| port_names(own, switch.dialect)).unwrap_or_default();
+    let number = network
+        .switches
+        .iter()
+        .position(|switch| switch.name == found)
+        .unwrap_or_default();
+    let ports = network
+        .switches
+        .get(number)
+        .map(|own| port_names(own, switch.dialect))
+        .unwrap_or_default();
     let links = links_of(network, Node::Switch(number as u32));
-    switch.planned = Some(Planned { name: found, intent, ports, links });
+    switch.planned = Some(Planned {
+        name: found,
+        intent,
+        ports,
+        links,
+    });
     Ok(true)
 }
 
@@ -49,16 +70,23 @@ pub fn plan_switch(
 /// file's name. Returns whether the fabric file has such a host.
 pub fn attach_host(network: &Network, host: &mut HostFacts, name: Option<&str>) -> bool {
     let wanted = name.unwrap_or_else(|| stem(&host.name));
-    let Some(number) = network.hosts.iter().position(|own| own.name == wanted) else { return false };
+    let Some(number) = network.hosts.iter().position(|own| own.name == wanted) else {
+        return false;
+    };
     let named = &network.hosts[number];
     let nic = &named.nic;
     // Hosts with functions are attached to the switch inside their adapter, which is attached to others.
-    let inside = network.adapters.iter().find(|adapter| adapter.host as usize == number);
+    let inside = network
+        .adapters
+        .iter()
+        .find(|adapter| adapter.host as usize == number);
     let links = match inside {
         Some(adapter) => links_of(network, Node::Switch(adapter.switch)),
         None => links_of(network, Node::Host(number as u32)),
     };
-    let intent = links.first().and_then(|link| switch_intent(network, &link.switch, Dialect::RouterOs).ok());
+    let intent = links
+        .first()
+        .and_then(|link| switch_intent(network, &link.switch, Dialect::RouterOs).ok());
     let switch = intent.unwrap_or_default();
     host.planned = Some(PlannedHost {
         name: named.name.clone(),
@@ -72,7 +100,10 @@ pub fn attach_host(network: &Network, host: &mut HostFacts, name: Option<&str>) 
         cnp_dscp: nic.cnp_dscp & 63,
         cnp_priority: nic.cnp_priority & 7,
         mtu: nic.mtu,
-        functions: nic.functions.as_ref().map_or(0, |functions| functions.count),
+        functions: nic
+            .functions
+            .as_ref()
+            .map_or(0, |functions| functions.count),
         shares: Intent::percents(&switch),
         switch,
         links,
@@ -84,11 +115,25 @@ pub fn attach_host(network: &Network, host: &mut HostFacts, name: Option<&str>) 
 fn links_of(network: &Network, node: Node) -> Vec<PlannedLink> {
     let of = |link: &Link| {
         let [one, other] = &link.ends;
-        let (own, peer) = if one.node == node { (one, other) } else { (other, one) };
-        let Node::Switch(number) = peer.node else { return None };
-        let switch = network.switches.get(number as usize).filter(|_| own.node == node)?;
+        let (own, peer) = if one.node == node {
+            (one, other)
+        } else {
+            (other, one)
+        };
+        let Node::Switch(number) = peer.node else {
+            return None;
+        };
+        let switch = network
+            .switches
+            .get(number as usize)
+            .filter(|_| own.node == node)?;
         let gbps = gigabits(link.config.rate.bps());
-        Some(PlannedLink { own_port: own.port, switch: switch.name.clone(), port: peer.port, gbps })
+        Some(PlannedLink {
+            own_port: own.port,
+            switch: switch.name.clone(),
+            port: peer.port,
+            gbps,
+        })
     };
     network.topology.links().iter().filter_map(of).collect()
 }

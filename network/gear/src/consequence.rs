@@ -152,7 +152,11 @@ impl Case {
             self.delay_ns
         );
         if self.beside.is_some() {
-            let _ = writeln!(text, "[[host]]\nname = \"h{}\"\nnic = \"beside\"", self.count + 1);
+            let _ = writeln!(
+                text,
+                "[[host]]\nname = \"h{}\"\nnic = \"beside\"",
+                self.count + 1
+            );
         }
         nic(&mut text, "receiver", &self.receiver);
         nic(&mut text, "default", &self.senders);
@@ -160,8 +164,11 @@ impl Case {
             nic(&mut text, "beside", beside);
         }
         qos(&mut text, &self.switch);
-        let (from, to) =
-            if self.exchange { (0, format!("h[0-{}]", self.count)) } else { (1, "h0".to_owned()) };
+        let (from, to) = if self.exchange {
+            (0, format!("h[0-{}]", self.count))
+        } else {
+            (1, "h0".to_owned())
+        };
         let _ = write!(
             text,
             "[[workload]]\nname = \"storage\"\npattern = \"each\"\n\
@@ -186,7 +193,8 @@ impl Case {
     /// Runs the case; `None` where the settings are not a valid network.
     pub fn run(&self) -> Option<Outcome> {
         let text = self.fabric_file();
-        let document = Document::read("consequence", &text, &mut |_| Err("no files".to_owned())).ok()?;
+        let document =
+            Document::read("consequence", &text, &mut |_| Err("no files".to_owned())).ok()?;
         let experiment = Experiment::new(&document, &mut |_| Err("no files".to_owned())).ok()?;
         outcome_of(&experiment, "storage")
     }
@@ -221,13 +229,24 @@ pub enum Shape {
 pub fn compare(now: &Case, fixed: &Case) -> Option<Cost> {
     let mut worst: Option<Cost> = None;
     for qps in LOADS {
-        let run = |case: &Case| Case { qps, ..case.clone() }.run();
+        let run = |case: &Case| {
+            Case {
+                qps,
+                ..case.clone()
+            }
+            .run()
+        };
         let shape = match (now.exchange, &now.beside) {
             (true, _) => Shape::Exchange,
             (false, Some(_)) => Shape::Beside,
             (false, None) => Shape::Incast,
         };
-        let cost = Cost { now: run(now)?, fixed: run(fixed)?, load: (now.count, qps), shape };
+        let cost = Cost {
+            now: run(now)?,
+            fixed: run(fixed)?,
+            load: (now.count, qps),
+            shape,
+        };
         if worst.is_none_or(|other| cost.weight() > other.weight()) {
             worst = Some(cost);
         }
@@ -239,7 +258,11 @@ impl Cost {
     /// The gain of the fix: the part of goodput where it is notable, else the part of latency.
     fn weight(&self) -> f64 {
         let lost = 1.0 - self.now.gbps / self.fixed.gbps.max(1e-9);
-        if lost > NOTABLE { 1.0 + lost } else { 1.0 - self.fixed.p99_us / self.now.p99_us.max(1e-9) }
+        if lost > NOTABLE {
+            1.0 + lost
+        } else {
+            1.0 - self.fixed.p99_us / self.now.p99_us.max(1e-9)
+        }
     }
 
     /// Whether goodput or latency is notably worse now.
@@ -252,23 +275,42 @@ impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (now, fixed) = (self.now, self.fixed);
         let (hosts, qps) = self.load;
-        let also =
-            if self.shape == Shape::Beside { ", beside a host that writes in another class" } else { "" };
+        let also = if self.shape == Shape::Beside {
+            ", beside a host that writes in another class"
+        } else {
+            ""
+        };
         let load = match (self.shape, hosts) {
             (Shape::Exchange, _) => format!("{} hosts write to each other", hosts + 1),
             (_, 1) => "one host writes to another".to_owned(),
             _ => format!("{hosts} hosts write to one"),
         };
-        let pairs = if qps == 1 { "a queue pair each".to_owned() } else { format!("{qps} queue pairs each") };
+        let pairs = if qps == 1 {
+            "a queue pair each".to_owned()
+        } else {
+            format!("{qps} queue pairs each")
+        };
         if now.gbps < fixed.gbps * (1.0 - NOTABLE) {
             write!(f, "{:.1} Gb/s instead of {:.1}", now.gbps, fixed.gbps)?;
         } else if now.p99_us > fixed.p99_us * (1.0 + NOTABLE) && fixed.p99_us > 0.0 {
-            write!(f, "{:.0} us instead of {:.0} for 99 of 100 messages", now.p99_us, fixed.p99_us)?;
+            write!(
+                f,
+                "{:.0} us instead of {:.0} for 99 of 100 messages",
+                now.p99_us, fixed.p99_us
+            )?;
         } else {
-            write!(f, "no change of {:.1} Gb/s or {:.0} us", now.gbps, now.p99_us)?;
+            write!(
+                f,
+                "no change of {:.1} Gb/s or {:.0} us",
+                now.gbps, now.p99_us
+            )?;
         }
         if now.dropped != fixed.dropped {
-            write!(f, ", {} packets dropped instead of {}", now.dropped, fixed.dropped)?;
+            write!(
+                f,
+                ", {} packets dropped instead of {}",
+                now.dropped, fixed.dropped
+            )?;
         }
         if now.pauses != fixed.pauses {
             write!(f, ", {} pauses instead of {}", now.pauses, fixed.pauses)?;
@@ -281,14 +323,23 @@ impl fmt::Display for Cost {
 fn outcome_of(experiment: &Experiment, name: &str) -> Option<Outcome> {
     let ran = experiment.run(&mut |_| true).ok()?;
     let report = Report::new(experiment, &ran.results, ran.partial);
-    let counted = || report.workloads.iter().filter(|workload| workload.name == name);
+    let counted = || {
+        report
+            .workloads
+            .iter()
+            .filter(|workload| workload.name == name)
+    };
     let gbps = counted().map(|workload| workload.goodput_bps).sum::<f64>() / 1e9;
     let latency = counted().filter_map(|workload| workload.latency_us.map(|found| found.p99));
     Some(Outcome {
         gbps,
         p99_us: latency.fold(0.0, f64::max),
         dropped: report.switches.iter().map(|switch| switch.dropped).sum(),
-        pauses: report.switches.iter().map(|switch| switch.pauses_sent).sum(),
+        pauses: report
+            .switches
+            .iter()
+            .map(|switch| switch.pauses_sent)
+            .sum(),
     })
 }
 
@@ -333,18 +384,33 @@ fn qos(text: &mut String, intent: &Intent) {
         intent.default_class
     );
     let entries = |values: &[u8]| {
-        let of =
-            |class: u8| (0_u8..).zip(values).filter(move |(_, own)| **own == class).map(|(value, _)| value);
+        let of = |class: u8| {
+            (0_u8..)
+                .zip(values)
+                .filter(move |(_, own)| **own == class)
+                .map(|(value, _)| value)
+        };
         let parts = (0..8).flat_map(|class| {
             let text = ranges(of(class));
-            let keys: Vec<String> =
-                text.split(',').filter(|key| !key.is_empty()).map(str::to_owned).collect();
-            keys.into_iter().map(move |key| format!("\"{key}\" = {class}"))
+            let keys: Vec<String> = text
+                .split(',')
+                .filter(|key| !key.is_empty())
+                .map(str::to_owned)
+                .collect();
+            keys.into_iter()
+                .map(move |key| format!("\"{key}\" = {class}"))
         });
         parts.collect::<Vec<_>>().join(", ")
     };
-    let _ = writeln!(text, "dscp = {{ {} }}\npcp = {{ {} }}", entries(&intent.dscp), entries(&intent.pcp));
-    let list: Vec<String> = classes(intent.pfc_send).map(|class| class.to_string()).collect();
+    let _ = writeln!(
+        text,
+        "dscp = {{ {} }}\npcp = {{ {} }}",
+        entries(&intent.dscp),
+        entries(&intent.pcp)
+    );
+    let list: Vec<String> = classes(intent.pfc_send)
+        .map(|class| class.to_string())
+        .collect();
     let _ = writeln!(text, "pfc.classes = [{}]", list.join(", "));
     if let Some(xoff) = intent.pause.xoff {
         let _ = writeln!(text, "pfc.xoff = \"{xoff}B\"");
@@ -361,7 +427,11 @@ fn qos(text: &mut String, intent: &Intent) {
             Schedule::Weighted(weight) => (1, weight),
             Schedule::Strict => (2 + class, 1),
         };
-        let _ = writeln!(text, "[qos.default.queue.{class}]\nlevel = {level}\nweight = {}", weight.max(1));
+        let _ = writeln!(
+            text,
+            "[qos.default.queue.{class}]\nlevel = {level}\nweight = {}",
+            weight.max(1)
+        );
         match queue.ecn {
             None => {}
             Some(Ecn::Automatic) => text.push_str("ecn = {}\n"),

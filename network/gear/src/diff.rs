@@ -33,47 +33,100 @@ pub fn changes(from: &Intent, to: &Intent) -> Vec<Change> {
     let trust = |intent: &Intent| format!("{:?}", intent.trust).to_lowercase();
     compare("trust".to_owned(), trust(from), trust(to));
     let class = |intent: &Intent| intent.default_class.to_string();
-    compare("class of packets without a trusted header".to_owned(), class(from), class(to));
+    compare(
+        "class of packets without a trusted header".to_owned(),
+        class(from),
+        class(to),
+    );
     for one in 0..8_u8 {
         let of = |intent: &Intent| {
-            let values =
-                (0..64_u8).filter(|value| intent.trust.dscp() && intent.dscp[usize::from(*value)] == one);
+            let values = (0..64_u8)
+                .filter(|value| intent.trust.dscp() && intent.dscp[usize::from(*value)] == one);
             let text = ranges(values);
-            if text.is_empty() { "none".to_owned() } else { text }
+            if text.is_empty() {
+                "none".to_owned()
+            } else {
+                text
+            }
         };
         compare(format!("DSCP in class {one}"), of(from), of(to));
     }
     for one in 0..8_u8 {
         let of = |intent: &Intent| {
-            let values =
-                (0..8_u8).filter(|value| intent.trust.pcp() && intent.pcp[usize::from(*value)] == one);
+            let values = (0..8_u8)
+                .filter(|value| intent.trust.pcp() && intent.pcp[usize::from(*value)] == one);
             let text = ranges(values);
-            if text.is_empty() { "none".to_owned() } else { text }
+            if text.is_empty() {
+                "none".to_owned()
+            } else {
+                text
+            }
         };
         compare(format!("PCP in class {one}"), of(from), of(to));
     }
     for one in 0..8 {
         let (old, new) = (&from.queues[one], &to.queues[one]);
-        compare(format!("queue {one}"), schedule(old.schedule), schedule(new.schedule));
+        compare(
+            format!("queue {one}"),
+            schedule(old.schedule),
+            schedule(new.schedule),
+        );
         compare(format!("queue {one}: ECN"), ecn(old.ecn), ecn(new.ecn));
     }
-    let priorities = |mask: u8| if mask == 0 { "none".to_owned() } else { ranges(classes(mask)) };
-    compare("PFC sent for".to_owned(), priorities(from.pfc_send), priorities(to.pfc_send));
-    compare("PFC obeyed for".to_owned(), priorities(from.pfc_obey), priorities(to.pfc_obey));
-    let bytes =
-        |bytes: Option<u32>| bytes.map_or_else(|| "automatic".to_owned(), |bytes| format!("{bytes} bytes"));
-    compare("Xoff".to_owned(), bytes(from.pause.xoff), bytes(to.pause.xoff));
+    let priorities = |mask: u8| {
+        if mask == 0 {
+            "none".to_owned()
+        } else {
+            ranges(classes(mask))
+        }
+    };
+    compare(
+        "PFC sent for".to_owned(),
+        priorities(from.pfc_send),
+        priorities(to.pfc_send),
+    );
+    compare(
+        "PFC obeyed for".to_owned(),
+        priorities(from.pfc_obey),
+        priorities(to.pfc_obey),
+    );
+    let bytes = |bytes: Option<u32>| {
+        bytes.map_or_else(|| "automatic".to_owned(), |bytes| format!("{bytes} bytes"))
+    };
+    compare(
+        "Xoff".to_owned(),
+        bytes(from.pause.xoff),
+        bytes(to.pause.xoff),
+    );
     compare("Xon".to_owned(), bytes(from.pause.xon), bytes(to.pause.xon));
-    compare("headroom".to_owned(), bytes(from.pause.headroom), bytes(to.pause.headroom));
+    compare(
+        "headroom".to_owned(),
+        bytes(from.pause.headroom),
+        bytes(to.pause.headroom),
+    );
     let on = |on: bool| if on { "on" } else { "off" }.to_owned();
     compare("DCBX".to_owned(), on(from.dcbx), on(to.dcbx));
     compare("MTU".to_owned(), from.mtu.to_string(), to.mtu.to_string());
-    let names =
-        |intent: &Intent| intent.ports.iter().map(|port| port.name.clone()).collect::<Vec<_>>().join(", ");
+    let names = |intent: &Intent| {
+        intent
+            .ports
+            .iter()
+            .map(|port| port.name.clone())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     compare("ports".to_owned(), names(from), names(to));
     if let (Some(old), Some(new)) = (&from.host, &to.host) {
-        compare("ToS of RDMA data".to_owned(), old.tos().to_string(), new.tos().to_string());
-        compare("DSCP of notifications".to_owned(), old.cnp_dscp.to_string(), new.cnp_dscp.to_string());
+        compare(
+            "ToS of RDMA data".to_owned(),
+            old.tos().to_string(),
+            new.tos().to_string(),
+        );
+        compare(
+            "DSCP of notifications".to_owned(),
+            old.cnp_dscp.to_string(),
+            new.cnp_dscp.to_string(),
+        );
         let cnp = |host: &crate::intent::HostSettings| host.cnp_priority.to_string();
         compare("priority of notifications".to_owned(), cnp(old), cnp(new));
         compare(
@@ -82,7 +135,11 @@ pub fn changes(from: &Intent, to: &Intent) -> Vec<Change> {
             new.smb_priority.to_string(),
         );
         compare("willing".to_owned(), on(old.willing), on(new.willing));
-        compare("SR-IOV functions".to_owned(), old.functions.to_string(), new.functions.to_string());
+        compare(
+            "SR-IOV functions".to_owned(),
+            old.functions.to_string(),
+            new.functions.to_string(),
+        );
     }
     found
 }

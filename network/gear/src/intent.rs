@@ -4,7 +4,11 @@ use crate::text::classes;
 
 /// Default ECN thresholds, at which marking begins and becomes certain: those of NVIDIA's switches in RoCE
 /// mode (Cumulus Linux, "RDMA over Converged Ethernet").
-pub const ECN_DEFAULT: Ecn = Ecn::Thresholds { min: 150_000, max: 1_500_000, percent: 100 };
+pub const ECN_DEFAULT: Ecn = Ecn::Thresholds {
+    min: 150_000,
+    max: 1_500_000,
+    percent: 100,
+};
 
 /// The default MTU of switch ports.
 pub const MTU_DEFAULT: u32 = 9216;
@@ -177,7 +181,11 @@ impl Intent {
 
     /// The class of a packet with this DSCP, without a tag.
     pub fn class_of_dscp(&self, dscp: u8) -> u8 {
-        if self.trust.dscp() { self.dscp[usize::from(dscp & 63)] } else { self.default_class }
+        if self.trust.dscp() {
+            self.dscp[usize::from(dscp & 63)]
+        } else {
+            self.default_class
+        }
     }
 
     /// Whether a class is paused at this device's ingress.
@@ -196,7 +204,13 @@ impl Intent {
         if sum == 0 {
             return [0; 8];
         }
-        let mut percents = weights.map(|weight| if weight == 0 { 0 } else { (weight * 100 / sum).max(1) });
+        let mut percents = weights.map(|weight| {
+            if weight == 0 {
+                0
+            } else {
+                (weight * 100 / sum).max(1)
+            }
+        });
         while percents.iter().sum::<u32>() > 100 {
             let largest = (0..8).max_by_key(|index| percents[*index]).unwrap_or(0);
             percents[largest] -= 1;
@@ -219,7 +233,11 @@ impl Intent {
 
     /// Classes that any packet can get into.
     pub fn used(&self) -> u8 {
-        let of = |values: &[u8]| values.iter().fold(0_u8, |mask, class| mask | 1 << (class & 7));
+        let of = |values: &[u8]| {
+            values
+                .iter()
+                .fold(0_u8, |mask, class| mask | 1 << (class & 7))
+        };
         let dscp = if self.trust.dscp() { of(&self.dscp) } else { 0 };
         let pcp = if self.trust.pcp() { of(&self.pcp) } else { 0 };
         dscp | pcp | 1 << (self.default_class & 7)
@@ -232,10 +250,16 @@ impl Default for Intent {
     fn default() -> Self {
         let mut dscp = [0; 64];
         (dscp[26], dscp[48]) = (3, 6);
-        let plain = Queue { schedule: Schedule::Weighted(1), ecn: None };
+        let plain = Queue {
+            schedule: Schedule::Weighted(1),
+            ecn: None,
+        };
         let mut queues = [plain; 8];
         queues[0].schedule = Schedule::Weighted(47);
-        queues[3] = Queue { schedule: Schedule::Weighted(48), ecn: Some(ECN_DEFAULT) };
+        queues[3] = Queue {
+            schedule: Schedule::Weighted(48),
+            ecn: Some(ECN_DEFAULT),
+        };
         queues[6].schedule = Schedule::Strict;
         Self {
             trust: Trust::Dscp,
@@ -353,9 +377,15 @@ impl Fit {
                 Some(Ecn::Thresholds { min, max, percent }) => (min, max, percent),
             };
             let round = |bytes: u32| (bytes / step).max(1) * step;
-            let fitted = Ecn::Thresholds { min: round(min), max: round(max), percent: percent.clamp(1, 100) };
+            let fitted = Ecn::Thresholds {
+                min: round(min),
+                max: round(max),
+                percent: percent.clamp(1, 100),
+            };
             if Some(fitted) != queue.ecn {
-                self.note(format!("queue {class}: ECN thresholds are in steps of {step} bytes"));
+                self.note(format!(
+                    "queue {class}: ECN thresholds are in steps of {step} bytes"
+                ));
             }
             queue.ecn = Some(fitted);
         }
@@ -372,8 +402,13 @@ impl Fit {
     /// PFC is sent and obeyed for the same priorities.
     pub(crate) fn symmetric_pfc(&mut self, intent: &mut Intent) {
         if intent.pfc_obey != intent.pfc_send {
-            let list: Vec<String> = classes(intent.pfc_send).map(|class| class.to_string()).collect();
-            self.note(format!("PFC is sent and obeyed for the same priorities: {}", list.join(", ")));
+            let list: Vec<String> = classes(intent.pfc_send)
+                .map(|class| class.to_string())
+                .collect();
+            self.note(format!(
+                "PFC is sent and obeyed for the same priorities: {}",
+                list.join(", ")
+            ));
         }
         intent.pfc_obey = intent.pfc_send;
     }
@@ -388,7 +423,10 @@ impl Fit {
 
     /// Ports are named only: speeds and lengths of cables are found by the device.
     pub(crate) fn bare_ports(&mut self, intent: &mut Intent) {
-        intent.ports.iter_mut().for_each(|port| (port.gbps, port.metres) = (None, None));
+        intent
+            .ports
+            .iter_mut()
+            .for_each(|port| (port.gbps, port.metres) = (None, None));
     }
 
     /// Switches have no settings of hosts.
@@ -409,7 +447,10 @@ impl Intent {
             pcp: [0; 8],
             default_class: 0,
             remark: None,
-            queues: [Queue { schedule: Schedule::Weighted(1), ecn: None }; 8],
+            queues: [Queue {
+                schedule: Schedule::Weighted(1),
+                ecn: None,
+            }; 8],
             pfc_send: 0,
             pfc_obey: 0,
             pause: Pause::default(),

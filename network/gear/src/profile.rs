@@ -6,7 +6,10 @@ use crate::intent::{Ecn, Intent, Pause, Queue, Schedule, Trust};
 
 /// The intent of a simulated port.
 pub(crate) fn intent_of(profile: &Profile) -> Intent {
-    let mut queues = [Queue { schedule: Schedule::Weighted(1), ecn: None }; 8];
+    let mut queues = [Queue {
+        schedule: Schedule::Weighted(1),
+        ecn: None,
+    }; 8];
     for (queue, own) in queues.iter_mut().zip(&profile.queues) {
         queue.schedule = match own.level {
             0 => Schedule::Weighted(own.weight.min(255) as u8),
@@ -20,10 +23,13 @@ pub(crate) fn intent_of(profile: &Profile) -> Intent {
     }
     let map = &profile.map;
     let first = profile.pfc.send.trailing_zeros() as usize;
-    let xoff = profile.groups.get(first).and_then(|group| match group.limit {
-        Limit::Static(bytes) => Some(bytes),
-        Limit::None | Limit::Dynamic(_) => None,
-    });
+    let xoff = profile
+        .groups
+        .get(first)
+        .and_then(|group| match group.limit {
+            Limit::Static(bytes) => Some(bytes),
+            Limit::None | Limit::Dynamic(_) => None,
+        });
     Intent {
         trust: Trust::of(map.trust_dscp, map.trust_pcp),
         dscp: map.dscp.map(|treatment| treatment.class),
@@ -32,7 +38,10 @@ pub(crate) fn intent_of(profile: &Profile) -> Intent {
         queues,
         pfc_send: profile.pfc.send,
         pfc_obey: profile.pfc.obey,
-        pause: Pause { xoff, ..Pause::default() },
+        pause: Pause {
+            xoff,
+            ..Pause::default()
+        },
         ..Intent::default()
     }
 }

@@ -21,7 +21,11 @@ pub struct ReadError {
 impl ReadError {
     /// An error of one line.
     pub fn new(file: &str, line: usize, what: impl Into<String>) -> Self {
-        Self { file: file.to_owned(), line, what: what.into() }
+        Self {
+            file: file.to_owned(),
+            line,
+            what: what.into(),
+        }
     }
 }
 
@@ -50,14 +54,23 @@ impl<'a> Line<'a> {
 /// The first line with control characters or of an unreasonable length: the file is not a text then.
 pub fn lines<'a>(file: &str, text: &'a str, comment: &[char]) -> Result<Vec<Line<'a>>, ReadError> {
     if text.len() > FILE_BYTES_MAX {
-        return Err(ReadError::new(file, 1, format!("the file has more than {FILE_BYTES_MAX} bytes")));
+        return Err(ReadError::new(
+            file,
+            1,
+            format!("the file has more than {FILE_BYTES_MAX} bytes"),
+        ));
     }
     let mut found = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         if line.len() > LINE_BYTES_MAX {
-            return Err(ReadError::new(file, number, format!("it has more than {LINE_BYTES_MAX} bytes")));
+            return Err(ReadError::new(
+                file,
+                number,
+                format!("it has more than {LINE_BYTES_MAX} bytes"),
+            ));
         }
-        let control = |letter: &char| (letter.is_control() && *letter != '\t') || *letter == '\u{fffd}';
+        let control =
+            |letter: &char| (letter.is_control() && *letter != '\t') || *letter == '\u{fffd}';
         if let Some(letter) = line.trim_end_matches('\r').chars().find(control) {
             return Err(ReadError::new(
                 file,
@@ -70,7 +83,11 @@ pub fn lines<'a>(file: &str, text: &'a str, comment: &[char]) -> Result<Vec<Line
             continue;
         }
         let indent = line.len() - line.trim_start().len();
-        found.push(Line { number, indent, text: trimmed });
+        found.push(Line {
+            number,
+            indent,
+            text: trimmed,
+        });
     }
     Ok(found)
 }
@@ -85,10 +102,17 @@ pub fn number(
     word: &str,
     range: core::ops::RangeInclusive<u32>,
 ) -> Result<u32, ReadError> {
-    word.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
-        let (from, to) = (range.start(), range.end());
-        ReadError::new(file, line, format!("\"{}\" is no number from {from} to {to}", shortened(word)))
-    })
+    word.parse()
+        .ok()
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| {
+            let (from, to) = (range.start(), range.end());
+            ReadError::new(
+                file,
+                line,
+                format!("\"{}\" is no number from {from} to {to}", shortened(word)),
+            )
+        })
 }
 
 /// Values and ranges such as `0-25,27`.
@@ -115,7 +139,13 @@ pub fn ranges(values: impl IntoIterator<Item = u8>) -> String {
             _ => found.push((value, value)),
         }
     }
-    let part = |(from, to): &(u8, u8)| if from == to { from.to_string() } else { format!("{from}-{to}") };
+    let part = |(from, to): &(u8, u8)| {
+        if from == to {
+            from.to_string()
+        } else {
+            format!("{from}-{to}")
+        }
+    };
     found.iter().map(part).collect::<Vec<_>>().join(",")
 }
 
@@ -126,7 +156,9 @@ pub fn classes(mask: u8) -> impl Iterator<Item = u8> {
 
 /// The mask of some classes.
 pub fn mask(classes: &[u8]) -> u8 {
-    classes.iter().fold(0, |mask, class| mask | 1 << (class & 7))
+    classes
+        .iter()
+        .fold(0, |mask, class| mask | 1 << (class & 7))
 }
 
 /// A word for a message, not longer than a line.
@@ -152,6 +184,11 @@ mod tests {
     #[test]
     fn binary_data_is_refused_with_its_line() {
         let error = lines("leaf.cfg", "qos\n\u{1}\u{2}x", &['!']).unwrap_err();
-        assert!(error.to_string().starts_with("cannot read line 2 of leaf.cfg: "), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot read line 2 of leaf.cfg: "),
+            "{error}"
+        );
     }
 }

@@ -12,7 +12,9 @@ use std::net::Ipv6Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use wire::frame::FRAME_HEADERS_MAX;
 use wire::udp::PROTOCOL_UDP;
-use wire::{EtherType, Ethernet, FrameHeaders, Ip, Ipv4, Ipv6, MacAddress, ROCE_PORT, Udp, VlanTag};
+use wire::{
+    EtherType, Ethernet, FrameHeaders, Ip, Ipv4, Ipv6, MacAddress, ROCE_PORT, Udp, VlanTag,
+};
 use wire::{Identification, TrafficClass};
 
 /// Packets that are kept between two writes at most.
@@ -33,16 +35,26 @@ impl Capture {
     /// When the file cannot be written.
     pub(crate) fn new(port: &str, link: u32, path: &str) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).custom_flags(libc::O_NONBLOCK);
+        options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .custom_flags(libc::O_NONBLOCK);
         let mut file = options.open(path)?;
         file.write_all(&pcap_header())?;
-        Ok(Self { port: port.to_owned(), link, file })
+        Ok(Self {
+            port: port.to_owned(),
+            link,
+            file,
+        })
     }
 
     /// Appends packets of the link; false when the file cannot be written any more.
     pub(crate) fn write(&mut self, frames: &[(u32, Time, Vec<u8>)]) -> bool {
         let own = frames.iter().filter(|(link, _, _)| *link == self.link);
-        let records: Vec<u8> = own.flat_map(|(_, at, frame)| pcap_record(*at, frame)).collect();
+        let records: Vec<u8> = own
+            .flat_map(|(_, at, frame)| pcap_record(*at, frame))
+            .collect();
         records.is_empty() || self.file.write_all(&records).is_ok()
     }
 }
@@ -55,7 +67,9 @@ pub(crate) fn frame_of(
 ) -> Option<Vec<u8>> {
     match captured.frame.live_token() {
         Some(token) => content(token, &captured.frame),
-        None => Some(captured_bytes(captured, |flow, from| experiment.stations(flow, from))),
+        None => Some(captured_bytes(captured, |flow, from| {
+            experiment.stations(flow, from)
+        })),
     }
 }
 
@@ -78,7 +92,12 @@ pub(crate) fn rdma_frame(
     payload: &[u8],
 ) -> Vec<u8> {
     let pad = usize::from(wire::pad_of(payload.len()));
-    let LinkMarks { tos, pcp, vlan, hop_limit } = marks;
+    let LinkMarks {
+        tos,
+        pcp,
+        vlan,
+        hop_limit,
+    } = marks;
     let [from, to] = [header.source, header.destination].map(Ipv6Addr::from);
     let ip = match (from.to_ipv4_mapped(), to.to_ipv4_mapped()) {
         (Some(source), Some(destination)) => Ip::V4(Ipv4 {
@@ -103,10 +122,19 @@ pub(crate) fn rdma_frame(
     let ethernet = Ethernet {
         destination: MacAddress(macs[1]),
         source: MacAddress(macs[0]),
-        vlan: pcp.map(|pcp| VlanTag { pcp, dei: false, vid: vlan }),
+        vlan: pcp.map(|pcp| VlanTag {
+            pcp,
+            dei: false,
+            vid: vlan,
+        }),
         ethertype: EtherType::IPV4,
     };
-    let udp = Udp { source_port: header.source_port, destination_port: ROCE_PORT, length: 0, checksum: 0 };
+    let udp = Udp {
+        source_port: header.source_port,
+        destination_port: ROCE_PORT,
+        length: 0,
+        checksum: 0,
+    };
     let mut headers = FrameHeaders { ethernet, ip, udp };
     headers.set_transport_length((transport.len() + payload.len() + pad) as u16);
     let mut bytes = [0; FRAME_HEADERS_MAX];
@@ -130,8 +158,10 @@ mod tests {
     fn a_captured_packet_is_a_frame_with_the_icrc_that_it_wants() {
         let address = |last| Ipv4Addr::new(10, 0, 0, last).to_ipv6_mapped().octets();
         let v6 = |last| Ipv6Addr::new(0xfd6c, 0x6162, 0, 0, 0, 0, 0, last).octets();
-        let transport =
-            [0x0a, 0, 0xff, 0xff, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5];
+        let transport = [
+            0x0a, 0, 0xff, 0xff, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+            0, 5,
+        ];
         for [source, destination] in [[address(1), address(2)], [v6(1), v6(2)]] {
             let header = Header {
                 stamp: 0,
@@ -141,9 +171,19 @@ mod tests {
                 hop_limit: 64,
                 source_port: 50_000,
             };
-            let marks = LinkMarks { tos: 0x6b, pcp: None, vlan: 0, hop_limit: 63 };
-            let frame =
-                rdma_frame(&header, marks, [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]], &transport, b"hello");
+            let marks = LinkMarks {
+                tos: 0x6b,
+                pcp: None,
+                vlan: 0,
+                hop_limit: 63,
+            };
+            let frame = rdma_frame(
+                &header,
+                marks,
+                [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]],
+                &transport,
+                b"hello",
+            );
             let (headers, body) = FrameHeaders::parse(&frame).expect("a whole frame");
             let (body, icrc) = body.split_last_chunk::<4>().expect("an ICRC");
             let mut wanted = headers.icrc();

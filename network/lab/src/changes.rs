@@ -18,9 +18,17 @@ fn is_settable(path: &str) -> bool {
         ["qos", _, "pfc", "watchdog", ..] => false,
         ["qos", _, "lossy-limit"] | ["qos", _, "queue", _, "limit" | "ecn", ..] => true,
         ["qos", _, "pfc", ..] => true,
-        ["nic", _, "functions", "vf", _, field] => {
-            ["mac", "vlan", "qos", "min-rate", "max-rate", "spoof-check", "trust", "state"].contains(&field)
-        }
+        ["nic", _, "functions", "vf", _, field] => [
+            "mac",
+            "vlan",
+            "qos",
+            "min-rate",
+            "max-rate",
+            "spoof-check",
+            "trust",
+            "state",
+        ]
+        .contains(&field),
         _ => false,
     }
 }
@@ -31,7 +39,9 @@ fn is_settable(path: &str) -> bool {
 /// Why a value cannot be set in a lab that runs.
 pub(crate) fn changed(plan: &Plan, values: &[(String, String)]) -> Result<Plan, String> {
     if let Some((path, _)) = values.iter().find(|(path, _)| !is_settable(path)) {
-        return Err(format!("{path} cannot change while the lab runs; what can is {SETTABLE}"));
+        return Err(format!(
+            "{path} cannot change while the lab runs; what can is {SETTABLE}"
+        ));
     }
     let mut changed = plan.with(values).map_err(|error| error.to_string())?;
     // Kernels keep the link-local address that they have made of their first MAC address.
@@ -44,10 +54,15 @@ pub(crate) fn changed(plan: &Plan, values: &[(String, String)]) -> Result<Plan, 
         let before = &plan.experiment.scenario.switches[number];
         changed.experiment.scenario.switches[number].clone_from(before);
     }
-    let all: Vec<String> = values.iter().map(|(path, value)| format!("{path}={value}")).collect();
+    let all: Vec<String> = values
+        .iter()
+        .map(|(path, value)| format!("{path}={value}"))
+        .collect();
     let all = all.join(" ");
     if is_another_network(&plan.experiment, &changed.experiment) {
-        return Err(format!("{all} would change which ports are connected, or the size of buffers"));
+        return Err(format!(
+            "{all} would change which ports are connected, or the size of buffers"
+        ));
     }
     if !changes(&plan.experiment, &changed.experiment) {
         return Err(format!(
@@ -61,20 +76,29 @@ pub(crate) fn changed(plan: &Plan, values: &[(String, String)]) -> Result<Plan, 
 fn is_another_network(before: &Experiment, after: &Experiment) -> bool {
     let [before, after] = [before, after].map(|experiment| &experiment.scenario);
     let ends = |scenario: &sim::world::Scenario| {
-        scenario.topology.links().iter().map(|link| link.ends).collect::<Vec<_>>()
+        scenario
+            .topology
+            .links()
+            .iter()
+            .map(|link| link.ends)
+            .collect::<Vec<_>>()
     };
     let buffers = before
         .switches
         .iter()
         .zip(&after.switches)
-        .any(|(before, after)| (before.ports.len(), before.buffer) != (after.ports.len(), after.buffer));
+        .any(|(before, after)| {
+            (before.ports.len(), before.buffer) != (after.ports.len(), after.buffer)
+        });
     ends(before) != ends(after) || before.switches.len() != after.switches.len() || buffers
 }
 
 fn changes(before: &Experiment, after: &Experiment) -> bool {
     let links = [before, after].map(|experiment| experiment.scenario.topology.links().iter());
     let [before_links, after_links] = links;
-    before_links.zip(after_links).any(|(before, after)| before.config != after.config)
+    before_links
+        .zip(after_links)
+        .any(|(before, after)| before.config != after.config)
         || before.scenario.switches != after.scenario.switches
         || adapters_of(&before.network) != adapters_of(&after.network)
 }
@@ -111,7 +135,9 @@ mod tests {
             // Devices that programs open from then on begin at the rate of the port.
             let addresses = |plan: &Plan| {
                 let hosts = plan.hosts.iter();
-                hosts.map(|host| (host.number, host.v4, host.v6, host.mac)).collect::<Vec<_>>()
+                hosts
+                    .map(|host| (host.number, host.v4, host.v6, host.mac))
+                    .collect::<Vec<_>>()
             };
             assert_eq!(addresses(&changed), addresses(&plan));
         }
@@ -120,11 +146,20 @@ mod tests {
     #[test]
     fn everything_else_is_refused_with_what_can_be_set() {
         let plan = plan();
-        for path in ["seed", "link.0.between", "qos.default.buffer", "qos.default.pfc.watchdog.detect"] {
+        for path in [
+            "seed",
+            "link.0.between",
+            "qos.default.buffer",
+            "qos.default.pfc.watchdog.detect",
+        ] {
             let error = changed(&plan, &one(path, "1")).expect_err(path);
             assert!(error.contains("qos.NAME"), "{error}");
         }
         assert!(changed(&plan, &one("link.0.rate", "quick")).is_err());
-        assert!(changed(&plan, &one("link.0.rate", "100Gbps")).expect_err("the same").contains("nothing"));
+        assert!(
+            changed(&plan, &one("link.0.rate", "100Gbps"))
+                .expect_err("the same")
+                .contains("nothing")
+        );
     }
 }

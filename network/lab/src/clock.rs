@@ -15,20 +15,33 @@ pub struct Clock {
 impl Clock {
     /// A clock that begins now, and is slower than the machine's by a factor.
     pub fn new(slowdown: u32) -> Self {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        Self { epoch: link::lab::monotonic(), slowdown: u64::from(slowdown.max(1)), wall }
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_nanos() as u64);
+        Self {
+            epoch: link::lab::monotonic(),
+            slowdown: u64::from(slowdown.max(1)),
+            wall,
+        }
     }
 
     /// The clock that [`Self::variable`] describes.
     pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split(',').map(|number| number.parse().ok());
         let (epoch, slowdown, wall) = (numbers.next()??, numbers.next()??, numbers.next()??);
-        (slowdown > 0 && numbers.next().is_none()).then_some(Self { epoch, slowdown, wall })
+        (slowdown > 0 && numbers.next().is_none()).then_some(Self {
+            epoch,
+            slowdown,
+            wall,
+        })
     }
 
     /// A clock as slow as this one, which begins when this one has reached a time.
     pub(crate) fn beginning_at(&self, at: Time) -> Self {
-        Self { epoch: self.epoch + (at.0 / 1000).saturating_mul(self.slowdown), ..*self }
+        Self {
+            epoch: self.epoch + (at.0 / 1000).saturating_mul(self.slowdown),
+            ..*self
+        }
     }
 
     /// Nanoseconds since it began.

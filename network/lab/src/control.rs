@@ -141,7 +141,10 @@ pub struct HostStatus {
 fn failed(source: io::Error) -> LabError {
     match source.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => LabError::Ended,
-        _ => LabError::System { what: "the lab does not answer", source },
+        _ => LabError::System {
+            what: "the lab does not answer",
+            source,
+        },
     }
 }
 
@@ -158,7 +161,9 @@ pub(crate) fn socket_name(lab: &str) -> String {
 pub fn labs() -> Vec<String> {
     let prefix = format!("@{}", prefix());
     let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let names = table.lines().filter_map(|line| line.split_whitespace().last()?.strip_prefix(&prefix));
+    let names = table
+        .lines()
+        .filter_map(|line| line.split_whitespace().last()?.strip_prefix(&prefix));
     let mut names: Vec<String> = names.map(str::to_owned).collect();
     names.sort();
     names.dedup();
@@ -199,7 +204,11 @@ impl Client {
         Self::connected(Some(name), time, Some(Instant::now() + time))
     }
 
-    fn connected(name: Option<&str>, time: Duration, deadline: Option<Instant>) -> Result<Self, LabError> {
+    fn connected(
+        name: Option<&str>,
+        time: Duration,
+        deadline: Option<Instant>,
+    ) -> Result<Self, LabError> {
         let there = labs();
         let name = match (name, there.as_slice()) {
             (Some(name), _) => name,
@@ -207,15 +216,25 @@ impl Client {
             (None, []) => return Err(LabError::None),
             (None, _) => return Err(LabError::Several(there.join(", "))),
         };
-        let socket = unix::connect(&socket_name(name), time).map_err(|source| match source.kind() {
-            io::ErrorKind::ConnectionRefused if there.is_empty() => LabError::None,
-            io::ErrorKind::ConnectionRefused => {
-                LabError::NoSuchLab { name: name.to_owned(), there: there.join(", ") }
-            }
-            _ => LabError::System { what: "the control socket", source },
-        })?;
-        let user = unix::peer_user(socket.as_raw_fd()).map_err(LabError::system("the control socket"))?;
-        if user == process::user().0 { Ok(Self { socket, deadline }) } else { Err(LabError::Foreign(user)) }
+        let socket =
+            unix::connect(&socket_name(name), time).map_err(|source| match source.kind() {
+                io::ErrorKind::ConnectionRefused if there.is_empty() => LabError::None,
+                io::ErrorKind::ConnectionRefused => LabError::NoSuchLab {
+                    name: name.to_owned(),
+                    there: there.join(", "),
+                },
+                _ => LabError::System {
+                    what: "the control socket",
+                    source,
+                },
+            })?;
+        let user =
+            unix::peer_user(socket.as_raw_fd()).map_err(LabError::system("the control socket"))?;
+        if user == process::user().0 {
+            Ok(Self { socket, deadline })
+        } else {
+            Err(LabError::Foreign(user))
+        }
     }
 
     fn ask(&self, request: &Request) -> Result<(Answer, Vec<OwnedFd>), LabError> {
@@ -256,7 +275,9 @@ impl Client {
     /// # Errors
     /// When the lab does not answer.
     pub fn status(&self) -> Result<Status, LabError> {
-        let (Answer::Status(mut status), _) = self.ask(&Request::Status)? else { return Err(Self::wrong()) };
+        let (Answer::Status(mut status), _) = self.ask(&Request::Status)? else {
+            return Err(Self::wrong());
+        };
         // In pieces: that of 64 hosts is longer than a message.
         let text = self.text(&Request::Dcbx)?;
         status.dcbx = serde_json::from_str(&text).map_err(|_| Self::wrong())?;
@@ -289,7 +310,11 @@ impl Client {
     /// When there is no such port, or the file cannot be written.
     pub fn capture(&self, port: &str, path: Option<&str>) -> Result<(), LabError> {
         let path = path.map(str::to_owned);
-        self.ask(&Request::Capture { port: port.to_owned(), path }).map(drop)
+        self.ask(&Request::Capture {
+            port: port.to_owned(),
+            path,
+        })
+        .map(drop)
     }
 
     /// Has the lab end with this client.
@@ -305,9 +330,16 @@ impl Client {
     ///
     /// # Errors
     /// When the lab does not answer.
-    pub fn measure(&self, flows: &[Numbers], begin_ns: u64, end_ns: Option<u64>) -> Result<(), LabError> {
+    pub fn measure(
+        &self,
+        flows: &[Numbers],
+        begin_ns: u64,
+        end_ns: Option<u64>,
+    ) -> Result<(), LabError> {
         for flows in flows.chunks(FLOWS_PER_MESSAGE) {
-            self.ask(&Request::Track { flows: flows.to_vec() })?;
+            self.ask(&Request::Track {
+                flows: flows.to_vec(),
+            })?;
         }
         self.ask(&Request::Measure { begin_ns, end_ns }).map(drop)
     }
@@ -319,7 +351,9 @@ impl Client {
     pub fn measured(&self, outcomes: &[Outcome]) -> Result<Measured, LabError> {
         self.ask(&Request::Finish)?;
         for outcomes in outcomes.chunks(OUTCOMES_PER_MESSAGE) {
-            self.ask(&Request::Outcomes { outcomes: outcomes.to_vec() })?;
+            self.ask(&Request::Outcomes {
+                outcomes: outcomes.to_vec(),
+            })?;
         }
         let text = self.text(&Request::Measured)?;
         serde_json::from_str(&text).map_err(|_| Self::wrong())
@@ -330,7 +364,10 @@ impl Client {
     /// # Errors
     /// When a value is wrong, or is one that cannot change.
     pub fn set(&self, values: &[(String, String)]) -> Result<(), LabError> {
-        self.ask(&Request::Set { values: values.to_vec() }).map(drop)
+        self.ask(&Request::Set {
+            values: values.to_vec(),
+        })
+        .map(drop)
     }
 
     /// The adapters with functions, as they are at this moment.
@@ -346,7 +383,10 @@ impl Client {
     /// # Errors
     /// When there is no such switch or command.
     pub fn show(&self, switch: &str, command: &str) -> Result<String, LabError> {
-        self.text(&Request::Show { switch: switch.to_owned(), command: command.to_owned() })
+        self.text(&Request::Show {
+            switch: switch.to_owned(),
+            command: command.to_owned(),
+        })
     }
 
     /// The counters of ports, and findings, in the form of the simulator's report: a table or JSON.
@@ -370,7 +410,9 @@ impl Client {
         let (mut answer, _) = self.ask(request)?;
         let mut whole = String::new();
         loop {
-            let Answer::Text { text, more } = answer else { return Err(Self::wrong()) };
+            let Answer::Text { text, more } = answer else {
+                return Err(Self::wrong());
+            };
             whole += &text;
             if !more {
                 return Ok(whole);
@@ -387,8 +429,13 @@ impl Client {
     /// # Errors
     /// When there is no such host.
     pub fn host(&self, host: &str) -> Result<Entered, LabError> {
-        match self.ask(&Request::Enter { host: host.to_owned() })? {
-            (Answer::Enter { variables }, namespaces) => Ok(Entered { variables, namespaces }),
+        match self.ask(&Request::Enter {
+            host: host.to_owned(),
+        })? {
+            (Answer::Enter { variables }, namespaces) => Ok(Entered {
+                variables,
+                namespaces,
+            }),
             _ => Err(Self::wrong()),
         }
     }

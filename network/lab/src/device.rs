@@ -67,10 +67,22 @@ impl Device {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
         let (rings, memories) = attachment::create()?;
-        unix::send_fds(fd, &welcome.to_bytes(), &memories.each_ref().map(AsRawFd::as_raw_fd))?;
+        unix::send_fds(
+            fd,
+            &welcome.to_bytes(),
+            &memories.each_ref().map(AsRawFd::as_raw_fd),
+        )?;
         let ranges = vec![(hello.first, hello.count)];
         let (kept, blocked) = (Default::default(), [None; RINGS]);
-        Ok(Self { socket, ranges, rings, kept, blocked, waiting: VecDeque::new(), leaves: false })
+        Ok(Self {
+            socket,
+            ranges,
+            rings,
+            kept,
+            blocked,
+            waiting: VecDeque::new(),
+            leaves: false,
+        })
     }
 
     pub(crate) fn raw(&self) -> RawFd {
@@ -98,7 +110,11 @@ impl Device {
 
     /// Whether the device has a queue pair of this number.
     pub(crate) fn has(&self, qpn: u32) -> bool {
-        !self.leaves && self.ranges.iter().any(|(first, count)| qpn.wrapping_sub(*first) < *count)
+        !self.leaves
+            && self
+                .ranges
+                .iter()
+                .any(|(first, count)| qpn.wrapping_sub(*first) < *count)
     }
 
     /// Whether a packet waits to be sent.
@@ -108,7 +124,9 @@ impl Device {
     }
 
     fn all_rings(&self) -> impl Iterator<Item = &Reader> {
-        [&self.rings.notifications].into_iter().chain(&self.rings.classes)
+        [&self.rings.notifications]
+            .into_iter()
+            .chain(&self.rings.classes)
     }
 
     /// One of [`RINGS`].
@@ -152,13 +170,20 @@ impl Device {
         let body = record.body();
         let kept = &mut self.kept[ring];
         kept.records.push_back((body.end, 1));
-        InRing { ring: ring as u8, number: kept.first + kept.records.len() as u64 - 1, body }
+        InRing {
+            ring: ring as u8,
+            number: kept.first + kept.records.len() as u64 - 1,
+            body,
+        }
     }
 
     /// One more packet has its payload in this record.
     pub(crate) fn share(&mut self, place: &InRing) {
         let kept = &mut self.kept[usize::from(place.ring)];
-        if let Some((_, users)) = kept.records.get_mut(place.number.wrapping_sub(kept.first) as usize) {
+        if let Some((_, users)) = kept
+            .records
+            .get_mut(place.number.wrapping_sub(kept.first) as usize)
+        {
             *users += 1;
         }
     }
@@ -169,7 +194,10 @@ impl Device {
     pub(crate) fn finish(&mut self, place: &InRing) {
         let ring = usize::from(place.ring);
         let kept = &mut self.kept[ring];
-        if let Some((_, users)) = kept.records.get_mut(place.number.wrapping_sub(kept.first) as usize) {
+        if let Some((_, users)) = kept
+            .records
+            .get_mut(place.number.wrapping_sub(kept.first) as usize)
+        {
             *users -= 1;
         }
         let mut end = None;
@@ -193,7 +221,9 @@ impl Device {
         let headers = |place: &mut [u8; HEADERS_MAX]| {
             let end = Header::BYTES + transport.len();
             place[..Header::BYTES].copy_from_slice(&header.to_bytes());
-            place.get_mut(Header::BYTES..end)?.copy_from_slice(transport);
+            place
+                .get_mut(Header::BYTES..end)?
+                .copy_from_slice(transport);
             Some(end)
         };
         let fill = |place: &mut [u8]| {
@@ -208,7 +238,12 @@ impl Device {
     /// Wakes the device if it sleeps and has something to do.
     pub(crate) fn flush(&mut self) {
         let mut has_news = self.rings.to_device.must_wake().is_some();
-        for ring in self.rings.classes.iter_mut().chain([&mut self.rings.notifications]) {
+        for ring in self
+            .rings
+            .classes
+            .iter_mut()
+            .chain([&mut self.rings.notifications])
+        {
             has_news |= ring.must_wake().is_some();
         }
         if has_news {
@@ -218,7 +253,10 @@ impl Device {
 
     /// Has the device wake the lab for its next packet. True when there is one already.
     pub(crate) fn sleep(&self) -> bool {
-        self.all_rings().filter(|ring| ring.sleep(memory::Sleeper::Thread)).count() > 0
+        self.all_rings()
+            .filter(|ring| ring.sleep(memory::Sleeper::Thread))
+            .count()
+            > 0
     }
 
     /// Has the device send no wake-ups.

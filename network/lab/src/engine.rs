@@ -51,7 +51,8 @@ enum Watched {
 
 impl Watched {
     fn number(self) -> u64 {
-        let number = |kind: u64, place: usize, fd: RawFd| kind << 56 | (place as u64) << 32 | fd as u64;
+        let number =
+            |kind: u64, place: usize, fd: RawFd| kind << 56 | (place as u64) << 32 | fd as u64;
         match self {
             Self::Signals => number(0, 0, 0),
             Self::Control => number(1, 0, 0),
@@ -64,7 +65,10 @@ impl Watched {
     }
 
     fn of(number: u64) -> Self {
-        let (place, fd) = ((number >> 32 & 0xff_ffff) as usize, (number & 0xffff_ffff) as RawFd);
+        let (place, fd) = (
+            (number >> 32 & 0xff_ffff) as usize,
+            (number & 0xffff_ffff) as RawFd,
+        );
         match number >> 56 {
             0 => Self::Signals,
             1 => Self::Control,
@@ -117,20 +121,26 @@ impl Engine {
         let least_delay = plan.shortest_delay();
         let cables = Cables::default();
         let neighbours = neighbours_of(&plan.hosts);
-        let ports = plan.hosts.iter().zip(&mut held.spaces).map(|(host, spaces)| {
-            let known = neighbours.get(&host.vlan()).cloned().unwrap_or_default();
-            let tap = spaces.tap.take().map(|tap| Tap::new(tap, known));
-            if let Some(tap) = tap.as_ref().filter(|_| host.function.is_some()) {
-                tap.set_carrier(cables.carrier(&plan.experiment.network, host.number));
-            }
-            Port::new(host.clone(), tap)
-        });
+        let ports = plan
+            .hosts
+            .iter()
+            .zip(&mut held.spaces)
+            .map(|(host, spaces)| {
+                let known = neighbours.get(&host.vlan()).cloned().unwrap_or_default();
+                let tap = spaces.tap.take().map(|tap| Tap::new(tap, known));
+                if let Some(tap) = tap.as_ref().filter(|_| host.function.is_some()) {
+                    tap.set_carrier(cables.carrier(&plan.experiment.network, host.number));
+                }
+                Port::new(host.clone(), tap)
+            });
         let clock = Clock::new(slowdown);
         let ports = ports.collect();
         let network = Network::new(plan.experiment.network.hosts.len(), ports, clock);
         let epoll = Epoll::new().map_err(LabError::system("epoll"))?;
         let watch = |fd: RawFd, what: Watched| {
-            epoll.add(fd, what.number()).map_err(LabError::system("a descriptor cannot be watched"))
+            epoll
+                .add(fd, what.number())
+                .map_err(LabError::system("a descriptor cannot be watched"))
         };
         watch(held.signals.as_raw_fd(), Watched::Signals)?;
         watch(held.control.as_raw_fd(), Watched::Control)?;
@@ -140,7 +150,11 @@ impl Engine {
                 watch(tap.raw(), Watched::Tap(place))?;
             }
         }
-        let lldp = Lldp::new(&plan, &cables.down(&plan.experiment.network), link::lab::monotonic());
+        let lldp = Lldp::new(
+            &plan,
+            &cables.down(&plan.experiment.network),
+            link::lab::monotonic(),
+        );
         Ok(Self {
             plan,
             clock,
@@ -202,14 +216,18 @@ impl Engine {
             self.world = world;
             self.network.restart(self.clock.beginning_at(begin), begin);
             self.network.tracking = Some(self.measurement.take_tracking());
-            self.captures.iter().for_each(|one| self.world.set_capture(one.link, true, CAPTURED_MAX));
+            self.captures
+                .iter()
+                .for_each(|one| self.world.set_capture(one.link, true, CAPTURED_MAX));
             self.wake_ports();
         }
         if self.measurement.ends_by(self.network.clock.now()) {
-            self.world.run_live(self.measurement.end(), &mut self.network);
+            self.world
+                .run_live(self.measurement.end(), &mut self.network);
             self.measurement.finish(&self.world, &mut self.network);
         }
-        self.world.run_live(self.network.clock.now(), &mut self.network);
+        self.world
+            .run_live(self.network.clock.now(), &mut self.network);
         self.network.settle();
     }
 
@@ -220,7 +238,11 @@ impl Engine {
                 port.asks = true;
                 // Packets of devices have stamps; a frame of the kernel enters when it is found, and not at
                 // the time that the network had reached when the lab went to sleep.
-                let at = if port.has_stamped() { Time(0) } else { self.network.clock.now() };
+                let at = if port.has_stamped() {
+                    Time(0)
+                } else {
+                    self.network.clock.now()
+                };
                 self.world.wake_live(port.host.number, at);
             }
         }
@@ -229,15 +251,26 @@ impl Engine {
     /// Sleeps until something comes, or something happens in the network.
     fn sleep(&mut self) {
         let ports = &self.network.ports;
-        let awake = ports.iter().flat_map(|port| &port.devices).filter(|device| device.sleep()).count();
+        let awake = ports
+            .iter()
+            .flat_map(|port| &port.devices)
+            .filter(|device| device.sleep())
+            .count();
         if awake == 0 {
             let next = self.world.next_event();
-            let sleep =
-                if next == Time::NEVER { SLEEP_MAX } else { self.network.clock.until(next).min(SLEEP_MAX) };
+            let sleep = if next == Time::NEVER {
+                SLEEP_MAX
+            } else {
+                self.network.clock.until(next).min(SLEEP_MAX)
+            };
             let sleep = sleep.min(self.lldp.next().saturating_sub(link::lab::monotonic()));
             self.look(sleep);
         }
-        self.network.ports.iter().flat_map(|port| &port.devices).for_each(Device::wake);
+        self.network
+            .ports
+            .iter()
+            .flat_map(|port| &port.devices)
+            .for_each(Device::wake);
     }
 
     /// Looks at descriptors, waiting for `nanoseconds` at most.
@@ -251,7 +284,9 @@ impl Engine {
                 Watched::Greeting(fd) => self.greet(fd),
                 Watched::Device(place, fd) => {
                     let devices = &mut self.network.ports[place].devices;
-                    let gone = devices.iter_mut().any(|device| device.raw() == fd && !device.attend());
+                    let gone = devices
+                        .iter_mut()
+                        .any(|device| device.raw() == fd && !device.attend());
                     if gone {
                         self.epoll.remove(fd);
                         self.network.leave(place, fd);
@@ -267,7 +302,9 @@ impl Engine {
     }
 
     fn accept_device(&mut self, place: usize) {
-        let Ok(socket) = accept(self.held.spaces[place].listener.as_raw_fd()) else { return };
+        let Ok(socket) = accept(self.held.spaces[place].listener.as_raw_fd()) else {
+            return;
+        };
         let fd = socket.as_raw_fd();
         if self.epoll.add(fd, Watched::Greeting(fd).number()).is_ok() {
             self.greetings.insert(fd, (socket, place));
@@ -275,12 +312,22 @@ impl Engine {
     }
 
     fn greet(&mut self, fd: RawFd) {
-        let Some((socket, place)) = self.greetings.remove(&fd) else { return };
+        let Some((socket, place)) = self.greetings.remove(&fd) else {
+            return;
+        };
         self.epoll.remove(fd);
         // The connection of a device that is not admitted is closed.
-        let welcome = self.network.ports[place].host.welcome(self.clock.slowdown());
-        let Ok(device) = Device::welcome(socket, &welcome) else { return };
-        if self.epoll.add(fd, Watched::Device(place, fd).number()).is_ok() {
+        let welcome = self.network.ports[place]
+            .host
+            .welcome(self.clock.slowdown());
+        let Ok(device) = Device::welcome(socket, &welcome) else {
+            return;
+        };
+        if self
+            .epoll
+            .add(fd, Watched::Device(place, fd).number())
+            .is_ok()
+        {
             self.network.ports[place].devices.push(device);
         }
     }
@@ -300,7 +347,9 @@ impl Engine {
     }
 
     fn accept_command(&mut self) {
-        let Ok(socket) = accept(self.held.control.as_raw_fd()) else { return };
+        let Ok(socket) = accept(self.held.control.as_raw_fd()) else {
+            return;
+        };
         let fd = socket.as_raw_fd();
         let is_ours = unix::peer_user(fd).is_ok_and(|user| user == crate::sys::process::user().0);
         if is_ours
@@ -329,7 +378,9 @@ impl Engine {
                 Answer::Done
             }
             Ok(request) => self.answer(request, &mut fds),
-            Err(_) => Answer::Error { error: "the command is of another version of rockery".to_owned() },
+            Err(_) => Answer::Error {
+                error: "the command is of another version of rockery".to_owned(),
+            },
         };
         inspect::send(fd, answer, &fds);
         if self.stops {
@@ -369,7 +420,8 @@ impl Engine {
             Request::Show { switch, command } => {
                 let dcbx = self.lldp.table(&self.plan, &switch);
                 let asked = (switch.as_str(), command.as_str());
-                let shown = inspect::show(&self.plan.experiment, &self.world.results(), asked, dcbx);
+                let shown =
+                    inspect::show(&self.plan.experiment, &self.world.results(), asked, dcbx);
                 shown.map_or_else(|error| Answer::Error { error }, text)
             }
             Request::Ports => {
@@ -377,12 +429,18 @@ impl Engine {
                 let ports = Ports::of(&self.plan.experiment, &self.world.results(), now_ns);
                 text(serde_json::to_string(&ports).unwrap_or_default())
             }
-            Request::Dcbx => text(serde_json::to_string(&self.lldp.status(&self.plan)).unwrap_or_default()),
+            Request::Dcbx => {
+                text(serde_json::to_string(&self.lldp.status(&self.plan)).unwrap_or_default())
+            }
             Request::Report { json } => {
                 let mut report = Report::new(&self.plan.experiment, &self.world.results(), true);
                 report.findings.extend(self.lldp.findings(&self.plan));
                 report.findings.sort_by_key(|finding| finding.severity);
-                text(if json { report.json() + "\n" } else { table(&report) })
+                text(if json {
+                    report.json() + "\n"
+                } else {
+                    table(&report)
+                })
             }
         }
     }
@@ -390,11 +448,17 @@ impl Engine {
     fn set_link(&mut self, ends: &[String; 2], up: bool) -> Answer {
         let links = inspect::links_between(&self.plan.experiment, ends);
         if links.is_empty() {
-            return Answer::Error { error: format!("no link is between {} and {}", ends[0], ends[1]) };
+            return Answer::Error {
+                error: format!("no link is between {} and {}", ends[0], ends[1]),
+            };
         }
         let before = self.cables.down(&self.plan.experiment.network);
         for link in links {
-            if up { self.cables.plug(link) } else { self.cables.pull(link) }
+            if up {
+                self.cables.plug(link)
+            } else {
+                self.cables.pull(link)
+            }
         }
         self.set_links(&before);
         Answer::Done
@@ -419,7 +483,9 @@ impl Engine {
         let all = &self.plan.whole.scenario.flows;
         for numbers in flows {
             let Some(flow) = all.get(numbers.flow as usize) else {
-                return Answer::Error { error: format!("the file has no flow {}", numbers.flow) };
+                return Answer::Error {
+                    error: format!("the file has no flow {}", numbers.flow),
+                };
             };
             let out_of_order = self.plan.whole.scenario.hosts[flow.to as usize].out_of_order;
             self.measurement.tracking.add(flow, *numbers, out_of_order);
@@ -432,13 +498,16 @@ impl Engine {
         match new_world(&self.plan) {
             Ok(mut world) => {
                 let down = self.cables.down(&self.plan.experiment.network);
-                down.into_iter().for_each(|link| world.set_link(link, false));
+                down.into_iter()
+                    .for_each(|link| world.set_link(link, false));
                 self.lldp.apply(&self.plan, &mut world, true);
                 let end = end_ns.map_or(Time::NEVER, |end| at(end.saturating_sub(begin_ns)));
                 self.measurement.begin(at(begin_ns), end, world);
                 Answer::Done
             }
-            Err(error) => Answer::Error { error: error.to_string() },
+            Err(error) => Answer::Error {
+                error: error.to_string(),
+            },
         }
     }
 
@@ -461,7 +530,8 @@ impl Engine {
             let frame = capture::frame_of(&self.plan.experiment, packet, content)?;
             Some((packet.link, packet.at, frame))
         });
-        let mut frames: Vec<(u32, Time, Vec<u8>)> = frames.chain(self.lldp.take_crossed()).collect();
+        let mut frames: Vec<(u32, Time, Vec<u8>)> =
+            frames.chain(self.lldp.take_crossed()).collect();
         frames.sort_by_key(|(_, at, _)| *at);
         self.network.release_kept();
         if frames.is_empty() {
@@ -479,13 +549,18 @@ impl Engine {
         let Some((link, _)) = self.plan.experiment.port(port) else {
             let network = &self.plan.experiment.network;
             let ends = network.topology.links().iter().flat_map(|link| link.ends);
-            let names: Vec<String> = ends.take(NAMES_MAX).map(|end| network.port_name(end)).collect();
+            let names: Vec<String> = ends
+                .take(NAMES_MAX)
+                .map(|end| network.port_name(end))
+                .collect();
             let error = format!("no port is called {port}; there are {}", names.join(", "));
             return Answer::Error { error };
         };
         let Some(path) = path else {
             if !self.captures.iter().any(|capture| capture.port == port) {
-                return Answer::Error { error: format!("port {port} is not captured") };
+                return Answer::Error {
+                    error: format!("port {port} is not captured"),
+                };
             }
             self.end_capture(port);
             return Answer::Done;
@@ -498,12 +573,20 @@ impl Engine {
                 self.network.keeps = true;
                 Answer::Done
             }
-            Err(error) => Answer::Error { error: format!("{path}: {error}") },
+            Err(error) => Answer::Error {
+                error: format!("{path}: {error}"),
+            },
         }
     }
 
     fn end_capture(&mut self, port: &str) {
-        let Some(at) = self.captures.iter().position(|capture| capture.port == port) else { return };
+        let Some(at) = self
+            .captures
+            .iter()
+            .position(|capture| capture.port == port)
+        else {
+            return;
+        };
         let link = self.captures.remove(at).link;
         if !self.captures.iter().any(|capture| capture.link == link) {
             self.world.set_capture(link, false, CAPTURED_MAX);
@@ -521,17 +604,22 @@ impl Engine {
         };
         if plan.shortest_delay() < self.least_delay {
             let least = self.least_delay.0 / 1000;
-            let error = format!("a delay below {least} ns, the shortest when the lab began, cannot be set");
+            let error =
+                format!("a delay below {least} ns, the shortest when the lab began, cannot be set");
             return Answer::Error { error };
         }
         let links = |plan: &Plan| plan.experiment.scenario.topology.links().to_vec();
-        for (number, (before, after)) in (0..).zip(links(&self.plan).into_iter().zip(links(&plan))) {
+        for (number, (before, after)) in (0..).zip(links(&self.plan).into_iter().zip(links(&plan)))
+        {
             if before.config != after.config {
-                self.world.set_link_config(number, after.ends.map(|end| end.node), after.config);
+                self.world
+                    .set_link_config(number, after.ends.map(|end| end.node), after.config);
             }
         }
         let switches = |plan: &Plan| plan.experiment.scenario.switches.clone();
-        for (number, (before, after)) in (0..).zip(switches(&self.plan).into_iter().zip(switches(&plan))) {
+        for (number, (before, after)) in
+            (0..).zip(switches(&self.plan).into_iter().zip(switches(&plan)))
+        {
             if before != after && !self.world.reconfigure(number, &after) {
                 let error = "that would move reserves of a buffer that packets are in".to_owned();
                 return Answer::Error { error };
@@ -547,7 +635,9 @@ impl Engine {
         self.set_links(&down);
         self.network.set_hosts(&self.plan.hosts);
         let cards = self.plan.experiment.scenario.cards.iter();
-        cards.flat_map(|card| &card.functions).for_each(|function| self.world.set_function(function));
+        cards
+            .flat_map(|card| &card.functions)
+            .for_each(|function| self.world.set_function(function));
         self.lldp.update(&self.plan, link::lab::monotonic());
         self.lldp.apply(&self.plan, &mut self.world, true);
         Answer::Done
@@ -555,13 +645,27 @@ impl Engine {
 
     fn enter(&self, name: &str, fds: &mut Vec<RawFd>) -> Answer {
         let Some(place) = self.plan.hosts.iter().position(|host| host.name == name) else {
-            let names: Vec<&str> = self.plan.hosts.iter().map(|host| host.name.as_str()).collect();
-            let error = format!("no live host is called {name}; there are: {}", names.join(", "));
+            let names: Vec<&str> = self
+                .plan
+                .hosts
+                .iter()
+                .map(|host| host.name.as_str())
+                .collect();
+            let error = format!(
+                "no live host is called {name}; there are: {}",
+                names.join(", ")
+            );
             return Answer::Error { error };
         };
         let spaces = &self.held.spaces[place];
-        let namespaces =
-            [&self.held.user, &self.held.pid, &spaces.net, &spaces.uts, &spaces.ipc, &spaces.mnt];
+        let namespaces = [
+            &self.held.user,
+            &self.held.pid,
+            &spaces.net,
+            &spaces.uts,
+            &spaces.ipc,
+            &spaces.mnt,
+        ];
         fds.extend(namespaces.iter().map(|fd| fd.as_raw_fd()));
         let mut variables = self.plan.hosts[place].variables.clone();
         variables.push((host::settings::LAB.to_owned(), ATTACH.to_owned()));
@@ -603,14 +707,25 @@ impl Engine {
             valid: lateness.p999_ns <= shortest_link_ns,
             lateness,
             shortest_link_ns,
-            dropped: ports().map(|port| port.ingress.dropped.iter().sum::<u64>()).sum(),
+            dropped: ports()
+                .map(|port| port.ingress.dropped.iter().sum::<u64>())
+                .sum(),
             pauses: ports().map(|port| port.ingress.pauses_sent).sum(),
             marked: ports()
-                .map(|port| port.queues.iter().map(|queue| queue.marked_packets).sum::<u64>())
+                .map(|port| {
+                    port.queues
+                        .iter()
+                        .map(|queue| queue.marked_packets)
+                        .sum::<u64>()
+                })
                 .sum(),
             hosts: hosts.collect(),
             dcbx: Vec::new(),
-            captured: self.captures.iter().map(|capture| capture.port.clone()).collect(),
+            captured: self
+                .captures
+                .iter()
+                .map(|capture| capture.port.clone())
+                .collect(),
             simulated: (self.plan.experiment.network.hosts.len() - self.plan.hosts.len()) as u32,
         }
     }
@@ -620,14 +735,21 @@ impl Engine {
 fn new_world(plan: &Plan) -> Result<World, LabError> {
     let mut world = World::new(&plan.experiment.scenario)?;
     for (number, switch) in (0..).zip(&plan.experiment.network.switches) {
-        switch.watchdog.into_iter().for_each(|watchdog| world.set_watchdog_of(number, watchdog));
+        switch
+            .watchdog
+            .into_iter()
+            .for_each(|watchdog| world.set_watchdog_of(number, watchdog));
     }
-    plan.hosts.iter().for_each(|host| world.set_live(host.number));
+    plan.hosts
+        .iter()
+        .for_each(|host| world.set_live(host.number));
     Ok(world)
 }
 
 fn nothing_measured() -> Answer {
-    Answer::Error { error: "no run was measured".to_owned() }
+    Answer::Error {
+        error: "no run was measured".to_owned(),
+    }
 }
 
 fn text(text: String) -> Answer {

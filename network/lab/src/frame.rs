@@ -11,7 +11,10 @@ pub(crate) const ETHERNET_BYTES: usize = 14;
 /// The class of a DSCP that a program chose: that of the file if the file names it, else its upper three bits
 /// (RFC 2474, 4.2.2), which is also what adapters take by default.
 pub(crate) fn class_of(marks: &[Marking; 3], dscp: u8) -> u8 {
-    marks.iter().find(|marking| marking.dscp == dscp).map_or(dscp >> 3, |marking| marking.class)
+    marks
+        .iter()
+        .find(|marking| marking.dscp == dscp)
+        .map_or(dscp >> 3, |marking| marking.class)
 }
 
 /// A MAC address as `ip` writes it.
@@ -31,7 +34,16 @@ pub(crate) fn add_tag(frame: &mut Vec<u8>, pcp: u8, vlan: u16) {
 /// The link-local address of a MAC address (RFC 4291 appendix A).
 pub(crate) fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Ipv6Addr {
     let pair = |high: u8, low: u8| u16::from_be_bytes([high, low]);
-    Ipv6Addr::new(0xfe80, 0, 0, 0, pair(a ^ 2, b), pair(c, 0xff), pair(0xfe, d), pair(e, f))
+    Ipv6Addr::new(
+        0xfe80,
+        0,
+        0,
+        0,
+        pair(a ^ 2, b),
+        pair(c, 0xff),
+        pair(0xfe, d),
+        pair(e, f),
+    )
 }
 
 /// The Internet checksum (RFC 1071).
@@ -41,7 +53,12 @@ pub(crate) struct Checksum(u64);
 impl Checksum {
     /// Adds bytes, of which there is an even number except the last time.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
-        let word = |pair: &[u8]| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+        let word = |pair: &[u8]| {
+            u64::from(u16::from_be_bytes([
+                pair[0],
+                pair.get(1).copied().unwrap_or(0),
+            ]))
+        };
         self.0 += bytes.chunks(2).map(word).sum::<u64>();
     }
 

@@ -54,7 +54,11 @@ pub fn adapters_of(network: &Network) -> Vec<LiveAdapter> {
         nic: adapter.nic.clone(),
         mtu: network.hosts[adapter.host as usize].nic.mtu,
         eswitch: adapter.eswitch,
-        functions: adapter.functions.iter().map(|function| function.settings.clone()).collect(),
+        functions: adapter
+            .functions
+            .iter()
+            .map(|function| function.settings.clone())
+            .collect(),
     };
     network.adapters.iter().map(one).collect()
 }
@@ -63,21 +67,30 @@ pub fn adapters_of(network: &Network) -> Vec<LiveAdapter> {
 pub(crate) fn function_of(network: &Network, host: u32) -> Option<LiveFunction> {
     let (number, function) = network.function(host)?;
     let of = network.adapter_of(host)?.host;
-    Some(LiveFunction { of, number, vlan: function.settings.vlan })
+    Some(LiveFunction {
+        of,
+        number,
+        vlan: function.settings.vlan,
+    })
 }
 
 /// The link of a host.
 pub(crate) fn cable_of(topology: &Topology, host: u32) -> Option<u32> {
     let links = (0_u32..).zip(topology.links());
-    let mut own = links.filter(|(_, link)| link.ends.iter().any(|end| end.node == Node::Host(host)));
+    let mut own =
+        links.filter(|(_, link)| link.ends.iter().any(|end| end.node == Node::Host(host)));
     own.next().map(|(number, _)| number)
 }
 
 /// The link of an adapter's port.
 pub(crate) fn uplink_of(topology: &Topology, adapter: &SharedAdapter) -> Option<u32> {
-    let is_port = |end: &fabric::topology::End| (end.node, end.port) == (Node::Switch(adapter.switch), 0);
+    let is_port =
+        |end: &fabric::topology::End| (end.node, end.port) == (Node::Switch(adapter.switch), 0);
     let links = (0_u32..).zip(topology.links());
-    links.filter(|(_, link)| link.ends.iter().any(is_port)).map(|(number, _)| number).next()
+    links
+        .filter(|(_, link)| link.ends.iter().any(is_port))
+        .map(|(number, _)| number)
+        .next()
 }
 
 /// Which links were taken down by command. Links of functions also follow their state in the file.
@@ -106,8 +119,13 @@ impl Cables {
                 FunctionLink::Enable => false,
                 FunctionLink::Auto => port_is_down,
             };
-            let functions = adapter.functions.iter().filter(|one| is_down(one.settings.state));
-            down.extend(functions.filter_map(|function| cable_of(&network.topology, function.host)));
+            let functions = adapter
+                .functions
+                .iter()
+                .filter(|one| is_down(one.settings.state));
+            down.extend(
+                functions.filter_map(|function| cable_of(&network.topology, function.host)),
+            );
         }
         down
     }
@@ -116,8 +134,11 @@ impl Cables {
     /// host is the physical function.
     pub(crate) fn carrier(&self, network: &Network, host: u32) -> bool {
         let is_pulled = |link: Option<u32>| link.is_some_and(|link| self.pulled.contains(&link));
-        let own = network.adapter_of(host).filter(|adapter| adapter.host == host);
-        let port_is_down = own.is_some_and(|adapter| is_pulled(uplink_of(&network.topology, adapter)));
+        let own = network
+            .adapter_of(host)
+            .filter(|adapter| adapter.host == host);
+        let port_is_down =
+            own.is_some_and(|adapter| is_pulled(uplink_of(&network.topology, adapter)));
         let cable = cable_of(&network.topology, host);
         !port_is_down && cable.is_none_or(|cable| !self.down(network).contains(&cable))
     }
@@ -167,9 +188,19 @@ mod tests {
     fn functions_are_hosts_with_addresses_of_their_own() {
         let plan = plan(FILE).expect("a plan");
         let names: Vec<&str> = plan.hosts.iter().map(|host| host.name.as_str()).collect();
-        assert_eq!(names, ["server", "client", "serverv0", "serverv1", "serverv2"]);
+        assert_eq!(
+            names,
+            ["server", "client", "serverv0", "serverv1", "serverv2"]
+        );
         assert_eq!(plan.hosts[2].mac, [2, 0, 0, 0, 0x77, 1]);
-        assert_eq!(plan.hosts[2].function, Some(LiveFunction { of: 0, number: 0, vlan: 100 }));
+        assert_eq!(
+            plan.hosts[2].function,
+            Some(LiveFunction {
+                of: 0,
+                number: 0,
+                vlan: 100
+            })
+        );
         assert_eq!(plan.hosts[0].function, None);
         let addresses: BTreeSet<_> = plan.hosts.iter().map(|host| (host.v4, host.v6)).collect();
         assert_eq!(addresses.len(), 5);
@@ -184,20 +215,36 @@ mod tests {
     #[test]
     fn a_function_that_moves_keeps_its_link_local_address_and_kernels_are_told() {
         let before = plan(FILE).expect("a plan");
-        let value = [("nic.x.functions.vf.0.mac".to_owned(), "02:00:00:00:99:99".to_owned())];
+        let value = [(
+            "nic.x.functions.vf.0.mac".to_owned(),
+            "02:00:00:00:99:99".to_owned(),
+        )];
         let after = crate::changes::changed(&before, &value).expect("a free address");
         let [old, new] = [&before, &after].map(|plan| plan.hosts[2].addresses());
-        assert_eq!((new.mac, new.link_local), ([2, 0, 0, 0, 0x99, 0x99], old.link_local));
+        assert_eq!(
+            (new.mac, new.link_local),
+            ([2, 0, 0, 0, 0x99, 0x99], old.link_local)
+        );
         let [arp, global, local] = new.announcements();
         assert_eq!(
             (&arp[22..28], &arp[28..32], &arp[38..42]),
             (&new.mac[..], &new.v4.octets()[..], &arp[28..32])
         );
         for (advertisement, address) in [(global, new.v6), (local, old.link_local)] {
-            assert_eq!((&advertisement[62..78], &advertisement[80..]), (&address.octets()[..], &new.mac[..]));
+            assert_eq!(
+                (&advertisement[62..78], &advertisement[80..]),
+                (&address.octets()[..], &new.mac[..])
+            );
         }
-        let taken = [("nic.x.functions.vf.0.mac".to_owned(), "02:00:00:00:00:02".to_owned())];
-        assert!(crate::changes::changed(&before, &taken).expect_err("client's").contains("client"));
+        let taken = [(
+            "nic.x.functions.vf.0.mac".to_owned(),
+            "02:00:00:00:00:02".to_owned(),
+        )];
+        assert!(
+            crate::changes::changed(&before, &taken)
+                .expect_err("client's")
+                .contains("client")
+        );
     }
 
     #[test]

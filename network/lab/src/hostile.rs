@@ -30,9 +30,11 @@ const MARKED: u8 = 26 << 2 | 3;
 pub fn tap_frame(bytes: &[u8]) {
     let neighbours: Neighbours = (0..2).map(host).map(|host| host.addresses()).collect();
     // A message is read as a frame is, and no other one comes.
-    let Ok([ours, theirs]) = unix::message_pair() else { return };
-    let ready =
-        unix::set_nonblocking(ours.as_raw_fd()).and_then(|()| unix::send_now(theirs.as_raw_fd(), bytes));
+    let Ok([ours, theirs]) = unix::message_pair() else {
+        return;
+    };
+    let ready = unix::set_nonblocking(ours.as_raw_fd())
+        .and_then(|()| unix::send_now(theirs.as_raw_fd(), bytes));
     if ready.is_err() {
         return;
     }
@@ -40,9 +42,14 @@ pub fn tap_frame(bytes: &[u8]) {
     let mut out = vec![0; FRAME_MAX];
     while let Some(class) = tap.next_class(&host(0).marks) {
         assert!(class < 8, "class {class}");
-        let Some(taken) = tap.take(&mut out) else { continue };
+        let Some(taken) = tap.take(&mut out) else {
+            continue;
+        };
         let length = taken.length + taken.payload.as_ref().map_or(0, Slice::len);
-        assert!(taken.wire_bytes + VNET_BYTES == length && length <= FRAME_MAX, "{taken:?}");
+        assert!(
+            taken.wire_bytes + VNET_BYTES == length && length <= FRAME_MAX,
+            "{taken:?}"
+        );
         tap.put(&mut out[..taken.length], taken.payload.as_ref(), MARKED);
     }
     for frame in &tap.lldp {
@@ -57,7 +64,9 @@ pub fn tap_frame(bytes: &[u8]) {
 /// # Panics
 /// When that does not hold.
 pub fn ring_record(bytes: &[u8]) {
-    let Ok(mut attached) = Attached::new() else { return };
+    let Ok(mut attached) = Attached::new() else {
+        return;
+    };
     for piece in bytes.chunks(HEADERS_MAX) {
         attached.write(piece, usize::from(piece[0]) * 16);
         for _ in 0..2 {
@@ -71,7 +80,12 @@ pub fn ring_record(bytes: &[u8]) {
 }
 
 pub(crate) fn host(number: u32) -> LiveHost {
-    let HostConfig { data, acknowledgements, notifications, .. } = HostConfig::new();
+    let HostConfig {
+        data,
+        acknowledgements,
+        notifications,
+        ..
+    } = HostConfig::new();
     LiveHost {
         number,
         name: format!("h{number}"),
@@ -103,11 +117,21 @@ impl Attached {
         let hello = Hello { first: 4, count: 4 };
         unix::send_fds(theirs.as_raw_fd(), &hello.to_bytes(), &[])?;
         let welcome = host(0).welcome(1);
-        network.ports[0].devices.push(Device::welcome(ours, &welcome)?);
-        let (_, fds) = unix::receive_fds::<{ attachment::MEMORIES }>(theirs.as_raw_fd(), &mut [0; 64])?;
+        network.ports[0]
+            .devices
+            .push(Device::welcome(ours, &welcome)?);
+        let (_, fds) =
+            unix::receive_fds::<{ attachment::MEMORIES }>(theirs.as_raw_fd(), &mut [0; 64])?;
         let memories: Vec<OwnedFd> = fds.into_iter().flatten().collect();
-        let memories = memories.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
-        Ok(Self { network, rings: attachment::open(&memories)?, welcome, _socket: theirs })
+        let memories = memories
+            .try_into()
+            .map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(Self {
+            network,
+            rings: attachment::open(&memories)?,
+            welcome,
+            _socket: theirs,
+        })
     }
 
     /// Writes a record; false where there is no room.
@@ -152,9 +176,12 @@ mod tests {
     /// A frame of TCP over IPv4 that is to be cut, with the header before it.
     fn long_frame() -> Vec<u8> {
         let mut frame = vec![1, 1, 54, 0, 0xb4, 5, 34, 0, 16, 0];
-        frame
-            .extend([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0x13, 0x88, 0, 0, 0, 0, 64, 6, 0, 0]);
-        frame.extend([10, 0, 0, 1, 10, 0, 0, 2, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10]);
+        frame.extend([
+            2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0x13, 0x88, 0, 0, 0, 0, 64, 6, 0, 0,
+        ]);
+        frame.extend([
+            10, 0, 0, 1, 10, 0, 0, 2, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 0x10,
+        ]);
         frame.resize(10 + 14 + 5000, 7);
         frame
     }

@@ -29,21 +29,49 @@ pub(crate) fn show(
     let printed = vendor_tables(experiment, results);
     let found = printed.iter().find(|printed| printed.switch == switch);
     if found.is_none() && dcbx.is_none() {
-        let names: Vec<&str> = printed.iter().map(|printed| printed.switch.as_str()).collect();
-        let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let names: Vec<&str> = printed
+            .iter()
+            .map(|printed| printed.switch.as_str())
+            .collect();
+        let there = if names.is_empty() {
+            "none".to_owned()
+        } else {
+            names.join(", ")
+        };
         return Err(format!(
             "no switch with a vendor's configuration or a live host is called {switch}; there are: {there}"
         ));
     }
     let vendor = found.into_iter().flat_map(|found| found.text.split("\n\n"));
     let tables: Vec<&str> = vendor.chain(dcbx.as_deref()).collect();
-    let heading = |table: &str| table.trim_start().lines().next().unwrap_or_default().to_owned();
-    let is_asked = |table: &&&str| command.split_whitespace().all(|word| heading(table).contains(word));
-    let asked: Vec<&str> = tables.iter().filter(is_asked).map(|table| table.trim_end()).collect();
+    let heading = |table: &str| {
+        table
+            .trim_start()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let is_asked = |table: &&&str| {
+        command
+            .split_whitespace()
+            .all(|word| heading(table).contains(word))
+    };
+    let asked: Vec<&str> = tables
+        .iter()
+        .filter(is_asked)
+        .map(|table| table.trim_end())
+        .collect();
     if asked.is_empty() {
-        let there: Vec<String> =
-            tables.iter().map(|table| heading(table)).filter(|line| !line.is_empty()).collect();
-        return Err(format!("{switch} prints nothing for {command}; there are: {}", there.join("; ")));
+        let there: Vec<String> = tables
+            .iter()
+            .map(|table| heading(table))
+            .filter(|line| !line.is_empty())
+            .collect();
+        return Err(format!(
+            "{switch} prints nothing for {command}; there are: {}",
+            there.join("; ")
+        ));
     }
     Ok(asked.join("\n\n") + "\n")
 }
@@ -57,9 +85,13 @@ pub(crate) fn links_between(experiment: &Experiment, ends: &[String; 2]) -> Vec<
             Node::Switch(switch) => &network.switches[switch as usize].name,
         };
         // The port of an adapter with functions is called like its host.
-        let adapter = network.adapters.iter().find(|adapter| Node::Switch(adapter.switch) == end.node);
-        let is_of =
-            |adapter: &SharedAdapter| end.port == 0 && network.hosts[adapter.host as usize].name == *name;
+        let adapter = network
+            .adapters
+            .iter()
+            .find(|adapter| Node::Switch(adapter.switch) == end.node);
+        let is_of = |adapter: &SharedAdapter| {
+            end.port == 0 && network.hosts[adapter.host as usize].name == *name
+        };
         node == name || network.port_name(end) == *name || adapter.is_some_and(is_of)
     };
     let links = (0_u32..).zip(network.topology.links());
@@ -73,7 +105,9 @@ pub(crate) fn links_between(experiment: &Experiment, ends: &[String; 2]) -> Vec<
 
 /// Sends an answer; a long text in pieces.
 pub(crate) fn send(fd: RawFd, answer: Answer, fds: &[RawFd]) {
-    let Answer::Text { text, .. } = &answer else { return send_one(fd, &answer, fds) };
+    let Answer::Text { text, .. } = &answer else {
+        return send_one(fd, &answer, fds);
+    };
     let mut rest = text.as_str();
     loop {
         let mut end = rest.len().min(PIECE_BYTES);
@@ -81,7 +115,14 @@ pub(crate) fn send(fd: RawFd, answer: Answer, fds: &[RawFd]) {
             end -= 1;
         }
         let (piece, later) = rest.split_at(end);
-        send_one(fd, &Answer::Text { text: piece.to_owned(), more: !later.is_empty() }, &[]);
+        send_one(
+            fd,
+            &Answer::Text {
+                text: piece.to_owned(),
+                more: !later.is_empty(),
+            },
+            &[],
+        );
         if later.is_empty() {
             return;
         }

@@ -30,7 +30,10 @@ pub struct LatenessSummary {
 
 impl Lateness {
     pub(crate) const fn new() -> Self {
-        Self { counts: [0; BUCKETS], max: 0 }
+        Self {
+            counts: [0; BUCKETS],
+            max: 0,
+        }
     }
 
     /// Notes that something due at one time was handled at another.
@@ -52,7 +55,9 @@ impl Lateness {
                 seen += count;
                 seen >= wanted
             });
-            found.map_or(0, |bucket| (1_u64 << bucket) - 1).min(self.max)
+            found
+                .map_or(0, |bucket| (1_u64 << bucket) - 1)
+                .min(self.max)
         };
         LatenessSummary {
             packets,
@@ -74,7 +79,10 @@ mod tests {
         (0..998).for_each(|_| lateness.note(Time(5_000), Time(8_000)));
         (0..2).for_each(|_| lateness.note(Time(0), Time(1_000_000)));
         let summary = lateness.summary();
-        assert_eq!((summary.packets, summary.p50_ns, summary.p99_ns), (1000, 3, 3));
+        assert_eq!(
+            (summary.packets, summary.p50_ns, summary.p99_ns),
+            (1000, 3, 3)
+        );
         assert_eq!((summary.p999_ns, summary.max_ns), (1000, 1000));
         lateness.note(Time(9_000), Time(8_000));
         assert_eq!(lateness.summary().packets, 1001);

@@ -28,8 +28,11 @@ pub(crate) fn marks(host: &LiveHost, header: &Header, packet: &Packet) -> Marked
         _ if role == 2 => (marking.dscp, marking.class),
         own => (own, host.class_of(own)),
     };
-    let ecn =
-        if header.traffic_class & 3 != 0 { header.traffic_class & 3 } else { u8::from(marking.ecn) << 1 };
+    let ecn = if header.traffic_class & 3 != 0 {
+        header.traffic_class & 3
+    } else {
+        u8::from(marking.ecn) << 1
+    };
     Marked {
         class: class & 7,
         tos: dscp << 2 | ecn,

@@ -79,16 +79,28 @@ impl Measurement {
         self.end = None;
         let flows = network.tracking.take().unwrap_or_default().flows;
         let lateness = network.lateness.summary();
-        self.counted = Some(Counted { results: world.results(), flows, lateness });
+        self.counted = Some(Counted {
+            results: world.results(),
+            flows,
+            lateness,
+        });
     }
 
     /// The results of the run; nothing before its end.
     pub(crate) fn measured(&self, plan: &Plan, slowdown: u64) -> Option<Measured> {
-        let Counted { results, flows, lateness } = self.counted.as_ref()?;
+        let Counted {
+            results,
+            flows,
+            lateness,
+        } = self.counted.as_ref()?;
         let whole = &plan.whole;
-        let tracked: BTreeMap<u32, &TrackedFlow> = flows.iter().map(|flow| (flow.number, flow)).collect();
-        let outcomes: BTreeMap<u32, &Outcome> =
-            self.outcomes.iter().map(|outcome| (outcome.flow, outcome)).collect();
+        let tracked: BTreeMap<u32, &TrackedFlow> =
+            flows.iter().map(|flow| (flow.number, flow)).collect();
+        let outcomes: BTreeMap<u32, &Outcome> = self
+            .outcomes
+            .iter()
+            .map(|outcome| (outcome.flow, outcome))
+            .collect();
         let mut simulated = results.flows.iter().cloned();
         let mut all = results.clone();
         let result = |(number, flow): (u32, &sim::world::Flow)| {

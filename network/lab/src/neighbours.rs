@@ -38,7 +38,12 @@ impl HostAddresses {
         arp[38..42].copy_from_slice(&self.v4.octets());
         let all_nodes = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
         let advertised = |address: Ipv6Addr| {
-            advertisement(OVERRIDES, ([0x33, 0x33, 0, 0, 0, 1], all_nodes), self.mac, address)
+            advertisement(
+                OVERRIDES,
+                ([0x33, 0x33, 0, 0, 0, 1], all_nodes),
+                self.mac,
+                address,
+            )
         };
         [arp, advertised(self.v6), advertised(self.link_local)]
     }
@@ -77,7 +82,9 @@ pub(crate) fn solicited(neighbours: &[HostAddresses], frame: &[u8]) -> Option<Ve
         return None;
     }
     let target = Ipv6Addr::from(*body.get(8..)?.first_chunk::<16>()?);
-    let found = neighbours.iter().find(|one| one.v6 == target || one.link_local == target)?;
+    let found = neighbours
+        .iter()
+        .find(|one| one.v6 == target || one.link_local == target)?;
     let from = Ipv6Addr::from(*ip[8..].first_chunk::<16>()?);
     let to = (*frame.get(6..)?.first_chunk()?, from);
     Some(advertisement(SOLICITED | OVERRIDES, to, found.mac, target))

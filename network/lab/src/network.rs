@@ -193,17 +193,26 @@ impl Network {
         let known = neighbours_of(hosts);
         self.macs = hosts.iter().map(|host| (host.mac, host.number)).collect();
         let before = self.ports.iter().map(|port| port.host.mac);
-        let moved = before.zip(hosts).filter(|(before, host)| *before != host.mac);
+        let moved = before
+            .zip(hosts)
+            .filter(|(before, host)| *before != host.mac);
         let moved: Vec<&LiveHost> = moved.map(|(_, host)| host).collect();
         for (port, host) in self.ports.iter_mut().zip(hosts) {
             port.host.clone_from(host);
             port.devices.iter_mut().for_each(Device::unblock);
-            let (Some(tap), Some(known)) = (&mut port.tap, known.get(&host.vlan())) else { continue };
+            let (Some(tap), Some(known)) = (&mut port.tap, known.get(&host.vlan())) else {
+                continue;
+            };
             tap.set_neighbours(known.clone());
-            for other in
-                moved.iter().filter(|other| other.number != host.number && other.vlan() == host.vlan())
+            for other in moved
+                .iter()
+                .filter(|other| other.number != host.number && other.vlan() == host.vlan())
             {
-                other.addresses().announcements().iter().for_each(|frame| tap.put_control(frame));
+                other
+                    .addresses()
+                    .announcements()
+                    .iter()
+                    .for_each(|frame| tap.put_control(frame));
             }
         }
     }
@@ -213,15 +222,20 @@ impl Network {
     /// # Errors
     /// When a kernel refuses one.
     pub(crate) fn set_macs(&self, hosts: &[LiveHost]) -> io::Result<()> {
-        let moved = || self.ports.iter().zip(hosts).filter(|(port, host)| port.host.mac != host.mac);
+        let moved = || {
+            self.ports
+                .iter()
+                .zip(hosts)
+                .filter(|(port, host)| port.host.mac != host.mac)
+        };
         let mut taps = moved().filter_map(|(port, host)| Some((port.tap.as_ref()?, host.mac)));
         let set = taps.try_for_each(|(tap, mac)| tap.set_mac(mac));
         if set.is_err() {
-            moved().filter_map(|(port, _)| Some((port.tap.as_ref()?, port.host.mac))).for_each(
-                |(tap, mac)| {
+            moved()
+                .filter_map(|(port, _)| Some((port.tap.as_ref()?, port.host.mac)))
+                .for_each(|(tap, mac)| {
                     let _ = tap.set_mac(mac);
-                },
-            );
+                });
         }
         set
     }
@@ -232,10 +246,16 @@ impl Network {
         self.settle();
         (self.clock, self.origin_ns, self.lateness) = (clock, origin.ns(), Lateness::new());
         let devices = || self.ports.iter().flat_map(|port| &port.devices);
-        let waiting: BTreeSet<u32> = devices().flat_map(|device| device.waiting.iter().copied()).collect();
+        let waiting: BTreeSet<u32> = devices()
+            .flat_map(|device| device.waiting.iter().copied())
+            .collect();
         self.kept.clear();
-        self.flights.iter_mut().for_each(|flight| flight.slice = None);
-        self.free = (0..self.flights.len() as u32).filter(|token| !waiting.contains(token)).collect();
+        self.flights
+            .iter_mut()
+            .for_each(|flight| flight.slice = None);
+        self.free = (0..self.flights.len() as u32)
+            .filter(|token| !waiting.contains(token))
+            .collect();
         for port in &mut self.ports {
             (port.asks, port.counters) = (false, HostCounters::default());
             port.copies.clear();
@@ -252,7 +272,13 @@ impl Network {
 
     /// Copies the payload of a packet, if that is still in a ring.
     fn bring_in(&mut self, token: u32) {
-        let Flight { kind, length, bytes, payload, .. } = &mut self.flights[token as usize];
+        let Flight {
+            kind,
+            length,
+            bytes,
+            payload,
+            ..
+        } = &mut self.flights[token as usize];
         if let (Some(outside), FlightKind::Rdma(_, transport)) = (&payload, &kind) {
             outside.ring.body.copy(&mut bytes[*transport..*length]);
         }
@@ -262,7 +288,12 @@ impl Network {
     /// A packet has no payload in a ring any more.
     #[inline]
     fn let_go(&mut self, token: u32) {
-        if let Some(Outside { place, device, ring }) = self.flights[token as usize].payload.take() {
+        if let Some(Outside {
+            place,
+            device,
+            ring,
+        }) = self.flights[token as usize].payload.take()
+        {
             self.ports[place as usize].devices[device as usize].finish(&ring);
         }
     }
@@ -280,14 +311,31 @@ impl Network {
 
     /// Frees the slots of packets that a capture may have needed.
     pub(crate) fn release_kept(&mut self) {
-        self.kept.iter().for_each(|token| self.flights[*token as usize].slice = None);
+        self.kept
+            .iter()
+            .for_each(|token| self.flights[*token as usize].slice = None);
         self.free.append(&mut self.kept);
     }
 
     /// The bytes of a packet as they are on a link.
     pub(crate) fn frame_of(&self, token: u32, captured: &CapturedFrame) -> Option<Vec<u8>> {
-        let CapturedFrame::Packet { tos, pcp, hop_limit, .. } = captured else { return None };
-        let Flight { from, kind, length, bytes, slice, .. } = self.flights.get(token as usize)?;
+        let CapturedFrame::Packet {
+            tos,
+            pcp,
+            hop_limit,
+            ..
+        } = captured
+        else {
+            return None;
+        };
+        let Flight {
+            from,
+            kind,
+            length,
+            bytes,
+            slice,
+            ..
+        } = self.flights.get(token as usize)?;
         let bytes = bytes.get(..*length)?;
         let vlan = self.ports[self.place(*from)?].host.vlan();
         let FlightKind::Rdma(header, transport) = kind else {
@@ -302,13 +350,22 @@ impl Network {
             Some(self.ports[self.place(*host)?].host.mac)
         };
         let macs = [mac(header.source)?, mac(header.destination)?];
-        let marks = LinkMarks { tos: *tos, pcp: *pcp, vlan, hop_limit: *hop_limit };
+        let marks = LinkMarks {
+            tos: *tos,
+            pcp: *pcp,
+            vlan,
+            hop_limit: *hop_limit,
+        };
         let (transport, payload) = bytes.split_at_checked(*transport)?;
         Some(rdma_frame(header, marks, macs, transport, payload))
     }
 
     pub(crate) fn place(&self, host: u32) -> Option<usize> {
-        self.index.get(host as usize).copied().flatten().map(|place| place as usize)
+        self.index
+            .get(host as usize)
+            .copied()
+            .flatten()
+            .map(|place| place as usize)
     }
 
     /// A slot for a packet; `None` at the limit.
@@ -332,7 +389,12 @@ impl Network {
     }
 
     /// The next packet of a device in the round; `Err` with the earliest time of later ones.
-    fn pull_device(&mut self, place: usize, classes: u8, now: Time) -> Result<LivePacket, Option<Time>> {
+    fn pull_device(
+        &mut self,
+        place: usize,
+        classes: u8,
+        now: Time,
+    ) -> Result<LivePacket, Option<Time>> {
         let mut later: Option<Time> = None;
         let devices = self.ports[place].devices.len();
         for step in 0..devices {
@@ -377,7 +439,12 @@ impl Network {
                 self.broken.push((port.host.number, port.devices[at].raw()));
                 return Err(None);
             };
-            let stamp = Time(header.stamp.saturating_sub(self.origin_ns).saturating_mul(1000));
+            let stamp = Time(
+                header
+                    .stamp
+                    .saturating_sub(self.origin_ns)
+                    .saturating_mul(1000),
+            );
             if stamp > now {
                 return Err(Some(stamp));
             }
@@ -393,10 +460,22 @@ impl Network {
                 return Err(None);
             }
             let kept = port.devices[at].keep(ring, &record);
-            let outside = Outside { place: place as u32, device: at as u32, ring: kept };
+            let outside = Outside {
+                place: place as u32,
+                device: at as u32,
+                ring: kept,
+            };
             let transport = transport.len();
-            let made =
-                self.take(place, Entering { record: &record, header: &header, transport, marking, outside });
+            let made = self.take(
+                place,
+                Entering {
+                    record: &record,
+                    header: &header,
+                    transport,
+                    marking,
+                    outside,
+                },
+            );
             if let (Some(tracking), Some(made)) = (&mut self.tracking, &made) {
                 tracking.sent(made.to, &packet);
             }
@@ -410,14 +489,27 @@ impl Network {
     /// Takes a record into the network; `None` when it is dropped or stays in its host.
     fn take(&mut self, place: usize, taken: Entering<'_>) -> Option<LivePacket> {
         let port = &mut self.ports[place];
-        let (from, owner) = (port.host.number, self.addresses.get(&Ipv6Addr::from(taken.header.source)));
-        let forgery = if owner == Some(&from) { Forgery::None } else { Forgery::Gid(from) };
+        let (from, owner) = (
+            port.host.number,
+            self.addresses.get(&Ipv6Addr::from(taken.header.source)),
+        );
+        let forgery = if owner == Some(&from) {
+            Forgery::None
+        } else {
+            Forgery::Gid(from)
+        };
         // The embedded switch checks the packets of functions.
         if forgery != Forgery::None && port.host.function.is_none() {
             port.counters.forged += 1;
             return None;
         }
-        let taken = Entering { marking: Marked { forgery, ..taken.marking }, ..taken };
+        let taken = Entering {
+            marking: Marked {
+                forgery,
+                ..taken.marking
+            },
+            ..taken
+        };
         let destination = Ipv6Addr::from(taken.header.destination);
         if is_group(destination) {
             return self.take_for_group(place, &taken);
@@ -438,15 +530,22 @@ impl Network {
             .filter(|(at, port)| *at != place && port.host.vlan() == vlan)
             .map(|(_, port)| port.host.number)
             .collect();
-        let made: Vec<LivePacket> =
-            others.into_iter().filter_map(|to| self.enter((place, to), taken)).collect();
+        let made: Vec<LivePacket> = others
+            .into_iter()
+            .filter_map(|to| self.enter((place, to), taken))
+            .collect();
         self.ports[place].copies.extend(made);
         self.ports[place].copies.pop_front()
     }
 
     /// Takes a record into the network, for one host; `None` when it is lost or stays in its host.
     fn enter(&mut self, (place, to): (usize, u32), taken: &Entering<'_>) -> Option<LivePacket> {
-        let Entering { header, transport, marking, .. } = *taken;
+        let Entering {
+            header,
+            transport,
+            marking,
+            ..
+        } = *taken;
         let from = self.ports[place].host.number;
         let Some(token) = self.slot() else {
             self.ports[place].counters.lost += 1;
@@ -455,11 +554,17 @@ impl Network {
         let payload = self.fill(token, taken);
         self.ports[place].counters.rdma_sent += 1;
         if to == from {
-            let at = Delivered { token, tos: marking.tos, hop_limit: header.hop_limit };
+            let at = Delivered {
+                token,
+                tos: marking.tos,
+                hop_limit: header.hop_limit,
+            };
             self.deliver(to, at, self.clock.now());
             return None;
         }
-        let is_v6 = Ipv6Addr::from(header.destination).to_ipv4_mapped().is_none();
+        let is_v6 = Ipv6Addr::from(header.destination)
+            .to_ipv4_mapped()
+            .is_none();
         let outer = OUTER_BYTES + if is_v6 { IPV6_MORE_BYTES } else { 0 };
         let tag = if marking.pcp.is_some() { TAG_BYTES } else { 0 };
         let length = (outer + transport + payload.next_multiple_of(4)).max(FRAME_BYTES_MIN) + tag;
@@ -481,7 +586,13 @@ impl Network {
 
     /// Fills the slot of a packet; returns how long its payload is. A long one stays in its ring for now.
     fn fill(&mut self, token: u32, taken: &Entering<'_>) -> usize {
-        let Entering { record, header, transport, ref outside, .. } = *taken;
+        let Entering {
+            record,
+            header,
+            transport,
+            ref outside,
+            ..
+        } = *taken;
         let payload = (record.length as usize).min(PAYLOAD_MAX);
         let flight = &mut self.flights[token as usize];
         flight.from = self.ports[outside.place as usize].host.number;
@@ -493,7 +604,8 @@ impl Network {
         } else {
             flight.payload = Some(*outside);
             self.outside.push(token);
-            self.ports[outside.place as usize].devices[outside.device as usize].share(&outside.ring);
+            self.ports[outside.place as usize].devices[outside.device as usize]
+                .share(&outside.ring);
         }
         payload
     }
@@ -513,8 +625,16 @@ impl Network {
             let flight = &mut self.flights[token as usize];
             (flight.from, flight.kind) = (from, FlightKind::Frame);
             let taken = self.ports[place].tap.as_mut()?.take(&mut flight.bytes);
-            let Some(Taken { length, payload, wire_bytes, tos, hash, destination, source, source_ip }) =
-                taken
+            let Some(Taken {
+                length,
+                payload,
+                wire_bytes,
+                tos,
+                hash,
+                destination,
+                source,
+                source_ip,
+            }) = taken
             else {
                 self.free.push(token);
                 continue;
@@ -528,14 +648,23 @@ impl Network {
                 self.free.push(token);
                 continue;
             }
-            let Some(to) = self.macs.get(&destination).copied().filter(|to| *to != from) else {
+            let Some(to) = self
+                .macs
+                .get(&destination)
+                .copied()
+                .filter(|to| *to != from)
+            else {
                 port.counters.no_destination += 1;
                 self.free.push(token);
                 continue;
             };
             port.counters.frames_sent += 1;
             self.flights[token as usize].slice = payload;
-            let pcp = if port.host.vlan() > 0 { marks[0].pcp } else { None };
+            let pcp = if port.host.vlan() > 0 {
+                marks[0].pcp
+            } else {
+                None
+            };
             let tag = if pcp.is_some() { TAG_BYTES } else { 0 };
             return Some(LivePacket {
                 to,
@@ -567,17 +696,31 @@ impl Network {
     /// packet waits for it: an adapter is never kept from its work. True when the packet waits.
     fn deliver_rdma(&mut self, place: usize, token: u32) -> bool {
         let flight = &self.flights[token as usize];
-        let FlightKind::Rdma(_, transport) = &flight.kind else { return false };
-        let qpn =
-            flight.bytes.get(5..8).filter(|_| *transport >= 8).map_or(0, |bytes| {
+        let FlightKind::Rdma(_, transport) = &flight.kind else {
+            return false;
+        };
+        let qpn = flight
+            .bytes
+            .get(5..8)
+            .filter(|_| *transport >= 8)
+            .map_or(0, |bytes| {
                 u32::from(bytes[0]) << 16 | u32::from(bytes[1]) << 8 | u32::from(bytes[2])
             });
         let port = &mut self.ports[place];
         if qpn == GROUP {
             // Devices hold the multicast groups of their queue pairs.
-            let taken = port.devices.iter_mut().filter(|device| device.waiting.is_empty() && !device.leaves);
-            let taken = taken.filter_map(|device| put(device, flight).then_some(())).count();
-            *(if taken > 0 { &mut port.counters.rdma_received } else { &mut port.counters.not_taken }) += 1;
+            let taken = port
+                .devices
+                .iter_mut()
+                .filter(|device| device.waiting.is_empty() && !device.leaves);
+            let taken = taken
+                .filter_map(|device| put(device, flight).then_some(()))
+                .count();
+            *(if taken > 0 {
+                &mut port.counters.rdma_received
+            } else {
+                &mut port.counters.not_taken
+            }) += 1;
             return false;
         }
         let Some(device) = port.devices.iter_mut().find(|device| device.has(qpn)) else {
@@ -618,19 +761,30 @@ impl Network {
     /// send that has completed is on its way.
     pub(crate) fn leave(&mut self, place: usize, fd: i32) {
         let devices = &mut self.ports[place].devices;
-        let Some(device) = devices.iter_mut().find(|device| device.raw() == fd) else { return };
+        let Some(device) = devices.iter_mut().find(|device| device.raw() == fd) else {
+            return;
+        };
         device.leaves = true;
         self.free.extend(std::mem::take(&mut device.waiting));
-        let leaving: Vec<i32> = devices.iter().filter(|one| one.leaves).map(Device::raw).collect();
+        let leaving: Vec<i32> = devices
+            .iter()
+            .filter(|one| one.leaves)
+            .map(Device::raw)
+            .collect();
         let surplus = leaving.len().saturating_sub(LEAVING_MAX);
-        leaving.into_iter().take(surplus).for_each(|fd| self.detach(place, fd));
+        leaving
+            .into_iter()
+            .take(surplus)
+            .for_each(|fd| self.detach(place, fd));
     }
 
     /// Detaches devices that have left.
     fn detach_leaving(&mut self) {
         for place in 0..self.ports.len() {
             let devices = self.ports[place].devices.iter();
-            let left = devices.filter(|device| device.leaves && !device.has_record()).map(Device::raw);
+            let left = devices
+                .filter(|device| device.leaves && !device.has_record())
+                .map(Device::raw);
             let left: Vec<i32> = left.collect();
             left.into_iter().for_each(|fd| self.detach(place, fd));
         }
@@ -671,7 +825,9 @@ impl Network {
 
 impl LiveHosts for Network {
     fn pull(&mut self, host: u32, classes: u8, now: Time) -> Offer {
-        let Some(place) = self.place(host) else { return Offer::Nothing };
+        let Some(place) = self.place(host) else {
+            return Offer::Nothing;
+        };
         self.active = true;
         self.blocked = false;
         if let Some(copy) = self.next_copy(place, classes) {
@@ -693,7 +849,9 @@ impl LiveHosts for Network {
         self.active = true;
         self.lateness.note(now, self.clock.now());
         let token = packet.token;
-        let Some(place) = self.place(host) else { return self.give_back(token) };
+        let Some(place) = self.place(host) else {
+            return self.give_back(token);
+        };
         let flight = &mut self.flights[token as usize];
         if let FlightKind::Rdma(header, transport) = &mut flight.kind {
             let (transport, payload) = (&flight.bytes[..*transport], flight.length - *transport);
@@ -708,10 +866,22 @@ impl LiveHosts for Network {
                 return;
             }
         } else {
-            let Flight { bytes, length, slice, .. } = flight;
+            let Flight {
+                bytes,
+                length,
+                slice,
+                ..
+            } = flight;
             let (bytes, port) = (&mut bytes[..*length], &mut self.ports[place]);
-            let taken = port.tap.as_mut().is_some_and(|tap| tap.put(bytes, slice.as_ref(), packet.tos));
-            *(if taken { &mut port.counters.frames_received } else { &mut port.counters.not_taken }) += 1;
+            let taken = port
+                .tap
+                .as_mut()
+                .is_some_and(|tap| tap.put(bytes, slice.as_ref(), packet.tos));
+            *(if taken {
+                &mut port.counters.frames_received
+            } else {
+                &mut port.counters.not_taken
+            }) += 1;
         }
         self.give_back(token);
     }
@@ -731,17 +901,24 @@ pub(crate) fn neighbours_of(hosts: &[LiveHost]) -> BTreeMap<u16, Neighbours> {
     for host in hosts {
         found.entry(host.vlan()).or_default().push(host.addresses());
     }
-    found.into_iter().map(|(vlan, hosts)| (vlan, hosts.into())).collect()
+    found
+        .into_iter()
+        .map(|(vlan, hosts)| (vlan, hosts.into()))
+        .collect()
 }
 
 /// Whether an address is that of a multicast group.
 fn is_group(address: Ipv6Addr) -> bool {
-    address.to_ipv4_mapped().map_or(address.is_multicast(), |v4| v4.is_multicast())
+    address
+        .to_ipv4_mapped()
+        .map_or(address.is_multicast(), |v4| v4.is_multicast())
 }
 
 /// Writes a packet of a device into the ring of another one.
 fn put(device: &mut Device, flight: &Flight) -> bool {
-    let FlightKind::Rdma(header, transport) = &flight.kind else { return true };
+    let FlightKind::Rdma(header, transport) = &flight.kind else {
+        return true;
+    };
     let (transport, payload) = flight.bytes[..flight.length].split_at(*transport);
     match &flight.payload {
         Some(outside) => {
@@ -751,16 +928,28 @@ fn put(device: &mut Device, flight: &Flight) -> bool {
             };
             device.put(header, transport, (payload.len(), fill))
         }
-        None => {
-            device.put(header, transport, (payload.len(), |place: &mut [u8]| place.copy_from_slice(payload)))
-        }
+        None => device.put(
+            header,
+            transport,
+            (payload.len(), |place: &mut [u8]| {
+                place.copy_from_slice(payload)
+            }),
+        ),
     }
 }
 
 impl Port {
     pub(crate) fn new(host: LiveHost, tap: Option<Tap>) -> Self {
         let counters = HostCounters::default();
-        Self { host, devices: Vec::new(), tap, copies: VecDeque::new(), next: 0, asks: false, counters }
+        Self {
+            host,
+            devices: Vec::new(),
+            tap,
+            copies: VecDeque::new(),
+            next: 0,
+            asks: false,
+            counters,
+        }
     }
 
     /// Whether a packet of a device waits: its record contains the time at which it was made.

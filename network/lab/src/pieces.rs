@@ -21,7 +21,10 @@ pub(crate) struct Slice {
 
 impl Slice {
     pub(crate) fn new(buffer: &Rc<[u8]>, range: Range<usize>) -> Self {
-        Self { buffer: Rc::clone(buffer), range }
+        Self {
+            buffer: Rc::clone(buffer),
+            range,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -68,7 +71,9 @@ impl Pieces {
     pub(crate) fn push(&mut self, slice: &Slice) {
         self.len += slice.len();
         match self.all.back_mut() {
-            Some(Piece::Shared(last)) if last.is_followed_by(slice) => last.range.end = slice.range.end,
+            Some(Piece::Shared(last)) if last.is_followed_by(slice) => {
+                last.range.end = slice.range.end
+            }
             _ => self.all.push_back(Piece::Shared(slice.clone())),
         }
     }
@@ -93,7 +98,10 @@ impl Pieces {
             Piece::Shared(slice) => slice.bytes(),
             Piece::Copied(range) => self.copied.get(range.clone()).unwrap_or_default(),
         });
-        out.iter_mut().zip(bytes).map(|(out, bytes)| *out = IoSlice::new(bytes)).count()
+        out.iter_mut()
+            .zip(bytes)
+            .map(|(out, bytes)| *out = IoSlice::new(bytes))
+            .count()
     }
 
     pub(crate) fn clear(&mut self) {
@@ -115,7 +123,11 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { current: Rc::from(vec![0; bytes]), others: Vec::new(), shares: true }
+        Self {
+            current: Rc::from(vec![0; bytes]),
+            others: Vec::new(),
+            shares: true,
+        }
     }
 
     /// What was read last.
@@ -131,7 +143,11 @@ impl Buffers {
     /// A buffer without payloads of frames that are in the network.
     pub(crate) fn free(&mut self) -> &mut [u8] {
         if Rc::get_mut(&mut self.current).is_none() {
-            match self.others.iter().rposition(|one| Rc::strong_count(one) == 1) {
+            match self
+                .others
+                .iter()
+                .rposition(|one| Rc::strong_count(one) == 1)
+            {
                 Some(place) => std::mem::swap(&mut self.others[place], &mut self.current),
                 None => {
                     let new = Rc::from(vec![0; self.current.len()]);
@@ -140,8 +156,8 @@ impl Buffers {
             }
         }
         // One of the others is free when this one is not any more, or one more can be made.
-        self.shares =
-            self.others.len() < BUFFERS_MAX || self.others.iter().any(|one| Rc::strong_count(one) == 1);
+        self.shares = self.others.len() < BUFFERS_MAX
+            || self.others.iter().any(|one| Rc::strong_count(one) == 1);
         Rc::get_mut(&mut self.current).unwrap_or_default()
     }
 }
@@ -158,7 +174,10 @@ mod tests {
             buffers.free().fill(number);
             kept.extend(buffers.slice(2..4));
         }
-        assert_eq!((kept.len(), buffers.others.len()), (BUFFERS_MAX, BUFFERS_MAX));
+        assert_eq!(
+            (kept.len(), buffers.others.len()),
+            (BUFFERS_MAX, BUFFERS_MAX)
+        );
         for (number, slice) in (0..).zip(&kept) {
             assert_eq!(slice.bytes(), [number, number]);
         }
@@ -168,7 +187,10 @@ mod tests {
         assert_eq!(kept.last().expect("there was room").bytes(), [99, 99]);
         buffers.free().fill(1);
         assert!(buffers.slice(2..4).is_none());
-        assert!(kept[2..].iter().all(|slice| slice.bytes() != [1, 1]), "none of them was read into");
+        assert!(
+            kept[2..].iter().all(|slice| slice.bytes() != [1, 1]),
+            "none of them was read into"
+        );
         assert_eq!(buffers.others.len(), BUFFERS_MAX);
     }
 
@@ -185,7 +207,10 @@ mod tests {
         let mut out = [IoSlice::new(&[]); PIECES_MAX];
         let count = pieces.fill(&mut out);
         let found: Vec<&[u8]> = out[..count].iter().map(|piece| &**piece).collect();
-        assert_eq!((found, pieces.len()), (vec![&[0, 1, 2, 3, 4][..], &[7, 8], &[6]], 8));
+        assert_eq!(
+            (found, pieces.len()),
+            (vec![&[0, 1, 2, 3, 4][..], &[7, 8], &[6]], 8)
+        );
         pieces.clear();
         let mut none = [IoSlice::new(&[]); PIECES_MAX];
         assert_eq!((pieces.fill(&mut none), pieces.len()), (0, 0));

@@ -58,7 +58,12 @@ pub struct LiveHost {
 
 impl LiveHost {
     pub(crate) fn addresses(&self) -> HostAddresses {
-        HostAddresses { v4: self.v4, v6: self.v6, link_local: self.link_local, mac: self.mac }
+        HostAddresses {
+            v4: self.v4,
+            v6: self.v6,
+            link_local: self.link_local,
+            mac: self.mac,
+        }
     }
 
     /// The class of a DSCP that a program chose.
@@ -72,7 +77,10 @@ impl LiveHost {
     /// only before its packets are in a ring, so it puts no more there than leaves while it waits for a
     /// processor.
     pub(crate) fn welcome(&self, slowdown: u64) -> Welcome {
-        let ahead = self.rate.bytes_in(Span(AHEAD.0 / slowdown)).max(AHEAD_BYTES_MIN);
+        let ahead = self
+            .rate
+            .bytes_in(Span(AHEAD.0 / slowdown))
+            .max(AHEAD_BYTES_MIN);
         let [data, acknowledgements, _] = self.marks.map(|marking| marking.class);
         Welcome {
             ahead: u32::try_from(ahead).unwrap_or(u32::MAX),
@@ -109,7 +117,11 @@ impl Plan {
     ///
     /// # Errors
     /// When the file has a mistake, or has something that a lab does not support.
-    pub fn new(name: String, document: Document, read: &mut ReadFile<'_>) -> Result<Self, LabError> {
+    pub fn new(
+        name: String,
+        document: Document,
+        read: &mut ReadFile<'_>,
+    ) -> Result<Self, LabError> {
         let mut files = BTreeMap::new();
         let mut keep = |name: &str| {
             let text = read(name)?;
@@ -130,15 +142,22 @@ impl Plan {
     /// a function of an adapter comes no faster than its PCIe slot writes.
     pub fn shortest_link(&self) -> Span {
         let mtu = self.hosts.iter().map(|host| host.mtu).min().unwrap_or(0);
-        let Experiment { network, scenario, .. } = &self.experiment;
+        let Experiment {
+            network, scenario, ..
+        } = &self.experiment;
         let takes = network.topology.links().iter().map(|link| {
             let hosts = link.ends.iter().filter_map(|end| match end.node {
                 Node::Host(host) if network.adapter_of(host).is_some() => Some(host),
                 _ => None,
             });
             let slots = hosts.filter_map(|host| Some(scenario.hosts[host as usize].pcie?.rate));
-            let rate = slots.chain([link.config.rate]).min_by_key(|rate| rate.bps());
-            link.config.delay + rate.unwrap_or(link.config.rate).time_of(mtu.min(PACKET_BYTES))
+            let rate = slots
+                .chain([link.config.rate])
+                .min_by_key(|rate| rate.bps());
+            link.config.delay
+                + rate
+                    .unwrap_or(link.config.rate)
+                    .time_of(mtu.min(PACKET_BYTES))
         });
         takes.min().unwrap_or_default()
     }
@@ -146,7 +165,11 @@ impl Plan {
     /// The shortest delay of a link.
     pub(crate) fn shortest_delay(&self) -> Span {
         let links = self.experiment.network.topology.links();
-        links.iter().map(|link| link.config.delay).min().unwrap_or_default()
+        links
+            .iter()
+            .map(|link| link.config.delay)
+            .min()
+            .unwrap_or_default()
     }
 
     /// The same with other values, which are paths and their values.
@@ -158,7 +181,12 @@ impl Plan {
         for (path, value) in values {
             document.set(path, value)?;
         }
-        let mut read = |name: &str| self.files.get(name).cloned().ok_or_else(|| "not read before".to_owned());
+        let mut read = |name: &str| {
+            self.files
+                .get(name)
+                .cloned()
+                .ok_or_else(|| "not read before".to_owned())
+        };
         let experiment = Experiment::new(&document, &mut read)?;
         Self::made(self.name.clone(), experiment, document, self.files.clone())
     }
@@ -171,10 +199,15 @@ impl Plan {
     ) -> Result<Self, LabError> {
         let network = &experiment.network;
         let chosen = network.hosts.iter().any(|host| host.live);
-        let numbered = (0_u32..).zip(&network.hosts).filter(|(_, host)| host.live || !chosen);
+        let numbered = (0_u32..)
+            .zip(&network.hosts)
+            .filter(|(_, host)| host.live || !chosen);
         let live: Vec<(u32, &fabric::file::NamedHost)> = numbered.collect();
         if live.len() > LIVE_MAX {
-            return Err(LabError::TooMany { hosts: live.len(), max: LIVE_MAX });
+            return Err(LabError::TooMany {
+                hosts: live.len(),
+                max: LIVE_MAX,
+            });
         }
         let attached = network.topology.attachments();
         let mut hosts = Vec::new();
@@ -190,14 +223,25 @@ impl Plan {
             }
             let [_, b, c, d] = (number + 1).to_be_bytes();
             let function = functions::function_of(network, number);
-            let own = network.function(number).map(|(_, function)| function.settings.mac);
+            let own = network
+                .function(number)
+                .map(|(_, function)| function.settings.mac);
             let mac = own.unwrap_or([2, 0, 0, b, c, d]);
             hosts.push(LiveHost {
                 number,
                 name: host.name.clone(),
                 function,
                 v4: Ipv4Addr::new(10, b, c, d),
-                v6: Ipv6Addr::new(0xfd6c, 0x6162, 0, 0, 0, 0, (number >> 16) as u16, (number + 1) as u16),
+                v6: Ipv6Addr::new(
+                    0xfd6c,
+                    0x6162,
+                    0,
+                    0,
+                    0,
+                    0,
+                    (number >> 16) as u16,
+                    (number + 1) as u16,
+                ),
                 mac,
                 link_local: link_local(mac),
                 mtu: mtu(host.nic.mtu),
@@ -209,13 +253,23 @@ impl Plan {
         check_macs(&hosts)?;
         let whole = experiment.clone();
         let is_live = |number: u32| hosts.iter().any(|host| host.number == number);
-        experiment.scenario.flows.retain(|flow| !is_live(flow.from) && !is_live(flow.to));
+        experiment
+            .scenario
+            .flows
+            .retain(|flow| !is_live(flow.from) && !is_live(flow.to));
         if experiment.scenario.flows.is_empty() {
             experiment.workloads.clear();
         }
         experiment.scenario.end = Time::NEVER;
         experiment.scenario.threads = 1;
-        Ok(Self { name, experiment, hosts, whole, document, files })
+        Ok(Self {
+            name,
+            experiment,
+            hosts,
+            whole,
+            document,
+            files,
+        })
     }
 }
 
@@ -224,7 +278,10 @@ fn check_macs(hosts: &[LiveHost]) -> Result<(), LabError> {
     let mut taken = BTreeMap::new();
     for host in hosts {
         if let Some(other) = taken.insert(host.mac, &host.name) {
-            return Err(LabError::Mac { one: other.clone(), other: host.name.clone() });
+            return Err(LabError::Mac {
+                one: other.clone(),
+                other: host.name.clone(),
+            });
         }
     }
     Ok(())
@@ -247,7 +304,10 @@ fn variables(congestion: Congestion, config: &HostConfig) -> Vec<(String, String
         _ => "window",
     };
     let mut variables = vec![(host::settings::CONGESTION.to_owned(), congestion.to_owned())];
-    variables.push((host::settings::NIC.to_owned(), host::parameters::text(&config.device())));
+    variables.push((
+        host::settings::NIC.to_owned(),
+        host::parameters::text(&config.device()),
+    ));
     if config.out_of_order {
         variables.push((host::settings::OUT_OF_ORDER.to_owned(), "1".to_owned()));
     }
@@ -267,11 +327,22 @@ mod tests {
         let mut none = |name: &str| Err(format!("{name} is not there"));
         let document = Document::read("test", file, &mut none).expect("a file");
         let plan = Plan::new("test".to_owned(), document, &mut none).expect("a plan");
-        let nic = plan.hosts[0].variables.iter().find(|(name, _)| name == host::settings::NIC);
+        let nic = plan.hosts[0]
+            .variables
+            .iter()
+            .find(|(name, _)| name == host::settings::NIC);
         let (_, text) = nic.expect("parameters");
-        let wanted = ["window=65536", "ack-interval=7", "line-rate=25000000000", "minimum-rate=1000000000"];
+        let wanted = [
+            "window=65536",
+            "ack-interval=7",
+            "line-rate=25000000000",
+            "minimum-rate=1000000000",
+        ];
         for parameter in wanted {
-            assert!(text.split(',').any(|pair| pair == parameter), "{parameter}: {text}");
+            assert!(
+                text.split(',').any(|pair| pair == parameter),
+                "{parameter}: {text}"
+            );
         }
     }
 }

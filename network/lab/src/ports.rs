@@ -47,7 +47,10 @@ pub struct PortCounters {
 impl Ports {
     /// The counters of an experiment's ports.
     pub(crate) fn of(experiment: &Experiment, results: &Results, now_ns: u64) -> Self {
-        let all = port_reports(experiment, results).into_iter().map(PortCounters::from).collect();
+        let all = port_reports(experiment, results)
+            .into_iter()
+            .map(PortCounters::from)
+            .collect();
         Self::most_bytes(all, now_ns)
     }
 
@@ -57,15 +60,42 @@ impl Ports {
         ports.sort_by_key(|(_, port)| Reverse(port.bytes));
         ports.truncate(PORTS_MAX);
         ports.sort_by_key(|(place, _)| *place);
-        Self { now_ns, total, ports: ports.into_iter().map(|(_, port)| port).collect() }
+        Self {
+            now_ns,
+            total,
+            ports: ports.into_iter().map(|(_, port)| port).collect(),
+        }
     }
 }
 
 impl From<PortReport> for PortCounters {
     fn from(port: PortReport) -> Self {
-        let dropped = port.losses().map(|(why, count)| (why.to_owned(), count)).collect();
-        let PortReport { port, to, rate_bps, packets, bytes, marked, pauses_sent, paused_us, .. } = port;
-        Self { port, to, rate_bps, packets, bytes, marked, dropped, pauses_sent, paused_us }
+        let dropped = port
+            .losses()
+            .map(|(why, count)| (why.to_owned(), count))
+            .collect();
+        let PortReport {
+            port,
+            to,
+            rate_bps,
+            packets,
+            bytes,
+            marked,
+            pauses_sent,
+            paused_us,
+            ..
+        } = port;
+        Self {
+            port,
+            to,
+            rate_bps,
+            packets,
+            bytes,
+            marked,
+            dropped,
+            pauses_sent,
+            paused_us,
+        }
     }
 }
 
@@ -82,7 +112,10 @@ mod tests {
             packets: u64::MAX,
             bytes: number % 300,
             marked: u64::MAX,
-            dropped: vec![("buffer-full".to_owned(), u64::MAX), ("link-down".to_owned(), u64::MAX)],
+            dropped: vec![
+                ("buffer-full".to_owned(), u64::MAX),
+                ("link-down".to_owned(), u64::MAX),
+            ],
             pauses_sent: u64::MAX,
             paused_us: 1e12 / 7.0,
         }
@@ -93,7 +126,12 @@ mod tests {
         let ports = Ports::most_bytes((0..1000).map(counted).collect(), 7);
         assert_eq!((ports.total, ports.ports.len()), (1000, PORTS_MAX));
         // Of the numbers 0 to 999, three or four have each remainder of 300.
-        assert!(ports.ports.iter().all(|port| port.bytes >= 300 - PORTS_MAX as u64 / 3 - 1));
+        assert!(
+            ports
+                .ports
+                .iter()
+                .all(|port| port.bytes >= 300 - PORTS_MAX as u64 / 3 - 1)
+        );
         let text = serde_json::to_string(&ports).unwrap();
         assert!(text.len() < 4 * PIECE_BYTES, "{} bytes", text.len());
         assert_eq!(serde_json::from_str::<Ports>(&text).unwrap(), ports);
@@ -102,6 +140,13 @@ mod tests {
     #[test]
     fn few_ports_are_all_reported_in_their_order() {
         let all: Vec<PortCounters> = [5, 9, 1].map(counted).to_vec();
-        assert_eq!(Ports::most_bytes(all.clone(), 7), Ports { now_ns: 7, total: 3, ports: all });
+        assert_eq!(
+            Ports::most_bytes(all.clone(), 7),
+            Ports {
+                now_ns: 7,
+                total: 3,
+                ports: all
+            }
+        );
     }
 }

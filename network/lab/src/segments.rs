@@ -37,15 +37,26 @@ fn layout(frame: &[u8]) -> Option<Layout> {
         [0x86, 0xdd] => (ETHERNET_BYTES + 40, true),
         _ => return None,
     };
-    let protocol = if is_v6 { frame.get(20)? } else { frame.get(23)? };
+    let protocol = if is_v6 {
+        frame.get(20)?
+    } else {
+        frame.get(23)?
+    };
     let words = frame.get(tcp + 12)? >> 4;
     let payload = tcp + usize::from(words) * 4;
-    let is_valid = *protocol == TCP && tcp >= ETHERNET_BYTES + 20 && words >= 5 && payload <= frame.len();
-    is_valid.then_some(Layout { tcp, payload, is_v6 })
+    let is_valid =
+        *protocol == TCP && tcp >= ETHERNET_BYTES + 20 && words >= 5 && payload <= frame.len();
+    is_valid.then_some(Layout {
+        tcp,
+        payload,
+        is_v6,
+    })
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).map_or(0, |word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+    bytes.get(at..at + 4).map_or(0, |word| {
+        u32::from_be_bytes([word[0], word[1], word[2], word[3]])
+    })
 }
 
 /// Sets the lengths of a frame that begins with these headers, and its checksums: of IPv4 whole, of TCP over
@@ -107,7 +118,11 @@ impl Cut {
     /// not.
     pub(crate) fn next(&mut self, bytes: &[u8], out: &mut [u8]) -> Option<Segment> {
         let (head, frame) = bytes.split_at_checked(VNET_BYTES)?;
-        let Layout { tcp, payload, is_v6 } = self.layout;
+        let Layout {
+            tcp,
+            payload,
+            is_v6,
+        } = self.layout;
         let begin = payload + self.made * self.segment;
         let end = (begin + self.segment).min(frame.len());
         let (is_first, is_last) = (self.made == 0, end == frame.len());
@@ -133,7 +148,11 @@ impl Cut {
         finish(segment, self.layout, length);
         self.made += 1;
         let payload = VNET_BYTES + begin..VNET_BYTES + end;
-        Some(Segment { headers: VNET_BYTES + self.layout.payload, payload, is_last })
+        Some(Segment {
+            headers: VNET_BYTES + self.layout.payload,
+            payload,
+            is_last,
+        })
     }
 }
 
@@ -153,8 +172,12 @@ impl Merged {
     /// Adds a frame, of which a part of the payload may be elsewhere; false where it does not continue what
     /// is here.
     pub(crate) fn add(&mut self, bytes: &[u8], slice: Option<&Slice>) -> bool {
-        let Some((head, frame)) = bytes.split_at_checked(VNET_BYTES) else { return false };
-        let Some(layout) = layout(frame) else { return false };
+        let Some((head, frame)) = bytes.split_at_checked(VNET_BYTES) else {
+            return false;
+        };
+        let Some(layout) = layout(frame) else {
+            return false;
+        };
         let own = &frame[layout.payload..];
         let length = own.len() + slice.map_or(0, Slice::len);
         let flags = frame[layout.tcp + 13];
@@ -163,7 +186,8 @@ impl Merged {
         }
         let sequence = word(frame, layout.tcp + 4);
         if self.count == 0 {
-            self.headers.extend_from_slice(&bytes[..VNET_BYTES + layout.payload]);
+            self.headers
+                .extend_from_slice(&bytes[..VNET_BYTES + layout.payload]);
             (self.layout, self.segment, self.count) = (Some(layout), length, 1);
         } else {
             let continues = self.layout == Some(layout)
@@ -188,14 +212,18 @@ impl Merged {
 
     /// Whether nothing can follow: the segments have PSH set, or the last one was shorter.
     pub(crate) fn is_closed(&self) -> bool {
-        let Some(layout) = self.layout else { return false };
+        let Some(layout) = self.layout else {
+            return false;
+        };
         let is_pushed = self.headers[VNET_BYTES + layout.tcp + 13] & PSH != 0;
         is_pushed || self.payload.len() != self.count * self.segment
     }
 
     /// Passes on what is here, and begins anew.
     pub(crate) fn flush(&mut self, write: impl FnOnce(&[IoSlice<'_>]) -> bool) -> bool {
-        let Some(layout) = self.layout.take() else { return true };
+        let Some(layout) = self.layout.take() else {
+            return true;
+        };
         if self.count > 1 {
             let (head, frame) = self.headers.split_at_mut(VNET_BYTES);
             head[1] = if layout.is_v6 { GSO_TCP_V6 } else { GSO_TCP_V4 };
@@ -216,8 +244,16 @@ impl Merged {
 
 /// Whether two frames differ in nothing but lengths, identification, sequence numbers and checksums.
 fn same_headers(one: &[u8], other: &[u8], at: Layout) -> bool {
-    let ip = if at.is_v6 { [0..18, 18..18, 20..at.tcp + 4] } else { [0..16, 20..24, 26..at.tcp + 4] };
-    let tcp = [at.tcp + 8..at.tcp + 13, at.tcp + 14..at.tcp + 16, at.tcp + 18..at.payload];
+    let ip = if at.is_v6 {
+        [0..18, 18..18, 20..at.tcp + 4]
+    } else {
+        [0..16, 20..24, 26..at.tcp + 4]
+    };
+    let tcp = [
+        at.tcp + 8..at.tcp + 13,
+        at.tcp + 14..at.tcp + 16,
+        at.tcp + 18..at.payload,
+    ];
     let mut ranges = ip.into_iter().chain(tcp);
     ranges.all(|range| one.get(range.clone()) == other.get(range))
 }
@@ -280,8 +316,11 @@ mod tests {
                     let slice = Slice::new(&whole, begin..begin + segment.len() - headers);
                     begin += segment.len() - headers;
                     let is_shared = shared == 1 || shared == 2 && index % 2 == 0;
-                    let (bytes, slice) =
-                        if is_shared { (&segment[..headers], Some(&slice)) } else { (&segment[..], None) };
+                    let (bytes, slice) = if is_shared {
+                        (&segment[..headers], Some(&slice))
+                    } else {
+                        (&segment[..], None)
+                    };
                     assert!(!merged.is_closed() && merged.add(bytes, slice), "{index}");
                 }
                 assert!(merged.is_closed());
@@ -305,8 +344,14 @@ mod tests {
             let mut sum = Checksum::default();
             sum.add(&frame[14..34]);
             assert_eq!(sum.finish(), [0, 0]);
-            assert_eq!(usize::from(u16::from_be_bytes([frame[16], frame[17]])), frame.len() - 14);
-            assert_eq!(word(frame, 38), 0xffff_f000_u32.wrapping_add(index as u32 * 1448));
+            assert_eq!(
+                usize::from(u16::from_be_bytes([frame[16], frame[17]])),
+                frame.len() - 14
+            );
+            assert_eq!(
+                word(frame, 38),
+                0xffff_f000_u32.wrapping_add(index as u32 * 1448)
+            );
             assert_eq!(frame[47] & PSH != 0, index == 2);
             assert_eq!((segment[0], segment[1]), (NEEDS_CHECKSUM, 0));
             sums.push(segment.len());

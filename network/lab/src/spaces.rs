@@ -43,7 +43,10 @@ pub(crate) fn make(
     hosts: &[LiveHost],
     pid: BorrowedFd<'_>,
 ) -> Result<(Spaces, Option<String>), LabError> {
-    let failed = |what: String| LabError::Host { host: host.name.clone(), what };
+    let failed = |what: String| LabError::Host {
+        host: host.name.clone(),
+        what,
+    };
     let [ours, theirs] = unix::message_pair().map_err(LabError::system("a socket pair"))?;
     let child = match process::fork().map_err(LabError::system("fork"))? {
         Forked::Parent(child) => child,
@@ -66,13 +69,30 @@ pub(crate) fn make(
     let (length, fds) = received.map_err(|error| failed(error.to_string()))?;
     let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
     let Some(warning) = text.strip_prefix('+') else {
-        return Err(failed(text.strip_prefix('-').unwrap_or("its process has ended").to_owned()));
+        return Err(failed(
+            text.strip_prefix('-')
+                .unwrap_or("its process has ended")
+                .to_owned(),
+        ));
     };
     let mut fds = fds.into_iter().flatten();
-    let mut next = || fds.next().ok_or_else(|| failed("descriptors are missing".to_owned()));
+    let mut next = || {
+        fds.next()
+            .ok_or_else(|| failed("descriptors are missing".to_owned()))
+    };
     let (net, uts, ipc, mnt, listener) = (next()?, next()?, next()?, next()?, next()?);
-    let spaces = Spaces { net, uts, ipc, mnt, listener, tap: fds.next() };
-    Ok((spaces, Some(warning.to_owned()).filter(|warning| !warning.is_empty())))
+    let spaces = Spaces {
+        net,
+        uts,
+        ipc,
+        mnt,
+        listener,
+        tap: fds.next(),
+    };
+    Ok((
+        spaces,
+        Some(warning.to_owned()).filter(|warning| !warning.is_empty()),
+    ))
 }
 
 /// Runs in a grandchild, which is in the PID namespace; both end then.
@@ -101,7 +121,9 @@ fn set_up(host: &LiveHost, hosts: &[LiveHost]) -> Result<(Vec<OwnedFd>, Option<S
     let (tap, warning) = interfaces(host)?;
     let open = |name: &str| {
         let path = format!("/proc/self/ns/{name}");
-        fs::File::open(&path).map(OwnedFd::from).map_err(named(&path))
+        fs::File::open(&path)
+            .map(OwnedFd::from)
+            .map_err(named(&path))
     };
     let mut fds = vec![open("net")?, open("uts")?, open("ipc")?, open("mnt")?];
     fds.push(listen(ATTACH).map_err(named("socket for devices"))?);
@@ -119,7 +141,10 @@ fn mounts(host: &LiveHost, hosts: &[LiveHost]) -> Result<(), String> {
     namespace::mount(none, folder, Mount::New("tmpfs")).map_err(named(FOLDER))?;
     let folder_of_user = fs::DirBuilder::new().mode(0o700).create(RUNTIME);
     folder_of_user.map_err(named(RUNTIME))?;
-    let mut text = format!("127.0.0.1 localhost\n::1 localhost ip6-localhost\n{} {}\n", host.v4, host.name);
+    let mut text = format!(
+        "127.0.0.1 localhost\n::1 localhost ip6-localhost\n{} {}\n",
+        host.v4, host.name
+    );
     for other in hosts.iter().filter(|other| other.number != host.number) {
         text += &format!("{} {}\n", other.v4, other.name);
     }
@@ -156,13 +181,21 @@ fn interfaces(host: &LiveHost) -> Result<(Option<OwnedFd>, Option<String>), Stri
         }
     };
     if tap.is_some() {
-        interfaces.set_mac(name, host.mac).map_err(named("MAC address"))?;
+        interfaces
+            .set_mac(name, host.mac)
+            .map_err(named("MAC address"))?;
         interfaces.set_mtu(name, host.mtu).map_err(named("MTU"))?;
         interfaces.up(name).map_err(named(name))?;
     }
     // A further address of the loopback interface, beside 127.0.0.1.
-    let label = if tap.is_some() { name.to_owned() } else { format!("{name}:1") };
-    interfaces.add_v4(&label, host.v4).map_err(named("IPv4 address"))?;
+    let label = if tap.is_some() {
+        name.to_owned()
+    } else {
+        format!("{name}:1")
+    };
+    interfaces
+        .add_v4(&label, host.v4)
+        .map_err(named("IPv4 address"))?;
     // Machines without IPv6 have labs without it.
     let _ = interfaces.add_v6(name, host.v6);
     Ok((tap, warning))

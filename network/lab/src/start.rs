@@ -33,7 +33,10 @@ pub struct Ready {
 pub fn run(plan: Plan, slowdown: u32, ready: impl FnOnce(&Ready)) -> Result<(), LabError> {
     let control = listen(&socket_name(&plan.name)).map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => LabError::Runs(plan.name.clone()),
-        _ => LabError::System { what: "the control socket", source },
+        _ => LabError::System {
+            what: "the control socket",
+            source,
+        },
     })?;
     let signals = process::end_signals().map_err(LabError::system("signals"))?;
     namespace::own_user_namespace().map_err(LabError::UserNamespaces)?;
@@ -57,7 +60,9 @@ fn start(
     ready: impl FnOnce(&Ready),
 ) -> Result<Option<OwnedFd>, LabError> {
     let open = |path: String| {
-        fs::File::open(path).map(OwnedFd::from).map_err(LabError::system("a namespace of the lab"))
+        fs::File::open(path)
+            .map(OwnedFd::from)
+            .map_err(LabError::system("a namespace of the lab"))
     };
     let user = open("/proc/self/ns/user".to_owned())?;
     let pid = open(format!("/proc/{init}/ns/pid"))?;
@@ -69,8 +74,22 @@ fn start(
     }
     let hosts = plan.hosts.iter().map(|host| host.name.clone()).collect();
     let name = plan.name.clone();
-    let engine = Engine::new(plan, slowdown, Held { control, signals, user, pid, spaces: made })?;
-    ready(&Ready { name, hosts, warnings });
+    let engine = Engine::new(
+        plan,
+        slowdown,
+        Held {
+            control,
+            signals,
+            user,
+            pid,
+            spaces: made,
+        },
+    )?;
+    ready(&Ready {
+        name,
+        hosts,
+        warnings,
+    });
     Ok(engine.run())
 }
 
@@ -92,7 +111,10 @@ pub fn run_detached(plan: Plan, slowdown: u32) -> Result<Ready, LabError> {
                 };
                 let result = run(plan, slowdown, |ready| {
                     let _ = process::detach();
-                    say(format!("+{}", serde_json::to_string(ready).unwrap_or_default()));
+                    say(format!(
+                        "+{}",
+                        serde_json::to_string(ready).unwrap_or_default()
+                    ));
                 });
                 if let Err(error) = result {
                     say(format!("-{error}"));
@@ -104,10 +126,19 @@ pub fn run_detached(plan: Plan, slowdown: u32) -> Result<Ready, LabError> {
     drop(theirs);
     let _ = process::wait(child);
     let mut bytes = vec![0; crate::control::MESSAGE_BYTES];
-    let length = unix::receive_next(ours.as_raw_fd(), &mut bytes).map_err(LabError::system("the lab"))?;
+    let length =
+        unix::receive_next(ours.as_raw_fd(), &mut bytes).map_err(LabError::system("the lab"))?;
     let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
-    let ready = text.strip_prefix('+').and_then(|text| serde_json::from_str(text).ok());
-    ready.ok_or_else(|| LabError::Refused(text.strip_prefix('-').unwrap_or("the lab has ended").to_owned()))
+    let ready = text
+        .strip_prefix('+')
+        .and_then(|text| serde_json::from_str(text).ok());
+    ready.ok_or_else(|| {
+        LabError::Refused(
+            text.strip_prefix('-')
+                .unwrap_or("the lab has ended")
+                .to_owned(),
+        )
+    })
 }
 
 /// Runs `program` in a host, in a child of this process, which must have one thread; the exit status as a
@@ -130,7 +161,9 @@ pub fn enter(host: &Entered, program: impl FnOnce() -> u8) -> Result<u8, LabErro
             process::end_with_parent();
             process::keep_capabilities();
             process::default_terminal_signals();
-            host.variables.iter().for_each(|(name, value)| process::set_variable(name, value));
+            host.variables
+                .iter()
+                .for_each(|(name, value)| process::set_variable(name, value));
             process::exit(i32::from(program()))
         }
         Forked::Parent(child) => {

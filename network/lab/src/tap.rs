@@ -130,11 +130,18 @@ impl Tap {
             }
         }
         let tos = tos(self.frame())?;
-        Some(if tos >> 2 == 0 { 0 } else { class_of(marks, tos >> 2) & 7 })
+        Some(if tos >> 2 == 0 {
+            0
+        } else {
+            class_of(marks, tos >> 2) & 7
+        })
     }
 
     fn frame(&self) -> &[u8] {
-        self.buffers.bytes().get(VNET_BYTES..self.length).unwrap_or_default()
+        self.buffers
+            .bytes()
+            .get(VNET_BYTES..self.length)
+            .unwrap_or_default()
     }
 
     /// Takes the next frame, or the next segment of one; `None` for one that no network carries. The payload
@@ -149,13 +156,16 @@ impl Tap {
                     payload = self.buffers.slice(segment.payload.clone());
                     if payload.is_none() {
                         let end = length + segment.payload.len();
-                        out.get_mut(length..end)?.copy_from_slice(bytes.get(segment.payload)?);
+                        out.get_mut(length..end)?
+                            .copy_from_slice(bytes.get(segment.payload)?);
                         length = end;
                     }
                 }
             }
             None => {
-                let fits = out.get_mut(..bytes.len()).map(|out| out.copy_from_slice(bytes));
+                let fits = out
+                    .get_mut(..bytes.len())
+                    .map(|out| out.copy_from_slice(bytes));
                 length = fits.map_or(0, |()| bytes.len());
             }
         }
@@ -166,13 +176,24 @@ impl Tap {
         let (tos, hash, destination) = (tos(frame)?, hash(frame), *frame.first_chunk()?);
         let (source, source_ip) = (*frame.get(6..)?.first_chunk()?, source_ip(frame)?);
         let wire_bytes = frame.len() + payload.as_ref().map_or(0, Slice::len);
-        Some(Taken { length, payload, wire_bytes, tos, hash, destination, source, source_ip })
+        Some(Taken {
+            length,
+            payload,
+            wire_bytes,
+            tos,
+            hash,
+            destination,
+            source,
+            source_ip,
+        })
     }
 
     /// Hands a frame to the kernel, marked as switches left it; false when the kernel does not take it. The
     /// rest of the frame may be elsewhere.
     pub(crate) fn put(&mut self, bytes: &mut [u8], payload: Option<&Slice>, tos: u8) -> bool {
-        let Some((_, frame)) = bytes.split_at_mut_checked(VNET_BYTES) else { return false };
+        let Some((_, frame)) = bytes.split_at_mut_checked(VNET_BYTES) else {
+            return false;
+        };
         set_tos(frame, tos);
         if self.merged.add(bytes, payload) {
             return !self.merged.is_closed() || self.flush();
@@ -184,12 +205,18 @@ impl Tap {
         // The header passes unchanged: a checksum left to compute stays so, and a verified one stays valid.
         self.readable = true;
         let payload = payload.map_or(&[][..], Slice::bytes);
-        interface::write(self.fd.as_raw_fd(), &[IoSlice::new(bytes), IoSlice::new(payload)])
+        interface::write(
+            self.fd.as_raw_fd(),
+            &[IoSlice::new(bytes), IoSlice::new(payload)],
+        )
     }
 
     /// Hands a frame to the kernel that the port of the switch, or the lab, made.
     pub(crate) fn put_control(&self, frame: &[u8]) {
-        interface::write(self.fd.as_raw_fd(), &[IoSlice::new(&[0; VNET_BYTES]), IoSlice::new(frame)]);
+        interface::write(
+            self.fd.as_raw_fd(),
+            &[IoSlice::new(&[0; VNET_BYTES]), IoSlice::new(frame)],
+        );
     }
 
     /// Passes on segments that were held back to be merged.
@@ -207,7 +234,9 @@ impl Tap {
         match frame.get(12..14) {
             Some(kind) if kind == ETHERTYPE_ARP => {}
             Some(kind) if kind == ETHERTYPE_IPV4 || kind == ETHERTYPE_IPV6 => {
-                let Some(answer) = solicited(&self.neighbours, frame) else { return false };
+                let Some(answer) = solicited(&self.neighbours, frame) else {
+                    return false;
+                };
                 self.put_control(&answer);
                 return true;
             }
@@ -251,11 +280,15 @@ fn source_ip(frame: &[u8]) -> Option<Ipv6Addr> {
 
 /// Sets them, and the checksum of an IPv4 header.
 pub(crate) fn set_tos(frame: &mut [u8], tos: u8) {
-    let Some(head) = frame.get(12..16) else { return };
+    let Some(head) = frame.get(12..16) else {
+        return;
+    };
     match *head {
         [8, 0, _, old] if old != tos => {
             frame[15] = tos;
-            let Some(header) = frame.get_mut(ETHERNET_BYTES..ETHERNET_BYTES + 20) else { return };
+            let Some(header) = frame.get_mut(ETHERNET_BYTES..ETHERNET_BYTES + 20) else {
+                return;
+            };
             header[10..12].fill(0);
             let mut sum = Checksum::default();
             sum.add(header);
@@ -276,7 +309,9 @@ fn hash(frame: &[u8]) -> u32 {
         _ => (20, ETHERNET_BYTES + 40),
     };
     let protocol = frame.get(protocol).copied().unwrap_or(0);
-    let ports = frame.get(at..at + 4).map_or([0; 4], |ports| [ports[0], ports[1], ports[2], ports[3]]);
+    let ports = frame
+        .get(at..at + 4)
+        .map_or([0; 4], |ports| [ports[0], ports[1], ports[2], ports[3]]);
     u32::from_be_bytes(ports).wrapping_mul(0x85eb_ca6b) ^ u32::from(protocol)
 }
 

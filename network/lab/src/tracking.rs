@@ -57,7 +57,11 @@ impl Tracking {
 
     /// A packet enters the network.
     pub(crate) fn sent(&mut self, to: u32, packet: &Packet) {
-        if let Some(at) = self.receivers.get(&(to, packet.dest.value())).filter(|_| is_data(packet)) {
+        if let Some(at) = self
+            .receivers
+            .get(&(to, packet.dest.value()))
+            .filter(|_| is_data(packet))
+        {
             self.flows[*at].sent(packet.psn.value());
         }
     }
@@ -67,7 +71,9 @@ impl Tracking {
         let queue_pair = (to, packet.dest.value());
         if matches!(packet.message, Message::Congestion) {
             let sender = self.senders.get(&queue_pair);
-            sender.into_iter().for_each(|at| self.flows[*at].notifications += 1);
+            sender
+                .into_iter()
+                .for_each(|at| self.flows[*at].notifications += 1);
         } else if let Some(at) = self.receivers.get(&queue_pair).filter(|_| is_data(packet)) {
             self.flows[*at].arrived(packet, payload as u64);
         }
@@ -76,7 +82,10 @@ impl Tracking {
 
 /// Whether a packet carries data, or could.
 fn is_data(packet: &Packet) -> bool {
-    matches!(packet.message, Message::Write { .. } | Message::Send { .. } | Message::ReadResponse { .. })
+    matches!(
+        packet.message,
+        Message::Write { .. } | Message::Send { .. } | Message::ReadResponse { .. }
+    )
 }
 
 /// From one PSN to another, in 24 bits.
@@ -171,11 +180,20 @@ impl Outcome {
         if let Some([first, last]) = self.completed_ns {
             (result.first_completion, result.last_completion) = (at(first), at(last));
         }
-        result.finished = if self.is_done { result.last_completion } else { fabric::Time::NEVER };
+        result.finished = if self.is_done {
+            result.last_completion
+        } else {
+            fabric::Time::NEVER
+        };
         result.failed = self.failed;
         result.sender.local_ack_timeout_err = self.timeouts;
         let (count, sum_ns, max_ns, buckets) = self.latency.clone();
-        result.latency = Latency { count, sum_ns, max_ns, buckets };
+        result.latency = Latency {
+            count,
+            sum_ns,
+            max_ns,
+            buckets,
+        };
     }
 }
 
@@ -190,13 +208,34 @@ mod tests {
 
     fn tracking(out_of_order: bool) -> Tracking {
         let mut tracking = Tracking::default();
-        tracking.add(&Flow::write(0, 1, 4096), Numbers { flow: 0, sender: 5, receiver: 7 }, out_of_order);
+        tracking.add(
+            &Flow::write(0, 1, 4096),
+            Numbers {
+                flow: 0,
+                sender: 5,
+                receiver: 7,
+            },
+            out_of_order,
+        );
         tracking
     }
 
     fn data(psn: u32) -> Packet {
         // SEND Middle has no headers beyond the BTH.
-        let bytes = [1, 0, 0xff, 0xff, 0, 0, 0, 7, 0, (psn >> 16) as u8, (psn >> 8) as u8, psn as u8];
+        let bytes = [
+            1,
+            0,
+            0xff,
+            0xff,
+            0,
+            0,
+            0,
+            7,
+            0,
+            (psn >> 16) as u8,
+            (psn >> 8) as u8,
+            psn as u8,
+        ];
         Packet::parse(&bytes).expect("a SEND").0
     }
 

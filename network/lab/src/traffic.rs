@@ -6,7 +6,8 @@ use crate::clock::Clock;
 use crate::tracking::Outcome;
 use buffer::Buffer;
 use rdma::{
-    Completion, Connection, Domain, Done, HalfOpen, Landing, Listener, ListenerEvent, Request, Sizes,
+    Completion, Connection, Domain, Done, HalfOpen, Landing, Listener, ListenerEvent, Request,
+    Sizes,
 };
 use serde::{Deserialize, Serialize};
 use sim::world::Latency;
@@ -121,25 +122,45 @@ fn say(what: &Said) {
 }
 
 fn parts() -> Result<(), String> {
-    let clock = std::env::var(host::settings::LAB_CLOCK).ok().and_then(|text| Clock::parse(&text));
+    let clock = std::env::var(host::settings::LAB_CLOCK)
+        .ok()
+        .and_then(|text| Clock::parse(&text));
     let clock = clock.ok_or("it runs in hosts of a lab only")?;
     let told = lines();
     let next = || told.recv().map_err(|_| "its input has ended".to_owned());
-    let Told::Flows { address, flows } = next()? else { return Err("flows come first".to_owned()) };
+    let Told::Flows { address, flows } = next()? else {
+        return Err("flows come first".to_owned());
+    };
     let (connects, accepts): (Vec<LiveFlow>, Vec<LiveFlow>) =
         flows.into_iter().partition(|flow| flow.peer.is_some());
     let listener = Listener::new(SocketAddr::new(address.into(), PORT), BACKLOG).map_err(text)?;
     say(&Said::Listens);
-    let Told::Connect = next()? else { return Err("connections come second".to_owned()) };
+    let Told::Connect = next()? else {
+        return Err("connections come second".to_owned());
+    };
     let connecting: JoinHandle<Result<Vec<End>, String>> =
         spawn(move || connects.into_iter().map(End::connect).collect());
     let mut ends = accept(&listener, accepts)?;
-    ends.extend(connecting.join().map_err(|_| "a thread has failed".to_owned())??);
-    say(&Said::Connected { numbers: ends.iter().map(|end| (end.flow.number, end.number)).collect() });
+    ends.extend(
+        connecting
+            .join()
+            .map_err(|_| "a thread has failed".to_owned())??,
+    );
+    say(&Said::Connected {
+        numbers: ends
+            .iter()
+            .map(|end| (end.flow.number, end.number))
+            .collect(),
+    });
     let Told::Begin { begin_ns, end_ns } = next()? else {
         return Err("the beginning comes third".to_owned());
     };
-    run(&mut ends, clock, [begin_ns, end_ns.unwrap_or(u64::MAX)], &told);
+    run(
+        &mut ends,
+        clock,
+        [begin_ns, end_ns.unwrap_or(u64::MAX)],
+        &told,
+    );
     Ok(())
 }
 
@@ -148,7 +169,9 @@ fn lines() -> Receiver<Told> {
     let (sender, receiver) = channel();
     spawn(move || {
         for line in io::stdin().lock().lines() {
-            let Some(told) = line.ok().and_then(|line| serde_json::from_str(&line).ok()) else { return };
+            let Some(told) = line.ok().and_then(|line| serde_json::from_str(&line).ok()) else {
+                return;
+            };
             if sender.send(told).is_err() {
                 return;
             }
@@ -176,7 +199,9 @@ fn run(ends: &mut [End], clock: Clock, [begin, until]: [u64; 2], told: &Receiver
             let active = ends.iter().filter(|end| end.flow.peer.is_some());
             let timeouts = timeouts();
             let outcome = |end: &End| end.outcome(timeouts.get(&end.number).copied().unwrap_or(0));
-            say(&Said::Done { outcomes: active.map(outcome).collect() });
+            say(&Said::Done {
+                outcomes: active.map(outcome).collect(),
+            });
         }
         if !moved {
             sleep(IDLE);
@@ -187,8 +212,12 @@ fn run(ends: &mut [End], clock: Clock, [begin, until]: [u64; 2], told: &Receiver
 /// ACK timeouts by queue pair number, as the device of this process has counted them.
 fn timeouts() -> BTreeMap<u32, u64> {
     let reports = host::report::collect().reports;
-    let own = reports.iter().filter(|report| report.pid == std::process::id());
-    own.flat_map(|report| &report.queue_pairs).map(|pair| (pair.qpn, pair.timeouts)).collect()
+    let own = reports
+        .iter()
+        .filter(|report| report.pid == std::process::id());
+    own.flat_map(|report| &report.queue_pairs)
+        .map(|pair| (pair.qpn, pair.timeouts))
+        .collect()
 }
 
 /// One end of a flow.
@@ -225,12 +254,26 @@ enum Memory {
 
 impl LiveFlow {
     fn depth(&self) -> u32 {
-        if self.moves == Moves::Read { self.depth.min(READS_MAX) } else { self.depth }.max(1)
+        if self.moves == Moves::Read {
+            self.depth.min(READS_MAX)
+        } else {
+            self.depth
+        }
+        .max(1)
     }
 
     fn sizes(&self) -> Sizes {
-        let reads = if self.moves == Moves::Read && self.peer.is_some() { self.depth() as u8 } else { 0 };
-        Sizes { send: self.depth() + 1, receive: self.depth() + 1, reads, rnr_retry: RNR_RETRY }
+        let reads = if self.moves == Moves::Read && self.peer.is_some() {
+            self.depth() as u8
+        } else {
+            0
+        };
+        Sizes {
+            send: self.depth() + 1,
+            receive: self.depth() + 1,
+            reads,
+            rnr_retry: RNR_RETRY,
+        }
     }
 
     /// The memory of the end that posts messages.
@@ -239,7 +282,11 @@ impl LiveFlow {
         Ok(match self.moves {
             Moves::Write => Memory::Source(Arc::new(buffer()?)),
             Moves::Read => Memory::Landing(Landing::new(buffer()?)),
-            Moves::Send => Memory::Free((0..self.depth()).map(|_| buffer()).collect::<Result<_, _>>()?),
+            Moves::Send => Memory::Free(
+                (0..self.depth())
+                    .map(|_| buffer())
+                    .collect::<Result<_, _>>()?,
+            ),
         })
     }
 }
@@ -279,7 +326,9 @@ impl End {
             },
         )
         .map_err(text)?;
-        let (address, rest) = answer.split_first_chunk().ok_or("the peer gives no memory")?;
+        let (address, rest) = answer
+            .split_first_chunk()
+            .ok_or("the peer gives no memory")?;
         let key = rest.first_chunk().ok_or("the peer gives no key")?;
         let remote = (u64::from_le_bytes(*address), u32::from_le_bytes(*key));
         Ok(Self::new(flow, connection, memory.map_err(text)?, remote))
@@ -330,7 +379,9 @@ impl End {
             Memory::Landing(landing) => connection.read_part(landing, 0..length, remote, 0)?,
             Memory::Free(free) => {
                 let buffer = free.pop().ok_or(rdma::Error::Full)?;
-                connection.send(buffer, length, None, 0).map_err(|(error, _)| error)?;
+                connection
+                    .send(buffer, length, None, 0)
+                    .map_err(|(error, _)| error)?;
             }
             Memory::Open { .. } | Memory::Receives => return Err(rdma::Error::Disconnected),
         }
@@ -339,7 +390,13 @@ impl End {
     }
 
     fn take(&mut self, now: u64) {
-        for Completion { done, buffer, token, .. } in std::mem::take(&mut self.found) {
+        for Completion {
+            done,
+            buffer,
+            token,
+            ..
+        } in std::mem::take(&mut self.found)
+        {
             match (done, &mut self.memory, buffer) {
                 (Ok(Done::Sent), memory, buffer) => {
                     if let (Memory::Free(free), Some(buffer)) = (memory, buffer) {
@@ -348,7 +405,8 @@ impl End {
                     self.completed += 1;
                     let posted = self.times.pop_front().unwrap_or(now);
                     self.latency.add(now - posted);
-                    self.completions = Some([self.completions.map_or(now, |[first, _]| first), now]);
+                    self.completions =
+                        Some([self.completions.map_or(now, |[first, _]| first), now]);
                 }
                 (Ok(Done::Receive(_)), _, Some(buffer)) => {
                     self.failed |= self.connection.receive(buffer, token).is_err();
@@ -364,7 +422,12 @@ impl End {
     }
 
     fn outcome(&self, timeouts: u64) -> Outcome {
-        let Latency { count, sum_ns, max_ns, buckets } = self.latency.clone();
+        let Latency {
+            count,
+            sum_ns,
+            max_ns,
+            buckets,
+        } = self.latency.clone();
         Outcome {
             flow: self.flow.number,
             started_ns: self.started,
@@ -393,13 +456,26 @@ fn accept(listener: &Listener, flows: Vec<LiveFlow>) -> Result<Vec<End>, String>
         match listener.next_event().map_err(text)? {
             Some(ListenerEvent::Request(request)) => waiting.push(prepare(request, &flows)?),
             Some(ListenerEvent::Established(key)) => {
-                let Some(at) = waiting.iter().position(|one| one.half.key() == key) else { continue };
+                let Some(at) = waiting.iter().position(|one| one.half.key() == key) else {
+                    continue;
+                };
                 let Accepted { flow, half, memory } = waiting.swap_remove(at);
-                ends.push(End::new(flow, half.establish().map_err(text)?, memory, (0, 0)));
+                ends.push(End::new(
+                    flow,
+                    half.establish().map_err(text)?,
+                    memory,
+                    (0, 0),
+                ));
             }
-            Some(ListenerEvent::Failed(_)) => return Err("a peer has given its connection up".to_owned()),
+            Some(ListenerEvent::Failed(_)) => {
+                return Err("a peer has given its connection up".to_owned());
+            }
             None if Instant::now() > deadline => {
-                return Err(format!("{} of {} connections were made in time", ends.len(), flows.len()));
+                return Err(format!(
+                    "{} of {} connections were made in time",
+                    ends.len(),
+                    flows.len()
+                ));
             }
             None => sleep(Duration::from_millis(1)),
         }
@@ -409,8 +485,14 @@ fn accept(listener: &Listener, flows: Vec<LiveFlow>) -> Result<Vec<End>, String>
 
 /// Answers a request, with the memory that the peer may read or write.
 fn prepare(request: Request, flows: &[LiveFlow]) -> Result<Accepted, String> {
-    let number = request.private_data.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
-    let flow = flows.iter().find(|flow| Some(flow.number) == number).copied();
+    let number = request
+        .private_data
+        .first_chunk()
+        .map(|bytes| u32::from_le_bytes(*bytes));
+    let flow = flows
+        .iter()
+        .find(|flow| Some(flow.number) == number)
+        .copied();
     let flow = flow.ok_or("a peer connects that is in no flow")?;
     let domain = request.own_domain().map_err(text)?;
     let mut half = request.prepare(&domain, flow.sizes()).map_err(text)?;
@@ -419,7 +501,8 @@ fn prepare(request: Request, flows: &[LiveFlow]) -> Result<Accepted, String> {
     if flow.moves == Moves::Send {
         for token in 0..u64::from(flow.depth()) {
             let buffer = domain.registered(length).map_err(text)?;
-            half.receive(buffer, token).map_err(|(error, _)| text(error))?;
+            half.receive(buffer, token)
+                .map_err(|(error, _)| text(error))?;
         }
     } else {
         let buffer = domain.open(length).map_err(text)?;

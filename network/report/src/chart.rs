@@ -15,7 +15,9 @@ const RIGHT: f64 = 12.0;
 const POINTS_MAX: usize = 800;
 
 /// Colours that people with any colour vision tell apart (Okabe and Ito, 2008).
-const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a"];
+const COLOURS: [&str; 7] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a",
+];
 
 /// One line of a chart, with its name in the legend.
 pub struct Line {
@@ -49,15 +51,21 @@ struct Scale {
 
 impl Scale {
     fn new(values: impl Iterator<Item = f64>, start: f64, end: f64, from_zero: bool) -> Self {
-        let (mut from, mut to) =
-            values.fold((f64::MAX, f64::MIN), |(from, to), value| (from.min(value), to.max(value)));
+        let (mut from, mut to) = values.fold((f64::MAX, f64::MIN), |(from, to), value| {
+            (from.min(value), to.max(value))
+        });
         if from_zero {
             from = from.min(0.0);
         }
         if to - from < f64::EPSILON * to.abs().max(1.0) {
             to = from + if from == 0.0 { 1.0 } else { from.abs() * 0.01 };
         }
-        Self { from, to, start, end }
+        Self {
+            from,
+            to,
+            start,
+            end,
+        }
     }
 
     fn at(&self, value: f64) -> f64 {
@@ -68,7 +76,10 @@ impl Scale {
     fn ticks(&self) -> Vec<f64> {
         let rough = (self.to - self.from) / 4.0;
         let power = 10_f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|step| *step >= rough);
+        let step = [1.0, 2.0, 5.0, 10.0]
+            .map(|factor| factor * power)
+            .into_iter()
+            .find(|step| *step >= rough);
         let step = step.unwrap_or(rough);
         let first = (self.from / step).ceil() as i64;
         let last = (self.to / step).floor() as i64;
@@ -114,7 +125,11 @@ impl Chart<'_> {
         let _ = write!(svg, "{}: ", escape(self.title));
         for (index, line) in self.lines.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
-            let _ = write!(svg, "<span style=\"color:{colour}\">■</span> {} ", escape(&line.name));
+            let _ = write!(
+                svg,
+                "<span style=\"color:{colour}\">■</span> {} ",
+                escape(&line.name)
+            );
         }
         svg + "</figcaption></figure>\n"
     }
@@ -166,7 +181,11 @@ impl Chart<'_> {
     fn path(&self, line: &Line, x: &Scale, y: &Scale) -> String {
         let every = line.points.len().div_ceil(POINTS_MAX).max(1);
         let last = line.points.len().saturating_sub(1);
-        let drawn = line.points.iter().enumerate().filter(|(index, _)| index % every == 0 || *index == last);
+        let drawn = line
+            .points
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| index % every == 0 || *index == last);
         let mut path = String::new();
         for (count, (_, (across, up))) in drawn.enumerate() {
             let (across, up) = (x.at(*across), y.at(*up));
@@ -192,15 +211,32 @@ mod tests {
         let ticks = scale.ticks();
         assert_eq!(ticks.len(), 2);
         assert!((ticks[0] - 3.5).abs() < 1e-9);
-        assert!(Scale::new([7.0].into_iter(), 0.0, 1.0, false).at(7.0).is_finite());
+        assert!(
+            Scale::new([7.0].into_iter(), 0.0, 1.0, false)
+                .at(7.0)
+                .is_finite()
+        );
     }
 
     #[test]
     fn a_chart_of_nothing_is_nothing_and_names_are_escaped() {
-        let empty = Chart { title: "t", x: "x", y: "y", lines: Vec::new(), step: false };
+        let empty = Chart {
+            title: "t",
+            x: "x",
+            y: "y",
+            lines: Vec::new(),
+            step: false,
+        };
         assert_eq!(empty.svg(), "");
-        let line = Line { name: "a<b".to_owned(), points: vec![(0.0, 0.0), (1.0, 2.0)] };
-        let svg = Chart { lines: vec![line], ..empty }.svg();
+        let line = Line {
+            name: "a<b".to_owned(),
+            points: vec![(0.0, 0.0), (1.0, 2.0)],
+        };
+        let svg = Chart {
+            lines: vec![line],
+            ..empty
+        }
+        .svg();
         assert!(
             svg.contains("a&lt;b")
                 && !svg.contains("a<b")

@@ -39,13 +39,19 @@ pub fn head(title: &str) -> String {
 
 /// Escapes the characters of markup.
 pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// A table of a head and rows.
 pub fn rows(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
     let cells = |cells: Vec<String>, tag: &str| {
-        let cells: String = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
+        let cells: String = cells
+            .iter()
+            .map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)))
+            .collect();
         format!("<tr>{cells}</tr>\n")
     };
     let head = cells(head.iter().map(|cell| (*cell).to_owned()).collect(), "th");

@@ -69,7 +69,10 @@ mod tests {
     #[test]
     fn logarithms_are_right_and_means_come_out() {
         for value in [1e-9, 0.1, 0.5, 0.999_999, 1.0] {
-            assert!((natural_log(value) - f64::ln(value)).abs() < 1e-12, "{value}");
+            assert!(
+                (natural_log(value) - f64::ln(value)).abs() < 1e-12,
+                "{value}"
+            );
         }
         let mut dice = Dice::new(1);
         let sum: f64 = (0..10_000).map(|_| dice.exponential(1.0)).sum();

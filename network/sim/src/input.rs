@@ -14,13 +14,21 @@ pub const FILE_BYTES_MAX: u64 = 16 << 20;
 /// # Errors
 /// When there is none, or when it is something else.
 pub fn regular(path: &Path) -> io::Result<File> {
-    let refused = || io::Error::other("it is a device, a FIFO or a folder, where a regular file is needed");
+    let refused =
+        || io::Error::other("it is a device, a FIFO or a folder, where a regular file is needed");
     if !fs::metadata(path)?.is_file() {
         return Err(refused());
     }
     // The name may have been given to another file meanwhile.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(refused()) }
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(refused())
+    }
 }
 
 /// The text of an open file.
@@ -31,7 +39,10 @@ pub fn text(file: File) -> io::Result<String> {
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        let what = format!("it is larger than {} MiB, which no such file is", FILE_BYTES_MAX >> 20);
+        let what = format!(
+            "it is larger than {} MiB, which no such file is",
+            FILE_BYTES_MAX >> 20
+        );
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }
     let what = "it is no text in UTF-8";
@@ -41,5 +52,9 @@ pub fn text(file: File) -> io::Result<String> {
 /// Reads the files that a fabric file in `folder` names, relative to it: the `files` argument of
 /// [`Experiment::new`](crate::experiment::Experiment::new).
 pub fn reader(folder: &Path) -> impl FnMut(&str) -> Result<String, String> {
-    move |name| regular(&folder.join(name)).and_then(text).map_err(|error| error.to_string())
+    move |name| {
+        regular(&folder.join(name))
+            .and_then(text)
+            .map_err(|error| error.to_string())
+    }
 }

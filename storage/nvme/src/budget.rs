@@ -35,7 +35,9 @@ struct Waiter {
 
 impl std::fmt::Debug for Waiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Waiter").field("is_queued", &self.is_queued).finish_non_exhaustive()
+        f.debug_struct("Waiter")
+            .field("is_queued", &self.is_queued)
+            .finish_non_exhaustive()
     }
 }
 
@@ -86,8 +88,15 @@ impl Budget {
             hosts.insert(host, Arc::downgrade(&used));
             used
         });
-        let waiter = Arc::new(Waiter { wake, is_queued: AtomicBool::new(false) });
-        Arc::new(Share { budget: Arc::clone(self), host: used, waiter })
+        let waiter = Arc::new(Waiter {
+            wake,
+            is_queued: AtomicBool::new(false),
+        });
+        Arc::new(Share {
+            budget: Arc::clone(self),
+            host: used,
+            waiter,
+        })
     }
 }
 
@@ -100,12 +109,18 @@ impl Share {
         let Budget { used, total, .. } = &*self.budget;
         let fits = |used: usize| {
             let own = self.host.load(Ordering::SeqCst);
-            let limit = total.saturating_sub(used).saturating_mul(if bytes <= SMALL_BYTES { 2 } else { 1 });
+            let limit = total
+                .saturating_sub(used)
+                .saturating_mul(if bytes <= SMALL_BYTES { 2 } else { 1 });
             (used + bytes <= *total && own + bytes <= limit).then_some(used + bytes)
         };
-        used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).ok()?;
+        used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits)
+            .ok()?;
         self.host.fetch_add(bytes, Ordering::SeqCst);
-        Some(Charge { share: Arc::clone(self), bytes })
+        Some(Charge {
+            share: Arc::clone(self),
+            bytes,
+        })
     }
 
     /// Takes `bytes` if the limit of the host allows it; otherwise registers the connection to be woken when
@@ -127,7 +142,10 @@ impl Share {
     pub(crate) fn charge_anyway(self: &Arc<Self>, bytes: usize) -> Charge {
         self.budget.used.fetch_add(bytes, Ordering::SeqCst);
         self.host.fetch_add(bytes, Ordering::SeqCst);
-        Charge { share: Arc::clone(self), bytes }
+        Charge {
+            share: Arc::clone(self),
+            bytes,
+        }
     }
 
     fn release(&self, bytes: usize) {
@@ -161,7 +179,10 @@ impl Share {
 impl Charge {
     /// No bytes of a share.
     pub(crate) fn none(share: &Arc<Share>) -> Self {
-        Self { share: Arc::clone(share), bytes: 0 }
+        Self {
+            share: Arc::clone(share),
+            bytes: 0,
+        }
     }
 
     /// How many bytes.
@@ -200,7 +221,9 @@ impl Drop for Share {
     fn drop(&mut self) {
         let mut waiting = locked(&self.budget.waiting);
         waiting.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
-        self.budget.is_short.store(!waiting.is_empty(), Ordering::SeqCst);
+        self.budget
+            .is_short
+            .store(!waiting.is_empty(), Ordering::SeqCst);
     }
 }
 
@@ -264,7 +287,11 @@ mod tests {
         assert!(new.charge(TOTAL / 16).is_none() && new.charge(SMALL_BYTES).is_some());
         // Small buffers alone leave a third to others.
         let _short = all_of(&new, SMALL_BYTES);
-        assert!(budget.used() <= TOTAL * 2 / 3 + SMALL_BYTES, "{}", budget.used());
+        assert!(
+            budget.used() <= TOTAL * 2 / 3 + SMALL_BYTES,
+            "{}",
+            budget.used()
+        );
     }
 
     /// Each takes more than half, many times at once: as long as nothing is taken, one of them gets it.

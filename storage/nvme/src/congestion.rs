@@ -35,8 +35,14 @@ const UNPACED: [&str; 2] = ["cubic", "reno"];
 /// a large part of the time. An error, which [`check`] makes unlikely, is logged, and the default stays.
 pub(crate) fn set(socket: &SockRef<'_>, name: Option<&str>) {
     let Some(name) = name else {
-        if is_within_this_host(socket) && socket.tcp_congestion().is_ok_and(|it| it.starts_with(PACING)) {
-            UNPACED.iter().find(|name| socket.set_tcp_congestion(name.as_bytes()).is_ok());
+        if is_within_this_host(socket)
+            && socket
+                .tcp_congestion()
+                .is_ok_and(|it| it.starts_with(PACING))
+        {
+            UNPACED
+                .iter()
+                .find(|name| socket.set_tcp_congestion(name.as_bytes()).is_ok());
         }
         return;
     };
@@ -68,13 +74,19 @@ mod tests {
         set(&connected, Some("reno"));
         assert!(connected.tcp_congestion().unwrap().starts_with(b"reno"));
         set(&connected, None);
-        assert!(connected.tcp_congestion().unwrap().starts_with(b"reno"), "it does not pace");
+        assert!(
+            connected.tcp_congestion().unwrap().starts_with(b"reno"),
+            "it does not pace"
+        );
     }
 
     #[test]
     fn an_algorithm_that_the_kernel_does_not_have_is_an_error_that_names_others() {
         assert_eq!(check("reno"), Ok(()));
         let error = check("fastest").expect_err("no such algorithm");
-        assert!(error.contains("no such congestion control") && error.contains("reno"), "{error}");
+        assert!(
+            error.contains("no such congestion control") && error.contains("reno"),
+            "{error}"
+        );
     }
 }

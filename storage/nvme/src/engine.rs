@@ -110,18 +110,33 @@ impl Task {
         length: u64,
     ) -> Self {
         let (underway, behind) = (None, None);
-        Self { cid, action, namespace, offset, length, underway, behind, tag: 0 }
+        Self {
+            cid,
+            action,
+            namespace,
+            offset,
+            length,
+            underway,
+            behind,
+            tag: 0,
+        }
     }
 
     /// A task that begins when a barrier has passed.
     pub(crate) fn behind(barrier: Barrier, cid: u16, action: Action) -> Self {
-        Self { behind: Some(barrier), ..Self::new(cid, action, None, 0, 0) }
+        Self {
+            behind: Some(barrier),
+            ..Self::new(cid, action, None, 0, 0)
+        }
     }
 
     /// The task of a command that is counted.
     #[must_use]
     pub(crate) fn counted(self, underway: Counted) -> Self {
-        Self { underway: Some(underway), ..self }
+        Self {
+            underway: Some(underway),
+            ..self
+        }
     }
 }
 
@@ -217,7 +232,11 @@ impl Engine {
 
     /// Begins a task, which may finish at once. [`Engine::submit`] has to be called before waiting.
     pub fn begin(&mut self, mut task: Task) {
-        if task.behind.as_ref().is_some_and(|barrier| !barrier.has_passed()) {
+        if task
+            .behind
+            .as_ref()
+            .is_some_and(|barrier| !barrier.has_passed())
+        {
             return self.behind.push(task);
         }
         let Some(namespace) = task.namespace.take() else {
@@ -241,9 +260,14 @@ impl Engine {
     ///
     /// # Errors
     /// The task, for [`Engine::begin`].
-    #[expect(clippy::result_large_err, reason = "the task is not an error, and boxing it would allocate")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "the task is not an error, and boxing it would allocate"
+    )]
     pub fn run_in_memory(&mut self, mut task: Task) -> Result<Finished, Task> {
-        let Some(namespace) = task.namespace.take_if(|it| it.store().is_memory()) else { return Err(task) };
+        let Some(namespace) = task.namespace.take_if(|it| it.store().is_memory()) else {
+            return Err(task);
+        };
         Ok(match task.action.effect() {
             None => self.run_alone(task, &namespace),
             Some(effect) => match self.admit(namespace, effect) {
@@ -276,7 +300,13 @@ impl Engine {
 
     /// Flushes the namespaces of a task that has several.
     fn run_on_all(&mut self, task: Task) -> Finished {
-        let Task { cid, action, underway, tag, .. } = task;
+        let Task {
+            cid,
+            action,
+            underway,
+            tag,
+            ..
+        } = task;
         let (all, buffer) = match action {
             Action::FlushAll(all) => (all, None),
             Action::Nothing(buffer) => (Vec::new(), buffer),
@@ -291,9 +321,21 @@ impl Engine {
         };
         // All are flushed, also behind one that fails.
         let results: Vec<_> = all.into_iter().map(flush).collect();
-        let status = results.into_iter().find_map(Result::err).unwrap_or(Status::SUCCESS);
+        let status = results
+            .into_iter()
+            .find_map(Result::err)
+            .unwrap_or(Status::SUCCESS);
         let (first_of_pair, lent, length) = (None, None, 0);
-        Finished { cid, status, first_of_pair, buffer, lent, length, tag, _underway: underway }
+        Finished {
+            cid,
+            status,
+            first_of_pair,
+            buffer,
+            lent,
+            length,
+            tag,
+            _underway: underway,
+        }
     }
 
     /// Submits the queued operations to the kernel.
@@ -302,7 +344,9 @@ impl Engine {
             && let Err(error) = ring.submit()
         {
             // The kernel took none of the operations.
-            tracing::warn!("io_uring took no operations, and gets them again in the next round: {error}");
+            tracing::warn!(
+                "io_uring took no operations, and gets them again in the next round: {error}"
+            );
         }
     }
 
@@ -326,7 +370,9 @@ impl Engine {
         if self.taken >= ROUND_COMPLETIONS {
             return None;
         }
-        let RingState::Here(ring) = &mut self.ring else { return None };
+        let RingState::Here(ring) = &mut self.ring else {
+            return None;
+        };
         let completion = ring.completed()?;
         self.taken += 1;
         let waiting = self.in_kernel.try_remove(completion.token as usize)?;
@@ -339,14 +385,17 @@ impl Engine {
     /// Internal Error, when the kernel does not say whether it has finished.
     fn drain(&mut self) -> Result<(), Status> {
         while !self.in_kernel.is_empty() {
-            let RingState::Here(ring) = &mut self.ring else { return Err(Status::INTERNAL_ERROR) };
+            let RingState::Here(ring) = &mut self.ring else {
+                return Err(Status::INTERNAL_ERROR);
+            };
             if let Err(error) = ring.wait() {
                 tracing::error!("io_uring cannot be waited for: {error}");
                 return Err(Status::INTERNAL_ERROR);
             }
             while let Some(completion) = ring.completed() {
                 if let Some(waiting) = self.in_kernel.try_remove(completion.token as usize) {
-                    self.finished.push_back(conclude(waiting, completion, &mut self.observer));
+                    self.finished
+                        .push_back(conclude(waiting, completion, &mut self.observer));
                 }
             }
         }
@@ -360,7 +409,9 @@ impl Engine {
                 Err(error) => {
                     static ONCE: Once = Once::new();
                     ONCE.call_once(|| {
-                        tracing::warn!("io_uring is refused, and blocking calls are used instead: {error}");
+                        tracing::warn!(
+                            "io_uring is refused, and blocking calls are used instead: {error}"
+                        );
                     });
                     RingState::Refused
                 }
@@ -374,7 +425,9 @@ impl Engine {
 
     /// Returns the task when the kernel cannot execute it as one operation: there is no ring, or it is full.
     fn hand_over(&mut self, task: Task, namespace: Admitted) -> Option<(Task, Admitted)> {
-        let Store::File(file) = namespace.store() else { return Some((task, namespace)) };
+        let Store::File(file) = namespace.store() else {
+            return Some((task, namespace));
+        };
         let file = Arc::clone(file);
         if !task.action.suits_a_ring() || !self.ring().is_some_and(|ring| ring.has_room()) {
             return Some((task, namespace));
@@ -388,21 +441,67 @@ impl Engine {
         if refused {
             return Some((task, namespace));
         }
-        let Task { cid, action, offset, length, tag, underway, .. } = task;
+        let Task {
+            cid,
+            action,
+            offset,
+            length,
+            tag,
+            underway,
+            ..
+        } = task;
         let bytes = length as usize;
         let (operation, is_read, length, durable) = match action {
-            Action::Read(buffer) => (Operation::Read { buffer, length: bytes }, true, bytes, false),
-            Action::Write { data, from: 0, durable } => {
-                (Operation::Write { buffer: data, length: bytes, durable }, false, bytes, durable)
-            }
+            Action::Read(buffer) => (
+                Operation::Read {
+                    buffer,
+                    length: bytes,
+                },
+                true,
+                bytes,
+                false,
+            ),
+            Action::Write {
+                data,
+                from: 0,
+                durable,
+            } => (
+                Operation::Write {
+                    buffer: data,
+                    length: bytes,
+                    durable,
+                },
+                false,
+                bytes,
+                durable,
+            ),
             Action::Flush => (Operation::Flush, false, 0, false),
             action => {
-                let task = Task { cid, action, namespace: None, offset, length, underway, behind: None, tag };
+                let task = Task {
+                    cid,
+                    action,
+                    namespace: None,
+                    offset,
+                    length,
+                    underway,
+                    behind: None,
+                    tag,
+                };
                 return Some((task, namespace));
             }
         };
         let began_ns = self.observer.now_ns();
-        let waiting = InKernel { cid, tag, namespace, is_read, length, offset, durable, began_ns, underway };
+        let waiting = InKernel {
+            cid,
+            tag,
+            namespace,
+            is_read,
+            length,
+            offset,
+            durable,
+            began_ns,
+            underway,
+        };
         let token = self.in_kernel.insert(waiting) as u64;
         if let RingState::Here(ring) = &mut self.ring {
             let pushed = ring.push(file.file(), offset, operation, token);
@@ -445,20 +544,51 @@ impl Action {
 impl Task {
     /// The result of a task that was not executed.
     fn failed(self, status: Status) -> Finished {
-        let Self { cid, action, underway, tag, .. } = self;
+        let Self {
+            cid,
+            action,
+            underway,
+            tag,
+            ..
+        } = self;
         let first_of_pair = match action {
             Action::CompareAndWrite { first_cid, .. } => Some((first_cid, status)),
             _ => None,
         };
         let lent = matches!(action, Action::Lend).then(Lent::default);
-        let length = if lent.is_some() { self.length as usize } else { 0 };
-        Finished { cid, status, first_of_pair, buffer: None, lent, length, tag, _underway: underway }
+        let length = if lent.is_some() {
+            self.length as usize
+        } else {
+            0
+        };
+        Finished {
+            cid,
+            status,
+            first_of_pair,
+            buffer: None,
+            lent,
+            length,
+            tag,
+            _underway: underway,
+        }
     }
 }
 
 fn conclude(waiting: InKernel, completion: Completion, observer: &mut Observer) -> Finished {
-    let InKernel { cid, tag, namespace, is_read, length, offset, durable, began_ns, underway } = waiting;
-    let Completion { result, mut buffer, .. } = completion;
+    let InKernel {
+        cid,
+        tag,
+        namespace,
+        is_read,
+        length,
+        offset,
+        durable,
+        began_ns,
+        underway,
+    } = waiting;
+    let Completion {
+        result, mut buffer, ..
+    } = completion;
     // The kernel may transfer fewer bytes than requested, for example at the end of a file: the rest is
     // transferred here.
     let result = result.and_then(|done| match buffer.as_deref_mut() {
@@ -484,7 +614,16 @@ fn conclude(waiting: InKernel, completion: Completion, observer: &mut Observer) 
     count(&namespace, length, is_read, length != 0, status);
     observer.ended(namespace.observed(), class(is_read, length != 0), began_ns);
     let length = if is_read { length } else { 0 };
-    Finished { cid, status, first_of_pair: None, buffer, lent: None, length, tag, _underway: underway }
+    Finished {
+        cid,
+        status,
+        first_of_pair: None,
+        buffer,
+        lent: None,
+        length,
+        tag,
+        _underway: underway,
+    }
 }
 
 /// The completion status for an error of a file.
@@ -523,15 +662,33 @@ fn class(is_read: bool, has_data: bool) -> Class {
 
 /// Executes a task by blocking calls.
 fn run(task: Task, namespace: &Namespace, observer: &mut Observer) -> Finished {
-    let Task { cid, action, offset, length, underway, tag, .. } = task;
+    let Task {
+        cid,
+        action,
+        offset,
+        length,
+        underway,
+        tag,
+        ..
+    } = task;
     let (status, first_of_pair, lent) = (Status::SUCCESS, None, None);
-    let mut finished =
-        Finished { cid, status, first_of_pair, buffer: None, lent, length: 0, tag, _underway: underway };
+    let mut finished = Finished {
+        cid,
+        status,
+        first_of_pair,
+        buffer: None,
+        lent,
+        length: 0,
+        tag,
+        _underway: underway,
+    };
     let store = namespace.store();
     let bytes = length as usize;
     let (is_read, has_data) = match &action {
         Action::Read(_) | Action::Lend | Action::Compare(_) | Action::Verify => (true, true),
-        Action::Write { .. } | Action::CompareAndWrite { .. } | Action::Copy { .. } => (false, true),
+        Action::Write { .. } | Action::CompareAndWrite { .. } | Action::Copy { .. } => {
+            (false, true)
+        }
         Action::Nothing(_)
         | Action::Flush
         | Action::FlushAll(_)
@@ -546,11 +703,19 @@ fn run(task: Task, namespace: &Namespace, observer: &mut Observer) -> Finished {
         }
         Action::Lend => {
             let lent = store.lend(offset, bytes);
-            let status = if lent.is_some() { Status::SUCCESS } else { Status::INTERNAL_ERROR };
+            let status = if lent.is_some() {
+                Status::SUCCESS
+            } else {
+                Status::INTERNAL_ERROR
+            };
             (finished.lent, finished.length) = (Some(lent.unwrap_or_default()), bytes);
             status
         }
-        Action::Write { data, from, durable } => {
+        Action::Write {
+            data,
+            from,
+            durable,
+        } => {
             let (result, back) = store.write_buffer(offset, data, from..from + bytes, durable);
             let status = status_of(&result, true);
             finished.buffer = Some(back);
@@ -561,7 +726,12 @@ fn run(task: Task, namespace: &Namespace, observer: &mut Observer) -> Finished {
             finished.buffer = Some(expected);
             status
         }
-        Action::CompareAndWrite { first_cid, expected, data, durable } => {
+        Action::CompareAndWrite {
+            first_cid,
+            expected,
+            data,
+            durable,
+        } => {
             let (first, second) =
                 compare_and_write(store, offset, &expected[..bytes], &data[..bytes], durable);
             finished.first_of_pair = Some((first_cid, first));
@@ -574,8 +744,15 @@ fn run(task: Task, namespace: &Namespace, observer: &mut Observer) -> Finished {
         }
         Action::Flush | Action::FlushAll(_) => status_of(&store.flush(), true),
         Action::Verify => verify(store, offset, length),
-        Action::Zero { deallocate, durable } => {
-            let how = if deallocate { Clear::Deallocate } else { Clear::Zero };
+        Action::Zero {
+            deallocate,
+            durable,
+        } => {
+            let how = if deallocate {
+                Clear::Deallocate
+            } else {
+                Clear::Zero
+            };
             status_of(&zero(store, how, offset, length, durable), true)
         }
         Action::Discard(ranges) => {
@@ -585,7 +762,11 @@ fn run(task: Task, namespace: &Namespace, observer: &mut Observer) -> Finished {
         Action::Copy { sources, durable } => copy(store, offset, length, &sources, durable),
     };
     count(namespace, bytes, is_read, has_data, finished.status);
-    observer.ended(namespace.observed(), class(is_read, has_data), observer.now_ns());
+    observer.ended(
+        namespace.observed(),
+        class(is_read, has_data),
+        observer.now_ns(),
+    );
     finished
 }
 
@@ -669,11 +850,21 @@ mod tests {
         let file = FileStore::open(&path, BLOCK as usize, false, true).unwrap();
         file.promise(bytes);
         let identity = Identity::of(&"nqn.2024-01.org.example:disk".parse().unwrap(), 1);
-        Arc::new(Namespace::new(1, identity, BLOCK as u32, bytes, Store::File(Arc::new(file))))
+        Arc::new(Namespace::new(
+            1,
+            identity,
+            BLOCK as u32,
+            bytes,
+            Store::File(Arc::new(file)),
+        ))
     }
 
     fn write_of(namespace: &Arc<Namespace>, cid: u16) -> Task {
-        let write = Action::Write { data: Buffer::zeroed(4096), from: 0, durable: false };
+        let write = Action::Write {
+            data: Buffer::zeroed(4096),
+            from: 0,
+            durable: false,
+        };
         Task::new(cid, write, Some(Arc::clone(namespace)), 0, BLOCK)
     }
 
@@ -683,7 +874,12 @@ mod tests {
             buffer.fill(byte);
             buffer
         });
-        let action = Action::CompareAndWrite { first_cid: 1, expected, data, durable: false };
+        let action = Action::CompareAndWrite {
+            first_cid: 1,
+            expected,
+            data,
+            durable: false,
+        };
         Task::new(2, action, Some(Arc::clone(namespace)), 0, BLOCK)
     }
 
@@ -693,13 +889,20 @@ mod tests {
         let namespace = file_namespace(&folder, 1 << 16);
         let mut ended = Engine::new();
         (0..3).for_each(|cid| ended.begin(write_of(&namespace, cid)));
-        assert_eq!((namespace.in_flight(), ended.in_kernel()), (3, 3), "the test needs io_uring");
+        assert_eq!(
+            (namespace.in_flight(), ended.in_kernel()),
+            (3, 3),
+            "the test needs io_uring"
+        );
         drop(ended);
         assert_eq!(namespace.in_flight(), 0);
         let mut other = Engine::new();
         other.begin(compare_and_write_of(&namespace));
         let finished = other.finished().unwrap();
-        assert_eq!((finished.status, finished.first_of_pair), (Status::SUCCESS, Some((1, Status::SUCCESS))));
+        assert_eq!(
+            (finished.status, finished.first_of_pair),
+            (Status::SUCCESS, Some((1, Status::SUCCESS)))
+        );
         assert_eq!(namespace.in_flight(), 0);
     }
 
@@ -714,7 +917,10 @@ mod tests {
             scope.spawn(|| {
                 let mut other = Engine::new();
                 other.begin(compare_and_write_of(&namespace));
-                assert_eq!(other.finished().unwrap().first_of_pair, Some((1, Status::SUCCESS)));
+                assert_eq!(
+                    other.finished().unwrap().first_of_pair,
+                    Some((1, Status::SUCCESS))
+                );
             });
             while namespace.in_flight() != 2 {
                 std::thread::yield_now();
@@ -736,15 +942,37 @@ mod tests {
             Arc::new(Namespace::new(2, identity, BLOCK as u32, 1 << 16, store))
         };
         let changes: [fn() -> Action; 7] = [
-            || Action::Write { data: Buffer::zeroed(4096), from: 0, durable: false },
-            || Action::Write { data: Buffer::zeroed(4096), from: 0, durable: true },
-            || Action::Zero { deallocate: false, durable: false },
-            || Action::Zero { deallocate: true, durable: true },
+            || Action::Write {
+                data: Buffer::zeroed(4096),
+                from: 0,
+                durable: false,
+            },
+            || Action::Write {
+                data: Buffer::zeroed(4096),
+                from: 0,
+                durable: true,
+            },
+            || Action::Zero {
+                deallocate: false,
+                durable: false,
+            },
+            || Action::Zero {
+                deallocate: true,
+                durable: true,
+            },
             || Action::Discard(vec![(0, BLOCK)]),
-            || Action::Copy { sources: vec![(BLOCK, BLOCK)], durable: false },
+            || Action::Copy {
+                sources: vec![(BLOCK, BLOCK)],
+                durable: false,
+            },
             || {
                 let [expected, data] = [(); 2].map(|()| Buffer::zeroed(4096));
-                Action::CompareAndWrite { first_cid: 1, expected, data, durable: false }
+                Action::CompareAndWrite {
+                    first_cid: 1,
+                    expected,
+                    data,
+                    durable: false,
+                }
             },
         ];
         for namespace in [file_namespace(&folder, 1 << 16), memory()] {
@@ -753,7 +981,13 @@ mod tests {
                 std::thread::scope(|scope| {
                     let changing = scope.spawn(|| {
                         let mut engine = Engine::new();
-                        engine.begin(Task::new(9, change(), Some(Arc::clone(&namespace)), 0, BLOCK));
+                        engine.begin(Task::new(
+                            9,
+                            change(),
+                            Some(Arc::clone(&namespace)),
+                            0,
+                            BLOCK,
+                        ));
                         engine.drain().unwrap();
                         assert_eq!(engine.finished().unwrap().status, Status::SUCCESS);
                     });
@@ -778,12 +1012,21 @@ mod tests {
             .map(|cid| {
                 let read = Action::Read(Buffer::zeroed(4096));
                 engine.begin(Task::new(cid, read, Some(Arc::clone(&namespace)), 0, 4096));
-                let RingState::Here(ring) = &engine.ring else { panic!("the test needs io_uring") };
+                let RingState::Here(ring) = &engine.ring else {
+                    panic!("the test needs io_uring")
+                };
                 ring.unsubmitted()
             })
             .collect();
         assert_eq!(unsubmitted, [1, 2, 3, 0, 1]);
         engine.drain().unwrap();
-        assert_eq!(engine.finished.iter().filter(|it| it.status.is_success()).count(), unsubmitted.len());
+        assert_eq!(
+            engine
+                .finished
+                .iter()
+                .filter(|it| it.status.is_success())
+                .count(),
+            unsubmitted.len()
+        );
     }
 }

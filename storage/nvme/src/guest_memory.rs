@@ -27,7 +27,10 @@ impl GuestMemory {
     /// Takes `bytes`; `None` if the budget of unauthenticated hosts does not allow it.
     pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Option<GuestCharge> {
         let is_allowed = self.share().as_ref().is_none_or(|share| share.grow(bytes));
-        is_allowed.then(|| GuestCharge { memory: Arc::clone(self), bytes })
+        is_allowed.then(|| GuestCharge {
+            memory: Arc::clone(self),
+            bytes,
+        })
     }
 
     /// Ends all charges, because the host is authenticated.

@@ -8,7 +8,9 @@ use thiserror::Error;
 
 /// The text is not a UUID or an NGUID.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{0:?} is no identifier: write 32 hexadecimal digits, not all of them 0, with or without hyphens")]
+#[error(
+    "{0:?} is no identifier: write 32 hexadecimal digits, not all of them 0, with or without hyphens"
+)]
 pub struct IdentifierError(String);
 
 /// A UUID (RFC 9562), never zero.
@@ -124,7 +126,15 @@ impl From<Nguid> for String {
 impl fmt::Display for Uuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = hex(&self.0);
-        write!(f, "{}-{}-{}-{}-{}", &text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..])
+        write!(
+            f,
+            "{}-{}-{}-{}-{}",
+            &text[..8],
+            &text[8..12],
+            &text[12..16],
+            &text[16..20],
+            &text[20..]
+        )
     }
 }
 
@@ -160,9 +170,15 @@ impl FromStr for Serial {
     type Err = SerialError;
 
     fn from_str(text: &str) -> Result<Self, SerialError> {
-        let is_printable = text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+        let is_printable = text
+            .bytes()
+            .all(|byte| byte == b' ' || byte.is_ascii_graphic());
         let is_serial = (1..=20).contains(&text.len()) && is_printable && text.trim() == text;
-        if is_serial { Ok(Self(text.to_owned())) } else { Err(SerialError(text.to_owned())) }
+        if is_serial {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(SerialError(text.to_owned()))
+        }
     }
 }
 
@@ -193,8 +209,18 @@ mod tests {
         assert_eq!(plain.to_uppercase().parse(), Ok(uuid));
         let nguid: Nguid = TEXT.parse().unwrap();
         assert_eq!(nguid.to_string(), plain);
-        for wrong in ["", "36ebf5a9", &"0".repeat(32), &"g".repeat(32), &"1".repeat(33), "ü"] {
-            assert!(wrong.parse::<Uuid>().is_err() && wrong.parse::<Nguid>().is_err(), "{wrong}");
+        for wrong in [
+            "",
+            "36ebf5a9",
+            &"0".repeat(32),
+            &"g".repeat(32),
+            &"1".repeat(33),
+            "ü",
+        ] {
+            assert!(
+                wrong.parse::<Uuid>().is_err() && wrong.parse::<Nguid>().is_err(),
+                "{wrong}"
+            );
         }
     }
 

@@ -62,13 +62,19 @@ struct Counts {
 
 impl Default for Counts {
     fn default() -> Self {
-        Self { places: [const { AtomicU64::new(0) }; PLACES], sum_ns: AtomicU64::new(0) }
+        Self {
+            places: [const { AtomicU64::new(0) }; PLACES],
+            sum_ns: AtomicU64::new(0),
+        }
     }
 }
 
 /// Adds to a counter that no other thread writes: without an atomic read-modify-write.
 fn add(counter: &AtomicU64, value: u64) {
-    counter.store(counter.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
+    counter.store(
+        counter.load(Ordering::Relaxed).wrapping_add(value),
+        Ordering::Relaxed,
+    );
 }
 
 /// A copy of the histogram of one class.
@@ -82,7 +88,10 @@ pub struct Latency {
 
 impl Default for Latency {
     fn default() -> Self {
-        Self { places: vec![0; PLACES], sum_ns: 0 }
+        Self {
+            places: vec![0; PLACES],
+            sum_ns: 0,
+        }
     }
 }
 
@@ -108,7 +117,9 @@ impl Latency {
         for (sum, count) in self.places.iter_mut().zip(&other.places) {
             *sum += count.load(Ordering::Relaxed);
         }
-        self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns.load(Ordering::Relaxed));
+        self.sum_ns = self
+            .sum_ns
+            .wrapping_add(other.sum_ns.load(Ordering::Relaxed));
     }
 }
 
@@ -220,9 +231,16 @@ impl Observer {
 
     /// Counts a command that has finished.
     pub(crate) fn ended(&mut self, namespace: &Arc<Observed>, operation: Class, began_ns: u64) {
-        let known = self.observed.iter().position(|(it, _)| Arc::ptr_eq(it, namespace));
+        let known = self
+            .observed
+            .iter()
+            .position(|(it, _)| Arc::ptr_eq(it, namespace));
         let observed = known.unwrap_or_else(|| self.meet(Arc::clone(namespace)));
-        self.ended.push(Ended { observed, operation, began_ns });
+        self.ended.push(Ended {
+            observed,
+            operation,
+            began_ns,
+        });
     }
 
     #[cold]
@@ -239,8 +257,15 @@ impl Observer {
 
     /// Ends a round: its commands finished at `now_ns`. `name` is called for counters that have no name yet.
     pub(crate) fn end_round(&mut self, now_ns: u64, name: &dyn Fn() -> Option<QueueName>) {
-        for Ended { observed, operation, began_ns } in self.ended.drain(..) {
-            let Some((_, figures)) = self.observed.get(observed) else { continue };
+        for Ended {
+            observed,
+            operation,
+            began_ns,
+        } in self.ended.drain(..)
+        {
+            let Some((_, figures)) = self.observed.get(observed) else {
+                continue;
+            };
             if figures.queue.get().is_none()
                 && let Some(name) = name()
             {

@@ -45,14 +45,16 @@ impl MachineId {
     pub fn this() -> Self {
         static THIS: OnceLock<MachineId> = OnceLock::new();
         *THIS.get_or_init(|| {
-            Self::of_system(Path::new("/")).unwrap_or_else(|| Self::kept_or_random(kept_path().as_deref()))
+            Self::of_system(Path::new("/"))
+                .unwrap_or_else(|| Self::kept_or_random(kept_path().as_deref()))
         })
     }
 
     fn of_system(root: &Path) -> Option<Self> {
         let read = |path: &str| Some(fs::read_to_string(root.join(path)).ok()?.trim().to_owned());
         // systemd writes "uninitialized" there before the first boot is complete.
-        let own = |text: String| of_hex(&text).filter(|bytes| bytes.iter().any(|byte| *byte != bytes[0]));
+        let own =
+            |text: String| of_hex(&text).filter(|bytes| bytes.iter().any(|byte| *byte != bytes[0]));
         let machine = FILES.iter().find_map(|path| own(read(path)?));
         let product = || own(read(PRODUCT).filter(|text| text.to_lowercase() != PRODUCT_DUMMY)?);
         machine.or_else(product).map(Self)
@@ -97,7 +99,12 @@ impl MachineId {
             fs::create_dir_all(folder)?;
         }
         let new = path.with_extension(std::process::id().to_string());
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new)?;
         writeln!(file, "{}", Uuid::from(bytes))?;
         file.sync_all()?;
         // Of several processes that begin at once, the first one's file stays.
@@ -138,7 +145,11 @@ impl MachineId {
 
 /// The file with the random identifier of a machine that has no other.
 fn kept_path() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     let own = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
     Some(own?.join("rockery/machine-id"))
 }
@@ -162,15 +173,29 @@ mod tests {
     fn the_machine_id_is_taken_before_the_uuid_of_the_firmware() {
         const ID: &str = "3d1219c7c4c5404aaa1f6d2a48adfda4\n";
         const PRODUCT_ID: &str = "4C4C4544-0042-3510-8054-B4C04F4E4E32\n";
-        let (of_machine, of_product) = (system(&[(FILES[0], ID)]).1, system(&[(PRODUCT, PRODUCT_ID)]).1);
+        let (of_machine, of_product) = (
+            system(&[(FILES[0], ID)]).1,
+            system(&[(PRODUCT, PRODUCT_ID)]).1,
+        );
         assert!(of_machine.is_some() && of_product.is_some() && of_machine != of_product);
         assert_eq!(system(&[(FILES[1], ID)]).1, of_machine);
-        assert_eq!(system(&[(FILES[0], ID), (PRODUCT, PRODUCT_ID)]).1, of_machine);
+        assert_eq!(
+            system(&[(FILES[0], ID), (PRODUCT, PRODUCT_ID)]).1,
+            of_machine
+        );
         for empty in ["", "uninitialized\n", "00000000000000000000000000000000\n"] {
             assert_eq!(system(&[(FILES[0], empty)]).1, None, "{empty}");
-            assert_eq!(system(&[(FILES[0], empty), (PRODUCT, PRODUCT_ID)]).1, of_product, "{empty}");
+            assert_eq!(
+                system(&[(FILES[0], empty), (PRODUCT, PRODUCT_ID)]).1,
+                of_product,
+                "{empty}"
+            );
         }
-        for dummy in [PRODUCT_DUMMY, "Not Settable", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF"] {
+        for dummy in [
+            PRODUCT_DUMMY,
+            "Not Settable",
+            "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
+        ] {
             assert_eq!(system(&[(PRODUCT, dummy)]).1, None, "{dummy}");
         }
     }
@@ -181,10 +206,20 @@ mod tests {
         let path = folder.path().join("state/rockery/machine-id");
         let first = MachineId::kept_or_random(Some(&path));
         assert_eq!(MachineId::kept_or_random(Some(&path)), first);
-        assert_ne!(MachineId::kept_or_random(Some(&folder.path().join("other"))), first);
-        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no temporary file stays");
+        assert_ne!(
+            MachineId::kept_or_random(Some(&folder.path().join("other"))),
+            first
+        );
+        assert_eq!(
+            fs::read_dir(path.parent().unwrap()).unwrap().count(),
+            1,
+            "no temporary file stays"
+        );
         // Where none can be kept, each start has its own, and no two machines the same.
-        assert_ne!(MachineId::kept_or_random(None), MachineId::kept_or_random(None));
+        assert_ne!(
+            MachineId::kept_or_random(None),
+            MachineId::kept_or_random(None)
+        );
     }
 
     #[test]

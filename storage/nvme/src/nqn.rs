@@ -95,7 +95,10 @@ impl Nqn {
     /// A Host Identifier that depends only on the name: the UUID of a name that has one, as libnvme's, else
     /// one of version 8 (RFC 9562, 5.8).
     pub fn to_host_id(&self) -> [u8; 16] {
-        let own: Option<Uuid> = self.0.strip_prefix(UUID_PREFIX).and_then(|uuid| uuid.parse().ok());
+        let own: Option<Uuid> = self
+            .0
+            .strip_prefix(UUID_PREFIX)
+            .and_then(|uuid| uuid.parse().ok());
         let digest = Sha256::digest(format!("rockery host {self}"));
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&digest[..16]);
@@ -117,13 +120,21 @@ impl FromStr for Nqn {
         }
         let bytes = text.as_bytes();
         let is_form = text.starts_with("nqn.")
-            && bytes.get(4..8).is_some_and(|year| year.iter().all(u8::is_ascii_digit))
+            && bytes
+                .get(4..8)
+                .is_some_and(|year| year.iter().all(u8::is_ascii_digit))
             && bytes.get(8) == Some(&b'-')
-            && bytes.get(9..11).is_some_and(|month| month.iter().all(u8::is_ascii_digit))
+            && bytes
+                .get(9..11)
+                .is_some_and(|month| month.iter().all(u8::is_ascii_digit))
             && bytes.get(11) == Some(&b'.')
             && bytes.len() > 12
             && !text.chars().any(char::is_control);
-        if is_form { Ok(Self(text.to_owned())) } else { Err(NqnError::Form) }
+        if is_form {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NqnError::Form)
+        }
     }
 }
 
@@ -160,9 +171,18 @@ mod tests {
     #[test]
     fn invalid_names_are_refused() {
         let parse = |text: &str| text.parse::<Nqn>();
-        assert!(parse("nqn.2014-08.org.nvmexpress:uuid:36ebf5a9-1df9-47b3-a6d0-e9ba32e428a2").is_ok());
+        assert!(
+            parse("nqn.2014-08.org.nvmexpress:uuid:36ebf5a9-1df9-47b3-a6d0-e9ba32e428a2").is_ok()
+        );
         assert!(parse(DISCOVERY_NQN).unwrap().is_discovery());
-        for wrong in ["", "disk", "nqn.", "nqn.20x4-08.org", "nqn.2014-08.", "nqn.2014-08.a\n"] {
+        for wrong in [
+            "",
+            "disk",
+            "nqn.",
+            "nqn.20x4-08.org",
+            "nqn.2014-08.",
+            "nqn.2014-08.a\n",
+        ] {
             assert_eq!(parse(wrong), Err(NqnError::Form), "{wrong}");
         }
         let long = format!("nqn.2014-08.{}", "x".repeat(NQN_LENGTH_MAX));
@@ -176,12 +196,25 @@ mod tests {
         let [one, other] = machines.map(|machine| Nqn::of_uuid(machine.host_uuid()));
         assert_ne!(one, other);
         assert_ne!(one.to_host_id(), other.to_host_id());
-        assert_eq!(Nqn::of_uuid(one.to_host_id().into()), one, "HOSTNQN and HOSTID have the same UUID");
-        assert_eq!(Nqn::this_host(), Nqn::of_uuid(MachineId::this().host_uuid()));
+        assert_eq!(
+            Nqn::of_uuid(one.to_host_id().into()),
+            one,
+            "HOSTNQN and HOSTID have the same UUID"
+        );
+        assert_eq!(
+            Nqn::this_host(),
+            Nqn::of_uuid(MachineId::this().host_uuid())
+        );
         let [one, other] = machines.map(|machine| Nqn::of_storage(&machine, "a"));
         assert!(one != other && one != Nqn::of_storage(&machines[0], "b"));
         assert!(one.as_str().parse::<Nqn>().is_ok());
-        let zero = format!("{UUID_PREFIX}00000000-0000-0000-0000-000000000000").parse::<Nqn>().unwrap();
-        assert_ne!(zero.to_host_id(), [0; 16], "a Host Identifier of zero is invalid");
+        let zero = format!("{UUID_PREFIX}00000000-0000-0000-0000-000000000000")
+            .parse::<Nqn>()
+            .unwrap();
+        assert_ne!(
+            zero.to_host_id(),
+            [0; 16],
+            "a Host Identifier of zero is invalid"
+        );
     }
 }

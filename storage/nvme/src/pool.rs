@@ -79,12 +79,14 @@ struct Loan {
 impl Loan {
     fn begin(&mut self) {
         self.is_out = true;
-        self.out_bytes.fetch_add(self.taken.charge.bytes(), Ordering::Relaxed);
+        self.out_bytes
+            .fetch_add(self.taken.charge.bytes(), Ordering::Relaxed);
     }
 
     fn end(&mut self) {
         if std::mem::take(&mut self.is_out) {
-            self.out_bytes.fetch_sub(self.taken.charge.bytes(), Ordering::Relaxed);
+            self.out_bytes
+                .fetch_sub(self.taken.charge.bytes(), Ordering::Relaxed);
         }
     }
 }
@@ -108,7 +110,10 @@ impl Default for Pool {
 }
 
 fn class_of(length: usize) -> usize {
-    length.div_ceil(ALIGNMENT).next_power_of_two().trailing_zeros() as usize
+    length
+        .div_ceil(ALIGNMENT)
+        .next_power_of_two()
+        .trailing_zeros() as usize
 }
 
 impl Pool {
@@ -119,7 +124,10 @@ impl Pool {
             free_bytes: 0,
             spare_bytes: 0,
             lent_bytes: 0,
-            lent: Taken { charge: Charge::none(&share), guest: None },
+            lent: Taken {
+                charge: Charge::none(&share),
+                guest: None,
+            },
             out_bytes: Arc::default(),
             share,
             domain: None,
@@ -130,13 +138,19 @@ impl Pool {
 
     /// A pool with buffers that are registered in a protection domain.
     pub(crate) fn registered(domain: Arc<Domain>, share: Arc<Share>) -> Self {
-        Self { domain: Some(domain), ..Self::charging(share) }
+        Self {
+            domain: Some(domain),
+            ..Self::charging(share)
+        }
     }
 
     /// Charges buffers to the memory of an unauthenticated host as well, until
     /// [`Pool::mark_authenticated`].
     pub(crate) fn of_guest(self, guest: Option<Arc<UnauthenticatedShare>>) -> Self {
-        Self { guest: guest.map(GuestMemory::new), ..self }
+        Self {
+            guest: guest.map(GuestMemory::new),
+            ..self
+        }
     }
 
     /// Ends the charges to the memory of an unauthenticated host, those of buffers in use too.
@@ -167,8 +181,15 @@ impl Pool {
 
     fn charge_at_once(&self, bytes: usize) -> Option<Taken> {
         let guest = self.guest.as_ref().map(|memory| memory.charge(bytes));
-        let guest = if let Some(charged) = guest { Some(charged?) } else { None };
-        Some(Taken { charge: self.share.charge(bytes)?, guest })
+        let guest = if let Some(charged) = guest {
+            Some(charged?)
+        } else {
+            None
+        };
+        Some(Taken {
+            charge: self.share.charge(bytes)?,
+            guest,
+        })
     }
 
     /// Charges the budgets even beyond their limits. The memory of an unauthenticated host has none to lend:
@@ -176,7 +197,10 @@ impl Pool {
     fn charge_anyway(&mut self, bytes: usize) -> Taken {
         let guest = self.guest.as_ref().and_then(|memory| memory.charge(bytes));
         self.is_overdrawn |= self.guest.is_some() && guest.is_none();
-        Taken { charge: self.share.charge_anyway(bytes), guest }
+        Taken {
+            charge: self.share.charge_anyway(bytes),
+            guest,
+        }
     }
 
     /// Bytes in use: of buffers, and of memory that stores lend.
@@ -198,9 +222,16 @@ impl Pool {
     /// Allocates a buffer. If the device cannot register more memory, the buffer is not registered, and the
     /// connection ends when it is used.
     fn make(&self, size: usize, taken: Taken) -> Buffer {
-        let registered = self.domain.as_ref().and_then(|domain| domain.registered(size).ok());
+        let registered = self
+            .domain
+            .as_ref()
+            .and_then(|domain| domain.registered(size).ok());
         let mut buffer = registered.unwrap_or_else(|| Buffer::zeroed(size));
-        let mut loan = Loan { taken, out_bytes: Arc::clone(&self.out_bytes), is_out: false };
+        let mut loan = Loan {
+            taken,
+            out_bytes: Arc::clone(&self.out_bytes),
+            is_out: false,
+        };
         loan.begin();
         buffer.set_charge(Some(Box::new(loan)));
         buffer
@@ -245,7 +276,11 @@ impl Pool {
         // Many connections, each with the first command of a pair, could take all memory and wait for that of
         // the second one. It is as long as that of the first.
         let beyond = taken.is_none() && request.completes_pair();
-        if beyond { Some(Some(self.take_beyond(request.length))) } else { taken.map(Some) }
+        if beyond {
+            Some(Some(self.take_beyond(request.length)))
+        } else {
+            taken.map(Some)
+        }
     }
 
     /// The charge for `length` bytes that a store lends: more than the bytes of a short read, because the
@@ -274,7 +309,11 @@ impl Pool {
 
     /// Ends a charge for memory that a store lent, or `bytes` of it.
     pub(crate) fn lent_back(&mut self, bytes: usize) {
-        debug_assert!(bytes <= self.lent_bytes, "{bytes} come back of {} lent bytes", self.lent_bytes);
+        debug_assert!(
+            bytes <= self.lent_bytes,
+            "{bytes} come back of {} lent bytes",
+            self.lent_bytes
+        );
         self.lent_bytes = self.lent_bytes.saturating_sub(bytes);
         if self.is_wanted() {
             let spare = std::mem::take(&mut self.spare_bytes);
@@ -313,7 +352,10 @@ impl Pool {
     pub(crate) fn give(&mut self, mut buffer: Buffer) {
         let size = buffer.len();
         // A buffer that a store in memory gave in exchange may not be registered with this device.
-        let is_known = self.domain.as_ref().is_none_or(|domain| domain.has_registered(&buffer));
+        let is_known = self
+            .domain
+            .as_ref()
+            .is_none_or(|domain| domain.has_registered(&buffer));
         let is_kept = is_known && !self.is_wanted() && self.keeps(size);
         if let Some(loan) = buffer.charge_mut::<Loan>().filter(|_| is_kept)
             && let Some(class) = self.free.get_mut(class_of(size))
@@ -350,7 +392,10 @@ mod tests {
         (0..lent).for_each(|_| pool.lent_back(Pool::lent_charge(4096)));
         assert_eq!((pool.used_bytes(), pool.spare_bytes), (0, SPARE_BYTES));
         assert!(pool.lend(4096));
-        assert_eq!((pool.used_bytes(), pool.spare_bytes), (LENT_BYTES_MIN, SPARE_BYTES - LENT_BYTES_MIN));
+        assert_eq!(
+            (pool.used_bytes(), pool.spare_bytes),
+            (LENT_BYTES_MIN, SPARE_BYTES - LENT_BYTES_MIN)
+        );
         pool.release_idle();
         assert_eq!(pool.spare_bytes, 0);
     }
@@ -367,9 +412,17 @@ mod tests {
         let beyond = pool.take_beyond(1);
         assert!(pool.is_overdrawn() && budget.used() <= budget.limit());
         drop(out);
-        assert_eq!(budget.used(), ALIGNMENT, "buffers that are dropped give back what they were charged");
+        assert_eq!(
+            budget.used(),
+            ALIGNMENT,
+            "buffers that are dropped give back what they were charged"
+        );
         drop(beyond);
-        assert_eq!(budget.used(), ALIGNMENT, "a buffer beyond the limit was charged nothing");
+        assert_eq!(
+            budget.used(),
+            ALIGNMENT,
+            "a buffer beyond the limit was charged nothing"
+        );
         let kept = pool.take(1).unwrap();
         pool.give(kept);
         assert_eq!(budget.used(), 2 * ALIGNMENT);
@@ -406,7 +459,11 @@ mod tests {
         let mut pool = Pool::default().of_guest(admit());
         let out = pool.take(1);
         drop(pool);
-        assert_eq!(budget.used(), 2 * ALIGNMENT, "a buffer may live longer than its pool");
+        assert_eq!(
+            budget.used(),
+            2 * ALIGNMENT,
+            "a buffer may live longer than its pool"
+        );
         drop(out);
         assert_eq!(budget.used(), 0);
     }
@@ -434,7 +491,10 @@ mod tests {
         }
         let mut pool = Pool::charging(budget.share(host, Arc::new(NoWake)));
         for _ in 0..2 * QUEUE_DATA_BYTES / TRANSFER_BYTES_MAX {
-            let [taken, beyond] = [pool.take(TRANSFER_BYTES_MAX).unwrap(), pool.take_beyond(5000)];
+            let [taken, beyond] = [
+                pool.take(TRANSFER_BYTES_MAX).unwrap(),
+                pool.take_beyond(5000),
+            ];
             assert_eq!(
                 (pool.used_bytes(), budget.used()),
                 (TRANSFER_BYTES_MAX + 8192, TRANSFER_BYTES_MAX + 8192)
@@ -448,7 +508,11 @@ mod tests {
         assert!(pool.lend(4096));
         assert_eq!(budget.used(), 8192 + 4096 + LENT_BYTES_MIN);
         drop(pool);
-        assert_eq!(budget.used(), 4096, "a buffer may live longer than its pool");
+        assert_eq!(
+            budget.used(),
+            4096,
+            "a buffer may live longer than its pool"
+        );
         drop(out);
         assert_eq!(budget.used(), 0);
     }

@@ -38,10 +38,19 @@ impl References {
     /// Sends bytes from the beginning of the reference on; `None` when the socket is full. The same
     /// reference, without the bytes that were sent, has to be the next output. After an error the output has
     /// to be copied.
-    pub(crate) fn send(&mut self, socket: RawFd, reference: &Reference<'_>) -> io::Result<Option<usize>> {
+    pub(crate) fn send(
+        &mut self,
+        socket: RawFd,
+        reference: &Reference<'_>,
+    ) -> io::Result<Option<usize>> {
         let sent = self.try_to_send(socket, reference);
         match sent {
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
                 Ok(None)
             }
             Err(error) => {
@@ -58,7 +67,9 @@ impl References {
         if let Self::Untried = self {
             *self = Self::Here(PagePipe::new()?);
         }
-        let Self::Here(pipe) = self else { return Err(io::ErrorKind::Unsupported.into()) };
+        let Self::Here(pipe) = self else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
         if pipe.filled() == 0 {
             pipe.fill(reference.buffer, reference.range.clone())?;
         }

@@ -36,7 +36,10 @@ impl Stream {
 
     /// Receives into the first slice, which may be empty, and the second; `None` when nothing has arrived, 0
     /// at the end of the stream.
-    pub(crate) fn read(&mut self, [place, staging]: &mut [IoSliceMut<'_>; 2]) -> io::Result<Option<usize>> {
+    pub(crate) fn read(
+        &mut self,
+        [place, staging]: &mut [IoSliceMut<'_>; 2],
+    ) -> io::Result<Option<usize>> {
         later(match self {
             // A readv with one slice costs more than a read.
             Self::Plain(stream) if place.is_empty() => stream.read(staging),
@@ -54,7 +57,11 @@ impl Stream {
     }
 
     /// As [`Stream::write`]; `more` is whether other output follows at once.
-    pub(crate) fn write_and(&mut self, pieces: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>> {
+    pub(crate) fn write_and(
+        &mut self,
+        pieces: &[IoSlice<'_>],
+        more: bool,
+    ) -> io::Result<Option<usize>> {
         later(match self {
             Self::Plain(stream) if more => {
                 SockRef::from(&*stream).send_vectored_with_flags(pieces, libc::MSG_MORE)

@@ -94,7 +94,11 @@ const fn meaning(status: u32) -> &'static str {
 }
 
 fn if_unauthenticated(limit: u32) -> &'static str {
-    if limit == crate::limits::UNAUTHENTICATED_MESSAGE_MAX { " before a session is set up" } else { "" }
+    if limit == crate::limits::UNAUTHENTICATED_MESSAGE_MAX {
+        " before a session is set up"
+    } else {
+        ""
+    }
 }
 
 impl From<rdma::Error> for Ended {

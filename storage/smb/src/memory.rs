@@ -70,7 +70,10 @@ pub enum Access {
 impl Memory {
     /// Memory of at most `limit` bytes.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { used: AtomicUsize::new(0), limit })
+        Arc::new(Self {
+            used: AtomicUsize::new(0),
+            limit,
+        })
     }
 
     /// Bytes of all buffers, in use and kept.
@@ -79,9 +82,20 @@ impl Memory {
     }
 
     /// The share of a connection, whose client is not authenticated if there is something to charge.
-    pub fn share(self: &Arc<Self>, domain: Arc<Domain>, unauthenticated: Option<Unauthenticated>) -> Share {
+    pub fn share(
+        self: &Arc<Self>,
+        domain: Arc<Domain>,
+        unauthenticated: Option<Unauthenticated>,
+    ) -> Share {
         let (memory, kept) = (Arc::clone(self), Default::default());
-        Share { memory, domain, unauthenticated, own: 0, in_use: 0, kept }
+        Share {
+            memory,
+            domain,
+            unauthenticated,
+            own: 0,
+            in_use: 0,
+            kept,
+        }
     }
 }
 
@@ -146,14 +160,18 @@ impl Share {
     fn has_room(&self, length: usize, access: Access) -> bool {
         // The first buffer is admitted although the limit is reached, so that each connection makes progress.
         self.in_use == 0
-            || self.kept[access as usize].iter().any(|buffer| buffer.len() == length)
+            || self.kept[access as usize]
+                .iter()
+                .any(|buffer| buffer.len() == length)
             || self.memory.used() + length <= self.memory.limit
     }
 
     /// Charges a new buffer to an unauthenticated client; returns whether that is possible. Kept buffers of
     /// other lengths give way.
     fn charge(&mut self, bytes: usize) -> bool {
-        let Some(memory) = self.unauthenticated.clone() else { return true };
+        let Some(memory) = self.unauthenticated.clone() else {
+            return true;
+        };
         if !memory.has_room(bytes) {
             self.release_idle();
         }
@@ -177,10 +195,21 @@ impl Share {
     /// Takes a buffer back. The peer must have invalidated the key of a window's.
     pub fn give(&mut self, buffer: Buffer, access: Access) {
         self.in_use = self.in_use.saturating_sub(buffer.len());
-        let is_scarce = self.unauthenticated.as_ref().is_some_and(|memory| !memory.leaves_half(0));
-        let limit = if is_scarce { UNAUTHENTICATED_KEPT_BYTES } else { KEPT_BYTES };
+        let is_scarce = self
+            .unauthenticated
+            .as_ref()
+            .is_some_and(|memory| !memory.leaves_half(0));
+        let limit = if is_scarce {
+            UNAUTHENTICATED_KEPT_BYTES
+        } else {
+            KEPT_BYTES
+        };
         let is_kept = self.own - self.in_use <= limit && self.memory.used() <= self.memory.limit;
-        if is_kept { self.kept[access as usize].push(buffer) } else { self.free(buffer.len()) }
+        if is_kept {
+            self.kept[access as usize].push(buffer)
+        } else {
+            self.free(buffer.len())
+        }
     }
 
     /// Takes a buffer back and frees it, so that the peer's access ends.

@@ -52,7 +52,14 @@ pub trait Peer {
 
     /// Fetches `length` bytes from the peer's memory by RDMA READ to `at` in the buffer; the session gets the
     /// buffer back with the number of the operation.
-    fn fetch(&mut self, operation: u64, buffer: Buffer, at: usize, from: &[BufferDescriptor], length: usize);
+    fn fetch(
+        &mut self,
+        operation: u64,
+        buffer: Buffer,
+        at: usize,
+        from: &[BufferDescriptor],
+        length: usize,
+    );
 
     /// Writes a range of the buffer to the peer's memory by RDMA WRITE, before messages that are announced
     /// later.

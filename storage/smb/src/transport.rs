@@ -44,14 +44,22 @@ mod token {
 /// Queue sizes of a connection, and its parameters.
 pub fn sizes(parameters: &Parameters) -> Sizes {
     let receive = u32::from(parameters.credits) + BATCH as u32;
-    Sizes { send: SENDS, receive, reads: READS, rnr_retry: RNR_RETRY }
+    Sizes {
+        send: SENDS,
+        receive,
+        reads: READS,
+        rnr_retry: RNR_RETRY,
+    }
 }
 
 /// Posts the receive for the peer's negotiate message, which has to happen before the connection exists.
 ///
 /// # Errors
 /// As [`rdma::Connection::receive`].
-pub fn first_receive(domain: &Arc<rdma::Domain>, parameters: &Parameters) -> Result<Buffer, rdma::Error> {
+pub fn first_receive(
+    domain: &Arc<rdma::Domain>,
+    parameters: &Parameters,
+) -> Result<Buffer, rdma::Error> {
     domain.registered(parameters.receive_size as usize)
 }
 
@@ -70,8 +78,15 @@ pub const RECEIVE: u64 = token::RECEIVE;
 /// RDMA READs or WRITEs of one request.
 #[derive(Debug)]
 enum Operation {
-    Fetch { number: u64, landing: Arc<Landing>, left: usize },
-    Place { source: Arc<Buffer>, left: usize },
+    Fetch {
+        number: u64,
+        landing: Arc<Landing>,
+        left: usize,
+    },
+    Place {
+        source: Arc<Buffer>,
+        left: usize,
+    },
 }
 
 /// One RDMA READ or WRITE that waits for the queue.
@@ -125,8 +140,10 @@ impl Transport {
         memory: &Arc<Memory>,
         unauthenticated: Option<Unauthenticated>,
     ) -> Self {
-        let before_trust =
-            Parameters { credits: parameters.credits.min(RECEIVES_BEFORE_TRUST), ..parameters };
+        let before_trust = Parameters {
+            credits: parameters.credits.min(RECEIVES_BEFORE_TRUST),
+            ..parameters
+        };
         let mut direct = match listens {
             true => Connection::listener(before_trust, Duration::ZERO),
             false => Connection::initiator(before_trust, Duration::ZERO),
@@ -213,7 +230,13 @@ impl Transport {
         let mut completed = std::mem::take(&mut self.completed);
         let count = self.connection.poll(&mut completed)?;
         let now = self.now();
-        for Completion { token, done, buffer, invalidated } in completed.drain(..) {
+        for Completion {
+            token,
+            done,
+            buffer,
+            invalidated,
+        } in completed.drain(..)
+        {
             let done = done.map_err(|status| self.failed(status))?;
             if let Some(key) = invalidated {
                 self.invalidations += 1;
@@ -237,7 +260,9 @@ impl Transport {
     }
 
     fn transferred(&mut self, index: usize, session: &mut impl Session) {
-        let Some(operation) = self.operations.get_mut(index) else { return };
+        let Some(operation) = self.operations.get_mut(index) else {
+            return;
+        };
         let left = match operation {
             Operation::Fetch { left, .. } => {
                 self.outstanding_reads -= 1;
@@ -250,7 +275,9 @@ impl Transport {
             return;
         }
         match self.operations.remove(index) {
-            Operation::Fetch { number, landing, .. } => {
+            Operation::Fetch {
+                number, landing, ..
+            } => {
                 if let Ok(buffer) = landing.into_buffer() {
                     session.fetched(number, buffer);
                 }
@@ -296,7 +323,11 @@ impl Transport {
         let depth = usize::from(self.connection.reads()).max(1);
         while self.outstanding_reads < depth
             && self.connection.room() > 0
-            && let Some(Transfer { operation, range, remote }) = self.reads.pop_front()
+            && let Some(Transfer {
+                operation,
+                range,
+                remote,
+            }) = self.reads.pop_front()
         {
             self.post_transfer(operation, range, remote)?;
             self.outstanding_reads += 1;
@@ -320,7 +351,9 @@ impl Transport {
                     self.connection.domain().registered(self.receive_size)?
                 }
             };
-            self.connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| error)?;
+            self.connection
+                .receive(buffer, token::RECEIVE)
+                .map_err(|(error, _)| error)?;
             posted += 1;
         }
         if posted > 0 {
@@ -367,7 +400,9 @@ impl Transport {
             self.sends.push(buffer);
             return Ok(false);
         };
-        let posted = self.connection.send(buffer, message.length, message.invalidate, token::SEND);
+        let posted = self
+            .connection
+            .send(buffer, message.length, message.invalidate, token::SEND);
         posted.map_err(|(error, _)| error)?;
         self.invalidations += u64::from(message.invalidate.is_some());
         Ok(true)
@@ -403,7 +438,9 @@ impl Transport {
 
     /// How long until [`Transport::flush`] has to be called, if nothing happens before.
     pub fn time_left(&self) -> Option<Duration> {
-        self.direct.deadline().map(|deadline| deadline.saturating_sub(self.now()))
+        self.direct
+            .deadline()
+            .map(|deadline| deadline.saturating_sub(self.now()))
     }
 
     /// Returns data buffers to the device after a time without requests.
@@ -411,14 +448,28 @@ impl Transport {
         self.memory.release_idle();
     }
 
-    fn operation(&mut self, operation: Operation, at: usize, pieces: &[BufferDescriptor], is_read: bool) {
+    fn operation(
+        &mut self,
+        operation: Operation,
+        at: usize,
+        pieces: &[BufferDescriptor],
+        is_read: bool,
+    ) {
         let operation = self.operations.insert(operation);
         let mut begin = at;
         for piece in pieces {
             let range = begin..begin + piece.length as usize;
             begin = range.end;
-            let transfer = Transfer { operation, range, remote: (piece.offset, piece.token) };
-            if is_read { self.reads.push_back(transfer) } else { self.writes.push_back(transfer) }
+            let transfer = Transfer {
+                operation,
+                range,
+                remote: (piece.offset, piece.token),
+            };
+            if is_read {
+                self.reads.push_back(transfer)
+            } else {
+                self.writes.push_back(transfer)
+            }
         }
     }
 }
@@ -444,9 +495,25 @@ impl Peer for Transport {
         self.memory.give(buffer, Access::None);
     }
 
-    fn fetch(&mut self, number: u64, buffer: Buffer, at: usize, from: &[BufferDescriptor], _: usize) {
+    fn fetch(
+        &mut self,
+        number: u64,
+        buffer: Buffer,
+        at: usize,
+        from: &[BufferDescriptor],
+        _: usize,
+    ) {
         let (landing, left) = (Landing::new(buffer), from.len());
-        self.operation(Operation::Fetch { number, landing, left }, at, from, true);
+        self.operation(
+            Operation::Fetch {
+                number,
+                landing,
+                left,
+            },
+            at,
+            from,
+            true,
+        );
     }
 
     fn place(&mut self, buffer: Buffer, range: Range<usize>, to: &[BufferDescriptor]) {
@@ -457,19 +524,33 @@ impl Peer for Transport {
     // The key of a memory region cannot be invalidated by the peer; that of a window of type 2 can.
     fn open(&mut self, length: usize, invalidates: bool) -> Result<Option<Opened>, Ended> {
         let invalidates = invalidates && self.has_windows;
-        let access = if invalidates { Access::Window } else { Access::Region };
+        let access = if invalidates {
+            Access::Window
+        } else {
+            Access::Region
+        };
         // A binding takes a place in the send queue.
         if invalidates && self.connection.room() == 0 {
             return Ok(None);
         }
-        let Some(mut buffer) = self.memory.take(length, access)? else { return Ok(None) };
+        let Some(mut buffer) = self.memory.take(length, access)? else {
+            return Ok(None);
+        };
         let remote = match access {
             Access::Window => self.connection.bind(&mut buffer, length, token::BINDING)?,
             _ => self.connection.domain().remote(&buffer),
         };
         let (offset, token) = remote.ok_or(Ended::Disconnected)?;
-        let descriptor = BufferDescriptor { offset, token, length: length as u32 };
-        Ok(Some(Opened { buffer, descriptor, invalidates }))
+        let descriptor = BufferDescriptor {
+            offset,
+            token,
+            length: length as u32,
+        };
+        Ok(Some(Opened {
+            buffer,
+            descriptor,
+            invalidates,
+        }))
     }
 
     fn close(&mut self, opened: Opened) {
@@ -484,6 +565,8 @@ impl Peer for Transport {
     }
 
     fn read_write_size(&self) -> u32 {
-        self.direct.agreement().map_or(0, |agreement| agreement.read_write_size.min(READ_WRITE_MAX))
+        self.direct
+            .agreement()
+            .map_or(0, |agreement| agreement.read_write_size.min(READ_WRITE_MAX))
     }
 }

@@ -21,9 +21,14 @@ impl Machine {
     pub fn this() -> Self {
         let read = |path: &str| read_to_string(path).unwrap_or_default();
         let info = read("/proc/cpuinfo");
-        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let model = info
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         Self {
-            processor: model.map_or_else(|| "unknown processor".to_owned(), |(_, name)| name.to_owned()),
+            processor: model.map_or_else(
+                || "unknown processor".to_owned(),
+                |(_, name)| name.to_owned(),
+            ),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
         }
@@ -32,7 +37,11 @@ impl Machine {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { processor, cores, kernel } = self;
+        let Self {
+            processor,
+            cores,
+            kernel,
+        } = self;
         let plural = if *cores == 1 { "" } else { "s" };
         write!(f, "{processor}, {cores} processor{plural}, Linux {kernel}")
     }
@@ -44,10 +53,17 @@ mod tests {
 
     #[test]
     fn a_machine_is_described_in_one_line() {
-        let machine = |cores| Machine { processor: "Model".into(), cores, kernel: "6.1".into() };
+        let machine = |cores| Machine {
+            processor: "Model".into(),
+            cores,
+            kernel: "6.1".into(),
+        };
         assert_eq!(machine(2).to_string(), "Model, 2 processors, Linux 6.1");
         assert_eq!(machine(1).to_string(), "Model, 1 processor, Linux 6.1");
         let this = Machine::this();
-        assert!(this.cores > 0 && !this.processor.is_empty() && !this.kernel.is_empty(), "{this}");
+        assert!(
+            this.cores > 0 && !this.processor.is_empty() && !this.kernel.is_empty(),
+            "{this}"
+        );
     }
 }

@@ -15,7 +15,9 @@ pub struct Spread(pub [f64; 2]);
 impl Spread {
     /// The lowest and the highest of some figures, none of which is negative.
     pub fn of(figures: impl Iterator<Item = f64>) -> Self {
-        Self(figures.fold([f64::MAX, 0.0], |[low, high], it| [low.min(it), high.max(it)]))
+        Self(figures.fold([f64::MAX, 0.0], |[low, high], it| {
+            [low.min(it), high.max(it)]
+        }))
     }
 
     /// Differences of both from the median, in percent.
@@ -39,6 +41,9 @@ mod tests {
     #[test]
     fn a_spread_is_relative_to_the_median() {
         let spread = Spread::of([200.0, 150.0, 260.0].into_iter());
-        assert_eq!((spread.0, spread.percent_of(200.0).as_str()), ([150.0, 260.0], "-25/+30%"));
+        assert_eq!(
+            (spread.0, spread.percent_of(200.0).as_str()),
+            ([150.0, 260.0], "-25/+30%")
+        );
     }
 }

@@ -16,7 +16,11 @@ pub fn processor_time(folder: &Path) -> Duration {
 /// may have blanks in it.
 fn time_in(stat: &str) -> Duration {
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u32>().ok());
+    let ticks = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<u32>().ok());
     ticks.map(|ticks| TICK * ticks).sum()
 }
 

@@ -11,7 +11,10 @@ impl Table {
     /// A table with these heads. Text aligns the first `left` columns to the left and the others, which are
     /// figures, to the right.
     pub fn new<H: Into<String>>(left: usize, heads: impl IntoIterator<Item = H>) -> Self {
-        Self { left, lines: vec![heads.into_iter().map(Into::into).collect()] }
+        Self {
+            left,
+            lines: vec![heads.into_iter().map(Into::into).collect()],
+        }
     }
 
     /// Appends a row.
@@ -23,13 +26,20 @@ impl Table {
     pub fn text(&self) -> String {
         let width = |column: usize| {
             let cells = self.lines.iter().filter_map(|line| line.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+            cells
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or_default()
         };
         let mut text = String::new();
         for line in &self.lines {
             let aligned = line.iter().enumerate().map(|(column, cell)| {
                 let width = width(column);
-                if column < self.left { format!("{cell:width$}") } else { format!("{cell:>width$}") }
+                if column < self.left {
+                    format!("{cell:width$}")
+                } else {
+                    format!("{cell:>width$}")
+                }
             });
             text += aligned.collect::<Vec<_>>().join("  ").trim_end();
             text.push('\n');
@@ -67,6 +77,9 @@ mod tests {
 
     #[test]
     fn markdown_has_a_line_below_the_head() {
-        assert_eq!(table().markdown(), "| what | µs |\n|---|---|\n| a | 10.2 |\n");
+        assert_eq!(
+            table().markdown(),
+            "| what | µs |\n|---|---|\n| a | 10.2 |\n"
+        );
     }
 }

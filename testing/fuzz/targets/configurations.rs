@@ -7,7 +7,9 @@ use gear::doctor::{check, neighbours, read_host, read_switch};
 use gear::probe::{Matrix, read_row};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let Some((which, rest)) = bytes.split_first() else { return };
+    let Some((which, rest)) = bytes.split_first() else {
+        return;
+    };
     let text = String::from_utf8_lossy(rest);
     let error = match Dialect::ALL.get(usize::from(which % 14)) {
         Some(dialect) => match dialect.read_groups("input", &text) {
@@ -23,15 +25,25 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             Err(error) => Some(error),
         },
         None => match which % 14 {
-            10 => read_host("input", &text).map(|host| _ = unsimulated(host)).err(),
+            10 => read_host("input", &text)
+                .map(|host| _ = unsimulated(host))
+                .err(),
             11 => read_switch("input", &text).err(),
-            12 => read_row("input", &text).map(|row| _ = Matrix::new(vec![row]).page()).err(),
+            12 => read_row("input", &text)
+                .map(|row| _ = Matrix::new(vec![row]).page())
+                .err(),
             _ => neighbours("input", rest).err(),
         },
     };
     if let Some(error) = error {
-        assert!(error.to_string().starts_with("cannot read line "), "{error}");
-        assert!(error.line >= 1 && error.line <= text.lines().count().max(1), "{error}");
+        assert!(
+            error.to_string().starts_with("cannot read line "),
+            "{error}"
+        );
+        assert!(
+            error.line >= 1 && error.line <= text.lines().count().max(1),
+            "{error}"
+        );
     }
 });
 

@@ -15,7 +15,9 @@ fn with_checksum(bytes: &[u8]) -> Vec<u8> {
     let mut frame = bytes.to_vec();
     if let Some(header) = frame.get_mut(14..34) {
         header[10..12].fill(0);
-        let words = header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+        let words = header
+            .chunks_exact(2)
+            .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
         let sum: u32 = words.sum();
         let folded = (sum & 0xffff) + (sum >> 16);
         let checksum = !((folded & 0xffff) + (folded >> 16)) as u16;

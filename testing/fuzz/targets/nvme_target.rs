@@ -15,13 +15,20 @@ use wire::nvme::{Admin, Command, Io, Sgl};
 const STEPS_MAX: usize = 32;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let Some((&kind, mut rest)) = bytes.split_first() else { return };
-    let digests = Digests { header: kind & 1 != 0, data: kind & 2 != 0 };
+    let Some((&kind, mut rest)) = bytes.split_first() else {
+        return;
+    };
+    let digests = Digests {
+        header: kind & 1 != 0,
+        data: kind & 2 != 0,
+    };
     let target = target();
     let mut host = Host::with(&target, 1, digests, 16, kind & 4);
     let mut fresh = Line::new(&target, 2);
     for _ in 0..STEPS_MAX {
-        let Some((&[action, length], after)) = rest.split_first_chunk() else { break };
+        let Some((&[action, length], after)) = rest.split_first_chunk() else {
+            break;
+        };
         let (part, after) = after.split_at(usize::from(length).min(after.len()));
         rest = after;
         let line = match action % 4 {
@@ -56,7 +63,9 @@ fn say(line: &mut Line, action: u8, bytes: &[u8]) {
     let data = bytes.get(64..).unwrap_or_default();
     let length = data.len() as u32;
     let sgl = match length {
-        0 => Sgl::Transport { length: command.cdw13 & 0x1ffff },
+        0 => Sgl::Transport {
+            length: command.cdw13 & 0x1ffff,
+        },
         length => Sgl::InCapsule { offset: 0, length },
     };
     line.send(&Header::Command(command.with_sgl(sgl)), 0, data);

@@ -13,9 +13,14 @@ use wire::smb::direct::{DataTransfer, NegotiateRequest, NegotiateResponse, VERSI
 const STEPS_MAX: usize = 64;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let Some((&role, mut rest)) = bytes.split_first() else { return };
+    let Some((&role, mut rest)) = bytes.split_first() else {
+        return;
+    };
     let mut now = Duration::ZERO;
-    let parameters = Parameters { credits: u16::from(role >> 2).max(1), ..Parameters::default() };
+    let parameters = Parameters {
+        credits: u16::from(role >> 2).max(1),
+        ..Parameters::default()
+    };
     let mut connection = match role & 1 {
         0 => Connection::listener(parameters, now),
         _ => Connection::initiator(parameters, now),
@@ -28,7 +33,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     }
     for _ in 0..STEPS_MAX {
         act(&mut connection, &mut posted, now);
-        let Some((&length, after)) = rest.split_first() else { break };
+        let Some((&length, after)) = rest.split_first() else {
+            break;
+        };
         if length == u8::MAX {
             now += Duration::from_secs(10);
             rest = after;

@@ -40,7 +40,10 @@ impl Peer for Line {
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<(), Ended> {
-        self.missing = self.missing.checked_sub(bytes.len() as u32).expect("no more than was announced");
+        self.missing = self
+            .missing
+            .checked_sub(bytes.len() as u32)
+            .expect("no more than was announced");
         Ok(())
     }
 
@@ -54,7 +57,14 @@ impl Peer for Line {
 
     fn recycle(&mut self, _: Buffer) {}
 
-    fn fetch(&mut self, operation: u64, buffer: Buffer, at: usize, from: &[BufferDescriptor], length: usize) {
+    fn fetch(
+        &mut self,
+        operation: u64,
+        buffer: Buffer,
+        at: usize,
+        from: &[BufferDescriptor],
+        length: usize,
+    ) {
         assert_eq!(sum(from), length);
         assert!(at + length <= buffer.len());
         self.fetches.push((operation, buffer));
@@ -68,8 +78,16 @@ impl Peer for Line {
     fn open(&mut self, length: usize, invalidates: bool) -> Result<Option<Opened>, Ended> {
         self.keys += 1;
         let buffer = Buffer::zeroed(length);
-        let descriptor = BufferDescriptor { offset: 0, token: self.keys, length: length as u32 };
-        Ok(Some(Opened { buffer, descriptor, invalidates }))
+        let descriptor = BufferDescriptor {
+            offset: 0,
+            token: self.keys,
+            length: length as u32,
+        };
+        Ok(Some(Opened {
+            buffer,
+            descriptor,
+            invalidates,
+        }))
     }
 
     fn close(&mut self, _: Opened) {}
@@ -80,7 +98,9 @@ impl Peer for Line {
 }
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let Some((&kind, rest)) = bytes.split_first() else { return };
+    let Some((&kind, rest)) = bytes.split_first() else {
+        return;
+    };
     _ = match kind & 1 {
         0 => relay(Gateway::default(), rest),
         _ => relay(Dial::new(Trees::default()), rest),
@@ -90,7 +110,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 fn relay(mut session: impl Session, mut rest: &[u8]) -> Result<(), Ended> {
     let mut line = Line::default();
     for _ in 0..STEPS_MAX {
-        let Some((&[action, length], after)) = rest.split_first_chunk() else { break };
+        let Some((&[action, length], after)) = rest.split_first_chunk() else {
+            break;
+        };
         let (part, after) = after.split_at(usize::from(length).min(after.len()));
         rest = after;
         match action & 3 {
@@ -122,7 +144,11 @@ fn over_direct(session: &mut impl Session, message: &[u8], size: usize) -> Resul
     for (index, data) in message.chunks(size).enumerate() {
         let begins = (index == 0).then_some(total as u32);
         let remaining = (total - index * size - data.len()) as u32;
-        session.fragment(Fragment { data, begins, remaining })?;
+        session.fragment(Fragment {
+            data,
+            begins,
+            remaining,
+        })?;
     }
     Ok(())
 }
@@ -130,7 +156,9 @@ fn over_direct(session: &mut impl Session, message: &[u8], size: usize) -> Resul
 /// Bytes of the TCP peer.
 fn over_tcp(session: &mut impl Session, line: &mut Line, mut bytes: &[u8]) -> Result<(), Ended> {
     while !bytes.is_empty() {
-        let Some(place) = session.tcp_place() else { return Ok(()) };
+        let Some(place) = session.tcp_place() else {
+            return Ok(());
+        };
         let count = place.len().min(bytes.len());
         place[..count].copy_from_slice(&bytes[..count]);
         session.tcp_received(count, line)?;

@@ -41,30 +41,90 @@ const FUZZERS: &[Fuzzer] = &[
         seed: |frame| Some(frame.to_vec()),
         seeds_min: 1000,
     },
-    Fuzzer { name: "device", program: env!("CARGO_BIN_EXE_device"), seed: steps_of, seeds_min: 1000 },
-    Fuzzer { name: "mad", program: env!("CARGO_BIN_EXE_mad"), seed: mad_of, seeds_min: 30 },
-    Fuzzer { name: "nvme_pdu", program: env!("CARGO_BIN_EXE_nvme_pdu"), seed: nvme_of, seeds_min: 100 },
+    Fuzzer {
+        name: "device",
+        program: env!("CARGO_BIN_EXE_device"),
+        seed: steps_of,
+        seeds_min: 1000,
+    },
+    Fuzzer {
+        name: "mad",
+        program: env!("CARGO_BIN_EXE_mad"),
+        seed: mad_of,
+        seeds_min: 30,
+    },
+    Fuzzer {
+        name: "nvme_pdu",
+        program: env!("CARGO_BIN_EXE_nvme_pdu"),
+        seed: nvme_of,
+        seeds_min: 100,
+    },
     Fuzzer {
         name: "nvme_target",
         program: env!("CARGO_BIN_EXE_nvme_target"),
         seed: nvme_steps_of,
         seeds_min: 50,
     },
-    Fuzzer { name: "nbd", program: env!("CARGO_BIN_EXE_nbd"), seed: nbd_of, seeds_min: 50 },
-    Fuzzer { name: "smb_direct", program: env!("CARGO_BIN_EXE_smb_direct"), seed: |_| None, seeds_min: 0 },
-    Fuzzer { name: "smb_relay", program: env!("CARGO_BIN_EXE_smb_relay"), seed: |_| None, seeds_min: 0 },
-    Fuzzer { name: "record", program: env!("CARGO_BIN_EXE_record"), seed: |_| None, seeds_min: 0 },
-    Fuzzer { name: "nvme_auth", program: env!("CARGO_BIN_EXE_nvme_auth"), seed: |_| None, seeds_min: 0 },
+    Fuzzer {
+        name: "nbd",
+        program: env!("CARGO_BIN_EXE_nbd"),
+        seed: nbd_of,
+        seeds_min: 50,
+    },
+    Fuzzer {
+        name: "smb_direct",
+        program: env!("CARGO_BIN_EXE_smb_direct"),
+        seed: |_| None,
+        seeds_min: 0,
+    },
+    Fuzzer {
+        name: "smb_relay",
+        program: env!("CARGO_BIN_EXE_smb_relay"),
+        seed: |_| None,
+        seeds_min: 0,
+    },
+    Fuzzer {
+        name: "record",
+        program: env!("CARGO_BIN_EXE_record"),
+        seed: |_| None,
+        seeds_min: 0,
+    },
+    Fuzzer {
+        name: "nvme_auth",
+        program: env!("CARGO_BIN_EXE_nvme_auth"),
+        seed: |_| None,
+        seeds_min: 0,
+    },
     Fuzzer {
         name: "configurations",
         program: env!("CARGO_BIN_EXE_configurations"),
         seed: |_| None,
         seeds_min: 0,
     },
-    Fuzzer { name: "shown", program: env!("CARGO_BIN_EXE_shown"), seed: |_| None, seeds_min: 0 },
-    Fuzzer { name: "lab_frame", program: env!("CARGO_BIN_EXE_lab_frame"), seed: tapped, seeds_min: 1000 },
-    Fuzzer { name: "lab_record", program: env!("CARGO_BIN_EXE_lab_record"), seed: ringed, seeds_min: 1000 },
-    Fuzzer { name: "lldp", program: env!("CARGO_BIN_EXE_lldp"), seed: |_| None, seeds_min: 0 },
+    Fuzzer {
+        name: "shown",
+        program: env!("CARGO_BIN_EXE_shown"),
+        seed: |_| None,
+        seeds_min: 0,
+    },
+    Fuzzer {
+        name: "lab_frame",
+        program: env!("CARGO_BIN_EXE_lab_frame"),
+        seed: tapped,
+        seeds_min: 1000,
+    },
+    Fuzzer {
+        name: "lab_record",
+        program: env!("CARGO_BIN_EXE_lab_record"),
+        seed: ringed,
+        seeds_min: 1000,
+    },
+    Fuzzer {
+        name: "lldp",
+        program: env!("CARGO_BIN_EXE_lldp"),
+        seed: |_| None,
+        seeds_min: 0,
+    },
 ];
 
 fn transport_of(frame: &[u8]) -> Option<Vec<u8>> {
@@ -90,7 +150,16 @@ fn ringed(frame: &[u8]) -> Option<Vec<u8>> {
     let transport = transport_of(frame)?;
     let address = |last| [&[0; 10][..], &[0xff, 0xff, 10, 0, 0, last]].concat();
     let length = transport.len().min(28);
-    Some([&[0; 8][..], &address(1)[..], &address(2)[..], &[0, 64, 0, 192], &transport[..length]].concat())
+    Some(
+        [
+            &[0; 8][..],
+            &address(1)[..],
+            &address(2)[..],
+            &[0, 64, 0, 192],
+            &transport[..length],
+        ]
+        .concat(),
+    )
 }
 
 /// The payload of a TCP segment to or from a target.
@@ -114,9 +183,27 @@ fn nvme_steps_of(frame: &[u8]) -> Option<Vec<u8>> {
 /// A client that negotiates, and one request that is made of a packet: no capture has NBD.
 fn nbd_of(frame: &[u8]) -> Option<Vec<u8>> {
     let request = frame.get(18..34).filter(|_| frame.len() < 200)?;
-    let hello = [&[64, 0, 0, 0, 3][..], b"IHAVEOPT", &[0, 0, 0, 7, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0]].concat();
+    let hello = [
+        &[64, 0, 0, 0, 3][..],
+        b"IHAVEOPT",
+        &[0, 0, 0, 7, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0],
+    ]
+    .concat();
     let kind = [0x25, 0x60, 0x95, 0x13, 0, 0, 0, frame[20] % 8];
-    let place = [0, 0, 0, 0, 0, request[0] % 16, 0, 0, 0, 0, request[1] % 4, 0];
+    let place = [
+        0,
+        0,
+        0,
+        0,
+        0,
+        request[0] % 16,
+        0,
+        0,
+        0,
+        0,
+        request[1] % 4,
+        0,
+    ];
     Some([&hello[..], &kind, &request[..8], &place].concat())
 }
 
@@ -127,7 +214,9 @@ fn mad_of(frame: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn seconds() -> u32 {
-    env::var("FUZZ_SECONDS").map_or(SECONDS, |text| text.parse().expect("FUZZ_SECONDS is a number"))
+    env::var("FUZZ_SECONDS").map_or(SECONDS, |text| {
+        text.parse().expect("FUZZ_SECONDS is a number")
+    })
 }
 
 /// A folder that is removed again.
@@ -164,10 +253,16 @@ fn finds_nothing(fuzzer: &Fuzzer) -> String {
     let corpus = Folder::new(fuzzer.name);
     let seeds = plant(&corpus, fuzzer.seed);
     assert!(seeds >= fuzzer.seeds_min, "{}: {seeds} seeds", fuzzer.name);
-    let artifacts = Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts").join(fuzzer.name);
+    let artifacts = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("artifacts")
+        .join(fuzzer.name);
     let output = run(fuzzer.program, &corpus, &artifacts, seconds());
     let log = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{} found something:\n{log}", fuzzer.name);
+    assert!(
+        output.status.success(),
+        "{} found something:\n{log}",
+        fuzzer.name
+    );
     log.lines().last().unwrap_or_default().to_owned()
 }
 
@@ -184,16 +279,30 @@ fn no_fuzzer_finds_anything() {
             });
         }
     });
-    assert!(next.into_inner() >= FUZZERS.len() + processors, "every fuzzer ran");
+    assert!(
+        next.into_inner() >= FUZZERS.len() + processors,
+        "every fuzzer ran"
+    );
 }
 
 #[test]
 fn the_canary_is_found() {
     let corpus = Folder::new("canary");
-    let output = run(env!("CARGO_BIN_EXE_canary"), &corpus, &corpus.0, CANARY_SECONDS);
+    let output = run(
+        env!("CARGO_BIN_EXE_canary"),
+        &corpus,
+        &corpus.0,
+        CANARY_SECONDS,
+    );
     let log = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "the fuzzer is blind: it did not find the fault that is there:\n{log}");
-    assert!(log.contains("the canary sings"), "it stopped for another reason:\n{log}");
+    assert!(
+        !output.status.success(),
+        "the fuzzer is blind: it did not find the fault that is there:\n{log}"
+    );
+    assert!(
+        log.contains("the canary sings"),
+        "it stopped for another reason:\n{log}"
+    );
 }
 
 /// Fills a corpus with packets of the golden captures; returns how many.

@@ -24,15 +24,25 @@ pub fn run(
         Ok(ended.is_some() || server.0.awaits_requests()?)
     })?;
     if let Some(finished) = ended {
-        return Err(Error::Failed { command: server.1.to_owned(), output: finished.output });
+        return Err(Error::Failed {
+            command: server.1.to_owned(),
+            output: finished.output,
+        });
     }
     if !ready {
         let what = format!("{} awaiting requests", server.1);
-        return Err(Error::TooLate { what, seconds: READY_SECONDS, output: serving.output()? });
+        return Err(Error::TooLate {
+            what,
+            seconds: READY_SECONDS,
+            output: serving.output()?,
+        });
     }
     let client = client.0.run(&words(client.1), seconds)?;
     let server = serving.wait(DRAIN_SECONDS).map_err(|error| Error::Failed {
-        command: format!("{}: {error}; of its client with status {:?}", server.1, client.status),
+        command: format!(
+            "{}: {error}; of its client with status {:?}",
+            server.1, client.status
+        ),
         output: client.output.clone(),
     })?;
     Ok(Exchange { server, client })
@@ -43,7 +53,11 @@ pub fn run(
 /// # Panics
 /// When they do not.
 #[track_caller]
-pub fn expect(server: (&dyn Machine, &str), client: (&dyn Machine, &str), seconds: u64) -> Exchange {
+pub fn expect(
+    server: (&dyn Machine, &str),
+    client: (&dyn Machine, &str),
+    seconds: u64,
+) -> Exchange {
     match run(server, client, seconds) {
         Ok(exchange) => exchange.expect_success(),
         Err(error) => panic!("{} and {}: {error}", server.1, client.1),

@@ -40,12 +40,18 @@ pub fn fields(capture: &Path, filter: &str, fields: &[&str]) -> Vec<String> {
 /// # Errors
 /// When tshark does not begin.
 pub fn watch(namespace: &Namespace, filter: &str, fields: &[&str]) -> Result<Process, Error> {
-    let mut argv = vec!["tshark", "-l", "-n", "-i", "eth0", "-f", filter, "-T", "fields"];
+    let mut argv = vec![
+        "tshark", "-l", "-n", "-i", "eth0", "-f", filter, "-T", "fields",
+    ];
     fields.iter().for_each(|field| argv.extend(["-e", field]));
     let mut watch = namespace.start_plain(&argv)?;
     if !until(READY_SECONDS, || Ok(watch.output()?.contains(STARTED)))? {
         let (what, output) = ("tshark's capture".to_owned(), watch.output()?);
-        return Err(Error::TooLate { what, seconds: READY_SECONDS, output });
+        return Err(Error::TooLate {
+            what,
+            seconds: READY_SECONDS,
+            output,
+        });
     }
     Ok(watch)
 }
@@ -56,11 +62,17 @@ pub fn watch(namespace: &Namespace, filter: &str, fields: &[&str]) -> Result<Pro
 /// When tshark does not begin.
 pub fn record(namespace: &Namespace, filter: &str, file: &Path) -> Result<Process, Error> {
     let file = file.to_string_lossy();
-    let argv = ["tshark", "-q", "-n", "-i", "eth0", "-f", filter, "-w", &file];
+    let argv = [
+        "tshark", "-q", "-n", "-i", "eth0", "-f", filter, "-w", &file,
+    ];
     let mut tshark = namespace.start_plain(&argv)?;
     if !until(READY_SECONDS, || Ok(tshark.output()?.contains(STARTED)))? {
         let (what, output) = ("tshark's capture".to_owned(), tshark.output()?);
-        return Err(Error::TooLate { what, seconds: READY_SECONDS, output });
+        return Err(Error::TooLate {
+            what,
+            seconds: READY_SECONDS,
+            output,
+        });
     }
     Ok(tshark)
 }

@@ -43,7 +43,12 @@ impl Distribution {
         let root = unpacked(name)?;
         let (installed, _) = rockery.installed();
         let command = run_with(&format!("{ROCKERY}/bin/rockery"));
-        Ok(Self { root, shared: installed.path().to_owned(), command, _own: vec![installed] })
+        Ok(Self {
+            root,
+            shared: installed.path().to_owned(),
+            command,
+            _own: vec![installed],
+        })
     }
 
     /// A copy of it without rockery, to install packages in: `packages` is a folder that programs there find
@@ -57,8 +62,18 @@ impl Distribution {
         let folder = original.parent().unwrap_or(&original);
         let own = TempDir::with_prefix_in("clean-", folder).map_err(Error::file(folder))?;
         let root = own.path().join(name);
-        system::call(&["cp", "-al", &original.to_string_lossy(), &root.to_string_lossy()])?;
-        Ok(Self { root, shared: packages.to_owned(), command: Vec::new(), _own: vec![own] })
+        system::call(&[
+            "cp",
+            "-al",
+            &original.to_string_lossy(),
+            &root.to_string_lossy(),
+        ])?;
+        Ok(Self {
+            root,
+            shared: packages.to_owned(),
+            command: Vec::new(),
+            _own: vec![own],
+        })
     }
 
     /// The same root, where programs are started by this `rockery` of its own, in `rockery run`.
@@ -82,7 +97,10 @@ impl Distribution {
 
     /// A machine with it, in a network namespace of this host.
     pub fn on<'a>(&'a self, namespace: &'a Namespace) -> Inside<'a> {
-        Inside { distribution: self, namespace }
+        Inside {
+            distribution: self,
+            namespace,
+        }
     }
 }
 
@@ -92,7 +110,9 @@ fn run_with(rockery: &str) -> Vec<String> {
 
 fn unpacked(name: &str) -> Result<PathBuf, Error> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let workspace = workspace.canonicalize().map_err(Error::file("the workspace"))?;
+    let workspace = workspace
+        .canonicalize()
+        .map_err(Error::file("the workspace"))?;
     let root = workspace.join("target/distributions").join(name);
     let script = workspace.join("scripts/distribution.sh");
     system::call(&[&script.to_string_lossy(), name, &root.to_string_lossy()])?;
@@ -121,8 +141,18 @@ impl Machine for Inside<'_> {
 
     fn start(&self, argv: &[&str]) -> Result<Box<dyn Job + '_>, Error> {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", self.namespace.netns(), "sh", "-c", ENTER, "enter"]);
-        command.arg(&self.distribution.root).arg(&self.distribution.shared);
+        command.args([
+            "netns",
+            "exec",
+            self.namespace.netns(),
+            "sh",
+            "-c",
+            ENTER,
+            "enter",
+        ]);
+        command
+            .arg(&self.distribution.root)
+            .arg(&self.distribution.shared);
         command.args(&self.distribution.command).args(argv);
         // Without this host's environment. OpenMPI, with which UCX's programs are built, needs HOME.
         command.env_clear().env("PATH", PATH).env("HOME", "/root");

@@ -44,7 +44,10 @@ impl Exchange {
             Ok(ended.is_some() || server.listens(port)?)
         })?;
         if let Some(finished) = ended {
-            return Err(Error::Failed { command: argv.join(" "), output: finished.output });
+            return Err(Error::Failed {
+                command: argv.join(" "),
+                output: finished.output,
+            });
         }
         if !ready {
             return Err(server.does_not_listen(port, READY_SECONDS));
@@ -76,7 +79,10 @@ impl Exchange {
 }
 
 fn named(words: Vec<String>, end: &str) -> Vec<String> {
-    words.into_iter().map(|word| word.replace("{end}", end)).collect()
+    words
+        .into_iter()
+        .map(|word| word.replace("{end}", end))
+        .collect()
 }
 
 fn words_for(machine: &dyn Machine, argv: &[&str], index: &str) -> Vec<String> {

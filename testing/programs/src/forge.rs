@@ -11,7 +11,8 @@ use wire::ipv4::Identification;
 use wire::mad::GSI_QKEY;
 use wire::udp::UDP_SIZE;
 use wire::{
-    Deth, Flow, Ipv4, MAX_HEADERS, Message, Packet, Psn, Qpn, ROCE_PORT, Service, Tail, TrafficClass, Udp,
+    Deth, Flow, Ipv4, MAX_HEADERS, Message, Packet, Psn, Qpn, ROCE_PORT, Service, Tail,
+    TrafficClass, Udp,
 };
 
 use crate::Error;
@@ -40,7 +41,10 @@ impl Route {
 
     /// An IPv4 packet of this route with these bytes from the BTH on.
     pub fn datagram(&self, transport: &[u8]) -> Vec<u8> {
-        let identification = Identification { value: 0, dont_fragment: true };
+        let identification = Identification {
+            value: 0,
+            dont_fragment: true,
+        };
         let length = UDP_SIZE + transport.len() + ICRC_SIZE;
         let udp = Udp {
             source_port: self.source_port,
@@ -60,7 +64,13 @@ impl Route {
         let flow = Flow::ipv4(self.source, self.destination, self.source_port, ROCE_PORT);
         let mut icrc = flow.seed(transport.len() as u16, identification);
         icrc.transport(transport);
-        [&ip.to_bytes()[..], &udp.to_bytes(), transport, &icrc.finish()].concat()
+        [
+            &ip.to_bytes()[..],
+            &udp.to_bytes(),
+            transport,
+            &icrc.finish(),
+        ]
+        .concat()
     }
 
     /// A connection management datagram to queue pair 1.
@@ -70,9 +80,18 @@ impl Route {
 
     /// The same with bytes that need not be a management datagram.
     pub fn management_bytes(&self, bytes: &[u8], psn: u32) -> Vec<u8> {
-        let deth = Deth { qkey: GSI_QKEY, source: Qpn::new(1) };
-        let message = Message::Datagram { deth, tail: Tail::None };
-        self.packet(&Packet::new(Service::Ud, Qpn::new(1), Psn::new(psn), message), bytes)
+        let deth = Deth {
+            qkey: GSI_QKEY,
+            source: Qpn::new(1),
+        };
+        let message = Message::Datagram {
+            deth,
+            tail: Tail::None,
+        };
+        self.packet(
+            &Packet::new(Service::Ud, Qpn::new(1), Psn::new(psn), message),
+            bytes,
+        )
     }
 }
 

@@ -28,7 +28,10 @@ fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, body: &[u8]) -> V
     let header = Ipv4 {
         traffic_class: TrafficClass(0),
         total_length: 20 + body.len() as u16,
-        identification: Identification { value: 0, dont_fragment: true },
+        identification: Identification {
+            value: 0,
+            dont_fragment: true,
+        },
         ttl: 64,
         protocol,
         source,
@@ -68,13 +71,23 @@ fn quoted_transport(port: Option<u16>, echo_reply: u8) -> (u8, [u8; 8]) {
 /// echo reply.
 pub fn quote_v4(victim: Ipv4Addr, peer: Ipv4Addr, port: Option<u16>) -> Vec<u8> {
     let (protocol, transport) = quoted_transport(port, 0);
-    ipv4(victim, peer, if protocol == 0 { ICMP } else { protocol }, &transport)
+    ipv4(
+        victim,
+        peer,
+        if protocol == 0 { ICMP } else { protocol },
+        &transport,
+    )
 }
 
 /// The same over IPv6.
 pub fn quote_v6(victim: Ipv6Addr, peer: Ipv6Addr, port: Option<u16>) -> Vec<u8> {
     let (protocol, transport) = quoted_transport(port, 129);
-    ipv6(victim, peer, if protocol == 0 { ICMPV6 } else { protocol }, &transport)
+    ipv6(
+        victim,
+        peer,
+        if protocol == 0 { ICMPV6 } else { protocol },
+        &transport,
+    )
 }
 
 /// An ICMP message: its type and code, the four bytes behind the checksum, and the rest.
@@ -85,7 +98,13 @@ pub fn icmp(from: Ipv4Addr, to: Ipv4Addr, kind: (u8, u8), word: [u8; 4], rest: &
 /// An ICMPv6 message.
 pub fn icmpv6(from: Ipv6Addr, to: Ipv6Addr, kind: (u8, u8), word: [u8; 4], rest: &[u8]) -> Vec<u8> {
     let length = (8 + rest.len() as u32).to_be_bytes();
-    let pseudo = [&from.octets()[..], &to.octets(), &length, &[0, 0, 0, ICMPV6]].concat();
+    let pseudo = [
+        &from.octets()[..],
+        &to.octets(),
+        &length,
+        &[0, 0, 0, ICMPV6],
+    ]
+    .concat();
     ipv6(from, to, ICMPV6, &message(kind, word, rest, &pseudo))
 }
 
@@ -98,8 +117,17 @@ fn message((kind, code): (u8, u8), word: [u8; 4], rest: &[u8], pseudo: &[u8]) ->
 
 /// An IGMP query for a group, in version 1 (`seconds` 0) or 2.
 pub fn group_query(from: Ipv4Addr, group: Ipv4Addr, seconds: u8) -> Vec<u8> {
-    let to = if group.is_unspecified() { Ipv4Addr::new(224, 0, 0, 1) } else { group };
-    ipv4(from, to, IGMP, &message((0x11, 10 * seconds), group.octets(), &[], &[]))
+    let to = if group.is_unspecified() {
+        Ipv4Addr::new(224, 0, 0, 1)
+    } else {
+        group
+    };
+    ipv4(
+        from,
+        to,
+        IGMP,
+        &message((0x11, 10 * seconds), group.octets(), &[], &[]),
+    )
 }
 
 /// The first fragment of a datagram to the RoCE port whose other fragments never come.
@@ -141,12 +169,23 @@ mod tests {
         let (one, other) = (Ipv4Addr::new(10, 88, 0, 1), Ipv4Addr::new(10, 88, 0, 2));
         let quoted = quote_v4(one, other, Some(0xc000));
         let packet = icmp(other, one, (3, 4), [0, 0, 2, 0x28], &quoted);
-        assert_eq!((checksum(&packet[..20]), checksum(&packet[20..])), ([0; 2], [0; 2]));
+        assert_eq!(
+            (checksum(&packet[..20]), checksum(&packet[20..])),
+            ([0; 2], [0; 2])
+        );
         assert_eq!(checksum(&fragment(one, other, 7)[..20]), [0; 2]);
-        assert_eq!(checksum(&group_query(one, Ipv4Addr::UNSPECIFIED, 0)[20..]), [0; 2]);
+        assert_eq!(
+            checksum(&group_query(one, Ipv4Addr::UNSPECIFIED, 0)[20..]),
+            [0; 2]
+        );
         let (one, other) = ("fd88::1".parse().unwrap(), "fd88::2".parse().unwrap());
         let packet = neighbour_advertisement([2, 0, 0, 0, 0, 9], other, one);
-        let pseudo = [&packet[8..40], &[0, 0, 0, 32, 0, 0, 0, ICMPV6], &packet[40..]].concat();
+        let pseudo = [
+            &packet[8..40],
+            &[0, 0, 0, 32, 0, 0, 0, ICMPV6],
+            &packet[40..],
+        ]
+        .concat();
         assert_eq!((packet.len(), checksum(&pseudo)), (40 + 32, [0; 2]));
     }
 }

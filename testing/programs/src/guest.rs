@@ -65,7 +65,9 @@ impl Guest {
     ) -> Result<Self, Error> {
         let netdev = format!("tap,id=n,ifname={tap},script=no,downscript=no");
         let more = ["-smp".to_owned(), processors.to_string()];
-        Self::start(&netdev, number, mtu, &more, extras, |argv| bridge.start_plain(argv))
+        Self::start(&netdev, number, mtu, &more, extras, |argv| {
+            bridge.start_plain(argv)
+        })
     }
 
     /// Boots one that is on no bridge: its TCP port `port` is loopback's `forwarded`, whose connections end
@@ -73,10 +75,23 @@ impl Guest {
     ///
     /// # Errors
     /// When the guest cannot be built or does not come up.
-    pub fn with_disk(forwarded: u16, port: u16, disk: &str, programs: &[&Path]) -> Result<Self, Error> {
+    pub fn with_disk(
+        forwarded: u16,
+        port: u16,
+        disk: &str,
+        programs: &[&Path],
+    ) -> Result<Self, Error> {
         let own = addresses(1).0;
-        let net = format!("user,id=n,net=10.88.0.0/24,hostfwd=tcp:127.0.0.1:{forwarded}-{own}:{port}");
-        Self::start(&net, 1, 1500, &disk_options(disk), Extras::Programs(programs), start_here)
+        let net =
+            format!("user,id=n,net=10.88.0.0/24,hostfwd=tcp:127.0.0.1:{forwarded}-{own}:{port}");
+        Self::start(
+            &net,
+            1,
+            1500,
+            &disk_options(disk),
+            Extras::Programs(programs),
+            start_here,
+        )
     }
 
     /// The same with the programs and modules for NVMe, and without a forwarded port.
@@ -85,7 +100,14 @@ impl Guest {
     /// As [`Guest::with_disk`].
     pub fn with_disk_and_storage(disk: &str) -> Result<Self, Error> {
         let extras = Extras::Storage(Kernel::Plain);
-        Self::start("user,id=n,net=10.88.0.0/24", 1, 1500, &disk_options(disk), extras, start_here)
+        Self::start(
+            "user,id=n,net=10.88.0.0/24",
+            1,
+            1500,
+            &disk_options(disk),
+            extras,
+            start_here,
+        )
     }
 
     fn start(
@@ -108,7 +130,14 @@ impl Guest {
             Extras::Storage(_) => image::with_archives(&image, &["storage.gz"], folder.path())?,
             Extras::Smb => image::with_archives(&image, &["storage.gz", "smb.gz"], folder.path())?,
         };
-        let mut argv = qemu(&image.join("vmlinuz"), &initrd, folder.path(), netdev, number, mtu);
+        let mut argv = qemu(
+            &image.join("vmlinuz"),
+            &initrd,
+            folder.path(),
+            netdev,
+            number,
+            mtu,
+        );
         argv.extend_from_slice(more);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let mut process = start(&argv)?;
@@ -123,12 +152,21 @@ impl Guest {
             control = Control::connect(&socket, BOOT_SECONDS);
             Ok(control.is_some() || process.finished()?.is_some())
         })?;
-        let Some(mut control) = control else { return Err(gone(&mut process)) };
+        let Some(mut control) = control else {
+            return Err(gone(&mut process));
+        };
         if control.answer().is_none() {
             return Err(gone(&mut process));
         }
         let (control, jobs) = (RefCell::new(control), Cell::new(0));
-        Ok(Self { name, number, control, jobs, process: RefCell::new(process), _folder: folder })
+        Ok(Self {
+            name,
+            number,
+            control,
+            jobs,
+            process: RefCell::new(process),
+            _folder: folder,
+        })
     }
 
     /// Kills the machine, as a power loss does: data that is not on its disk is lost.
@@ -148,13 +186,18 @@ impl Guest {
     pub fn shell(&self, line: &str) -> Result<Finished, Error> {
         let answer = self.control.borrow_mut().ask(line);
         let console = || console(self._folder.path());
-        answer.ok_or_else(|| Error::GuestGone { name: self.name.clone(), console: console() })
+        answer.ok_or_else(|| Error::GuestGone {
+            name: self.name.clone(),
+            console: console(),
+        })
     }
 }
 
 impl std::fmt::Debug for Guest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Guest").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Guest")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -162,14 +205,18 @@ fn console(folder: &Path) -> String {
     let bytes = fs::read(folder.join("console")).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let skipped = text.lines().count().saturating_sub(30);
-    text.lines().skip(skipped).map(|line| format!("{line}\n")).collect()
+    text.lines()
+        .skip(skipped)
+        .map(|line| format!("{line}\n"))
+        .collect()
 }
 
 /// Starts a program where this one runs.
 fn start_here(argv: &[&str]) -> Result<Process, Error> {
-    let (program, words) = argv
-        .split_first()
-        .ok_or(Error::Start { program: String::new(), source: std::io::ErrorKind::InvalidInput.into() })?;
+    let (program, words) = argv.split_first().ok_or(Error::Start {
+        program: String::new(),
+        source: std::io::ErrorKind::InvalidInput.into(),
+    })?;
     let mut command = Command::new(program);
     command.args(words);
     Process::start(command)
@@ -177,10 +224,22 @@ fn start_here(argv: &[&str]) -> Result<Process, Error> {
 
 fn disk_options(disk: &str) -> [String; 4] {
     let blockdev = format!("node-name=disk,{disk}");
-    ["-blockdev".to_owned(), blockdev, "-device".to_owned(), "virtio-blk-pci,drive=disk".to_owned()]
+    [
+        "-blockdev".to_owned(),
+        blockdev,
+        "-device".to_owned(),
+        "virtio-blk-pci,drive=disk".to_owned(),
+    ]
 }
 
-fn qemu(kernel: &Path, initrd: &Path, folder: &Path, netdev: &str, number: u8, mtu: u32) -> Vec<String> {
+fn qemu(
+    kernel: &Path,
+    initrd: &Path,
+    folder: &Path,
+    netdev: &str,
+    number: u8,
+    mtu: u32,
+) -> Vec<String> {
     let (v4, v6) = addresses(number);
     let path = |path: &Path| path.display().to_string();
     // On a busy machine emulated ticks come too late for the kernel's own check of them.
@@ -193,7 +252,10 @@ fn qemu(kernel: &Path, initrd: &Path, folder: &Path, netdev: &str, number: u8, m
         "virtio-net-pci,netdev=n,mac=52:54:00:88:00:{number:02x},host_mtu={mtu},gso=off,csum=off,\
          guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ufo=off"
     );
-    let chardev = format!("socket,id=c,path={},server=on,wait=off", path(&folder.join("control")));
+    let chardev = format!(
+        "socket,id=c,path={},server=on,wait=off",
+        path(&folder.join("control"))
+    );
     let mut argv: Vec<String> =
         "qemu-system-x86_64 -accel tcg -cpu max -display none -monitor none -no-reboot \
          -device virtio-serial-pci"
@@ -209,9 +271,16 @@ fn qemu(kernel: &Path, initrd: &Path, folder: &Path, netdev: &str, number: u8, m
         ("-netdev", netdev.to_owned()),
         ("-device", nic),
         ("-chardev", chardev),
-        ("-device", "virtserialport,chardev=c,name=control".to_owned()),
+        (
+            "-device",
+            "virtserialport,chardev=c,name=control".to_owned(),
+        ),
     ];
-    argv.extend(options.into_iter().flat_map(|(option, value)| [option.to_owned(), value]));
+    argv.extend(
+        options
+            .into_iter()
+            .flat_map(|(option, value)| [option.to_owned(), value]),
+    );
     argv
 }
 
@@ -247,7 +316,10 @@ impl Machine for Guest {
     }
 
     fn awaits_requests(&self) -> Result<bool, Error> {
-        Ok(self.shell("rdma resource show cm_id")?.output.contains("LISTEN"))
+        Ok(self
+            .shell("rdma resource show cm_id")?
+            .output
+            .contains("LISTEN"))
     }
 
     fn device(&self) -> Option<(&str, u32)> {
@@ -272,9 +344,15 @@ impl GuestWithRockery {
         let command = "rdma link delete rxe0 && /sbin/modprobe -r rdma_rxe";
         let unloaded = guest.shell(command)?;
         if unloaded.succeeded() {
-            return Ok(Self { guest, rockery: rockery.clone() });
+            return Ok(Self {
+                guest,
+                rockery: rockery.clone(),
+            });
         }
-        Err(Error::Failed { command: command.to_owned(), output: unloaded.output })
+        Err(Error::Failed {
+            command: command.to_owned(),
+            output: unloaded.output,
+        })
     }
 }
 
@@ -301,7 +379,9 @@ impl Machine for GuestWithRockery {
     }
 
     fn awaits_requests(&self) -> Result<bool, Error> {
-        let listed = self.guest.shell(&format!("{} listeners", self.rockery.path().display()))?;
+        let listed = self
+            .guest
+            .shell(&format!("{} listeners", self.rockery.path().display()))?;
         Ok(!listed.output.is_empty())
     }
 
@@ -325,15 +405,25 @@ impl Job for GuestJob<'_> {
     }
 
     fn finished(&mut self) -> Result<Option<Finished>, Error> {
-        let status = self.guest.shell(&format!("cat {}.status 2>/dev/null", self.stem))?.output;
-        let Ok(status) = status.trim().parse() else { return Ok(None) };
+        let status = self
+            .guest
+            .shell(&format!("cat {}.status 2>/dev/null", self.stem))?
+            .output;
+        let Ok(status) = status.trim().parse() else {
+            return Ok(None);
+        };
         // The shell's status is 128 + N for a program that signal N ended.
         let status = Some(status).filter(|status| *status < 128);
-        Ok(Some(Finished { status, output: self.output()? }))
+        Ok(Some(Finished {
+            status,
+            output: self.output()?,
+        }))
     }
 
     fn kill(&mut self) -> Result<(), Error> {
-        self.guest.shell(&format!("kill -KILL $(cat {}.pid)", self.stem)).map(drop)
+        self.guest
+            .shell(&format!("kill -KILL $(cat {}.pid)", self.stem))
+            .map(drop)
     }
 }
 

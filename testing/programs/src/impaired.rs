@@ -54,14 +54,26 @@ impl Impaired {
         };
         for (namespace, port, number) in [(&it.left, "wire1", 1), (&it.right, "wire2", 2)] {
             let peer = namespace.netns();
-            it.middle.call(&format!("ip link add {port} type veth peer name eth0 netns {peer}"))?;
+            it.middle.call(&format!(
+                "ip link add {port} type veth peer name eth0 netns {peer}"
+            ))?;
             // The middle namespace has no address, and sends nothing of its own.
-            it.middle.call(&format!("sysctl -qw net.ipv6.conf.{port}.disable_ipv6=1"))?;
-            it.middle.call(&format!("ip link set {port} mtu {mtu} up"))?;
+            it.middle
+                .call(&format!("sysctl -qw net.ipv6.conf.{port}.disable_ipv6=1"))?;
+            it.middle
+                .call(&format!("ip link set {port} mtu {mtu} up"))?;
             give_addresses(namespace, "eth0", number, mtu)?;
             namespace.call(&format!("{} whole eth0", it.probe.path().display()))?;
         }
-        it.treat(1, Faults { lost: 0, reordered: 0, doubled: 0, damaged: 0 })?;
+        it.treat(
+            1,
+            Faults {
+                lost: 0,
+                reordered: 0,
+                doubled: 0,
+                damaged: 0,
+            },
+        )?;
         Ok(it)
     }
 
@@ -71,13 +83,21 @@ impl Impaired {
     /// When the wire does not start.
     pub fn treat(&self, seed: u64, faults: Faults) -> Result<(), Error> {
         drop(self.wire.take());
-        let Faults { lost, reordered, doubled, damaged } = faults;
+        let Faults {
+            lost,
+            reordered,
+            doubled,
+            damaged,
+        } = faults;
         let path = self.probe.path().display();
         let line = format!("{path} {seed} {lost} {reordered} {doubled} {damaged}");
         let argv: Vec<&str> = line.split(' ').collect();
         let mut wire = self.middle.start_plain(&argv)?;
         if !until(START_SECONDS, || Ok(wire.output()?.contains("carrying")))? {
-            return Err(Error::Failed { command: line, output: wire.output()? });
+            return Err(Error::Failed {
+                command: line,
+                output: wire.output()?,
+            });
         }
         self.wire.replace(Some(wire));
         Ok(())

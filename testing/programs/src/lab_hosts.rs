@@ -25,15 +25,26 @@ impl Lab {
     pub fn new(rockery: &Rockery, fabric: &str) -> Result<Self, Error> {
         let file = NamedTempFile::with_suffix(".toml").map_err(Error::file("a temporary file"))?;
         std::fs::write(file.path(), fabric).map_err(Error::file(file.path()))?;
-        let lab = Self { namespace: Namespace::alone()?, rockery: rockery.clone(), _file: file };
+        let lab = Self {
+            namespace: Namespace::alone()?,
+            rockery: rockery.clone(),
+            _file: file,
+        };
         let path = lab._file.path().display();
-        lab.namespace.call(&format!("{} lab up -d --name bench {path}", rockery.path().display()))?;
+        lab.namespace.call(&format!(
+            "{} lab up -d --name bench {path}",
+            rockery.path().display()
+        ))?;
         Ok(lab)
     }
 
     /// A host by its number.
     pub fn host(&self, number: u8) -> LabHost<'_> {
-        LabHost { lab: self, number, name: format!("h{number}") }
+        LabHost {
+            lab: self,
+            number,
+            name: format!("h{number}"),
+        }
     }
 }
 
@@ -48,14 +59,28 @@ pub struct LabHost<'a> {
 impl LabHost<'_> {
     fn command(&self) -> Vec<String> {
         let binary = self.lab.rockery.path().display().to_string();
-        let words =
-            ["ip", "netns", "exec", self.lab.namespace.netns(), &binary, "lab", "exec", &self.name, "--"];
+        let words = [
+            "ip",
+            "netns",
+            "exec",
+            self.lab.namespace.netns(),
+            &binary,
+            "lab",
+            "exec",
+            &self.name,
+            "--",
+        ];
         words.map(str::to_owned).to_vec()
     }
 
     fn call(&self, argv: &[&str]) -> Result<String, Error> {
         let own = self.command();
-        system::call(&own.iter().map(String::as_str).chain(argv.iter().copied()).collect::<Vec<_>>())
+        system::call(
+            &own.iter()
+                .map(String::as_str)
+                .chain(argv.iter().copied())
+                .collect::<Vec<_>>(),
+        )
     }
 }
 

@@ -69,7 +69,12 @@ pub struct Wrong {
 impl Ledger {
     /// Of `count` blocks from `first`, which are zeros.
     pub fn new(seed: u64, first: u64, count: usize) -> Self {
-        Self { seed, first, blocks: vec![Block::default(); count], taken_back: 0 }
+        Self {
+            seed,
+            first,
+            blocks: vec![Block::default(); count],
+            taken_back: 0,
+        }
     }
 
     /// Reads every block, and returns those that are wrong. The content found is the expected content from
@@ -77,12 +82,22 @@ impl Ledger {
     ///
     /// # Errors
     /// When the disk cannot be read.
-    pub fn check(&mut self, queue: &mut Queue, nsid: u32, loss: Loss) -> Result<Vec<Wrong>, HostError> {
+    pub fn check(
+        &mut self,
+        queue: &mut Queue,
+        nsid: u32,
+        loss: Loss,
+    ) -> Result<Vec<Wrong>, HostError> {
         let mut wrong = Vec::new();
         for start in (0..self.blocks.len()).step_by(WRITE_BLOCKS_MAX as usize) {
             let end = self.blocks.len().min(start + WRITE_BLOCKS_MAX as usize);
             let length = (end - start) * BLOCK;
-            let command = transfer(Io::Read, nsid, self.first + start as u64, (end - start) as u32);
+            let command = transfer(
+                Io::Read,
+                nsid,
+                self.first + start as u64,
+                (end - start) as u32,
+            );
             let done = queue.call("Read", command, Payload::In(queue.buffer(length)?, length))?;
             let Some(buffer) = done.buffer else { continue };
             for (index, bytes) in (start..end).zip(buffer.chunks_exact(BLOCK)) {
@@ -96,16 +111,29 @@ impl Ledger {
         let block = self.first + index as u64;
         let found = self.version(block, bytes);
         let it = &mut self.blocks[index];
-        let from = if loss == Loss::Process { it.completed } else { it.durable };
+        let from = if loss == Loss::Process {
+            it.completed
+        } else {
+            it.durable
+        };
         match found.filter(|version| (from..=it.sent).contains(version)) {
             Some(version) => {
                 self.taken_back += u64::from(version < it.completed);
                 it.completed = version;
                 // Content that survived a power loss is durable.
-                it.durable = if loss == Loss::Power { version } else { it.durable };
+                it.durable = if loss == Loss::Power {
+                    version
+                } else {
+                    it.durable
+                };
                 None
             }
-            None => Some(Wrong { block, found, from, to: it.sent }),
+            None => Some(Wrong {
+                block,
+                found,
+                from,
+                to: it.sent,
+            }),
         }
     }
 
@@ -140,19 +168,30 @@ impl Ledger {
     /// As the file system, and when it is no ledger.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path).map_err(Error::file(path))?;
-        let mut lines = text.lines().map(|line| line.split(' ').filter_map(|it| it.parse().ok()).collect());
+        let mut lines = text
+            .lines()
+            .map(|line| line.split(' ').filter_map(|it| it.parse().ok()).collect());
         let head: Vec<u64> = lines.next().unwrap_or_default();
         let [seed, first] = head[..] else {
             let source = std::io::Error::from(std::io::ErrorKind::InvalidData);
             return Err(Error::file(path)(source));
         };
-        Ok(Self { seed, first, blocks: lines.map(block).collect(), taken_back: 0 })
+        Ok(Self {
+            seed,
+            first,
+            blocks: lines.map(block).collect(),
+            taken_back: 0,
+        })
     }
 }
 
 fn block(numbers: Vec<u64>) -> Block {
     match numbers[..] {
-        [durable, completed, sent] => Block { durable, completed, sent },
+        [durable, completed, sent] => Block {
+            durable,
+            completed,
+            sent,
+        },
         _ => Block::default(),
     }
 }
@@ -165,7 +204,10 @@ fn fill(place: &mut [u8], seed: u64, block: u64, version: u64) {
     let mut word = version;
     for chunk in place.chunks_exact_mut(8) {
         chunk.copy_from_slice(&word.to_le_bytes());
-        word = word.wrapping_add(seed ^ block << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        word = word
+            .wrapping_add(seed ^ block << 32)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(23);
     }
 }
 
@@ -187,10 +229,25 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// With at most `depth` commands at once. `seed` decides what is written; other than the ledger's own, it
     /// should differ from round to round.
-    pub fn new(ledger: &'a mut Ledger, queue: &'a mut Queue, nsid: u32, depth: usize, seed: u64) -> Self {
+    pub fn new(
+        ledger: &'a mut Ledger,
+        queue: &'a mut Queue,
+        nsid: u32,
+        depth: usize,
+        seed: u64,
+    ) -> Self {
         let random = ChaCha8Rng::seed_from_u64(seed);
         let (writes, flushes) = (BTreeMap::new(), BTreeMap::new());
-        Self { ledger, queue, nsid, depth, random, writes, flushes, next: 0 }
+        Self {
+            ledger,
+            queue,
+            nsid,
+            depth,
+            random,
+            writes,
+            flushes,
+            next: 0,
+        }
     }
 
     /// Writes until `go_on`, which gets the number of completed commands, returns false; then it waits for
@@ -221,7 +278,8 @@ impl<'a> Writer<'a> {
         self.next += 1;
         if self.below(FLUSH_IN) == 0 {
             let token = FLUSH_TOKEN + self.next;
-            self.queue.submit(transfer(Io::Flush, self.nsid, 0, 1), Payload::None, token)?;
+            self.queue
+                .submit(transfer(Io::Flush, self.nsid, 0, 1), Payload::None, token)?;
             let completed = self.ledger.blocks.iter().map(|it| it.completed).collect();
             self.flushes.insert(token, completed);
             return Ok(true);
@@ -229,8 +287,9 @@ impl<'a> Writer<'a> {
         let count = self.ledger.blocks.len();
         let start = self.below(count as u32) as usize;
         let blocks = (1 + self.below(WRITE_BLOCKS_MAX as u32) as usize).min(count - start);
-        let overlaps =
-            |(at, versions, _): &(usize, Vec<u64>, bool)| *at < start + blocks && start < at + versions.len();
+        let overlaps = |(at, versions, _): &(usize, Vec<u64>, bool)| {
+            *at < start + blocks && start < at + versions.len()
+        };
         if self.writes.values().any(overlaps) {
             return Ok(false);
         }
@@ -241,13 +300,19 @@ impl<'a> Writer<'a> {
             let it = &mut self.ledger.blocks[index];
             it.sent += 1;
             versions.push(it.sent);
-            fill(place, self.ledger.seed, self.ledger.first + index as u64, it.sent);
+            fill(
+                place,
+                self.ledger.seed,
+                self.ledger.first + index as u64,
+                it.sent,
+            );
         }
         let first = self.ledger.first + start as u64;
         let mut command = transfer(Io::Write, self.nsid, first, blocks as u32);
         const FORCE_UNIT_ACCESS: u32 = 1 << 30;
         command.cdw12 |= if durable { FORCE_UNIT_ACCESS } else { 0 };
-        self.queue.submit(command, Payload::Out(buffer, blocks * BLOCK), self.next)?;
+        self.queue
+            .submit(command, Payload::Out(buffer, blocks * BLOCK), self.next)?;
         self.writes.insert(self.next, (start, versions, durable));
         Ok(true)
     }
@@ -255,7 +320,10 @@ impl<'a> Writer<'a> {
     fn finish(&mut self, done: &Done) -> Result<(), HostError> {
         let status = done.completion.status();
         if status != Status::SUCCESS {
-            return Err(HostError::Status { what: "a write or a flush", status });
+            return Err(HostError::Status {
+                what: "a write or a flush",
+                status,
+            });
         }
         if let Some((start, versions, durable)) = self.writes.remove(&done.token) {
             for (it, version) in self.ledger.blocks[start..].iter_mut().zip(versions) {
@@ -279,14 +347,22 @@ mod tests {
     #[test]
     fn lost_old_and_mixed_blocks_are_wrong() {
         let mut ledger = Ledger::new(7, 100, 1);
-        ledger.blocks[0] = Block { durable: 3, completed: 5, sent: 6 };
+        ledger.blocks[0] = Block {
+            durable: 3,
+            completed: 5,
+            sent: 6,
+        };
         let bytes = |version| {
             let mut bytes = [0; BLOCK];
             fill(&mut bytes, 7, 100, version);
             bytes
         };
         let right = |bytes: &[u8], loss| ledger.clone().see(0, bytes, loss).is_none();
-        let versions = |loss| (0..9).filter(|version| right(&bytes(*version), loss)).collect::<Vec<_>>();
+        let versions = |loss| {
+            (0..9)
+                .filter(|version| right(&bytes(*version), loss))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(versions(Loss::Power), [3, 4, 5, 6]);
         assert_eq!(versions(Loss::Process), [5, 6]);
         let mut mixed = bytes(5);
@@ -301,7 +377,11 @@ mod tests {
     fn a_ledger_is_read_as_it_was_written() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut ledger = Ledger::new(u64::MAX, 5, 3);
-        ledger.blocks[1] = Block { durable: 1, completed: 2, sent: 3 };
+        ledger.blocks[1] = Block {
+            durable: 1,
+            completed: 2,
+            sent: 3,
+        };
         ledger.write(file.path()).unwrap();
         assert_eq!(Ledger::read(file.path()).unwrap(), ledger);
     }

@@ -65,7 +65,10 @@ use std::path::{Path, PathBuf};
 /// # Panics
 /// When it is not where these tests were built.
 pub fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the folder of the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the folder of the workspace")
 }
 
 /// A number of an environment variable, with which a longer or another run of a test is chosen.
@@ -74,7 +77,9 @@ pub fn workspace() -> PathBuf {
 /// When the variable is set to something else.
 pub fn number(variable: &str, otherwise: u64) -> u64 {
     match std::env::var(variable) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")),
+        Ok(text) => text
+            .parse()
+            .unwrap_or_else(|_| panic!("{variable}={text} is no number")),
         Err(_) => otherwise,
     }
 }

@@ -40,7 +40,10 @@ pub fn script_with(text: &str, seconds: u64, files: &[&Path]) -> String {
     let folder = TempDir::new().expect("a temporary folder");
     open_to_all(folder.path());
     let examples = folder.path().join("examples");
-    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"), &examples);
+    copy(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples"),
+        &examples,
+    );
     let place = folder.path().join("place");
     fs::create_dir(&place).expect("our own folder");
     fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).expect("our own folder");
@@ -56,7 +59,15 @@ pub fn script_with(text: &str, seconds: u64, files: &[&Path]) -> String {
         format!("D={}", place.display()),
         format!("HOME={}", place.display()),
     ];
-    let mut run = vec!["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"];
+    let mut run = vec![
+        "setpriv",
+        "--reuid",
+        "65534",
+        "--regid",
+        "65534",
+        "--clear-groups",
+        "--no-new-privs",
+    ];
     run.extend(["--bounding-set=-all", "env"]);
     run.extend(variables.iter().map(String::as_str));
     let name = name.to_string_lossy();
@@ -74,7 +85,11 @@ fn copy(from: &Path, to: &Path) {
     open_to_all(to);
     for entry in fs::read_dir(from).expect("examples").flatten() {
         let (from, to) = (entry.path(), to.join(entry.file_name()));
-        if from.is_dir() { copy(&from, &to) } else { _ = fs::copy(from, to).expect("a readable file") }
+        if from.is_dir() {
+            copy(&from, &to)
+        } else {
+            _ = fs::copy(from, to).expect("a readable file")
+        }
     }
 }
 

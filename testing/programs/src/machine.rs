@@ -29,7 +29,12 @@ impl Finished {
     /// With all that it printed, when it failed.
     #[track_caller]
     pub fn expect_success(self) -> Self {
-        assert!(self.succeeded(), "status {:?}:\n{}", self.status, self.output);
+        assert!(
+            self.succeeded(),
+            "status {:?}:\n{}",
+            self.status,
+            self.output
+        );
         self
     }
 }
@@ -61,7 +66,11 @@ pub trait Job {
     #[track_caller]
     fn expect_output(&mut self, text: &str, seconds: u64) {
         let in_time = until(seconds, || Ok(self.output()?.contains(text))).expect("its output");
-        assert!(in_time, "{text:?} is not in:\n{}", self.output().expect("its output"));
+        assert!(
+            in_time,
+            "{text:?} is not in:\n{}",
+            self.output().expect("its output")
+        );
     }
 
     /// Waits for its end.
@@ -79,7 +88,11 @@ pub trait Job {
             _ => {
                 let output = self.output()?;
                 self.kill()?;
-                Err(Error::TooLate { what: "the end of a program".to_owned(), seconds, output })
+                Err(Error::TooLate {
+                    what: "the end of a program".to_owned(),
+                    seconds,
+                    output,
+                })
             }
         }
     }
@@ -147,7 +160,11 @@ pub trait Machine {
     /// The error for that.
     fn does_not_listen(&self, port: u16, seconds: u64) -> Error {
         let what = format!("listening on TCP port {port} of {}", self.name());
-        Error::TooLate { what, seconds, output: String::new() }
+        Error::TooLate {
+            what,
+            seconds,
+            output: String::new(),
+        }
     }
 }
 
@@ -160,7 +177,10 @@ pub fn words(line: &str) -> Vec<&str> {
 ///
 /// # Errors
 /// The errors of `happened`.
-pub fn until(seconds: u64, mut happened: impl FnMut() -> Result<bool, Error>) -> Result<bool, Error> {
+pub fn until(
+    seconds: u64,
+    mut happened: impl FnMut() -> Result<bool, Error>,
+) -> Result<bool, Error> {
     let end = Instant::now() + Duration::from_secs(seconds);
     loop {
         if happened()? {
@@ -178,7 +198,10 @@ fn listens(table: &str, port: u16) -> bool {
     let local = format!(":{port:04X}");
     table.lines().any(|line| {
         let mut fields = line.split_whitespace().skip(1);
-        fields.next().is_some_and(|address| address.ends_with(&local)) && fields.nth(1) == Some("0A")
+        fields
+            .next()
+            .is_some_and(|address| address.ends_with(&local))
+            && fields.nth(1) == Some("0A")
     })
 }
 

@@ -30,10 +30,16 @@ impl Namespace {
         // From a network namespace of its own: afterwards `ip` goes back to where it was, and in a user
         // namespace it may not go back to the host's.
         system::line(&format!("unshare --net ip netns add {name}"))?;
-        let namespace = Self { name, address, address_v6, rockery: None };
+        let namespace = Self {
+            name,
+            address,
+            address_v6,
+            rockery: None,
+        };
         namespace.call("ip link set lo up")?;
         // Duplicate address detection keeps an IPv6 address, and so its GID, away for a second.
-        namespace.call("sysctl -qw net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.all.accept_dad=0")?;
+        namespace
+            .call("sysctl -qw net.ipv6.conf.default.accept_dad=0 net.ipv6.conf.all.accept_dad=0")?;
         Ok(namespace)
     }
 
@@ -42,7 +48,10 @@ impl Namespace {
     /// # Errors
     /// As [`Namespace::new`].
     pub fn alone() -> Result<Self, Error> {
-        Self::new(IpAddr::from([127, 0, 0, 1]), IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]))
+        Self::new(
+            IpAddr::from([127, 0, 0, 1]),
+            IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]),
+        )
     }
 
     /// The same, where programs see the device of rockery as it was built.
@@ -106,7 +115,11 @@ impl Machine for Namespace {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]);
         if let Some(rockery) = &self.rockery {
-            command.arg(rockery.path()).arg("run").args(rockery.options()).arg("--");
+            command
+                .arg(rockery.path())
+                .arg("run")
+                .args(rockery.options())
+                .arg("--");
         }
         command.args(argv);
         Ok(Box::new(Process::start(command)?))
@@ -117,7 +130,9 @@ impl Machine for Namespace {
     }
 
     fn awaits_requests(&self) -> Result<bool, Error> {
-        let Some(rockery) = &self.rockery else { return Ok(false) };
+        let Some(rockery) = &self.rockery else {
+            return Ok(false);
+        };
         let listed = self.call(&format!("{} listeners", rockery.path().display()))?;
         Ok(!listed.is_empty())
     }
@@ -156,9 +171,14 @@ impl Process {
         let file = NamedTempFile::new().map_err(Error::file("a temporary file"))?;
         let (file, output) = file.into_parts();
         let copy = |file: &File| file.try_clone().map_err(Error::file(output.to_path_buf()));
-        command.stdin(Stdio::null()).stdout(copy(&file)?).stderr(copy(&file)?);
+        command
+            .stdin(Stdio::null())
+            .stdout(copy(&file)?)
+            .stderr(copy(&file)?);
         let program = format!("{command:?}");
-        let child = command.spawn().map_err(|source| Error::Start { program, source })?;
+        let child = command
+            .spawn()
+            .map_err(|source| Error::Start { program, source })?;
         Ok(Self { child, output })
     }
 
@@ -175,9 +195,15 @@ impl Job for Process {
     }
 
     fn finished(&mut self) -> Result<Option<Finished>, Error> {
-        let ended = self.child.try_wait().map_err(Error::file("a child process"))?;
+        let ended = self
+            .child
+            .try_wait()
+            .map_err(Error::file("a child process"))?;
         let Some(status) = ended else { return Ok(None) };
-        Ok(Some(Finished { status: status.code(), output: self.output()? }))
+        Ok(Some(Finished {
+            status: status.code(),
+            output: self.output()?,
+        }))
     }
 
     fn kill(&mut self) -> Result<(), Error> {

@@ -27,7 +27,9 @@ impl Packages {
             let folder = workspace().join("target/packages");
             dist(&folder.to_string_lossy()).map(|()| folder)
         };
-        Self { folder: FOLDER.get_or_init(make).clone().expect("packages") }
+        Self {
+            folder: FOLDER.get_or_init(make).clone().expect("packages"),
+        }
     }
 
     /// The folder with the command and the libraries that packages are made of.
@@ -40,10 +42,14 @@ impl Packages {
         let build = || {
             dist("--build")?;
             let name = workspace().join("target/dist/built");
-            let name = fs::read_to_string(name).map_err(|error| format!("what dist.sh writes: {error}"))?;
+            let name = fs::read_to_string(name)
+                .map_err(|error| format!("what dist.sh writes: {error}"))?;
             Ok(PathBuf::from(name.trim()))
         };
-        BUILT.get_or_init(build).clone().expect("a build for packages")
+        BUILT
+            .get_or_init(build)
+            .clone()
+            .expect("a build for packages")
     }
 
     /// The folder with the programs that packages are built with: Python and pip among them.
@@ -62,10 +68,19 @@ impl Packages {
     /// When there is none, or more than one.
     pub fn named(&self, begin: &str, end: &str) -> String {
         let entries = fs::read_dir(&self.folder).expect("the packages' folder");
-        let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
-        let found: Vec<String> =
-            names.filter(|name| name.starts_with(begin) && name.ends_with(end)).collect();
-        let [name] = &*found else { panic!("one {begin}*{end} expected, not {found:?}") };
+        let names = entries.map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        });
+        let found: Vec<String> = names
+            .filter(|name| name.starts_with(begin) && name.ends_with(end))
+            .collect();
+        let [name] = &*found else {
+            panic!("one {begin}*{end} expected, not {found:?}")
+        };
         name.clone()
     }
 }

@@ -17,14 +17,32 @@ pub const OPERATIONS: [&str; 6] = ["send", "write", "read", "atomic", "uc", "ud"
 /// # Panics
 /// With the output of both ends, when a byte or a completion is wrong.
 #[track_caller]
-pub fn expect(one: &dyn Machine, other: &dyn Machine, probe: &Probe, options: &str, operation: &str) {
+pub fn expect(
+    one: &dyn Machine,
+    other: &dyn Machine,
+    probe: &Probe,
+    options: &str,
+    operation: &str,
+) {
     let path = probe.path().to_string_lossy();
-    let argv: Vec<&str> = [&*path].into_iter().chain(options.split_whitespace()).chain([operation]).collect();
+    let argv: Vec<&str> = [&*path]
+        .into_iter()
+        .chain(options.split_whitespace())
+        .chain([operation])
+        .collect();
     match Exchange::run(one, other, &argv, "-g", PORT, SECONDS) {
         Ok(exchange) => {
             let ends = exchange.expect_success();
-            assert!(ends.server.output.contains("all as they were sent"), "{}", ends.server.output);
-            assert!(ends.client.output.contains("all as they were sent"), "{}", ends.client.output);
+            assert!(
+                ends.server.output.contains("all as they were sent"),
+                "{}",
+                ends.server.output
+            );
+            assert!(
+                ends.client.output.contains("all as they were sent"),
+                "{}",
+                ends.client.output
+            );
         }
         Err(error) => panic!("{options} {operation}: {error}"),
     }

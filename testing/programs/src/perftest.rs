@@ -36,9 +36,19 @@ pub fn rows(output: &str) -> Vec<Row> {
 /// A row has nothing but numbers in it, at least four.
 fn row(line: &str) -> Option<Row> {
     let fields: Vec<&str> = line.split_whitespace().collect();
-    let [bytes, iterations, figures @ ..] = fields.as_slice() else { return None };
-    let figures: Vec<f64> = figures.iter().map(|field| field.parse()).collect::<Result<_, _>>().ok()?;
-    let row = Row { bytes: bytes.parse().ok()?, iterations: iterations.parse().ok()?, figures };
+    let [bytes, iterations, figures @ ..] = fields.as_slice() else {
+        return None;
+    };
+    let figures: Vec<f64> = figures
+        .iter()
+        .map(|field| field.parse())
+        .collect::<Result<_, _>>()
+        .ok()?;
+    let row = Row {
+        bytes: bytes.parse().ok()?,
+        iterations: iterations.parse().ok()?,
+        figures,
+    };
     (row.figures.len() >= 2).then_some(row)
 }
 
@@ -62,7 +72,9 @@ pub fn run(server: &dyn Machine, client: &dyn Machine, line: &str) -> Result<Exc
         last = attempt();
     }
     // They may not be there, or not be ours.
-    XRC_FILES.iter().for_each(|file| _ = std::fs::remove_file(file));
+    XRC_FILES
+        .iter()
+        .for_each(|file| _ = std::fs::remove_file(file));
     last
 }
 
@@ -77,7 +89,11 @@ pub fn expect(server: &dyn Machine, client: &dyn Machine, line: &str) -> Vec<Row
         Err(error) => panic!("{line}: {error}"),
     };
     let rows = rows(&exchange.client.output);
-    assert!(!rows.is_empty(), "{line} printed no figures:\n{}", exchange.client.output);
+    assert!(
+        !rows.is_empty(),
+        "{line} printed no figures:\n{}",
+        exchange.client.output
+    );
     rows
 }
 
@@ -90,7 +106,11 @@ mod tests {
         let output = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n\
                       65536      500              37.91              37.90 \t\t   0.000606\n\
                       ---------------------------------------\n";
-        let row = Row { bytes: 65536, iterations: 500, figures: vec![37.91, 37.90, 0.000606] };
+        let row = Row {
+            bytes: 65536,
+            iterations: 500,
+            figures: vec![37.91, 37.90, 0.000606],
+        };
         assert_eq!(rows(output), [row]);
     }
 

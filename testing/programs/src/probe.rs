@@ -31,9 +31,14 @@ impl Probe {
         let path = folder.path().join(name);
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("probe/{name}.c"));
         let (output, source) = (path.to_string_lossy(), source.to_string_lossy());
-        let compile = [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", &output, &source];
+        let compile = [
+            compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", &output, &source,
+        ];
         system::call(&[&compile, libraries].concat())?;
-        Ok(Self { path, _folder: folder })
+        Ok(Self {
+            path,
+            _folder: folder,
+        })
     }
 
     /// Where it lies on this host.
@@ -58,15 +63,27 @@ mod tests {
                     folders.push(entry.path());
                     continue;
                 }
-                if entry.path().extension().is_none_or(|extension| extension != "rs") {
+                if entry
+                    .path()
+                    .extension()
+                    .is_none_or(|extension| extension != "rs")
+                {
                     continue;
                 }
                 let text = std::fs::read_to_string(entry.path()).unwrap();
-                let calls = [concat!("Probe::compile", "(\""), concat!("Probe::compile_with", "(\"cc\", \"")];
+                let calls = [
+                    concat!("Probe::compile", "(\""),
+                    concat!("Probe::compile_with", "(\"cc\", \""),
+                ];
                 for name in calls.iter().flat_map(|call| text.split(call).skip(1)) {
                     let name = name.split('"').next().unwrap();
                     let source = package.join(format!("probe/{name}.c"));
-                    assert!(source.exists(), "{}: {}", entry.path().display(), source.display());
+                    assert!(
+                        source.exists(),
+                        "{}: {}",
+                        entry.path().display(),
+                        source.display()
+                    );
                     seen += 1;
                 }
             }

@@ -25,12 +25,18 @@ impl Rockery {
     /// When it cannot be built.
     pub fn built() -> Self {
         static PATH: OnceLock<PathBuf> = OnceLock::new();
-        Self { path: PATH.get_or_init(build).clone(), options: &[] }
+        Self {
+            path: PATH.get_or_init(build).clone(),
+            options: &[],
+        }
     }
 
     /// A build whose command has this path, with its libraries beside it.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), options: &[] }
+        Self {
+            path: path.into(),
+            options: &[],
+        }
     }
 
     /// As built for packages, which start with older C libraries than this machine's.
@@ -38,22 +44,34 @@ impl Rockery {
     /// # Panics
     /// When it cannot be built.
     pub fn packaged() -> Self {
-        Self { path: Packages::built().join("rockery"), options: &[] }
+        Self {
+            path: Packages::built().join("rockery"),
+            options: &[],
+        }
     }
 
     /// The same, for programs that reach those on the same host by packets too.
     pub fn by_packets() -> Self {
-        Self { options: &["--no-same-host"], ..Self::built() }
+        Self {
+            options: &["--no-same-host"],
+            ..Self::built()
+        }
     }
 
     /// The same, for programs whose sockets become rsockets.
     pub fn with_sockets() -> Self {
-        Self { options: &["--sockets"], ..Self::built() }
+        Self {
+            options: &["--sockets"],
+            ..Self::built()
+        }
     }
 
     /// The same, for programs that are run with these options.
     pub fn with_options(options: &'static [&'static str]) -> Self {
-        Self { options, ..Self::built() }
+        Self {
+            options,
+            ..Self::built()
+        }
     }
 
     /// The options with which programs are run.
@@ -80,12 +98,20 @@ impl Rockery {
     /// When it cannot be installed.
     pub fn installed(&self) -> (TempDir, PathBuf) {
         let prefix = TempDir::new().expect("a temporary folder");
-        fs::set_permissions(prefix.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
+        fs::set_permissions(prefix.path(), fs::Permissions::from_mode(0o755))
+            .expect("our own folder");
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let built = self.path.parent().expect("cargo builds in a folder");
         let mut install = Command::new(root.join("scripts/install.sh"));
-        let done = install.arg(prefix.path()).arg(built).current_dir(&root).status();
-        assert!(done.is_ok_and(|status| status.success()), "rockery cannot be installed: {install:?}");
+        let done = install
+            .arg(prefix.path())
+            .arg(built)
+            .current_dir(&root)
+            .status();
+        assert!(
+            done.is_ok_and(|status| status.success()),
+            "rockery cannot be installed: {install:?}"
+        );
         let binary = prefix.path().join("bin/rockery");
         (prefix, binary)
     }
@@ -105,12 +131,19 @@ impl Rockery {
             "libpreload_sockets.so",
             "libpreload_clock.so",
         ];
-        let said = Command::new("ldd").arg(&self.path).output().expect("ldd comes with the C library").stdout;
+        let said = Command::new("ldd")
+            .arg(&self.path)
+            .output()
+            .expect("ldd comes with the C library")
+            .stdout;
         let said = String::from_utf8_lossy(&said).into_owned();
         let others = said.split_whitespace().filter(|word| {
             word.starts_with('/') && (word.contains("/libssl.") || word.contains("/libcrypto."))
         });
-        own.iter().map(|name| self.path.with_file_name(name)).chain(others.map(PathBuf::from)).collect()
+        own.iter()
+            .map(|name| self.path.with_file_name(name))
+            .chain(others.map(PathBuf::from))
+            .collect()
     }
 }
 
@@ -121,7 +154,15 @@ const BUILD: (&[&str], &str) = if cfg!(debug_assertions) {
     (&["--all-targets"], "debug")
 } else {
     (
-        &["--release", "--lib", "--bins", "--exclude", "rockery-tidy", "--exclude", "rockery-programs"],
+        &[
+            "--release",
+            "--lib",
+            "--bins",
+            "--exclude",
+            "rockery-tidy",
+            "--exclude",
+            "rockery-programs",
+        ],
         "release",
     )
 };
@@ -131,11 +172,15 @@ const IS_BUILT: &str = "ROCKERY_TEST_IS_BUILT";
 fn build() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let (arguments, folder) = BUILD;
     if std::env::var_os(IS_BUILT).is_none() {
         let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "--workspace"]).args(arguments).current_dir(&root);
+        build
+            .args(["build", "--quiet", "--workspace"])
+            .args(arguments)
+            .current_dir(&root);
         let succeeded = build.status().is_ok_and(|status| status.success());
         assert!(succeeded, "rockery cannot be built: {build:?}");
     }

@@ -76,16 +76,24 @@ impl Samba {
         let text = configuration(folder.path(), address, settings);
         fs::write(&file, text).map_err(Error::file(&file))?;
         let file = file.to_string_lossy();
-        let (user, group) = (format!("--map-user={USER_ID}"), format!("--map-group={USER_ID}"));
+        let (user, group) = (
+            format!("--map-user={USER_ID}"),
+            format!("--map-group={USER_ID}"),
+        );
         let as_user = ["unshare", "--user", &user, &group];
-        let add =
-            format!("printf '%s\\n%s\\n' '{PASSWORD}' '{PASSWORD}' | pdbedit -s \"$0\" -a -t -u {USER}");
+        let add = format!(
+            "printf '%s\\n%s\\n' '{PASSWORD}' '{PASSWORD}' | pdbedit -s \"$0\" -a -t -u {USER}"
+        );
         system::call(&[&as_user[..], &["sh", "-c", &add, &file]].concat())?;
         let logs = folder.path().to_string_lossy();
         // Without `--no-process-group`: at SIGTERM, smbd sends that to its whole process group.
         let smbd = ["/usr/sbin/smbd", "-F", "-l", &logs, "-s", &file];
         let process = start(&[&as_user[..], &smbd].concat())?;
-        Ok(Self { process, folder, address })
+        Ok(Self {
+            process,
+            folder,
+            address,
+        })
     }
 
     fn wait_until(mut self, listens: impl Fn() -> Result<bool, Error>) -> Result<Self, Error> {
@@ -98,11 +106,16 @@ impl Samba {
             None if happened => Ok(self),
             None => {
                 let what = format!("listening of smbd on {}", self.address);
-                Err(Error::TooLate { what, seconds: SECONDS, output: self.log() })
+                Err(Error::TooLate {
+                    what,
+                    seconds: SECONDS,
+                    output: self.log(),
+                })
             }
-            Some(ended) => {
-                Err(Error::Failed { command: "smbd".to_owned(), output: ended.output + &self.log() })
-            }
+            Some(ended) => Err(Error::Failed {
+                command: "smbd".to_owned(),
+                output: ended.output + &self.log(),
+            }),
         }
     }
 
@@ -123,7 +136,11 @@ impl Samba {
         while let Some(id) = all.get(next) {
             let path = format!("/proc/{id}/task/{id}/children");
             let children = fs::read_to_string(path).unwrap_or_default();
-            all.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+            all.extend(
+                children
+                    .split_whitespace()
+                    .filter_map(|id| id.parse::<u32>().ok()),
+            );
             next += 1;
         }
         all
@@ -143,9 +160,13 @@ impl Samba {
 
     /// The text of all its logs.
     pub fn log(&self) -> String {
-        let entries = fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.folder.path())
+            .into_iter()
+            .flatten()
+            .flatten();
         let logs = entries.filter(|it| it.file_name().to_string_lossy().starts_with("log."));
-        logs.filter_map(|it| fs::read_to_string(it.path()).ok()).collect()
+        logs.filter_map(|it| fs::read_to_string(it.path()).ok())
+            .collect()
     }
 }
 
@@ -161,10 +182,21 @@ impl Drop for Samba {
 /// can reassemble.
 fn configuration(folder: &Path, address: SocketAddr, settings: &[&str]) -> String {
     let (ip, port) = (address.ip(), address.port());
-    let interfaces = if ip.is_loopback() { ip.to_string() } else { format!("{ip} 127.0.0.1") };
+    let interfaces = if ip.is_loopback() {
+        ip.to_string()
+    } else {
+        format!("{ip} 127.0.0.1")
+    };
     let folder = folder.display();
-    let mut text = format!("[global]\nserver role = standalone server\ninterfaces = {interfaces}\n");
-    for setting in ["state directory", "lock directory", "cache directory", "private dir", "pid directory"] {
+    let mut text =
+        format!("[global]\nserver role = standalone server\ninterfaces = {interfaces}\n");
+    for setting in [
+        "state directory",
+        "lock directory",
+        "cache directory",
+        "private dir",
+        "pid directory",
+    ] {
         let _ = writeln!(text, "{setting} = {folder}/state");
     }
     let _ = write!(
@@ -179,7 +211,10 @@ fn configuration(folder: &Path, address: SocketAddr, settings: &[&str]) -> Strin
     for setting in settings {
         let _ = writeln!(text, "{setting}");
     }
-    let _ = write!(text, "[{SHARE}]\npath = {folder}/{SHARE}\nread only = no\nguest ok = yes\n");
+    let _ = write!(
+        text,
+        "[{SHARE}]\npath = {folder}/{SHARE}\nread only = no\nguest ok = yes\n"
+    );
     text
 }
 
@@ -188,11 +223,25 @@ pub fn smbclient(server: SocketAddr, share: &str, options: &[&str], commands: &s
     let (ip, port) = (server.ip(), server.port());
     let service = format!("//{ip}/{share}");
     let user = format!("{USER}%{PASSWORD}");
-    let words =
-        ["smbclient", &service, "-p", &port.to_string(), "-U", &user, "-s", "/dev/null", "-m", "SMB3"]
-            .map(str::to_owned);
+    let words = [
+        "smbclient",
+        &service,
+        "-p",
+        &port.to_string(),
+        "-U",
+        &user,
+        "-s",
+        "/dev/null",
+        "-m",
+        "SMB3",
+    ]
+    .map(str::to_owned);
     let options = options.iter().map(|&it| it.to_owned());
-    words.into_iter().chain(options).chain(["-c".to_owned(), commands.to_owned()]).collect()
+    words
+        .into_iter()
+        .chain(options)
+        .chain(["-c".to_owned(), commands.to_owned()])
+        .collect()
 }
 
 /// Runs a program with its words on a machine.
@@ -208,9 +257,19 @@ pub fn run(machine: &dyn Machine, argv: &[String], seconds: u64) -> Result<Finis
 pub fn smbtorture(server: SocketAddr, test: &str) -> Vec<String> {
     let service = format!("//{}/{SHARE}", server.ip());
     let user = format!("{USER}%{PASSWORD}");
-    ["smbtorture", &service, "-p", &server.port().to_string(), "-U", &user, "-s", "/dev/null", test]
-        .map(str::to_owned)
-        .into()
+    [
+        "smbtorture",
+        &service,
+        "-p",
+        &server.port().to_string(),
+        "-U",
+        &user,
+        "-s",
+        "/dev/null",
+        test,
+    ]
+    .map(str::to_owned)
+    .into()
 }
 
 /// The result of each test that `smbtorture` printed, as `success: NAME`, `failure: NAME`, `skip: NAME`, with
@@ -246,8 +305,11 @@ mod tests {
                       (../../source4/torture/smb2/a.c:299) Wrong\n\
                       ../../source4/torture/smb2/b.c:17: status was 5\n]\n\
                       at /source4/c.c:1\nskip: two [\nno\n]";
-        let expected =
-            ["success: read", "failure: one, torture/smb2/a.c:299, torture/smb2/b.c:17", "skip: two"];
+        let expected = [
+            "success: read",
+            "failure: one, torture/smb2/a.c:299, torture/smb2/b.c:17",
+            "skip: two",
+        ];
         assert_eq!(results(output), expected);
     }
 }

@@ -30,22 +30,32 @@ pub struct Lines {
 
 /// All scenes with the lines that they have to print, in the order of the file, where these ends are rxe.
 pub fn expected(requester_is_rxe: bool, responder_is_rxe: bool) -> Vec<(&'static str, Lines)> {
-    let applies =
-        |end: &str| (requester_is_rxe && end == "requester") || (responder_is_rxe && end == "responder");
-    let departures =
-        || sections(DEPARTURES).filter_map(|(heading, lines)| Some((heading.split_once(' ')?, lines)));
+    let applies = |end: &str| {
+        (requester_is_rxe && end == "requester") || (responder_is_rxe && end == "responder")
+    };
+    let departures = || {
+        sections(DEPARTURES).filter_map(|(heading, lines)| Some((heading.split_once(' ')?, lines)))
+    };
     let departure = |scene: &str| {
         let mut fitting = departures().filter(|((name, end), _)| *name == scene && applies(end));
         fitting.next().map(|(_, lines)| lines)
     };
-    sections(EXPECTED).map(|(scene, lines)| (scene, departure(scene).unwrap_or(lines))).collect()
+    sections(EXPECTED)
+        .map(|(scene, lines)| (scene, departure(scene).unwrap_or(lines)))
+        .collect()
 }
 
 fn sections(text: &'static str) -> impl Iterator<Item = (&'static str, Lines)> {
     text.split("== ").skip(1).filter_map(|section| {
         let (heading, rest) = section.split_once('\n')?;
         let (requester, responder) = rest.split_once("--\n")?;
-        Some((heading, Lines { requester: requester.to_owned(), responder: responder.to_owned() }))
+        Some((
+            heading,
+            Lines {
+                requester: requester.to_owned(),
+                responder: responder.to_owned(),
+            },
+        ))
     })
 }
 
@@ -61,9 +71,18 @@ pub fn play(
     gid_index: &str,
 ) -> Result<Lines, Error> {
     let path = probe.path().to_string_lossy();
-    let exchange =
-        Exchange::run(responder, requester, &[&path, scene, "-g", gid_index], "-g", PORT, SECONDS)?;
-    Ok(Lines { requester: exchange.client.output, responder: exchange.server.output })
+    let exchange = Exchange::run(
+        responder,
+        requester,
+        &[&path, scene, "-g", gid_index],
+        "-g",
+        PORT,
+        SECONDS,
+    )?;
+    Ok(Lines {
+        requester: exchange.client.output,
+        responder: exchange.server.output,
+    })
 }
 
 /// Plays all scenes, and demands the expected lines of each. A machine that has to name its device has rxe.
@@ -71,7 +90,12 @@ pub fn play(
 /// # Panics
 /// With all scenes whose lines differ, in the format of the files that hold them.
 #[track_caller]
-pub fn expect_all(responder: &dyn Machine, requester: &dyn Machine, probe: &Probe, gid_index: &str) {
+pub fn expect_all(
+    responder: &dyn Machine,
+    requester: &dyn Machine,
+    probe: &Probe,
+    gid_index: &str,
+) {
     let mut differences = String::new();
     for (scene, expected) in expected(requester.device().is_some(), responder.device().is_some()) {
         let played = match play(responder, requester, probe, scene, gid_index) {
@@ -81,7 +105,10 @@ pub fn expect_all(responder: &dyn Machine, requester: &dyn Machine, probe: &Prob
         };
         differences.push_str(&played);
     }
-    assert!(differences.is_empty(), "other lines than probe/scenes.expected and .rxe have:\n{differences}");
+    assert!(
+        differences.is_empty(),
+        "other lines than probe/scenes.expected and .rxe have:\n{differences}"
+    );
 }
 
 #[cfg(test)]
@@ -93,14 +120,21 @@ mod tests {
         let scenes = expected(false, false);
         assert_eq!(scenes.len(), EXPECTED.matches("== ").count());
         for (name, lines) in scenes.iter().cloned().chain(sections(DEPARTURES)) {
-            assert!(lines.requester.contains("memory: ") && lines.responder.contains("memory: "), "{name}");
+            assert!(
+                lines.requester.contains("memory: ") && lines.responder.contains("memory: "),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn each_departure_of_the_kernel_names_a_scene_and_differs_from_it() {
         let (ours, theirs) = (expected(false, false), expected(true, true));
-        let differing = ours.iter().zip(&theirs).filter(|(ours, theirs)| ours != theirs).count();
+        let differing = ours
+            .iter()
+            .zip(&theirs)
+            .filter(|(ours, theirs)| ours != theirs)
+            .count();
         assert_eq!(differing, DEPARTURES.matches("== ").count());
     }
 }

@@ -44,7 +44,10 @@ impl Pair {
     /// As [`Namespace::new`].
     pub fn new(mtu: u32) -> Result<Self, Error> {
         let [(one, one_v6), (two, two_v6)] = [addresses(1), addresses(2)];
-        let pair = Self { left: Namespace::new(one, one_v6)?, right: Namespace::new(two, two_v6)? };
+        let pair = Self {
+            left: Namespace::new(one, one_v6)?,
+            right: Namespace::new(two, two_v6)?,
+        };
         pair.connect(mtu)?;
         Ok(pair)
     }
@@ -55,7 +58,9 @@ impl Pair {
     /// When it cannot be made, or rockery cannot be built.
     #[track_caller]
     pub fn with_rockery(mtu: u32) -> Self {
-        Self::new(mtu).expect("a pair of namespaces").with(&Rockery::built())
+        Self::new(mtu)
+            .expect("a pair of namespaces")
+            .with(&Rockery::built())
     }
 
     /// Makes the veth; again, after it was deleted.
@@ -64,14 +69,19 @@ impl Pair {
     /// When there is one already.
     pub fn connect(&self, mtu: u32) -> Result<(), Error> {
         let peer = self.right.netns();
-        self.left.call(&format!("ip link add eth0 type veth peer name eth0 netns {peer}"))?;
+        self.left.call(&format!(
+            "ip link add eth0 type veth peer name eth0 netns {peer}"
+        ))?;
         give_addresses(&self.left, "eth0", 1, mtu)?;
         give_addresses(&self.right, "eth0", 2, mtu)
     }
 
     /// The same, where programs at both ends see rockery's device.
     pub fn with(self, rockery: &Rockery) -> Self {
-        Self { left: self.left.with(rockery), right: self.right.with(rockery) }
+        Self {
+            left: self.left.with(rockery),
+            right: self.right.with(rockery),
+        }
     }
 }
 
@@ -91,9 +101,14 @@ impl Segment {
     #[track_caller]
     pub fn rockery_and_kernel(mtu: u32, programs: &[&Path]) -> (Namespace, Guest, Self) {
         let segment = Self::new(mtu).expect("a segment");
-        let ours = segment.namespace(1).expect("a namespace").with(&Rockery::built());
+        let ours = segment
+            .namespace(1)
+            .expect("a namespace")
+            .with(&Rockery::built());
         let theirs = segment.guest(11, programs).expect("a guest");
-        segment.introduce(&ours, &theirs).expect("they hear each other");
+        segment
+            .introduce(&ours, &theirs)
+            .expect("they hear each other");
         (ours, theirs, segment)
     }
 
@@ -118,8 +133,13 @@ impl Segment {
         let namespace = Namespace::new(v4, v6)?;
         let port = interface("port", number);
         let peer = namespace.netns();
-        self.bridge.call(&format!("ip link add {port} type veth peer name eth0 netns {peer}"))?;
-        self.bridge.call(&format!("ip link set {port} mtu {} master bridge up", self.mtu))?;
+        self.bridge.call(&format!(
+            "ip link add {port} type veth peer name eth0 netns {peer}"
+        ))?;
+        self.bridge.call(&format!(
+            "ip link set {port} mtu {} master bridge up",
+            self.mtu
+        ))?;
         give_addresses(&namespace, "eth0", number, self.mtu)?;
         Ok(namespace)
     }
@@ -134,7 +154,11 @@ impl Segment {
             let ping = format!("ping -q -c 1 -W 1 {address}");
             if !until(INTRODUCTION_SECONDS, || Ok(namespace.call(&ping).is_ok()))? {
                 let what = format!("an answer of {address}");
-                return Err(Error::TooLate { what, seconds: INTRODUCTION_SECONDS, output: String::new() });
+                return Err(Error::TooLate {
+                    what,
+                    seconds: INTRODUCTION_SECONDS,
+                    output: String::new(),
+                });
             }
         }
         Ok(())
@@ -160,8 +184,18 @@ impl Segment {
     ) -> Result<Guest, Error> {
         let tap = interface("tap", number);
         self.bridge.call(&format!("ip tuntap add {tap} mode tap"))?;
-        self.bridge.call(&format!("ip link set {tap} mtu {} master bridge up", self.mtu))?;
-        Guest::boot(&self.bridge, &tap, number, self.mtu, processors, Extras::Programs(programs))
+        self.bridge.call(&format!(
+            "ip link set {tap} mtu {} master bridge up",
+            self.mtu
+        ))?;
+        Guest::boot(
+            &self.bridge,
+            &tap,
+            number,
+            self.mtu,
+            processors,
+            Extras::Programs(programs),
+        )
     }
 
     /// The same with what storage takes: the modules of NVMe over Fabrics, nvme-cli, fio, ext4.
@@ -191,7 +225,10 @@ impl Segment {
     fn with_extras(&self, number: u8, extras: Extras<'_>) -> Result<Guest, Error> {
         let tap = interface("tap", number);
         self.bridge.call(&format!("ip tuntap add {tap} mode tap"))?;
-        self.bridge.call(&format!("ip link set {tap} mtu {} master bridge up", self.mtu))?;
+        self.bridge.call(&format!(
+            "ip link set {tap} mtu {} master bridge up",
+            self.mtu
+        ))?;
         Guest::boot(&self.bridge, &tap, number, self.mtu, 1, extras)
     }
 }

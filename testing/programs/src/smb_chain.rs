@@ -65,12 +65,31 @@ impl SmbChain {
     /// # Panics
     /// When one does not listen.
     pub fn with(setup: Setup) -> Self {
-        let namespace = Namespace::alone().expect("a namespace").with(&Rockery::built());
+        let namespace = Namespace::alone()
+            .expect("a namespace")
+            .with(&Rockery::built());
         let samba = Samba::within(&namespace, SAMBA, &[]).expect("Samba starts");
         let folder = TempDir::new().expect("a folder");
-        let gateway = start(&namespace, &folder, setup, &words("gateway", setup, folder.path()));
-        let dial = start(&namespace, &folder, setup, &words("dial", setup, folder.path()));
-        Self { dial, gateway, samba, namespace, folder, setup }
+        let gateway = start(
+            &namespace,
+            &folder,
+            setup,
+            &words("gateway", setup, folder.path()),
+        );
+        let dial = start(
+            &namespace,
+            &folder,
+            setup,
+            &words("dial", setup, folder.path()),
+        );
+        Self {
+            dial,
+            gateway,
+            samba,
+            namespace,
+            folder,
+            setup,
+        }
     }
 
     /// The address of Samba behind SMB Direct.
@@ -99,7 +118,11 @@ impl SmbChain {
     /// The dial refuses clients until it has found that its server is back.
     fn wait_until_reached(&self) {
         let reached = until(SECONDS, || Ok(self.smbclient(&[], "ls").succeeded()));
-        assert!(reached.expect("smbclient ends"), "{}", self.smbclient(&[], "ls").output);
+        assert!(
+            reached.expect("smbclient ends"),
+            "{}",
+            self.smbclient(&[], "ls").output
+        );
     }
 
     /// Starts the dial again.
@@ -111,7 +134,12 @@ impl SmbChain {
     }
 
     fn start(&self, role: &str) -> Process {
-        start(&self.namespace, &self.folder, self.setup, &words(role, self.setup, self.folder.path()))
+        start(
+            &self.namespace,
+            &self.folder,
+            self.setup,
+            &words(role, self.setup, self.folder.path()),
+        )
     }
 
     /// Starts another dial at `listen`, to an SMB Direct server at `server`.
@@ -136,9 +164,19 @@ impl SmbChain {
     /// When it fails.
     pub fn ask(&self, role: &str, words: &str) -> String {
         let rockery = Rockery::built().path().display().to_string();
-        let line = format!("{rockery} {words} --control {}", self.control(role).display());
-        let mut process = self.namespace.start_plain(&split(&line)).expect("it starts");
-        process.wait(SECONDS).expect("it ends").expect_success().output
+        let line = format!(
+            "{rockery} {words} --control {}",
+            self.control(role).display()
+        );
+        let mut process = self
+            .namespace
+            .start_plain(&split(&line))
+            .expect("it starts");
+        process
+            .wait(SECONDS)
+            .expect("it ends")
+            .expect_success()
+            .output
     }
 
     /// The report of `gateway` or `dial`.
@@ -157,7 +195,11 @@ impl SmbChain {
         let url = format!("http://{}/metrics", metrics(role));
         let argv = ["curl", "-sSf", "--max-time", "20", &url];
         let mut process = self.namespace.start_plain(&argv).expect("it starts");
-        process.wait(SECONDS).expect("it ends").expect_success().output
+        process
+            .wait(SECONDS)
+            .expect("it ends")
+            .expect_success()
+            .output
     }
 
     /// Requests of `gateway` or `dial` whose data moved by RDMA: reads and writes.
@@ -182,7 +224,10 @@ impl SmbChain {
     /// # Panics
     /// When it gives no report.
     pub fn connections(&self, role: &str) -> usize {
-        self.report(role)["connections"].as_array().expect("a list").len()
+        self.report(role)["connections"]
+            .as_array()
+            .expect("a list")
+            .len()
     }
 
     /// Waits until neither gateway nor dial has a connection or holds data.
@@ -195,7 +240,8 @@ impl SmbChain {
             let report = self.report(role);
             report["connections"].as_array().is_some_and(Vec::is_empty) && report["data_bytes"] == 0
         };
-        let idle = until(SECONDS, || Ok(["gateway", "dial"].iter().all(is_idle))).expect("no error");
+        let idle =
+            until(SECONDS, || Ok(["gateway", "dial"].iter().all(is_idle))).expect("no error");
         assert!(idle, "{} {}", self.report("gateway"), self.report("dial"));
     }
 
@@ -204,7 +250,12 @@ impl SmbChain {
     /// # Panics
     /// When it does not end.
     pub fn smbclient(&self, options: &[&str], commands: &str) -> Finished {
-        run(&self.namespace, &smbclient(DIAL, SHARE, options, commands), SECONDS).expect("it ends")
+        run(
+            &self.namespace,
+            &smbclient(DIAL, SHARE, options, commands),
+            SECONDS,
+        )
+        .expect("it ends")
     }
 
     /// Writes a file through the chain, and reads it again under another name.
@@ -214,12 +265,20 @@ impl SmbChain {
     #[track_caller]
     pub fn there_and_back(&self, options: &[&str]) {
         let (original, copy) = (self.control("original"), self.control("copy"));
-        let content: Vec<u8> =
-            (0..FILE_BYTES).map(|it| (it.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let content: Vec<u8> = (0..FILE_BYTES)
+            .map(|it| (it.wrapping_mul(2_654_435_761) >> 13) as u8)
+            .collect();
         fs::write(&original, &content).expect("our folder");
-        let commands = format!("put {} file; get file {}", original.display(), copy.display());
+        let commands = format!(
+            "put {} file; get file {}",
+            original.display(),
+            copy.display()
+        );
         self.smbclient(options, &commands).expect_success();
-        assert!(fs::read(&copy).expect("a copy") == content, "{options:?}: the copy differs");
+        assert!(
+            fs::read(&copy).expect("a copy") == content,
+            "{options:?}: the copy differs"
+        );
     }
 }
 
@@ -238,7 +297,10 @@ fn words(role: &str, setup: Setup, folder: &Path) -> String {
         let text = fs::read_to_string(examples.join(format!("{role}.toml"))).expect("the example");
         let text = match role {
             "gateway" => text
-                .replace("server = \"127.0.0.1:445\"", &format!("server = \"{samba}\""))
+                .replace(
+                    "server = \"127.0.0.1:445\"",
+                    &format!("server = \"{samba}\""),
+                )
                 .replace("192.0.2.1:445", &GATEWAY.to_string()),
             _ => text
                 .replace("127.0.0.1:1445", &DIAL.to_string())
@@ -256,7 +318,11 @@ fn words(role: &str, setup: Setup, folder: &Path) -> String {
 
 /// Where `gateway` or `dial` serves its metrics.
 fn metrics(role: &str) -> SocketAddr {
-    let port = METRICS.iter().find(|(of, _)| *of == role).expect("gateway or dial").1;
+    let port = METRICS
+        .iter()
+        .find(|(of, _)| *of == role)
+        .expect("gateway or dial")
+        .1;
     SocketAddr::new(LOOPBACK, port)
 }
 
@@ -272,12 +338,16 @@ fn split(line: &str) -> Vec<&str> {
 fn start(namespace: &Namespace, folder: &TempDir, setup: Setup, words: &str) -> Process {
     let rockery = Rockery::built().path().display().to_string();
     let control = control(folder, words.split(' ').next().unwrap_or_default());
-    let mut line = format!("{rockery} smb {words} --control {} --log info", control.display());
+    let mut line = format!(
+        "{rockery} smb {words} --control {} --log info",
+        control.display()
+    );
     if setup == Setup::SystemVerbs {
         line = format!("{rockery} run -- {line} --system-verbs");
     }
     let mut process = namespace.start_plain(&split(&line)).expect("it starts");
-    let listens = until(SECONDS, || Ok(process.output()?.contains("listening on "))).expect("its output");
+    let listens =
+        until(SECONDS, || Ok(process.output()?.contains("listening on "))).expect("its output");
     assert!(listens, "{words}: {}", process.output().unwrap_or_default());
     process
 }

@@ -40,10 +40,20 @@ impl SmbPlace {
     /// When the host of this test cannot make them.
     pub fn new() -> Self {
         let segment = Segment::new(MTU).expect("a segment");
-        let host = segment.namespace(1).expect("a namespace").with(&Rockery::built());
+        let host = segment
+            .namespace(1)
+            .expect("a namespace")
+            .with(&Rockery::built());
         let guest = segment.smb_guest(11).expect("a guest");
-        segment.introduce(&host, &guest).expect("they hear each other");
-        Self { folder: TempDir::new().expect("a folder"), host, guest, _segment: segment }
+        segment
+            .introduce(&host, &guest)
+            .expect("they hear each other");
+        Self {
+            folder: TempDir::new().expect("a folder"),
+            host,
+            guest,
+            _segment: segment,
+        }
     }
 
     /// A path in a temporary folder of this host.
@@ -59,7 +69,11 @@ impl SmbPlace {
     pub fn shell(&self, line: &str) -> String {
         let done = self.guest.shell(line).expect("the guest answers");
         if !done.succeeded() {
-            let log = self.guest.shell("dmesg | tail -n 30").expect("the guest answers").output;
+            let log = self
+                .guest
+                .shell("dmesg | tail -n 30")
+                .expect("the guest answers")
+                .output;
             panic!("{line}: status {:?}:\n{}\n{log}", done.status, done.output);
         }
         done.output
@@ -76,7 +90,10 @@ impl SmbPlace {
     fn start(&self, words: &str) -> Process {
         let rockery = Rockery::built().path().display().to_string();
         // A control socket of its own: other tests' servers run at the same time.
-        let control = self.file(&format!("{}.sock", words.split(' ').next().unwrap_or_default()));
+        let control = self.file(&format!(
+            "{}.sock",
+            words.split(' ').next().unwrap_or_default()
+        ));
         let line = format!("{rockery} smb {words} --control {}", control.display());
         let argv: Vec<&str> = line.split_whitespace().collect();
         self.host.start_plain(&argv).expect("it starts")
@@ -88,8 +105,12 @@ impl SmbPlace {
     /// When it does not.
     pub fn gateway(&self, samba: &Samba) -> Process {
         let rdma = SocketAddr::new(self.host.address(), PORT);
-        let mut gateway = self.start(&format!("gateway --rdma {rdma} --server {}", samba.address()));
-        let listens = until(SECONDS, || self.host.awaits_requests()).expect("the namespace is there");
+        let mut gateway = self.start(&format!(
+            "gateway --rdma {rdma} --server {}",
+            samba.address()
+        ));
+        let listens =
+            until(SECONDS, || self.host.awaits_requests()).expect("the namespace is there");
         assert!(listens, "{}", gateway.output().unwrap_or_default());
         gateway
     }
@@ -101,7 +122,9 @@ impl SmbPlace {
     pub fn dial(&self, server: SocketAddr) -> (Process, SocketAddr) {
         let listen = SocketAddr::new(self.host.address(), DIAL_PORT);
         let dial = self.start(&format!("dial --listen {listen} --server {server}"));
-        self.host.wait_for_listener(DIAL_PORT, SECONDS).expect("it listens");
+        self.host
+            .wait_for_listener(DIAL_PORT, SECONDS)
+            .expect("it listens");
         (dial, listen)
     }
 
@@ -197,8 +220,15 @@ impl Answer {
     #[track_caller]
     fn expect_success_of(self, place: &SmbPlace) {
         if !self.0.succeeded() {
-            let log = place.guest.shell("dmesg | tail -n 30").expect("the guest answers").output;
-            panic!("mount: status {:?}:\n{}\n{log}", self.0.status, self.0.output);
+            let log = place
+                .guest
+                .shell("dmesg | tail -n 30")
+                .expect("the guest answers")
+                .output;
+            panic!(
+                "mount: status {:?}:\n{}\n{log}",
+                self.0.status, self.0.output
+            );
         }
     }
 
@@ -228,7 +258,8 @@ pub fn mount(guest: &Guest, server: SocketAddr, options: &str) -> Answer {
 /// When the guest is gone, or ksmbd does not listen.
 pub fn serve(guest: &Guest) -> Result<(), Error> {
     // ksmbd gives its guest account, by default `nobody`, to sessions without a password.
-    let settings = "server signing = disabled\\nserver multi channel support = yes\\nguest account = guest";
+    let settings =
+        "server signing = disabled\\nserver multi channel support = yes\\nguest account = guest";
     let lines = [
         "echo root:x:0:0::/:/bin/sh >/etc/passwd; echo guest:x:65533:65534::/:/bin/sh >>/etc/passwd",
         "echo nobody:x:65534:65534::/:/bin/sh >>/etc/passwd; echo nogroup:x:65534: >/etc/group",
@@ -241,12 +272,19 @@ pub fn serve(guest: &Guest) -> Result<(), Error> {
     for line in lines {
         let done = guest.shell(line)?;
         if !done.succeeded() {
-            return Err(Error::Failed { command: line.to_owned(), output: done.output });
+            return Err(Error::Failed {
+                command: line.to_owned(),
+                output: done.output,
+            });
         }
     }
     if until(SECONDS, || guest.awaits_requests())? {
         return Ok(());
     }
     let output = guest.shell("cat /tmp/mountd; dmesg | tail -n 20")?.output;
-    Err(Error::TooLate { what: "listening of ksmbd".to_owned(), seconds: SECONDS, output })
+    Err(Error::TooLate {
+        what: "listening of ksmbd".to_owned(),
+        seconds: SECONDS,
+        output,
+    })
 }

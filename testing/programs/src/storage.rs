@@ -33,24 +33,49 @@ impl Server {
     /// When it does not start.
     pub fn start(folder: &Path, words: &str) -> Result<Self, Error> {
         let control = folder.join("control").display().to_string();
-        let words = format!("serve nvme {words} --subsystem {NQN} --listen 127.0.0.1:0 --control {control}");
+        let words = format!(
+            "serve nvme {words} --subsystem {NQN} --listen 127.0.0.1:0 --control {control}"
+        );
         let log = folder.join("log");
         let file = std::fs::File::create(&log).map_err(Error::file(&log))?;
         let mut command = Command::new(Rockery::built().path());
-        command.args(words.split_whitespace()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file);
-        let failed = |source| Error::Start { program: words.clone(), source };
+        command
+            .args(words.split_whitespace())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(file);
+        let failed = |source| Error::Start {
+            program: words.clone(),
+            source,
+        };
         let mut child = command.spawn().map_err(failed)?;
         let mut metrics = None;
-        for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
+        for line in child
+            .stdout
+            .take()
+            .into_iter()
+            .flat_map(|out| BufReader::new(out).lines())
+        {
             let line = line.map_err(failed)?;
-            metrics = line.strip_prefix("metrics at ").map(str::to_owned).or(metrics);
+            metrics = line
+                .strip_prefix("metrics at ")
+                .map(str::to_owned)
+                .or(metrics);
             if let Some(Ok(address)) = line.strip_prefix("listening on ").map(str::parse) {
-                return Ok(Self { child, address, metrics, folder: folder.to_owned() });
+                return Ok(Self {
+                    child,
+                    address,
+                    metrics,
+                    folder: folder.to_owned(),
+                });
             }
         }
         _ = child.wait();
         let output = std::fs::read_to_string(&log).unwrap_or_default();
-        Err(Error::Failed { command: words, output })
+        Err(Error::Failed {
+            command: words,
+            output,
+        })
     }
 
     /// Where it listens.
@@ -84,13 +109,22 @@ impl Server {
     /// When it fails.
     pub fn ask(&self, words: &str) -> Result<String, Error> {
         let mut command = Command::new(Rockery::built().path());
-        command.args(words.split_whitespace()).arg("--control").arg(self.control());
-        let failed = |source| Error::Start { program: words.to_owned(), source };
+        command
+            .args(words.split_whitespace())
+            .arg("--control")
+            .arg(self.control());
+        let failed = |source| Error::Start {
+            program: words.to_owned(),
+            source,
+        };
         let output = command.output().map_err(failed)?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match output.status.success() {
             true => Ok(text(&output.stdout)),
-            false => Err(Error::Failed { command: words.to_owned(), output: text(&output.stderr) }),
+            false => Err(Error::Failed {
+                command: words.to_owned(),
+                output: text(&output.stderr),
+            }),
         }
     }
 
@@ -109,7 +143,10 @@ impl Server {
         let values: Vec<u64> = said.lines().filter_map(value).collect();
         match values.is_empty() {
             false => Ok(values.into_iter().sum()),
-            true => Err(Error::Failed { command: format!("look for {name}"), output: said }),
+            true => Err(Error::Failed {
+                command: format!("look for {name}"),
+                output: said,
+            }),
         }
     }
 
@@ -118,12 +155,22 @@ impl Server {
     /// # Errors
     /// As [`Server::metric`].
     pub fn in_use(&self) -> Result<String, Error> {
-        let names =
-            ["connections", "connections_half_open", "controllers", "commands_in_flight", "data_bytes"];
-        let values: Result<Vec<_>, Error> =
-            names.iter().map(|name| self.metric(name).map(|value| (name, value))).collect();
+        let names = [
+            "connections",
+            "connections_half_open",
+            "controllers",
+            "commands_in_flight",
+            "data_bytes",
+        ];
+        let values: Result<Vec<_>, Error> = names
+            .iter()
+            .map(|name| self.metric(name).map(|value| (name, value)))
+            .collect();
         let used = values?.into_iter().filter(|(_, value)| *value != 0);
-        Ok(used.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", "))
+        Ok(used
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect::<Vec<_>>()
+            .join(", "))
     }
 
     /// Connects to its disk, with so many queues for so many commands each.

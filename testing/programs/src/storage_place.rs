@@ -43,8 +43,15 @@ impl StoragePlace {
         let segment = Segment::new(1500).expect("a segment");
         let server = segment.namespace(1).expect("a namespace");
         let guest = guest(&segment, 11).expect("a guest");
-        segment.introduce(&server, &guest).expect("they hear each other");
-        let place = Self { folder: TempDir::new().expect("a folder"), server, guest, _segment: segment };
+        segment
+            .introduce(&server, &guest)
+            .expect("they hear each other");
+        let place = Self {
+            folder: TempDir::new().expect("a folder"),
+            server,
+            guest,
+            _segment: segment,
+        };
         place.shell("/sbin/modprobe nvme_tcp");
         place.shell("/sbin/modprobe ext4");
         place
@@ -58,7 +65,10 @@ impl StoragePlace {
     fn argv(&self, words: &str) -> Vec<String> {
         let rockery = Rockery::built().path().display().to_string();
         let control = format!("--control {}", self.file("control").display());
-        format!("{rockery} serve {words} {control}").split_whitespace().map(str::to_owned).collect()
+        format!("{rockery} serve {words} {control}")
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Starts a server with these words and waits until it listens on port 4420.
@@ -79,7 +89,9 @@ impl StoragePlace {
         let argv = self.argv(&format!("nvme {words}"));
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let server = self.server.start_plain(&argv).expect("it starts");
-        self.server.wait_for_listener(4420, SECONDS).expect("it listens");
+        self.server
+            .wait_for_listener(4420, SECONDS)
+            .expect("it listens");
         server
     }
 
@@ -101,7 +113,11 @@ impl StoragePlace {
     /// When it fails.
     #[track_caller]
     pub fn shell(&self, line: &str) -> String {
-        self.guest.shell(line).expect("the guest answers").expect_success().output
+        self.guest
+            .shell(line)
+            .expect("the guest answers")
+            .expect_success()
+            .output
     }
 
     /// The same for nvme-cli.
@@ -120,20 +136,37 @@ impl StoragePlace {
     /// When that fails.
     #[track_caller]
     pub fn bring(&self, program: &Path) {
-        let name = program.file_name().expect("a program").to_string_lossy().into_owned();
+        let name = program
+            .file_name()
+            .expect("a program")
+            .to_string_lossy()
+            .into_owned();
         let plain = self.file(&name).display().to_string();
         let strip = ["strip", "-o", &plain, &program.display().to_string()];
-        let mut stripped = self.server.start_plain(&strip).expect("binutils is installed");
+        let mut stripped = self
+            .server
+            .start_plain(&strip)
+            .expect("binutils is installed");
         stripped.wait(SECONDS).expect("in time").expect_success();
-        let whole = std::fs::metadata(&plain).expect("a file").len().next_multiple_of(4096);
-        let file = std::fs::OpenOptions::new().write(true).open(&plain).expect("a file");
+        let whole = std::fs::metadata(&plain)
+            .expect("a file")
+            .len()
+            .next_multiple_of(4096);
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(&plain)
+            .expect("a file");
         file.set_len(whole).expect("room");
         let argv = self.argv(&format!("nvme {plain} --read-only --subsystem {NQN}"));
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let mut server = self.server.start_plain(&argv).expect("it starts");
-        self.server.wait_for_listener(4420, SECONDS).expect("it listens");
+        self.server
+            .wait_for_listener(4420, SECONDS)
+            .expect("it listens");
         self.connect("--nr-io-queues 1");
-        self.shell(&format!("dd if=/dev/nvme0n1 of=/tmp/{name} bs=1M 2>/dev/null && chmod +x /tmp/{name}"));
+        self.shell(&format!(
+            "dd if=/dev/nvme0n1 of=/tmp/{name} bs=1M 2>/dev/null && chmod +x /tmp/{name}"
+        ));
         self.nvme(&format!("disconnect -n {NQN}"));
         server.kill().expect("it is ours");
         server.wait(SECONDS).expect("it ends");
@@ -156,8 +189,12 @@ impl StoragePlace {
     pub fn connect_over(&self, transport: &str, options: &str) {
         let address = self.server.address();
         let host = format!("-q {HOST} -I {HOST_ID}");
-        self.nvme(&format!("connect -t {transport} -a {address} -s 4420 -n {NQN} {host} {options}"));
-        self.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+        self.nvme(&format!(
+            "connect -t {transport} -a {address} -s 4420 -n {NQN} {host} {options}"
+        ));
+        self.shell(
+            "i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done",
+        );
     }
 }
 

@@ -10,8 +10,13 @@ use crate::{Error, system};
 /// # Errors
 /// When `nm` is not there, or the file is no library.
 pub fn exported(library: &Path) -> Result<BTreeSet<String>, Error> {
-    let listed =
-        system::call(&["nm", "-D", "--defined-only", &library.to_string_lossy()])?.replace("@@", "@");
-    let names = listed.lines().filter_map(|line| line.split_whitespace().last());
-    Ok(names.filter(|name| name.contains('@')).map(str::to_owned).collect())
+    let listed = system::call(&["nm", "-D", "--defined-only", &library.to_string_lossy()])?
+        .replace("@@", "@");
+    let names = listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().last());
+    Ok(names
+        .filter(|name| name.contains('@'))
+        .map(str::to_owned)
+        .collect())
 }

@@ -13,12 +13,18 @@ pub(crate) fn call(argv: &[&str]) -> Result<String, Error> {
     let output = Command::new(program)
         .args(arguments)
         .output()
-        .map_err(|source| Error::Start { program: (*program).to_owned(), source })?;
+        .map_err(|source| Error::Start {
+            program: (*program).to_owned(),
+            source,
+        })?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() {
         return Ok(text(&output.stdout));
     }
-    Err(Error::Failed { command: argv.join(" "), output: text(&[output.stdout, output.stderr].concat()) })
+    Err(Error::Failed {
+        command: argv.join(" "),
+        output: text(&[output.stdout, output.stderr].concat()),
+    })
 }
 
 /// The same for a line whose words are parted by spaces.

@@ -41,7 +41,12 @@ impl<'a> WriteLog<'a> {
     /// with zeros where the super block would be. `None` when the bytes are no log, or fewer than the length
     /// in the super block.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
-        let word = |at: usize| bytes.get(at..)?.first_chunk().map(|it| u64::from_le_bytes(*it));
+        let word = |at: usize| {
+            bytes
+                .get(at..)?
+                .first_chunk()
+                .map(|it| u64::from_le_bytes(*it))
+        };
         let (magic, length) = (word(0).unwrap_or(0), word(16).unwrap_or(0));
         if magic != MAGIC && magic != 0 {
             return None;
@@ -57,19 +62,28 @@ impl<'a> WriteLog<'a> {
 
     /// The number of flush requests.
     pub fn flushes(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.flags & flag::FLUSH != 0).count()
+        self.entries
+            .iter()
+            .filter(|entry| entry.flags & flag::FLUSH != 0)
+            .count()
     }
 
     /// Applies the guaranteed writes to a disk, and of the rest those that `random` chooses. Returns how many
     /// blocks of writes were lost.
     pub fn replay(&self, disk: &mut [u8], random: &mut impl RngCore) -> usize {
-        let flushed = self.entries.iter().rposition(|entry| entry.flags & flag::FLUSH != 0).unwrap_or(0);
+        let flushed = self
+            .entries
+            .iter()
+            .rposition(|entry| entry.flags & flag::FLUSH != 0)
+            .unwrap_or(0);
         let mut lost = 0;
         for (index, entry) in self.entries.iter().enumerate() {
             let is_promised = index <= flushed || entry.flags & flag::FUA != 0;
             for (block, data) in entry.data.chunks(BLOCK).enumerate() {
                 let start = entry.offset + block * BLOCK;
-                let Some(place) = disk.get_mut(start..start + data.len()) else { continue };
+                let Some(place) = disk.get_mut(start..start + data.len()) else {
+                    continue;
+                };
                 match is_promised || random.next_u32().is_multiple_of(2) {
                     true => place.copy_from_slice(data),
                     false => lost += 1,
@@ -89,9 +103,17 @@ fn entry(bytes: &[u8], at: usize) -> Option<Entry<'_>> {
         return None;
     }
     // QEMU leaves the field for the length of data empty.
-    let length = if flags & flag::DISCARD != 0 { 0 } else { sectors.checked_mul(SECTOR)? };
+    let length = if flags & flag::DISCARD != 0 {
+        0
+    } else {
+        sectors.checked_mul(SECTOR)?
+    };
     let data = bytes.get(at + SECTOR..at + SECTOR + length)?;
-    Some(Entry { offset: usize::try_from(sector).ok()? * SECTOR, flags, data })
+    Some(Entry {
+        offset: usize::try_from(sector).ok()? * SECTOR,
+        flags,
+        data,
+    })
 }
 
 #[cfg(test)]
@@ -118,7 +140,13 @@ mod tests {
 
     #[test]
     fn flushed_writes_stay_and_others_are_kept_at_random() {
-        let bytes = log(&[(0, 0, 1), (1, 0, 2), (0, flag::FLUSH, 0), (1, 0, 3), (2, flag::FUA, 4)]);
+        let bytes = log(&[
+            (0, 0, 1),
+            (1, 0, 2),
+            (0, flag::FLUSH, 0),
+            (1, 0, 3),
+            (2, flag::FUA, 4),
+        ]);
         let log = WriteLog::parse(&bytes).unwrap();
         assert_eq!((log.entries.len(), log.flushes()), (5, 1));
         let mut second = std::collections::BTreeSet::new();
@@ -141,6 +169,9 @@ mod tests {
         assert!(WriteLog::parse(&[]).is_some_and(|log| log.entries.is_empty()));
         let mut bytes = log(&[(0, 0, 1)]);
         bytes[..8].fill(0);
-        assert_eq!(WriteLog::parse(&bytes).map(|log| (log.entries.len(), log.flushes())), Some((1, 0)));
+        assert_eq!(
+            WriteLog::parse(&bytes).map(|log| (log.entries.len(), log.flushes())),
+            Some((1, 0))
+        );
     }
 }

@@ -44,8 +44,13 @@ impl<'a> Modules<'a> {
 
     /// The indices of the modules in which the things are that `module` names, with the lines.
     pub fn imports_of(&self, module: &Module<'_>) -> Vec<(usize, usize)> {
-        let targets = module.named.iter().map(|(path, line)| (self.definition(path, RE_EXPORTS), *line));
-        targets.filter_map(|(target, line)| Some((target?, line))).collect()
+        let targets = module
+            .named
+            .iter()
+            .map(|(path, line)| (self.definition(path, RE_EXPORTS), *line));
+        targets
+            .filter_map(|(target, line)| Some((target?, line)))
+            .collect()
     }
 
     fn add(&mut self, tree: &'a Tree, file: &'a File, path: Path) {
@@ -53,17 +58,31 @@ impl<'a> Modules<'a> {
         if let Ok(tokens) = file.text.parse() {
             scan.block(tokens, &path);
         }
-        let Scan { mut named, imports, files, relative } = scan;
+        let Scan {
+            mut named,
+            imports,
+            files,
+            relative,
+        } = scan;
         for (names, line) in relative {
-            let Some((first, rest)) = names.split_first() else { continue };
+            let Some((first, rest)) = names.split_first() else {
+                continue;
+            };
             let start = match imports.get(first) {
                 Some(origin) => origin.clone(),
-                None if files.contains(first) => [path.as_slice(), std::slice::from_ref(first)].concat(),
+                None if files.contains(first) => {
+                    [path.as_slice(), std::slice::from_ref(first)].concat()
+                }
                 None => continue,
             };
             named.push(([start.as_slice(), rest].concat(), line));
         }
-        self.0.push(Module { file, path: path.clone(), named, imports });
+        self.0.push(Module {
+            file,
+            path: path.clone(),
+            named,
+            imports,
+        });
         for name in files {
             let child = [path.as_slice(), &[name]].concat();
             if let Some(file) = file_of_child(tree, file, &child) {
@@ -74,7 +93,9 @@ impl<'a> Modules<'a> {
 
     /// The module in which the thing at `path` is, re-exports resolved. None if it is of another crate.
     fn definition(&self, path: &[String], re_exports: usize) -> Option<usize> {
-        let own = (0..=path.len()).rev().find_map(|length| self.index_of(&path[..length]))?;
+        let own = (0..=path.len())
+            .rev()
+            .find_map(|length| self.index_of(&path[..length]))?;
         let module = &self.0[own];
         let rest = &path[module.path.len()..];
         let imported = rest.first().and_then(|name| module.imports.get(name));
@@ -99,7 +120,8 @@ fn file_of_child<'a>(tree: &'a Tree, parent: &File, child: &[String]) -> Option<
         "lib" | "main" | "mod" => folder.to_owned(),
         _ => format!("{folder}/{stem}"),
     };
-    tree.file(&format!("{folder}/{name}.rs")).or_else(|| tree.file(&format!("{folder}/{name}/mod.rs")))
+    tree.file(&format!("{folder}/{name}.rs"))
+        .or_else(|| tree.file(&format!("{folder}/{name}/mod.rs")))
 }
 
 /// The result of a scan of the tokens of a file.
@@ -125,25 +147,34 @@ impl Scan {
     /// Reads the first item in `tokens`, and returns the rest.
     fn item<'t>(&mut self, tokens: &'t [TokenTree], path: &[String]) -> &'t [TokenTree] {
         match tokens {
-            [TokenTree::Punct(mark), TokenTree::Group(attribute), rest @ ..]
-                if mark.as_char() == '#' && is_for_tests(attribute.stream()) =>
-            {
-                after_item(rest)
-            }
-            [TokenTree::Ident(word), TokenTree::Ident(name), TokenTree::Punct(_), rest @ ..]
-                if word == "mod" =>
-            {
+            [
+                TokenTree::Punct(mark),
+                TokenTree::Group(attribute),
+                rest @ ..,
+            ] if mark.as_char() == '#' && is_for_tests(attribute.stream()) => after_item(rest),
+            [
+                TokenTree::Ident(word),
+                TokenTree::Ident(name),
+                TokenTree::Punct(_),
+                rest @ ..,
+            ] if word == "mod" => {
                 self.files.push(name.to_string());
                 rest
             }
-            [TokenTree::Ident(word), TokenTree::Ident(name), TokenTree::Group(body), rest @ ..]
-                if word == "mod" =>
-            {
+            [
+                TokenTree::Ident(word),
+                TokenTree::Ident(name),
+                TokenTree::Group(body),
+                rest @ ..,
+            ] if word == "mod" => {
                 self.block(body.stream(), &[path, &[name.to_string()]].concat());
                 rest
             }
             [TokenTree::Ident(word), rest @ ..] if word == "use" => {
-                let end = rest.iter().position(|token| is_mark(token, ';')).unwrap_or(rest.len());
+                let end = rest
+                    .iter()
+                    .position(|token| is_mark(token, ';'))
+                    .unwrap_or(rest.len());
                 self.use_tree(&rest[..end], Path::new(), path);
                 &rest[end..]
             }
@@ -154,7 +185,9 @@ impl Scan {
                 }
                 rest
             }
-            [TokenTree::Ident(word), first, second, ..] if is_mark(first, ':') && is_mark(second, ':') => {
+            [TokenTree::Ident(word), first, second, ..]
+                if is_mark(first, ':') && is_mark(second, ':') =>
+            {
                 let (segments, rest) = segments(tokens, &tokens[1..]);
                 self.relative.push((segments, word.span().start().line));
                 rest
@@ -177,7 +210,10 @@ impl Scan {
         let full = [prefix, own].concat();
         if let [.., TokenTree::Group(group)] = rest {
             let inner: Vec<TokenTree> = group.stream().into_iter().collect();
-            for tree in inner.split(|token| is_mark(token, ',')).filter(|tree| !tree.is_empty()) {
+            for tree in inner
+                .split(|token| is_mark(token, ','))
+                .filter(|tree| !tree.is_empty())
+            {
                 self.use_tree(tree, full.clone(), path);
             }
             return;
@@ -189,7 +225,9 @@ impl Scan {
             _ => full,
         };
         let alias = match rest {
-            [TokenTree::Ident(word), TokenTree::Ident(name), ..] if word == "as" => Some(name.to_string()),
+            [TokenTree::Ident(word), TokenTree::Ident(name), ..] if word == "as" => {
+                Some(name.to_string())
+            }
             _ => full.last().cloned(),
         };
         let anchored = full.first().is_some_and(|first| is_anchor(first));
@@ -197,7 +235,9 @@ impl Scan {
             true => absolute(full, path),
             false => Some([path, full.as_slice()].concat()),
         };
-        let (Some(alias), Some(origin)) = (alias, origin) else { return };
+        let (Some(alias), Some(origin)) = (alias, origin) else {
+            return;
+        };
         if anchored {
             self.named.push((origin.clone(), line));
         } else {
@@ -211,8 +251,17 @@ impl Scan {
 
 /// The names in `first::second::third`, whose first is `tokens[0]`, and what follows them.
 fn segments<'t>(tokens: &'t [TokenTree], mut rest: &'t [TokenTree]) -> (Path, &'t [TokenTree]) {
-    let mut names: Path = tokens.first().map(ToString::to_string).into_iter().collect();
-    while let [TokenTree::Punct(first), TokenTree::Punct(second), TokenTree::Ident(name), after @ ..] = rest
+    let mut names: Path = tokens
+        .first()
+        .map(ToString::to_string)
+        .into_iter()
+        .collect();
+    while let [
+        TokenTree::Punct(first),
+        TokenTree::Punct(second),
+        TokenTree::Ident(name),
+        after @ ..,
+    ] = rest
         && (first.as_char(), second.as_char()) == (':', ':')
     {
         names.push(name.to_string());
@@ -246,7 +295,9 @@ fn is_mark(token: &TokenTree, mark: char) -> bool {
 /// Whether an attribute is `cfg(test)`, or `cfg` of something that includes it.
 fn is_for_tests(attribute: TokenStream) -> bool {
     let text: String = attribute.to_string().split_whitespace().collect();
-    ["cfg(test)", "cfg(all(test,", "cfg(any(test,"].iter().any(|prefix| text.starts_with(prefix))
+    ["cfg(test)", "cfg(all(test,", "cfg(any(test,"]
+        .iter()
+        .any(|prefix| text.starts_with(prefix))
 }
 
 /// Whether a token is a block in braces.
@@ -257,8 +308,12 @@ fn is_block(token: &TokenTree) -> bool {
 /// The tokens after the first item in `tokens`, which ends with a semicolon or a block.
 fn after_item(tokens: &[TokenTree]) -> &[TokenTree] {
     let end = match tokens.first() {
-        Some(TokenTree::Ident(word)) if word == "use" => tokens.iter().position(|token| is_mark(token, ';')),
-        _ => tokens.iter().position(|token| is_mark(token, ';') || is_block(token)),
+        Some(TokenTree::Ident(word)) if word == "use" => {
+            tokens.iter().position(|token| is_mark(token, ';'))
+        }
+        _ => tokens
+            .iter()
+            .position(|token| is_mark(token, ';') || is_block(token)),
     };
     &tokens[end.map_or(tokens.len(), |end| end + 1)..]
 }

@@ -53,7 +53,12 @@ impl Tokens {
     pub fn macros(&self) -> Vec<(String, usize)> {
         let mut macros = Vec::new();
         walk(&self.0, &mut |tokens| {
-            if let [TokenTree::Ident(name), TokenTree::Punct(mark), TokenTree::Group(_), ..] = tokens
+            if let [
+                TokenTree::Ident(name),
+                TokenTree::Punct(mark),
+                TokenTree::Group(_),
+                ..,
+            ] = tokens
                 && mark.as_char() == '!'
             {
                 macros.push((name.to_string(), name.span().start().line));
@@ -66,7 +71,12 @@ impl Tokens {
     pub fn modules(&self) -> Vec<String> {
         let mut modules = Vec::new();
         walk(&self.0, &mut |tokens| {
-            if let [TokenTree::Ident(word), TokenTree::Ident(name), TokenTree::Punct(end), ..] = tokens
+            if let [
+                TokenTree::Ident(word),
+                TokenTree::Ident(name),
+                TokenTree::Punct(end),
+                ..,
+            ] = tokens
                 && word == "mod"
                 && end.as_char() == ';'
             {
@@ -102,7 +112,9 @@ fn walk(tokens: &[TokenTree], visit: &mut dyn FnMut(&[TokenTree])) {
 }
 
 fn function_at(tokens: &[TokenTree]) -> Option<Function> {
-    let [TokenTree::Ident(word), TokenTree::Ident(name), rest @ ..] = tokens else { return None };
+    let [TokenTree::Ident(word), TokenTree::Ident(name), rest @ ..] = tokens else {
+        return None;
+    };
     if word != "fn" {
         return None;
     }
@@ -113,12 +125,18 @@ fn function_at(tokens: &[TokenTree]) -> Option<Function> {
     })??;
     let line = word.span().start().line;
     let length = body.span_close().end().line - line + 1;
-    Some(Function { name: name.to_string(), line, length })
+    Some(Function {
+        name: name.to_string(),
+        line,
+        length,
+    })
 }
 
 fn what_is_unsafe(rest: &[TokenTree]) -> Unsafe {
     match rest {
-        [TokenTree::Group(group), ..] if group.delimiter() == Delimiter::Parenthesis => Unsafe::Attribute,
+        [TokenTree::Group(group), ..] if group.delimiter() == Delimiter::Parenthesis => {
+            Unsafe::Attribute
+        }
         [TokenTree::Ident(word), TokenTree::Group(_), ..] if word == "fn" => Unsafe::Type,
         [TokenTree::Ident(word), ..] if word == "fn" || word == "trait" => Unsafe::Contract,
         [TokenTree::Ident(word), after @ ..] if word == "extern" => match after {
@@ -146,7 +164,10 @@ mod tests {
         let text = "fn a() {}\nimpl X {\n  fn b(f: fn(u8) -> u8)\n  {\n    fn c() {\n    }\n  }\n}\n\
                     trait T { fn d(); }";
         let functions = Tokens::of(text).unwrap().functions();
-        let found: Vec<_> = functions.iter().map(|f| (f.name.as_str(), f.line, f.length)).collect();
+        let found: Vec<_> = functions
+            .iter()
+            .map(|f| (f.name.as_str(), f.line, f.length))
+            .collect();
         assert_eq!(found, [("a", 1, 1), ("b", 3, 5), ("c", 5, 2)]);
     }
 
@@ -163,9 +184,17 @@ mod tests {
         let text = "unsafe impl A for B {}\nunsafe fn c() {}\ntype D = unsafe extern \"C\" fn(u8);\n\
                     unsafe extern \"C\" {}\nfn e() { unsafe {} }\n\
                     #[unsafe(no_mangle)]\nunsafe extern \"C\" fn f() {}";
-        let kinds: Vec<_> = Tokens::of(text).unwrap().unsafes().into_iter().map(|(kind, _)| kind).collect();
+        let kinds: Vec<_> = Tokens::of(text)
+            .unwrap()
+            .unsafes()
+            .into_iter()
+            .map(|(kind, _)| kind)
+            .collect();
         use Unsafe::{Attribute, Code, Contract, Type};
-        assert_eq!(kinds, [Code, Contract, Type, Code, Code, Attribute, Contract]);
+        assert_eq!(
+            kinds,
+            [Code, Contract, Type, Code, Code, Attribute, Contract]
+        );
     }
 
     #[test]

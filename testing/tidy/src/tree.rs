@@ -4,8 +4,15 @@ use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
 /// Folders that hold what was built or downloaded, not what was written.
-const SKIPPED: &[&str] =
-    &["target", ".git", ".cache", "corpus", "artifacts", "proptest-regressions", "__pycache__"];
+const SKIPPED: &[&str] = &[
+    "target",
+    ".git",
+    ".cache",
+    "corpus",
+    "artifacts",
+    "proptest-regressions",
+    "__pycache__",
+];
 
 /// A text file of the repository.
 #[derive(Clone, Debug)]
@@ -19,7 +26,10 @@ pub struct File {
 impl File {
     /// A file that is not on disk: for tests of rules.
     pub fn new(path: &str, text: &str) -> Self {
-        Self { path: path.to_owned(), text: text.to_owned() }
+        Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }
     }
 
     /// The last part of the path.
@@ -29,12 +39,18 @@ impl File {
 
     /// Whether its name ends in one of `extensions`.
     pub fn has_extension(&self, extensions: &[&str]) -> bool {
-        self.name().rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
+        self.name()
+            .rsplit_once('.')
+            .is_some_and(|(_, extension)| extensions.contains(&extension))
     }
 
     /// A finding at a line, counted from one.
     pub fn finding(&self, line: usize, what: impl Into<String>) -> Finding {
-        Finding { path: self.path.clone(), line, what: what.into() }
+        Finding {
+            path: self.path.clone(),
+            line,
+            what: what.into(),
+        }
     }
 }
 
@@ -70,8 +86,13 @@ impl Tree {
     /// # Errors
     /// When a folder or file cannot be read.
     pub fn of_this_repository() -> io::Result<Self> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
-        let mut tree = Self { root: root.clone(), files: Vec::new() };
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../..")
+            .canonicalize()?;
+        let mut tree = Self {
+            root: root.clone(),
+            files: Vec::new(),
+        };
         tree.add_folder(&root)?;
         tree.files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(tree)
@@ -79,7 +100,13 @@ impl Tree {
 
     /// A tree that is not on disk: for tests of rules.
     pub fn of(files: &[(&str, &str)]) -> Self {
-        Self { root: PathBuf::new(), files: files.iter().map(|(path, text)| File::new(path, text)).collect() }
+        Self {
+            root: PathBuf::new(),
+            files: files
+                .iter()
+                .map(|(path, text)| File::new(path, text))
+                .collect(),
+        }
     }
 
     /// The file at `path`, if there is one.
@@ -88,8 +115,13 @@ impl Tree {
     }
 
     /// The files whose names end in one of `extensions`.
-    pub fn with_extension<'a>(&'a self, extensions: &'a [&'a str]) -> impl Iterator<Item = &'a File> {
-        self.files.iter().filter(move |file| file.has_extension(extensions))
+    pub fn with_extension<'a>(
+        &'a self,
+        extensions: &'a [&'a str],
+    ) -> impl Iterator<Item = &'a File> {
+        self.files
+            .iter()
+            .filter(move |file| file.has_extension(extensions))
     }
 
     fn add_folder(&mut self, folder: &Path) -> io::Result<()> {
@@ -112,10 +144,15 @@ impl Tree {
 
     /// Files that are not text (captures, pictures) are left out.
     fn add_file(&mut self, path: &Path) -> io::Result<()> {
-        let Ok(text) = String::from_utf8(fs::read(path)?) else { return Ok(()) };
+        let Ok(text) = String::from_utf8(fs::read(path)?) else {
+            return Ok(());
+        };
         let relative = path.strip_prefix(&self.root).unwrap_or(path);
         let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
-        self.files.push(File { path: parts.join("/"), text });
+        self.files.push(File {
+            path: parts.join("/"),
+            text,
+        });
         Ok(())
     }
 }

@@ -51,7 +51,11 @@ rules! {
 
 fn tree() -> Tree {
     let tree = Tree::of_this_repository().expect("the repository can be read");
-    assert!(tree.file("core/wire/src/lib.rs").is_some(), "{} is not rockery", tree.root.display());
+    assert!(
+        tree.file("core/wire/src/lib.rs").is_some(),
+        "{} is not rockery",
+        tree.root.display()
+    );
     tree
 }
 
@@ -68,10 +72,17 @@ fn the_architecture_page_names_functions_that_exist() {
     let mut checked = 0;
     for line in page.text.lines().filter(|line| line.contains(".rs`: `")) {
         let mut names = line.split('`').skip(1).step_by(2);
-        let (Some(path), Some(function)) = (names.next(), names.next()) else { continue };
-        let file = tree.file(path).unwrap_or_else(|| panic!("docs/architecture.md names no file: {path}"));
+        let (Some(path), Some(function)) = (names.next(), names.next()) else {
+            continue;
+        };
+        let file = tree
+            .file(path)
+            .unwrap_or_else(|| panic!("docs/architecture.md names no file: {path}"));
         let is_there = file.text.contains(&format!("fn {function}("));
-        assert!(is_there, "docs/architecture.md: {path} has no function {function}");
+        assert!(
+            is_there,
+            "docs/architecture.md: {path} has no function {function}"
+        );
         checked += 1;
     }
     assert!(checked >= 24, "the table names {checked} functions");

@@ -26,7 +26,9 @@ impl Slot {
 
 impl Arena {
     pub(super) fn new(length: usize) -> Self {
-        Self { bytes: vec![0; length] }
+        Self {
+            bytes: vec![0; length],
+        }
     }
 
     pub(super) fn length(&self) -> u64 {
@@ -39,14 +41,20 @@ impl Arena {
 
     /// Fills a slot with the pattern of `tag`.
     pub(super) fn paint(&mut self, slot: Slot, tag: u64) {
-        for (index, byte) in self.bytes[slot.offset..slot.offset + slot.length].iter_mut().enumerate() {
+        for (index, byte) in self.bytes[slot.offset..slot.offset + slot.length]
+            .iter_mut()
+            .enumerate()
+        {
             *byte = pattern(tag, index);
         }
     }
 
     /// The first byte that is not the pattern's.
     pub(super) fn blemish(&self, slot: Slot, tag: u64) -> Option<usize> {
-        self.slice(slot).iter().enumerate().position(|(index, &byte)| byte != pattern(tag, index))
+        self.slice(slot)
+            .iter()
+            .enumerate()
+            .position(|(index, &byte)| byte != pattern(tag, index))
     }
 
     pub(super) fn word(&self, slot: Slot) -> u64 {
@@ -68,9 +76,13 @@ impl Arena {
 
     /// Writes bytes over pieces one after the other; false where the pieces are not as long.
     pub(super) fn scatter(&mut self, into: Gather<'_>, mut bytes: &[u8]) -> bool {
-        let Gather::Pieces(pieces) = into else { return false };
+        let Gather::Pieces(pieces) = into else {
+            return false;
+        };
         for piece in pieces {
-            let Some((part, rest)) = bytes.split_at_checked(piece.length as usize) else { return false };
+            let Some((part, rest)) = bytes.split_at_checked(piece.length as usize) else {
+                return false;
+            };
             let slot = slot_of(*piece);
             self.bytes[slot.offset..slot.offset + slot.length].copy_from_slice(part);
             bytes = rest;
@@ -86,13 +98,16 @@ impl Arena {
 
 /// A byte that depends on the tag and the place: a shifted or foreign copy does not match.
 fn pattern(tag: u64, index: usize) -> u8 {
-    let mixed =
-        (tag ^ (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    let mixed = (tag ^ (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .wrapping_mul(0xd6e8_feb8_6659_fd93);
     (mixed >> 56) as u8
 }
 
 fn slot_of(piece: Piece) -> Slot {
-    Slot { offset: (piece.address - BASE) as usize, length: piece.length as usize }
+    Slot {
+        offset: (piece.address - BASE) as usize,
+        length: piece.length as usize,
+    }
 }
 
 impl Memory for Arena {
@@ -109,7 +124,8 @@ impl Memory for Arena {
 
     fn fetch_add(&mut self, piece: Piece, add: u64) -> Result<u64, Fault> {
         let before = self.word(slot_of(piece));
-        self.word_mut(piece).copy_from_slice(&before.wrapping_add(add).to_ne_bytes());
+        self.word_mut(piece)
+            .copy_from_slice(&before.wrapping_add(add).to_ne_bytes());
         Ok(before)
     }
 

@@ -27,13 +27,23 @@ pub(super) struct ShmChannel {
 impl ShmChannel {
     pub(super) fn new(dice: &mut Dice) -> Self {
         let last = dice.below(2_000_000);
-        let ends = dice.per_mille(500).then(|| [dice.below(last + 1), last].map(Instant));
+        let ends = dice
+            .per_mille(500)
+            .then(|| [dice.below(last + 1), last].map(Instant));
         let swapped = dice.per_mille(500);
         Self {
             open: [true; 2],
-            full: if dice.per_mille(300) { 0 } else { dice.below(700) },
+            full: if dice.per_mille(300) {
+                0
+            } else {
+                dice.below(700)
+            },
             together: dice.pick(&[1, 2, 7, 100]),
-            unfetched: if dice.per_mille(500) { 0 } else { dice.below(30) },
+            unfetched: if dice.per_mille(500) {
+                0
+            } else {
+                dice.below(30)
+            },
             has_unfetched: false,
             ends: match ends {
                 Some([first, second]) if swapped => [Some(second), Some(first)],
@@ -45,7 +55,10 @@ impl ShmChannel {
 
     /// One that does not end.
     pub(super) fn lasting(dice: &mut Dice) -> Self {
-        Self { ends: [None; 2], ..Self::new(dice) }
+        Self {
+            ends: [None; 2],
+            ..Self::new(dice)
+        }
     }
 
     pub(super) fn is_open(&self, side: usize) -> bool {
@@ -58,11 +71,20 @@ impl ShmChannel {
     }
 
     /// The payload as its receiver gets it: of a SEND on RC it may be one that cannot be fetched.
-    pub(super) fn deliver<'a>(&mut self, packet: &Packet, payload: &'a [u8], dice: &mut Dice) -> Payload<'a> {
-        let is_send = packet.service == Service::Rc && matches!(packet.message, Message::Send { .. });
+    pub(super) fn deliver<'a>(
+        &mut self,
+        packet: &Packet,
+        payload: &'a [u8],
+        dice: &mut Dice,
+    ) -> Payload<'a> {
+        let is_send =
+            packet.service == Service::Rc && matches!(packet.message, Message::Send { .. });
         if is_send && self.unfetched > 0 && dice.per_mille(self.unfetched) {
             self.has_unfetched = true;
-            return Payload::Foreign { address: 0, length: payload.len() as u32 };
+            return Payload::Foreign {
+                address: 0,
+                length: payload.len() as u32,
+            };
         }
         Payload::Bytes(payload)
     }
@@ -79,7 +101,11 @@ impl ShmChannel {
 
     /// How many packets may go as one now.
     pub(super) fn room(&self, dice: &mut Dice) -> u32 {
-        if dice.per_mille(self.full) { 0 } else { 1 + dice.below(self.together) as u32 }
+        if dice.per_mille(self.full) {
+            0
+        } else {
+            1 + dice.below(self.together) as u32
+        }
     }
 
     /// Ends it at one side where its time has come; whether it has just ended.
@@ -92,5 +118,8 @@ impl ShmChannel {
 
 /// The queue pair numbers of the side that sends to `side`.
 pub(super) fn senders_to(side: usize) -> Senders {
-    Senders { first: Qpn::new(0x1000 * (2 - side as u32)), count: 64 }
+    Senders {
+        first: Qpn::new(0x1000 * (2 - side as u32)),
+        count: 64,
+    }
 }

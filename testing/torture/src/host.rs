@@ -4,9 +4,9 @@ use super::arena::{Arena, BASE, Slot};
 use super::channel::{CHANNEL, ShmChannel};
 use super::network::{LossyNetwork, Port};
 use rnic::{
-    Access, AddressVector, AttrMask, Capacity, Completion, Config, Cq, Device, Direct, Event, Gather, Gid,
-    Instant, Memory, Mtu, Payload, Pd, QpAttr, QpInit, QpType, ReceiveRequest, RegionInit, RegionKeys, Sge,
-    State,
+    Access, AddressVector, AttrMask, Capacity, Completion, Config, Cq, Device, Direct, Event,
+    Gather, Gid, Instant, Memory, Mtu, Payload, Pd, QpAttr, QpInit, QpType, ReceiveRequest,
+    RegionInit, RegionKeys, Sge, State,
 };
 use sim::dice::Dice;
 use wire::{Psn, Qpn, Reth};
@@ -74,26 +74,55 @@ impl TestHost {
         device.port_mut().set_active_mtu(Mtu::B4096);
         let pd = device.alloc_pd()?;
         let arena = Arena::new(arena_bytes);
-        let init = RegionInit { address: BASE, length: arena.length(), iova: BASE, access: RIGHTS };
+        let init = RegionInit {
+            address: BASE,
+            length: arena.length(),
+            iova: BASE,
+            access: RIGHTS,
+        };
         let keys = device.memory().register(pd, init)?;
         let cq = device.cqs_mut().create(4096)?;
-        Ok(Self { device, arena, keys, cq, pd, gid, free: 0 })
+        Ok(Self {
+            device,
+            arena,
+            keys,
+            cq,
+            pd,
+            gid,
+            free: 0,
+        })
     }
 
     /// A part of the arena that no other region has.
     pub(super) fn allot(&mut self, length: usize) -> Slot {
-        let slot = Slot { offset: self.free, length };
+        let slot = Slot {
+            offset: self.free,
+            length,
+        };
         self.free = (self.free + length).next_multiple_of(64);
-        assert!(self.free as u64 <= self.arena.length(), "the arena is too small for the plan");
+        assert!(
+            self.free as u64 <= self.arena.length(),
+            "the arena is too small for the plan"
+        );
         slot
     }
 
     pub(super) fn sge(&self, slot: Slot) -> Sge {
-        Sge { address: slot.address(), length: slot.length as u32, lkey: self.keys.lkey }
+        Sge {
+            address: slot.address(),
+            length: slot.length as u32,
+            lkey: self.keys.lkey,
+        }
     }
 
     pub(super) fn create_qp(&mut self, kind: QpType) -> Result<Qpn, rnic::Error> {
-        let capacity = Capacity { send_wr: 32, receive_wr: 64, send_sge: 4, receive_sge: 2, inline: 64 };
+        let capacity = Capacity {
+            send_wr: 32,
+            receive_wr: 64,
+            send_sge: 4,
+            receive_sge: 2,
+            inline: 64,
+        };
         self.device.create_qp(&QpInit {
             kind,
             pd: Some(self.pd),
@@ -107,7 +136,12 @@ impl TestHost {
     }
 
     pub(super) fn vector_to(&self, peer: Gid) -> AddressVector {
-        AddressVector { destination: peer, hop_limit: 64, traffic_class: 2, ..AddressVector::default() }
+        AddressVector {
+            destination: peer,
+            hop_limit: 64,
+            traffic_class: 2,
+            ..AddressVector::default()
+        }
     }
 
     pub(super) fn gid(&self) -> Gid {
@@ -141,7 +175,12 @@ impl TestHost {
             ..QpAttr::default()
         };
         for (state, mask) in steps(kind) {
-            self.device.modify_qp(qpn, &QpAttr { state, ..attr }, mask | AttrMask::STATE, Instant(0))?;
+            self.device.modify_qp(
+                qpn,
+                &QpAttr { state, ..attr },
+                mask | AttrMask::STATE,
+                Instant(0),
+            )?;
         }
         Ok(())
     }
@@ -154,7 +193,8 @@ impl TestHost {
         now: Instant,
     ) -> Result<(), rnic::Error> {
         let sges = [self.sge(slot)];
-        self.device.post_receive(qpn, &ReceiveRequest { id, sges: &sges }, now)
+        self.device
+            .post_receive(qpn, &ReceiveRequest { id, sges: &sges }, now)
     }
 
     /// Sends all that waits. Returns the device's events.
@@ -165,7 +205,13 @@ impl TestHost {
         network: &mut LossyNetwork,
         dice: &mut Dice,
     ) -> Vec<Event> {
-        let mut port = Port { arena: &self.arena, network, dice, to, now };
+        let mut port = Port {
+            arena: &self.arena,
+            network,
+            dice,
+            to,
+            now,
+        };
         while self.device.transmit(now, 64, &mut port) > 0 {}
         core::iter::from_fn(|| self.device.poll_event()).collect()
     }
@@ -185,9 +231,14 @@ impl TestHost {
             Direct::FetchAdd { .. } | Direct::CompareSwap { .. } => Access::REMOTE_ATOMIC,
         };
         let grants = self.device.grants();
-        let queue = grants.queue(to).filter(|queue| queue.peer == from && queue.access.contains(need));
-        let piece = queue
-            .and_then(|queue| grants.region(reth.rkey)?.piece(queue.pd, to, reth.address, reth.length, need));
+        let queue = grants
+            .queue(to)
+            .filter(|queue| queue.peer == from && queue.access.contains(need));
+        let piece = queue.and_then(|queue| {
+            grants
+                .region(reth.rkey)?
+                .piece(queue.pd, to, reth.address, reth.length, need)
+        });
         let Some(piece) = piece else { return false };
         match direct {
             Direct::Write(bytes) => {
@@ -204,7 +255,11 @@ impl TestHost {
                 let before = self.arena.fetch_add(piece, add);
                 before.is_ok_and(|before| theirs.scatter(into, &before.to_ne_bytes()))
             }
-            Direct::CompareSwap { compare, swap, into } => {
+            Direct::CompareSwap {
+                compare,
+                swap,
+                into,
+            } => {
                 let before = self.arena.compare_swap(piece, compare, swap);
                 before.is_ok_and(|before| theirs.scatter(into, &before.to_ne_bytes()))
             }
@@ -213,7 +268,9 @@ impl TestHost {
 
     pub(super) fn completions(&mut self) -> Vec<Completion> {
         let mut taken = Vec::new();
-        self.device.cqs_mut().poll(self.cq, usize::MAX, |completion| taken.push(*completion));
+        self.device
+            .cqs_mut()
+            .poll(self.cq, usize::MAX, |completion| taken.push(*completion));
         taken
     }
 }
@@ -225,7 +282,11 @@ fn steps(kind: QpType) -> [(State, AttrMask); 3] {
     let (init, receive, send) = match kind {
         QpType::Ud => (M::QKEY, M::empty(), M::SQ_PSN),
         QpType::Uc => (M::ACCESS_FLAGS, connect, M::SQ_PSN),
-        _ => (M::ACCESS_FLAGS, connect | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER, M::SQ_PSN | retry),
+        _ => (
+            M::ACCESS_FLAGS,
+            connect | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER,
+            M::SQ_PSN | retry,
+        ),
     };
     [
         (State::Init, init | M::PKEY_INDEX | M::PORT),

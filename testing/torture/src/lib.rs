@@ -14,7 +14,9 @@ mod twin;
 use channel::{CHANNEL, ShmChannel, senders_to};
 use host::{Connection, TestHost};
 use network::{Faults, LossyNetwork};
-use rnic::{Completion, CompletionKind, Config, CongestionConfig, DcqcnConfig, Event, Instant, Mtu, QpType};
+use rnic::{
+    Completion, CompletionKind, Config, CongestionConfig, DcqcnConfig, Event, Instant, Mtu, QpType,
+};
 use sim::dice::Dice;
 use stream::{Stream, Verdict};
 use wire::Psn;
@@ -59,7 +61,11 @@ pub struct Failure {
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { seed, between, what } = self;
+        let Self {
+            seed,
+            between,
+            what,
+        } = self;
         let option = match between {
             Between::Network => "",
             Between::SharedMemory => "--shared-memory ",
@@ -86,7 +92,11 @@ pub enum Between {
 /// # Errors
 /// [`Failure`] names the guarantee that was broken.
 pub fn run(seed: u64, between: Between) -> Result<Summary, Failure> {
-    let failed = |what: String| Failure { seed, between, what };
+    let failed = |what: String| Failure {
+        seed,
+        between,
+        what,
+    };
     let mut run = Run::new(seed, between).map_err(|error| failed(format!("set-up: {error}")))?;
     run.work().map_err(failed)?;
     Ok(run.summary())
@@ -110,7 +120,10 @@ impl Run {
         let arena_bytes = pairs * 2 * 48 * (message_max + 256);
         let mut host = |side| {
             // Not from the dice, so that the seeds that are kept stay the runs that they were.
-            let config = Config { response_only: seed >> side & 1 == 1, ..config.clone() };
+            let config = Config {
+                response_only: seed >> side & 1 == 1,
+                ..config.clone()
+            };
             TestHost::new(config, side, arena_bytes, &mut dice)
         };
         let mut hosts = [host(0)?, host(1)?];
@@ -127,12 +140,22 @@ impl Run {
             };
             let gids = [hosts[0].gid(), hosts[1].gid()];
             for side in 0..2 {
-                hosts[side].connect(kind, qpns[side], (gids[1 - side], qpns[1 - side]), side, &how)?;
+                hosts[side].connect(
+                    kind,
+                    qpns[side],
+                    (gids[1 - side], qpns[1 - side]),
+                    side,
+                    &how,
+                )?;
                 if between == Between::SharedMemory && kind != QpType::Ud {
                     hosts[side].device.shm().set_channel(qpns[side], CHANNEL)?;
                 }
             }
-            let most = if kind == QpType::Ud { message_max.min(4096) } else { message_max };
+            let most = if kind == QpType::Ud {
+                message_max.min(4096)
+            } else {
+                message_max
+            };
             for from in 0..1 + dice.below(2) as usize {
                 let requests = 1 + dice.below(40);
                 streams.push(Stream::new(kind, from, qpns, most, requests, &mut hosts));
@@ -144,10 +167,18 @@ impl Run {
             let channel = ShmChannel::new(&mut dice);
             // A network cannot pass what was executed: its responder would miss the packets.
             let executes = seed % 4 == 2 && channel.lasts();
-            streams.iter_mut().for_each(|stream| stream.executes = executes);
+            streams
+                .iter_mut()
+                .for_each(|stream| stream.executes = executes);
             network.channel = Some(channel);
         }
-        Ok(Self { dice, now: Instant(0), network, hosts, streams })
+        Ok(Self {
+            dice,
+            now: Instant(0),
+            network,
+            hosts,
+            streams,
+        })
     }
 
     fn work(&mut self) -> Verdict {
@@ -158,8 +189,15 @@ impl Run {
         }
         let healed = self.now.0;
         if !self.run_until_done(LIVENESS_NS)? {
-            let stuck: Vec<_> = self.streams.iter().filter(|stream| !stream.is_done()).collect();
-            return Err(format!("not done {} ns after the network healed: {stuck:?}", self.now.0 - healed));
+            let stuck: Vec<_> = self
+                .streams
+                .iter()
+                .filter(|stream| !stream.is_done())
+                .collect();
+            return Err(format!(
+                "not done {} ns after the network healed: {stuck:?}",
+                self.now.0 - healed
+            ));
         }
         self.check_channel()
     }
@@ -168,7 +206,12 @@ impl Run {
     /// NAKs, which may be sent late while the channel is full, and after the NAK for a payload that could not
     /// be fetched.
     fn check_channel(&self) -> Verdict {
-        let Some(channel) = self.network.channel.as_ref().filter(|channel| channel.lasts()) else {
+        let Some(channel) = self
+            .network
+            .channel
+            .as_ref()
+            .filter(|channel| channel.lasts())
+        else {
             return Ok(());
         };
         for host in &self.hosts {
@@ -187,8 +230,15 @@ impl Run {
         let end = Instant(self.now.0 + limit_ns);
         let mut next_action = self.now;
         while !self.streams.iter().all(Stream::is_done) {
-            let timeouts = self.hosts.iter().filter_map(|host| host.device.next_timeout());
-            let next = timeouts.chain(self.network.next()).chain([next_action]).min().unwrap_or(next_action);
+            let timeouts = self
+                .hosts
+                .iter()
+                .filter_map(|host| host.device.next_timeout());
+            let next = timeouts
+                .chain(self.network.next())
+                .chain([next_action])
+                .min()
+                .unwrap_or(next_action);
             self.now = self.now.max(next);
             if self.now > end {
                 return Ok(false);
@@ -224,7 +274,11 @@ impl Run {
             host.device.handle_timeout(self.now);
         }
         while let Some((side, frame)) = self.network.take(self.now) {
-            let open = self.network.channel.as_ref().is_some_and(|channel| channel.is_open(side));
+            let open = self
+                .network
+                .channel
+                .as_ref()
+                .is_some_and(|channel| channel.is_open(side));
             if frame.by_channel && !open {
                 continue;
             }
@@ -235,7 +289,14 @@ impl Run {
             let TestHost { device, arena, .. } = &mut self.hosts[side];
             if let (true, Some(channel)) = (frame.by_channel, &mut self.network.channel) {
                 let payload = channel.deliver(&packet, payload, &mut self.dice);
-                device.shm().handle_packet(self.now, &arrival, senders_to(side), &packet, payload, arena);
+                device.shm().handle_packet(
+                    self.now,
+                    &arrival,
+                    senders_to(side),
+                    &packet,
+                    payload,
+                    arena,
+                );
             } else {
                 let payload = rnic::Payload::Bytes(payload);
                 device.handle_packet(self.now, &arrival, &packet, payload, arena);
@@ -246,9 +307,11 @@ impl Run {
     /// Takes the outputs of both devices, and checks them.
     fn settle(&mut self) -> Verdict {
         for side in 0..2 {
-            let events = self.hosts[side].pump(1 - side, self.now, &mut self.network, &mut self.dice);
-            if let Some(event) =
-                events.iter().find(|event| !matches!(event, Event::CommunicationEstablished(_)))
+            let events =
+                self.hosts[side].pump(1 - side, self.now, &mut self.network, &mut self.dice);
+            if let Some(event) = events
+                .iter()
+                .find(|event| !matches!(event, Event::CommunicationEstablished(_)))
             {
                 return Err(format!("side {side} raised {event:?}"));
             }
@@ -260,7 +323,10 @@ impl Run {
     }
 
     fn check(&mut self, side: usize, done: &Completion) -> Verdict {
-        let receive = matches!(done.kind, CompletionKind::Receive | CompletionKind::ReceiveWriteImmediate);
+        let receive = matches!(
+            done.kind,
+            CompletionKind::Receive | CompletionKind::ReceiveWriteImmediate
+        );
         let owner = self.streams.iter_mut().find(|stream| match receive {
             true => stream.receives_at(side, done.qpn),
             false => stream.sends_at(side, done.qpn),
@@ -272,7 +338,11 @@ impl Run {
         stream.check_send(&mut self.hosts, done)?;
         // A connection that gave up is over in both directions.
         if stream.dead {
-            for other in self.streams.iter_mut().filter(|other| other.receives_at(side, done.qpn)) {
+            for other in self
+                .streams
+                .iter_mut()
+                .filter(|other| other.receives_at(side, done.qpn))
+            {
                 other.dead = true;
             }
         }
@@ -280,13 +350,22 @@ impl Run {
     }
 
     fn summary(&self) -> Summary {
-        let counters = self.hosts.each_ref().map(|host| *host.device.port().counters());
+        let counters = self
+            .hosts
+            .each_ref()
+            .map(|host| *host.device.port().counters());
         Summary {
             completed: self.streams.iter().map(|stream| stream.completed).sum(),
             dead: self.streams.iter().filter(|stream| stream.dead).count() as u64,
             corrupted: self.network.corrupted,
-            retransmitted: counters.iter().map(|counters| counters.retransmitted_packets).sum(),
-            out_of_order: counters.iter().map(|counters| counters.placed_out_of_order).sum(),
+            retransmitted: counters
+                .iter()
+                .map(|counters| counters.retransmitted_packets)
+                .sum(),
+            out_of_order: counters
+                .iter()
+                .map(|counters| counters.placed_out_of_order)
+                .sum(),
             executed: self.streams.iter().map(|stream| stream.executed).sum(),
             time_ns: self.now.0,
         }
@@ -311,7 +390,13 @@ fn config(dice: &mut Dice) -> Config {
 
 /// Some kinds of fault are off entirely in a run, others wild.
 fn faults(dice: &mut Dice) -> Faults {
-    let mut part = |worst: u64| if dice.per_mille(400) { 0 } else { dice.below(worst) };
+    let mut part = |worst: u64| {
+        if dice.per_mille(400) {
+            0
+        } else {
+            dice.below(worst)
+        }
+    };
     Faults {
         drop: part(120),
         duplicate: part(200),

@@ -17,7 +17,9 @@ fn main() -> ExitCode {
     }
     let number = |text: &String| text.parse::<u64>().ok();
     match arguments.as_slice() {
-        [flag, value] if flag == "--seed" => number(value).map_or_else(usage, |seed| run(seed, 1, between)),
+        [flag, value] if flag == "--seed" => {
+            number(value).map_or_else(usage, |seed| run(seed, 1, between))
+        }
         [flag, value] if flag == "--seeds" => {
             number(value).map_or_else(usage, |count| run(0, count, between))
         }

@@ -4,8 +4,8 @@
 use super::arena::Arena;
 use super::channel::{CHANNEL, ShmChannel};
 use rnic::{
-    Arrival, Channels, Direct, Execution, Fault, ForwardedRequest, Gather, Gid, Instant, Path, Sink,
-    SrqOwner, Streamed,
+    Arrival, Channels, Direct, Execution, Fault, ForwardedRequest, Gather, Gid, Instant, Path,
+    Sink, SrqOwner, Streamed,
 };
 use sim::dice::Dice;
 use std::collections::BTreeMap;
@@ -58,7 +58,10 @@ impl LossyNetwork {
 
     /// The next packet that has arrived by `now`, and at which side.
     pub(super) fn take(&mut self, now: Instant) -> Option<(usize, Datagram)> {
-        let entry = self.queue.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let entry = self
+            .queue
+            .first_entry()
+            .filter(|entry| entry.key().0 <= now)?;
         Some(entry.remove())
     }
 
@@ -84,7 +87,11 @@ impl LossyNetwork {
     }
 
     fn enqueue(&mut self, to: usize, frame: Datagram, now: Instant, dice: &mut Dice) {
-        let late = if dice.per_mille(self.faults.late) { dice.below(self.faults.late_ns_max) } else { 0 };
+        let late = if dice.per_mille(self.faults.late) {
+            dice.below(self.faults.late_ns_max)
+        } else {
+            0
+        };
         self.insert(to, frame, Instant(now.0 + DELAY_NS + late));
     }
 
@@ -109,7 +116,9 @@ impl Sink for Port<'_> {
     fn send(&mut self, path: &Path, packet: &Packet, payload: Gather<'_>) -> Result<(), Fault> {
         let mut header = [0; MAX_HEADERS];
         let pad = wire::codec::pad_of(payload.len() as usize);
-        let length = packet.encode(pad, &mut header).expect("the device makes packets that can be encoded");
+        let length = packet
+            .encode(pad, &mut header)
+            .expect("the device makes packets that can be encoded");
         let mut bytes = header[..length].to_vec();
         self.arena.gather(payload, &mut bytes);
         bytes.resize(bytes.len() + usize::from(pad), 0);
@@ -145,11 +154,22 @@ impl Channels for Port<'_> {
     }
 
     fn datagram_channel(&mut self, _path: &Path, _from: Qpn, _to: Qpn) -> u16 {
-        let open = self.network.channel.as_ref().is_some_and(|channel| channel.is_open(1 - self.to));
+        let open = self
+            .network
+            .channel
+            .as_ref()
+            .is_some_and(|channel| channel.is_open(1 - self.to));
         if open { CHANNEL } else { 0 }
     }
 
-    fn execute(&mut self, _path: &Path, _from: Qpn, _to: Qpn, _reth: &Reth, _direct: Direct<'_>) -> bool {
+    fn execute(
+        &mut self,
+        _path: &Path,
+        _from: Qpn,
+        _to: Qpn,
+        _reth: &Reth,
+        _direct: Direct<'_>,
+    ) -> bool {
         false
     }
 
@@ -172,12 +192,24 @@ impl Channels for Port<'_> {
         SrqOwner::Absent
     }
 
-    fn forward(&mut self, _channel: u16, _request: &ForwardedRequest, _packet: &Packet, _payload: &[u8]) {}
+    fn forward(
+        &mut self,
+        _channel: u16,
+        _request: &ForwardedRequest,
+        _packet: &Packet,
+        _payload: &[u8],
+    ) {
+    }
 }
 
 fn flow(source: Gid, destination: Gid, source_port: u16) -> Flow {
     let address = |gid: Gid| Ipv4Addr::from(gid.ipv4().unwrap_or_default());
-    Flow::ipv4(address(source), address(destination), source_port, wire::udp::ROCE_PORT)
+    Flow::ipv4(
+        address(source),
+        address(destination),
+        source_port,
+        wire::udp::ROCE_PORT,
+    )
 }
 
 impl Datagram {

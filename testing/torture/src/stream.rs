@@ -4,8 +4,8 @@
 use super::arena::Slot;
 use super::host::{QKEY, TestHost};
 use rnic::{
-    Completion, CompletionKind, Data, Destination, Extra, Instant, Operation, QpType, SendFlags, SendRequest,
-    Sge, Status,
+    Completion, CompletionKind, Data, Destination, Extra, Instant, Operation, QpType, SendFlags,
+    SendRequest, Sge, Status,
 };
 use sim::dice::Dice;
 use std::collections::{BTreeMap, VecDeque};
@@ -92,9 +92,17 @@ impl Stream {
         hosts: &mut [TestHost; 2],
     ) -> Self {
         let places: Vec<_> = (0..DEPTH)
-            .map(|_| (hosts[from].allot(message_max), hosts[1 - from].allot(message_max), None))
+            .map(|_| {
+                (
+                    hosts[from].allot(message_max),
+                    hosts[1 - from].allot(message_max),
+                    None,
+                )
+            })
             .collect();
-        let spare_receives = (0..RECEIVES).map(|_| hosts[1 - from].allot(message_max + GRH)).collect();
+        let spare_receives = (0..RECEIVES)
+            .map(|_| hosts[1 - from].allot(message_max + GRH))
+            .collect();
         Self {
             kind,
             from,
@@ -126,7 +134,9 @@ impl Stream {
     /// Whether no request is left or outstanding, or the connection is dead.
     pub(super) fn is_done(&self) -> bool {
         self.dead
-            || (self.left == 0 && self.posted.is_empty() && (self.sent.is_empty() || !self.is_reliable()))
+            || (self.left == 0
+                && self.posted.is_empty()
+                && (self.sent.is_empty() || !self.is_reliable()))
     }
 
     /// Whether a completion at `side` is a receive of this stream.
@@ -148,7 +158,9 @@ impl Stream {
     ) -> Verdict {
         let most = 1 + dice.below(RECEIVES as u64);
         for _ in 0..most {
-            let Some(slot) = self.spare_receives.pop() else { break };
+            let Some(slot) = self.spare_receives.pop() else {
+                break;
+            };
             let id = self.next_id;
             self.next_id += 1;
             self.receives.insert(id, slot);
@@ -159,11 +171,18 @@ impl Stream {
     }
 
     /// Posts one request of a random kind.
-    pub(super) fn post(&mut self, hosts: &mut [TestHost; 2], dice: &mut Dice, now: Instant) -> Verdict {
+    pub(super) fn post(
+        &mut self,
+        hosts: &mut [TestHost; 2],
+        dice: &mut Dice,
+        now: Instant,
+    ) -> Verdict {
         if self.dead || self.left == 0 {
             return Ok(());
         }
-        let Some(place) = self.free_places.pop() else { return Ok(()) };
+        let Some(place) = self.free_places.pop() else {
+            return Ok(());
+        };
         self.check_guard(hosts, place)?;
         self.left -= 1;
         let id = self.next_id;
@@ -173,7 +192,13 @@ impl Stream {
         let signaled = self.left == 0 || self.free_places.is_empty() || dice.per_mille(700);
         self.submit(hosts, dice, &plan, id, signaled, now)?;
         let kind = plan.kind;
-        self.posted.push_back(Posted { id, signaled, promise: plan.promise, kind, place });
+        self.posted.push_back(Posted {
+            id,
+            signaled,
+            promise: plan.promise,
+            kind,
+            place,
+        });
         Ok(())
     }
 
@@ -182,7 +207,9 @@ impl Stream {
         let (_, remote, guard) = self.places[place];
         let Some(tag) = guard else { return Ok(()) };
         match hosts[1 - self.from].arena.blemish(remote, tag) {
-            Some(at) => Err(format!("byte {at} was written again after its WRITE had completed")),
+            Some(at) => Err(format!(
+                "byte {at} was written again after its WRITE had completed"
+            )),
             None => Ok(()),
         }
     }
@@ -208,19 +235,40 @@ impl Stream {
         let word = Slot { length: 8, ..local };
         match choice {
             0 => self.message(hosts, local, tag, Operation::Send(Tail::None), None),
-            1 => {
-                self.message(hosts, local, tag, Operation::Send(Tail::Immediate(immediate)), Some(immediate))
-            }
+            1 => self.message(
+                hosts,
+                local,
+                tag,
+                Operation::Send(Tail::Immediate(immediate)),
+                Some(immediate),
+            ),
             2 | 3 => {
                 hosts[self.from].arena.paint(local, tag);
                 let immediate = (choice == 3).then_some(immediate);
                 if immediate.is_some() {
-                    self.expect(tag, length, immediate, CompletionKind::ReceiveWriteImmediate);
+                    self.expect(
+                        tag,
+                        length,
+                        immediate,
+                        CompletionKind::ReceiveWriteImmediate,
+                    );
                 }
-                let operation = Operation::Write { address, rkey, immediate };
-                let promise =
-                    if self.is_reliable() { Promise::Written { remote, tag } } else { Promise::Message };
-                Plan { operation, local, promise, kind: CompletionKind::Write }
+                let operation = Operation::Write {
+                    address,
+                    rkey,
+                    immediate,
+                };
+                let promise = if self.is_reliable() {
+                    Promise::Written { remote, tag }
+                } else {
+                    Promise::Message
+                };
+                Plan {
+                    operation,
+                    local,
+                    promise,
+                    kind: CompletionKind::Write,
+                }
             }
             4 => {
                 hosts[1 - self.from].arena.paint(remote, tag);
@@ -233,26 +281,62 @@ impl Stream {
                 }
             }
             5 => {
-                let promise = Promise::Original { local: word, before: self.value };
+                let promise = Promise::Original {
+                    local: word,
+                    before: self.value,
+                };
                 self.value = self.value.wrapping_add(tag);
-                let operation = Operation::FetchAdd { address: self.counter.address(), rkey, add: tag };
-                Plan { operation, local: word, promise, kind: CompletionKind::FetchAdd }
+                let operation = Operation::FetchAdd {
+                    address: self.counter.address(),
+                    rkey,
+                    add: tag,
+                };
+                Plan {
+                    operation,
+                    local: word,
+                    promise,
+                    kind: CompletionKind::FetchAdd,
+                }
             }
             6 => {
-                let promise = Promise::Original { local: word, before: self.value };
+                let promise = Promise::Original {
+                    local: word,
+                    before: self.value,
+                };
                 let compare = if dice.per_mille(500) { self.value } else { tag };
                 if compare == self.value {
                     self.value = !tag;
                 }
                 let address = self.counter.address();
-                let operation = Operation::CompareSwap { address, rkey, compare, swap: !tag };
-                Plan { operation, local: word, promise, kind: CompletionKind::CompareSwap }
+                let operation = Operation::CompareSwap {
+                    address,
+                    rkey,
+                    compare,
+                    swap: !tag,
+                };
+                Plan {
+                    operation,
+                    local: word,
+                    promise,
+                    kind: CompletionKind::CompareSwap,
+                }
             }
             _ => {
                 hosts[self.from].arena.paint(word, tag);
-                let promise = Promise::Written { remote: Slot { length: 8, ..remote }, tag };
+                let promise = Promise::Written {
+                    remote: Slot {
+                        length: 8,
+                        ..remote
+                    },
+                    tag,
+                };
                 let operation = Operation::AtomicWrite { address, rkey };
-                Plan { operation, local: word, promise, kind: CompletionKind::AtomicWrite }
+                Plan {
+                    operation,
+                    local: word,
+                    promise,
+                    kind: CompletionKind::AtomicWrite,
+                }
             }
         }
     }
@@ -267,11 +351,27 @@ impl Stream {
     ) -> Plan {
         hosts[self.from].arena.paint(local, tag);
         self.expect(tag, local.length, immediate, CompletionKind::Receive);
-        Plan { operation, local, promise: Promise::Message, kind: CompletionKind::Send }
+        Plan {
+            operation,
+            local,
+            promise: Promise::Message,
+            kind: CompletionKind::Send,
+        }
     }
 
-    fn expect(&mut self, tag: u64, length: usize, immediate: Option<[u8; 4]>, kind: CompletionKind) {
-        let sent = Sent { tag, length, immediate, kind };
+    fn expect(
+        &mut self,
+        tag: u64,
+        length: usize,
+        immediate: Option<[u8; 4]>,
+        kind: CompletionKind,
+    ) {
+        let sent = Sent {
+            tag,
+            length,
+            immediate,
+            kind,
+        };
         match immediate {
             Some(number) if !self.is_reliable() => {
                 self.unreliable.insert(u32::from_be_bytes(number), sent);
@@ -290,23 +390,45 @@ impl Stream {
         now: Instant,
     ) -> Verdict {
         let [first, second] = hosts;
-        let (host, other) = if self.from == 0 { (first, second) } else { (second, first) };
-        let mut flags = if signaled { SendFlags::SIGNALED } else { SendFlags::empty() };
+        let (host, other) = if self.from == 0 {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        let mut flags = if signaled {
+            SendFlags::SIGNALED
+        } else {
+            SendFlags::empty()
+        };
         if dice.per_mille(100) {
             flags |= SendFlags::FENCE;
         }
-        let (sges, count) =
-            split(host.sge(plan.local), dice, matches!(plan.promise, Promise::Original { .. }));
+        let (sges, count) = split(
+            host.sge(plan.local),
+            dice,
+            matches!(plan.promise, Promise::Original { .. }),
+        );
         let bytes = host.arena.slice(plan.local).to_vec();
         let sends = matches!(plan.operation, Operation::Send(_) | Operation::Write { .. });
         let inline = sends && bytes.len() <= 64 && dice.per_mille(300);
-        let data = if inline { Data::Inline(&bytes) } else { Data::Sges(&sges[..count]) };
+        let data = if inline {
+            Data::Inline(&bytes)
+        } else {
+            Data::Sges(&sges[..count])
+        };
         let destination = (self.kind == QpType::Ud).then(|| Destination {
             vector: host.vector_to(other.gid()),
             qpn: self.peer,
             qkey: QKEY,
         });
-        let request = SendRequest { id, operation: plan.operation, flags, data, destination, xrc_srq: None };
+        let request = SendRequest {
+            id,
+            operation: plan.operation,
+            flags,
+            data,
+            destination,
+            xrc_srq: None,
+        };
         let TestHost { device, arena, .. } = host;
         // Not from the dice, so that the seeds that are kept stay the runs that they were.
         if self.executes
@@ -332,18 +454,29 @@ impl Stream {
         }
         if self.dead {
             let allowed = matches!(done.status, Status::RetryExceeded | Status::Flushed);
-            return if allowed { Ok(()) } else { Err(format!("a dead connection completed {done:?}")) };
+            return if allowed {
+                Ok(())
+            } else {
+                Err(format!("a dead connection completed {done:?}"))
+            };
         }
         if done.status != Status::Success {
             return Err(format!("a send failed: {done:?}"));
         }
         loop {
-            let posted = self.posted.pop_front().ok_or(format!("completed, but not posted: {done:?}"))?;
+            let posted = self
+                .posted
+                .pop_front()
+                .ok_or(format!("completed, but not posted: {done:?}"))?;
             self.keep(hosts, &posted)?;
             self.completed += 1;
             self.free_places.push(posted.place);
             if posted.id == done.id {
-                return if posted.kind == done.kind { Ok(()) } else { Err(format!("wrong kind: {done:?}")) };
+                return if posted.kind == done.kind {
+                    Ok(())
+                } else {
+                    Err(format!("wrong kind: {done:?}"))
+                };
             }
             if posted.signaled {
                 return Err(format!("{} completed before {}", done.id, posted.id));
@@ -357,7 +490,10 @@ impl Stream {
             Promise::Message => Ok(()),
             Promise::Written { remote, tag } => {
                 if let Some(at) = hosts[1 - self.from].arena.blemish(remote, tag) {
-                    return Err(format!("WRITE {id} completed, but byte {at} of {} is wrong", remote.length));
+                    return Err(format!(
+                        "WRITE {id} completed, but byte {at} of {} is wrong",
+                        remote.length
+                    ));
                 }
                 let place = self.places[posted.place].1;
                 hosts[1 - self.from].arena.paint(place, !tag);
@@ -365,19 +501,27 @@ impl Stream {
                 Ok(())
             }
             Promise::Read { local, tag } => match hosts[self.from].arena.blemish(local, tag) {
-                Some(at) => Err(format!("READ {id} completed, but byte {at} of {} is wrong", local.length)),
+                Some(at) => Err(format!(
+                    "READ {id} completed, but byte {at} of {} is wrong",
+                    local.length
+                )),
                 None => Ok(()),
             },
             Promise::Original { local, before } => match hosts[self.from].arena.word(local) {
                 value if value == before => Ok(()),
-                value => Err(format!("atomic {id} returned {value:#x}, the model has {before:#x}")),
+                value => Err(format!(
+                    "atomic {id} returned {value:#x}, the model has {before:#x}"
+                )),
             },
         }
     }
 
     /// Checks a receive: the next message, whole, once; or, unreliable, some message that was sent, whole.
     pub(super) fn check_receive(&mut self, hosts: &[TestHost; 2], done: &Completion) -> Verdict {
-        let slot = self.receives.remove(&done.id).ok_or(format!("received, but not posted: {done:?}"))?;
+        let slot = self
+            .receives
+            .remove(&done.id)
+            .ok_or(format!("received, but not posted: {done:?}"))?;
         self.spare_receives.push(slot);
         if self.dead || done.status == Status::Flushed {
             return Ok(());
@@ -388,7 +532,9 @@ impl Stream {
         let sent = if self.is_reliable() {
             self.sent.pop_front()
         } else {
-            let Extra::Immediate(number) = done.extra else { return Err(format!("no immediate: {done:?}")) };
+            let Extra::Immediate(number) = done.extra else {
+                return Err(format!("no immediate: {done:?}"));
+            };
             self.unreliable.get(&u32::from_be_bytes(number)).copied()
         };
         let sent = sent.ok_or(format!("received, but not sent: {done:?}"))?;
@@ -397,14 +543,22 @@ impl Stream {
             Extra::Immediate(bytes) => Some(bytes),
             _ => None,
         };
-        if done.length as usize != sent.length + grh || immediate != sent.immediate || done.kind != sent.kind
+        if done.length as usize != sent.length + grh
+            || immediate != sent.immediate
+            || done.kind != sent.kind
         {
             return Err(format!("{done:?} does not match {sent:?}"));
         }
         if sent.kind == CompletionKind::Receive {
-            let body = Slot { offset: slot.offset + grh, length: sent.length };
+            let body = Slot {
+                offset: slot.offset + grh,
+                length: sent.length,
+            };
             if let Some(at) = hosts[1 - self.from].arena.blemish(body, sent.tag) {
-                return Err(format!("byte {at} of a message of {} is wrong", sent.length));
+                return Err(format!(
+                    "byte {at} of a message of {} is wrong",
+                    sent.length
+                ));
             }
         }
         Ok(())
@@ -429,7 +583,10 @@ fn split(sge: Sge, dice: &mut Dice, whole: bool) -> ([Sge; 3], usize) {
     let first = dice.below(u64::from(sge.length)) as u32;
     let second = dice.below(u64::from(sge.length - first)) as u32;
     let mut address = sge.address;
-    for (part, length) in parts.iter_mut().zip([first, second, sge.length - first - second]) {
+    for (part, length) in parts
+        .iter_mut()
+        .zip([first, second, sge.length - first - second])
+    {
         (part.address, part.length) = (address, length);
         address += u64::from(length);
     }

@@ -6,7 +6,9 @@ use super::channel::{CHANNEL, ShmChannel, senders_to};
 use super::host::{Connection, TestHost, tend};
 use super::network::LossyNetwork;
 use super::{Between, Failure};
-use rnic::{Completion, Config, CongestionConfig, Data, Instant, Mtu, Operation, Payload, QpType, SendFlags};
+use rnic::{
+    Completion, Config, CongestionConfig, Data, Instant, Mtu, Operation, Payload, QpType, SendFlags,
+};
 use rnic::{SendRequest, Sge};
 use sim::dice::Dice;
 use wire::{Psn, Qpn, Rkey, Tail};
@@ -47,27 +49,51 @@ struct Outcome {
 /// # Errors
 /// [`Failure`] names the first difference.
 pub fn compare(seed: u64) -> Result<u64, Failure> {
-    let failed = |what: String| Failure { seed, between: Between::Both, what };
+    let failed = |what: String| Failure {
+        seed,
+        between: Between::Both,
+        what,
+    };
     let set_up = |error: rnic::Error| failed(format!("set-up: {error}"));
     let story = Story::new(&mut Dice::new(seed)).map_err(set_up)?;
-    let tell = |between| Stage::new(&story, between, seed).map_err(set_up)?.play().map_err(failed);
+    let tell = |between| {
+        Stage::new(&story, between, seed)
+            .map_err(set_up)?
+            .play()
+            .map_err(failed)
+    };
     let (network, channel) = (tell(Between::Network)?, tell(Between::SharedMemory)?);
     for side in 0..2 {
         let [one, other] = [&network, &channel].map(|outcome| &outcome.completions[side]);
         if one != other {
-            let at = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+            let at = one
+                .iter()
+                .zip(other)
+                .take_while(|(one, other)| one == other)
+                .count();
             let [one, other] = [one.get(at), other.get(at)];
             let requests = &story.requests;
-            return Err(failed(format!("side {side}, completion {at}: {one:?}, {other:?} of {requests:?}")));
+            return Err(failed(format!(
+                "side {side}, completion {at}: {one:?}, {other:?} of {requests:?}"
+            )));
         }
-        let differs =
-            network.memory[side].iter().zip(&channel.memory[side]).position(|(one, other)| one != other);
+        let differs = network.memory[side]
+            .iter()
+            .zip(&channel.memory[side])
+            .position(|(one, other)| one != other);
         if let Some(at) = differs {
-            return Err(failed(format!("byte {at} of side {side} differs: {:#?}", story.requests)));
+            return Err(failed(format!(
+                "byte {at} of side {side} differs: {:#?}",
+                story.requests
+            )));
         }
     }
-    Ok(network.completions.iter().flatten().filter(|done| done.status != rnic::Status::Success).count()
-        as u64)
+    Ok(network
+        .completions
+        .iter()
+        .flatten()
+        .filter(|done| done.status != rnic::Status::Success)
+        .count() as u64)
 }
 
 impl Story {
@@ -83,7 +109,13 @@ impl Story {
             ..Config::default()
         };
         let seeds = [dice.seed(), dice.seed()];
-        let mut story = Self { mtu, config, seeds, requests: Vec::new(), receives: Vec::new() };
+        let mut story = Self {
+            mtu,
+            config,
+            seeds,
+            requests: Vec::new(),
+            receives: Vec::new(),
+        };
         // Keys depend on the seeds alone, so those of a trial serve both tellings.
         let mut hosts = story.hosts()?;
         let mut allot = |side: usize, length: u64| hosts[side].allot(length.max(8) as usize);
@@ -93,25 +125,53 @@ impl Story {
             let (mut local, remote) = (allot(0, length), allot(1, length));
             local.length = length as usize;
             let rkey = Rkey(0);
-            let immediate = dice.per_mille(300).then(|| (dice.next_u64() as u32).to_be_bytes());
+            let immediate = dice
+                .per_mille(300)
+                .then(|| (dice.next_u64() as u32).to_be_bytes());
             let address = remote.address();
             let operation = match dice.below(5) {
-                0 => Operation::Write { address, rkey, immediate },
+                0 => Operation::Write {
+                    address,
+                    rkey,
+                    immediate,
+                },
                 1 => Operation::Read { address, rkey },
                 2 => {
                     local.length = 8;
-                    Operation::FetchAdd { address: counter.address(), rkey, add: dice.next_u64() }
+                    Operation::FetchAdd {
+                        address: counter.address(),
+                        rkey,
+                        add: dice.next_u64(),
+                    }
                 }
                 _ => Operation::Send(immediate.map_or(Tail::None, Tail::Immediate)),
             };
             if matches!(operation, Operation::Send(_)) || immediate.is_some() {
                 // Once in a while too short.
-                let room = if dice.per_mille(40) { dice.below(length + 1) } else { length };
-                story.receives.push(Slot { length: room as usize, ..allot(1, room) });
+                let room = if dice.per_mille(40) {
+                    dice.below(length + 1)
+                } else {
+                    length
+                };
+                story.receives.push(Slot {
+                    length: room as usize,
+                    ..allot(1, room)
+                });
             }
-            let flag = |dice: &mut Dice, flag| if dice.per_mille(500) { flag } else { SendFlags::empty() };
+            let flag = |dice: &mut Dice, flag| {
+                if dice.per_mille(500) {
+                    flag
+                } else {
+                    SendFlags::empty()
+                }
+            };
             let flags = flag(dice, SendFlags::SIGNALED) | flag(dice, SendFlags::FENCE);
-            story.requests.push(Request { operation, local, foreign: dice.per_mille(15), flags });
+            story.requests.push(Request {
+                operation,
+                local,
+                foreign: dice.per_mille(15),
+                flags,
+            });
         }
         // A key, or a place, without access rights.
         for request in &mut story.requests {
@@ -133,7 +193,8 @@ impl Story {
 
     fn hosts(&self) -> Result<[TestHost; 2], rnic::Error> {
         let bytes = REQUESTS_MAX as usize * 3 * (self.mtu.bytes() as usize * 8 + 64) + 64;
-        let host = |side: usize| TestHost::with_seed(self.config.clone(), side, bytes, self.seeds[side]);
+        let host =
+            |side: usize| TestHost::with_seed(self.config.clone(), side, bytes, self.seeds[side]);
         Ok([host(0)?, host(1)?])
     }
 }
@@ -152,13 +213,27 @@ struct Stage<'a> {
 impl<'a> Stage<'a> {
     fn new(story: &'a Story, between: Between, seed: u64) -> Result<Self, rnic::Error> {
         let (mut hosts, mut dice) = (story.hosts()?, Dice::new(seed ^ u64::MAX));
-        let qpns = [hosts[0].create_qp(QpType::Rc)?, hosts[1].create_qp(QpType::Rc)?];
+        let qpns = [
+            hosts[0].create_qp(QpType::Rc)?,
+            hosts[1].create_qp(QpType::Rc)?,
+        ];
         let gids = [hosts[0].gid(), hosts[1].gid()];
         let psns = [Psn::new(0xff_fffa), Psn::new(7)];
-        let how = Connection { mtu: story.mtu, timeout: 16, rd_atomic: 4, psns };
+        let how = Connection {
+            mtu: story.mtu,
+            timeout: 16,
+            rd_atomic: 4,
+            psns,
+        };
         let mut network = LossyNetwork::default();
         for side in 0..2 {
-            hosts[side].connect(QpType::Rc, qpns[side], (gids[1 - side], qpns[1 - side]), side, &how)?;
+            hosts[side].connect(
+                QpType::Rc,
+                qpns[side],
+                (gids[1 - side], qpns[1 - side]),
+                side,
+                &how,
+            )?;
             if between == Between::SharedMemory {
                 hosts[side].device.shm().set_channel(qpns[side], CHANNEL)?;
             }
@@ -166,12 +241,25 @@ impl<'a> Stage<'a> {
         if between == Between::SharedMemory {
             network.channel = Some(ShmChannel::lasting(&mut dice));
         }
-        Ok(Self { story, hosts, qpns, network, dice, now: Instant(0) })
+        Ok(Self {
+            story,
+            hosts,
+            qpns,
+            network,
+            dice,
+            now: Instant(0),
+        })
     }
 
     fn play(mut self) -> Result<Outcome, String> {
         let whole = self.hosts[0].arena.length() as usize;
-        self.hosts[0].arena.paint(Slot { offset: 0, length: whole }, 5);
+        self.hosts[0].arena.paint(
+            Slot {
+                offset: 0,
+                length: whole,
+            },
+            5,
+        );
         self.post().map_err(|error| format!("posting: {error}"))?;
         let mut completions = [Vec::new(), Vec::new()];
         loop {
@@ -185,9 +273,14 @@ impl<'a> Stage<'a> {
                 completions.extend(done.into_iter().map(|done| Completion { at_ns: 0, ..done }));
             }
             let stalled = self.hosts.iter().any(|host| host.device.has_stalled());
-            let timeouts = self.hosts.iter().filter_map(|host| host.device.next_timeout());
+            let timeouts = self
+                .hosts
+                .iter()
+                .filter_map(|host| host.device.next_timeout());
             let soon = stalled.then_some(Instant(self.now.0 + 1000));
-            let Some(next) = timeouts.chain(self.network.next()).chain(soon).min() else { break };
+            let Some(next) = timeouts.chain(self.network.next()).chain(soon).min() else {
+                break;
+            };
             if next.0 > LONGEST_NS {
                 return Err(format!("not done at {next:?}"));
             }
@@ -197,7 +290,10 @@ impl<'a> Stage<'a> {
             let length = host.arena.length() as usize;
             host.arena.slice(Slot { offset: 0, length }).to_vec()
         };
-        Ok(Outcome { completions, memory: self.hosts.each_ref().map(all) })
+        Ok(Outcome {
+            completions,
+            memory: self.hosts.each_ref().map(all),
+        })
     }
 
     fn post(&mut self) -> Result<(), rnic::Error> {
@@ -211,8 +307,17 @@ impl<'a> Stage<'a> {
             }
             let (id, operation, flags, data) = (id as u64, request.operation, request.flags, [sge]);
             let data = Data::Sges(&data);
-            let wr = SendRequest { id, operation, flags, data, destination: None, xrc_srq: None };
-            self.hosts[0].device.post_send(self.qpns[0], &wr, self.now)?;
+            let wr = SendRequest {
+                id,
+                operation,
+                flags,
+                data,
+                destination: None,
+                xrc_srq: None,
+            };
+            self.hosts[0]
+                .device
+                .post_send(self.qpns[0], &wr, self.now)?;
         }
         Ok(())
     }
@@ -222,11 +327,20 @@ impl<'a> Stage<'a> {
             host.device.handle_timeout(self.now);
         }
         while let Some((side, frame)) = self.network.take(self.now) {
-            let Some((arrival, packet, payload)) = frame.open() else { continue };
+            let Some((arrival, packet, payload)) = frame.open() else {
+                continue;
+            };
             let (now, payload) = (self.now, Payload::Bytes(payload));
             let TestHost { device, arena, .. } = &mut self.hosts[side];
             if frame.by_channel {
-                device.shm().handle_packet(now, &arrival, senders_to(side), &packet, payload, arena);
+                device.shm().handle_packet(
+                    now,
+                    &arrival,
+                    senders_to(side),
+                    &packet,
+                    payload,
+                    arena,
+                );
             } else {
                 device.handle_packet(now, &arrival, &packet, payload, arena);
             }

@@ -13,7 +13,10 @@ fn every_byte_and_every_completion_is_right_whatever_the_network_does() {
 #[test]
 fn every_byte_and_every_completion_is_right_on_a_shared_memory_channel_and_when_it_ends() {
     let executed = run_all(Between::SharedMemory);
-    assert!(executed > SEEDS / 10, "only {executed} requests were executed when they were posted");
+    assert!(
+        executed > SEEDS / 10,
+        "only {executed} requests were executed when they were posted"
+    );
 }
 
 /// Runs all seeds. Returns the number of requests that were executed when they were posted.
@@ -22,7 +25,8 @@ fn run_all(between: Between) -> u64 {
         std::thread::spawn(move || {
             let (mut completed, mut executed) = (0, 0);
             for seed in range {
-                let summary = torture::run(seed, between).unwrap_or_else(|failure| panic!("{failure}"));
+                let summary =
+                    torture::run(seed, between).unwrap_or_else(|failure| panic!("{failure}"));
                 completed += summary.completed;
                 executed += summary.executed;
             }
@@ -31,8 +35,13 @@ fn run_all(between: Between) -> u64 {
     };
     let halves = [half(0..SEEDS / 2), half(SEEDS / 2..SEEDS)];
     let halves = halves.map(|half| half.join().expect("a seed failed; see above"));
-    let (completed, executed) = halves.iter().fold((0, 0), |sum, half| (sum.0 + half.0, sum.1 + half.1));
-    assert!(completed > SEEDS * 10, "only {completed} requests completed: the test tests nothing");
+    let (completed, executed) = halves
+        .iter()
+        .fold((0, 0), |sum, half| (sum.0 + half.0, sum.1 + half.1));
+    assert!(
+        completed > SEEDS * 10,
+        "only {completed} requests completed: the test tests nothing"
+    );
     executed
 }
 
@@ -68,7 +77,11 @@ const STORIES: u64 = 4_000;
 
 #[test]
 fn a_shared_memory_channel_shows_programs_what_a_network_shows_them() {
-    let failures: u64 =
-        (0..STORIES).map(|seed| torture::compare(seed).unwrap_or_else(|failure| panic!("{failure}"))).sum();
-    assert!(failures > STORIES, "only {failures} completions with an error: the stories are too good");
+    let failures: u64 = (0..STORIES)
+        .map(|seed| torture::compare(seed).unwrap_or_else(|failure| panic!("{failure}")))
+        .sum();
+    assert!(
+        failures > STORIES,
+        "only {failures} completions with an error: the stories are too good"
+    );
 }

@@ -32,15 +32,29 @@ impl Spec {
     /// The same within what a target takes: bytes of a transfer in whole blocks, and commands at once.
     pub(crate) fn within(self, transfer_max: usize, block_size: usize, depth_max: u16) -> Self {
         let most = (transfer_max / block_size.max(1)).max(1) * block_size;
-        Self { bytes: self.bytes.min(most), depth: self.depth.min(depth_max), ..self }
+        Self {
+            bytes: self.bytes.min(most),
+            depth: self.depth.min(depth_max),
+            ..self
+        }
     }
 
     /// The same as the library has it, for no time.
     pub(crate) fn job(&self) -> Job {
         let (warm_up, time) = (Duration::ZERO, Duration::ZERO);
         let (block, target) = (false, None);
-        let (write, random, bytes, depth) = (self.write, self.random, self.bytes, self.depth.into());
-        Job { write, random, bytes, depth, warm_up, time, block, target }
+        let (write, random, bytes, depth) =
+            (self.write, self.random, self.bytes, self.depth.into());
+        Job {
+            write,
+            random,
+            bytes,
+            depth,
+            warm_up,
+            time,
+            block,
+            target,
+        }
     }
 }
 
@@ -54,7 +68,12 @@ impl FromStr for Spec {
             Some("randwrite") => (true, true),
             Some("read") => (false, false),
             Some("write") => (true, false),
-            _ => return Err("begin with randread, randwrite, read or write, as in randread:4k:32".to_owned()),
+            _ => {
+                return Err(
+                    "begin with randread, randwrite, read or write, as in randread:4k:32"
+                        .to_owned(),
+                );
+            }
         };
         let bytes: Bytes = parts.next().unwrap_or("4k").to_uppercase().parse()?;
         if !(512..=BYTES_MAX).contains(&bytes.0) || !bytes.0.is_multiple_of(512) {
@@ -64,17 +83,30 @@ impl FromStr for Spec {
         let threads = many.contains('t');
         let (depth, queues) = many.split_once(['x', 't']).unwrap_or((many, "1"));
         let number = |text: &str, most: u16| {
-            let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+            let number = text
+                .parse()
+                .ok()
+                .filter(|number| (1..=most).contains(number));
             number.ok_or_else(|| format!("{text} is no number from 1 to {most}"))
         };
         let (depth, queues) = (number(depth, DEPTH_MAX)?, number(queues, QUEUES_MAX)?);
-        Ok(Self { write, random, bytes: bytes.0 as usize, depth, queues, threads })
+        Ok(Self {
+            write,
+            random,
+            bytes: bytes.0 as usize,
+            depth,
+            queues,
+            threads,
+        })
     }
 }
 
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (how, what) = (if self.random { "rand" } else { "" }, if self.write { "write" } else { "read" });
+        let (how, what) = (
+            if self.random { "rand" } else { "" },
+            if self.write { "write" } else { "read" },
+        );
         write!(f, "{how}{what}:")?;
         match (self.bytes >> 20 << 20 == self.bytes, self.bytes % 1024) {
             (true, _) => write!(f, "{}m:", self.bytes >> 20)?,
@@ -157,14 +189,25 @@ mod tests {
 
     #[test]
     fn jobs_stay_within_what_a_target_takes() {
-        let within = |text: &str| text.parse::<Spec>().unwrap().within(131_072 + 512, 4096, 127).to_string();
+        let within = |text: &str| {
+            text.parse::<Spec>()
+                .unwrap()
+                .within(131_072 + 512, 4096, 127)
+                .to_string()
+        };
         assert_eq!(within("read:1m:128x2"), "read:128k:127x2");
         assert_eq!(within("randread:4k:127"), "randread:4k:127");
     }
 
     #[test]
     fn jobs_are_read_as_they_are_written() {
-        for text in ["randread:4k:1", "randwrite:512:32x16", "read:1m:8", "write:128k:1x64", "read:1m:1t64"] {
+        for text in [
+            "randread:4k:1",
+            "randwrite:512:32x16",
+            "read:1m:8",
+            "write:128k:1x64",
+            "read:1m:1t64",
+        ] {
             assert_eq!(text.parse::<Spec>().unwrap().to_string(), text);
         }
         for text in [

@@ -14,7 +14,11 @@ pub(super) const MATRIX: [(&str, &str, &str); 6] = [
 
 /// 1 MiB sequential by so many jobs, one command at once of each.
 pub(super) fn sequential(what: &str, jobs: u16) -> String {
-    if jobs == 1 { format!("{what}:1m:1") } else { format!("{what}:1m:1t{jobs}") }
+    if jobs == 1 {
+        format!("{what}:1m:1")
+    } else {
+        format!("{what}:1m:1t{jobs}")
+    }
 }
 
 /// The same job without threads of its own.

@@ -60,19 +60,23 @@ impl BenchNvme {
         let mut jobs = Vec::new();
         for part in &self.part {
             match part {
-                Part::Latency => jobs.extend([1, 4, 16].map(|depth| format!("randread:4k:{depth}"))),
+                Part::Latency => {
+                    jobs.extend([1, 4, 16].map(|depth| format!("randread:4k:{depth}")))
+                }
                 Part::Throughput => {
-                    let queues = JOBS.iter().filter(|count| !self.repeats.quick || [1, 8].contains(*count));
+                    let queues = JOBS
+                        .iter()
+                        .filter(|count| !self.repeats.quick || [1, 8].contains(*count));
                     jobs.extend(
-                        queues.flat_map(|count| ["read", "write"].map(|what| sequential(what, *count))),
+                        queues.flat_map(|count| {
+                            ["read", "write"].map(|what| sequential(what, *count))
+                        }),
                     );
                 }
                 Part::Stability => jobs.push("randread:4k:128".to_owned()),
-                Part::Matrix => {
-                    jobs.extend(MATRIX.iter().flat_map(|(_, how, many)| {
-                        ["read", "write"].map(|what| format!("{how}{what}:{many}"))
-                    }))
-                }
+                Part::Matrix => jobs.extend(MATRIX.iter().flat_map(|(_, how, many)| {
+                    ["read", "write"].map(|what| format!("{how}{what}:{many}"))
+                })),
             }
         }
         if self.one_thread {
@@ -103,7 +107,11 @@ pub(super) fn act(what: &BenchNvme) -> Result<(), Error> {
         },
     )?;
     let (warm_up, seconds) = what.repeats.times();
-    let series = what.transport.iter().zip(&runs).map(|(transport, runs)| Series::new(*transport, runs));
+    let series = what
+        .transport
+        .iter()
+        .zip(&runs)
+        .map(|(transport, runs)| Series::new(*transport, runs));
     what.output.write(&Report {
         machine: Machine::this(),
         warm_up,
@@ -117,14 +125,24 @@ pub(super) fn act(what: &BenchNvme) -> Result<(), Error> {
 
 /// The same store, without a network.
 fn local(what: &BenchNvme, jobs: &[String]) -> Result<Vec<Measured>, Error> {
-    let cannot = |source| Error::File { path: "memory".into(), source };
+    let cannot = |source| Error::File {
+        path: "memory".into(),
+        source,
+    };
     let store = Store::Memory(Memory::new(what.size.0).map_err(cannot)?);
     fill_local(&store, what.size.0).map_err(cannot)?;
     let (warm_up, seconds) = what.repeats.times();
     let measure = |job: &String| {
         let spec: Spec = job.parse().map_err(|_| Error::NothingMeasured("local"))?;
-        let (warm_up, time) = (Duration::from_secs_f64(warm_up), Duration::from_secs_f64(seconds));
-        let job = ::nvme::host::Job { warm_up, time, ..spec.job() };
+        let (warm_up, time) = (
+            Duration::from_secs_f64(warm_up),
+            Duration::from_secs_f64(seconds),
+        );
+        let job = ::nvme::host::Job {
+            warm_up,
+            time,
+            ..spec.job()
+        };
         let figures = match spec.threads {
             true => bench_local_threads(&store, what.size.0, &job, spec.queues),
             false => bench_local(&store, what.size.0, &job),

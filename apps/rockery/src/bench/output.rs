@@ -39,11 +39,19 @@ impl Output {
         if let Some(path) = &self.html {
             std::fs::write(path, report.page()).map_err(Error::file(path))?;
         }
-        let is_json_shown = self.json.as_ref().is_some_and(|path| path.as_os_str() == "-");
+        let is_json_shown = self
+            .json
+            .as_ref()
+            .is_some_and(|path| path.as_os_str() == "-");
         if let Some(path) = self.json.as_ref().filter(|_| !is_json_shown) {
             std::fs::write(path, report.json()).map_err(Error::file(path))?;
         }
-        let text = if is_json_shown { report.json() } else { report.table() };
-        writeln!(std::io::stdout().lock(), "{}", text.trim_end()).map_err(Error::file("standard output"))
+        let text = if is_json_shown {
+            report.json()
+        } else {
+            report.table()
+        };
+        writeln!(std::io::stdout().lock(), "{}", text.trim_end())
+            .map_err(Error::file("standard output"))
     }
 }

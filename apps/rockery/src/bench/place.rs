@@ -69,7 +69,10 @@ impl Held {
         // Devices are looked up in a /sys that shows this namespace.
         let prepare = "mount -t sysfs sysfs /sys && ip link set lo up && echo && exec cat";
         command.args(["--net", "--mount", "sh", "-c", prepare]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut child = command.spawn().ok()?;
         let mut ready = [0];
         let out = child.stdout.as_mut()?;
@@ -117,7 +120,9 @@ impl Held {
 
 /// Whether a table in the format of `/proc/net/tcp` has a socket in the state LISTEN (0A).
 fn has_listener(table: &str) -> bool {
-    table.lines().any(|line| line.split_whitespace().nth(3) == Some("0A"))
+    table
+        .lines()
+        .any(|line| line.split_whitespace().nth(3) == Some("0A"))
 }
 
 /// Two namespaces with a veth between them.
@@ -128,10 +133,12 @@ impl Pair {
     pub(super) fn new() -> Option<Self> {
         let ends = [Held::new()?, Held::new()?];
         let peer = ends[1].process();
-        let link = format!("ip link add v0 mtu {MTU} type veth peer name v0 mtu {MTU} netns {peer}");
+        let link =
+            format!("ip link add v0 mtu {MTU} type veth peer name v0 mtu {MTU} netns {peer}");
         let is_there = ends[0].call(&link)
             && ends.iter().zip(ADDRESSES).all(|(end, address)| {
-                end.call(&format!("ip address add {address}/24 dev v0")) && end.call("ip link set v0 up")
+                end.call(&format!("ip address add {address}/24 dev v0"))
+                    && end.call("ip link set v0 up")
             });
         (is_there && ends.iter().all(Held::is_up)).then_some(Self(ends))
     }
@@ -175,18 +182,31 @@ impl Place {
     pub(crate) fn new(transport: Transport, disk: &[String], poll_us: u64) -> Result<Self, Error> {
         let binary = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
         let pair = (transport == Transport::RdmaUdp).then(Pair::new).flatten();
-        let ip = if pair.is_some() { ADDRESSES[0] } else { "127.0.0.1" };
-        let folder = Folder(runtime::subfolder(&format!("bench-{}", std::process::id()))?);
+        let ip = if pair.is_some() {
+            ADDRESSES[0]
+        } else {
+            "127.0.0.1"
+        };
+        let folder = Folder(runtime::subfolder(&format!(
+            "bench-{}",
+            std::process::id()
+        ))?);
         let mut command = program(&binary, transport, pair.as_ref().map(|pair| &pair.0[0]));
-        command.args(["serve", "nvme"]).args(disk).args(["--poll", &poll_us.to_string()]);
+        command
+            .args(["serve", "nvme"])
+            .args(disk)
+            .args(["--poll", &poll_us.to_string()]);
         command.arg("--control").arg(folder.0.join("control"));
         // A free port: TCP finds one, and RDMA has a port space of its own.
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let free =
+            std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let port = free.map_err(Error::file("a free port"))?.port();
         let address = format!("{ip}:{port}");
         match transport {
             Transport::Local | Transport::Tcp => command.args(["--listen", &address]),
-            Transport::Rdma | Transport::RdmaUdp => command.args(["--listen", &address, "--rdma", &address]),
+            Transport::Rdma | Transport::RdmaUdp => {
+                command.args(["--listen", &address, "--rdma", &address])
+            }
         };
         if transport == Transport::RdmaUdp {
             command.arg("--system-verbs");
@@ -194,20 +214,36 @@ impl Place {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let child = command.spawn().map_err(Error::file(&binary))?;
         let mut target = Owned(child);
-        let out = target.0.stdout.take().ok_or(Error::NothingMeasured(transport.name()))?;
+        let out = target
+            .0
+            .stdout
+            .take()
+            .ok_or(Error::NothingMeasured(transport.name()))?;
         let mut output = BufReader::new(out);
         let wanted = 1 + usize::from(transport.option() == "rdma");
         let mut listening = 0;
         while listening < wanted {
             let mut line = String::new();
-            let bytes = output.read_line(&mut line).map_err(Error::file("the target's output"))?;
+            let bytes = output
+                .read_line(&mut line)
+                .map_err(Error::file("the target's output"))?;
             if bytes == 0 {
                 return Err(Error::NothingMeasured(transport.name()));
             }
             listening += usize::from(line.starts_with("listening"));
         }
-        let address = address.parse().map_err(|_| Error::NothingMeasured(transport.name()))?;
-        Ok(Self { transport, target, _output: output, address, pair, binary, _folder: folder })
+        let address = address
+            .parse()
+            .map_err(|_| Error::NothingMeasured(transport.name()))?;
+        Ok(Self {
+            transport,
+            target,
+            _output: output,
+            address,
+            pair,
+            binary,
+            _folder: folder,
+        })
     }
 
     /// How it came about, where there is a choice.
@@ -221,12 +257,28 @@ impl Place {
     }
 
     /// Measures jobs, one after the other.
-    pub(crate) fn measure(&self, jobs: &[String], time: (f64, f64)) -> Result<Vec<Measured>, Error> {
+    pub(crate) fn measure(
+        &self,
+        jobs: &[String],
+        time: (f64, f64),
+    ) -> Result<Vec<Measured>, Error> {
         let end = self.pair.as_ref().map(|pair| &pair.0[1]);
         let mut command = program(&self.binary, self.transport, end);
-        command.args(["nvme", "bench", &self.address.to_string(), "--destroy", "--fill", "--json"]);
+        command.args([
+            "nvme",
+            "bench",
+            &self.address.to_string(),
+            "--destroy",
+            "--fill",
+            "--json",
+        ]);
         command.args(["--transport", self.transport.option()]);
-        command.args(["--warm-up", &time.0.to_string(), "--seconds", &time.1.to_string()]);
+        command.args([
+            "--warm-up",
+            &time.0.to_string(),
+            "--seconds",
+            &time.1.to_string(),
+        ]);
         // Between namespaces and through `run`, each program becomes the next: the number stays.
         command.args(["--target-process", &self.target.0.id().to_string()]);
         if self.transport == Transport::RdmaUdp {
@@ -235,12 +287,22 @@ impl Place {
         for job in jobs {
             command.args(["--job", job]);
         }
-        let done = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        let done = command
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output();
         let done = done.map_err(Error::file(&self.binary))?;
         let text = String::from_utf8_lossy(&done.stdout);
-        let found: Vec<Measured> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let found: Vec<Measured> = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
         let is_all = done.status.success() && found.len() == jobs.len();
-        if is_all { Ok(found) } else { Err(Error::NothingMeasured(self.transport.name())) }
+        if is_all {
+            Ok(found)
+        } else {
+            Err(Error::NothingMeasured(self.transport.name()))
+        }
     }
 }
 

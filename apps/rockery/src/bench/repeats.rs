@@ -25,7 +25,11 @@ pub(super) struct Repeats {
 impl Repeats {
     /// Seconds before, and of, a measurement.
     pub(super) const fn times(&self) -> (f64, f64) {
-        if self.quick { (0.02, 0.08) } else { (self.warm_up, self.seconds) }
+        if self.quick {
+            (0.02, 0.08)
+        } else {
+            (self.warm_up, self.seconds)
+        }
     }
 
     /// How often each transport is measured.

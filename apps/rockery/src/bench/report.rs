@@ -56,9 +56,14 @@ impl Median {
     fn new(repeats: &[&Measured]) -> Self {
         let of = |field: fn(&Measured) -> f64| median(repeats.iter().map(|it| field(it)).collect());
         let per_second = of(|it| it.per_second);
-        let target: Vec<f64> = repeats.iter().filter_map(|it| it.target_processor).collect();
+        let target: Vec<f64> = repeats
+            .iter()
+            .filter_map(|it| it.target_processor)
+            .collect();
         let typical = repeats.iter().min_by(|one, other| {
-            (one.per_second - per_second).abs().total_cmp(&(other.per_second - per_second).abs())
+            (one.per_second - per_second)
+                .abs()
+                .total_cmp(&(other.per_second - per_second).abs())
         });
         Self {
             figures: Measured {
@@ -76,9 +81,14 @@ impl Median {
                 host_processor: of(|it| it.host_processor),
                 target_processor: (!target.is_empty()).then(|| median(target)),
                 host_processor_wait: of(|it| it.host_processor_wait),
-                longest_pause_us: repeats.iter().map(|it| it.longest_pause_us).fold(0.0, f64::max),
+                longest_pause_us: repeats
+                    .iter()
+                    .map(|it| it.longest_pause_us)
+                    .fold(0.0, f64::max),
                 over_time: typical.map(|it| it.over_time.clone()).unwrap_or_default(),
-                errors_over_time: typical.map(|it| it.errors_over_time.clone()).unwrap_or_default(),
+                errors_over_time: typical
+                    .map(|it| it.errors_over_time.clone())
+                    .unwrap_or_default(),
             },
             spread: Spread::of(repeats.iter().map(|it| it.per_second)),
             spread_us: Spread::of(repeats.iter().map(|it| it.mean_us)),
@@ -89,7 +99,10 @@ impl Median {
     /// Processors that host and target use, in percent.
     fn processors(&self) -> String {
         let percent = |part: f64| format!("{:.0}", part * 100.0);
-        let target = self.figures.target_processor.map_or_else(|| "-".to_owned(), percent);
+        let target = self
+            .figures
+            .target_processor
+            .map_or_else(|| "-".to_owned(), percent);
         format!("{}+{target}%", percent(self.figures.host_processor))
     }
 
@@ -109,19 +122,32 @@ impl Median {
 impl Series {
     pub(super) fn new(kind: Transport, runs: &[Vec<Measured>]) -> Self {
         let count = runs.first().map_or(0, Vec::len);
-        let of =
-            |index: usize| Median::new(&runs.iter().filter_map(|run| run.get(index)).collect::<Vec<_>>());
+        let of = |index: usize| {
+            Median::new(
+                &runs
+                    .iter()
+                    .filter_map(|run| run.get(index))
+                    .collect::<Vec<_>>(),
+            )
+        };
         let published = match kind {
             Transport::Local => None,
             Transport::Rdma | Transport::RdmaUdp => Some(published::RDMA),
             Transport::Tcp => Some(published::TCP),
         };
-        Self { transport: kind.name(), kind, published, jobs: (0..count).map(of).collect() }
+        Self {
+            transport: kind.name(),
+            kind,
+            published,
+            jobs: (0..count).map(of).collect(),
+        }
     }
 
     pub(super) fn job(&self, job: &str) -> Option<&Median> {
         let in_one_thread = in_one_thread(job);
-        self.jobs.iter().find(|it| it.figures.job == job || it.figures.job == in_one_thread)
+        self.jobs
+            .iter()
+            .find(|it| it.figures.job == job || it.figures.job == in_one_thread)
     }
 
     /// Mean latencies at depths from 1 on, as the queueing model has them.
@@ -135,20 +161,25 @@ impl Series {
 impl Report {
     /// The sequential measurements by jobs.
     pub(super) fn sequential<'a>(series: &'a Series, what: &str) -> Vec<(u16, &'a Median)> {
-        JOBS.into_iter().filter_map(|jobs| Some((jobs, series.job(&sequential(what, jobs))?))).collect()
+        JOBS.into_iter()
+            .filter_map(|jobs| Some((jobs, series.job(&sequential(what, jobs))?)))
+            .collect()
     }
 
     /// Bandwidth in GB/s by jobs, where it was measured.
     pub(super) fn bandwidth(series: &Series, what: &str) -> Vec<(u16, f64)> {
         let all = Self::sequential(series, what).into_iter();
-        all.map(|(jobs, median)| (jobs, median.figures.bytes_per_second / 1e9)).collect()
+        all.map(|(jobs, median)| (jobs, median.figures.bytes_per_second / 1e9))
+            .collect()
     }
 
     /// How jobs are done.
     pub(super) const fn threads(&self) -> &'static str {
         match self.one_thread {
             true => "one thread does all jobs of the host, and polls",
-            false => "each job is a thread; up to half of the processors poll, more sleep while they wait",
+            false => {
+                "each job is a thread; up to half of the processors poll, more sleep while they wait"
+            }
         }
     }
 }
@@ -180,7 +211,10 @@ pub(super) fn table(report: &Report) -> String {
 impl Report {
     /// The source of the published figures, if there are any beside the measured ones.
     pub(super) fn source(&self) -> Option<&'static str> {
-        self.series.iter().find_map(|series| series.published).map(|published| published.source)
+        self.series
+            .iter()
+            .find_map(|series| series.published)
+            .map(|published| published.source)
     }
 }
 
@@ -197,10 +231,18 @@ fn latency(report: &Report, text: &mut String) {
         for (depth, job) in &jobs {
             let model = model.as_ref().and_then(|all| all.get(depth - 1));
             let model = model.map_or_else(|| "-".to_owned(), |latency| format!("{latency:.2}"));
-            let Some(median) = series.job(job) else { continue };
+            let Some(median) = series.job(job) else {
+                continue;
+            };
             let it = &median.figures;
             let published = match (series.published, depth) {
-                (Some(Published { latency_us: [mean, p99, max], .. }), 1) => format!("{mean}, {p99}, {max}"),
+                (
+                    Some(Published {
+                        latency_us: [mean, p99, max],
+                        ..
+                    }),
+                    1,
+                ) => format!("{mean}, {p99}, {max}"),
                 (Some(published), 16) => format!("{} more than alone", published.growth_us),
                 _ => String::new(),
             };
@@ -230,25 +272,44 @@ fn spread(median: &Median) -> String {
 fn throughput(report: &Report, text: &mut String) {
     for (index, what) in ["read", "write"].into_iter().enumerate() {
         let all = |series| Report::sequential(series, what);
-        let Some(first) = report.series.iter().map(all).find(|all| !all.is_empty()) else { continue };
+        let Some(first) = report.series.iter().map(all).find(|all| !all.is_empty()) else {
+            continue;
+        };
         let _ = write!(text, "\n{:20}", format!("1 MiB {what}, GB/s"));
-        first.iter().for_each(|(jobs, _)| _ = write!(text, " {jobs:>8}"));
+        first
+            .iter()
+            .for_each(|(jobs, _)| _ = write!(text, " {jobs:>8}"));
         *text += " jobs  published peak\n";
         for series in &report.series {
             let of = |it: &Median| format!("{:.2}", it.figures.bytes_per_second / 1e9);
-            let published = series
-                .published
-                .map(|it| format!("       {}, from {} threads on", it.bandwidth[index], it.saturates_at));
+            let published = series.published.map(|it| {
+                format!(
+                    "       {}, from {} threads on",
+                    it.bandwidth[index], it.saturates_at
+                )
+            });
             by_jobs(series, what, of, &published.unwrap_or_default(), text);
         }
         *text += "  spread of repeats\n";
-        report.series.iter().for_each(|series| by_jobs(series, what, spread, "", text));
+        report
+            .series
+            .iter()
+            .for_each(|series| by_jobs(series, what, spread, "", text));
         *text += "  host+target CPU\n";
-        report.series.iter().for_each(|series| by_jobs(series, what, Median::processors, "", text));
+        report
+            .series
+            .iter()
+            .for_each(|series| by_jobs(series, what, Median::processors, "", text));
     }
 }
 
-fn by_jobs(series: &Series, what: &str, of: impl Fn(&Median) -> String, end: &str, text: &mut String) {
+fn by_jobs(
+    series: &Series,
+    what: &str,
+    of: impl Fn(&Median) -> String,
+    end: &str,
+    text: &mut String,
+) {
     let _ = write!(text, "{:20}", series.transport);
     for (_, median) in Report::sequential(series, what) {
         let _ = write!(text, " {:>8}", of(median));
@@ -257,8 +318,11 @@ fn by_jobs(series: &Series, what: &str, of: impl Fn(&Median) -> String, end: &st
 }
 
 fn stability(report: &Report, text: &mut String) {
-    let found: Vec<_> =
-        report.series.iter().filter_map(|series| Some((series, series.job("randread:4k:128")?))).collect();
+    let found: Vec<_> = report
+        .series
+        .iter()
+        .filter_map(|series| Some((series, series.job("randread:4k:128")?)))
+        .collect();
     if found.is_empty() {
         return;
     }
@@ -270,7 +334,11 @@ fn stability(report: &Report, text: &mut String) {
         let highest = it.over_time.iter().copied().fold(0.0, f64::max);
         let published = series.published.map(|it| {
             let [low, high] = it.rate.map(|rate| rate / 1e6);
-            let rate = if low == high { format!("{low} M") } else { format!("{low} to {high} M") };
+            let rate = if low == high {
+                format!("{low} M")
+            } else {
+                format!("{low} to {high} M")
+            };
             format!("{rate}, CPU {}", it.processor)
         });
         let steadiness = median.steadiness;
@@ -286,7 +354,11 @@ fn stability(report: &Report, text: &mut String) {
             spread(median),
             percent(|it| it.deviation),
             percent(|it| it.drift),
-            if steadiness.is_some_and(|it| it.steady) { "yes" } else { "no" },
+            if steadiness.is_some_and(|it| it.steady) {
+                "yes"
+            } else {
+                "no"
+            },
             it.errors,
             median.error_rate() * 100.0,
             median.processors(),
@@ -304,7 +376,10 @@ fn matrix(report: &Report, text: &mut String) {
         return;
     }
     let _ = write!(text, "\n{:22}", "MB/s");
-    report.series.iter().for_each(|series| _ = write!(text, "{:>18}", series.transport));
+    report
+        .series
+        .iter()
+        .for_each(|series| _ = write!(text, "{:>18}", series.transport));
     for what in ["read", "write"] {
         for (name, how, many) in MATRIX {
             let _ = write!(text, "\n{:22}", format!("{what} {name}"));
@@ -321,26 +396,45 @@ fn matrix(report: &Report, text: &mut String) {
 /// A ratio of TCP to RDMA, or the other way round: what, here, published.
 pub(super) fn compared(report: &Report, kind: Transport) -> Vec<(&'static str, f64, Option<f64>)> {
     let of = |kind: Transport| report.series.iter().find(|series| series.kind == kind);
-    let (Some(rdma), Some(tcp)) = (of(kind), of(Transport::Tcp)) else { return Vec::new() };
+    let (Some(rdma), Some(tcp)) = (of(kind), of(Transport::Tcp)) else {
+        return Vec::new();
+    };
     let both = |job: &str| rdma.job(job).zip(tcp.job(job));
     let (fast, slow) = (published::RDMA, published::TCP);
     let mut all = Vec::new();
     if let Some((rdma, tcp)) = both("randread:4k:1") {
         let ratio = tcp.figures.mean_us / rdma.figures.mean_us;
-        all.push(("latency at QD 1, TCP to RDMA", ratio, Some(slow.latency_us[0] / fast.latency_us[0])));
+        all.push((
+            "latency at QD 1, TCP to RDMA",
+            ratio,
+            Some(slow.latency_us[0] / fast.latency_us[0]),
+        ));
     }
     if let Some((rdma, tcp)) = both("randread:4k:128") {
         let ratio = rdma.figures.per_second / tcp.figures.per_second;
         let published = fast.rate[0] / ((slow.rate[0] + slow.rate[1]) / 2.0);
         all.push(("commands at QD 128, RDMA to TCP", ratio, Some(published)));
-        all.push(("processor time per command, TCP to RDMA", tcp.processor_us() / rdma.processor_us(), None));
+        all.push((
+            "processor time per command, TCP to RDMA",
+            tcp.processor_us() / rdma.processor_us(),
+            None,
+        ));
     }
     for (index, what) in ["read", "write"].into_iter().enumerate() {
-        let peak = |series| Report::bandwidth(series, what).iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+        let peak = |series| {
+            Report::bandwidth(series, what)
+                .iter()
+                .map(|(_, rate)| *rate)
+                .fold(0.0, f64::max)
+        };
         let (rdma, tcp) = (peak(rdma), peak(tcp));
         if tcp > 0.0 {
             let name = ["1 MiB read, RDMA to TCP", "1 MiB write, RDMA to TCP"][index];
-            all.push((name, rdma / tcp, Some(fast.bandwidth[index] / slow.bandwidth[index])));
+            all.push((
+                name,
+                rdma / tcp,
+                Some(fast.bandwidth[index] / slow.bandwidth[index]),
+            ));
         }
     }
     all
@@ -352,7 +446,12 @@ fn ratios(report: &Report, text: &mut String) {
         if all.is_empty() {
             continue;
         }
-        let _ = writeln!(text, "\n{:44} {:>6}  published", format!("{} beside TCP", kind.name()), "ratio");
+        let _ = writeln!(
+            text,
+            "\n{:44} {:>6}  published",
+            format!("{} beside TCP", kind.name()),
+            "ratio"
+        );
         for (name, ratio, published) in all {
             let published = published.map_or_else(String::new, |ratio| format!("{ratio:.1}"));
             let _ = writeln!(text, "{name:44} {ratio:6.1}  {published:>9}");
@@ -365,7 +464,12 @@ mod tests {
     use super::*;
 
     fn measured(per_second: f64, max_us: f64) -> Measured {
-        Measured { job: "randread:4k:1".to_owned(), per_second, max_us, ..Measured::default() }
+        Measured {
+            job: "randread:4k:1".to_owned(),
+            per_second,
+            max_us,
+            ..Measured::default()
+        }
     }
 
     #[test]
@@ -373,7 +477,12 @@ mod tests {
         for published in [published::RDMA, published::TCP] {
             assert!(published.source.contains("NVMe-oF") && published.source.contains("2025"));
         }
-        assert_eq!(Series::new(Transport::Local, &[]).published.map(|it| it.source), None);
+        assert_eq!(
+            Series::new(Transport::Local, &[])
+                .published
+                .map(|it| it.source),
+            None
+        );
         assert!(Series::new(Transport::Tcp, &[]).published.is_some());
     }
 
@@ -381,7 +490,10 @@ mod tests {
     fn medians_are_of_repeats_and_the_longest_is_of_all() {
         let all = [measured(3.0, 1.0), measured(1.0, 9.0), measured(2.0, 5.0)];
         let median = Median::new(&all.iter().collect::<Vec<_>>());
-        assert_eq!((median.figures.per_second, median.figures.max_us), (2.0, 9.0));
+        assert_eq!(
+            (median.figures.per_second, median.figures.max_us),
+            (2.0, 9.0)
+        );
         assert_eq!(median.spread, Spread([1.0, 3.0]));
     }
 }

@@ -31,15 +31,29 @@ impl Steadiness {
             return None;
         }
         let square: f64 = parts.iter().map(|part| (part - mean).powi(2)).sum();
-        let (low, high) =
-            parts.iter().fold((f64::MAX, f64::MIN), |(low, high), part| (low.min(*part), high.max(*part)));
+        let (low, high) = parts
+            .iter()
+            .fold((f64::MAX, f64::MIN), |(low, high), part| {
+                (low.min(*part), high.max(*part))
+            });
         // Least squares; moments are one apart.
         let middle = (count - 1.0) / 2.0;
-        let moments = || parts.iter().enumerate().map(|(index, part)| (index as f64 - middle, part - mean));
-        let slope = moments().map(|(x, y)| x * y).sum::<f64>() / moments().map(|(x, _)| x * x).sum::<f64>();
+        let moments = || {
+            parts
+                .iter()
+                .enumerate()
+                .map(|(index, part)| (index as f64 - middle, part - mean))
+        };
+        let slope =
+            moments().map(|(x, y)| x * y).sum::<f64>() / moments().map(|(x, _)| x * x).sum::<f64>();
         let (range, drift) = ((high - low) / mean, slope * (count - 1.0) / mean);
         let deviation = (square / count).sqrt() / mean;
-        Some(Self { deviation, range, drift, steady: range <= RANGE_MAX && drift.abs() <= DRIFT_MAX })
+        Some(Self {
+            deviation,
+            range,
+            drift,
+            steady: range <= RANGE_MAX && drift.abs() <= DRIFT_MAX,
+        })
     }
 }
 
@@ -50,7 +64,10 @@ mod tests {
     #[test]
     fn what_rises_or_jumps_is_not_steady() {
         let flat = Steadiness::of(&[100.0, 102.0, 98.0, 101.0, 99.0]).unwrap();
-        assert!(flat.steady && flat.range == 0.04 && flat.deviation < 0.02, "{flat:?}");
+        assert!(
+            flat.steady && flat.range == 0.04 && flat.deviation < 0.02,
+            "{flat:?}"
+        );
         let rising = Steadiness::of(&[92.0, 96.0, 100.0, 104.0, 108.0]).unwrap();
         assert!(
             !rising.steady && (rising.drift - 0.16).abs() < 1e-9 && rising.range < RANGE_MAX,
@@ -58,6 +75,9 @@ mod tests {
         );
         let jump = Steadiness::of(&[100.0, 100.0, 70.0, 100.0, 100.0]).unwrap();
         assert!(!jump.steady && jump.drift.abs() < DRIFT_MAX, "{jump:?}");
-        assert_eq!((Steadiness::of(&[1.0]), Steadiness::of(&[0.0, 0.0])), (None, None));
+        assert_eq!(
+            (Steadiness::of(&[1.0]), Steadiness::of(&[0.0, 0.0])),
+            (None, None)
+        );
     }
 }

@@ -21,7 +21,12 @@ pub(super) struct Difference {
 impl Difference {
     fn new(what: String, live: f64, simulated: f64) -> Self {
         let percent = (simulated != 0.0).then(|| 100.0 * (live - simulated) / simulated);
-        Self { what, live, simulated, percent }
+        Self {
+            what,
+            live,
+            simulated,
+            percent,
+        }
     }
 }
 
@@ -43,24 +48,44 @@ fn differences(live: &Report, simulated: &Report) -> Vec<Difference> {
         let mut add = |what: &str, one: f64, other: f64| {
             all.push(Difference::new(format!("{name}: {what}"), one, other));
         };
-        add("goodput, Gb/s", one.goodput_bps / 1e9, other.goodput_bps / 1e9);
+        add(
+            "goodput, Gb/s",
+            one.goodput_bps / 1e9,
+            other.goodput_bps / 1e9,
+        );
         if let (Some(one), Some(other)) = (&one.latency_us, &other.latency_us) {
             add("latency p50, us", one.p50, other.p50);
             add("latency p99, us", one.p99, other.p99);
         }
-        add("sent again", one.retransmitted as f64, other.retransmitted as f64);
-        add("notifications", one.notifications as f64, other.notifications as f64);
+        add(
+            "sent again",
+            one.retransmitted as f64,
+            other.retransmitted as f64,
+        );
+        add(
+            "notifications",
+            one.notifications as f64,
+            other.notifications as f64,
+        );
         add("swapped, %", one.swapped_percent, other.swapped_percent);
     }
     for (one, other) in live.switches.iter().zip(&simulated.switches) {
         let name = &one.name;
         let mut add = |what: &str, one: u64, other: u64| {
-            all.push(Difference::new(format!("{name}: {what}"), one as f64, other as f64));
+            all.push(Difference::new(
+                format!("{name}: {what}"),
+                one as f64,
+                other as f64,
+            ));
         };
         add("dropped", one.dropped, other.dropped);
         add("marked", one.marked, other.marked);
         add("pauses sent", one.pauses_sent, other.pauses_sent);
-        add("buffer at most, bytes", u64::from(one.buffer_peak_bytes), u64::from(other.buffer_peak_bytes));
+        add(
+            "buffer at most, bytes",
+            u64::from(one.buffer_peak_bytes),
+            u64::from(other.buffer_peak_bytes),
+        );
     }
     all
 }
@@ -72,12 +97,22 @@ fn kind(finding: &Finding) -> (&'static str, String) {
         ::sim::report::Severity::Slow => "slow",
         ::sim::report::Severity::Note => "note",
     };
-    (severity, finding.cause.chars().filter(|letter| !letter.is_ascii_digit()).collect())
+    (
+        severity,
+        finding
+            .cause
+            .chars()
+            .filter(|letter| !letter.is_ascii_digit())
+            .collect(),
+    )
 }
 
 /// Findings of one report that the other has not.
 fn only<'a>(of: &'a Report, other: &Report) -> Vec<&'a Finding> {
-    of.findings.iter().filter(|one| !other.findings.iter().any(|two| kind(one) == kind(two))).collect()
+    of.findings
+        .iter()
+        .filter(|one| !other.findings.iter().any(|two| kind(one) == kind(two)))
+        .collect()
 }
 
 fn are_same(live: &Report, simulated: &Report) -> bool {
@@ -90,36 +125,64 @@ pub(super) fn json(measured: &Measured, simulated: Option<&Report>) -> String {
     let document = Document {
         measured,
         simulated,
-        differences: simulated.map(|simulated| differences(live, simulated)).unwrap_or_default(),
+        differences: simulated
+            .map(|simulated| differences(live, simulated))
+            .unwrap_or_default(),
         same_findings: simulated.map(|simulated| are_same(live, simulated)),
     };
     serde_json::to_string(&document).unwrap_or_default()
 }
 
 fn figure(value: f64) -> String {
-    if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.2}") }
+    if value.fract() == 0.0 {
+        format!("{value}")
+    } else {
+        format!("{value:.2}")
+    }
 }
 
 fn percent(difference: &Difference) -> String {
-    difference.percent.map_or_else(String::new, |percent| format!("{percent:+.1} %"))
+    difference
+        .percent
+        .map_or_else(String::new, |percent| format!("{percent:+.1} %"))
 }
 
 /// How the run went, and the differences.
 pub(super) fn text(measured: &Measured, simulated: Option<&Report>) -> String {
-    let Measured { slowdown, lateness, shortest_link_ns, valid, report } = measured;
+    let Measured {
+        slowdown,
+        lateness,
+        shortest_link_ns,
+        valid,
+        report,
+    } = measured;
     let mut text = format!(
         "live, slowed down {slowdown} times: late by {} ns (99.9 %), the shortest link takes \
          {shortest_link_ns} ns: {}\n",
         lateness.p999_ns,
         if *valid { "valid" } else { "not valid" }
     );
-    let Some(simulated) = simulated else { return text };
-    let _ = writeln!(text, "\n  {:<36} {:>14} {:>14} {:>10}", "compared", "live", "simulated", "difference");
+    let Some(simulated) = simulated else {
+        return text;
+    };
+    let _ = writeln!(
+        text,
+        "\n  {:<36} {:>14} {:>14} {:>10}",
+        "compared", "live", "simulated", "difference"
+    );
     for one in differences(report, simulated) {
         let (live, other) = (figure(one.live), figure(one.simulated));
-        let _ = writeln!(text, "  {:<36} {live:>14} {other:>14} {:>10}", one.what, percent(&one));
+        let _ = writeln!(
+            text,
+            "  {:<36} {live:>14} {other:>14} {:>10}",
+            one.what,
+            percent(&one)
+        );
     }
-    for (whose, findings) in [("live", only(report, simulated)), ("simulated", only(simulated, report))] {
+    for (whose, findings) in [
+        ("live", only(report, simulated)),
+        ("simulated", only(simulated, report)),
+    ] {
         for Finding { seen, cause, .. } in findings {
             let _ = writeln!(text, "\nfinding of the {whose} run alone: {seen}: {cause}");
         }
@@ -131,18 +194,38 @@ pub(super) fn text(measured: &Measured, simulated: Option<&Report>) -> String {
 }
 
 /// The report as a page.
-pub(super) fn page(experiment: &Experiment, measured: &Measured, simulated: Option<&Report>) -> String {
-    let title = if experiment.file.title.is_empty() { "rockery lab run" } else { &experiment.file.title };
+pub(super) fn page(
+    experiment: &Experiment,
+    measured: &Measured,
+    simulated: Option<&Report>,
+) -> String {
+    let title = if experiment.file.title.is_empty() {
+        "rockery lab run"
+    } else {
+        &experiment.file.title
+    };
     let mut page = head(title);
     if let Some(simulated) = simulated {
         page += "<h2>Live and simulated</h2>\n";
         let cells = differences(&measured.report, simulated)
             .into_iter()
-            .map(|one| vec![escape(&one.what), figure(one.live), figure(one.simulated), percent(&one)]);
+            .map(|one| {
+                vec![
+                    escape(&one.what),
+                    figure(one.live),
+                    figure(one.simulated),
+                    percent(&one),
+                ]
+            });
         page += &rows(&["figure", "live", "simulated", "difference"], cells);
     }
     let (run, report) = (text(measured, simulated), table(&measured.report));
-    let _ = write!(page, "<h2>As text</h2>\n<pre>{}\n{}</pre>\n", escape(&run), escape(&report));
+    let _ = write!(
+        page,
+        "<h2>As text</h2>\n<pre>{}\n{}</pre>\n",
+        escape(&run),
+        escape(&report)
+    );
     page + "</body></html>\n"
 }
 
@@ -152,8 +235,14 @@ mod tests {
 
     #[test]
     fn differences_are_of_the_simulated_figure() {
-        assert_eq!(percent(&Difference::new(String::new(), 95.0, 100.0)), "-5.0 %");
+        assert_eq!(
+            percent(&Difference::new(String::new(), 95.0, 100.0)),
+            "-5.0 %"
+        );
         assert_eq!(percent(&Difference::new(String::new(), 3.0, 0.0)), "");
-        assert_eq!((figure(12.0), figure(1.005)), ("12".to_owned(), "1.00".to_owned()));
+        assert_eq!(
+            (figure(12.0), figure(1.005)),
+            ("12".to_owned(), "1.00".to_owned())
+        );
     }
 }

@@ -27,7 +27,11 @@ pub(super) fn top() -> ! {
 
 /// Lists the labs. The status is 1 if one of them did not answer.
 pub(super) fn ps(json: bool) -> ExitCode {
-    if list(json) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if list(json) {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Lists the labs that answer, and names the others with the reason; whether all have answered.
@@ -35,14 +39,20 @@ fn list(json: bool) -> bool {
     let mut all = true;
     for name in labs() {
         match asked(&name) {
-            Ok(status) if json => println!("{}", serde_json::to_string(&status).unwrap_or_default()),
+            Ok(status) if json => {
+                println!("{}", serde_json::to_string(&status).unwrap_or_default())
+            }
             Ok(status) => print!("{}", text(&status)),
             // Its socket was listed before it ended.
             Err(error) if error.is_gone() => {}
             Err(error) => {
                 all = false;
                 // Any user may have chosen the name.
-                eprintln!("rockery: lab {}: {}", Printable(&name), printable::lines(&error.to_string()));
+                eprintln!(
+                    "rockery: lab {}: {}",
+                    Printable(&name),
+                    printable::lines(&error.to_string())
+                );
             }
         }
     }

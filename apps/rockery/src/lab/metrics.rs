@@ -8,14 +8,44 @@ use std::fmt::Write;
 type HostCounter = (&'static str, &'static str, fn(&HostCounters) -> u64);
 
 const HOST_COUNTERS: [HostCounter; 8] = [
-    ("rdma_sent", "RoCEv2 packets of devices that entered the network.", |counters| counters.rdma_sent),
-    ("rdma_received", "RoCEv2 packets handed to devices.", |counters| counters.rdma_received),
-    ("frames_sent", "Frames of the kernel that entered the network.", |counters| counters.frames_sent),
-    ("frames_received", "Frames handed to the kernel.", |counters| counters.frames_received),
-    ("no_destination", "Packets to addresses that no live host has.", |counters| counters.no_destination),
-    ("forged", "Packets with a source address of another host.", |counters| counters.forged),
-    ("not_taken", "Packets that no device or kernel took.", |counters| counters.not_taken),
-    ("lost", "Packets that the network lost.", |counters| counters.lost),
+    (
+        "rdma_sent",
+        "RoCEv2 packets of devices that entered the network.",
+        |counters| counters.rdma_sent,
+    ),
+    (
+        "rdma_received",
+        "RoCEv2 packets handed to devices.",
+        |counters| counters.rdma_received,
+    ),
+    (
+        "frames_sent",
+        "Frames of the kernel that entered the network.",
+        |counters| counters.frames_sent,
+    ),
+    (
+        "frames_received",
+        "Frames handed to the kernel.",
+        |counters| counters.frames_received,
+    ),
+    (
+        "no_destination",
+        "Packets to addresses that no live host has.",
+        |counters| counters.no_destination,
+    ),
+    (
+        "forged",
+        "Packets with a source address of another host.",
+        |counters| counters.forged,
+    ),
+    (
+        "not_taken",
+        "Packets that no device or kernel took.",
+        |counters| counters.not_taken,
+    ),
+    ("lost", "Packets that the network lost.", |counters| {
+        counters.lost
+    }),
 ];
 
 /// The exposition text of a lab.
@@ -23,12 +53,25 @@ pub(super) fn text(status: &Status) -> String {
     let mut text = String::new();
     let lab = label(&status.name);
     let mut one = |name: &str, help: &str, kind: &str, value: String| {
-        let _ = writeln!(text, "# HELP rockery_lab_{name} {help}\n# TYPE rockery_lab_{name} {kind}");
+        let _ = writeln!(
+            text,
+            "# HELP rockery_lab_{name} {help}\n# TYPE rockery_lab_{name} {kind}"
+        );
         let _ = writeln!(text, "rockery_lab_{name}{{lab=\"{lab}\"}} {value}");
     };
     let seconds = |ns: u64| format!("{}", ns as f64 / 1e9);
-    one("clock_seconds", "Time of the lab's clock.", "counter", seconds(status.now_ns));
-    one("slowdown", "Factor by which the clock is slow.", "gauge", status.slowdown.to_string());
+    one(
+        "clock_seconds",
+        "Time of the lab's clock.",
+        "counter",
+        seconds(status.now_ns),
+    );
+    one(
+        "slowdown",
+        "Factor by which the clock is slow.",
+        "gauge",
+        status.slowdown.to_string(),
+    );
     one(
         "valid",
         "Whether lateness is within the shortest link.",
@@ -36,17 +79,50 @@ pub(super) fn text(status: &Status) -> String {
         u8::from(status.valid).to_string(),
     );
     let late = status.lateness;
-    one("lateness_p999_seconds", "99.9th percentile of lateness.", "gauge", seconds(late.p999_ns));
-    one("lateness_max_seconds", "Greatest lateness.", "gauge", seconds(late.max_ns));
-    one("dropped_total", "Packets that switches dropped.", "counter", status.dropped.to_string());
-    one("marked_total", "Packets that switches marked.", "counter", status.marked.to_string());
-    one("pauses_total", "Pause frames of switches.", "counter", status.pauses.to_string());
+    one(
+        "lateness_p999_seconds",
+        "99.9th percentile of lateness.",
+        "gauge",
+        seconds(late.p999_ns),
+    );
+    one(
+        "lateness_max_seconds",
+        "Greatest lateness.",
+        "gauge",
+        seconds(late.max_ns),
+    );
+    one(
+        "dropped_total",
+        "Packets that switches dropped.",
+        "counter",
+        status.dropped.to_string(),
+    );
+    one(
+        "marked_total",
+        "Packets that switches marked.",
+        "counter",
+        status.marked.to_string(),
+    );
+    one(
+        "pauses_total",
+        "Pause frames of switches.",
+        "counter",
+        status.pauses.to_string(),
+    );
     for (name, help, value) in HOST_COUNTERS {
         let _ = writeln!(text, "# HELP rockery_lab_host_{name}_total {help}");
         let _ = writeln!(text, "# TYPE rockery_lab_host_{name}_total counter");
-        for HostStatus { name: host, counters, .. } in &status.hosts {
+        for HostStatus {
+            name: host,
+            counters,
+            ..
+        } in &status.hosts
+        {
             let (host, value) = (label(host), value(counters));
-            let _ = writeln!(text, "rockery_lab_host_{name}_total{{lab=\"{lab}\",host=\"{host}\"}} {value}");
+            let _ = writeln!(
+                text,
+                "rockery_lab_host_{name}_total{{lab=\"{lab}\",host=\"{host}\"}} {value}"
+            );
         }
     }
     function_drops(&mut text, &lab, status);
@@ -55,18 +131,32 @@ pub(super) fn text(status: &Status) -> String {
 
 /// Packets that embedded switches dropped, by function and cause.
 fn function_drops(text: &mut String, lab: &str, status: &Status) {
-    let functions: Vec<(&HostStatus, &FunctionStatus)> =
-        status.hosts.iter().filter_map(|host| Some((host, host.function.as_ref()?))).collect();
+    let functions: Vec<(&HostStatus, &FunctionStatus)> = status
+        .hosts
+        .iter()
+        .filter_map(|host| Some((host, host.function.as_ref()?)))
+        .collect();
     if functions.is_empty() {
         return;
     }
     let name = "rockery_lab_function_dropped_total";
-    let _ = writeln!(text, "# HELP {name} Packets that the embedded switch dropped, by cause.");
+    let _ = writeln!(
+        text,
+        "# HELP {name} Packets that the embedded switch dropped, by cause."
+    );
     let _ = writeln!(text, "# TYPE {name} counter");
     for (host, function) in functions {
-        let FunctionDrops { spoofed_gid, spoofed_mac, vlan } = function.dropped;
+        let FunctionDrops {
+            spoofed_gid,
+            spoofed_mac,
+            vlan,
+        } = function.dropped;
         let host = label(&host.name);
-        for (cause, value) in [("spoofed_gid", spoofed_gid), ("spoofed_mac", spoofed_mac), ("vlan", vlan)] {
+        for (cause, value) in [
+            ("spoofed_gid", spoofed_gid),
+            ("spoofed_mac", spoofed_mac),
+            ("vlan", vlan),
+        ] {
             let labels = format!("lab=\"{lab}\",host=\"{host}\",cause=\"{cause}\"");
             let _ = writeln!(text, "{name}{{{labels}}} {value}");
         }
@@ -75,5 +165,8 @@ fn function_drops(text: &mut String, lab: &str, status: &Status) {
 
 /// A value between quotation marks.
 fn label(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
 }

@@ -189,11 +189,21 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
         Lab::Down(which) => return down(which),
         Lab::Ps { json } => return Ok(list::ps(*json)),
         Lab::Report { lab, json } => print!("{}", Client::connect(lab.as_deref())?.report(*json)?),
-        Lab::Show { lab, switch, command } => {
-            print!("{}", Client::connect(lab.as_deref())?.show(switch, command)?);
+        Lab::Show {
+            lab,
+            switch,
+            command,
+        } => {
+            print!(
+                "{}",
+                Client::connect(lab.as_deref())?.show(switch, command)?
+            );
         }
         Lab::Link { lab, ends, state } => link(&Client::connect(lab.as_deref())?, ends, *state)?,
-        Lab::Pcap { lab, port: (port, file) } => {
+        Lab::Pcap {
+            lab,
+            port: (port, file),
+        } => {
             let path = match file.to_str() {
                 Some("off") => None,
                 _ => Some(std::path::absolute(file).map_err(Error::file(file))?),
@@ -201,20 +211,51 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
             let path = path.as_ref().map(|path| path.to_string_lossy());
             Client::connect(lab.as_deref())?.capture(port, path.as_deref())?;
         }
-        Lab::Set { lab, value } => Client::connect(lab.as_deref())?.set(std::slice::from_ref(value))?,
+        Lab::Set { lab, value } => {
+            Client::connect(lab.as_deref())?.set(std::slice::from_ref(value))?
+        }
         Lab::Metrics { lab } => {
-            print!("{}", metrics::text(&Client::connect(lab.as_deref())?.status()?));
+            print!(
+                "{}",
+                metrics::text(&Client::connect(lab.as_deref())?.status()?)
+            );
         }
         Lab::Top => list::top(),
         Lab::Exec(exec) => {
-            let Exec { lab, machine_clock, settings, host, program } = exec;
-            let settings = Settings { lab_clock: !machine_clock, ..settings.clone() };
-            return enter(lab.as_deref(), host, Run { settings, program: program.clone() });
+            let Exec {
+                lab,
+                machine_clock,
+                settings,
+                host,
+                program,
+            } = exec;
+            let settings = Settings {
+                lab_clock: !machine_clock,
+                ..settings.clone()
+            };
+            return enter(
+                lab.as_deref(),
+                host,
+                Run {
+                    settings,
+                    program: program.clone(),
+                },
+            );
         }
-        Lab::Shell { lab, machine_clock, host } => {
+        Lab::Shell {
+            lab,
+            machine_clock,
+            host,
+        } => {
             let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
-            let settings = Settings { lab_clock: !machine_clock, ..Settings::default() };
-            let run = Run { settings, program: vec![shell] };
+            let settings = Settings {
+                lab_clock: !machine_clock,
+                ..Settings::default()
+            };
+            let run = Run {
+                settings,
+                program: vec![shell],
+            };
             return enter(lab.as_deref(), host, run);
         }
     }
@@ -229,7 +270,12 @@ fn plan(file: &Path, set: &[(String, String)], name: Option<String>) -> Result<P
     for (path, value) in set {
         document.set(path, value)?;
     }
-    let stem = || file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let stem = || {
+        file.file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
     let name = name.unwrap_or_else(stem);
     Ok(Plan::new(name, document, &mut reader)?)
 }
@@ -247,10 +293,16 @@ fn say(what: &Up, ready: &Ready) {
     if what.json {
         return println!("{}", serde_json::to_string(ready).unwrap_or_default());
     }
-    ready.warnings.iter().for_each(|warning| eprintln!("rockery: {warning}"));
+    ready
+        .warnings
+        .iter()
+        .for_each(|warning| eprintln!("rockery: {warning}"));
     println!("lab {} runs: {}", ready.name, ready.hosts.join(", "));
     if let Some(host) = ready.hosts.first() {
-        println!("rockery lab exec --lab {} {host} -- PROGRAM runs a program there", ready.name);
+        println!(
+            "rockery lab exec --lab {} {host} -- PROGRAM runs a program there",
+            ready.name
+        );
     }
 }
 
@@ -275,8 +327,14 @@ fn down(which: &Down) -> Result<ExitCode, Error> {
 
 /// The slowdown at which the same lateness in time of the machine would be within bounds.
 fn slower(status: &Status) -> u64 {
-    let times = status.lateness.p999_ns.div_ceil(status.shortest_link_ns.max(1));
-    status.slowdown.saturating_mul(times.max(1)).min(u64::from(SLOW_MAX))
+    let times = status
+        .lateness
+        .p999_ns
+        .div_ceil(status.shortest_link_ns.max(1));
+    status
+        .slowdown
+        .saturating_mul(times.max(1))
+        .min(u64::from(SLOW_MAX))
 }
 
 /// Takes the name of a link apart: names of nodes may have a `-` themselves.

@@ -42,8 +42,13 @@ pub(super) fn slow(text: &str) -> Result<Slow, String> {
     if text == "auto" {
         return Ok(Slow::Auto);
     }
-    let factor = text.parse().ok().filter(|factor| (1..=SLOW_MAX).contains(factor));
-    factor.map(Slow::Factor).ok_or_else(|| format!("write auto, or a factor from 1 to {SLOW_MAX}"))
+    let factor = text
+        .parse()
+        .ok()
+        .filter(|factor| (1..=SLOW_MAX).contains(factor));
+    factor
+        .map(Slow::Factor)
+        .ok_or_else(|| format!("write auto, or a factor from 1 to {SLOW_MAX}"))
 }
 
 /// The options of `rockery lab run`.
@@ -104,7 +109,9 @@ fn refused(what: String) -> Error {
 }
 
 fn simulate(experiment: &Experiment) -> Result<Report, Error> {
-    let ran = experiment.run(&mut |_| true).map_err(::lab::LabError::from)?;
+    let ran = experiment
+        .run(&mut |_| true)
+        .map_err(::lab::LabError::from)?;
     Ok(Report::new(experiment, &ran.results, ran.partial))
 }
 
@@ -123,8 +130,13 @@ fn live_flows(plan: &Plan) -> Result<Vec<(u32, Flow)>, Error> {
                 )));
             }
         }
-        if moves(flow.operation).is_none() || flow.trace.is_some() || flow.forgery != Forgery::None {
-            let workload = plan.whole.workloads.get(flow.workload as usize).map_or("", String::as_str);
+        if moves(flow.operation).is_none() || flow.trace.is_some() || flow.forgery != Forgery::None
+        {
+            let workload = plan
+                .whole
+                .workloads
+                .get(flow.workload as usize)
+                .map_or("", String::as_str);
             return Err(refused(format!(
                 "workload {workload} cannot run live: live hosts move data by WRITE, SEND and READ, without \
                  replays and forged addresses"
@@ -132,16 +144,18 @@ fn live_flows(plan: &Plan) -> Result<Vec<(u32, Flow)>, Error> {
         }
         found.push((number, *flow));
     }
-    let bytes: u64 =
-        found.iter().map(|(_, flow)| u64::from(flow.message_bytes) * u64::from(flow.depth)).sum();
+    let bytes: u64 = found
+        .iter()
+        .map(|(_, flow)| u64::from(flow.message_bytes) * u64::from(flow.depth))
+        .sum();
     match found.len() {
         0 => Err(refused("no workload is between live hosts".to_owned())),
-        count if count > FLOWS_MAX => {
-            Err(refused(format!("{count} queue pairs run live, where {FLOWS_MAX} are the most")))
-        }
-        _ if bytes > BYTES_MAX => {
-            Err(refused(format!("{bytes} bytes would be on their way: lower depth, message or qps")))
-        }
+        count if count > FLOWS_MAX => Err(refused(format!(
+            "{count} queue pairs run live, where {FLOWS_MAX} are the most"
+        ))),
+        _ if bytes > BYTES_MAX => Err(refused(format!(
+            "{bytes} bytes would be on their way: lower depth, message or qps"
+        ))),
         _ => Ok(found),
     }
 }
@@ -178,7 +192,12 @@ fn search(plan: &Plan, flows: &[(u32, Flow)]) -> Result<Measured, Error> {
 }
 
 /// One run, in a lab of its own. `most_ns`: how long at most.
-fn attempt(plan: &Plan, flows: &[(u32, Flow)], factor: u32, most_ns: Option<u64>) -> Result<Measured, Error> {
+fn attempt(
+    plan: &Plan,
+    flows: &[(u32, Flow)],
+    factor: u32,
+    most_ns: Option<u64>,
+) -> Result<Measured, Error> {
     ::lab::run_detached(plan.clone(), factor)?;
     let client = Client::connect(Some(&plan.name))?;
     // Whatever ends this command ends the lab and its programs.
@@ -193,16 +212,28 @@ fn attempt(plan: &Plan, flows: &[(u32, Flow)], factor: u32, most_ns: Option<u64>
     let mut numbers: Vec<(u32, u32, u32)> = Vec::new();
     for host in &mut hosts {
         let own = host.expect_connected()?;
-        numbers.extend(own.into_iter().map(|(flow, number)| (flow, host.number, number)));
+        numbers.extend(
+            own.into_iter()
+                .map(|(flow, number)| (flow, host.number, number)),
+        );
     }
-    let of =
-        |flow: u32, host: u32| numbers.iter().find(|one| (one.0, one.1) == (flow, host)).map(|one| one.2);
+    let of = |flow: u32, host: u32| {
+        numbers
+            .iter()
+            .find(|one| (one.0, one.1) == (flow, host))
+            .map(|one| one.2)
+    };
     let pairs = flows.iter().map(|(number, flow)| {
         let (sender, receiver) = (of(*number, flow.from)?, of(*number, flow.to)?);
-        Some(Numbers { flow: *number, sender, receiver })
+        Some(Numbers {
+            flow: *number,
+            sender,
+            receiver,
+        })
     });
     let pairs: Option<Vec<Numbers>> = pairs.collect();
-    let pairs = pairs.ok_or_else(|| refused("a host did not connect all of its flows".to_owned()))?;
+    let pairs =
+        pairs.ok_or_else(|| refused("a host did not connect all of its flows".to_owned()))?;
     let begin_ns = client.status()?.now_ns + LEAD_NS / u64::from(factor);
     let scenario = plan.whole.scenario.end;
     let lasts = (scenario != Time::NEVER).then(|| scenario.ns());
@@ -237,9 +268,21 @@ impl Host {
         let mut hosts = Vec::new();
         for live in &plan.hosts {
             let end = |(number, flow): &(u32, Flow)| {
-                let posts_at = if flow.operation == Transfer::Read { flow.to } else { flow.from };
-                let other = if live.number == flow.from { flow.to } else { flow.from };
-                let peer = plan.hosts.iter().find(|host| host.number == other).map(|host| host.v4);
+                let posts_at = if flow.operation == Transfer::Read {
+                    flow.to
+                } else {
+                    flow.from
+                };
+                let other = if live.number == flow.from {
+                    flow.to
+                } else {
+                    flow.from
+                };
+                let peer = plan
+                    .hosts
+                    .iter()
+                    .find(|host| host.number == other)
+                    .map(|host| host.v4);
                 (live.number == flow.from || live.number == flow.to).then_some(LiveFlow {
                     number: *number,
                     moves: moves(flow.operation)?,
@@ -255,7 +298,10 @@ impl Host {
                 continue;
             }
             let mut host = Self::start(plan, live)?;
-            host.tell(&Told::Flows { address: live.v4, flows: own })?;
+            host.tell(&Told::Flows {
+                address: live.v4,
+                flows: own,
+            })?;
             hosts.push(host);
         }
         Ok(hosts)
@@ -265,10 +311,21 @@ impl Host {
         let own = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
         let mut command = Command::new(&own);
         // It reads the lab's time itself, and polls its queues by the machine's.
-        command.args(["lab", "exec", "--machine-clock", "--lab", &plan.name, &live.name, "--"]);
+        command.args([
+            "lab",
+            "exec",
+            "--machine-clock",
+            "--lab",
+            &plan.name,
+            &live.name,
+            "--",
+        ]);
         command.arg(&own).args(["lab", "part"]);
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(Error::file(&own))?;
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(Error::file(&own))?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let output = output.ok_or_else(|| refused("a host has no output".to_owned()))?;
         Ok(Self {
@@ -282,12 +339,18 @@ impl Host {
 
     fn tell(&mut self, what: &Told) -> Result<(), Error> {
         let line = serde_json::to_string(what).unwrap_or_default() + "\n";
-        let told =
-            self.input.as_mut().map(|input| input.write_all(line.as_bytes()).and_then(|()| input.flush()));
+        let told = self.input.as_mut().map(|input| {
+            input
+                .write_all(line.as_bytes())
+                .and_then(|()| input.flush())
+        });
         match told {
             Some(Ok(())) => Ok(()),
             // The last message of the host is more specific than the broken pipe.
-            _ => Err(self.hear().err().unwrap_or_else(|| refused(format!("host {} has ended", self.name)))),
+            _ => Err(self
+                .hear()
+                .err()
+                .unwrap_or_else(|| refused(format!("host {} has ended", self.name)))),
         }
     }
 
@@ -303,11 +366,18 @@ impl Host {
     }
 
     fn wrong(&self) -> Error {
-        refused(format!("host {} is of another version of rockery", self.name))
+        refused(format!(
+            "host {} is of another version of rockery",
+            self.name
+        ))
     }
 
     fn expect_listening(&mut self) -> Result<(), Error> {
-        if self.hear()? == Said::Listens { Ok(()) } else { Err(self.wrong()) }
+        if self.hear()? == Said::Listens {
+            Ok(())
+        } else {
+            Err(self.wrong())
+        }
     }
 
     fn expect_connected(&mut self) -> Result<Vec<(u32, u32)>, Error> {

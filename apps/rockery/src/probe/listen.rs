@@ -26,14 +26,20 @@ const LOAD_BYTES: std::ops::RangeInclusive<u32> = 128..=PACKET_MAX as u32;
 /// A port that is in use, and names that are not resolved.
 pub(super) fn answer(what: &Probe) -> Result<(), Error> {
     let receiver = Receiver::open(what.port)?;
-    let from = what.from.iter().map(|host| resolved(host)).collect::<Result<_, _>>()?;
+    let from = what
+        .from
+        .iter()
+        .map(|host| resolved(host))
+        .collect::<Result<_, _>>()?;
     let mut listener = Listener::without_load(what.port)?;
     (listener.from, listener.most) = (from, what.load.unwrap_or(0));
     println!("answering probes on UDP port {}", what.port);
     let mut buffer = vec![0; PACKET_MAX];
     let failed = |error: io::Error| Error::Unread(format!("UDP port {}: {error}", what.port));
     loop {
-        receiver.wait(&[], Duration::from_secs(60)).map_err(failed)?;
+        receiver
+            .wait(&[], Duration::from_secs(60))
+            .map_err(failed)?;
         while let Some((packet, heard)) = receiver.next(&mut buffer).map_err(failed)? {
             // If the answer cannot be sent, the prober counts the packet as lost.
             let _ = heard.map(|heard| listener.hear(&packet, &heard));
@@ -62,9 +68,18 @@ impl Listener {
     /// # Errors
     /// A machine without random numbers.
     pub(super) fn without_load(port: u16) -> Result<Self, Error> {
-        let nonce = getrandom::u64().map_err(io::Error::from).map_err(Error::file("random numbers"))?;
+        let nonce = getrandom::u64()
+            .map_err(io::Error::from)
+            .map_err(Error::file("random numbers"))?;
         let (from, speakers) = (Vec::new(), Vec::new());
-        Ok(Self { nonce, from, most: 0, port, busy: Arc::default(), speakers })
+        Ok(Self {
+            nonce,
+            from,
+            most: 0,
+            port,
+            busy: Arc::default(),
+            speakers,
+        })
     }
 
     /// Answers a question; returns whether the packet was one.
@@ -76,11 +91,16 @@ impl Listener {
         match heard {
             Heard::Management(mad) => {
                 let speaker = self.speaker(packet.destination, ROCE_PORT)?;
-                let Some(rejection) = speaker.ends(peer).rejection(mad) else { return Ok(false) };
+                let Some(rejection) = speaker.ends(peer).rejection(mad) else {
+                    return Ok(false);
+                };
                 speaker.mark(0)?;
                 speaker.send(peer, None, &rejection)?;
             }
-            Heard::Probe(ProbeMessage::Look { question, traffic_class }) => {
+            Heard::Probe(ProbeMessage::Look {
+                question,
+                traffic_class,
+            }) => {
                 let seen = Seen {
                     question: *question,
                     traffic_class: packet.traffic_class,
@@ -99,7 +119,11 @@ impl Listener {
 
     /// The highest rate for a host.
     fn allowed(&self, peer: IpAddr) -> u32 {
-        if self.from.contains(&peer) { self.most } else { 0 }
+        if self.from.contains(&peer) {
+            self.most
+        } else {
+            0
+        }
     }
 
     fn send_load(&mut self, packet: &Packet, order: &LoadOrder) -> io::Result<()> {
@@ -108,9 +132,13 @@ impl Listener {
             return Ok(());
         }
         let allowed = self.allowed(peer);
-        let is_right = LOAD_BYTES.contains(&order.bytes) && (1..=SECONDS_MAX * 1000).contains(&order.millis);
+        let is_right =
+            LOAD_BYTES.contains(&order.bytes) && (1..=SECONDS_MAX * 1000).contains(&order.millis);
         if order.kbps > allowed || !is_right {
-            let refused = ProbeMessage::Refused { stream: order.stream, allowed_kbps: allowed };
+            let refused = ProbeMessage::Refused {
+                stream: order.stream,
+                allowed_kbps: allowed,
+            };
             return self.say(packet, 0, refused);
         }
         if self.busy.swap(true, Ordering::AcqRel) {
@@ -131,11 +159,15 @@ impl Listener {
     }
 
     fn speaker(&mut self, address: IpAddr, port: u16) -> io::Result<&Speaker> {
-        let known = self.speakers.iter().position(|(own, to, _)| (*own, *to) == (address, port));
+        let known = self
+            .speakers
+            .iter()
+            .position(|(own, to, _)| (*own, *to) == (address, port));
         let index = match known {
             Some(index) => index,
             None => {
-                self.speakers.push((address, port, Speaker::new(address, port)?));
+                self.speakers
+                    .push((address, port, Speaker::new(address, port)?));
                 self.speakers.len() - 1
             }
         };

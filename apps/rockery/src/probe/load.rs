@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gear::probe::{Due, Heard, LoadOrder, Observed, Pacer, ProbeMessage, StreamOutcome, Tally, packet_bytes};
+use gear::probe::{
+    Due, Heard, LoadOrder, Observed, Pacer, ProbeMessage, StreamOutcome, Tally, packet_bytes,
+};
 
 use super::Probe;
 use super::network::{PACKET_MAX, Receiver, own_address};
@@ -34,11 +36,15 @@ pub(super) fn send(speaker: &Speaker, peer: IpAddr, order: &LoadOrder, busy: &At
     let gone = send_all(speaker, peer, order, &mut pacer).is_err();
     let dropped = dropped_by_interfaces().saturating_sub(before);
     busy.store(false, Ordering::Release);
-    let end = pacer.end().without_own_drops(u32::try_from(dropped).unwrap_or(u32::MAX));
+    let end = pacer
+        .end()
+        .without_own_drops(u32::try_from(dropped).unwrap_or(u32::MAX));
     let end = speaker.ends(peer).message(ProbeMessage::Ended(end), 0);
     for _ in 0..if gone { 0 } else { END_NOTICES } {
         // The receiver counts a packet that cannot be sent as lost.
-        let _ = speaker.mark(0).and_then(|()| speaker.send(peer, None, &end));
+        let _ = speaker
+            .mark(0)
+            .and_then(|()| speaker.send(peer, None, &end));
         std::thread::sleep(END_NOTICE_INTERVAL);
     }
 }
@@ -50,10 +56,22 @@ fn dropped_by_interfaces() -> u64 {
     const SENT_DROPS: usize = 11;
     let table = std::fs::read_to_string("/proc/net/dev").unwrap_or_default();
     let rows = table.lines().filter_map(|line| line.split_once(':'));
-    rows.filter_map(|(_, counters)| counters.split_whitespace().nth(SENT_DROPS)?.parse::<u64>().ok()).sum()
+    rows.filter_map(|(_, counters)| {
+        counters
+            .split_whitespace()
+            .nth(SENT_DROPS)?
+            .parse::<u64>()
+            .ok()
+    })
+    .sum()
 }
 
-fn send_all(speaker: &Speaker, peer: IpAddr, order: &LoadOrder, pacer: &mut Pacer) -> io::Result<()> {
+fn send_all(
+    speaker: &Speaker,
+    peer: IpAddr,
+    order: &LoadOrder,
+    pacer: &mut Pacer,
+) -> io::Result<()> {
     speaker.mark(order.traffic_class)?;
     let start = Instant::now();
     loop {
@@ -61,7 +79,10 @@ fn send_all(speaker: &Speaker, peer: IpAddr, order: &LoadOrder, pacer: &mut Pace
             Due::Over => return Ok(()),
             Due::Wait(time) => std::thread::sleep(time),
             Due::Send(index) => {
-                let message = ProbeMessage::Load { stream: order.stream, index };
+                let message = ProbeMessage::Load {
+                    stream: order.stream,
+                    index,
+                };
                 let bytes = speaker.ends(peer).message(message, order.bytes as usize);
                 match speaker.send(peer, None, &bytes) {
                     Ok(()) => pacer.sent(),
@@ -110,7 +131,10 @@ pub(super) fn run(
     what: &Probe,
 ) -> Result<Loads, Error> {
     let failed = |error: io::Error| Error::Unread(format!("load: {error}"));
-    let hosts: Vec<&Observed> = observed.iter().filter(|host| host.cooperates.is_some()).collect();
+    let hosts: Vec<&Observed> = observed
+        .iter()
+        .filter(|host| host.cooperates.is_some())
+        .collect();
     let mut next = 0;
     let mut orders = |hosts: &[&Observed], dscps: &[u8]| {
         // Hosts take the classes in turn.
@@ -126,11 +150,17 @@ pub(super) fn run(
                 millis: what.seconds * 1000,
             }
         };
-        hosts.iter().zip(dscps.iter().cycle()).map(of).collect::<Vec<_>>()
+        hosts
+            .iter()
+            .zip(dscps.iter().cycle())
+            .map(of)
+            .collect::<Vec<_>>()
     };
     let mut send = |hosts: &[&Observed], dscps: &[u8]| {
         let ordered = orders(hosts, dscps);
-        Streams::new(receiver, hosts, &ordered).and_then(Streams::run).map_err(failed)
+        Streams::new(receiver, hosts, &ordered)
+            .and_then(Streams::run)
+            .map_err(failed)
     };
     let mut loads = Loads::default();
     for host in &hosts {
@@ -158,17 +188,39 @@ struct Streams<'a> {
 }
 
 impl<'a> Streams<'a> {
-    fn new(receiver: &'a Receiver, hosts: &[&'a Observed], orders: &[LoadOrder]) -> io::Result<Self> {
+    fn new(
+        receiver: &'a Receiver,
+        hosts: &[&'a Observed],
+        orders: &[LoadOrder],
+    ) -> io::Result<Self> {
         let speaker = |host: &Observed| Speaker::new(own_address(host.address)?, receiver.port());
-        let hosts = hosts.iter().zip(orders).map(|(host, order)| Ok((*host, *order, speaker(host)?)));
-        let tallies = orders.iter().map(|order| (order.stream, Tally::default())).collect();
+        let hosts = hosts
+            .iter()
+            .zip(orders)
+            .map(|(host, order)| Ok((*host, *order, speaker(host)?)));
+        let tallies = orders
+            .iter()
+            .map(|order| (order.stream, Tally::default()))
+            .collect();
         let hosts = hosts.collect::<io::Result<_>>()?;
         let now = Instant::now();
-        Ok(Self { receiver, hosts, tallies, dropped: (None, 0), begun: now, last: now })
+        Ok(Self {
+            receiver,
+            hosts,
+            tallies,
+            dropped: (None, 0),
+            begun: now,
+            last: now,
+        })
     }
 
     fn run(mut self) -> io::Result<Vec<StreamOutcome>> {
-        let millis = self.hosts.iter().map(|(_, order, _)| order.millis).max().unwrap_or(0);
+        let millis = self
+            .hosts
+            .iter()
+            .map(|(_, order, _)| order.millis)
+            .max()
+            .unwrap_or(0);
         let give_up = Instant::now() + Duration::from_millis(millis.into()) + TIMEOUT;
         let mut ordered = None;
         while Instant::now() < give_up {
@@ -190,8 +242,14 @@ impl<'a> Streams<'a> {
     fn order(&self) -> io::Result<()> {
         for (host, order, speaker) in &self.hosts {
             while speaker.report()?.is_some() {}
-            if self.tallies.get(&order.stream).is_some_and(|tally| !tally.has_begun()) {
-                let order = speaker.ends(host.address).message(ProbeMessage::Order(*order), 0);
+            if self
+                .tallies
+                .get(&order.stream)
+                .is_some_and(|tally| !tally.has_begun())
+            {
+                let order = speaker
+                    .ends(host.address)
+                    .message(ProbeMessage::Order(*order), 0);
                 speaker.send(host.address, None, &order)?;
             }
         }
@@ -204,7 +262,9 @@ impl<'a> Streams<'a> {
             // The kernel's count comes with packets only once it has dropped one.
             self.dropped.0.get_or_insert(packet.dropped);
             self.dropped.1 = self.dropped.1.max(packet.dropped);
-            let Some(Heard::Probe(message)) = heard else { continue };
+            let Some(Heard::Probe(message)) = heard else {
+                continue;
+            };
             let tallies = &mut self.tallies;
             match message {
                 ProbeMessage::Load { stream, index } => {
@@ -218,7 +278,10 @@ impl<'a> Streams<'a> {
                         tally.end = Some(end);
                     }
                 }
-                ProbeMessage::Refused { stream, allowed_kbps } => {
+                ProbeMessage::Refused {
+                    stream,
+                    allowed_kbps,
+                } => {
                     if let Some(tally) = tallies.get_mut(&stream) {
                         tally.refused = Some(allowed_kbps);
                     }

@@ -17,9 +17,11 @@ pub(crate) fn matrix(files: &[PathBuf], as_json: bool) -> Result<(), Error> {
     let (mut rows, mut unread) = (Vec::new(), Vec::new());
     for path in files {
         let name = path.display().to_string();
-        let read = fs::read(path).map_err(|error| format!("{name}: {error}")).and_then(|bytes| {
-            read_row(&name, &String::from_utf8_lossy(&bytes)).map_err(|error| error.to_string())
-        });
+        let read = fs::read(path)
+            .map_err(|error| format!("{name}: {error}"))
+            .and_then(|bytes| {
+                read_row(&name, &String::from_utf8_lossy(&bytes)).map_err(|error| error.to_string())
+            });
         match read {
             Ok(row) => rows.push(row),
             Err(error) => unread.push(error),
@@ -29,8 +31,12 @@ pub(crate) fn matrix(files: &[PathBuf], as_json: bool) -> Result<(), Error> {
     let faults = matrix.faults();
     if as_json {
         let (pairs, unknown) = (matrix.pairs(), matrix.unknown());
-        let page = json!({ "pairs": pairs, "faults": faults, "unknown": unknown, "unread": unread });
-        println!("{}", serde_json::to_string_pretty(&page).unwrap_or_default());
+        let page =
+            json!({ "pairs": pairs, "faults": faults, "unknown": unknown, "unread": unread });
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&page).unwrap_or_default()
+        );
     } else {
         print!("{}", printable::lines(&matrix.page()));
     }

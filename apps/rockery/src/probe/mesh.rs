@@ -43,7 +43,11 @@ struct Progress {
 
 impl Default for Progress {
     fn default() -> Self {
-        Self { heard: Instant::now(), asking: BTreeSet::new(), finished: BTreeSet::new() }
+        Self {
+            heard: Instant::now(),
+            asking: BTreeSet::new(),
+            finished: BTreeSet::new(),
+        }
     }
 }
 
@@ -83,9 +87,16 @@ pub(super) fn run(what: &Probe) -> Result<Row, Error> {
     let addresses: Vec<IpAddr> = others.iter().map(|(_, address)| *address).collect();
     let progress = Arc::new(Mutex::new(Progress::default()));
     let listener = Listener::without_load(what.port)?;
-    let answering = Answering { listener, hosts: addresses.clone(), progress: Arc::clone(&progress) };
+    let answering = Answering {
+        listener,
+        hosts: addresses.clone(),
+        progress: Arc::clone(&progress),
+    };
     let receiver = Receiver::open(what.port)?.answering(Box::new(answering));
-    eprintln!("{from}: answering on UDP port {}, and waiting for the other hosts", what.port);
+    eprintln!(
+        "{from}: answering on UDP port {}, and waiting for the other hosts",
+        what.port
+    );
     gather(&receiver, &addresses, Duration::from_secs(what.wait.into()))?;
     let mut observed = Vec::new();
     for (host, address) in &others {
@@ -93,8 +104,11 @@ pub(super) fn run(what: &Probe) -> Result<Row, Error> {
         observed.push(survey(host, *address, &[what.dscp, 48, 0], &mut network));
     }
     let failed = |error: io::Error| Error::Unread(format!("UDP port {}: {error}", what.port));
-    let cooperating: Vec<IpAddr> =
-        observed.iter().filter(|host| host.cooperates.is_some()).map(|host| host.address).collect();
+    let cooperating: Vec<IpAddr> = observed
+        .iter()
+        .filter(|host| host.cooperates.is_some())
+        .map(|host| host.address)
+        .collect();
     farewell(&receiver, &addresses);
     answer_until_all_finished(&receiver, &cooperating, &progress).map_err(failed)?;
     Ok(Row { from, observed })
@@ -111,11 +125,17 @@ fn divided(what: &Probe) -> Result<(String, Vec<Named>), Error> {
         .collect::<Result<_, _>>()?;
     // Packets to an address of this machine leave from that address.
     let is_own = |address: IpAddr| own_address(address).is_ok_and(|own| own == address);
-    let (own, others): (Vec<Named>, Vec<Named>) = all.into_iter().partition(|(_, address)| is_own(*address));
+    let (own, others): (Vec<Named>, Vec<Named>) =
+        all.into_iter().partition(|(_, address)| is_own(*address));
     let none = || {
-        Error::Unread("no host of the list is this machine: name the same hosts on each of them".to_owned())
+        Error::Unread(
+            "no host of the list is this machine: name the same hosts on each of them".to_owned(),
+        )
     };
-    own.into_iter().next().map(|(name, _)| (name, others)).ok_or_else(none)
+    own.into_iter()
+        .next()
+        .map(|(name, _)| (name, others))
+        .ok_or_else(none)
 }
 
 /// Waits until all others answer, or until the time is over: those that do not are down, or blocked.
@@ -125,7 +145,10 @@ fn gather(receiver: &Receiver, others: &[IpAddr], time: Duration) -> Result<(), 
     while !missing.is_empty() && Instant::now() < until {
         let mut silent = Vec::new();
         for address in missing {
-            let look = Question::Look { traffic_class: 0, bytes: 0 };
+            let look = Question::Look {
+                traffic_class: 0,
+                bytes: 0,
+            };
             if !matches!(receiver.to(address)?.ask(look), Answer::Seen { .. }) {
                 silent.push(address);
             }
@@ -140,12 +163,12 @@ fn farewell(receiver: &Receiver, others: &[IpAddr]) {
     for _ in 0..END_NOTICES {
         for address in others {
             // Hosts that do not receive it stop waiting after a while.
-            let _ = own_address(*address).and_then(|own| Speaker::new(own, receiver.port())).and_then(
-                |speaker| {
+            let _ = own_address(*address)
+                .and_then(|own| Speaker::new(own, receiver.port()))
+                .and_then(|speaker| {
                     let farewell = speaker.ends(*address).message(ProbeMessage::Finished, 0);
                     speaker.send(*address, None, &farewell)
-                },
-            );
+                });
         }
         std::thread::sleep(END_NOTICE_INTERVAL);
     }

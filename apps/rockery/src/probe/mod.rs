@@ -111,30 +111,58 @@ pub(crate) fn act(what: &Probe) -> Result<(), Error> {
         observed.push(survey(host, *address, &dscps, &mut network));
     }
     let loaded = under_load(&receiver, &observed, &expected, what)?;
-    judge(what, &expect::hostname().unwrap_or_default(), &observed, &loaded)
+    judge(
+        what,
+        &expect::hostname().unwrap_or_default(),
+        &observed,
+        &loaded,
+    )
 }
 
 /// Prints what was observed from this machine, with what is wrong.
 fn judge(what: &Probe, from: &str, observed: &[Observed], loaded: &Loaded) -> Result<(), Error> {
-    let per_host: Vec<Vec<Finding>> =
-        observed.iter().map(|observed| survey_findings(observed, what.gbps)).collect();
-    let shape = LoadShape { gbps: what.gbps, dscp: what.dscp };
-    let rules: Vec<Vec<&str>> =
-        per_host.iter().map(|found| found.iter().map(|finding| finding.rule).collect()).collect();
+    let per_host: Vec<Vec<Finding>> = observed
+        .iter()
+        .map(|observed| survey_findings(observed, what.gbps))
+        .collect();
+    let shape = LoadShape {
+        gbps: what.gbps,
+        dscp: what.dscp,
+    };
+    let rules: Vec<Vec<&str>> = per_host
+        .iter()
+        .map(|found| found.iter().map(|finding| finding.rule).collect())
+        .collect();
     let mut found: Vec<Finding> = per_host.into_iter().flatten().collect();
-    found.extend(load_findings(&loaded.streams.alone, &loaded.streams.together, shape));
+    found.extend(load_findings(
+        &loaded.streams.alone,
+        &loaded.streams.together,
+        shape,
+    ));
     if let Ok(shares) = &loaded.shares {
         found.extend(share_findings(shares, &loaded.streams.classes, shape));
     }
-    let seen = page::Seen { from, observed, rules: &rules };
+    let seen = page::Seen {
+        from,
+        observed,
+        rules: &rules,
+    };
     page::print(what, &seen, loaded, &found);
     let not_sent = |observed: &&Observed| observed.reach == Reach::NotSent;
     if let Some(observed) = observed.iter().find(not_sent) {
-        return Err(Error::Unread(format!("{}: {}", observed.host, observed.log.join("; "))));
+        return Err(Error::Unread(format!(
+            "{}: {}",
+            observed.host,
+            observed.log.join("; ")
+        )));
     }
     match found.len() {
         0 => Ok(()),
-        count => Err(Error::Findings(counted(count as u64, "finding", "findings"))),
+        count => Err(Error::Findings(counted(
+            count as u64,
+            "finding",
+            "findings",
+        ))),
     }
 }
 
@@ -147,7 +175,10 @@ struct Loaded {
 
 impl Default for Loaded {
     fn default() -> Self {
-        Self { streams: Loads::default(), shares: Ok(Vec::new()) }
+        Self {
+            streams: Loads::default(),
+            shares: Ok(Vec::new()),
+        }
     }
 }
 
@@ -157,9 +188,16 @@ fn under_load(
     expected: &[Expected],
     what: &Probe,
 ) -> Result<Loaded, Error> {
-    let Some(kbps) = what.load else { return Ok(Loaded::default()) };
-    let cooperating = observed.iter().filter(|host| host.cooperates.is_some()).count();
-    let obstacle = (!expected.is_empty()).then(|| expect::obstacle(expected, cooperating)).flatten();
+    let Some(kbps) = what.load else {
+        return Ok(Loaded::default());
+    };
+    let cooperating = observed
+        .iter()
+        .filter(|host| host.cooperates.is_some())
+        .count();
+    let obstacle = (!expected.is_empty())
+        .then(|| expect::obstacle(expected, cooperating))
+        .flatten();
     let dscps: Vec<u8> = match obstacle {
         None => expected.iter().map(|expected| expected.dscp).collect(),
         Some(_) => Vec::new(),
@@ -176,7 +214,9 @@ fn under_load(
 /// The first address of a name.
 fn resolved(host: &str) -> Result<IpAddr, Error> {
     let mut found = (host, 0).to_socket_addrs().map_err(|error| {
-        Error::Unread(format!("{host}: {error}: write a name or an address, without port"))
+        Error::Unread(format!(
+            "{host}: {error}: write a name or an address, without port"
+        ))
     })?;
     let none = || Error::Unread(format!("{host}: the name has no address"));
     let address = found.next().ok_or_else(none)?;
@@ -190,12 +230,19 @@ fn resolved(host: &str) -> Result<IpAddr, Error> {
 
 /// Reads a rate in kb/s.
 fn kbps(text: &str) -> Result<u32, String> {
-    let wrong = || format!("\"{text}\" is no rate: write 500Mb/s or 2.5Gb/s, from 8kb/s to 400Gb/s");
+    let wrong =
+        || format!("\"{text}\" is no rate: write 500Mb/s or 2.5Gb/s, from 8kb/s to 400Gb/s");
     let units = [("Gb/s", 1e6), ("Mb/s", 1e3), ("kb/s", 1.0)];
-    let (number, unit) =
-        units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit))).ok_or_else(wrong)?;
+    let (number, unit) = units
+        .iter()
+        .find_map(|(name, unit)| Some((text.strip_suffix(name)?, unit)))
+        .ok_or_else(wrong)?;
     let kbps = number.trim().parse::<f64>().map_err(|_| wrong())? * unit;
-    if (8.0..=4e8).contains(&kbps) { Ok(kbps as u32) } else { Err(wrong()) }
+    if (8.0..=4e8).contains(&kbps) {
+        Ok(kbps as u32)
+    } else {
+        Err(wrong())
+    }
 }
 
 #[cfg(test)]

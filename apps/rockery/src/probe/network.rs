@@ -46,12 +46,18 @@ impl Receiver {
         if port != ROCE_PORT {
             sockets.push((bound(port)?, port));
         }
-        Ok(Self { sockets, aside: None })
+        Ok(Self {
+            sockets,
+            aside: None,
+        })
     }
 
     /// The same, with questions of others answered by this whenever packets are received.
     pub(super) fn answering(self, aside: Box<dyn Aside>) -> Self {
-        Self { aside: Some(RefCell::new(aside)), ..self }
+        Self {
+            aside: Some(RefCell::new(aside)),
+            ..self
+        }
     }
 
     /// The port of cooperating ends.
@@ -65,9 +71,15 @@ impl Receiver {
     /// When there is no route to it.
     pub(super) fn to(&self, target: IpAddr) -> Result<Network<'_>, Error> {
         let failed = |error: io::Error| Error::Unread(format!("{target}: {error}"));
-        let speaker = Speaker::new(own_address(target).map_err(failed)?, self.port()).map_err(failed)?;
+        let speaker =
+            Speaker::new(own_address(target).map_err(failed)?, self.port()).map_err(failed)?;
         let number = std::process::id() << 8 | 1;
-        Ok(Network { receiver: self, speaker, target, number })
+        Ok(Network {
+            receiver: self,
+            speaker,
+            target,
+            number,
+        })
     }
 
     /// Waits for a packet.
@@ -76,7 +88,10 @@ impl Receiver {
     /// As poll(2).
     pub(super) fn wait(&self, also: &[RawFd], most: Duration) -> io::Result<()> {
         let own = self.sockets.iter().map(|(socket, _)| socket.as_raw_fd());
-        let all: Vec<(RawFd, bool)> = own.chain(also.iter().copied()).map(|fd| (fd, false)).collect();
+        let all: Vec<(RawFd, bool)> = own
+            .chain(also.iter().copied())
+            .map(|fd| (fd, false))
+            .collect();
         datagrams::wait(&all, most)
     }
 
@@ -88,7 +103,8 @@ impl Receiver {
         loop {
             let found = self.any(buffer)?;
             match (&found, &self.aside) {
-                (Some((packet, Some(heard))), Some(aside)) if aside.borrow_mut().takes(packet, heard) => {}
+                (Some((packet, Some(heard))), Some(aside))
+                    if aside.borrow_mut().takes(packet, heard) => {}
                 _ => return Ok(found),
             }
         }
@@ -96,14 +112,18 @@ impl Receiver {
 
     fn any(&self, buffer: &mut [u8]) -> io::Result<Option<(Packet, Option<Heard>)>> {
         for (socket, port) in &self.sockets {
-            let Some(packet) = datagrams::receive(socket, buffer)? else { continue };
+            let Some(packet) = datagrams::receive(socket, buffer)? else {
+                continue;
+            };
             let ends = Ends {
                 source: packet.source.ip(),
                 destination: packet.destination,
                 source_port: packet.source.port(),
                 destination_port: *port,
             };
-            let heard = buffer.get(..packet.length).and_then(|bytes| ends.parse(bytes));
+            let heard = buffer
+                .get(..packet.length)
+                .and_then(|bytes| ends.parse(bytes));
             return Ok(Some((packet, heard)));
         }
         Ok(None)
@@ -117,7 +137,8 @@ fn bound(port: u16) -> Result<UdpSocket, Error> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => (Err(error), true),
         Err(_) => (UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)), false),
     };
-    let prepared = socket.and_then(|socket| datagrams::show_headers(&socket, is_v6).map(|()| socket));
+    let prepared =
+        socket.and_then(|socket| datagrams::show_headers(&socket, is_v6).map(|()| socket));
     prepared.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Error::Unread(format!(
             "UDP port {port} of this machine is in use, by a program with a rockery device, rxe or another \
@@ -129,8 +150,11 @@ fn bound(port: u16) -> Result<UdpSocket, Error> {
 
 /// The address that packets to a host leave from.
 pub(super) fn own_address(target: IpAddr) -> io::Result<IpAddr> {
-    let any: IpAddr =
-        if target.is_ipv6() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+    let any: IpAddr = if target.is_ipv6() {
+        Ipv6Addr::UNSPECIFIED.into()
+    } else {
+        Ipv4Addr::UNSPECIFIED.into()
+    };
     let socket = UdpSocket::bind((any, 0))?;
     socket.connect((target, ROCE_PORT))?;
     Ok(socket.local_addr()?.ip())
@@ -163,14 +187,27 @@ impl Network<'_> {
     fn ask_by_udp(&mut self, question: Question) -> io::Result<Answer> {
         // Reports about an earlier question that arrived too late are no answer to this one.
         while self.speaker.report()?.is_some() {}
-        let ends = Ends { destination_port: ROCE_PORT, ..self.speaker.ends(self.target) };
+        let ends = Ends {
+            destination_port: ROCE_PORT,
+            ..self.speaker.ends(self.target)
+        };
         let (class, port, bytes) = match question {
             // A REQ that is repeated has the number of the first one.
             Question::Request => (0, Some(ROCE_PORT), ends.request(self.number)),
-            Question::Look { traffic_class, bytes } => {
+            Question::Look {
+                traffic_class,
+                bytes,
+            } => {
                 self.number += 1;
-                let look = ProbeMessage::Look { question: self.number, traffic_class };
-                (traffic_class, None, self.speaker.ends(self.target).message(look, bytes))
+                let look = ProbeMessage::Look {
+                    question: self.number,
+                    traffic_class,
+                };
+                (
+                    traffic_class,
+                    None,
+                    self.speaker.ends(self.target).message(look, bytes),
+                )
             }
             Question::Closed(bytes) | Question::Echo(bytes) => {
                 let around = if self.target.is_ipv6() { 48 } else { 28 };
@@ -188,7 +225,8 @@ impl Network<'_> {
                 return Ok(meaning(report));
             }
             while let Some((packet, heard)) = self.receiver.next(&mut buffer)? {
-                if let Some(answer) = heard.and_then(|heard| self.answer(&packet, &heard, question)) {
+                if let Some(answer) = heard.and_then(|heard| self.answer(&packet, &heard, question))
+                {
                     return Ok(answer);
                 }
             }
@@ -214,12 +252,18 @@ impl Network<'_> {
                     CmMessage::Mra(mra) if mra.remote_comm_id == own => "MRA".to_owned(),
                     _ => return None,
                 };
-                Some(Answer::Answered { what, hop_limit: packet.hop_limit })
+                Some(Answer::Answered {
+                    what,
+                    hop_limit: packet.hop_limit,
+                })
             }
             (Heard::Probe(ProbeMessage::Seen(seen)), Question::Look { .. })
                 if seen.question == self.number =>
             {
-                Some(Answer::Seen { seen: *seen, traffic_class: packet.traffic_class })
+                Some(Answer::Seen {
+                    seen: *seen,
+                    traffic_class: packet.traffic_class,
+                })
             }
             _ => None,
         }
@@ -250,7 +294,10 @@ impl Network<'_> {
                 && packet.source.ip() == self.target
             {
                 let what = "echo reply".to_owned();
-                return Ok(Answer::Answered { what, hop_limit: packet.hop_limit });
+                return Ok(Answer::Answered {
+                    what,
+                    hop_limit: packet.hop_limit,
+                });
             }
             if left.is_zero() {
                 return Ok(Answer::Silent);
@@ -265,7 +312,9 @@ fn meaning(report: datagrams::Report) -> Answer {
         (libc::EMSGSIZE, None) => Answer::TooLongHere,
         (libc::EMSGSIZE, Some(from)) => Answer::TooLong(from, report.mtu),
         (libc::ECONNREFUSED, Some(from)) => Answer::PortClosed(from),
-        (error, Some(from)) => Answer::Unreachable(from, io::Error::from_raw_os_error(error).to_string()),
+        (error, Some(from)) => {
+            Answer::Unreachable(from, io::Error::from_raw_os_error(error).to_string())
+        }
         (error, None) => Answer::NotSent(io::Error::from_raw_os_error(error).to_string()),
     }
 }

@@ -32,7 +32,10 @@ pub(super) fn print(what: &Probe, seen: &Seen<'_>, loaded: &Loaded, found: &[Fin
             "from": seen.from, "hosts": hosts, "load": all, "shares": shares,
             "shares_unknown": why, "findings": findings,
         });
-        println!("{}", serde_json::to_string_pretty(&page).unwrap_or_default());
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&page).unwrap_or_default()
+        );
         return;
     }
     let mut text: String = found.iter().map(|finding| format!("{finding}\n")).collect();
@@ -46,7 +49,8 @@ pub(super) fn print(what: &Probe, seen: &Seen<'_>, loaded: &Loaded, found: &[Fin
     text += &lossless(what, &loaded.streams.together, found);
     text += &shares(loaded);
     if observed.iter().any(|host| host.cooperates.is_none()) {
-        text += "\nMarks and exact hop counts need rockery doctor probe --listen at the other end.\n";
+        text +=
+            "\nMarks and exact hop counts need rockery doctor probe --listen at the other end.\n";
     }
     if found.is_empty() {
         text += "nothing is wrong of what was seen\n";
@@ -59,23 +63,45 @@ fn table(observed: &[Observed]) -> String {
     let heads = ["host", "RoCE", "payload", "hops", "DSCP", "ECN"];
     let mut rows = vec![heads.map(str::to_owned)];
     rows.extend(observed.iter().map(row));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..heads.len()).map(width).collect();
     let line = |row: &[String; 6]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:width$}"));
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
     rows.iter().map(line).collect()
 }
 
 fn row(observed: &Observed) -> [String; 6] {
-    let dscp = observed.marks.iter().map(|mark| match (mark.arrived >> 2, mark.returned >> 2) {
-        (arrived, returned) if arrived == mark.sent >> 2 && returned == arrived => arrived.to_string(),
-        (arrived, returned) => format!("{} as {arrived}, back {returned}", mark.sent >> 2),
-    });
+    let dscp = observed
+        .marks
+        .iter()
+        .map(|mark| match (mark.arrived >> 2, mark.returned >> 2) {
+            (arrived, returned) if arrived == mark.sent >> 2 && returned == arrived => {
+                arrived.to_string()
+            }
+            (arrived, returned) => format!("{} as {arrived}, back {returned}", mark.sent >> 2),
+        });
     let dscp: Vec<String> = dscp.collect();
-    let kept = observed.marks.iter().all(|mark| mark.arrived & 3 != 0 && mark.returned & 3 != 0);
-    let known = |text: String| if observed.marks.is_empty() { UNKNOWN.to_owned() } else { text };
+    let kept = observed
+        .marks
+        .iter()
+        .all(|mark| mark.arrived & 3 != 0 && mark.returned & 3 != 0);
+    let known = |text: String| {
+        if observed.marks.is_empty() {
+            UNKNOWN.to_owned()
+        } else {
+            text
+        }
+    };
     [
         observed.host.clone(),
         reach(observed.reach).to_owned(),
@@ -111,12 +137,14 @@ fn payload(observed: &Observed) -> String {
 
 /// The result of the loads for the lossless class, where it is good or unknown.
 fn lossless(what: &Probe, together: &[StreamOutcome], found: &[Finding]) -> String {
-    let is_of_load = |finding: &Finding| matches!(finding.rule, "probe-lossy-class" | "probe-pfc-one-end");
+    let is_of_load =
+        |finding: &Finding| matches!(finding.rule, "probe-lossy-class" | "probe-pfc-one-end");
     if what.load.is_none() || found.iter().any(is_of_load) {
         return String::new();
     }
     let dscp = what.dscp;
-    let unknown = |why: &str| format!("whether the class of DSCP {dscp} is lossless is unknown: {why}\n");
+    let unknown =
+        |why: &str| format!("whether the class of DSCP {dscp} is lossless is unknown: {why}\n");
     match together {
         [] => unknown("it takes two hosts with --listen, --load and --from"),
         _ if together.iter().any(|stream| stream.end.is_none()) => unknown("not all hosts sent"),
@@ -142,7 +170,11 @@ fn shares(loaded: &Loaded) -> String {
 }
 
 fn share(share: &Share) -> String {
-    let note = if share.limited { "" } else { ", all that was sent" };
+    let note = if share.limited {
+        ""
+    } else {
+        ", all that was sent"
+    };
     format!(
         "DSCP {} gets {:.0} % of the link beside the other classes{note}; {:.0} % are expected\n",
         share.dscp, share.measured, share.expected

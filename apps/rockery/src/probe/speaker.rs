@@ -26,12 +26,17 @@ impl Speaker {
     /// As bind(2) and setsockopt(2).
     pub(super) fn new(address: IpAddr, port: u16) -> io::Result<Self> {
         let first = FIRST_PORT | (std::process::id() as u16 & 0x3fff);
-        let candidates = (0..16).map(|more| first.wrapping_add(more) | FIRST_PORT).chain([0]);
+        let candidates = (0..16)
+            .map(|more| first.wrapping_add(more) | FIRST_PORT)
+            .chain([0]);
         let bound = |port| UdpSocket::bind((address, port));
         let mut last = Err(io::ErrorKind::AddrInUse.into());
         for candidate in candidates {
             last = bound(candidate);
-            if last.as_ref().map_or_else(|error| error.kind() != io::ErrorKind::AddrInUse, |_| true) {
+            if last
+                .as_ref()
+                .map_or_else(|error| error.kind() != io::ErrorKind::AddrInUse, |_| true)
+            {
                 break;
             }
         }
@@ -39,13 +44,22 @@ impl Speaker {
         datagrams::ask_plainly(&socket, address.is_ipv6(), HOP_LIMIT)?;
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
-        Ok(Self { socket, address, port })
+        Ok(Self {
+            socket,
+            address,
+            port,
+        })
     }
 
     /// The addresses and ports of a packet to a host.
     pub(super) fn ends(&self, destination: IpAddr) -> Ends {
         let source = self.address.ip();
-        Ends { source, destination, source_port: self.address.port(), destination_port: self.port }
+        Ends {
+            source,
+            destination,
+            source_port: self.address.port(),
+            destination_port: self.port,
+        }
     }
 
     /// Sets DSCP and ECN of the packets that follow.
@@ -60,8 +74,15 @@ impl Speaker {
     ///
     /// # Errors
     /// As sendto(2), `WouldBlock` when the interface takes no packet now.
-    pub(super) fn send(&self, destination: IpAddr, port: Option<u16>, bytes: &[u8]) -> io::Result<()> {
-        self.socket.send_to(bytes, (destination, port.unwrap_or(self.port))).map(drop)
+    pub(super) fn send(
+        &self,
+        destination: IpAddr,
+        port: Option<u16>,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        self.socket
+            .send_to(bytes, (destination, port.unwrap_or(self.port)))
+            .map(drop)
     }
 
     /// The next ICMP error that one of the packets has caused.

@@ -37,14 +37,22 @@ impl Files {
         places.sort();
         match places.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(Error::SameOutput(pair[0].clone())),
-            None => Ok(Self { folder, inputs: Mutex::default(), outputs }),
+            None => Ok(Self {
+                folder,
+                inputs: Mutex::default(),
+                outputs,
+            }),
         }
     }
 
     /// The files that a fabric file names, for a command that writes no file.
     pub(crate) fn of(file: &Path) -> Self {
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
-        Self { folder, inputs: Mutex::default(), outputs: Vec::new() }
+        Self {
+            folder,
+            inputs: Mutex::default(),
+            outputs: Vec::new(),
+        }
     }
 
     /// Reads the fabric file, which may come through a pipe.
@@ -71,7 +79,10 @@ impl Files {
         let lost = |output: &&PathBuf| {
             fs::metadata(output).is_ok_and(|metadata| inputs.contains_key(&identity(&metadata)))
         };
-        self.outputs.iter().find(lost).map_or(Ok(()), |path| Err(Error::OutputIsInput(path.clone())))
+        self.outputs
+            .iter()
+            .find(lost)
+            .map_or(Ok(()), |path| Err(Error::OutputIsInput(path.clone())))
     }
 
     fn text(&self, path: &Path, file: File) -> io::Result<String> {
@@ -113,7 +124,10 @@ fn place(path: &Path) -> Option<PathBuf> {
         Ok(metadata) if !metadata.is_file() => None,
         Ok(_) => fs::canonicalize(path).ok(),
         Err(_) => {
-            let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+            let folder = path
+                .parent()
+                .filter(|folder| *folder != Path::new(""))
+                .unwrap_or(Path::new("."));
             Some(fs::canonicalize(folder).ok()?.join(path.file_name()?))
         }
     }

@@ -10,7 +10,9 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use ::sim::experiment::{CAPTURED_MAX, Experiment};
-use ::sim::report::{Report, counted, flows_csv, hops_csv, ports_csv, table, vendor_tables, write_pcap};
+use ::sim::report::{
+    Report, counted, flows_csv, hops_csv, ports_csv, table, vendor_tables, write_pcap,
+};
 use ::sim::world::Results;
 use fabric::file::{Document, Point};
 use fabric::{Span, Time};
@@ -59,7 +61,12 @@ pub(crate) fn act(sim: &Sim) -> Result<(), Error> {
     if sim.check {
         return check(&document, &points, &files);
     }
-    let plan = runs::RunPlan { sim, document: &document, files: &files, points: &points };
+    let plan = runs::RunPlan {
+        sim,
+        document: &document,
+        files: &files,
+        points: &points,
+    };
     match points.as_slice() {
         [(_, point)] => one(&plan, point),
         _ => sweep(&plan),
@@ -69,8 +76,12 @@ pub(crate) fn act(sim: &Sim) -> Result<(), Error> {
 fn print_points(points: &[Point]) -> Result<(), Error> {
     let mut out = io::stdout().lock();
     for (number, point) in points.iter().enumerate() {
-        let settings: Vec<String> = point.iter().map(|(path, value)| format!("{path}={value}")).collect();
-        writeln!(out, "{number}\t{}", settings.join("\t")).map_err(Error::file("standard output"))?;
+        let settings: Vec<String> = point
+            .iter()
+            .map(|(path, value)| format!("{path}={value}"))
+            .collect();
+        writeln!(out, "{number}\t{}", settings.join("\t"))
+            .map_err(Error::file("standard output"))?;
     }
     Ok(())
 }
@@ -93,15 +104,25 @@ fn check(document: &Document, points: &[(usize, Point)], files: &Files) -> Resul
     for (_, point) in points {
         described.get_or_insert(runs::experiment(document, point, files)?);
     }
-    let Some(experiment) = described else { return Ok(()) };
+    let Some(experiment) = described else {
+        return Ok(());
+    };
     let topology = &experiment.network.topology;
     println!(
         "{}: {}, {}, {}, {} in {}, {}",
-        if experiment.file.title.is_empty() { "no title" } else { &experiment.file.title },
+        if experiment.file.title.is_empty() {
+            "no title"
+        } else {
+            &experiment.file.title
+        },
         counted(u64::from(topology.hosts()), "host", "hosts"),
         counted(u64::from(topology.switches()), "switch", "switches"),
         counted(topology.links().len() as u64, "link", "links"),
-        counted(experiment.scenario.flows.len() as u64, "queue pair", "queue pairs"),
+        counted(
+            experiment.scenario.flows.len() as u64,
+            "queue pair",
+            "queue pairs"
+        ),
         counted(experiment.workloads.len() as u64, "workload", "workloads"),
         counted(points.len() as u64, "run", "runs")
     );
@@ -123,7 +144,8 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
     for (link, path) in links {
         let mut file = io::BufWriter::new(fs::File::create(&path).map_err(Error::file(&path))?);
         let stations = |flow: u32, from: u32| done.experiment.stations(flow, from);
-        write_pcap(&mut file, link, &done.results.captured, stations).map_err(Error::file(&path))?;
+        write_pcap(&mut file, link, &done.results.captured, stations)
+            .map_err(Error::file(&path))?;
         file.flush().map_err(Error::file(&path))?;
     }
     if let Some(path) = &sim.csv {
@@ -132,7 +154,10 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
         if !is_stdout(Some(path)) {
             write(&beside(path, ".ports.csv"), &ports_csv(&done.report))?;
             if sim.hops {
-                write(&beside(path, ".hops.csv"), &hops_csv(&done.report, None, true))?;
+                write(
+                    &beside(path, ".hops.csv"),
+                    &hops_csv(&done.report, None, true),
+                )?;
             }
         }
     }
@@ -140,7 +165,10 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
         parquets(sim, path, std::slice::from_ref(&done.report))?;
     }
     if let Some(path) = &sim.html {
-        write(path, &::report::simulation::page(&done.experiment, &done.report))?;
+        write(
+            path,
+            &::report::simulation::page(&done.experiment, &done.report),
+        )?;
     }
     if let Some(path) = &sim.json {
         write(path, &(done.report.json() + "\n"))?;
@@ -148,7 +176,10 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
     if !is_stdout(sim.json.as_deref()) && !is_stdout(sim.csv.as_deref()) {
         print!("{}", table(&done.report));
         for printed in vendor_tables(&done.experiment, &done.results) {
-            print!("\n{}, as {} prints it\n\n{}", printed.switch, printed.system, printed.text);
+            print!(
+                "\n{}, as {} prints it\n\n{}",
+                printed.switch, printed.system, printed.text
+            );
         }
     }
     Ok(())
@@ -159,13 +190,15 @@ fn sweep(plan: &runs::RunPlan<'_>) -> Result<(), Error> {
     let reports = runs::all(plan, io::stderr().is_terminal())?;
     if let Some(path) = &sim.csv {
         let rows = reports.iter().enumerate();
-        let text: String =
-            rows.map(|(row, (number, report))| flows_csv(report, Some(*number), row == 0)).collect();
+        let text: String = rows
+            .map(|(row, (number, report))| flows_csv(report, Some(*number), row == 0))
+            .collect();
         write(path, &text)?;
         if sim.hops && !is_stdout(Some(path)) {
             let rows = reports.iter().enumerate();
-            let text: String =
-                rows.map(|(row, (number, report))| hops_csv(report, Some(*number), row == 0)).collect();
+            let text: String = rows
+                .map(|(row, (number, report))| hops_csv(report, Some(*number), row == 0))
+                .collect();
             write(&beside(path, ".hops.csv"), &text)?;
         }
     }
@@ -186,7 +219,11 @@ fn sweep(plan: &runs::RunPlan<'_>) -> Result<(), Error> {
 
 fn parquets(sim: &Sim, path: &Path, reports: &[Report]) -> Result<(), Error> {
     parquet::write(path, reports)?;
-    if sim.hops { parquet::write_hops(&beside(path, ".hops.parquet"), reports) } else { Ok(()) }
+    if sim.hops {
+        parquet::write_hops(&beside(path, ".hops.parquet"), reports)
+    } else {
+        Ok(())
+    }
 }
 
 fn is_stdout(path: Option<&Path>) -> bool {
@@ -195,7 +232,9 @@ fn is_stdout(path: Option<&Path>) -> bool {
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {
     if path == Path::new("-") {
-        return io::stdout().write_all(text.as_bytes()).map_err(Error::file("standard output"));
+        return io::stdout()
+            .write_all(text.as_bytes())
+            .map_err(Error::file("standard output"));
     }
     fs::write(path, text).map_err(Error::file(path))
 }
@@ -208,7 +247,10 @@ fn captured_links(experiment: &Experiment, sim: &Sim) -> Result<Vec<(u32, PathBu
             let links = experiment.network.topology.links().iter();
             let ends = links.flat_map(|link| link.ends).take(8);
             let names: Vec<String> = ends.map(|end| experiment.network.port_name(end)).collect();
-            Error::NoSuchPort { name: name.clone(), there: format!("{}, …", names.join(", ")) }
+            Error::NoSuchPort {
+                name: name.clone(),
+                there: format!("{}, …", names.join(", ")),
+            }
         })
     };
     sim.pcap.iter().map(link).collect()

@@ -33,7 +33,10 @@ pub(super) fn write_hops(path: &Path, reports: &[Report]) -> Result<(), Error> {
 
 fn save(path: &Path, name: &str, columns: &[Column]) -> Result<(), Error> {
     let file = File::create(path).map_err(Error::file(path))?;
-    fill(file, name, columns).map_err(|source| Error::Parquet { path: path.to_owned(), source })
+    fill(file, name, columns).map_err(|source| Error::Parquet {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn field(name: &str, values: &Values) -> Result<TypePtr, ParquetError> {
@@ -49,7 +52,10 @@ fn field(name: &str, values: &Values) -> Result<TypePtr, ParquetError> {
 }
 
 fn fill(file: File, name: &str, columns: &[Column]) -> Result<(), ParquetError> {
-    let fields = columns.iter().map(|(name, values)| field(name, values)).collect::<Result<Vec<_>, _>>()?;
+    let fields = columns
+        .iter()
+        .map(|(name, values)| field(name, values))
+        .collect::<Result<Vec<_>, _>>()?;
     let schema = Type::group_type_builder(name).with_fields(fields).build()?;
     let properties = Arc::new(WriterProperties::builder().build());
     let mut writer = SerializedFileWriter::new(file, Arc::new(schema), properties)?;
@@ -62,22 +68,39 @@ fn fill(file: File, name: &str, columns: &[Column]) -> Result<(), ParquetError> 
     Ok(())
 }
 
-fn column(group: &mut SerializedRowGroupWriter<'_, File>, values: &Values) -> Result<(), ParquetError> {
+fn column(
+    group: &mut SerializedRowGroupWriter<'_, File>,
+    values: &Values,
+) -> Result<(), ParquetError> {
     let Some(mut column) = group.next_column()? else {
-        return Err(ParquetError::General("fewer columns than fields".to_owned()));
+        return Err(ParquetError::General(
+            "fewer columns than fields".to_owned(),
+        ));
     };
     match values {
         Values::Text(texts) => {
-            let bytes: Vec<ByteArray> = texts.iter().map(|text| ByteArray::from(text.as_str())).collect();
-            column.typed::<ByteArrayType>().write_batch(&bytes, None, None)?;
+            let bytes: Vec<ByteArray> = texts
+                .iter()
+                .map(|text| ByteArray::from(text.as_str()))
+                .collect();
+            column
+                .typed::<ByteArrayType>()
+                .write_batch(&bytes, None, None)?;
         }
         Values::Whole(numbers) => {
-            column.typed::<Int64Type>().write_batch(numbers, None, None)?;
+            column
+                .typed::<Int64Type>()
+                .write_batch(numbers, None, None)?;
         }
         Values::Number(numbers) => {
             let there: Vec<f64> = numbers.iter().copied().flatten().collect();
-            let levels: Vec<i16> = numbers.iter().map(|number| i16::from(number.is_some())).collect();
-            column.typed::<DoubleType>().write_batch(&there, Some(&levels), None)?;
+            let levels: Vec<i16> = numbers
+                .iter()
+                .map(|number| i16::from(number.is_some()))
+                .collect();
+            column
+                .typed::<DoubleType>()
+                .write_batch(&there, Some(&levels), None)?;
         }
         Values::Truth(truths) => {
             column.typed::<BoolType>().write_batch(truths, None, None)?;

@@ -55,7 +55,11 @@ fn stopped() -> bool {
 ///
 /// # Errors
 /// Mistakes in the file, and outputs that would overwrite what the file names.
-pub(super) fn experiment(document: &Document, point: &Point, files: &Files) -> Result<Experiment, Error> {
+pub(super) fn experiment(
+    document: &Document,
+    point: &Point,
+    files: &Files,
+) -> Result<Experiment, Error> {
     let mut document = document.clone();
     for (path, value) in point {
         document.set(path, value)?;
@@ -68,12 +72,19 @@ pub(super) fn experiment(document: &Document, point: &Point, files: &Files) -> R
 /// Runs one experiment, and reports on it. `show`: with a bar on the terminal.
 pub(super) fn run(experiment: Experiment, point: &Point, show: bool) -> Result<Done, Error> {
     catch_interrupts();
-    let bar = bar(STEPS, show, "{bar:30} {percent:>3}% {msg} {elapsed} ETA {eta}");
+    let bar = bar(
+        STEPS,
+        show,
+        "{bar:30} {percent:>3}% {msg} {elapsed} ETA {eta}",
+    );
     let started = std::time::Instant::now();
     let mut watch = |progress: Progress| {
         if started.elapsed() > BAR_AFTER {
             let rate = progress.hops as f64 / started.elapsed().as_secs_f64() / 1e6;
-            bar.set_message(format!("{:.3} ms, {rate:.1} M hops/s", progress.now.0 as f64 / 1e9));
+            bar.set_message(format!(
+                "{:.3} ms, {rate:.1} M hops/s",
+                progress.now.0 as f64 / 1e9
+            ));
             bar.set_position((progress.done * STEPS as f64) as u64);
         }
         !stopped()
@@ -82,7 +93,11 @@ pub(super) fn run(experiment: Experiment, point: &Point, show: bool) -> Result<D
     bar.finish_and_clear();
     let mut report = Report::new(&experiment, &ran.results, ran.partial);
     report.settings.clone_from(point);
-    Ok(Done { report, experiment, results: ran.results })
+    Ok(Done {
+        report,
+        experiment,
+        results: ran.results,
+    })
 }
 
 /// Runs all points on as many threads as there are processors, or as `--threads` gives; reports in the order
@@ -90,24 +105,37 @@ pub(super) fn run(experiment: Experiment, point: &Point, show: bool) -> Result<D
 pub(super) fn all(plan: &RunPlan<'_>, show: bool) -> Result<Vec<(usize, Report)>, Error> {
     catch_interrupts();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = plan.sim.threads.map_or(cores, |threads| threads as usize).min(plan.points.len());
-    let bar = bar(plan.points.len() as u64, show, "{bar:30} {pos}/{len} runs {elapsed} ETA {eta}");
+    let threads = plan
+        .sim
+        .threads
+        .map_or(cores, |threads| threads as usize)
+        .min(plan.points.len());
+    let bar = bar(
+        plan.points.len() as u64,
+        show,
+        "{bar:30} {pos}/{len} runs {elapsed} ETA {eta}",
+    );
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Result<Report, Error>)>> = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((number, point)) = plan.points.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some((number, point)) =
+                    plan.points.get(next.fetch_add(1, Ordering::Relaxed))
+                {
                     if stopped() {
                         break;
                     }
-                    let report = experiment(plan.document, point, plan.files).and_then(|mut experiment| {
-                        experiment.scenario.watch.sample_every = plan.sim.sample;
-                        experiment.scenario.watch.hops = plan.sim.hops;
-                        experiment.scenario.skip_steady = plan.sim.skipping();
-                        run(experiment, point, false).map(|done| done.report)
-                    });
-                    done.lock().unwrap_or_else(PoisonError::into_inner).push((*number, report));
+                    let report =
+                        experiment(plan.document, point, plan.files).and_then(|mut experiment| {
+                            experiment.scenario.watch.sample_every = plan.sim.sample;
+                            experiment.scenario.watch.hops = plan.sim.hops;
+                            experiment.scenario.skip_steady = plan.sim.skipping();
+                            run(experiment, point, false).map(|done| done.report)
+                        });
+                    done.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push((*number, report));
                     bar.inc(1);
                 }
             });
@@ -116,13 +144,16 @@ pub(super) fn all(plan: &RunPlan<'_>, show: bool) -> Result<Vec<(usize, Report)>
     bar.finish_and_clear();
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(number, _)| *number);
-    done.into_iter().map(|(number, report)| report.map(|report| (number, report))).collect()
+    done.into_iter()
+        .map(|(number, report)| report.map(|report| (number, report)))
+        .collect()
 }
 
 fn bar(length: u64, show: bool, template: &str) -> ProgressBar {
     if !show {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(length).with_style(style.progress_chars("█▌ "))
 }

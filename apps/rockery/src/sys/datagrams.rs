@@ -39,7 +39,11 @@ pub(crate) struct Report {
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 fn set(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
@@ -75,11 +79,21 @@ pub(crate) fn show_headers(socket: &UdpSocket, is_v6: bool) -> io::Result<()> {
 pub(crate) fn ask_plainly(socket: &impl AsRawFd, is_v6: bool, hop_limit: u8) -> io::Result<()> {
     let (fd, hops) = (socket.as_raw_fd(), hop_limit.into());
     if is_v6 {
-        set(fd, libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+        set(
+            fd,
+            libc::SOL_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_PROBE,
+        )?;
         set(fd, libc::SOL_IPV6, libc::IPV6_RECVERR, 1)?;
         return set(fd, libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS, hops);
     }
-    set(fd, libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+    set(
+        fd,
+        libc::SOL_IP,
+        libc::IP_MTU_DISCOVER,
+        libc::IP_PMTUDISC_PROBE,
+    )?;
     set(fd, libc::SOL_IP, libc::IP_RECVERR, 1)?;
     set(fd, libc::SOL_IP, libc::IP_TTL, hops)
 }
@@ -88,9 +102,16 @@ pub(crate) fn ask_plainly(socket: &impl AsRawFd, is_v6: bool, hop_limit: u8) -> 
 ///
 /// # Errors
 /// As setsockopt(2).
-pub(crate) fn set_traffic_class(socket: &impl AsRawFd, is_v6: bool, traffic_class: u8) -> io::Result<()> {
-    let (level, name) =
-        if is_v6 { (libc::SOL_IPV6, libc::IPV6_TCLASS) } else { (libc::SOL_IP, libc::IP_TOS) };
+pub(crate) fn set_traffic_class(
+    socket: &impl AsRawFd,
+    is_v6: bool,
+    traffic_class: u8,
+) -> io::Result<()> {
+    let (level, name) = if is_v6 {
+        (libc::SOL_IPV6, libc::IPV6_TCLASS)
+    } else {
+        (libc::SOL_IP, libc::IP_TOS)
+    };
     set(socket.as_raw_fd(), level, name, traffic_class.into())
 }
 
@@ -104,7 +125,8 @@ pub(crate) fn echo_socket(is_v6: bool) -> io::Result<OwnedFd> {
         false => (libc::AF_INET, libc::IPPROTO_ICMP),
     };
     // SAFETY: numbers only.
-    let fd = check(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, protocol) })?;
+    let fd =
+        check(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, protocol) })?;
     // SAFETY: a new descriptor, which nothing else has.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -114,10 +136,20 @@ pub(crate) fn echo_socket(is_v6: bool) -> io::Result<OwnedFd> {
 /// # Errors
 /// As poll(2).
 pub(crate) fn wait(sockets: &[(RawFd, bool)], most: Duration) -> io::Result<()> {
-    let events = |for_room| if for_room { libc::POLLOUT } else { libc::POLLIN };
+    let events = |for_room| {
+        if for_room {
+            libc::POLLOUT
+        } else {
+            libc::POLLIN
+        }
+    };
     let mut polled: Vec<libc::pollfd> = sockets
         .iter()
-        .map(|(fd, for_room)| libc::pollfd { fd: *fd, events: events(*for_room), revents: 0 })
+        .map(|(fd, for_room)| libc::pollfd {
+            fd: *fd,
+            events: events(*for_room),
+            revents: 0,
+        })
         .collect();
     // Rounded up, so that a wait for part of a millisecond does not become a busy loop.
     let millis = most.as_micros().div_ceil(1000).min(60_000) as libc::c_int;
@@ -141,10 +173,18 @@ struct Message {
 }
 
 fn receive_message(fd: RawFd, buffer: &mut [u8], flags: i32) -> io::Result<Message> {
-    let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut piece = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
     // SAFETY: zero is a value of each field of an address.
     let name: libc::sockaddr_storage = unsafe { zeroed() };
-    let mut out = Message { length: 0, name, control: Room([0; 512]), control_length: 0 };
+    let mut out = Message {
+        length: 0,
+        name,
+        control: Room([0; 512]),
+        control_length: 0,
+    };
     // SAFETY: zero is a value of each field of a message.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_name = (&raw mut out.name).cast();
@@ -170,7 +210,9 @@ impl Message {
             let level = i32::from_ne_bytes(*rest.get(size_of::<usize>()..)?.first_chunk()?);
             let kind = i32::from_ne_bytes(*rest.get(size_of::<usize>() + 4..)?.first_chunk()?);
             let data = rest.get(HEADER..total)?;
-            rest = rest.get(total.next_multiple_of(size_of::<usize>())..).unwrap_or_default();
+            rest = rest
+                .get(total.next_multiple_of(size_of::<usize>())..)
+                .unwrap_or_default();
             Some((level, kind, data))
         })
     }
@@ -197,7 +239,8 @@ fn socket_address(bytes: &[u8]) -> Option<SocketAddr> {
 }
 
 fn int(data: &[u8]) -> u32 {
-    data.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
+    data.first_chunk()
+        .map_or(0, |bytes| u32::from_ne_bytes(*bytes))
 }
 
 /// Takes a packet; `None` when none is there.
@@ -209,7 +252,9 @@ pub(crate) fn receive(socket: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<Op
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         other => other?,
     };
-    let Some(source) = message.source() else { return Ok(None) };
+    let Some(source) = message.source() else {
+        return Ok(None);
+    };
     let mut packet = Packet {
         source,
         destination: Ipv4Addr::UNSPECIFIED.into(),
@@ -220,7 +265,9 @@ pub(crate) fn receive(socket: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<Op
     };
     for (level, kind, data) in message.control() {
         match (level, kind) {
-            (libc::SOL_IP, libc::IP_TOS) => packet.traffic_class = data.first().copied().unwrap_or(0),
+            (libc::SOL_IP, libc::IP_TOS) => {
+                packet.traffic_class = data.first().copied().unwrap_or(0)
+            }
             (libc::SOL_IPV6, libc::IPV6_TCLASS) => packet.traffic_class = int(data) as u8,
             (libc::SOL_IP, libc::IP_TTL) | (libc::SOL_IPV6, libc::IPV6_HOPLIMIT) => {
                 packet.hop_limit = int(data) as u8;
@@ -253,7 +300,10 @@ pub(crate) fn report(socket: &impl AsRawFd) -> io::Result<Option<Report>> {
         other => other?,
     };
     let extended = message.control().find(|(level, kind, _)| {
-        matches!((*level, *kind), (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR))
+        matches!(
+            (*level, *kind),
+            (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
+        )
     });
     // struct sock_extended_err: error 0..4, origin 4, type 5, code 6, info 8..12, data 12..16, then the
     // address of the sender.
@@ -261,7 +311,10 @@ pub(crate) fn report(socket: &impl AsRawFd) -> io::Result<Option<Report>> {
         error: int(data) as i32,
         from: match data.get(4) {
             Some(&libc::SO_EE_ORIGIN_LOCAL) | None => None,
-            Some(_) => data.get(16..).and_then(socket_address).map(|address| address.ip()),
+            Some(_) => data
+                .get(16..)
+                .and_then(socket_address)
+                .map(|address| address.ip()),
         },
         mtu: int(data.get(8..).unwrap_or_default()),
     }))
@@ -278,11 +331,16 @@ mod tests {
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         ask_plainly(&sender, false, 17).unwrap();
         set_traffic_class(&sender, false, 106).unwrap();
-        sender.send_to(b"text", receiver.local_addr().unwrap()).unwrap();
+        sender
+            .send_to(b"text", receiver.local_addr().unwrap())
+            .unwrap();
         wait(&[(receiver.as_raw_fd(), false)], Duration::from_secs(60)).unwrap();
         let mut buffer = [0; 16];
         let packet = receive(&receiver, &mut buffer).unwrap().unwrap();
-        assert_eq!((packet.traffic_class, packet.hop_limit, packet.length), (106, 17, 4));
+        assert_eq!(
+            (packet.traffic_class, packet.hop_limit, packet.length),
+            (106, 17, 4)
+        );
         assert_eq!(packet.source, sender.local_addr().unwrap());
         assert_eq!(packet.destination, IpAddr::from(Ipv4Addr::LOCALHOST));
         assert!(receive(&receiver, &mut buffer).unwrap().is_none());
@@ -290,12 +348,18 @@ mod tests {
 
     #[test]
     fn a_closed_port_is_reported_with_its_host() {
-        let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let closed = UdpSocket::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         ask_plainly(&sender, false, 64).unwrap();
         sender.send_to(b"text", closed).unwrap();
         wait(&[(sender.as_raw_fd(), false)], Duration::from_secs(60)).unwrap();
         let report = report(&sender).unwrap().unwrap();
-        assert_eq!((report.error, report.from), (libc::ECONNREFUSED, Some(Ipv4Addr::LOCALHOST.into())));
+        assert_eq!(
+            (report.error, report.from),
+            (libc::ECONNREFUSED, Some(Ipv4Addr::LOCALHOST.into()))
+        );
     }
 }

@@ -13,7 +13,11 @@ const LLDP: u16 = 0x88cc;
 const NEAREST_BRIDGE: [u8; 8] = [0x01, 0x80, 0xc2, 0, 0, 0x0e, 0, 0];
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 /// A descriptor from which LLDP frames of an interface are read, one with each read.
@@ -51,7 +55,10 @@ pub(crate) fn listen_for_lldp(interface: &str) -> io::Result<File> {
         mr_alen: 6,
         mr_address: NEAREST_BRIDGE,
     };
-    let (pointer, length) = ((&raw const group).cast(), size_of::<libc::packet_mreq>() as libc::socklen_t);
+    let (pointer, length) = (
+        (&raw const group).cast(),
+        size_of::<libc::packet_mreq>() as libc::socklen_t,
+    );
     let (level, name) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
     // SAFETY: the request lives until the call returns, and the length is its own.
     check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, pointer, length) })?;

@@ -110,7 +110,10 @@ pub(crate) fn mount(
 /// Raises the soft limit of descriptors to the hard limit: shells set a thousand, which is fewer than a
 /// server has connections. An error leaves the limit as it is.
 pub(crate) fn allow_descriptors() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: a structure that lives until the calls return.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
@@ -121,5 +124,9 @@ pub(crate) fn allow_descriptors() {
 }
 
 fn checked(result: libc::c_int) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -52,12 +52,18 @@ mod tests {
 
     #[test]
     fn a_process_is_ended_by_its_descriptor() {
-        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
         let process = Pidfd::open(child.id()).unwrap();
         assert!(!process.wait(Duration::ZERO).unwrap());
         process.terminate().unwrap();
         assert!(process.wait(Duration::from_secs(60)).unwrap());
         child.wait().unwrap();
-        assert_eq!(process.terminate().unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        assert_eq!(
+            process.terminate().unwrap_err().raw_os_error(),
+            Some(libc::ESRCH)
+        );
     }
 }

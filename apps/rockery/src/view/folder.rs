@@ -24,7 +24,11 @@ const FOLDERS_MAX: usize = 256;
 /// # Errors
 /// When it can be written nowhere.
 pub(super) fn of(tree: &Tree) -> Result<PathBuf, Error> {
-    in_one_of(runtime::own(), &[std::env::temp_dir(), PathBuf::from("/dev/shm")], tree)
+    in_one_of(
+        runtime::own(),
+        &[std::env::temp_dir(), PathBuf::from("/dev/shm")],
+        tree,
+    )
 }
 
 /// In `XDG_RUNTIME_DIR`, which is in memory and removed at logout, if it exists. Otherwise in a folder that
@@ -43,10 +47,18 @@ fn in_one_of(own: Option<PathBuf>, shared: &[PathBuf], tree: &Tree) -> Result<Pa
         let made = private(folder).and_then(|base| written(&base, &name, tree));
         match made {
             Ok(folder) => return Ok(folder),
-            Err(source) => last = Some(Error::File { path: folder.clone(), source }),
+            Err(source) => {
+                last = Some(Error::File {
+                    path: folder.clone(),
+                    source,
+                })
+            }
         }
     }
-    Err(last.unwrap_or_else(|| Error::File { path: name.into(), source: io::ErrorKind::NotFound.into() }))
+    Err(last.unwrap_or_else(|| Error::File {
+        path: name.into(),
+        source: io::ErrorKind::NotFound.into(),
+    }))
 }
 
 /// Entries of a shared folder that are searched for one of this user.
@@ -56,11 +68,15 @@ const ENTRIES_MAX: usize = 1 << 16;
 fn private(shared: &Path) -> io::Result<PathBuf> {
     let prefix = format!("rockery-{}-", sys::user());
     let is_ours = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
             && path.is_dir()
             && runtime::make_private(path).is_ok()
     };
-    let entries = fs::read_dir(shared)?.take(ENTRIES_MAX).flatten().map(|entry| entry.path());
+    let entries = fs::read_dir(shared)?
+        .take(ENTRIES_MAX)
+        .flatten()
+        .map(|entry| entry.path());
     match entries.filter(is_ours).min() {
         Some(found) => Ok(found),
         None => {
@@ -124,7 +140,9 @@ pub(super) fn write(folder: &Path, tree: &Tree) -> io::Result<()> {
 
 fn is_there(path: &Path, entry: &Entry) -> bool {
     match entry {
-        Entry::File(line) => fs::read_to_string(path).is_ok_and(|text| text.strip_suffix('\n') == Some(line)),
+        Entry::File(line) => {
+            fs::read_to_string(path).is_ok_and(|text| text.strip_suffix('\n') == Some(line))
+        }
         Entry::Link(to) => fs::read_link(path).is_ok_and(|there| there == *to),
         Entry::Counter => path.exists(),
     }
@@ -133,9 +151,13 @@ fn is_there(path: &Path, entry: &Entry) -> bool {
 /// Removes the oldest folders where there are too many. Errors are ignored: another process may remove the
 /// same folders.
 fn prune(base: &Path, keep: &Path) {
-    let Ok(entries) = fs::read_dir(base) else { return };
-    let is_view =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("view-"));
+    let Ok(entries) = fs::read_dir(base) else {
+        return;
+    };
+    let is_view = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("view-"))
+    };
     let age = |path: PathBuf| Some((path.metadata().ok()?.modified().ok()?, path));
     let views = entries.flatten().map(|entry| entry.path()).filter(is_view);
     let mut views: Vec<_> = views.filter(|path| path != keep).filter_map(age).collect();
@@ -153,7 +175,10 @@ mod tests {
     use std::time::Duration;
 
     fn tree(line: &str) -> Tree {
-        let link = ("dev/infiniband/uverbs1".into(), Entry::Link("/dev/null".into()));
+        let link = (
+            "dev/infiniband/uverbs1".into(),
+            Entry::Link("/dev/null".into()),
+        );
         Tree::from([("sys/a/b".into(), Entry::File(line.to_owned())), link])
     }
 
@@ -166,7 +191,10 @@ mod tests {
         fs::remove_file(folder.join("dev/infiniband/uverbs1")).unwrap();
         assert_eq!(written(base.path(), "view-1", &tree).unwrap(), folder);
         assert_eq!(fs::read_to_string(folder.join("sys/a/b")).unwrap(), "one\n");
-        assert!(is_there(&folder.join("dev/infiniband/uverbs1"), &Entry::Link("/dev/null".into())));
+        assert!(is_there(
+            &folder.join("dev/infiniband/uverbs1"),
+            &Entry::Link("/dev/null".into())
+        ));
     }
 
     #[test]
@@ -193,7 +221,11 @@ mod tests {
         fs::set_permissions(&taken, fs::Permissions::from_mode(0o777)).unwrap();
         let all = [shared.path().to_owned()];
         let folder = in_one_of(Some(taken.clone()), &all, &tree("one")).unwrap();
-        assert!(!folder.starts_with(&taken) && folder.starts_with(shared.path()), "{}", folder.display());
+        assert!(
+            !folder.starts_with(&taken) && folder.starts_with(shared.path()),
+            "{}",
+            folder.display()
+        );
         // The next program finds it again, and leaves no further one.
         assert_eq!(in_one_of(None, &all, &tree("one")).unwrap(), folder);
         let other = in_one_of(None, &all, &tree("two")).unwrap();
@@ -211,7 +243,12 @@ mod tests {
             written(&link, "view-1", &tree("one")).unwrap_err().kind(),
             io::ErrorKind::PermissionDenied
         );
-        assert_eq!(fs::read_dir(shared.path().join("elsewhere")).unwrap().count(), 0);
+        assert_eq!(
+            fs::read_dir(shared.path().join("elsewhere"))
+                .unwrap()
+                .count(),
+            0
+        );
     }
 
     #[test]

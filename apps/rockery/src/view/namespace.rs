@@ -36,22 +36,37 @@ pub(super) fn enter(tree: &Tree) -> Result<(), Error> {
 
 /// The part of the tree below this folder, with paths relative to it.
 fn part_of(tree: &Tree, folder: &Path) -> Tree {
-    let inside =
-        |(path, entry): (&PathBuf, &Entry)| Some((path.strip_prefix(folder).ok()?.into(), entry.clone()));
+    let inside = |(path, entry): (&PathBuf, &Entry)| {
+        Some((path.strip_prefix(folder).ok()?.into(), entry.clone()))
+    };
     // Counters are left out: without the library their values would never change.
-    tree.iter().filter(|(_, entry)| **entry != Entry::Counter).filter_map(inside).collect()
+    tree.iter()
+        .filter(|(_, entry)| **entry != Entry::Counter)
+        .filter_map(inside)
+        .collect()
 }
 
 fn grow(folder: &Path, tree: &Tree) -> io::Result<()> {
     let before = File::open(folder)?;
-    let names: Vec<_> = fs::read_dir(folder)?.take(ENTRIES_MAX).collect::<Result<_, _>>()?;
+    let names: Vec<_> = fs::read_dir(folder)?
+        .take(ENTRIES_MAX)
+        .collect::<Result<_, _>>()?;
     // The covered folder stays reachable through the open file.
     let covered = PathBuf::from(format!("/proc/self/fd/{}", before.as_raw_fd()));
     // Without 0755 the kernel refuses to create what others own in a sticky folder.
-    sys::mount("tmpfs", folder, Some("tmpfs"), sys::Mount::Memory, "mode=0755")?;
+    sys::mount(
+        "tmpfs",
+        folder,
+        Some("tmpfs"),
+        sys::Mount::Memory,
+        "mode=0755",
+    )?;
     let is_ours = |name: &OsStr| tree.keys().any(|path| path.iter().next() == Some(name));
     for entry in names.iter().filter(|entry| !is_ours(&entry.file_name())) {
-        let (from, to) = (covered.join(entry.file_name()), folder.join(entry.file_name()));
+        let (from, to) = (
+            covered.join(entry.file_name()),
+            folder.join(entry.file_name()),
+        );
         let kind = entry.file_type()?;
         if kind.is_symlink() {
             symlink(fs::read_link(&from)?, &to)?;
@@ -74,11 +89,17 @@ mod tests {
     #[test]
     fn a_part_is_seen_from_its_folder() {
         let tree = Tree::from([
-            ("dev/infiniband/rdma_cm".into(), Entry::Link("/dev/null".into())),
+            (
+                "dev/infiniband/rdma_cm".into(),
+                Entry::Link("/dev/null".into()),
+            ),
             ("dev/infiniband/counter".into(), Entry::Counter),
             ("sys/class/a/b".into(), Entry::File("c".into())),
         ]);
         let part = part_of(&tree, Path::new("dev"));
-        assert_eq!(part.keys().collect::<Vec<_>>(), [Path::new("infiniband/rdma_cm")]);
+        assert_eq!(
+            part.keys().collect::<Vec<_>>(),
+            [Path::new("infiniband/rdma_cm")]
+        );
     }
 }

@@ -45,11 +45,17 @@ pub(crate) type Tree = BTreeMap<PathBuf, Entry>;
 /// The files that show `devices`.
 pub(crate) fn of(devices: &[DeviceInfo]) -> Tree {
     let mut tree = Tree::new();
-    let mut root = Folder { tree: &mut tree, path: PathBuf::new() };
+    let mut root = Folder {
+        tree: &mut tree,
+        path: PathBuf::new(),
+    };
     root.link("dev/infiniband/rdma_cm", CHARACTER_DEVICE);
     root.file("sys/class/infiniband_mad/abi_version", MAD_ABI);
     root.file("sys/class/infiniband_verbs/abi_version", VERBS_ABI);
-    root.file(LIST, &devices.iter().map(listed).collect::<Vec<_>>().join("\n"));
+    root.file(
+        LIST,
+        &devices.iter().map(listed).collect::<Vec<_>>().join("\n"),
+    );
     for device in devices {
         let uverbs = format!("uverbs{}", device.ifindex);
         root.link(&format!("dev/infiniband/{uverbs}"), CHARACTER_DEVICE);
@@ -67,9 +73,18 @@ pub(crate) fn of(devices: &[DeviceInfo]) -> Tree {
 /// A device for `librockery-view.so`, which answers netlink from it: index, name, interface, firmware version
 /// and GUID.
 fn listed(device: &DeviceInfo) -> String {
-    let DeviceInfo { ifindex, name, interface, guid, .. } = device;
+    let DeviceInfo {
+        ifindex,
+        name,
+        interface,
+        guid,
+        ..
+    } = device;
     let guid = u64::from_be_bytes(*guid);
-    format!("{ifindex}\t{name}\t{interface}\t{}\t{guid:#x}", env!("CARGO_PKG_VERSION"))
+    format!(
+        "{ifindex}\t{name}\t{interface}\t{}\t{guid:#x}",
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 /// A folder of the tree that is being made.
@@ -80,15 +95,20 @@ struct Folder<'a> {
 
 impl Folder<'_> {
     fn folder(&mut self, name: &str) -> Folder<'_> {
-        Folder { tree: self.tree, path: self.path.join(name) }
+        Folder {
+            tree: self.tree,
+            path: self.path.join(name),
+        }
     }
 
     fn file(&mut self, name: &str, line: &str) {
-        self.tree.insert(self.path.join(name), Entry::File(line.to_owned()));
+        self.tree
+            .insert(self.path.join(name), Entry::File(line.to_owned()));
     }
 
     fn link(&mut self, name: &str, to: impl AsRef<Path>) {
-        self.tree.insert(self.path.join(name), Entry::Link(to.as_ref().to_owned()));
+        self.tree
+            .insert(self.path.join(name), Entry::Link(to.as_ref().to_owned()));
     }
 }
 
@@ -104,7 +124,14 @@ fn describe(class: &mut Folder<'_>, device: &DeviceInfo) {
     let mut port = class.folder("ports/1");
     port.file("state", "4: ACTIVE");
     port.file("phys_state", "5: LinkUp");
-    port.file("rate", if device.is_loopback { LOOPBACK_RATE } else { INTERFACE_RATE });
+    port.file(
+        "rate",
+        if device.is_loopback {
+            LOOPBACK_RATE
+        } else {
+            INTERFACE_RATE
+        },
+    );
     port.file("link_layer", "Ethernet");
     port.file("cap_mask", CAPABILITIES);
     // Ethernet has neither LIDs nor a subnet manager.
@@ -114,11 +141,15 @@ fn describe(class: &mut Folder<'_>, device: &DeviceInfo) {
     port.file("sm_sl", "0");
     port.file("pkeys/0", "0xffff");
     for file in FILES {
-        port.tree.insert(port.path.join(file.folder).join(file.name), Entry::Counter);
+        port.tree
+            .insert(port.path.join(file.folder).join(file.name), Entry::Counter);
     }
     for index in 0..GIDS {
         let gid = device.gids.get(index);
-        port.file(&format!("gids/{index}"), &groups(&gid.map_or([0; 16], |gid| gid.0)));
+        port.file(
+            &format!("gids/{index}"),
+            &groups(&gid.map_or([0; 16], |gid| gid.0)),
+        );
         // In the kernel these files of an empty index cannot be read: here they do not exist.
         if gid.is_some() {
             port.file(&format!("gid_attrs/types/{index}"), "RoCE v2");
@@ -165,8 +196,10 @@ fn function_of(adapter: &Path) -> &Path {
 
 /// Groups of 16 bits.
 fn groups(bytes: &[u8]) -> String {
-    let groups: Vec<String> =
-        bytes.chunks(2).map(|group| group.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+    let groups: Vec<String> = bytes
+        .chunks(2)
+        .map(|group| group.iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect();
     groups.join(":")
 }
 
@@ -185,7 +218,11 @@ fn mask_of(list: &str) -> Option<String> {
         words.resize(words.len().max(last / 32 + 1), 0);
         (first..=last).for_each(|processor| words[processor / 32] |= 1 << (processor % 32));
     }
-    let words: Vec<String> = words.iter().rev().map(|word| format!("{word:08x}")).collect();
+    let words: Vec<String> = words
+        .iter()
+        .rev()
+        .map(|word| format!("{word:08x}"))
+        .collect();
     Some(words.join(","))
 }
 
@@ -204,16 +241,31 @@ mod tests {
     fn a_device_is_described_as_the_kernel_does() {
         let tree = of(&host::all());
         let port = |name: &str| format!("sys/class/infiniband/rk_lo/ports/1/{name}");
-        assert_eq!(line(&tree, "sys/class/infiniband/rk_lo/node_guid"), "0200:00ff:fe00:0000");
-        assert_eq!(line(&tree, &port("gids/1")), "0000:0000:0000:0000:0000:ffff:7f00:0001");
-        assert_eq!(line(&tree, &port("gids/15")), "0000:0000:0000:0000:0000:0000:0000:0000");
+        assert_eq!(
+            line(&tree, "sys/class/infiniband/rk_lo/node_guid"),
+            "0200:00ff:fe00:0000"
+        );
+        assert_eq!(
+            line(&tree, &port("gids/1")),
+            "0000:0000:0000:0000:0000:ffff:7f00:0001"
+        );
+        assert_eq!(
+            line(&tree, &port("gids/15")),
+            "0000:0000:0000:0000:0000:0000:0000:0000"
+        );
         assert_eq!(line(&tree, &port("gid_attrs/types/1")), "RoCE v2");
         assert_eq!(line(&tree, &port("gid_attrs/ndevs/0")), "lo");
         assert!(!tree.contains_key(Path::new(&port("gid_attrs/types/15"))));
         let net = Path::new("sys/class/infiniband/rk_lo/device/net/lo");
         assert_eq!(tree[net], Entry::Link("/sys/class/net/lo".into()));
-        assert_eq!(tree[Path::new("dev/infiniband/uverbs1")], Entry::Link("/dev/null".into()));
-        assert_eq!(line(&tree, "sys/class/infiniband_verbs/uverbs1/ibdev"), "rk_lo");
+        assert_eq!(
+            tree[Path::new("dev/infiniband/uverbs1")],
+            Entry::Link("/dev/null".into())
+        );
+        assert_eq!(
+            line(&tree, "sys/class/infiniband_verbs/uverbs1/ibdev"),
+            "rk_lo"
+        );
     }
 
     #[test]
@@ -221,9 +273,15 @@ mod tests {
         let tree = of(&host::all());
         let port = Path::new("sys/class/infiniband/rk_lo/ports/1");
         assert_eq!(tree[&port.join("counters/port_xmit_data")], Entry::Counter);
-        assert_eq!(tree[&port.join("hw_counters/out_of_sequence")], Entry::Counter);
+        assert_eq!(
+            tree[&port.join("hw_counters/out_of_sequence")],
+            Entry::Counter
+        );
         let list = line(&tree, LIST);
-        assert!(list.lines().any(|line| line.starts_with("1\trk_lo\tlo\t")), "{list}");
+        assert!(
+            list.lines().any(|line| line.starts_with("1\trk_lo\tlo\t")),
+            "{list}"
+        );
     }
 
     #[test]

@@ -39,7 +39,9 @@ impl Request {
         let mut request = Self::parse(&String::from_utf8_lossy(&head))?;
         let length = match request.header("content-length") {
             None => 0,
-            Some(length) => length.parse().map_err(|_| invalid("Content-Length is no number"))?,
+            Some(length) => length
+                .parse()
+                .map_err(|_| invalid("Content-Length is no number"))?,
         };
         if length > BODY_BYTES_MAX {
             return Err(invalid("the body has more than 32 MiB"));
@@ -58,18 +60,28 @@ impl Request {
             return Err(invalid("the first line is no request of HTTP/1.1"));
         };
         let headers = lines.take_while(|line| !line.is_empty()).map(|line| {
-            let (name, value) = line.split_once(':').ok_or_else(|| invalid("a header has no colon"))?;
+            let (name, value) = line
+                .split_once(':')
+                .ok_or_else(|| invalid("a header has no colon"))?;
             Ok((name.to_ascii_lowercase(), value.trim().to_owned()))
         });
         let headers = headers.collect::<io::Result<Vec<_>>>()?;
         if headers.iter().any(|(name, _)| name == "transfer-encoding") {
             return Err(invalid("a body needs Content-Length"));
         }
-        Ok(Self { method: method.to_owned(), target: target.to_owned(), headers, body: Vec::new() })
+        Ok(Self {
+            method: method.to_owned(),
+            target: target.to_owned(),
+            headers,
+            body: Vec::new(),
+        })
     }
 
     fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// The path of the target, without the query.
@@ -79,15 +91,17 @@ impl Request {
 
     /// Whether the body is JSON. Pages of other sites cannot send this type without asking first.
     pub(super) fn is_json(&self) -> bool {
-        self.header("content-type").is_some_and(|media| media.split(';').next() == Some("application/json"))
+        self.header("content-type")
+            .is_some_and(|media| media.split(';').next() == Some("application/json"))
     }
 
     /// Whether the client meant this server, and comes from one of its own pages.
     pub(super) fn is_for(&self, address: SocketAddr) -> bool {
         let names = [address.to_string(), format!("localhost:{}", address.port())];
         let is_ours = |host: &str| names.iter().any(|name| name == host);
-        let origin =
-            self.header("origin").is_none_or(|origin| origin.strip_prefix("http://").is_some_and(is_ours));
+        let origin = self
+            .header("origin")
+            .is_none_or(|origin| origin.strip_prefix("http://").is_some_and(is_ours));
         self.header("host").is_some_and(is_ours) && origin
     }
 }
@@ -117,11 +131,19 @@ pub(super) struct Reply {
 
 impl Reply {
     pub(super) fn new(media: &'static str, body: Vec<u8>) -> Self {
-        Self { status: "200 OK", media, body }
+        Self {
+            status: "200 OK",
+            media,
+            body,
+        }
     }
 
     pub(super) fn refusal(status: &'static str, why: &str) -> Self {
-        Self { status, media: "text/plain; charset=utf-8", body: format!("{why}\n").into_bytes() }
+        Self {
+            status,
+            media: "text/plain; charset=utf-8",
+            body: format!("{why}\n").into_bytes(),
+        }
     }
 
     /// Writes the response with its length.
@@ -129,7 +151,11 @@ impl Reply {
     /// # Errors
     /// Those of the connection.
     pub(super) fn write(&self, mut stream: &TcpStream) -> io::Result<()> {
-        let Self { status, media, body } = self;
+        let Self {
+            status,
+            media,
+            body,
+        } = self;
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {media}\r\nContent-Length: {}\r\nConnection: close\r\n\
              Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\r\n",
@@ -155,17 +181,24 @@ mod tests {
         assert!(parsed("GET / HTTP/1.1\r\nhost:127.0.0.1:8470\r\n\r\n").is_for(address));
         assert!(!parsed("GET / HTTP/1.1\r\nHost: evil.example:8470\r\n\r\n").is_for(address));
         assert!(!parsed("GET / HTTP/1.1\r\n\r\n").is_for(address));
-        let other = "POST /api/sim HTTP/1.1\r\nHost: localhost:8470\r\nOrigin: http://evil.example\r\n\r\n";
+        let other =
+            "POST /api/sim HTTP/1.1\r\nHost: localhost:8470\r\nOrigin: http://evil.example\r\n\r\n";
         assert!(!parsed(other).is_for(address));
     }
 
     #[test]
     fn what_is_no_request_is_refused() {
-        for head in ["", "GET /\r\n\r\n", "GET / HTTP/2\r\n\r\n", "GET / HTTP/1.1\r\nx\r\n\r\n"] {
+        for head in [
+            "",
+            "GET /\r\n\r\n",
+            "GET / HTTP/2\r\n\r\n",
+            "GET / HTTP/1.1\r\nx\r\n\r\n",
+        ] {
             assert!(Request::parse(head).is_err(), "{head:?}");
         }
         assert!(Request::parse("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n").is_err());
-        let request = parsed("GET /a.js?x HTTP/1.1\r\nContent-Type: application/json; charset=utf-8\r\n\r\n");
+        let request =
+            parsed("GET /a.js?x HTTP/1.1\r\nContent-Type: application/json; charset=utf-8\r\n\r\n");
         assert_eq!((request.path(), request.is_json()), ("/a.js", true));
     }
 }

@@ -63,7 +63,10 @@ mod tests {
             mac: "02:00:00:00:00:01".to_owned(),
             function: None,
             devices: 2,
-            counters: HostCounters { rdma_sent: 5, ..HostCounters::default() },
+            counters: HostCounters {
+                rdma_sent: 5,
+                ..HostCounters::default()
+            },
         };
         let status = Status {
             name: "web".to_owned(),
@@ -71,7 +74,10 @@ mod tests {
             process: 7,
             now_ns: 900,
             slowdown: 4,
-            lateness: LatenessSummary { p999_ns: 300, ..LatenessSummary::default() },
+            lateness: LatenessSummary {
+                p999_ns: 300,
+                ..LatenessSummary::default()
+            },
             shortest_link_ns: 200,
             valid: false,
             dropped: 1,
@@ -93,11 +99,27 @@ mod tests {
             pauses_sent: 2,
             paused_us: 1.5,
         };
-        let figures = figures(&status, &Ports { now_ns: 1000, total: 9, ports: vec![port] });
-        assert_eq!((&figures["at_ns"], &figures["valid"]), (&json!(1000), &json!(false)));
-        assert_eq!((&figures["ports_total"], &figures["lateness"]["p999_ns"]), (&json!(9), &json!(300)));
+        let figures = figures(
+            &status,
+            &Ports {
+                now_ns: 1000,
+                total: 9,
+                ports: vec![port],
+            },
+        );
+        assert_eq!(
+            (&figures["at_ns"], &figures["valid"]),
+            (&json!(1000), &json!(false))
+        );
+        assert_eq!(
+            (&figures["ports_total"], &figures["lateness"]["p999_ns"]),
+            (&json!(9), &json!(300))
+        );
         let port = &figures["ports"][0];
-        assert_eq!((&port["bytes"], &port["dropped"]), (&json!(4096), &json!([["buffer-full", 1]])));
+        assert_eq!(
+            (&port["bytes"], &port["dropped"]),
+            (&json!(4096), &json!([["buffer-full", 1]]))
+        );
         assert_eq!(figures["hosts"][0]["counters"]["rdma_sent"], 5);
         // Marks of direction and escapes would change what the page shows beside them.
         assert_eq!(figures["hosts"][0]["name"], "h0\\u{202e}<b>");

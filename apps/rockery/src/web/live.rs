@@ -52,13 +52,19 @@ pub(super) enum Answer {
 
 /// Queries everything in `names` at once. The document has the figures in the order of the names under `key`,
 /// and `problems`: texts.
-pub(super) fn ask_all<T: Send>(key: &str, names: Vec<T>, ask: impl Fn(T) -> Answer + Sync) -> Value {
+pub(super) fn ask_all<T: Send>(
+    key: &str,
+    names: Vec<T>,
+    ask: impl Fn(T) -> Answer + Sync,
+) -> Value {
     let left_out = names.len().saturating_sub(ASKED_MAX);
     let (mut figures, mut problems) = (Vec::new(), Vec::new());
     std::thread::scope(|scope| {
         let start = |name| {
             let ask = &ask;
-            std::thread::Builder::new().name("live".to_owned()).spawn_scoped(scope, move || ask(name))
+            std::thread::Builder::new()
+                .name("live".to_owned())
+                .spawn_scoped(scope, move || ask(name))
         };
         let threads: Vec<_> = names.into_iter().take(ASKED_MAX).map(start).collect();
         for thread in threads {
@@ -66,7 +72,9 @@ pub(super) fn ask_all<T: Send>(key: &str, names: Vec<T>, ask: impl Fn(T) -> Answ
                 Ok(Ok(Answer::Figures(value))) => figures.push(value),
                 Ok(Ok(Answer::Problem(text))) => problems.push(text),
                 Ok(Ok(Answer::Ended)) => {}
-                Ok(Err(_)) | Err(_) => problems.push("rockery web has too few resources to ask".to_owned()),
+                Ok(Err(_)) | Err(_) => {
+                    problems.push("rockery web has too few resources to ask".to_owned())
+                }
             }
         }
     });
@@ -93,7 +101,10 @@ mod tests {
             _ => Answer::Figures(json!(name)),
         };
         let answer = ask_all("labs", (0..4).collect(), ask);
-        assert_eq!(answer, json!({ "labs": [2, 3], "problems": ["one: it is busy"] }));
+        assert_eq!(
+            answer,
+            json!({ "labs": [2, 3], "problems": ["one: it is busy"] })
+        );
         let answer = ask_all("labs", (2..2 + ASKED_MAX + 5).collect(), ask);
         assert_eq!(answer["labs"].as_array().unwrap().len(), ASKED_MAX);
         assert_eq!(answer["problems"], json!(["5 more are not shown"]));
@@ -107,7 +118,9 @@ mod tests {
         let asked_at = Instant::now();
         let second = shared.answer(|| json!(2));
         assert!(second == b"1" || asked_at.elapsed() >= SHARED, "{second:?}");
-        *shared.0.lock().unwrap() = Instant::now().checked_sub(SHARED).map(|at| (at, b"1".to_vec()));
+        *shared.0.lock().unwrap() = Instant::now()
+            .checked_sub(SHARED)
+            .map(|at| (at, b"1".to_vec()));
         assert_eq!(shared.answer(|| json!(3)), b"3");
     }
 }

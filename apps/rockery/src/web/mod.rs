@@ -49,7 +49,9 @@ pub(crate) fn serve(what: &Web) -> Result<(), Error> {
     let listener = TcpListener::bind(what.listen).map_err(cannot())?;
     let address = listener.local_addr().map_err(cannot())?;
     let mut out = io::stdout().lock();
-    writeln!(out, "http://{address}/").and_then(|()| out.flush()).map_err(Error::file("standard output"))?;
+    writeln!(out, "http://{address}/")
+        .and_then(|()| out.flush())
+        .map_err(Error::file("standard output"))?;
     drop(out);
     let clients = Arc::new(AtomicUsize::new(0));
     let live = Arc::new(Live::default());
@@ -60,13 +62,15 @@ pub(crate) fn serve(what: &Web) -> Result<(), Error> {
         };
         let (clients, live) = (Arc::clone(&clients), Arc::clone(&live));
         // If no thread can be started, the connection is closed, and the browser says so.
-        _ = std::thread::Builder::new().name("web".to_owned()).spawn(move || {
-            if clients.fetch_add(1, Ordering::Relaxed) < CLIENTS_MAX {
-                // A client that is gone needs no answer.
-                _ = answer(&stream, address, &live);
-            }
-            clients.fetch_sub(1, Ordering::Relaxed);
-        });
+        _ = std::thread::Builder::new()
+            .name("web".to_owned())
+            .spawn(move || {
+                if clients.fetch_add(1, Ordering::Relaxed) < CLIENTS_MAX {
+                    // A client that is gone needs no answer.
+                    _ = answer(&stream, address, &live);
+                }
+                clients.fetch_sub(1, Ordering::Relaxed);
+            });
     }
 }
 
@@ -85,25 +89,46 @@ fn reply(request: &Request, stream: &TcpStream, address: SocketAddr, live: &Live
     // A page of another site may have its name resolved to this address (DNS rebinding), and then it would
     // read what is served here.
     if !request.is_for(address) {
-        return Reply::refusal("403 Forbidden", "this page is served by the address that rockery web prints");
+        return Reply::refusal(
+            "403 Forbidden",
+            "this page is served by the address that rockery web prints",
+        );
     }
     match (request.method.as_str(), request.path()) {
-        ("GET", "/api/devices") => Reply::new("application/json", devices::now().to_string().into_bytes()),
-        ("GET", "/api/storage") => Reply::new("application/json", live.storage.answer(storage::now)),
+        ("GET", "/api/devices") => {
+            Reply::new("application/json", devices::now().to_string().into_bytes())
+        }
+        ("GET", "/api/storage") => {
+            Reply::new("application/json", live.storage.answer(storage::now))
+        }
         ("GET", "/api/labs") => Reply::new("application/json", live.labs.answer(labs::now)),
         ("POST", "/api/sim") if request.is_json() => {
             let answer = playground::answer(&request.body, &mut |_| !http::is_closed(stream));
             Reply::new("application/octet-stream", answer)
         }
-        ("POST", "/api/sim") => Reply::refusal("415 Unsupported Media Type", "requests are application/json"),
+        ("POST", "/api/sim") => Reply::refusal(
+            "415 Unsupported Media Type",
+            "requests are application/json",
+        ),
         ("GET", path) => page(path),
-        _ => Reply::refusal("405 Method Not Allowed", "there are GET, and POST for /api/sim"),
+        _ => Reply::refusal(
+            "405 Method Not Allowed",
+            "there are GET, and POST for /api/sim",
+        ),
     }
 }
 
 fn page(path: &str) -> Reply {
-    let name = if path == "/" { "index.html" } else { path.trim_start_matches('/') };
-    match PAGE.iter().chain([&SERVER_ENGINE]).find(|(known, ..)| *known == name) {
+    let name = if path == "/" {
+        "index.html"
+    } else {
+        path.trim_start_matches('/')
+    };
+    match PAGE
+        .iter()
+        .chain([&SERVER_ENGINE])
+        .find(|(known, ..)| *known == name)
+    {
         Some((_, media, text)) => Reply::new(media, text.as_bytes().to_vec()),
         None => Reply::refusal("404 Not Found", "the page has no such file"),
     }

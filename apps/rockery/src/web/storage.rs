@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use ::nvme::serve::{Command, ControlError, LatencyReport, NamespaceReport, QueueReport, Report, ask_within};
+use ::nvme::serve::{
+    Command, ControlError, LatencyReport, NamespaceReport, QueueReport, Report, ask_within,
+};
 use ::smb::serve::Report as SmbReport;
 use serde_json::{Value, json};
 
@@ -31,7 +33,12 @@ pub(super) fn now() -> Value {
 }
 
 fn asked(path: &Path) -> Result<ServerReport, ControlError> {
-    ServerReport::of(ask_within(path, &Command::Report, TIME_MAX, ANSWER_BYTES_MAX)?)
+    ServerReport::of(ask_within(
+        path,
+        &Command::Report,
+        TIME_MAX,
+        ANSWER_BYTES_MAX,
+    )?)
 }
 
 /// Whether the error says that no server is there any more: a file that a killed server left, or one that
@@ -64,9 +71,10 @@ struct Commands {
 impl Commands {
     /// Reads, writes and others.
     fn of(latency: &[LatencyReport; 3]) -> [Self; 3] {
-        latency
-            .each_ref()
-            .map(|it| Self { count: it.counts.iter().map(|(_, count)| count).sum(), sum_ns: it.sum_ns })
+        latency.each_ref().map(|it| Self {
+            count: it.counts.iter().map(|(_, count)| count).sum(),
+            sum_ns: it.sum_ns,
+        })
     }
 
     fn add(&mut self, other: Self) {
@@ -87,7 +95,12 @@ fn of_nvme(report: &Report) -> Value {
             "commands": Commands::json(Commands::of(&it.latency)),
         })
     };
-    let namespaces: Vec<Value> = report.namespaces.iter().take(LISTED_MAX).map(namespace).collect();
+    let namespaces: Vec<Value> = report
+        .namespaces
+        .iter()
+        .take(LISTED_MAX)
+        .map(namespace)
+        .collect();
     let hosts = hosts(&report.queues);
     json!({
         "kind": "nvme", "at_ns": report.at_ns, "connections": report.connections,
@@ -107,10 +120,15 @@ fn hosts(queues: &[QueueReport]) -> Vec<Value> {
     }
     let mut hosts: BTreeMap<(&str, &str), Host> = BTreeMap::new();
     for queue in queues {
-        let host = hosts.entry((queue.subsystem.as_str(), queue.host.as_str())).or_default();
+        let host = hosts
+            .entry((queue.subsystem.as_str(), queue.host.as_str()))
+            .or_default();
         // A queue has an entry for each namespace that it used.
         host.queues.insert((queue.controller, queue.queue));
-        host.commands.iter_mut().zip(Commands::of(&queue.latency)).for_each(|(sum, one)| sum.add(one));
+        host.commands
+            .iter_mut()
+            .zip(Commands::of(&queue.latency))
+            .for_each(|(sum, one)| sum.add(one));
     }
     let mut hosts: Vec<_> = hosts.into_iter().collect();
     let total = |host: &Host| host.commands.iter().map(|it| it.count).sum::<u64>();
@@ -131,7 +149,12 @@ fn of_smb(report: &SmbReport) -> Value {
             "write": it.write,
         })
     };
-    let clients: Vec<Value> = report.connections.iter().take(LISTED_MAX).map(client).collect();
+    let clients: Vec<Value> = report
+        .connections
+        .iter()
+        .take(LISTED_MAX)
+        .map(client)
+        .collect();
     json!({
         "kind": shown(&report.smb), "at_ns": report.at_ns, "refused": report.refused, "ended": report.ended,
         "read": report.read, "write": report.write, "clients": clients,
@@ -151,13 +174,23 @@ mod tests {
     }
 
     fn latency(reads: u64, writes: u64) -> [LatencyReport; 3] {
-        let of = |count: u64| LatencyReport { counts: vec![(3, count), (9, 1)], sum_ns: 10 * count };
+        let of = |count: u64| LatencyReport {
+            counts: vec![(3, count), (9, 1)],
+            sum_ns: 10 * count,
+        };
         [of(reads), of(writes), LatencyReport::default()]
     }
 
     fn queue(host: &str, queue: u16, id: u32, reads: u64) -> QueueReport {
         let (subsystem, host) = (nqn("disk"), nqn(host));
-        QueueReport { subsystem, id, host, controller: 1, queue, latency: latency(reads, 0) }
+        QueueReport {
+            subsystem,
+            id,
+            host,
+            controller: 1,
+            queue,
+            latency: latency(reads, 0),
+        }
     }
 
     #[test]
@@ -188,21 +221,42 @@ mod tests {
             ],
         };
         let figures = figures(Path::new("/run/\u{1b}"), &ServerReport::Nvme(report));
-        assert_eq!((&figures["kind"], &figures["at_ns"]), (&json!("nvme"), &json!(5_000_000_000_u64)));
+        assert_eq!(
+            (&figures["kind"], &figures["at_ns"]),
+            (&json!("nvme"), &json!(5_000_000_000_u64))
+        );
         assert_eq!(figures["socket"], "/run/\\u{1b}");
         let namespace = &figures["namespaces"][0];
-        assert_eq!((&namespace["read_bytes"], &namespace["errors"]), (&json!(4096), &json!(3)));
-        assert_eq!(namespace["commands"][0], json!({ "count": 7, "sum_ns": 60 }));
-        assert_eq!(namespace["commands"][1], json!({ "count": 3, "sum_ns": 20 }));
+        assert_eq!(
+            (&namespace["read_bytes"], &namespace["errors"]),
+            (&json!(4096), &json!(3))
+        );
+        assert_eq!(
+            namespace["commands"][0],
+            json!({ "count": 7, "sum_ns": 60 })
+        );
+        assert_eq!(
+            namespace["commands"][1],
+            json!({ "count": 3, "sum_ns": 20 })
+        );
         let hosts = figures["hosts"].as_array().unwrap();
         assert_eq!(hosts[0]["host"], nqn("two").as_str());
-        assert_eq!(hosts[1]["queues"], 2, "a queue that used two namespaces is one queue");
-        assert_eq!(hosts[1]["commands"][0], json!({ "count": 4 + 5 + 1 + 3, "sum_ns": 100 }));
+        assert_eq!(
+            hosts[1]["queues"], 2,
+            "a queue that used two namespaces is one queue"
+        );
+        assert_eq!(
+            hosts[1]["commands"][0],
+            json!({ "count": 4 + 5 + 1 + 3, "sum_ns": 100 })
+        );
     }
 
     #[test]
     fn a_gateway_has_its_clients() {
-        let moved = TransferReport { requests: 2, bytes: 1 << 20 };
+        let moved = TransferReport {
+            requests: 2,
+            bytes: 1 << 20,
+        };
         let client = ConnectionReport {
             id: 4,
             client: "192.0.2.1:50000".to_owned(),
@@ -223,14 +277,21 @@ mod tests {
             connections: vec![client],
         };
         let figures = of_smb(&report);
-        assert_eq!((&figures["kind"], &figures["clients_total"]), (&json!("gateway"), &json!(1)));
-        assert_eq!(figures["clients"][0]["read"], json!({ "requests": 2, "bytes": 1 << 20 }));
+        assert_eq!(
+            (&figures["kind"], &figures["clients_total"]),
+            (&json!("gateway"), &json!(1))
+        );
+        assert_eq!(
+            figures["clients"][0]["read"],
+            json!({ "requests": 2, "bytes": 1 << 20 })
+        );
     }
 
     #[test]
     fn lists_are_limited() {
-        let queues: Vec<QueueReport> =
-            (0..300).map(|number| queue(&format!("host{number}"), 1, 1, number)).collect();
+        let queues: Vec<QueueReport> = (0..300)
+            .map(|number| queue(&format!("host{number}"), 1, 1, number))
+            .collect();
         let report = Report {
             at_ns: 1,
             connections: 0,
@@ -249,9 +310,14 @@ mod tests {
 
     #[test]
     fn a_server_that_has_ended_is_no_problem_and_a_silent_one_is() {
-        let no_server =
-            |kind: ErrorKind| ControlError::NoServer { path: PathBuf::new(), source: kind.into() };
-        assert!(is_end(&no_server(ErrorKind::ConnectionRefused)) && is_end(&no_server(ErrorKind::NotFound)));
+        let no_server = |kind: ErrorKind| ControlError::NoServer {
+            path: PathBuf::new(),
+            source: kind.into(),
+        };
+        assert!(
+            is_end(&no_server(ErrorKind::ConnectionRefused))
+                && is_end(&no_server(ErrorKind::NotFound))
+        );
         assert!(is_end(&ControlError::Gone(ErrorKind::UnexpectedEof.into())));
         assert!(!is_end(&no_server(ErrorKind::TimedOut)) && !is_end(&ControlError::Silent));
     }

@@ -17,11 +17,14 @@ impl LinkTable {
     pub(super) fn chance(&self) -> Result<Chance, (&'static str, String, &'static str)> {
         let spread = self.extra_spread.0;
         match self.extra_law {
-            Law::Measured if self.extra_samples.len() < 2 => {
-                Err(("extra-samples", "two or more are needed".to_string(), "[\"1us\", \"1.2us\", \"9us\"]"))
-            }
+            Law::Measured if self.extra_samples.len() < 2 => Err((
+                "extra-samples",
+                "two or more are needed".to_string(),
+                "[\"1us\", \"1.2us\", \"9us\"]",
+            )),
             Law::Measured => {
-                let mut samples: Vec<Span> = self.extra_samples.iter().map(|sample| sample.0).collect();
+                let mut samples: Vec<Span> =
+                    self.extra_samples.iter().map(|sample| sample.0).collect();
                 samples.sort_unstable();
                 Ok(Chance::Measured(samples.into()))
             }

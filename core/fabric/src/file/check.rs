@@ -17,7 +17,10 @@ use toml::de::{DeTable, DeValue};
 /// The JSON schema of the fabric file (draft 2020-12).
 pub fn json_schema() -> Value {
     let settings = SchemaSettings::draft2020_12();
-    settings.into_generator().into_root_schema_for::<FabricFile>().to_value()
+    settings
+        .into_generator()
+        .into_root_schema_for::<FabricFile>()
+        .to_value()
 }
 
 impl Document {
@@ -34,15 +37,30 @@ impl Document {
         let whole = Spanned::new(0..0, tree);
         let fields = FabricFile::deserialize(toml::Deserializer::from(whole)).map_err(|error| {
             let place = error.span();
-            let field = place.as_ref().and_then(|place| self.path_of(place)).unwrap_or_default();
+            let field = place
+                .as_ref()
+                .and_then(|place| self.path_of(place))
+                .unwrap_or_default();
             let what = error.message().trim().to_owned();
             let quoted = |text: &str| text.split('`').nth(1).map(ToString::to_string);
-            let choices = what.split_once("expected one of").map(|(_, rest)| rest.split('`'));
-            let names =
-                choices.into_iter().flatten().filter(|part| !part.trim_matches([',', ' ']).is_empty());
+            let choices = what
+                .split_once("expected one of")
+                .map(|(_, rest)| rest.split('`'));
+            let names = choices
+                .into_iter()
+                .flatten()
+                .filter(|part| !part.trim_matches([',', ' ']).is_empty());
             let meant = quoted(&what).and_then(|name| nearest(&name, names).map(str::to_owned));
-            let instead = meant.map(|name| format!("did you mean \"{name}\"?")).unwrap_or_default();
-            FileError(alloc::vec![self.problem(Mistake::Value, &field, place, what, &instead)])
+            let instead = meant
+                .map(|name| format!("did you mean \"{name}\"?"))
+                .unwrap_or_default();
+            FileError(alloc::vec![self.problem(
+                Mistake::Value,
+                &field,
+                place,
+                what,
+                &instead
+            )])
         })?;
         texts(self, &fields)?;
         Ok(fields)
@@ -51,7 +69,11 @@ impl Document {
 
 fn unknown_fields(document: &Document, tree: &DeTable<'_>) -> Vec<Problem> {
     let root = json_schema();
-    let mut checker = Checker { document, root: &root, problems: Vec::new() };
+    let mut checker = Checker {
+        document,
+        root: &root,
+        problems: Vec::new(),
+    };
     checker.table(tree, &root, "");
     checker.problems
 }
@@ -71,23 +93,53 @@ const SWEPT_PATHS_MAX: usize = 32;
 /// The first text that is too long.
 fn texts(document: &Document, file: &FabricFile) -> Result<(), FileError> {
     let title = [("title".to_string(), file.title.len(), TITLE_BYTES_MAX)];
-    let workloads = file.workload.iter().enumerate().filter_map(|(index, workload)| {
-        let name = workload.name.as_ref()?;
-        Some((format!("workload[{index}].name"), name.len(), NAME_BYTES_MAX))
-    });
+    let workloads = file
+        .workload
+        .iter()
+        .enumerate()
+        .filter_map(|(index, workload)| {
+            let name = workload.name.as_ref()?;
+            Some((
+                format!("workload[{index}].name"),
+                name.len(),
+                NAME_BYTES_MAX,
+            ))
+        });
     let stores = file.storage.iter().enumerate();
-    let stores =
-        stores.map(|(index, store)| (format!("storage[{index}].name"), store.name.len(), NAME_BYTES_MAX));
-    let swept = file.sweep.iter().map(|(path, values)| {
-        let longest = values.iter().map(|value| value.to_string().len()).max().unwrap_or(0);
-        ("sweep".to_string(), longest.max(path.len()), SWEPT_BYTES_MAX)
+    let stores = stores.map(|(index, store)| {
+        (
+            format!("storage[{index}].name"),
+            store.name.len(),
+            NAME_BYTES_MAX,
+        )
     });
-    let mut all = title.into_iter().chain(workloads).chain(stores).chain(swept);
+    let swept = file.sweep.iter().map(|(path, values)| {
+        let longest = values
+            .iter()
+            .map(|value| value.to_string().len())
+            .max()
+            .unwrap_or(0);
+        (
+            "sweep".to_string(),
+            longest.max(path.len()),
+            SWEPT_BYTES_MAX,
+        )
+    });
+    let mut all = title
+        .into_iter()
+        .chain(workloads)
+        .chain(stores)
+        .chain(swept);
     if file.sweep.len() > SWEPT_PATHS_MAX {
-        let what = format!("{} fields are swept, and {SWEPT_PATHS_MAX} are the most", file.sweep.len());
+        let what = format!(
+            "{} fields are swept, and {SWEPT_PATHS_MAX} are the most",
+            file.sweep.len()
+        );
         return Err(document.mistake(Mistake::Limit, "sweep", what, "write several files"));
     }
-    let Some((field, bytes, most)) = all.find(|(_, bytes, most)| bytes > most) else { return Ok(()) };
+    let Some((field, bytes, most)) = all.find(|(_, bytes, most)| bytes > most) else {
+        return Ok(());
+    };
     let what = format!("the text has {bytes} bytes, and {most} are the most");
     Err(document.mistake(Mistake::Limit, &field, what, "write something shorter"))
 }
@@ -100,9 +152,13 @@ struct Checker<'a> {
 
 /// Follows references and choices of a schema: of `null` or something, the something.
 pub(crate) fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    let choices = schema["anyOf"].as_array().and_then(|all| all.iter().find(|one| one["type"] != "null"));
+    let choices = schema["anyOf"]
+        .as_array()
+        .and_then(|all| all.iter().find(|one| one["type"] != "null"));
     let schema = choices.unwrap_or(schema);
-    let name = schema["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/"));
+    let name = schema["$ref"]
+        .as_str()
+        .and_then(|path| path.strip_prefix("#/$defs/"));
     name.map_or(schema, |name| &root["$defs"][name])
 }
 
@@ -129,7 +185,9 @@ impl Checker<'_> {
                         None => format!("there are: {}", names().collect::<Vec<_>>().join(", ")),
                     };
                     let mistake = Mistake::UnknownField;
-                    let problem = self.document.problem(mistake, &path, Some(key.span()), what, &instead);
+                    let problem =
+                        self.document
+                            .problem(mistake, &path, Some(key.span()), what, &instead);
                     self.problems.push(problem);
                 }
             }
@@ -151,5 +209,9 @@ impl Checker<'_> {
 }
 
 fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_string() } else { format!("{path}.{name}") }
+    if path.is_empty() {
+        name.to_string()
+    } else {
+        format!("{path}.{name}")
+    }
 }

@@ -37,7 +37,10 @@ impl Document {
     /// Invalid syntax, and files that cannot be read.
     pub fn read(name: &str, text: &str, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
         let mut document = Self::default();
-        let mut included = Included { open: alloc::vec![plain_path(name)], merged: Vec::new() };
+        let mut included = Included {
+            open: alloc::vec![plain_path(name)],
+            merged: Vec::new(),
+        };
         document.read_all(name, text, files, &mut included)?;
         Ok(document)
     }
@@ -59,29 +62,58 @@ impl Document {
                 let place = error.span().unwrap_or(0..0);
                 let place = Some(place.start + start..place.end + start);
                 let what = error.message().to_owned();
-                return Err(FileError(alloc::vec![self.problem(Mistake::Syntax, "", place, what, "")]));
+                return Err(FileError(alloc::vec![self.problem(
+                    Mistake::Syntax,
+                    "",
+                    place,
+                    what,
+                    ""
+                )]));
             }
         };
         for (index, (other, place)) in included.into_iter().enumerate() {
             let wrong = |document: &Self, mistake, what: String, instead: &str| {
                 let field = format!("include[{index}]");
-                FileError(alloc::vec![document.problem(mistake, &field, Some(place.clone()), what, instead)])
+                FileError(alloc::vec![document.problem(
+                    mistake,
+                    &field,
+                    Some(place.clone()),
+                    what,
+                    instead
+                )])
             };
             let path = plain_path(&other);
             if read.open.contains(&path) {
-                let what =
-                    format!("{} include each other in a circle", read.open.join(" → ") + " → " + &path);
-                return Err(wrong(self, Mistake::Reference, what, "leave out one of these includes"));
+                let what = format!(
+                    "{} include each other in a circle",
+                    read.open.join(" → ") + " → " + &path
+                );
+                return Err(wrong(
+                    self,
+                    Mistake::Reference,
+                    what,
+                    "leave out one of these includes",
+                ));
             }
             if read.merged.contains(&path) {
                 continue;
             }
             if read.open.len() + read.merged.len() >= INCLUDES_MAX {
                 let what = format!("more than {INCLUDES_MAX} files are included");
-                return Err(wrong(self, Mistake::Limit, what, "put some of them together"));
+                return Err(wrong(
+                    self,
+                    Mistake::Limit,
+                    what,
+                    "put some of them together",
+                ));
             }
             let text = files(&other).map_err(|why| {
-                wrong(self, Mistake::Reference, format!("{other}: {why}"), "names are relative to this file")
+                wrong(
+                    self,
+                    Mistake::Reference,
+                    format!("{other}: {why}"),
+                    "names are relative to this file",
+                )
             })?;
             read.open.push(path);
             self.read_all(&other, &text, files, read)?;
@@ -104,7 +136,9 @@ impl Document {
         let levels = path.split('.').count();
         let grown = if levels > PATH_LEVELS_MAX {
             self.sets.pop();
-            Err(format!("the path has {levels} levels, and {PATH_LEVELS_MAX} are the most"))
+            Err(format!(
+                "the path has {levels} levels, and {PATH_LEVELS_MAX} are the most"
+            ))
         } else {
             self.grow().map(|_| ())
         };
@@ -132,7 +166,8 @@ impl Document {
             let text = self.sources.text(*number);
             let (path, value) = (&text[..*path], &text[path + 3..]);
             let at = start + path.len() + 3;
-            let plain = || Spanned::new(0..value.len(), DeValue::String(Cow::Borrowed(value.trim())));
+            let plain =
+                || Spanned::new(0..value.len(), DeValue::String(Cow::Borrowed(value.trim())));
             let value = shift_value(DeValue::parse(value).unwrap_or_else(|_| plain()), at);
             let keys: Vec<&str> = path.split('.').map(str::trim).collect();
             put(&mut tree, &keys, &value, &(start..start + path.len()))?;
@@ -142,7 +177,13 @@ impl Document {
 
     /// A mistake in a field, by its path (`workload[0].from`), to be shown where it stands.
     pub fn mistake(&self, mistake: Mistake, field: &str, what: String, instead: &str) -> FileError {
-        FileError(alloc::vec![self.problem(mistake, field, self.place_of(field), what, instead)])
+        FileError(alloc::vec![self.problem(
+            mistake,
+            field,
+            self.place_of(field),
+            what,
+            instead
+        )])
     }
 
     /// Where a field's value stands, by its path: `link[3].between[1]`; or the nearest table around it.
@@ -175,7 +216,13 @@ impl Document {
     ) -> Problem {
         let line = place.as_ref().and_then(|place| self.sources.line(place));
         let instead = (!instead.is_empty()).then(|| shortened(instead));
-        Problem { mistake, field: shortened(field), what: shortened(&what), instead, line }
+        Problem {
+            mistake,
+            field: shortened(field),
+            what: shortened(&what),
+            instead,
+            line,
+        }
     }
 
     /// The path of the smallest value that spans a place.
@@ -219,12 +266,17 @@ fn shortened(text: &str) -> String {
 }
 
 fn includes(table: &DeTable<'_>, start: usize) -> Vec<(String, TextSpan)> {
-    let list = table.get("include").and_then(|value| value.get_ref().as_array());
+    let list = table
+        .get("include")
+        .and_then(|value| value.get_ref().as_array());
     let texts = list.into_iter().flatten();
     texts
         .filter_map(|value| {
             let span = value.span();
-            Some((value.get_ref().as_str()?.to_owned(), span.start + start..span.end + start))
+            Some((
+                value.get_ref().as_str()?.to_owned(),
+                span.start + start..span.end + start,
+            ))
         })
         .collect()
 }
@@ -263,27 +315,36 @@ fn put<'t>(
     value: &Spanned<DeValue<'t>>,
     place: &TextSpan,
 ) -> Result<(), String> {
-    let Some((key, rest)) = keys.split_first() else { return Ok(()) };
+    let Some((key, rest)) = keys.split_first() else {
+        return Ok(());
+    };
     if *key == "*" {
         return table
             .iter_mut()
             .try_for_each(|(_, entry)| put_into(entry.get_mut(), key, rest, value, place));
     }
     if rest.is_empty() {
-        let name: Spanned<DeString<'t>> = Spanned::new(place.clone(), Cow::Owned((*key).to_owned()));
+        let name: Spanned<DeString<'t>> =
+            Spanned::new(place.clone(), Cow::Owned((*key).to_owned()));
         table.remove(*key);
         table.insert(name, value.clone());
         return Ok(());
     }
     if !table.contains_key(*key)
         && !BY_NUMBER.contains(key)
-        && rest.first().is_some_and(|next| *next == "*" || next.parse::<usize>().is_ok())
+        && rest
+            .first()
+            .is_some_and(|next| *next == "*" || next.parse::<usize>().is_ok())
     {
         return Err(format!("there is no {key} to set anything of"));
     }
     if !table.contains_key(*key) {
-        let name: Spanned<DeString<'t>> = Spanned::new(place.clone(), Cow::Owned((*key).to_owned()));
-        table.insert(name, Spanned::new(place.clone(), DeValue::Table(DeTable::new())));
+        let name: Spanned<DeString<'t>> =
+            Spanned::new(place.clone(), Cow::Owned((*key).to_owned()));
+        table.insert(
+            name,
+            Spanned::new(place.clone(), DeValue::Table(DeTable::new())),
+        );
     }
     let entry = table.get_mut(*key).ok_or_else(String::new)?;
     put_into(entry.get_mut(), key, rest, value, place)
@@ -299,15 +360,22 @@ fn put_into<'t>(
     match entry {
         DeValue::Table(table) => put(table, keys, value, place),
         DeValue::Array(entries) => {
-            let Some((key, rest)) = keys.split_first() else { return Ok(()) };
+            let Some((key, rest)) = keys.split_first() else {
+                return Ok(());
+            };
             let count = entries.len();
             let chosen: Vec<&mut Spanned<DeValue<'t>>> = match (*key, key.parse::<usize>()) {
                 ("*", _) => entries.iter_mut().collect(),
                 (_, Ok(index)) => entries.get_mut(index).into_iter().collect(),
-                _ => entries.iter_mut().filter(|entry| has_name(entry.get_ref(), key)).collect(),
+                _ => entries
+                    .iter_mut()
+                    .filter(|entry| has_name(entry.get_ref(), key))
+                    .collect(),
             };
             if chosen.is_empty() {
-                return Err(format!("there is no {name} \"{key}\"; there are {count}, numbered from 0"));
+                return Err(format!(
+                    "there is no {name} \"{key}\"; there are {count}, numbered from 0"
+                ));
             }
             for entry in chosen {
                 if rest.is_empty() {
@@ -318,15 +386,18 @@ fn put_into<'t>(
             }
             Ok(())
         }
-        _ => {
-            Err(format!("{name} is a value, and has no field {}", keys.first().copied().unwrap_or_default()))
-        }
+        _ => Err(format!(
+            "{name} is a value, and has no field {}",
+            keys.first().copied().unwrap_or_default()
+        )),
     }
 }
 
 fn has_name(entry: &DeValue<'_>, name: &str) -> bool {
     let is = |value: &Spanned<DeValue<'_>>| value.get_ref().as_str() == Some(name);
-    entry.as_table().is_some_and(|table| table.get("name").is_some_and(is))
+    entry
+        .as_table()
+        .is_some_and(|table| table.get("name").is_some_and(is))
 }
 
 fn shift_table<'t>(table: DeTable<'t>, by: usize) -> DeTable<'t> {
@@ -334,7 +405,10 @@ fn shift_table<'t>(table: DeTable<'t>, by: usize) -> DeTable<'t> {
         let span = key.span();
         Spanned::new(span.start + by..span.end + by, key.into_inner())
     };
-    table.into_iter().map(|(key, value)| (shift_key(key), shift_value(value, by))).collect()
+    table
+        .into_iter()
+        .map(|(key, value)| (shift_key(key), shift_value(value, by)))
+        .collect()
 }
 
 fn shift_value<'t>(value: Spanned<DeValue<'t>>, by: usize) -> Spanned<DeValue<'t>> {
@@ -343,7 +417,9 @@ fn shift_value<'t>(value: Spanned<DeValue<'t>>, by: usize) -> Spanned<DeValue<'t
         DeValue::Table(table) => DeValue::Table(shift_table(table, by)),
         DeValue::Array(array) => {
             let mut shifted = DeArray::new();
-            array.into_iter().for_each(|entry| shifted.push(shift_value(entry, by)));
+            array
+                .into_iter()
+                .for_each(|entry| shifted.push(shift_value(entry, by)));
             DeValue::Array(shifted)
         }
         other => other,
@@ -354,8 +430,11 @@ fn shift_value<'t>(value: Spanned<DeValue<'t>>, by: usize) -> Spanned<DeValue<'t
 /// Calls `visit` with the path and place of each key with its value.
 fn walk(table: &DeTable<'_>, prefix: &str, visit: &mut impl FnMut(&str, TextSpan)) {
     for (key, value) in table {
-        let path =
-            if prefix.is_empty() { key.get_ref().to_string() } else { format!("{prefix}.{}", key.get_ref()) };
+        let path = if prefix.is_empty() {
+            key.get_ref().to_string()
+        } else {
+            format!("{prefix}.{}", key.get_ref())
+        };
         visit(&path, key.span());
         walk_value(value, &path, visit);
     }

@@ -72,7 +72,10 @@ pub(crate) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> O
         return None;
     }
     let names = names.filter(|other| other.len() <= super::names::NAME_BYTES_MAX);
-    let distance = |other: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
-    let (near, slips) = names.map(|other| (other, distance(other))).min_by_key(|(_, slips)| *slips)?;
+    let distance =
+        |other: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &other.to_lowercase());
+    let (near, slips) = names
+        .map(|other| (other, distance(other)))
+        .min_by_key(|(_, slips)| *slips)?;
     (slips <= 1 + name.chars().count() / 4).then_some(near)
 }

@@ -151,7 +151,9 @@ pub fn parse_mac(text: &str) -> Option<[u8; 6]> {
     let mut mac = [0; 6];
     let mut parts = text.split(':');
     for byte in &mut mac {
-        let part = parts.next().filter(|part| part.len() == 2 && !part.starts_with('+'))?;
+        let part = parts
+            .next()
+            .filter(|part| part.len() == 2 && !part.starts_with('+'))?;
         *byte = u8::from_str_radix(part, 16).ok()?;
     }
     let is_unicast = mac[0] & 1 == 0 && mac != [0; 6];
@@ -191,13 +193,30 @@ mod tests {
 
     #[test]
     fn the_narrower_entry_counts_field_by_field() {
-        let entry = |vlan, qos| Function { vlan, qos, ..Function::default() };
-        let vf = [("0-3", entry(Some(100), Some(3))), ("2", entry(None, Some(5)))];
-        let vf = vf.map(|(key, entry)| (key.into(), entry)).into_iter().collect();
-        let functions = Functions { count: 4, eswitch: Eswitch::Legacy, vf };
+        let entry = |vlan, qos| Function {
+            vlan,
+            qos,
+            ..Function::default()
+        };
+        let vf = [
+            ("0-3", entry(Some(100), Some(3))),
+            ("2", entry(None, Some(5))),
+        ];
+        let vf = vf
+            .map(|(key, entry)| (key.into(), entry))
+            .into_iter()
+            .collect();
+        let functions = Functions {
+            count: 4,
+            eswitch: Eswitch::Legacy,
+            vf,
+        };
         assert_eq!(functions.written(2).unwrap(), entry(Some(100), Some(5)));
         assert_eq!(functions.written(3).unwrap(), entry(Some(100), Some(3)));
-        let few = Functions { count: 3, ..functions };
+        let few = Functions {
+            count: 3,
+            ..functions
+        };
         assert!(few.written(0).unwrap_err().1.contains("from 0 to 2"));
     }
 }

@@ -15,23 +15,39 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     if pattern.len() > NAME_BYTES_MAX {
         return false;
     }
-    if let Some((stem, range)) = pattern.strip_suffix(']').and_then(|rest| rest.rsplit_once('[')) {
-        let Some((from, to)) = range.split_once('-') else { return false };
-        let (Ok(from), Ok(to)) = (from.parse::<u64>(), to.parse::<u64>()) else { return false };
+    if let Some((stem, range)) = pattern
+        .strip_suffix(']')
+        .and_then(|rest| rest.rsplit_once('['))
+    {
+        let Some((from, to)) = range.split_once('-') else {
+            return false;
+        };
+        let (Ok(from), Ok(to)) = (from.parse::<u64>(), to.parse::<u64>()) else {
+            return false;
+        };
         let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
         let numbered = |at: usize| {
             let (head, number) = name.split_at(at);
-            number.parse::<u64>().is_ok_and(|number| (from..=to).contains(&number)) && matches(stem, head)
+            number
+                .parse::<u64>()
+                .is_ok_and(|number| (from..=to).contains(&number))
+                && matches(stem, head)
         };
         let tail = name.len() - name.chars().rev().take_while(char::is_ascii_digit).count();
         return !digits.is_empty() && numbered(tail);
     }
     // Text between stars is matched at its first occurrence: a later one leaves less for the rest.
     let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|head| name.strip_prefix(head)) else { return false };
-    let Some(tail) = parts.next_back() else { return rest.is_empty() };
+    let Some(mut rest) = parts.next().and_then(|head| name.strip_prefix(head)) else {
+        return false;
+    };
+    let Some(tail) = parts.next_back() else {
+        return rest.is_empty();
+    };
     for part in parts {
-        let Some(at) = rest.find(part) else { return false };
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
         rest = &rest[at + part.len()..];
     }
     rest.ends_with(tail)
@@ -78,7 +94,9 @@ impl Names {
             return self.number(pattern).into_iter().collect();
         }
         let all = self.list.iter().zip(0..);
-        all.filter(|(name, _)| matches(pattern, name)).map(|(_, number)| number).collect()
+        all.filter(|(name, _)| matches(pattern, name))
+            .map(|(_, number)| number)
+            .collect()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
@@ -104,8 +122,18 @@ mod tests {
 
     #[test]
     fn a_star_is_anything_and_brackets_are_numbers() {
-        assert!(matches("h*", "h12") && matches("*", "x") && matches("n*r0", "n10r0") && matches("a", "a"));
-        assert!(matches("*a*b*", "xaybz") && matches("a*a", "aa") && matches("**", "") && matches("", ""));
+        assert!(
+            matches("h*", "h12")
+                && matches("*", "x")
+                && matches("n*r0", "n10r0")
+                && matches("a", "a")
+        );
+        assert!(
+            matches("*a*b*", "xaybz")
+                && matches("a*a", "aa")
+                && matches("**", "")
+                && matches("", "")
+        );
         assert!(!matches("a*a", "a") && !matches("*a*b", "ba") && !matches("", "a"));
         assert!(!matches("h*", "leaf0") && !matches("n*r0", "n1r1") && !matches("a", "ab"));
         assert!(matches("h[2-11]", "h11") && matches("n*r[0-1]", "n3r1"));
@@ -117,7 +145,10 @@ mod tests {
     fn many_stars_are_matched_in_one_pass() {
         let name = "a".repeat(NAME_BYTES_MAX);
         assert!(!matches(&("*a".repeat(100) + "*b"), &name) && matches(&"*a".repeat(127), &name));
-        assert!(!matches(&"[0-1]".repeat(50_000), "1"), "longer than any name");
+        assert!(
+            !matches(&"[0-1]".repeat(50_000), "1"),
+            "longer than any name"
+        );
     }
 
     #[test]

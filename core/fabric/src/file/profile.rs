@@ -2,8 +2,8 @@
 
 use super::schema::{Ecn, MarkAt, Qos, Trust, WeighBy};
 use crate::config::{
-    CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, Profile, QueueConfig, Red, RedAt, Shaper, Treatment,
-    Weigh,
+    CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, Profile, QueueConfig, Red, RedAt, Shaper,
+    Treatment, Weigh,
 };
 use crate::headroom::Headroom;
 use crate::topology::LinkConfig;
@@ -23,15 +23,23 @@ pub(crate) type Wrong = (String, String);
 impl Qos {
     /// The profile of a port with this link.
     pub(crate) fn profile(&self, link: &LinkConfig) -> Result<Profile, Wrong> {
-        let mut groups = [GroupConfig { limit: self.lossy_limit.0, ..GroupConfig::default() }; CLASSES];
+        let mut groups = [GroupConfig {
+            limit: self.lossy_limit.0,
+            ..GroupConfig::default()
+        }; CLASSES];
         let mut lossless = 0_u8;
         for (index, class) in self.pfc.classes.iter().enumerate() {
-            let class = class_of(*class).ok_or_else(|| out_of_range(&format!("pfc.classes[{index}]")))?;
+            let class =
+                class_of(*class).ok_or_else(|| out_of_range(&format!("pfc.classes[{index}]")))?;
             lossless |= 1 << class;
             groups[class] = self.lossless_group(class, link)?;
         }
         for key in self.pfc.class.keys() {
-            let class = key.parse().ok().and_then(class_of).filter(|class| lossless >> class & 1 == 1);
+            let class = key
+                .parse()
+                .ok()
+                .and_then(class_of)
+                .filter(|class| lossless >> class & 1 == 1);
             if class.is_none() {
                 let what = format!("\"{key}\" is none of `classes`: only those are paused");
                 return Err((format!("pfc.class.{key}"), what));
@@ -49,17 +57,37 @@ impl Qos {
             WeighBy::Packets => Weigh::Packets,
         };
         let group_of_class = [0, 1, 2, 3, 4, 5, 6, 7];
-        Ok(Profile { map: self.class_map()?, queues: self.queues()?, weigh, group_of_class, groups, pfc })
+        Ok(Profile {
+            map: self.class_map()?,
+            queues: self.queues()?,
+            weigh,
+            group_of_class,
+            groups,
+            pfc,
+        })
     }
 
     /// Buffer limits of a lossless class at a port with this link.
     fn lossless_group(&self, class: usize, link: &LinkConfig) -> Result<GroupConfig, Wrong> {
-        let own = self.pfc.class.get(&format!("{class}")).cloned().unwrap_or_default();
-        let xon = own.xon.as_ref().map(|xon| bytes(xon.0, &format!("pfc.class.{class}.xon"))).transpose()?;
+        let own = self
+            .pfc
+            .class
+            .get(&format!("{class}"))
+            .cloned()
+            .unwrap_or_default();
+        let xon = own
+            .xon
+            .as_ref()
+            .map(|xon| bytes(xon.0, &format!("pfc.class.{class}.xon")))
+            .transpose()?;
         Ok(GroupConfig {
             reserve_bytes: 0,
             limit: own.xoff.unwrap_or(self.pfc.xoff).0,
-            headroom_bytes: own.headroom.unwrap_or(self.pfc.headroom).0.unwrap_or_else(|| self.needed(link)),
+            headroom_bytes: own
+                .headroom
+                .unwrap_or(self.pfc.headroom)
+                .0
+                .unwrap_or_else(|| self.needed(link)),
             xon_offset_bytes: xon.map_or_else(|| bytes(self.pfc.xon.0, "pfc.xon"), Ok)?,
         })
     }
@@ -79,8 +107,12 @@ impl Qos {
     }
 
     fn class_map(&self) -> Result<ClassMap, Wrong> {
-        let default = class_of(self.default_class).ok_or_else(|| out_of_range("default-class"))? as u8;
-        let default = Treatment { class: default, ..Treatment::default() };
+        let default =
+            class_of(self.default_class).ok_or_else(|| out_of_range("default-class"))? as u8;
+        let default = Treatment {
+            class: default,
+            ..Treatment::default()
+        };
         Ok(ClassMap {
             trust_dscp: matches!(self.trust, Trust::Dscp | Trust::Both),
             trust_pcp: matches!(self.trust, Trust::Pcp | Trust::Both),
@@ -95,7 +127,10 @@ impl Qos {
         for (key, queue) in &self.queue {
             let field = format!("queue.{key}");
             let class = key.parse().ok().and_then(class_of).ok_or_else(|| {
-                (field.clone(), format!("\"{key}\" is no class: queues are numbered from 0 to 7"))
+                (
+                    field.clone(),
+                    format!("\"{key}\" is no class: queues are numbered from 0 to 7"),
+                )
             })?;
             if queue.weight == 0 {
                 return Err((format!("{field}.weight"), "a weight is at least 1".into()));
@@ -106,7 +141,10 @@ impl Qos {
                 shaper: match queue.rate {
                     Some(rate) => {
                         let burst_bytes = bytes(queue.burst.0, &format!("{field}.burst"))?;
-                        Some(Shaper { rate: rate.0, burst_bytes })
+                        Some(Shaper {
+                            rate: rate.0,
+                            burst_bytes,
+                        })
                     }
                     None => None,
                 },
@@ -146,14 +184,24 @@ fn by_value<const N: usize>(
     for (key, class) in entries {
         let field = format!("{name}.{key}");
         let (from, to) = key.split_once('-').unwrap_or((key, key));
-        let range = from.trim().parse::<usize>().ok().zip(to.trim().parse::<usize>().ok());
+        let range = from
+            .trim()
+            .parse::<usize>()
+            .ok()
+            .zip(to.trim().parse::<usize>().ok());
         let range = range.filter(|(from, to)| from <= to && *to < N);
         let Some((from, to)) = range else {
-            let what = format!("\"{key}\" is no value or range from 0 to {}: write 26 or \"8-15\"", N - 1);
+            let what = format!(
+                "\"{key}\" is no value or range from 0 to {}: write 26 or \"8-15\"",
+                N - 1
+            );
             return Err((field, what));
         };
         let class = class_of(*class).ok_or_else(|| out_of_range(&field))? as u8;
-        table[from..=to].fill(Treatment { class, ..Treatment::default() });
+        table[from..=to].fill(Treatment {
+            class,
+            ..Treatment::default()
+        });
     }
     Ok(table)
 }

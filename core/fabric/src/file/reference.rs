@@ -40,19 +40,29 @@ pub fn reference() -> String {
     let mut text = String::new();
     section(&mut text, "At the top", &root, &root);
     for (heading, name) in TABLES {
-        section(&mut text, &format!("`{heading}`"), &root["$defs"][*name], &root);
+        section(
+            &mut text,
+            &format!("`{heading}`"),
+            &root["$defs"][*name],
+            &root,
+        );
     }
     text
 }
 
 fn section(text: &mut String, heading: &str, schema: &Value, root: &Value) {
     let description = flat(schema["description"].as_str().unwrap_or_default());
-    *text +=
-        &format!("\n### {heading}\n\n{description}\n\n| field | value | default | |\n|---|---|---|---|\n");
+    *text += &format!(
+        "\n### {heading}\n\n{description}\n\n| field | value | default | |\n|---|---|---|---|\n"
+    );
     let none = Map::new();
     let fields = schema["properties"].as_object().unwrap_or(&none);
-    let required: Vec<&str> =
-        schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let required: Vec<&str> = schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     for (name, field) in fields {
         let description = flat(field["description"].as_str().unwrap_or_default());
         let default = match &field["default"] {
@@ -62,10 +72,15 @@ fn section(text: &mut String, heading: &str, schema: &Value, root: &Value) {
             Value::String(value) if value.is_empty() => "—".to_owned(),
             value => format!("`{}`", literal(value)),
         };
-        *text += &format!("| `{name}` | {} | {default} | {description} |\n", kind(field, root));
+        *text += &format!(
+            "| `{name}` | {} | {default} | {description} |\n",
+            kind(field, root)
+        );
     }
-    let choices: Vec<(&String, &Value)> =
-        fields.iter().filter(|(_, field)| choices_of(field, root).is_some()).collect();
+    let choices: Vec<(&String, &Value)> = fields
+        .iter()
+        .filter(|(_, field)| choices_of(field, root).is_some())
+        .collect();
     for (name, field) in choices {
         *text += &format!("\n`{name}`:\n\n");
         for choice in choices_of(field, root).into_iter().flatten() {
@@ -77,12 +92,17 @@ fn section(text: &mut String, heading: &str, schema: &Value, root: &Value) {
 
 fn choices_of<'a>(field: &'a Value, root: &'a Value) -> Option<&'a Vec<Value>> {
     let all = resolve(root, field)["oneOf"].as_array()?;
-    all.iter().all(|one| one["const"].is_string()).then_some(all)
+    all.iter()
+        .all(|one| one["const"].is_string())
+        .then_some(all)
 }
 
 /// A text in one line, for the cells of a table.
 fn flat(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+    text.split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace('|', "\\|")
 }
 
 /// The value in TOML syntax.
@@ -91,7 +111,11 @@ fn literal(value: &Value) -> String {
         Value::Object(table) => {
             let entry = |(key, value): (&String, &Value)| format!("{key} = {}", literal(value));
             let entries: Vec<String> = table.iter().map(entry).collect();
-            if entries.is_empty() { "{}".to_owned() } else { format!("{{ {} }}", entries.join(", ")) }
+            if entries.is_empty() {
+                "{}".to_owned()
+            } else {
+                format!("{{ {} }}", entries.join(", "))
+            }
         }
         other => other.to_string(),
     }
@@ -106,7 +130,10 @@ fn kind(field: &Value, root: &Value) -> String {
         return super::units::bare_name(quantity);
     }
     let types = match &schema["type"] {
-        Value::Array(all) => all.iter().find(|one| **one != "null").and_then(Value::as_str),
+        Value::Array(all) => all
+            .iter()
+            .find(|one| **one != "null")
+            .and_then(Value::as_str),
         one => one.as_str(),
     };
     match types {
@@ -115,7 +142,10 @@ fn kind(field: &Value, root: &Value) -> String {
         Some("string") => "text".to_owned(),
         Some("array") => format!("list of {}", kind(&schema["items"], root)),
         Some("object") if schema["additionalProperties"].is_object() => {
-            format!("table by name, of {}", kind(&schema["additionalProperties"], root))
+            format!(
+                "table by name, of {}",
+                kind(&schema["additionalProperties"], root)
+            )
         }
         Some("object") => "table".to_owned(),
         _ => "value".to_owned(),

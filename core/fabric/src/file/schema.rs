@@ -113,7 +113,10 @@ impl Generator {
             ..crate::topology::LinkConfig::new(rate.0, self.delay.0)
         };
         let fabric = self.fabric_rate.unwrap_or(self.rate);
-        crate::topology::Speeds { hosts: link(self.rate), fabric: link(fabric) }
+        crate::topology::Speeds {
+            hosts: link(self.rate),
+            fabric: link(fabric),
+        }
     }
 }
 
@@ -653,7 +656,10 @@ impl Default for Pcie {
 impl Default for Qos {
     fn default() -> Self {
         let class = |entries: &[(&str, u8)]| {
-            entries.iter().map(|(value, class)| ((*value).to_owned(), *class)).collect::<BTreeMap<_, _>>()
+            entries
+                .iter()
+                .map(|(value, class)| ((*value).to_owned(), *class))
+                .collect::<BTreeMap<_, _>>()
         };
         Self {
             buffer: Size(32 << 20),
@@ -703,7 +709,10 @@ impl Default for Ecn {
 impl Default for WatchdogTable {
     /// Those of SONiC's `pfcwd start_default`.
     fn default() -> Self {
-        Self { detect: Timespan(Span::from_us(200_000)), restore: Timespan(Span::from_us(200_000)) }
+        Self {
+            detect: Timespan(Span::from_us(200_000)),
+            restore: Timespan(Span::from_us(200_000)),
+        }
     }
 }
 

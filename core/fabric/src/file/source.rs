@@ -47,8 +47,15 @@ const SHOWN_BEFORE: usize = 60;
 impl Sources {
     /// Adds a text; returns its number.
     pub(crate) fn add(&mut self, name: &str, text: &str) -> usize {
-        let start = self.sources.last().map_or(0, |last| last.start + last.text.len() + 1);
-        self.sources.push(Source { name: name.to_owned(), text: text.to_owned(), start });
+        let start = self
+            .sources
+            .last()
+            .map_or(0, |last| last.start + last.text.len() + 1);
+        self.sources.push(Source {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            start,
+        });
         self.sources.len() - 1
     }
 
@@ -64,7 +71,10 @@ impl Sources {
 
     /// The line of a position.
     pub(crate) fn line(&self, place: &TextSpan) -> Option<SourceLine> {
-        let source = self.sources.iter().rfind(|source| source.start <= place.start)?;
+        let source = self
+            .sources
+            .iter()
+            .rfind(|source| source.start <= place.start)?;
         let text = source.text.as_str();
         let mut at = (place.start - source.start).min(text.len());
         while !text.is_char_boundary(at) {
@@ -75,7 +85,11 @@ impl Sources {
         let content = rest.split(['\n', '\r']).next().unwrap_or_default();
         let column = text[begin..at].chars().count();
         let length = content.chars().count();
-        let skipped = if length > SHOWN_MAX { column.saturating_sub(SHOWN_BEFORE) } else { 0 };
+        let skipped = if length > SHOWN_MAX {
+            column.saturating_sub(SHOWN_BEFORE)
+        } else {
+            0
+        };
         let shown: String = content.chars().skip(skipped).take(SHOWN_MAX).collect();
         let room = (skipped + shown.chars().count()).saturating_sub(column);
         let wanted = text.get(at..place.end.saturating_sub(source.start).min(text.len()));
@@ -85,7 +99,10 @@ impl Sources {
             column: column + 1,
             text: shown,
             skipped,
-            width: wanted.map_or(1, |text| text.chars().count()).min(room).max(1),
+            width: wanted
+                .map_or(1, |text| text.chars().count())
+                .min(room)
+                .max(1),
         })
     }
 }
@@ -95,7 +112,11 @@ impl fmt::Display for SourceLine {
         let gutter = alloc::format!("{}", self.line);
         let (blank, marks) = (" ".repeat(gutter.len()), "^".repeat(self.width));
         writeln!(f, "{gutter} | {}", self.text)?;
-        write!(f, "{blank} | {}{marks}", " ".repeat(self.column - 1 - self.skipped))
+        write!(
+            f,
+            "{blank} | {}{marks}",
+            " ".repeat(self.column - 1 - self.skipped)
+        )
     }
 }
 
@@ -118,8 +139,23 @@ mod tests {
         let third = sources.add("c", &("x".repeat(5_000_000) + " = 1"));
         let place = sources.start(third) + 4_000_000;
         let line = sources.line(&(place..place + 900_000)).unwrap();
-        assert_eq!((line.column, line.text.len(), line.width), (4_000_001, SHOWN_MAX, 140));
-        assert_eq!(line.to_string().lines().nth(1).unwrap().trim_end().chars().count(), 4 + SHOWN_MAX);
-        assert!(sources.line(&(9_999_999..10_000_000)).is_some(), "behind the end is the end");
+        assert_eq!(
+            (line.column, line.text.len(), line.width),
+            (4_000_001, SHOWN_MAX, 140)
+        );
+        assert_eq!(
+            line.to_string()
+                .lines()
+                .nth(1)
+                .unwrap()
+                .trim_end()
+                .chars()
+                .count(),
+            4 + SHOWN_MAX
+        );
+        assert!(
+            sources.line(&(9_999_999..10_000_000)).is_some(),
+            "behind the end is the end"
+        );
     }
 }

@@ -116,7 +116,9 @@ const LENGTHS: &[(&str, u128)] = &[("mm", 1), ("cm", 10), ("m", 1_000), ("km", 1
 /// A number with its unit, in units of the table; rounded to the nearest.
 fn quantity(text: &str, units: &[(&str, u128)]) -> Option<u64> {
     let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '_')).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '_'))
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit = unit.trim_start();
     let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
@@ -126,15 +128,20 @@ fn quantity(text: &str, units: &[(&str, u128)]) -> Option<u64> {
 /// `number` times `scale`, rounded to the nearest.
 fn decimal(number: &str, scale: u128) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = |text: &str| text.bytes().filter(|byte| *byte != b'_').collect::<alloc::vec::Vec<u8>>();
+    let digits = |text: &str| {
+        text.bytes()
+            .filter(|byte| *byte != b'_')
+            .collect::<alloc::vec::Vec<u8>>()
+    };
     let (whole, fraction) = (digits(whole), digits(fraction));
     if whole.is_empty() || fraction.len() > DECIMALS_MAX {
         return None;
     }
     let mut value: u128 = 0;
     for digit in whole.iter().chain(&fraction) {
-        value =
-            value.checked_mul(10)?.checked_add(u128::from(digit.checked_sub(b'0').filter(|d| *d < 10)?))?;
+        value = value
+            .checked_mul(10)?
+            .checked_add(u128::from(digit.checked_sub(b'0').filter(|d| *d < 10)?))?;
     }
     let divisor = 10_u128.pow(fraction.len() as u32);
     let scaled = value.checked_mul(scale)?.checked_add(divisor / 2)? / divisor;
@@ -146,12 +153,16 @@ fn part(text: &str, whole: u64) -> Option<u64> {
     let text = text.trim();
     if let Some(percent) = text.strip_suffix('%') {
         return Some(
-            (u128::from(decimal(percent.trim_end(), u128::from(whole) * 1000)?) / 1000 / 100) as u64,
+            (u128::from(decimal(percent.trim_end(), u128::from(whole) * 1000)?) / 1000 / 100)
+                as u64,
         );
     }
     if let Some((over, under)) = text.split_once('/') {
         let (over, under): (u64, u64) = (over.trim().parse().ok()?, under.trim().parse().ok()?);
-        return u64::try_from((u128::from(over) * u128::from(whole)).checked_div(u128::from(under))?).ok();
+        return u64::try_from(
+            (u128::from(over) * u128::from(whole)).checked_div(u128::from(under))?,
+        )
+        .ok();
     }
     if let Some((mantissa, exponent)) = text.split_once(['e', 'E']) {
         let exponent: i32 = exponent.parse().ok()?;
@@ -164,7 +175,10 @@ fn part(text: &str, whole: u64) -> Option<u64> {
 /// The largest unit in which the value is whole, and then the value.
 fn in_units(value: u64, units: &[(&'static str, u128)]) -> String {
     let whole = |scale: u128| value != 0 && u128::from(value) % scale == 0;
-    let best = units.iter().filter(|(_, scale)| whole(*scale)).max_by_key(|(_, scale)| *scale);
+    let best = units
+        .iter()
+        .filter(|(_, scale)| whole(*scale))
+        .max_by_key(|(_, scale)| *scale);
     let (name, scale) = best.copied().unwrap_or(units[0]);
     format!("{}{name}", u128::from(value) / scale)
 }
@@ -174,7 +188,9 @@ impl Quantity for Bandwidth {
     const GRAMMAR: &'static str = "\"100Gb/s\", \"2.5Gb/s\" or \"800Mb/s\"";
     fn parse(text: &str) -> Option<Self> {
         let bps = quantity(text, RATES)?;
-        (RATE_BPS_MIN..=RATE_BPS_MAX).contains(&bps).then(|| Self(Rate::from_bps(bps)))
+        (RATE_BPS_MIN..=RATE_BPS_MAX)
+            .contains(&bps)
+            .then(|| Self(Rate::from_bps(bps)))
     }
 }
 
@@ -216,14 +232,20 @@ impl Quantity for Ratio {
         part(text, WHOLE).filter(|part| *part <= WHOLE).map(Self)
     }
     fn from_number(number: f64) -> Option<Self> {
-        (0.0..=1.0).contains(&number).then_some(Self((number * WHOLE as f64) as u64))
+        (0.0..=1.0)
+            .contains(&number)
+            .then_some(Self((number * WHOLE as f64) as u64))
     }
 }
 
 impl Ratio {
     /// The ratio as a 32-bit chance, in which certainty is one less than the whole.
     pub const fn chance(self) -> u32 {
-        if self.0 >= WHOLE { u32::MAX } else { self.0 as u32 }
+        if self.0 >= WHOLE {
+            u32::MAX
+        } else {
+            self.0 as u32
+        }
     }
 }
 
@@ -258,7 +280,8 @@ impl Quantity for Threshold {
 
 impl Quantity for HeadroomSize {
     const NAME: &'static str = "a headroom";
-    const GRAMMAR: &'static str = "\"auto\" (what 802.1Q annex N asks for), or a size such as \"160KiB\"";
+    const GRAMMAR: &'static str =
+        "\"auto\" (what 802.1Q annex N asks for), or a size such as \"160KiB\"";
     fn parse(text: &str) -> Option<Self> {
         if text.trim() == "auto" {
             return Some(Self(None));
@@ -304,8 +327,14 @@ impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => f.write_str("0%"),
-            part if WHOLE.is_multiple_of(part) && part < WHOLE / 100 => write!(f, "1/{}", WHOLE / part),
-            part => write!(f, "{}%", (part as f64 / WHOLE as f64 * 1e8 + 0.5) as u64 as f64 / 1e6),
+            part if WHOLE.is_multiple_of(part) && part < WHOLE / 100 => {
+                write!(f, "1/{}", WHOLE / part)
+            }
+            part => write!(
+                f,
+                "{}%",
+                (part as f64 / WHOLE as f64 * 1e8 + 0.5) as u64 as f64 / 1e6
+            ),
         }
     }
 }
@@ -325,7 +354,9 @@ impl fmt::Display for Threshold {
         match self.0 {
             Limit::None => f.write_str("none"),
             Limit::Static(bytes) => Size(u64::from(bytes)).fmt(f),
-            Limit::Dynamic(alpha) if alpha != 0 && ALPHA_ONE.is_multiple_of(alpha) && alpha < ALPHA_ONE => {
+            Limit::Dynamic(alpha)
+                if alpha != 0 && ALPHA_ONE.is_multiple_of(alpha) && alpha < ALPHA_ONE =>
+            {
                 write!(f, "alpha 1/{}", ALPHA_ONE / alpha)
             }
             Limit::Dynamic(alpha) => write!(f, "alpha {}", f64::from(alpha) / f64::from(ALPHA_ONE)),
@@ -343,13 +374,23 @@ impl<Q: Quantity> de::Visitor<'_> for QuantityVisitor<Q> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Q, E> {
-        Q::parse(text)
-            .ok_or_else(|| E::custom(format_args!("\"{text}\" is not {}; write {}", Q::NAME, Q::GRAMMAR)))
+        Q::parse(text).ok_or_else(|| {
+            E::custom(format_args!(
+                "\"{text}\" is not {}; write {}",
+                Q::NAME,
+                Q::GRAMMAR
+            ))
+        })
     }
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Q, E> {
-        Q::from_number(number)
-            .ok_or_else(|| E::custom(format_args!("{number} is not {}; write {}", Q::NAME, Q::GRAMMAR)))
+        Q::from_number(number).ok_or_else(|| {
+            E::custom(format_args!(
+                "{number} is not {}; write {}",
+                Q::NAME,
+                Q::GRAMMAR
+            ))
+        })
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<Q, E> {
@@ -416,9 +457,18 @@ mod tests {
 
     #[test]
     fn units_say_what_is_counted() {
-        assert_eq!(Bandwidth::parse("100Gb/s").unwrap().0.bps(), 100_000_000_000);
-        assert_eq!(Bandwidth::parse("100.0Gbps").unwrap().0.bps(), 100_000_000_000);
-        assert_eq!(Bandwidth::parse("12.5 GB/s").unwrap().0.bps(), 100_000_000_000);
+        assert_eq!(
+            Bandwidth::parse("100Gb/s").unwrap().0.bps(),
+            100_000_000_000
+        );
+        assert_eq!(
+            Bandwidth::parse("100.0Gbps").unwrap().0.bps(),
+            100_000_000_000
+        );
+        assert_eq!(
+            Bandwidth::parse("12.5 GB/s").unwrap().0.bps(),
+            100_000_000_000
+        );
         assert_eq!(Timespan::parse("1.5us").unwrap().0, Span(1_500_000));
         assert_eq!(Timespan::parse("5 \u{b5}s").unwrap().0, Span(5_000_000));
         assert_eq!(Size::parse("8MiB").unwrap().0, 8 << 20);
@@ -436,16 +486,43 @@ mod tests {
                 "{rate:?}"
             );
             let number = BitErrors::from_number(text.parse().unwrap()).unwrap();
-            assert!(number.0.abs_diff(rate.0) < 300 * per_million_million, "{number:?}");
-            assert_eq!(BitErrors::parse(&rate.to_string()).unwrap().0.abs_diff(rate.0) / 300, 0, "{rate}");
+            assert!(
+                number.0.abs_diff(rate.0) < 300 * per_million_million,
+                "{number:?}"
+            );
+            assert_eq!(
+                BitErrors::parse(&rate.to_string())
+                    .unwrap()
+                    .0
+                    .abs_diff(rate.0)
+                    / 300,
+                0,
+                "{rate}"
+            );
         }
-        assert_eq!(Threshold::parse("alpha 1/8").unwrap().0, Limit::Dynamic(8192));
-        assert_eq!(Threshold::parse("256KiB").unwrap().0, Limit::Static(262_144));
+        assert_eq!(
+            Threshold::parse("alpha 1/8").unwrap().0,
+            Limit::Dynamic(8192)
+        );
+        assert_eq!(
+            Threshold::parse("256KiB").unwrap().0,
+            Limit::Static(262_144)
+        );
     }
 
     #[test]
     fn what_could_mean_two_things_means_nothing() {
-        for text in ["", "100", "Gb/s", "100 gigabit", "-1Gb/s", "1e3Gb/s", "100KB", "1.2.3Gb/s", "0b/s"] {
+        for text in [
+            "",
+            "100",
+            "Gb/s",
+            "100 gigabit",
+            "-1Gb/s",
+            "1e3Gb/s",
+            "100KB",
+            "1.2.3Gb/s",
+            "0b/s",
+        ] {
             assert_eq!(Bandwidth::parse(text), None, "{text}");
             assert_eq!(Size::parse(text), None, "{text}");
         }
@@ -460,7 +537,10 @@ mod tests {
     fn what_is_written_is_read_again() {
         for text in ["100Gb/s", "2500Mb/s", "1b/s"] {
             assert_eq!(
-                Bandwidth::parse(text).map(|rate| rate.to_string()).as_deref().unwrap_or("1b/s"),
+                Bandwidth::parse(text)
+                    .map(|rate| rate.to_string())
+                    .as_deref()
+                    .unwrap_or("1b/s"),
                 text
             );
         }

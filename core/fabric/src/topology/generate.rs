@@ -16,7 +16,12 @@ pub struct Speeds {
 /// # Errors
 /// When there are more hosts than a switch may have ports.
 pub fn star(hosts: u32, link: LinkConfig) -> Result<Topology, LinkError> {
-    Extent { hosts: hosts.into(), switches: 1, ports: hosts.into() }.check()?;
+    Extent {
+        hosts: hosts.into(),
+        switches: 1,
+        ports: hosts.into(),
+    }
+    .check()?;
     let mut topology = Topology::default();
     let switch = Node::Switch(topology.add_switch());
     for _ in 0..hosts {
@@ -107,19 +112,41 @@ mod tests {
     use alloc::sync::Arc;
 
     const LINK: LinkConfig = LinkConfig::new(Rate::from_gbps(100), Span(1));
-    const SPEEDS: Speeds = Speeds { hosts: LINK, fabric: LINK };
+    const SPEEDS: Speeds = Speeds {
+        hosts: LINK,
+        fabric: LINK,
+    };
 
     #[test]
     fn a_fat_tree_has_the_counts_of_the_paper_and_all_next_hops() {
         let tree = fat_tree(8, SPEEDS).unwrap();
-        assert_eq!((tree.hosts(), tree.switches(), tree.links().len()), (128, 80, 384));
+        assert_eq!(
+            (tree.hosts(), tree.switches(), tree.links().len()),
+            (128, 80, 384)
+        );
         assert!((0..80).all(|switch| tree.ports(switch) == 8));
         let next_hops = tree.next_hops();
-        assert_eq!(next_hops[0].to(31), [4, 5, 6, 7], "an edge to another pod: all of its uplinks");
-        assert_eq!(next_hops[32].to(31), [4, 5, 6, 7], "so does an aggregation switch");
-        assert_eq!(next_hops[79].to(31).len(), 1, "from the core there is one path down");
+        assert_eq!(
+            next_hops[0].to(31),
+            [4, 5, 6, 7],
+            "an edge to another pod: all of its uplinks"
+        );
+        assert_eq!(
+            next_hops[32].to(31),
+            [4, 5, 6, 7],
+            "so does an aggregation switch"
+        );
+        assert_eq!(
+            next_hops[79].to(31).len(),
+            1,
+            "from the core there is one path down"
+        );
         let different: BTreeSet<_> = next_hops.iter().map(Arc::as_ptr).collect();
-        assert_eq!(different.len(), 1 + 8 + 1, "all edges share one table, as do all cores and each pod");
+        assert_eq!(
+            different.len(),
+            1 + 8 + 1,
+            "all edges share one table, as do all cores and each pod"
+        );
     }
 
     /// Names of four billion hosts would be some hundred gigabytes.
@@ -127,21 +154,36 @@ mod tests {
     fn sizes_are_checked_before_anything_is_allocated() {
         const MOST: u32 = u32::MAX;
         let too_many = |made: Result<Topology, LinkError>| {
-            matches!(made, Err(LinkError::TooManyNodes { .. } | LinkError::TooManyPorts(_)))
+            matches!(
+                made,
+                Err(LinkError::TooManyNodes { .. } | LinkError::TooManyPorts(_))
+            )
         };
         assert!(too_many(star(MOST, LINK)) && too_many(fat_tree(MOST, SPEEDS)));
-        for sizes in [[MOST; 3], [65_535; 3], [65_535, 1, 65_535], [1, 65_535, 65_535], [2, 2, MOST]] {
+        for sizes in [
+            [MOST; 3],
+            [65_535; 3],
+            [65_535, 1, 65_535],
+            [1, 65_535, 65_535],
+            [2, 2, MOST],
+        ] {
             let [one, two, three] = sizes;
             assert!(too_many(leaf_spine(one, two, three, SPEEDS)), "{sizes:?}");
             assert!(too_many(dragonfly(one, two, three, SPEEDS)), "{sizes:?}");
-            assert!(too_many(rail_optimised(one, two, three, SPEEDS)), "{sizes:?}");
+            assert!(
+                too_many(rail_optimised(one, two, three, SPEEDS)),
+                "{sizes:?}"
+            );
         }
     }
 
     #[test]
     fn leaves_and_spines_meet_once() {
         let fabric = leaf_spine(4, 2, 3, SPEEDS).unwrap();
-        assert_eq!((fabric.hosts(), fabric.switches(), fabric.links().len()), (12, 6, 20));
+        assert_eq!(
+            (fabric.hosts(), fabric.switches(), fabric.links().len()),
+            (12, 6, 20)
+        );
         assert_eq!(fabric.next_hops()[0].to(3), [3, 4]);
         assert_eq!(fabric.ports(4), 4);
         assert_eq!(star(5, LINK).unwrap().ports(0), 5);

@@ -49,7 +49,12 @@ pub struct LinkConfig {
 impl LinkConfig {
     /// A link without losses and bit errors.
     pub const fn new(rate: Rate, delay: Span) -> Self {
-        Self { rate, delay, loss: 0, bit_errors: 0 }
+        Self {
+            rate,
+            delay,
+            loss: 0,
+            bit_errors: 0,
+        }
     }
 
     /// Chance that bit errors damage a frame of so many bytes, in units of 2^-64: 1 - (1 - p)^n, to the
@@ -105,7 +110,11 @@ pub struct Extra {
 impl Extra {
     /// The same delay for all packets.
     pub const fn of(base: Span) -> Self {
-        Self { base, chance: Chance::None, cut_through: false }
+        Self {
+            base,
+            chance: Chance::None,
+            cut_through: false,
+        }
     }
 }
 
@@ -166,7 +175,11 @@ struct Extent {
 
 impl Extent {
     fn check(self) -> Result<(), LinkError> {
-        let Self { hosts, switches, ports } = self;
+        let Self {
+            hosts,
+            switches,
+            ports,
+        } = self;
         if hosts > u64::from(HOSTS_MAX) || switches > u64::from(SWITCHES_MAX) {
             return Err(LinkError::TooManyNodes { hosts, switches });
         }
@@ -179,7 +192,9 @@ impl Extent {
 
 /// The product of sizes, or the largest number where that is larger.
 fn product<const N: usize>(sizes: [u32; N]) -> u64 {
-    sizes.iter().fold(1, |product, size| product.saturating_mul(u64::from(*size)))
+    sizes
+        .iter()
+        .fold(1, |product, size| product.saturating_mul(u64::from(*size)))
 }
 
 /// The sum of sizes.
@@ -218,7 +233,9 @@ impl Topology {
     pub fn move_end(&mut self, link: u32, end: usize, to: Node) -> Result<(), LinkError> {
         let port = self.next_port(to)?;
         let ends = self.links.get_mut(link as usize).map(|link| &mut link.ends);
-        let end = ends.and_then(|ends| ends.get_mut(end)).ok_or(LinkError::NoSuchNode)?;
+        let end = ends
+            .and_then(|ends| ends.get_mut(end))
+            .ok_or(LinkError::NoSuchNode)?;
         if let Node::Host(host) = core::mem::replace(end, port).node {
             self.host_ports[host as usize] = 0;
         }
@@ -242,7 +259,10 @@ impl Topology {
 
     /// The extra delay of a direction of a link.
     pub fn extra(&self, link: u32, direction: u8) -> Extra {
-        self.extras.get(&(link, direction)).cloned().unwrap_or_default()
+        self.extras
+            .get(&(link, direction))
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// How many hosts the topology has.
@@ -267,12 +287,18 @@ impl Topology {
 
     fn next_port(&mut self, node: Node) -> Result<End, LinkError> {
         let (ports, full, limit) = match node {
-            Node::Host(number) => {
-                (self.host_ports.get_mut(number as usize), LinkError::HostConnected(number), 1)
-            }
+            Node::Host(number) => (
+                self.host_ports.get_mut(number as usize),
+                LinkError::HostConnected(number),
+                1,
+            ),
             Node::Switch(number) => {
                 let limit = crate::config::PORTS_MAX as u16;
-                (self.switch_ports.get_mut(number as usize), LinkError::SwitchFull(number), limit)
+                (
+                    self.switch_ports.get_mut(number as usize),
+                    LinkError::SwitchFull(number),
+                    limit,
+                )
             }
         };
         let ports = ports.ok_or(LinkError::NoSuchNode)?;
@@ -280,14 +306,21 @@ impl Topology {
             return Err(full);
         }
         *ports += 1;
-        Ok(End { node, port: *ports - 1 })
+        Ok(End {
+            node,
+            port: *ports - 1,
+        })
     }
 
     /// For each host the switch and the port that it is attached to; `None` for one that is attached to
     /// another host, or to nothing.
     pub fn attachments(&self) -> Vec<Option<(u32, u16)>> {
         let mut found = alloc::vec![None; self.host_ports.len()];
-        for Link { ends: [first, second], .. } in &self.links {
+        for Link {
+            ends: [first, second],
+            ..
+        } in &self.links
+        {
             for (one, other) in [(first, second), (second, first)] {
                 if let (Node::Host(host), Node::Switch(switch)) = (one.node, other.node) {
                     found[host as usize] = Some((switch, other.port));
@@ -306,19 +339,27 @@ impl Topology {
     /// The next hops when some links do not count.
     pub fn next_hops_without(&self, down: &BTreeSet<u32>) -> Vec<Arc<NextHops>> {
         let neighbours = self.neighbours(down);
-        let mut leaves: Vec<u32> = self.attachments().iter().flatten().map(|(switch, _)| *switch).collect();
+        let mut leaves: Vec<u32> = self
+            .attachments()
+            .iter()
+            .flatten()
+            .map(|(switch, _)| *switch)
+            .collect();
         leaves.sort_unstable();
         leaves.dedup();
         let mut next_hops = alloc::vec![NextHops::default(); neighbours.len()];
         let mut nearer = Vec::new();
         for leaf in leaves {
             let distances = distances(leaf, &neighbours);
-            for ((next_hops, ports), here) in next_hops.iter_mut().zip(&neighbours).zip(&distances) {
+            for ((next_hops, ports), here) in next_hops.iter_mut().zip(&neighbours).zip(&distances)
+            {
                 if *here == 0 {
                     next_hops.pass_over(leaf);
                 } else if *here != u32::MAX {
                     nearer.clear();
-                    let on_the_way = ports.iter().filter(|(to, _)| distances[*to as usize] == here - 1);
+                    let on_the_way = ports
+                        .iter()
+                        .filter(|(to, _)| distances[*to as usize] == here - 1);
                     nearer.extend(on_the_way.map(|(_, port)| *port));
                     next_hops.add(leaf, &nearer);
                 }
@@ -335,14 +376,22 @@ impl Topology {
     /// For each switch: its neighbours among the switches, and the ports that lead there, in order of ports.
     fn neighbours(&self, down: &BTreeSet<u32>) -> Vec<Vec<(u32, u16)>> {
         let mut neighbours = alloc::vec![Vec::new(); self.switch_ports.len()];
-        let up = (0..).zip(&self.links).filter(|(number, _)| !down.contains(number));
-        for Link { ends: [first, second], .. } in up.map(|(_, link)| link) {
+        let up = (0..)
+            .zip(&self.links)
+            .filter(|(number, _)| !down.contains(number));
+        for Link {
+            ends: [first, second],
+            ..
+        } in up.map(|(_, link)| link)
+        {
             if let (Node::Switch(one), Node::Switch(other)) = (first.node, second.node) {
                 neighbours[one as usize].push((other, first.port));
                 neighbours[other as usize].push((one, second.port));
             }
         }
-        neighbours.iter_mut().for_each(|ports| ports.sort_by_key(|(_, port)| *port));
+        neighbours
+            .iter_mut()
+            .for_each(|ports| ports.sort_by_key(|(_, port)| *port));
         neighbours
     }
 }
@@ -385,7 +434,13 @@ mod tests {
         assert_eq!(next_hops[2].to(1), [1]);
         assert!(next_hops[0].to(2).is_empty(), "no host there");
         assert_eq!(topology.attachments(), [Some((0, 0)), Some((1, 3))]);
-        assert_eq!(topology.connect(hosts[0], switches[2], config), Err(LinkError::HostConnected(0)));
-        assert_eq!(topology.connect(Node::Host(9), switches[2], config), Err(LinkError::NoSuchNode));
+        assert_eq!(
+            topology.connect(hosts[0], switches[2], config),
+            Err(LinkError::HostConnected(0))
+        );
+        assert_eq!(
+            topology.connect(Node::Host(9), switches[2], config),
+            Err(LinkError::NoSuchNode)
+        );
     }
 }

@@ -7,7 +7,12 @@ use super::{Extent, LinkError, Node, Speeds, Topology, product, sum};
 ///
 /// # Errors
 /// When a switch would have too many ports, or the topology too many nodes.
-pub fn rail_optimised(servers: u32, rails: u32, spines: u32, speeds: Speeds) -> Result<Topology, LinkError> {
+pub fn rail_optimised(
+    servers: u32,
+    rails: u32,
+    spines: u32,
+    speeds: Speeds,
+) -> Result<Topology, LinkError> {
     Extent {
         hosts: product([servers, rails]),
         switches: sum([rails, spines]),

@@ -71,7 +71,9 @@ pub struct Advice {
 
 /// Classes of a mask as people list them: `3, 4`.
 pub fn class_list(mask: u8) -> String {
-    let classes = (0..8).filter(|class| mask >> class & 1 == 1).map(|class| format!("{class}"));
+    let classes = (0..8)
+        .filter(|class| mask >> class & 1 == 1)
+        .map(|class| format!("{class}"));
     let text = classes.collect::<Vec<_>>().join(", ");
     if text.is_empty() { "none".into() } else { text }
 }
@@ -107,11 +109,15 @@ impl Imported {
     /// The first line that is not understood.
     pub fn read(is_sonic: bool, texts: &[(&str, String)]) -> Result<Self, ImportError> {
         if is_sonic {
-            let (name, text) = texts.first().map_or(("", ""), |(name, text)| (*name, text.as_str()));
+            let (name, text) = texts
+                .first()
+                .map_or(("", ""), |(name, text)| (*name, text.as_str()));
             return sonic::read(name, text).map(Self::Sonic);
         }
         let mut config = routeros::RouterOsConfig::default();
-        texts.iter().try_for_each(|(name, text)| config.run(name, text))?;
+        texts
+            .iter()
+            .try_for_each(|(name, text)| config.run(name, text))?;
         Ok(Self::RouterOs(config))
     }
 
@@ -119,7 +125,11 @@ impl Imported {
     ///
     /// # Errors
     /// When there is no such port.
-    pub fn port(&self, place: &PortPlace<'_>, link: &LinkConfig) -> Result<(String, Profile), String> {
+    pub fn port(
+        &self,
+        place: &PortPlace<'_>,
+        link: &LinkConfig,
+    ) -> Result<(String, Profile), String> {
         let names = self.port_names();
         let name = match place.name {
             Some(name) => names.iter().find(|other| *other == name),
@@ -128,7 +138,10 @@ impl Imported {
         let Some(name) = name else {
             return Err(match place.name {
                 Some(name) => format!("the switch has no port \"{name}\""),
-                None => format!("the switch has {} ports, and there are more links", names.len()),
+                None => format!(
+                    "the switch has {} ports, and there are more links",
+                    names.len()
+                ),
             });
         };
         let profile = match self {
@@ -148,7 +161,9 @@ impl Imported {
 
     /// The PFC watchdog, where one is configured: that of the first port that has one.
     pub fn watchdog(&self) -> Option<Watchdog> {
-        let Self::Sonic(config) = self else { return None };
+        let Self::Sonic(config) = self else {
+            return None;
+        };
         let (detect, restore) = config.ports.values().find_map(|port| port.watchdog)?;
         Some(Watchdog { detect, restore })
     }

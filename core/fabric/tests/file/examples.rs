@@ -15,7 +15,9 @@ fn fabric_files(folder: &Path, found: &mut Vec<PathBuf>) {
             // Configurations of `rockery smb`.
         } else if path.is_dir() {
             fabric_files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "toml")
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
             && !path.ends_with("Cargo.toml")
         {
             found.push(path);
@@ -36,11 +38,17 @@ fn every_example_and_every_point_of_its_sweep_can_be_built() {
         let document = Document::read(&path.display().to_string(), &text, &mut files);
         let document = document.unwrap_or_else(|error| panic!("{error}"));
         let file = document.fields().unwrap_or_else(|error| panic!("{error}"));
-        assert!(!file.title.is_empty(), "{}: a title says what it is about", path.display());
+        assert!(
+            !file.title.is_empty(),
+            "{}: a title says what it is about",
+            path.display()
+        );
         for point in file.points().unwrap() {
             let mut document = document.clone();
             for (key, value) in point {
-                document.set(&key, &value).unwrap_or_else(|error| panic!("{error}"));
+                document
+                    .set(&key, &value)
+                    .unwrap_or_else(|error| panic!("{error}"));
             }
             let file = document.fields().unwrap_or_else(|error| panic!("{error}"));
             Network::build(&document, &file, &mut files).unwrap_or_else(|error| panic!("{error}"));

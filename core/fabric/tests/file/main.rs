@@ -12,7 +12,9 @@ use fabric::file::{Document, FabricFile, FileError, Network};
 
 /// Reads a file without includes.
 fn document(text: &str) -> Result<(Document, FabricFile), FileError> {
-    let document = Document::read("lab.toml", text, &mut |name| Err(format!("no file {name} in this test")))?;
+    let document = Document::read("lab.toml", text, &mut |name| {
+        Err(format!("no file {name} in this test"))
+    })?;
     let file = document.fields()?;
     Ok((document, file))
 }
@@ -21,7 +23,10 @@ fn document(text: &str) -> Result<(Document, FabricFile), FileError> {
 fn build_with(text: &str, files: &[(&str, &str)]) -> Result<Network, FileError> {
     let (document, file) = document(text)?;
     Network::build(&document, &file, &mut |name| {
-        let found = files.iter().find(|(other, _)| *other == name).map(|(_, text)| (*text).to_owned());
+        let found = files
+            .iter()
+            .find(|(other, _)| *other == name)
+            .map(|(_, text)| (*text).to_owned());
         found.ok_or_else(|| "there is no such file".to_owned())
     })
 }

@@ -22,17 +22,35 @@ fn unknown_fields_are_all_named_at_once_with_what_was_meant() {
 #[test]
 fn values_say_what_to_write() {
     for (text, expected) in [
-        ("duration = 5", "lab.toml:1:12: duration: 5 is not a time; write \"600ns\", \"5us\""),
-        ("duration = \"5\"", "lab.toml:1:12: duration: \"5\" is not a time; write"),
+        (
+            "duration = 5",
+            "lab.toml:1:12: duration: 5 is not a time; write \"600ns\", \"5us\"",
+        ),
+        (
+            "duration = \"5\"",
+            "lab.toml:1:12: duration: \"5\" is not a time; write",
+        ),
         (
             "[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"100KB\"",
             "lab.toml:3:8: link[0].rate: \"100KB\" is not a rate",
         ),
-        ("seed = \"x\"", "lab.toml:1:8: seed: invalid type: string \"x\", expected u64"),
-        ("[routing]\nspread = \"addaptive\"", "did you mean \"adaptive\"?"),
-        ("[[link]]\nrate = \"1Gb/s\"", "link[0]: missing field `between`"),
+        (
+            "seed = \"x\"",
+            "lab.toml:1:8: seed: invalid type: string \"x\", expected u64",
+        ),
+        (
+            "[routing]\nspread = \"addaptive\"",
+            "did you mean \"adaptive\"?",
+        ),
+        (
+            "[[link]]\nrate = \"1Gb/s\"",
+            "link[0]: missing field `between`",
+        ),
         ("x = ", "lab.toml:1:"),
-        ("topology = { kind = \"fat-tree\", k = 5 }", "topology: this kind needs k"),
+        (
+            "topology = { kind = \"fat-tree\", k = 5 }",
+            "topology: this kind needs k",
+        ),
     ] {
         let message = message(build(text));
         assert!(message.contains(expected), "{text}\n{message}");
@@ -44,27 +62,63 @@ const STAR: &str = "topology = { kind = \"star\", hosts = 2 }\n";
 #[test]
 fn names_that_nothing_has_are_found_with_the_nearest() {
     for (text, expected) in [
-        ("[[switch]]\nname = \"s0\"\nqos = \"dep\"\n[qos.deep]\n", "did you mean \"deep\"?"),
-        ("[[host]]\nname = \"h0\"\nnic = \"cx6\"\n", "there is no table [nic.cx6]"),
+        (
+            "[[switch]]\nname = \"s0\"\nqos = \"dep\"\n[qos.deep]\n",
+            "did you mean \"deep\"?",
+        ),
+        (
+            "[[host]]\nname = \"h0\"\nnic = \"cx6\"\n",
+            "there is no table [nic.cx6]",
+        ),
         (
             "[[link]]\nbetween = [\"h9\", \"s0\"]\n",
             "link[0].between[0]: no host and no switch is called \"h9\"",
         ),
         ("[[host]]\nname = \"x*\"\n", "no host is called \"x*\""),
-        ("[[host]]\nname = \"lonely\"\n", "host lonely is attached to no switch"),
-        ("[[link]]\nbetween = [\"h0\", \"s0\"]\n", "host h0 has a link already"),
-        ("[[link]]\nbetween = [\"s0\", \"h*\"]\n", "\"h*\" stands for 2 ends"),
-        ("[[host]]\nname = \"s0\"\n", "a host and a switch have this name"),
-        ("[qos.default.queue.9]\nweight = 1\n", "qos.default.queue.9: \"9\" is no class"),
-        ("[qos.default.pfc.class.4]\n", "qos.default.pfc.class.4: \"4\" is none of `classes`"),
-        ("[qos.default.pfc.class.3]\nxoff = \"0B\"\n", "pfc.class.3.xoff: nothing may ever be buffered"),
-        ("[nic.default]\noutstanding = 0\n", "nic.default.outstanding: nothing may ever leave"),
+        (
+            "[[host]]\nname = \"lonely\"\n",
+            "host lonely is attached to no switch",
+        ),
+        (
+            "[[link]]\nbetween = [\"h0\", \"s0\"]\n",
+            "host h0 has a link already",
+        ),
+        (
+            "[[link]]\nbetween = [\"s0\", \"h*\"]\n",
+            "\"h*\" stands for 2 ends",
+        ),
+        (
+            "[[host]]\nname = \"s0\"\n",
+            "a host and a switch have this name",
+        ),
+        (
+            "[qos.default.queue.9]\nweight = 1\n",
+            "qos.default.queue.9: \"9\" is no class",
+        ),
+        (
+            "[qos.default.pfc.class.4]\n",
+            "qos.default.pfc.class.4: \"4\" is none of `classes`",
+        ),
+        (
+            "[qos.default.pfc.class.3]\nxoff = \"0B\"\n",
+            "pfc.class.3.xoff: nothing may ever be buffered",
+        ),
+        (
+            "[nic.default]\noutstanding = 0\n",
+            "nic.default.outstanding: nothing may ever leave",
+        ),
         (
             "[qos.default]\ndscp = { 64 = 3 }\n",
             "qos.default.dscp.64: \"64\" is no value or range from 0 to 63",
         ),
-        ("[qos.default]\nbuffer = \"10KiB\"\n", "headroom and reserves of 2 ports need"),
-        ("[nic.default]\nmtu = 1500\n", "nic.default.mtu: 1500 is no path MTU"),
+        (
+            "[qos.default]\nbuffer = \"10KiB\"\n",
+            "headroom and reserves of 2 ports need",
+        ),
+        (
+            "[nic.default]\nmtu = 1500\n",
+            "nic.default.mtu: 1500 is no path MTU",
+        ),
         (
             "[[switch]]\nname = \"x\"\n[[link]]\nbetween = [\"s0\", \"x\"]\nextra-law = \"measured\"\n",
             "link[0].extra-samples: two or more are needed",
@@ -88,18 +142,29 @@ fn includes_and_settings_are_named_where_they_stand() {
         "twice.toml" => Ok("include = [\"bad.toml\", \"./bad.toml\"]\n".to_owned()),
         _ => Err("there is no such file".to_owned()),
     };
-    let wrong = Document::read("lab.toml", "seed = 1\ninclude = [\"gone.toml\"]", &mut files);
-    assert!(message(wrong).starts_with("lab.toml:2:12: include[0]: gone.toml: there is no such file"));
+    let wrong = Document::read(
+        "lab.toml",
+        "seed = 1\ninclude = [\"gone.toml\"]",
+        &mut files,
+    );
+    assert!(
+        message(wrong).starts_with("lab.toml:2:12: include[0]: gone.toml: there is no such file")
+    );
     let document = Document::read("lab.toml", "include = [\"twice.toml\"]", &mut files).unwrap();
     assert!(message(document.fields()).starts_with("bad.toml:2:1: nic.default.mtuu"));
     let mut document = Document::read("lab.toml", "seed = 1", &mut files).unwrap();
     assert!(message(document.set("link.0.rate", "1Gb/s")).contains("there is no link to set"));
-    let mut document = Document::read("lab.toml", "[[link]]\nbetween = [\"a\", \"b\"]", &mut files).unwrap();
-    assert!(message(document.set("link.4.rate", "1Gb/s")).contains("there is no link \"4\"; there are 1"));
+    let mut document =
+        Document::read("lab.toml", "[[link]]\nbetween = [\"a\", \"b\"]", &mut files).unwrap();
+    assert!(
+        message(document.set("link.4.rate", "1Gb/s"))
+            .contains("there is no link \"4\"; there are 1")
+    );
     let mut document = Document::read("lab.toml", "", &mut files).unwrap();
     document.set("nic.default.dcqcn.g", "5 apples").unwrap();
     assert!(
-        message(document.fields()).starts_with("--set:1:23: nic.default.dcqcn.g: \"5 apples\" is not a part")
+        message(document.fields())
+            .starts_with("--set:1:23: nic.default.dcqcn.g: \"5 apples\" is not a part")
     );
 }
 
@@ -126,11 +191,25 @@ fn a_circle_of_includes_is_named_and_a_file_included_twice_is_merged_once() {
         "self.toml" => Ok("include = [\"self.toml\"]\n".to_owned()),
         _ => Err("there is no such file".to_owned()),
     };
-    let wrong = message(Document::read("lab.toml", "include = [\"a.toml\"]", &mut files));
+    let wrong = message(Document::read(
+        "lab.toml",
+        "include = [\"a.toml\"]",
+        &mut files,
+    ));
     assert!(wrong.starts_with("b.toml:2:12: include[0]: "), "{wrong}");
-    assert!(wrong.contains("lab.toml → a.toml → b.toml → a.toml include each other in a circle"), "{wrong}");
-    let wrong = message(Document::read("lab.toml", "include = [\"self.toml\"]", &mut files));
-    assert!(wrong.contains("self.toml → self.toml include each other"), "{wrong}");
+    assert!(
+        wrong.contains("lab.toml → a.toml → b.toml → a.toml include each other in a circle"),
+        "{wrong}"
+    );
+    let wrong = message(Document::read(
+        "lab.toml",
+        "include = [\"self.toml\"]",
+        &mut files,
+    ));
+    assert!(
+        wrong.contains("self.toml → self.toml include each other"),
+        "{wrong}"
+    );
     let both = "include = [\"left.toml\", \"right.toml\"]";
     let document = Document::read("lab.toml", both, &mut files).unwrap();
     assert_eq!(document.fields().unwrap().host.len(), 1);
@@ -141,26 +220,44 @@ fn paths_with_too_many_levels_are_refused() {
     let mut document = Document::read("lab.toml", STAR, &mut |_| Err(String::new())).unwrap();
     let path = ["nic"; 50_000].join(".");
     let wrong = message(document.set(&path, "1"));
-    assert!(wrong.contains("the path has 50000 levels, and 16 are the most"), "{wrong}");
+    assert!(
+        wrong.contains("the path has 50000 levels, and 16 are the most"),
+        "{wrong}"
+    );
     assert!(wrong.len() < 2_000, "a message of {} bytes", wrong.len());
     document.set("seed", "4").unwrap();
     assert_eq!(document.fields().unwrap().seed, 4);
     let nested = format!("{path} = 1");
-    assert!(message(super::document(&nested)).starts_with("lab.toml:1:1: "), "nested too deep to be read");
+    assert!(
+        message(super::document(&nested)).starts_with("lab.toml:1:1: "),
+        "nested too deep to be read"
+    );
 }
 
 #[test]
 fn names_and_titles_have_a_length() {
     let long = "x".repeat(5_000_000);
     for (text, expected) in [
-        (format!("[[host]]\nname = \"{long}\"\n"), "host[0].name: the name has 5000000 bytes, and 255 are"),
-        (format!("title = \"{long}\"\n"), "title: the text has 5000000 bytes, and 1024 are"),
+        (
+            format!("[[host]]\nname = \"{long}\"\n"),
+            "host[0].name: the name has 5000000 bytes, and 255 are",
+        ),
+        (
+            format!("title = \"{long}\"\n"),
+            "title: the text has 5000000 bytes, and 1024 are",
+        ),
         (
             format!("[[workload]]\nname = \"{long}\"\nfrom = []\nto = []\n"),
             "workload[0].name: the text has 5000000 bytes, and 255 are",
         ),
-        (format!("[[link]]\nbetween = [\"{long}\", \"s0\"]\n"), "no host and no switch is called \"xxx"),
-        (format!("[sweep]\nseed = [\"{long}\"]\n"), "sweep: the text has 5000000 bytes, and 1024 are"),
+        (
+            format!("[[link]]\nbetween = [\"{long}\", \"s0\"]\n"),
+            "no host and no switch is called \"xxx",
+        ),
+        (
+            format!("[sweep]\nseed = [\"{long}\"]\n"),
+            "sweep: the text has 5000000 bytes, and 1024 are",
+        ),
         (
             "[[host]]\nname = \"a\\u001b[2J\"\n".to_owned(),
             "\"a\\u{1b}[2J\": a name has no colon and no space",
@@ -168,7 +265,11 @@ fn names_and_titles_have_a_length() {
     ] {
         let message = message(build(&format!("{STAR}{text}")));
         assert!(message.contains(expected), "{message}");
-        assert!(message.len() < 2_000, "a message of {} bytes", message.len());
+        assert!(
+            message.len() < 2_000,
+            "a message of {} bytes",
+            message.len()
+        );
     }
 }
 
@@ -188,8 +289,14 @@ fn sizes_are_checked_before_anything_is_allocated() {
             "topology = { kind = \"rail\", servers = 65535, rails = 65535, spines = 65535 }",
             "it would have 4294836225 hosts and 131070 switches",
         ),
-        ("topology = { kind = \"star\", hosts = 65535 }", "a switch would have 65535 ports: 1024 at most"),
-        ("[[host]]\nname = \"a\"\ncount = 4294967295\n", "4294967295 are too many: 131072 at most"),
+        (
+            "topology = { kind = \"star\", hosts = 65535 }",
+            "a switch would have 65535 ports: 1024 at most",
+        ),
+        (
+            "[[host]]\nname = \"a\"\ncount = 4294967295\n",
+            "4294967295 are too many: 131072 at most",
+        ),
         (
             "[[host]]\nname = \"a\"\ncount = 100000\n[[host]]\nname = \"b\"\ncount = 100000\n",
             "host[1].name: 200000 are too many: 131072 at most",
@@ -198,7 +305,10 @@ fn sizes_are_checked_before_anything_is_allocated() {
             "[processor.default]\ncores = 4294967295\n",
             "processor.default.cores: 4294967295 is not from 1 to 4096",
         ),
-        ("[[host]]\nname = \"a\"\ndrives = 4294967295\n", "host[0].drives: 4294967295 is more than 1024"),
+        (
+            "[[host]]\nname = \"a\"\ndrives = 4294967295\n",
+            "host[0].drives: 4294967295 is more than 1024",
+        ),
     ] {
         let message = message(build(text));
         assert!(message.contains(expected), "{text}\n{message}");
@@ -219,24 +329,61 @@ fn functions_that_cannot_be_are_named() {
     };
     let slot = "pcie = { generation = 3, width = 8 }";
     for (functions, pcie, expected) in [
-        ("count = 4", "", "nic.default.functions: functions share the PCIe slot of their adapter"),
-        ("count = 0", slot, "nic.default.functions.count: 0 is not from 1 to 256"),
-        ("count = 4\nvf.4.vlan = 1", slot, "\"4\" is no function or range of functions from 0 to 3"),
-        ("count = 4\nvf.3.vlan = 4095", slot, "nic.default.functions.vf.3.vlan: 4095 is more than 4094"),
-        ("count = 4\nvf.3.mac = \"01:00:00:00:00:01\"", slot, "is no unicast MAC address"),
-        ("count = 4\nvf.\"0-1\".mac = \"02:00:00:00:00:01\"", slot, "several functions cannot have one MAC"),
-        ("count = 4\nvf.3.mac = \"02:00:00:00:00:01\"", slot, "h0v3 and h1v3 have one MAC address"),
-        ("count = 4\nvf.3.qos = 3", slot, "function 3: qos is of the VLAN tag, and there is no vlan"),
+        (
+            "count = 4",
+            "",
+            "nic.default.functions: functions share the PCIe slot of their adapter",
+        ),
+        (
+            "count = 0",
+            slot,
+            "nic.default.functions.count: 0 is not from 1 to 256",
+        ),
+        (
+            "count = 4\nvf.4.vlan = 1",
+            slot,
+            "\"4\" is no function or range of functions from 0 to 3",
+        ),
+        (
+            "count = 4\nvf.3.vlan = 4095",
+            slot,
+            "nic.default.functions.vf.3.vlan: 4095 is more than 4094",
+        ),
+        (
+            "count = 4\nvf.3.mac = \"01:00:00:00:00:01\"",
+            slot,
+            "is no unicast MAC address",
+        ),
+        (
+            "count = 4\nvf.\"0-1\".mac = \"02:00:00:00:00:01\"",
+            slot,
+            "several functions cannot have one MAC",
+        ),
+        (
+            "count = 4\nvf.3.mac = \"02:00:00:00:00:01\"",
+            slot,
+            "h0v3 and h1v3 have one MAC address",
+        ),
+        (
+            "count = 4\nvf.3.qos = 3",
+            slot,
+            "function 3: qos is of the VLAN tag, and there is no vlan",
+        ),
         (
             "count = 4\nvf.3 = { min-rate = \"2Gb/s\", max-rate = \"1Gb/s\" }",
             slot,
             "function 3: min-rate is above max-rate",
         ),
-        ("count = 4\nvf.\"0-3\".min-rate = \"30Gb/s\"", slot, "h0 is 120.000 Gb/s, and its link has 100.000"),
+        (
+            "count = 4\nvf.\"0-3\".min-rate = \"30Gb/s\"",
+            slot,
+            "h0 is 120.000 Gb/s, and its link has 100.000",
+        ),
     ] {
         let message = message(build(&with(functions, pcie)));
         assert!(message.contains(expected), "{functions}\n{message}");
     }
-    let taken = format!("{STAR}[nic.default]\n{slot}\nfunctions.count = 1\n[[switch]]\nname = \"h0v0\"\n");
+    let taken =
+        format!("{STAR}[nic.default]\n{slot}\nfunctions.count = 1\n[[switch]]\nname = \"h0v0\"\n");
     assert!(message(build(&taken)).contains("other names for hosts and switches"));
 }

@@ -1,12 +1,12 @@
 //! A deterministic driver: a heap of events, senders at ports 0 and up, a switch, a receiver behind them.
 
 use fabric::config::{
-    BufferConfig, CLASSES, ClassMap, GroupConfig, PfcConfig, PortConfig, Profile, QueueConfig, SwitchConfig,
-    Treatment, Weigh,
+    BufferConfig, CLASSES, ClassMap, GroupConfig, PfcConfig, PortConfig, Profile, QueueConfig,
+    SwitchConfig, Treatment, Weigh,
 };
 use fabric::{
-    Drop, Egress, Frame, Next, Packet, PacketId, Packets, PauseFrame, Pcg32, Rate, Routes, Span, Spread,
-    Switch, Time, Wire,
+    Drop, Egress, Frame, Next, Packet, PacketId, Packets, PauseFrame, Pcg32, Rate, Routes, Span,
+    Spread, Switch, Time, Wire,
 };
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -47,8 +47,15 @@ impl Wire for Cables<'_> {
     fn send(&mut self, port: u16, frame: Frame, end: Time, _packets: &mut Packets) {
         match frame {
             Frame::Packet(id) => self.events.add(end + self.delay, What::AtReceiver(id)),
-            Frame::Pause(PauseFrame { priorities, stopped, quanta }) => {
-                assert_ne!(port, self.receiver, "the receiver sends nothing that could be paused");
+            Frame::Pause(PauseFrame {
+                priorities,
+                stopped,
+                quanta,
+            }) => {
+                assert_ne!(
+                    port, self.receiver,
+                    "the receiver sends nothing that could be paused"
+                );
                 let what = What::SenderPaused(port, priorities, stopped, quanta);
                 self.events.add(end + self.delay + RESPONSE, what);
             }
@@ -96,7 +103,11 @@ pub(crate) struct Net {
 
 /// All classes alike; the class is the DSCP.
 pub(crate) fn profile(group: GroupConfig) -> Profile {
-    let treat = |class: usize| Treatment { class: class as u8, dscp: None, pcp: None };
+    let treat = |class: usize| Treatment {
+        class: class as u8,
+        dscp: None,
+        pcp: None,
+    };
     Profile {
         map: ClassMap {
             trust_dscp: true,
@@ -109,7 +120,11 @@ pub(crate) fn profile(group: GroupConfig) -> Profile {
         weigh: Weigh::Bytes,
         group_of_class: std::array::from_fn(|class| class as u8),
         groups: [group; CLASSES],
-        pfc: PfcConfig { send: 0xff, obey: 0xff, ..PfcConfig::default() },
+        pfc: PfcConfig {
+            send: 0xff,
+            obey: 0xff,
+            ..PfcConfig::default()
+        },
     }
 }
 
@@ -128,7 +143,11 @@ impl Net {
             rates,
             out,
             delay,
-            BufferConfig { total_bytes, headroom_pool_bytes: None, cell_bytes: cell },
+            BufferConfig {
+                total_bytes,
+                headroom_pool_bytes: None,
+                cell_bytes: cell,
+            },
         )
     }
 
@@ -139,18 +158,27 @@ impl Net {
         delay: Span,
         buffer: BufferConfig,
     ) -> Self {
-        let port = |rate: &Rate| PortConfig { rate: *rate, profile: 0 };
+        let port = |rate: &Rate| PortConfig {
+            rate: *rate,
+            profile: 0,
+        };
         let config = SwitchConfig {
             ports: rates.iter().chain([&out]).map(port).collect(),
             profiles: vec![profile.clone()],
             buffer,
         };
         let routes = Routes::new(Default::default(), Spread::Hash, 0);
-        let plain = Profile { queues: [QueueConfig::default(); CLASSES], ..profile };
+        let plain = Profile {
+            queues: [QueueConfig::default(); CLASSES],
+            ..profile
+        };
         Self {
             switch: Switch::new(&config, 0, routes, Pcg32::new(1, 0)),
             packets: Packets::new(1 << 20),
-            senders: rates.iter().map(|rate| Egress::new(*rate, &plain)).collect(),
+            senders: rates
+                .iter()
+                .map(|rate| Egress::new(*rate, &plain))
+                .collect(),
             received: Default::default(),
             dropped: Tally::default(),
             offered: Tally::default(),
@@ -167,12 +195,22 @@ impl Net {
     }
 
     /// The same with a priority code point.
-    pub(crate) fn offer_tagged(&mut self, sender: u16, class: u8, pcp: u8, length: u16, count: u32) {
+    pub(crate) fn offer_tagged(
+        &mut self,
+        sender: u16,
+        class: u8,
+        pcp: u8,
+        length: u16,
+        count: u32,
+    ) {
         for _ in 0..count {
             let mut packet = Packet::new(0, self.senders.len() as u16, length, class << 2 | 2, 0);
             packet.pcp = pcp;
             self.offered.count(&packet);
-            let id = self.packets.insert(packet).expect("the test stays below the limit of packets");
+            let id = self
+                .packets
+                .insert(packet)
+                .expect("the test stays below the limit of packets");
             self.senders[usize::from(sender)].enqueue(id, class, &mut self.packets);
         }
         self.events.add(Time(0), What::SenderWake(sender));
@@ -183,7 +221,9 @@ impl Net {
     pub(crate) fn run_until(&mut self, end: Time) {
         let due = |event: &Reverse<(Time, u64, What)>| event.0.0 <= end;
         while self.events.heap.peek().is_some_and(due) {
-            let Some(Reverse((now, _, what))) = self.events.heap.pop() else { return };
+            let Some(Reverse((now, _, what))) = self.events.heap.pop() else {
+                return;
+            };
             self.step(now, what);
         }
     }
@@ -191,8 +231,19 @@ impl Net {
     fn step(&mut self, now: Time, what: What) {
         let mut dropped = Vec::new();
         let receiver = self.senders.len() as u16;
-        let Self { switch, packets, events, delay, .. } = self;
-        let mut wire = Cables { events, delay: *delay, receiver, dropped: &mut dropped };
+        let Self {
+            switch,
+            packets,
+            events,
+            delay,
+            ..
+        } = self;
+        let mut wire = Cables {
+            events,
+            delay: *delay,
+            receiver,
+            dropped: &mut dropped,
+        };
         match what {
             What::AtSwitch(port, id) => switch.handle_packet(now, port, id, packets, &mut wire),
             What::SwitchWake(port) => switch.handle_wake(now, port, packets, &mut wire),
@@ -206,7 +257,11 @@ impl Net {
                 }
             }
             What::SenderPaused(sender, priorities, stopped, quanta) => {
-                let frame = PauseFrame { priorities, stopped, quanta };
+                let frame = PauseFrame {
+                    priorities,
+                    stopped,
+                    quanta,
+                };
                 if self.senders[usize::from(sender)].handle_pause(frame, now, &self.profile.pfc) {
                     self.advance(now, sender);
                 }
@@ -223,7 +278,8 @@ impl Net {
         let next = egress.next(now, &self.profile, &mut self.packets, &mut self.random);
         let wake = match next {
             Next::Packet { id, end } => {
-                self.events.add(end + self.delay, What::AtSwitch(sender, id));
+                self.events
+                    .add(end + self.delay, What::AtSwitch(sender, id));
                 egress.has_more().then_some(end)
             }
             Next::Wait(at) => Some(at),
@@ -241,11 +297,15 @@ impl Net {
 
     /// Over all ports of the switch.
     pub(crate) fn counted_drops(&self, why: Drop) -> u64 {
-        (0..self.switch.ports()).map(|port| self.switch.counters(port).dropped[why as usize]).sum()
+        (0..self.switch.ports())
+            .map(|port| self.switch.counters(port).dropped[why as usize])
+            .sum()
     }
 
     /// Pause frames that the switch decided on.
     pub(crate) fn pauses(&self) -> u64 {
-        (0..self.switch.ports()).map(|port| self.switch.counters(port).pauses_sent).sum()
+        (0..self.switch.ports())
+            .map(|port| self.switch.counters(port).pauses_sent)
+            .sum()
     }
 }

@@ -22,7 +22,11 @@ pub(crate) fn headroom(rate: Rate, delay: Span, frame: u16, cell: u32) -> u32 {
 
 fn two_into_one(headroom_bytes: u32) -> Net {
     let (rate, delay) = (Rate::from_gbps(100), Span::from_ns(500));
-    let group = GroupConfig { limit: Limit::Static(20_000), headroom_bytes, ..GroupConfig::default() };
+    let group = GroupConfig {
+        limit: Limit::Static(20_000),
+        headroom_bytes,
+        ..GroupConfig::default()
+    };
     let mut net = Net::new(profile(group), &[rate, rate], rate, delay, 16 << 20, 1);
     net.offer(0, 3, FRAME, 1000);
     net.offer(1, 3, FRAME, 1000);
@@ -33,7 +37,10 @@ fn two_into_one(headroom_bytes: u32) -> Net {
 fn nothing_is_lost_with_the_headroom_of_the_formula() {
     let mut net = two_into_one(headroom(Rate::from_gbps(100), Span::from_ns(500), FRAME, 1));
     net.run_until(Time::from_ns(100_000));
-    assert!(net.switch.buffer().bytes > 0, "the switch is congested half way");
+    assert!(
+        net.switch.buffer().bytes > 0,
+        "the switch is congested half way"
+    );
     net.run_until(Time::NEVER);
     assert_eq!(net.dropped.packets, 0);
     assert_eq!(net.received[3].bytes, net.offered.bytes);

@@ -24,7 +24,12 @@ impl Port {
         let mut profile = profile(GroupConfig::default());
         profile.pfc.obey = obey;
         let egress = Egress::new(rate, &profile);
-        Self { egress, packets: Packets::new(1 << 16), random: Pcg32::new(1, 1), profile }
+        Self {
+            egress,
+            packets: Packets::new(1 << 16),
+            random: Pcg32::new(1, 1),
+            profile,
+        }
     }
 
     /// A frame of each class that has none.
@@ -32,13 +37,17 @@ impl Port {
         let occupied = self.egress.occupied();
         for class in (0..CLASSES as u8).filter(|class| occupied >> class & 1 == 0) {
             let packet = Packet::new(0, 0, length, class << 2, 0);
-            let id = self.packets.insert(packet).expect("the test stays below the limit of packets");
+            let id = self
+                .packets
+                .insert(packet)
+                .expect("the test stays below the limit of packets");
             self.egress.enqueue(id, class, &mut self.packets);
         }
     }
 
     fn next(&mut self, now: Time) -> Next {
-        self.egress.next(now, &self.profile, &mut self.packets, &mut self.random)
+        self.egress
+            .next(now, &self.profile, &mut self.packets, &mut self.random)
     }
 }
 

@@ -7,7 +7,14 @@ use fabric::{Rate, Span, Time};
 /// Two senders at 100 Gb/s keep their classes waiting at a port of 40 Gb/s for a millisecond.
 fn contend(profile: Profile, classes: [(u8, u16); 2]) -> Net {
     let rate = Rate::from_gbps(100);
-    let mut net = Net::new(profile, &[rate, rate], Rate::from_gbps(40), Span::from_ns(100), 64 << 20, 1);
+    let mut net = Net::new(
+        profile,
+        &[rate, rate],
+        Rate::from_gbps(40),
+        Span::from_ns(100),
+        64 << 20,
+        1,
+    );
     for (sender, (class, length)) in classes.into_iter().enumerate() {
         net.offer(sender as u16, class, length, 13_000_000 / u32::from(length));
     }
@@ -36,7 +43,14 @@ fn a_higher_level_goes_first() {
 
 fn marked(min_bytes: u32, max_bytes: u32, probability: u32) -> (u64, u64) {
     let mut profile = profile(GroupConfig::default());
-    let red = Red { min_bytes, max_bytes, probability, mark: true, drop: false, at: RedAt::Dequeue };
+    let red = Red {
+        min_bytes,
+        max_bytes,
+        probability,
+        mark: true,
+        drop: false,
+        at: RedAt::Dequeue,
+    };
     profile.queues[3].red = Some(red);
     let net = contend(profile, [(3, 1086), (3, 1086)]);
     (net.received[3].marked, net.received[3].packets)
@@ -55,8 +69,14 @@ fn marks_begin_at_the_lower_threshold_and_are_certain_at_the_upper() {
 #[test]
 fn a_shaper_holds_its_rate() {
     let mut profile = profile(GroupConfig::default());
-    profile.queues[3].shaper = Some(Shaper { rate: Rate::from_gbps(10), burst_bytes: 10_000 });
+    profile.queues[3].shaper = Some(Shaper {
+        rate: Rate::from_gbps(10),
+        burst_bytes: 10_000,
+    });
     let net = contend(profile, [(3, 1086), (3, 1086)]);
     let wire_bytes = net.received[3].packets * (1086 + 20);
-    assert!(wire_bytes.abs_diff(1_250_000) < 15_000, "{wire_bytes} bytes in a millisecond");
+    assert!(
+        wire_bytes.abs_diff(1_250_000) < 15_000,
+        "{wire_bytes} bytes in a millisecond"
+    );
 }

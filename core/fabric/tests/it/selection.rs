@@ -36,7 +36,10 @@ impl Port {
 
     fn come(&mut self, class: u8, length: u16) {
         let packet = Packet::new(0, 0, length, class << 2, 0);
-        let id = self.packets.insert(packet).expect("the test stays below the limit of packets");
+        let id = self
+            .packets
+            .insert(packet)
+            .expect("the test stays below the limit of packets");
         self.egress.enqueue(id, class, &mut self.packets);
         self.waiting[usize::from(class)] += 1;
         self.longest = self.longest.max(length);
@@ -44,16 +47,31 @@ impl Port {
 
     /// Lets the port choose, and checks the choice; returns when the port is free again.
     fn choose(&mut self, now: Time) -> Result<Option<Time>, TestCaseError> {
-        let next = self.egress.next(now, &self.profile, &mut self.packets, &mut self.random);
+        let next = self
+            .egress
+            .next(now, &self.profile, &mut self.packets, &mut self.random);
         let level = |class: usize| self.profile.queues[class].level;
-        let highest = (0..CLASSES).filter(|class| self.waiting[*class] > 0).map(level).max();
+        let highest = (0..CLASSES)
+            .filter(|class| self.waiting[*class] > 0)
+            .map(level)
+            .max();
         let Next::Packet { id, end } = next else {
-            prop_assert_eq!(highest, None, "{:?}: the port idles while something waits", next);
+            prop_assert_eq!(
+                highest,
+                None,
+                "{:?}: the port idles while something waits",
+                next
+            );
             return Ok(None);
         };
         let packet = self.packets.remove(id);
         let class = usize::from(packet.tos >> 2);
-        prop_assert_eq!(Some(level(class)), highest, "class {} goes before a higher level", class);
+        prop_assert_eq!(
+            Some(level(class)),
+            highest,
+            "class {} goes before a higher level",
+            class
+        );
         self.waiting[class] -= 1;
         self.share(class, u64::from(packet.length))?;
         Ok(Some(end))
@@ -73,7 +91,12 @@ impl Port {
                 let both = self.waiting[other] > 0;
                 if alike && both {
                     let apart = (one - two).abs();
-                    prop_assert!(apart <= QUANTUM_BYTES + frames, "{:?}: {} apart", pair, apart);
+                    prop_assert!(
+                        apart <= QUANTUM_BYTES + frames,
+                        "{:?}: {} apart",
+                        pair,
+                        apart
+                    );
                 }
                 if !both || self.waiting[class] == 0 {
                     *sent = [0; 2];

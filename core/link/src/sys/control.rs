@@ -22,7 +22,10 @@ const fn align(length: usize) -> usize {
 
 impl Control {
     pub(crate) const fn new() -> Self {
-        Self { bytes: [0; CONTROL_BYTES], length: 0 }
+        Self {
+            bytes: [0; CONTROL_BYTES],
+            length: 0,
+        }
     }
 
     pub(crate) fn as_mut_ptr(&mut self) -> *mut libc::c_void {
@@ -35,7 +38,10 @@ impl Control {
 
     /// Adds a message. One that does not fit is left out: the set is fixed and fits the buffer.
     pub(crate) fn push(&mut self, level: i32, kind: i32, data: &[u8]) {
-        let Some(place) = self.bytes.get_mut(self.length..self.length + HEADER + align(data.len())) else {
+        let Some(place) = self
+            .bytes
+            .get_mut(self.length..self.length + HEADER + align(data.len()))
+        else {
             return;
         };
         place[..size_of::<usize>()].copy_from_slice(&(HEADER + data.len()).to_ne_bytes());

@@ -64,22 +64,26 @@ unsafe fn add(found: &mut Vec<Interface>, entry: &libc::ifaddrs, socket: &OwnedF
     // SAFETY: getifaddrs gives each entry a name.
     let name = unsafe { CStr::from_ptr(entry.ifa_name) };
     let text = name.to_string_lossy();
-    let position = found.iter().position(|interface| interface.name == text).unwrap_or_else(|| {
-        let flags = entry.ifa_flags as i32;
-        found.push(Interface {
-            name: text.clone().into_owned(),
-            // SAFETY: a C string.
-            index: unsafe { libc::if_nametoindex(name.as_ptr()) },
-            mtu: mtu(name, socket).unwrap_or(MTU_UNKNOWN),
-            mac: [0; 6],
-            is_loopback: flags & libc::IFF_LOOPBACK != 0,
-            is_up: flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0,
-            addresses: Vec::new(),
+    let position = found
+        .iter()
+        .position(|interface| interface.name == text)
+        .unwrap_or_else(|| {
+            let flags = entry.ifa_flags as i32;
+            found.push(Interface {
+                name: text.clone().into_owned(),
+                // SAFETY: a C string.
+                index: unsafe { libc::if_nametoindex(name.as_ptr()) },
+                mtu: mtu(name, socket).unwrap_or(MTU_UNKNOWN),
+                mac: [0; 6],
+                is_loopback: flags & libc::IFF_LOOPBACK != 0,
+                is_up: flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0,
+                addresses: Vec::new(),
+            });
+            found.len() - 1
         });
-        found.len() - 1
-    });
     // SAFETY: null or a socket address of the family that it says.
-    let Some(family) = (unsafe { entry.ifa_addr.as_ref() }).map(|address| i32::from(address.sa_family))
+    let Some(family) =
+        (unsafe { entry.ifa_addr.as_ref() }).map(|address| i32::from(address.sa_family))
     else {
         return;
     };
@@ -90,11 +94,15 @@ unsafe fn add(found: &mut Vec<Interface>, entry: &libc::ifaddrs, socket: &OwnedF
             libc::AF_INET => {
                 let address = &*entry.ifa_addr.cast::<libc::sockaddr_in>();
                 let octets = address.sin_addr.s_addr.to_ne_bytes();
-                interface.addresses.push(Address::V4(Ipv4Addr::from(octets)));
+                interface
+                    .addresses
+                    .push(Address::V4(Ipv4Addr::from(octets)));
             }
             libc::AF_INET6 => {
                 let address = &*entry.ifa_addr.cast::<libc::sockaddr_in6>();
-                interface.addresses.push(Address::V6(Ipv6Addr::from(address.sin6_addr.s6_addr)));
+                interface
+                    .addresses
+                    .push(Address::V6(Ipv6Addr::from(address.sin6_addr.s6_addr)));
             }
             libc::AF_PACKET => {
                 let address = &*entry.ifa_addr.cast::<libc::sockaddr_ll>();
@@ -125,7 +133,10 @@ fn mtu(name: &CStr, socket: &OwnedFd) -> Option<u32> {
     // SAFETY: all zeros is a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let place = request.ifr_name.get_mut(..bytes.len())?;
-    place.iter_mut().zip(bytes).for_each(|(place, &byte)| *place = byte as libc::c_char);
+    place
+        .iter_mut()
+        .zip(bytes)
+        .for_each(|(place, &byte)| *place = byte as libc::c_char);
     // SAFETY: SIOCGIFMTU takes an ifreq with a name and fills the MTU.
     unsafe {
         let asked = libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request);

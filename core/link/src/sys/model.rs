@@ -65,7 +65,9 @@ impl<O: Order> Word for Modeled<O> {
     /// later load return the value of a swap that a newer store follows.)
     fn swap(&self, value: u32, order: Ordering) -> u32 {
         let changed = |old| (old != value).then_some(value);
-        self.0.fetch_update(Self::order(order), Ordering::Relaxed, changed).unwrap_or_else(|old| old)
+        self.0
+            .fetch_update(Self::order(order), Ordering::Relaxed, changed)
+            .unwrap_or_else(|old| old)
     }
 
     fn fence() {
@@ -128,7 +130,10 @@ fn records<O: Order + 'static>(batch: usize) {
             }
             assert_eq!(flags::published(&shared.lines[number]), 1, "a stale record");
             // SAFETY: loom checks that the writer does not access the payload at the same time.
-            assert_eq!(shared.payloads[number].with(|payload| unsafe { *payload }), number as u32 + 7);
+            assert_eq!(
+                shared.payloads[number].with(|payload| unsafe { *payload }),
+                number as u32 + 7
+            );
         }
         _ = writer.join();
     });

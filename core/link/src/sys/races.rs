@@ -32,8 +32,13 @@ fn put(writer: &mut Writer, number: u32, length: usize, written: usize) -> bool 
 }
 
 fn check(reader: &mut Reader, number: u32) -> bool {
-    let Some(record) = reader.next().unwrap() else { return false };
-    assert_eq!((record.headers(), record.flags), (&number.to_le_bytes()[..], 3));
+    let Some(record) = reader.next().unwrap() else {
+        return false;
+    };
+    assert_eq!(
+        (record.headers(), record.flags),
+        (&number.to_le_bytes()[..], 3)
+    );
     let mut payload = vec![0; record.length as usize];
     record.copy(&mut payload);
     assert!(payload.iter().all(|&byte| byte == number as u8));

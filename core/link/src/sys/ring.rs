@@ -71,7 +71,11 @@ impl Ring {
         let control = mapping.control().cast::<Control>();
         // SAFETY: two control blocks fit in the control page, which is aligned.
         let control = unsafe { control.add(index & 1) };
-        Self { control, data: mapping.ring(index), _mapping: Arc::clone(mapping) }
+        Self {
+            control,
+            data: mapping.ring(index),
+            _mapping: Arc::clone(mapping),
+        }
     }
 
     fn control(&self) -> &Control {
@@ -109,7 +113,14 @@ pub struct Writer {
 
 impl Writer {
     fn new(ring: Ring) -> Self {
-        Self { ring, position: 0, done: 0, written: false, is_busy: false, reserve: RECORD_MAX }
+        Self {
+            ring,
+            position: 0,
+            done: 0,
+            written: false,
+            is_busy: false,
+            reserve: RECORD_MAX,
+        }
     }
 
     /// Limits the bytes in the ring: above `bytes`, [`Self::has_room`] is false from now on.
@@ -172,7 +183,11 @@ impl Writer {
         }
         let lines = (PREFIX + length + payload).div_ceil(LINE);
         let next = self.position + (lines * LINE) as u64;
-        flags::publish(self.ring.lines(self.position), self.ring.lines(next), lines as u32);
+        flags::publish(
+            self.ring.lines(self.position),
+            self.ring.lines(next),
+            lines as u32,
+        );
         self.position = next;
         self.written = true;
         Some(Ok(()))
@@ -268,7 +283,11 @@ impl Record {
 
     /// The payload, and the end position of the record.
     pub fn body(&self) -> Body {
-        Body { payload: self.payload, length: self.length, end: self.end }
+        Body {
+            payload: self.payload,
+            length: self.length,
+            end: self.end,
+        }
     }
 }
 
@@ -287,7 +306,10 @@ impl Body {
     pub fn copy<'a>(&self, out: &'a mut [u8]) -> &'a [u8] {
         let length = out.len().min(self.length as usize);
         // SAFETY: the record is not released, as its users promise, so the payload is mapped.
-        unsafe { out.as_mut_ptr().copy_from_nonoverlapping(self.payload as *const u8, length) };
+        unsafe {
+            out.as_mut_ptr()
+                .copy_from_nonoverlapping(self.payload as *const u8, length)
+        };
         &out[..length]
     }
 }
@@ -315,7 +337,11 @@ pub struct Reader {
 
 impl Reader {
     fn new(ring: Ring) -> Self {
-        Self { ring, position: 0, released: false }
+        Self {
+            ring,
+            position: 0,
+            released: false,
+        }
     }
 
     /// Whether there is a record.
@@ -360,23 +386,41 @@ impl Reader {
             )
         };
         let used = PREFIX + usize::from(headers_length) + length as usize;
-        if lines * LINE >= RING_BYTES || usize::from(headers_length) > HEADERS_MAX || used > lines * LINE {
+        if lines * LINE >= RING_BYTES
+            || usize::from(headers_length) > HEADERS_MAX
+            || used > lines * LINE
+        {
             return Err(Broken);
         }
         let mut headers = [0; HEADERS_MAX];
         let from = start.wrapping_add(PREFIX);
         // Two lengths that are known at compile time, instead of any: no call.
-        let copied = if usize::from(headers_length) <= HEADERS_SHORT { HEADERS_SHORT } else { HEADERS_MAX };
+        let copied = if usize::from(headers_length) <= HEADERS_SHORT {
+            HEADERS_SHORT
+        } else {
+            HEADERS_MAX
+        };
         // SAFETY: mapped from any record's start on, and within the array.
         unsafe {
             match copied {
-                HEADERS_SHORT => headers.as_mut_ptr().copy_from_nonoverlapping(from, HEADERS_SHORT),
-                _ => headers.as_mut_ptr().copy_from_nonoverlapping(from, HEADERS_MAX),
+                HEADERS_SHORT => headers
+                    .as_mut_ptr()
+                    .copy_from_nonoverlapping(from, HEADERS_SHORT),
+                _ => headers
+                    .as_mut_ptr()
+                    .copy_from_nonoverlapping(from, HEADERS_MAX),
             }
         }
         let payload = from.wrapping_add(usize::from(headers_length)) as u64;
         let end = position + (lines * LINE) as u64;
-        Ok(Some(Record { headers, headers_length: headers_length as u8, flags, payload, length, end }))
+        Ok(Some(Record {
+            headers,
+            headers_length: headers_length as u8,
+            flags,
+            payload,
+            length,
+            end,
+        }))
     }
 
     /// Releases the room of a record to the writer.
@@ -409,7 +453,9 @@ impl Reader {
 
     /// Requests a wake-up of `sleeper` for the next record. True when there is a record already.
     pub fn sleep(&self, sleeper: Sleeper) -> bool {
-        flags::set_and_look(&self.ring.control().asleep.0, sleeper as u32, || self.has_record())
+        flags::set_and_look(&self.ring.control().asleep.0, sleeper as u32, || {
+            self.has_record()
+        })
     }
 
     /// Whether the writer is executing a request on local memory; to be called after a grant was revoked.
@@ -428,7 +474,10 @@ impl Reader {
     /// Offers the writer to fetch payloads from its memory, or withdraws the offer. Records that were written
     /// before may still refer to their payloads.
     pub fn offer_fetches(&self, offer: bool) {
-        self.ring.control().fetches.0.store(if offer { FETCHES } else { flags::CLEAR }, Ordering::Relaxed);
+        self.ring.control().fetches.0.store(
+            if offer { FETCHES } else { flags::CLEAR },
+            Ordering::Relaxed,
+        );
     }
 
     /// Cancels the request for wake-ups: the reader polls for records itself.
@@ -440,7 +489,8 @@ impl Reader {
 /// The two ends of one process: its writer and its reader. `first` is true for the process that created the
 /// memory.
 pub(crate) fn ends(mapping: &Arc<Mapping>, first: bool) -> (Writer, Reader) {
-    let [to, from] = [usize::from(!first), usize::from(first)].map(|index| Ring::new(mapping, index));
+    let [to, from] =
+        [usize::from(!first), usize::from(first)].map(|index| Ring::new(mapping, index));
     (Writer::new(to), Reader::new(from))
 }
 

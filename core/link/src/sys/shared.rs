@@ -25,7 +25,11 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 fn check(result: i32) -> io::Result<i32> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 impl Mapping {
@@ -65,13 +69,18 @@ impl Mapping {
     /// ring's end, and begins before it.
     #[cfg(test)]
     pub(crate) fn anonymous() -> io::Result<Self> {
-        let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (rights, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
         // SAFETY: a new range, wherever the kernel has room.
         let base = unsafe { libc::mmap(null_mut(), SPAN_BYTES, rights, flags, -1, 0) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self(NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?))
+        Ok(Self(
+            NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?,
+        ))
     }
 
     fn map(fd: RawFd) -> io::Result<Self> {
@@ -94,7 +103,8 @@ impl Mapping {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_SHARED | libc::MAP_FIXED;
             // SAFETY: within the range that was just reserved, which no other thread knows.
-            let part = unsafe { libc::mmap(base.byte_add(at), length, rights, flags, fd, offset as i64) };
+            let part =
+                unsafe { libc::mmap(base.byte_add(at), length, rights, flags, fd, offset as i64) };
             if part == libc::MAP_FAILED {
                 return Err(io::Error::last_os_error());
             }
@@ -110,7 +120,10 @@ impl Mapping {
     /// Address of a ring, of which `2 * RING_BYTES` can be accessed.
     pub(crate) fn ring(&self, index: usize) -> NonNull<u8> {
         // SAFETY: within the mapping, for both rings.
-        unsafe { self.0.byte_add(CONTROL_BYTES + 2 * RING_BYTES * (index & 1)) }
+        unsafe {
+            self.0
+                .byte_add(CONTROL_BYTES + 2 * RING_BYTES * (index & 1))
+        }
     }
 }
 

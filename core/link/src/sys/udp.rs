@@ -16,7 +16,11 @@ const SEND_BUFFER_BYTES: i32 = 8 << 20;
 const RECEIVE_BUFFER_BYTES: i32 = 32 << 20;
 
 fn check(result: i32) -> io::Result<i32> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 pub(crate) fn open() -> io::Result<(OwnedFd, Family)> {
@@ -30,7 +34,9 @@ pub(crate) fn open() -> io::Result<(OwnedFd, Family)> {
     };
     match make(libc::AF_INET6) {
         // `ipv6.disable=1`: there is no such family. `disable_ipv6=1`: there is, but no address to bind to.
-        Ok(fd) if set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0).is_ok() => Ok((fd, Family::Dual)),
+        Ok(fd) if set(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0).is_ok() => {
+            Ok((fd, Family::Dual))
+        }
         _ => Ok((make(libc::AF_INET)?, Family::V4)),
     }
 }
@@ -54,7 +60,11 @@ fn option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
 
 pub(crate) fn family(fd: RawFd) -> io::Result<Family> {
     let domain = option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
-    Ok(if domain == libc::AF_INET6 { Family::Dual } else { Family::V4 })
+    Ok(if domain == libc::AF_INET6 {
+        Family::Dual
+    } else {
+        Family::V4
+    })
 }
 
 pub(crate) fn receive_buffer(fd: RawFd) -> io::Result<usize> {
@@ -95,9 +105,19 @@ const UDP_NO_CHECK6_RX: i32 = 102;
 /// (`IP_PMTUDISC_PROBE`): any host can send one that quotes an echo reply, which the kernel believes for ten
 /// minutes.
 pub(crate) fn configure_to_send(fd: RawFd, family: Family) -> io::Result<()> {
-    set_raw(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
+    set_raw(
+        fd,
+        libc::IPPROTO_IP,
+        libc::IP_MTU_DISCOVER,
+        libc::IP_PMTUDISC_PROBE,
+    )?;
     if family == Family::Dual {
-        set_raw(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
+        set_raw(
+            fd,
+            libc::IPPROTO_IPV6,
+            libc::IPV6_MTU_DISCOVER,
+            libc::IPV6_PMTUDISC_PROBE,
+        )?;
     }
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER_BYTES)
 }
@@ -112,17 +132,25 @@ pub(crate) fn join(fd: RawFd, group: Ipv6Addr, interface: u32) -> io::Result<()>
                 imr_ifindex: interface as i32,
             };
             let name = libc::IP_ADD_MEMBERSHIP;
-            let (pointer, length) = ((&raw const request).cast(), size_of::<libc::ip_mreqn>() as u32);
+            let (pointer, length) = (
+                (&raw const request).cast(),
+                size_of::<libc::ip_mreqn>() as u32,
+            );
             // SAFETY: a request and its length.
             unsafe { libc::setsockopt(fd, libc::IPPROTO_IP, name, pointer, length) }
         }
         None => {
             let request = libc::ipv6_mreq {
-                ipv6mr_multiaddr: libc::in6_addr { s6_addr: group.octets() },
+                ipv6mr_multiaddr: libc::in6_addr {
+                    s6_addr: group.octets(),
+                },
                 ipv6mr_interface: interface,
             };
             let name = libc::IPV6_ADD_MEMBERSHIP;
-            let (pointer, length) = ((&raw const request).cast(), size_of::<libc::ipv6_mreq>() as u32);
+            let (pointer, length) = (
+                (&raw const request).cast(),
+                size_of::<libc::ipv6_mreq>() as u32,
+            );
             // SAFETY: a request and its length.
             unsafe { libc::setsockopt(fd, libc::IPPROTO_IPV6, name, pointer, length) }
         }
@@ -131,7 +159,8 @@ pub(crate) fn join(fd: RawFd, group: Ipv6Addr, interface: u32) -> io::Result<()>
 }
 
 fn set_buffer(fd: RawFd, forced: i32, asked: i32, bytes: i32) -> io::Result<()> {
-    set_raw(fd, libc::SOL_SOCKET, forced, bytes).or_else(|_| set_raw(fd, libc::SOL_SOCKET, asked, bytes))
+    set_raw(fd, libc::SOL_SOCKET, forced, bytes)
+        .or_else(|_| set_raw(fd, libc::SOL_SOCKET, asked, bytes))
 }
 
 pub(crate) fn configure(fd: RawFd, family: Family) -> io::Result<()> {
@@ -154,7 +183,12 @@ pub(crate) fn configure(fd: RawFd, family: Family) -> io::Result<()> {
     }
     // Kernels before 5.0 do not coalesce datagrams: then each receive call returns one.
     let _ = set_raw(fd, libc::IPPROTO_UDP, libc::UDP_GRO, 1);
-    set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    set_buffer(
+        fd,
+        libc::SO_RCVBUFFORCE,
+        libc::SO_RCVBUF,
+        RECEIVE_BUFFER_BYTES,
+    )
 }
 
 pub(crate) fn receive_singly(fd: RawFd) -> io::Result<()> {
@@ -213,7 +247,9 @@ fn address(family: Family, ip: Ipv6Addr, port: u16, scope: u32) -> (libc::sockad
 }
 
 fn in_addr(ip: Ipv4Addr) -> libc::in_addr {
-    libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) }
+    libc::in_addr {
+        s_addr: u32::from_ne_bytes(ip.octets()),
+    }
 }
 
 /// Offset of the word in the BTH that ends with the destination queue pair (IBTA 9.2.1).
@@ -230,7 +266,12 @@ pub(crate) fn steer(fd: RawFd, qpn_bits: u32, factor: u32) -> io::Result<()> {
     const MULTIPLY: u16 = 0x24; // BPF_ALU | BPF_MUL | BPF_K
     const REMAINDER: u16 = 0x94; // BPF_ALU | BPF_MOD | BPF_K
     const RETURN: u16 = 0x16; // BPF_RET | BPF_A
-    let instruction = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
+    let instruction = |code, k| libc::sock_filter {
+        code,
+        jt: 0,
+        jf: 0,
+        k,
+    };
     let mut program = [
         instruction(LOAD_WORD, DEST_QPN_WORD),
         instruction(AND, 0x00ff_ffff),
@@ -239,12 +280,23 @@ pub(crate) fn steer(fd: RawFd, qpn_bits: u32, factor: u32) -> io::Result<()> {
         instruction(REMAINDER, (1 << (24 - qpn_bits)) - 1),
         instruction(RETURN, 0),
     ];
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
     let length = size_of::<libc::sock_fprog>() as u32;
     let pointer = (&raw const filter).cast();
     // SAFETY: a program and its length; the kernel copies and checks it.
-    check(unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, pointer, length) })
-        .map(drop)
+    check(unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            pointer,
+            length,
+        )
+    })
+    .map(drop)
 }
 
 // `sendmsg` and `recvmsg` of the C library are cancellation points, which they prepare for in each call.
@@ -264,16 +316,32 @@ pub(crate) fn send(
     if named == Named::NOTHING {
         let (data, name) = (bytes.as_ptr(), &raw const name);
         // SAFETY: bytes and an address, with their lengths.
-        let sent =
-            unsafe { libc::syscall(libc::SYS_sendto, fd, data, bytes.len(), flags, name, name_length) };
-        return if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+        let sent = unsafe {
+            libc::syscall(
+                libc::SYS_sendto,
+                fd,
+                data,
+                bytes.len(),
+                flags,
+                name,
+                name_length,
+            )
+        };
+        return if sent < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        };
     }
     let mut control = Control::new();
     if let Some(segment) = named.segment {
         control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes());
     }
     put_route(&mut control, route, named);
-    let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut piece = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
     // SAFETY: all zeros is a valid message; every pointer is to something that lives until the call returns.
     let sent = unsafe {
         let mut message: libc::msghdr = zeroed();
@@ -285,7 +353,11 @@ pub(crate) fn send(
         message.msg_controllen = control.len() as _;
         libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags)
     };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// TTL of a socket by default.
@@ -313,7 +385,11 @@ fn put_source(control: &mut Control, route: &Route) {
         Some(source) => {
             let mut info = [0; 12];
             // A group is on the device's network, whether there is a route to it or not.
-            if route.destination.to_ipv4_mapped().is_some_and(|group| group.is_multicast()) {
+            if route
+                .destination
+                .to_ipv4_mapped()
+                .is_some_and(|group| group.is_multicast())
+            {
                 info[..4].copy_from_slice(&route.interface.to_ne_bytes());
             }
             info[4..8].copy_from_slice(&source.octets());
@@ -333,7 +409,10 @@ fn put_source(control: &mut Control, route: &Route) {
 #[inline]
 pub(crate) fn receive(fd: RawFd, family: Family, buffer: &mut [u8]) -> io::Result<Datagrams> {
     let mut control = Control::new();
-    let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut piece = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
     // SAFETY: all zeros is a valid address.
     let mut name: libc::sockaddr_in6 = unsafe { zeroed() };
     // SAFETY: all zeros is a valid message; every pointer is to something that lives until the call returns.
@@ -377,10 +456,15 @@ pub(crate) fn receive(fd: RawFd, family: Family, buffer: &mut [u8]) -> io::Resul
 /// a little-endian int is its value.
 #[inline]
 fn note(datagrams: &mut Datagrams, level: i32, kind: i32, data: &[u8]) {
-    let int = || data.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
+    let int = || {
+        data.first_chunk()
+            .map_or(0, |bytes| i32::from_ne_bytes(*bytes))
+    };
     match (level, kind) {
         (libc::SOL_UDP, libc::UDP_GRO) if int() > 0 => datagrams.segment = int() as usize,
-        (libc::SOL_IP, libc::IP_TOS) => datagrams.traffic_class = data.first().copied().unwrap_or(0),
+        (libc::SOL_IP, libc::IP_TOS) => {
+            datagrams.traffic_class = data.first().copied().unwrap_or(0)
+        }
         (libc::SOL_IPV6, libc::IPV6_TCLASS) => datagrams.traffic_class = int() as u8,
         (libc::SOL_IP, libc::IP_TTL) | (libc::SOL_IPV6, libc::IPV6_HOPLIMIT) => {
             datagrams.hop_limit = int() as u8;

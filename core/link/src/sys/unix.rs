@@ -33,7 +33,11 @@ fn address(name: &str) -> (libc::sockaddr_un, u32) {
 }
 
 fn check(result: i32) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Listens at a name; `EADDRINUSE` when another process does.
@@ -92,7 +96,10 @@ pub fn set_timeouts(socket: RawFd, timeout: Duration) -> io::Result<()> {
 }
 
 fn set_timeout(socket: RawFd, option: i32, time: Duration) -> io::Result<()> {
-    let time = libc::timeval { tv_sec: time.as_secs() as i64, tv_usec: i64::from(time.subsec_micros()) };
+    let time = libc::timeval {
+        tv_sec: time.as_secs() as i64,
+        tv_usec: i64::from(time.subsec_micros()),
+    };
     let length = size_of::<libc::timeval>() as u32;
     let place = (&raw const time).cast();
     // SAFETY: a time and its length.
@@ -107,7 +114,11 @@ pub fn send_now(socket: RawFd, bytes: &[u8]) -> io::Result<()> {
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: a slice and its length.
     let sent = unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Creates an unnamed file in memory.
@@ -127,8 +138,15 @@ pub fn set_send_buffer(socket: RawFd, bytes: i32) {
     for option in [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF] {
         let place = (&raw const bytes).cast();
         // SAFETY: an int and its length.
-        let set =
-            unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, option, place, size_of::<i32>() as u32) };
+        let set = unsafe {
+            libc::setsockopt(
+                socket,
+                libc::SOL_SOCKET,
+                option,
+                place,
+                size_of::<i32>() as u32,
+            )
+        };
         if set == 0 {
             return;
         }
@@ -137,7 +155,11 @@ pub fn set_send_buffer(socket: RawFd, bytes: i32) {
 
 /// Waits for a short time until a message can be sent; whether it can.
 pub fn wait_for_room(socket: RawFd, milliseconds: i32) -> bool {
-    let mut watched = libc::pollfd { fd: socket, events: libc::POLLOUT, revents: 0 };
+    let mut watched = libc::pollfd {
+        fd: socket,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
     // SAFETY: one structure.
     unsafe { libc::poll(&mut watched, 1, milliseconds) == 1 && watched.revents == libc::POLLOUT }
 }
@@ -148,8 +170,19 @@ pub fn wait_for_room(socket: RawFd, milliseconds: i32) -> bool {
 /// Those of the system call.
 pub fn receive_now(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize> {
     // SAFETY: a slice and its length.
-    let received = unsafe { libc::recv(socket, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
-    if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
+    let received = unsafe {
+        libc::recv(
+            socket,
+            bytes.as_mut_ptr().cast(),
+            bytes.len(),
+            libc::MSG_DONTWAIT,
+        )
+    };
+    if received < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(received as usize)
+    }
 }
 
 /// Receives a message, waiting for one. 0 bytes: the other side has closed.
@@ -164,7 +197,11 @@ pub fn receive_next(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize> {
         if received < 0 && error.kind() == io::ErrorKind::Interrupted {
             continue;
         }
-        return if received < 0 { Err(error) } else { Ok(received as usize) };
+        return if received < 0 {
+            Err(error)
+        } else {
+            Ok(received as usize)
+        };
     }
 }
 
@@ -222,7 +259,8 @@ pub fn peer_identity(socket: RawFd) -> io::Result<Identity> {
     let (mut fd, mut length) = (-1i32, size_of::<i32>() as u32);
     let place = (&raw mut fd).cast();
     // SAFETY: room for an int, and its length.
-    let found = unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, SO_PEERPIDFD, place, &mut length) };
+    let found =
+        unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, SO_PEERPIDFD, place, &mut length) };
     if found < 0 || fd < 0 {
         return Ok(Identity { process, inode: 0 });
     }
@@ -231,15 +269,24 @@ pub fn peer_identity(socket: RawFd) -> io::Result<Identity> {
     // SAFETY: all zeros are valid values, and there is room for one of each.
     let inode = unsafe {
         let (mut system, mut file): (libc::statfs, libc::stat) = (zeroed(), zeroed());
-        let is_one = libc::fstatfs(fd.as_raw_fd(), &mut system) == 0 && system.f_type == PID_FS_MAGIC;
-        if is_one && libc::fstat(fd.as_raw_fd(), &mut file) == 0 { file.st_ino } else { 0 }
+        let is_one =
+            libc::fstatfs(fd.as_raw_fd(), &mut system) == 0 && system.f_type == PID_FS_MAGIC;
+        if is_one && libc::fstat(fd.as_raw_fd(), &mut file) == 0 {
+            file.st_ino
+        } else {
+            0
+        }
     };
     Ok(Identity { process, inode })
 }
 
 /// Whether the other end is closed, without receiving anything.
 pub fn is_closed(socket: RawFd) -> bool {
-    let mut fd = libc::pollfd { fd: socket, events: 0, revents: 0 };
+    let mut fd = libc::pollfd {
+        fd: socket,
+        events: 0,
+        revents: 0,
+    };
     // SAFETY: one descriptor, that lives until the call returns.
     unsafe { libc::poll(&mut fd, 1, 0) > 0 }
 }
@@ -250,7 +297,15 @@ fn peer(socket: RawFd) -> io::Result<libc::ucred> {
     let mut length = size_of::<libc::ucred>() as u32;
     let place = (&raw mut peer).cast();
     // SAFETY: room for the structure, and its length.
-    check(unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut length) })?;
+    check(unsafe {
+        libc::getsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            place,
+            &mut length,
+        )
+    })?;
     Ok(peer)
 }
 
@@ -268,7 +323,10 @@ pub fn send(socket: RawFd, bytes: &[u8], with: Option<RawFd>) -> io::Result<()> 
 /// Those of the system call.
 pub fn send_fds(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<()> {
     let mut control = [0u64; CONTROL_BYTES / 8];
-    let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut piece = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
     // SAFETY: all zeros is a valid message; every pointer is to something that lives until the call returns;
     // the control buffer has room for one header and as many descriptors as there may be.
     let sent = unsafe {
@@ -288,7 +346,11 @@ pub fn send_fds(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<()> {
         }
         libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL)
     };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// Creates a pair of connected stream sockets.
@@ -324,13 +386,24 @@ fn pair_of(kind: i32) -> io::Result<[OwnedFd; 2]> {
 pub fn receive_some(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize> {
     // SAFETY: a slice and its length.
     let received = unsafe { libc::recv(socket, bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
+    if received < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(received as usize)
+    }
 }
 
 /// Waits until there is something to receive, at most `time`; whether there is.
 pub fn is_readable_within(socket: RawFd, time: Duration) -> bool {
-    let mut wanted = libc::pollfd { fd: socket, events: libc::POLLIN, revents: 0 };
-    let time = libc::timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+    let mut wanted = libc::pollfd {
+        fd: socket,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let time = libc::timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: i64::from(time.subsec_nanos()),
+    };
     // SAFETY: one descriptor, a time, and no signal mask.
     unsafe { libc::ppoll(&mut wanted, 1, &time, std::ptr::null()) > 0 }
 }
@@ -342,12 +415,20 @@ pub fn is_readable_within(socket: RawFd, time: Duration) -> bool {
 /// Those of the system call.
 pub fn wait_for_any(polled: &mut [libc::pollfd], most: Option<Duration>) -> io::Result<()> {
     polled.iter_mut().for_each(|it| it.revents = 0);
-    let time =
-        most.map(|it| libc::timespec { tv_sec: it.as_secs() as i64, tv_nsec: i64::from(it.subsec_nanos()) });
+    let time = most.map(|it| libc::timespec {
+        tv_sec: it.as_secs() as i64,
+        tv_nsec: i64::from(it.subsec_nanos()),
+    });
     let limit = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: a slice and its length, a time that lives until the call returns or none, and no signal mask.
-    let ready =
-        unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, limit, std::ptr::null()) };
+    let ready = unsafe {
+        libc::ppoll(
+            polled.as_mut_ptr(),
+            polled.len() as libc::nfds_t,
+            limit,
+            std::ptr::null(),
+        )
+    };
     match ready {
         -1 => match io::Error::last_os_error() {
             error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -374,7 +455,10 @@ pub fn receive_fds<const MOST: usize>(
     bytes: &mut [u8],
 ) -> io::Result<(usize, [Option<OwnedFd>; MOST])> {
     let mut control = [0u64; CONTROL_BYTES / 8];
-    let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut piece = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
     // SAFETY: as in `send`; a descriptor that comes is new, and nothing else owns it.
     unsafe {
         let mut message: libc::msghdr = zeroed();
@@ -422,14 +506,18 @@ mod tests {
         send_fds(a.as_raw_fd(), b"x", &[file.as_raw_fd(); 4]).unwrap();
         let (length, fds) = receive_fds::<3>(b.as_raw_fd(), &mut [0; 8]).unwrap();
         assert_eq!((length, fds.iter().flatten().count()), (1, 3));
-        let same = (0..1024).filter(|&fd| same_file(fd, file.as_raw_fd())).count();
+        let same = (0..1024)
+            .filter(|&fd| same_file(fd, file.as_raw_fd()))
+            .count();
         assert_eq!(same, 1 + 3);
     }
 
     fn same_file(one: RawFd, other: RawFd) -> bool {
         let inode = |fd: RawFd| {
             use std::os::unix::fs::MetadataExt;
-            std::fs::metadata(format!("/proc/self/fd/{fd}")).map(|file| (file.dev(), file.ino())).ok()
+            std::fs::metadata(format!("/proc/self/fd/{fd}"))
+                .map(|file| (file.dev(), file.ino()))
+                .ok()
         };
         inode(one).is_some() && inode(one) == inode(other)
     }
@@ -438,6 +526,9 @@ mod tests {
     fn a_process_is_told_from_others() {
         let [a, _b] = pair().unwrap();
         let own = peer_identity(a.as_raw_fd()).unwrap();
-        assert_eq!((own.process, peer_identity(a.as_raw_fd()).unwrap()), (std::process::id(), own));
+        assert_eq!(
+            (own.process, peer_identity(a.as_raw_fd()).unwrap()),
+            (std::process::id(), own)
+        );
     }
 }

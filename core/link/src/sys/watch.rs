@@ -24,7 +24,11 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
     let length = size_of::<libc::sockaddr_nl>() as u32;
     // SAFETY: an address of that length.
     let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) };
-    if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(fd) }
+    if bound < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(fd)
+    }
 }
 
 /// Discards the waiting notifications. True when there were some, or so many that the kernel lost some
@@ -34,8 +38,14 @@ pub(crate) fn drain(fd: RawFd) -> bool {
     let mut any = false;
     loop {
         // SAFETY: a buffer and its length.
-        let received =
-            unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), libc::MSG_DONTWAIT) };
+        let received = unsafe {
+            libc::recv(
+                fd,
+                buffer.as_mut_ptr().cast(),
+                buffer.len(),
+                libc::MSG_DONTWAIT,
+            )
+        };
         if received >= 0 {
             any = true;
             continue;

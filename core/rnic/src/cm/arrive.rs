@@ -14,8 +14,8 @@ use alloc::boxed::Box;
 use core::net::{IpAddr, Ipv6Addr};
 use wire::Qpn;
 use wire::cm::{
-    CMA_HEADER_SIZE, CmMad, CmaHeader, CommId, DREQ_PRIVATE_DATA, Dreq, Rej, Req, ServiceId, SidrRep,
-    SidrReq, SidrStatus, Subject,
+    CMA_HEADER_SIZE, CmMad, CmaHeader, CommId, DREQ_PRIVATE_DATA, Dreq, Rej, Req, ServiceId,
+    SidrRep, SidrReq, SidrStatus, Subject,
 };
 
 /// Reason why a REQ is answered with a REJ, or dropped.
@@ -33,7 +33,9 @@ impl Cm {
             self.counters.unexpected += 1;
             return;
         }
-        if let Some(id) = self.connections.of_remote(arrival.source, req.local_comm_id)
+        if let Some(id) = self
+            .connections
+            .of_remote(arrival.source, req.local_comm_id)
             && !self.has_forgotten(id, req.local_qpn)
         {
             self.handle_req_again(id, arrival, mad, req, now);
@@ -58,11 +60,26 @@ impl Cm {
     }
 
     /// Handles a REQ whose communication ID is already that of a connection.
-    fn handle_req_again(&mut self, id: CommId, arrival: &Arrival, mad: &CmMad, req: &Req, now: Instant) {
-        let Some(connection) = self.connections.get(id) else { return };
+    fn handle_req_again(
+        &mut self,
+        id: CommId,
+        arrival: &Arrival,
+        mad: &CmMad,
+        req: &Req,
+        now: Instant,
+    ) {
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
         let (state, service_timeout) = (connection.state, self.config.service_timeout);
         if connection.active || connection.remote_qpn != req.local_qpn {
-            self.refuse(arrival, mad, req, RejectReason::DUPLICATE_LOCAL_COMM_ID, &[]);
+            self.refuse(
+                arrival,
+                mad,
+                req,
+                RejectReason::DUPLICATE_LOCAL_COMM_ID,
+                &[],
+            );
             return;
         }
         let delayed = compose::mra(id, connection, service_timeout);
@@ -87,11 +104,16 @@ impl Cm {
         if compose::transport_of(req).is_none() {
             return Err(Refusal::Reject(RejectReason::INVALID_TRANSPORT));
         }
-        if let Some(other) = self.connections.of_remote_qpn(arrival.source, req.local_qpn) {
+        if let Some(other) = self
+            .connections
+            .of_remote_qpn(arrival.source, req.local_qpn)
+        {
             self.inquire(other);
             return Err(Refusal::Reject(RejectReason::STALE_CONNECTION));
         }
-        let Some(local) = self.address(arrival.destination) else { return Err(Refusal::Drop) };
+        let Some(local) = self.address(arrival.destination) else {
+            return Err(Refusal::Drop);
+        };
         if req.primary_path.remote_gid != local.gid.0 {
             return Err(Refusal::Inform(RejectReason::INVALID_GID, local.gid.0, 16));
         }
@@ -101,8 +123,12 @@ impl Cm {
             most[0] = (local.mtu as u8) << 4;
             return Err(Refusal::Inform(RejectReason::INVALID_MTU, most, 1));
         }
-        let addresses = addresses_of(arrival, req.service_id, &req.private_data).map_err(Refusal::Reject)?;
-        match self.listeners.admit(req.service_id, addresses.map(|it| it.destination())) {
+        let addresses =
+            addresses_of(arrival, req.service_id, &req.private_data).map_err(Refusal::Reject)?;
+        match self
+            .listeners
+            .admit(req.service_id, addresses.map(|it| it.destination()))
+        {
             Match::Taken(listener) => Ok((listener, addresses)),
             Match::Nobody => Err(Refusal::Reject(RejectReason::INVALID_SERVICE_ID)),
             Match::Full => {
@@ -125,28 +151,60 @@ impl Cm {
         path.traffic_class = req.primary_path.traffic_class;
         path.service_level = req.primary_path.service_level;
         path.flow_label = req.primary_path.flow_label;
-        let mut connection = Connection::new(CmState::ReqReceived, path, req.service_id, &self.config);
+        let mut connection =
+            Connection::new(CmState::ReqReceived, path, req.service_id, &self.config);
         connection.transaction = mad.transaction;
         connection.waits_at = Some(listener);
         connection.response_time = duration(req.local_response_timeout);
         connection.retries = req.max_cm_retries.min(RETRIES_MAX);
         connection.time_wait = duration(req.primary_path.local_ack_timeout);
         connection.transport = compose::transport_of(req).unwrap_or(connection.transport);
-        let Ok(id) = self.connections.add(connection, &self.config, &mut self.ids) else {
+        let Ok(id) = self
+            .connections
+            .add(connection, &self.config, &mut self.ids)
+        else {
             self.listeners.taken(listener);
             self.counters.table_full += 1;
             return;
         };
         self.connections.name(id, req.local_comm_id);
         self.connections.name_queue_pair(id, req.local_qpn);
-        let ece = Ece { vendor_id: req.vendor_id, options: mad.modifier };
-        self.tell(id, CmEvent::Request { id, listener, path, request: Box::new(*req), addresses, ece });
+        let ece = Ece {
+            vendor_id: req.vendor_id,
+            options: mad.modifier,
+        };
+        self.tell(
+            id,
+            CmEvent::Request {
+                id,
+                listener,
+                path,
+                request: Box::new(*req),
+                addresses,
+                ece,
+            },
+        );
     }
 
-    fn refuse(&mut self, arrival: &Arrival, mad: &CmMad, req: &Req, reason: RejectReason, more: &[u8]) {
-        let rej =
-            Rej { remote_comm_id: req.local_comm_id, subject: Subject::Request, reason, ..Rej::default() };
-        self.answer(arrival, mad.transaction, compose::with_information(rej, more));
+    fn refuse(
+        &mut self,
+        arrival: &Arrival,
+        mad: &CmMad,
+        req: &Req,
+        reason: RejectReason,
+        more: &[u8],
+    ) {
+        let rej = Rej {
+            remote_comm_id: req.local_comm_id,
+            subject: Subject::Request,
+            reason,
+            ..Rej::default()
+        };
+        self.answer(
+            arrival,
+            mad.transaction,
+            compose::with_information(rej, more),
+        );
     }
 
     /// Handles a new connection that names a peer's queue pair which is already in a connection. Either the
@@ -161,18 +219,33 @@ impl Cm {
     pub(super) fn inquire(&mut self, id: CommId) {
         let transaction = u64::from(!self.transactions) << 32 | u64::from(id.0);
         let established = |it: &&mut Connection| it.state == CmState::Established;
-        let Some(connection) = self.connections.get_mut(id).filter(established) else { return };
+        let Some(connection) = self.connections.get_mut(id).filter(established) else {
+            return;
+        };
         connection.inquiry = Some(transaction);
         let dreq = Dreq {
             remote_qpn: Qpn::new(!connection.remote_qpn.value()),
             ..compose::dreq(id, connection, [0; DREQ_PRIVATE_DATA])
         };
-        let mad = CmMad { transaction, modifier: 0, message: dreq.into() };
-        let datagram = Datagram { path: connection.path, mad: mad.to_bytes() };
+        let mad = CmMad {
+            transaction,
+            modifier: 0,
+            message: dreq.into(),
+        };
+        let datagram = Datagram {
+            path: connection.path,
+            mad: mad.to_bytes(),
+        };
         self.send(mad.message.attribute(), datagram);
     }
 
-    pub(super) fn handle_sidr_req(&mut self, arrival: &Arrival, mad: &CmMad, req: &SidrReq, now: Instant) {
+    pub(super) fn handle_sidr_req(
+        &mut self,
+        arrival: &Arrival,
+        mad: &CmMad,
+        req: &SidrReq,
+        now: Instant,
+    ) {
         if let Some(id) = self.connections.of_request(arrival.source, req.request_id) {
             self.count_duplicate(mad);
             if self.connections.advance(id, Input::SidrReq, now) == Step::Again {
@@ -188,7 +261,10 @@ impl Cm {
             Ok(addresses) => addresses,
             Err(_) => return self.refuse_sidr(arrival, mad, req),
         };
-        match self.listeners.admit(req.service_id, addresses.map(|it| it.destination())) {
+        match self
+            .listeners
+            .admit(req.service_id, addresses.map(|it| it.destination()))
+        {
             Match::Taken(listener) => self.accept_sidr(arrival, mad, req, listener, addresses),
             Match::Nobody => self.refuse_sidr(arrival, mad, req),
             Match::Full => self.counters.backlog_full += 1,
@@ -204,18 +280,35 @@ impl Cm {
         addresses: Option<CmaHeader>,
     ) {
         let path = compose::path_back(arrival, self.config.hop_limit);
-        let mut connection = Connection::new(CmState::SidrReqReceived, path, req.service_id, &self.config);
+        let mut connection =
+            Connection::new(CmState::SidrReqReceived, path, req.service_id, &self.config);
         connection.transaction = mad.transaction;
         connection.waits_at = Some(listener);
-        let Ok(id) = self.connections.add(connection, &self.config, &mut self.ids) else {
+        let Ok(id) = self
+            .connections
+            .add(connection, &self.config, &mut self.ids)
+        else {
             self.listeners.taken(listener);
             self.counters.table_full += 1;
             return;
         };
         self.connections.name(id, req.request_id);
         // There is no room for a vendor in a SIDR_REQ (IBTA A18).
-        let ece = Ece { vendor_id: 0, options: mad.modifier };
-        self.tell(id, CmEvent::SidrRequest { id, listener, path, request: Box::new(*req), addresses, ece });
+        let ece = Ece {
+            vendor_id: 0,
+            options: mad.modifier,
+        };
+        self.tell(
+            id,
+            CmEvent::SidrRequest {
+                id,
+                listener,
+                path,
+                request: Box::new(*req),
+                addresses,
+                ece,
+            },
+        );
     }
 
     fn refuse_sidr(&mut self, arrival: &Arrival, mad: &CmMad, req: &SidrReq) {
@@ -244,8 +337,12 @@ fn addresses_of(
         return Ok(None);
     }
     let header: Option<&[u8; CMA_HEADER_SIZE]> = private_data.first_chunk();
-    let header = header.and_then(|bytes| CmaHeader::parse(bytes).ok()).ok_or(RejectReason::UNSUPPORTED)?;
-    if header.source() != ip_of(arrival.source) || header.destination() != ip_of(arrival.destination) {
+    let header = header
+        .and_then(|bytes| CmaHeader::parse(bytes).ok())
+        .ok_or(RejectReason::UNSUPPORTED)?;
+    if header.source() != ip_of(arrival.source)
+        || header.destination() != ip_of(arrival.destination)
+    {
         return Err(RejectReason::INVALID_GID);
     }
     Ok(Some(header))

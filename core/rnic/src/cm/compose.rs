@@ -6,8 +6,8 @@ use super::request::{Accept, Connect, LocalAddress, Reject, Resolution, Resolve}
 use super::{CmConfig, CmState};
 use crate::address::{Arrival, Path};
 use wire::cm::{
-    Apr, AprStatus, CommId, Drep, Dreq, INFORMATION, Mra, Rej, RejectReason, Rep, Req, RequestPath, Rtu,
-    SidrRep, SidrReq, Subject,
+    Apr, AprStatus, CommId, Drep, Dreq, INFORMATION, Mra, Rej, RejectReason, Rep, Req, RequestPath,
+    Rtu, SidrRep, SidrReq, Subject,
 };
 use wire::{Qpn, Service};
 
@@ -94,12 +94,20 @@ pub(super) fn req(id: CommId, connect: &Connect, local: &LocalAddress, config: &
     }
 }
 
-pub(super) fn rep(id: CommId, connection: &Connection, accept: &Accept, local: &LocalAddress) -> Rep {
+pub(super) fn rep(
+    id: CommId,
+    connection: &Connection,
+    accept: &Accept,
+    local: &LocalAddress,
+) -> Rep {
     // The number of an XRC target is in a field of its own, and it always has shared receive queues (IBTA
     // A14.3.2).
     let is_target = connection.transport == Service::Xrc;
-    let (local_qpn, local_eecn) =
-        if is_target { (Qpn::new(0), accept.qpn) } else { (accept.qpn, Qpn::new(0)) };
+    let (local_qpn, local_eecn) = if is_target {
+        (Qpn::new(0), accept.qpn)
+    } else {
+        (accept.qpn, Qpn::new(0))
+    };
     Rep {
         local_comm_id: id,
         remote_comm_id: connection.remote,
@@ -124,7 +132,11 @@ pub(super) fn rtu(
     connection: &Connection,
     private_data: [u8; wire::cm::RTU_PRIVATE_DATA],
 ) -> Rtu {
-    Rtu { local_comm_id: id, remote_comm_id: connection.remote, private_data }
+    Rtu {
+        local_comm_id: id,
+        remote_comm_id: connection.remote,
+        private_data,
+    }
 }
 
 pub(super) fn mra(id: CommId, connection: &Connection, service_timeout: u8) -> Mra {
@@ -132,7 +144,13 @@ pub(super) fn mra(id: CommId, connection: &Connection, service_timeout: u8) -> M
         CmState::RepReceived | CmState::RepMraSent => Subject::Reply,
         _ => Subject::Request,
     };
-    Mra { local_comm_id: id, remote_comm_id: connection.remote, subject, service_timeout, ..Mra::default() }
+    Mra {
+        local_comm_id: id,
+        remote_comm_id: connection.remote,
+        subject,
+        service_timeout,
+        ..Mra::default()
+    }
 }
 
 /// The rejection of the last message of the peer, composed in the state before it is sent.
@@ -156,9 +174,16 @@ pub(super) fn rej(id: CommId, connection: &Connection, reject: &Reject) -> Rej {
 
 /// The rejection after a timeout. The peer, which knows only its own communication ID, finds the connection
 /// by the GUID.
-pub(super) fn rej_timeout(id: CommId, connection: &Connection, local: Option<&LocalAddress>) -> Rej {
+pub(super) fn rej_timeout(
+    id: CommId,
+    connection: &Connection,
+    local: Option<&LocalAddress>,
+) -> Rej {
     let guid = local.map_or(0, |local| local.ca_guid).to_be_bytes();
-    let reject = Reject { reason: RejectReason::TIMEOUT, private_data: [0; wire::cm::REJ_PRIVATE_DATA] };
+    let reject = Reject {
+        reason: RejectReason::TIMEOUT,
+        private_data: [0; wire::cm::REJ_PRIVATE_DATA],
+    };
     with_information(rej(id, connection, &reject), &guid)
 }
 
@@ -185,7 +210,11 @@ pub(super) fn dreq(
 
 /// The answer to a DREQ, whether the connection is known or not: in both cases it is over.
 pub(super) fn drep(dreq: &Dreq) -> Drep {
-    Drep { local_comm_id: dreq.remote_comm_id, remote_comm_id: dreq.local_comm_id, ..Drep::default() }
+    Drep {
+        local_comm_id: dreq.remote_comm_id,
+        remote_comm_id: dreq.local_comm_id,
+        ..Drep::default()
+    }
 }
 
 pub(super) fn sidr_req(id: CommId, resolve: &Resolve) -> SidrReq {
@@ -215,7 +244,11 @@ pub(super) fn apr(lap: &wire::cm::Lap, known: bool) -> Apr {
     Apr {
         local_comm_id: lap.remote_comm_id,
         remote_comm_id: lap.local_comm_id,
-        status: if known { AprStatus::UNSUPPORTED } else { AprStatus::INVALID_COMM_ID },
+        status: if known {
+            AprStatus::UNSUPPORTED
+        } else {
+            AprStatus::INVALID_COMM_ID
+        },
         ..Apr::default()
     }
 }

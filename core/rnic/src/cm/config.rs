@@ -71,7 +71,11 @@ pub(super) const EVICTIONS_SCANNED_MAX: usize = 64;
 /// Duration of a time code (IBTA 12.7.10 and others): 4.096 µs times 2 to this power. Codes above the limit
 /// give the limit.
 pub(super) const fn duration(code: u8) -> Nanos {
-    let code = if code < TIMEOUT_CODE_MAX { code } else { TIMEOUT_CODE_MAX };
+    let code = if code < TIMEOUT_CODE_MAX {
+        code
+    } else {
+        TIMEOUT_CODE_MAX
+    };
     Nanos(4_096 << code)
 }
 
@@ -80,9 +84,16 @@ pub(super) const fn duration(code: u8) -> Nanos {
 /// as half of it (IBTA 9.7.6.1.3 and 12.7.34).
 pub const fn ack_timeout(adapter_delay: u8, packet_lifetime: u8) -> u8 {
     let round_trip = packet_lifetime.saturating_add(1);
-    let (greater, smaller) =
-        if round_trip >= adapter_delay { (round_trip, adapter_delay) } else { (adapter_delay, round_trip) };
-    let code = if smaller + 1 >= greater { greater + 1 } else { greater };
+    let (greater, smaller) = if round_trip >= adapter_delay {
+        (round_trip, adapter_delay)
+    } else {
+        (adapter_delay, round_trip)
+    };
+    let code = if smaller + 1 >= greater {
+        greater + 1
+    } else {
+        greater
+    };
     if code < 31 { code } else { 31 }
 }
 
@@ -101,7 +112,17 @@ mod tests {
     fn acknowledgement_timeouts_are_those_of_linux() {
         // The captures: rxe's delay is 15, and RoCE's packet lifetime was 18 in Linux 6.1.
         assert_eq!(ack_timeout(15, 18), 19);
-        assert_eq!((ack_timeout(16, 16), ack_timeout(17, 16), ack_timeout(18, 16)), (18, 18, 19));
-        assert_eq!((ack_timeout(0, 16), ack_timeout(25, 16), ack_timeout(31, 31)), (17, 25, 31));
+        assert_eq!(
+            (
+                ack_timeout(16, 16),
+                ack_timeout(17, 16),
+                ack_timeout(18, 16)
+            ),
+            (18, 18, 19)
+        );
+        assert_eq!(
+            (ack_timeout(0, 16), ack_timeout(25, 16), ack_timeout(31, 31)),
+            (17, 25, 31)
+        );
     }
 }

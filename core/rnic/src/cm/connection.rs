@@ -84,7 +84,10 @@ impl Connection {
 
     /// Whether its peer knows it by a request ID rather than a communication ID.
     const fn is_resolution(&self) -> bool {
-        matches!(self.state, CmState::SidrReqSent | CmState::SidrReqReceived | CmState::SidrAnswered)
+        matches!(
+            self.state,
+            CmState::SidrReqSent | CmState::SidrReqReceived | CmState::SidrAnswered
+        )
     }
 }
 
@@ -136,8 +139,9 @@ impl Connections {
         }
         // IDs in use may be consecutive, where many connections were created at once.
         let mut names = (0..=self.by_id.len()).map(|_| ids.next());
-        let id =
-            names.find(|id| !self.by_id.contains_key(id)).ok_or(CmError::Exhausted("communication IDs"))?;
+        let id = names
+            .find(|id| !self.by_id.contains_key(id))
+            .ok_or(CmError::Exhausted("communication IDs"))?;
         self.by_id.insert(id, connection);
         self.note_change(id);
         Ok(id)
@@ -169,7 +173,9 @@ impl Connections {
 
     /// Records the peer's ID of a connection or resolution.
     pub(super) fn name(&mut self, id: CommId, remote: CommId) {
-        let Some(connection) = self.by_id.get_mut(&id) else { return };
+        let Some(connection) = self.by_id.get_mut(&id) else {
+            return;
+        };
         connection.remote = remote;
         let key = (connection.peer(), remote);
         match connection.is_resolution() {
@@ -181,24 +187,37 @@ impl Connections {
 
     /// Records the peer's queue pair.
     pub(super) fn name_queue_pair(&mut self, id: CommId, qpn: Qpn) {
-        let Some(connection) = self.by_id.get_mut(&id) else { return };
+        let Some(connection) = self.by_id.get_mut(&id) else {
+            return;
+        };
         connection.remote_qpn = qpn;
         self.by_remote_qpn.insert((connection.peer(), qpn), id);
     }
 
     /// Starts the timer of a new connection, if its state has one.
     pub(super) fn begin(&mut self, id: CommId, now: Instant) {
-        let Some(connection) = self.by_id.get_mut(&id) else { return };
+        let Some(connection) = self.by_id.get_mut(&id) else {
+            return;
+        };
         connection.retries_left = connection.retries;
-        let deadline = connection.state.repeats().then_some(now + connection.response_time);
+        let deadline = connection
+            .state
+            .repeats()
+            .then_some(now + connection.response_time);
         self.wake(id, deadline);
     }
 
     /// Removes an ownerless connection that only lingers, among those that expire soonest.
     fn make_room(&mut self) -> bool {
         let soonest = self.timers.iter().take(EVICTIONS_SCANNED_MAX);
-        let is_idle = |id: &CommId| self.by_id.get(id).is_some_and(|it| !it.owned && it.state.lingers());
-        let Some(id) = soonest.map(|(_, id)| *id).find(is_idle) else { return false };
+        let is_idle = |id: &CommId| {
+            self.by_id
+                .get(id)
+                .is_some_and(|it| !it.owned && it.state.lingers())
+        };
+        let Some(id) = soonest.map(|(_, id)| *id).find(is_idle) else {
+            return false;
+        };
         self.wake(id, None);
         self.end(id);
         true
@@ -216,7 +235,9 @@ impl Connections {
 
     /// Applies an input as the state table says: sets the state and its timer, and updates the indices.
     pub(super) fn advance(&mut self, id: CommId, input: Input, now: Instant) -> Step {
-        let Some(connection) = self.by_id.get_mut(&id) else { return Step::Forbidden };
+        let Some(connection) = self.by_id.get_mut(&id) else {
+            return Step::Forbidden;
+        };
         let step = step(connection.state, input);
         if let Step::To(next) = step {
             connection.state = next;
@@ -241,9 +262,15 @@ impl Connections {
     /// Removes the connection from the indices that its state does not need; an ownerless one that is over is
     /// deleted.
     fn forget(&mut self, id: CommId, state: CmState) {
-        let Some(connection) = self.by_id.get(&id) else { return };
-        let (peer, remote, qpn, owned) =
-            (connection.peer(), connection.remote, connection.remote_qpn, connection.owned);
+        let Some(connection) = self.by_id.get(&id) else {
+            return;
+        };
+        let (peer, remote, qpn, owned) = (
+            connection.peer(),
+            connection.remote,
+            connection.remote_qpn,
+            connection.owned,
+        );
         if !state.holds_queue_pair() && self.of_remote_qpn(peer, qpn) == Some(id) {
             self.by_remote_qpn.remove(&(peer, qpn));
         }
@@ -263,7 +290,9 @@ impl Connections {
 
     /// Sets or stops the timer.
     pub(super) fn wake(&mut self, id: CommId, deadline: Option<Instant>) {
-        let Some(connection) = self.by_id.get_mut(&id) else { return };
+        let Some(connection) = self.by_id.get_mut(&id) else {
+            return;
+        };
         if let Some(old) = connection.deadline {
             self.timers.remove(&(old, id));
         }
@@ -275,8 +304,12 @@ impl Connections {
 
     /// Counts a retransmission; false when the limit is reached.
     pub(super) fn retry(&mut self, id: CommId, now: Instant) -> bool {
-        let Some(connection) = self.by_id.get_mut(&id) else { return false };
-        let Some(left) = connection.retries_left.checked_sub(1) else { return false };
+        let Some(connection) = self.by_id.get_mut(&id) else {
+            return false;
+        };
+        let Some(left) = connection.retries_left.checked_sub(1) else {
+            return false;
+        };
         connection.retries_left = left;
         let deadline = now + connection.response_time;
         self.wake(id, Some(deadline));
@@ -285,7 +318,9 @@ impl Connections {
 
     /// Restarts the timer of an answer that the peer requested again.
     pub(super) fn keep_answer(&mut self, id: CommId, now: Instant) {
-        let Some(connection) = self.by_id.get(&id) else { return };
+        let Some(connection) = self.by_id.get(&id) else {
+            return;
+        };
         if matches!(connection.state, CmState::Refused | CmState::SidrAnswered) {
             self.wake(id, Some(now + connection.replay_time));
         }
@@ -315,12 +350,20 @@ impl Connections {
 
     /// All connections with this local address.
     pub(super) fn at(&self, source: Gid) -> Vec<CommId> {
-        self.by_id.iter().filter(|(_, it)| it.path.source == source).map(|(id, _)| *id).collect()
+        self.by_id
+            .iter()
+            .filter(|(_, it)| it.path.source == source)
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     /// All connections that wait at a listener.
     pub(super) fn waiting_at(&self, listener: ListenerId) -> Vec<CommId> {
-        self.by_id.iter().filter(|(_, it)| it.waits_at == Some(listener)).map(|(id, _)| *id).collect()
+        self.by_id
+            .iter()
+            .filter(|(_, it)| it.waits_at == Some(listener))
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     /// Checks that the indices agree with the connections, and timers run where they should. For tests.
@@ -330,22 +373,25 @@ impl Connections {
             return Err("a peer's name leads nowhere");
         }
         for ((peer, qpn), id) in &self.by_remote_qpn {
-            let held = self
-                .by_id
-                .get(id)
-                .is_some_and(|it| it.state.holds_queue_pair() && it.peer() == *peer && it.remote_qpn == *qpn);
+            let held = self.by_id.get(id).is_some_and(|it| {
+                it.state.holds_queue_pair() && it.peer() == *peer && it.remote_qpn == *qpn
+            });
             if !held {
                 return Err("a queue pair leads to a connection that does not hold it");
             }
         }
         let timed = |(deadline, id): &(Instant, CommId)| {
-            self.by_id.get(id).is_some_and(|it| it.deadline == Some(*deadline))
+            self.by_id
+                .get(id)
+                .is_some_and(|it| it.deadline == Some(*deadline))
         };
         if !self.timers.iter().all(timed) {
             return Err("a timer of nobody");
         }
         for connection in self.by_id.values() {
-            if (connection.state.repeats() || connection.state.lingers()) != connection.deadline.is_some() {
+            if (connection.state.repeats() || connection.state.lingers())
+                != connection.deadline.is_some()
+            {
                 return Err("a timer runs where none should, or the other way about");
             }
             if !connection.owned && connection.state == CmState::Idle {

@@ -37,6 +37,9 @@ pub struct CmCounters {
 impl CmCounters {
     /// Index of a message type in [`MessageCounts`].
     pub(super) fn index(attribute: u16) -> usize {
-        CmMessage::ATTRIBUTES.iter().position(|it| *it == attribute).unwrap_or(0)
+        CmMessage::ATTRIBUTES
+            .iter()
+            .position(|it| *it == attribute)
+            .unwrap_or(0)
     }
 }

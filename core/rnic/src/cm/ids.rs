@@ -31,12 +31,23 @@ pub(super) struct CommIds {
 
 impl CommIds {
     /// Continues `series`, or begins a new one. All IDs begin with the lower bits of `prefix`.
-    pub(super) fn new(series: Option<IdSeries>, (prefix, bits): (u32, u8), random: &mut Random) -> Self {
+    pub(super) fn new(
+        series: Option<IdSeries>,
+        (prefix, bits): (u32, u8),
+        random: &mut Random,
+    ) -> Self {
         let mut word = || u64::from(random.next_u32()) << 32 | u64::from(random.next_u32());
-        let series = series.unwrap_or_else(|| IdSeries { key: [word(), word()], used: 0 });
+        let series = series.unwrap_or_else(|| IdSeries {
+            key: [word(), word()],
+            used: 0,
+        });
         let width = 32 - u32::from(bits.min(24));
         let prefix = if width == 32 { 0 } else { prefix << width };
-        Self { prefix, width, series }
+        Self {
+            prefix,
+            width,
+            series,
+        }
     }
 
     pub(super) const fn used(&self) -> u32 {
@@ -115,16 +126,21 @@ mod tests {
     /// The vector of eight bytes from the authors' `vectors.h`.
     #[test]
     fn the_hash_is_its_authors() {
-        let bytes = |first: u8| u64::from_le_bytes(std::array::from_fn(|index| first + index as u8));
-        assert_eq!(sip_hash(&[bytes(0), bytes(8)], bytes(0)), 0x93f5_f579_9a93_2462);
+        let bytes =
+            |first: u8| u64::from_le_bytes(std::array::from_fn(|index| first + index as u8));
+        assert_eq!(
+            sip_hash(&[bytes(0), bytes(8)], bytes(0)),
+            0x93f5_f579_9a93_2462
+        );
     }
 
     #[test]
     fn all_are_used_before_one_is_used_again() {
         for width in [8, 11, 16] {
             let key = [width, 7];
-            let numbers: BTreeSet<u32> =
-                (0..1 << width).map(|count| encipher(&key, width as u32, count)).collect();
+            let numbers: BTreeSet<u32> = (0..1 << width)
+                .map(|count| encipher(&key, width as u32, count))
+                .collect();
             assert_eq!(numbers.len(), 1 << width);
             assert_eq!(numbers.last().copied(), Some((1 << width) - 1));
         }
@@ -137,7 +153,13 @@ mod tests {
         for _ in 0..5_000 {
             assert!(seen.insert(first.next()));
         }
-        let mut second = ids(10, IdSeries { key, used: first.used() });
+        let mut second = ids(
+            10,
+            IdSeries {
+                key,
+                used: first.used(),
+            },
+        );
         for _ in 0..5_000 {
             let id = second.next();
             assert_eq!(id.0 >> 22, 5, "the prefix");
@@ -148,10 +170,22 @@ mod tests {
     /// Consecutive IDs are uncorrelated: one bit in two differs.
     #[test]
     fn one_says_nothing_of_the_next() {
-        let mut ids = ids(10, IdSeries { key: [1, 2], used: 0 });
+        let mut ids = ids(
+            10,
+            IdSeries {
+                key: [1, 2],
+                used: 0,
+            },
+        );
         let names: Vec<u32> = (0..4_096).map(|_| ids.next().0).collect();
-        let differing: u32 = names.windows(2).map(|pair| (pair[0] ^ pair[1]).count_ones()).sum();
+        let differing: u32 = names
+            .windows(2)
+            .map(|pair| (pair[0] ^ pair[1]).count_ones())
+            .sum();
         let expected = 22 * (names.len() as u32 - 1) / 2;
-        assert!(differing.abs_diff(expected) < expected / 50, "{differing} instead of {expected}");
+        assert!(
+            differing.abs_diff(expected) < expected / 50,
+            "{differing} instead of {expected}"
+        );
     }
 }

@@ -41,7 +41,9 @@ impl Listeners {
         }
         let others = self.by_service.entry(listen.service).or_default();
         let same = |id: &ListenerId| {
-            self.by_id.get(id).is_some_and(|other| conflict(&other.listen.address, &listen.address))
+            self.by_id
+                .get(id)
+                .is_some_and(|other| conflict(&other.listen.address, &listen.address))
         };
         if others.iter().any(same) {
             return Err(CmError::InUse);
@@ -70,7 +72,11 @@ impl Listeners {
     /// The listener that takes a request for `service` at `address` (`None` where the service has no
     /// addresses), the most specific first. The request then waits until [`Self::taken`].
     pub(super) fn admit(&mut self, service: ServiceId, address: Option<IpAddr>) -> Match {
-        let candidates = self.by_service.get(&service).map(Vec::as_slice).unwrap_or_default();
+        let candidates = self
+            .by_service
+            .get(&service)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         let takes = |id: &&ListenerId| {
             let listener = self.by_id.get(id);
             listener.is_some_and(|listener| match address {
@@ -78,7 +84,11 @@ impl Listeners {
                 None => true,
             })
         };
-        let rank = |id: &&ListenerId| self.by_id.get(id).map(|it| particularity(&it.listen.address));
+        let rank = |id: &&ListenerId| {
+            self.by_id
+                .get(id)
+                .map(|it| particularity(&it.listen.address))
+        };
         let Some(id) = candidates.iter().filter(takes).min_by_key(rank).copied() else {
             return Match::Nobody;
         };
@@ -94,7 +104,9 @@ impl Listeners {
 
     /// Number of requests that wait at each listener. For tests.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (ListenerId, u32)> {
-        self.by_id.iter().map(|(id, listener)| (*id, listener.waiting))
+        self.by_id
+            .iter()
+            .map(|(id, listener)| (*id, listener.waiting))
     }
 
     /// Removes a request from the backlog of a listener.
@@ -132,37 +144,75 @@ mod tests {
     }
 
     fn listen(address: ListenAddress) -> Listen {
-        Listen { service: SERVICE, address, backlog: 1 }
+        Listen {
+            service: SERVICE,
+            address,
+            backlog: 1,
+        }
     }
 
     #[test]
     fn the_most_particular_takes_a_request() {
         let (config, mut listeners) = (CmConfig::default(), Listeners::default());
         let any = listeners.add(listen(ListenAddress::Any), &config).unwrap();
-        let v4 = listeners.add(listen(ListenAddress::AnyV4), &config).unwrap();
-        let one = listeners.add(listen(ListenAddress::One(address("10.0.0.1"))), &config).unwrap();
-        assert_eq!(listeners.add(listen(ListenAddress::AnyV4), &config), Err(CmError::InUse));
-        assert_eq!(listeners.admit(SERVICE, Some(address("10.0.0.1"))), Match::Taken(one));
-        assert_eq!(listeners.admit(SERVICE, Some(address("10.0.0.1"))), Match::Full);
-        assert_eq!(listeners.admit(SERVICE, Some(address("10.0.0.2"))), Match::Taken(v4));
-        assert_eq!(listeners.admit(SERVICE, Some(address("fe80::1"))), Match::Taken(any));
+        let v4 = listeners
+            .add(listen(ListenAddress::AnyV4), &config)
+            .unwrap();
+        let one = listeners
+            .add(listen(ListenAddress::One(address("10.0.0.1"))), &config)
+            .unwrap();
+        assert_eq!(
+            listeners.add(listen(ListenAddress::AnyV4), &config),
+            Err(CmError::InUse)
+        );
+        assert_eq!(
+            listeners.admit(SERVICE, Some(address("10.0.0.1"))),
+            Match::Taken(one)
+        );
+        assert_eq!(
+            listeners.admit(SERVICE, Some(address("10.0.0.1"))),
+            Match::Full
+        );
+        assert_eq!(
+            listeners.admit(SERVICE, Some(address("10.0.0.2"))),
+            Match::Taken(v4)
+        );
+        assert_eq!(
+            listeners.admit(SERVICE, Some(address("fe80::1"))),
+            Match::Taken(any)
+        );
         let other = ServiceId::ip(PortSpace::Udp, 7);
-        assert_eq!(listeners.admit(other, Some(address("10.0.0.1"))), Match::Nobody);
+        assert_eq!(
+            listeners.admit(other, Some(address("10.0.0.1"))),
+            Match::Nobody
+        );
         listeners.taken(one);
-        assert_eq!(listeners.admit(SERVICE, Some(address("10.0.0.1"))), Match::Taken(one));
+        assert_eq!(
+            listeners.admit(SERVICE, Some(address("10.0.0.1"))),
+            Match::Taken(one)
+        );
         listeners.remove(one).unwrap();
         assert_eq!(listeners.remove(one), Err(CmError::NoSuchConnection));
         listeners.taken(v4);
-        assert_eq!(listeners.admit(SERVICE, Some(address("10.0.0.1"))), Match::Taken(v4));
+        assert_eq!(
+            listeners.admit(SERVICE, Some(address("10.0.0.1"))),
+            Match::Taken(v4)
+        );
         listeners.remove(any).unwrap();
         listeners.remove(v4).unwrap();
-        assert_eq!(listeners.admit(SERVICE, Some(address("10.0.0.1"))), Match::Nobody);
+        assert_eq!(
+            listeners.admit(SERVICE, Some(address("10.0.0.1"))),
+            Match::Nobody
+        );
         assert!(listeners.by_service.is_empty());
     }
 
     #[test]
     fn there_is_a_limit() {
-        let config = CmConfig { listeners_max: 1, ..CmConfig::default() };
+        let config = CmConfig {
+            listeners_max: 1,
+            ..CmConfig::default()
+        };
         let mut listeners = Listeners::default();
         listeners.add(listen(ListenAddress::Any), &config).unwrap();
         let more = listeners.add(listen(ListenAddress::AnyV6), &config);

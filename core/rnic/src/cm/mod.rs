@@ -45,8 +45,8 @@ pub use config::{CmConfig, TIMEOUT_CODE_MAX, ack_timeout};
 pub use counters::{CmCounters, MessageCounts};
 pub use ids::IdSeries;
 pub use request::{
-    Accept, CmError, CmEvent, Connect, Datagram, Ece, Listen, ListenAddress, ListenerId, LocalAddress,
-    Parting, Reject, Resolution, Resolve,
+    Accept, CmError, CmEvent, Connect, Datagram, Ece, Listen, ListenAddress, ListenerId,
+    LocalAddress, Parting, Reject, Resolution, Resolve,
 };
 pub use state::CmState;
 
@@ -111,7 +111,10 @@ impl Cm {
     pub fn remove_address(&mut self, gid: Gid) {
         self.addresses.retain(|other| other.gid != gid);
         for id in self.connections.at(gid) {
-            let is_owned = self.connections.get(id).is_some_and(|it| it.owned && it.state != CmState::Idle);
+            let is_owned = self
+                .connections
+                .get(id)
+                .is_some_and(|it| it.owned && it.state != CmState::Idle);
             self.stop_waiting(id);
             self.connections.end(id);
             if is_owned {
@@ -158,8 +161,10 @@ impl Cm {
     /// the peer expects no message.
     pub fn message_at_death(&self, id: CommId) -> Option<Datagram> {
         let connection = self.connections.get(id)?;
-        let rejection =
-            Reject { reason: RejectReason::CONSUMER, private_data: [0; wire::cm::REJ_PRIVATE_DATA] };
+        let rejection = Reject {
+            reason: RejectReason::CONSUMER,
+            private_data: [0; wire::cm::REJ_PRIVATE_DATA],
+        };
         let message: CmMessage = match connection.state {
             CmState::ReqSent | CmState::ReqMraReceived => {
                 compose::rej_timeout(id, connection, self.address(connection.path.source)).into()
@@ -175,7 +180,12 @@ impl Cm {
             }
             CmState::DreqReceived => {
                 let private_data = [0; wire::cm::DREP_PRIVATE_DATA];
-                wire::cm::Drep { local_comm_id: id, remote_comm_id: connection.remote, private_data }.into()
+                wire::cm::Drep {
+                    local_comm_id: id,
+                    remote_comm_id: connection.remote,
+                    private_data,
+                }
+                .into()
             }
             CmState::SidrReqReceived => compose::sidr_rep(connection, &owner::REJECTED).into(),
             CmState::Idle
@@ -186,8 +196,15 @@ impl Cm {
                 return None;
             }
         };
-        let mad = CmMad { transaction: connection.transaction, modifier: 0, message };
-        Some(Datagram { path: connection.path, mad: mad.to_bytes() })
+        let mad = CmMad {
+            transaction: connection.transaction,
+            modifier: 0,
+            message,
+        };
+        Some(Datagram {
+            path: connection.path,
+            mad: mad.to_bytes(),
+        })
     }
 
     /// The latest time at which [`Self::handle_timeout`] must be called.
@@ -199,8 +216,12 @@ impl Cm {
     /// lingered long enough: up to 64 of them, so [`Self::next_timeout`] may still be in the past.
     pub fn handle_timeout(&mut self, now: Instant) {
         for _ in 0..TIMEOUTS_PER_CALL {
-            let Some(id) = self.connections.pop_due(now) else { return };
-            let Some(connection) = self.connections.get(id) else { continue };
+            let Some(id) = self.connections.pop_due(now) else {
+                return;
+            };
+            let Some(connection) = self.connections.get(id) else {
+                continue;
+            };
             let (state, connected) = (connection.state, connection.connected);
             if state.lingers() {
                 self.connections.advance(id, Input::WaitOver, now);
@@ -218,11 +239,16 @@ impl Cm {
     fn give_up(&mut self, id: CommId, state: CmState, now: Instant) {
         log::unanswered(id, state);
         let event = match state {
-            CmState::DreqSent => CmEvent::Disconnected { id, cause: Parting::TimedOut },
+            CmState::DreqSent => CmEvent::Disconnected {
+                id,
+                cause: Parting::TimedOut,
+            },
             _ => CmEvent::Unreachable { id },
         };
         match state {
-            CmState::DreqSent | CmState::SidrReqSent => _ = self.connections.advance(id, Input::GiveUp, now),
+            CmState::DreqSent | CmState::SidrReqSent => {
+                _ = self.connections.advance(id, Input::GiveUp, now)
+            }
             _ => self.part_with_timeout(id, Input::GiveUp, now),
         }
         self.tell(id, event);
@@ -230,7 +256,9 @@ impl Cm {
 
     /// Sends the REJ that tells the peer of the timeout.
     fn part_with_timeout(&mut self, id: CommId, input: Input, now: Instant) {
-        let Some(connection) = self.connections.get(id) else { return };
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
         let local = self.address(connection.path.source);
         let message = compose::rej_timeout(id, connection, local);
         self.say(id, input, now, 0, message);
@@ -248,7 +276,9 @@ impl Cm {
 
     /// The local queue pair of a connection, once its owner has named it.
     pub fn queue_pair(&self, id: CommId) -> Option<Qpn> {
-        self.connections.get(id).map(|connection| connection.local_qpn)
+        self.connections
+            .get(id)
+            .map(|connection| connection.local_qpn)
     }
 
     /// Number of communication IDs used so far, including those of [`CmConfig::comm_id_series`]: the position
@@ -264,11 +294,27 @@ impl Cm {
 
     /// Applies `input` to a connection, and sends the message. The message is composed in the state before,
     /// which is the one that the peer knows.
-    fn say(&mut self, id: CommId, input: Input, now: Instant, modifier: u32, message: impl Into<CmMessage>) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        let mad = CmMad { transaction: connection.transaction, modifier, message: message.into() };
+    fn say(
+        &mut self,
+        id: CommId,
+        input: Input,
+        now: Instant,
+        modifier: u32,
+        message: impl Into<CmMessage>,
+    ) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let mad = CmMad {
+            transaction: connection.transaction,
+            modifier,
+            message: message.into(),
+        };
         connection.sent = mad.to_bytes();
-        let datagram = Datagram { path: connection.path, mad: connection.sent };
+        let datagram = Datagram {
+            path: connection.path,
+            mad: connection.sent,
+        };
         self.connections.advance(id, input, now);
         self.send(mad.message.attribute(), datagram);
     }
@@ -281,14 +327,22 @@ impl Cm {
 
     /// Retransmits the last message.
     fn repeat(&mut self, id: CommId) {
-        let Some(connection) = self.connections.get(id) else { return };
-        let datagram = Datagram { path: connection.path, mad: connection.sent };
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
+        let datagram = Datagram {
+            path: connection.path,
+            mad: connection.sent,
+        };
         self.send(attribute_of(&datagram), datagram);
     }
 
     fn repeat_by_timer(&mut self, id: CommId) {
         if let Some(connection) = self.connections.get(id) {
-            let datagram = Datagram { path: connection.path, mad: connection.sent };
+            let datagram = Datagram {
+                path: connection.path,
+                mad: connection.sent,
+            };
             self.counters.retried[CmCounters::index(attribute_of(&datagram))] += 1;
             log::repeated(id, attribute_of(&datagram), &datagram.path);
         }
@@ -297,9 +351,19 @@ impl Cm {
 
     /// Answers a datagram without a connection.
     fn answer(&mut self, arrival: &Arrival, transaction: u64, message: impl Into<CmMessage>) {
-        let mad = CmMad { transaction, modifier: 0, message: message.into() };
+        let mad = CmMad {
+            transaction,
+            modifier: 0,
+            message: message.into(),
+        };
         let path = compose::path_back(arrival, self.config.hop_limit);
-        self.send(mad.message.attribute(), Datagram { path, mad: mad.to_bytes() });
+        self.send(
+            mad.message.attribute(),
+            Datagram {
+                path,
+                mad: mad.to_bytes(),
+            },
+        );
     }
 
     fn send(&mut self, attribute: u16, datagram: Datagram) {
@@ -314,14 +378,21 @@ impl Cm {
 
     /// Queues an event for the owner, if there is one.
     fn tell(&mut self, id: CommId, event: CmEvent) {
-        if self.connections.get(id).is_some_and(|connection| connection.owned) {
+        if self
+            .connections
+            .get(id)
+            .is_some_and(|connection| connection.owned)
+        {
             self.events.push_back(event);
         }
     }
 
     /// Removes the connection from the backlog of its listener.
     fn stop_waiting(&mut self, id: CommId) {
-        let waited = self.connections.get_mut(id).and_then(|connection| connection.waits_at.take());
+        let waited = self
+            .connections
+            .get_mut(id)
+            .and_then(|connection| connection.waits_at.take());
         if let Some(listener) = waited {
             self.listeners.taken(listener);
         }

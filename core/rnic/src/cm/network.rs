@@ -11,7 +11,8 @@ use crate::address::Arrival;
 use crate::time::{Instant, Nanos};
 use alloc::boxed::Box;
 use wire::cm::{
-    CmMad, CmMessage, CommId, DREP_PRIVATE_DATA, Drep, Dreq, Lap, Mra, Rej, Rep, Rtu, SidrRep, Subject,
+    CmMad, CmMessage, CommId, DREP_PRIVATE_DATA, Drep, Dreq, Lap, Mra, Rej, Rep, Rtu, SidrRep,
+    Subject,
 };
 use wire::{Qpn, Service};
 
@@ -43,7 +44,8 @@ impl Cm {
 
     /// The connection with local ID `local` and remote ID `remote`, if it is with this peer.
     fn find(&self, arrival: &Arrival, local: CommId, remote: CommId) -> Option<&Connection> {
-        self.of_peer(arrival, local).filter(|connection| connection.remote == remote)
+        self.of_peer(arrival, local)
+            .filter(|connection| connection.remote == remote)
     }
 
     /// The connection with local ID `local`, if it is with this peer.
@@ -97,9 +99,13 @@ impl Cm {
 
     fn accept_rep(&mut self, arrival: &Arrival, mad: &CmMad, rep: &Rep, now: Instant) {
         let id = rep.remote_comm_id;
-        let Some(connection) = self.connections.get(id) else { return };
+        let Some(connection) = self.connections.get(id) else {
+            return;
+        };
         let qpn = queue_pair_of(rep, connection.transport);
-        let known = self.connections.of_remote(arrival.source, rep.local_comm_id);
+        let known = self
+            .connections
+            .of_remote(arrival.source, rep.local_comm_id);
         if known.is_some_and(|other| other != id && !self.has_forgotten(other, qpn)) {
             self.refuse_rep(arrival, mad, rep, RejectReason::DUPLICATE_LOCAL_COMM_ID);
             return;
@@ -116,8 +122,18 @@ impl Cm {
         self.connections.advance(id, Input::Rep, now);
         self.connections.name(id, rep.local_comm_id);
         self.connections.name_queue_pair(id, qpn);
-        let ece = Ece { vendor_id: rep.vendor_id, options: mad.modifier };
-        self.tell(id, CmEvent::Reply { id, reply: Box::new(*rep), ece });
+        let ece = Ece {
+            vendor_id: rep.vendor_id,
+            options: mad.modifier,
+        };
+        self.tell(
+            id,
+            CmEvent::Reply {
+                id,
+                reply: Box::new(*rep),
+                ece,
+            },
+        );
     }
 
     fn refuse_rep(&mut self, arrival: &Arrival, mad: &CmMad, rep: &Rep, reason: RejectReason) {
@@ -186,8 +202,14 @@ impl Cm {
             self.tell(
                 id,
                 match was {
-                    CmState::DreqSent => CmEvent::Disconnected { id, cause: Parting::Unknown },
-                    _ => CmEvent::Rejected { id, reject: Box::new(*rej) },
+                    CmState::DreqSent => CmEvent::Disconnected {
+                        id,
+                        cause: Parting::Unknown,
+                    },
+                    _ => CmEvent::Rejected {
+                        id,
+                        reject: Box::new(*rej),
+                    },
                 },
             );
         }
@@ -200,7 +222,10 @@ impl Cm {
         if id == CommId(0) {
             // A peer that timed out does not know the local communication ID (IBTA 12.6.7.2).
             let is_timeout = rej.reason == RejectReason::TIMEOUT;
-            return self.connections.of_remote(arrival.source, rej.local_comm_id).filter(|_| is_timeout);
+            return self
+                .connections
+                .of_remote(arrival.source, rej.local_comm_id)
+                .filter(|_| is_timeout);
         }
         let connection = self.of_peer(arrival, id)?;
         let named = connection.remote == rej.local_comm_id;
@@ -208,7 +233,8 @@ impl Cm {
         // arrived yet.
         let unnamed = rej.subject == Subject::Request && connection.remote == CommId(0);
         // A peer that has lost the connection has no communication ID for it.
-        let forgotten = rej.reason == RejectReason::INVALID_COMM_ID && rej.local_comm_id == CommId(0);
+        let forgotten =
+            rej.reason == RejectReason::INVALID_COMM_ID && rej.local_comm_id == CommId(0);
         (named || unnamed || forgotten).then_some(id)
     }
 
@@ -238,7 +264,13 @@ impl Cm {
                     connection.transaction = mad.transaction;
                 }
                 self.confirm(id, Input::Dreq, [0; DREP_PRIVATE_DATA], now);
-                self.tell(id, CmEvent::Disconnected { id, cause: Parting::Both });
+                self.tell(
+                    id,
+                    CmEvent::Disconnected {
+                        id,
+                        cause: Parting::Both,
+                    },
+                );
             }
             Step::Again => {
                 self.count_duplicate(mad);
@@ -258,7 +290,13 @@ impl Cm {
         if connection.state == CmState::Established && connection.inquiry == Some(mad.transaction) {
             // The peer does not know the connection: see `inquire`.
             self.connections.advance(id, Input::RejStale, now);
-            self.tell(id, CmEvent::Disconnected { id, cause: Parting::Unknown });
+            self.tell(
+                id,
+                CmEvent::Disconnected {
+                    id,
+                    cause: Parting::Unknown,
+                },
+            );
         } else if self.moved(id, Input::Drep, now).is_some() {
             let cause = Parting::Answered(Box::new(drep.private_data));
             self.tell(id, CmEvent::Disconnected { id, cause });
@@ -267,7 +305,9 @@ impl Cm {
 
     fn handle_sidr_rep(&mut self, arrival: &Arrival, mad: &CmMad, rep: &SidrRep, now: Instant) {
         let id = rep.request_id;
-        let known = self.of_peer(arrival, id).is_some_and(|it| it.service == rep.service_id);
+        let known = self
+            .of_peer(arrival, id)
+            .is_some_and(|it| it.service == rep.service_id);
         if !known {
             self.counters.unknown += 1;
             return;
@@ -276,18 +316,34 @@ impl Cm {
             self.counters.unexpected += 1;
             return;
         }
-        let ece = Ece { vendor_id: rep.vendor_id, options: mad.modifier };
-        self.tell(id, CmEvent::Resolved { id, answer: Box::new(*rep), ece });
+        let ece = Ece {
+            vendor_id: rep.vendor_id,
+            options: mad.modifier,
+        };
+        self.tell(
+            id,
+            CmEvent::Resolved {
+                id,
+                answer: Box::new(*rep),
+                ece,
+            },
+        );
         self.connections.advance(id, Input::SidrRep, now);
     }
 
     fn handle_lap(&mut self, arrival: &Arrival, mad: &CmMad, lap: &Lap) {
-        let known = self.find(arrival, lap.remote_comm_id, lap.local_comm_id).is_some();
+        let known = self
+            .find(arrival, lap.remote_comm_id, lap.local_comm_id)
+            .is_some();
         self.answer(arrival, mad.transaction, compose::apr(lap, known));
     }
 }
 
 /// The queue pair that accepted: the number of an XRC target is in another field (IBTA A14.3.2).
 fn queue_pair_of(rep: &Rep, transport: Service) -> Qpn {
-    if transport == Service::Xrc { rep.local_eecn } else { rep.local_qpn }
+    if transport == Service::Xrc {
+        rep.local_eecn
+    } else {
+        rep.local_qpn
+    }
 }

@@ -2,13 +2,15 @@
 
 use super::compose;
 use super::connection::Connection;
-use super::request::{Accept, CmError, Connect, Ece, Listen, ListenerId, Reject, Resolution, Resolve};
+use super::request::{
+    Accept, CmError, Connect, Ece, Listen, ListenerId, Reject, Resolution, Resolve,
+};
 use super::state::{CmState, Input, Step, step};
 use super::{Cm, RejectReason};
 use crate::time::{Instant, Nanos};
 use wire::cm::{
-    CmMad, CmMessage, CommId, DREP_PRIVATE_DATA, DREQ_PRIVATE_DATA, Drep, REJ_PRIVATE_DATA, RTU_PRIVATE_DATA,
-    SIDR_REP_PRIVATE_DATA, SidrStatus,
+    CmMad, CmMessage, CommId, DREP_PRIVATE_DATA, DREQ_PRIVATE_DATA, Drep, REJ_PRIVATE_DATA,
+    RTU_PRIVATE_DATA, SIDR_REP_PRIVATE_DATA, SidrStatus,
 };
 use wire::{Qpn, Service};
 
@@ -46,14 +48,21 @@ impl Cm {
         if connect.transport == Service::Ud {
             return Err(CmError::Unsupported("connections of datagram queue pairs"));
         }
-        let mut connection = Connection::new(CmState::ReqSent, connect.path, connect.service, &self.config);
+        let mut connection = Connection::new(
+            CmState::ReqSent,
+            connect.path,
+            connect.service,
+            &self.config,
+        );
         let lifetime = duration(connect.packet_lifetime);
         connection.response_time = Nanos(2 * lifetime.0 + duration(self.config.response_timeout).0);
         connection.packet_lifetime = connect.packet_lifetime;
         connection.time_wait = duration(connect.packet_lifetime.saturating_add(1));
         connection.local_qpn = connect.qpn;
         connection.transport = connect.transport;
-        let id = self.connections.add(connection, &self.config, &mut self.ids)?;
+        let id = self
+            .connections
+            .add(connection, &self.config, &mut self.ids)?;
         let message = compose::req(id, connect, &local, &self.config);
         self.open(id, connect.ece, message.into(), now);
         Ok(id)
@@ -64,10 +73,22 @@ impl Cm {
     ///
     /// # Errors
     /// [`CmError`] when the source address is not local, or at the limit.
-    pub fn resolve(&mut self, resolve: &Resolve, ece: Ece, now: Instant) -> Result<CommId, CmError> {
+    pub fn resolve(
+        &mut self,
+        resolve: &Resolve,
+        ece: Ece,
+        now: Instant,
+    ) -> Result<CommId, CmError> {
         self.address(resolve.path.source).ok_or(CmError::NotLocal)?;
-        let connection = Connection::new(CmState::SidrReqSent, resolve.path, resolve.service, &self.config);
-        let id = self.connections.add(connection, &self.config, &mut self.ids)?;
+        let connection = Connection::new(
+            CmState::SidrReqSent,
+            resolve.path,
+            resolve.service,
+            &self.config,
+        );
+        let id = self
+            .connections
+            .add(connection, &self.config, &mut self.ids)?;
         let message = compose::sidr_req(id, resolve);
         self.open(id, ece, message.into(), now);
         Ok(id)
@@ -76,11 +97,18 @@ impl Cm {
     /// Sends the first message of an exchange.
     fn open(&mut self, id: CommId, ece: Ece, message: CmMessage, now: Instant) {
         let transaction = u64::from(self.transactions) << 32 | u64::from(id.0);
-        let mad = CmMad { transaction, modifier: ece.options, message };
+        let mad = CmMad {
+            transaction,
+            modifier: ece.options,
+            message,
+        };
         if let Some(connection) = self.connections.get_mut(id) {
             connection.transaction = transaction;
             connection.sent = mad.to_bytes();
-            let datagram = super::Datagram { path: connection.path, mad: connection.sent };
+            let datagram = super::Datagram {
+                path: connection.path,
+                mad: connection.sent,
+            };
             self.connections.begin(id, now);
             self.send(message.attribute(), datagram);
         }
@@ -103,7 +131,10 @@ impl Cm {
     pub fn accept(&mut self, id: CommId, accept: &Accept, now: Instant) -> Result<(), CmError> {
         self.allowed(id, Input::Accept)?;
         self.stop_waiting(id);
-        let connection = self.connections.get_mut(id).ok_or(CmError::NoSuchConnection)?;
+        let connection = self
+            .connections
+            .get_mut(id)
+            .ok_or(CmError::NoSuchConnection)?;
         connection.local_qpn = accept.qpn;
         let source = connection.path.source;
         let local = *self.address(source).ok_or(CmError::NotLocal)?;
@@ -137,7 +168,13 @@ impl Cm {
     pub fn data_arrived(&mut self, id: CommId, now: Instant) -> Result<(), CmError> {
         self.allowed(id, Input::Data)?;
         if self.connections.advance(id, Input::Data, now) == Step::To(CmState::Established) {
-            self.tell(id, super::CmEvent::Established { id, private_data: None });
+            self.tell(
+                id,
+                super::CmEvent::Established {
+                    id,
+                    private_data: None,
+                },
+            );
         }
         Ok(())
     }
@@ -195,7 +232,13 @@ impl Cm {
     }
 
     /// Sends a DREQ.
-    pub(super) fn part(&mut self, id: CommId, input: Input, data: [u8; DREQ_PRIVATE_DATA], now: Instant) {
+    pub(super) fn part(
+        &mut self,
+        id: CommId,
+        input: Input,
+        data: [u8; DREQ_PRIVATE_DATA],
+        now: Instant,
+    ) {
         let transaction = u64::from(self.transactions) << 32 | u64::from(id.0);
         if let Some(connection) = self.connections.get_mut(id) {
             connection.transaction = transaction;
@@ -205,9 +248,19 @@ impl Cm {
     }
 
     /// Sends a DREP.
-    pub(super) fn confirm(&mut self, id: CommId, input: Input, data: [u8; DREP_PRIVATE_DATA], now: Instant) {
+    pub(super) fn confirm(
+        &mut self,
+        id: CommId,
+        input: Input,
+        data: [u8; DREP_PRIVATE_DATA],
+        now: Instant,
+    ) {
         if let Some(connection) = self.connections.get(id) {
-            let message = Drep { local_comm_id: id, remote_comm_id: connection.remote, private_data: data };
+            let message = Drep {
+                local_comm_id: id,
+                remote_comm_id: connection.remote,
+                private_data: data,
+            };
             self.say(id, input, now, 0, message);
         }
     }
@@ -237,14 +290,19 @@ impl Cm {
     pub fn release(&mut self, id: CommId, now: Instant) -> Result<(), CmError> {
         let connection = self.owned(id)?;
         let state = connection.state;
-        let rejection = Reject { reason: RejectReason::CONSUMER, private_data: [0; REJ_PRIVATE_DATA] };
+        let rejection = Reject {
+            reason: RejectReason::CONSUMER,
+            private_data: [0; REJ_PRIVATE_DATA],
+        };
         let rejection = compose::rej(id, connection, &rejection);
         let resolution = compose::sidr_rep(connection, &REJECTED);
         if let Some(listener) = self.connections.disown(id) {
             self.listeners.taken(listener);
         }
         match state {
-            CmState::ReqSent | CmState::ReqMraReceived => self.part_with_timeout(id, Input::Release, now),
+            CmState::ReqSent | CmState::ReqMraReceived => {
+                self.part_with_timeout(id, Input::Release, now)
+            }
             CmState::ReqReceived
             | CmState::ReqMraSent
             | CmState::RepReceived
@@ -266,7 +324,10 @@ impl Cm {
 
     /// A connection that has an owner.
     fn owned(&self, id: CommId) -> Result<&Connection, CmError> {
-        self.connections.get(id).filter(|connection| connection.owned).ok_or(CmError::NoSuchConnection)
+        self.connections
+            .get(id)
+            .filter(|connection| connection.owned)
+            .ok_or(CmError::NoSuchConnection)
     }
 
     /// A connection that has an owner and whose state allows the input.
@@ -284,6 +345,9 @@ pub(super) const REJECTED: Resolution = Resolution {
     status: SidrStatus::REJECTED,
     qpn: Qpn::new(0),
     qkey: 0,
-    ece: Ece { vendor_id: 0, options: 0 },
+    ece: Ece {
+        vendor_id: 0,
+        options: 0,
+    },
     private_data: [0; SIDR_REP_PRIVATE_DATA],
 };

@@ -166,7 +166,9 @@ pub(super) const fn step(state: CmState, input: Input) -> Step {
         // Without an owner, a connection is ended in good order.
         (S::Idle, I::Release) => To(S::Idle),
         (S::ReqSent | S::ReqMraReceived | S::SidrReqSent, I::Release) => To(S::Idle),
-        (S::ReqReceived | S::ReqMraSent | S::RepReceived | S::RepMraSent, I::Release) => To(S::Refused),
+        (S::ReqReceived | S::ReqMraSent | S::RepReceived | S::RepMraSent, I::Release) => {
+            To(S::Refused)
+        }
         (S::RepSent | S::RepMraReceived | S::DreqReceived, I::Release) => To(S::TimeWait),
         (S::Established, I::Release) => To(S::DreqSent),
         (S::SidrReqReceived, I::Release) => To(S::SidrAnswered),
@@ -175,7 +177,9 @@ pub(super) const fn step(state: CmState, input: Input) -> Step {
         // Active side.
         (S::ReqSent | S::ReqMraReceived, I::Rep) => To(S::RepReceived),
         (S::ReqSent, I::MraOfReq) => To(S::ReqMraReceived),
-        (S::ReqMraReceived | S::RepReceived | S::RepMraSent | S::Established, I::MraOfReq) => Ignore,
+        (S::ReqMraReceived | S::RepReceived | S::RepMraSent | S::Established, I::MraOfReq) => {
+            Ignore
+        }
         (S::ReqSent | S::ReqMraReceived, I::Rej | I::GiveUp | I::Reject) => To(S::Idle),
         (S::ReqSent | S::ReqMraReceived, I::RejStale) => To(S::TimeWait),
         (S::RepReceived | S::RepMraSent, I::Ready) => To(S::Established),
@@ -197,7 +201,9 @@ pub(super) const fn step(state: CmState, input: Input) -> Step {
         (S::RepSent | S::RepMraReceived, I::Rtu | I::Data) => To(S::Established),
         (S::RepSent, I::MraOfRep) => To(S::RepMraReceived),
         (S::RepMraReceived | S::Established, I::MraOfRep) => Ignore,
-        (S::RepSent | S::RepMraReceived, I::Rej | I::RejStale | I::Reject | I::GiveUp) => To(S::TimeWait),
+        (S::RepSent | S::RepMraReceived, I::Rej | I::RejStale | I::Reject | I::GiveUp) => {
+            To(S::TimeWait)
+        }
         (S::Established | S::DreqSent | S::DreqReceived | S::TimeWait, I::Rtu) => Ignore,
         (S::Established, I::Data) => Ignore,
 

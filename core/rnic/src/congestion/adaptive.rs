@@ -17,7 +17,11 @@ pub(crate) struct Adaptive {
 impl Adaptive {
     pub(crate) fn new(maximum_bytes: u32) -> Self {
         let maximum_bytes = maximum_bytes.max(WINDOW_BYTES_MIN);
-        Self { window_bytes: maximum_bytes, threshold_bytes: maximum_bytes, maximum_bytes }
+        Self {
+            window_bytes: maximum_bytes,
+            threshold_bytes: maximum_bytes,
+            maximum_bytes,
+        }
     }
 }
 
@@ -34,9 +38,13 @@ impl Algorithm for Adaptive {
             bytes
         } else {
             // One packet of the largest MTU per acknowledged window.
-            (u64::from(bytes) * u64::from(WINDOW_BYTES_MIN) / u64::from(self.window_bytes)) as u32 + 1
+            (u64::from(bytes) * u64::from(WINDOW_BYTES_MIN) / u64::from(self.window_bytes)) as u32
+                + 1
         };
-        self.window_bytes = self.window_bytes.saturating_add(grown).min(self.maximum_bytes);
+        self.window_bytes = self
+            .window_bytes
+            .saturating_add(grown)
+            .min(self.maximum_bytes);
     }
 
     fn lost(&mut self, _now: Instant) {

@@ -139,8 +139,11 @@ impl Dcqcn {
         let least = self.increases_by_time.min(self.increases_by_bytes);
         if most >= steps {
             let hyper_steps = u64::from(least.saturating_sub(steps)) + 1;
-            let step =
-                if least >= steps { self.config.hyper_bps * hyper_steps } else { self.config.additive_bps };
+            let step = if least >= steps {
+                self.config.hyper_bps * hyper_steps
+            } else {
+                self.config.additive_bps
+            };
             self.target_bps = (self.target_bps + step).min(self.config.line_rate_bps);
         }
         self.current_bps = self.target_bps.midpoint(self.current_bps);
@@ -184,7 +187,8 @@ impl Algorithm for Dcqcn {
                 self.bytes_left -= u64::from(bytes);
             }
         }
-        self.pace.after(bytes, self.current_bps, self.config.burst_bytes, now)
+        self.pace
+            .after(bytes, self.current_bps, self.config.burst_bytes, now)
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -240,7 +244,10 @@ mod tests {
         while late.deadline().is_some_and(|at| at <= end) {
             late.handle_timeout(end);
         }
-        assert_eq!((late.rate_bps(), late.alpha), (in_time.rate_bps(), in_time.alpha));
+        assert_eq!(
+            (late.rate_bps(), late.alpha),
+            (in_time.rate_bps(), in_time.alpha)
+        );
         assert!(late.rate_bps() > 39_000_000_000 && late.deadline() == in_time.deadline());
     }
 
@@ -249,7 +256,10 @@ mod tests {
         let config = DcqcnConfig {
             alpha_interval_ns: Nanos(1_000),
             fast_recovery_steps: 1,
-            firmware: Some(FirmwareDcqcn { cut_interval_ns: Nanos(4_000), clamp_target: false }),
+            firmware: Some(FirmwareDcqcn {
+                cut_interval_ns: Nanos(4_000),
+                clamp_target: false,
+            }),
             ..DcqcnConfig::default()
         };
         let line = config.line_rate_bps;
@@ -263,7 +273,11 @@ mod tests {
         // Alpha fell four times by 1/256 from 1.
         let alpha = (1.0 - 1.0 / 256.0_f64).powi(4);
         let wanted = line as f64 * (1.0 - alpha / 2.0);
-        assert!((control.rate_bps() as f64 / wanted - 1.0).abs() < 1e-6, "{}", control.rate_bps());
+        assert!(
+            (control.rate_bps() as f64 / wanted - 1.0).abs() < 1e-6,
+            "{}",
+            control.rate_bps()
+        );
         // No notification, no cut; the first step halves the gap to a target that was not lowered.
         let cut = control.rate_bps();
         control.handle_timeout(Instant(8_001));
@@ -279,7 +293,10 @@ mod tests {
             alpha_interval_ns: Nanos(1_000),
             increase_interval_ns: Nanos(300_000),
             fast_recovery_steps: 1,
-            firmware: Some(FirmwareDcqcn { cut_interval_ns: Nanos(4_000), clamp_target: false }),
+            firmware: Some(FirmwareDcqcn {
+                cut_interval_ns: Nanos(4_000),
+                clamp_target: false,
+            }),
             ..DcqcnConfig::default()
         };
         let mut control = Dcqcn::new(&config, 1 << 20);
@@ -292,9 +309,16 @@ mod tests {
                 let (before, alpha) = (control.rate_bps(), control.alpha as f64 / ONE as f64);
                 control.handle_timeout(now);
                 let raised = before.midpoint(config.line_rate_bps);
-                assert_eq!(control.target_bps, raised, "what was reached is the target now");
+                assert_eq!(
+                    control.target_bps, raised,
+                    "what was reached is the target now"
+                );
                 let wanted = raised as f64 * (1.0 - alpha / 2.0);
-                assert!((control.rate_bps() as f64 / wanted - 1.0).abs() < 1e-6, "{}", control.rate_bps());
+                assert!(
+                    (control.rate_bps() as f64 / wanted - 1.0).abs() < 1e-6,
+                    "{}",
+                    control.rate_bps()
+                );
                 return;
             }
             control.handle_timeout(now);
@@ -304,7 +328,10 @@ mod tests {
 
     #[test]
     fn pacing_keeps_the_rate_exactly_over_time() {
-        let config = DcqcnConfig { line_rate_bps: 7_000_000_000, ..DcqcnConfig::default() };
+        let config = DcqcnConfig {
+            line_rate_bps: 7_000_000_000,
+            ..DcqcnConfig::default()
+        };
         let mut control = Dcqcn::new(&config, 1 << 20);
         let mut next = Instant(0);
         for _ in 0..7_000 {

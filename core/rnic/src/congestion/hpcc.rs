@@ -42,7 +42,9 @@ pub(crate) struct Hpcc {
 impl Hpcc {
     pub(crate) fn new(config: &HpccConfig, maximum_bytes: u32) -> Self {
         let filled = u128::from(config.line_rate_bps) * u128::from(config.base_rtt_ns.0) / BIT_NS;
-        let maximum_bytes = (filled as u64).min(u64::from(maximum_bytes)).max(WINDOW_BYTES_MIN);
+        let maximum_bytes = (filled as u64)
+            .min(u64::from(maximum_bytes))
+            .max(WINDOW_BYTES_MIN);
         Self {
             config: config.clone(),
             window_bytes: maximum_bytes,
@@ -62,20 +64,25 @@ impl Hpcc {
 
     /// R = W / T: the rate that fills the window in a base round trip.
     pub(crate) fn rate_bps(&self) -> u64 {
-        let rate = u128::from(self.window_bytes) * BIT_NS / u128::from(self.config.base_rtt_ns.0.max(1));
+        let rate =
+            u128::from(self.window_bytes) * BIT_NS / u128::from(self.config.base_rtt_ns.0.max(1));
         (rate as u64).clamp(1, self.config.line_rate_bps.max(1))
     }
 
     /// Utilisation of one link since its switch last reported: the part of its capacity in a base round trip
     /// that is in flight, and the time of the measurement. `None` if it cannot be computed.
     fn link(&self, last: &Hop, now: &Hop) -> Option<(u64, u64)> {
-        let (time, base) = (now.at.0.checked_sub(last.at.0)?, self.config.base_rtt_ns.0.max(1));
+        let (time, base) = (
+            now.at.0.checked_sub(last.at.0)?,
+            self.config.base_rtt_ns.0.max(1),
+        );
         let bits = u128::from(now.rate_bps);
         if time == 0 || bits == 0 {
             return None;
         }
         let queued = u128::from(now.queued_bytes.min(last.queued_bytes)) * BIT_NS * u128::from(ONE);
-        let sent = u128::from(now.sent_bytes.wrapping_sub(last.sent_bytes)) * BIT_NS * u128::from(ONE);
+        let sent =
+            u128::from(now.sent_bytes.wrapping_sub(last.sent_bytes)) * BIT_NS * u128::from(ONE);
         let in_flight = queued / (bits * u128::from(base)) + sent / (bits * u128::from(time));
         Some((in_flight.min(u128::from(u32::MAX)) as u64, time))
     }
@@ -84,7 +91,9 @@ impl Hpcc {
     fn measure(&mut self, hops: &[Hop]) {
         let pairs = self.hops.iter().zip(hops);
         let links = pairs.filter_map(|(last, now)| self.link(last, now));
-        let Some((in_flight, time)) = links.max_by_key(|(in_flight, _)| *in_flight) else { return };
+        let Some((in_flight, time)) = links.max_by_key(|(in_flight, _)| *in_flight) else {
+            return;
+        };
         let base = self.config.base_rtt_ns.0.max(1);
         let time = time.min(base);
         self.utilisation = (self.utilisation * (base - time) + in_flight * time) / base;
@@ -92,14 +101,19 @@ impl Hpcc {
 
     /// Computes the window (ComputeWind in HPCC, algorithm 1).
     fn compute(&mut self, updates: bool) {
-        let (target, additive) = (u64::from(self.config.eta), u64::from(self.config.additive_bytes));
+        let (target, additive) = (
+            u64::from(self.config.eta),
+            u64::from(self.config.additive_bytes),
+        );
         let falls = self.utilisation >= target || self.stage >= self.config.stages_max;
         let from = if falls {
             self.reference_bytes.saturating_mul(target) / self.utilisation.max(1)
         } else {
             self.reference_bytes
         };
-        self.window_bytes = from.saturating_add(additive).clamp(WINDOW_BYTES_MIN, self.maximum_bytes);
+        self.window_bytes = from
+            .saturating_add(additive)
+            .clamp(WINDOW_BYTES_MIN, self.maximum_bytes);
         if updates {
             self.stage = if falls { 0 } else { self.stage + 1 };
             self.reference_bytes = self.window_bytes;
@@ -116,7 +130,9 @@ impl Hpcc {
 impl Algorithm for Hpcc {
     fn window_packets(&self, mtu: u32) -> u32 {
         // A packet may be sent while less than the window is in flight, even if it ends beyond it.
-        self.window_bytes.div_ceil(u64::from(mtu)).min(u64::from(u32::MAX)) as u32
+        self.window_bytes
+            .div_ceil(u64::from(mtu))
+            .min(u64::from(u32::MAX)) as u32
     }
 
     fn sent(&mut self, bytes: u32, _now: Instant) {
@@ -126,7 +142,11 @@ impl Algorithm for Hpcc {
     fn told(&mut self, hops: &[Hop]) {
         let hops = &hops[..hops.len().min(HOPS_MAX)];
         // Another path (the paper's pathID), or the first report: there is nothing to compare with.
-        let same = self.hops.iter().zip(hops).all(|(last, now)| last.port == now.port);
+        let same = self
+            .hops
+            .iter()
+            .zip(hops)
+            .all(|(last, now)| last.port == now.port);
         if hops.len() == self.count && !hops.is_empty() && same {
             self.measure(hops);
             self.is_told = true;
@@ -169,14 +189,24 @@ mod tests {
 
     fn control() -> Hpcc {
         // A window of 125,000 bytes fills the link.
-        let config = HpccConfig { base_rtt_ns: Nanos(T), additive_bytes: 0, ..HpccConfig::default() };
+        let config = HpccConfig {
+            base_rtt_ns: Nanos(T),
+            additive_bytes: 0,
+            ..HpccConfig::default()
+        };
         Hpcc::new(&config, u32::MAX)
     }
 
     /// A round trip in which a link of 100 Gb/s sent `sent_bytes` and held `queued_bytes`.
     fn round_trip(control: &mut Hpcc, number: u64, sent_bytes: u64, queued_bytes: u32) {
         let rate_bps = 100_000_000_000;
-        let hop = Hop { port: 7, at: Instant(number * T), sent_bytes, queued_bytes, rate_bps };
+        let hop = Hop {
+            port: 7,
+            at: Instant(number * T),
+            sent_bytes,
+            queued_bytes,
+            rate_bps,
+        };
         control.sent(4096, Instant(0));
         control.told(&[hop]);
         control.acknowledged(4096, Instant(0));
@@ -190,18 +220,32 @@ mod tests {
         // The full capacity of the link, and as much again in the queue: utilisation 2.
         round_trip(&mut control, 1, 125_000, 125_000);
         let wanted = 125_000.0 * 0.95 / 2.0;
-        assert!((control.window_bytes as f64 - wanted).abs() < 10.0, "{}", control.window_bytes);
+        assert!(
+            (control.window_bytes as f64 - wanted).abs() < 10.0,
+            "{}",
+            control.window_bytes
+        );
         assert!((control.rate_bps() as f64 / 47.5e9 - 1.0).abs() < 1e-3);
         // Now the utilisation is on target: nothing changes.
         round_trip(&mut control, 2, 125_000 + 118_750, 0);
-        assert!((control.window_bytes as f64 - wanted).abs() < 20.0, "{}", control.window_bytes);
+        assert!(
+            (control.window_bytes as f64 - wanted).abs() < 20.0,
+            "{}",
+            control.window_bytes
+        );
     }
 
     #[test]
     fn another_way_is_not_compared_with_the_last() {
         let mut control = control();
         round_trip(&mut control, 0, 1_000_000, 0);
-        let hop = Hop { port: 8, at: Instant(T), sent_bytes: 5, queued_bytes: 0, rate_bps: 100_000_000_000 };
+        let hop = Hop {
+            port: 8,
+            at: Instant(T),
+            sent_bytes: 5,
+            queued_bytes: 0,
+            rate_bps: 100_000_000_000,
+        };
         control.sent(4096, Instant(0));
         control.told(&[hop]);
         control.acknowledged(4096, Instant(0));
@@ -210,7 +254,11 @@ mod tests {
 
     #[test]
     fn below_eta_it_grows_by_steps_and_after_some_of_them_to_where_the_link_is_full() {
-        let config = HpccConfig { base_rtt_ns: Nanos(T), additive_bytes: 80, ..HpccConfig::default() };
+        let config = HpccConfig {
+            base_rtt_ns: Nanos(T),
+            additive_bytes: 80,
+            ..HpccConfig::default()
+        };
         let mut control = Hpcc::new(&config, u32::MAX);
         round_trip(&mut control, 0, 0, 0);
         control.reference_bytes = 10_000;
@@ -221,7 +269,11 @@ mod tests {
         }
         round_trip(&mut control, 6, 6 * half, 0);
         let wanted = 10_400.0 * 0.95 / 0.5 + 80.0;
-        assert!((control.window_bytes as f64 - wanted).abs() < 10.0, "{}", control.window_bytes);
+        assert!(
+            (control.window_bytes as f64 - wanted).abs() < 10.0,
+            "{}",
+            control.window_bytes
+        );
     }
 
     #[test]
@@ -237,7 +289,10 @@ mod tests {
         for number in 2..8 {
             round_trip(&mut control, number, number * 125_000, 125_000);
             let wanted = reference as f64 * 0.95 / 2.0;
-            assert!((control.window_bytes as f64 - wanted).abs() < 10.0, "not smaller each time");
+            assert!(
+                (control.window_bytes as f64 - wanted).abs() < 10.0,
+                "not smaller each time"
+            );
         }
     }
 }

@@ -45,7 +45,11 @@ trait Algorithm {
 /// MTUs are.
 #[inline]
 fn packets(bytes: u32, mtu: u32) -> u32 {
-    if mtu.is_power_of_two() { bytes >> mtu.trailing_zeros() } else { bytes / mtu }
+    if mtu.is_power_of_two() {
+        bytes >> mtu.trailing_zeros()
+    } else {
+        bytes / mtu
+    }
 }
 
 /// The algorithm of a queue pair.
@@ -67,8 +71,12 @@ impl Control {
         match &config.congestion {
             CongestionConfig::Off => Self::Off { window_bytes },
             CongestionConfig::Adaptive => Self::Adaptive(Adaptive::new(window_bytes)),
-            CongestionConfig::Dcqcn(dcqcn) => Self::Dcqcn(Box::new(Dcqcn::new(dcqcn, window_bytes))),
-            CongestionConfig::Swift(swift) => Self::Swift(Box::new(Swift::new(swift, window_bytes))),
+            CongestionConfig::Dcqcn(dcqcn) => {
+                Self::Dcqcn(Box::new(Dcqcn::new(dcqcn, window_bytes)))
+            }
+            CongestionConfig::Swift(swift) => {
+                Self::Swift(Box::new(Swift::new(swift, window_bytes)))
+            }
             CongestionConfig::Hpcc(hpcc) => Self::Hpcc(Box::new(Hpcc::new(hpcc, window_bytes))),
         }
     }
@@ -125,11 +133,17 @@ impl Control {
     pub(crate) fn lines(&self, load: &impl Fn(*const u8)) {
         let (first, bytes): (*const u8, usize) = match self {
             Self::Off { .. } | Self::Adaptive(_) => return,
-            Self::Dcqcn(algorithm) => (core::ptr::from_ref(&**algorithm).cast(), size_of::<Dcqcn>()),
-            Self::Swift(algorithm) => (core::ptr::from_ref(&**algorithm).cast(), size_of::<Swift>()),
+            Self::Dcqcn(algorithm) => {
+                (core::ptr::from_ref(&**algorithm).cast(), size_of::<Dcqcn>())
+            }
+            Self::Swift(algorithm) => {
+                (core::ptr::from_ref(&**algorithm).cast(), size_of::<Swift>())
+            }
             Self::Hpcc(algorithm) => (core::ptr::from_ref(&**algorithm).cast(), size_of::<Hpcc>()),
         };
-        (0..bytes + 63).step_by(64).for_each(|at| load(first.wrapping_add(at)));
+        (0..bytes + 63)
+            .step_by(64)
+            .for_each(|at| load(first.wrapping_add(at)));
     }
 
     pub(crate) fn told(&mut self, hops: &[Hop]) {

@@ -17,7 +17,11 @@ impl Pace {
     pub(super) fn after(&mut self, bytes: u32, rate_bps: u64, burst: u32, now: Instant) -> Instant {
         let units = |bytes: u32| u64::from(bytes) * 8 * 1_000_000_000;
         // Most packets need no division here: there is no bucket, or it is empty.
-        let saved = if burst == 0 || self.next >= now { 0 } else { units(burst) / rate_bps };
+        let saved = if burst == 0 || self.next >= now {
+            0
+        } else {
+            units(burst) / rate_bps
+        };
         let from = self.next.max(Instant(now.0.saturating_sub(saved)));
         let amount = units(bytes) + self.remainder;
         self.remainder = amount % rate_bps;
@@ -43,14 +47,29 @@ mod tests {
     #[test]
     fn a_driver_that_asks_late_sends_what_it_has_missed_and_no_more_than_the_bucket_holds() {
         let mut pace = Pace::default();
-        assert_eq!(pace.after(1_000, RATE, 4_000, Instant(50_000)), Instant(47_000));
+        assert_eq!(
+            pace.after(1_000, RATE, 4_000, Instant(50_000)),
+            Instant(47_000)
+        );
         // The bucket was full: three more packets may be sent at once after the first.
         for next in [48_000, 49_000, 50_000, 51_000] {
-            assert_eq!(pace.after(1_000, RATE, 4_000, Instant(50_000)), Instant(next));
+            assert_eq!(
+                pace.after(1_000, RATE, 4_000, Instant(50_000)),
+                Instant(next)
+            );
         }
         // 2 us late: two packets may be sent at once, and the average rate is kept.
-        assert_eq!(pace.after(1_000, RATE, 4_000, Instant(53_000)), Instant(52_000));
-        assert_eq!(pace.after(1_000, RATE, 4_000, Instant(53_000)), Instant(53_000));
-        assert_eq!(pace.after(1_000, RATE, 4_000, Instant(53_000)), Instant(54_000));
+        assert_eq!(
+            pace.after(1_000, RATE, 4_000, Instant(53_000)),
+            Instant(52_000)
+        );
+        assert_eq!(
+            pace.after(1_000, RATE, 4_000, Instant(53_000)),
+            Instant(53_000)
+        );
+        assert_eq!(
+            pace.after(1_000, RATE, 4_000, Instant(53_000)),
+            Instant(54_000)
+        );
     }
 }

@@ -63,7 +63,10 @@ impl Swift {
     /// Records the hop limit of an acknowledgement: the return path is assumed to be as long as the forward
     /// path.
     pub(crate) fn travelled(&mut self, hop_limit: u8) {
-        let begun = HOP_LIMITS.into_iter().find(|limit| hop_limit <= *limit).unwrap_or(hop_limit);
+        let begun = HOP_LIMITS
+            .into_iter()
+            .find(|limit| hop_limit <= *limit)
+            .unwrap_or(hop_limit);
         self.hops = begun - hop_limit;
     }
 
@@ -81,8 +84,12 @@ impl Swift {
             return 0;
         }
         let packets = u64::from(self.window_bytes) * ONE / u64::from(self.packet_bytes);
-        let [now, least, most] =
-            [packets, self.config.flow_min.into(), self.config.flow_max.into()].map(by_root);
+        let [now, least, most] = [
+            packets,
+            self.config.flow_min.into(),
+            self.config.flow_max.into(),
+        ]
+        .map(by_root);
         let span = least.saturating_sub(most).max(1);
         range * now.saturating_sub(most).min(span) / span
     }
@@ -121,7 +128,11 @@ impl Algorithm for Swift {
 
     fn acknowledged(&mut self, bytes: u32, now: Instant) {
         self.acknowledged = (self.acknowledged + u64::from(bytes)).min(self.sent);
-        while let Some((_, at)) = self.left.front().filter(|(end, _)| *end <= self.acknowledged) {
+        while let Some((_, at)) = self
+            .left
+            .front()
+            .filter(|(end, _)| *end <= self.acknowledged)
+        {
             self.delay_ns = now.0.saturating_sub(at.0);
             self.left.pop_front();
         }
@@ -133,7 +144,10 @@ impl Algorithm for Swift {
         } else {
             let step = u64::from(bytes) * u64::from(self.config.additive_bytes);
             let grown = (step / u64::from(self.window_bytes.max(self.packet_bytes))).max(1);
-            self.window_bytes = self.window_bytes.saturating_add(grown as u32).min(self.maximum_bytes);
+            self.window_bytes = self
+                .window_bytes
+                .saturating_add(grown as u32)
+                .min(self.maximum_bytes);
         }
     }
 
@@ -179,11 +193,21 @@ mod tests {
         let target = config.target_ns.0;
         round_trip(&mut control, 0, 2 * target);
         // Half of the delay is excess: 0.8 / 2.
-        assert!(control.window_bytes.abs_diff(600_000) < 50, "{}", control.window_bytes);
+        assert!(
+            control.window_bytes.abs_diff(600_000) < 50,
+            "{}",
+            control.window_bytes
+        );
         round_trip(&mut control, 1, 2 * target);
-        assert!(control.window_bytes.abs_diff(600_000) < 50, "not twice in a round trip");
+        assert!(
+            control.window_bytes.abs_diff(600_000) < 50,
+            "not twice in a round trip"
+        );
         round_trip(&mut control, 10 * target, 100 * target);
-        assert!(control.window_bytes.abs_diff(300_000) < 50, "by a half at most");
+        assert!(
+            control.window_bytes.abs_diff(300_000) < 50,
+            "by a half at most"
+        );
     }
 
     #[test]
@@ -217,7 +241,11 @@ mod tests {
         for (hop_limit, hops) in [(64, 0), (61, 3), (125, 3), (250, 5)] {
             control.travelled(hop_limit);
             assert_eq!(u64::from(control.hops), hops);
-            assert_eq!(control.target_ns(), base + hops * 1_500, "256 packets are no reason for more");
+            assert_eq!(
+                control.target_ns(),
+                base + hops * 1_500,
+                "256 packets are no reason for more"
+            );
         }
         control.travelled(64);
         let alpha = 100_000.0 / (10.0_f64.sqrt() - 0.1);
@@ -225,7 +253,10 @@ mod tests {
             control.window_bytes = (packets * 4096.0) as u32;
             let wanted = (alpha / packets.sqrt() - alpha / 10.0).clamp(0.0, 100_000.0);
             let got = (control.target_ns() - base) as f64;
-            assert!((got - wanted).abs() < 60.0, "{packets} packets: {got}, not {wanted}");
+            assert!(
+                (got - wanted).abs() < 60.0,
+                "{packets} packets: {got}, not {wanted}"
+            );
         }
     }
 
@@ -234,7 +265,11 @@ mod tests {
         let config = SwiftConfig::default();
         let mut control = Swift::new(&config, 1 << 20);
         control.window_bytes = 8192;
-        assert_eq!(control.paced(4096, Instant(5)), Instant(5), "a window of packets is not paced");
+        assert_eq!(
+            control.paced(4096, Instant(5)),
+            Instant(5),
+            "a window of packets is not paced"
+        );
         let mut now = 0;
         while control.window_bytes > 1024 {
             now += 1_000_000;
@@ -245,6 +280,10 @@ mod tests {
         assert_eq!(pause, 1_000_000 * 4096 / u64::from(control.window_bytes));
         let before = control.window_bytes;
         round_trip(&mut control, now, config.target_ns.0);
-        assert_eq!(control.window_bytes, before + config.additive_bytes, "a step for a packet");
+        assert_eq!(
+            control.window_bytes,
+            before + config.additive_bytes,
+            "a step for a packet"
+        );
     }
 }

@@ -22,7 +22,11 @@ struct XrcDomain {
 
 impl Domains {
     pub(super) fn check_pd(&self, pd: Pd) -> Result<(), Error> {
-        if self.pds.contains(pd.0 as usize) { Ok(()) } else { Err(Error::NoSuchObject) }
+        if self.pds.contains(pd.0 as usize) {
+            Ok(())
+        } else {
+            Err(Error::NoSuchObject)
+        }
     }
 
     pub(super) fn has_xrcd(&self, xrcd: Xrcd) -> bool {
@@ -31,7 +35,10 @@ impl Domains {
 
     /// The count of queue pairs and SRQs that belong to an XRC domain.
     pub(super) fn users(&mut self, xrcd: Xrcd) -> Result<&mut u32, Error> {
-        self.xrcds.get_mut(xrcd.0 as usize).map(|domain| &mut domain.users).ok_or(Error::NoSuchObject)
+        self.xrcds
+            .get_mut(xrcd.0 as usize)
+            .map(|domain| &mut domain.users)
+            .ok_or(Error::NoSuchObject)
     }
 
     pub(super) fn name(&self, xrcd: Xrcd) -> Option<DomainName> {
@@ -41,7 +48,9 @@ impl Domains {
     /// The XRC domain with this name.
     pub(super) fn named(&self, name: DomainName) -> Option<Xrcd> {
         let mut xrcds = self.xrcds.iter();
-        xrcds.find(|(_, domain)| domain.name == Some(name)).map(|(index, _)| Xrcd(index as u32))
+        xrcds
+            .find(|(_, domain)| domain.name == Some(name))
+            .map(|(index, _)| Xrcd(index as u32))
     }
 }
 
@@ -75,7 +84,9 @@ impl Device {
         if name.is_some_and(|name| self.domains.named(name).is_some()) {
             return Err(Error::Busy);
         }
-        Ok(Xrcd(self.domains.xrcds.insert(XrcDomain { users: 0, name }) as u32))
+        Ok(Xrcd(
+            self.domains.xrcds.insert(XrcDomain { users: 0, name }) as u32,
+        ))
     }
 
     /// The name of an XRC domain, if it has one.
@@ -88,7 +99,8 @@ impl Device {
         if *self.domains.users(xrcd)? > 0 {
             return Err(Error::Busy);
         }
-        self.queue_pairs.dismiss(&mut self.resources, |qp| qp.init().xrcd == Some(xrcd), now);
+        self.queue_pairs
+            .dismiss(&mut self.resources, |qp| qp.init().xrcd == Some(xrcd), now);
         self.domains.xrcds.remove(xrcd.0 as usize);
         Ok(())
     }

@@ -15,7 +15,10 @@ impl Device {
             return;
         }
         self.port_mut().set_removed();
-        let attr = QpAttr { state: State::Error, ..QpAttr::default() };
+        let attr = QpAttr {
+            state: State::Error,
+            ..QpAttr::default()
+        };
         for qpn in self.qpns() {
             // The number is from the table; a failure of one queue pair must not stop the loop.
             let _ = self.modify_qp(qpn, &attr, AttrMask::STATE, now);
@@ -29,6 +32,10 @@ impl Device {
 
     /// Refuses calls that would put a failed device to use again.
     pub(super) fn check_usable(&self) -> Result<(), Error> {
-        if self.failed { Err(Error::WrongState) } else { Ok(()) }
+        if self.failed {
+            Err(Error::WrongState)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -11,8 +11,17 @@ use wire::Rkey;
 impl Device {
     /// Memory regions and windows.
     pub fn memory(&mut self) -> RegisteredMemory<'_> {
-        let Self { resources, domains, random, .. } = self;
-        RegisteredMemory { regions: &mut resources.regions, domains, random }
+        let Self {
+            resources,
+            domains,
+            random,
+            ..
+        } = self;
+        RegisteredMemory {
+            regions: &mut resources.regions,
+            domains,
+            random,
+        }
     }
 }
 

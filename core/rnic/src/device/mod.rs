@@ -92,7 +92,10 @@ impl Device {
 
     /// The port, to change it.
     pub fn port_mut(&mut self) -> PortMut<'_> {
-        PortMut { port: &mut self.resources.port, events: &mut self.resources.events }
+        PortMut {
+            port: &mut self.resources.port,
+            events: &mut self.resources.events,
+        }
     }
 
     /// The completion queues, to read them.
@@ -116,15 +119,24 @@ impl Device {
         if self.failed {
             return 0;
         }
-        let Self { resources, queue_pairs, .. } = self;
+        let Self {
+            resources,
+            queue_pairs,
+            ..
+        } = self;
         let mut sent = 0;
         while sent < budget {
             let QueuePairs { qps, turns, .. } = queue_pairs;
-            let Some(index) = turns.next_ready() else { break };
-            let Some(qp) = qps.get_mut(index) else { continue };
+            let Some(index) = turns.next_ready() else {
+                break;
+            };
+            let Some(qp) = qps.get_mut(index) else {
+                continue;
+            };
             turns.begin(qp);
             let was_waiting = qp.is_waiting();
-            let (packets, blocked) = qp.transmit(resources, now, TURN_PACKETS.min(budget - sent), sink);
+            let (packets, blocked) =
+                qp.transmit(resources, now, TURN_PACKETS.min(budget - sent), sink);
             sent += packets;
             turns.note_room(index, qp, packets);
             turns.settle(index, qp, was_waiting, blocked);
@@ -137,7 +149,12 @@ impl Device {
     /// Whether [`Self::poll_event`] or [`Grants::poll_change`] would return something.
     #[inline]
     pub fn has_news(&self) -> bool {
-        let Resources { events, changed_queues, regions, .. } = &self.resources;
+        let Resources {
+            events,
+            changed_queues,
+            regions,
+            ..
+        } = &self.resources;
         !(events.is_empty() && changed_queues.is_empty() && regions.changed.is_empty())
     }
 
@@ -161,7 +178,11 @@ impl Device {
     /// Kind of the packets that wait to be transmitted.
     #[inline]
     pub fn pending(&self) -> Pending {
-        if self.failed { Pending::Nothing } else { self.queue_pairs.turns.pending() }
+        if self.failed {
+            Pending::Nothing
+        } else {
+            self.queue_pairs.turns.pending()
+        }
     }
 
     /// Queue pairs that wait for acknowledgements.
@@ -174,18 +195,29 @@ impl Device {
     #[inline]
     pub fn next_timeout(&self) -> Option<Instant> {
         let timer = self.queue_pairs.turns.next_timer().filter(|_| !self.failed);
-        if self.resources.cqs.is_moderating() { self.next_moderated(timer) } else { timer }
+        if self.resources.cqs.is_moderating() {
+            self.next_moderated(timer)
+        } else {
+            timer
+        }
     }
 
     #[cold]
     fn next_moderated(&self, timer: Option<Instant>) -> Option<Instant> {
-        timer.into_iter().chain(self.resources.cqs.next_moderated()).min()
+        timer
+            .into_iter()
+            .chain(self.resources.cqs.next_moderated())
+            .min()
     }
 
     /// Handles the timers that have expired at `now`.
     #[inline(always)]
     pub fn handle_timeout(&mut self, now: Instant) {
-        let Self { resources, queue_pairs, .. } = self;
+        let Self {
+            resources,
+            queue_pairs,
+            ..
+        } = self;
         resources.cqs.release_moderated(now, &mut resources.events);
         if self.failed {
             return;

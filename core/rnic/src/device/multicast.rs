@@ -38,9 +38,14 @@ impl Multicast<'_> {
     /// Attaches a UD queue pair to a group: it receives the group's datagrams.
     pub fn attach(&mut self, qpn: Qpn, group: Gid) -> Result<(), Error> {
         let config = &self.0.resources.config;
-        let (groups_max, members_max) = (config.max_mcast_groups as usize, config.max_mcast_attach as usize);
+        let (groups_max, members_max) = (
+            config.max_mcast_groups as usize,
+            config.max_mcast_attach as usize,
+        );
         if self.0.queue_pairs.get(qpn)?.kind() != QpType::Ud || !group.is_multicast() {
-            return Err(Error::Invalid("only datagram queue pairs join, and only multicast groups"));
+            return Err(Error::Invalid(
+                "only datagram queue pairs join, and only multicast groups",
+            ));
         }
         let Groups(groups) = &mut self.0.groups;
         if groups.len() >= groups_max && !groups.contains_key(&group) {
@@ -64,7 +69,9 @@ impl Multicast<'_> {
     /// Detaches a queue pair from a group.
     pub fn detach(&mut self, qpn: Qpn, group: Gid) -> Result<(), Error> {
         let Groups(groups) = &mut self.0.groups;
-        let attached = groups.get_mut(&group).ok_or(Error::Invalid("not attached to the group"))?;
+        let attached = groups
+            .get_mut(&group)
+            .ok_or(Error::Invalid("not attached to the group"))?;
         let position = attached.iter().position(|&member| member == qpn);
         attached.swap_remove(position.ok_or(Error::Invalid("not attached to the group"))?);
         if attached.is_empty() {

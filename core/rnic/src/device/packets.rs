@@ -18,20 +18,39 @@ impl Device {
         payload: Payload<'_>,
         memory: &mut impl Memory,
     ) {
-        let inbound = Inbound { arrival, origin: Origin::Network, packet, payload };
+        let inbound = Inbound {
+            arrival,
+            origin: Origin::Network,
+            packet,
+            payload,
+        };
         self.handle_inbound(now, &inbound, memory);
     }
 
     #[inline(always)]
-    pub(super) fn handle_inbound(&mut self, now: Instant, inbound: &Inbound<'_>, memory: &mut impl Memory) {
-        let Inbound { packet, payload, .. } = *inbound;
+    pub(super) fn handle_inbound(
+        &mut self,
+        now: Instant,
+        inbound: &Inbound<'_>,
+        memory: &mut impl Memory,
+    ) {
+        let Inbound {
+            packet, payload, ..
+        } = *inbound;
         if !self.accept(packet, payload) {
             return;
         }
         if packet.dest == Qpn::MULTICAST {
             self.handle_multicast(now, inbound, memory);
         } else {
-            self.queue_pairs.deliver(&mut self.resources, packet.dest, now, inbound, memory, |_, _| {});
+            self.queue_pairs.deliver(
+                &mut self.resources,
+                packet.dest,
+                now,
+                inbound,
+                memory,
+                |_, _| {},
+            );
         }
         self.queue_pairs.fail_overrun(&mut self.resources, now);
     }
@@ -49,7 +68,12 @@ impl Device {
 
     /// Delivers a datagram to each member of the group, except the sending queue pair (IBTA 10.5.2.1).
     fn handle_multicast(&mut self, now: Instant, inbound: &Inbound<'_>, memory: &mut impl Memory) {
-        let Self { resources, groups, queue_pairs, .. } = self;
+        let Self {
+            resources,
+            groups,
+            queue_pairs,
+            ..
+        } = self;
         let Message::Datagram { deth, .. } = inbound.packet.message else {
             resources.port.counters.dropped_wrong_service += 1;
             return;

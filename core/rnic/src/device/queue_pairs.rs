@@ -31,7 +31,13 @@ impl Device {
     /// Creates a queue pair.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<Qpn, Error> {
         self.check_usable()?;
-        let Self { queue_pairs, resources, domains, random, .. } = self;
+        let Self {
+            queue_pairs,
+            resources,
+            domains,
+            random,
+            ..
+        } = self;
         check_init(init, resources, domains)?;
         let name = init.xrcd.and_then(|xrcd| domains.name(xrcd));
         let qpn = queue_pairs.create(init, name, resources, random)?;
@@ -40,12 +46,22 @@ impl Device {
     }
 
     /// Changes attributes, including the state. On an error nothing is changed.
-    pub fn modify_qp(&mut self, qpn: Qpn, attr: &QpAttr, mask: AttrMask, now: Instant) -> Result<(), Error> {
+    pub fn modify_qp(
+        &mut self,
+        qpn: Qpn,
+        attr: &QpAttr,
+        mask: AttrMask,
+        now: Instant,
+    ) -> Result<(), Error> {
         if mask.contains(AttrMask::STATE) && !matches!(attr.state, State::Reset | State::Error) {
             self.check_usable()?;
         }
         let max_rd_atomic = self.resources.config.max_rd_atomic;
-        let Self { queue_pairs, resources, .. } = self;
+        let Self {
+            queue_pairs,
+            resources,
+            ..
+        } = self;
         let changed = queue_pairs.with(resources, qpn, |qp, resources| {
             check_change(qp, resources, attr, mask, max_rd_atomic)?;
             apply(qp, resources, attr, mask, now);
@@ -59,7 +75,14 @@ impl Device {
     /// The attributes of a queue pair, and the parameters that it was created with.
     pub fn query_qp(&self, qpn: Qpn) -> Result<(QpAttr, QpInit), Error> {
         let qp = self.queue_pairs.get(qpn)?;
-        Ok((QpAttr { state: qp.state(), current_state: qp.state(), ..*qp.attr() }, *qp.init()))
+        Ok((
+            QpAttr {
+                state: qp.state(),
+                current_state: qp.state(),
+                ..*qp.attr()
+            },
+            *qp.init(),
+        ))
     }
 
     /// Removes a queue pair. Its completions that were not polled are dropped; packets for it are dropped
@@ -68,7 +91,12 @@ impl Device {
         if self.groups.has_member(qpn) {
             return Err(Error::Busy);
         }
-        let Self { queue_pairs, resources, domains, .. } = self;
+        let Self {
+            queue_pairs,
+            resources,
+            domains,
+            ..
+        } = self;
         queue_pairs.with(resources, qpn, |qp, resources| {
             qp.reset(resources, Instant::default());
             Ok(())
@@ -91,12 +119,22 @@ impl Device {
 
     /// Whether a queue pair has executed a request that it has not acknowledged yet.
     pub fn owes_acknowledgement(&self, qpn: Qpn) -> bool {
-        self.queue_pairs.get(qpn).is_ok_and(|qp| qp.owes_acknowledgement())
+        self.queue_pairs
+            .get(qpn)
+            .is_ok_and(|qp| qp.owes_acknowledgement())
     }
 
     /// Posts a send. In the error state the request is accepted and flushed.
-    pub fn post_send(&mut self, qpn: Qpn, request: &SendRequest<'_>, now: Instant) -> Result<(), Error> {
-        self.queue_pairs.with(&mut self.resources, qpn, |qp, resources| qp.post_send(resources, request, now))
+    pub fn post_send(
+        &mut self,
+        qpn: Qpn,
+        request: &SendRequest<'_>,
+        now: Instant,
+    ) -> Result<(), Error> {
+        self.queue_pairs
+            .with(&mut self.resources, qpn, |qp, resources| {
+                qp.post_send(resources, request, now)
+            })
     }
 
     /// Executes and completes a request in place of posting it, where `execute` can: a WRITE without
@@ -112,9 +150,15 @@ impl Device {
         mut now: impl FnMut() -> Instant,
         execute: impl FnOnce(&Path, (Qpn, Qpn), &Reth, Direct<'_>) -> bool,
     ) -> bool {
-        let Self { queue_pairs, resources, .. } = self;
+        let Self {
+            queue_pairs,
+            resources,
+            ..
+        } = self;
         // The turn and the timers of the queue pair stay as they are, because nothing of it is outstanding.
-        let Some(qp) = queue_pairs.get_mut(qpn) else { return false };
+        let Some(qp) = queue_pairs.get_mut(qpn) else {
+            return false;
+        };
         let done = qp.execute_at_once(resources, request, &mut now, execute);
         if resources.cqs.has_overrun() {
             queue_pairs.fail_overrun(resources, now());
@@ -131,7 +175,9 @@ impl Device {
         now: Instant,
     ) -> Result<(), Error> {
         self.queue_pairs
-            .with(&mut self.resources, qpn, |qp, resources| qp.post_receive(resources, request, now))
+            .with(&mut self.resources, qpn, |qp, resources| {
+                qp.post_receive(resources, request, now)
+            })
     }
 }
 
@@ -145,7 +191,9 @@ fn check_init(init: &QpInit, resources: &Resources, domains: &Domains) -> Result
         || capacity.receive_sge > config.max_sge
         || capacity.inline > config.max_inline;
     if too_large {
-        return Err(Error::Invalid("a queue pair is larger than the device allows"));
+        return Err(Error::Invalid(
+            "a queue pair is larger than the device allows",
+        ));
     }
     let (pd, xrcd, send, receive) = match init.kind {
         QpType::XrcReceive => (false, true, false, false),
@@ -157,7 +205,9 @@ fn check_init(init: &QpInit, resources: &Resources, domains: &Domains) -> Result
         || (send && init.send_cq.is_none())
         || (receive && init.receive_cq.is_none());
     if missing {
-        return Err(Error::Invalid("an object that this type of queue pair needs is not given"));
+        return Err(Error::Invalid(
+            "an object that this type of queue pair needs is not given",
+        ));
     }
     let known = |cq: Option<Cq>| cq.is_none_or(|cq| resources.cqs.contains(cq));
     let srq_known = init.srq.is_none_or(|srq| resources.srqs.get(srq).is_some());
@@ -193,9 +243,15 @@ fn check_change(
     max_rd_atomic: u8,
 ) -> Result<(), Error> {
     if mask.contains(AttrMask::CUR_STATE) && attr.current_state != qp.state() {
-        return Err(Error::Invalid("the queue pair is not in the state that the caller believes"));
+        return Err(Error::Invalid(
+            "the queue pair is not in the state that the caller believes",
+        ));
     }
-    let to = if mask.contains(AttrMask::STATE) { attr.state } else { qp.state() };
+    let to = if mask.contains(AttrMask::STATE) {
+        attr.state
+    } else {
+        qp.state()
+    };
     state::check(qp.kind(), qp.state(), to, mask)?;
     let out_of_range = |bit: AttrMask, bad: bool| mask.contains(bit) && bad;
     let wrong = out_of_range(AttrMask::PORT, attr.port != 1)
@@ -204,12 +260,21 @@ fn check_change(
         || out_of_range(AttrMask::RETRY_CNT, attr.retry_count > 7)
         || out_of_range(AttrMask::RNR_RETRY, attr.rnr_retry > 7)
         || out_of_range(AttrMask::MIN_RNR_TIMER, attr.min_rnr_timer > 31)
-        || out_of_range(AttrMask::MAX_QP_RD_ATOMIC, attr.max_rd_atomic > max_rd_atomic)
-        || out_of_range(AttrMask::MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic > max_rd_atomic);
+        || out_of_range(
+            AttrMask::MAX_QP_RD_ATOMIC,
+            attr.max_rd_atomic > max_rd_atomic,
+        )
+        || out_of_range(
+            AttrMask::MAX_DEST_RD_ATOMIC,
+            attr.max_dest_rd_atomic > max_rd_atomic,
+        );
     if wrong {
         return Err(Error::Invalid("an attribute is out of range"));
     }
-    if out_of_range(AttrMask::PATH_MTU, attr.path_mtu > resources.port.active_mtu) {
+    if out_of_range(
+        AttrMask::PATH_MTU,
+        attr.path_mtu > resources.port.active_mtu,
+    ) {
         return Err(Error::Invalid("the path MTU is larger than the port's"));
     }
     if mask.contains(AttrMask::AV) && resources.path(&attr.vector, 0).is_none() {
@@ -245,7 +310,11 @@ fn apply(qp: &mut Qp, resources: &mut Resources, attr: &QpAttr, mask: AttrMask, 
         DEST_QPN => destination,
     }
     if mask.contains(AttrMask::AV) {
-        let port = source_port(attr.vector.flow_label, qp.qpn().value(), qp.attr().destination.value());
+        let port = source_port(
+            attr.vector.flow_label,
+            qp.qpn().value(),
+            qp.attr().destination.value(),
+        );
         qp.set_path(resources.path(&attr.vector, port).unwrap_or_default());
     }
     if mask.contains(AttrMask::RQ_PSN) {

@@ -43,7 +43,12 @@ impl SharedMemory<'_> {
         payload: Payload<'_>,
         memory: &mut impl Memory,
     ) {
-        let inbound = Inbound { arrival, origin: Origin::SharedMemory(senders), packet, payload };
+        let inbound = Inbound {
+            arrival,
+            origin: Origin::SharedMemory(senders),
+            packet,
+            payload,
+        };
         self.0.handle_inbound(now, &inbound, memory);
     }
 
@@ -58,7 +63,12 @@ impl SharedMemory<'_> {
         payload: Payload<'_>,
         memory: &mut impl Memory,
     ) {
-        let Device { queue_pairs, resources, domains, .. } = &mut *self.0;
+        let Device {
+            queue_pairs,
+            resources,
+            domains,
+            ..
+        } = &mut *self.0;
         if !from.senders.have(forwarded.front_end) {
             resources.port.counters.dropped_wrong_address += 1;
             return;
@@ -66,15 +76,19 @@ impl SharedMemory<'_> {
         if forwarded.is_close_notice {
             return queue_pairs.dismiss(resources, |qp| qp.qpn() == forwarded.front_end, now);
         }
-        let index = queue_pairs.proxy_of(resources, from.number, forwarded, now).or_else(|| {
-            let xrcd = domains.named(forwarded.domain);
-            queue_pairs.add_proxy(resources, (from.number, forwarded), xrcd, packet.psn)
-        });
+        let index = queue_pairs
+            .proxy_of(resources, from.number, forwarded, now)
+            .or_else(|| {
+                let xrcd = domains.named(forwarded.domain);
+                queue_pairs.add_proxy(resources, (from.number, forwarded), xrcd, packet.psn)
+            });
         let Some(index) = index else {
             resources.port.counters.dropped_no_qp += 1;
             return;
         };
-        let Some(proxy) = queue_pairs.qps.get_mut(index) else { return };
+        let Some(proxy) = queue_pairs.qps.get_mut(index) else {
+            return;
+        };
         proxy.handle_forwarded_request(resources, now, from.senders, (packet, payload), memory);
         queue_pairs.turns.settle(index, proxy, false, false);
         queue_pairs.fail_overrun(resources, now);
@@ -88,28 +102,49 @@ impl SharedMemory<'_> {
     /// The memory that the next SENDs to a queue pair will fill: of its own receives with one element each,
     /// the oldest first. Returns their number.
     pub fn next_receives(&self, qpn: Qpn, into: &mut [Piece]) -> usize {
-        let Ok(qp) = self.0.queue_pairs.get(qpn) else { return 0 };
+        let Ok(qp) = self.0.queue_pairs.get(qpn) else {
+            return 0;
+        };
         let found = qp.next_receives(&self.0.resources);
-        into.iter_mut().zip(found).map(|(place, piece)| *place = piece).count()
+        into.iter_mut()
+            .zip(found)
+            .map(|(place, piece)| *place = piece)
+            .count()
     }
 
     /// Moves a connected queue pair to a channel, from its next packet on. The next change of its address
     /// vector moves it back to the network.
     pub fn set_channel(&mut self, qpn: Qpn, channel: u16) -> Result<(), Error> {
-        self.0.queue_pairs.with(&mut self.0.resources, qpn, |qp, _| {
-            qp.set_path(Path { channel, ..*qp.path() });
-            Ok(())
-        })
+        self.0
+            .queue_pairs
+            .with(&mut self.0.resources, qpn, |qp, _| {
+                qp.set_path(Path {
+                    channel,
+                    ..*qp.path()
+                });
+                Ok(())
+            })
     }
 
     /// Handles the end of a channel: queue pairs that send on it go back to the network, its proxies end, and
     /// requests that were forwarded on it are refused.
     pub fn close_channel(&mut self, channel: u16, now: Instant) {
-        let Device { queue_pairs, resources, .. } = &mut *self.0;
+        let Device {
+            queue_pairs,
+            resources,
+            ..
+        } = &mut *self.0;
         queue_pairs.dismiss(resources, |qp| qp.path().channel == channel, now);
         queue_pairs.close_forwarding(resources, channel, now);
-        for (_, qp) in queue_pairs.qps.iter_mut().filter(|(_, qp)| qp.path().channel == channel) {
-            qp.set_path(Path { channel: 0, ..*qp.path() });
+        for (_, qp) in queue_pairs
+            .qps
+            .iter_mut()
+            .filter(|(_, qp)| qp.path().channel == channel)
+        {
+            qp.set_path(Path {
+                channel: 0,
+                ..*qp.path()
+            });
         }
         queue_pairs.resume();
     }
@@ -122,13 +157,21 @@ pub(super) fn send_close_notices(resources: &mut Resources, sink: &mut impl Sink
         return;
     }
     let mtu = resources.port.active_mtu.bytes();
-    let Some(channels) = sink.channels() else { return };
+    let Some(channels) = sink.channels() else {
+        return;
+    };
     resources.close_notices.retain(|(channel, notice)| {
-        let path = Path { channel: *channel, ..Default::default() };
+        let path = Path {
+            channel: *channel,
+            ..Default::default()
+        };
         if channels.room(&path, mtu) == 0 {
             return true;
         }
-        let nothing = Message::Send { position: Position::Only, tail: Tail::None };
+        let nothing = Message::Send {
+            position: Position::Only,
+            tail: Tail::None,
+        };
         let packet = Packet::new(Service::Rc, notice.front_end, Psn::new(0), nothing);
         channels.forward(*channel, notice, &packet, &[]);
         false

@@ -80,17 +80,33 @@ impl Simulated for Device {
         memory: &mut impl Memory,
         sink: &mut impl Sink,
     ) {
-        let inbound = Inbound { arrival, origin: Origin::Network, packet, payload };
+        let inbound = Inbound {
+            arrival,
+            origin: Origin::Network,
+            packet,
+            payload,
+        };
         if packet.dest == Qpn::MULTICAST {
             return self.handle_inbound(now, &inbound, memory);
         }
         if !self.accept(packet, payload) {
             return;
         }
-        let Self { queue_pairs, resources, .. } = self;
-        queue_pairs.deliver(resources, packet.dest, now, &inbound, memory, |qp, resources| {
-            qp.answer_at_once(resources, sink);
-        });
+        let Self {
+            queue_pairs,
+            resources,
+            ..
+        } = self;
+        queue_pairs.deliver(
+            resources,
+            packet.dest,
+            now,
+            &inbound,
+            memory,
+            |qp, resources| {
+                qp.answer_at_once(resources, sink);
+            },
+        );
         queue_pairs.fail_overrun(resources, now);
     }
 
@@ -107,18 +123,41 @@ impl Simulated for Device {
     #[cfg(feature = "simulation")]
     #[inline]
     fn lines(&self, depth: Depth, qpn: Option<Qpn>, load: impl Fn(*const u8)) {
-        let Self { queue_pairs, resources, .. } = self;
+        let Self {
+            queue_pairs,
+            resources,
+            ..
+        } = self;
         let indices = || {
             let own = qpn.and_then(|qpn| queue_pairs.qpns.index(qpn));
-            own.into_iter().chain(queue_pairs.turns.next().filter(|_| qpn.is_none()))
+            own.into_iter()
+                .chain(queue_pairs.turns.next().filter(|_| qpn.is_none()))
         };
         let found = || indices().filter_map(|index| queue_pairs.qps.get(index));
         match depth {
             Depth::Device => {
-                let Resources { port, regions, cqs, pieces, events, .. } = resources;
-                let QueuePairs { qps, qpns, turns, .. } = queue_pairs;
-                let lines = [line(&port.counters), line(regions), line(cqs), line(pieces), line(events)];
-                lines.into_iter().chain([line(qps), line(qpns), line(turns)]).for_each(load);
+                let Resources {
+                    port,
+                    regions,
+                    cqs,
+                    pieces,
+                    events,
+                    ..
+                } = resources;
+                let QueuePairs {
+                    qps, qpns, turns, ..
+                } = queue_pairs;
+                let lines = [
+                    line(&port.counters),
+                    line(regions),
+                    line(cqs),
+                    line(pieces),
+                    line(events),
+                ];
+                lines
+                    .into_iter()
+                    .chain([line(qps), line(qpns), line(turns)])
+                    .for_each(load);
             }
             Depth::Tables => {
                 queue_pairs.turns.lines(&load);
@@ -127,7 +166,8 @@ impl Simulated for Device {
                 queue_pairs.qpns.lines(&load);
             }
             Depth::Entries => {
-                qpn.into_iter().for_each(|qpn| queue_pairs.qpns.lines_of(qpn, &load));
+                qpn.into_iter()
+                    .for_each(|qpn| queue_pairs.qpns.lines_of(qpn, &load));
                 // This is read, and not named, because a slab does not tell where its entries are.
                 core::hint::black_box(resources.cqs.completions(Cq(0)));
             }

@@ -28,11 +28,15 @@ impl Srqs<'_> {
         max_sge: u32,
         xrc: Option<(Xrcd, Cq)>,
     ) -> Result<Srq, Error> {
-        let Device { domains, resources, .. } = &mut *self.0;
+        let Device {
+            domains, resources, ..
+        } = &mut *self.0;
         domains.check_pd(pd)?;
         let config = &resources.config;
         if max_wr == 0 || max_wr > config.max_srq_wr || max_sge > config.max_sge {
-            return Err(Error::Invalid("a shared receive queue is larger than the device allows"));
+            return Err(Error::Invalid(
+                "a shared receive queue is larger than the device allows",
+            ));
         }
         if resources.srqs.len() >= config.max_srq as usize {
             return Err(Error::Exhausted("shared receive queues"));
@@ -46,21 +50,36 @@ impl Srqs<'_> {
             cq.users += 1;
         }
         let queue = ReceiveQueue::new(max_wr, max_sge);
-        Ok(resources.srqs.insert(SharedReceiveQueue { pd, queue, limit: 0, xrc, users: 0 }))
+        Ok(resources.srqs.insert(SharedReceiveQueue {
+            pd,
+            queue,
+            limit: 0,
+            xrc,
+            users: 0,
+        }))
     }
 
     /// Changes the size, and arms the limit: [`crate::Event::SrqLimitReached`] is raised when fewer requests
     /// are left.
-    pub fn modify(&mut self, srq: Srq, max_wr: Option<u32>, limit: Option<u32>) -> Result<(), Error> {
+    pub fn modify(
+        &mut self,
+        srq: Srq,
+        max_wr: Option<u32>,
+        limit: Option<u32>,
+    ) -> Result<(), Error> {
         let resources = &mut self.0.resources;
         let srq = resources.srqs.get_mut(srq)?;
         let (current, _) = srq.queue.limits();
         let new = max_wr.unwrap_or(current);
         if new == 0 || new > resources.config.max_srq_wr || new < srq.queue.len() {
-            return Err(Error::Invalid("the shared receive queue cannot have this size"));
+            return Err(Error::Invalid(
+                "the shared receive queue cannot have this size",
+            ));
         }
         if limit.is_some_and(|limit| limit > new) {
-            return Err(Error::Invalid("the limit is larger than the shared receive queue"));
+            return Err(Error::Invalid(
+                "the limit is larger than the shared receive queue",
+            ));
         }
         srq.queue.resize(new);
         srq.limit = limit.unwrap_or(srq.limit);
@@ -76,7 +95,9 @@ impl Srqs<'_> {
 
     /// Removes a shared receive queue that no queue pair uses.
     pub fn destroy(&mut self, srq: Srq) -> Result<(), Error> {
-        let Device { domains, resources, .. } = &mut *self.0;
+        let Device {
+            domains, resources, ..
+        } = &mut *self.0;
         let entry = resources.srqs.get_mut(srq)?;
         if entry.users > 0 {
             return Err(Error::Busy);
@@ -91,7 +112,11 @@ impl Srqs<'_> {
 
     /// Posts a receive for any of its queue pairs.
     pub fn post_receive(&mut self, srq: Srq, request: &ReceiveRequest<'_>) -> Result<(), Error> {
-        let Device { queue_pairs, resources, .. } = &mut *self.0;
+        let Device {
+            queue_pairs,
+            resources,
+            ..
+        } = &mut *self.0;
         resources.srqs.get_mut(srq)?.queue.post(request)?;
         while let Some(qpn) = resources.srqs.take_not_ready(srq) {
             // A queue pair that was destroyed, or needs no receive any more, leaves it to the next.

@@ -41,7 +41,10 @@ impl QueuePairs {
             return Err(Error::Exhausted("queue pairs"));
         }
         let index = self.qps.vacant_key();
-        let qpn = self.qpns.allocate(index, random).ok_or(Error::Exhausted("queue pair numbers"))?;
+        let qpn = self
+            .qpns
+            .allocate(index, random)
+            .ok_or(Error::Exhausted("queue pair numbers"))?;
         let mut qp = Qp::new(qpn, init, resources);
         qp.share(domain);
         self.qps.insert(Box::new(qp));
@@ -59,7 +62,10 @@ impl QueuePairs {
 
     pub(super) fn get(&self, qpn: Qpn) -> Result<&Qp, Error> {
         let index = self.qpns.index(qpn).ok_or(Error::NoSuchObject)?;
-        self.qps.get(index).map(|qp| &**qp).ok_or(Error::NoSuchObject)
+        self.qps
+            .get(index)
+            .map(|qp| &**qp)
+            .ok_or(Error::NoSuchObject)
     }
 
     #[inline]
@@ -101,7 +107,8 @@ impl QueuePairs {
         answer: impl FnOnce(&mut Qp, &mut Resources),
     ) {
         let found = self.qpns.index(qpn);
-        let Some((index, qp)) = found.and_then(|index| Some((index, self.qps.get_mut(index)?))) else {
+        let Some((index, qp)) = found.and_then(|index| Some((index, self.qps.get_mut(index)?)))
+        else {
             resources.port.counters.dropped_no_qp += 1;
             return;
         };
@@ -136,7 +143,12 @@ impl QueuePairs {
     fn fail_overrun_now(&mut self, resources: &mut Resources, now: Instant) {
         while let Some(cq) = resources.cqs.take_overrun() {
             let uses = |qp: &Qp| qp.init().send_cq == Some(cq) || qp.init().receive_cq == Some(cq);
-            let hit: Vec<Qpn> = self.qps.iter().filter(|(_, qp)| uses(qp)).map(|(_, qp)| qp.qpn()).collect();
+            let hit: Vec<Qpn> = self
+                .qps
+                .iter()
+                .filter(|(_, qp)| uses(qp))
+                .map(|(_, qp)| qp.qpn())
+                .collect();
             for qpn in hit {
                 let failed = self.with(resources, qpn, |qp, resources| {
                     qp.fail(resources, now);
@@ -160,7 +172,11 @@ impl QueuePairs {
         now: Instant,
     ) -> Option<usize> {
         let index = *self.proxies.get(&forwarded.front_end)?;
-        if self.qps.get(index).is_some_and(|proxy| proxy.is_proxy_of(forwarded, channel)) {
+        if self
+            .qps
+            .get(index)
+            .is_some_and(|proxy| proxy.is_proxy_of(forwarded, channel))
+        {
             return Some(index);
         }
         self.dismiss(resources, |qp| qp.qpn() == forwarded.front_end, now);
@@ -209,8 +225,13 @@ impl QueuePairs {
     /// Announces a receive that was posted to a shared queue to the peer of a queue pair or proxy that waits
     /// for it; whether one did.
     pub(super) fn announce_receive(&mut self, resources: &mut Resources, qpn: Qpn) -> bool {
-        let index = self.proxies.get(&qpn).copied().or_else(|| self.qpns.index(qpn));
-        let Some((index, qp)) = index.and_then(|index| Some((index, self.qps.get_mut(index)?))) else {
+        let index = self
+            .proxies
+            .get(&qpn)
+            .copied()
+            .or_else(|| self.qpns.index(qpn));
+        let Some((index, qp)) = index.and_then(|index| Some((index, self.qps.get_mut(index)?)))
+        else {
             return false;
         };
         let was_waiting = qp.is_waiting();
@@ -221,7 +242,12 @@ impl QueuePairs {
 
     /// Handles the end of a shared-memory channel: requests that were forwarded on it are not answered any
     /// more.
-    pub(super) fn close_forwarding(&mut self, resources: &mut Resources, channel: u16, now: Instant) {
+    pub(super) fn close_forwarding(
+        &mut self,
+        resources: &mut Resources,
+        channel: u16,
+        now: Instant,
+    ) {
         resources.close_notices.retain(|(to, _)| *to != channel);
         for (index, qp) in self.qps.iter_mut().filter(|(_, qp)| qp.has_forwarded()) {
             let was_waiting = qp.is_waiting();

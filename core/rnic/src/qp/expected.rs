@@ -47,7 +47,10 @@ impl Expected {
 
     /// Records the end of a piece.
     fn note_read_end(&mut self, end: Psn) {
-        let place = self.read_ends.iter().position(|known| !known.is_before(end));
+        let place = self
+            .read_ends
+            .iter()
+            .position(|known| !known.is_before(end));
         match place {
             Some(place) if self.read_ends[place] == end => {}
             Some(place) => self.read_ends.insert(place, end),
@@ -58,7 +61,11 @@ impl Expected {
     /// Removes the ends of pieces up to `end`, since everything before it is answered.
     #[inline]
     pub(super) fn forget_ends_up_to(&mut self, end: Psn) {
-        while self.read_ends.front().is_some_and(|known| !end.is_before(*known)) {
+        while self
+            .read_ends
+            .front()
+            .is_some_and(|known| !end.is_before(*known))
+        {
             self.read_ends.pop_front();
         }
     }

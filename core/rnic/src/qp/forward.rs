@@ -121,7 +121,10 @@ impl Session {
 /// Requests to forward.
 impl Forwarder {
     pub(super) fn new(domain: DomainName) -> Self {
-        Self { domain, session: None }
+        Self {
+            domain,
+            session: None,
+        }
     }
 
     /// Whether requests of this connection were forwarded.
@@ -138,7 +141,10 @@ impl Forwarder {
 
     /// Whether a request waits to be forwarded.
     pub(super) fn has_data(&self) -> bool {
-        let next = self.session.as_ref().and_then(|session| session.waiting.front());
+        let next = self
+            .session
+            .as_ref()
+            .and_then(|session| session.waiting.front());
         next.is_some_and(|next| next.is_foreign)
     }
 
@@ -216,8 +222,9 @@ impl Session {
             Message::ReadRequest { reth, .. } => Some(packet.psn.plus(response_packets(cx, &reth))),
             _ => None,
         };
-        let is_decided =
-            read_end.map_or(packet.psn.is_before(self.decided), |end| !self.decided.is_before(end));
+        let is_decided = read_end.map_or(packet.psn.is_before(self.decided), |end| {
+            !self.decided.is_before(end)
+        });
         if is_behind && !is_decided {
             cx.resources.port.counters.duplicate_request += 1;
             return;
@@ -233,7 +240,13 @@ impl Session {
                 let packets = end.distance_from(self.taken).max(0) as u32;
                 self.taken = self.taken.plus(packets);
                 let (packet, payload, origin) = (*packet, Box::default(), cx.origin);
-                self.waiting.push_back(Waiting { packet, payload, packets, is_foreign: true, origin });
+                self.waiting.push_back(Waiting {
+                    packet,
+                    payload,
+                    packets,
+                    is_foreign: true,
+                    origin,
+                });
             }
             None if is_plain(packet) => responder.acknowledge(self.decided.minus(1), Syndrome::ACK),
             None => responder.handle_duplicate(cx, packet, Payload::EMPTY),
@@ -244,8 +257,15 @@ impl Session {
 /// Execution and forwarding of waiting requests.
 impl Forwarder {
     /// Executes waiting requests for this device, once everything before them is decided.
-    fn execute_waiting(&mut self, cx: &mut Context<'_>, responder: &mut Responder, memory: &mut impl Memory) {
-        let Some(session) = &mut self.session else { return };
+    fn execute_waiting(
+        &mut self,
+        cx: &mut Context<'_>,
+        responder: &mut Responder,
+        memory: &mut impl Memory,
+    ) {
+        let Some(session) = &mut self.session else {
+            return;
+        };
         let origin = cx.origin;
         while cx.qp.is_receiving() {
             let is_ours = session.waiting.front().is_some_and(|next| !next.is_foreign);
@@ -262,7 +282,10 @@ impl Forwarder {
             session.decided = responder.expected();
         }
         cx.origin = origin;
-        if cx.qp.is_receiving() && session.decided == session.taken && core::mem::take(&mut session.gap) {
+        if cx.qp.is_receiving()
+            && session.decided == session.taken
+            && core::mem::take(&mut session.gap)
+        {
             responder.sequence_nak(cx);
         }
     }
@@ -284,7 +307,9 @@ impl Forwarder {
         };
         let (psn, srq) = (next.packet.psn, next.packet.xrc_srq.unwrap_or(Qpn::new(0)));
         let is_free = session.decided == responder.expected();
-        let owner = sink.channels().map_or(SrqOwner::Absent, |channels| channels.srq_owner(cx.qp.qpn, srq));
+        let owner = sink.channels().map_or(SrqOwner::Absent, |channels| {
+            channels.srq_owner(cx.qp.qpn, srq)
+        });
         let (channel, refusal) = match owner {
             _ if responder.is_within_message() => (0, Some(Refusal::Invalid)),
             SrqOwner::Channel(channel) => (channel, None),
@@ -299,11 +324,16 @@ impl Forwarder {
             responder.refuse(cx, psn, refusal);
             return Step::Progressed;
         }
-        let path = Path { channel, ..cx.qp.path };
+        let path = Path {
+            channel,
+            ..cx.qp.path
+        };
         if Transport::SharedMemory.room(&path, cx.qp.mtu(), PacketKind::Data, sink) == 0 {
             return cx.qp.wait_for_room();
         }
-        let Some(mut next) = session.pop() else { return Step::Blocked };
+        let Some(mut next) = session.pop() else {
+            return Step::Blocked;
+        };
         if channel != session.channel {
             (session.channel, session.heard) = (channel, false);
         }
@@ -350,7 +380,9 @@ impl Forwarder {
         payload: Payload<'_>,
         memory: &mut impl Memory,
     ) {
-        let Some(session) = &mut self.session else { return drop_unexpected(cx) };
+        let Some(session) = &mut self.session else {
+            return drop_unexpected(cx);
+        };
         if !session.expects(cx, responder, packet) {
             return drop_unexpected(cx);
         }
@@ -370,8 +402,15 @@ impl Forwarder {
     }
 
     /// Handles the end of a channel.
-    pub(super) fn close_channel(&mut self, cx: &mut Context<'_>, responder: &mut Responder, channel: u16) {
-        let Some(session) = &mut self.session else { return };
+    pub(super) fn close_channel(
+        &mut self,
+        cx: &mut Context<'_>,
+        responder: &mut Responder,
+        channel: u16,
+    ) {
+        let Some(session) = &mut self.session else {
+            return;
+        };
         session.catch_up(responder.expected());
         session.channels.retain(|known| *known != channel);
         if session.channel != channel {
@@ -387,10 +426,19 @@ impl Forwarder {
 
     /// Ends the connection: a close notice is sent to each owner to which requests were forwarded.
     pub(super) fn close(&mut self, cx: &mut Context<'_>) {
-        let Some(notice) = self.describe(cx) else { return };
-        let Some(session) = self.session.take() else { return };
-        let notice = ForwardedRequest { is_close_notice: true, ..notice };
-        cx.resources.close_notices.extend(session.channels.iter().map(|channel| (*channel, notice)));
+        let Some(notice) = self.describe(cx) else {
+            return;
+        };
+        let Some(session) = self.session.take() else {
+            return;
+        };
+        let notice = ForwardedRequest {
+            is_close_notice: true,
+            ..notice
+        };
+        cx.resources
+            .close_notices
+            .extend(session.channels.iter().map(|channel| (*channel, notice)));
     }
 }
 
@@ -462,7 +510,13 @@ impl Session {
     }
 
     /// Relays the result of an atomic of an owner to the peer.
-    fn relay_original(&mut self, cx: &Context<'_>, responder: &mut Responder, psn: Psn, original: u64) {
+    fn relay_original(
+        &mut self,
+        cx: &Context<'_>,
+        responder: &mut Responder,
+        psn: Psn,
+        original: u64,
+    ) {
         if self.decide(responder, psn.plus(1)) {
             responder.answer_atomic(cx, psn, original);
         }
@@ -491,7 +545,9 @@ fn drop_unexpected(cx: &mut Context<'_>) {
 }
 
 fn is_foreign(resources: &Resources, packet: &Packet) -> bool {
-    packet.xrc_srq.is_some_and(|number| resources.srqs.by_number(number).is_none())
+    packet
+        .xrc_srq
+        .is_some_and(|number| resources.srqs.by_number(number).is_none())
 }
 
 fn ends_message(packet: &Packet) -> bool {

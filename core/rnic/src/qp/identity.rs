@@ -101,7 +101,10 @@ impl Common {
     #[inline(always)]
     pub(super) fn is_receiving(&self) -> bool {
         use State::{ReadyToReceive, ReadyToSend, SendQueueDrained, SendQueueError};
-        matches!(self.state, ReadyToReceive | ReadyToSend | SendQueueDrained | SendQueueError)
+        matches!(
+            self.state,
+            ReadyToReceive | ReadyToSend | SendQueueDrained | SendQueueError
+        )
     }
 
     #[inline]
@@ -143,7 +146,8 @@ impl Common {
     #[inline(always)]
     pub(super) fn window_packets(&self) -> u32 {
         let ahead = self.out_of_order.then_some(self.reorder_window);
-        self.transport.window_packets(&self.congestion, self.mtu(), ahead)
+        self.transport
+            .window_packets(&self.congestion, self.mtu(), ahead)
     }
 
     /// Records that the channel is full: [`crate::Device::resume`] gives the queue pair its next turn.

@@ -80,7 +80,12 @@ pub(crate) struct Schedule {
 impl Default for Schedule {
     fn default() -> Self {
         let (timer, later_timer) = (Instant::NEVER, Instant::NEVER);
-        Self { urgency: Urgency::None, timer, later_timer, waits_for_room: false }
+        Self {
+            urgency: Urgency::None,
+            timer,
+            later_timer,
+            waits_for_room: false,
+        }
     }
 }
 
@@ -100,8 +105,12 @@ pub(crate) struct Qp {
 /// Runs an operation of a role: makes its context, and flushes the queue pair if it has failed.
 macro_rules! operate {
     ($qp:expr, $resources:expr, $now:expr, $origin:expr, |$cx:ident| $body:expr) => {{
-        let $cx =
-            &mut Context { qp: &mut $qp.common, resources: &mut *$resources, now: $now, origin: $origin };
+        let $cx = &mut Context {
+            qp: &mut $qp.common,
+            resources: &mut *$resources,
+            now: $now,
+            origin: $origin,
+        };
         let result = $body;
         if $cx.qp.has_failed {
             $qp.flush_failed($resources, $now);
@@ -114,7 +123,11 @@ macro_rules! operate {
 impl Qp {
     pub(crate) fn new(qpn: Qpn, init: &QpInit, resources: &Resources) -> Self {
         let capacity = &init.capacity;
-        let own_receives = if init.srq.is_some() { 0 } else { capacity.receive_wr };
+        let own_receives = if init.srq.is_some() {
+            0
+        } else {
+            capacity.receive_wr
+        };
         // The eight bytes of an ATOMIC WRITE are part of the request, independent of the size of inline data.
         let sends = SendQueue::new(capacity.send_wr, capacity.send_sge, capacity.inline.max(8));
         Self {
@@ -189,13 +202,22 @@ impl Qp {
 
     /// Whether requests of the connection were forwarded.
     pub(crate) fn has_forwarded(&self) -> bool {
-        self.forwarder.as_deref().is_some_and(Forwarder::has_session)
+        self.forwarder
+            .as_deref()
+            .is_some_and(Forwarder::has_session)
     }
 
     /// The rights that the peer may use directly. Before the first packet of the peer there are none, since
     /// the program gets an event for that packet.
     pub(crate) fn grant(&self) -> Option<QueueGrant> {
-        let Common { qpn, kind, state, attr, path, .. } = &self.common;
+        let Common {
+            qpn,
+            kind,
+            state,
+            attr,
+            path,
+            ..
+        } = &self.common;
         let takes = match state {
             State::ReadyToReceive => self.responder.is_established(),
             _ => self.common.is_receiving(),
@@ -219,7 +241,9 @@ impl Qp {
     #[inline]
     pub(crate) fn lines(&self, load: &impl Fn(*const u8)) {
         let first: *const u8 = core::ptr::from_ref(self).cast();
-        (0..size_of::<Self>()).step_by(64).for_each(|at| load(first.wrapping_add(at)));
+        (0..size_of::<Self>())
+            .step_by(64)
+            .for_each(|at| load(first.wrapping_add(at)));
     }
 
     /// The lines of its lists, and of its congestion control.
@@ -256,7 +280,9 @@ impl Qp {
             State::Error => self.fail_to_error(resources, now),
             State::SendQueueDrained => {
                 self.common.state = to;
-                operate!(self, resources, now, Origin::Network, |cx| self.requester.drain(cx));
+                operate!(self, resources, now, Origin::Network, |cx| self
+                    .requester
+                    .drain(cx));
             }
             _ => self.common.state = to,
         }
@@ -268,7 +294,9 @@ impl Qp {
         request: &SendRequest<'_>,
         now: Instant,
     ) -> Result<(), Error> {
-        operate!(self, resources, now, Origin::Network, |cx| self.requester.post(cx, request))
+        operate!(self, resources, now, Origin::Network, |cx| self
+            .requester
+            .post(cx, request))
     }
 
     /// Executes a request that is posted, see [`Requester::execute_at_once`].
@@ -281,7 +309,12 @@ impl Qp {
         execute: impl FnOnce(&Path, (Qpn, Qpn), &Reth, Direct<'_>) -> bool,
     ) -> bool {
         let origin = Origin::Network;
-        let cx = &mut Context { qp: &mut self.common, resources, now: Instant::default(), origin };
+        let cx = &mut Context {
+            qp: &mut self.common,
+            resources,
+            now: Instant::default(),
+            origin,
+        };
         self.requester.execute_at_once(cx, request, now, execute)
     }
 
@@ -297,7 +330,9 @@ impl Qp {
         }
         let has_queue = matches!(self.common.kind, QpType::Rc | QpType::Uc | QpType::Ud);
         if self.common.init.srq.is_some() || !has_queue {
-            return Err(Error::Invalid("the queue pair has no receive queue of its own"));
+            return Err(Error::Invalid(
+                "the queue pair has no receive queue of its own",
+            ));
         }
         self.responder.post(request)?;
         operate!(self, resources, now, Origin::Network, |cx| {
@@ -310,20 +345,30 @@ impl Qp {
     }
 
     /// The memory of the next receives, see [`Responder::next_receives`].
-    pub(crate) fn next_receives<'a>(&'a self, resources: &'a Resources) -> impl Iterator<Item = Piece> + 'a {
+    pub(crate) fn next_receives<'a>(
+        &'a self,
+        resources: &'a Resources,
+    ) -> impl Iterator<Item = Piece> + 'a {
         self.responder.next_receives(self.common.pd(), resources)
     }
 
     /// Announces a receive that was posted to a shared queue to a peer that waits for it; whether one did.
     pub(crate) fn announce_receive(&mut self, resources: &mut Resources) -> bool {
         let now = Instant::default();
-        let cx = &Context { qp: &mut self.common, resources, now, origin: Origin::Network };
+        let cx = &Context {
+            qp: &mut self.common,
+            resources,
+            now,
+            origin: Origin::Network,
+        };
         self.responder.announce_receive(cx)
     }
 
     /// Completes posted receives with "flushed".
     pub(crate) fn flush_receives(&mut self, resources: &mut Resources, now: Instant) {
-        operate!(self, resources, now, Origin::Network, |cx| self.responder.flush(cx));
+        operate!(self, resources, now, Origin::Network, |cx| self
+            .responder
+            .flush(cx));
     }
 
     /// Enters the error state: posted requests complete as flushed, a NAK that the responder owes is still
@@ -345,14 +390,23 @@ impl Qp {
     #[cold]
     fn flush_failed(&mut self, resources: &mut Resources, now: Instant) {
         self.common.has_failed = false;
-        let cx = &mut Context { qp: &mut self.common, resources, now, origin: Origin::Network };
-        self.forwarder.iter_mut().for_each(|forwarder| forwarder.close(cx));
+        let cx = &mut Context {
+            qp: &mut self.common,
+            resources,
+            now,
+            origin: Origin::Network,
+        };
+        self.forwarder
+            .iter_mut()
+            .for_each(|forwarder| forwarder.close(cx));
         self.completer.stop();
         self.requester.stop(cx.qp);
         self.requester.flush(cx);
         self.responder.flush(cx);
         if cx.qp.init.srq.is_some() {
-            cx.resources.events.push_back(Event::LastWqeReached(cx.qp.qpn));
+            cx.resources
+                .events
+                .push_back(Event::LastWqeReached(cx.qp.qpn));
         }
     }
 
@@ -360,14 +414,24 @@ impl Qp {
     pub(crate) fn reset(&mut self, resources: &mut Resources, now: Instant) {
         self.common.state = State::Reset;
         resources.note_queue(self.common.qpn);
-        let cx = &mut Context { qp: &mut self.common, resources, now, origin: Origin::Network };
-        self.forwarder.iter_mut().for_each(|forwarder| forwarder.close(cx));
+        let cx = &mut Context {
+            qp: &mut self.common,
+            resources,
+            now,
+            origin: Origin::Network,
+        };
+        self.forwarder
+            .iter_mut()
+            .for_each(|forwarder| forwarder.close(cx));
         self.requester.reset();
         self.completer = Completer::default();
         self.responder.reset();
         self.common.timers.stop_all();
         self.common.congestion = Control::new(&resources.config);
-        for cq in [self.common.init.send_cq, self.common.init.receive_cq].into_iter().flatten() {
+        for cq in [self.common.init.send_cq, self.common.init.receive_cq]
+            .into_iter()
+            .flatten()
+        {
             resources.cqs.purge(cq, self.common.qpn);
         }
     }
@@ -393,7 +457,12 @@ impl Qp {
         inbound: &Inbound<'_>,
         memory: &mut impl Memory,
     ) -> bool {
-        let Inbound { arrival, origin, packet, payload } = *inbound;
+        let Inbound {
+            arrival,
+            origin,
+            packet,
+            payload,
+        } = *inbound;
         if self.common.kind == QpType::XrcReceive && is_response(packet) {
             self.handle_forwarded_response(resources, now, inbound, memory);
             return true;
@@ -409,14 +478,26 @@ impl Qp {
         }
         self.common.counters.received_packets += 1;
         self.common.counters.received_bytes += u64::from(payload.len());
-        let Self { requester, completer, responder, .. } = self;
-        let cx = &mut Context { qp: &mut self.common, resources, now, origin };
+        let Self {
+            requester,
+            completer,
+            responder,
+            ..
+        } = self;
+        let cx = &mut Context {
+            qp: &mut self.common,
+            resources,
+            now,
+            origin,
+        };
         if arrival.congestion_experienced() && !is_notification {
             responder.congestion_seen(cx);
         }
         match packet.message {
             Message::Congestion => completer.handle_notification(cx, requester),
-            Message::Datagram { .. } => responder.handle_datagram(cx, arrival, packet, payload, memory),
+            Message::Datagram { .. } => {
+                responder.handle_datagram(cx, arrival, packet, payload, memory)
+            }
             _ if is_response(packet) => {
                 cx.qp.congestion.travelled(arrival.hop_limit);
                 completer.handle_response(cx, requester, packet, payload, memory);
@@ -474,7 +555,12 @@ impl Qp {
         inbound: &Inbound<'_>,
         memory: &mut impl Memory,
     ) {
-        let Inbound { origin, packet, payload, .. } = *inbound;
+        let Inbound {
+            origin,
+            packet,
+            payload,
+            ..
+        } = *inbound;
         let Some(forwarder) = &mut self.forwarder else {
             resources.port.counters.dropped_unexpected_response += 1;
             return;
@@ -487,10 +573,18 @@ impl Qp {
 
     /// Handles the end of a shared-memory channel: requests that were forwarded on it and not answered are
     /// refused.
-    pub(crate) fn close_forwarding(&mut self, resources: &mut Resources, channel: u16, now: Instant) {
-        let Some(forwarder) = &mut self.forwarder else { return };
+    pub(crate) fn close_forwarding(
+        &mut self,
+        resources: &mut Resources,
+        channel: u16,
+        now: Instant,
+    ) {
+        let Some(forwarder) = &mut self.forwarder else {
+            return;
+        };
         let responder = &mut self.responder;
-        operate!(self, resources, now, Origin::Network, |cx| forwarder.close_channel(cx, responder, channel));
+        operate!(self, resources, now, Origin::Network, |cx| forwarder
+            .close_channel(cx, responder, channel));
     }
 }
 
@@ -522,9 +616,13 @@ impl Qp {
             if cx.qp.transport.acknowledges_first() && responder.owes_only_acknowledgement() {
                 send_while(&mut sent, 1, || responder.next_answer(cx, sink));
             }
-            send_while(&mut sent, budget.max(2) - 1, || requester.next_packet(cx, expected, sink));
+            send_while(&mut sent, budget.max(2) - 1, || {
+                requester.next_packet(cx, expected, sink)
+            });
             if let Some(forwarder) = &mut self.forwarder {
-                send_while(&mut sent, budget, || forwarder.next_request(cx, responder, sink));
+                send_while(&mut sent, budget, || {
+                    forwarder.next_request(cx, responder, sink)
+                });
             }
             let requests_blocked = sent + 1 < budget.max(2);
             if let Some(at) = sink.asks_again_at().filter(|_| sent > 0) {
@@ -539,8 +637,15 @@ impl Qp {
     /// Sends the answers that the responder owes, up to the next READ response.
     pub(crate) fn answer_at_once(&mut self, resources: &mut Resources, sink: &mut impl Sink) {
         let now = Instant::default();
-        let cx = &mut Context { qp: &mut self.common, resources, now, origin: Origin::Network };
-        while self.responder.has_short_answer() && self.responder.next_answer(cx, sink) == Step::Sent {}
+        let cx = &mut Context {
+            qp: &mut self.common,
+            resources,
+            now,
+            origin: Origin::Network,
+        };
+        while self.responder.has_short_answer()
+            && self.responder.next_answer(cx, sink) == Step::Sent
+        {}
     }
 
     pub(crate) fn owes_acknowledgement(&self) -> bool {
@@ -555,7 +660,9 @@ impl Qp {
     /// Whether requests wait for acknowledgement.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
-        self.common.is_reliable() && self.common.state != State::Error && self.requester.is_waiting()
+        self.common.is_reliable()
+            && self.common.state != State::Error
+            && self.requester.is_waiting()
     }
 
     #[inline]
@@ -575,12 +682,17 @@ impl Qp {
     /// is none.
     #[inline]
     pub(crate) fn deadline(&self) -> Instant {
-        self.common.timers.next().min(self.common.congestion.deadline())
+        self.common
+            .timers
+            .next()
+            .min(self.common.congestion.deadline())
     }
 
     /// Handles the timers that have expired.
     pub(crate) fn handle_timeout(&mut self, resources: &mut Resources, now: Instant) {
-        let Common { timers, congestion, .. } = &mut self.common;
+        let Common {
+            timers, congestion, ..
+        } = &mut self.common;
         if timers.take_expired(Timer::Resume, now) {
             self.completer.handle_resume();
         }

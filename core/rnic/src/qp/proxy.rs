@@ -42,11 +42,16 @@ impl Qp {
             destination: forwarded.front_end,
             ..QpAttr::default()
         };
-        proxy.set_path(Path { channel, ..Path::default() });
+        proxy.set_path(Path {
+            channel,
+            ..Path::default()
+        });
         proxy.common.out_of_order = false;
         proxy.common.state = State::ReadyToSend;
         proxy.responder.start(first);
-        proxy.responder.execute_for(forwarded.connection & CONNECTION_MASK);
+        proxy
+            .responder
+            .execute_for(forwarded.connection & CONNECTION_MASK);
         proxy
     }
 
@@ -73,7 +78,12 @@ impl Qp {
         self.common.counters.received_packets += 1;
         self.common.counters.received_bytes += u64::from(payload.len());
         let origin = Origin::SharedMemory(senders);
-        let cx = &mut Context { qp: &mut self.common, resources, now, origin };
+        let cx = &mut Context {
+            qp: &mut self.common,
+            resources,
+            now,
+            origin,
+        };
         Self::handle_request(cx, &mut self.responder, &mut None, packet, payload, memory);
         if self.common.has_failed {
             self.flush_failed(resources, now);

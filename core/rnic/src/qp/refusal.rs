@@ -35,9 +35,13 @@ impl Refusal {
             Self::Busy => "more READs at once than agreed",
             Self::Unfetched => "the payload cannot be fetched from the sender's memory",
             Self::Invalid => "invalid request: malformed, or not allowed on this queue pair",
-            Self::Access => "remote access error: unknown rkey, wrong range or missing access right",
+            Self::Access => {
+                "remote access error: unknown rkey, wrong range or missing access right"
+            }
             Self::TooLong => "invalid request: the message is longer than the receive",
-            Self::LocalProtection => "remote operational error: the receive's lkey or range is wrong",
+            Self::LocalProtection => {
+                "remote operational error: the receive's lkey or range is wrong"
+            }
             Self::Invalidate => "remote access error: the key cannot be invalidated",
             Self::Gone => "remote operational error: the owner of the SRQ has ended",
         }

@@ -50,7 +50,10 @@ impl SendEntry {
     }
 
     pub(crate) fn is_local(&self) -> bool {
-        matches!(self.operation, Operation::LocalInvalidate(_) | Operation::BindWindow(_))
+        matches!(
+            self.operation,
+            Operation::LocalInvalidate(_) | Operation::BindWindow(_)
+        )
     }
 }
 
@@ -74,7 +77,12 @@ pub(crate) struct SendQueue {
 
 impl SendQueue {
     pub(crate) fn new(max_wr: u32, max_sge: u32, max_inline: u32) -> Self {
-        Self { max_wr, max_sge, max_inline, ..Self::default() }
+        Self {
+            max_wr,
+            max_sge,
+            max_inline,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -92,16 +100,28 @@ impl SendQueue {
     /// The one element of an entry that has neither several nor its bytes inline.
     pub(crate) fn only_sge(&self, entry: &SendEntry) -> Option<&Sge> {
         let at = entry.sge_at.wrapping_sub(self.sge_base) as usize;
-        if entry.inline || entry.sge_count != 1 { None } else { self.sges.get(at) }
+        if entry.inline || entry.sge_count != 1 {
+            None
+        } else {
+            self.sges.get(at)
+        }
     }
 
     /// The lines of the oldest request.
     #[cfg(feature = "simulation")]
     #[inline]
     pub(crate) fn lines(&self, load: &impl Fn(*const u8)) {
-        let entry: Option<*const u8> = self.entries.front().map(|entry| core::ptr::from_ref(entry).cast());
-        entry.into_iter().for_each(|entry| [0, 64].iter().for_each(|at| load(entry.wrapping_add(*at))));
-        self.sges.front().into_iter().for_each(|sge| load(core::ptr::from_ref(sge).cast()));
+        let entry: Option<*const u8> = self
+            .entries
+            .front()
+            .map(|entry| core::ptr::from_ref(entry).cast());
+        entry
+            .into_iter()
+            .for_each(|entry| [0, 64].iter().for_each(|at| load(entry.wrapping_add(*at))));
+        self.sges
+            .front()
+            .into_iter()
+            .for_each(|sge| load(core::ptr::from_ref(sge).cast()));
     }
 
     pub(crate) fn front(&self) -> Option<&SendEntry> {
@@ -121,11 +141,18 @@ impl SendQueue {
     /// The inline bytes of an entry.
     pub(crate) fn inline(&self, entry: &SendEntry) -> Option<&[u8]> {
         let at = entry.sge_at as usize * self.max_inline as usize;
-        entry.inline.then(|| &self.inline[at..at + entry.length as usize])
+        entry
+            .inline
+            .then(|| &self.inline[at..at + entry.length as usize])
     }
 
     /// Checks a request and appends it. `mtu` is 0 for datagrams, which are always one packet.
-    pub(crate) fn post(&mut self, request: &SendRequest<'_>, first_psn: Psn, mtu: u32) -> Result<u32, Error> {
+    pub(crate) fn post(
+        &mut self,
+        request: &SendRequest<'_>,
+        first_psn: Psn,
+        mtu: u32,
+    ) -> Result<u32, Error> {
         if self.entries.len() >= self.max_wr as usize {
             return Err(Error::QueueFull);
         }
@@ -144,9 +171,15 @@ impl SendQueue {
         };
         if !entry.is_local() {
             if mtu != 0 && length.div_ceil(mtu) >= PACKETS_MAX {
-                return Err(Error::Invalid("the message has more packets than half of the PSN space"));
+                return Err(Error::Invalid(
+                    "the message has more packets than half of the PSN space",
+                ));
             }
-            entry.packets = if mtu == 0 { 1 } else { length.div_ceil(mtu).max(1) };
+            entry.packets = if mtu == 0 {
+                1
+            } else {
+                length.div_ceil(mtu).max(1)
+            };
         }
         match request.data {
             Data::Sges(sges) => {
@@ -160,7 +193,10 @@ impl SendQueue {
                 entry.inline = true;
             }
         }
-        request.destination.into_iter().for_each(|destination| self.destinations.push_back(destination));
+        request
+            .destination
+            .into_iter()
+            .for_each(|destination| self.destinations.push_back(destination));
         self.entries.push_back(entry);
         Ok(entry.packets)
     }
@@ -168,7 +204,10 @@ impl SendQueue {
     /// Whether [`Self::post`] would take this operation with one element.
     #[inline(always)]
     pub(crate) fn takes_one(&self, operation: &Operation, sge: &Sge) -> bool {
-        let is_atomic = matches!(operation, Operation::CompareSwap { .. } | Operation::FetchAdd { .. });
+        let is_atomic = matches!(
+            operation,
+            Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
+        );
         self.max_sge > 0 && u64::from(sge.length) <= MESSAGE_MAX && (sge.length == 8 || !is_atomic)
     }
 
@@ -183,13 +222,17 @@ impl SendQueue {
         let length = match request.data {
             Data::Sges(sges) => {
                 if sges.len() > self.max_sge as usize {
-                    return Err(Error::Invalid("more gather elements than the queue was created for"));
+                    return Err(Error::Invalid(
+                        "more gather elements than the queue was created for",
+                    ));
                 }
                 sges.iter().map(|sge| u64::from(sge.length)).sum()
             }
             Data::Inline(bytes) => {
                 if bytes.len() > self.max_inline as usize {
-                    return Err(Error::Invalid("more inline data than the queue was created for"));
+                    return Err(Error::Invalid(
+                        "more inline data than the queue was created for",
+                    ));
                 }
                 bytes.len() as u64
             }
@@ -204,7 +247,9 @@ impl SendQueue {
                 Err(Error::Invalid("an atomic has one element of eight bytes"))
             }
             Operation::AtomicWrite { address, .. } if length != 8 || address % 8 != 0 => {
-                Err(Error::Invalid("an atomic write has eight bytes and an address that is a multiple of 8"))
+                Err(Error::Invalid(
+                    "an atomic write has eight bytes and an address that is a multiple of 8",
+                ))
             }
             _ => Ok(length as u32),
         }
@@ -230,7 +275,9 @@ impl SendQueue {
 
     /// Removes the oldest entry without returning it.
     pub(crate) fn drop_front(&mut self) {
-        let Some(entry) = self.entries.pop_front() else { return };
+        let Some(entry) = self.entries.pop_front() else {
+            return;
+        };
         if !entry.inline {
             for _ in 0..entry.sge_count {
                 self.sges.pop_front();
@@ -257,7 +304,11 @@ impl SendQueue {
         while low < high {
             let middle = low.midpoint(high);
             // Entries are ordered by PSN; those without packets share their successor's.
-            if psn.is_before(self.entries[middle].end_psn()) { high = middle } else { low = middle + 1 }
+            if psn.is_before(self.entries[middle].end_psn()) {
+                high = middle
+            } else {
+                low = middle + 1
+            }
         }
         (low < count).then_some(low)
     }
@@ -265,5 +316,9 @@ impl SendQueue {
 
 /// An element that addresses `length` bytes from `offset` on within `sge`.
 pub(crate) fn part(sge: &Sge, offset: u32, length: u32) -> Sge {
-    Sge { address: sge.address.wrapping_add(u64::from(offset)), length, lkey: Lkey(sge.lkey.0) }
+    Sge {
+        address: sge.address.wrapping_add(u64::from(offset)),
+        length,
+        lkey: Lkey(sge.lkey.0),
+    }
 }

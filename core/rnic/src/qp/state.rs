@@ -16,29 +16,43 @@ const ALT: AttrMask = AttrMask::ALT_PATH;
 const RNR_TIMER: AttrMask = AttrMask::MIN_RNR_TIMER;
 const DEST_RD: AttrMask = AttrMask::MAX_DEST_RD_ATOMIC;
 const CUR: AttrMask = AttrMask::CUR_STATE;
-const CONNECT: AttrMask =
-    AttrMask::AV.union(AttrMask::PATH_MTU).union(AttrMask::DEST_QPN).union(AttrMask::RQ_PSN);
-const RETRY: AttrMask =
-    AttrMask::TIMEOUT.union(AttrMask::RETRY_CNT).union(AttrMask::RNR_RETRY).union(AttrMask::MAX_QP_RD_ATOMIC);
+const CONNECT: AttrMask = AttrMask::AV
+    .union(AttrMask::PATH_MTU)
+    .union(AttrMask::DEST_QPN)
+    .union(AttrMask::RQ_PSN);
+const RETRY: AttrMask = AttrMask::TIMEOUT
+    .union(AttrMask::RETRY_CNT)
+    .union(AttrMask::RNR_RETRY)
+    .union(AttrMask::MAX_QP_RD_ATOMIC);
 const SQ_PSN: AttrMask = AttrMask::SQ_PSN;
 const RUNNING: AttrMask = CUR.union(ALT).union(ACCESS).union(AttrMask::PATH_MIG_STATE);
-const DRAINED: AttrMask = AttrMask::AV.union(ALT).union(ACCESS).union(PKEY).union(AttrMask::PATH_MIG_STATE);
+const DRAINED: AttrMask = AttrMask::AV
+    .union(ALT)
+    .union(ACCESS)
+    .union(PKEY)
+    .union(AttrMask::PATH_MIG_STATE);
 
 /// Checks a change of state with the attributes given. `Err` is reported as `EINVAL` by `ibv_modify_qp`.
 pub(crate) fn check(kind: QpType, from: State, to: State, mask: AttrMask) -> Result<(), Error> {
     let (required, optional) =
         attributes(kind, from, to).ok_or(Error::Invalid("the state table has no such change"))?;
     if !mask.contains(required) {
-        return Err(Error::Invalid("an attribute that this change requires is missing"));
+        return Err(Error::Invalid(
+            "an attribute that this change requires is missing",
+        ));
     }
     if !(required | optional | AttrMask::STATE).contains(mask) {
-        return Err(Error::Invalid("an attribute that this change does not take is given"));
+        return Err(Error::Invalid(
+            "an attribute that this change does not take is given",
+        ));
     }
     Ok(())
 }
 
 fn attributes(kind: QpType, from: State, to: State) -> Option<Attributes> {
-    use State::{Error, Init, ReadyToReceive, ReadyToSend, Reset, SendQueueDrained, SendQueueError};
+    use State::{
+        Error, Init, ReadyToReceive, ReadyToSend, Reset, SendQueueDrained, SendQueueError,
+    };
     Some(match (from, to) {
         (_, Reset | Error) => (NONE, NONE),
         (Reset, Init) => (initial(kind), NONE),
@@ -58,7 +72,11 @@ fn attributes(kind: QpType, from: State, to: State) -> Option<Attributes> {
 }
 
 fn initial(kind: QpType) -> AttrMask {
-    if kind == QpType::Ud { PKEY_PORT | QKEY } else { PKEY_PORT | ACCESS }
+    if kind == QpType::Ud {
+        PKEY_PORT | QKEY
+    } else {
+        PKEY_PORT | ACCESS
+    }
 }
 
 fn to_receive(kind: QpType) -> Attributes {
@@ -102,9 +120,22 @@ mod tests {
     use super::*;
     use State::*;
 
-    const STATES: [State; 7] =
-        [Reset, Init, ReadyToReceive, ReadyToSend, SendQueueDrained, SendQueueError, Error];
-    const KINDS: [QpType; 5] = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcSend, QpType::XrcReceive];
+    const STATES: [State; 7] = [
+        Reset,
+        Init,
+        ReadyToReceive,
+        ReadyToSend,
+        SendQueueDrained,
+        SendQueueError,
+        Error,
+    ];
+    const KINDS: [QpType; 5] = [
+        QpType::Rc,
+        QpType::Uc,
+        QpType::Ud,
+        QpType::XrcSend,
+        QpType::XrcReceive,
+    ];
 
     #[test]
     fn every_state_can_be_reset_and_failed_and_only_listed_changes_exist() {
@@ -125,7 +156,11 @@ mod tests {
                     let expected = matches!(to, Reset | Error)
                         || allowed.contains(&(from, to))
                         || (unreliable && (from, to) == (SendQueueError, ReadyToSend));
-                    assert_eq!(attributes(kind, from, to).is_some(), expected, "{kind:?} {from:?} {to:?}");
+                    assert_eq!(
+                        attributes(kind, from, to).is_some(),
+                        expected,
+                        "{kind:?} {from:?} {to:?}"
+                    );
                 }
             }
         }
@@ -136,10 +171,16 @@ mod tests {
         for kind in KINDS {
             for from in STATES {
                 for to in STATES {
-                    let Some((required, optional)) = attributes(kind, from, to) else { continue };
+                    let Some((required, optional)) = attributes(kind, from, to) else {
+                        continue;
+                    };
                     assert!(check(kind, from, to, required | AttrMask::STATE).is_ok());
                     for bit in AttrMask::all().iter().filter(|&bit| bit != AttrMask::STATE) {
-                        let mask = if required.contains(bit) { required - bit } else { required | bit };
+                        let mask = if required.contains(bit) {
+                            required - bit
+                        } else {
+                            required | bit
+                        };
                         let fine = optional.contains(bit) && !required.contains(bit);
                         assert_eq!(
                             check(kind, from, to, mask).is_ok(),

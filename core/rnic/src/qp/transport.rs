@@ -46,7 +46,11 @@ pub(crate) enum Transport {
 impl Transport {
     /// The transport that a path selects.
     pub(super) fn of(path: &Path) -> Self {
-        if path.channel == 0 { Self::Packets } else { Self::SharedMemory }
+        if path.channel == 0 {
+            Self::Packets
+        } else {
+            Self::SharedMemory
+        }
     }
 
     /// Unit size: number of packets of this kind that may leave as one unit now. 0 while the channel is full.
@@ -54,7 +58,9 @@ impl Transport {
     pub(super) fn room(self, path: &Path, mtu: u32, kind: PacketKind, sink: &mut impl Sink) -> u32 {
         match self {
             Self::Packets => u32::from(sink.has_room(path, kind)),
-            Self::SharedMemory => sink.channels().map_or(1, |channels| channels.room(path, mtu)),
+            Self::SharedMemory => sink
+                .channels()
+                .map_or(1, |channels| channels.room(path, mtu)),
         }
     }
 
@@ -132,7 +138,9 @@ impl Transport {
         sink: &mut impl Sink,
     ) -> bool {
         self.may_execute(kind, entry)
-            && sink.channels().is_some_and(|channels| channels.prefers_to_execute(path))
+            && sink
+                .channels()
+                .is_some_and(|channels| channels.prefers_to_execute(path))
     }
 
     /// Whether an acknowledgement leaves before the requests of its turn: a peer that answers such a request

@@ -45,7 +45,8 @@ impl Memory for Bytes {
 
     fn fetch_add(&mut self, piece: Piece, add: u64) -> Result<u64, Fault> {
         let before = self.word(piece);
-        self.at(piece).copy_from_slice(&before.wrapping_add(add).to_ne_bytes());
+        self.at(piece)
+            .copy_from_slice(&before.wrapping_add(add).to_ne_bytes());
         Ok(before)
     }
 
@@ -98,10 +99,23 @@ impl Bench {
         device.port_mut().set_active_mtu(Mtu::B4096);
         let pd = device.alloc_pd().unwrap();
         let memory = Bytes((0..65536u32).map(|index| (index % 251) as u8).collect());
-        let init = RegionInit { address: BASE, length: memory.0.len() as u64, iova: BASE, access };
+        let init = RegionInit {
+            address: BASE,
+            length: memory.0.len() as u64,
+            iova: BASE,
+            access,
+        };
         let keys = device.memory().register(pd, init).unwrap();
         let cq = device.cqs_mut().create(1024).unwrap();
-        let mut bench = Self { device, memory, now: Instant(0), qpn: Qpn::new(0), pd, cq, keys };
+        let mut bench = Self {
+            device,
+            memory,
+            now: Instant(0),
+            qpn: Qpn::new(0),
+            pd,
+            cq,
+            keys,
+        };
         bench.qpn = bench.connected(kind);
         bench
     }
@@ -121,13 +135,24 @@ impl Bench {
             send_cq: Some(self.cq),
             receive_cq: Some(self.cq),
             srq: None,
-            capacity: Capacity { send_wr: 64, receive_wr: 64, send_sge: 2, receive_sge: 2, inline: 64 },
+            capacity: Capacity {
+                send_wr: 64,
+                receive_wr: 64,
+                send_sge: 2,
+                receive_sge: 2,
+                inline: 64,
+            },
             signal_all: false,
         }
     }
 
     pub(crate) fn arrival(&self) -> Arrival {
-        Arrival { source: peer(), destination: us(), traffic_class: 0, hop_limit: 64 }
+        Arrival {
+            source: peer(),
+            destination: us(),
+            traffic_class: 0,
+            hop_limit: 64,
+        }
     }
 
     /// The peer sends a packet with PSN `START + offset`.
@@ -138,16 +163,35 @@ impl Bench {
     }
 
     pub(crate) fn receive_from(&mut self, arrival: &Arrival, packet: &Packet, payload: &[u8]) {
-        self.device.handle_packet(self.now, arrival, packet, Payload::Bytes(payload), &mut self.memory);
+        self.device.handle_packet(
+            self.now,
+            arrival,
+            packet,
+            Payload::Bytes(payload),
+            &mut self.memory,
+        );
     }
 
     /// Calls [`Self::receive`] with the shared-memory channel to the peer as origin.
     pub(crate) fn receive_by_channel(&mut self, offset: u32, message: Message, payload: &[u8]) {
         let mut packet = Packet::new(Service::Rc, self.qpn, Psn::new(START + offset), message);
         packet.ack_req = true;
-        let (arrival, senders) = (self.arrival(), Senders { first: PEER_QPN, count: 1 });
+        let (arrival, senders) = (
+            self.arrival(),
+            Senders {
+                first: PEER_QPN,
+                count: 1,
+            },
+        );
         let payload = Payload::Bytes(payload);
-        self.device.shm().handle_packet(self.now, &arrival, senders, &packet, payload, &mut self.memory);
+        self.device.shm().handle_packet(
+            self.now,
+            &arrival,
+            senders,
+            &packet,
+            payload,
+            &mut self.memory,
+        );
     }
 
     /// All packets that the device sends now.
@@ -163,12 +207,18 @@ impl Bench {
             Message::Acknowledge(aeth) => Some((packet.psn.value() - START, aeth.syndrome)),
             _ => None,
         };
-        self.sent().into_iter().filter_map(acknowledgement).collect()
+        self.sent()
+            .into_iter()
+            .filter_map(acknowledgement)
+            .collect()
     }
 
     /// The PSNs, less `START`, of the packets that the device sends now.
     pub(crate) fn sent_psns(&mut self) -> Vec<u32> {
-        self.sent().iter().map(|(packet, _)| packet.psn.value() - START).collect()
+        self.sent()
+            .iter()
+            .map(|(packet, _)| packet.psn.value() - START)
+            .collect()
     }
 
     pub(crate) fn acknowledge(&mut self, offset: u32, syndrome: Syndrome) {
@@ -176,22 +226,47 @@ impl Bench {
     }
 
     pub(crate) fn post_receive(&mut self, id: u64, length: u32) {
-        let sges = [Sge { address: BASE, length, lkey: self.keys.lkey }];
-        self.device.post_receive(self.qpn, &ReceiveRequest { id, sges: &sges }, self.now).unwrap();
+        let sges = [Sge {
+            address: BASE,
+            length,
+            lkey: self.keys.lkey,
+        }];
+        self.device
+            .post_receive(self.qpn, &ReceiveRequest { id, sges: &sges }, self.now)
+            .unwrap();
     }
 
     pub(crate) fn post(&mut self, id: u64, operation: Operation, length: u32) {
-        let sges = [Sge { address: BASE, length, lkey: self.keys.lkey }];
+        let sges = [Sge {
+            address: BASE,
+            length,
+            lkey: self.keys.lkey,
+        }];
         self.post_sges(id, operation, &sges).unwrap();
     }
 
     /// The same, with other flags than [`SendFlags::SIGNALED`].
-    pub(crate) fn post_with(&mut self, id: u64, operation: Operation, length: u32, flags: SendFlags) {
-        let sges = [Sge { address: BASE, length, lkey: self.keys.lkey }];
+    pub(crate) fn post_with(
+        &mut self,
+        id: u64,
+        operation: Operation,
+        length: u32,
+        flags: SendFlags,
+    ) {
+        let sges = [Sge {
+            address: BASE,
+            length,
+            lkey: self.keys.lkey,
+        }];
         self.post_request(id, operation, &sges, flags).unwrap();
     }
 
-    pub(crate) fn post_sges(&mut self, id: u64, operation: Operation, sges: &[Sge]) -> Result<(), Error> {
+    pub(crate) fn post_sges(
+        &mut self,
+        id: u64,
+        operation: Operation,
+        sges: &[Sge],
+    ) -> Result<(), Error> {
         self.post_request(id, operation, sges, SendFlags::SIGNALED)
     }
 
@@ -203,14 +278,23 @@ impl Bench {
         flags: SendFlags,
     ) -> Result<(), Error> {
         let data = Data::Sges(sges);
-        let request = SendRequest { id, operation, flags, data, destination: None, xrc_srq: None };
+        let request = SendRequest {
+            id,
+            operation,
+            flags,
+            data,
+            destination: None,
+            xrc_srq: None,
+        };
         self.device.post_send(self.qpn, &request, self.now)
     }
 
     /// Completions that wait: id and status.
     pub(crate) fn completions(&mut self) -> Vec<(u64, Status)> {
         let mut taken = Vec::new();
-        self.device.cqs_mut().poll(self.cq, 1024, |done| taken.push((done.id, done.status)));
+        self.device
+            .cqs_mut()
+            .poll(self.cq, 1024, |done| taken.push((done.id, done.status)));
         taken
     }
 
@@ -247,7 +331,10 @@ pub(crate) fn connect_from(device: &mut Device, kind: QpType, qpn: Qpn, first: P
         destination: PEER_QPN,
         receive_psn: first,
         send_psn: first,
-        vector: AddressVector { destination: peer(), ..AddressVector::default() },
+        vector: AddressVector {
+            destination: peer(),
+            ..AddressVector::default()
+        },
         max_rd_atomic: 4,
         max_dest_rd_atomic: 4,
         min_rnr_timer: 24,
@@ -261,7 +348,11 @@ pub(crate) fn connect_from(device: &mut Device, kind: QpType, qpn: Qpn, first: P
     let (init, receive, send) = match kind {
         QpType::Ud => (M::QKEY, M::empty(), M::empty()),
         QpType::Uc => (M::ACCESS_FLAGS, path, M::empty()),
-        _ => (M::ACCESS_FLAGS, path | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER, retry),
+        _ => (
+            M::ACCESS_FLAGS,
+            path | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER,
+            retry,
+        ),
     };
     let steps = [
         (State::Init, init | M::PKEY_INDEX | M::PORT),
@@ -269,20 +360,36 @@ pub(crate) fn connect_from(device: &mut Device, kind: QpType, qpn: Qpn, first: P
         (State::ReadyToSend, send | M::SQ_PSN),
     ];
     for (state, mask) in steps {
-        device.modify_qp(qpn, &QpAttr { state, ..attr }, mask | M::STATE, Instant(0)).unwrap();
+        device
+            .modify_qp(qpn, &QpAttr { state, ..attr }, mask | M::STATE, Instant(0))
+            .unwrap();
     }
 }
 
 pub(crate) fn send(position: Position) -> Message {
-    Message::Send { position, tail: Tail::None }
+    Message::Send {
+        position,
+        tail: Tail::None,
+    }
 }
 
 pub(crate) fn write(position: Position, reth: Option<Reth>) -> Message {
-    Message::Write { position, reth, tail: Tail::None }
+    Message::Write {
+        position,
+        reth,
+        tail: Tail::None,
+    }
 }
 
 pub(crate) fn write_only(address: u64, rkey: Rkey, length: u32) -> Message {
-    write(Position::Only, Some(Reth { address, rkey, length }))
+    write(
+        Position::Only,
+        Some(Reth {
+            address,
+            rkey,
+            length,
+        }),
+    )
 }
 
 /// The same for the bench's queue pair, which only receives.
@@ -293,14 +400,21 @@ pub(crate) fn connect_xrc_receiver(bench: &mut Bench) {
         path_mtu: Mtu::B1024,
         destination: PEER_QPN,
         receive_psn: Psn::new(START),
-        vector: AddressVector { destination: peer(), ..AddressVector::default() },
+        vector: AddressVector {
+            destination: peer(),
+            ..AddressVector::default()
+        },
         max_dest_rd_atomic: 4,
         ..QpAttr::default()
     };
-    let receive = M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
+    let receive =
+        M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN | M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
     let init = M::ACCESS_FLAGS | M::PKEY_INDEX | M::PORT;
     for (state, mask) in [(State::Init, init), (State::ReadyToReceive, receive)] {
         let attr = QpAttr { state, ..attr };
-        bench.device.modify_qp(bench.qpn, &attr, mask | M::STATE, bench.now).unwrap();
+        bench
+            .device
+            .modify_qp(bench.qpn, &attr, mask | M::STATE, bench.now)
+            .unwrap();
     }
 }

@@ -45,7 +45,9 @@ const IDLE_BYTES_MAX: i64 = 8192;
 fn a_hundred_thousand_idle_queue_pairs_take_less_than_8_kib_each() {
     const COUNT: i64 = 100_000;
     let mut bench = Bench::new(QpType::Rc);
-    bench.device.add_qpn_range(wire::Qpn::new(0x10_0000), COUNT as u32);
+    bench
+        .device
+        .add_qpn_range(wire::Qpn::new(0x10_0000), COUNT as u32);
     let init = bench.init(QpType::Rc);
     let before = BYTES.get();
     for _ in 0..COUNT {
@@ -66,7 +68,10 @@ fn no_packet_allocates_once_the_queues_have_grown() {
         let posted = bench.device.port().counters().sent_packets as u32;
         bench.acknowledge(posted - 1, Syndrome::ACK);
         let mut completed = 0;
-        bench.device.cqs_mut().poll(bench.cq, 16, |_| completed += 1);
+        bench
+            .device
+            .cqs_mut()
+            .poll(bench.cq, 16, |_| completed += 1);
         assert_eq!(completed, 1);
     };
     (0..200).for_each(|_| round(&mut bench));

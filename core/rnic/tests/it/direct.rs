@@ -5,7 +5,11 @@ use rnic::*;
 use wire::{Aeth, Message, Packet, Position, Qpn, Reth, Rkey, Syndrome, Tail};
 
 const SEND: Operation = Operation::Send(Tail::None);
-const WRITE: Operation = Operation::Write { address: 0x5000, rkey: Rkey(9), immediate: None };
+const WRITE: Operation = Operation::Write {
+    address: 0x5000,
+    rkey: Rkey(9),
+    immediate: None,
+};
 /// Number of the shared-memory channel to the peer.
 const CHANNEL: u16 = 1;
 
@@ -29,7 +33,8 @@ impl Sink for AtHand {
 
     fn send(&mut self, _path: &Path, packet: &Packet, _payload: Gather<'_>) -> Result<(), Fault> {
         self.sent.push((packet.psn.value() - START, packet.ack_req));
-        self.acknowledges.push(matches!(packet.message, Message::Acknowledge(_)));
+        self.acknowledges
+            .push(matches!(packet.message, Message::Acknowledge(_)));
         Ok(())
     }
 
@@ -45,7 +50,14 @@ impl Channels for AtHand {
         8192 / mtu
     }
 
-    fn execute(&mut self, _path: &Path, _from: Qpn, _to: Qpn, _reth: &Reth, _direct: Direct<'_>) -> bool {
+    fn execute(
+        &mut self,
+        _path: &Path,
+        _from: Qpn,
+        _to: Qpn,
+        _reth: &Reth,
+        _direct: Direct<'_>,
+    ) -> bool {
         self.executed += 1;
         true
     }
@@ -54,14 +66,30 @@ impl Channels for AtHand {
         self.together.is_some()
     }
 
-    fn execute_run(&mut self, _: &Path, _: Qpn, _: Qpn, _is_read: bool, run: &[RunRequest]) -> usize {
+    fn execute_run(
+        &mut self,
+        _: &Path,
+        _: Qpn,
+        _: Qpn,
+        _is_read: bool,
+        run: &[RunRequest],
+    ) -> usize {
         let done = run.len().min(self.together.unwrap_or_default());
-        self.runs.push(run[..done].iter().map(|request| (request.reth.rkey, request.reth.length)).collect());
+        self.runs.push(
+            run[..done]
+                .iter()
+                .map(|request| (request.reth.rkey, request.reth.length))
+                .collect(),
+        );
         done
     }
 
     fn execution(&mut self, _path: &Path, _is_read: bool, _length: u32) -> Execution {
-        if self.is_full { Execution::Later } else { Execution::Direct }
+        if self.is_full {
+            Execution::Later
+        } else {
+            Execution::Direct
+        }
     }
 
     fn begins(&mut self, _path: &Path, _kind: Streamed, _length: u32, _follows: bool) {}
@@ -78,7 +106,14 @@ impl Channels for AtHand {
         SrqOwner::Absent
     }
 
-    fn forward(&mut self, _channel: u16, _request: &ForwardedRequest, _packet: &Packet, _payload: &[u8]) {}
+    fn forward(
+        &mut self,
+        _channel: u16,
+        _request: &ForwardedRequest,
+        _packet: &Packet,
+        _payload: &[u8],
+    ) {
+    }
 }
 
 /// Packets that the device sends in the channel now: PSNs, and whether each requests an acknowledgement. Also
@@ -90,7 +125,14 @@ fn transmit(bench: &mut Bench) -> (Vec<(u32, bool)>, usize) {
 }
 
 fn acknowledge(bench: &mut Bench, offset: u32) {
-    bench.receive_by_channel(offset, Message::Acknowledge(Aeth { syndrome: Syndrome::ACK, msn: 0 }), &[]);
+    bench.receive_by_channel(
+        offset,
+        Message::Acknowledge(Aeth {
+            syndrome: Syndrome::ACK,
+            msn: 0,
+        }),
+        &[],
+    );
 }
 
 /// The peer may delay an acknowledgement to send it together with an answer, and nothing else is sent before
@@ -125,11 +167,19 @@ fn a_request_with_a_completion_asks_for_its_acknowledgement_in_a_channel() {
             acknowledge(&mut bench, 0);
         }
         for id in 1..=4 {
-            let flags = if id == 2 { SendFlags::SIGNALED } else { SendFlags::empty() };
+            let flags = if id == 2 {
+                SendFlags::SIGNALED
+            } else {
+                SendFlags::empty()
+            };
             bench.post_with(id, SEND, 10, flags);
         }
         let asked = |(_, asks): (u32, bool)| asks;
-        transmit(&mut bench).0.into_iter().map(asked).collect::<Vec<_>>()
+        transmit(&mut bench)
+            .0
+            .into_iter()
+            .map(asked)
+            .collect::<Vec<_>>()
     });
     assert_eq!(asks[0], [false, true, false, true]);
     assert_eq!(asks[1], [false, false, false, true]);
@@ -143,7 +193,10 @@ fn each_wait_asks_once() {
     bench.post(1, SEND, 10);
     transmit(&mut bench);
     acknowledge(&mut bench, 0);
-    [SEND, WRITE, SEND, WRITE].into_iter().zip(2..).for_each(|(what, id)| bench.post(id, what, 100));
+    [SEND, WRITE, SEND, WRITE]
+        .into_iter()
+        .zip(2..)
+        .for_each(|(what, id)| bench.post(id, what, 100));
     assert_eq!(transmit(&mut bench), (vec![(1, true), (1, true)], 0));
     acknowledge(&mut bench, 1);
     assert_eq!(transmit(&mut bench), (vec![(3, true), (3, true)], 1));
@@ -183,9 +236,17 @@ fn the_acknowledgement_of_a_repeated_request_does_not_wait_for_company() {
 /// A run ends where another kind of request follows. What the driver leaves is executed next, or alone.
 #[test]
 fn requests_that_follow_each_other_are_executed_together() {
-    let write = |key| Operation::Write { address: 0x5000, rkey: Rkey(key), immediate: None };
+    let write = |key| Operation::Write {
+        address: 0x5000,
+        rkey: Rkey(key),
+        immediate: None,
+    };
     for (together, runs, alone) in [
-        (16, vec![vec![(Rkey(1), 1000), (Rkey(2), 2000), (Rkey(3), 3000)]], 0),
+        (
+            16,
+            vec![vec![(Rkey(1), 1000), (Rkey(2), 2000), (Rkey(3), 3000)]],
+            0,
+        ),
         (2, vec![vec![(Rkey(1), 1000), (Rkey(2), 2000)]], 1),
         (0, vec![vec![], vec![]], 3),
     ] {
@@ -198,11 +259,17 @@ fn requests_that_follow_each_other_are_executed_together() {
         (1..=3).for_each(|id| bench.post(u64::from(id), write(id), 1000 * id));
         bench.post(4, SEND, 10);
         bench.post(5, write(5), 100);
-        let mut sink = AtHand { together: Some(together), ..AtHand::default() };
+        let mut sink = AtHand {
+            together: Some(together),
+            ..AtHand::default()
+        };
         while bench.device.transmit(bench.now, 64, &mut sink) > 0 {}
         assert_eq!((sink.runs, sink.executed), (runs, alone), "{together}");
 
-        assert_eq!(bench.completions(), [1, 2, 3].map(|id| (id, Status::Success)));
+        assert_eq!(
+            bench.completions(),
+            [1, 2, 3].map(|id| (id, Status::Success))
+        );
         // Packets of 1, 2 and 3 MTUs were numbered, as if they had been sent.
         assert_eq!(sink.sent.first(), Some(&(1 + 6, true)));
     }
@@ -215,10 +282,19 @@ fn a_request_for_the_next_round_waits_until_the_driver_resumes_it() {
     let mut bench = heard();
     let timeout = bench.device.next_timeout();
     bench.post(1, WRITE, 100);
-    let mut full = AtHand { is_full: true, ..AtHand::default() };
+    let mut full = AtHand {
+        is_full: true,
+        ..AtHand::default()
+    };
     while bench.device.transmit(bench.now, 64, &mut full) > 0 {}
-    assert_eq!((full.executed, bench.device.pending()), (0, Pending::Nothing));
-    assert_eq!((bench.device.next_timeout(), bench.device.has_stalled()), (timeout, true));
+    assert_eq!(
+        (full.executed, bench.device.pending()),
+        (0, Pending::Nothing)
+    );
+    assert_eq!(
+        (bench.device.next_timeout(), bench.device.has_stalled()),
+        (timeout, true)
+    );
     assert_eq!(transmit(&mut bench), (vec![], 0));
     bench.device.resume();
     assert_eq!(transmit(&mut bench), (vec![], 1));
@@ -226,17 +302,37 @@ fn a_request_for_the_next_round_waits_until_the_driver_resumes_it() {
 }
 
 /// Posts as a driver does: a request that is not executed at once goes to the send queue. Whether it was.
-fn post_or_execute(bench: &mut Bench, id: u64, operation: Operation, length: u32, flags: SendFlags) -> bool {
-    let sges = [Sge { address: BASE, length, lkey: bench.keys.lkey }];
+fn post_or_execute(
+    bench: &mut Bench,
+    id: u64,
+    operation: Operation,
+    length: u32,
+    flags: SendFlags,
+) -> bool {
+    let sges = [Sge {
+        address: BASE,
+        length,
+        lkey: bench.keys.lkey,
+    }];
     let data = Data::Sges(&sges);
-    let request = SendRequest { id, operation, flags, data, destination: None, xrc_srq: None };
+    let request = SendRequest {
+        id,
+        operation,
+        flags,
+        data,
+        destination: None,
+        xrc_srq: None,
+    };
     let (device, qpn, now) = (&mut bench.device, bench.qpn, bench.now);
     let done = device.execute_at_once(
         qpn,
         &request,
         || now,
         |path, qpns, reth, _| {
-            assert_eq!((path.channel, qpns, reth.length), (CHANNEL, (qpn, PEER_QPN), length));
+            assert_eq!(
+                (path.channel, qpns, reth.length),
+                (CHANNEL, (qpn, PEER_QPN), length)
+            );
             true
         },
     );
@@ -259,45 +355,111 @@ fn heard() -> Bench {
 
 #[test]
 fn a_request_is_executed_when_it_is_posted_while_nothing_is_before_it() {
-    const READ: Operation = Operation::Read { address: 0x5000, rkey: Rkey(9) };
-    const ADD: Operation = Operation::FetchAdd { address: 0x5000, rkey: Rkey(9), add: 1 };
+    const READ: Operation = Operation::Read {
+        address: 0x5000,
+        rkey: Rkey(9),
+    };
+    const ADD: Operation = Operation::FetchAdd {
+        address: 0x5000,
+        rkey: Rkey(9),
+        add: 1,
+    };
     let mut bench = heard();
-    let posted = [(1, WRITE, 2500), (2, READ, 1024), (3, ADD, 8)]
-        .map(|(id, what, length)| post_or_execute(&mut bench, id, what, length, SendFlags::SIGNALED));
+    let posted = [(1, WRITE, 2500), (2, READ, 1024), (3, ADD, 8)].map(|(id, what, length)| {
+        post_or_execute(&mut bench, id, what, length, SendFlags::SIGNALED)
+    });
     assert_eq!(posted, [true; 3]);
-    assert!(post_or_execute(&mut bench, 4, WRITE, 10, SendFlags::FENCE), "no READ is outstanding");
+    assert!(
+        post_or_execute(&mut bench, 4, WRITE, 10, SendFlags::FENCE),
+        "no READ is outstanding"
+    );
     assert_eq!(bench.device.pending(), Pending::Nothing);
-    assert_eq!(bench.completions(), [1, 2, 3].map(|id| (id, Status::Success)));
+    assert_eq!(
+        bench.completions(),
+        [1, 2, 3].map(|id| (id, Status::Success))
+    );
     // Packets of 3, 1, 1 and 1 MTUs were numbered, as if they had been sent.
-    assert!(!post_or_execute(&mut bench, 5, SEND, 10, SendFlags::empty()));
-    assert!(!post_or_execute(&mut bench, 6, WRITE, 10, SendFlags::empty()), "the SEND waits");
-    assert_eq!(transmit(&mut bench), (vec![(1 + 6, false), (1 + 6, true)], 0));
-    assert!(!post_or_execute(&mut bench, 7, WRITE, 10, SendFlags::empty()), "the SEND is not acknowledged");
+    assert!(!post_or_execute(
+        &mut bench,
+        5,
+        SEND,
+        10,
+        SendFlags::empty()
+    ));
+    assert!(
+        !post_or_execute(&mut bench, 6, WRITE, 10, SendFlags::empty()),
+        "the SEND waits"
+    );
+    assert_eq!(
+        transmit(&mut bench),
+        (vec![(1 + 6, false), (1 + 6, true)], 0)
+    );
+    assert!(
+        !post_or_execute(&mut bench, 7, WRITE, 10, SendFlags::empty()),
+        "the SEND is not acknowledged"
+    );
     acknowledge(&mut bench, 1 + 6);
     assert_eq!(transmit(&mut bench), (vec![], 2));
-    assert!(post_or_execute(&mut bench, 8, WRITE, 10, SendFlags::empty()));
+    assert!(post_or_execute(
+        &mut bench,
+        8,
+        WRITE,
+        10,
+        SendFlags::empty()
+    ));
 }
 
 #[test]
 fn a_request_is_posted_where_the_queue_pair_may_not_execute_it() {
     let posts = |bench: &mut Bench, operation, length| {
-        assert!(!post_or_execute(bench, 1, operation, length, SendFlags::SIGNALED));
+        assert!(!post_or_execute(
+            bench,
+            1,
+            operation,
+            length,
+            SendFlags::SIGNALED
+        ));
     };
     let mut unheard = Bench::new(QpType::Rc);
-    unheard.device.shm().set_channel(unheard.qpn, CHANNEL).unwrap();
+    unheard
+        .device
+        .shm()
+        .set_channel(unheard.qpn, CHANNEL)
+        .unwrap();
     posts(&mut unheard, WRITE, 10);
     posts(&mut Bench::new(QpType::Rc), WRITE, 10);
-    let immediate = Operation::Write { address: 0x5000, rkey: Rkey(9), immediate: Some([0; 4]) };
+    let immediate = Operation::Write {
+        address: 0x5000,
+        rkey: Rkey(9),
+        immediate: Some([0; 4]),
+    };
     posts(&mut heard(), immediate, 10);
-    posts(&mut heard(), Operation::AtomicWrite { address: 0x5000, rkey: Rkey(9) }, 8);
+    posts(
+        &mut heard(),
+        Operation::AtomicWrite {
+            address: 0x5000,
+            rkey: Rkey(9),
+        },
+        8,
+    );
     let mut draining = heard();
-    let attr = QpAttr { state: State::SendQueueDrained, ..QpAttr::default() };
-    draining.device.modify_qp(draining.qpn, &attr, AttrMask::STATE, draining.now).unwrap();
+    let attr = QpAttr {
+        state: State::SendQueueDrained,
+        ..QpAttr::default()
+    };
+    draining
+        .device
+        .modify_qp(draining.qpn, &attr, AttrMask::STATE, draining.now)
+        .unwrap();
     posts(&mut draining, WRITE, 10);
     let mut broken = heard();
     broken.keys.lkey = Lkey::from_value(0);
     posts(&mut broken, WRITE, 10);
-    while broken.device.transmit(broken.now, 64, &mut AtHand::default()) > 0 {}
+    while broken
+        .device
+        .transmit(broken.now, 64, &mut AtHand::default())
+        > 0
+    {}
     assert_eq!(broken.completions(), [(1, Status::LocalProtection)]);
 }
 
@@ -305,7 +467,11 @@ fn a_request_is_posted_where_the_queue_pair_may_not_execute_it() {
 #[test]
 fn a_request_that_is_executed_at_once_can_overrun_its_completion_queue() {
     let mut bench = heard();
-    let full = (0..=1024).take_while(|id| post_or_execute(&mut bench, *id, WRITE, 10, SendFlags::SIGNALED));
+    let full = (0..=1024)
+        .take_while(|id| post_or_execute(&mut bench, *id, WRITE, 10, SendFlags::SIGNALED));
     assert_eq!(full.count(), 1025);
-    assert_eq!(bench.device.query_qp(bench.qpn).unwrap().0.state, State::Error);
+    assert_eq!(
+        bench.device.query_qp(bench.qpn).unwrap().0.state,
+        State::Error
+    );
 }

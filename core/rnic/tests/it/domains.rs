@@ -6,7 +6,10 @@ use wire::{AtomicEth, Message, Packet, Position, Psn, Qpn, Reth, Service, Syndro
 
 /// Number of the shared-memory channel between the two devices, at either end.
 const CHANNEL: u16 = 1;
-const NAME: DomainName = DomainName { file: (1, 2), interface: 3 };
+const NAME: DomainName = DomainName {
+    file: (1, 2),
+    interface: 3,
+};
 const NUMBERS: u32 = 0x100;
 const OWNER_FIRST: u32 = 0x8000;
 
@@ -27,7 +30,9 @@ impl Sink for Out {
             Gather::Inline(bytes) => bytes.to_vec(),
             Gather::Pieces(pieces) => {
                 let at = |piece: &Piece| (piece.address - BASE) as usize;
-                let part = |piece: &Piece| self.memory[at(piece)..at(piece) + piece.length as usize].to_vec();
+                let part = |piece: &Piece| {
+                    self.memory[at(piece)..at(piece) + piece.length as usize].to_vec()
+                };
                 pieces.iter().flat_map(part).collect()
             }
         };
@@ -47,7 +52,14 @@ impl Channels for Out {
         if path.channel == 0 { 1 } else { 8192 / mtu }
     }
 
-    fn execute(&mut self, _path: &Path, _from: Qpn, _to: Qpn, _reth: &Reth, _direct: Direct<'_>) -> bool {
+    fn execute(
+        &mut self,
+        _path: &Path,
+        _from: Qpn,
+        _to: Qpn,
+        _reth: &Reth,
+        _direct: Direct<'_>,
+    ) -> bool {
         false
     }
 
@@ -67,10 +79,20 @@ impl Channels for Out {
 
     fn srq_owner(&mut self, _front_end: Qpn, srq: Qpn) -> SrqOwner {
         let known = srq.value() >= OWNER_FIRST && srq.value() < OWNER_FIRST + NUMBERS;
-        self.owner.unwrap_or(if known { SrqOwner::Channel(CHANNEL) } else { SrqOwner::Absent })
+        self.owner.unwrap_or(if known {
+            SrqOwner::Channel(CHANNEL)
+        } else {
+            SrqOwner::Absent
+        })
     }
 
-    fn forward(&mut self, channel: u16, request: &ForwardedRequest, packet: &Packet, payload: &[u8]) {
+    fn forward(
+        &mut self,
+        channel: u16,
+        request: &ForwardedRequest,
+        packet: &Packet,
+        payload: &[u8],
+    ) {
         assert_eq!(channel, CHANNEL);
         self.forwarded.push((*request, *packet, payload.to_vec()));
     }
@@ -93,30 +115,72 @@ impl Shared {
 
     fn of(owners: DomainName) -> Self {
         let (mut front_end, mut owner) = (Bench::new(QpType::Rc), Bench::new(QpType::Rc));
-        front_end.device.srqs().set_numbers(Qpn::new(0x1000), NUMBERS);
-        owner.device.srqs().set_numbers(Qpn::new(OWNER_FIRST), NUMBERS);
-        let [(here, here_cq), (there, there_cq)] =
-            [(&mut front_end, NAME), (&mut owner, owners)].map(|(bench, name)| {
+        front_end
+            .device
+            .srqs()
+            .set_numbers(Qpn::new(0x1000), NUMBERS);
+        owner
+            .device
+            .srqs()
+            .set_numbers(Qpn::new(OWNER_FIRST), NUMBERS);
+        let [(here, here_cq), (there, there_cq)] = [(&mut front_end, NAME), (&mut owner, owners)]
+            .map(|(bench, name)| {
                 let domain = bench.device.alloc_xrcd(Some(name)).unwrap();
                 let cq = bench.device.cqs_mut().create(64).unwrap();
-                (bench.device.srqs().create(bench.pd, 16, 1, Some((domain, cq))).unwrap(), cq)
+                (
+                    bench
+                        .device
+                        .srqs()
+                        .create(bench.pd, 16, 1, Some((domain, cq)))
+                        .unwrap(),
+                    cq,
+                )
             });
         let xrcd = Some(Xrcd::from_value(0));
         let (pd, send_cq, receive_cq) = (None, None, None);
-        let init = QpInit { pd, send_cq, receive_cq, xrcd, ..front_end.init(QpType::XrcReceive) };
+        let init = QpInit {
+            pd,
+            send_cq,
+            receive_cq,
+            xrcd,
+            ..front_end.init(QpType::XrcReceive)
+        };
         front_end.qpn = front_end.device.create_qp(&init).unwrap();
         connect_xrc_receiver(&mut front_end);
-        Self { front_end, owner, here, there, here_cq, there_cq }
+        Self {
+            front_end,
+            owner,
+            here,
+            there,
+            here_cq,
+            there_cq,
+        }
     }
 
     fn post(&mut self, id: u64) {
-        let sges = [Sge { address: BASE, length: 64, lkey: self.owner.keys.lkey }];
-        self.owner.device.srqs().post_receive(self.there, &ReceiveRequest { id, sges: &sges }).unwrap();
+        let sges = [Sge {
+            address: BASE,
+            length: 64,
+            lkey: self.owner.keys.lkey,
+        }];
+        self.owner
+            .device
+            .srqs()
+            .post_receive(self.there, &ReceiveRequest { id, sges: &sges })
+            .unwrap();
     }
 
     fn post_here(&mut self, id: u64) {
-        let sges = [Sge { address: BASE, length: 64, lkey: self.front_end.keys.lkey }];
-        self.front_end.device.srqs().post_receive(self.here, &ReceiveRequest { id, sges: &sges }).unwrap();
+        let sges = [Sge {
+            address: BASE,
+            length: 64,
+            lkey: self.front_end.keys.lkey,
+        }];
+        self.front_end
+            .device
+            .srqs()
+            .post_receive(self.here, &ReceiveRequest { id, sges: &sges })
+            .unwrap();
     }
 
     /// The peer sends to a queue; `offset` is that of the PSN.
@@ -125,7 +189,8 @@ impl Shared {
         let mut packet = Packet::new(Service::Xrc, self.front_end.qpn, psn, message);
         packet.xrc_srq = Some(Qpn::new(srq));
         packet.ack_req = true;
-        self.front_end.receive_from(&self.front_end.arrival(), &packet, payload);
+        self.front_end
+            .receive_from(&self.front_end.arrival(), &packet, payload);
     }
 
     fn number_there(&mut self) -> u32 {
@@ -138,16 +203,35 @@ impl Shared {
 
     /// Number of requests that the front end forwards now, and the packets that it sends to its peer.
     fn forward(&mut self) -> (usize, Vec<(Packet, Vec<u8>)>) {
-        let mut out = Out { memory: self.front_end.memory.0.clone(), ..Out::default() };
-        while self.front_end.device.transmit(self.front_end.now, 64, &mut out) > 0 {}
-        let senders = Senders { first: self.front_end.qpn, count: 1 };
+        let mut out = Out {
+            memory: self.front_end.memory.0.clone(),
+            ..Out::default()
+        };
+        while self
+            .front_end
+            .device
+            .transmit(self.front_end.now, 64, &mut out)
+            > 0
+        {}
+        let senders = Senders {
+            first: self.front_end.qpn,
+            count: 1,
+        };
         let count = out.forwarded.len();
         for (request, packet, bytes) in out.forwarded {
             let payload = Payload::Bytes(&bytes);
-            let Bench { device, memory, now, .. } = &mut self.owner;
+            let Bench {
+                device,
+                memory,
+                now,
+                ..
+            } = &mut self.owner;
             device.shm().handle_forwarded(
                 *now,
-                Channel { number: CHANNEL, senders },
+                Channel {
+                    number: CHANNEL,
+                    senders,
+                },
                 &request,
                 &packet,
                 payload,
@@ -159,13 +243,31 @@ impl Shared {
 
     /// Delivers the owner's answers to the front end.
     fn decide(&mut self) -> usize {
-        let mut out = Out { memory: self.owner.memory.0.clone(), ..Out::default() };
+        let mut out = Out {
+            memory: self.owner.memory.0.clone(),
+            ..Out::default()
+        };
         while self.owner.device.transmit(self.owner.now, 64, &mut out) > 0 {}
-        let senders = Senders { first: Qpn::new(OWNER_FIRST), count: NUMBERS };
+        let senders = Senders {
+            first: Qpn::new(OWNER_FIRST),
+            count: NUMBERS,
+        };
         let arrival = Arrival::default();
         for (packet, bytes) in &out.sent {
-            let Bench { device, memory, now, .. } = &mut self.front_end;
-            device.shm().handle_packet(*now, &arrival, senders, packet, Payload::Bytes(bytes), memory);
+            let Bench {
+                device,
+                memory,
+                now,
+                ..
+            } = &mut self.front_end;
+            device.shm().handle_packet(
+                *now,
+                &arrival,
+                senders,
+                packet,
+                Payload::Bytes(bytes),
+                memory,
+            );
         }
         out.sent.len()
     }
@@ -186,10 +288,15 @@ impl Shared {
     /// The acknowledgements that the peer receives: PSN less `START`, syndrome, and messages completed.
     fn heard(&mut self) -> Vec<(u32, Syndrome, u32)> {
         let acknowledgement = |(packet, _): (Packet, Vec<u8>)| match packet.message {
-            Message::Acknowledge(aeth) => Some((packet.psn.value() - START, aeth.syndrome, aeth.msn)),
+            Message::Acknowledge(aeth) => {
+                Some((packet.psn.value() - START, aeth.syndrome, aeth.msn))
+            }
             _ => None,
         };
-        self.settle().into_iter().filter_map(acknowledgement).collect()
+        self.settle()
+            .into_iter()
+            .filter_map(acknowledgement)
+            .collect()
     }
 
     fn taken_there(&mut self) -> Vec<(u64, Status, Qpn)> {
@@ -203,7 +310,9 @@ impl Shared {
 
 fn taken(device: &mut Device, cq: Cq) -> Vec<(u64, Status, Qpn)> {
     let mut taken = Vec::new();
-    device.cqs_mut().poll(cq, 64, |done| taken.push((done.id, done.status, done.qpn)));
+    device
+        .cqs_mut()
+        .poll(cq, 64, |done| taken.push((done.id, done.status, done.qpn)));
     taken
 }
 
@@ -218,20 +327,33 @@ fn a_message_goes_to_the_device_that_has_the_queue() {
     shared.send(1, there, send(Position::Last), b"end");
     assert_eq!(shared.heard(), [(0, Syndrome::NAK_INVALID_REQUEST, 0)]);
     assert_eq!(shared.taken_there(), [(1, Status::LocalLength, qpn)]);
-    assert_eq!(shared.front_end.events(), [Event::CommunicationEstablished(qpn), Event::QpRequestError(qpn)]);
+    assert_eq!(
+        shared.front_end.events(),
+        [
+            Event::CommunicationEstablished(qpn),
+            Event::QpRequestError(qpn)
+        ]
+    );
     assert_eq!(shared.owner.events(), []);
     let mut shared = Shared::new();
     shared.post(1);
     shared.send(0, there, send(Position::Only), b"for you");
     assert_eq!(shared.heard(), [(0, Syndrome::ACK, 1)]);
-    assert_eq!(shared.taken_there(), [(1, Status::Success, shared.front_end.qpn)]);
+    assert_eq!(
+        shared.taken_there(),
+        [(1, Status::Success, shared.front_end.qpn)]
+    );
     assert_eq!(&shared.owner.memory.0[..7], b"for you");
 }
 
 #[test]
 fn messages_to_both_devices_are_executed_in_their_order() {
     let mut shared = Shared::new();
-    let (there, here, qpn) = (shared.number_there(), shared.number_here(), shared.front_end.qpn);
+    let (there, here, qpn) = (
+        shared.number_there(),
+        shared.number_here(),
+        shared.front_end.qpn,
+    );
     (1..=2).for_each(|id| shared.post(id));
     (3..=4).for_each(|id| shared.post_here(id));
     shared.send(0, there, send(Position::Only), b"a");
@@ -240,8 +362,14 @@ fn messages_to_both_devices_are_executed_in_their_order() {
     shared.send(2, there, send(Position::Only), b"c");
     shared.send(3, here, send(Position::Only), b"d");
     assert_eq!(shared.heard().last(), Some(&(3, Syndrome::ACK, 4)));
-    assert_eq!(shared.taken_there(), [1, 2].map(|id| (id, Status::Success, qpn)));
-    assert_eq!(shared.taken_here(), [3, 4].map(|id| (id, Status::Success, qpn)));
+    assert_eq!(
+        shared.taken_there(),
+        [1, 2].map(|id| (id, Status::Success, qpn))
+    );
+    assert_eq!(
+        shared.taken_here(),
+        [3, 4].map(|id| (id, Status::Success, qpn))
+    );
     // From then on without forwarding.
     shared.post_here(5);
     shared.send(4, here, send(Position::Only), b"e");
@@ -252,13 +380,20 @@ fn messages_to_both_devices_are_executed_in_their_order() {
 #[test]
 fn an_owner_that_is_not_ready_turns_the_connection_back() {
     let mut shared = Shared::new();
-    let (there, here, qpn) = (shared.number_there(), shared.number_here(), shared.front_end.qpn);
+    let (there, here, qpn) = (
+        shared.number_there(),
+        shared.number_here(),
+        shared.front_end.qpn,
+    );
     shared.post_here(9);
     shared.send(0, there, send(Position::Only), b"a");
     shared.send(1, there, send(Position::Only), b"b");
     shared.send(2, here, send(Position::Only), b"c");
     assert_eq!(shared.heard(), [(0, Syndrome::RnrNak(0), 0)]);
-    assert_eq!((shared.taken_here(), shared.taken_there()), (vec![], vec![]));
+    assert_eq!(
+        (shared.taken_here(), shared.taken_there()),
+        (vec![], vec![])
+    );
     (1..=2).for_each(|id| shared.post(id));
     assert_eq!(shared.heard(), [], "a peer on the network comes by itself");
     // After the one that is expected.
@@ -268,7 +403,10 @@ fn an_owner_that_is_not_ready_turns_the_connection_back() {
     shared.send(1, there, send(Position::Only), b"b");
     shared.send(2, here, send(Position::Only), b"c");
     assert_eq!(shared.heard().last(), Some(&(2, Syndrome::ACK, 3)));
-    assert_eq!(shared.taken_there(), [1, 2].map(|id| (id, Status::Success, qpn)));
+    assert_eq!(
+        shared.taken_there(),
+        [1, 2].map(|id| (id, Status::Success, qpn))
+    );
     assert_eq!(shared.taken_here(), [(9, Status::Success, qpn)]);
 }
 
@@ -276,7 +414,12 @@ fn an_owner_that_is_not_ready_turns_the_connection_back() {
 fn a_peer_on_a_shared_memory_channel_is_told_when_the_owner_is_ready() {
     let mut shared = Shared::new();
     let there = shared.number_there();
-    shared.front_end.device.shm().set_channel(shared.front_end.qpn, 2).unwrap();
+    shared
+        .front_end
+        .device
+        .shm()
+        .set_channel(shared.front_end.qpn, 2)
+        .unwrap();
     shared.send(0, there, send(Position::Only), b"a");
     assert_eq!(shared.heard(), [(0, Syndrome::RnrNak(0), 0)]);
     shared.post(1);
@@ -290,30 +433,54 @@ fn memory_is_that_of_the_owner() {
     shared.send(0, there, write_only(BASE + 8, rkey, 4), b"mine");
     assert_eq!(shared.heard(), [(0, Syndrome::ACK, 1)]);
     assert_eq!(&shared.owner.memory.0[8..12], b"mine");
-    let long = wire::Reth { address: BASE, rkey, length: 3 * MTU as u32 + 5 };
+    let long = wire::Reth {
+        address: BASE,
+        rkey,
+        length: 3 * MTU as u32 + 5,
+    };
     shared.send(1, there, Message::read(long), &[]);
     let data = shared.settle();
     let positions: Vec<_> = data
         .iter()
         .map(|(packet, bytes)| match packet.message {
-            Message::ReadResponse { position, aeth } => {
-                (packet.psn.value() - START, position, aeth.map(|aeth| aeth.msn), bytes.len())
-            }
+            Message::ReadResponse { position, aeth } => (
+                packet.psn.value() - START,
+                position,
+                aeth.map(|aeth| aeth.msn),
+                bytes.len(),
+            ),
             _ => panic!("{packet:?}"),
         })
         .collect();
     use Position::{First, Last, Middle};
-    let expected =
-        [(1, First, Some(2), MTU), (2, Middle, None, MTU), (3, Middle, None, MTU), (4, Last, Some(2), 5)];
+    let expected = [
+        (1, First, Some(2), MTU),
+        (2, Middle, None, MTU),
+        (3, Middle, None, MTU),
+        (4, Last, Some(2), 5),
+    ];
     assert_eq!(positions, expected);
     let bytes: Vec<u8> = data.into_iter().flat_map(|(_, bytes)| bytes).collect();
     assert_eq!(bytes, shared.owner.memory.0[..3 * MTU + 5]);
     // The end of the READ was lost.
-    let again = wire::Reth { address: BASE + 2 * MTU as u64, rkey, length: MTU as u32 + 5 };
+    let again = wire::Reth {
+        address: BASE + 2 * MTU as u64,
+        rkey,
+        length: MTU as u32 + 5,
+    };
     shared.send(3, there, Message::read(again), &[]);
-    let lengths: Vec<usize> = shared.settle().iter().map(|(_, bytes)| bytes.len()).collect();
+    let lengths: Vec<usize> = shared
+        .settle()
+        .iter()
+        .map(|(_, bytes)| bytes.len())
+        .collect();
     assert_eq!(lengths, [MTU, 5]);
-    let eth = AtomicEth { address: BASE, rkey, swap_add: 5, compare: 0 };
+    let eth = AtomicEth {
+        address: BASE,
+        rkey,
+        swap_add: 5,
+        compare: 0,
+    };
     let before = u64::from_ne_bytes(shared.owner.memory.0[..8].try_into().unwrap());
     for _ in 0..2 {
         // The second time the stored result is returned.
@@ -323,12 +490,23 @@ fn memory_is_that_of_the_owner() {
             Message::AtomicAcknowledge { original, .. } => Some(original),
             _ => None,
         };
-        assert_eq!(answers.iter().filter_map(|(packet, _)| original(packet)).collect::<Vec<_>>(), [before]);
+        assert_eq!(
+            answers
+                .iter()
+                .filter_map(|(packet, _)| original(packet))
+                .collect::<Vec<_>>(),
+            [before]
+        );
     }
     let after = u64::from_ne_bytes(shared.owner.memory.0[..8].try_into().unwrap());
     assert_eq!(after, before.wrapping_add(5));
     // The front end's own key is not valid there.
-    shared.send(6, there, write_only(BASE, wire::Rkey(rkey.0 ^ 0x100), 4), b"hers");
+    shared.send(
+        6,
+        there,
+        write_only(BASE, wire::Rkey(rkey.0 ^ 0x100), 4),
+        b"hers",
+    );
     assert_eq!(shared.heard(), [(6, Syndrome::NAK_REMOTE_ACCESS, 3)]);
 }
 
@@ -341,7 +519,10 @@ fn unknown_srqs_and_srqs_of_another_domain_are_refused_in_psn_order() {
     shared.send(1, 0xff_0000, send(Position::Only), b"b");
     assert_eq!(shared.heard(), [(1, Syndrome::NAK_INVALID_REQUEST, 1)]);
     assert_eq!(shared.front_end.state(), State::Error);
-    let mut shared = Shared::of(DomainName { interface: 4, ..NAME });
+    let mut shared = Shared::of(DomainName {
+        interface: 4,
+        ..NAME
+    });
     shared.post(1);
     shared.send(0, there, send(Position::Only), b"a");
     assert_eq!(shared.heard(), [(0, Syndrome::NAK_INVALID_REQUEST, 0)]);
@@ -354,9 +535,16 @@ fn a_request_forwarded_to_an_ended_srq_owner_is_nacked() {
     shared.send(0, there, send(Position::Only), b"a");
     let (forwarded, _) = shared.forward();
     assert_eq!(forwarded, 1);
-    shared.front_end.device.shm().close_channel(CHANNEL, shared.front_end.now);
+    shared
+        .front_end
+        .device
+        .shm()
+        .close_channel(CHANNEL, shared.front_end.now);
     assert_eq!(shared.heard(), [(0, Syndrome::NAK_REMOTE_OPERATIONAL, 0)]);
-    assert_eq!(shared.front_end.events(), [Event::CommunicationEstablished(qpn), Event::QpFatal(qpn)]);
+    assert_eq!(
+        shared.front_end.events(),
+        [Event::CommunicationEstablished(qpn), Event::QpFatal(qpn)]
+    );
 }
 
 #[test]
@@ -364,7 +552,11 @@ fn a_receive_that_was_begun_is_flushed_when_the_connection_ends() {
     for by_channel in [false, true] {
         let mut shared = Shared::new();
         let (there, qpn) = (shared.number_there(), shared.front_end.qpn);
-        let sges = [Sge { address: BASE, length: 4096, lkey: shared.owner.keys.lkey }];
+        let sges = [Sge {
+            address: BASE,
+            length: 4096,
+            lkey: shared.owner.keys.lkey,
+        }];
         shared
             .owner
             .device
@@ -375,14 +567,24 @@ fn a_receive_that_was_begun_is_flushed_when_the_connection_ends() {
         shared.settle();
         assert_eq!(shared.taken_there(), []);
         if by_channel {
-            shared.owner.device.shm().close_channel(CHANNEL, shared.owner.now);
+            shared
+                .owner
+                .device
+                .shm()
+                .close_channel(CHANNEL, shared.owner.now);
         } else {
             shared.front_end.device.destroy_qp(qpn).unwrap();
             shared.settle();
         }
         assert_eq!(shared.taken_there(), [(1, Status::Flushed, qpn)]);
         assert_eq!(shared.owner.device.srqs().destroy(shared.there), Ok(()));
-        assert_eq!(shared.owner.device.dealloc_xrcd(Xrcd::from_value(0), shared.owner.now), Ok(()));
+        assert_eq!(
+            shared
+                .owner
+                .device
+                .dealloc_xrcd(Xrcd::from_value(0), shared.owner.now),
+            Ok(())
+        );
     }
 }
 
@@ -392,8 +594,16 @@ fn a_shared_memory_channel_that_is_still_to_come_is_waited_for() {
     let there = shared.number_there();
     shared.post(1);
     shared.send(0, there, send(Position::Only), b"a");
-    let mut out = Out { owner: Some(SrqOwner::Pending), ..Out::default() };
-    while shared.front_end.device.transmit(shared.front_end.now, 64, &mut out) > 0 {}
+    let mut out = Out {
+        owner: Some(SrqOwner::Pending),
+        ..Out::default()
+    };
+    while shared
+        .front_end
+        .device
+        .transmit(shared.front_end.now, 64, &mut out)
+        > 0
+    {}
     assert!(out.forwarded.is_empty() && shared.front_end.device.has_stalled());
     shared.front_end.device.resume();
     assert_eq!(shared.heard(), [(0, Syndrome::ACK, 1)]);
@@ -405,7 +615,15 @@ fn a_peer_that_asks_again_for_what_is_not_decided_is_not_executed_twice() {
     let there = shared.number_there();
     (1..=2).for_each(|id| shared.post(id));
     for offset in [0, 0, 2] {
-        shared.send(offset, there, Message::Send { position: Position::Only, tail: Tail::None }, b"a");
+        shared.send(
+            offset,
+            there,
+            Message::Send {
+                position: Position::Only,
+                tail: Tail::None,
+            },
+            b"a",
+        );
     }
     // The NAK of the gap is sent when everything before it is decided.
     assert_eq!(shared.heard(), [(1, Syndrome::NAK_SEQUENCE, 1)]);

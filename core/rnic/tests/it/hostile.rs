@@ -16,8 +16,14 @@ fn a_packet_from_elsewhere_is_dropped_whatever_it_knows() {
     let packet = Packet::new(Service::Rc, bench.qpn, Psn::new(START), message);
     let elsewhere = Gid::from_ipv4([10, 0, 0, 3]);
     for arrival in [
-        Arrival { source: elsewhere, ..bench.arrival() },
-        Arrival { destination: elsewhere, ..bench.arrival() },
+        Arrival {
+            source: elsewhere,
+            ..bench.arrival()
+        },
+        Arrival {
+            destination: elsewhere,
+            ..bench.arrival()
+        },
     ] {
         bench.receive_from(&arrival, &packet, b"evil");
     }
@@ -34,7 +40,10 @@ fn an_answer_to_what_was_not_asked_breaks_nothing() {
         bench.acknowledge(offset, Syndrome::NAK_REMOTE_ACCESS);
     }
     assert_eq!(bench.state(), State::ReadyToSend);
-    assert_eq!(bench.device.port().counters().dropped_unexpected_response, 3);
+    assert_eq!(
+        bench.device.port().counters().dropped_unexpected_response,
+        3
+    );
 }
 
 /// As above, when the forger hits the PSN of an outstanding packet: it does not know how many messages the
@@ -42,7 +51,11 @@ fn an_answer_to_what_was_not_asked_breaks_nothing() {
 #[test]
 fn a_forged_answer_needs_the_number_of_completed_messages_too() {
     let mut bench = Bench::new(QpType::Rc);
-    let operation = Operation::Write { address: 0, rkey: Rkey(1), immediate: None };
+    let operation = Operation::Write {
+        address: 0,
+        rkey: Rkey(1),
+        immediate: None,
+    };
     let msn_of_the_peer = 0x12_3456;
     let answer = |syndrome, msn| Message::Acknowledge(Aeth { syndrome, msn });
     bench.post(0, operation, 4);
@@ -50,15 +63,32 @@ fn a_forged_answer_needs_the_number_of_completed_messages_too() {
     bench.receive(0, answer(Syndrome::ACK, msn_of_the_peer), &[]);
     (1..9).for_each(|id| bench.post(id, operation, 4));
     assert_eq!(bench.sent_psns(), (1..9).collect::<Vec<_>>());
-    let forged = [Syndrome::ACK, Syndrome::NAK_SEQUENCE, Syndrome::NAK_REMOTE_ACCESS, Syndrome::RnrNak(1)];
-    let guesses = (0..1 << 24).step_by(997).filter(|msn| msn_of_the_peer.abs_diff(*msn) > 100);
+    let forged = [
+        Syndrome::ACK,
+        Syndrome::NAK_SEQUENCE,
+        Syndrome::NAK_REMOTE_ACCESS,
+        Syndrome::RnrNak(1),
+    ];
+    let guesses = (0..1 << 24)
+        .step_by(997)
+        .filter(|msn| msn_of_the_peer.abs_diff(*msn) > 100);
     let mut count = 0;
     for (index, msn) in guesses.enumerate() {
-        bench.receive(1 + index as u32 % 8, answer(forged[index / 8 % 4], msn), &[]);
+        bench.receive(
+            1 + index as u32 % 8,
+            answer(forged[index / 8 % 4], msn),
+            &[],
+        );
         count += 1;
     }
-    assert_eq!(bench.device.port().counters().dropped_unexpected_response, count);
-    assert_eq!((bench.state(), bench.completions()), (State::ReadyToSend, vec![(0, Status::Success)]));
+    assert_eq!(
+        bench.device.port().counters().dropped_unexpected_response,
+        count
+    );
+    assert_eq!(
+        (bench.state(), bench.completions()),
+        (State::ReadyToSend, vec![(0, Status::Success)])
+    );
     bench.receive(8, answer(Syndrome::ACK, msn_of_the_peer + 8), &[]);
     assert_eq!(bench.completions().len(), 8);
 }
@@ -67,7 +97,12 @@ fn a_forged_answer_needs_the_number_of_completed_messages_too() {
 #[test]
 fn after_a_timeout_the_peers_number_of_completed_messages_is_learned_anew() {
     let mut bench = Bench::new(QpType::Rc);
-    let answer = |msn| Message::Acknowledge(Aeth { syndrome: Syndrome::ACK, msn });
+    let answer = |msn| {
+        Message::Acknowledge(Aeth {
+            syndrome: Syndrome::ACK,
+            msn,
+        })
+    };
     let operation = Operation::Send(wire::Tail::None);
     (0..2).for_each(|id| bench.post(id, operation, 4));
     bench.sent();
@@ -90,8 +125,14 @@ fn a_nak_that_the_request_cannot_get_breaks_nothing() {
     for code in [2, 4, 5, 31] {
         bench.acknowledge(0, Syndrome::Nak(code));
     }
-    assert_eq!((bench.state(), bench.completions()), (State::ReadyToSend, vec![]));
-    assert_eq!(bench.device.port().counters().dropped_unexpected_response, 4);
+    assert_eq!(
+        (bench.state(), bench.completions()),
+        (State::ReadyToSend, vec![])
+    );
+    assert_eq!(
+        bench.device.port().counters().dropped_unexpected_response,
+        4
+    );
     bench.acknowledge(0, Syndrome::NAK_INVALID_REQUEST);
     assert_eq!(bench.completions(), [(1, Status::RemoteInvalidRequest)]);
 }
@@ -104,7 +145,10 @@ fn repeated_naks_use_up_no_retries_before_the_request_is_sent_again() {
         bench.post(1, Operation::Send(wire::Tail::None), 4);
         bench.sent();
         (0..20).for_each(|_| bench.acknowledge(0, syndrome));
-        assert_eq!((bench.state(), bench.completions()), (State::ReadyToSend, vec![]));
+        assert_eq!(
+            (bench.state(), bench.completions()),
+            (State::ReadyToSend, vec![])
+        );
         while bench.sent_psns().is_empty() {
             bench.wait();
         }
@@ -116,7 +160,10 @@ fn repeated_naks_use_up_no_retries_before_the_request_is_sent_again() {
 /// Forged CNPs: none counts while nothing was sent, and only a few of those that arrive at once do.
 #[test]
 fn congestion_notifications_count_only_when_packets_can_have_been_marked() {
-    let config = Config { congestion: CongestionConfig::Dcqcn(DcqcnConfig::default()), ..Config::default() };
+    let config = Config {
+        congestion: CongestionConfig::Dcqcn(DcqcnConfig::default()),
+        ..Config::default()
+    };
     let mut bench = Bench::with(QpType::Rc, config, ALL);
     let full = Ok(Some(40_000_000_000));
     bench.now = Instant(1_000_000_000);
@@ -133,12 +180,33 @@ fn congestion_notifications_count_only_when_packets_can_have_been_marked() {
 #[test]
 fn a_known_key_does_not_help_to_guess_another() {
     let mut bench = Bench::new(QpType::Rc);
-    let init = RegionInit { address: BASE, length: 64, iova: BASE, access: ALL };
-    let known: Vec<u32> =
-        (0..200).map(|_| bench.device.memory().register(bench.pd, init).unwrap().rkey.0).collect();
-    let next_to_known = |guess: u32| known.iter().any(|&key| key != guess && key.abs_diff(guess) < 250);
+    let init = RegionInit {
+        address: BASE,
+        length: 64,
+        iova: BASE,
+        access: ALL,
+    };
+    let known: Vec<u32> = (0..200)
+        .map(|_| {
+            bench
+                .device
+                .memory()
+                .register(bench.pd, init)
+                .unwrap()
+                .rkey
+                .0
+        })
+        .collect();
+    let next_to_known = |guess: u32| {
+        known
+            .iter()
+            .any(|&key| key != guess && key.abs_diff(guess) < 250)
+    };
     let neighbours = known.iter().filter(|&&key| next_to_known(key)).count();
-    assert!(neighbours < 4, "{neighbours} of 200 keys lie next to another");
+    assert!(
+        neighbours < 4,
+        "{neighbours} of 200 keys lie next to another"
+    );
 }
 
 /// ReDMArk, queue pair numbers and memory: neither numbers nor keys of a device can be derived from those of
@@ -150,8 +218,15 @@ fn two_devices_share_neither_numbers_nor_keys() {
         device.add_qpn_range(Qpn::new(0x1000), 4096);
         let pd = device.alloc_pd().unwrap();
         let cq = device.cqs_mut().create(8).unwrap();
-        let init = RegionInit { address: BASE, length: 64, iova: BASE, access: ALL };
-        let keys: Vec<_> = (0..16).map(|_| device.memory().register(pd, init).unwrap().rkey).collect();
+        let init = RegionInit {
+            address: BASE,
+            length: 64,
+            iova: BASE,
+            access: ALL,
+        };
+        let keys: Vec<_> = (0..16)
+            .map(|_| device.memory().register(pd, init).unwrap().rkey)
+            .collect();
         let qp = QpInit {
             kind: QpType::Rc,
             pd: Some(pd),
@@ -175,21 +250,34 @@ fn two_devices_share_neither_numbers_nor_keys() {
 #[test]
 fn more_reads_than_agreed_are_refused() {
     let mut bench = Bench::new(QpType::Rc);
-    let reth = Reth { address: BASE, rkey: bench.rkey(), length: 4 };
+    let reth = Reth {
+        address: BASE,
+        rkey: bench.rkey(),
+        length: 4,
+    };
     (0..5).for_each(|offset| bench.receive(offset, Message::read(reth), &[]));
     assert_eq!(bench.answers(), [(4, Syndrome::NAK_INVALID_REQUEST)]);
     assert_eq!(bench.state(), State::Error);
 }
 
 fn position() -> impl Strategy<Value = Position> {
-    prop_oneof![Just(Position::First), Just(Position::Middle), Just(Position::Last), Just(Position::Only)]
+    prop_oneof![
+        Just(Position::First),
+        Just(Position::Middle),
+        Just(Position::Last),
+        Just(Position::Only)
+    ]
 }
 
 fn reth(rkey: Rkey) -> impl Strategy<Value = Reth> {
     let address = prop_oneof![Just(BASE), Just(BASE + 65530), Just(u64::MAX), any::<u64>()];
     let key = prop_oneof![4 => Just(rkey), 1 => any::<u32>().prop_map(Rkey)];
     let length = prop_oneof![0u32..5000, Just(u32::MAX)];
-    (address, key, length).prop_map(|(address, rkey, length)| Reth { address, rkey, length })
+    (address, key, length).prop_map(|(address, rkey, length)| Reth {
+        address,
+        rkey,
+        length,
+    })
 }
 
 fn message(rkey: Rkey) -> impl Strategy<Value = Message> {
@@ -207,8 +295,13 @@ fn message(rkey: Rkey) -> impl Strategy<Value = Message> {
     let original = any::<u64>();
     prop_oneof![
         (position(), tail.clone()).prop_map(|(position, tail)| Message::Send { position, tail }),
-        (position(), proptest::option::of(reth(rkey)), tail)
-            .prop_map(|(position, reth, tail)| Message::Write { position, reth, tail }),
+        (position(), proptest::option::of(reth(rkey)), tail).prop_map(|(position, reth, tail)| {
+            Message::Write {
+                position,
+                reth,
+                tail,
+            }
+        }),
         reth(rkey).prop_map(Message::read),
         reth(rkey).prop_map(Message::AtomicWrite),
         (position(), proptest::option::of(aeth.clone()))

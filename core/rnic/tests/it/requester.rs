@@ -6,7 +6,11 @@ use rnic::*;
 use wire::{Aeth, Message, Position, Reth, Rkey, Syndrome, Tail};
 
 const SEND: Operation = Operation::Send(Tail::None);
-const WRITE: Operation = Operation::Write { address: 0x5000, rkey: Rkey(9), immediate: None };
+const WRITE: Operation = Operation::Write {
+    address: 0x5000,
+    rkey: Rkey(9),
+    immediate: None,
+};
 
 #[test]
 fn a_message_becomes_packets_and_completes_with_the_last_acknowledgement() {
@@ -16,12 +20,17 @@ fn a_message_becomes_packets_and_completes_with_the_last_acknowledgement() {
     let shape: Vec<_> = sent
         .iter()
         .map(|(packet, length)| match packet.message {
-            Message::Write { position, reth, .. } => (position, reth.map(|reth| reth.length), *length),
+            Message::Write { position, reth, .. } => {
+                (position, reth.map(|reth| reth.length), *length)
+            }
             other => panic!("{other:?}"),
         })
         .collect();
-    let expected =
-        [(Position::First, Some(2500), 1024), (Position::Middle, None, 1024), (Position::Last, None, 452)];
+    let expected = [
+        (Position::First, Some(2500), 1024),
+        (Position::Middle, None, 1024),
+        (Position::Last, None, 452),
+    ];
     assert_eq!(shape, expected);
     assert!(sent[2].0.ack_req);
     bench.acknowledge(1, Syndrome::ACK);
@@ -36,9 +45,11 @@ fn own_writes(config: Config) -> Vec<(u64, u32)> {
     bench.post(1, WRITE, 2500);
     let sent = bench.sent();
     let writes = sent.iter().map(|(packet, length)| match packet.message {
-        Message::Write { position: Position::Only, reth: Some(reth), .. } if reth.length == *length => {
-            (reth.address, reth.length)
-        }
+        Message::Write {
+            position: Position::Only,
+            reth: Some(reth),
+            ..
+        } if reth.length == *length => (reth.address, reth.length),
         other => panic!("{other:?}"),
     });
     writes.collect()
@@ -46,13 +57,19 @@ fn own_writes(config: Config) -> Vec<(u64, u32)> {
 
 #[test]
 fn with_out_of_order_receive_each_write_packet_has_its_own_address() {
-    let sent = own_writes(Config { out_of_order: true, ..Config::default() });
+    let sent = own_writes(Config {
+        out_of_order: true,
+        ..Config::default()
+    });
     assert_eq!(sent, [(0x5000, 1024), (0x5400, 1024), (0x5800, 452)]);
 }
 
 #[test]
 fn for_segmentation_offload_they_are_as_long_as_each_other() {
-    let sent = own_writes(Config { write_only: true, ..Config::default() });
+    let sent = own_writes(Config {
+        write_only: true,
+        ..Config::default()
+    });
     assert_eq!(sent, [(0x5000, 834), (0x5342, 833), (0x5683, 833)]);
 }
 
@@ -62,7 +79,10 @@ fn a_sequence_error_goes_back_to_where_it_says() {
     (0..4).for_each(|id| bench.post(id, SEND, 10));
     assert_eq!(bench.sent_psns(), [0, 1, 2, 3]);
     bench.acknowledge(2, Syndrome::NAK_SEQUENCE);
-    assert_eq!(bench.completions(), [(0, Status::Success), (1, Status::Success)]);
+    assert_eq!(
+        bench.completions(),
+        [(0, Status::Success), (1, Status::Success)]
+    );
     assert_eq!(bench.sent_psns(), [2, 3]);
 }
 
@@ -79,7 +99,10 @@ fn silence_is_answered_by_retries_and_then_by_giving_up() {
     }
     bench.wait();
     assert_eq!(bench.sent_psns(), []);
-    assert_eq!(bench.completions(), [(1, Status::RetryExceeded), (2, Status::Flushed)]);
+    assert_eq!(
+        bench.completions(),
+        [(1, Status::RetryExceeded), (2, Status::Flushed)]
+    );
     // Timeout 14 is 67,108,864 ns, and it ran out three times.
     assert_eq!(bench.now, Instant(3 * 67_108_864));
     assert_eq!(bench.state(), State::Error);
@@ -123,13 +146,20 @@ fn on_a_shared_memory_channel_a_wait_ends_when_there_is_a_receive_and_is_no_retr
 
 #[test]
 fn each_nak_has_its_status() {
-    let cases = [(1, Status::RemoteInvalidRequest), (2, Status::RemoteAccess), (3, Status::RemoteOperation)];
+    let cases = [
+        (1, Status::RemoteInvalidRequest),
+        (2, Status::RemoteAccess),
+        (3, Status::RemoteOperation),
+    ];
     for (code, status) in cases {
         let mut bench = Bench::new(QpType::Rc);
         (0..3).for_each(|id| bench.post(id, WRITE, 10));
         bench.sent();
         bench.acknowledge(1, Syndrome::Nak(code));
-        assert_eq!(bench.completions(), [(0, Status::Success), (1, status), (2, Status::Flushed)]);
+        assert_eq!(
+            bench.completions(),
+            [(0, Status::Success), (1, status), (2, Status::Flushed)]
+        );
     }
 }
 
@@ -137,25 +167,47 @@ fn each_nak_has_its_status() {
 fn a_wrong_local_key_fails_its_request_after_those_before_it() {
     let mut bench = Bench::new(QpType::Rc);
     bench.post(1, SEND, 10);
-    let wrong = Sge { address: BASE, length: 10, lkey: Lkey::from_value(bench.keys.lkey.value() ^ 1) };
+    let wrong = Sge {
+        address: BASE,
+        length: 10,
+        lkey: Lkey::from_value(bench.keys.lkey.value() ^ 1),
+    };
     bench.post_sges(2, SEND, &[wrong]).unwrap();
     bench.post(3, SEND, 10);
     // The first request leaves the acknowledgement request to the second, and makes it itself when that
     // cannot be sent.
-    let asks: Vec<_> =
-        bench.sent().iter().map(|(packet, _)| (packet.psn.value() - START, packet.ack_req)).collect();
+    let asks: Vec<_> = bench
+        .sent()
+        .iter()
+        .map(|(packet, _)| (packet.psn.value() - START, packet.ack_req))
+        .collect();
     assert_eq!(asks, [(0, false), (0, true)]);
     assert_eq!(bench.completions(), []);
     bench.acknowledge(0, Syndrome::ACK);
-    let expected = [(1, Status::Success), (2, Status::LocalProtection), (3, Status::Flushed)];
+    let expected = [
+        (1, Status::Success),
+        (2, Status::LocalProtection),
+        (3, Status::Flushed),
+    ];
     assert_eq!(bench.completions(), expected);
 }
 
 #[test]
 fn a_fence_waits_for_the_read_before_it() {
     let mut bench = Bench::new(QpType::Rc);
-    bench.post(1, Operation::Read { address: 0x5000, rkey: Rkey(9) }, 4);
-    let sges = [Sge { address: BASE, length: 4, lkey: bench.keys.lkey }];
+    bench.post(
+        1,
+        Operation::Read {
+            address: 0x5000,
+            rkey: Rkey(9),
+        },
+        4,
+    );
+    let sges = [Sge {
+        address: BASE,
+        length: 4,
+        lkey: bench.keys.lkey,
+    }];
     let fenced = SendRequest {
         id: 2,
         operation: SEND,
@@ -164,10 +216,23 @@ fn a_fence_waits_for_the_read_before_it() {
         destination: None,
         xrc_srq: None,
     };
-    bench.device.post_send(bench.qpn, &fenced, bench.now).unwrap();
+    bench
+        .device
+        .post_send(bench.qpn, &fenced, bench.now)
+        .unwrap();
     assert_eq!(bench.sent_psns(), [0]);
-    let aeth = Some(wire::Aeth { syndrome: Syndrome::ACK, msn: 1 });
-    bench.receive(0, Message::ReadResponse { position: Position::Only, aeth }, b"read");
+    let aeth = Some(wire::Aeth {
+        syndrome: Syndrome::ACK,
+        msn: 1,
+    });
+    bench.receive(
+        0,
+        Message::ReadResponse {
+            position: Position::Only,
+            aeth,
+        },
+        b"read",
+    );
     assert_eq!(&bench.memory.0[..4], b"read");
     assert_eq!(bench.sent_psns(), [1]);
 }
@@ -177,21 +242,42 @@ fn a_fence_waits_for_the_read_before_it() {
 #[test]
 fn a_repeated_read_request_ends_where_the_first_one_ended() {
     let mut bench = Bench::new(QpType::Rc);
-    bench.post(1, Operation::Read { address: 0x5000, rkey: Rkey(9) }, 60 * 1024);
+    bench.post(
+        1,
+        Operation::Read {
+            address: 0x5000,
+            rkey: Rkey(9),
+        },
+        60 * 1024,
+    );
     let asked = |bench: &mut Bench| -> Vec<(u64, u32)> {
         let of = |message: &Message| match message {
             Message::ReadRequest { reth, .. } => (reth.address, reth.length / 1024),
             other => panic!("{other:?}"),
         };
-        bench.sent().iter().map(|(packet, _)| of(&packet.message)).collect()
+        bench
+            .sent()
+            .iter()
+            .map(|(packet, _)| of(&packet.message))
+            .collect()
     };
     assert_eq!(asked(&mut bench), [(0x5000, 60)]);
     // After a timeout the window is small: the READ is requested in pieces, and the first is answered in
     // part.
     bench.wait();
     assert_eq!(asked(&mut bench), [(0x5000, 4)]);
-    let aeth = Some(wire::Aeth { syndrome: Syndrome::ACK, msn: 1 });
-    bench.receive(0, Message::ReadResponse { position: Position::First, aeth }, &[7; 1024]);
+    let aeth = Some(wire::Aeth {
+        syndrome: Syndrome::ACK,
+        msn: 1,
+    });
+    bench.receive(
+        0,
+        Message::ReadResponse {
+            position: Position::First,
+            aeth,
+        },
+        &[7; 1024],
+    );
     bench.wait();
     assert_eq!(asked(&mut bench), [(0x5400, 3), (0x6000, 1)]);
 }
@@ -200,26 +286,64 @@ fn a_repeated_read_request_ends_where_the_first_one_ended() {
 /// it: the position of a response packet follows from its PSN alone.
 #[test]
 fn a_read_that_asks_for_response_only_packets_takes_them_and_any_others() {
-    let config = Config { response_only: true, ..Config::default() };
+    let config = Config {
+        response_only: true,
+        ..Config::default()
+    };
     let mut bench = Bench::with(QpType::Rc, config, ALL);
-    bench.post(1, Operation::Read { address: 0x5000, rkey: Rkey(9) }, 2500);
+    bench.post(
+        1,
+        Operation::Read {
+            address: 0x5000,
+            rkey: Rkey(9),
+        },
+        2500,
+    );
     let asked = |bench: &mut Bench| match bench.sent().as_slice() {
         [(packet, 0)] => (packet.psn.value() - START, packet.message),
         other => panic!("{other:?}"),
     };
     let read = |address, length| Message::ReadRequest {
-        reth: Reth { address, rkey: Rkey(9), length },
+        reth: Reth {
+            address,
+            rkey: Rkey(9),
+            length,
+        },
         response_only: true,
     };
     assert_eq!(asked(&mut bench), (0, read(0x5000, 2500)));
-    let aeth = Some(Aeth { syndrome: Syndrome::ACK, msn: 1 });
-    let only = Message::ReadResponse { position: Position::Only, aeth };
+    let aeth = Some(Aeth {
+        syndrome: Syndrome::ACK,
+        msn: 1,
+    });
+    let only = Message::ReadResponse {
+        position: Position::Only,
+        aeth,
+    };
     bench.receive(0, only, &[7; 1024]);
     bench.receive(2, only, &[9; 452]);
-    assert_eq!(asked(&mut bench), (1, read(0x5400, 1476)), "the second packet was lost");
-    bench.receive(1, Message::ReadResponse { position: Position::First, aeth }, &[8; 1024]);
+    assert_eq!(
+        asked(&mut bench),
+        (1, read(0x5400, 1476)),
+        "the second packet was lost"
+    );
+    bench.receive(
+        1,
+        Message::ReadResponse {
+            position: Position::First,
+            aeth,
+        },
+        &[8; 1024],
+    );
     assert_eq!(bench.completions(), []);
-    bench.receive(2, Message::ReadResponse { position: Position::Last, aeth }, &[9; 452]);
+    bench.receive(
+        2,
+        Message::ReadResponse {
+            position: Position::Last,
+            aeth,
+        },
+        &[9; 452],
+    );
     assert_eq!(bench.completions(), [(1, Status::Success)]);
     let expected = [[7; 1024].as_slice(), &[8; 1024], &[9; 452]].concat();
     assert!(bench.memory.0.starts_with(&expected));
@@ -242,33 +366,55 @@ fn a_drained_queue_starts_nothing_until_it_is_ready_again() {
     let mut bench = Bench::new(QpType::Rc);
     bench.post(1, SEND, 10);
     assert_eq!(bench.sent_psns(), [0]);
-    let drain = QpAttr { state: State::SendQueueDrained, drain_notify: true, ..QpAttr::default() };
+    let drain = QpAttr {
+        state: State::SendQueueDrained,
+        drain_notify: true,
+        ..QpAttr::default()
+    };
     let mask = AttrMask::STATE | AttrMask::EN_SQD_ASYNC_NOTIFY;
-    bench.device.modify_qp(bench.qpn, &drain, mask, bench.now).unwrap();
+    bench
+        .device
+        .modify_qp(bench.qpn, &drain, mask, bench.now)
+        .unwrap();
     bench.post(2, SEND, 10);
     assert_eq!((bench.sent_psns(), bench.events()), (vec![], vec![]));
     bench.acknowledge(0, Syndrome::ACK);
     let qpn = bench.qpn;
     assert_eq!(bench.events(), [Event::SendQueueDrained(qpn)]);
-    let ready = QpAttr { state: State::ReadyToSend, ..QpAttr::default() };
-    bench.device.modify_qp(bench.qpn, &ready, AttrMask::STATE, bench.now).unwrap();
+    let ready = QpAttr {
+        state: State::ReadyToSend,
+        ..QpAttr::default()
+    };
+    bench
+        .device
+        .modify_qp(bench.qpn, &ready, AttrMask::STATE, bench.now)
+        .unwrap();
     assert_eq!(bench.sent_psns(), [1]);
 }
 
 #[test]
 fn marked_packets_bring_one_notification_and_it_slows_the_sender() {
-    let config = Config { congestion: CongestionConfig::Dcqcn(DcqcnConfig::default()), ..Config::default() };
+    let config = Config {
+        congestion: CongestionConfig::Dcqcn(DcqcnConfig::default()),
+        ..Config::default()
+    };
     let mut bench = Bench::with(QpType::Rc, config, ALL);
     let rkey = bench.rkey();
     for offset in 0..3 {
         let message = write_only(BASE, rkey, 4);
         let psn = wire::Psn::new(START + offset);
         let packet = wire::Packet::new(wire::Service::Rc, bench.qpn, psn, message);
-        let marked = Arrival { traffic_class: 3, ..bench.arrival() };
+        let marked = Arrival {
+            traffic_class: 3,
+            ..bench.arrival()
+        };
         bench.receive_from(&marked, &packet, b"data");
     }
-    let notifications =
-        bench.sent().iter().filter(|(packet, _)| packet.message == Message::Congestion).count();
+    let notifications = bench
+        .sent()
+        .iter()
+        .filter(|(packet, _)| packet.message == Message::Congestion)
+        .count();
     assert_eq!(notifications, 1);
     assert_eq!(bench.device.rate_bps(bench.qpn), Ok(Some(40_000_000_000)));
     bench.post(1, SEND, 10);
@@ -287,7 +433,12 @@ struct Narrow {
 impl Sink for Narrow {
     type Channels = NoChannels;
 
-    fn send(&mut self, path: &Path, packet: &wire::Packet, payload: Gather<'_>) -> Result<(), Fault> {
+    fn send(
+        &mut self,
+        path: &Path,
+        packet: &wire::Packet,
+        payload: Gather<'_>,
+    ) -> Result<(), Fault> {
         self.room = self.room.saturating_sub(1);
         self.sent.send(path, packet, payload)
     }
@@ -323,5 +474,14 @@ fn acknowledgements_do_not_wait_for_the_room_of_data() {
     bench.receive(0, send(Position::Only), b"hello");
     let mut sink = Narrow::default();
     bench.device.transmit(bench.now, 64, &mut sink);
-    assert!(matches!(sink.sent.0[..], [(wire::Packet { message: Message::Acknowledge(_), .. }, 0)]));
+    assert!(matches!(
+        sink.sent.0[..],
+        [(
+            wire::Packet {
+                message: Message::Acknowledge(_),
+                ..
+            },
+            0
+        )]
+    ));
 }

@@ -82,7 +82,12 @@ fn a_duplicate_is_acknowledged_and_not_executed() {
 fn a_duplicate_atomic_gets_the_first_result_again() {
     let mut bench = Bench::new(QpType::Rc);
     bench.memory.0[..8].copy_from_slice(&41u64.to_ne_bytes());
-    let eth = AtomicEth { address: BASE, rkey: bench.rkey(), swap_add: 1, compare: 0 };
+    let eth = AtomicEth {
+        address: BASE,
+        rkey: bench.rkey(),
+        swap_add: 1,
+        compare: 0,
+    };
     for _ in 0..3 {
         bench.receive(0, Message::FetchAdd(eth), &[]);
         let originals: Vec<_> = bench
@@ -104,7 +109,11 @@ fn nothing_posted_is_answered_by_not_ready_and_the_message_comes_again() {
     bench.receive(0, send(Position::Only), b"abc");
     assert_eq!(bench.answers(), [(0, Syndrome::RnrNak(24))]);
     bench.receive(1, send(Position::Only), b"def");
-    assert_eq!(bench.answers(), [], "silence until the expected packet comes again");
+    assert_eq!(
+        bench.answers(),
+        [],
+        "silence until the expected packet comes again"
+    );
     bench.post_receive(1, 100);
     bench.receive(0, send(Position::Only), b"abc");
     assert_eq!(bench.answers(), [(0, Syndrome::ACK)]);
@@ -154,30 +163,55 @@ fn each_refusal_has_its_syndrome_its_completion_and_its_event() {
     let flushed = vec![(5, Status::Flushed)];
     let refused = |result: Refused| (result.0, result.1);
 
-    let bad_key = refuse(ALL, |bench| write_only(BASE, Rkey(bench.rkey().0 ^ 0x5500), 4), b"abcd");
+    let bad_key = refuse(
+        ALL,
+        |bench| write_only(BASE, Rkey(bench.rkey().0 ^ 0x5500), 4),
+        b"abcd",
+    );
     assert!(matches!(bad_key.2[..], [Event::QpAccessError(_)]));
     assert_eq!(refused(bad_key), (NAK_ACCESS, flushed.clone()));
 
-    let beyond = refuse(ALL, |bench| write_only(BASE + 65534, bench.rkey(), 4), b"abcd");
+    let beyond = refuse(
+        ALL,
+        |bench| write_only(BASE + 65534, bench.rkey(), 4),
+        b"abcd",
+    );
     assert_eq!(refused(beyond), (NAK_ACCESS, flushed.clone()));
 
     let read_only = Access::LOCAL_WRITE | Access::REMOTE_READ;
-    let right = refuse(read_only, |bench| write_only(BASE, bench.rkey(), 4), b"abcd");
+    let right = refuse(
+        read_only,
+        |bench| write_only(BASE, bench.rkey(), 4),
+        b"abcd",
+    );
     assert_eq!(refused(right), (NAK_ACCESS, flushed.clone()));
 
     let misaligned = |bench: &Bench| {
-        Message::FetchAdd(AtomicEth { address: BASE + 4, rkey: bench.rkey(), ..AtomicEth::default() })
+        Message::FetchAdd(AtomicEth {
+            address: BASE + 4,
+            rkey: bench.rkey(),
+            ..AtomicEth::default()
+        })
     };
     let misaligned = refuse(ALL, misaligned, &[]);
     assert!(matches!(misaligned.2[..], [Event::QpRequestError(_)]));
-    assert_eq!(refused(misaligned), (Syndrome::NAK_INVALID_REQUEST, flushed.clone()));
+    assert_eq!(
+        refused(misaligned),
+        (Syndrome::NAK_INVALID_REQUEST, flushed.clone())
+    );
 
     let too_long = refuse(ALL, |_| send(Position::Only), &[0; 65]);
     let length_error = vec![(5, Status::LocalLength)];
-    assert_eq!(refused(too_long), (Syndrome::NAK_INVALID_REQUEST, length_error));
+    assert_eq!(
+        refused(too_long),
+        (Syndrome::NAK_INVALID_REQUEST, length_error)
+    );
 
     let out_of_turn = refuse(ALL, |_| send(Position::Middle), &[0; MTU]);
-    assert_eq!(refused(out_of_turn), (Syndrome::NAK_INVALID_REQUEST, flushed.clone()));
+    assert_eq!(
+        refused(out_of_turn),
+        (Syndrome::NAK_INVALID_REQUEST, flushed.clone())
+    );
 
     let short_first = refuse(ALL, |_| send(Position::First), &[0; 10]);
     assert_eq!(short_first.0, Syndrome::NAK_INVALID_REQUEST);
@@ -186,7 +220,11 @@ fn each_refusal_has_its_syndrome_its_completion_and_its_event() {
 #[test]
 fn a_read_is_answered_in_packets_of_the_path_mtu() {
     let mut bench = Bench::new(QpType::Rc);
-    let reth = Reth { address: BASE, rkey: bench.rkey(), length: 2500 };
+    let reth = Reth {
+        address: BASE,
+        rkey: bench.rkey(),
+        length: 2500,
+    };
     bench.receive(0, Message::read(reth), &[]);
     let sent = bench.sent();
     let positions: Vec<_> = sent
@@ -196,8 +234,11 @@ fn a_read_is_answered_in_packets_of_the_path_mtu() {
             other => panic!("{other:?}"),
         })
         .collect();
-    let expected =
-        [(Position::First, true, 1024), (Position::Middle, false, 1024), (Position::Last, true, 452)];
+    let expected = [
+        (Position::First, true, 1024),
+        (Position::Middle, false, 1024),
+        (Position::Last, true, 452),
+    ];
     assert_eq!(positions, expected);
     // The READ took three PSNs: the next request has the fourth.
     bench.receive(3, Message::read(Reth { length: 0, ..reth }), &[]);
@@ -206,13 +247,25 @@ fn a_read_is_answered_in_packets_of_the_path_mtu() {
 
 /// Positions, lengths and PSNs of the answer to a READ of 2500 bytes.
 fn response_only(bench: &mut Bench) -> Vec<(Position, u32, u32)> {
-    let reth = Reth { address: BASE, rkey: bench.rkey(), length: 2500 };
-    let request = Message::ReadRequest { reth, response_only: true };
+    let reth = Reth {
+        address: BASE,
+        rkey: bench.rkey(),
+        length: 2500,
+    };
+    let request = Message::ReadRequest {
+        reth,
+        response_only: true,
+    };
     bench.receive(0, request, &[]);
     let of = |(packet, length): &(Packet, u32)| match packet.message {
-        Message::ReadResponse { position, aeth: Some(Aeth { syndrome: Syndrome::ACK, .. }) } => {
-            (position, *length, packet.psn.value() - START)
-        }
+        Message::ReadResponse {
+            position,
+            aeth:
+                Some(Aeth {
+                    syndrome: Syndrome::ACK,
+                    ..
+                }),
+        } => (position, *length, packet.psn.value() - START),
         other => panic!("{other:?}"),
     };
     bench.sent().iter().map(of).collect()
@@ -221,7 +274,11 @@ fn response_only(bench: &mut Bench) -> Vec<(Position, u32, u32)> {
 #[test]
 fn a_read_is_answered_by_response_only_packets_where_the_peer_takes_them() {
     let mut bench = Bench::new(QpType::Rc);
-    let expected = [(Position::Only, 1024, 0), (Position::Only, 1024, 1), (Position::Only, 452, 2)];
+    let expected = [
+        (Position::Only, 1024, 0),
+        (Position::Only, 1024, 1),
+        (Position::Only, 452, 2),
+    ];
     assert_eq!(response_only(&mut bench), expected);
     assert_eq!(response_only(&mut bench), expected, "a duplicate");
 }
@@ -229,7 +286,11 @@ fn a_read_is_answered_by_response_only_packets_where_the_peer_takes_them() {
 #[test]
 fn a_region_that_goes_while_it_is_read_is_read_no_further() {
     let mut bench = Bench::new(QpType::Rc);
-    let reth = Reth { address: BASE, rkey: bench.rkey(), length: 64 * MTU as u32 };
+    let reth = Reth {
+        address: BASE,
+        rkey: bench.rkey(),
+        length: 64 * MTU as u32,
+    };
     bench.receive(0, Message::read(reth), &[]);
     let mut sink = Sent::default();
     bench.device.transmit(bench.now, 4, &mut sink);
@@ -239,13 +300,24 @@ fn a_region_that_goes_while_it_is_read_is_read_no_further() {
 
 #[test]
 fn writes_ahead_are_placed_and_reported_in_turn_with_out_of_order_receive() {
-    let config = Config { out_of_order: true, ..Config::default() };
+    let config = Config {
+        out_of_order: true,
+        ..Config::default()
+    };
     let mut bench = Bench::with(QpType::Rc, config, ALL);
     let rkey = bench.rkey();
     for offset in [2, 3, 1] {
-        bench.receive(offset, write_only(BASE + u64::from(offset) * 4, rkey, 4), b"data");
+        bench.receive(
+            offset,
+            write_only(BASE + u64::from(offset) * 4, rkey, 4),
+            b"data",
+        );
     }
-    assert_eq!(bench.answers(), [], "nothing is acknowledged, and nothing asked for");
+    assert_eq!(
+        bench.answers(),
+        [],
+        "nothing is acknowledged, and nothing asked for"
+    );
     assert_eq!(&bench.memory.0[4..16], b"datadatadata");
     bench.receive(0, write_only(BASE, rkey, 4), b"data");
     assert_eq!(bench.answers(), [(3, Syndrome::ACK)]);

@@ -57,11 +57,20 @@ impl CmaHeader {
     /// The header for two addresses; `None` when they are of different families.
     pub const fn new(source: IpAddr, source_port: u16, destination: IpAddr) -> Option<Self> {
         let addresses = match (source, destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => CmaAddresses::V4 { source, destination },
-            (IpAddr::V6(source), IpAddr::V6(destination)) => CmaAddresses::V6 { source, destination },
+            (IpAddr::V4(source), IpAddr::V4(destination)) => CmaAddresses::V4 {
+                source,
+                destination,
+            },
+            (IpAddr::V6(source), IpAddr::V6(destination)) => CmaAddresses::V6 {
+                source,
+                destination,
+            },
             _ => return None,
         };
-        Some(Self { source_port, addresses })
+        Some(Self {
+            source_port,
+            addresses,
+        })
     }
 
     /// The address of the active side.
@@ -92,11 +101,20 @@ impl CmaHeader {
         let long = |at: usize| core::array::from_fn::<u8, 16, _>(|index| b[at + index]);
         let short = |at: usize| core::array::from_fn::<u8, 4, _>(|index| b[at + 12 + index]);
         let addresses = match b[1] >> 4 {
-            4 => CmaAddresses::V4 { source: short(4).into(), destination: short(20).into() },
-            6 => CmaAddresses::V6 { source: long(4).into(), destination: long(20).into() },
+            4 => CmaAddresses::V4 {
+                source: short(4).into(),
+                destination: short(20).into(),
+            },
+            6 => CmaAddresses::V6 {
+                source: long(4).into(),
+                destination: long(20).into(),
+            },
             version => return Err(CmaError::IpVersion { version }),
         };
-        Ok(Self { source_port: u16::from_be_bytes([b[2], b[3]]), addresses })
+        Ok(Self {
+            source_port: u16::from_be_bytes([b[2], b[3]]),
+            addresses,
+        })
     }
 
     /// The header's bytes.
@@ -104,12 +122,18 @@ impl CmaHeader {
         let mut bytes = [0; CMA_HEADER_SIZE];
         bytes[2..4].copy_from_slice(&self.source_port.to_be_bytes());
         match self.addresses {
-            CmaAddresses::V4 { source, destination } => {
+            CmaAddresses::V4 {
+                source,
+                destination,
+            } => {
                 bytes[1] = 4 << 4;
                 bytes[16..20].copy_from_slice(&source.octets());
                 bytes[32..].copy_from_slice(&destination.octets());
             }
-            CmaAddresses::V6 { source, destination } => {
+            CmaAddresses::V6 {
+                source,
+                destination,
+            } => {
                 bytes[1] = 6 << 4;
                 bytes[4..20].copy_from_slice(&source.octets());
                 bytes[20..].copy_from_slice(&destination.octets());
@@ -128,9 +152,13 @@ mod tests {
         let v4 = CmaHeader::new([10, 77, 0, 12].into(), 0xde5d, [10, 77, 0, 11].into()).unwrap();
         let bytes = v4.to_bytes();
         assert_eq!(bytes[..4], [0, 0x40, 0xde, 0x5d]);
-        assert_eq!((&bytes[16..20], &bytes[32..]), (&[10, 77, 0, 12][..], &[10, 77, 0, 11][..]));
+        assert_eq!(
+            (&bytes[16..20], &bytes[32..]),
+            (&[10, 77, 0, 12][..], &[10, 77, 0, 11][..])
+        );
         assert_eq!(CmaHeader::parse(&bytes), Ok(v4));
-        let v6 = CmaHeader::new(Ipv6Addr::LOCALHOST.into(), 1, Ipv6Addr::UNSPECIFIED.into()).unwrap();
+        let v6 =
+            CmaHeader::new(Ipv6Addr::LOCALHOST.into(), 1, Ipv6Addr::UNSPECIFIED.into()).unwrap();
         assert_eq!(v6.to_bytes()[19], 1);
         assert_eq!(CmaHeader::parse(&v6.to_bytes()), Ok(v6));
         assert_eq!(CmaHeader::new(v4.source(), 1, v6.source()), None);
@@ -139,8 +167,14 @@ mod tests {
     #[test]
     fn unknown_versions_are_refused() {
         let mut bytes = [0; CMA_HEADER_SIZE];
-        assert_eq!(CmaHeader::parse(&bytes), Err(CmaError::IpVersion { version: 0 }));
+        assert_eq!(
+            CmaHeader::parse(&bytes),
+            Err(CmaError::IpVersion { version: 0 })
+        );
         bytes[0] = 1;
-        assert_eq!(CmaHeader::parse(&bytes), Err(CmaError::Version { version: 1 }));
+        assert_eq!(
+            CmaHeader::parse(&bytes),
+            Err(CmaError::Version { version: 1 })
+        );
     }
 }

@@ -192,7 +192,10 @@ mod tests {
 
     #[test]
     fn service_ids_are_made_from_port_spaces() {
-        assert_eq!(ServiceId::ip(PortSpace::Tcp, 7174), ServiceId(0x0000_0000_0106_1c06));
+        assert_eq!(
+            ServiceId::ip(PortSpace::Tcp, 7174),
+            ServiceId(0x0000_0000_0106_1c06)
+        );
         for space in PortSpace::ALL {
             assert_eq!(PortSpace::of(space.value()), Some(space));
         }

@@ -28,7 +28,10 @@ impl Place {
     }
 
     const fn moved(self, bytes: usize) -> Self {
-        Self { byte: self.byte + bytes, ..self }
+        Self {
+            byte: self.byte + bytes,
+            ..self
+        }
     }
 }
 
@@ -52,7 +55,11 @@ pub(crate) fn set_number(data: &mut Data, base: usize, places: &[Place], mut val
         for bit in (place.end() - place.width..place.end()).rev() {
             if let Some(byte) = data.get_mut(bit / 8) {
                 let mask = 1 << (7 - bit % 8);
-                *byte = if value & 1 == 1 { *byte | mask } else { *byte & !mask };
+                *byte = if value & 1 == 1 {
+                    *byte | mask
+                } else {
+                    *byte & !mask
+                };
             }
             value >>= 1;
         }
@@ -102,7 +109,10 @@ number_field! {
 impl<const N: usize> BitField for [u8; N] {
     fn load(data: &Data, base: usize, places: &[Place]) -> Self {
         let at = base + places.first().map_or(0, |place| place.byte);
-        data.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
+        data.get(at..)
+            .and_then(|rest| rest.first_chunk())
+            .copied()
+            .unwrap_or([0; N])
     }
 
     fn store(&self, data: &mut Data, base: usize, places: &[Place]) {
@@ -197,16 +207,42 @@ mod tests {
         let at = |byte, bit, width| number(&data, 0, &[Place { byte, bit, width }]);
         assert_eq!((at(0, 0, 5), at(0, 5, 2), at(0, 7, 1)), (0b10100, 0b10, 1));
         assert_eq!((at(2, 0, 16), at(1, 4, 12)), (0x1234, 0xf12));
-        assert_eq!(number(&data, 2, &[Place { byte: 0, bit: 4, width: 8 }]), 0x23);
+        assert_eq!(
+            number(
+                &data,
+                2,
+                &[Place {
+                    byte: 0,
+                    bit: 4,
+                    width: 8
+                }]
+            ),
+            0x23
+        );
     }
 
     #[test]
     fn a_split_field_is_one_number() {
-        let places = [Place { byte: 3, bit: 0, width: 8 }, Place { byte: 9, bit: 4, width: 4 }];
+        let places = [
+            Place {
+                byte: 3,
+                bit: 0,
+                width: 8,
+            },
+            Place {
+                byte: 9,
+                bit: 4,
+                width: 4,
+            },
+        ];
         let mut data = [0xff; MAD_DATA_SIZE];
         set_number(&mut data, 0, &places, 0xabc);
         assert_eq!((data[3], data[9]), (0xab, 0xfc));
         assert_eq!(number(&data, 0, &places), 0xabc);
-        assert!(data.iter().enumerate().all(|(at, byte)| [3, 9].contains(&at) || *byte == 0xff));
+        assert!(
+            data.iter()
+                .enumerate()
+                .all(|(at, byte)| [3, 9].contains(&at) || *byte == 0xff)
+        );
     }
 }

@@ -367,11 +367,18 @@ mod tests {
 
     #[test]
     fn a_vendor_is_one_number_in_three_places() {
-        let rep = Rep { vendor_id: 0x12_34_56, ..Rep::default() };
+        let rep = Rep {
+            vendor_id: 0x12_34_56,
+            ..Rep::default()
+        };
         let bytes = rep.to_bytes();
         assert_eq!((bytes[15], bytes[19], bytes[23]), (0x12, 0x34, 0x56));
         assert_eq!(Rep::parse(&bytes).vendor_id, 0x12_34_56);
-        let sidr = SidrRep { vendor_id: 0x12_34_56, ..SidrRep::default() }.to_bytes();
+        let sidr = SidrRep {
+            vendor_id: 0x12_34_56,
+            ..SidrRep::default()
+        }
+        .to_bytes();
         assert_eq!((sidr[6], sidr[7], sidr[11]), (0x12, 0x34, 0x56));
     }
 }

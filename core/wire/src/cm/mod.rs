@@ -9,9 +9,10 @@ mod message;
 pub use cma::{CMA_HEADER_SIZE, CmaAddresses, CmaError, CmaHeader};
 pub use code::{AprStatus, CommId, PortSpace, RejectReason, ServiceId, SidrStatus, Subject};
 pub use message::{
-    APR_PRIVATE_DATA, Apr, DREP_PRIVATE_DATA, DREQ_PRIVATE_DATA, Drep, Dreq, INFORMATION, LAP_PRIVATE_DATA,
-    Lap, MRA_PRIVATE_DATA, Mra, REJ_PRIVATE_DATA, REP_PRIVATE_DATA, REQ_PRIVATE_DATA, RTU_PRIVATE_DATA, Rej,
-    Rep, Req, RequestPath, Rtu, SIDR_REP_PRIVATE_DATA, SIDR_REQ_PRIVATE_DATA, SidrRep, SidrReq,
+    APR_PRIVATE_DATA, Apr, DREP_PRIVATE_DATA, DREQ_PRIVATE_DATA, Drep, Dreq, INFORMATION,
+    LAP_PRIVATE_DATA, Lap, MRA_PRIVATE_DATA, Mra, REJ_PRIVATE_DATA, REP_PRIVATE_DATA,
+    REQ_PRIVATE_DATA, RTU_PRIVATE_DATA, Rej, Rep, Req, RequestPath, Rtu, SIDR_REP_PRIVATE_DATA,
+    SIDR_REQ_PRIVATE_DATA, SidrRep, SidrReq,
 };
 
 use crate::mad::{MAD_DATA_SIZE, MAD_HEADER_SIZE, MAD_SIZE, MadError, MadHeader};
@@ -104,13 +105,19 @@ impl CmMad {
     /// # Errors
     /// [`MadError`] names the field that is not connection management's.
     pub fn parse(bytes: &[u8]) -> Result<Self, MadError> {
-        let wrong_length = MadError::Length { length: bytes.len() };
+        let wrong_length = MadError::Length {
+            length: bytes.len(),
+        };
         let (header, data) = bytes.split_first_chunk().ok_or(wrong_length)?;
         let data = data.try_into().map_err(|_| wrong_length)?;
         let header = MadHeader::parse(header);
         header.check_cm()?;
         let message = CmMessage::parse(header.attribute, data)?;
-        Ok(Self { transaction: header.transaction, modifier: header.modifier, message })
+        Ok(Self {
+            transaction: header.transaction,
+            modifier: header.modifier,
+            message,
+        })
     }
 
     /// The datagram's bytes.

@@ -162,7 +162,11 @@ pub const fn is_ours(command: &Command) -> bool {
 
 /// The command that brings a message of so many bytes, or fetches one.
 pub fn command(kind: Fabrics, cid: u16, bytes: u32) -> Command {
-    Command { cdw10: SECURITY_PROTOCOL, cdw11: bytes, ..fabrics::fabrics(kind, cid) }
+    Command {
+        cdw10: SECURITY_PROTOCOL,
+        cdw11: bytes,
+        ..fabrics::fabrics(kind, cid)
+    }
 }
 
 /// "Authenticate", in the result of Connect (Base figure 380).

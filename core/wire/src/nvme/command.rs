@@ -114,7 +114,10 @@ impl Command {
     /// of dword 12.
     #[inline]
     pub const fn blocks(&self) -> Blocks {
-        Blocks { start: self.qword10(), count: (self.cdw12 & 0xffff) + 1 }
+        Blocks {
+            start: self.qword10(),
+            count: (self.cdw12 & 0xffff) + 1,
+        }
     }
 
     /// Dwords 10 and 11 as one number.
@@ -164,9 +167,19 @@ mod tests {
 
     #[test]
     fn blocks_count_from_one() {
-        let blocks = Blocks { start: 0x1_0000_0002, count: 0x1_0000 };
-        let command = Command { cdw12: 1 << 30, ..Command::default() }.with_blocks(blocks);
-        assert_eq!((command.cdw10, command.cdw11, command.cdw12), (2, 1, 1 << 30 | 0xffff));
+        let blocks = Blocks {
+            start: 0x1_0000_0002,
+            count: 0x1_0000,
+        };
+        let command = Command {
+            cdw12: 1 << 30,
+            ..Command::default()
+        }
+        .with_blocks(blocks);
+        assert_eq!(
+            (command.cdw10, command.cdw11, command.cdw12),
+            (2, 1, 1 << 30 | 0xffff)
+        );
         assert_eq!(command.blocks(), blocks);
         assert!(command.forces_unit_access());
     }
@@ -174,7 +187,14 @@ mod tests {
     #[test]
     fn a_descriptor_brings_its_flags() {
         let sgl = Sgl::Transport { length: 4096 };
-        let command = Command { flags: 2, ..Command::default() }.with_sgl(sgl);
-        assert_eq!((command.psdt(), command.fuse(), command.sgl()), (PSDT_SGL, Fuse::Second, Ok(sgl)));
+        let command = Command {
+            flags: 2,
+            ..Command::default()
+        }
+        .with_sgl(sgl);
+        assert_eq!(
+            (command.psdt(), command.fuse(), command.sgl()),
+            (PSDT_SGL, Fuse::Second, Ok(sgl))
+        );
     }
 }

@@ -26,7 +26,11 @@ impl Completion {
     /// The completion of command `cid`.
     #[inline]
     pub fn new(cid: u16, status: Status) -> Self {
-        Self { cid, status_and_phase: status.0 << 1, ..Self::default() }
+        Self {
+            cid,
+            status_and_phase: status.0 << 1,
+            ..Self::default()
+        }
     }
 
     /// How it went.

@@ -86,7 +86,11 @@ impl Property {
             1 => true,
             _ => return None,
         };
-        Some(Self { wide, offset: command.cdw11, value: command.qword12() })
+        Some(Self {
+            wide,
+            offset: command.cdw11,
+            value: command.qword12(),
+        })
     }
 
     /// The command that gets or sets it.
@@ -103,7 +107,13 @@ impl Property {
 
 /// A fabrics command without fields of its own.
 pub fn fabrics(kind: opcode::Fabrics, cid: u16) -> Command {
-    Command { opcode: opcode::FABRICS, flags: 1 << 6, cid, nsid: kind as u32, ..Command::default() }
+    Command {
+        opcode: opcode::FABRICS,
+        flags: 1 << 6,
+        cid,
+        nsid: kind as u32,
+        ..Command::default()
+    }
 }
 
 /// Authentication Send and Receive (Base 6.2).

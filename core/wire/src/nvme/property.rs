@@ -37,13 +37,21 @@ impl Capabilities {
     pub const fn bits(self) -> u64 {
         let page = (self.page_min & 0xf) as u64;
         let fixed = 1 << 16 | 1 << 37 | 1 << 43 | 1 << 59;
-        self.entries_max as u64 | (self.ready_timeout as u64) << 24 | page << 48 | page << 52 | fixed
+        self.entries_max as u64
+            | (self.ready_timeout as u64) << 24
+            | page << 48
+            | page << 52
+            | fixed
     }
 
     /// Parses the property's value.
     pub const fn parse(bits: u64) -> Self {
         let page_min = (bits >> 48) as u8 & 0xf;
-        Self { entries_max: bits as u16, ready_timeout: (bits >> 24) as u8, page_min }
+        Self {
+            entries_max: bits as u16,
+            ready_timeout: (bits >> 24) as u8,
+            page_min,
+        }
     }
 }
 

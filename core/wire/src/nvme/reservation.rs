@@ -46,7 +46,10 @@ impl ReservationType {
 
     /// Whether hosts that are not registered may read.
     pub const fn lets_all_read(self) -> bool {
-        matches!(self, Self::WriteExclusive | Self::WriteExclusiveRegistrants | Self::WriteExclusiveAll)
+        matches!(
+            self,
+            Self::WriteExclusive | Self::WriteExclusiveRegistrants | Self::WriteExclusiveAll
+        )
     }
 }
 

@@ -81,10 +81,15 @@ impl Sgl {
         let (kind, subtype) = (b[15] >> 4, b[15] & 0xf);
         Ok(match (kind, subtype) {
             (DATA_BLOCK, BY_ADDRESS) => Self::Address { address, length },
-            (DATA_BLOCK, BY_OFFSET) => Self::InCapsule { offset: address, length },
-            (SEGMENT | LAST_SEGMENT, BY_OFFSET) => {
-                Self::Segment { offset: address, length, last: kind == LAST_SEGMENT }
-            }
+            (DATA_BLOCK, BY_OFFSET) => Self::InCapsule {
+                offset: address,
+                length,
+            },
+            (SEGMENT | LAST_SEGMENT, BY_OFFSET) => Self::Segment {
+                offset: address,
+                length,
+                last: kind == LAST_SEGMENT,
+            },
             (KEYED, BY_ADDRESS | INVALIDATE) => Self::Keyed {
                 address,
                 length: length & 0xff_ffff,
@@ -103,12 +108,27 @@ impl Sgl {
             Self::Address { address, length } => (address, length, DATA_BLOCK << 4 | BY_ADDRESS),
             Self::InCapsule { offset, length } => (offset, length, DATA_BLOCK << 4 | BY_OFFSET),
             Self::Transport { length } => (0, length, TRANSPORT << 4 | TRANSPORT_SPECIFIC),
-            Self::Segment { offset, length, last } => {
-                (offset, length, if last { LAST_SEGMENT } else { SEGMENT } << 4 | BY_OFFSET)
-            }
-            Self::Keyed { address, length, key, invalidate } => {
+            Self::Segment {
+                offset,
+                length,
+                last,
+            } => (
+                offset,
+                length,
+                if last { LAST_SEGMENT } else { SEGMENT } << 4 | BY_OFFSET,
+            ),
+            Self::Keyed {
+                address,
+                length,
+                key,
+                invalidate,
+            } => {
                 let subtype = if invalidate { INVALIDATE } else { BY_ADDRESS };
-                (address, length & 0xff_ffff | key << 24, KEYED << 4 | subtype)
+                (
+                    address,
+                    length & 0xff_ffff | key << 24,
+                    KEYED << 4 | subtype,
+                )
             }
         };
         let mut bytes = [0; SGL_SIZE];
@@ -141,18 +161,48 @@ mod tests {
     #[test]
     fn every_kind_survives() {
         for sgl in [
-            Sgl::Address { address: u64::MAX, length: 1 },
-            Sgl::InCapsule { offset: 8, length: 4096 },
+            Sgl::Address {
+                address: u64::MAX,
+                length: 1,
+            },
+            Sgl::InCapsule {
+                offset: 8,
+                length: 4096,
+            },
             Sgl::Transport { length: u32::MAX },
-            Sgl::Keyed { address: 0x1234, length: 0xff_ffff, key: 0x8765_4321, invalidate: true },
-            Sgl::Keyed { address: 0x1234, length: 0, key: 1, invalidate: false },
-            Sgl::Segment { offset: 0, length: 32, last: true },
-            Sgl::Segment { offset: 16, length: 32, last: false },
+            Sgl::Keyed {
+                address: 0x1234,
+                length: 0xff_ffff,
+                key: 0x8765_4321,
+                invalidate: true,
+            },
+            Sgl::Keyed {
+                address: 0x1234,
+                length: 0,
+                key: 1,
+                invalidate: false,
+            },
+            Sgl::Segment {
+                offset: 0,
+                length: 32,
+                last: true,
+            },
+            Sgl::Segment {
+                offset: 16,
+                length: 32,
+                last: false,
+            },
         ] {
             assert_eq!(Sgl::parse(&sgl.to_bytes()), Ok(sgl));
         }
         let mut bytes = [0; SGL_SIZE];
         bytes[15] = 0x10;
-        assert_eq!(Sgl::parse(&bytes), Err(SglError { kind: 1, subtype: 0 }));
+        assert_eq!(
+            Sgl::parse(&bytes),
+            Err(SglError {
+                kind: 1,
+                subtype: 0
+            })
+        );
     }
 }

@@ -137,7 +137,13 @@ impl Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (status type {}, code {:#04x})", self.text(), self.0 >> 8 & 7, self.0 & 0xff)
+        write!(
+            f,
+            "{} (status type {}, code {:#04x})",
+            self.text(),
+            self.0 >> 8 & 7,
+            self.0 & 0xff
+        )
     }
 }
 

@@ -142,7 +142,10 @@ impl Kind {
 
     /// Whether the host sends it.
     pub const fn is_from_host(self) -> bool {
-        matches!(self, Self::InitializeRequest | Self::HostTermination | Self::Command | Self::HostData)
+        matches!(
+            self,
+            Self::InitializeRequest | Self::HostTermination | Self::Command | Self::HostData
+        )
     }
 
     /// Whether data may follow its header.
@@ -260,7 +263,10 @@ impl Digests {
 
     /// Parses the digest bits of ICReq or ICResp.
     pub const fn parse(bits: u8) -> Self {
-        Self { header: bits & 1 != 0, data: bits & 2 != 0 }
+        Self {
+            header: bits & 1 != 0,
+            data: bits & 2 != 0,
+        }
     }
 }
 
@@ -289,13 +295,30 @@ impl Frame {
     /// # Errors
     /// [`PduError`] names the field.
     #[inline]
-    pub fn parse(header: &CommonHeader, digests: Digests, data_max: usize) -> Result<Self, PduError> {
-        let CommonHeader { kind: byte, flags, header_length, data_offset, length } = *header;
+    pub fn parse(
+        header: &CommonHeader,
+        digests: Digests,
+        data_max: usize,
+    ) -> Result<Self, PduError> {
+        let CommonHeader {
+            kind: byte,
+            flags,
+            header_length,
+            data_offset,
+            length,
+        } = *header;
         let kind = Kind::parse(byte).ok_or(PduError::Kind { kind: byte })?;
         if header_length != kind.header_length() {
-            return Err(PduError::HeaderLength { kind: byte, length: header_length });
+            return Err(PduError::HeaderLength {
+                kind: byte,
+                length: header_length,
+            });
         }
-        let expected = if kind.has_digests() { digests } else { Digests::default() };
+        let expected = if kind.has_digests() {
+            digests
+        } else {
+            Digests::default()
+        };
         let header_digest = flags & flag::HEADER_DIGEST != 0;
         let data_digest = flags & flag::DATA_DIGEST != 0;
         if header_digest != expected.header || data_digest && !expected.data {
@@ -305,7 +328,15 @@ impl Frame {
         let end = header + if header_digest { DIGEST_SIZE } else { 0 };
         let length_error = PduError::Length { kind: byte, length };
         let length = usize::try_from(length).map_err(|_| length_error)?;
-        let mut frame = Self { kind, flags, before_data: end, header, header_digest, data: 0, data_digest };
+        let mut frame = Self {
+            kind,
+            flags,
+            before_data: end,
+            header,
+            header_digest,
+            data: 0,
+            data_digest,
+        };
         if length == end && !data_digest {
             return Ok(frame);
         }
@@ -318,7 +349,10 @@ impl Frame {
             _ => usize::from(data_offset),
         };
         if offset < end || offset % 4 != 0 {
-            return Err(PduError::DataOffset { kind: byte, offset: data_offset });
+            return Err(PduError::DataOffset {
+                kind: byte,
+                offset: data_offset,
+            });
         }
         let trailer = if data_digest { DIGEST_SIZE } else { 0 };
         let data = length.checked_sub(offset + trailer).ok_or(length_error)?;
@@ -344,10 +378,19 @@ impl Frame {
         data: usize,
         alignment: usize,
     ) -> (CommonHeader, usize) {
-        let digests = if kind.has_digests() { digests } else { Digests::default() };
+        let digests = if kind.has_digests() {
+            digests
+        } else {
+            Digests::default()
+        };
         let header_length = kind.header_length();
         let end = usize::from(header_length) + if digests.header { DIGEST_SIZE } else { 0 };
-        let mut flags = flags | if digests.header { flag::HEADER_DIGEST } else { 0 };
+        let mut flags = flags
+            | if digests.header {
+                flag::HEADER_DIGEST
+            } else {
+                0
+            };
         let (mut offset, mut length) = (0, end);
         if data != 0 {
             offset = end.next_multiple_of(alignment.max(1));
@@ -440,8 +483,12 @@ impl Header {
         out[..CommonHeader::SIZE].copy_from_slice(&common.to_bytes());
         let place = &mut out[CommonHeader::SIZE..];
         match self {
-            Self::InitializeRequest(it) | Self::InitializeResponse(it) => put(place, &it.to_bytes()),
-            Self::HostTermination(it) | Self::ControllerTermination(it) => put(place, &it.to_bytes()),
+            Self::InitializeRequest(it) | Self::InitializeResponse(it) => {
+                put(place, &it.to_bytes())
+            }
+            Self::HostTermination(it) | Self::ControllerTermination(it) => {
+                put(place, &it.to_bytes())
+            }
             Self::Command(it) => put(place, &it.to_bytes()),
             Self::Response(it) => put(place, &it.to_bytes()),
             Self::HostData(it) | Self::ControllerData(it) => put(place, &it.to_bytes()),
@@ -469,13 +516,23 @@ fn put(place: &mut [u8], bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    const NONE: Digests = Digests { header: false, data: false };
-    const BOTH: Digests = Digests { header: true, data: true };
+    const NONE: Digests = Digests {
+        header: false,
+        data: false,
+    };
+    const BOTH: Digests = Digests {
+        header: true,
+        data: true,
+    };
 
     #[test]
     fn what_we_say_of_a_pdu_is_what_we_read() {
         for digests in [NONE, BOTH] {
-            for (kind, data) in [(Kind::Command, 0), (Kind::Command, 4096), (Kind::Response, 0)] {
+            for (kind, data) in [
+                (Kind::Command, 0),
+                (Kind::Command, 4096),
+                (Kind::Response, 0),
+            ] {
                 let (header, offset) = Frame::header(kind, 0, digests, data, 4);
                 let frame = Frame::parse(&header, digests, 8192).unwrap();
                 assert_eq!((frame.data, frame.before_data), (data, offset));
@@ -489,17 +546,53 @@ mod tests {
         let (good, _) = Frame::header(Kind::Command, 0, NONE, 512, 4);
         let parse = |header| Frame::parse(&header, NONE, 512);
         assert!(parse(good).is_ok());
-        assert!(matches!(parse(CommonHeader { kind: 8, ..good }), Err(PduError::Kind { .. })));
         assert!(matches!(
-            parse(CommonHeader { header_length: 71, ..good }),
+            parse(CommonHeader { kind: 8, ..good }),
+            Err(PduError::Kind { .. })
+        ));
+        assert!(matches!(
+            parse(CommonHeader {
+                header_length: 71,
+                ..good
+            }),
             Err(PduError::HeaderLength { .. })
         ));
-        assert!(matches!(parse(CommonHeader { data_offset: 68, ..good }), Err(PduError::DataOffset { .. })));
-        assert!(matches!(parse(CommonHeader { data_offset: 74, ..good }), Err(PduError::DataOffset { .. })));
-        assert!(matches!(parse(CommonHeader { length: 71, ..good }), Err(PduError::Length { .. })));
-        assert!(matches!(parse(CommonHeader { length: u32::MAX, ..good }), Err(PduError::Length { .. })));
-        assert!(matches!(parse(CommonHeader { flags: 1, ..good }), Err(PduError::Flags { .. })));
-        assert!(matches!(parse(CommonHeader { flags: 2, ..good }), Err(PduError::Flags { .. })));
-        assert!(matches!(Frame::parse(&good, BOTH, 512), Err(PduError::Flags { .. })));
+        assert!(matches!(
+            parse(CommonHeader {
+                data_offset: 68,
+                ..good
+            }),
+            Err(PduError::DataOffset { .. })
+        ));
+        assert!(matches!(
+            parse(CommonHeader {
+                data_offset: 74,
+                ..good
+            }),
+            Err(PduError::DataOffset { .. })
+        ));
+        assert!(matches!(
+            parse(CommonHeader { length: 71, ..good }),
+            Err(PduError::Length { .. })
+        ));
+        assert!(matches!(
+            parse(CommonHeader {
+                length: u32::MAX,
+                ..good
+            }),
+            Err(PduError::Length { .. })
+        ));
+        assert!(matches!(
+            parse(CommonHeader { flags: 1, ..good }),
+            Err(PduError::Flags { .. })
+        ));
+        assert!(matches!(
+            parse(CommonHeader { flags: 2, ..good }),
+            Err(PduError::Flags { .. })
+        ));
+        assert!(matches!(
+            Frame::parse(&good, BOTH, 512),
+            Err(PduError::Flags { .. })
+        ));
     }
 }

@@ -25,7 +25,10 @@ fn filled<const N: usize>(text: &str, filler: u8) -> [u8; N] {
 
 /// The text before the first zero, without spaces at its end; `None` when it is not UTF-8.
 pub fn of(bytes: &[u8]) -> Option<&str> {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let end = bytes
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(bytes.len());
     let text = core::str::from_utf8(bytes.get(..end)?).ok()?;
     Some(text.trim_end_matches(' '))
 }
@@ -38,6 +41,9 @@ mod tests {
     fn text_survives_both_fillers() {
         assert_eq!(&spaced::<4>("ab"), b"ab  ");
         assert_eq!(&zeroed::<4>("abcd"), b"abc\0");
-        assert_eq!((of(b"ab  "), of(b"ab\0x"), of(b"\xff")), (Some("ab"), Some("ab"), None));
+        assert_eq!(
+            (of(b"ab  "), of(b"ab\0x"), of(b"\xff")),
+            (Some("ab"), Some("ab"), None)
+        );
     }
 }

@@ -116,7 +116,9 @@ impl DataTransfer {
     /// [`DataTransferError`] names the field that breaks MS-SMBD 3.1.5.8: the connection has to end.
     pub fn parse_message(bytes: &[u8]) -> Result<(Self, &[u8]), DataTransferError> {
         let Some((header, _)) = Self::split(bytes) else {
-            return Err(DataTransferError::Short { length: bytes.len() });
+            return Err(DataTransferError::Short {
+                length: bytes.len(),
+            });
         };
         if header.credits_requested == 0 {
             return Err(DataTransferError::NoCreditsRequested);
@@ -125,9 +127,16 @@ impl DataTransfer {
         if length == 0 {
             return Ok((header, &[]));
         }
-        let outside = DataTransferError::DataOutside { offset, length, available: bytes.len() };
+        let outside = DataTransferError::DataOutside {
+            offset,
+            length,
+            available: bytes.len(),
+        };
         let begin = usize::try_from(offset).map_err(|_| outside)?;
-        let end = usize::try_from(length).ok().and_then(|length| begin.checked_add(length)).ok_or(outside)?;
+        let end = usize::try_from(length)
+            .ok()
+            .and_then(|length| begin.checked_add(length))
+            .ok_or(outside)?;
         match bytes.get(begin..end) {
             Some(data) if begin >= DATA_OFFSET && begin.is_multiple_of(8) => Ok((header, data)),
             _ => Err(outside),
@@ -163,21 +172,51 @@ mod tests {
             ..DataTransfer::default()
         };
         let bytes = message(good, 40);
-        assert_eq!(DataTransfer::parse_message(&bytes), Ok((good, &[0xdd; 40][..])));
+        assert_eq!(
+            DataTransfer::parse_message(&bytes),
+            Ok((good, &[0xdd; 40][..]))
+        );
         for (offset, length) in [(24, 41), (16, 8), (28, 8), (u32::MAX, u32::MAX), (64, 8)] {
-            let bad = DataTransfer { data_offset: offset, data_length: length, ..good };
+            let bad = DataTransfer {
+                data_offset: offset,
+                data_length: length,
+                ..good
+            };
             let refused = DataTransfer::parse_message(&message(bad, 0)).map(|_| ());
-            assert_eq!(refused, Err(DataTransferError::DataOutside { offset, length, available: 64 }));
+            assert_eq!(
+                refused,
+                Err(DataTransferError::DataOutside {
+                    offset,
+                    length,
+                    available: 64
+                })
+            );
         }
     }
 
     #[test]
     fn empty_messages_carry_credits_and_may_announce_data() {
-        let empty = DataTransfer { credits_requested: 255, credits_granted: 3, ..DataTransfer::default() };
-        assert_eq!(DataTransfer::parse_message(&empty.to_bytes()), Ok((empty, &[][..])));
-        let remainder = DataTransfer { remaining_data_length: 5, ..empty };
-        assert_eq!(DataTransfer::parse_message(&remainder.to_bytes()), Ok((remainder, &[][..])));
-        let none = DataTransfer { credits_requested: 0, ..empty };
+        let empty = DataTransfer {
+            credits_requested: 255,
+            credits_granted: 3,
+            ..DataTransfer::default()
+        };
+        assert_eq!(
+            DataTransfer::parse_message(&empty.to_bytes()),
+            Ok((empty, &[][..]))
+        );
+        let remainder = DataTransfer {
+            remaining_data_length: 5,
+            ..empty
+        };
+        assert_eq!(
+            DataTransfer::parse_message(&remainder.to_bytes()),
+            Ok((remainder, &[][..]))
+        );
+        let none = DataTransfer {
+            credits_requested: 0,
+            ..empty
+        };
         let refused = DataTransfer::parse_message(&none.to_bytes()).map(|_| ());
         assert_eq!(refused, Err(DataTransferError::NoCreditsRequested));
         let refused = DataTransfer::parse_message(&[0; 19]).map(|_| ());
@@ -186,7 +225,11 @@ mod tests {
 
     #[test]
     fn descriptors_come_in_arrays() {
-        let one = BufferDescriptor { offset: 0x1234, token: 7, length: 4096 };
+        let one = BufferDescriptor {
+            offset: 0x1234,
+            token: 7,
+            length: 4096,
+        };
         let two = BufferDescriptor { offset: 0, ..one };
         let mut bytes = [0; 32];
         bytes[..16].copy_from_slice(&one.to_bytes());

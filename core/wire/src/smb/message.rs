@@ -207,7 +207,11 @@ impl Header {
 
     /// The tree connection (TreeId); `None` in asynchronous messages, which have an AsyncId in its place.
     pub const fn tree_id(&self) -> Option<u32> {
-        if self.flags & flag::ASYNC == 0 { Some((self.async_id >> 32) as u32) } else { None }
+        if self.flags & flag::ASYNC == 0 {
+            Some((self.async_id >> 32) as u32)
+        } else {
+            None
+        }
     }
 
     /// Whether the message is signed, so that a gateway must not change a byte of it.

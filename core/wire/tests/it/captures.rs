@@ -10,8 +10,8 @@ use wire::frame::FRAME_HEADERS_MAX;
 use wire::icrc::ICRC_SIZE;
 use wire::opcode::Operation;
 use wire::{
-    Aeth, Flow, FrameError, FrameHeaders, Icrc, Identification, Ip, MAX_HEADERS, Message, Packet, ROCE_PORT,
-    Service, Syndrome, explain_identification, pad_of, split_icrc,
+    Aeth, Flow, FrameError, FrameHeaders, Icrc, Identification, Ip, MAX_HEADERS, Message, Packet,
+    ROCE_PORT, Service, Syndrome, explain_identification, pad_of, split_icrc,
 };
 
 /// The number of RoCEv2 packets in the captures, from their README.
@@ -35,7 +35,13 @@ fn dissect(frame: &[u8]) -> Option<Dissected<'_>> {
     };
     let (transport, icrc) = split_icrc(datagram).unwrap();
     let (packet, payload) = Packet::parse(transport).unwrap();
-    Some(Dissected { headers, transport, packet, payload, icrc })
+    Some(Dissected {
+        headers,
+        transport,
+        packet,
+        payload,
+        icrc,
+    })
 }
 
 /// Calls `check` with the name of the capture and each of its packets; sees to it that none is missed.
@@ -54,8 +60,14 @@ pub(crate) fn for_each_packet(mut check: impl FnMut(&str, &[u8], Dissected<'_>))
 }
 
 fn files() -> Vec<std::path::PathBuf> {
-    let mut paths: Vec<_> = fs::read_dir(captures()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "pcap"));
+    let mut paths: Vec<_> = fs::read_dir(captures())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "pcap")
+    });
     paths.sort();
     paths
 }
@@ -83,11 +95,21 @@ fn finish(mut icrc: Icrc, transport: &[u8]) -> [u8; ICRC_SIZE] {
 #[test]
 fn every_packet_is_encoded_to_the_bytes_that_linux_sent() {
     for_each_packet(|name, frame, dissected| {
-        let Dissected { headers, packet, payload, .. } = dissected;
+        let Dissected {
+            headers,
+            packet,
+            payload,
+            ..
+        } = dissected;
         let pad = pad_of(payload.len());
         let mut transport_headers = [0; MAX_HEADERS];
         let length = packet.encode(pad, &mut transport_headers).unwrap();
-        let transport = [&transport_headers[..length], payload, &[0; 3][..usize::from(pad)]].concat();
+        let transport = [
+            &transport_headers[..length],
+            payload,
+            &[0; 3][..usize::from(pad)],
+        ]
+        .concat();
         let seed = flow_of(&headers).seed(transport.len() as u16, identification_of(&headers));
         let icrc = finish(seed, &transport);
 
@@ -104,8 +126,18 @@ fn every_packet_is_encoded_to_the_bytes_that_linux_sent() {
 #[test]
 fn every_icrc_is_right() {
     for_each_packet(|name, _, dissected| {
-        let Dissected { headers, transport, packet, icrc, .. } = dissected;
-        assert_eq!(finish(headers.icrc(), transport), icrc, "{name}: {packet:?}");
+        let Dissected {
+            headers,
+            transport,
+            packet,
+            icrc,
+            ..
+        } = dissected;
+        assert_eq!(
+            finish(headers.icrc(), transport),
+            icrc,
+            "{name}: {packet:?}"
+        );
     });
 }
 
@@ -113,17 +145,33 @@ fn every_icrc_is_right() {
 fn identifications_are_found_without_the_ip_header() {
     let mut counting: HashMap<(String, Flow4), Vec<u16>> = HashMap::new();
     for_each_packet(|name, _, dissected| {
-        let Dissected { headers, transport, icrc, .. } = dissected;
+        let Dissected {
+            headers,
+            transport,
+            icrc,
+            ..
+        } = dissected;
         let Ip::V4(ip) = headers.ip else { return };
         let length = transport.len() as u16;
-        let computed = finish(flow_of(&headers).seed(length, Identification::ZERO), transport);
+        let computed = finish(
+            flow_of(&headers).seed(length, Identification::ZERO),
+            transport,
+        );
         let found = explain_identification(computed, icrc, Identification::ZERO, transport.len());
         assert_eq!(found, Some(ip.identification), "{name}");
-        let flow = (ip.source.octets(), ip.destination.octets(), headers.udp.source_port);
-        counting.entry((name.to_owned(), flow)).or_default().push(ip.identification.value);
+        let flow = (
+            ip.source.octets(),
+            ip.destination.octets(),
+            headers.udp.source_port,
+        );
+        counting
+            .entry((name.to_owned(), flow))
+            .or_default()
+            .push(ip.identification.value);
     });
-    let gaps =
-        counting.values().flat_map(|values| values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])));
+    let gaps = counting
+        .values()
+        .flat_map(|values| values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])));
     let (up, other): (Vec<u16>, Vec<u16>) = gaps.partition(|gap| (1..0x8000).contains(gap));
     assert!(
         other.is_empty(),
@@ -139,7 +187,12 @@ type Flow4 = ([u8; 4], [u8; 4], u16);
 fn damage_is_not_taken_for_an_identification() {
     let mut seen = 0;
     for_each_packet(|name, _, dissected| {
-        let Dissected { headers, transport, icrc, .. } = dissected;
+        let Dissected {
+            headers,
+            transport,
+            icrc,
+            ..
+        } = dissected;
         if !matches!(headers.ip, Ip::V4(_)) {
             return;
         }
@@ -149,7 +202,11 @@ fn damage_is_not_taken_for_an_identification() {
             damaged[byte] ^= 0x10;
             let computed = finish(seed, &damaged);
             let found = explain_identification(computed, icrc, Identification::ZERO, damaged.len());
-            assert_eq!(found.is_some(), byte == wire::bth::BTH_VARIANT_BYTE, "{name}: byte {byte}");
+            assert_eq!(
+                found.is_some(),
+                byte == wire::bth::BTH_VARIANT_BYTE,
+                "{name}: byte {byte}"
+            );
             seen += 1;
         }
     });
@@ -161,7 +218,10 @@ fn flows_are_what_the_index_says() {
     let index = fs::read_to_string(captures().join("index.tsv")).unwrap();
     let mut expected: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for line in index.lines().skip(1) {
-        expected.entry(line.split('\t').next().unwrap()).or_default().push(line);
+        expected
+            .entry(line.split('\t').next().unwrap())
+            .or_default()
+            .push(line);
     }
     let mut packets = 0;
     for path in files() {
@@ -182,7 +242,11 @@ fn index_of(path: &Path) -> Vec<String> {
     let mut flows: Vec<(String, Vec<(Packet, usize)>)> = Vec::new();
     let frames = read_pcap(path);
     for dissected in frames.iter().filter_map(|frame| dissect(frame)) {
-        let flow = format!("{} > {:#08x}", source_of(&dissected.headers), dissected.packet.dest.value());
+        let flow = format!(
+            "{} > {:#08x}",
+            source_of(&dissected.headers),
+            dissected.packet.dest.value()
+        );
         let row = (dissected.packet, dissected.payload.len());
         match flows.iter_mut().find(|(name, _)| *name == flow) {
             Some((_, rows)) => rows.push(row),
@@ -190,7 +254,10 @@ fn index_of(path: &Path) -> Vec<String> {
         }
     }
     let file = path.file_stem().unwrap().to_str().unwrap();
-    flows.iter().map(|(flow, rows)| line_of(file, flow, rows)).collect()
+    flows
+        .iter()
+        .map(|(flow, rows)| line_of(file, flow, rows))
+        .collect()
 }
 
 fn line_of(file: &str, flow: &str, rows: &[(Packet, usize)]) -> String {
@@ -199,14 +266,25 @@ fn line_of(file: &str, flow: &str, rows: &[(Packet, usize)]) -> String {
     let longest = rows.iter().map(|(_, length)| length).max().unwrap();
     let opcodes = runs(rows.iter().map(|(packet, _)| name_of(packet)));
     let naks = runs(rows.iter().filter_map(|(packet, _)| nak_of(packet)));
-    let naks = if naks.is_empty() { "-".to_owned() } else { naks };
-    format!("{file}\t{flow}\t{}\t{first:#08x}\t{last:#08x}\t{longest}\t{opcodes}\t{naks}", rows.len())
+    let naks = if naks.is_empty() {
+        "-".to_owned()
+    } else {
+        naks
+    };
+    format!(
+        "{file}\t{flow}\t{}\t{first:#08x}\t{last:#08x}\t{longest}\t{opcodes}\t{naks}",
+        rows.len()
+    )
 }
 
 fn source_of(headers: &FrameHeaders) -> String {
     match headers.ip {
         Ip::V4(ip) => ip.source.to_string(),
-        Ip::V6(ip) => ip.source.segments().map(|segment| format!("{segment:04x}")).join(":"),
+        Ip::V6(ip) => ip
+            .source
+            .segments()
+            .map(|segment| format!("{segment:04x}"))
+            .join(":"),
     }
 }
 

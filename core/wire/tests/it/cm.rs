@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use crate::captures::for_each_packet;
 use crate::contract;
 use crate::dissector::{dissect_fields, frame_of, headers_of, number};
-use wire::cm::{CmMad, CmMessage, CmaHeader, PortSpace, RejectReason, Rep, Req, ServiceId, SidrStatus};
+use wire::cm::{
+    CmMad, CmMessage, CmaHeader, PortSpace, RejectReason, Rep, Req, ServiceId, SidrStatus,
+};
 use wire::mad::{CLASS_CM, CLASS_VERSION_CM, GSI_QKEY, MAD_DATA_SIZE, MAD_SIZE};
 use wire::{Deth, Message, Packet, Psn, Qpn, Service, Tail};
 
@@ -17,7 +19,10 @@ fn captured() -> BTreeMap<String, Vec<(Vec<u8>, CmMad)>> {
     for_each_packet(|name, _, dissected| {
         if dissected.packet.dest == Qpn::GSI {
             let mad = CmMad::parse(dissected.payload).unwrap();
-            datagrams.entry(name.to_owned()).or_default().push((dissected.payload.to_vec(), mad));
+            datagrams
+                .entry(name.to_owned())
+                .or_default()
+                .push((dissected.payload.to_vec(), mad));
         }
     });
     datagrams
@@ -47,27 +52,68 @@ fn every_datagram_is_encoded_to_the_bytes_that_linux_sent() {
 #[test]
 fn conversations_are_what_the_captures_readme_says() {
     let captured = captured();
-    let attributes =
-        |name: &str| -> Vec<u16> { captured[name].iter().map(|(_, mad)| mad.message.attribute()).collect() };
+    let attributes = |name: &str| -> Vec<u16> {
+        captured[name]
+            .iter()
+            .map(|(_, mad)| mad.message.attribute())
+            .collect()
+    };
     let connection = [0x10, 0x13, 0x14, 0x15, 0x16];
     assert_eq!(attributes("cm_rping"), connection);
     assert_eq!(attributes("cm_ucmatose"), connection);
     assert_eq!(attributes("cm_refused"), [0x10, 0x12]);
     assert_eq!(attributes("cm_udaddy"), [0x17, 0x18]);
 
-    let [(_, req), (_, rep), (_, rtu), (_, dreq), (_, drep)] = captured["cm_rping"].as_slice() else {
+    let [(_, req), (_, rep), (_, rtu), (_, dreq), (_, drep)] = captured["cm_rping"].as_slice()
+    else {
         panic!("five datagrams");
     };
-    let (CmMessage::Req(req), CmMessage::Rep(rep)) = (req.message, rep.message) else { panic!() };
-    let (CmMessage::Rtu(rtu), CmMessage::Dreq(dreq)) = (rtu.message, dreq.message) else { panic!() };
-    let CmMessage::Drep(drep) = drep.message else { panic!() };
+    let (CmMessage::Req(req), CmMessage::Rep(rep)) = (req.message, rep.message) else {
+        panic!()
+    };
+    let (CmMessage::Rtu(rtu), CmMessage::Dreq(dreq)) = (rtu.message, dreq.message) else {
+        panic!()
+    };
+    let CmMessage::Drep(drep) = drep.message else {
+        panic!()
+    };
     assert_eq!(req.service_id.port(), Some((PortSpace::Tcp, 7174)));
-    assert_eq!((req.local_qpn.value(), rep.local_qpn.value(), dreq.remote_qpn.value()), (0x11, 0x11, 0x11));
-    assert_eq!((req.path_mtu, req.max_cm_retries, req.retry_count, req.rnr_retry_count), (3, 15, 7, 7));
-    assert_eq!((req.remote_response_timeout, req.local_response_timeout), (20, 20));
-    assert_eq!((req.primary_path.local_lid, req.primary_path.hop_limit), (0xffff, 64));
-    assert_eq!((req.primary_path.flow_label, req.primary_path.local_ack_timeout), (0xb_0949, 19));
-    assert_eq!(req.primary_path.local_gid[10..], [0xff, 0xff, 10, 77, 0, 12]);
+    assert_eq!(
+        (
+            req.local_qpn.value(),
+            rep.local_qpn.value(),
+            dreq.remote_qpn.value()
+        ),
+        (0x11, 0x11, 0x11)
+    );
+    assert_eq!(
+        (
+            req.path_mtu,
+            req.max_cm_retries,
+            req.retry_count,
+            req.rnr_retry_count
+        ),
+        (3, 15, 7, 7)
+    );
+    assert_eq!(
+        (req.remote_response_timeout, req.local_response_timeout),
+        (20, 20)
+    );
+    assert_eq!(
+        (req.primary_path.local_lid, req.primary_path.hop_limit),
+        (0xffff, 64)
+    );
+    assert_eq!(
+        (
+            req.primary_path.flow_label,
+            req.primary_path.local_ack_timeout
+        ),
+        (0xb_0949, 19)
+    );
+    assert_eq!(
+        req.primary_path.local_gid[10..],
+        [0xff, 0xff, 10, 77, 0, 12]
+    );
     assert!(req.primary_path.is_some() && !req.alternate_path.is_some());
     assert_eq!((rep.target_ack_delay, rep.failover_accepted), (15, 0));
     assert_eq!(
@@ -75,15 +121,33 @@ fn conversations_are_what_the_captures_readme_says() {
         (req.local_comm_id, rep.local_comm_id, req.local_comm_id)
     );
     let cma = CmaHeader::parse(req.private_data.first_chunk().unwrap()).unwrap();
-    assert_eq!(cma, CmaHeader::new([10, 77, 0, 12].into(), 0xde5d, [10, 77, 0, 11].into()).unwrap());
+    assert_eq!(
+        cma,
+        CmaHeader::new([10, 77, 0, 12].into(), 0xde5d, [10, 77, 0, 11].into()).unwrap()
+    );
 
-    let CmMessage::Rej(rej) = captured["cm_refused"][1].1.message else { panic!() };
-    assert_eq!((rej.reason, rej.local_comm_id.0), (RejectReason::INVALID_SERVICE_ID, 0));
-    let CmMessage::SidrReq(sidr_req) = captured["cm_udaddy"][0].1.message else { panic!() };
-    let CmMessage::SidrRep(sidr_rep) = captured["cm_udaddy"][1].1.message else { panic!() };
+    let CmMessage::Rej(rej) = captured["cm_refused"][1].1.message else {
+        panic!()
+    };
+    assert_eq!(
+        (rej.reason, rej.local_comm_id.0),
+        (RejectReason::INVALID_SERVICE_ID, 0)
+    );
+    let CmMessage::SidrReq(sidr_req) = captured["cm_udaddy"][0].1.message else {
+        panic!()
+    };
+    let CmMessage::SidrRep(sidr_rep) = captured["cm_udaddy"][1].1.message else {
+        panic!()
+    };
     assert_eq!(sidr_req.service_id, ServiceId::ip(PortSpace::Udp, 7174));
-    assert_eq!((sidr_rep.status, sidr_rep.qkey), (SidrStatus::VALID, 0x0123_4567));
-    assert_eq!((sidr_rep.service_id, sidr_rep.request_id), (sidr_req.service_id, sidr_req.request_id));
+    assert_eq!(
+        (sidr_rep.status, sidr_rep.qkey),
+        (SidrStatus::VALID, 0x0123_4567)
+    );
+    assert_eq!(
+        (sidr_rep.service_id, sidr_rep.request_id),
+        (sidr_req.service_id, sidr_req.request_id)
+    );
 }
 
 /// Bytes that differ from each other, and are the same in every run.
@@ -103,7 +167,10 @@ fn number_in(field: &'static str, value: impl Into<u64>) -> Expected {
 }
 
 fn bytes_in(field: &'static str, bytes: &[u8]) -> Expected {
-    (field, bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    (
+        field,
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+    )
 }
 
 /// The fields that Wireshark should read; it supports six of the eleven messages.
@@ -150,7 +217,10 @@ fn expected_of_req(m: &Req) -> Vec<Expected> {
         number_in("infiniband.cm.req.localeecn", m.local_eecn),
         number_in("infiniband.cm.req.initdepth", m.initiator_depth),
         number_in("infiniband.cm.req.remoteeecn", m.remote_eecn),
-        number_in("infiniband.cm.req.remoteresptout", m.remote_response_timeout),
+        number_in(
+            "infiniband.cm.req.remoteresptout",
+            m.remote_response_timeout,
+        ),
         number_in("infiniband.cm.req.transpsvctype", m.transport),
         number_in("infiniband.cm.req.e2eflowctrl", m.flow_control),
         number_in("infiniband.cm.req.startpsn", m.starting_psn.value()),
@@ -177,13 +247,19 @@ fn expected_of_paths(m: &Req) -> Vec<Expected> {
         number_in("infiniband.cm.req.prim_hoplim", primary.hop_limit),
         number_in("infiniband.cm.req.prim_sl", primary.service_level),
         number_in("infiniband.cm.req.prim_subnetlocal", primary.subnet_local),
-        number_in("infiniband.cm.req.prim_localacktout", primary.local_ack_timeout),
+        number_in(
+            "infiniband.cm.req.prim_localacktout",
+            primary.local_ack_timeout,
+        ),
         number_in("infiniband.cm.req.alt_locallid", alternate.local_lid),
         number_in("infiniband.cm.req.alt_remotelid", alternate.remote_lid),
         bytes_in("infiniband.cm.req.alt_localgid", &alternate.local_gid),
         bytes_in("infiniband.cm.req.alt_remotegid", &alternate.remote_gid),
         number_in("infiniband.cm.req.alt_hoplim", alternate.hop_limit),
-        number_in("infiniband.cm.req.alt_localacktout", alternate.local_ack_timeout),
+        number_in(
+            "infiniband.cm.req.alt_localacktout",
+            alternate.local_ack_timeout,
+        ),
     ]
 }
 
@@ -213,9 +289,19 @@ fn wireshark_reads_each_message_as_we_mean_it() {
     let mut expectations = Vec::new();
     for &attribute in CmMessage::ATTRIBUTES {
         let message = CmMessage::parse(attribute, &patterned(attribute)).unwrap();
-        let mad = CmMad { transaction: 0x0102_0304_0506_0708, modifier: 0x0a0b_0c0d, message };
-        let deth = Deth { qkey: GSI_QKEY, source: Qpn::GSI };
-        let datagram = Message::Datagram { deth, tail: Tail::None };
+        let mad = CmMad {
+            transaction: 0x0102_0304_0506_0708,
+            modifier: 0x0a0b_0c0d,
+            message,
+        };
+        let deth = Deth {
+            qkey: GSI_QKEY,
+            source: Qpn::GSI,
+        };
+        let datagram = Message::Datagram {
+            deth,
+            tail: Tail::None,
+        };
         let packet = Packet::new(Service::Ud, Qpn::GSI, Psn::new(0), datagram);
         frames.push(frame_of(headers_of(false), &packet, &mad.to_bytes()).0);
         let mut expected = expected_of(&message);
@@ -230,13 +316,24 @@ fn wireshark_reads_each_message_as_we_mean_it() {
         ]);
         expectations.push((attribute, expected));
     }
-    let fields: Vec<&'static str> =
-        expectations.iter().flat_map(|(_, expected)| expected.iter().map(|(field, _)| *field)).collect();
-    for (read, (attribute, expected)) in dissect_fields("cm", &frames, &fields).iter().zip(&expectations) {
+    let fields: Vec<&'static str> = expectations
+        .iter()
+        .flat_map(|(_, expected)| expected.iter().map(|(field, _)| *field))
+        .collect();
+    for (read, (attribute, expected)) in dissect_fields("cm", &frames, &fields)
+        .iter()
+        .zip(&expectations)
+    {
         for (field, value) in expected {
-            let found = read.get(field).unwrap_or_else(|| panic!("{attribute:#x}: no {field} in {read:?}"));
+            let found = read
+                .get(field)
+                .unwrap_or_else(|| panic!("{attribute:#x}: no {field} in {read:?}"));
             let is_bytes = value.len() > 20;
-            let found = if is_bytes { found.replace(':', "") } else { number(found).to_string() };
+            let found = if is_bytes {
+                found.replace(':', "")
+            } else {
+                number(found).to_string()
+            };
             assert_eq!(found, *value, "{attribute:#x}: {field}");
         }
     }

@@ -13,10 +13,14 @@ use wire::{FrameHeaders, Ip, MAX_HEADERS, Packet, Pause, Service, pad_of};
 
 /// A packet that parses is encoded to its own bytes, but for reserved bits, which come out clear.
 pub(crate) fn transport(bytes: &[u8]) {
-    let Ok((packet, payload)) = Packet::parse(bytes) else { return };
+    let Ok((packet, payload)) = Packet::parse(bytes) else {
+        return;
+    };
     let pad = bytes[1] >> 4 & 3;
     let mut headers = [0; MAX_HEADERS];
-    let length = packet.encode(pad, &mut headers).expect("what was parsed can be encoded");
+    let length = packet
+        .encode(pad, &mut headers)
+        .expect("what was parsed can be encoded");
     let again = [&headers[..length], payload, &[0; 3][..usize::from(pad)]].concat();
     assert_eq!(again, without_reserved(bytes, payload.len()));
     assert_eq!(Packet::parse(&again), Ok((packet, payload)));
@@ -28,7 +32,11 @@ pub(crate) fn without_reserved(bytes: &[u8], payload_length: usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let opcode = Opcode::parse(bytes[0]).expect("it was parsed before");
     bytes[4] &= 0xc0;
-    bytes[8] &= if opcode.operation == Operation::ReadRequest { 0xc0 } else { 0x80 };
+    bytes[8] &= if opcode.operation == Operation::ReadRequest {
+        0xc0
+    } else {
+        0x80
+    };
     if opcode.has_xrc_eth() {
         bytes[12] = 0;
     }
@@ -50,7 +58,9 @@ pub(crate) fn frame(bytes: &[u8]) {
         let again = pause.to_frame(wire::MacAddress::default());
         assert_eq!(Pause::parse(&again[14..]), Ok(pause));
     }
-    let Ok((headers, datagram)) = FrameHeaders::parse(bytes) else { return };
+    let Ok((headers, datagram)) = FrameHeaders::parse(bytes) else {
+        return;
+    };
     let mut again = [0; FRAME_HEADERS_MAX];
     let length = headers.encode(&mut again);
     let mut original = bytes[..length].to_vec();
@@ -76,13 +86,18 @@ pub(crate) fn mad(bytes: &[u8]) {
     let again = mad.to_bytes();
     assert_eq!(CmMad::parse(&again), Ok(mad));
     let defined = defined_bits(mad.message.attribute());
-    let expected: Vec<u8> = bytes.iter().zip(defined).map(|(byte, defined)| byte & defined).collect();
+    let expected: Vec<u8> = bytes
+        .iter()
+        .zip(defined)
+        .map(|(byte, defined)| byte & defined)
+        .collect();
     assert_eq!(again.as_slice(), expected);
 }
 
 /// The bits of a message that are not reserved: those that survive when all are set.
 fn defined_bits(attribute: u16) -> [u8; MAD_SIZE] {
-    let message = CmMessage::parse(attribute, &[0xff; MAD_DATA_SIZE]).expect("it was parsed before");
+    let message =
+        CmMessage::parse(attribute, &[0xff; MAD_DATA_SIZE]).expect("it was parsed before");
     let mut bits = [0xff; MAD_SIZE];
     // Status, class specific, and the reserved bits of the common header.
     bits[4..8].fill(0);
@@ -94,7 +109,13 @@ fn defined_bits(attribute: u16) -> [u8; MAD_SIZE] {
 /// An NVMe/TCP PDU that parses is encoded to the same bytes, reserved ones clear; so are the structures that
 /// NVMe has in capsules and data.
 pub(crate) fn nvme(bytes: &[u8]) {
-    for digests in [Digests::default(), Digests { header: true, data: true }] {
+    for digests in [
+        Digests::default(),
+        Digests {
+            header: true,
+            data: true,
+        },
+    ] {
         nvme_pdu(bytes, digests);
     }
     if let Some(sgl) = bytes.first_chunk()
@@ -105,24 +126,43 @@ pub(crate) fn nvme(bytes: &[u8]) {
 }
 
 fn nvme_pdu(bytes: &[u8], digests: Digests) {
-    let Some((common, behind)) = CommonHeader::split(bytes) else { return };
+    let Some((common, behind)) = CommonHeader::split(bytes) else {
+        return;
+    };
     assert_eq!(common.to_bytes(), bytes[..CommonHeader::SIZE]);
-    let Ok(frame) = NvmeFrame::parse(&common, digests, 1 << 20) else { return };
+    let Ok(frame) = NvmeFrame::parse(&common, digests, 1 << 20) else {
+        return;
+    };
     let trailer = if frame.data_digest { DIGEST_SIZE } else { 0 };
-    assert_eq!(frame.before_data + frame.data + trailer, common.length as usize);
-    let Some(header) = NvmeHeader::parse(frame.kind, behind) else { return };
+    assert_eq!(
+        frame.before_data + frame.data + trailer,
+        common.length as usize
+    );
+    let Some(header) = NvmeHeader::parse(frame.kind, behind) else {
+        return;
+    };
     let mut again = [0; ENCODED_MAX];
     let end = header.encode(frame.flags, digests, frame.data, 4, &mut again);
     let first = CommonHeader::split(&again).expect("a header is longer").0;
     let parsed = NvmeFrame::parse(&first, digests, 1 << 20).expect("what we encode can be read");
-    assert_eq!((parsed.kind, parsed.data, parsed.before_data), (frame.kind, frame.data, end));
-    assert_eq!(NvmeHeader::parse(parsed.kind, &again[CommonHeader::SIZE..]), Some(header));
+    assert_eq!(
+        (parsed.kind, parsed.data, parsed.before_data),
+        (frame.kind, frame.data, end)
+    );
+    assert_eq!(
+        NvmeHeader::parse(parsed.kind, &again[CommonHeader::SIZE..]),
+        Some(header)
+    );
 }
 
 /// A record of verbs calls: a line that is read is written as the same bytes.
 pub(crate) fn record(bytes: &[u8]) {
-    let Ok(text) = core::str::from_utf8(bytes) else { return };
-    let Ok(lines) = wire::record::lines(text) else { return };
+    let Ok(text) = core::str::from_utf8(bytes) else {
+        return;
+    };
+    let Ok(lines) = wire::record::lines(text) else {
+        return;
+    };
     let original: Vec<&str> = text.split('\n').collect();
     for (number, line) in lines {
         if let Ok(line) = line {

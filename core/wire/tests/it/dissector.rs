@@ -8,8 +8,8 @@ use wire::frame::FRAME_HEADERS_MAX;
 use wire::opcode::{OPERATIONS, Operation};
 use wire::{
     Aeth, AtomicEth, Deth, Ecn, EtherType, Ethernet, FrameHeaders, Identification, Ip, Ipv4, Ipv6,
-    MAX_HEADERS, MacAddress, Message, Opcode, Packet, PartitionKey, Pause, Position, Psn, Qpn, ROCE_PORT,
-    Reth, Rkey, Service, Syndrome, Tail, TrafficClass, Udp, VlanTag, pad_of,
+    MAX_HEADERS, MacAddress, Message, Opcode, Packet, PartitionKey, Pause, Position, Psn, Qpn,
+    ROCE_PORT, Reth, Rkey, Service, Syndrome, Tail, TrafficClass, Udp, VlanTag, pad_of,
 };
 
 /// The fields that are compared, by Wireshark's names.
@@ -77,9 +77,17 @@ pub(crate) fn dissect_fields(
     let capture = TemporaryPcap::write(name, frames);
     let mut tshark = Command::new("tshark");
     // Random payload must not be taken for that of a protocol above.
-    for guess in
-        ["smc", "smb_direct", "rpcordma", "nvme-rdma", "lnet", "iser", "infiniband_sdp", "fcoib", "drbd"]
-    {
+    for guess in [
+        "smc",
+        "smb_direct",
+        "rpcordma",
+        "nvme-rdma",
+        "lnet",
+        "iser",
+        "infiniband_sdp",
+        "fcoib",
+        "drbd",
+    ] {
         tshark.args(["--disable-protocol", guess]);
     }
     tshark.arg("-n").arg("-r").arg(&capture.0).args([
@@ -90,13 +98,20 @@ pub(crate) fn dissect_fields(
         "-E",
         "occurrence=f",
     ]);
-    fields.iter().for_each(|field| _ = tshark.args(["-e", field]));
-    let output = tshark.output().expect("`tshark` runs: install the package tshark");
+    fields
+        .iter()
+        .for_each(|field| _ = tshark.args(["-e", field]));
+    let output = tshark
+        .output()
+        .expect("`tshark` runs: install the package tshark");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "tshark: {errors}");
     let text = String::from_utf8(output.stdout).unwrap();
     let row = |line: &str| {
-        let values = fields.iter().copied().zip(line.split('\t').map(str::to_owned));
+        let values = fields
+            .iter()
+            .copied()
+            .zip(line.split('\t').map(str::to_owned));
         values.filter(|(_, value)| !value.is_empty()).collect()
     };
     let rows: Vec<_> = text.lines().map(row).collect();
@@ -109,25 +124,38 @@ pub(crate) fn number(text: &str) -> u64 {
     let (digits, radix) = match text {
         "True" => return 1,
         "False" => return 0,
-        _ => text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16)),
+        _ => text
+            .strip_prefix("0x")
+            .map_or((text, 10), |digits| (digits, 16)),
     };
     u64::from_str_radix(digits, radix).unwrap_or_else(|error| panic!("{text:?}: {error}"))
 }
 
 fn check(what: &str, read: &HashMap<&'static str, String>, expected: &Expected) {
-    assert!(!read.contains_key("_ws.malformed"), "{what}: malformed: {read:?}");
+    assert!(
+        !read.contains_key("_ws.malformed"),
+        "{what}: malformed: {read:?}"
+    );
     for (field, value) in expected {
-        let text = read.get(field).unwrap_or_else(|| panic!("{what}: no {field} in {read:?}"));
+        let text = read
+            .get(field)
+            .unwrap_or_else(|| panic!("{what}: no {field} in {read:?}"));
         // Bytes rather than a number: hexadecimal without a prefix.
         let found = match *field {
             "infiniband.immdt" | "infiniband.ieth" => number(&format!("0x{text}")),
             _ => number(text),
         };
-        assert_eq!(found, *value, "{what}: {field} is {text}, should be {value:#x}");
+        assert_eq!(
+            found, *value,
+            "{what}: {field} is {text}, should be {value:#x}"
+        );
     }
     // No other extended headers than expected.
     for field in read.keys().filter(|field| is_extension(field)) {
-        assert!(expected.contains_key(field), "{what}: {field} should not be there: {read:?}");
+        assert!(
+            expected.contains_key(field),
+            "{what}: {field} should not be there: {read:?}"
+        );
     }
 }
 
@@ -138,7 +166,11 @@ fn is_extension(field: &str) -> bool {
 fn packet_of(opcode: Opcode) -> Packet {
     use Operation as O;
     use Position::{First, Last, Middle, Only};
-    let reth = Reth { address: 0x7f01_0203_0405_0600, rkey: Rkey(0xcafe_0001), length: 0x1_0005 };
+    let reth = Reth {
+        address: 0x7f01_0203_0405_0600,
+        rkey: Rkey(0xcafe_0001),
+        length: 0x1_0005,
+    };
     let some = Some(reth);
     let atomic = AtomicEth {
         address: 0x7f01_0203_0405_0608,
@@ -146,17 +178,36 @@ fn packet_of(opcode: Opcode) -> Packet {
         swap_add: 0x8877_6655_4433_2211,
         compare: 0x1122_3344_5566_7788,
     };
-    let aeth = Aeth { syndrome: Syndrome::ACK, msn: 0xab_cdef };
-    let nak = Aeth { syndrome: Syndrome::NAK_REMOTE_ACCESS, msn: 1 };
-    let deth = Deth { qkey: 0x8001_0000, source: Qpn::new(0x65_4321) };
+    let aeth = Aeth {
+        syndrome: Syndrome::ACK,
+        msn: 0xab_cdef,
+    };
+    let nak = Aeth {
+        syndrome: Syndrome::NAK_REMOTE_ACCESS,
+        msn: 1,
+    };
+    let deth = Deth {
+        qkey: 0x8001_0000,
+        source: Qpn::new(0x65_4321),
+    };
     let immediate = Tail::Immediate([0xde, 0xad, 0xbe, 0xef]);
     let invalidate = Tail::Invalidate(Rkey(0xcafe_0003));
     let send = |position, tail| Message::Send { position, tail };
-    let write = |position, reth, tail| Message::Write { position, reth, tail };
+    let write = |position, reth, tail| Message::Write {
+        position,
+        reth,
+        tail,
+    };
     let response = |position, aeth| Message::ReadResponse { position, aeth };
     let message = match opcode.operation {
-        O::SendOnly if opcode.service == Service::Ud => Message::Datagram { deth, tail: Tail::None },
-        O::SendOnlyImmediate if opcode.service == Service::Ud => Message::Datagram { deth, tail: immediate },
+        O::SendOnly if opcode.service == Service::Ud => Message::Datagram {
+            deth,
+            tail: Tail::None,
+        },
+        O::SendOnlyImmediate if opcode.service == Service::Ud => Message::Datagram {
+            deth,
+            tail: immediate,
+        },
         O::SendFirst => send(First, Tail::None),
         O::SendMiddle => send(Middle, Tail::None),
         O::SendLast => send(Last, Tail::None),
@@ -177,13 +228,21 @@ fn packet_of(opcode: Opcode) -> Packet {
         O::ReadResponseLast => response(Last, Some(aeth)),
         O::ReadResponseOnly => response(Only, Some(aeth)),
         O::Acknowledge => Message::Acknowledge(nak),
-        O::AtomicAcknowledge => Message::AtomicAcknowledge { aeth, original: 0x0102_0304_0506_0708 },
+        O::AtomicAcknowledge => Message::AtomicAcknowledge {
+            aeth,
+            original: 0x0102_0304_0506_0708,
+        },
         O::CompareSwap => Message::CompareSwap(atomic),
         O::FetchAdd => Message::FetchAdd(atomic),
         O::AtomicWrite => Message::AtomicWrite(reth),
         O::Congestion => Message::Congestion,
     };
-    let mut packet = Packet::new(opcode.service, Qpn::new(0x12_3456), Psn::new(0xfe_dcba), message);
+    let mut packet = Packet::new(
+        opcode.service,
+        Qpn::new(0x12_3456),
+        Psn::new(0xfe_dcba),
+        message,
+    );
     packet.solicited = true;
     packet.migreq = true;
     packet.ack_req = true;
@@ -196,7 +255,10 @@ fn packet_of(opcode: Opcode) -> Packet {
 /// The fields of a packet, from the decoded form alone.
 fn expected_of(packet: &Packet, pad: u8) -> Expected {
     let mut expected = Expected::from([
-        ("infiniband.bth.opcode", u64::from(packet.opcode().unwrap().byte())),
+        (
+            "infiniband.bth.opcode",
+            u64::from(packet.opcode().unwrap().byte()),
+        ),
         ("infiniband.bth.se", u64::from(packet.solicited)),
         ("infiniband.bth.m", u64::from(packet.migreq)),
         ("infiniband.bth.padcnt", u64::from(pad)),
@@ -209,11 +271,16 @@ fn expected_of(packet: &Packet, pad: u8) -> Expected {
     match packet.message {
         Message::Send { tail, .. } => expect_tail(&mut expected, tail),
         Message::Write { reth, tail, .. } => {
-            reth.iter().for_each(|reth| expect_reth(&mut expected, reth));
+            reth.iter()
+                .for_each(|reth| expect_reth(&mut expected, reth));
             expect_tail(&mut expected, tail);
         }
-        Message::ReadRequest { reth, .. } | Message::AtomicWrite(reth) => expect_reth(&mut expected, &reth),
-        Message::ReadResponse { aeth, .. } => aeth.iter().for_each(|aeth| expect_aeth(&mut expected, aeth)),
+        Message::ReadRequest { reth, .. } | Message::AtomicWrite(reth) => {
+            expect_reth(&mut expected, &reth)
+        }
+        Message::ReadResponse { aeth, .. } => aeth
+            .iter()
+            .for_each(|aeth| expect_aeth(&mut expected, aeth)),
         Message::Acknowledge(aeth) => expect_aeth(&mut expected, &aeth),
         Message::AtomicAcknowledge { aeth, original } => {
             expect_aeth(&mut expected, &aeth);
@@ -242,14 +309,19 @@ fn expect_reth(expected: &mut Expected, reth: &Reth) {
 }
 
 fn expect_aeth(expected: &mut Expected, aeth: &Aeth) {
-    expected.insert("infiniband.aeth.syndrome", u64::from(aeth.syndrome.to_byte()));
+    expected.insert(
+        "infiniband.aeth.syndrome",
+        u64::from(aeth.syndrome.to_byte()),
+    );
     expected.insert("infiniband.aeth.msn", u64::from(aeth.msn));
 }
 
 fn expect_tail(expected: &mut Expected, tail: Tail) {
     match tail {
         Tail::None => None,
-        Tail::Immediate(bytes) => expected.insert("infiniband.immdt", u64::from(u32::from_be_bytes(bytes))),
+        Tail::Immediate(bytes) => {
+            expected.insert("infiniband.immdt", u64::from(u32::from_be_bytes(bytes)))
+        }
         Tail::Invalidate(rkey) => expected.insert("infiniband.ieth", u64::from(rkey.0)),
     };
 }
@@ -269,7 +341,10 @@ pub(crate) fn headers_of(v6: bool) -> FrameHeaders {
         false => Ip::V4(Ipv4 {
             traffic_class,
             total_length: 0,
-            identification: Identification { value: 0x1234, dont_fragment: true },
+            identification: Identification {
+                value: 0x1234,
+                dont_fragment: true,
+            },
             ttl: 63,
             protocol: 17,
             source: [10, 77, 0, 1].into(),
@@ -280,16 +355,29 @@ pub(crate) fn headers_of(v6: bool) -> FrameHeaders {
         ethernet: Ethernet {
             destination: MacAddress([2, 0, 0, 0, 0, 2]),
             source: MacAddress([2, 0, 0, 0, 0, 1]),
-            vlan: v6.then_some(VlanTag { pcp: 3, dei: true, vid: 100 }),
+            vlan: v6.then_some(VlanTag {
+                pcp: 3,
+                dei: true,
+                vid: 100,
+            }),
             ethertype: EtherType::IPV4,
         },
         ip,
-        udp: Udp { source_port: 0xc123, destination_port: ROCE_PORT, length: 0, checksum: 0 },
+        udp: Udp {
+            source_port: 0xc123,
+            destination_port: ROCE_PORT,
+            length: 0,
+            checksum: 0,
+        },
     }
 }
 
 /// The frame for a packet, and its ICRC.
-pub(crate) fn frame_of(mut headers: FrameHeaders, packet: &Packet, payload: &[u8]) -> (Vec<u8>, [u8; 4]) {
+pub(crate) fn frame_of(
+    mut headers: FrameHeaders,
+    packet: &Packet,
+    payload: &[u8],
+) -> (Vec<u8>, [u8; 4]) {
     let pad = pad_of(payload.len());
     let mut transport = [0; MAX_HEADERS];
     let length = packet.encode(pad, &mut transport).unwrap();
@@ -307,7 +395,10 @@ pub(crate) fn frame_of(mut headers: FrameHeaders, packet: &Packet, payload: &[u8
 /// BTH alone.
 fn extensions_are_known(opcode: Opcode) -> bool {
     opcode.service != Service::Xrc
-        && !matches!(opcode.operation, Operation::AtomicWrite | Operation::Congestion)
+        && !matches!(
+            opcode.operation,
+            Operation::AtomicWrite | Operation::Congestion
+        )
 }
 
 #[test]
@@ -317,11 +408,18 @@ fn wireshark_reads_each_opcode_as_we_mean_it() {
     for opcode in (0..=u8::MAX).filter_map(Opcode::parse) {
         for v6 in [false, true] {
             let packet = packet_of(opcode);
-            let payload: &[u8] = if opcode.has_payload() { &[0xa5; 5] } else { &[] };
+            let payload: &[u8] = if opcode.has_payload() {
+                &[0xa5; 5]
+            } else {
+                &[]
+            };
             let (frame, icrc) = frame_of(headers_of(v6), &packet, payload);
             let mut expected = expected_of(&packet, pad_of(payload.len()));
             if extensions_are_known(opcode) {
-                expected.insert("infiniband.invariant.crc", u64::from(u32::from_be_bytes(icrc)));
+                expected.insert(
+                    "infiniband.invariant.crc",
+                    u64::from(u32::from_be_bytes(icrc)),
+                );
             } else {
                 expected.retain(|field, _| !is_extension(field));
             }
@@ -335,7 +433,10 @@ fn wireshark_reads_each_opcode_as_we_mean_it() {
     assert_eq!(frames.len(), 2 * lines);
     for (read, (what, expected)) in dissect("opcodes", &frames).iter().zip(&expectations) {
         check(what, read, expected);
-        assert!(read["frame.protocols"].contains("udp:infiniband"), "{what}: {read:?}");
+        assert!(
+            read["frame.protocols"].contains("udp:infiniband"),
+            "{what}: {read:?}"
+        );
     }
 }
 

@@ -18,21 +18,40 @@ fn frame() -> Vec<u8> {
         bandwidth: [40, 0, 0, 60, 0, 0, 0, 0],
         tsa,
     };
-    let pfc = PfcTlv { willing: false, macsec_bypass: false, capability: 8, enabled: 1 << 3 };
-    let roce = Application { priority: 3, selector: 3, protocol: 4791 }.to_bytes();
+    let pfc = PfcTlv {
+        willing: false,
+        macsec_bypass: false,
+        capability: 8,
+        enabled: 1 << 3,
+    };
+    let roce = Application {
+        priority: 3,
+        selector: 3,
+        protocol: 4791,
+    }
+    .to_bytes();
     let tlvs = [
         LldpTlv::Chassis(4, &[2, 0, 0, 0, 0, 1]),
         LldpTlv::Port(5, b"qsfp28-1-1"),
         LldpTlv::TimeToLive(120),
         LldpTlv::SystemName(b"crs504"),
         LldpTlv::Ets(ets),
-        LldpTlv::Ets(EtsTlv { recommendation: true, willing: false, ..ets }),
+        LldpTlv::Ets(EtsTlv {
+            recommendation: true,
+            willing: false,
+            ..ets
+        }),
         LldpTlv::Pfc(pfc),
         LldpTlv::Applications(Applications::new(&roce)),
         LldpTlv::End,
     ];
     let source = MacAddress([2, 0, 0, 0, 0, 1]);
-    let header = Ethernet { destination: LLDP_DESTINATION, source, vlan: None, ethertype: EtherType::LLDP };
+    let header = Ethernet {
+        destination: LLDP_DESTINATION,
+        source,
+        vlan: None,
+        ethertype: EtherType::LLDP,
+    };
     let mut bytes = [0; wire::ethernet::ETHERNET_SIZE_MAX];
     let length = header.encode(&mut bytes);
     let mut frame = bytes[..length].to_vec();
@@ -47,9 +66,17 @@ fn frame() -> Vec<u8> {
 #[test]
 fn wireshark_reads_dcbx_tlvs() {
     let capture = TemporaryPcap::write("lldp", &[frame()]);
-    let output = Command::new("tshark").arg("-r").arg(&capture.0).args(["-V", "-O", "lldp"]).output();
+    let output = Command::new("tshark")
+        .arg("-r")
+        .arg(&capture.0)
+        .args(["-V", "-O", "lldp"])
+        .output();
     let output = output.expect("tshark (package tshark)");
-    assert!(output.status.success(), "tshark: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "tshark: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let shown = String::from_utf8_lossy(&output.stdout);
     for part in [
         "System Name = crs504",
@@ -68,5 +95,8 @@ fn wireshark_reads_dcbx_tlvs() {
     ] {
         assert!(shown.contains(part), "no \"{part}\" in:\n{shown}");
     }
-    assert!(!shown.contains("Malformed") && !shown.contains("Expert Info (Error"), "{shown}");
+    assert!(
+        !shown.contains("Malformed") && !shown.contains("Expert Info (Error"),
+        "{shown}"
+    );
 }

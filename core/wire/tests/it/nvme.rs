@@ -10,8 +10,8 @@ use crate::support::{captures, read_pcap};
 use wire::cm::CmMad;
 use wire::nvme::tcp::{CommonHeader, Digests, ENCODED_MAX, Frame, Header, Kind};
 use wire::nvme::{
-    Admin, Command, Completion, Fabrics, Io, Sgl, discovery, dsm, fabrics, identify, log, opcode, rdma,
-    reservation, text,
+    Admin, Command, Completion, Fabrics, Io, Sgl, discovery, dsm, fabrics, identify, log, opcode,
+    rdma, reservation, text,
 };
 use wire::{Message, Qpn};
 
@@ -30,7 +30,11 @@ fn tcp_streams(name: &str) -> BTreeMap<(u16, u16), Vec<u8>> {
         let data = tcp[usize::from(tcp[12] >> 4) * 4..].to_vec();
         let flow = segments.entry((port(0), port(2))).or_default();
         let is_first = tcp[13] & 2 != 0;
-        let sequence = if is_first { sequence.wrapping_add(1) } else { sequence };
+        let sequence = if is_first {
+            sequence.wrapping_add(1)
+        } else {
+            sequence
+        };
         let kept = flow.entry(sequence).or_default();
         if kept.len() < data.len() {
             *kept = data;
@@ -48,7 +52,10 @@ fn tcp_streams(name: &str) -> BTreeMap<(u16, u16), Vec<u8>> {
         }
         bytes
     };
-    segments.into_iter().map(|(ports, flow)| (ports, join(flow))).collect()
+    segments
+        .into_iter()
+        .map(|(ports, flow)| (ports, join(flow)))
+        .collect()
 }
 
 /// The PDUs of a stream: each one's header, data and bytes.
@@ -90,7 +97,10 @@ fn every_tcp_pdu_is_encoded_to_the_bytes_that_linux_sent() {
         Kind::ControllerData,
         Kind::ReadyToTransfer,
     ];
-    assert_eq!(kinds.keys().copied().collect::<Vec<_>>(), all.map(|kind| kind as u8));
+    assert_eq!(
+        kinds.keys().copied().collect::<Vec<_>>(),
+        all.map(|kind| kind as u8)
+    );
 }
 
 #[test]
@@ -100,7 +110,9 @@ fn the_kernels_pdus_over_tcp_are_parsed() {
     let mut connects = Vec::new();
     for ports in streams.keys().filter(from_host) {
         for (header, frame, pdu) in pdus(&streams[ports]) {
-            let Header::Command(command) = header else { continue };
+            let Header::Command(command) = header else {
+                continue;
+            };
             let is_connect = command.opcode == opcode::FABRICS && command.fabrics_type() == 1;
             if is_connect {
                 let data = &pdu[frame.before_data..];
@@ -110,11 +122,22 @@ fn the_kernels_pdus_over_tcp_are_parsed() {
         }
     }
     connects.sort_by_key(|(connect, _)| connect.queue_id);
-    let [(admin, admin_data), (io, io_data)] = connects.as_slice() else { panic!("two queues") };
-    assert_eq!((admin.queue_id, admin.size, admin.keep_alive_ms), (0, 31, 5000));
+    let [(admin, admin_data), (io, io_data)] = connects.as_slice() else {
+        panic!("two queues")
+    };
+    assert_eq!(
+        (admin.queue_id, admin.size, admin.keep_alive_ms),
+        (0, 31, 5000)
+    );
     assert_eq!((io.queue_id, io.size), (1, 15));
-    assert_eq!(text::of(&admin_data.subsystem), Some("nqn.2024-01.org.example:lab"));
-    assert_eq!((admin_data.controller_id, io_data.controller_id), (0xffff, 1));
+    assert_eq!(
+        text::of(&admin_data.subsystem),
+        Some("nqn.2024-01.org.example:lab")
+    );
+    assert_eq!(
+        (admin_data.controller_id, io_data.controller_id),
+        (0xffff, 1)
+    );
     assert_eq!(admin_data.host_id, io_data.host_id);
 }
 
@@ -122,7 +145,11 @@ fn the_kernels_pdus_over_tcp_are_parsed() {
 fn identify_data_of_nvmet_is_parsed() {
     let streams = tcp_streams("nvmeof_tcp_io.pcap");
     let mut identified = Vec::new();
-    for stream in streams.iter().filter(|(ports, _)| ports.0 == 4420).map(|(_, stream)| stream) {
+    for stream in streams
+        .iter()
+        .filter(|(ports, _)| ports.0 == 4420)
+        .map(|(_, stream)| stream)
+    {
         for (header, frame, pdu) in pdus(stream) {
             if matches!(header, Header::ControllerData(_)) && frame.data == 4096 {
                 identified.push(pdu[frame.before_data..][..4096].to_vec());
@@ -130,11 +157,26 @@ fn identify_data_of_nvmet_is_parsed() {
         }
     }
     let (controller, _) = identify::Controller::split(&identified[0]).unwrap();
-    assert_eq!(text::of(&controller.subsystem), Some("nqn.2024-01.org.example:lab"));
+    assert_eq!(
+        text::of(&controller.subsystem),
+        Some("nqn.2024-01.org.example:lab")
+    );
     assert_eq!(text::of(&controller.model), Some("Linux"));
-    assert_eq!((controller.version, controller.controller_id, controller.kind), (0x1_0300, 1, 1));
-    assert_eq!((controller.command_capsule, controller.commands_max), ((64 + 16384) / 16, 1024));
-    let namespace = identified.iter().map(|bytes| identify::Namespace::split(bytes).unwrap().0);
+    assert_eq!(
+        (
+            controller.version,
+            controller.controller_id,
+            controller.kind
+        ),
+        (0x1_0300, 1, 1)
+    );
+    assert_eq!(
+        (controller.command_capsule, controller.commands_max),
+        ((64 + 16384) / 16, 1024)
+    );
+    let namespace = identified
+        .iter()
+        .map(|bytes| identify::Namespace::split(bytes).unwrap().0);
     let sizes = namespace.filter(|it| it.size == 16 << 11 && it.format0 == [0, 0, 9, 0]);
     assert!(sizes.count() >= 1);
 }
@@ -168,10 +210,20 @@ fn the_kernels_capsules_over_rdma_are_parsed() {
             keyed += usize::from(matches!(command.sgl(), Ok(Sgl::Keyed { length: 1.., .. })));
         }
     });
-    assert_eq!(requests.iter().map(|it| it.queue_id).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(
+        requests.iter().map(|it| it.queue_id).collect::<Vec<_>>(),
+        [0, 1]
+    );
     assert_eq!((requests[0].receive_size, requests[0].send_size), (32, 31));
-    assert!(accepts.iter().all(|it| it.format == 0 && it.receive_size > 0));
-    assert!(commands > 20 && keyed > 5, "{commands} commands, {keyed} with keys");
+    assert!(
+        accepts
+            .iter()
+            .all(|it| it.format == 0 && it.receive_size > 0)
+    );
+    assert!(
+        commands > 20 && keyed > 5,
+        "{commands} commands, {keyed} with keys"
+    );
 }
 
 /// A function that parses a structure's first bytes and writes them again.
@@ -279,9 +331,27 @@ fn directions_are_what_the_opcodes_say() {
         [Io::Write, Io::Read, Io::Flush, Io::Compare].map(|it| of(it as u8)),
         [FromHost, ToHost, None, FromHost]
     );
-    assert_eq!([Io::DatasetManagement, Io::Copy].map(|it| of(it as u8)), [FromHost; 2]);
-    assert_eq!([Admin::Identify, Admin::GetLogPage].map(|it| of(it as u8)), [ToHost; 2]);
-    assert!(Io::ALL.iter().all(|it| Io::parse(*it as u8) == Some(*it) && !it.name().is_empty()));
-    assert!(Admin::ALL.iter().all(|it| Admin::parse(*it as u8) == Some(*it)));
-    assert!(Fabrics::ALL.iter().all(|it| Fabrics::parse(*it as u8) == Some(*it)));
+    assert_eq!(
+        [Io::DatasetManagement, Io::Copy].map(|it| of(it as u8)),
+        [FromHost; 2]
+    );
+    assert_eq!(
+        [Admin::Identify, Admin::GetLogPage].map(|it| of(it as u8)),
+        [ToHost; 2]
+    );
+    assert!(
+        Io::ALL
+            .iter()
+            .all(|it| Io::parse(*it as u8) == Some(*it) && !it.name().is_empty())
+    );
+    assert!(
+        Admin::ALL
+            .iter()
+            .all(|it| Admin::parse(*it as u8) == Some(*it))
+    );
+    assert!(
+        Fabrics::ALL
+            .iter()
+            .all(|it| Fabrics::parse(*it as u8) == Some(*it))
+    );
 }

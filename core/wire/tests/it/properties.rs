@@ -6,14 +6,20 @@ use proptest::sample::select;
 use crate::contract;
 use wire::opcode::{HeaderKind, OPERATIONS, Operation};
 use wire::{
-    Aeth, AtomicEth, Deth, Flow, FrameHeaders, Identification, MAX_HEADERS, Message, Opcode, Packet,
-    PartitionKey, Position, Psn, Qpn, Reth, Rkey, Service, Syndrome, Tail, explain_identification, pad_of,
+    Aeth, AtomicEth, Deth, Flow, FrameHeaders, Identification, MAX_HEADERS, Message, Opcode,
+    Packet, PartitionKey, Position, Psn, Qpn, Reth, Rkey, Service, Syndrome, Tail,
+    explain_identification, pad_of,
 };
 
 /// Every opcode there is.
 fn opcodes() -> impl Strategy<Value = Opcode> {
-    let all = OPERATIONS.iter().flat_map(|row| row.services.iter().map(|&service| (service, row.operation)));
-    select(all.filter_map(|(service, operation)| Opcode::new(service, operation)).collect::<Vec<_>>())
+    let all = OPERATIONS
+        .iter()
+        .flat_map(|row| row.services.iter().map(|&service| (service, row.operation)));
+    select(
+        all.filter_map(|(service, operation)| Opcode::new(service, operation))
+            .collect::<Vec<_>>(),
+    )
 }
 
 fn qpns() -> impl Strategy<Value = Qpn> {
@@ -26,7 +32,11 @@ fn aeths() -> impl Strategy<Value = Aeth> {
 }
 
 fn reths() -> impl Strategy<Value = Reth> {
-    any::<(u64, u32, u32)>().prop_map(|(address, rkey, length)| Reth { address, rkey: Rkey(rkey), length })
+    any::<(u64, u32, u32)>().prop_map(|(address, rkey, length)| Reth {
+        address,
+        rkey: Rkey(rkey),
+        length,
+    })
 }
 
 fn atomics() -> impl Strategy<Value = AtomicEth> {
@@ -44,10 +54,18 @@ fn deths() -> impl Strategy<Value = Deth> {
 
 /// The extended headers of any packet: each opcode takes those that it has.
 fn extensions() -> impl Strategy<Value = Extensions> {
-    let fields = (reths(), aeths(), atomics(), deths(), any::<[u8; 4]>(), any::<u32>(), any::<u64>());
+    let fields = (
+        reths(),
+        aeths(),
+        atomics(),
+        deths(),
+        any::<[u8; 4]>(),
+        any::<u32>(),
+        any::<u64>(),
+    );
     let fields = (fields, any::<bool>());
-    fields.prop_map(|((reth, aeth, atomic, deth, immediate, invalidate, original), response_only)| {
-        Extensions {
+    fields.prop_map(
+        |((reth, aeth, atomic, deth, immediate, invalidate, original), response_only)| Extensions {
             reth,
             response_only,
             aeth,
@@ -56,8 +74,8 @@ fn extensions() -> impl Strategy<Value = Extensions> {
             immediate,
             invalidate: Rkey(invalidate),
             original,
-        }
-    })
+        },
+    )
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,21 +104,38 @@ impl Extensions {
         let aeth = headers.contains(&HeaderKind::Aeth).then_some(self.aeth);
         let position = position_of(opcode.operation);
         match opcode.operation {
-            _ if opcode.service == Service::Ud => Message::Datagram { deth: self.deth, tail },
+            _ if opcode.service == Service::Ud => Message::Datagram {
+                deth: self.deth,
+                tail,
+            },
             O::Congestion => Message::Congestion,
-            O::ReadRequest => Message::ReadRequest { reth: self.reth, response_only: self.response_only },
+            O::ReadRequest => Message::ReadRequest {
+                reth: self.reth,
+                response_only: self.response_only,
+            },
             O::AtomicWrite => Message::AtomicWrite(self.reth),
             O::Acknowledge => Message::Acknowledge(self.aeth),
-            O::AtomicAcknowledge => Message::AtomicAcknowledge { aeth: self.aeth, original: self.original },
+            O::AtomicAcknowledge => Message::AtomicAcknowledge {
+                aeth: self.aeth,
+                original: self.original,
+            },
             O::CompareSwap => Message::CompareSwap(self.atomic),
             O::FetchAdd => Message::FetchAdd(self.atomic),
             operation
-                if (O::ReadResponseFirst as u8..=O::ReadResponseOnly as u8).contains(&(operation as u8)) =>
+                if (O::ReadResponseFirst as u8..=O::ReadResponseOnly as u8)
+                    .contains(&(operation as u8)) =>
             {
                 Message::ReadResponse { position, aeth }
             }
-            operation if (O::WriteFirst as u8..=O::WriteOnlyImmediate as u8).contains(&(operation as u8)) => {
-                Message::Write { position, reth, tail }
+            operation
+                if (O::WriteFirst as u8..=O::WriteOnlyImmediate as u8)
+                    .contains(&(operation as u8)) =>
+            {
+                Message::Write {
+                    position,
+                    reth,
+                    tail,
+                }
             }
             _ => Message::Send { position, tail },
         }
@@ -252,8 +287,9 @@ fn damage_is_excused_as_seldom_as_promised() {
     for _ in 0..1 << 20 {
         let (computed, received) = (random().to_le_bytes(), random().to_le_bytes());
         let length = 12 + 4 * (random() >> 22) as usize;
-        excused +=
-            usize::from(explain_identification(computed, received, Identification::ZERO, length).is_some());
+        excused += usize::from(
+            explain_identification(computed, received, Identification::ZERO, length).is_some(),
+        );
     }
     // 32 are to be expected; the generator is fixed, so the count is the same in every run.
     assert!((10..60).contains(&excused), "{excused}");
@@ -289,12 +325,21 @@ fn frame_of(source: u32, v6: bool) -> Vec<u8> {
         vlan: None,
         ethertype: wire::EtherType::IPV4,
     };
-    let udp = wire::Udp { source_port: 0xc000, destination_port: 4791, length: 0, checksum: 0 };
+    let udp = wire::Udp {
+        source_port: 0xc000,
+        destination_port: 4791,
+        length: 0,
+        checksum: 0,
+    };
     let mut headers = FrameHeaders { ethernet, ip, udp };
-    let message = Message::Acknowledge(Aeth { syndrome: Syndrome::ACK, msn: 1 });
+    let message = Message::Acknowledge(Aeth {
+        syndrome: Syndrome::ACK,
+        msn: 1,
+    });
     let mut transport = [0; MAX_HEADERS];
-    let length =
-        Packet::new(Service::Rc, Qpn::new(1), Psn::new(2), message).encode(0, &mut transport).unwrap();
+    let length = Packet::new(Service::Rc, Qpn::new(1), Psn::new(2), message)
+        .encode(0, &mut transport)
+        .unwrap();
     headers.set_transport_length(length as u16);
     let mut out = [0; wire::frame::FRAME_HEADERS_MAX];
     let header_length = headers.encode(&mut out);
@@ -305,8 +350,14 @@ fn frame_of(source: u32, v6: bool) -> Vec<u8> {
 /// The ICRC over the bytes of a frame as they are, right or wrong.
 fn raw_icrc(frame: &[u8], v6: bool, transport: &[u8]) -> [u8; 4] {
     let mut icrc = match v6 {
-        true => wire::Icrc::over_ipv6(frame[14..54].try_into().unwrap(), frame[54..62].try_into().unwrap()),
-        false => wire::Icrc::over_ipv4(frame[14..34].try_into().unwrap(), frame[34..42].try_into().unwrap()),
+        true => wire::Icrc::over_ipv6(
+            frame[14..54].try_into().unwrap(),
+            frame[54..62].try_into().unwrap(),
+        ),
+        false => wire::Icrc::over_ipv4(
+            frame[14..34].try_into().unwrap(),
+            frame[34..42].try_into().unwrap(),
+        ),
     };
     icrc.transport(transport);
     icrc.finish()

@@ -6,29 +6,76 @@ use wire::record::{Call, HEADER, LINE_BYTES_MAX, Line, RecordError, Transport, V
 
 #[test]
 fn a_line_is_read_as_it_is_written() {
-    let post = Call::Post { operation: Verb::Write, bytes: 65_536, transport: Transport::Rc, signaled: true };
-    let line = Line { at_ns: 8_412_067_143, process: 4_711, qpn: 259, call: post };
-    assert_eq!(line.to_string(), "8412067143 4711 259 post write 65536 rc signaled");
-    let longest =
-        Call::Post { operation: Verb::Receive, bytes: u32::MAX, transport: Transport::Xrc, signaled: false };
-    let longest = Line { at_ns: u64::MAX, process: u32::MAX, qpn: 0xff_ffff, call: longest };
+    let post = Call::Post {
+        operation: Verb::Write,
+        bytes: 65_536,
+        transport: Transport::Rc,
+        signaled: true,
+    };
+    let line = Line {
+        at_ns: 8_412_067_143,
+        process: 4_711,
+        qpn: 259,
+        call: post,
+    };
+    assert_eq!(
+        line.to_string(),
+        "8412067143 4711 259 post write 65536 rc signaled"
+    );
+    let longest = Call::Post {
+        operation: Verb::Receive,
+        bytes: u32::MAX,
+        transport: Transport::Xrc,
+        signaled: false,
+    };
+    let longest = Line {
+        at_ns: u64::MAX,
+        process: u32::MAX,
+        qpn: 0xff_ffff,
+        call: longest,
+    };
     assert!(longest.to_string().len() < LINE_BYTES_MAX);
     let text = format!("{HEADER}\n{line}\n1 2 3 receive 4096\n1 2 3 done receive 16 0\n");
-    let read: Vec<_> = lines(&text).unwrap().map(|(number, line)| (number, line.unwrap().call)).collect();
-    let done = Call::Done { operation: Verb::Receive, bytes: 16, status: 0 };
-    assert_eq!(read, [(2, post), (3, Call::Receive { bytes: 4096 }), (4, done)]);
+    let read: Vec<_> = lines(&text)
+        .unwrap()
+        .map(|(number, line)| (number, line.unwrap().call))
+        .collect();
+    let done = Call::Done {
+        operation: Verb::Receive,
+        bytes: 16,
+        status: 0,
+    };
+    assert_eq!(
+        read,
+        [(2, post), (3, Call::Receive { bytes: 4096 }), (4, done)]
+    );
 }
 
 #[test]
 fn bytes_that_are_no_record_are_errors_with_a_reason() {
     assert_eq!(lines("").err(), Some(RecordError::NoHeader));
-    assert_eq!(lines("rockery-verbs-record 2\n").err(), Some(RecordError::Version));
+    assert_eq!(
+        lines("rockery-verbs-record 2\n").err(),
+        Some(RecordError::Version)
+    );
     for (line, error) in [
-        ("1 2 16777216 receive 1", RecordError::Field("the queue pair")),
+        (
+            "1 2 16777216 receive 1",
+            RecordError::Field("the queue pair"),
+        ),
         ("1 2 3 took 1", RecordError::Field("the call")),
-        ("1 2 3 post receive 1 rc signaled", RecordError::Field("the operation")),
-        ("1 2 3 receive 01", RecordError::Field("the number of bytes")),
-        ("1 2 3 receive 4294967296", RecordError::Field("the number of bytes")),
+        (
+            "1 2 3 post receive 1 rc signaled",
+            RecordError::Field("the operation"),
+        ),
+        (
+            "1 2 3 receive 01",
+            RecordError::Field("the number of bytes"),
+        ),
+        (
+            "1 2 3 receive 4294967296",
+            RecordError::Field("the number of bytes"),
+        ),
         ("1 2 3 receive 1 2", RecordError::More),
         ("+1 2 3 receive 1", RecordError::Field("the time")),
     ] {

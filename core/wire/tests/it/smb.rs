@@ -34,7 +34,10 @@ fn capture() -> Capture {
                 let last = messages.last_mut().expect("a message has begun");
                 last.extend_from_slice(dissected.payload);
             }
-            Message::ReadRequest { reth, .. } | Message::Write { reth: Some(reth), .. } => {
+            Message::ReadRequest { reth, .. }
+            | Message::Write {
+                reth: Some(reth), ..
+            } => {
                 capture.keys.insert(reth.rkey.0);
             }
             _ => {}
@@ -76,7 +79,10 @@ fn every_message_of_the_kernel_survives() {
             }
         }
     }
-    assert!(counts[0] >= 1 && counts[1] >= 1 && counts[2] > 20, "{counts:?}");
+    assert!(
+        counts[0] >= 1 && counts[1] >= 1 && counts[2] > 20,
+        "{counts:?}"
+    );
 }
 
 /// The SMB messages in all fragments.
@@ -112,23 +118,43 @@ fn reads_and_writes_name_the_memory_that_rdma_uses() {
                 let (read, _) = ReadRequest::split(body).unwrap();
                 assert_eq!(read.to_bytes()[..], body[..ReadRequest::SIZE]);
                 reads += u32::from(read.channel != channel::NONE);
-                (read.channel, read.channel_info_offset, read.channel_info_length)
+                (
+                    read.channel,
+                    read.channel_info_offset,
+                    read.channel_info_length,
+                )
             }
             command::WRITE => {
                 let (write, _) = WriteRequest::split(body).unwrap();
                 assert_eq!(write.to_bytes()[..], body[..WriteRequest::SIZE]);
                 writes += u32::from(write.channel != channel::NONE);
-                (write.channel, write.channel_info_offset, write.channel_info_length)
+                (
+                    write.channel,
+                    write.channel_info_offset,
+                    write.channel_info_length,
+                )
             }
             _ => continue,
         };
         if kind == channel::NONE {
             continue;
         }
-        let array = message::buffer(&bytes, offset, length).expect("descriptors lie in the message");
-        named.extend(BufferDescriptor::array(array).expect("whole descriptors").map(|it| it.token));
+        let array =
+            message::buffer(&bytes, offset, length).expect("descriptors lie in the message");
+        named.extend(
+            BufferDescriptor::array(array)
+                .expect("whole descriptors")
+                .map(|it| it.token),
+        );
     }
-    assert!(reads > 0 && writes > 0, "{reads} READs and {writes} WRITEs with descriptors");
+    assert!(
+        reads > 0 && writes > 0,
+        "{reads} READs and {writes} WRITEs with descriptors"
+    );
     // The server leaves memory alone where it has nothing to read, at the end of a file for example.
-    assert!(!capture.keys.is_empty() && capture.keys.is_subset(&named), "{:?} of {named:?}", capture.keys);
+    assert!(
+        !capture.keys.is_empty() && capture.keys.is_subset(&named),
+        "{:?} of {named:?}",
+        capture.keys
+    );
 }

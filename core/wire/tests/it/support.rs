@@ -12,13 +12,22 @@ pub(crate) fn captures() -> PathBuf {
 pub(crate) fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
     let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-    assert!(matches!(word(0), 0xa1b2_c3d4 | 0xa1b2_3c4d), "{}: not a little-endian pcap", path.display());
+    assert!(
+        matches!(word(0), 0xa1b2_c3d4 | 0xa1b2_3c4d),
+        "{}: not a little-endian pcap",
+        path.display()
+    );
     assert_eq!(word(20), 1, "{}: not Ethernet", path.display());
     let mut frames = Vec::new();
     let mut at = 24;
     while at < bytes.len() {
         let (captured, original) = (word(at + 8), word(at + 12));
-        assert_eq!(captured, original, "{}: a packet is cut short", path.display());
+        assert_eq!(
+            captured,
+            original,
+            "{}: a packet is cut short",
+            path.display()
+        );
         frames.push(bytes[at + 16..at + 16 + captured as usize].to_vec());
         at += 16 + captured as usize;
     }
@@ -32,7 +41,9 @@ impl TemporaryPcap {
     /// Writes `frames`, one microsecond apart.
     pub(crate) fn write(name: &str, frames: &[Vec<u8>]) -> Self {
         let words = |bytes: &mut Vec<u8>, words: &[u32]| {
-            words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+            words
+                .iter()
+                .for_each(|word| bytes.extend(word.to_le_bytes()));
         };
         let mut bytes = Vec::new();
         words(&mut bytes, &[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1]);

@@ -38,13 +38,19 @@ struct Arena {
 /// The arena; `None` where the kernel does not provide a memfd.
 fn arena() -> Option<&'static Arena> {
     static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
-    let refused = |error| tracing::warn!("buffers are private memory, which peers cannot map: {error}");
+    let refused =
+        |error| tracing::warn!("buffers are private memory, which peers cannot map: {error}");
     ARENA.get_or_init(|| make().map_err(refused).ok()).as_ref()
 }
 
 fn make() -> io::Result<Arena> {
     // SAFETY: a name that ends with a zero.
-    let fd = unsafe { libc::memfd_create(c"rdma".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    let fd = unsafe {
+        libc::memfd_create(
+            c"rdma".as_ptr(),
+            libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
+        )
+    };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -56,7 +62,10 @@ fn make() -> io::Result<Arena> {
     if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(Arena { file, end: Mutex::new(0) })
+    Ok(Arena {
+        file,
+        end: Mutex::new(0),
+    })
 }
 
 impl Piece {
@@ -74,13 +83,23 @@ impl Piece {
         *end = behind;
         drop(end);
         let start = map(length, libc::MAP_SHARED | libc::MAP_POPULATE, fd, offset)?;
-        Some(Self { start, length, offset: Some(offset), referred: OnceLock::new() })
+        Some(Self {
+            start,
+            length,
+            offset: Some(offset),
+            referred: OnceLock::new(),
+        })
     }
 
     /// Maps private memory. Pages are allocated on first access.
     pub(super) fn alone(length: usize) -> Option<Self> {
         let start = map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)?;
-        Some(Self { start, length, offset: None, referred: OnceLock::new() })
+        Some(Self {
+            start,
+            length,
+            offset: None,
+            referred: OnceLock::new(),
+        })
     }
 
     /// Maps private memory of [`HALF`] bytes: half of a large page, where the kernel has large pages for
@@ -97,7 +116,12 @@ impl Piece {
                 start
             }
         };
-        Some(Self { start, length: HALF, offset: None, referred: OnceLock::new() })
+        Some(Self {
+            start,
+            length: HALF,
+            offset: None,
+            referred: OnceLock::new(),
+        })
     }
 
     /// The pages that the kernel may read at any later time; `None` for memory that other processes map.
@@ -131,7 +155,12 @@ fn large_page() -> Option<NonNull<u8>> {
     Some(start)
 }
 
-fn map(length: usize, how: libc::c_int, fd: libc::c_int, offset: libc::off_t) -> Option<NonNull<u8>> {
+fn map(
+    length: usize,
+    how: libc::c_int,
+    fd: libc::c_int,
+    offset: libc::off_t,
+) -> Option<NonNull<u8>> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping at an address of the kernel's choice, within the file.
     let start = unsafe { libc::mmap(ptr::null_mut(), length, access, how, fd, offset) };
@@ -145,7 +174,14 @@ impl Drop for Piece {
         if let Some((arena, offset)) = arena().zip(self.offset) {
             let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             // SAFETY: a descriptor that is open; the rest are numbers.
-            unsafe { libc::fallocate(arena.file.as_raw_fd(), how, offset, self.length as libc::off_t) };
+            unsafe {
+                libc::fallocate(
+                    arena.file.as_raw_fd(),
+                    how,
+                    offset,
+                    self.length as libc::off_t,
+                )
+            };
         }
     }
 }
@@ -158,7 +194,13 @@ mod tests {
     fn pieces_are_zeroed_and_disjoint() {
         let halves = || Piece::half().unwrap();
         drop(halves());
-        let taken = [Piece::take(8192).unwrap(), Piece::take(4096).unwrap(), halves(), halves(), halves()];
+        let taken = [
+            Piece::take(8192).unwrap(),
+            Piece::take(4096).unwrap(),
+            halves(),
+            halves(),
+            halves(),
+        ];
         for (piece, length) in taken.iter().zip([8192, 4096, HALF, HALF, HALF]) {
             // SAFETY: the piece's own bytes.
             let bytes = unsafe { std::slice::from_raw_parts_mut(piece.start().as_ptr(), length) };

@@ -46,7 +46,12 @@ mod tests {
         let before = resident();
         drop(buffers);
         note_freed(COUNT * 8192);
-        assert!(resident() + COUNT * 8192 / 2 < before, "{} MB of {} MB", resident() >> 20, before >> 20);
+        assert!(
+            resident() + COUNT * 8192 / 2 < before,
+            "{} MB of {} MB",
+            resident() >> 20,
+            before >> 20
+        );
         drop(last);
     }
 }

@@ -49,8 +49,14 @@ impl Memory {
         assert_ne!(length, 0);
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc::alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
-        Self { start, length, piece: None }
+        let Some(start) = NonNull::new(start) else {
+            alloc::handle_alloc_error(layout)
+        };
+        Self {
+            start,
+            length,
+            piece: None,
+        }
     }
 
     /// Memory of this length, a whole number of pages, that peers on this host can map, if there is any left.
@@ -65,7 +71,11 @@ impl Memory {
     }
 
     fn of(piece: Piece, length: usize) -> Self {
-        Self { start: piece.start(), length, piece: Some(Box::new(piece)) }
+        Self {
+            start: piece.start(),
+            length,
+            piece: Some(Box::new(piece)),
+        }
     }
 
     /// The pages that the kernel may read at any later time. Only a private mapping has such a set: nothing
@@ -77,19 +87,30 @@ impl Memory {
     /// Replaces the pages that a range touches by new ones. Bytes outside the range keep their contents,
     /// those within it are unspecified afterwards. `false`, without effect, where the kernel refuses that.
     pub(crate) fn replace_pages(&mut self, range: &Range<usize>) -> bool {
-        let (first, end) = (range.start / ALIGNMENT * ALIGNMENT, range.end.next_multiple_of(ALIGNMENT));
+        let (first, end) = (
+            range.start / ALIGNMENT * ALIGNMENT,
+            range.end.next_multiple_of(ALIGNMENT),
+        );
         if self.referred().is_none() || first >= end || end > self.length {
             return false;
         }
         // The bytes of the first and the last page that are not in the range.
         let (mut before, mut behind) = ([0; ALIGNMENT], [0; ALIGNMENT]);
-        let (before, behind) = (&mut before[..range.start - first], &mut behind[..end - range.end]);
+        let (before, behind) = (
+            &mut before[..range.start - first],
+            &mut behind[..end - range.end],
+        );
         before.copy_from_slice(&self[first..range.start]);
         behind.copy_from_slice(&self[range.end..end]);
         // SAFETY: whole pages of a private mapping that this owns, and that nothing borrows. They are zeroed
         // bytes afterwards.
-        if unsafe { libc::madvise(self.start.as_ptr().add(first).cast(), end - first, libc::MADV_DONTNEED) }
-            != 0
+        if unsafe {
+            libc::madvise(
+                self.start.as_ptr().add(first).cast(),
+                end - first,
+                libc::MADV_DONTNEED,
+            )
+        } != 0
         {
             return false;
         }

@@ -7,7 +7,9 @@ const LINE: usize = 64;
 /// level accepts fewer loads at once: to ask for more lines than that waits.)
 #[inline]
 pub(crate) fn prefetch(bytes: &[u8]) {
-    (0..bytes.len()).step_by(LINE).for_each(|at| ask(bytes.as_ptr().wrapping_add(at)));
+    (0..bytes.len())
+        .step_by(LINE)
+        .for_each(|at| ask(bytes.as_ptr().wrapping_add(at)));
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -30,7 +30,9 @@ impl DeadProcess {
         self.repeats_left -= 1;
         self.next = now + RESPONSE;
         let numbers = 0..self.records;
-        numbers.filter_map(|number| self.journal.read(number)).for_each(|message| message.send(socket));
+        numbers
+            .filter_map(|number| self.journal.read(number))
+            .for_each(|message| message.send(socket));
     }
 }
 
@@ -44,10 +46,18 @@ impl DeadProcesses {
     }
 
     /// Sends the messages of a process's journal, and keeps those that are answered as pending.
-    pub(super) fn begin(&mut self, journal: JournalReader, slot: usize, socket: &Socket, now: Instant) {
+    pub(super) fn begin(
+        &mut self,
+        journal: JournalReader,
+        slot: usize,
+        socket: &Socket,
+        now: Instant,
+    ) {
         let (records, mut unanswered) = (journal.records(), 0);
         for number in 0..records {
-            let Some(message) = journal.read(number) else { continue };
+            let Some(message) = journal.read(number) else {
+                continue;
+            };
             message.send(socket);
             if message.is_answered() {
                 unanswered += 1;
@@ -55,8 +65,14 @@ impl DeadProcesses {
                 journal.clear(number);
             }
         }
-        let process =
-            DeadProcess { journal, slot, records, unanswered, repeats_left: REPEATS, next: now + RESPONSE };
+        let process = DeadProcess {
+            journal,
+            slot,
+            records,
+            unanswered,
+            repeats_left: REPEATS,
+            next: now + RESPONSE,
+        };
         if unanswered > 0 {
             self.keep(process);
         }
@@ -88,13 +104,23 @@ impl DeadProcesses {
 
     /// Handles a DREP that a peer sent to the process that had this slot. False where it answers no pending
     /// DREQ.
-    pub(super) fn answered(&mut self, slot: usize, peer: Gid, transaction: u64, drep: &Drep) -> bool {
+    pub(super) fn answered(
+        &mut self,
+        slot: usize,
+        peer: Gid,
+        transaction: u64,
+        drep: &Drep,
+    ) -> bool {
         let number = transaction as u32;
         for place in &mut self.0 {
-            let Some(process) = place.as_mut().filter(|it| it.slot == slot) else { continue };
+            let Some(process) = place.as_mut().filter(|it| it.slot == slot) else {
+                continue;
+            };
             let is_its = |sender: CommId, gid: Gid| sender == drep.remote_comm_id && gid == peer;
             let message = process.journal.read(number);
-            if message.is_some_and(|it| is_its(it.local_comm_id(), Gid(it.route().destination.octets()))) {
+            if message
+                .is_some_and(|it| is_its(it.local_comm_id(), Gid(it.route().destination.octets())))
+            {
                 process.journal.clear(number);
                 process.unanswered = process.unanswered.saturating_sub(1);
                 if process.unanswered == 0 {

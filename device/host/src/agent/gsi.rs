@@ -29,7 +29,11 @@ fn slot_of(id: CommId) -> usize {
 }
 
 /// The recipient of a datagram; `None` for one that is not of connection management.
-pub(super) fn recipient(ports: &Ports, from: &Datagrams, datagram: &[u8]) -> Option<(Recipient, Question)> {
+pub(super) fn recipient(
+    ports: &Ports,
+    from: &Datagrams,
+    datagram: &[u8],
+) -> Option<(Recipient, Question)> {
     let (arrival, payload) = gsi::decode(from, datagram)?;
     let mad = CmMad::parse(payload).ok()?;
     let service = match &mad.message {
@@ -52,9 +56,10 @@ pub(super) fn recipient(ports: &Ports, from: &Datagrams, datagram: &[u8]) -> Opt
     let destination = from.destination.to_canonical();
     let listener = |(space, port)| ports.listener(space, port, Some(destination));
     let recipient = match service {
-        Some(service) => {
-            service.port().and_then(listener).map_or(Recipient::Nobody, |slot| Recipient::Slot(slot.into()))
-        }
+        Some(service) => service
+            .port()
+            .and_then(listener)
+            .map_or(Recipient::Nobody, |slot| Recipient::Slot(slot.into())),
         // A requester that gave up waiting for an answer does not know our communication ID (IBTA 12.6.7.2).
         None if local == CommId(0) => Recipient::All,
         None => Recipient::Slot(slot_of(local)),
@@ -81,7 +86,9 @@ impl Question {
 
     /// The answer to a DREQ, with the peer that gives it and the transaction.
     pub(super) fn as_drep(&self) -> Option<(Gid, u64, &Drep)> {
-        let CmMessage::Drep(drep) = &self.mad.message else { return None };
+        let CmMessage::Drep(drep) = &self.mad.message else {
+            return None;
+        };
         Some((self.arrival.source, self.mad.transaction, drep))
     }
 
@@ -118,7 +125,14 @@ impl Question {
             .into(),
             _ => return None,
         };
-        Some(CmMad { transaction: self.mad.transaction, modifier: 0, message }.to_bytes())
+        Some(
+            CmMad {
+                transaction: self.mad.transaction,
+                modifier: 0,
+                message,
+            }
+            .to_bytes(),
+        )
     }
 }
 
@@ -131,11 +145,20 @@ mod tests {
 
     fn path() -> Path {
         let (source, destination) = (Gid::from_ipv4([10, 0, 0, 1]), Gid::from_ipv4([10, 0, 0, 2]));
-        Path { source, destination, hop_limit: 64, ..Path::default() }
+        Path {
+            source,
+            destination,
+            hop_limit: 64,
+            ..Path::default()
+        }
     }
 
     fn who(ports: &Ports, message: impl Into<CmMessage>) -> Option<(Recipient, Question)> {
-        let mad = CmMad { transaction: 1, modifier: 0, message: message.into() };
+        let mad = CmMad {
+            transaction: 1,
+            modifier: 0,
+            message: message.into(),
+        };
         let datagram = gsi::encode(&path(), &mad.to_bytes());
         let from = Datagrams {
             length: datagram.len(),
@@ -154,20 +177,47 @@ mod tests {
     fn names_and_ports_lead_to_clients() {
         let mut ports = Ports::new();
         let mine = CommId(5 << (32 - SLOT_BITS) | 77);
-        let rtu = Rtu { remote_comm_id: mine, ..Rtu::default() };
+        let rtu = Rtu {
+            remote_comm_id: mine,
+            ..Rtu::default()
+        };
         assert_eq!(who(&ports, rtu).unwrap().0, Recipient::Slot(5));
-        let rej = Rej { reason: RejectReason::TIMEOUT, ..Rej::default() };
+        let rej = Rej {
+            reason: RejectReason::TIMEOUT,
+            ..Rej::default()
+        };
         assert_eq!(who(&ports, rej).unwrap().0, Recipient::All);
-        let req = Req { service_id: ServiceId::ip(PortSpace::Tcp, 7471), ..Req::default() };
+        let req = Req {
+            service_id: ServiceId::ip(PortSpace::Tcp, 7471),
+            ..Req::default()
+        };
         let (recipient, question) = who(&ports, req).unwrap();
         assert_eq!(recipient, Recipient::Nobody);
         let refusal = CmMad::parse(&question.refusal().unwrap()).unwrap();
         let is_right = |rej: &Rej| rej.reason == RejectReason::INVALID_SERVICE_ID;
-        assert!(matches!(&refusal.message, CmMessage::Rej(rej) if is_right(rej)), "{refusal:?}");
+        assert!(
+            matches!(&refusal.message, CmMessage::Rej(rej) if is_right(rej)),
+            "{refusal:?}"
+        );
         let (space, address) = (PortSpace::Tcp, ListenAddress::AnyV4);
-        let request = Request { ask: Ask::Bind, space, port: 7471, count: 1, address, shared: false };
+        let request = Request {
+            ask: Ask::Bind,
+            space,
+            port: 7471,
+            count: 1,
+            address,
+            shared: false,
+        };
         ports.answer(9, &request).unwrap();
-        ports.answer(9, &Request { ask: Ask::Listen, ..request }).unwrap();
+        ports
+            .answer(
+                9,
+                &Request {
+                    ask: Ask::Listen,
+                    ..request
+                },
+            )
+            .unwrap();
         assert_eq!(who(&ports, req).unwrap().0, Recipient::Slot(9));
     }
 }

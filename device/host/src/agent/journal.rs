@@ -119,8 +119,14 @@ impl JournalReader {
 
     /// The number of records, valid or not.
     pub(super) fn records(&self) -> u32 {
-        let bytes = self.0.metadata().map_or(0, |it| it.len()).saturating_sub(HEADER_BYTES);
-        u32::try_from(bytes.div_ceil(RECORD_BYTES as u64)).unwrap_or(RECORDS_MAX).min(RECORDS_MAX)
+        let bytes = self
+            .0
+            .metadata()
+            .map_or(0, |it| it.len())
+            .saturating_sub(HEADER_BYTES);
+        u32::try_from(bytes.div_ceil(RECORD_BYTES as u64))
+            .unwrap_or(RECORDS_MAX)
+            .min(RECORDS_MAX)
     }
 
     /// The message of a record; `None` where the record is not valid.

@@ -76,10 +76,21 @@ impl Reply {
     }
 
     fn parse(bytes: [u8; REPLY_BYTES]) -> Self {
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        let ids = IdSeries { key: [long(16), long(24)], used: word(12) };
-        Self { version: word(0), errno: word(4), slot: word(8), range: word(32), ids }
+        let ids = IdSeries {
+            key: [long(16), long(24)],
+            used: word(12),
+        };
+        Self {
+            version: word(0),
+            errno: word(4),
+            slot: word(8),
+            range: word(32),
+            ids,
+        }
     }
 }
 
@@ -143,15 +154,19 @@ pub(crate) fn connect_existing() -> Result<Option<Lease>, OpenError> {
 }
 
 fn is_gone(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof)
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof
+    )
 }
 
 /// The error of a call on the agent's socket.
 fn failure(error: io::Error, name: &str, timeout: Duration) -> OpenError {
     match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            OpenError::AgentSilent { name: name.to_owned(), seconds: timeout.as_secs() }
-        }
+        io::ErrorKind::WouldBlock => OpenError::AgentSilent {
+            name: name.to_owned(),
+            seconds: timeout.as_secs(),
+        },
         _ => OpenError::Agent(error),
     }
 }
@@ -162,19 +177,29 @@ fn ask(connection: OwnedFd, name: &str, timeout: Duration) -> Result<Lease, Open
     let user = unix::peer_user(fd).map_err(OpenError::Agent)?;
     if user != process::user() && user != 0 {
         let process = unix::peer_process(fd).unwrap_or(0);
-        return Err(OpenError::AgentForeign { name: name.to_owned(), process, user });
+        return Err(OpenError::AgentForeign {
+            name: name.to_owned(),
+            process,
+            user,
+        });
     }
     let mut bytes = [0; REPLY_BYTES];
     unix::set_timeouts(fd, timeout).map_err(OpenError::Agent)?;
-    let received = unix::receive_fds(fd, &mut bytes).map_err(|error| failure(error, name, timeout))?;
+    let received =
+        unix::receive_fds(fd, &mut bytes).map_err(|error| failure(error, name, timeout))?;
     unix::set_timeouts(fd, Duration::ZERO).map_err(OpenError::Agent)?;
     let (length, [fd, owners, _]) = received;
     if length != REPLY_BYTES {
-        return Err(OpenError::Agent(io::Error::from(io::ErrorKind::UnexpectedEof)));
+        return Err(OpenError::Agent(io::Error::from(
+            io::ErrorKind::UnexpectedEof,
+        )));
     }
     let reply = Reply::parse(bytes);
     if reply.version != VERSION {
-        return Err(OpenError::AgentVersion { theirs: reply.version, ours: VERSION });
+        return Err(OpenError::AgentVersion {
+            theirs: reply.version,
+            ours: VERSION,
+        });
     }
     match (reply.errno as i32, reply.slot, fd) {
         (libc::EADDRINUSE, _, _) => Err(OpenError::PortTaken),
@@ -188,7 +213,9 @@ fn ask(connection: OwnedFd, name: &str, timeout: Duration) -> Result<Lease, Open
             owners: owners.and_then(|owners| Owners::open(&owners).ok()),
             connection,
         }),
-        (0, _, None) => Err(OpenError::Agent(io::Error::from(io::ErrorKind::UnexpectedEof))),
+        (0, _, None) => Err(OpenError::Agent(io::Error::from(
+            io::ErrorKind::UnexpectedEof,
+        ))),
         (errno, _, _) => Err(OpenError::Socket(io::Error::from_raw_os_error(errno))),
     }
 }
@@ -224,7 +251,10 @@ mod tests {
             waiting.push(connection);
         }
         let failed = lease_at(&name, Duration::from_millis(200)).unwrap_err();
-        assert!(matches!(&failed, OpenError::AgentSilent { name: named, .. } if *named == name), "{failed}");
+        assert!(
+            matches!(&failed, OpenError::AgentSilent { name: named, .. } if *named == name),
+            "{failed}"
+        );
     }
 
     #[test]
@@ -236,8 +266,17 @@ mod tests {
 
     #[test]
     fn replies_come_back_as_they_were_sent() {
-        let ids = IdSeries { key: [u64::MAX - 1, 7], used: 9 };
-        let reply = Reply { version: 3, errno: 98, slot: 1000, range: 600, ids };
+        let ids = IdSeries {
+            key: [u64::MAX - 1, 7],
+            used: 9,
+        };
+        let reply = Reply {
+            version: 3,
+            errno: 98,
+            slot: 1000,
+            range: 600,
+            ids,
+        };
         assert_eq!(Reply::parse(reply.to_bytes()), reply);
     }
 }

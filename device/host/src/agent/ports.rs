@@ -46,7 +46,8 @@ impl Entry {
     fn is(&self, slot: u16, request: &Request, role: Role) -> bool {
         self.role == role
             && self.slot == slot
-            && (self.space, self.first, self.address) == (request.space, request.port, request.address)
+            && (self.space, self.first, self.address)
+                == (request.space, request.port, request.address)
     }
 
     fn has(&self, space: PortSpace, port: u16) -> bool {
@@ -76,7 +77,11 @@ pub(super) struct Ports {
 
 impl Ports {
     pub(super) const fn new() -> Self {
-        Self { entries: [Entry::FREE; ENTRIES_MAX], used: 0, next: ANY_FIRST }
+        Self {
+            entries: [Entry::FREE; ENTRIES_MAX],
+            used: 0,
+            next: ANY_FIRST,
+        }
     }
 
     /// Executes a request of a client; returns an error number when it fails.
@@ -87,7 +92,10 @@ impl Ports {
             Ask::Unbind => self.drop_one(slot, request, Role::Bound),
             Ask::Listen => self.listen(slot, request),
             Ask::Unlisten => {
-                let found = self.live().iter_mut().find(|entry| entry.is(slot, request, Role::Listening));
+                let found = self
+                    .live()
+                    .iter_mut()
+                    .find(|entry| entry.is(slot, request, Role::Listening));
                 found.ok_or(libc::EINVAL)?.role = Role::Former;
                 Ok(request.port)
             }
@@ -99,13 +107,20 @@ impl Ports {
     }
 
     fn add(&mut self, entry: Entry) -> Result<(), i32> {
-        if let Some(place) = self.live().iter_mut().find(|entry| entry.role == Role::Free) {
+        if let Some(place) = self
+            .live()
+            .iter_mut()
+            .find(|entry| entry.role == Role::Free)
+        {
             *place = entry;
         } else if self.used < ENTRIES_MAX {
             self.entries[self.used] = entry;
             self.used += 1;
         } else {
-            let former = self.entries.iter_mut().find(|entry| entry.role == Role::Former);
+            let former = self
+                .entries
+                .iter_mut()
+                .find(|entry| entry.role == Role::Former);
             *former.ok_or(libc::ENOMEM)? = entry;
         }
         Ok(())
@@ -115,8 +130,16 @@ impl Ports {
         if request.count == 0 || request.port.checked_add(request.count - 1).is_none() {
             return Err(libc::EINVAL);
         }
-        let first = if request.port == 0 { self.find_free(request)? } else { request.port };
-        if self.live().iter().any(|entry| entry.overlaps(request, first)) {
+        let first = if request.port == 0 {
+            self.find_free(request)?
+        } else {
+            request.port
+        };
+        if self
+            .live()
+            .iter()
+            .any(|entry| entry.overlaps(request, first))
+        {
             return Err(libc::EADDRINUSE);
         }
         self.add(Entry {
@@ -134,14 +157,22 @@ impl Ports {
     /// Free ports; the search begins after the ports that were found last.
     fn find_free(&mut self, request: &Request) -> Result<u16, i32> {
         let tries = u32::from(ANY_LAST - ANY_FIRST) / u32::from(request.count);
-        let whole = Request { address: ListenAddress::Any, shared: false, ..*request };
+        let whole = Request {
+            address: ListenAddress::Any,
+            shared: false,
+            ..*request
+        };
         for _ in 0..tries {
             if u32::from(self.next) + u32::from(request.count) > u32::from(ANY_LAST) + 1 {
                 self.next = ANY_FIRST;
             }
             let first = self.next;
             self.next += request.count;
-            if !self.live().iter().any(|entry| entry.overlaps(&whole, first)) {
+            if !self
+                .live()
+                .iter()
+                .any(|entry| entry.overlaps(&whole, first))
+            {
                 return Ok(first);
             }
         }
@@ -149,26 +180,41 @@ impl Ports {
     }
 
     fn drop_one(&mut self, slot: u16, request: &Request, role: Role) -> Result<u16, i32> {
-        let found = self.live().iter_mut().find(|entry| entry.is(slot, request, role));
+        let found = self
+            .live()
+            .iter_mut()
+            .find(|entry| entry.is(slot, request, role));
         *found.ok_or(libc::EINVAL)? = Entry::FREE;
         Ok(request.port)
     }
 
     fn listen(&mut self, slot: u16, request: &Request) -> Result<u16, i32> {
         let is_ours = |entry: &Entry| {
-            entry.role == Role::Bound && entry.slot == slot && entry.has(request.space, request.port)
+            entry.role == Role::Bound
+                && entry.slot == slot
+                && entry.has(request.space, request.port)
         };
         if !self.live().iter().any(is_ours) {
             return Err(libc::EINVAL);
         }
         let same = |entry: &Entry| {
-            entry.first == request.port && entry.space == request.space && entry.address == request.address
+            entry.first == request.port
+                && entry.space == request.space
+                && entry.address == request.address
         };
-        if self.live().iter().any(|entry| entry.role == Role::Listening && same(entry)) {
+        if self
+            .live()
+            .iter()
+            .any(|entry| entry.role == Role::Listening && same(entry))
+        {
             return Err(libc::EADDRINUSE);
         }
         // The current listener takes precedence over a former one.
-        for entry in self.live().iter_mut().filter(|entry| entry.role == Role::Former && same(entry)) {
+        for entry in self
+            .live()
+            .iter_mut()
+            .filter(|entry| entry.role == Role::Former && same(entry))
+        {
             *entry = Entry::FREE;
         }
         self.add(Entry {
@@ -185,15 +231,35 @@ impl Ports {
 
     /// The listener with this index.
     pub(super) fn nth_listener(&self, index: u16) -> Option<Request> {
-        let mut listening = self.entries[..self.used].iter().filter(|entry| entry.role == Role::Listening);
-        let Entry { space, first: port, address, shared, .. } = *listening.nth(index.into())?;
-        Some(Request { ask: Ask::List, space, port, count: index, address, shared })
+        let mut listening = self.entries[..self.used]
+            .iter()
+            .filter(|entry| entry.role == Role::Listening);
+        let Entry {
+            space,
+            first: port,
+            address,
+            shared,
+            ..
+        } = *listening.nth(index.into())?;
+        Some(Request {
+            ask: Ask::List,
+            space,
+            port,
+            count: index,
+            address,
+            shared,
+        })
     }
 
     /// The slot that takes requests for a port at an address: that of the most specific listener. Without a
     /// current or former listener, that of a former listener on the same port of another space, which may
     /// listen again next.
-    pub(super) fn listener(&self, space: PortSpace, port: u16, address: Option<IpAddr>) -> Option<u16> {
+    pub(super) fn listener(
+        &self,
+        space: PortSpace,
+        port: u16,
+        address: Option<IpAddr>,
+    ) -> Option<u16> {
         let takes = |entry: &&Entry| address.is_none_or(|address| entry.address.takes(address));
         let is_former = |entry: &&Entry| entry.role == Role::Former && entry.first == port;
         let rank = |entry: &&Entry| {
@@ -205,7 +271,9 @@ impl Ports {
             (entry.role == Role::Former, particularity)
         };
         let answers = |entry: &&Entry| {
-            matches!(entry.role, Role::Listening | Role::Former) && entry.has(space, port) && takes(entry)
+            matches!(entry.role, Role::Listening | Role::Former)
+                && entry.has(space, port)
+                && takes(entry)
         };
         let entries = || self.entries[..self.used].iter();
         let found = entries().filter(answers).min_by_key(rank);
@@ -226,7 +294,14 @@ mod tests {
     use super::*;
 
     fn request(ask: Ask, port: u16, address: ListenAddress) -> Request {
-        Request { ask, space: PortSpace::Tcp, port, count: 1, address, shared: false }
+        Request {
+            ask,
+            space: PortSpace::Tcp,
+            port,
+            count: 1,
+            address,
+            shared: false,
+        }
     }
 
     fn one(text: &str) -> ListenAddress {
@@ -239,9 +314,36 @@ mod tests {
         let any = request(Ask::Bind, 7471, ListenAddress::Any);
         assert_eq!(ports.answer(1, &any), Ok(7471));
         assert_eq!(ports.answer(2, &any), Err(libc::EADDRINUSE));
-        assert_eq!(ports.answer(2, &Request { address: one("10.0.0.1"), ..any }), Err(libc::EADDRINUSE));
-        assert_eq!(ports.answer(2, &Request { space: PortSpace::Udp, ..any }), Ok(7471));
-        assert_eq!(ports.answer(1, &Request { ask: Ask::Unbind, ..any }), Ok(7471));
+        assert_eq!(
+            ports.answer(
+                2,
+                &Request {
+                    address: one("10.0.0.1"),
+                    ..any
+                }
+            ),
+            Err(libc::EADDRINUSE)
+        );
+        assert_eq!(
+            ports.answer(
+                2,
+                &Request {
+                    space: PortSpace::Udp,
+                    ..any
+                }
+            ),
+            Ok(7471)
+        );
+        assert_eq!(
+            ports.answer(
+                1,
+                &Request {
+                    ask: Ask::Unbind,
+                    ..any
+                }
+            ),
+            Ok(7471)
+        );
         assert_eq!(ports.answer(2, &any), Ok(7471));
         ports.forget(2);
         assert_eq!(ports.answer(3, &any), Ok(7471));
@@ -250,19 +352,49 @@ mod tests {
     #[test]
     fn addresses_and_who_shares_live_together() {
         let mut ports = Ports::new();
-        assert_eq!(ports.answer(1, &request(Ask::Bind, 7, one("10.0.0.1"))), Ok(7));
-        assert_eq!(ports.answer(2, &request(Ask::Bind, 7, one("10.0.0.2"))), Ok(7));
-        assert_eq!(ports.answer(2, &request(Ask::Bind, 7, ListenAddress::AnyV6)), Ok(7));
-        assert_eq!(ports.answer(2, &request(Ask::Bind, 7, ListenAddress::AnyV4)), Err(libc::EADDRINUSE));
-        let shared = Request { shared: true, ..request(Ask::Bind, 9, ListenAddress::Any) };
-        assert_eq!((ports.answer(1, &shared), ports.answer(2, &shared)), (Ok(9), Ok(9)));
-        assert_eq!(ports.answer(3, &Request { shared: false, ..shared }), Err(libc::EADDRINUSE));
+        assert_eq!(
+            ports.answer(1, &request(Ask::Bind, 7, one("10.0.0.1"))),
+            Ok(7)
+        );
+        assert_eq!(
+            ports.answer(2, &request(Ask::Bind, 7, one("10.0.0.2"))),
+            Ok(7)
+        );
+        assert_eq!(
+            ports.answer(2, &request(Ask::Bind, 7, ListenAddress::AnyV6)),
+            Ok(7)
+        );
+        assert_eq!(
+            ports.answer(2, &request(Ask::Bind, 7, ListenAddress::AnyV4)),
+            Err(libc::EADDRINUSE)
+        );
+        let shared = Request {
+            shared: true,
+            ..request(Ask::Bind, 9, ListenAddress::Any)
+        };
+        assert_eq!(
+            (ports.answer(1, &shared), ports.answer(2, &shared)),
+            (Ok(9), Ok(9))
+        );
+        assert_eq!(
+            ports.answer(
+                3,
+                &Request {
+                    shared: false,
+                    ..shared
+                }
+            ),
+            Err(libc::EADDRINUSE)
+        );
     }
 
     #[test]
     fn any_ports_are_free_ones_in_a_row() {
         let mut ports = Ports::new();
-        let many = Request { count: 64, ..request(Ask::Bind, 0, ListenAddress::Any) };
+        let many = Request {
+            count: 64,
+            ..request(Ask::Bind, 0, ListenAddress::Any)
+        };
         let first = ports.answer(1, &many).unwrap();
         let second = ports.answer(2, &many).unwrap();
         assert!(first >= ANY_FIRST && second == first + 64);
@@ -281,14 +413,28 @@ mod tests {
         let mut ports = Ports::new();
         let (any, here) = (ListenAddress::Any, one("10.0.0.1"));
         let address: Option<IpAddr> = "10.0.0.1".parse().ok();
-        assert_eq!(ports.answer(1, &request(Ask::Listen, 7, any)), Err(libc::EINVAL), "not bound");
+        assert_eq!(
+            ports.answer(1, &request(Ask::Listen, 7, any)),
+            Err(libc::EINVAL),
+            "not bound"
+        );
         for (slot, address) in [(1, any), (2, here)] {
-            let shared = Request { shared: true, ..request(Ask::Bind, 7, address) };
+            let shared = Request {
+                shared: true,
+                ..request(Ask::Bind, 7, address)
+            };
             ports.answer(slot, &shared).unwrap();
         }
-        assert_eq!(ports.listener(PortSpace::Tcp, 7, address), None, "bound is not listening");
+        assert_eq!(
+            ports.listener(PortSpace::Tcp, 7, address),
+            None,
+            "bound is not listening"
+        );
         ports.answer(1, &request(Ask::Listen, 7, any)).unwrap();
-        assert_eq!(ports.answer(1, &request(Ask::Listen, 7, any)), Err(libc::EADDRINUSE));
+        assert_eq!(
+            ports.answer(1, &request(Ask::Listen, 7, any)),
+            Err(libc::EADDRINUSE)
+        );
         assert_eq!(ports.listener(PortSpace::Tcp, 7, address), Some(1));
         ports.answer(2, &request(Ask::Listen, 7, here)).unwrap();
         assert_eq!(ports.listener(PortSpace::Tcp, 7, address), Some(2));
@@ -296,8 +442,16 @@ mod tests {
         ports.answer(2, &request(Ask::Unlisten, 7, here)).unwrap();
         assert_eq!(ports.listener(PortSpace::Tcp, 7, address), Some(1));
         ports.answer(1, &request(Ask::Unlisten, 7, any)).unwrap();
-        assert_eq!(ports.listener(PortSpace::Tcp, 7, address), Some(2), "requests that were answered");
-        assert_eq!(ports.listener(PortSpace::Udp, 7, address), Some(2), "it may listen there next");
+        assert_eq!(
+            ports.listener(PortSpace::Tcp, 7, address),
+            Some(2),
+            "requests that were answered"
+        );
+        assert_eq!(
+            ports.listener(PortSpace::Udp, 7, address),
+            Some(2),
+            "it may listen there next"
+        );
         assert_eq!(ports.listener(PortSpace::Udp, 8, address), None);
         ports.forget(2);
         ports.forget(1);
@@ -311,6 +465,9 @@ mod tests {
             let address = ListenAddress::One(IpAddr::from((index as u32).to_be_bytes()));
             ports.answer(1, &request(Ask::Bind, 7, address)).unwrap();
         }
-        assert_eq!(ports.answer(1, &request(Ask::Bind, 8, ListenAddress::Any)), Err(libc::ENOMEM));
+        assert_eq!(
+            ports.answer(1, &request(Ask::Bind, 8, ListenAddress::Any)),
+            Err(libc::ENOMEM)
+        );
     }
 }

@@ -62,7 +62,14 @@ impl Request {
 
     /// `None` for a message that no client of this version sends.
     pub(crate) fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
-        let asks = [Ask::Attend, Ask::Bind, Ask::Unbind, Ask::Listen, Ask::Unlisten, Ask::List];
+        let asks = [
+            Ask::Attend,
+            Ask::Bind,
+            Ask::Unbind,
+            Ask::Listen,
+            Ask::Unlisten,
+            Ask::List,
+        ];
         let short = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         let mut address = [0; 16];
         address.copy_from_slice(&bytes[12..]);
@@ -86,7 +93,11 @@ impl Request {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DomainRequest {
     /// Opens a domain: `make` permits its creation, `anew` requires it.
-    Open { name: DomainName, make: bool, anew: bool },
+    Open {
+        name: DomainName,
+        make: bool,
+        anew: bool,
+    },
     /// Closes a domain.
     Close(DomainName),
 }
@@ -97,7 +108,9 @@ impl DomainRequest {
 
     pub(crate) fn to_bytes(self) -> [u8; REQUEST_BYTES] {
         let (kind, name, flags) = match self {
-            Self::Open { name, make, anew } => (Self::OPEN, name, u8::from(make) | u8::from(anew) << 1),
+            Self::Open { name, make, anew } => {
+                (Self::OPEN, name, u8::from(make) | u8::from(anew) << 1)
+            }
             Self::Close(name) => (Self::CLOSE, name, 0),
         };
         let mut bytes = [0; REQUEST_BYTES];
@@ -112,9 +125,16 @@ impl DomainRequest {
     pub(crate) fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Self> {
         let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| bytes[at + byte]));
         let interface = u32::from_ne_bytes(std::array::from_fn(|byte| bytes[4 + byte]));
-        let name = DomainName { file: (long(8), long(16)), interface };
+        let name = DomainName {
+            file: (long(8), long(16)),
+            interface,
+        };
         match bytes[0] {
-            Self::OPEN => Some(Self::Open { name, make: bytes[1] & 1 != 0, anew: bytes[1] & 2 != 0 }),
+            Self::OPEN => Some(Self::Open {
+                name,
+                make: bytes[1] & 1 != 0,
+                anew: bytes[1] & 2 != 0,
+            }),
             Self::CLOSE => Some(Self::Close(name)),
             _ => None,
         }
@@ -159,7 +179,9 @@ pub(crate) fn wrap<'a>(
     message: &'a mut [u8; MESSAGE_BYTES_MAX],
 ) -> Option<&'a [u8]> {
     let length = ENVELOPE_BYTES + datagram.len();
-    message.get_mut(ENVELOPE_BYTES..length)?.copy_from_slice(datagram);
+    message
+        .get_mut(ENVELOPE_BYTES..length)?
+        .copy_from_slice(datagram);
     message[..16].copy_from_slice(&from.source.octets());
     message[16..32].copy_from_slice(&from.destination.octets());
     message[32..34].copy_from_slice(&from.source_port.to_ne_bytes());
@@ -213,10 +235,19 @@ mod tests {
     #[test]
     fn requests_come_back_as_they_were_sent() {
         let one = ListenAddress::One("10.0.0.1".parse().unwrap());
-        for (ask, address) in
-            [(Ask::Attend, ListenAddress::Any), (Ask::Unlisten, ListenAddress::AnyV6), (Ask::Bind, one)]
-        {
-            let request = Request { ask, space: PortSpace::Udp, port: 7, count: 9, address, shared: true };
+        for (ask, address) in [
+            (Ask::Attend, ListenAddress::Any),
+            (Ask::Unlisten, ListenAddress::AnyV6),
+            (Ask::Bind, one),
+        ] {
+            let request = Request {
+                ask,
+                space: PortSpace::Udp,
+                port: 7,
+                count: 9,
+                address,
+                shared: true,
+            };
             assert_eq!(Request::parse(&request.to_bytes()), Some(request));
         }
         assert_eq!(Request::parse(&[9; REQUEST_BYTES]), None);
@@ -224,14 +255,30 @@ mod tests {
 
     #[test]
     fn what_is_said_of_domains_comes_back_and_is_nothing_else() {
-        let name = DomainName { file: (u64::MAX, 7), interface: 2 };
-        for request in [DomainRequest::Open { name, make: true, anew: false }, DomainRequest::Close(name)] {
+        let name = DomainName {
+            file: (u64::MAX, 7),
+            interface: 2,
+        };
+        for request in [
+            DomainRequest::Open {
+                name,
+                make: true,
+                anew: false,
+            },
+            DomainRequest::Close(name),
+        ] {
             assert_eq!(DomainRequest::parse(&request.to_bytes()), Some(request));
             assert_eq!(Request::parse(&request.to_bytes()), None);
         }
         let any = ListenAddress::Any;
-        let other =
-            Request { ask: Ask::List, space: PortSpace::Tcp, port: 0, count: 0, address: any, shared: false };
+        let other = Request {
+            ask: Ask::List,
+            space: PortSpace::Tcp,
+            port: 0,
+            count: 0,
+            address: any,
+            shared: false,
+        };
         assert_eq!(DomainRequest::parse(&other.to_bytes()), None);
     }
 
@@ -255,7 +302,10 @@ mod tests {
             interface: 2,
         };
         let mut message = [0; MESSAGE_BYTES_MAX];
-        assert_eq!(unwrap(wrap(&from, b"hello", &mut message).unwrap()), Some((from, &b"hello"[..])));
+        assert_eq!(
+            unwrap(wrap(&from, b"hello", &mut message).unwrap()),
+            Some((from, &b"hello"[..]))
+        );
         assert_eq!(wrap(&from, &[0; DATAGRAM_BYTES + 1], &mut message), None);
         assert_eq!(unwrap(&[0; 8]), None);
     }

@@ -57,14 +57,19 @@ mod tests {
             assert!(!upper.contains(&MODULUS), "the multicast number's");
             assert_eq!(ranges.of_slot(0), 0, "queue pair 1");
             for slot in 0..SLOTS - 1 {
-                assert_eq!((ranges.of_slot(slot) * ranges.inverse() % MODULUS) as usize, slot);
+                assert_eq!(
+                    (ranges.of_slot(slot) * ranges.inverse() % MODULUS) as usize,
+                    slot
+                );
             }
         }
     }
 
     #[test]
     fn agents_have_orders_of_their_own() {
-        let first: BTreeSet<u32> = (0..1023).map(|random| Ranges::new(random).of_slot(1)).collect();
+        let first: BTreeSet<u32> = (0..1023)
+            .map(|random| Ranges::new(random).of_slot(1))
+            .collect();
         assert_eq!(first.len(), 600);
     }
 }

@@ -9,7 +9,8 @@ use super::gsi::{self, Question, Recipient};
 use super::journal::JournalReader;
 use super::ports::Ports;
 use super::protocol::{
-    ANSWER_BYTES, Answer, Ask, DATAGRAM_BYTES, DomainRequest, MESSAGE_BYTES_MAX, REQUEST_BYTES, Request, wrap,
+    ANSWER_BYTES, Answer, Ask, DATAGRAM_BYTES, DomainRequest, MESSAGE_BYTES_MAX, REQUEST_BYTES,
+    Request, wrap,
 };
 use super::ranges::Ranges;
 use super::{REPLY_BYTES, Reply, SLOTS, VERSION};
@@ -66,8 +67,14 @@ struct Slot {
 }
 
 impl Slot {
-    const FREE: Self =
-        Self { socket: None, lease: None, attends: false, journal: None, is_stuck: false, ids_used: 0 };
+    const FREE: Self = Self {
+        socket: None,
+        lease: None,
+        attends: false,
+        journal: None,
+        is_stuck: false,
+        ids_used: 0,
+    };
 }
 
 /// Starts the agent with a listening socket.
@@ -78,18 +85,33 @@ pub(super) fn start(listener: OwnedFd) -> io::Result<()> {
 fn run(listener: OwnedFd) {
     let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
     let mut domains = DOMAINS.lock().unwrap_or_else(PoisonError::into_inner);
-    let (Ok(epoll), Ok(secret)) = (Epoll::new(), crate::random::bytes::<16>()) else { return };
-    let Ok(order) = crate::random::bytes() else { return };
+    let (Ok(epoll), Ok(secret)) = (Epoll::new(), crate::random::bytes::<16>()) else {
+        return;
+    };
+    let Ok(order) = crate::random::bytes() else {
+        return;
+    };
     if epoll.add(listener.as_raw_fd()).is_ok() {
         let slots = [const { Slot::FREE }; SLOTS];
         let secret = u128::from_ne_bytes(secret);
-        let (ids_key, dead_processes) = ([secret as u64, (secret >> 64) as u64], DeadProcesses::new());
+        let (ids_key, dead_processes) =
+            ([secret as u64, (secret >> 64) as u64], DeadProcesses::new());
         let owners = Owners::create().ok();
         let (start, ends) = (std::time::Instant::now(), Instant(0) + IDLE);
         let (ports, domains) = (&mut *ports, &mut *domains);
         let ranges = Ranges::new(u32::from_ne_bytes(order));
-        let mut agent =
-            Agent { slots, ranges, ports, domains, owners, epoll, ids_key, dead_processes, start, ends };
+        let mut agent = Agent {
+            slots,
+            ranges,
+            ports,
+            domains,
+            owners,
+            epoll,
+            ids_key,
+            dead_processes,
+            start,
+            ends,
+        };
         agent.serve(&listener);
     }
 }
@@ -127,10 +149,17 @@ impl Agent<'_> {
                 return;
             }
             let next = if idle { Some(self.ends) } else { next };
-            for fd in self.epoll.wait(next.map(|next| Duration::from_nanos((next - now).0))) {
+            for fd in self
+                .epoll
+                .wait(next.map(|next| Duration::from_nanos((next - now).0)))
+            {
                 if fd == listener.as_raw_fd() {
                     self.admit(listener);
-                } else if self.slots[0].socket.as_ref().is_some_and(|socket| socket.raw() == fd) {
+                } else if self.slots[0]
+                    .socket
+                    .as_ref()
+                    .is_some_and(|socket| socket.raw() == fd)
+                {
                     self.pass_on();
                 } else {
                     self.hear(fd);
@@ -141,8 +170,14 @@ impl Agent<'_> {
 
     /// Handles a request of a client, or the end of its connection.
     fn hear(&mut self, fd: RawFd) {
-        let is_its = |slot: &Slot| slot.lease.as_ref().is_some_and(|lease| lease.as_raw_fd() == fd);
-        let Some(index) = self.slots.iter().position(is_its) else { return };
+        let is_its = |slot: &Slot| {
+            slot.lease
+                .as_ref()
+                .is_some_and(|lease| lease.as_raw_fd() == fd)
+        };
+        let Some(index) = self.slots.iter().position(is_its) else {
+            return;
+        };
         let mut bytes = [0; REQUEST_BYTES];
         // Does not block: the descriptor was ready.
         let (request, file) = match unix::receive(fd, &mut bytes) {
@@ -152,7 +187,9 @@ impl Agent<'_> {
             },
             _ => (None, None),
         };
-        let Some(request) = request else { return self.end(index) };
+        let Some(request) = request else {
+            return self.end(index);
+        };
         if request.ask == Ask::Attend {
             self.slots[index].attends = true;
             self.slots[index].journal = file;
@@ -167,7 +204,8 @@ impl Agent<'_> {
             Some(Ok(listener)) => unix::send_now(fd, &listener.to_bytes()),
             Some(Err(errno)) => unix::send_now(fd, &Answer(Err(errno)).to_bytes()),
             None => {
-                let answer: [u8; ANSWER_BYTES] = Answer(self.ports.answer(index as u16, &request)).to_bytes();
+                let answer: [u8; ANSWER_BYTES] =
+                    Answer(self.ports.answer(index as u16, &request)).to_bytes();
                 unix::send_now(fd, &answer)
             }
         };
@@ -197,7 +235,9 @@ impl Agent<'_> {
         }
         let now = self.now();
         self.ends = self.ends.max(now + IDLE);
-        if let (Some(file), Some(socket)) = (self.slots[index].journal.take(), &self.slots[0].socket) {
+        if let (Some(file), Some(socket)) =
+            (self.slots[index].journal.take(), &self.slots[0].socket)
+        {
             let journal = JournalReader::new(file);
             self.slots[index].ids_used = journal.used().unwrap_or(self.slots[index].ids_used);
             self.dead_processes.begin(journal, index, socket, now);
@@ -211,7 +251,9 @@ impl Agent<'_> {
     fn pass_on(&mut self) {
         let mut bytes = [0; DATAGRAM_BYTES];
         for _ in 0..DATAGRAMS_MAX {
-            let Some(socket) = &self.slots[0].socket else { return };
+            let Some(socket) = &self.slots[0].socket else {
+                return;
+            };
             let from = match socket.receive(&mut bytes) {
                 Ok(Some(from)) => from,
                 Ok(None) => return,
@@ -219,9 +261,13 @@ impl Agent<'_> {
                 Err(_) => continue,
             };
             let datagram = bytes.get(..from.length).unwrap_or_default();
-            let Some((recipient, question)) = gsi::recipient(self.ports, &from, datagram) else { continue };
+            let Some((recipient, question)) = gsi::recipient(self.ports, &from, datagram) else {
+                continue;
+            };
             let mut message = [0; MESSAGE_BYTES_MAX];
-            let Some(message) = wrap(&from, datagram, &mut message) else { continue };
+            let Some(message) = wrap(&from, datagram, &mut message) else {
+                continue;
+            };
             let attended = match recipient {
                 Recipient::Slot(index) if self.is_answer_to_dead_process(index, &question) => true,
                 Recipient::Slot(index) => self.hand(index, message),
@@ -249,27 +295,37 @@ impl Agent<'_> {
     /// Sends a message to a client. One whose buffer is full gets a moment to make room, once: a message that
     /// it does not take is lost, as on a network, and the peer repeats it.
     fn hand(&mut self, index: usize, message: &[u8]) -> bool {
-        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.attends) else { return false };
-        let Some(lease) = &slot.lease else { return false };
+        let Some(slot) = self.slots.get_mut(index).filter(|slot| slot.attends) else {
+            return false;
+        };
+        let Some(lease) = &slot.lease else {
+            return false;
+        };
         let fd = lease.as_raw_fd();
-        let is_full =
-            |result: io::Result<()>| result.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        let is_full = |result: io::Result<()>| {
+            result.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        };
         if !is_full(unix::send_now(fd, message)) {
             slot.is_stuck = false;
         } else if !slot.is_stuck {
-            slot.is_stuck = !unix::wait_for_room(fd, ROOM_MS) || is_full(unix::send_now(fd, message));
+            slot.is_stuck =
+                !unix::wait_for_room(fd, ROOM_MS) || is_full(unix::send_now(fd, message));
         }
         true
     }
 
     fn hand_to_all(&mut self, message: &[u8]) -> bool {
-        let handed = (1..SLOTS).filter(|&index| self.hand(index, message)).count();
+        let handed = (1..SLOTS)
+            .filter(|&index| self.hand(index, message))
+            .count();
         handed > 0
     }
 
     /// Assigns a slot to a client.
     fn admit(&mut self, listener: &OwnedFd) {
-        let Ok(client) = unix::accept(listener.as_raw_fd()) else { return };
+        let Ok(client) = unix::accept(listener.as_raw_fd()) else {
+            return;
+        };
         match unix::peer_user(client.as_raw_fd()) {
             Ok(peer) if peer == process::user() || peer == 0 => {}
             _ => return,
@@ -283,9 +339,18 @@ impl Agent<'_> {
         };
         let index = free.filter(|_| errno == 0);
         let slot = index.unwrap_or(0);
-        let ids = IdSeries { key: self.ids_key, used: self.slots[slot].ids_used };
+        let ids = IdSeries {
+            key: self.ids_key,
+            used: self.slots[slot].ids_used,
+        };
         let range = self.ranges.of_slot(slot);
-        let reply = Reply { version: VERSION, errno: errno as u32, slot: slot as u32, range, ids };
+        let reply = Reply {
+            version: VERSION,
+            errno: errno as u32,
+            slot: slot as u32,
+            range,
+            ids,
+        };
         let bytes: [u8; REPLY_BYTES] = reply.to_bytes();
         let sent = self.lend(&client, index, &bytes);
         if let Some(index) = index.filter(|_| sent.is_ok())
@@ -299,12 +364,18 @@ impl Agent<'_> {
     /// Answers a client; with a slot, if there is one for it.
     fn lend(&self, client: &OwnedFd, index: Option<usize>, bytes: &[u8]) -> io::Result<()> {
         let slot = index.and_then(|index| Some((index, self.slots[index].socket.as_ref()?)));
-        let Some((index, socket)) = slot else { return unix::send(client.as_raw_fd(), bytes, None) };
+        let Some((index, socket)) = slot else {
+            return unix::send(client.as_raw_fd(), bytes, None);
+        };
         match &self.owners {
             Some((owners, table)) => {
                 let range = self.ranges.of_slot(index) as usize;
                 owners.set(range, unix::peer_identity(client.as_raw_fd())?);
-                unix::send_fds(client.as_raw_fd(), bytes, &[socket.raw(), table.as_raw_fd()])
+                unix::send_fds(
+                    client.as_raw_fd(),
+                    bytes,
+                    &[socket.raw(), table.as_raw_fd()],
+                )
             }
             None => unix::send(client.as_raw_fd(), bytes, Some(socket.raw())),
         }

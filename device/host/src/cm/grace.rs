@@ -81,8 +81,14 @@ impl Grace {
         if none_is_away || self.held.len() >= HELD_MAX {
             return false;
         }
-        let Some(service) = service_of(mad).filter(|service| self.is_away(*service)) else { return false };
-        self.held.push_back(Held { service, until: now + HELD_FOR, message: message.into() });
+        let Some(service) = service_of(mad).filter(|service| self.is_away(*service)) else {
+            return false;
+        };
+        self.held.push_back(Held {
+            service,
+            until: now + HELD_FOR,
+            message: message.into(),
+        });
         true
     }
 
@@ -103,7 +109,8 @@ impl Grace {
     /// Takes the held requests whose listener is open now, or whose time is over.
     pub(super) fn take(&mut self, now: Instant) -> Vec<Box<[u8]>> {
         let (open, opening, mut taken) = (&self.open, &self.opening, Vec::new());
-        let is_there = |service: &ServiceId| open.contains_key(service) && !opening.contains(service);
+        let is_there =
+            |service: &ServiceId| open.contains_key(service) && !opening.contains(service);
         self.held.retain_mut(|held| {
             let goes = held.until <= now || is_there(&held.service);
             if goes {
@@ -134,15 +141,27 @@ mod tests {
     const SERVICE: ServiceId = ServiceId::ip(PortSpace::Tcp, 7);
 
     fn request(service: ServiceId) -> [u8; wire::mad::MAD_SIZE] {
-        let message = Req { service_id: service, ..Req::default() }.into();
-        CmMad { transaction: 1, modifier: 0, message }.to_bytes()
+        let message = Req {
+            service_id: service,
+            ..Req::default()
+        }
+        .into();
+        CmMad {
+            transaction: 1,
+            modifier: 0,
+            message,
+        }
+        .to_bytes()
     }
 
     #[test]
     fn a_request_waits_for_a_listener_that_was_closed_lately() {
         let (mut grace, now) = (Grace::default(), Instant(1_000));
         let request = request(SERVICE);
-        assert!(!grace.hold(&request, b"message", now), "there never was a listener");
+        assert!(
+            !grace.hold(&request, b"message", now),
+            "there never was a listener"
+        );
         grace.close(SERVICE, now);
         assert!(grace.hold(&request, b"message", now));
         assert_eq!(grace.next_timeout(), Some(now + HELD_FOR));
@@ -152,21 +171,36 @@ mod tests {
         assert!(grace.hold(&request, b"message", now));
         grace.open(SERVICE);
         assert_eq!(grace.take(now).len(), 1, "there is a listener");
-        assert!(!grace.hold(&request, b"message", now), "there is a listener");
+        assert!(
+            !grace.hold(&request, b"message", now),
+            "there is a listener"
+        );
         grace.close(SERVICE, now);
-        assert!(!grace.hold(&request, b"message", now + MEMORY), "the listener was closed too long ago");
+        assert!(
+            !grace.hold(&request, b"message", now + MEMORY),
+            "the listener was closed too long ago"
+        );
     }
 
     #[test]
     fn the_next_listener_may_be_of_another_port_space() {
         let (mut grace, now) = (Grace::default(), Instant(1_000));
-        let (datagrams, other) = (ServiceId::ip(PortSpace::Udp, 7), ServiceId::ip(PortSpace::Udp, 8));
+        let (datagrams, other) = (
+            ServiceId::ip(PortSpace::Udp, 7),
+            ServiceId::ip(PortSpace::Udp, 8),
+        );
         grace.open(SERVICE);
         grace.close(SERVICE, now);
         assert!(grace.hold(&request(datagrams), b"message", now));
-        assert!(!grace.hold(&request(other), b"message", now), "another port");
+        assert!(
+            !grace.hold(&request(other), b"message", now),
+            "another port"
+        );
         grace.open(datagrams);
-        assert!(!grace.hold(&request(datagrams), b"message", now), "there is a listener");
+        assert!(
+            !grace.hold(&request(datagrams), b"message", now),
+            "there is a listener"
+        );
         assert!(grace.hold(&request(SERVICE), b"message", now));
         assert_eq!(grace.take(now).len(), 1, "the other one is still held");
         assert_eq!(grace.open.len(), 1, "a closed listener is not counted");
@@ -196,7 +230,9 @@ mod tests {
     fn held_requests_are_bounded() {
         let (mut grace, now) = (Grace::default(), Instant(1_000));
         grace.close(SERVICE, now);
-        let held = (0..2 * HELD_MAX).filter(|_| grace.hold(&request(SERVICE), b"message", now)).count();
+        let held = (0..2 * HELD_MAX)
+            .filter(|_| grace.hold(&request(SERVICE), b"message", now))
+            .count();
         assert_eq!(held, HELD_MAX);
         for port in 0..1000 {
             grace.close(ServiceId::ip(PortSpace::Udp, port), now);

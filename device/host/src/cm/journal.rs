@@ -44,10 +44,16 @@ impl DisconnectJournal {
                 Some(mut message) => {
                     let fresh = self.numbers.len() as u32;
                     let free = &mut self.free;
-                    let number = *self.numbers.entry(id).or_insert_with(|| free.pop().unwrap_or(fresh));
+                    let number = *self
+                        .numbers
+                        .entry(id)
+                        .or_insert_with(|| free.pop().unwrap_or(fresh));
                     name_record(&mut message.mad, number);
                     let route = gsi::route(&message.path, interface_of(&message.path.source));
-                    self.writer.set(number, Some((&route, &gsi::encode(&message.path, &message.mad))));
+                    self.writer.set(
+                        number,
+                        Some((&route, &gsi::encode(&message.path, &message.mad))),
+                    );
                 }
                 None => {
                     if let Some(number) = self.numbers.remove(&id) {

@@ -41,7 +41,14 @@ impl Lines {
     pub(super) fn new(socket: Socket, requests: Arc<Requests>) -> Self {
         let (devices, interfaces) = (Vec::new(), HashMap::new());
         let (grace, capture) = (Grace::default(), Capture::from_environment());
-        Self { socket, requests, devices, interfaces, grace, capture }
+        Self {
+            socket,
+            requests,
+            devices,
+            interfaces,
+            grace,
+            capture,
+        }
     }
 
     /// The connection to the agent.
@@ -55,8 +62,14 @@ impl Lines {
         let connection = self.connection();
         unix::set_timeouts(connection, TIMEOUT)?;
         let address = ListenAddress::Any;
-        let request =
-            Request { ask: Ask::Attend, space: PortSpace::Tcp, port: 0, count: 0, address, shared: false };
+        let request = Request {
+            ask: Ask::Attend,
+            space: PortSpace::Tcp,
+            port: 0,
+            count: 0,
+            address,
+            shared: false,
+        };
         unix::send(connection, &request.to_bytes(), Some(journal.as_raw_fd()))?;
         let mut answer = [0; ANSWER_BYTES];
         match unix::receive_next(connection, &mut answer)? {
@@ -107,11 +120,27 @@ impl Lines {
 
     /// Writes a datagram to the capture, if there is one.
     fn record(&mut self, direction: Direction, way: &Datagrams, datagram: &[u8]) {
-        let Some(capture) = &mut self.capture else { return };
-        let Datagrams { source, destination, source_port, traffic_class, hop_limit, .. } = *way;
+        let Some(capture) = &mut self.capture else {
+            return;
+        };
+        let Datagrams {
+            source,
+            destination,
+            source_port,
+            traffic_class,
+            hop_limit,
+            ..
+        } = *way;
         let flow = &flow_between(source, destination, source_port);
-        let envelope =
-            Envelope { direction, source, destination, source_port, traffic_class, hop_limit, flow };
+        let envelope = Envelope {
+            direction,
+            source,
+            destination,
+            source_port,
+            traffic_class,
+            hop_limit,
+            flow,
+        };
         if !capture.write(&envelope, datagram, datagram.len()) {
             self.capture = None;
         }
@@ -143,13 +172,20 @@ impl Lines {
 
     /// Sets the addresses of the connection manager to those of the host.
     pub(super) fn follow(&mut self, cm: &mut Cm) {
-        let Some(devices) = interface::list_keeping(&self.devices) else { return };
+        let Some(devices) = interface::list_keeping(&self.devices) else {
+            return;
+        };
         let mut now = HashMap::new();
         self.devices = devices;
         for device in &self.devices {
             let ca_guid = u64::from_be_bytes(device.guid);
             for gid in &device.gids {
-                let known = LocalAddress { gid: *gid, ca_guid, mtu: device.active_mtu, ack_delay: ACK_DELAY };
+                let known = LocalAddress {
+                    gid: *gid,
+                    ca_guid,
+                    mtu: device.active_mtu,
+                    ack_delay: ACK_DELAY,
+                };
                 cm.set_address(known);
                 now.insert(*gid, device.ifindex);
             }

@@ -93,7 +93,13 @@ impl<O: Owner> Connector<O> {
     /// [`OpenError`] names the reason and the remedy.
     pub fn start(owner: O) -> Result<Self, OpenError> {
         settings::check()?;
-        let Lease { socket, slot, connection, ids, .. } = agent::lease()?;
+        let Lease {
+            socket,
+            slot,
+            connection,
+            ids,
+            ..
+        } = agent::lease()?;
         let usual = CmConfig::default();
         let config = CmConfig {
             response_timeout: settings::cm_response_timeout().unwrap_or(usual.response_timeout),
@@ -112,23 +118,44 @@ impl<O: Owner> Connector<O> {
         fork::forsake(lines.connection());
         let mut cm = Cm::new(config, seed);
         lines.follow(&mut cm);
-        let (epoll, wake) =
-            (Epoll::new().map_err(OpenError::Thread)?, EventFd::signal().map_err(OpenError::Thread)?);
+        let (epoll, wake) = (
+            Epoll::new().map_err(OpenError::Thread)?,
+            EventFd::signal().map_err(OpenError::Thread)?,
+        );
         epoll.add(wake.raw()).map_err(OpenError::Thread)?;
         epoll.add(lines.connection()).map_err(OpenError::Thread)?;
         // The thread first sleeps without a timeout: the first timer has to wake it.
         let wakes_at = Instant(u64::MAX);
-        let session = Session { config, cm, owner, lines, journal, wakes_at };
+        let session = Session {
+            config,
+            cm,
+            owner,
+            lines,
+            journal,
+            wakes_at,
+        };
         let (session, pool, stop) = (Mutex::new(session), Pool::default(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { session, requests, pool, epoll, wake, stop });
+        let shared = Arc::new(Shared {
+            session,
+            requests,
+            pool,
+            epoll,
+            wake,
+            stop,
+        });
         // A sandbox may forbid netlink: changes of addresses are then not noticed.
         let watch = Watch::new().and_then(|watch| shared.epoll.add(watch.raw()).map(|()| watch));
         let refused = |error| warn!(target: HOST, "changes of addresses are not noticed: {error}");
         let watch = watch.map_err(refused).ok();
         let worker = Arc::clone(&shared);
-        let thread = process::spawn_quiet("rockery-cm", move || thread::run(&worker, watch.as_ref()));
+        let thread =
+            process::spawn_quiet("rockery-cm", move || thread::run(&worker, watch.as_ref()));
         let thread = Some(thread.map_err(OpenError::Thread)?);
-        Ok(Self { shared, thread, generation: fork::generation() })
+        Ok(Self {
+            shared,
+            thread,
+            generation: fork::generation(),
+        })
     }
 
     /// Whether this process created it. The copy in the child of a fork must not be used: its locks may be
@@ -143,7 +170,10 @@ impl<O: Owner> Connector<O> {
         let mut session = self.shared.lock();
         let result = calls(&mut session, now);
         session.settle(now);
-        if session.next_timeout().is_some_and(|at| at < session.wakes_at) {
+        if session
+            .next_timeout()
+            .is_some_and(|at| at < session.wakes_at)
+        {
             session.wakes_at = now;
             drop(session);
             self.shared.wake.add();
@@ -179,10 +209,19 @@ impl<O: Owner> Session<O> {
         // Standard error may be closed.
         let _ = environment::write_to_standard_error(MESSAGE);
         let series = self.config.comm_id_series;
-        let comm_id_series = series.map(|ids| IdSeries { used: self.cm.comm_ids_used(), ..ids });
+        let comm_id_series = series.map(|ids| IdSeries {
+            used: self.cm.comm_ids_used(),
+            ..ids
+        });
         // Without a random seed, IDs are only easier to guess.
         let seed = crate::random::bytes().unwrap_or_default();
-        self.cm = Cm::new(CmConfig { comm_id_series, ..self.config }, seed);
+        self.cm = Cm::new(
+            CmConfig {
+                comm_id_series,
+                ..self.config
+            },
+            seed,
+        );
         self.owner.devices_changed(&[]);
         self.lines.follow(&mut self.cm);
         self.owner.devices_changed(&self.lines.devices);
@@ -190,7 +229,10 @@ impl<O: Owner> Session<O> {
 
     /// Deadline of the next timer.
     fn next_timeout(&self) -> Option<Instant> {
-        [self.cm.next_timeout(), self.lines.grace.next_timeout()].into_iter().flatten().min()
+        [self.cm.next_timeout(), self.lines.grace.next_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Sends pending datagrams, and delivers pending events.
@@ -199,11 +241,14 @@ impl<O: Owner> Session<O> {
             // The journal is updated first: a program that is killed when it has ESTABLISHED leaves a DREQ,
             // and not the REJ of a connection that is still requested.
             let lines = &self.lines;
-            self.journal.follow(&mut self.cm, |gid| lines.interface_of(gid));
+            self.journal
+                .follow(&mut self.cm, |gid| lines.interface_of(gid));
             while let Some(datagram) = self.cm.poll_transmit() {
                 self.lines.send(&datagram);
             }
-            let Some(event) = self.cm.poll_event() else { break };
+            let Some(event) = self.cm.poll_event() else {
+                break;
+            };
             self.owner.handle(event, &mut self.cm, now);
         }
     }

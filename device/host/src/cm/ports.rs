@@ -52,7 +52,10 @@ impl Pool {
     }
 
     fn add(&self, space: PortSpace, ports: impl IntoIterator<Item = u16>) {
-        self.stocks().entry(space.value()).or_default().extend(ports);
+        self.stocks()
+            .entry(space.value())
+            .or_default()
+            .extend(ports);
     }
 }
 
@@ -71,8 +74,20 @@ impl<O: Owner> Connector<O> {
         shared: bool,
     ) -> Result<Bound, BindError> {
         if port != 0 {
-            self.ask(&Request { ask: Ask::Bind, space, port, count: 1, address, shared })?;
-            return Ok(Bound { space, port, address, from_stock: false });
+            self.ask(&Request {
+                ask: Ask::Bind,
+                space,
+                port,
+                count: 1,
+                address,
+                shared,
+            })?;
+            return Ok(Bound {
+                space,
+                port,
+                address,
+                from_stock: false,
+            });
         }
         let port = match self.shared.pool.take(space) {
             Some(port) => port,
@@ -86,22 +101,41 @@ impl<O: Owner> Connector<O> {
                     address: all,
                     shared: false,
                 })?;
-                self.shared.pool.add(space, (1..STOCK).map(|index| first + index));
+                self.shared
+                    .pool
+                    .add(space, (1..STOCK).map(|index| first + index));
                 first
             }
         };
-        Ok(Bound { space, port, address, from_stock: true })
+        Ok(Bound {
+            space,
+            port,
+            address,
+            from_stock: true,
+        })
     }
 
     /// Unbinds a port.
     pub fn unbind(&self, bound: &Bound) {
-        let Bound { space, port, address, from_stock } = *bound;
+        let Bound {
+            space,
+            port,
+            address,
+            from_stock,
+        } = *bound;
         if from_stock {
             self.shared.pool.add(space, [port]);
             return;
         }
         // An error means that the agent has ended, and with it the binding.
-        let _ = self.ask(&Request { ask: Ask::Unbind, space, port, count: 1, address, shared: false });
+        let _ = self.ask(&Request {
+            ask: Ask::Unbind,
+            space,
+            port,
+            count: 1,
+            address,
+            shared: false,
+        });
     }
 
     /// Listens on a bound port. `opened` is called with the listener before the first request is taken.
@@ -114,15 +148,31 @@ impl<O: Owner> Connector<O> {
         backlog: u32,
         opened: impl FnOnce(&mut Session<O>, ListenerId) -> T,
     ) -> Result<T, BindError> {
-        let Bound { space, port, address, .. } = *bound;
+        let Bound {
+            space,
+            port,
+            address,
+            ..
+        } = *bound;
         let service = ServiceId::ip(space, port);
-        let request = Request { ask: Ask::Listen, space, port, count: 1, address, shared: false };
+        let request = Request {
+            ask: Ask::Listen,
+            space,
+            port,
+            count: 1,
+            address,
+            shared: false,
+        };
         self.with(|session, _| session.lines.grace.expect(service));
         let answer = self.ask(&request);
         let listener = self.with(|session, now| {
             session.lines.grace.decide(service);
             let listener = answer.map_err(BindError::from).and_then(|_| {
-                let listener = session.cm.listen(Listen { service, address, backlog })?;
+                let listener = session.cm.listen(Listen {
+                    service,
+                    address,
+                    backlog,
+                })?;
                 session.lines.grace.open(service);
                 Ok(opened(session, listener))
             });
@@ -131,16 +181,31 @@ impl<O: Owner> Connector<O> {
         });
         if let Err(BindError::Cm(_)) = listener {
             // Withdraws the listener from the agent; an error means that the agent has ended.
-            let _ = self.ask(&Request { ask: Ask::Unlisten, ..request });
+            let _ = self.ask(&Request {
+                ask: Ask::Unlisten,
+                ..request
+            });
         }
         listener
     }
 
     /// Stops taking requests for a listener that [`Session::unlisten`] has closed.
     pub fn withdraw(&self, bound: &Bound) {
-        let Bound { space, port, address, .. } = *bound;
+        let Bound {
+            space,
+            port,
+            address,
+            ..
+        } = *bound;
         // Errors mean that the agent has ended, or that there is no such listener any more.
-        let _ = self.ask(&Request { ask: Ask::Unlisten, space, port, count: 1, address, shared: false });
+        let _ = self.ask(&Request {
+            ask: Ask::Unlisten,
+            space,
+            port,
+            count: 1,
+            address,
+            shared: false,
+        });
     }
 
     fn ask(&self, request: &Request) -> io::Result<u16> {
@@ -154,6 +219,8 @@ impl<O: Owner> Session<O> {
     pub fn unlisten(&mut self, bound: &Bound, listener: ListenerId, now: Instant) {
         // An error means that there is no such listener any more.
         let _ = self.cm.unlisten(listener, now);
-        self.lines.grace.close(ServiceId::ip(bound.space, bound.port), now);
+        self.lines
+            .grace
+            .close(ServiceId::ip(bound.space, bound.port), now);
     }
 }

@@ -37,7 +37,12 @@ struct Inbox {
 impl Requests {
     pub(super) fn new(connection: OwnedFd) -> Self {
         let (turn, inbox, arrived) = (Mutex::default(), Mutex::default(), Condvar::new());
-        Self { connection, turn, inbox, arrived }
+        Self {
+            connection,
+            turn,
+            inbox,
+            arrived,
+        }
     }
 
     /// Sends a request to the agent, and waits for its answer. Must not be called by the thread that reads
@@ -52,7 +57,9 @@ impl Requests {
         }
         unix::send(self.connection.as_raw_fd(), &request.to_bytes(), None)?;
         let waits = |inbox: &mut Inbox| inbox.answer.is_none() && !inbox.is_closed;
-        let waited = self.arrived.wait_timeout_while(self.inbox(), TIMEOUT, waits);
+        let waited = self
+            .arrived
+            .wait_timeout_while(self.inbox(), TIMEOUT, waits);
         let (mut inbox, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match inbox.answer.take() {
             Some(answer) => Answer::parse(answer),
@@ -103,8 +110,14 @@ mod tests {
     fn ask(requests: &Arc<Requests>, port: u16) -> std::thread::JoinHandle<io::Result<u16>> {
         let requests = Arc::clone(requests);
         let address = ListenAddress::Any;
-        let request =
-            Request { ask: Ask::Bind, space: PortSpace::Tcp, port, count: 1, address, shared: false };
+        let request = Request {
+            ask: Ask::Bind,
+            space: PortSpace::Tcp,
+            port,
+            count: 1,
+            address,
+            shared: false,
+        };
         std::thread::spawn(move || requests.ask(&request))
     }
 
@@ -139,7 +152,13 @@ mod tests {
         let caller = ask(&requests, 9);
         await_request(&agent);
         requests.close();
-        assert_eq!(caller.join().unwrap().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        assert_eq!(ask(&requests, 9).join().unwrap().unwrap_err().kind(), io::ErrorKind::NotConnected);
+        assert_eq!(
+            caller.join().unwrap().unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
+        assert_eq!(
+            ask(&requests, 9).join().unwrap().unwrap_err().kind(),
+            io::ErrorKind::NotConnected
+        );
     }
 }

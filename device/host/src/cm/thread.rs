@@ -13,7 +13,11 @@ use std::time::Duration;
 pub(super) fn run<O: Owner>(shared: &Shared<O>, watch: Option<&Watch>) {
     let mut agent_is_there = true;
     for _ in 0..2 {
-        if catch_unwind(AssertUnwindSafe(|| serve(shared, watch, &mut agent_is_there))).is_ok() {
+        if catch_unwind(AssertUnwindSafe(|| {
+            serve(shared, watch, &mut agent_is_there)
+        }))
+        .is_ok()
+        {
             break;
         }
     }
@@ -43,7 +47,12 @@ fn serve<O: Owner>(shared: &Shared<O>, watch: Option<&Watch>, agent_is_there: &m
             // It would always be ready.
             let _ = shared.epoll.remove(session.lines.connection());
         }
-        if session.lines.grace.next_timeout().is_some_and(|at| at <= now) {
+        if session
+            .lines
+            .grace
+            .next_timeout()
+            .is_some_and(|at| at <= now)
+        {
             let session = &mut *session;
             session.lines.replay(&mut session.cm, now);
         }

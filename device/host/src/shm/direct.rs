@@ -12,8 +12,8 @@ use crate::sys::other_process::{Copy, OtherProcess};
 use crate::sys::shared_files::{self, FilePart};
 use crate::sys::shared_mappings::{SharedMappings, SharedRange, Shown, are_pinned};
 use rnic::{
-    Access, Arrival, Change, Direct, Gather, Gid, Memory, Path, Payload, Pd, Piece, QueueGrant, RUN_MAX,
-    RegionGrant, RunRequest,
+    Access, Arrival, Change, Direct, Gather, Gid, Memory, Path, Payload, Pd, Piece, QueueGrant,
+    RUN_MAX, RegionGrant, RunRequest,
 };
 use std::io;
 use std::os::fd::AsFd;
@@ -56,18 +56,31 @@ impl PeerMemory {
     pub(super) fn open(process: u32, table: &impl AsFd, address: u64) -> io::Result<Self> {
         let grants = PeerGrantTable::open(table)?;
         let memory = OtherProcess::open(process, address, grants.token()).ok();
-        Ok(Self { memory, ..Self::of(grants) })
+        Ok(Self {
+            memory,
+            ..Self::of(grants)
+        })
     }
 
     fn of(grants: PeerGrantTable) -> Self {
-        Self { memory: None, mappings: SharedMappings::default(), grants, queue: None, region: None }
+        Self {
+            memory: None,
+            mappings: SharedMappings::default(),
+            grants,
+            queue: None,
+            region: None,
+        }
     }
 
     /// The copy methods for requests to the peer's queue pairs, for the log.
     pub(super) fn copy_methods(&self) -> &'static str {
         match self.memory {
-            Some(_) => "a system call on the peer's memory, a copy in shared mappings, or the rings",
-            None => "a copy in shared mappings, or the rings (the kernel does not let us access its memory)",
+            Some(_) => {
+                "a system call on the peer's memory, a copy in shared mappings, or the rings"
+            }
+            None => {
+                "a copy in shared mappings, or the rings (the kernel does not let us access its memory)"
+            }
         }
     }
 
@@ -92,7 +105,9 @@ impl PeerMemory {
     pub(super) fn may_execute_at_once(&self, reth: &Reth) -> bool {
         let is_other =
             |(_, region): &(Stamp, Region)| region.grant.rkey == reth.rkey && region.part.is_none();
-        reth.length <= AT_ONCE_MAX && !self.mappings.is_empty() && !self.region.as_ref().is_some_and(is_other)
+        reth.length <= AT_ONCE_MAX
+            && !self.mappings.is_empty()
+            && !self.region.as_ref().is_some_and(is_other)
     }
 
     /// Chooses how a request of this length may be executed: by a system call, by a copy in a shared mapping,
@@ -133,7 +148,9 @@ impl PeerMemory {
         let offset = piece.address.wrapping_sub(grant.start);
         let length = reth.length as usize;
         let part = part.filter(|_| method.shared);
-        if let Some(range) = part.and_then(|part| self.mappings.range(part, grant.length, offset, length)) {
+        if let Some(range) =
+            part.and_then(|part| self.mappings.range(part, grant.length, offset, length))
+        {
             return execute_in(range, direct);
         }
         match (self.memory.as_ref().filter(|_| method.call), direct) {
@@ -154,11 +171,23 @@ impl PeerMemory {
         direct: Direct<'_>,
     ) -> bool {
         let need = need_of(&direct);
-        let Some(pd) = self.connected(path, from, to, need) else { return false };
-        let Some(Region { grant, part: Some(part) }) = self.region(reth.rkey) else { return false };
-        let Some(piece) = grant.piece(pd, to, reth.address, reth.length, need) else { return false };
+        let Some(pd) = self.connected(path, from, to, need) else {
+            return false;
+        };
+        let Some(Region {
+            grant,
+            part: Some(part),
+        }) = self.region(reth.rkey)
+        else {
+            return false;
+        };
+        let Some(piece) = grant.piece(pd, to, reth.address, reth.length, need) else {
+            return false;
+        };
         let (part, total, offset) = (*part, grant.length, piece.address.wrapping_sub(grant.start));
-        let range = self.mappings.range(part, total, offset, reth.length as usize);
+        let range = self
+            .mappings
+            .range(part, total, offset, reth.length as usize);
         range.is_some_and(|range| reth.length > 0 && execute_in(range, direct))
     }
 
@@ -173,21 +202,40 @@ impl PeerMemory {
         run: &[RunRequest],
         calls: usize,
     ) -> usize {
-        let need = if is_read { Access::REMOTE_READ } else { Access::REMOTE_WRITE };
-        let Some(pd) = self.connected(path, from, to, need) else { return 0 };
+        let need = if is_read {
+            Access::REMOTE_READ
+        } else {
+            Access::REMOTE_WRITE
+        };
+        let Some(pd) = self.connected(path, from, to, need) else {
+            return 0;
+        };
         let shared = self.copy_run(pd, to, need, run);
         if shared > 0 || calls == 0 {
             return shared;
         }
         let mut copies = [Copy::default(); RUN_MAX];
-        let alike = run.iter().take(calls).take_while(|request| request.reth.length == run[0].reth.length);
+        let alike = run
+            .iter()
+            .take(calls)
+            .take_while(|request| request.reth.length == run[0].reth.length);
         let found = alike.map_while(|RunRequest { reth, piece: ours }| {
             let (theirs, _) = self.target(pd, to, reth, need)?;
-            Some(Copy { ours: ours.address, theirs: theirs.address, length: reth.length })
+            Some(Copy {
+                ours: ours.address,
+                theirs: theirs.address,
+                length: reth.length,
+            })
         });
-        let count = { copies.iter_mut().zip(found) }.map(|(place, copy)| *place = copy).count();
+        let count = { copies.iter_mut().zip(found) }
+            .map(|(place, copy)| *place = copy)
+            .count();
         let Some(memory) = &self.memory else { return 0 };
-        if is_read { memory.read_all(&copies[..count]) } else { memory.write_all(&copies[..count]) }
+        if is_read {
+            memory.read_all(&copies[..count])
+        } else {
+            memory.write_all(&copies[..count])
+        }
     }
 
     /// Executes requests to shared mappings, from the first on. Returns how many were executed.
@@ -197,10 +245,16 @@ impl PeerMemory {
         }
         let mut done = 0;
         for RunRequest { reth, piece: ours } in run {
-            let Some((piece, Region { grant, part })) = self.target(pd, to, reth, need) else { break };
-            let Some(part) = part.filter(|_| reth.length <= SHARED_MAX) else { break };
+            let Some((piece, Region { grant, part })) = self.target(pd, to, reth, need) else {
+                break;
+            };
+            let Some(part) = part.filter(|_| reth.length <= SHARED_MAX) else {
+                break;
+            };
             let offset = piece.address.wrapping_sub(grant.start);
-            let range = self.mappings.range(part, grant.length, offset, reth.length as usize);
+            let range = self
+                .mappings
+                .range(part, grant.length, offset, reth.length as usize);
             let ours = Gather::Pieces(std::slice::from_ref(ours));
             let copied = match need {
                 Access::REMOTE_READ => range.is_some_and(|range| range.read(ours)),
@@ -216,10 +270,16 @@ impl PeerMemory {
 
     /// The peer's address space, if its queue pair `theirs` is connected to ours, sends from where the packet
     /// came from, and has not left RTS: requests that it has posted are not completed then.
-    pub(super) fn of_sender(&mut self, arrival: &Arrival, theirs: Qpn, ours: Qpn) -> Option<&OtherProcess> {
+    pub(super) fn of_sender(
+        &mut self,
+        arrival: &Arrival,
+        theirs: Qpn,
+        ours: Qpn,
+    ) -> Option<&OtherProcess> {
         let queue = self.queue(theirs)?;
-        let is_it =
-            queue.peer == ours && queue.source == arrival.source && queue.destination == arrival.destination;
+        let is_it = queue.peer == ours
+            && queue.source == arrival.source
+            && queue.destination == arrival.destination;
         self.memory.as_ref().filter(|_| is_it)
     }
 
@@ -227,8 +287,9 @@ impl PeerMemory {
     #[inline]
     fn connected(&mut self, path: &Path, from: Qpn, to: Qpn, need: Access) -> Option<Pd> {
         let queue = self.queue(to)?;
-        let connected =
-            queue.peer == from && queue.source == path.destination && queue.destination == path.source;
+        let connected = queue.peer == from
+            && queue.source == path.destination
+            && queue.destination == path.source;
         (connected && queue.access.contains(need)).then_some(queue.pd)
     }
 
@@ -249,13 +310,19 @@ impl PeerMemory {
     #[inline]
     fn target(&mut self, pd: Pd, to: Qpn, reth: &Reth, need: Access) -> Option<(Piece, Region)> {
         let region = self.region(reth.rkey)?;
-        Some((region.grant.piece(pd, to, reth.address, reth.length, need)?, *region))
+        Some((
+            region
+                .grant
+                .piece(pd, to, reth.address, reth.length, need)?,
+            *region,
+        ))
     }
 
     /// The peer's grant to a local queue pair that is connected to this one.
     #[inline]
     fn queue(&mut self, to: Qpn) -> Option<&QueueGrant> {
-        let is_it = |(stamp, grant): &(Stamp, QueueGrant)| grant.qpn == to && self.grants.is_as(*stamp);
+        let is_it =
+            |(stamp, grant): &(Stamp, QueueGrant)| grant.qpn == to && self.grants.is_as(*stamp);
         if !self.queue.as_ref().is_some_and(is_it) {
             self.look_up_queue(to);
         }
@@ -272,8 +339,9 @@ impl PeerMemory {
     /// The peer's grant of a key.
     #[inline]
     fn region(&mut self, rkey: Rkey) -> Option<&Region> {
-        let is_it =
-            |(stamp, region): &(Stamp, Region)| region.grant.rkey == rkey && self.grants.is_as(*stamp);
+        let is_it = |(stamp, region): &(Stamp, Region)| {
+            region.grant.rkey == rkey && self.grants.is_as(*stamp)
+        };
         if !self.region.as_ref().is_some_and(is_it) {
             self.look_up_region(rkey);
         }
@@ -285,7 +353,13 @@ impl PeerMemory {
         self.region = region_indices(rkey).find_map(|index| {
             let (words, stamp) = self.grants.read(Section::Regions, index)?;
             let grant = region_of(words).filter(|grant| grant.rkey == rkey)?;
-            Some((stamp, Region { grant, part: part_of(words) }))
+            Some((
+                stamp,
+                Region {
+                    grant,
+                    part: part_of(words),
+                },
+            ))
         });
     }
 }
@@ -307,9 +381,11 @@ fn execute_in(range: SharedRange, direct: Direct<'_>) -> bool {
         Direct::Write(bytes) => range.write(bytes),
         Direct::Read(bytes) => range.read(bytes),
         Direct::FetchAdd { add, into } => store_result(into, || range.fetch_add(add)),
-        Direct::CompareSwap { compare, swap, into } => {
-            store_result(into, || range.compare_swap(compare, swap))
-        }
+        Direct::CompareSwap {
+            compare,
+            swap,
+            into,
+        } => store_result(into, || range.compare_swap(compare, swap)),
     }
 }
 
@@ -333,7 +409,9 @@ pub(super) struct CopyMethod {
 /// Executes an atomic and stores the old value in the requester's memory. The atomic is not executed where
 /// that memory may not be mapped.
 fn store_result(into: Gather<'_>, atomic: impl FnOnce() -> Option<u64>) -> bool {
-    let Gather::Pieces(pieces) = into else { return false };
+    let Gather::Pieces(pieces) = into else {
+        return false;
+    };
     if !are_pinned(pieces) {
         return false;
     }
@@ -372,14 +450,18 @@ pub(super) fn publish(grants: &GrantTable, rnic: &mut rnic::Device, change: Chan
             (Section::Regions, place, words)
         }
         Change::Queue(qpn) => {
-            let (index, words) =
-                (queue_index(qpn), rnic.grants().queue(qpn).map(|grant| queue_words(&grant)));
+            let (index, words) = (
+                queue_index(qpn),
+                rnic.grants().queue(qpn).map(|grant| queue_words(&grant)),
+            );
             let entry = grants.first(Section::Queues, index) as u32;
             let ours = entry == qpn.value() || (entry == 0 && words.is_some());
             (Section::Queues, ours.then_some(index), words)
         }
     };
-    let Some(index) = place else { return Published::default() };
+    let Some(index) = place else {
+        return Published::default();
+    };
     let taken_back = grants.first(section, index) != 0;
     if words.is_some() || taken_back {
         grants.write(section, index, words.unwrap_or_default());
@@ -391,7 +473,11 @@ pub(super) fn publish(grants: &GrantTable, rnic: &mut rnic::Device, change: Chan
 fn shared_part(grant: &RegionGrant) -> Option<FilePart> {
     let remote = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     let fits = grant.access.intersects(remote) && !grant.access.contains(Access::ON_DEMAND);
-    if fits { shared_files::part_behind(grant.start, grant.length) } else { None }
+    if fits {
+        shared_files::part_behind(grant.start, grant.length)
+    } else {
+        None
+    }
 }
 
 /// The entry of a region, or a free one for it; `None` where all entries that it may use are taken.
@@ -422,7 +508,15 @@ fn region_words(grant: &RegionGrant, part: Option<FilePart>) -> [u64; WORDS] {
     let rights = u64::from(grant.pd.value()) | u64::from(grant.access.bits()) << 32;
     let only = grant.only.map_or(0, |qpn| u64::from(qpn.value()) + 1);
     let part = part.map_or(0, |part| part.offset << 8 | (u64::from(part.file) + 1));
-    [region_first(grant.rkey), rights, grant.start, grant.length, grant.iova, only, part]
+    [
+        region_first(grant.rkey),
+        rights,
+        grant.start,
+        grant.length,
+        grant.iova,
+        only,
+        part,
+    ]
 }
 
 fn region_of(words: [u64; WORDS]) -> Option<RegionGrant> {
@@ -440,13 +534,17 @@ fn region_of(words: [u64; WORDS]) -> Option<RegionGrant> {
 
 fn part_of(words: [u64; WORDS]) -> Option<FilePart> {
     let file = (words[6] as u8).checked_sub(1)?;
-    Some(FilePart { file, offset: words[6] >> 8 })
+    Some(FilePart {
+        file,
+        offset: words[6] >> 8,
+    })
 }
 
 fn queue_words(grant: &QueueGrant) -> [u64; WORDS] {
     let first = u64::from(grant.qpn.value()) | u64::from(grant.peer.value()) << 32;
     let rights = u64::from(grant.pd.value()) | u64::from(grant.access.bits()) << 32;
-    let [source, destination] = [grant.source, grant.destination].map(|gid| u128::from_be_bytes(gid.0));
+    let [source, destination] =
+        [grant.source, grant.destination].map(|gid| u128::from_be_bytes(gid.0));
     let half = |gid: u128| [(gid >> 64) as u64, gid as u64];
     let ([a, b], [c, d]) = (half(source), half(destination));
     [first, rights, a, b, c, d, 0]
@@ -482,17 +580,31 @@ mod tests {
             access: Access::REMOTE_WRITE,
             only: None,
         };
-        let [home, next, ..] = region_indices(grant.rkey).collect::<Vec<_>>()[..] else { panic!() };
+        let [home, next, ..] = region_indices(grant.rkey).collect::<Vec<_>>()[..] else {
+            panic!()
+        };
         let write = |at, words| own.write(Section::Regions, at, words);
         assert_eq!(peer.region(grant.rkey), None);
         write(next, region_words(&grant, None));
         for _ in 0..2 {
             assert_eq!(peer.region(grant.rkey), Some(&Region { grant, part: None }));
         }
-        let longer = RegionGrant { length: 200, ..grant };
+        let longer = RegionGrant {
+            length: 200,
+            ..grant
+        };
         write(next, region_words(&longer, None));
-        assert_eq!(peer.region(grant.rkey), Some(&Region { grant: longer, part: None }));
-        let other = RegionGrant { rkey: Rkey(78), ..grant };
+        assert_eq!(
+            peer.region(grant.rkey),
+            Some(&Region {
+                grant: longer,
+                part: None
+            })
+        );
+        let other = RegionGrant {
+            rkey: Rkey(78),
+            ..grant
+        };
         assert_eq!(peer.region(other.rkey), None);
         write(next, [0; WORDS]);
         write(home, region_words(&grant, None));
@@ -514,9 +626,15 @@ mod tests {
         };
         assert_eq!(region_of(region_words(&region, None)), Some(region));
         assert_eq!(part_of(region_words(&region, None)), None);
-        let part = Some(FilePart { file: 63, offset: 0x1234_5678_9000 });
+        let part = Some(FilePart {
+            file: 63,
+            offset: 0x1234_5678_9000,
+        });
         assert_eq!(part_of(region_words(&region, part)), part);
-        let any = RegionGrant { only: None, ..region };
+        let any = RegionGrant {
+            only: None,
+            ..region
+        };
         assert_eq!(region_of(region_words(&any, part)), Some(any));
         let queue = QueueGrant {
             qpn: Qpn::new(0x4001),

@@ -29,7 +29,10 @@ pub(super) fn parse(bytes: &[u8; FORWARDED_BYTES]) -> Option<ForwardedRequest> {
     Some(ForwardedRequest {
         front_end: Qpn::new(word(0)),
         connection: word(4),
-        domain: DomainName { file: (long(8), long(16)), interface: word(24) },
+        domain: DomainName {
+            file: (long(8), long(16)),
+            interface: word(24),
+        },
         access: Access::from_bits_truncate(bytes[28].into()) & Access::REMOTE,
         path_mtu: Mtu::from_code(bytes[29].into())?,
         min_rnr_timer: bytes[30],
@@ -47,7 +50,10 @@ mod tests {
         let request = ForwardedRequest {
             front_end: Qpn::new(0x4001),
             connection: 0xff_fffe,
-            domain: DomainName { file: (0x1234_5678_9abc, u64::MAX), interface: 3 },
+            domain: DomainName {
+                file: (0x1234_5678_9abc, u64::MAX),
+                interface: 3,
+            },
             access: Access::REMOTE_READ | Access::REMOTE_ATOMIC,
             path_mtu: Mtu::B4096,
             min_rnr_timer: 31,

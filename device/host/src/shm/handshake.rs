@@ -38,9 +38,15 @@ impl Hello {
 
     /// `None` for a message of another version.
     pub(super) fn parse(bytes: [u8; Self::BYTES]) -> Option<Self> {
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let grants = u64::from(word(12)) | u64::from(word(16)) << 32;
-        (word(0) == VERSION).then(|| Self { from: word(4), to: word(8), grants })
+        (word(0) == VERSION).then(|| Self {
+            from: word(4),
+            to: word(8),
+            grants,
+        })
     }
 }
 
@@ -82,7 +88,11 @@ mod tests {
 
     #[test]
     fn messages_are_parsed_as_they_were_encoded() {
-        let hello = Hello { from: 5, to: 0x3ff, grants: 0x7fff_1234_5678 };
+        let hello = Hello {
+            from: 5,
+            to: 0x3ff,
+            grants: 0x7fff_1234_5678,
+        };
         assert_eq!(Hello::parse(hello.to_bytes()), Some(hello));
         let mut newer = hello.to_bytes();
         newer[0] += 1;

@@ -121,7 +121,10 @@ fn range_of(qpn: Qpn) -> QpnRange {
 }
 
 fn senders(range: QpnRange) -> Senders {
-    Senders { first: Qpn::new(range << QPN_BITS), count: 1 << QPN_BITS }
+    Senders {
+        first: Qpn::new(range << QPN_BITS),
+        count: 1 << QPN_BITS,
+    }
 }
 
 fn name(range: QpnRange) -> String {
@@ -153,8 +156,13 @@ impl ShmChannels {
     /// Publishes the device's grants from now on. `token` is a random number by which peers recognize this
     /// process's memory.
     pub(crate) fn create_grant_table(&mut self, rnic: &mut rnic::Device, token: u64) {
-        let refused = |error| warn!(target: HOST, "no grant table: peers copy through rings only: {error}");
-        self.grants = if self.is_wanted { GrantTable::new(token).map_err(refused).ok() } else { None };
+        let refused =
+            |error| warn!(target: HOST, "no grant table: peers copy through rings only: {error}");
+        self.grants = if self.is_wanted {
+            GrantTable::new(token).map_err(refused).ok()
+        } else {
+            None
+        };
         if self.grants.is_some() {
             rnic.grants().watch();
         }
@@ -168,7 +176,9 @@ impl ShmChannels {
 
     /// Whether the process at the other end of a socket has this range of queue pair numbers.
     fn is_owner(&self, theirs: QpnRange, socket: RawFd) -> bool {
-        let Some(owners) = &self.owners else { return true };
+        let Some(owners) = &self.owners else {
+            return true;
+        };
         unix::peer_identity(socket).is_ok_and(|process| owners.has(theirs, process))
     }
 
@@ -176,7 +186,8 @@ impl ShmChannels {
     /// Where that fails, peers use packets.
     pub(crate) fn listen(&mut self, first: Qpn, epoll: &Arc<Epoll>) {
         if self.wake_up.is_none() {
-            let refused = |error| warn!(target: HOST, "no wake-up socket: sleeps end later: {error}");
+            let refused =
+                |error| warn!(target: HOST, "no wake-up socket: sleeps end later: {error}");
             self.wake_up = WakeUp::new().map_err(refused).ok().map(Arc::new);
         }
         if !self.is_wanted {
@@ -191,7 +202,9 @@ impl ShmChannels {
         });
         match listening {
             Ok(listener) => self.listeners.push((range_of(first), listener)),
-            Err(error) => warn!(target: HOST, "peers on this host cannot ask for shared memory: {error}"),
+            Err(error) => {
+                warn!(target: HOST, "peers on this host cannot ask for shared memory: {error}")
+            }
         }
     }
 
@@ -310,7 +323,8 @@ impl ShmChannels {
 
     fn has_asked(&self, ours: QpnRange, theirs: QpnRange) -> bool {
         let asked = |channel: &ShmChannel| {
-            matches!(channel.stage, Stage::Requested(_)) && (channel.ours, channel.theirs) == (ours, theirs)
+            matches!(channel.stage, Stage::Requested(_))
+                && (channel.ours, channel.theirs) == (ours, theirs)
         };
         self.channels.iter().flatten().any(asked)
     }
@@ -322,18 +336,30 @@ impl ShmChannels {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let (writer, reader, memory) = link::memory::create()?;
-        let hello = Hello { from: ours, to: theirs, grants: self.grants_address() };
+        let hello = Hello {
+            from: ours,
+            to: theirs,
+            grants: self.grants_address(),
+        };
         let mut fds = vec![memory.as_raw_fd()];
         fds.extend(self.shared_descriptors());
         unix::send_fds(socket.as_raw_fd(), &hello.to_bytes(), &fds)?;
         let stage = Stage::Requested(Box::new(Rings::new(writer, reader)));
-        self.insert(ShmChannel { socket, ours, theirs, stage }).map(|_| ())
+        self.insert(ShmChannel {
+            socket,
+            ours,
+            theirs,
+            stage,
+        })
+        .map(|_| ())
     }
 
     /// Descriptors for a peer: that of the local wake-up socket, and the grant table's if there is one.
     /// Without a wake-up socket, neither.
     fn shared_descriptors(&self) -> Vec<RawFd> {
-        let Some(wake_up) = &self.wake_up else { return Vec::new() };
+        let Some(wake_up) = &self.wake_up else {
+            return Vec::new();
+        };
         [wake_up.sender()]
             .into_iter()
             .chain(self.grants.as_ref().map(|grants| grants.fd().as_raw_fd()))
@@ -371,21 +397,36 @@ impl ShmChannels {
     /// Handles a descriptor that is ready, if it is a listener's or a channel's. Returns whether a channel
     /// was opened or closed.
     pub(crate) fn attend(&mut self, ready: RawFd, rnic: &mut rnic::Device, now: Instant) -> bool {
-        if let Some(&(ours, ref listener)) = self.listeners.iter().find(|(_, fd)| fd.as_raw_fd() == ready) {
+        if let Some(&(ours, ref listener)) = self
+            .listeners
+            .iter()
+            .find(|(_, fd)| fd.as_raw_fd() == ready)
+        {
             if let Ok(socket) = unix::accept(listener.as_raw_fd())
                 && check_user(&socket).is_ok()
                 && unix::set_nonblocking(socket.as_raw_fd()).is_ok()
             {
                 // At the limit of channels the socket is closed, and the peer uses packets.
-                let _ = self.insert(ShmChannel { socket, ours, theirs: 0, stage: Stage::Accepted });
+                let _ = self.insert(ShmChannel {
+                    socket,
+                    ours,
+                    theirs: 0,
+                    stage: Stage::Accepted,
+                });
             }
             return false;
         }
         let is_it = |channel: &Option<ShmChannel>| {
-            channel.as_ref().is_some_and(|channel| channel.socket.as_raw_fd() == ready)
+            channel
+                .as_ref()
+                .is_some_and(|channel| channel.socket.as_raw_fd() == ready)
         };
-        let Some(index) = self.channels.iter().position(is_it) else { return false };
-        let Some(channel) = &self.channels[index] else { return false };
+        let Some(index) = self.channels.iter().position(is_it) else {
+            return false;
+        };
+        let Some(channel) = &self.channels[index] else {
+            return false;
+        };
         match &channel.stage {
             Stage::Accepted => self.answer_hello(index),
             Stage::Requested(_) => self.take_answer(index, now),
@@ -396,11 +437,15 @@ impl ShmChannels {
 
     /// Answers a peer's [`Hello`].
     fn answer_hello(&mut self, index: usize) {
-        let Some(channel) = &self.channels[index] else { return };
+        let Some(channel) = &self.channels[index] else {
+            return;
+        };
         let mut bytes = [0; Hello::BYTES];
         let received = unix::receive_fds(channel.socket.as_raw_fd(), &mut bytes);
         let (ours, socket) = (channel.ours, channel.socket.as_raw_fd());
-        let Ok((Hello::BYTES, [Some(memory), wake_up, grants])) = received else { return self.remove(index) };
+        let Ok((Hello::BYTES, [Some(memory), wake_up, grants])) = received else {
+            return self.remove(index);
+        };
         let Some(hello) = Hello::parse(bytes).filter(|hello| hello.to == ours) else {
             return self.remove(index);
         };
@@ -412,7 +457,9 @@ impl ShmChannels {
             let _ = unix::send_now(socket, &Answer::Crossed.to_bytes());
             return self.remove(index);
         }
-        let Ok((writer, reader)) = link::memory::open(&memory) else { return self.remove(index) };
+        let Ok((writer, reader)) = link::memory::open(&memory) else {
+            return self.remove(index);
+        };
         let answer = Answer::Welcome(self.grants_address());
         if unix::send_fds(socket, &answer.to_bytes(), &self.shared_descriptors()).is_err() {
             return self.remove(index);
@@ -425,14 +472,18 @@ impl ShmChannels {
 
     /// Takes a peer's answer to our [`Hello`].
     fn take_answer(&mut self, index: usize, now: Instant) {
-        let Some(channel) = &self.channels[index] else { return };
+        let Some(channel) = &self.channels[index] else {
+            return;
+        };
         let (theirs, mut bytes) = (channel.theirs, [0; Answer::BYTES]);
         let socket = channel.socket.as_raw_fd();
         let (answer, wake_up, grants) = match unix::receive_fds(socket, &mut bytes) {
             Ok((Answer::BYTES, [wake_up, grants, _])) => (Answer::parse(bytes), wake_up, grants),
             _ => (None, None, None),
         };
-        let Some(ShmChannel { stage, .. }) = &mut self.channels[index] else { return };
+        let Some(ShmChannel { stage, .. }) = &mut self.channels[index] else {
+            return;
+        };
         match (answer, std::mem::replace(stage, Stage::Accepted)) {
             (Some(Answer::Welcome(address)), Stage::Requested(mut rings)) => {
                 rings.peer_memory = peer_memory(socket, grants.as_ref(), address);
@@ -449,24 +500,35 @@ impl ShmChannels {
     }
 
     fn open(&mut self, index: usize, theirs: QpnRange, mut rings: Box<Rings>) {
-        let Some(channel) = &mut self.channels[index] else { return };
+        let Some(channel) = &mut self.channels[index] else {
+            return;
+        };
         channel.theirs = theirs;
         rings.channel = index as u16 + 1;
-        let copies = rings.peer_memory.as_ref().map_or("rings only", PeerMemory::copy_methods);
+        let copies = rings
+            .peer_memory
+            .as_ref()
+            .map_or("rings only", PeerMemory::copy_methods);
         info!(target: HOST, channel = rings.channel, ours = channel.ours, theirs,
             "shared-memory channel opened; WRITEs and READs: {copies}");
         rings.offer_fetches();
         channel.stage = Stage::Open(rings);
         self.open += 1;
-        self.by_ranges.entry((channel.ours, theirs)).or_insert(index as u16 + 1);
+        self.by_ranges
+            .entry((channel.ours, theirs))
+            .or_insert(index as u16 + 1);
         self.show_files();
     }
 
     /// Handles the messages of a peer that woke this process, or closes the channel of one that has ended,
     /// after the records that it wrote before.
     fn drain_messages(&mut self, index: usize, rnic: &mut rnic::Device, now: Instant) -> bool {
-        let Some(channel) = &mut self.channels[index] else { return false };
-        let Stage::Open(rings) = &mut channel.stage else { return false };
+        let Some(channel) = &mut self.channels[index] else {
+            return false;
+        };
+        let Stage::Open(rings) = &mut channel.stage else {
+            return false;
+        };
         let gone = drain(channel.socket.as_raw_fd(), rings);
         self.has_mappings |= rings.has_shared_mappings();
         if gone {
@@ -483,10 +545,13 @@ impl ShmChannels {
     }
 
     fn remove(&mut self, index: usize) {
-        let Some(channel) = self.channels[index].take() else { return };
+        let Some(channel) = self.channels[index].take() else {
+            return;
+        };
         if matches!(channel.stage, Stage::Open(_)) {
             self.open -= 1;
-            self.by_ranges.retain(|_, number| usize::from(*number) != index + 1);
+            self.by_ranges
+                .retain(|_, number| usize::from(*number) != index + 1);
             // A second channel to the same peer, created when both sent a request at once, replaces it.
             let same = |other: &Option<ShmChannel>| {
                 other.as_ref().is_some_and(|other| {
@@ -495,15 +560,21 @@ impl ShmChannels {
                 })
             };
             if let Some(other) = self.channels.iter().position(same) {
-                self.by_ranges.insert((channel.ours, channel.theirs), other as u16 + 1);
+                self.by_ranges
+                    .insert((channel.ours, channel.theirs), other as u16 + 1);
             }
         }
     }
 
     /// Requests the channel that a datagram could have used.
     pub(crate) fn ask_wanted(&mut self, now: Instant) {
-        let Some((ours, theirs)) = self.wanted.take() else { return };
-        if !self.is_refused(theirs, now) && !self.has_asked(ours, theirs) && self.ask(ours, theirs).is_err() {
+        let Some((ours, theirs)) = self.wanted.take() else {
+            return;
+        };
+        if !self.is_refused(theirs, now)
+            && !self.has_asked(ours, theirs)
+            && self.ask(ours, theirs).is_err()
+        {
             self.refuse(theirs, now);
         }
     }
@@ -530,7 +601,9 @@ impl ShmChannels {
     /// closed.
     fn wait_while_busy(&mut self, rnic: &mut rnic::Device) {
         let broken: Vec<usize> = { self.open_channels() }
-            .filter_map(|(index, socket, _, rings)| rings.wait_while_busy(socket).err().map(|_| index))
+            .filter_map(|(index, socket, _, rings)| {
+                rings.wait_while_busy(socket).err().map(|_| index)
+            })
             .collect();
         broken.into_iter().for_each(|index| self.close(index, rnic));
     }
@@ -555,12 +628,18 @@ impl ShmChannels {
     }
 
     fn open_channels(&mut self) -> impl Iterator<Item = (usize, RawFd, QpnRange, &mut Rings)> {
-        self.channels.iter_mut().enumerate().filter_map(|(index, channel)| match channel {
-            Some(ShmChannel { stage: Stage::Open(rings), socket, theirs, .. }) => {
-                Some((index, socket.as_raw_fd(), *theirs, &mut **rings))
-            }
-            _ => None,
-        })
+        self.channels
+            .iter_mut()
+            .enumerate()
+            .filter_map(|(index, channel)| match channel {
+                Some(ShmChannel {
+                    stage: Stage::Open(rings),
+                    socket,
+                    theirs,
+                    ..
+                }) => Some((index, socket.as_raw_fd(), *theirs, &mut **rings)),
+                _ => None,
+            })
     }
 
     /// Whether the first records of a channel have arrived. Datagrams are sent as packets until there is a
@@ -568,7 +647,10 @@ impl ShmChannels {
     /// to be taken first.
     pub(crate) fn sees_beginning(&mut self) -> bool {
         let mut sees = false;
-        for (_, _, _, rings) in self.open_channels().filter(|(_, _, _, rings)| rings.begins()) {
+        for (_, _, _, rings) in self
+            .open_channels()
+            .filter(|(_, _, _, rings)| rings.begins())
+        {
             (rings.beginning, sees) = (Beginning::Seen, true);
         }
         sees
@@ -679,12 +761,16 @@ impl ShmChannels {
     /// a queue pair waits, or requests for the next round, so that it must not sleep.
     pub(crate) fn sleep(&mut self, sleeper: Sleeper) -> bool {
         let has_later = self.has_later;
-        self.open_channels().fold(has_later, |busy, (_, _, _, rings)| busy | rings.sleep(sleeper))
+        self.open_channels()
+            .fold(has_later, |busy, (_, _, _, rings)| {
+                busy | rings.sleep(sleeper)
+            })
     }
 
     /// Cancels the request for wake-ups: this process reads the rings itself.
     pub(crate) fn wake(&mut self) {
-        self.open_channels().for_each(|(_, _, _, rings)| rings.wake());
+        self.open_channels()
+            .for_each(|(_, _, _, rings)| rings.wake());
     }
 
     /// The measurements of streams of long requests, with their channels.
@@ -698,7 +784,12 @@ impl ShmChannels {
 
     /// The rings of an open channel; `None` for 0, the network, and for a channel that is closed.
     pub(crate) fn rings(&mut self, channel: u16) -> Option<&mut Rings> {
-        match &mut self.channels.get_mut(usize::from(channel).checked_sub(1)?)?.as_mut()?.stage {
+        match &mut self
+            .channels
+            .get_mut(usize::from(channel).checked_sub(1)?)?
+            .as_mut()?
+            .stage
+        {
             Stage::Open(rings) => Some(rings),
             _ => None,
         }
@@ -712,7 +803,11 @@ fn show_file(socket: RawFd, number: u8, file: Source) -> io::Result<()> {
         Source::Segment(id) => {
             let [a, b, c, d] = id.to_le_bytes();
             let namespace = shared_files::segment_namespace()?;
-            unix::send_fds(socket, &[SEGMENT, number, a, b, c, d], &[namespace.as_raw_fd()])
+            unix::send_fds(
+                socket,
+                &[SEGMENT, number, a, b, c, d],
+                &[namespace.as_raw_fd()],
+            )
         }
     }
 }
@@ -724,7 +819,9 @@ fn drain(socket: RawFd, rings: &mut Rings) -> bool {
             match shared_mappings::receive(socket) {
                 Message::Shown(shown) => {
                     rings.descriptor_follows = false;
-                    if let (Some((number, shown)), Some(peer_memory)) = (shown, &mut rings.peer_memory) {
+                    if let (Some((number, shown)), Some(peer_memory)) =
+                        (shown, &mut rings.peer_memory)
+                    {
                         peer_memory.show(number, shown);
                     }
                 }

@@ -5,7 +5,8 @@
 
 use super::direct::PeerMemory;
 use super::fetch::{
-    FetchedAhead, Fetching, REFERENCE_BYTES, Reference, TOGETHER_MAX, Waiting, is_whole_send, sender_of,
+    FetchedAhead, Fetching, REFERENCE_BYTES, Reference, TOGETHER_MAX, Waiting, is_whole_send,
+    sender_of,
 };
 use super::flags::{BY_REFERENCE, FORWARDED, SAME_PATH};
 use super::forwarded::{self, FORWARDED_BYTES};
@@ -16,7 +17,9 @@ use crate::log::HOST;
 use crate::sys::memory::ProcessMemory;
 use crate::sys::other_process::Copy;
 use crate::transmit::gather;
-use link::memory::{Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Record, Sleeper, Writer};
+use link::memory::{
+    Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Record, Sleeper, Writer,
+};
 use link::unix;
 use rnic::{
     Arrival, Backing, Direct, Fault, ForwardedRequest, Gather, Gid, Instant, Path, Payload, Piece,
@@ -49,8 +52,9 @@ const FETCH_PAUSE: u32 = 256;
 /// Number of bytes that a shorter request counts as.
 const BUSY_BYTES_MIN: u32 = 256;
 
-const _: () =
-    assert!(ADDRESSES_BYTES + MAX_HEADERS <= HEADERS_MAX && FORWARDED_BYTES + MAX_HEADERS <= HEADERS_MAX);
+const _: () = assert!(
+    ADDRESSES_BYTES + MAX_HEADERS <= HEADERS_MAX && FORWARDED_BYTES + MAX_HEADERS <= HEADERS_MAX
+);
 
 /// Whether the first record of a channel may be taken. A peer's datagrams are sent as packets until there is
 /// a channel, and these packets have to be taken before the first record, which was sent after them.
@@ -140,10 +144,16 @@ impl Rings {
     /// Waits until the peer is not executing a request on local memory, or has ended.
     pub(super) fn wait_while_busy(&self, socket: RawFd) -> Result<(), Broken> {
         for round in 0u64.. {
-            if !self.reader.writer_is_busy()? || (round % SPINS == SPINS - 1 && unix::is_closed(socket)) {
+            if !self.reader.writer_is_busy()?
+                || (round % SPINS == SPINS - 1 && unix::is_closed(socket))
+            {
                 break;
             }
-            if round < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if round < SPINS {
+                std::hint::spin_loop()
+            } else {
+                std::thread::yield_now()
+            }
         }
         Ok(())
     }
@@ -159,20 +169,30 @@ impl Rings {
     ) -> bool {
         let is_read = matches!(direct, Direct::Read(_));
         let streams = self.stream_method(is_read, reth.length) == Method::Call;
-        let Some(peer_memory) = &mut self.peer_memory else { return false };
-        let Some(method) = peer_memory.choose(reth, may_call, self.writer.reader_sleeps(), streams) else {
+        let Some(peer_memory) = &mut self.peer_memory else {
+            return false;
+        };
+        let Some(method) = peer_memory.choose(reth, may_call, self.writer.reader_sleeps(), streams)
+        else {
             return false;
         };
         let begun = streams.then(clock::now);
         self.writer.begin_busy();
         let done = peer_memory.execute(path, qpns, reth, direct, method);
-        self.busy_bytes = self.busy_bytes.saturating_add(reth.length.max(BUSY_BYTES_MIN));
+        self.busy_bytes = self
+            .busy_bytes
+            .saturating_add(reth.length.max(BUSY_BYTES_MIN));
         if self.busy_bytes >= BUSY_BYTES_MAX {
             self.end_busy();
         }
-        if let (Some(begun), Some(stream)) = (begun, self.streams.of(kind_of(is_read), reth.length)) {
+        if let (Some(begun), Some(stream)) = (begun, self.streams.of(kind_of(is_read), reth.length))
+        {
             match done {
-                true => stream.called(u64::from(reth.length), 1, clock::now().0.saturating_sub(begun.0)),
+                true => stream.called(
+                    u64::from(reth.length),
+                    1,
+                    clock::now().0.saturating_sub(begun.0),
+                ),
                 false => stream.refused(),
             }
         }
@@ -188,13 +208,18 @@ impl Rings {
         reth: &Reth,
         direct: Direct<'_>,
     ) -> bool {
-        let Some(peer_memory) = self.peer_memory.as_mut().filter(|memory| memory.may_execute_at_once(reth))
+        let Some(peer_memory) = self
+            .peer_memory
+            .as_mut()
+            .filter(|memory| memory.may_execute_at_once(reth))
         else {
             return false;
         };
         self.writer.begin_busy();
         let done = peer_memory.execute_shared(path, qpns, reth, direct);
-        self.busy_bytes = self.busy_bytes.saturating_add(reth.length.max(BUSY_BYTES_MIN));
+        self.busy_bytes = self
+            .busy_bytes
+            .saturating_add(reth.length.max(BUSY_BYTES_MIN));
         if self.busy_bytes >= BUSY_BYTES_MAX {
             self.end_busy();
         }
@@ -217,20 +242,38 @@ impl Rings {
         run: &[RunRequest],
         call_max: u32,
     ) -> (usize, u32) {
-        let Some(length) = run.first().map(|request| request.reth.length) else { return (0, 0) };
+        let Some(length) = run.first().map(|request| request.reth.length) else {
+            return (0, 0);
+        };
         let streams = self.stream_method(is_read, length) == Method::Call;
-        let Some(peer_memory) = &mut self.peer_memory else { return (0, 0) };
-        let calls = if streams { (call_max / length) as usize } else { 0 };
+        let Some(peer_memory) = &mut self.peer_memory else {
+            return (0, 0);
+        };
+        let calls = if streams {
+            (call_max / length) as usize
+        } else {
+            0
+        };
         let begun = streams.then(clock::now);
         self.writer.begin_busy();
         let done = peer_memory.execute_run(path, qpns, is_read, run, calls);
-        let bytes = run[..done].iter().fold(0_u32, |sum, request| sum.saturating_add(request.reth.length));
-        self.busy_bytes = self.busy_bytes.saturating_add(bytes.max(BUSY_BYTES_MIN * done as u32));
+        let bytes = run[..done].iter().fold(0_u32, |sum, request| {
+            sum.saturating_add(request.reth.length)
+        });
+        self.busy_bytes = self
+            .busy_bytes
+            .saturating_add(bytes.max(BUSY_BYTES_MIN * done as u32));
         if self.busy_bytes >= BUSY_BYTES_MAX {
             self.end_busy();
         }
-        if let (Some(begun), Some(stream), 1..) = (begun, self.streams.of(kind_of(is_read), length), done) {
-            stream.called(u64::from(bytes), done as u64, clock::now().0.saturating_sub(begun.0));
+        if let (Some(begun), Some(stream), 1..) =
+            (begun, self.streams.of(kind_of(is_read), length), done)
+        {
+            stream.called(
+                u64::from(bytes),
+                done as u64,
+                clock::now().0.saturating_sub(begun.0),
+            );
         }
         (done, bytes)
     }
@@ -269,7 +312,9 @@ impl Rings {
 
     /// Whether requests can be executed in memory that both processes have mapped.
     pub(crate) fn has_shared_mappings(&self) -> bool {
-        self.peer_memory.as_ref().is_some_and(PeerMemory::has_shared_mappings)
+        self.peer_memory
+            .as_ref()
+            .is_some_and(PeerMemory::has_shared_mappings)
     }
 
     /// Number of packets of this MTU that may be sent as one record now. 0 while the ring is full: a thread
@@ -278,9 +323,16 @@ impl Rings {
     /// again by itself.
     pub(crate) fn room(&mut self, mtu: u32) -> u32 {
         let writer = &mut self.writer;
-        let has_room = writer.has_room() || self.sleeper.is_some_and(|sleeper| writer.wait_for_room(sleeper));
+        let has_room = writer.has_room()
+            || self
+                .sleeper
+                .is_some_and(|sleeper| writer.wait_for_room(sleeper));
         self.is_full = !has_room;
-        if has_room { (PAYLOAD_MAX as u32 / mtu).max(1) } else { 0 }
+        if has_room {
+            (PAYLOAD_MAX as u32 / mtu).max(1)
+        } else {
+            0
+        }
     }
 
     /// The sleepers of the peer that have to be woken: for records that were written, and because its ring to
@@ -304,7 +356,9 @@ impl Rings {
     ) -> Result<usize, Broken> {
         let mut fetched = 0;
         for taken in 0..TURN_RECORDS {
-            let Some(record) = self.reader.next()? else { return Ok(taken) };
+            let Some(record) = self.reader.next()? else {
+                return Ok(taken);
+            };
             fetched += self.handle(rnic, senders, now, &record)?;
             self.reader.release(&record);
             if fetched >= FETCHED_MAX || is_enough(rnic) {
@@ -317,7 +371,10 @@ impl Rings {
     /// Takes all records of a peer that has ended: at most the capacity of a ring.
     pub(super) fn receive_all(&mut self, rnic: &mut rnic::Device, senders: Senders, now: Instant) {
         for _ in 0..RECORDS_MAX / TURN_RECORDS {
-            if !self.receive(rnic, senders, now, |_| false).is_ok_and(|taken| taken > 0) {
+            if !self
+                .receive(rnic, senders, now, |_| false)
+                .is_ok_and(|taken| taken > 0)
+            {
                 break;
             }
         }
@@ -336,14 +393,21 @@ impl Rings {
         let payload = if record.length as usize <= COPIED_MAX {
             Payload::Bytes(record.copy(&mut copied))
         } else {
-            Payload::Foreign { address: record.payload, length: record.length }
+            Payload::Foreign {
+                address: record.payload,
+                length: record.length,
+            }
         };
         if record.flags & FORWARDED != 0 {
             let (request, headers) = headers.split_first_chunk().ok_or(Broken)?;
             let request = forwarded::parse(request).ok_or(Broken)?;
             let (packet, _) = Packet::parse(headers).map_err(|_| Broken)?;
-            let from = rnic::Channel { number: self.channel, senders };
-            rnic.shm().handle_forwarded(now, from, &request, &packet, payload, &mut ProcessMemory);
+            let from = rnic::Channel {
+                number: self.channel,
+                senders,
+            };
+            rnic.shm()
+                .handle_forwarded(now, from, &request, &packet, payload, &mut ProcessMemory);
             return Ok(0);
         }
         if record.flags & SAME_PATH == 0 {
@@ -357,11 +421,16 @@ impl Rings {
             let reference = Reference::of_record(record).ok_or(Broken)?;
             let ahead = self.fetch_ahead(rnic, senders, (&arrival, &packet, reference), record)?;
             let fetched = self.ahead.take(record.end);
-            let bytes = if fetched.is_some() { ahead } else { reference.length };
+            let bytes = if fetched.is_some() {
+                ahead
+            } else {
+                reference.length
+            };
             self.handle_reference(rnic, senders, now, (&arrival, &packet, reference), fetched);
             return Ok(bytes);
         }
-        rnic.shm().handle_packet(now, &arrival, senders, &packet, payload, &mut ProcessMemory);
+        rnic.shm()
+            .handle_packet(now, &arrival, senders, &packet, payload, &mut ProcessMemory);
         if self.fetch_pause > 0 && payload.len() >= MEASURED_FROM {
             self.fetch_pause -= 1;
             if self.fetch_pause == 0 {
@@ -387,7 +456,14 @@ impl Rings {
         self.writer.begin_busy();
         let peer = sender_of(&mut self.peer_memory, rnic, senders, arrival, packet.dest);
         let mut memory = Fetching::new(peer, fetched);
-        rnic.shm().handle_packet(now, arrival, senders, packet, reference.payload(), &mut memory);
+        rnic.shm().handle_packet(
+            now,
+            arrival,
+            senders,
+            packet,
+            reference.payload(),
+            &mut memory,
+        );
         if memory.has_failed() {
             self.reader.offer_fetches(false);
             self.fetch_pause = FETCH_PAUSE;
@@ -410,11 +486,17 @@ impl Rings {
             return Ok(0);
         }
         let waiting = Waiting::behind(&self.reader, record, reference, packet.dest)?;
-        let mut receives = [Piece { address: 0, length: 0, backing: Backing::Null }; TOGETHER_MAX];
+        let mut receives = [Piece {
+            address: 0,
+            length: 0,
+            backing: Backing::Null,
+        }; TOGETHER_MAX];
         let receives = match waiting.all() {
             [] | [_] => return Ok(0),
             all => {
-                let count = rnic.shm().next_receives(packet.dest, &mut receives[..all.len()]);
+                let count = rnic
+                    .shm()
+                    .next_receives(packet.dest, &mut receives[..all.len()]);
                 &receives[..count]
             }
         };
@@ -427,7 +509,8 @@ impl Rings {
 
     /// Offers the peer to fetch payloads from its memory, if the kernel permits access to it.
     pub(super) fn offer_fetches(&self) {
-        self.reader.offer_fetches(self.peer_memory.as_ref().is_some_and(PeerMemory::can_call));
+        self.reader
+            .offer_fetches(self.peer_memory.as_ref().is_some_and(PeerMemory::can_call));
     }
 
     /// The reference that takes the payload's place, if the peer fetches payloads and the stream of such
@@ -456,7 +539,11 @@ impl Rings {
         counters.shm_sent += 1;
         let addresses = Addresses::of(path);
         let same = self.sent == Some(addresses);
-        let (from, flags) = if same { (0, SAME_PATH) } else { (ADDRESSES_BYTES, 0) };
+        let (from, flags) = if same {
+            (0, SAME_PATH)
+        } else {
+            (ADDRESSES_BYTES, 0)
+        };
         let headers = |place: &mut [u8; HEADERS_MAX]| {
             if !same {
                 place[..ADDRESSES_BYTES].copy_from_slice(&addresses.to_bytes());
@@ -464,7 +551,11 @@ impl Rings {
             let length = packet.encode(0, place[from..].first_chunk_mut()?).ok()?;
             Some(from + length)
         };
-        let reference = if payload.len() < MEASURED_FROM { None } else { self.reference(packet, payload) };
+        let reference = if payload.len() < MEASURED_FROM {
+            None
+        } else {
+            self.reference(packet, payload)
+        };
         let written = match reference {
             Some(reference) => {
                 counters.shm_by_reference += 1;
@@ -472,11 +563,13 @@ impl Rings {
                     place.copy_from_slice(&reference.to_bytes());
                     Ok::<(), Fault>(())
                 };
-                self.writer.write(flags | BY_REFERENCE, REFERENCE_BYTES, headers, refer)?
+                self.writer
+                    .write(flags | BY_REFERENCE, REFERENCE_BYTES, headers, refer)?
             }
             None => {
                 let bytes = payload.len() as usize;
-                self.writer.write(flags, bytes, headers, |place| gather(payload, place))?
+                self.writer
+                    .write(flags, bytes, headers, |place| gather(payload, place))?
             }
         };
         if written.is_ok() {
@@ -489,7 +582,12 @@ impl Rings {
     pub(crate) fn forward(&mut self, request: &ForwardedRequest, packet: &Packet, payload: &[u8]) {
         let headers = |place: &mut [u8; HEADERS_MAX]| {
             place[..FORWARDED_BYTES].copy_from_slice(&forwarded::to_bytes(request));
-            Some(FORWARDED_BYTES + packet.encode(0, place[FORWARDED_BYTES..].first_chunk_mut()?).ok()?)
+            Some(
+                FORWARDED_BYTES
+                    + packet
+                        .encode(0, place[FORWARDED_BYTES..].first_chunk_mut()?)
+                        .ok()?,
+            )
         };
         let copy = |place: &mut [u8]| {
             place.copy_from_slice(payload);
@@ -530,7 +628,12 @@ impl Addresses {
 
 fn arrival(addresses: &[u8; ADDRESSES_BYTES]) -> Arrival {
     let gid = |at: usize| Gid(std::array::from_fn(|byte| addresses[at + byte]));
-    Arrival { source: gid(0), destination: gid(16), traffic_class: addresses[32], hop_limit: addresses[33] }
+    Arrival {
+        source: gid(0),
+        destination: gid(16),
+        traffic_class: addresses[32],
+        hop_limit: addresses[33],
+    }
 }
 
 #[cfg(test)]
@@ -540,11 +643,19 @@ mod tests {
 
     fn fill(rings: &mut Rings) {
         let mut counters = LinkCounters::default();
-        let send = Message::Send { position: Position::Only, tail: Tail::None };
+        let send = Message::Send {
+            position: Position::Only,
+            tail: Tail::None,
+        };
         let packet = Packet::new(Service::Rc, Qpn::new(5), Psn::new(0), send);
         while rings.room(4096) > 0 {
             assert_eq!(
-                rings.send(&Path::default(), &packet, Gather::Inline(&[1; 1000]), &mut counters),
+                rings.send(
+                    &Path::default(),
+                    &packet,
+                    Gather::Inline(&[1; 1000]),
+                    &mut counters
+                ),
                 Some(Ok(()))
             );
         }
@@ -565,16 +676,31 @@ mod tests {
         let (writer, reader) = link::memory::open(&memory).unwrap();
         let mut theirs = Rings::new(writer, reader);
         fill(&mut ours);
-        assert_eq!(take(&mut theirs), None, "the program polls, and looks again");
+        assert_eq!(
+            take(&mut theirs),
+            None,
+            "the program polls, and looks again"
+        );
         fill(&mut ours);
         assert!(!ours.sleep(Sleeper::Program));
-        assert_eq!(take(&mut theirs), Some(Sleeper::Program), "it sleeps after it has found no room");
+        assert_eq!(
+            take(&mut theirs),
+            Some(Sleeper::Program),
+            "it sleeps after it has found no room"
+        );
         fill(&mut ours);
-        assert_eq!(take(&mut theirs), Some(Sleeper::Program), "it finds no room while it sleeps");
+        assert_eq!(
+            take(&mut theirs),
+            Some(Sleeper::Program),
+            "it finds no room while it sleeps"
+        );
         ours.wake();
         fill(&mut ours);
         assert_eq!(take(&mut theirs), None);
-        assert!(ours.sleep(Sleeper::Thread), "there is room already, and something waits for it");
+        assert!(
+            ours.sleep(Sleeper::Thread),
+            "there is room already, and something waits for it"
+        );
         assert!(!ours.sleep(Sleeper::Thread), "that was said");
     }
 }

@@ -44,7 +44,11 @@ const KINDS: usize = 3;
 
 /// The kind of a WRITE or READ.
 pub(super) fn kind_of(is_read: bool) -> Streamed {
-    if is_read { Streamed::Read } else { Streamed::Write }
+    if is_read {
+        Streamed::Read
+    } else {
+        Streamed::Write
+    }
 }
 
 /// The streams of one channel: WRITEs, READs and SENDs of each length class.
@@ -71,15 +75,15 @@ impl Streams {
         self.0.iter().flat_map(|classes| {
             let longest = (0..).map(|class| (MEASURED_FROM - 1) << (class + 1));
             let streams = classes.iter().zip(longest);
-            streams.filter(|(stream, _)| stream.ring.is_some() || stream.call.is_some()).map(
-                move |(stream, longest)| Measured {
+            streams
+                .filter(|(stream, _)| stream.ring.is_some() || stream.call.is_some())
+                .map(move |(stream, longest)| Measured {
                     kind: stream.kind,
                     longest,
                     method: stream.method,
                     ring: stream.ring.unwrap_or_default(),
                     call: stream.call.unwrap_or_default(),
-                },
-            )
+                })
         })
     }
 }
@@ -214,7 +218,11 @@ impl Stream {
 
     /// Ends a window: the rate of a method is measured.
     fn end_window(&mut self) {
-        self.window = Window { warm_up: WARM_UP, since: self.window.since, ..Window::default() };
+        self.window = Window {
+            warm_up: WARM_UP,
+            since: self.window.since,
+            ..Window::default()
+        };
         if !self.is_trial {
             // A peer that gets no processor for a while slows the ring and not the kernel's copy, whose
             // trials are short.
@@ -250,7 +258,11 @@ impl Stream {
         }
         self.method = method;
         self.is_trial = is_trial;
-        self.left = if is_trial { WARM_UP + 2 * RING_WINDOW } else { self.stay };
+        self.left = if is_trial {
+            WARM_UP + 2 * RING_WINDOW
+        } else {
+            self.stay
+        };
     }
 
     /// Goes back to the ring, until requests follow each other again.
@@ -265,7 +277,8 @@ impl Stream {
 
 /// Whether a rate is higher than another one by more than both vary.
 fn is_faster(rate: Option<f64>, other: Option<f64>) -> bool {
-    rate.zip(other).is_some_and(|(rate, other)| rate > other * GAIN)
+    rate.zip(other)
+        .is_some_and(|(rate, other)| rate > other * GAIN)
 }
 
 #[cfg(test)]
@@ -283,7 +296,12 @@ mod tests {
 
     impl Machine {
         fn new(ring: f64, call: f64) -> Self {
-            Self { ring, call, now: 0.0, bytes: [0; 2] }
+            Self {
+                ring,
+                call,
+                now: 0.0,
+                bytes: [0; 2],
+            }
         }
 
         /// Sends so many bytes in requests of this length.
@@ -326,7 +344,11 @@ mod tests {
             let stream = streams.of(Streamed::Write, length).unwrap();
             machine.send(stream, 128 << 20, length);
             let share = machine.share_of_calls(stream, 16 << 30, length);
-            if call > ring { assert!(share > 0.95, "{share}") } else { assert!(share < 0.05, "{share}") }
+            if call > ring {
+                assert!(share > 0.95, "{share}")
+            } else {
+                assert!(share < 0.05, "{share}")
+            }
         }
     }
 
@@ -400,13 +422,22 @@ mod tests {
         let mut machine = Machine::new(10.0, 25.0);
         let mut streams = Streams::new();
         assert_eq!(streams.measured().count(), 0);
-        machine.send(streams.of(Streamed::Read, 1 << 20).unwrap(), 1 << 30, 1 << 20);
-        let [measured] = streams.measured().collect::<Vec<_>>()[..] else { panic!("one stream") };
+        machine.send(
+            streams.of(Streamed::Read, 1 << 20).unwrap(),
+            1 << 30,
+            1 << 20,
+        );
+        let [measured] = streams.measured().collect::<Vec<_>>()[..] else {
+            panic!("one stream")
+        };
         assert_eq!(
             (measured.kind, measured.longest, measured.method),
             (Streamed::Read, 1 << 20, Method::Call)
         );
-        assert!((measured.ring - 10.0).abs() < 0.1 && (measured.call - 25.0).abs() < 0.1, "{measured:?}");
+        assert!(
+            (measured.ring - 10.0).abs() < 0.1 && (measured.call - 25.0).abs() < 0.1,
+            "{measured:?}"
+        );
     }
 
     #[test]

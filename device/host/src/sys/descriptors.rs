@@ -37,14 +37,26 @@ unsafe fn close_listed(first: i32) {
     // SAFETY: a path that ends with zero; room for as many bytes as are said; descriptors that the caller
     // gives up.
     unsafe {
-        let folder =
-            libc::open(c"/proc/self/fd".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC);
+        let folder = libc::open(
+            c"/proc/self/fd".as_ptr(),
+            libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC,
+        );
         if folder < 0 {
             return;
         }
         loop {
-            let read = libc::syscall(libc::SYS_getdents64, folder, entries.as_mut_ptr(), entries.len());
-            let Some(listed) = usize::try_from(read).ok().and_then(|read| entries.get(..read)) else { break };
+            let read = libc::syscall(
+                libc::SYS_getdents64,
+                folder,
+                entries.as_mut_ptr(),
+                entries.len(),
+            );
+            let Some(listed) = usize::try_from(read)
+                .ok()
+                .and_then(|read| entries.get(..read))
+            else {
+                break;
+            };
             if listed.is_empty() {
                 break;
             }
@@ -62,9 +74,16 @@ unsafe fn close_listed(first: i32) {
 fn each(mut entries: &[u8], mut found: impl FnMut(i32)) {
     while let Some(&[low, high]) = entries.get(LENGTH..LENGTH + 2) {
         let length = usize::from(u16::from_ne_bytes([low, high]));
-        let Some((entry, rest)) = entries.split_at_checked(length.max(NAME)) else { return };
-        let digits = entry[NAME..].split(|byte| *byte == 0).next().unwrap_or_default();
-        let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+        let Some((entry, rest)) = entries.split_at_checked(length.max(NAME)) else {
+            return;
+        };
+        let digits = entry[NAME..]
+            .split(|byte| *byte == 0)
+            .next()
+            .unwrap_or_default();
+        let number = std::str::from_utf8(digits)
+            .ok()
+            .and_then(|digits| digits.parse().ok());
         if let Some(fd) = number {
             found(fd);
         }
@@ -92,7 +111,10 @@ mod tests {
             let child = libc::fork();
             if child == 0 {
                 (100..LAST).for_each(|fd| _ = libc::dup2(2, fd));
-                let limit = libc::rlimit { rlim_cur: 300, rlim_max: 300 };
+                let limit = libc::rlimit {
+                    rlim_cur: 300,
+                    rlim_max: 300,
+                };
                 libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
                 close(FIRST);
                 let right = (100..FIRST).all(is_open) && !(FIRST..LAST).any(is_open);

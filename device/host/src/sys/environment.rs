@@ -7,7 +7,11 @@ use std::io;
 /// (set-user-ID, file capabilities) that user's variables are ignored, as `secure_getenv(3)` does: they would
 /// name files to write (`ROCKERY_PCAP`), for example.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
-    if has_more_rights() { None } else { std::env::var_os(name) }
+    if has_more_rights() {
+        None
+    } else {
+        std::env::var_os(name)
+    }
 }
 
 /// The names of the variables that begin with `prefix`; none in a program with more rights than its user.
@@ -29,5 +33,9 @@ fn has_more_rights() -> bool {
 pub(crate) fn write_to_standard_error(bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the call reads as many bytes as the slice has.
     let written = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
-    if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if written < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }

@@ -9,7 +9,9 @@ const EVENTS: usize = 4;
 
 /// A timeout for epoll_wait(2): rounded up, -1 without a limit.
 fn milliseconds(timeout: Option<Duration>) -> i32 {
-    timeout.map_or(-1, |timeout| i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX))
+    timeout.map_or(-1, |timeout| {
+        i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+    })
 }
 
 /// Watches descriptors, level-triggered, for being readable.
@@ -37,7 +39,10 @@ impl Epoll {
     }
 
     fn control(&self, operation: i32, fd: RawFd, events: u32) -> io::Result<()> {
-        let mut event = libc::epoll_event { events, u64: fd as u64 };
+        let mut event = libc::epoll_event {
+            events,
+            u64: fd as u64,
+        };
         // SAFETY: an event that lives until the call returns.
         match unsafe { libc::epoll_ctl(self.0.as_raw_fd(), operation, fd, &mut event) } {
             0 => Ok(()),
@@ -60,8 +65,15 @@ impl Epoll {
             let place = events.as_mut_ptr();
             // As a system call: glibc has had the function since 2.35.
             let no_mask = std::ptr::null::<libc::sigset_t>();
-            let result =
-                libc::syscall(libc::SYS_epoll_pwait2, fd, place, room, time_pointer, no_mask, 0usize);
+            let result = libc::syscall(
+                libc::SYS_epoll_pwait2,
+                fd,
+                place,
+                room,
+                time_pointer,
+                no_mask,
+                0usize,
+            );
             if result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
                 // Before Linux 5.11: whole milliseconds, rounded up.
                 libc::epoll_wait(fd, place, room, milliseconds(timeout))
@@ -69,7 +81,10 @@ impl Epoll {
                 result as i32
             }
         };
-        events.into_iter().take(ready.max(0) as usize).map(|event| event.u64 as RawFd)
+        events
+            .into_iter()
+            .take(ready.max(0) as usize)
+            .map(|event| event.u64 as RawFd)
     }
 }
 

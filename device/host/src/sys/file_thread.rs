@@ -54,7 +54,10 @@ impl FileThread {
     pub(crate) fn get() -> io::Result<Arc<Self>> {
         let mut known = lock(&FILE_THREAD);
         let generation = fork::generation();
-        if let Some(thread) = known.upgrade().filter(|thread| thread.generation == generation) {
+        if let Some(thread) = known
+            .upgrade()
+            .filter(|thread| thread.generation == generation)
+        {
             return Ok(thread);
         }
         let [control, end] = unix::pair()?;
@@ -66,7 +69,10 @@ impl FileThread {
         if !answered {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let thread = Arc::new(Self { control: Mutex::new(control), generation });
+        let thread = Arc::new(Self {
+            control: Mutex::new(control),
+            generation,
+        });
         *known = Arc::downgrade(&thread);
         Ok(thread)
     }
@@ -82,7 +88,10 @@ impl FileThread {
         if self.generation != fork::generation() {
             return None;
         }
-        let mut job = Job { work: Some(work), result: None };
+        let mut job = Job {
+            work: Some(work),
+            result: None,
+        };
         let runner = runner_of(&job);
         let mut message = [0; MESSAGE_BYTES];
         message[..8].copy_from_slice(&((&raw mut job).expose_provenance() as u64).to_ne_bytes());
@@ -129,8 +138,11 @@ fn run(end: RawFd) {
         if unix::send_now(end.as_raw_fd(), &[DONE]).is_err() {
             return;
         }
-        let Ok((MESSAGE_BYTES, with)) = unix::receive(end.as_raw_fd(), &mut message) else { return };
-        let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| message[at + byte])) as usize;
+        let Ok((MESSAGE_BYTES, with)) = unix::receive(end.as_raw_fd(), &mut message) else {
+            return;
+        };
+        let word =
+            |at: usize| u64::from_ne_bytes(std::array::from_fn(|byte| message[at + byte])) as usize;
         let job = std::ptr::with_exposed_provenance_mut::<()>(word(0));
         // SAFETY: our own process sent both, and waits for the answer.
         unsafe {
@@ -146,7 +158,8 @@ fn own_table(end: RawFd) -> Option<OwnedFd> {
     let close = |first: i32, last: u32, flags: libc::c_uint| {
         // Not by the C library's function, which is younger than the system call.
         // SAFETY: no pointers; descriptors of this thread's own table, after the first call.
-        first as u32 > last || unsafe { libc::syscall(libc::SYS_close_range, first as u32, last, flags) } == 0
+        first as u32 > last
+            || unsafe { libc::syscall(libc::SYS_close_range, first as u32, last, flags) } == 0
     };
     if !close(end + 1, u32::MAX, UNSHARE) {
         return None;
@@ -163,9 +176,11 @@ fn own_table(end: RawFd) -> Option<OwnedFd> {
         // The other ends of the program's pipes must see the program close them.
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
         let stand_in = if null < 0 { kept } else { null };
-        (0..FIRST).filter(|standard| *standard != stand_in).for_each(|standard| {
-            libc::dup2(stand_in, standard);
-        });
+        (0..FIRST)
+            .filter(|standard| *standard != stand_in)
+            .for_each(|standard| {
+                libc::dup2(stand_in, standard);
+            });
         if null >= FIRST {
             libc::close(null);
         }
@@ -183,7 +198,10 @@ pub(crate) struct PeerFile {
 impl PeerFile {
     /// `fd` is a descriptor of the thread's table, and no other code uses it.
     pub(crate) fn new(thread: &Arc<FileThread>, fd: RawFd) -> Self {
-        Self { thread: Arc::clone(thread), fd }
+        Self {
+            thread: Arc::clone(thread),
+            fd,
+        }
     }
 
     /// Runs work on it.
@@ -209,7 +227,9 @@ mod tests {
     /// Record locks of this process on a file, as the kernel lists them.
     fn locks(inode: u64) -> usize {
         let list = std::fs::read_to_string("/proc/locks").unwrap();
-        list.lines().filter(|line| line.contains(&format!(":{inode} "))).count()
+        list.lines()
+            .filter(|line| line.contains(&format!(":{inode} ")))
+            .count()
     }
 
     #[test]
@@ -224,10 +244,15 @@ mod tests {
         let inode = file.metadata().unwrap().ino();
         assert_eq!((locked, locks(inode)), (0, 1));
         let thread = FileThread::get().unwrap();
-        let fd =
-            thread.run(Some(file.as_raw_fd()), |file| std::os::fd::IntoRawFd::into_raw_fd(file.unwrap()));
+        let fd = thread.run(Some(file.as_raw_fd()), |file| {
+            std::os::fd::IntoRawFd::into_raw_fd(file.unwrap())
+        });
         let kept = PeerFile::new(&thread, fd.unwrap());
-        let inodes = kept.with(|fd| std::fs::metadata(format!("/proc/thread-self/fd/{fd}")).unwrap().ino());
+        let inodes = kept.with(|fd| {
+            std::fs::metadata(format!("/proc/thread-self/fd/{fd}"))
+                .unwrap()
+                .ino()
+        });
         assert_eq!(inodes, Some(inode));
         drop(kept);
         assert_eq!(locks(inode), 1);
@@ -242,7 +267,9 @@ mod tests {
         let files = std::fs::File::open("/proc/self/exe").unwrap();
         let names = thread.run(None, |_| {
             let entries = std::fs::read_dir("/proc/thread-self/fd").unwrap();
-            entries.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok()).collect::<Vec<_>>()
+            entries
+                .filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok())
+                .collect::<Vec<_>>()
         });
         let exe = std::fs::read_link("/proc/self/exe").unwrap();
         assert!(!names.unwrap().contains(&exe));

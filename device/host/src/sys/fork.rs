@@ -47,7 +47,10 @@ struct Gate {
     forking: bool,
 }
 
-static GATE: Mutex<Gate> = Mutex::new(Gate { threads: 0, forking: false });
+static GATE: Mutex<Gate> = Mutex::new(Gate {
+    threads: 0,
+    forking: false,
+});
 /// Notified when the number of threads inside has changed, or a fork is done.
 static GATE_NEWS: Condvar = Condvar::new();
 
@@ -185,7 +188,10 @@ pub(super) mod tests {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     let _inside = super::enter();
-                    drop((super::enter(), LOCK.lock().unwrap_or_else(PoisonError::into_inner)));
+                    drop((
+                        super::enter(),
+                        LOCK.lock().unwrap_or_else(PoisonError::into_inner),
+                    ));
                 }
             });
             let well = (0..30).all(|round| {
@@ -194,7 +200,10 @@ pub(super) mod tests {
                 // SAFETY: the child takes a lock that no thread has now, and ends.
                 let child = unsafe { libc::fork() };
                 if child == 0 {
-                    drop((super::enter(), LOCK.lock().unwrap_or_else(PoisonError::into_inner)));
+                    drop((
+                        super::enter(),
+                        LOCK.lock().unwrap_or_else(PoisonError::into_inner),
+                    ));
                     // SAFETY: ends the child.
                     unsafe { libc::_exit(7) };
                 }

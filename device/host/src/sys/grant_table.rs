@@ -18,7 +18,8 @@ pub(crate) const QUEUES: usize = 1 << 14;
 /// 64-bit words of an entry.
 pub(crate) const WORDS: usize = 7;
 /// Seals: no new writable mapping (the owner's exists before), and no change of the size.
-const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
+const SEALS: i32 =
+    libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
 
 /// The bits of a random number that make the address of a page in the lower half of the address space of
 /// x86-64.
@@ -36,12 +37,14 @@ impl Entry {
     /// Writes the entry. Only one thread of the owner does at a time, with the device's lock held.
     fn write(&self, words: [u64; WORDS]) {
         let sequence = self.sequence.load(Ordering::Relaxed);
-        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
+        self.sequence
+            .store(sequence.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         for (place, word) in self.words.iter().zip(words) {
             place.store(word, Ordering::Relaxed);
         }
-        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+        self.sequence
+            .store(sequence.wrapping_add(2), Ordering::Release);
     }
 
     /// A consistent copy of the entry, and its sequence number; `None` while it is being written.
@@ -89,7 +92,9 @@ impl Mapped {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self(NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?))
+        Ok(Self(
+            NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?,
+        ))
     }
 
     fn pages(&self) -> &Pages {
@@ -135,7 +140,11 @@ impl GrantTable {
         if unsafe { libc::ftruncate(fd.as_raw_fd(), size_of::<Pages>() as i64) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        let mapped = Mapped::new(&fd, libc::PROT_READ | libc::PROT_WRITE, token & ADDRESS_MASK)?;
+        let mapped = Mapped::new(
+            &fd,
+            libc::PROT_READ | libc::PROT_WRITE,
+            token & ADDRESS_MASK,
+        )?;
         // SAFETY: no pointers.
         if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } < 0 {
             return Err(io::Error::last_os_error());
@@ -197,7 +206,14 @@ impl PeerGrantTable {
     /// while it is being written.
     pub(crate) fn read(&self, section: Section, index: usize) -> Option<([u64; WORDS], Stamp)> {
         let (words, sequence) = self.0.entry(section, index).read()?;
-        Some((words, Stamp { section, index, sequence }))
+        Some((
+            words,
+            Stamp {
+                section,
+                index,
+                sequence,
+            },
+        ))
     }
 
     /// Whether an entry is unchanged since it was read.
@@ -233,8 +249,17 @@ mod tests {
         own.write(Section::Queues, 5, [9; WORDS]);
         assert!(!peers.is_as(stamp));
         assert_eq!(words(Section::Regions), Some([1, 2, 3, 4, 5, 6, 7]));
-        assert_eq!((own.first(Section::Queues, 5), own.first(Section::Regions, 5)), (9, 1));
-        assert!(Mapped::new(own.fd(), libc::PROT_READ | libc::PROT_WRITE, 0).is_err(), "sealed");
+        assert_eq!(
+            (
+                own.first(Section::Queues, 5),
+                own.first(Section::Regions, 5)
+            ),
+            (9, 1)
+        );
+        assert!(
+            Mapped::new(own.fd(), libc::PROT_READ | libc::PROT_WRITE, 0).is_err(),
+            "sealed"
+        );
         assert!(PeerGrantTable::open(&std::fs::File::open("/proc/self/exe").unwrap()).is_err());
     }
 
@@ -242,13 +267,19 @@ mod tests {
     #[test]
     fn an_entry_is_read_whole_or_not_at_all() {
         const ROUNDS: u64 = if cfg!(miri) { 20 } else { 200_000 };
-        let entry = Entry { sequence: AtomicU32::new(0), words: std::array::from_fn(|_| AtomicU64::new(0)) };
+        let entry = Entry {
+            sequence: AtomicU32::new(0),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
+        };
         std::thread::scope(|scope| {
             scope.spawn(|| (1..=ROUNDS).for_each(|round| entry.write([round; WORDS])));
             let mut last = 0;
             for _ in 0..ROUNDS {
                 if let Some((words, _)) = entry.read() {
-                    assert!(words.iter().all(|word| *word == words[0]) && words[0] >= last, "{words:?}");
+                    assert!(
+                        words.iter().all(|word| *word == words[0]) && words[0] >= last,
+                        "{words:?}"
+                    );
                     last = words[0];
                 }
             }

@@ -88,23 +88,35 @@ mod code {
         pub(super) fn rockery_guard_byte(to: *mut u8, from: *const u8) -> i32;
         pub(super) fn rockery_guard_word(to: *mut u8, from: *const u8) -> i32;
         pub(super) fn rockery_guard_add(cell: *mut u8, add: u64, before: *mut u64) -> i32;
-        pub(super) fn rockery_guard_swap(cell: *mut u8, compare: u64, swap: u64, before: *mut u64) -> i32;
+        pub(super) fn rockery_guard_swap(
+            cell: *mut u8,
+            compare: u64,
+            swap: u64,
+            before: *mut u64,
+        ) -> i32;
     }
 
     /// The caught signals, and the handlers that were installed for them before.
-    static BEFORE: [(i32, OnceLock<libc::sigaction>); 2] =
-        [(libc::SIGBUS, OnceLock::new()), (libc::SIGSEGV, OnceLock::new())];
+    static BEFORE: [(i32, OnceLock<libc::sigaction>); 2] = [
+        (libc::SIGBUS, OnceLock::new()),
+        (libc::SIGSEGV, OnceLock::new()),
+    ];
 
     extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-        let guarded = rockery_guard_begin as *const () as i64..rockery_guard_end as *const () as i64;
+        let guarded =
+            rockery_guard_begin as *const () as i64..rockery_guard_end as *const () as i64;
         // SAFETY: the kernel hands over the context of the thread that it interrupted.
-        let place =
-            unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] };
+        let place = unsafe {
+            &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize]
+        };
         if guarded.contains(place) {
             *place = rockery_guard_failed as *const () as i64;
             return;
         }
-        let before = BEFORE.iter().find(|(caught, _)| *caught == signal).and_then(|(_, before)| before.get());
+        let before = BEFORE
+            .iter()
+            .find(|(caught, _)| *caught == signal)
+            .and_then(|(_, before)| before.get());
         match before.map_or(libc::SIG_DFL, |before| before.sa_sigaction) {
             libc::SIG_DFL | libc::SIG_IGN => {
                 // The access is repeated when this returns, and then ends as it would have without the
@@ -127,7 +139,9 @@ mod code {
     }
 
     pub(super) fn install() -> std::io::Result<()> {
-        BEFORE.iter().try_for_each(|(signal, before)| install_for(*signal, before))
+        BEFORE
+            .iter()
+            .try_for_each(|(signal, before)| install_for(*signal, before))
     }
 
     fn install_for(signal: i32, before: &OnceLock<libc::sigaction>) -> std::io::Result<()> {
@@ -141,7 +155,8 @@ mod code {
             let mut ours: libc::sigaction = zeroed();
             ours.sa_sigaction = handle as *const () as usize;
             ours.sa_mask = before.sa_mask;
-            ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | (before.sa_flags & libc::SA_NODEFER);
+            ours.sa_flags =
+                libc::SA_SIGINFO | libc::SA_ONSTACK | (before.sa_flags & libc::SA_NODEFER);
             match libc::sigaction(signal, &ours, null_mut()) {
                 0 => Ok(()),
                 _ => Err(std::io::Error::last_os_error()),
@@ -162,7 +177,11 @@ impl Guard {
         let install = || code::install().is_ok();
         #[cfg(not(target_arch = "x86_64"))]
         let install = || false;
-        if *INSTALLED.get_or_init(install) { Ok(Self(())) } else { Err(io::ErrorKind::Unsupported.into()) }
+        if *INSTALLED.get_or_init(install) {
+            Ok(Self(()))
+        } else {
+            Err(io::ErrorKind::Unsupported.into())
+        }
     }
 }
 
@@ -181,7 +200,9 @@ impl Guard {
             if length == 8 && to.addr().is_multiple_of(8) {
                 return code::rockery_guard_word(to, from) == 0;
             }
-            let Some(body) = length.checked_sub(1) else { return true };
+            let Some(body) = length.checked_sub(1) else {
+                return true;
+            };
             let copied = match body {
                 17..=64 => code::rockery_guard_short(to, from, body),
                 _ => code::rockery_guard_copy(to, from, body),
@@ -208,7 +229,8 @@ impl Guard {
     pub(crate) unsafe fn compare_swap(self, cell: *mut u8, compare: u64, swap: u64) -> Option<u64> {
         let mut before = 0;
         // SAFETY: by this function's contract, which is that of [`Self::fetch_add`].
-        (unsafe { code::rockery_guard_swap(cell, compare, swap, &mut before) } == 0).then_some(before)
+        (unsafe { code::rockery_guard_swap(cell, compare, swap, &mut before) } == 0)
+            .then_some(before)
     }
 }
 
@@ -234,7 +256,12 @@ impl Guard {
     ///
     /// # Safety
     /// None is needed.
-    pub(crate) unsafe fn compare_swap(self, _cell: *mut u8, _compare: u64, _swap: u64) -> Option<u64> {
+    pub(crate) unsafe fn compare_swap(
+        self,
+        _cell: *mut u8,
+        _compare: u64,
+        _swap: u64,
+    ) -> Option<u64> {
         None
     }
 }

@@ -47,7 +47,12 @@ impl Memory for ProcessMemory {
         match piece.backing {
             Backing::Pinned => {}
             Backing::OnDemand => {
-                return through_kernel(piece.address, bytes.cast_mut(), length, Direction::ToMemory);
+                return through_kernel(
+                    piece.address,
+                    bytes.cast_mut(),
+                    length,
+                    Direction::ToMemory,
+                );
             }
             Backing::Null => return Ok(()),
         }
@@ -55,7 +60,11 @@ impl Memory for ProcessMemory {
         if let Some(guard) = GUARD.get() {
             // SAFETY: the target is of a region that is registered, mapped or no longer mapped, which the
             // guard finds; the bytes are in a receive buffer of ours or in a record that is not released yet.
-            return if unsafe { guard.copy(target, bytes, length) } { Ok(()) } else { Err(Fault::Unmapped) };
+            return if unsafe { guard.copy(target, bytes, length) } {
+                Ok(())
+            } else {
+                Err(Fault::Unmapped)
+            };
         }
         // SAFETY: the device checked the range against a region whose owner keeps it mapped and writable; the
         // bytes are in a receive buffer of ours, or in a record of a shared-memory channel that is not
@@ -63,7 +72,8 @@ impl Memory for ProcessMemory {
         // device: it looks at the last byte, which is stored with release order after the others.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes, target, length - 1);
-            (*target.add(length - 1).cast::<AtomicU8>()).store(*bytes.add(length - 1), Ordering::Release);
+            (*target.add(length - 1).cast::<AtomicU8>())
+                .store(*bytes.add(length - 1), Ordering::Release);
         }
         Ok(())
     }
@@ -82,10 +92,12 @@ impl Memory for ProcessMemory {
         let cell = cell(piece)?;
         if let Some(guard) = GUARD.get() {
             // SAFETY: an aligned address in a registered region; the guard finds out if it is unmapped.
-            return unsafe { guard.compare_swap(cell.cast(), compare, swap) }.ok_or(Fault::Unmapped);
+            return unsafe { guard.compare_swap(cell.cast(), compare, swap) }
+                .ok_or(Fault::Unmapped);
         }
         // SAFETY: aligned, and in a registered region, whose owner keeps it mapped and writable.
-        let result = unsafe { (*cell).compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire) };
+        let result =
+            unsafe { (*cell).compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire) };
         Ok(result.unwrap_or_else(|was| was))
     }
 
@@ -113,7 +125,13 @@ impl Memory for ProcessMemory {
                 let mut kept = vec![0; length as usize].into_boxed_slice();
                 // SAFETY: a record of a shared-memory channel that is not released yet, of that length; the
                 // other side may write there meanwhile, and then harms its own message.
-                unsafe { std::ptr::copy_nonoverlapping(address as *const u8, kept.as_mut_ptr(), kept.len()) };
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        address as *const u8,
+                        kept.as_mut_ptr(),
+                        kept.len(),
+                    )
+                };
                 kept
             }
         }
@@ -129,7 +147,12 @@ fn cell(piece: Piece) -> Result<*mut AtomicU64, Fault> {
     }
     if piece.backing == Backing::OnDemand {
         let mut there = [0u8; 8];
-        through_kernel(piece.address, there.as_mut_ptr(), there.len(), Direction::FromMemory)?;
+        through_kernel(
+            piece.address,
+            there.as_mut_ptr(),
+            there.len(),
+            Direction::FromMemory,
+        )?;
     }
     Ok(piece.address as *mut AtomicU64)
 }
@@ -140,7 +163,12 @@ pub(crate) fn read(piece: &Piece, out: &mut [u8]) -> Result<(), Fault> {
     match piece.backing {
         Backing::Pinned => {}
         Backing::OnDemand => {
-            return through_kernel(piece.address, out.as_mut_ptr(), length, Direction::FromMemory);
+            return through_kernel(
+                piece.address,
+                out.as_mut_ptr(),
+                length,
+                Direction::FromMemory,
+            );
         }
         Backing::Null => {
             out[..length].fill(0);
@@ -166,9 +194,20 @@ enum Direction {
     FromMemory,
 }
 
-fn through_kernel(address: u64, ours: *mut u8, length: usize, direction: Direction) -> Result<(), Fault> {
-    let local = libc::iovec { iov_base: ours.cast(), iov_len: length };
-    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: length };
+fn through_kernel(
+    address: u64,
+    ours: *mut u8,
+    length: usize,
+    direction: Direction,
+) -> Result<(), Fault> {
+    let local = libc::iovec {
+        iov_base: ours.cast(),
+        iov_len: length,
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut libc::c_void,
+        iov_len: length,
+    };
     // SAFETY: `ours` is `length` bytes of ours (only read when writing to memory); the kernel checks the
     // other side.
     let moved = unsafe {
@@ -178,7 +217,11 @@ fn through_kernel(address: u64, ours: *mut u8, length: usize, direction: Directi
             Direction::FromMemory => libc::process_vm_readv(pid, &local, 1, &remote, 1, 0),
         }
     };
-    if moved == length as isize { Ok(()) } else { Err(Fault::Unmapped) }
+    if moved == length as isize {
+        Ok(())
+    } else {
+        Err(Fault::Unmapped)
+    }
 }
 
 /// Reasons why memory cannot be registered.
@@ -208,10 +251,16 @@ pub fn pin(address: u64, length: u64, writable: bool) -> Result<(), PinError> {
         return Ok(());
     }
     let start = address & !(PAGE - 1);
-    let end = address.checked_add(length).and_then(|end| end.checked_next_multiple_of(PAGE));
+    let end = address
+        .checked_add(length)
+        .and_then(|end| end.checked_next_multiple_of(PAGE));
     let end = end.ok_or(PinError::Fault)?;
     let populate = |advice| advise(start, end, advice);
-    let advice = if writable { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    let advice = if writable {
+        libc::MADV_POPULATE_WRITE
+    } else {
+        libc::MADV_POPULATE_READ
+    };
     let Err(error) = populate(advice) else {
         use_large_pages(address, address + length);
         return Ok(());
@@ -220,7 +269,9 @@ pub fn pin(address: u64, length: u64, writable: bool) -> Result<(), PinError> {
         // Mapped without write access: it can be populated for reading. Device memory cannot be populated at
         // all, and kernels before 5.14 do not know the advice: both are taken as they are.
         Some(libc::EINVAL) if !writable || populate(libc::MADV_POPULATE_READ).is_err() => Ok(()),
-        Some(libc::EFAULT | libc::ENOMEM | libc::EINVAL | libc::EPERM | libc::EACCES) => Err(PinError::Fault),
+        Some(libc::EFAULT | libc::ENOMEM | libc::EINVAL | libc::EPERM | libc::EACCES) => {
+            Err(PinError::Fault)
+        }
         _ => Err(PinError::Kernel(error)),
     }
 }
@@ -255,7 +306,11 @@ mod tests {
     use super::*;
 
     fn piece(address: u64, length: u32, backing: Backing) -> Piece {
-        Piece { address, length, backing }
+        Piece {
+            address,
+            length,
+            backing,
+        }
     }
 
     #[test]
@@ -263,12 +318,20 @@ mod tests {
         let length = 3 * LARGE_PAGE as usize;
         let bytes: Vec<u32> = (0..length as u32 / 4).collect();
         pin(bytes.as_ptr() as u64, length as u64, true).unwrap();
-        assert!(std::hint::black_box(&bytes).iter().enumerate().all(|(index, word)| *word == index as u32));
+        assert!(
+            std::hint::black_box(&bytes)
+                .iter()
+                .enumerate()
+                .all(|(index, word)| *word == index as u32)
+        );
         // Part of a large page can be given back.
         let middle = (bytes.as_ptr() as u64 + LARGE_PAGE).next_multiple_of(PAGE);
         advise(middle, middle + PAGE, libc::MADV_DONTNEED).unwrap();
         let first = (middle - bytes.as_ptr() as u64) as usize / 4;
-        assert_eq!(std::hint::black_box(&bytes)[first - 1..=first], [first as u32 - 1, 0]);
+        assert_eq!(
+            std::hint::black_box(&bytes)[first - 1..=first],
+            [first as u32 - 1, 0]
+        );
     }
 
     #[test]
@@ -287,7 +350,10 @@ mod tests {
     #[test]
     fn a_missing_page_behind_on_demand_memory_is_a_fault() {
         let place = piece(4096, 8, Backing::OnDemand);
-        assert_eq!(ProcessMemory.write(place, Payload::Bytes(&[0; 8])), Err(Fault::Unmapped));
+        assert_eq!(
+            ProcessMemory.write(place, Payload::Bytes(&[0; 8])),
+            Err(Fault::Unmapped)
+        );
         assert_eq!(read(&place, &mut [0; 8]), Err(Fault::Unmapped));
         assert_eq!(ProcessMemory.fetch_add(place, 1), Err(Fault::Unmapped));
     }
@@ -321,8 +387,14 @@ mod tests {
         let buffer = vec![0u8; 10_000];
         assert!(pin(buffer.as_ptr() as u64, 10_000, true).is_ok());
         assert!(matches!(pin(4096, 4096, false), Err(PinError::Fault)));
-        assert!(matches!(pin(pin as *const () as u64, 1, true), Err(PinError::Fault)));
+        assert!(matches!(
+            pin(pin as *const () as u64, 1, true),
+            Err(PinError::Fault)
+        ));
         assert!(pin(pin as *const () as u64, 1, false).is_ok());
-        assert!(matches!(pin(u64::MAX - 5, 100, false), Err(PinError::Fault)));
+        assert!(matches!(
+            pin(u64::MAX - 5, 100, false),
+            Err(PinError::Fault)
+        ));
     }
 }

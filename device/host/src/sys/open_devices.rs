@@ -49,12 +49,19 @@ fn hold() -> Box<dyn HeldLocks> {
     let list = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     let hold = |shared: Arc<Shared>| {
         // SAFETY: the lock lives in `shared`, which stands beside the guard and is dropped after it.
-        let pump =
-            unsafe { std::mem::transmute::<MutexGuard<'_, Pump>, MutexGuard<'static, Pump>>(shared.lock()) };
-        HeldDevice { pump, _shared: shared }
+        let pump = unsafe {
+            std::mem::transmute::<MutexGuard<'_, Pump>, MutexGuard<'static, Pump>>(shared.lock())
+        };
+        HeldDevice {
+            pump,
+            _shared: shared,
+        }
     };
     let devices = list.iter().filter_map(Weak::upgrade).map(hold).collect();
-    Box::new(HeldDevices { devices, _list: list })
+    Box::new(HeldDevices {
+        devices,
+        _list: list,
+    })
 }
 
 #[cfg(test)]
@@ -97,7 +104,10 @@ mod tests {
 
     #[test]
     fn a_child_destroys_its_copy_and_the_parent_goes_on() {
-        let info = list().into_iter().find(|device| device.interface == "lo").unwrap();
+        let info = list()
+            .into_iter()
+            .find(|device| device.interface == "lo")
+            .unwrap();
         let device = Device::open(&info).unwrap();
         // SAFETY: the child touches the device, whose locks are held across the fork, and ends.
         let child = unsafe { libc::fork() };

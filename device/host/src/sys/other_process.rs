@@ -61,7 +61,10 @@ impl OtherProcess {
             Some(mem) => mem,
             None => {
                 let path = format!("/proc/{process}/mem");
-                let file = std::fs::OpenOptions::new().read(true).write(true).open(path)?;
+                let file = std::fs::OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .open(path)?;
                 let mem = Arc::new(file.into());
                 if !has(&mem, address, token) {
                     return Err(io::ErrorKind::PermissionDenied.into());
@@ -70,7 +73,12 @@ impl OtherProcess {
                 mem
             }
         };
-        let mut opened = Self { mem, process: process as i32, token: (address, token), by_number: false };
+        let mut opened = Self {
+            mem,
+            process: process as i32,
+            token: (address, token),
+            by_number: false,
+        };
         opened.by_number = opened.read_by_number(address, &[], 0);
         Ok(opened)
     }
@@ -78,7 +86,9 @@ impl OtherProcess {
     /// Writes all of `from` in ascending order, the last byte last. False where not all of it was written.
     pub(crate) fn write(&self, address: u64, from: Gather<'_>) -> bool {
         let mut pieces = [EMPTY; PIECES_MAX + 1];
-        let Some((mut count, length)) = list(from, &mut pieces) else { return false };
+        let Some((mut count, length)) = list(from, &mut pieces) else {
+            return false;
+        };
         if self.by_number && length > MEM_MAX {
             count = split_last(&mut pieces, count);
             return self.write_by_number(address, &pieces[..count], length);
@@ -103,7 +113,9 @@ impl OtherProcess {
     /// Reads all of `into`. False where not all of it was read.
     pub(crate) fn read(&self, address: u64, into: Gather<'_>) -> bool {
         let mut pieces = [EMPTY; PIECES_MAX + 1];
-        let Some((count, length)) = list(into, &mut pieces) else { return false };
+        let Some((count, length)) = list(into, &mut pieces) else {
+            return false;
+        };
         if self.by_number && length > MEM_MAX {
             return self.read_by_number(address, &pieces[..count], length);
         }
@@ -135,8 +147,20 @@ impl OtherProcess {
         let mut remote = [EMPTY; RUN_MAX + 1];
         local[0] = element(token.as_ptr() as u64, token.len());
         remote[0] = element(self.token.0, token.len());
-        let places = local[1..].as_chunks_mut::<2>().0.iter_mut().zip(&mut remote[1..]);
-        for (Copy { ours, theirs, length }, (local, remote)) in copies.iter().zip(places) {
+        let places = local[1..]
+            .as_chunks_mut::<2>()
+            .0
+            .iter_mut()
+            .zip(&mut remote[1..]);
+        for (
+            Copy {
+                ours,
+                theirs,
+                length,
+            },
+            (local, remote),
+        ) in copies.iter().zip(places)
+        {
             let head = u64::from(*length) - 1;
             *local = [element(*ours, head as usize), element(*ours + head, 1)];
             *remote = element(*theirs, *length as usize);
@@ -157,7 +181,15 @@ impl OtherProcess {
         let mut remote = [EMPTY; RUN_MAX + 1];
         local[0] = element(found.as_mut_ptr() as u64, found.len());
         remote[0] = element(self.token.0, found.len());
-        for (Copy { ours, theirs, length }, place) in copies.iter().zip(1..=RUN_MAX) {
+        for (
+            Copy {
+                ours,
+                theirs,
+                length,
+            },
+            place,
+        ) in copies.iter().zip(1..=RUN_MAX)
+        {
             local[place] = element(*ours, *length as usize);
             remote[place] = element(*theirs, *length as usize);
         }
@@ -180,7 +212,14 @@ impl OtherProcess {
         // SAFETY: the elements are memory that the device checked against regions of ours, or its own; the
         // kernel checks both sides.
         let moved = unsafe {
-            libc::process_vm_writev(self.process, local.as_ptr(), count, remote.as_ptr(), parts, 0)
+            libc::process_vm_writev(
+                self.process,
+                local.as_ptr(),
+                count,
+                remote.as_ptr(),
+                parts,
+                0,
+            )
         };
         usize::try_from(moved).ok()?.checked_sub(TOKEN_BYTES)
     }
@@ -190,8 +229,16 @@ impl OtherProcess {
         let (count, parts) = (local.len() as u64, remote.len() as u64);
         // SAFETY: the elements are memory that the device checked against regions of ours, and that may be
         // written; the kernel checks both sides.
-        let moved =
-            unsafe { libc::process_vm_readv(self.process, local.as_ptr(), count, remote.as_ptr(), parts, 0) };
+        let moved = unsafe {
+            libc::process_vm_readv(
+                self.process,
+                local.as_ptr(),
+                count,
+                remote.as_ptr(),
+                parts,
+                0,
+            )
+        };
         usize::try_from(moved).ok()?.checked_sub(TOKEN_BYTES)
     }
 
@@ -220,13 +267,19 @@ fn whole(copies: &[Copy], mut moved: usize) -> usize {
 const EMPTY: libc::iovec = element(0, 0);
 
 const fn element(address: u64, length: usize) -> libc::iovec {
-    libc::iovec { iov_base: std::ptr::without_provenance_mut(address as usize), iov_len: length }
+    libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(address as usize),
+        iov_len: length,
+    }
 }
 
 /// Whether `token` is at `address`.
 fn has(mem: &OwnedFd, address: u64, token: u64) -> bool {
     let mut found = [0; 8];
-    let piece = libc::iovec { iov_base: found.as_mut_ptr().cast(), iov_len: found.len() };
+    let piece = libc::iovec {
+        iov_base: found.as_mut_ptr().cast(),
+        iov_len: found.len(),
+    };
     // SAFETY: one piece of eight writable bytes.
     let read = unsafe { libc::preadv(mem.as_raw_fd(), &piece, 1, address as i64) };
     read == found.len() as isize && u64::from_ne_bytes(found) == token
@@ -253,8 +306,13 @@ fn list(gather: Gather<'_>, pieces: &mut [libc::iovec; PIECES_MAX + 1]) -> Optio
             if list.iter().any(|piece| piece.backing == Backing::Null) {
                 return None;
             }
-            let places = pieces.get_mut(..list.len()).filter(|places| places.len() <= PIECES_MAX)?;
-            places.iter_mut().zip(list).for_each(|(place, piece)| *place = of(piece));
+            let places = pieces
+                .get_mut(..list.len())
+                .filter(|places| places.len() <= PIECES_MAX)?;
+            places
+                .iter_mut()
+                .zip(list)
+                .for_each(|(place, piece)| *place = of(piece));
             Some((list.len(), places.iter().map(|piece| piece.iov_len).sum()))
         }
     }
@@ -267,7 +325,10 @@ fn split_last(pieces: &mut [libc::iovec; PIECES_MAX + 1], count: usize) -> usize
             let head = last.iov_len - 1;
             pieces[count - 1].iov_len = head;
             // SAFETY: within the piece.
-            pieces[count] = libc::iovec { iov_base: unsafe { last.iov_base.byte_add(head) }, iov_len: 1 };
+            pieces[count] = libc::iovec {
+                iov_base: unsafe { last.iov_base.byte_add(head) },
+                iov_len: 1,
+            };
             count + 1
         }
         _ => count,
@@ -280,13 +341,18 @@ mod tests {
 
     fn own(token: &u64) -> OtherProcess {
         let memory =
-            OtherProcess::open(std::process::id(), std::ptr::from_ref(token) as u64, *token).unwrap();
+            OtherProcess::open(std::process::id(), std::ptr::from_ref(token) as u64, *token)
+                .unwrap();
         assert!(memory.by_number);
         memory
     }
 
     fn piece(bytes: &[u8]) -> Piece {
-        Piece { address: bytes.as_ptr() as u64, length: bytes.len() as u32, backing: Backing::Pinned }
+        Piece {
+            address: bytes.as_ptr() as u64,
+            length: bytes.len() as u32,
+            backing: Backing::Pinned,
+        }
     }
 
     #[test]
@@ -301,9 +367,18 @@ mod tests {
         let back = [0u8; 256];
         assert!(memory.read(address + 3, Gather::Pieces(&[piece(&back)])));
         assert_eq!(std::hint::black_box(&back)[..], source[..]);
-        assert!(!memory.write(4096, Gather::Inline(&[1])), "nothing is mapped there");
-        let null = Piece { backing: Backing::Null, ..piece(&back) };
-        assert!(!memory.read(address, Gather::Pieces(&[null])), "a null region has no memory");
+        assert!(
+            !memory.write(4096, Gather::Inline(&[1])),
+            "nothing is mapped there"
+        );
+        let null = Piece {
+            backing: Backing::Null,
+            ..piece(&back)
+        };
+        assert!(
+            !memory.read(address, Gather::Pieces(&[null])),
+            "a null region has no memory"
+        );
     }
 
     #[test]
@@ -312,13 +387,26 @@ mod tests {
         let source: Vec<u8> = (0..3 * MEM_MAX).map(|byte| (byte % 251) as u8).collect();
         let address = target.as_mut_ptr() as u64;
         for by_number in [true, false] {
-            let memory = OtherProcess { by_number, ..own(&token) };
-            let pieces = [piece(&source[..7]), piece(&source[7..MEM_MAX]), piece(&source[MEM_MAX..])];
+            let memory = OtherProcess {
+                by_number,
+                ..own(&token)
+            };
+            let pieces = [
+                piece(&source[..7]),
+                piece(&source[7..MEM_MAX]),
+                piece(&source[MEM_MAX..]),
+            ];
             assert!(memory.write(address + 5, Gather::Pieces(&pieces)));
             let target = std::hint::black_box(&mut target);
-            assert_eq!((&target[5..5 + source.len()], target[5 + source.len()]), (&source[..], 0));
+            assert_eq!(
+                (&target[5..5 + source.len()], target[5 + source.len()]),
+                (&source[..], 0)
+            );
             let back = vec![0_u8; source.len()];
-            assert!(memory.read(address + 5, Gather::Pieces(&[piece(&back[..9000]), piece(&back[9000..])])));
+            assert!(memory.read(
+                address + 5,
+                Gather::Pieces(&[piece(&back[..9000]), piece(&back[9000..])])
+            ));
             assert_eq!(std::hint::black_box(&back), &source);
             target.fill(0);
         }
@@ -353,11 +441,28 @@ mod tests {
         let mut writes = copies(&zeros, theirs);
         writes[2].theirs = 4096;
         assert_eq!(memory.write_all(&writes), 2);
-        assert_eq!(std::hint::black_box(&target)[..2 * LENGTH], zeros[..2 * LENGTH]);
+        assert_eq!(
+            std::hint::black_box(&target)[..2 * LENGTH],
+            zeros[..2 * LENGTH]
+        );
         assert_eq!(target[2 * LENGTH..], source[2 * LENGTH..]);
-        assert_eq!(OtherProcess { by_number: false, ..own(&token) }.write_all(&writes), 0);
-        let other = OtherProcess { token: (4096, token), ..own(&token) };
-        assert_eq!((other.write_all(&writes), other.read_all(&reads)), (0, 0), "it has no token there");
+        assert_eq!(
+            OtherProcess {
+                by_number: false,
+                ..own(&token)
+            }
+            .write_all(&writes),
+            0
+        );
+        let other = OtherProcess {
+            token: (4096, token),
+            ..own(&token)
+        };
+        assert_eq!(
+            (other.write_all(&writes), other.read_all(&reads)),
+            (0, 0),
+            "it has no token there"
+        );
     }
 
     /// The process with a number may be another one than when the memory was opened.
@@ -366,11 +471,20 @@ mod tests {
         let (token, target) = (7_u64, [1_u8; 2 * MEM_MAX]);
         let address = std::hint::black_box(&target).as_ptr() as u64;
         let zeros = [0_u8; 2 * MEM_MAX];
-        let other = OtherProcess { token: (4096, token), ..own(&token) };
+        let other = OtherProcess {
+            token: (4096, token),
+            ..own(&token)
+        };
         assert!(!other.write(address, Gather::Pieces(&[piece(&zeros)])));
         assert_eq!(std::hint::black_box(&target), &[1; 2 * MEM_MAX]);
-        let changed = OtherProcess { token: (std::ptr::from_ref(&token) as u64, 8), ..own(&token) };
-        assert!(!changed.read(address, Gather::Pieces(&[piece(&zeros)])), "another token is there");
+        let changed = OtherProcess {
+            token: (std::ptr::from_ref(&token) as u64, 8),
+            ..own(&token)
+        };
+        assert!(
+            !changed.read(address, Gather::Pieces(&[piece(&zeros)])),
+            "another token is there"
+        );
     }
 
     #[test]

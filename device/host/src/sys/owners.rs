@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Ranges of queue pair numbers.
 const SLOTS: usize = 1 << 10;
 /// Seals: no new writable mapping (the agent's exists before), and no change of the size.
-const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
+const SEALS: i32 =
+    libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
 
 #[repr(C)]
 struct Entry {
@@ -60,7 +61,10 @@ impl<Who> Owners<Who> {
             return Err(io::Error::last_os_error());
         }
         let table = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        Ok(Self { table, _who: PhantomData })
+        Ok(Self {
+            table,
+            _who: PhantomData,
+        })
     }
 
     fn table(&self) -> &Table {
@@ -96,7 +100,10 @@ impl Owners<Writes> {
         if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        owners.table().namespace.store(pid_namespace(), Ordering::Relaxed);
+        owners
+            .table()
+            .namespace
+            .store(pid_namespace(), Ordering::Relaxed);
         Ok((owners, fd))
     }
 
@@ -110,7 +117,13 @@ impl Owners<Writes> {
 
     /// Clears the entry of a range.
     pub(crate) fn clear(&self, range: usize) {
-        self.set(range, Identity { process: 0, inode: 0 });
+        self.set(
+            range,
+            Identity {
+                process: 0,
+                inode: 0,
+            },
+        );
     }
 }
 
@@ -136,7 +149,9 @@ impl Owners<Reads> {
     /// Whether a process has a range. Where pidfds have no inode (before Linux 6.9), and this PID namespace
     /// is not the agent's, nothing can be compared, and the answer is yes.
     pub(crate) fn has(&self, range: u32, process: Identity) -> bool {
-        let Some(entry) = self.table().slots.get(range as usize) else { return false };
+        let Some(entry) = self.table().slots.get(range as usize) else {
+            return false;
+        };
         let number = entry.process.load(Ordering::Relaxed);
         match entry.inode.load(Ordering::Relaxed) {
             0 if self.table().namespace.load(Ordering::Relaxed) != pid_namespace() => true,
@@ -151,7 +166,11 @@ fn pid_namespace() -> u64 {
     // SAFETY: a name that lives until the call returns; all zeros is a valid value, with room for one.
     unsafe {
         let mut stat: libc::stat = zeroed();
-        if libc::stat(c"/proc/self/ns/pid".as_ptr(), &mut stat) == 0 { stat.st_ino } else { 0 }
+        if libc::stat(c"/proc/self/ns/pid".as_ptr(), &mut stat) == 0 {
+            stat.st_ino
+        } else {
+            0
+        }
     }
 }
 

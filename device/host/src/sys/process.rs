@@ -7,11 +7,20 @@ use std::thread::JoinHandle;
 
 /// Signals that the kernel raises for an action of the thread itself. Where one of them is blocked, the
 /// kernel ends the process instead of calling the handler: ours ([`super::guarded`]), or the program's.
-const FAULTS: [i32; 6] =
-    [libc::SIGBUS, libc::SIGSEGV, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+const FAULTS: [i32; 6] = [
+    libc::SIGBUS,
+    libc::SIGSEGV,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
 
 /// Starts a thread that takes none of the program's signals, except those that it causes itself.
-pub(crate) fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+pub(crate) fn spawn_quiet(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     // SAFETY: signal sets of ours; the mask is put back below. A new thread inherits the mask.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());
@@ -20,7 +29,9 @@ pub(crate) fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> i
             libc::sigdelset(&mut all, signal);
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(body);
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
         thread
     }
@@ -62,7 +73,10 @@ pub(crate) fn spawn_daemon(keep: OwnedFd, body: fn(OwnedFd)) -> io::Result<()> {
 /// low one, and is not its only client.
 fn allow_descriptors() {
     const PLENTY: libc::rlim_t = 1 << 16;
-    let mut limit = libc::rlimit { rlim_cur: PLENTY, rlim_max: PLENTY };
+    let mut limit = libc::rlimit {
+        rlim_cur: PLENTY,
+        rlim_max: PLENTY,
+    };
     // SAFETY: a structure that lives until the calls return.
     unsafe {
         // Only the administrator may raise the hard limit.

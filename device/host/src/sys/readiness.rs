@@ -63,7 +63,11 @@ impl Readiness {
         let mut ticks = [0u8; 8];
         // SAFETY: eight writable bytes.
         let read = unsafe { libc::read(self.raw(), ticks.as_mut_ptr().cast(), ticks.len()) };
-        if read < 0 { Err(io::Error::last_os_error()) } else { Ok(u64::from_ne_bytes(ticks)) }
+        if read < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(u64::from_ne_bytes(ticks))
+        }
     }
 
     /// Whether [`Self::wait`] blocks.
@@ -81,7 +85,11 @@ impl Readiness {
     /// The events that `poll(2)` reports for it, of reading and writing.
     #[cfg(test)]
     pub(crate) fn polled(&self) -> i16 {
-        let mut polled = libc::pollfd { fd: self.raw(), events: libc::POLLIN | libc::POLLOUT, revents: 0 };
+        let mut polled = libc::pollfd {
+            fd: self.raw(),
+            events: libc::POLLIN | libc::POLLOUT,
+            revents: 0,
+        };
         // SAFETY: one entry.
         unsafe { libc::poll(&raw mut polled, 1, 0) };
         polled.revents

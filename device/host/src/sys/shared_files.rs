@@ -100,7 +100,10 @@ pub(crate) fn part_behind(address: u64, length: u64) -> Option<FilePart> {
         }
         None => return None,
     };
-    Some(FilePart { file: file as u8, offset: found.offset + (address - found.start) })
+    Some(FilePart {
+        file: file as u8,
+        offset: found.offset + (address - found.start),
+    })
 }
 
 /// Whether an address is in a shared mapping of a file. False also where the kernel cannot tell.
@@ -110,7 +113,12 @@ pub(crate) fn is_shared(address: u64) -> bool {
 
 /// All files that were announced so far, in the order of their numbers.
 pub(crate) fn files() -> Vec<Source> {
-    FILES.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|known| known.source).collect()
+    FILES
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .iter()
+        .map(|known| known.source)
+        .collect()
 }
 
 /// A descriptor of the IPC namespace in which this process numbers System V segments.
@@ -120,7 +128,9 @@ pub(crate) fn segment_namespace() -> io::Result<OwnedFd> {
 
 /// Whether a descriptor of a peer's IPC namespace is that of our own namespace.
 pub(crate) fn is_our_segment_namespace(theirs: &OwnedFd) -> bool {
-    let Ok(ours) = segment_namespace() else { return false };
+    let Ok(ours) = segment_namespace() else {
+        return false;
+    };
     let [ours, theirs] = [&ours, theirs].map(|fd| identity_of(fd.as_raw_fd()));
     ours.is_some() && ours == theirs
 }
@@ -133,7 +143,11 @@ fn segment(name: &CStr, identity: (u64, u64)) -> Option<Source> {
     }
     let id = i32::try_from(identity.1).ok()?;
     let attached = Attached::new(id).ok()?;
-    let found = query(attached.start.addr().get() as u64, &mut [0; libc::PATH_MAX as usize]).ok()?;
+    let found = query(
+        attached.start.addr().get() as u64,
+        &mut [0; libc::PATH_MAX as usize],
+    )
+    .ok()?;
     (found.identity() == identity).then_some(Source::Segment(id))
 }
 
@@ -193,7 +207,8 @@ fn query(address: u64, name: &mut [u8]) -> io::Result<Query> {
     let maps = maps.as_ref().ok_or(io::ErrorKind::Unsupported)?;
     // SAFETY: all zeros is a valid question.
     let mut query: Query = unsafe { zeroed() };
-    (query.size, query.flags, query.address) = (size_of::<Query>() as u64, SHARED | FILE_BACKED, address);
+    (query.size, query.flags, query.address) =
+        (size_of::<Query>() as u64, SHARED | FILE_BACKED, address);
     (query.name, query.name_size) = (name.as_mut_ptr() as u64, name.len() as u32);
     // SAFETY: a question, and room for a name of that length.
     match unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) } {
@@ -211,7 +226,9 @@ fn open(name: &CStr, identity: (u64, u64)) -> Option<OwnedFd> {
     if place.is_some_and(|place| is_it(place.as_raw_fd())) {
         return path(name, libc::O_RDWR).filter(|fd| is_it(fd.as_raw_fd()));
     }
-    let own = std::fs::read_dir("/proc/self/fd").ok()?.take(DESCRIPTORS_MAX);
+    let own = std::fs::read_dir("/proc/self/fd")
+        .ok()?
+        .take(DESCRIPTORS_MAX);
     let numbers = own.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let found = { numbers }.find(|fd| is_it(*fd) && is_writable(*fd))?;
     // SAFETY: no pointers.

@@ -58,7 +58,9 @@ enum Received {
 
 /// Receives a message by which a peer announces a file, in the file thread: see [`super::file_thread`].
 pub(crate) fn receive(socket: RawFd) -> Message {
-    let Ok(thread) = FileThread::get() else { return discard(socket) };
+    let Ok(thread) = FileThread::get() else {
+        return discard(socket);
+    };
     let received = thread.run(Some(socket), |socket| {
         let socket = socket.ok_or(io::ErrorKind::NotConnected)?;
         let mut bytes = [0; 8];
@@ -66,18 +68,24 @@ pub(crate) fn receive(socket: RawFd) -> Message {
         Ok(match (&bytes[..length.min(bytes.len())], file) {
             ([], _) => None,
             (&[FILE, number], Some(file)) => Some(Received::File(number, file.into_raw_fd())),
-            (&[SEGMENT, number, a, b, c, d], Some(namespace)) if is_our_segment_namespace(&namespace) => {
+            (&[SEGMENT, number, a, b, c, d], Some(namespace))
+                if is_our_segment_namespace(&namespace) =>
+            {
                 Some(Received::Segment(number, i32::from_le_bytes([a, b, c, d])))
             }
             _ => Some(Received::Nothing),
         })
     });
-    let Some(received) = received else { return discard(socket) };
+    let Some(received) = received else {
+        return discard(socket);
+    };
     match received {
         Ok(Some(Received::File(number, fd))) => {
             Message::Shown(Some((number, Shown::File(PeerFile::new(&thread, fd)))))
         }
-        Ok(Some(Received::Segment(number, id))) => Message::Shown(Some((number, Shown::Segment(id)))),
+        Ok(Some(Received::Segment(number, id))) => {
+            Message::Shown(Some((number, Shown::Segment(id))))
+        }
         Ok(Some(Received::Nothing)) => Message::Shown(None),
         Ok(None) => Message::End,
         Err(error) => not_received(&error),
@@ -94,7 +102,11 @@ fn discard(socket: RawFd) -> Message {
 }
 
 fn not_received(error: &io::Error) -> Message {
-    if error.kind() == io::ErrorKind::WouldBlock { Message::Awaited } else { Message::End }
+    if error.kind() == io::ErrorKind::WouldBlock {
+        Message::Awaited
+    } else {
+        Message::End
+    }
 }
 
 /// A mapping of a part of a file, from `part.offset` on.
@@ -173,7 +185,11 @@ impl SharedMappings {
         if from.checked_add(length as u64)? > total {
             return None;
         }
-        let index = match self.mapped.iter().position(|mapping| mapping.has(part, total)) {
+        let index = match self
+            .mapped
+            .iter()
+            .position(|mapping| mapping.has(part, total))
+        {
             Some(index) => index,
             None => self.map(part, total)?,
         };
@@ -185,7 +201,11 @@ impl SharedMappings {
         if index > 0 {
             self.mapped.swap(index, index / 2);
         }
-        Some(SharedRange { place, length, guard })
+        Some(SharedRange {
+            place,
+            length,
+            guard,
+        })
     }
 
     #[cold]
@@ -199,7 +219,12 @@ impl SharedMappings {
                 .flatten(),
             Shown::Segment(id) => SharedMapping::of_segment(*id, part, length),
         };
-        let mapping = mapping.unwrap_or(SharedMapping { part, length, start: None, _source: None });
+        let mapping = mapping.unwrap_or(SharedMapping {
+            part,
+            length,
+            start: None,
+            _source: None,
+        });
         // Mappings that are replaced are of a file that has grown since.
         self.mapped.retain(|old| !mapping.has(old.part, old.length));
         self.mapped.truncate(MAPPINGS_MAX - 1);
@@ -226,10 +251,17 @@ impl SharedMapping {
 
     fn of_segment(id: i32, part: FilePart, length: u64) -> Option<Self> {
         let attached = Attached::new(id).ok()?;
-        part.offset.checked_add(length).filter(|end| *end <= attached.bytes)?;
+        part.offset
+            .checked_add(length)
+            .filter(|end| *end <= attached.bytes)?;
         // SAFETY: within the segment, as was checked.
         let start = unsafe { attached.start.add(part.offset as usize) };
-        Some(Self { part, length, start: Some(start), _source: Some(Mapped::Segment(attached)) })
+        Some(Self {
+            part,
+            length,
+            start: Some(start),
+            _source: Some(Mapped::Segment(attached)),
+        })
     }
 
     fn of_file(fd: RawFd, part: FilePart, length: u64) -> Option<Self> {
@@ -240,13 +272,19 @@ impl SharedMapping {
         let span = usize::try_from((end - from).checked_next_multiple_of(page)?).ok()?;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new range, wherever the kernel has room.
-        let base = unsafe { libc::mmap(null_mut(), span, rights, libc::MAP_SHARED, fd, from as i64) };
+        let base =
+            unsafe { libc::mmap(null_mut(), span, rights, libc::MAP_SHARED, fd, from as i64) };
         if base == libc::MAP_FAILED {
             return None;
         }
         // SAFETY: within the mapping.
         let start = NonNull::new(unsafe { base.cast::<u8>().add((part.offset - from) as usize) });
-        Some(Self { part, length, start, _source: Some(Mapped::File { base, span }) })
+        Some(Self {
+            part,
+            length,
+            start,
+            _source: Some(Mapped::File { base, span }),
+        })
     }
 }
 
@@ -279,7 +317,15 @@ impl SharedRange {
     #[inline(always)]
     fn each(self, ours: Gather<'_>, copy: impl Fn(*mut u8, *mut u8, usize) -> bool) -> bool {
         let pieces = match ours {
-            Gather::Pieces(&[Piece { address, length, backing: Backing::Pinned }]) => {
+            Gather::Pieces(
+                &[
+                    Piece {
+                        address,
+                        length,
+                        backing: Backing::Pinned,
+                    },
+                ],
+            ) => {
                 return length as usize == self.length
                     && copy(self.place.as_ptr(), address as *mut u8, self.length);
             }
@@ -290,7 +336,11 @@ impl SharedRange {
             Gather::Pieces(pieces) => pieces,
         };
         if !are_pinned(pieces)
-            || pieces.iter().map(|piece| piece.length as usize).sum::<usize>() != self.length
+            || pieces
+                .iter()
+                .map(|piece| piece.length as usize)
+                .sum::<usize>()
+                != self.length
         {
             return false;
         }
@@ -311,7 +361,11 @@ impl SharedRange {
     /// Adds to the eight bytes of the range; returns the value before.
     pub(crate) fn fetch_add(self, add: u64) -> Option<u64> {
         // SAFETY: eight aligned bytes of the mapping.
-        if self.is_cell() { unsafe { self.guard.fetch_add(self.place.as_ptr(), add) } } else { None }
+        if self.is_cell() {
+            unsafe { self.guard.fetch_add(self.place.as_ptr(), add) }
+        } else {
+            None
+        }
     }
 
     /// Swaps the eight bytes of the range if they are as expected; returns the value before.
@@ -345,7 +399,14 @@ mod tests {
             let file = File::from_raw_fd(libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC));
             file.set_len(PAGES as u64).unwrap();
             let rights = libc::PROT_READ | libc::PROT_WRITE;
-            let base = libc::mmap(null_mut(), PAGES, rights, libc::MAP_SHARED, file.as_raw_fd(), 0);
+            let base = libc::mmap(
+                null_mut(),
+                PAGES,
+                rights,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            );
             assert_ne!(base, libc::MAP_FAILED);
             (file, base.cast())
         }
@@ -364,7 +425,9 @@ mod tests {
         unix::set_nonblocking(ours.as_raw_fd()).unwrap();
         assert!(matches!(receive(ours.as_raw_fd()), Message::Awaited));
         match files()[usize::from(part.file)] {
-            Source::File(fd) => unix::send_fds(theirs.as_raw_fd(), &[FILE, part.file], &[fd]).unwrap(),
+            Source::File(fd) => {
+                unix::send_fds(theirs.as_raw_fd(), &[FILE, part.file], &[fd]).unwrap()
+            }
             Source::Segment(id) => {
                 let [a, b, c, d] = id.to_le_bytes();
                 let namespace = segment_namespace().unwrap();
@@ -372,7 +435,9 @@ mod tests {
                 unix::send_fds(theirs.as_raw_fd(), &message, &[namespace.as_raw_fd()]).unwrap();
             }
         }
-        let Message::Shown(Some((number, shown))) = receive(ours.as_raw_fd()) else { panic!() };
+        let Message::Shown(Some((number, shown))) = receive(ours.as_raw_fd()) else {
+            panic!()
+        };
         mappings.add(number, shown);
         assert!(!mappings.is_empty());
         mappings
@@ -381,14 +446,22 @@ mod tests {
     /// Mappings of a file with this name in the process, and descriptors of it that file threads have.
     fn holdings(name: &str) -> (usize, usize) {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten().map(|task| task.path());
+        let tasks = std::fs::read_dir("/proc/self/task")
+            .unwrap()
+            .flatten()
+            .map(|task| task.path());
         let is_file_thread = |task: &std::path::PathBuf| {
-            std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "rockery-files")
+            std::fs::read_to_string(task.join("comm"))
+                .is_ok_and(|name| name.trim() == "rockery-files")
         };
-        let tables = tasks.filter(is_file_thread).filter_map(|task| std::fs::read_dir(task.join("fd")).ok());
+        let tables = tasks
+            .filter(is_file_thread)
+            .filter_map(|task| std::fs::read_dir(task.join("fd")).ok());
         let descriptors = tables.flatten().flatten();
         let links = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-        let of_name = links.filter(|link| link.to_string_lossy().contains(name)).count();
+        let of_name = links
+            .filter(|link| link.to_string_lossy().contains(name))
+            .count();
         (maps.matches(name).count(), of_name)
     }
 
@@ -399,8 +472,16 @@ mod tests {
         let before = holdings("memfd:released");
         for _ in 0..100 {
             let mut mappings = mappings_of(part);
-            assert!(mappings.range(part, PAGES as u64, 0, 8).unwrap().write(Gather::Inline(&[7; 8])));
-            assert_eq!((holdings("memfd:released"), byte(owner, 7)), ((before.0 + 1, 1), 7));
+            assert!(
+                mappings
+                    .range(part, PAGES as u64, 0, 8)
+                    .unwrap()
+                    .write(Gather::Inline(&[7; 8]))
+            );
+            assert_eq!(
+                (holdings("memfd:released"), byte(owner, 7)),
+                ((before.0 + 1, 1), 7)
+            );
         }
         assert_eq!((holdings("memfd:released"), before.1), (before, 0));
         drop(file);
@@ -412,7 +493,12 @@ mod tests {
         let (file, owner) = file(c"cut under a thread");
         let part = part_behind(owner as u64, PAGES as u64).unwrap();
         let mut mappings = mappings_of(part);
-        assert!(mappings.range(part, PAGES as u64, 8192, 8).unwrap().write(Gather::Inline(&[7; 8])));
+        assert!(
+            mappings
+                .range(part, PAGES as u64, 8192, 8)
+                .unwrap()
+                .write(Gather::Inline(&[7; 8]))
+        );
         file.set_len(4096).unwrap();
         let copies = crate::sys::process::spawn_quiet("copies", move || {
             let range = mappings.range(part, PAGES as u64, 8192, 8).unwrap();
@@ -422,7 +508,11 @@ mod tests {
     }
 
     fn piece(bytes: &[u8]) -> Piece {
-        Piece { address: bytes.as_ptr() as u64, length: bytes.len() as u32, backing: Backing::Pinned }
+        Piece {
+            address: bytes.as_ptr() as u64,
+            length: bytes.len() as u32,
+            backing: Backing::Pinned,
+        }
     }
 
     #[test]
@@ -434,15 +524,41 @@ mod tests {
         let mut mappings = mappings_of(part);
         let bytes: Vec<u8> = (0..=255).collect();
         let halves = [piece(&bytes[..100]), piece(&bytes[100..])];
-        assert!(mappings.range(part, 10_000, 9_744, 256).unwrap().write(Gather::Pieces(&halves)));
+        assert!(
+            mappings
+                .range(part, 10_000, 9_744, 256)
+                .unwrap()
+                .write(Gather::Pieces(&halves))
+        );
         assert!((0..256).all(|at| byte(owner, 4196 + 9_744 + at) == at as u8));
         let back = [0u8; 256];
-        assert!(mappings.range(part, 10_000, 9_744, 256).unwrap().read(Gather::Pieces(&[piece(&back)])));
+        assert!(
+            mappings
+                .range(part, 10_000, 9_744, 256)
+                .unwrap()
+                .read(Gather::Pieces(&[piece(&back)]))
+        );
         assert_eq!(std::hint::black_box(&back)[..], bytes[..]);
-        assert!(mappings.range(part, 10_000, 9_745, 256).is_none(), "beyond the region");
-        assert!(mappings.range(FilePart { file: 63, ..part }, 10_000, 0, 8).is_none(), "not shown");
-        let null = Piece { backing: Backing::Null, ..piece(&back) };
-        assert!(!mappings.range(part, 10_000, 0, 256).unwrap().write(Gather::Pieces(&[null])));
+        assert!(
+            mappings.range(part, 10_000, 9_745, 256).is_none(),
+            "beyond the region"
+        );
+        assert!(
+            mappings
+                .range(FilePart { file: 63, ..part }, 10_000, 0, 8)
+                .is_none(),
+            "not shown"
+        );
+        let null = Piece {
+            backing: Backing::Null,
+            ..piece(&back)
+        };
+        assert!(
+            !mappings
+                .range(part, 10_000, 0, 256)
+                .unwrap()
+                .write(Gather::Pieces(&[null]))
+        );
     }
 
     /// Each length has the code that copies it fastest.
@@ -461,14 +577,24 @@ mod tests {
                 assert!(copy(4000, &[0; 400]));
                 assert!(copy(start, &bytes[..length]));
                 let at = |place: usize| byte(owner, start as usize + place);
-                assert!((0..length).all(|place| at(place) == bytes[place]), "{length} at {start}");
-                assert_eq!((byte(owner, start as usize - 1), at(length)), (0, 0), "{length} at {start}");
+                assert!(
+                    (0..length).all(|place| at(place) == bytes[place]),
+                    "{length} at {start}"
+                );
+                assert_eq!(
+                    (byte(owner, start as usize - 1), at(length)),
+                    (0, 0),
+                    "{length} at {start}"
+                );
             }
         }
         file.set_len(4096).unwrap();
         for length in 1..=bytes.len() {
             let range = mappings.range(part, PAGES as u64, 8192, length).unwrap();
-            assert!(!range.write(Gather::Inline(&bytes[..length])), "{length} where nothing is mapped");
+            assert!(
+                !range.write(Gather::Inline(&bytes[..length])),
+                "{length} where nothing is mapped"
+            );
         }
     }
 
@@ -496,7 +622,13 @@ mod tests {
         assert!(!range(0, 8192).write(Gather::Inline(&bytes)));
         assert!(!range(8192, 8).write(Gather::Inline(&bytes[..8])));
         assert!(!range(8192, 1).read(Gather::Pieces(&[piece(&bytes[..1])])));
-        assert_eq!((range(8192, 8).fetch_add(1), range(8192, 8).compare_swap(0, 1)), (None, None));
+        assert_eq!(
+            (
+                range(8192, 8).fetch_add(1),
+                range(8192, 8).compare_swap(0, 1)
+            ),
+            (None, None)
+        );
         assert!(range(0, 4096).write(Gather::Inline(&bytes[..4096])));
         assert_eq!(byte(owner, 4095), 7);
     }
@@ -510,15 +642,31 @@ mod tests {
         // SAFETY: no pointers that are used.
         assert_eq!(unsafe { libc::shmctl(id, libc::IPC_RMID, null_mut()) }, 0);
         let part = part_behind(owner.start.addr().get() as u64 + 100, 10_000).unwrap();
-        assert_eq!((part.offset, files()[usize::from(part.file)]), (100, Source::Segment(id)));
+        assert_eq!(
+            (part.offset, files()[usize::from(part.file)]),
+            (100, Source::Segment(id))
+        );
         let mut mappings = mappings_of(part);
         let bytes = [7u8; 32];
-        assert!(mappings.range(part, 10_000, 9_968, 32).unwrap().write(Gather::Inline(&bytes)));
+        assert!(
+            mappings
+                .range(part, 10_000, 9_968, 32)
+                .unwrap()
+                .write(Gather::Inline(&bytes))
+        );
         assert!((0..32).all(|at| byte(owner.start.as_ptr(), 100 + 9_968 + at) == 7));
-        assert_eq!(mappings.range(part, 10_000, 4, 8).unwrap().fetch_add(1), Some(0));
-        assert!(mappings.range(part, PAGES as u64, 0, 8).is_none(), "longer than the segment");
+        assert_eq!(
+            mappings.range(part, 10_000, 4, 8).unwrap().fetch_add(1),
+            Some(0)
+        );
+        assert!(
+            mappings.range(part, PAGES as u64, 0, 8).is_none(),
+            "longer than the segment"
+        );
         assert!(is_our_segment_namespace(&segment_namespace().unwrap()));
-        assert!(!is_our_segment_namespace(&std::fs::File::open("/proc/self/ns/net").unwrap().into()));
+        assert!(!is_our_segment_namespace(
+            &std::fs::File::open("/proc/self/ns/net").unwrap().into()
+        ));
     }
 
     #[test]
@@ -526,7 +674,11 @@ mod tests {
         let private = vec![0u8; 10_000];
         assert_eq!(part_behind(private.as_ptr() as u64, 10_000), None);
         let (_file, owner) = file(c"ends");
-        assert_eq!(part_behind(owner as u64 + 8, PAGES as u64), None, "longer than what is mapped");
+        assert_eq!(
+            part_behind(owner as u64 + 8, PAGES as u64),
+            None,
+            "longer than what is mapped"
+        );
         assert_eq!(part_behind(8, 8), None);
     }
 }

@@ -40,12 +40,18 @@ impl Timer {
 
     /// Sets the timer. The kernel takes a time of zero for a timer that is stopped.
     fn set(&self, after: Duration) {
-        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let never = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         let at = libc::timespec {
             tv_sec: libc::time_t::try_from(after.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: after.subsec_nanos().into(),
         };
-        let when = libc::itimerspec { it_interval: never, it_value: at };
+        let when = libc::itimerspec {
+            it_interval: never,
+            it_value: at,
+        };
         // SAFETY: a readable value, and no place for the old one.
         unsafe { libc::timerfd_settime(self.raw(), 0, &raw const when, std::ptr::null_mut()) };
     }
@@ -58,7 +64,10 @@ mod tests {
 
     #[test]
     fn a_timer_ends_once_it_is_due_and_not_when_it_is_stopped() {
-        let (timer, epoll) = (Timer::new().expect("a timer"), Epoll::new().expect("an epoll descriptor"));
+        let (timer, epoll) = (
+            Timer::new().expect("a timer"),
+            Epoll::new().expect("an epoll descriptor"),
+        );
         epoll.add(timer.raw()).expect("a descriptor to wait for");
         let ends = |within| epoll.wait(Some(within)).any(|ready| ready == timer.raw());
         timer.start(Duration::ZERO);

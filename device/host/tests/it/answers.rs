@@ -43,7 +43,11 @@ fn wait_for(side: &Side, number: u8) {
 }
 
 fn to(side: &Side) -> Operation {
-    Operation::Write { address: side.sge(0, 1).address, rkey: side.keys.rkey, immediate: None }
+    Operation::Write {
+        address: side.sge(0, 1).address,
+        rkey: side.keys.rkey,
+        immediate: None,
+    }
 }
 
 /// Sent alone, acknowledgements would end the peer's polling before the answer arrives, and so on back and
@@ -66,7 +70,10 @@ fn acknowledgements_travel_with_the_answer() {
     while least >= as_it_should && begin.elapsed() < TIMEOUT {
         least = least.min(batch());
     }
-    assert!(least < as_it_should, "{ROUNDS} answers took {least} calls to send at least");
+    assert!(
+        least < as_it_should,
+        "{ROUNDS} answers took {least} calls to send at least"
+    );
 }
 
 /// A list of so many WRITEs is transmitted when it is posted, not at the next poll.
@@ -79,7 +86,11 @@ fn writes_behind_an_answered_send_are_executed_directly() {
     let (a, b) = pair(4096, Transport::SharedMemory);
     let shared = Mapping::new(c"rockery-test", 4096);
     let keys = b.register(shared.address(), 4096);
-    let write = Operation::Write { address: shared.address(), rkey: keys.rkey, immediate: None };
+    let write = Operation::Write {
+        address: shared.address(),
+        rkey: keys.rkey,
+        immediate: None,
+    };
     let send = Operation::Send(wire::Tail::None);
     let (begin, mut round, mut direct_rounds) = (Instant::now(), 0, 0);
     while direct_rounds < 100 {
@@ -95,10 +106,20 @@ fn writes_behind_an_answered_send_are_executed_directly() {
         }
         let direct = a.device.link_counters().shm_direct - before;
         // In the first rounds the mapping may not be announced yet.
-        assert!(direct == LIST || direct_rounds == 0, "{direct} in round {round}");
-        assert!(direct == LIST || begin.elapsed() < TIMEOUT, "{direct} after {round} rounds");
+        assert!(
+            direct == LIST || direct_rounds == 0,
+            "{direct} in round {round}"
+        );
+        assert!(
+            direct == LIST || begin.elapsed() < TIMEOUT,
+            "{direct} after {round} rounds"
+        );
         direct_rounds += u32::from(direct == LIST);
-        assert!(a.wait(LIST as usize + 2).iter().all(|it| it.status == Status::Success));
+        assert!(
+            a.wait(LIST as usize + 2)
+                .iter()
+                .all(|it| it.status == Status::Success)
+        );
         b.wait(1);
         round += 1;
     }

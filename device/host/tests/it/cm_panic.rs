@@ -23,7 +23,9 @@ impl Owner for Recorder {
 fn a_panic_in_a_call_ends_the_connections_and_new_ones_can_be_made() {
     let connector = Connector::start(Recorder::default()).unwrap();
     let listen = |port| {
-        let bound = connector.bind(PortSpace::Tcp, port, ListenAddress::Any, false).unwrap();
+        let bound = connector
+            .bind(PortSpace::Tcp, port, ListenAddress::Any, false)
+            .unwrap();
         connector.listen(&bound, 1, |_, _| bound.port)
     };
     listen(0).unwrap();
@@ -32,6 +34,12 @@ fn a_panic_in_a_call_ends_the_connections_and_new_ones_can_be_made() {
     let (connections, changes) =
         connector.with(|session, _| (session.cm.connections(), session.owner.0.clone()));
     assert_eq!(connections, 0);
-    assert!(changes.len() == 2 && changes[0] == 0 && changes[1] > 0, "gone, and there again: {changes:?}");
-    assert!(listen(0).is_ok(), "the lock is not poisoned, and a new listener works");
+    assert!(
+        changes.len() == 2 && changes[0] == 0 && changes[1] > 0,
+        "gone, and there again: {changes:?}"
+    );
+    assert!(
+        listen(0).is_ok(),
+        "the lock is not poisoned, and a new listener works"
+    );
 }

@@ -21,7 +21,10 @@ const LATE: Duration = Duration::from_millis(200);
 /// ACK timeouts, and packets that were retransmitted.
 fn timeouts(side: &Side) -> (u64, u64) {
     let counters = side.device.with(|rnic, _| *rnic.port().counters());
-    (counters.local_ack_timeout_err, counters.retransmitted_packets)
+    (
+        counters.local_ack_timeout_err,
+        counters.retransmitted_packets,
+    )
 }
 
 /// Polls all devices in turn until each sender and each receiver has its remaining completions.
@@ -46,16 +49,23 @@ fn poll_in_turn(pairs: &[(Side, Side)], mut left: Vec<[usize; 2]>) {
 /// ACK timeout that is shorter than one round.
 #[test]
 fn a_thread_that_polls_many_devices_in_turn_exceeds_no_retries() {
-    let sender = || Side { timeout: TIMEOUT, ..Side::open(QpType::Rc, 4096) };
+    let sender = || Side {
+        timeout: TIMEOUT,
+        ..Side::open(QpType::Rc, 4096)
+    };
     let (first, mut pairs) = (sender(), Vec::new());
     for _ in 0..setting(RECEIVERS, RECEIVERS_DEFAULT) {
-        let beside = Side { timeout: TIMEOUT, ..first.beside(4096) };
+        let beside = Side {
+            timeout: TIMEOUT,
+            ..first.beside(4096)
+        };
         pairs.push(pair_of(beside, sender(), Transport::SharedMemory));
     }
     for _ in 0..3 {
         for (sender, receiver) in &pairs {
             (0..WINDOW as u64).for_each(|id| receiver.receive(id, receiver.sge(0, 64)));
-            (0..WINDOW as u64).for_each(|id| sender.post(id, Operation::Send(Tail::None), sender.sge(0, 64)));
+            (0..WINDOW as u64)
+                .for_each(|id| sender.post(id, Operation::Send(Tail::None), sender.sge(0, 64)));
         }
         poll_in_turn(&pairs, vec![[WINDOW, WINDOW]; pairs.len()]);
     }
@@ -66,7 +76,10 @@ fn a_thread_that_polls_many_devices_in_turn_exceeds_no_retries() {
 #[test]
 fn an_acknowledgement_that_has_arrived_but_was_not_taken_is_not_overdue() {
     for transport in TRANSPORTS {
-        let side = || Side { timeout: TIMEOUT, ..Side::open(QpType::Rc, 4096) };
+        let side = || Side {
+            timeout: TIMEOUT,
+            ..Side::open(QpType::Rc, 4096)
+        };
         let (a, b) = pair_of(side(), side(), transport);
         b.receive(1, b.sge(0, 64));
         a.post(1, Operation::Send(Tail::None), a.sge(0, 64));

@@ -16,8 +16,14 @@ const LONG: usize = 256 << 10;
 const NOTHING: Card = Card::NONE;
 
 fn sides() -> [Side; 2] {
-    let first = Side { timeout: SHORT_TIMEOUT, ..Side::open(QpType::Rc, LONG) };
-    let second = Side { timeout: SHORT_TIMEOUT, ..first.beside(LONG) };
+    let first = Side {
+        timeout: SHORT_TIMEOUT,
+        ..Side::open(QpType::Rc, LONG)
+    };
+    let second = Side {
+        timeout: SHORT_TIMEOUT,
+        ..first.beside(LONG)
+    };
     [first, second]
 }
 
@@ -30,7 +36,10 @@ pub(crate) fn owner() {
     }
     let mut input = std::io::stdin().lock();
     let peers = [(), ()].map(|()| Card::read(&mut input).unwrap());
-    sides.iter().zip(peers).for_each(|(side, peer)| side.bring_up(peer.qpn, Transport::SharedMemory));
+    sides
+        .iter()
+        .zip(peers)
+        .for_each(|(side, peer)| side.bring_up(peer.qpn, Transport::SharedMemory));
     NOTHING.write(std::io::stdout());
     let _ = Card::read(&mut input);
     mapping.truncate(LEFT);
@@ -44,8 +53,13 @@ pub(crate) fn writer() {
     let (mut owner, mut output) = start("owner", "");
     let (sides, grants) = (sides(), [(), ()].map(|()| Card::read(&mut output).unwrap()));
     let mut input = owner.stdin.take().unwrap();
-    sides.iter().for_each(|side| Card::of(side).write(&mut input));
-    sides.iter().zip(&grants).for_each(|(side, grant)| side.bring_up(grant.qpn, Transport::SharedMemory));
+    sides
+        .iter()
+        .for_each(|side| Card::of(side).write(&mut input));
+    sides
+        .iter()
+        .zip(&grants)
+        .for_each(|(side, grant)| side.bring_up(grant.qpn, Transport::SharedMemory));
     Card::read(&mut output).unwrap();
     let write = |grant: &Card, at: usize| Operation::Write {
         address: grant.address + at as u64,
@@ -57,7 +71,10 @@ pub(crate) fn writer() {
     while sides[0].device.link_counters().shm_direct == 0 {
         sides[0].post(0, write(&grants[0], 0), sides[0].sge(0, LONG));
         assert_eq!(sides[0].wait(1)[0].status, Status::Success);
-        assert!(start.elapsed() < Duration::from_secs(20), "the owner's file was not shown");
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "the owner's file was not shown"
+        );
     }
     NOTHING.write(&mut input);
     Card::read(&mut output).unwrap();
@@ -66,8 +83,16 @@ pub(crate) fn writer() {
     sides[1].post(1, write(&grants[1], 0), sides[1].sge(0, LEFT));
     sides[1].post(2, write(&grants[1], BYTES / 2), sides[1].sge(0, LONG));
     std::thread::sleep(Duration::from_millis(500));
-    let statuses: Vec<Status> = sides[1].wait(2).iter().map(|completion| completion.status).collect();
-    println!("alive: {} {}", statuses[0] == Status::Success, statuses[1] == Status::Success);
+    let statuses: Vec<Status> = sides[1]
+        .wait(2)
+        .iter()
+        .map(|completion| completion.status)
+        .collect();
+    println!(
+        "alive: {} {}",
+        statuses[0] == Status::Success,
+        statuses[1] == Status::Success
+    );
     let _ = owner.kill();
     owner.wait().unwrap();
 }
@@ -77,7 +102,10 @@ fn a_file_truncated_under_the_progress_thread_fails_only_the_request() {
     let (mut writer, mut output) = start("writer", "");
     let mut said = String::new();
     output.read_to_string(&mut said).unwrap();
-    assert!(writer.wait().unwrap().success() && said.contains("alive: true false"), "{said}");
+    assert!(
+        writer.wait().unwrap().success() && said.contains("alive: true false"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -85,7 +113,11 @@ fn memory_unmapped_under_the_progress_thread_fails_only_the_request() {
     let (a, b) = pair(4096, Transport::Packets);
     let mapping = Mapping::new(c"rockery-test", LEFT);
     let (address, keys) = (mapping.address(), b.register(mapping.address(), LEFT));
-    let write = Operation::Write { address, rkey: keys.rkey, immediate: None };
+    let write = Operation::Write {
+        address,
+        rkey: keys.rkey,
+        immediate: None,
+    };
     a.post(1, write, a.sge(0, 64));
     assert_eq!(a.wait(1)[0].status, Status::Success);
     mapping.take_pages();
@@ -102,8 +134,17 @@ fn an_atomic_on_unmapped_memory_fails_only_the_request() {
         let rkey = keys.rkey;
         mapping.take_pages();
         let operation = match swaps {
-            false => Operation::FetchAdd { address, rkey, add: 1 },
-            true => Operation::CompareSwap { address, rkey, compare: 0, swap: 1 },
+            false => Operation::FetchAdd {
+                address,
+                rkey,
+                add: 1,
+            },
+            true => Operation::CompareSwap {
+                address,
+                rkey,
+                compare: 0,
+                swap: 1,
+            },
         };
         a.post(1, operation, a.sge(0, 8));
         assert_ne!(a.wait(1)[0].status, Status::Success);

@@ -17,7 +17,11 @@ const LEAD: u64 = 8;
 
 /// Writes to a region until a WRITE fails.
 fn write_until_refused(a: &Side, address: u64, keys: RegionKeys) -> Status {
-    let write = Operation::Write { address, rkey: keys.rkey, immediate: None };
+    let write = Operation::Write {
+        address,
+        rkey: keys.rkey,
+        immediate: None,
+    };
     loop {
         a.post(1, write, a.sge(0, BYTES));
         match a.wait(1)[0].status {
@@ -31,7 +35,10 @@ fn write_until_refused(a: &Side, address: u64, keys: RegionKeys) -> Status {
 #[test]
 fn nothing_is_written_to_memory_that_was_deregistered() {
     let (mut a, mut b) = pair(BYTES, Transport::SharedMemory);
-    let [private, shared] = [Mapping::private(BYTES), Mapping::new(c"rockery-test", BYTES)];
+    let [private, shared] = [
+        Mapping::private(BYTES),
+        Mapping::new(c"rockery-test", BYTES),
+    ];
     for round in 0..setting(ROUNDS, ROUNDS_DEFAULT) {
         let memory = if round % 2 == 0 { &private } else { &shared };
         let (address, before) = (memory.address(), a.device.link_counters().shm_direct);
@@ -42,7 +49,9 @@ fn nothing_is_written_to_memory_that_was_deregistered() {
                 assert!(!writer.is_finished(), "refused in round {round}");
                 std::thread::yield_now();
             }
-            b.device.with(|rnic, _| rnic.memory().deregister(keys.lkey)).unwrap();
+            b.device
+                .with(|rnic, _| rnic.memory().deregister(keys.lkey))
+                .unwrap();
             (0..BYTES).for_each(|at| memory.set(at, OWN));
             assert_eq!(writer.join().unwrap(), Status::RemoteAccess);
             assert!((0..BYTES).all(|at| memory.byte(at) == OWN), "round {round}");

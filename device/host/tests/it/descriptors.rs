@@ -20,7 +20,11 @@ fn open_descriptors() -> usize {
 /// A device with a completion channel, and a shared-memory channel to `peer`, that has sent packets from all
 /// ports.
 fn device(peer: &Side) -> (Side, Side) {
-    let pair = pair_of(Side::open(QpType::Rc, 4096), peer.beside(4096), Transport::SharedMemory);
+    let pair = pair_of(
+        Side::open(QpType::Rc, 4096),
+        peer.beside(4096),
+        Transport::SharedMemory,
+    );
     let [mut ours, mut theirs] = [&pair.0, &pair.1].map(|side| side.beside(64));
     for _ in 0..QUEUES {
         ours.renew();
@@ -29,9 +33,14 @@ fn device(peer: &Side) -> (Side, Side) {
         theirs.bring_up(ours.qpn, Transport::Packets);
         theirs.receive(1, theirs.sge(0, 8));
         ours.post(1, Operation::Send(Tail::None), ours.sge(0, 8));
-        assert_eq!((ours.wait(1)[0].status, theirs.wait(1)[0].status), (Status::Success, Status::Success));
+        assert_eq!(
+            (ours.wait(1)[0].status, theirs.wait(1)[0].status),
+            (Status::Success, Status::Success)
+        );
     }
-    [ours, theirs].iter().for_each(|side| side.device.detach_cq(side.cq));
+    [ours, theirs]
+        .iter()
+        .for_each(|side| side.device.detach_cq(side.cq));
     pair
 }
 

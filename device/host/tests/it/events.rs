@@ -14,7 +14,8 @@ fn sleep_for_receive(side: &Side, length: u32) {
         side.device.arm_cq(side.cq, Arm::Any).unwrap();
         side.device.poll_cq(side.cq, 16, |completion| {
             assert_eq!(completion.status, Status::Success);
-            received += u32::from(completion.kind == rnic::CompletionKind::Receive) * completion.length;
+            received +=
+                u32::from(completion.kind == rnic::CompletionKind::Receive) * completion.length;
         });
         if received > 0 {
             assert_eq!(received, length);
@@ -51,7 +52,11 @@ fn two_polling_programs_answer_each_other_beside_computing_threads() {
                 side.receive(round, side.sge(64, 64));
                 if begins {
                     side.post(round, Operation::Send(wire::Tail::None), side.sge(0, 48));
-                    assert!(side.wait(2).iter().all(|done| done.status == Status::Success));
+                    assert!(
+                        side.wait(2)
+                            .iter()
+                            .all(|done| done.status == Status::Success)
+                    );
                 } else {
                     assert_eq!(side.wait(1)[0].status, Status::Success);
                     side.post(round, Operation::Send(wire::Tail::None), side.sge(0, 48));
@@ -99,8 +104,10 @@ fn completions_polled_by_another_thread_wake_the_sleeping_one() {
 #[test]
 fn two_threads_sleep_for_two_queues() {
     let (a, b) = pair(4096, Transport::SharedMemory);
-    let (second, channel) =
-        (b.device.with(|rnic, _| rnic.cqs_mut().create(8).unwrap()), CompletionChannel::new());
+    let (second, channel) = (
+        b.device.with(|rnic, _| rnic.cqs_mut().create(8).unwrap()),
+        CompletionChannel::new(),
+    );
     let channel = Arc::new(channel.unwrap());
     b.device.attach_cq(second, &channel, 78);
     b.device.arm_cq(b.cq, Arm::Any).unwrap();
@@ -118,7 +125,11 @@ fn two_threads_sleep_for_two_queues() {
         b.device.detach_cq(b.cq);
         b.device.attach_cq(b.cq, &channel, 79);
         b.device.arm_cq(b.cq, Arm::Any).unwrap();
-        let write = Operation::Write { address: a.sge(0, 8).address, rkey: a.keys.rkey, immediate: None };
+        let write = Operation::Write {
+            address: a.sge(0, 8).address,
+            rkey: a.keys.rkey,
+            immediate: None,
+        };
         b.post(2, write, b.sge(0, 8));
         assert_eq!(other.join().unwrap().unwrap(), 79);
     });

@@ -20,7 +20,12 @@ fn ticks() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let (_, behind_name) = stat.rsplit_once(')').unwrap();
     // The 14th and 15th field; the first after the name is the third.
-    behind_name.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
+    behind_name
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .map(|field| field.parse::<u64>().unwrap())
+        .sum()
 }
 
 fn while_nothing_happens(what: &str) {
@@ -38,11 +43,20 @@ fn send(from: &Side, to: &Side) {
 
 /// The process that is measured, with this transport between its two devices.
 pub(crate) fn idler(transport: &str) {
-    let (a, b) =
-        pair(4096, if transport == "shared memory" { Transport::SharedMemory } else { Transport::Packets });
+    let (a, b) = pair(
+        4096,
+        if transport == "shared memory" {
+            Transport::SharedMemory
+        } else {
+            Transport::Packets
+        },
+    );
     for _ in 0..1000 {
         send(&a, &b);
-        assert_eq!((a.wait(1)[0].status, b.wait(1)[0].status), (Status::Success, Status::Success));
+        assert_eq!(
+            (a.wait(1)[0].status, b.wait(1)[0].status),
+            (Status::Success, Status::Success)
+        );
     }
     while_nothing_happens("after polling");
     b.device.arm_cq(b.cq, Arm::Any).unwrap();
@@ -54,7 +68,11 @@ pub(crate) fn idler(transport: &str) {
     });
     drop(b.wait(1));
     std::thread::scope(|scope| {
-        let sleeper = scope.spawn(|| b.device.wait_cq(b.cq, &mut [], Duration::ZERO, None).unwrap());
+        let sleeper = scope.spawn(|| {
+            b.device
+                .wait_cq(b.cq, &mut [], Duration::ZERO, None)
+                .unwrap()
+        });
         while_nothing_happens("waiting for a queue");
         send(&a, &b);
         assert!(sleeper.join().unwrap().completions);
@@ -68,6 +86,9 @@ fn an_idle_program_takes_no_processor_time() {
         let (mut idler, mut output) = start("idler", transport);
         let mut said = String::new();
         output.read_to_string(&mut said).unwrap();
-        assert!(idler.wait().unwrap().success() && said.contains("idled"), "{transport}: {said}");
+        assert!(
+            idler.wait().unwrap().success() && said.contains("idled"),
+            "{transport}: {said}"
+        );
     }
 }

@@ -44,19 +44,38 @@ pub(crate) struct Card {
 
 impl Card {
     /// A card without data: its sender is ready.
-    pub(crate) const NONE: Self = Self { qpn: Qpn::new(0), rkey: Rkey(0), address: 0 };
+    pub(crate) const NONE: Self = Self {
+        qpn: Qpn::new(0),
+        rkey: Rkey(0),
+        address: 0,
+    };
 
     /// The card of memory that was registered for this side's queue pair.
     pub(crate) fn granting(side: &Side, keys: RegionKeys, address: u64) -> Self {
-        Self { qpn: side.qpn, rkey: keys.rkey, address }
+        Self {
+            qpn: side.qpn,
+            rkey: keys.rkey,
+            address,
+        }
     }
 
     pub(crate) fn of(side: &Side) -> Self {
-        Self { qpn: side.qpn, rkey: side.keys.rkey, address: side.memory.as_ptr() as u64 }
+        Self {
+            qpn: side.qpn,
+            rkey: side.keys.rkey,
+            address: side.memory.as_ptr() as u64,
+        }
     }
 
     pub(crate) fn write(self, mut to: impl Write) {
-        writeln!(to, "card {} {} {}", self.qpn.value(), self.rkey.0, self.address).unwrap();
+        writeln!(
+            to,
+            "card {} {} {}",
+            self.qpn.value(),
+            self.rkey.0,
+            self.address
+        )
+        .unwrap();
         to.flush().unwrap();
     }
 
@@ -65,11 +84,17 @@ impl Card {
     pub(crate) fn read(from: &mut impl BufRead) -> Option<Self> {
         for line in from.lines() {
             let line = line.ok()?;
-            let Some((_, card)) = line.split_once("card ") else { continue };
+            let Some((_, card)) = line.split_once("card ") else {
+                continue;
+            };
             let mut numbers = card.split(' ').map(|number| number.parse::<u64>().unwrap());
             let mut next = || numbers.next().unwrap();
             let (qpn, rkey) = (Qpn::new(next() as u32), Rkey(next() as u32));
-            return Some(Self { qpn, rkey, address: next() });
+            return Some(Self {
+                qpn,
+                rkey,
+                address: next(),
+            });
         }
         None
     }
@@ -84,9 +109,26 @@ pub(crate) fn work(side: &Side, peer: Card, until: impl Fn() -> bool) -> Option<
         while posted < done + DEPTH && failed.is_none() {
             let (address, rkey) = (peer.address + BYTES as u64 / 2, peer.rkey);
             let (operation, length) = match posted % 5 {
-                0 => (Operation::Write { address, rkey, immediate: None }, 1 + posted as usize % 30_000),
-                1 => (Operation::Read { address, rkey }, 1 + posted as usize % 30_000),
-                2 => (Operation::FetchAdd { address, rkey, add: 1 }, 8),
+                0 => (
+                    Operation::Write {
+                        address,
+                        rkey,
+                        immediate: None,
+                    },
+                    1 + posted as usize % 30_000,
+                ),
+                1 => (
+                    Operation::Read { address, rkey },
+                    1 + posted as usize % 30_000,
+                ),
+                2 => (
+                    Operation::FetchAdd {
+                        address,
+                        rkey,
+                        add: 1,
+                    },
+                    8,
+                ),
                 _ => (Operation::Send(Tail::None), posted as usize % 4096),
             };
             side.post(posted, operation, side.sge(BYTES / 2, length));
@@ -119,7 +161,10 @@ impl Random {
 }
 
 pub(crate) fn setting(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(otherwise)
 }
 
 /// Starts another process of a test, with pipes to it: a part of `tests/it/processes/main.rs`, which starts
@@ -138,7 +183,10 @@ pub(crate) fn start(part: &str, argument: &str) -> (Child, BufReader<std::proces
 
 /// The process that is killed. It grants `memory` that is shared or private.
 pub(crate) fn victim(memory: &str) {
-    let side = Side { timeout: TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
+    let side = Side {
+        timeout: TIMEOUT,
+        ..Side::open(QpType::Rc, BYTES)
+    };
     let mapping = Mapping::new(c"rockery-test", SHARED_BYTES);
     let card = if memory == SHARED {
         let keys = side.register(mapping.address(), SHARED_BYTES);
@@ -147,7 +195,9 @@ pub(crate) fn victim(memory: &str) {
         Card::of(&side)
     };
     card.write(std::io::stdout());
-    let Some(peer) = Card::read(&mut std::io::stdin().lock()) else { return };
+    let Some(peer) = Card::read(&mut std::io::stdin().lock()) else {
+        return;
+    };
     side.bring_up(peer.qpn, Transport::SharedMemory);
     println!("card 0 0 0");
     work(&side, peer, || false);
@@ -173,13 +223,22 @@ impl Holdings {
                 file_threads += 1;
             }
         }
-        let entries = tables.iter().filter_map(|table| std::fs::read_dir(table).ok()).flatten().flatten();
+        let entries = tables
+            .iter()
+            .filter_map(|table| std::fs::read_dir(table).ok())
+            .flatten()
+            .flatten();
         let links = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok());
         let (sockets, others): (Vec<_>, Vec<_>) =
             links.partition(|link| link.to_string_lossy().starts_with("socket:"));
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let shared_mappings = maps.matches("memfd:rockery").count();
-        Self { sockets: sockets.len(), other_descriptors: others.len(), shared_mappings, file_threads }
+        Self {
+            sockets: sockets.len(),
+            other_descriptors: others.len(),
+            shared_mappings,
+            file_threads,
+        }
     }
 
     /// Whether there are no more resources than before, except the sockets from which packets are sent.
@@ -195,15 +254,25 @@ impl Holdings {
 /// while they work. Then the next peer gets the same numbers, and everything works as before.
 pub(crate) fn survivor(seed: u64) {
     let mut random = Random(seed);
-    let mut side = Side { timeout: SHORT_TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
+    let mut side = Side {
+        timeout: SHORT_TIMEOUT,
+        ..Side::open(QpType::Rc, BYTES)
+    };
     let mut first = None;
     for round in 0..setting(KILLS, KILLS_DEFAULT) / SURVIVORS {
-        let memory = if random.below(2) == 0 { SHARED } else { "private" };
+        let memory = if random.below(2) == 0 {
+            SHARED
+        } else {
+            "private"
+        };
         let (mut victim, mut output) = start("victim", memory);
         let peer = Card::read(&mut output).unwrap();
         Card::of(&side).write(victim.stdin.take().unwrap());
         // Half of them before or while the two connect.
-        let (works, after) = (random.below(2) == 0, Duration::from_micros(random.below(4000)));
+        let (works, after) = (
+            random.below(2) == 0,
+            Duration::from_micros(random.below(4000)),
+        );
         let killer = std::thread::spawn(move || {
             if works {
                 Card::read(&mut output).unwrap();
@@ -216,10 +285,22 @@ pub(crate) fn survivor(seed: u64) {
         side.bring_up(peer.qpn, Transport::SharedMemory);
         let failed = work(&side, peer, || start.elapsed() > Duration::from_secs(20));
         killer.join().unwrap();
-        assert_eq!(failed, Some(Status::RetryExceeded), "round {round} of seed {seed}");
+        assert_eq!(
+            failed,
+            Some(Status::RetryExceeded),
+            "round {round} of seed {seed}"
+        );
         let mut rest = Vec::new();
-        while side.device.poll_cq(side.cq, 64, |completion| rest.push(*completion)) > 0 {}
-        assert!(rest.iter().all(|completion| completion.status == Status::Flushed), "{rest:?}");
+        while side
+            .device
+            .poll_cq(side.cq, 64, |completion| rest.push(*completion))
+            > 0
+        {}
+        assert!(
+            rest.iter()
+                .all(|completion| completion.status == Status::Flushed),
+            "{rest:?}"
+        );
         side.renew();
         if round == WARM {
             // The channel to the last victim may not be closed yet.
@@ -242,11 +323,15 @@ pub(crate) fn survivor(seed: u64) {
 #[test]
 fn survivors_get_retry_exceeded_and_release_all_resources() {
     let seed = setting(SEED, 1);
-    let survivors: Vec<_> =
-        (0..SURVIVORS).map(|index| start("survivor", &(seed + index).to_string())).collect();
+    let survivors: Vec<_> = (0..SURVIVORS)
+        .map(|index| start("survivor", &(seed + index).to_string()))
+        .collect();
     for (mut survivor, mut output) in survivors {
         let mut said = String::new();
         std::io::Read::read_to_string(&mut output, &mut said).unwrap();
-        assert!(survivor.wait().unwrap().success() && said.contains("survived"), "seed {seed}: {said}");
+        assert!(
+            survivor.wait().unwrap().success() && said.contains("survived"),
+            "seed {seed}: {said}"
+        );
     }
 }

@@ -2,8 +2,9 @@
 
 use host::{CompletionChannel, Device};
 use rnic::{
-    Access, AddressVector, AttrMask, Capacity, Completion, Cq, Data, Gid, Lkey, Mtu, Operation, QpAttr,
-    QpInit, QpType, ReceiveRequest, RegionInit, RegionKeys, SendFlags, SendRequest, Sge, State,
+    Access, AddressVector, AttrMask, Capacity, Completion, Cq, Data, Gid, Lkey, Mtu, Operation,
+    QpAttr, QpInit, QpType, ReceiveRequest, RegionInit, RegionKeys, SendFlags, SendRequest, Sge,
+    State,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,7 +39,10 @@ pub(crate) struct Side {
 
 impl Side {
     pub(crate) fn open(kind: QpType, bytes: usize) -> Self {
-        let info = host::list().into_iter().find(|device| device.interface == "lo").expect("lo is up");
+        let info = host::list()
+            .into_iter()
+            .find(|device| device.interface == "lo")
+            .expect("lo is up");
         Self::of(Device::open(&info).expect("port 4791 is free"), kind, bytes)
     }
 
@@ -46,12 +50,23 @@ impl Side {
         let memory = vec![0; bytes].into_boxed_slice();
         let address = memory.as_ptr() as u64;
         host::pin(address, bytes as u64, true).unwrap();
-        let capacity = Capacity { send_wr: 256, receive_wr: 256, send_sge: 4, receive_sge: 4, inline: 64 };
+        let capacity = Capacity {
+            send_wr: 256,
+            receive_wr: 256,
+            send_sge: 4,
+            receive_sge: 4,
+            inline: 64,
+        };
         let (cq, qpn, keys) = device.with(|rnic, _| {
             let pd = rnic.alloc_pd().unwrap();
             let cq = rnic.cqs_mut().create(1024).unwrap();
             let access = Access::LOCAL_WRITE | Access::REMOTE;
-            let init = RegionInit { address, length: bytes as u64, iova: address, access };
+            let init = RegionInit {
+                address,
+                length: bytes as u64,
+                iova: address,
+                access,
+            };
             let keys = rnic.memory().register(pd, init).unwrap();
             let (pd_of_qp, cq_of_qp) = (Some(pd), Some(cq));
             let init = QpInit {
@@ -68,14 +83,27 @@ impl Side {
         });
         let channel = Arc::new(CompletionChannel::new().unwrap());
         device.attach_cq(cq, &channel, 77);
-        Self { device, channel, cq, qpn, memory, keys, timeout: ACK_TIMEOUT }
+        Self {
+            device,
+            channel,
+            cq,
+            qpn,
+            memory,
+            keys,
+            timeout: ACK_TIMEOUT,
+        }
     }
 
     /// Registers memory of the caller, for peers to use.
     pub(crate) fn register(&self, address: u64, length: usize) -> RegionKeys {
         host::pin(address, length as u64, true).unwrap();
         let access = Access::LOCAL_WRITE | Access::REMOTE;
-        let init = RegionInit { address, length: length as u64, iova: address, access };
+        let init = RegionInit {
+            address,
+            length: length as u64,
+            iova: address,
+            access,
+        };
         self.device.with(|rnic, _| {
             let (_, queue) = rnic.query_qp(self.qpn).unwrap();
             rnic.memory().register(queue.pd.unwrap(), init).unwrap()
@@ -102,9 +130,17 @@ impl Side {
             if (channel != 0) == (transport == Transport::SharedMemory) {
                 return;
             }
-            assert!(start.elapsed() < TEST_TIMEOUT, "channel {channel}, {transport:?}");
-            let reset = QpAttr { state: State::Reset, ..QpAttr::default() };
-            self.device.modify_qp(self.qpn, &reset, AttrMask::STATE).unwrap();
+            assert!(
+                start.elapsed() < TEST_TIMEOUT,
+                "channel {channel}, {transport:?}"
+            );
+            let reset = QpAttr {
+                state: State::Reset,
+                ..QpAttr::default()
+            };
+            self.device
+                .modify_qp(self.qpn, &reset, AttrMask::STATE)
+                .unwrap();
             std::thread::sleep(Duration::from_millis(200));
         }
     }
@@ -125,7 +161,11 @@ impl Side {
 
     /// Connects to a queue pair at this address.
     pub(crate) fn bring_up_towards(&self, destination: Gid, peer: Qpn, transport: Transport) {
-        let vector = AddressVector { destination, source_index: 1, ..Default::default() };
+        let vector = AddressVector {
+            destination,
+            source_index: 1,
+            ..Default::default()
+        };
         let attr = |state| QpAttr {
             state,
             path_mtu: Mtu::B4096,
@@ -156,21 +196,30 @@ impl Side {
             | AttrMask::RNR_RETRY
             | AttrMask::SQ_PSN
             | AttrMask::MAX_QP_RD_ATOMIC;
-        for (state, mask) in
-            [(State::Init, init), (State::ReadyToReceive, receive), (State::ReadyToSend, send)]
-        {
+        for (state, mask) in [
+            (State::Init, init),
+            (State::ReadyToReceive, receive),
+            (State::ReadyToSend, send),
+        ] {
             match transport {
-                Transport::SharedMemory => self.device.modify_qp(self.qpn, &attr(state), mask).unwrap(),
-                Transport::Packets => {
-                    self.device.with(|rnic, now| rnic.modify_qp(self.qpn, &attr(state), mask, now)).unwrap()
+                Transport::SharedMemory => {
+                    self.device.modify_qp(self.qpn, &attr(state), mask).unwrap()
                 }
+                Transport::Packets => self
+                    .device
+                    .with(|rnic, now| rnic.modify_qp(self.qpn, &attr(state), mask, now))
+                    .unwrap(),
             }
         }
     }
 
     pub(crate) fn sge(&self, offset: usize, length: usize) -> Sge {
         let address = self.memory[offset..offset + length].as_ptr() as u64;
-        Sge { address, length: length as u32, lkey: self.lkey() }
+        Sge {
+            address,
+            length: length as u32,
+            lkey: self.lkey(),
+        }
     }
 
     pub(crate) fn lkey(&self) -> Lkey {
@@ -190,14 +239,17 @@ impl Side {
     }
 
     pub(crate) fn receive(&self, id: u64, sge: Sge) {
-        self.device.post_receive(self.qpn, &ReceiveRequest { id, sges: &[sge] }).unwrap();
+        self.device
+            .post_receive(self.qpn, &ReceiveRequest { id, sges: &[sge] })
+            .unwrap();
     }
 
     /// Polls until there are `count` completions.
     pub(crate) fn wait(&self, count: usize) -> Vec<Completion> {
         let (mut found, start) = (Vec::new(), Instant::now());
         while found.len() < count {
-            self.device.poll_cq(self.cq, 16, |completion| found.push(*completion));
+            self.device
+                .poll_cq(self.cq, 16, |completion| found.push(*completion));
             assert!(
                 start.elapsed() < TEST_TIMEOUT,
                 "{} of {count}: {:?}",
@@ -215,7 +267,11 @@ impl Side {
 }
 
 pub(crate) fn pair(bytes: usize, transport: Transport) -> (Side, Side) {
-    pair_of(Side::open(QpType::Rc, bytes), Side::open(QpType::Rc, bytes), transport)
+    pair_of(
+        Side::open(QpType::Rc, bytes),
+        Side::open(QpType::Rc, bytes),
+        transport,
+    )
 }
 
 /// Bytes of a message of [`echo`].
@@ -227,12 +283,20 @@ pub(crate) fn echo(side: &Side, rounds: u64, begins: bool, pause: Duration, wait
     for round in 0..rounds {
         if begins {
             std::thread::sleep(pause);
-            side.post(round, Operation::Send(wire::Tail::None), side.sge(0, ECHO_BYTES));
+            side.post(
+                round,
+                Operation::Send(wire::Tail::None),
+                side.sge(0, ECHO_BYTES),
+            );
         }
         wait(side);
         side.receive(round, side.sge(64, 64));
         if !begins {
-            side.post(round, Operation::Send(wire::Tail::None), side.sge(0, ECHO_BYTES));
+            side.post(
+                round,
+                Operation::Send(wire::Tail::None),
+                side.sge(0, ECHO_BYTES),
+            );
         }
     }
 }

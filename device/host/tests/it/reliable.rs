@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use wire::Tail;
 
 fn fill(side: &mut Side, seed: usize) {
-    side.memory.iter_mut().enumerate().for_each(|(index, byte)| *byte = (index * 7 + seed) as u8);
+    side.memory
+        .iter_mut()
+        .enumerate()
+        .for_each(|(index, byte)| *byte = (index * 7 + seed) as u8);
 }
 
 #[test]
@@ -14,7 +17,10 @@ fn messages_of_all_sizes_arrive() {
     for transport in TRANSPORTS {
         let (mut a, b) = pair(1 << 20, transport);
         fill(&mut a, 3);
-        for (id, length) in [0, 1, 63, 64, 4096, 4097, 65_536, 1 << 20].into_iter().enumerate() {
+        for (id, length) in [0, 1, 63, 64, 4096, 4097, 65_536, 1 << 20]
+            .into_iter()
+            .enumerate()
+        {
             b.receive(id as u64, b.sge(0, length));
             a.post(id as u64, Operation::Send(Tail::None), a.sge(0, length));
             let received = b.wait(1)[0];
@@ -35,11 +41,22 @@ fn a_write_lands_while_the_target_is_away_and_a_read_brings_it_back() {
         fill(&mut a, 9);
         let half = 1 << 17;
         let remote = b.sge(0, half).address;
-        let write = Operation::Write { address: remote, rkey: b.keys.rkey, immediate: None };
+        let write = Operation::Write {
+            address: remote,
+            rkey: b.keys.rkey,
+            immediate: None,
+        };
         a.post(1, write, a.sge(0, half));
         assert_eq!(a.wait(1)[0].status, Status::Success);
         assert_eq!(b.byte(half - 1), a.byte(half - 1));
-        a.post(2, Operation::Read { address: remote, rkey: b.keys.rkey }, a.sge(half, half));
+        a.post(
+            2,
+            Operation::Read {
+                address: remote,
+                rkey: b.keys.rkey,
+            },
+            a.sge(half, half),
+        );
         assert_eq!(a.wait(1)[0].status, Status::Success);
         let (sent, back) = a.memory.split_at(half);
         assert_eq!(sent, back);
@@ -70,7 +87,11 @@ fn many_messages_in_flight_complete_in_order() {
         (0..200).for_each(|id| b.receive(id, b.sge(0, 4096)));
         while sent < total {
             while posted < total && posted < sent + 100 {
-                a.post(posted, Operation::Send(Tail::None), a.sge(0, 1 + (posted as usize * 37) % 4096));
+                a.post(
+                    posted,
+                    Operation::Send(Tail::None),
+                    a.sge(0, 1 + (posted as usize * 37) % 4096),
+                );
                 posted += 1;
             }
             a.device.poll_cq(a.cq, 16, |completion| {
@@ -78,13 +99,18 @@ fn many_messages_in_flight_complete_in_order() {
                 sent += 1;
             });
             let mut again = Vec::new();
-            b.device.poll_cq(b.cq, 16, |completion| again.push(completion.id));
+            b.device
+                .poll_cq(b.cq, 16, |completion| again.push(completion.id));
             for id in again {
                 assert_eq!(id, received);
                 received += 1;
                 b.receive(id + 200, b.sge(0, 4096));
             }
-            assert!(start.elapsed() < Duration::from_secs(60), "{sent} sent: {:?}", a.device.link_counters());
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "{sent} sent: {:?}",
+                a.device.link_counters()
+            );
         }
     }
 }

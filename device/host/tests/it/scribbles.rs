@@ -33,19 +33,27 @@ struct Mapped {
 
 fn mapped() -> Vec<Mapped> {
     let maps = read_to_string("/proc/self/maps").unwrap();
-    let lines = maps.lines().filter(|line| line.contains("memfd:rockery") && line.contains("rw-s"));
+    let lines = maps
+        .lines()
+        .filter(|line| line.contains("memfd:rockery") && line.contains("rw-s"));
     let range = |line: &str| {
         let (start, rest) = line.split_once('-')?;
         let (end, _) = rest.split_once(' ')?;
         let [start, end] = [start, end].map(|text| u64::from_str_radix(text, 16).ok());
-        Some(Mapped { start: start?, bytes: end? - start? })
+        Some(Mapped {
+            start: start?,
+            bytes: end? - start?,
+        })
     };
     lines.filter_map(range).collect()
 }
 
 /// Overwrites memory until it is killed, mostly at locations that the peer reads.
 fn scribble(seed: u64) -> ! {
-    let memory: File = OpenOptions::new().write(true).open("/proc/self/mem").unwrap();
+    let memory: File = OpenOptions::new()
+        .write(true)
+        .open("/proc/self/mem")
+        .unwrap();
     let (mut random, mut places) = (Random(seed), mapped());
     for turn in 0u64.. {
         if turn.is_multiple_of(WORDS_PER_PAUSE) {
@@ -68,7 +76,11 @@ fn scribble(seed: u64) -> ! {
         let at = at % place.bytes / 4 * 4;
         let word = (random.below(1 << 32) >> random.below(32)) as u32;
         // A broken channel is closed.
-        if word != BUSY && memory.write_all_at(&word.to_le_bytes(), place.start + at).is_err() {
+        if word != BUSY
+            && memory
+                .write_all_at(&word.to_le_bytes(), place.start + at)
+                .is_err()
+        {
             places = mapped();
         }
     }
@@ -77,14 +89,21 @@ fn scribble(seed: u64) -> ! {
 
 /// The process that overwrites shared memory.
 pub(crate) fn scribbler(seed: u64) {
-    let side = Side { timeout: SHORT_TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
+    let side = Side {
+        timeout: SHORT_TIMEOUT,
+        ..Side::open(QpType::Rc, BYTES)
+    };
     Card::of(&side).write(std::io::stdout());
     let mut input = std::io::BufReader::new(std::io::stdin());
-    let Some(peer) = Card::read(&mut input) else { return };
+    let Some(peer) = Card::read(&mut input) else {
+        return;
+    };
     side.bring_up(peer.qpn, Transport::SharedMemory);
     Card::of(&side).write(std::io::stdout());
     // Both are connected.
-    let Some(_) = Card::read(&mut input) else { return };
+    let Some(_) = Card::read(&mut input) else {
+        return;
+    };
     std::thread::spawn(move || scribble(seed));
     // Damage to its own process, including this thread, does not matter.
     std::thread::spawn(move || work(&side, peer, || false));
@@ -97,13 +116,24 @@ fn go_on(one: &mut Side, other: &Side, number: u64) {
     const LENGTH: usize = 3000;
     one.memory[..LENGTH].fill(number as u8);
     other.receive(number, other.sge(BYTES / 2, LENGTH));
-    let write = Operation::Write { address: other.sge(0, 8).address, rkey: other.keys.rkey, immediate: None };
+    let write = Operation::Write {
+        address: other.sge(0, 8).address,
+        rkey: other.keys.rkey,
+        immediate: None,
+    };
     one.post(number, write, one.sge(0, LENGTH));
     one.post(number, Operation::Send(Tail::None), one.sge(0, LENGTH));
     let done = [one.wait(2), other.wait(1)].concat();
-    assert!(done.iter().all(|completion| completion.status == Status::Success), "{done:?}");
+    assert!(
+        done.iter()
+            .all(|completion| completion.status == Status::Success),
+        "{done:?}"
+    );
     for start in [0, BYTES / 2] {
-        assert!((start..start + LENGTH).all(|at| other.byte(at) == number as u8), "message {number}");
+        assert!(
+            (start..start + LENGTH).all(|at| other.byte(at) == number as u8),
+            "message {number}"
+        );
         assert_eq!(other.byte(start + LENGTH), 0, "beyond message {number}");
     }
 }
@@ -112,9 +142,15 @@ fn go_on(one: &mut Side, other: &Side, number: u64) {
 #[test]
 fn a_peer_that_overwrites_shared_memory_harms_only_itself() {
     let seed = setting(SEED, 1);
-    let mut victim = Side { timeout: SHORT_TIMEOUT, ..Side::open(QpType::Rc, BYTES) };
-    let (mut one, other) =
-        pair_of(victim.beside(BYTES), Side::open(QpType::Rc, BYTES), Transport::SharedMemory);
+    let mut victim = Side {
+        timeout: SHORT_TIMEOUT,
+        ..Side::open(QpType::Rc, BYTES)
+    };
+    let (mut one, other) = pair_of(
+        victim.beside(BYTES),
+        Side::open(QpType::Rc, BYTES),
+        Transport::SharedMemory,
+    );
     let mut number = 0;
     for seed in seed..seed + setting(SCRIBBLERS, SCRIBBLERS_DEFAULT) {
         let (mut scribbler, mut output) = start("scribbler", &seed.to_string());

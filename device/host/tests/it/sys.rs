@@ -17,7 +17,8 @@ impl Mapping {
     /// A shared mapping of a file in memory.
     pub(crate) fn new(name: &std::ffi::CStr, length: usize) -> Self {
         // SAFETY: a name that lives until the call returns, a new descriptor.
-        let file = unsafe { File::from_raw_fd(libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC)) };
+        let file =
+            unsafe { File::from_raw_fd(libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC)) };
         file.set_len(length as u64).unwrap();
         let fd = file.as_raw_fd();
         Self::map(length, libc::MAP_SHARED, fd, Some(file))
@@ -30,10 +31,22 @@ impl Mapping {
 
     fn map(length: usize, flags: i32, fd: RawFd, file: Option<File>) -> Self {
         // SAFETY: a new range.
-        let start =
-            unsafe { libc::mmap(null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
+        let start = unsafe {
+            libc::mmap(
+                null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                fd,
+                0,
+            )
+        };
         assert_ne!(start, libc::MAP_FAILED);
-        Self { start: NonNull::new(start.cast()).unwrap(), length, file }
+        Self {
+            start: NonNull::new(start.cast()).unwrap(),
+            length,
+            file,
+        }
     }
 
     /// Truncates its file.
@@ -44,7 +57,8 @@ impl Mapping {
     /// Removes its pages, as `munmap` does, but keeps the range reserved, so that no other test gets it.
     pub(crate) fn take_pages(&self) {
         // SAFETY: the range is that of this mapping; there are no references into it.
-        let refused = unsafe { libc::mprotect(self.start.as_ptr().cast(), self.length, libc::PROT_NONE) };
+        let refused =
+            unsafe { libc::mprotect(self.start.as_ptr().cast(), self.length, libc::PROT_NONE) };
         assert_eq!(refused, 0);
     }
 
@@ -97,7 +111,10 @@ pub(crate) fn connect(name: &str) -> io::Result<OwnedFd> {
 /// Sends a message with a descriptor.
 pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], with: RawFd) {
     let mut control = [0u64; 3];
-    let mut piece = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut piece = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
     // SAFETY: every pointer is to something that lives until the call returns; there is room for a header and
     // one descriptor.
     unsafe {
@@ -108,15 +125,27 @@ pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], with: RawFd) {
         let header = libc::CMSG_FIRSTHDR(&message);
         ((*header).cmsg_level, (*header).cmsg_type) = (libc::SOL_SOCKET, libc::SCM_RIGHTS);
         (*header).cmsg_len = libc::CMSG_LEN(4) as _;
-        libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(with);
-        assert_eq!(libc::sendmsg(socket.as_raw_fd(), &message, 0), bytes.len() as isize);
+        libc::CMSG_DATA(header)
+            .cast::<RawFd>()
+            .write_unaligned(with);
+        assert_eq!(
+            libc::sendmsg(socket.as_raw_fd(), &message, 0),
+            bytes.len() as isize
+        );
     }
 }
 
 /// Receives a message; 0 bytes when the other end is closed.
 pub(crate) fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> usize {
     // SAFETY: a slice and its length.
-    let length = unsafe { libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    let length = unsafe {
+        libc::recv(
+            socket.as_raw_fd(),
+            bytes.as_mut_ptr().cast(),
+            bytes.len(),
+            0,
+        )
+    };
     length.max(0) as usize
 }
 

@@ -38,7 +38,11 @@ pub(crate) fn forger() {
     let mut input = std::io::stdin().lock();
     let [victim, other] = [(), ()].map(|()| Card::read(&mut input).unwrap().qpn);
     let own = Side::open(QpType::Rc, 4096);
-    println!("believed {} {}", is_accepted(other, victim), is_accepted(own.qpn, victim));
+    println!(
+        "believed {} {}",
+        is_accepted(other, victim),
+        is_accepted(own.qpn, victim)
+    );
 }
 
 #[test]
@@ -46,11 +50,16 @@ fn a_process_cannot_claim_another_ones_queue_pair_numbers() {
     let [victim, other] = [(), ()].map(|()| Side::open(QpType::Rc, 4096));
     let (mut forger, mut output) = start("forger", "");
     let mut input = forger.stdin.take().unwrap();
-    [&victim, &other].iter().for_each(|side| Card::of(side).write(&mut input));
+    [&victim, &other]
+        .iter()
+        .for_each(|side| Card::of(side).write(&mut input));
     input.flush().unwrap();
     let mut said = String::new();
     output.read_to_string(&mut said).unwrap();
-    assert!(forger.wait().unwrap().success() && said.contains("believed false true"), "{said}");
+    assert!(
+        forger.wait().unwrap().success() && said.contains("believed false true"),
+        "{said}"
+    );
 }
 
 /// A stopped agent, which continues when this is dropped.
@@ -83,7 +92,11 @@ impl Drop for Stopped {
 #[test]
 fn devices_connect_and_work_while_the_agent_is_stopped() {
     let [a, b] = [(), ()].map(|()| Side::open(QpType::Rc, 4096));
-    let domain = OpenDomain { file: Some((1, 2)), make: true, anew: false };
+    let domain = OpenDomain {
+        file: Some((1, 2)),
+        make: true,
+        anew: false,
+    };
     let agent = Stopped::agent();
     std::thread::scope(|scope| {
         let asks = scope.spawn(|| a.device.open_domain(domain));
@@ -91,7 +104,10 @@ fn devices_connect_and_work_while_the_agent_is_stopped() {
         for round in 0..100 {
             b.receive(round, b.sge(0, 64));
             a.post(round, Operation::Send(Tail::None), a.sge(0, 64));
-            assert_eq!((a.wait(1)[0].status, b.wait(1)[0].status), (Status::Success, Status::Success));
+            assert_eq!(
+                (a.wait(1)[0].status, b.wait(1)[0].status),
+                (Status::Success, Status::Success)
+            );
         }
         assert!(!asks.is_finished(), "the agent did not answer yet");
         drop(agent);
@@ -105,9 +121,16 @@ fn devices_connect_and_work_while_the_agent_is_stopped() {
 #[test]
 fn a_late_answer_of_the_agent_is_not_the_next_ones() {
     let a = Side::open(QpType::Rc, 4096);
-    let open = |inode, make| OpenDomain { file: Some((3, inode)), make, anew: false };
+    let open = |inode, make| OpenDomain {
+        file: Some((3, inode)),
+        make,
+        anew: false,
+    };
     let agent = Stopped::agent();
-    assert!(a.device.open_domain(open(1, true)).is_err(), "the agent is stopped");
+    assert!(
+        a.device.open_domain(open(1, true)).is_err(),
+        "the agent is stopped"
+    );
     drop(agent);
     // No process has the domain open, and it must not be created: the late answer was a success.
     assert!(a.device.open_domain(open(2, false)).is_err());

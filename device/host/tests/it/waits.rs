@@ -17,7 +17,10 @@ fn receive(side: &Side, others: &mut [pollfd]) -> u32 {
         let mut received = 0;
         let end = side.device.wait_cq(side.cq, others, POLLS, None).unwrap();
         let is_ready = others.iter().any(|it| it.revents != 0);
-        assert!(end.completions || is_ready, "nothing has ended the wait: {end:?}");
+        assert!(
+            end.completions || is_ready,
+            "nothing has ended the wait: {end:?}"
+        );
         side.device.poll_cq(side.cq, 16, |completion| {
             assert_eq!(completion.status, Status::Success);
             received += u32::from(completion.kind == rnic::CompletionKind::Receive);
@@ -44,16 +47,29 @@ fn a_wait_ends_with_a_descriptor_or_with_its_time() {
     for transport in TRANSPORTS {
         let (a, b) = pair(4096, transport);
         let (near, mut far) = UnixStream::pair().unwrap();
-        let mut others = [pollfd { fd: near.as_raw_fd(), events: POLLIN, revents: 0 }];
-        let end = b.device.wait_cq(b.cq, &mut others, POLLS, Some(Duration::from_millis(5))).unwrap();
-        assert!(!end.completions && end.looked && others[0].revents == 0, "{transport:?}: {end:?}");
+        let mut others = [pollfd {
+            fd: near.as_raw_fd(),
+            events: POLLIN,
+            revents: 0,
+        }];
+        let end = b
+            .device
+            .wait_cq(b.cq, &mut others, POLLS, Some(Duration::from_millis(5)))
+            .unwrap();
+        assert!(
+            !end.completions && end.looked && others[0].revents == 0,
+            "{transport:?}: {end:?}"
+        );
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(2));
                 far.write_all(&[1]).unwrap();
             });
             let end = b.device.wait_cq(b.cq, &mut others, POLLS, None).unwrap();
-            assert!(!end.completions && end.looked && others[0].revents == POLLIN, "{transport:?}: {end:?}");
+            assert!(
+                !end.completions && end.looked && others[0].revents == POLLIN,
+                "{transport:?}: {end:?}"
+            );
         });
         // A descriptor that stays readable does not hide completions.
         b.receive(1, b.sge(0, 64));
@@ -72,7 +88,11 @@ fn a_program_that_waits_for_something_else_acknowledges() {
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 assert_eq!(receive(&b, &mut []), 1);
-                let mut others = [pollfd { fd: near.as_raw_fd(), events: POLLIN, revents: 0 }];
+                let mut others = [pollfd {
+                    fd: near.as_raw_fd(),
+                    events: POLLIN,
+                    revents: 0,
+                }];
                 while others[0].revents == 0 {
                     b.device.wait_cq(b.cq, &mut others, POLLS, None).unwrap();
                 }

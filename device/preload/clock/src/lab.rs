@@ -51,16 +51,24 @@ fn look() -> i64 {
     // SAFETY: the name ends with a zero, and so does what is there; nothing has changed it yet.
     let text = unsafe {
         let found = libc::getenv(VARIABLE.as_ptr());
-        if found.is_null() { c"" } else { CStr::from_ptr(found) }
+        if found.is_null() {
+            c""
+        } else {
+            CStr::from_ptr(found)
+        }
     };
     let slowdown = match parse(text.to_str().unwrap_or_default()) {
         Some((epoch, slowdown, wall)) => {
             EPOCH.store(epoch, Ordering::Relaxed);
             WALL.store(wall, Ordering::Relaxed);
-            let ahead = |clock, of, step: i64| (machine(clock) - machine(of) + step / 2) / step * step;
+            let ahead =
+                |clock, of, step: i64| (machine(clock) - machine(of) + step / 2) / step * step;
             let boot_ahead = ahead(libc::CLOCK_BOOTTIME, libc::CLOCK_MONOTONIC, SUSPENDED_STEP);
             BOOT_AHEAD.store(boot_ahead, Ordering::Relaxed);
-            TAI_AHEAD.store(ahead(libc::CLOCK_TAI, libc::CLOCK_REALTIME, SECOND), Ordering::Relaxed);
+            TAI_AHEAD.store(
+                ahead(libc::CLOCK_TAI, libc::CLOCK_REALTIME, SECOND),
+                Ordering::Relaxed,
+            );
             slowdown
         }
         None => 1,
@@ -71,7 +79,9 @@ fn look() -> i64 {
 
 /// Epoch, slowdown and wall of the variable.
 fn parse(text: &str) -> Option<(i64, i64, i64)> {
-    let mut numbers = text.split(',').map(|number| number.parse().ok().filter(|number| *number > 0));
+    let mut numbers = text
+        .split(',')
+        .map(|number| number.parse().ok().filter(|number| *number > 0));
     let three = (numbers.next()??, numbers.next()??, numbers.next()??);
     numbers.next().is_none().then_some(three)
 }
@@ -120,7 +130,9 @@ pub(crate) fn shrunk_micros(time: &timeval) -> Option<timeval> {
 /// Milliseconds, of which -1 means without end.
 pub(crate) fn stretched_millis(time: c_int) -> c_int {
     match scale() {
-        Some(scale) if time > 0 => c_int::try_from(scale.stretch(time.into())).unwrap_or(c_int::MAX),
+        Some(scale) if time > 0 => {
+            c_int::try_from(scale.stretch(time.into())).unwrap_or(c_int::MAX)
+        }
         _ => time,
     }
 }
@@ -163,7 +175,10 @@ mod tests {
 
     #[test]
     fn outside_a_lab_times_are_the_machines() {
-        let time = timespec { tv_sec: 1, tv_nsec: 5 };
+        let time = timespec {
+            tv_sec: 1,
+            tv_nsec: 5,
+        };
         assert_eq!(reading(libc::CLOCK_MONOTONIC), None);
         assert!(deadline(libc::CLOCK_MONOTONIC, &time).is_none());
         assert_eq!(stretched_millis(7), 7);

@@ -3,8 +3,8 @@
 use crate::next::real;
 use core::ffi::{c_int, c_long, c_void};
 use libc::{
-    clockid_t, epoll_event, fd_set, itimerspec, itimerval, msghdr, nfds_t, pollfd, pthread_t, sigset_t,
-    socklen_t, time_t, timer_t, timespec, timeval,
+    clockid_t, epoll_event, fd_set, itimerspec, itimerval, msghdr, nfds_t, pollfd, pthread_t,
+    sigset_t, socklen_t, time_t, timer_t, timespec, timeval,
 };
 
 real! {

@@ -47,7 +47,8 @@ impl Scale {
     /// The time of the machine's monotonic clock when a clock that had `origin` when the lab began has
     /// `time`.
     pub(crate) fn machine_at(&self, origin: i64, time: i64) -> i64 {
-        self.epoch.saturating_add(self.stretch(time.saturating_sub(origin)))
+        self.epoch
+            .saturating_add(self.stretch(time.saturating_sub(origin)))
     }
 
     /// The duration on the machine of a time of the lab.
@@ -69,31 +70,48 @@ impl Scale {
     /// The clock of a deadline, derived from its value, because callers do not know it: a time since 1970 is
     /// longer than any machine has run.
     pub(crate) fn clock_of(&self, deadline: i64) -> clockid_t {
-        if deadline > self.wall / 2 { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC }
+        if deadline > self.wall / 2 {
+            libc::CLOCK_REALTIME
+        } else {
+            libc::CLOCK_MONOTONIC
+        }
     }
 }
 
 /// Nanoseconds of a time; `None` if it is not valid, which the C library reports.
 pub(crate) fn nanoseconds(time: &timespec) -> Option<i64> {
     let is_valid = time.tv_sec >= 0 && (0..SECOND).contains(&time.tv_nsec);
-    is_valid.then(|| time.tv_sec.saturating_mul(SECOND).saturating_add(time.tv_nsec))
+    is_valid.then(|| {
+        time.tv_sec
+            .saturating_mul(SECOND)
+            .saturating_add(time.tv_nsec)
+    })
 }
 
 /// The time of so many nanoseconds; negative numbers give zero.
 pub(crate) fn time_of(nanoseconds: i64) -> timespec {
     let nanoseconds = nanoseconds.max(0);
-    timespec { tv_sec: nanoseconds / SECOND, tv_nsec: nanoseconds % SECOND }
+    timespec {
+        tv_sec: nanoseconds / SECOND,
+        tv_nsec: nanoseconds % SECOND,
+    }
 }
 
 /// The same for times in microseconds.
 pub(crate) fn nanoseconds_of_micros(time: &timeval) -> Option<i64> {
-    nanoseconds(&timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_usec.checked_mul(MICROSECOND)? })
+    nanoseconds(&timespec {
+        tv_sec: time.tv_sec,
+        tv_nsec: time.tv_usec.checked_mul(MICROSECOND)?,
+    })
 }
 
 /// The same for times in microseconds, rounded up: zero means that a timer is off, or a wait has no limit.
 pub(crate) fn micros_of(nanoseconds: i64) -> timeval {
     let time = time_of(nanoseconds.saturating_add(MICROSECOND - 1));
-    timeval { tv_sec: time.tv_sec, tv_usec: time.tv_nsec / MICROSECOND }
+    timeval {
+        tv_sec: time.tv_sec,
+        tv_usec: time.tv_nsec / MICROSECOND,
+    }
 }
 
 #[cfg(test)]
@@ -112,20 +130,34 @@ mod tests {
     fn clocks_begin_as_the_machines_and_are_slower_from_then_on() {
         let origin = SCALE.origin(libc::CLOCK_MONOTONIC).unwrap();
         assert_eq!(SCALE.reading(origin, 100 * SECOND), 100 * SECOND);
-        assert_eq!(SCALE.reading(origin, 105 * SECOND), 100 * SECOND + SECOND / 2);
+        assert_eq!(
+            SCALE.reading(origin, 105 * SECOND),
+            100 * SECOND + SECOND / 2
+        );
         let wall = SCALE.origin(libc::CLOCK_REALTIME).unwrap();
         assert_eq!(SCALE.reading(wall, 110 * SECOND), 1_700_000_001 * SECOND);
-        assert_eq!(SCALE.wall_reading(1_700_000_010 * SECOND), 1_700_000_001 * SECOND);
+        assert_eq!(
+            SCALE.wall_reading(1_700_000_010 * SECOND),
+            1_700_000_001 * SECOND
+        );
         assert_eq!(SCALE.origin(libc::CLOCK_PROCESS_CPUTIME_ID), None);
         assert_eq!(SCALE.origin(libc::CLOCK_THREAD_CPUTIME_ID), None);
     }
 
     #[test]
     fn a_deadline_is_reached_when_its_clock_shows_it() {
-        for clock in [libc::CLOCK_MONOTONIC, libc::CLOCK_REALTIME, libc::CLOCK_BOOTTIME, libc::CLOCK_TAI] {
+        for clock in [
+            libc::CLOCK_MONOTONIC,
+            libc::CLOCK_REALTIME,
+            libc::CLOCK_BOOTTIME,
+            libc::CLOCK_TAI,
+        ] {
             let origin = SCALE.origin(clock).unwrap();
             let machine = SCALE.machine_at(origin, origin + 3);
-            assert_eq!((machine, SCALE.reading(origin, machine)), (SCALE.epoch + 30, origin + 3));
+            assert_eq!(
+                (machine, SCALE.reading(origin, machine)),
+                (SCALE.epoch + 30, origin + 3)
+            );
             assert_eq!(SCALE.reading(origin, machine - 1), origin + 2);
         }
     }
@@ -134,7 +166,13 @@ mod tests {
     fn times_without_end_have_none_afterwards() {
         assert_eq!(SCALE.stretch(i64::MAX), i64::MAX);
         assert_eq!(SCALE.machine_at(SCALE.wall, i64::MAX), i64::MAX);
-        assert_eq!(nanoseconds(&timespec { tv_sec: i64::MAX, tv_nsec: 0 }), Some(i64::MAX));
+        assert_eq!(
+            nanoseconds(&timespec {
+                tv_sec: i64::MAX,
+                tv_nsec: 0
+            }),
+            Some(i64::MAX)
+        );
     }
 
     #[test]
@@ -146,9 +184,27 @@ mod tests {
 
     #[test]
     fn times_that_are_not_valid_are_left_to_the_c_library() {
-        assert_eq!(nanoseconds(&timespec { tv_sec: 0, tv_nsec: SECOND }), None);
-        assert_eq!(nanoseconds(&timespec { tv_sec: -1, tv_nsec: 0 }), None);
-        assert_eq!(nanoseconds_of_micros(&timeval { tv_sec: 0, tv_usec: 1_000_000 }), None);
+        assert_eq!(
+            nanoseconds(&timespec {
+                tv_sec: 0,
+                tv_nsec: SECOND
+            }),
+            None
+        );
+        assert_eq!(
+            nanoseconds(&timespec {
+                tv_sec: -1,
+                tv_nsec: 0
+            }),
+            None
+        );
+        assert_eq!(
+            nanoseconds_of_micros(&timeval {
+                tv_sec: 0,
+                tv_usec: 1_000_000
+            }),
+            None
+        );
     }
 
     #[test]

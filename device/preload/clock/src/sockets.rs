@@ -53,7 +53,9 @@ unsafe fn convert_one(header: *mut cmsghdr) {
     // SAFETY: by this function's contract, that many bytes follow; they may not be aligned for a time.
     unsafe {
         let (kind, data) = ((*header).cmsg_type, libc::CMSG_DATA(header));
-        let length = (*header).cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
+        let length = (*header)
+            .cmsg_len
+            .saturating_sub(libc::CMSG_LEN(0) as usize);
         if IN_MICROSECONDS.contains(&kind) && length >= size_of::<timeval>() {
             let place = data.cast::<timeval>();
             if let Some(machine) = nanoseconds_of_micros(&place.read_unaligned()) {

@@ -14,7 +14,9 @@ static UNSLOWED: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
 fn replace_unslowed(number: usize, by: usize) -> bool {
     let replaced = |place: &AtomicUsize| {
-        place.compare_exchange(number, by, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        place
+            .compare_exchange(number, by, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
     };
     UNSLOWED.iter().any(replaced)
 }
@@ -24,17 +26,29 @@ fn entry(timer: timer_t) -> usize {
 }
 
 fn is_slowed(timer: timer_t) -> bool {
-    UNSLOWED.iter().all(|place| place.load(Ordering::Relaxed) != entry(timer))
+    UNSLOWED
+        .iter()
+        .all(|place| place.load(Ordering::Relaxed) != entry(timer))
 }
 
 /// The setting of a timer for the kernel: its interval, and the time until it expires, both in the machine's
 /// time.
 fn stretched(setting: &itimerspec, is_absolute: bool) -> Option<itimerspec> {
     let scale = lab::scale()?;
-    let (first, interval) = (nanoseconds(&setting.it_value)?, nanoseconds(&setting.it_interval)?);
+    let (first, interval) = (
+        nanoseconds(&setting.it_value)?,
+        nanoseconds(&setting.it_interval)?,
+    );
     // Zero turns the timer off, whatever the flags say.
-    let first = if is_absolute && first > 0 { lab::left(first)? } else { scale.stretch(first) };
-    Some(itimerspec { it_value: time_of(first), it_interval: time_of(scale.stretch(interval)) })
+    let first = if is_absolute && first > 0 {
+        lab::left(first)?
+    } else {
+        scale.stretch(first)
+    };
+    Some(itimerspec {
+        it_value: time_of(first),
+        it_interval: time_of(scale.stretch(interval)),
+    })
 }
 
 /// Converts a timer's remaining time and interval to the lab's time.
@@ -43,7 +57,9 @@ fn stretched(setting: &itimerspec, is_absolute: bool) -> Option<itimerspec> {
 /// `setting` is NULL, or points to a setting.
 unsafe fn shrink(setting: *mut itimerspec) {
     // SAFETY: by this function's contract, `setting` is NULL, or points to a setting.
-    let Some(setting) = (unsafe { setting.as_mut() }) else { return };
+    let Some(setting) = (unsafe { setting.as_mut() }) else {
+        return;
+    };
     for time in [&mut setting.it_value, &mut setting.it_interval] {
         *time = lab::shrunk(time).unwrap_or(*time);
     }
@@ -55,7 +71,9 @@ unsafe fn shrink(setting: *mut itimerspec) {
 /// `setting` is NULL, or points to a setting.
 unsafe fn shrink_micros(setting: *mut itimerval) {
     // SAFETY: by this function's contract, `setting` is NULL, or points to a setting.
-    let Some(setting) = (unsafe { setting.as_mut() }) else { return };
+    let Some(setting) = (unsafe { setting.as_mut() }) else {
+        return;
+    };
     for time in [&mut setting.it_value, &mut setting.it_interval] {
         *time = lab::shrunk_micros(time).unwrap_or(*time);
     }
@@ -64,12 +82,18 @@ unsafe fn shrink_micros(setting: *mut itimerval) {
 /// The setting of the process's timer, in the machine's time.
 fn stretched_micros(setting: &itimerval) -> Option<itimerval> {
     let stretched = lab::stretched_micros;
-    Some(itimerval { it_value: stretched(&setting.it_value)?, it_interval: stretched(&setting.it_interval)? })
+    Some(itimerval {
+        it_value: stretched(&setting.it_value)?,
+        it_interval: stretched(&setting.it_interval)?,
+    })
 }
 
 /// A setting of the process's timer for nanoseconds.
 fn alarm_in(first: i64, interval: i64) -> itimerval {
-    itimerval { it_value: micros_of(first), it_interval: micros_of(interval) }
+    itimerval {
+        it_value: micros_of(first),
+        it_interval: micros_of(interval),
+    }
 }
 
 /// The remaining time of the process's timer, in nanoseconds.

@@ -249,7 +249,9 @@ unsafe fn send_file(rsocket: c_int, from: c_int, offset: *mut libc::off_t, count
     // SAFETY: by this function's contract, which is that of `sendfile(2)`; the piece has room for the bytes
     // read.
     unsafe {
-        let mut at = offset.as_ref().map_or_else(|| libc::lseek(from, 0, libc::SEEK_CUR), |at| *at);
+        let mut at = offset
+            .as_ref()
+            .map_or_else(|| libc::lseek(from, 0, libc::SEEK_CUR), |at| *at);
         while sent < count {
             let wanted = piece.len().min(count - sent);
             let got = libc::pread(from, piece.as_mut_ptr().cast(), wanted, at);

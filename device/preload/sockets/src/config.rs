@@ -33,7 +33,11 @@ pub(crate) struct Settings {
 fn variable(name: &str) -> Option<String> {
     // SAFETY: reads the auxiliary vector of the process.
     let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    if has_more_rights { None } else { std::env::var(name).ok() }
+    if has_more_rights {
+        None
+    } else {
+        std::env::var(name).ok()
+    }
 }
 
 /// The settings, read on first use.
@@ -68,8 +72,14 @@ impl Settings {
         self.entries.is_empty()
             || self.entries.iter().any(|entry| {
                 let name = entry.program.as_deref().unwrap_or_default();
-                let begins = self.program.get(..name.len()).is_some_and(|it| it.eq_ignore_ascii_case(name));
-                begins && is(entry.domain, domain) && is(entry.kind, kind) && is(entry.protocol, protocol)
+                let begins = self
+                    .program
+                    .get(..name.len())
+                    .is_some_and(|it| it.eq_ignore_ascii_case(name));
+                begins
+                    && is(entry.domain, domain)
+                    && is(entry.kind, kind)
+                    && is(entry.protocol, protocol)
             })
     }
 }
@@ -78,11 +88,21 @@ impl Settings {
 fn parse(text: &str) -> Vec<Entry> {
     let line = |line: &str| -> Option<Entry> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [program, domain, kind, protocol] = words[..] else { return None };
+        let [program, domain, kind, protocol] = words[..] else {
+            return None;
+        };
         Some(Entry {
             program: (program != "*").then(|| program.to_owned()),
-            domain: one_of(domain, &[("INET", libc::AF_INET), ("INET6", libc::AF_INET6)], &["AF_", "PF_"])?,
-            kind: one_of(kind, &[("STREAM", libc::SOCK_STREAM), ("DGRAM", libc::SOCK_DGRAM)], &["SOCK_"])?,
+            domain: one_of(
+                domain,
+                &[("INET", libc::AF_INET), ("INET6", libc::AF_INET6)],
+                &["AF_", "PF_"],
+            )?,
+            kind: one_of(
+                kind,
+                &[("STREAM", libc::SOCK_STREAM), ("DGRAM", libc::SOCK_DGRAM)],
+                &["SOCK_"],
+            )?,
             protocol: one_of(
                 protocol,
                 &[("TCP", libc::IPPROTO_TCP), ("UDP", libc::IPPROTO_UDP)],
@@ -90,7 +110,10 @@ fn parse(text: &str) -> Vec<Entry> {
             )?,
         })
     };
-    text.lines().filter(|text| !text.starts_with('#')).filter_map(line).collect()
+    text.lines()
+        .filter(|text| !text.starts_with('#'))
+        .filter_map(line)
+        .collect()
 }
 
 /// Parses a word: `Some(None)` for `*`, `None` for an unknown one.
@@ -99,8 +122,14 @@ fn one_of(word: &str, known: &[(&str, c_int)], prefixes: &[&str]) -> Option<Opti
         return Some(None);
     }
     let upper = word.to_ascii_uppercase();
-    let plain = prefixes.iter().find_map(|prefix| upper.strip_prefix(prefix)).unwrap_or(&upper);
-    known.iter().find(|(name, _)| *name == plain).map(|(_, value)| Some(*value))
+    let plain = prefixes
+        .iter()
+        .find_map(|prefix| upper.strip_prefix(prefix))
+        .unwrap_or(&upper);
+    known
+        .iter()
+        .find(|(name, _)| *name == plain)
+        .map(|(_, value)| Some(*value))
 }
 
 /// Name of the program without its folder.
@@ -114,7 +143,9 @@ fn program() -> String {
         if program_invocation_short_name.is_null() {
             return String::new();
         }
-        CStr::from_ptr(program_invocation_short_name).to_string_lossy().into_owned()
+        CStr::from_ptr(program_invocation_short_name)
+            .to_string_lossy()
+            .into_owned()
     }
 }
 
@@ -145,13 +176,22 @@ mod tests {
 
     #[test]
     fn config_file_selects_sockets() {
-        let list = "curl * STREAM *\niperf* INET stream tcp\niperf INET6 SOCK_STREAM IPPROTO_TCP\nx y z\n";
+        let list =
+            "curl * STREAM *\niperf* INET stream tcp\niperf INET6 SOCK_STREAM IPPROTO_TCP\nx y z\n";
         let stream = (libc::SOCK_STREAM, 0);
-        let takes = |program, domain, (kind, protocol)| settings(list, program).takes(domain, kind, protocol);
+        let takes = |program, domain, (kind, protocol)| {
+            settings(list, program).takes(domain, kind, protocol)
+        };
         assert!(takes("curl", libc::AF_INET, stream) && takes("CURL", libc::AF_INET6, stream));
         assert!(!takes("curl", libc::AF_INET, (libc::SOCK_DGRAM, 0)));
-        assert!(takes("iperf3", libc::AF_INET6, stream), "a name is how a program's begins");
-        assert!(!takes("iperf3", libc::AF_INET, stream), "a star is not part of a name");
+        assert!(
+            takes("iperf3", libc::AF_INET6, stream),
+            "a name is how a program's begins"
+        );
+        assert!(
+            !takes("iperf3", libc::AF_INET, stream),
+            "a star is not part of a name"
+        );
         assert!(!takes("wget", libc::AF_INET, stream));
     }
 }

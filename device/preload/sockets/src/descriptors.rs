@@ -39,7 +39,10 @@ unsafe fn unmap(fd: c_int) -> c_int {
 
 /// Establishes a pending connection before its descriptor is duplicated.
 fn establish(fd: c_int) {
-    if matches!(table::kind(fd), Kind::Pending(Pending::Active | Pending::Passive)) {
+    if matches!(
+        table::kind(fd),
+        Kind::Pending(Pending::Active | Pending::Passive)
+    ) {
         // SAFETY: it is the program's, and pending.
         unsafe { fork::establish(fd) };
     }

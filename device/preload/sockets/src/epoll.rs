@@ -18,9 +18,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Conditions that have the same value for `epoll` and `poll`.
-const SHARED: u32 =
-    (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLERR | libc::EPOLLHUP)
-        as u32;
+const SHARED: u32 = (libc::EPOLLIN
+    | libc::EPOLLOUT
+    | libc::EPOLLPRI
+    | libc::EPOLLRDHUP
+    | libc::EPOLLERR
+    | libc::EPOLLHUP) as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONCE: u32 = libc::EPOLLONESHOT as u32;
 /// The first two entries of the polled list: the kernel's epoll, and the wake-up eventfd.
@@ -65,7 +68,8 @@ impl Interest {
     fn poll_events(&self) -> Option<i16> {
         let left = self.events & SHARED & !self.reported;
         let ended = self.reported & libc::EPOLLHUP as u32 != 0;
-        (!self.is_disabled && !ended && (left != 0 || self.events & EDGE == 0)).then_some(left as i16)
+        (!self.is_disabled && !ended && (left != 0 || self.events & EDGE == 0))
+            .then_some(left as i16)
     }
 }
 
@@ -78,7 +82,9 @@ struct Epoll {
 
 impl Epoll {
     fn lock(&self) -> MutexGuard<'_, Vec<Interest>> {
-        self.interests.lock().unwrap_or_else(PoisonError::into_inner)
+        self.interests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake_waiters(&self) {
@@ -102,7 +108,10 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn epolls() -> MutexGuard<'static, Epolls> {
     static EPOLLS: OnceLock<Mutex<Epolls>> = OnceLock::new();
-    EPOLLS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+    EPOLLS
+        .get_or_init(Mutex::default)
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 fn find(epoll: c_int) -> Option<Arc<Epoll>> {
@@ -122,14 +131,20 @@ fn get_or_make(epoll: c_int) -> Option<Arc<Epoll>> {
     // SAFETY: numbers, and an event that lives until the call returns.
     let wake = unsafe {
         let wake = libc::eventfd(1, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC);
-        let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: mark(wake) };
+        let mut event = epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: mark(wake),
+        };
         if wake < 0 || real::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, wake, &mut event) != 0 {
             real::close(wake);
             return None;
         }
         wake
     };
-    let made = Arc::new(Epoll { wake, interests: Mutex::default() });
+    let made = Arc::new(Epoll {
+        wake,
+        interests: Mutex::default(),
+    });
     all.insert(epoll, made.clone());
     COUNT.store(all.len(), Ordering::Release);
     Some(made)
@@ -148,11 +163,17 @@ pub(crate) fn closed(fd: c_int) {
     let mut all = epolls();
     all.remove(&fd);
     COUNT.store(all.len(), Ordering::Release);
-    all.values().for_each(|epoll| epoll.lock().retain(|interest| interest.fd != fd));
+    all.values()
+        .for_each(|epoll| epoll.lock().retain(|interest| interest.fd != fd));
 }
 
 /// `epoll_ctl` on an rsocket.
-fn control(epoll: &Epoll, operation: c_int, fd: c_int, event: Option<epoll_event>) -> Result<(), c_int> {
+fn control(
+    epoll: &Epoll,
+    operation: c_int,
+    fd: c_int,
+    event: Option<epoll_event>,
+) -> Result<(), c_int> {
     let mut interests = epoll.lock();
     let at = interests.iter().position(|interest| interest.fd == fd);
     let interest = |event: epoll_event| Interest {
@@ -180,14 +201,27 @@ fn control(epoll: &Epoll, operation: c_int, fd: c_int, event: Option<epoll_event
 /// time-out.
 fn wait_once(number: c_int, epoll: &Epoll, events: &mut [epoll_event], time_ms: c_int) -> c_int {
     let mut list = vec![
-        pollfd { fd: number, events: libc::POLLIN, revents: 0 },
-        pollfd { fd: epoll.wake, events: libc::POLLIN, revents: 0 },
+        pollfd {
+            fd: number,
+            events: libc::POLLIN,
+            revents: 0,
+        },
+        pollfd {
+            fd: epoll.wake,
+            events: libc::POLLIN,
+            revents: 0,
+        },
     ];
     let mut asked = Vec::new();
     for interest in epoll.lock().iter_mut() {
         interest.used(table::take_touched(interest.fd));
-        if let (Some(rsocket), Some(events)) = (table::rsocket(interest.fd), interest.poll_events()) {
-            list.push(pollfd { fd: rsocket, events, revents: 0 });
+        if let (Some(rsocket), Some(events)) = (table::rsocket(interest.fd), interest.poll_events())
+        {
+            list.push(pollfd {
+                fd: rsocket,
+                events,
+                revents: 0,
+            });
             asked.push(interest.fd);
         }
     }
@@ -200,7 +234,13 @@ fn wait_once(number: c_int, epoll: &Epoll, events: &mut [epoll_event], time_ms: 
     if list[0].revents != 0 {
         // SAFETY: room for as many as are requested.
         let from_kernel = unsafe {
-            real::epoll_pwait(number, events.as_mut_ptr(), events.len() as c_int, 0, core::ptr::null())
+            real::epoll_pwait(
+                number,
+                events.as_mut_ptr(),
+                events.len() as c_int,
+                0,
+                core::ptr::null(),
+            )
         };
         if from_kernel < 0 {
             return from_kernel;
@@ -210,11 +250,16 @@ fn wait_once(number: c_int, epoll: &Epoll, events: &mut [epoll_event], time_ms: 
     let mut interests = epoll.lock();
     for (fd, seen) in asked.iter().zip(list.iter().skip(FIXED_ENTRIES)) {
         let found = interests.iter_mut().find(|interest| interest.fd == *fd);
-        let (Some(interest), Some(place)) = (found, events.get_mut(count)) else { continue };
+        let (Some(interest), Some(place)) = (found, events.get_mut(count)) else {
+            continue;
+        };
         let new_events = interest.new_events(seen.revents as u16 as u32);
         if new_events != 0 {
             interest.is_disabled = interest.events & ONCE != 0;
-            *place = epoll_event { events: new_events, u64: interest.data };
+            *place = epoll_event {
+                events: new_events,
+                u64: interest.data,
+            };
             count += 1;
         }
     }
@@ -229,7 +274,9 @@ fn wait_once(number: c_int, epoll: &Epoll, events: &mut [epoll_event], time_ms: 
 /// Removes the wake-up event from the kernel's events; returns how many are left.
 fn without_wakeup(epoll: &Epoll, events: &mut [epoll_event], count: usize) -> usize {
     let own = mark(epoll.wake);
-    let Some(at) = events.iter().take(count).position(|event| event.u64 == own) else { return count };
+    let Some(at) = events.iter().take(count).position(|event| event.u64 == own) else {
+        return count;
+    };
     let mut room = [0_u8; 8];
     // SAFETY: eight bytes of room; the descriptor does not block.
     unsafe { real::read(epoll.wake, room.as_mut_ptr().cast(), room.len()) };
@@ -240,7 +287,9 @@ fn without_wakeup(epoll: &Epoll, events: &mut [epoll_event], count: usize) -> us
 /// # Safety
 /// `events` has room for `most` events.
 unsafe fn wait(number: c_int, events: *mut epoll_event, most: c_int, time_ms: c_int) -> c_int {
-    let limit = u64::try_from(time_ms).ok().map(|time| Instant::now() + Duration::from_millis(time));
+    let limit = u64::try_from(time_ms)
+        .ok()
+        .map(|time| Instant::now() + Duration::from_millis(time));
     let Ok(room @ 1..) = usize::try_from(most) else {
         set_errno(libc::EINVAL);
         return -1;
@@ -255,7 +304,9 @@ unsafe fn wait(number: c_int, events: *mut epoll_event, most: c_int, time_ms: c_
                     let events = core::slice::from_raw_parts_mut(events, room);
                     wait_once(number, epoll, events, milliseconds(left))
                 }
-                None => real::epoll_pwait(number, events, most, milliseconds(left), core::ptr::null()),
+                None => {
+                    real::epoll_pwait(number, events, most, milliseconds(left), core::ptr::null())
+                }
             }
         };
         let count = match (found.is_some(), find(number), usize::try_from(count)) {
@@ -263,8 +314,11 @@ unsafe fn wait(number: c_int, events: *mut epoll_event, most: c_int, time_ms: c_
             (false, Some(epoll), Ok(count)) => {
                 // SAFETY: by this function's contract, `events` has room for `most` events; the kernel wrote
                 // so many.
-                without_wakeup(&epoll, unsafe { core::slice::from_raw_parts_mut(events, room) }, count)
-                    as c_int
+                without_wakeup(
+                    &epoll,
+                    unsafe { core::slice::from_raw_parts_mut(events, room) },
+                    count,
+                ) as c_int
             }
             _ => count,
         };
@@ -310,13 +364,26 @@ mod tests {
     const OUT: u32 = libc::EPOLLOUT as u32;
 
     fn interest(events: u32) -> Interest {
-        Interest { fd: 3, events, data: 0, reported: 0, is_disabled: false }
+        Interest {
+            fd: 3,
+            events,
+            data: 0,
+            reported: 0,
+            is_disabled: false,
+        }
     }
 
     #[test]
     fn level_triggered_events_repeat() {
         let mut level = interest(IN);
-        assert_eq!((level.new_events(IN | OUT), level.new_events(IN), level.new_events(0)), (IN, IN, 0));
+        assert_eq!(
+            (
+                level.new_events(IN | OUT),
+                level.new_events(IN),
+                level.new_events(0)
+            ),
+            (IN, IN, 0)
+        );
         assert_eq!(level.poll_events(), Some(libc::POLLIN));
     }
 
@@ -328,8 +395,14 @@ mod tests {
         assert_eq!(edge.new_events(IN | OUT), IN | OUT);
         assert_eq!(edge.poll_events(), None, "all of it was reported");
         edge.used(READ);
-        assert_eq!((edge.poll_events(), edge.new_events(IN | OUT)), (Some(libc::POLLIN), IN | OUT));
-        assert_eq!((edge.new_events(OUT), edge.new_events(IN | OUT)), (0, IN | OUT));
+        assert_eq!(
+            (edge.poll_events(), edge.new_events(IN | OUT)),
+            (Some(libc::POLLIN), IN | OUT)
+        );
+        assert_eq!(
+            (edge.new_events(OUT), edge.new_events(IN | OUT)),
+            (0, IN | OUT)
+        );
     }
 
     #[test]
@@ -343,13 +416,25 @@ mod tests {
 
     #[test]
     fn epoll_ctl_rejects_duplicate_and_missing_entries() {
-        let epoll = Epoll { wake: -1, interests: Mutex::default() };
+        let epoll = Epoll {
+            wake: -1,
+            interests: Mutex::default(),
+        };
         let event = Some(epoll_event { events: IN, u64: 7 });
-        assert_eq!(control(&epoll, libc::EPOLL_CTL_MOD, 3, event), Err(libc::ENOENT));
+        assert_eq!(
+            control(&epoll, libc::EPOLL_CTL_MOD, 3, event),
+            Err(libc::ENOENT)
+        );
         assert_eq!(control(&epoll, libc::EPOLL_CTL_ADD, 3, event), Ok(()));
-        assert_eq!(control(&epoll, libc::EPOLL_CTL_ADD, 3, event), Err(libc::EEXIST));
+        assert_eq!(
+            control(&epoll, libc::EPOLL_CTL_ADD, 3, event),
+            Err(libc::EEXIST)
+        );
         assert_eq!(control(&epoll, libc::EPOLL_CTL_DEL, 3, None), Ok(()));
-        assert_eq!(control(&epoll, libc::EPOLL_CTL_DEL, 3, None), Err(libc::ENOENT));
+        assert_eq!(
+            control(&epoll, libc::EPOLL_CTL_DEL, 3, None),
+            Err(libc::ENOENT)
+        );
         assert_eq!(control(&epoll, 77, 3, event), Err(libc::EINVAL));
     }
 }

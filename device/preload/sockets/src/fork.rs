@@ -61,8 +61,12 @@ unsafe fn connect_rdma(fd: c_int) -> Option<c_int> {
         let flags = real::fcntl(fd, libc::F_GETFL, 0);
         real::fcntl(fd, libc::F_SETFL, 0);
         let mut received = [1_u8; READY.len()];
-        let got =
-            real::recv(fd, received.as_mut_ptr().cast(), received.len(), libc::MSG_PEEK | libc::MSG_WAITALL);
+        let got = real::recv(
+            fd,
+            received.as_mut_ptr().cast(),
+            received.len(),
+            libc::MSG_PEEK | libc::MSG_WAITALL,
+        );
         real::fcntl(fd, libc::F_SETFL, flags.into());
         if got != READY.len() as isize || received != READY {
             return None;
@@ -113,7 +117,8 @@ fn take_lock() -> Option<OwnedFd> {
         }
         let lock = OwnedFd::from_raw_fd(socket);
         let limit = Instant::now() + LOCK_WAIT_MAX;
-        while real::bind(socket, core::ptr::from_ref(&address).cast(), length) != 0 && Instant::now() < limit
+        while real::bind(socket, core::ptr::from_ref(&address).cast(), length) != 0
+            && Instant::now() < limit
         {
             std::thread::sleep(LOCK_RETRY);
         }
@@ -140,7 +145,10 @@ unsafe fn accept_once(fd: c_int) -> Option<c_int> {
         }
         let listener = make(local.ss_family.into(), libc::SOCK_STREAM, 0)?;
         let yes: c_int = 1;
-        let (yes, size) = (core::ptr::from_ref(&yes).cast(), size_of::<c_int>() as socklen_t);
+        let (yes, size) = (
+            core::ptr::from_ref(&yes).cast(),
+            size_of::<c_int>() as socklen_t,
+        );
         r::rsetsockopt(listener, libc::SOL_SOCKET, libc::SO_REUSEADDR, yes, size);
         let accepted = if r::rbind(listener, place.cast(), length) == 0
             && r::rlisten(listener, 1) == 0
@@ -165,7 +173,8 @@ unsafe fn address(
     unsafe {
         let mut address: sockaddr_storage = core::mem::zeroed();
         let mut length = size_of::<sockaddr_storage>() as socklen_t;
-        (of(fd, core::ptr::from_mut(&mut address).cast(), &mut length) == 0).then_some((address, length))
+        (of(fd, core::ptr::from_mut(&mut address).cast(), &mut length) == 0)
+            .then_some((address, length))
     }
 }
 
@@ -177,8 +186,10 @@ unsafe fn inherit(rsocket: c_int, fd: c_int) {
     // SAFETY: room for a number.
     unsafe {
         r::rfcntl(rsocket, libc::F_SETFL, real::fcntl(fd, libc::F_GETFL, 0));
-        for (level, name) in [(libc::SOL_SOCKET, libc::SO_KEEPALIVE), (libc::IPPROTO_TCP, libc::TCP_NODELAY)]
-        {
+        for (level, name) in [
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+        ] {
             let (mut value, mut length): (c_int, socklen_t) = (0, size_of::<c_int>() as socklen_t);
             let place = core::ptr::from_mut(&mut value).cast();
             if real::getsockopt(fd, level, name, place, &mut length) == 0 {

@@ -30,7 +30,13 @@ pub(crate) unsafe fn make(domain: c_int, kind: c_int, protocol: c_int) -> Option
         ] {
             if let Some(value) = value {
                 let place = core::ptr::from_ref(&value).cast();
-                r::rsetsockopt(rsocket, SOL_RDMA, name, place, size_of::<c_int>() as socklen_t);
+                r::rsetsockopt(
+                    rsocket,
+                    SOL_RDMA,
+                    name,
+                    place,
+                    size_of::<c_int>() as socklen_t,
+                );
             }
         }
         Some(rsocket)

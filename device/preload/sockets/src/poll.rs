@@ -12,7 +12,9 @@ use std::time::Duration;
 /// Milliseconds for `poll`, rounded up.
 pub(crate) fn milliseconds(time: Option<Duration>) -> c_int {
     let whole = |time: Duration| time.as_nanos().div_ceil(1_000_000);
-    time.map_or(-1, |time| c_int::try_from(whole(time)).unwrap_or(c_int::MAX))
+    time.map_or(-1, |time| {
+        c_int::try_from(whole(time)).unwrap_or(c_int::MAX)
+    })
 }
 
 /// # Safety
@@ -20,7 +22,10 @@ pub(crate) fn milliseconds(time: Option<Duration>) -> c_int {
 unsafe fn duration(time: *const timespec) -> Option<Duration> {
     // SAFETY: by this function's contract, `time` is NULL, or points to a time.
     let time = unsafe { time.as_ref() }?;
-    Some(Duration::new(time.tv_sec.max(0) as u64, (time.tv_nsec.max(0) as u32).min(999_999_999)))
+    Some(Duration::new(
+        time.tv_sec.max(0) as u64,
+        (time.tv_nsec.max(0) as u32).min(999_999_999),
+    ))
 }
 
 /// Waits with other signals blocked. Unlike in the kernel, changing the mask and waiting are not atomic.
@@ -44,7 +49,10 @@ pub(crate) unsafe fn with_signals<T>(signals: *const sigset_t, wait: impl FnOnce
 
 /// Waits for descriptors of the program, some of which are rsockets'.
 fn wait(asked: &mut [pollfd], time_ms: c_int) -> c_int {
-    let standing = |asked: &pollfd| pollfd { fd: table::rsocket(asked.fd).unwrap_or(asked.fd), ..*asked };
+    let standing = |asked: &pollfd| pollfd {
+        fd: table::rsocket(asked.fd).unwrap_or(asked.fd),
+        ..*asked
+    };
     let mut list: Vec<pollfd> = asked.iter().map(standing).collect();
     // SAFETY: as many as there are.
     let ready = unsafe { r::rpoll(list.as_mut_ptr(), list.len() as nfds_t, time_ms) };
@@ -64,7 +72,10 @@ unsafe fn list<'a>(list: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]>
     }
     // SAFETY: by this function's contract, `count` elements are at `list`.
     let asked = unsafe { core::slice::from_raw_parts_mut(list, count as usize) };
-    asked.iter().any(|asked| table::rsocket(asked.fd).is_some()).then_some(asked)
+    asked
+        .iter()
+        .any(|asked| table::rsocket(asked.fd).is_some())
+        .then_some(asked)
 }
 
 /// The sets of `select`, and the `poll` events that each requests.
@@ -74,7 +85,11 @@ const ENDS: i16 = libc::POLLHUP | libc::POLLERR;
 
 /// # Safety
 /// As for `select(2)`.
-unsafe fn select_by_poll(count: c_int, sets: [*mut fd_set; 3], time: Option<Duration>) -> Option<c_int> {
+unsafe fn select_by_poll(
+    count: c_int,
+    sets: [*mut fd_set; 3],
+    time: Option<Duration>,
+) -> Option<c_int> {
     let mut asked = Vec::new();
     let mut is_ours = false;
     // SAFETY: by this function's contract, which is that of `select(2)`.
@@ -85,7 +100,11 @@ unsafe fn select_by_poll(count: c_int, sets: [*mut fd_set; 3], time: Option<Dura
             let events = events.fold(0, |events, (_, event)| events | event);
             if events != 0 {
                 is_ours |= table::rsocket(fd).is_some();
-                asked.push(pollfd { fd, events, revents: 0 });
+                asked.push(pollfd {
+                    fd,
+                    events,
+                    revents: 0,
+                });
             }
         }
         if !is_ours {
@@ -96,10 +115,21 @@ unsafe fn select_by_poll(count: c_int, sets: [*mut fd_set; 3], time: Option<Dura
             return Some(ready);
         }
         let mut set_bits = 0;
-        for (set, event) in sets.into_iter().zip(EVENTS).filter(|(set, _)| !set.is_null()) {
+        for (set, event) in sets
+            .into_iter()
+            .zip(EVENTS)
+            .filter(|(set, _)| !set.is_null())
+        {
             libc::FD_ZERO(set);
-            let wanted = if event == libc::POLLPRI { event } else { event | ENDS };
-            for asked in asked.iter().filter(|it| it.events & event != 0 && it.revents & wanted != 0) {
+            let wanted = if event == libc::POLLPRI {
+                event
+            } else {
+                event | ENDS
+            };
+            for asked in asked
+                .iter()
+                .filter(|it| it.events & event != 0 && it.revents & wanted != 0)
+            {
                 libc::FD_SET(asked.fd, set);
                 set_bits += 1;
             }

@@ -3,7 +3,8 @@
 use crate::next::real;
 use core::ffi::{c_char, c_int, c_long, c_ulong, c_void};
 use libc::{
-    epoll_event, fd_set, iovec, msghdr, nfds_t, pollfd, sigset_t, sockaddr, socklen_t, timespec, timeval,
+    epoll_event, fd_set, iovec, msghdr, nfds_t, pollfd, sigset_t, sockaddr, socklen_t, timespec,
+    timeval,
 };
 
 real! {

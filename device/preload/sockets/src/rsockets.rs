@@ -16,7 +16,9 @@ pub(crate) fn in_librdmacm() -> bool {
 }
 
 fn within<T>(call: impl FnOnce() -> T) -> T {
-    let before = IN_LIBRDMACM.try_with(|flag| flag.replace(true)).unwrap_or(true);
+    let before = IN_LIBRDMACM
+        .try_with(|flag| flag.replace(true))
+        .unwrap_or(true);
     let answer = call();
     _ = IN_LIBRDMACM.try_with(|flag| flag.set(before));
     answer

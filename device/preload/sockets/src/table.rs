@@ -74,12 +74,16 @@ pub(crate) fn rsocket(fd: c_int) -> Option<c_int> {
 
 /// Sets the kind of a descriptor. Returns `false` if the number is beyond the table.
 pub(crate) fn set(fd: c_int, kind: Kind) -> bool {
-    let Some(place) = slot(&KINDS, fd) else { return false };
+    let Some(place) = slot(&KINDS, fd) else {
+        return false;
+    };
     let value = match kind {
         Kind::Plain => 0,
         Kind::Pending(pending) => pending as i32,
         Kind::Rsocket(rsocket) => {
-            let Some(users) = slot(&USERS, rsocket) else { return false };
+            let Some(users) = slot(&USERS, rsocket) else {
+                return false;
+            };
             users.fetch_add(1, Ordering::Relaxed);
             rsocket + 1
         }
@@ -116,21 +120,32 @@ mod tests {
     fn rsocket_is_closed_with_its_last_descriptor() {
         assert!(set(500, Kind::Rsocket(9)) && set(501, Kind::Rsocket(9)));
         assert_eq!((rsocket(500), kind(502)), (Some(9), Kind::Plain));
-        assert_eq!((forget(500), forget(500), forget(501)), (None, None, Some(9)));
+        assert_eq!(
+            (forget(500), forget(500), forget(501)),
+            (None, None, Some(9))
+        );
         assert_eq!(kind(501), Kind::Plain);
     }
 
     #[test]
     fn invalid_descriptors_are_unmapped() {
         for fd in [-1, c_int::MIN, DESCRIPTORS_MAX as c_int, c_int::MAX] {
-            assert_eq!((kind(fd), forget(fd), take_touched(fd)), (Kind::Plain, None, 0));
+            assert_eq!(
+                (kind(fd), forget(fd), take_touched(fd)),
+                (Kind::Plain, None, 0)
+            );
             assert!(!set(fd, Kind::Rsocket(3)));
         }
     }
 
     #[test]
     fn pending_states_round_trip() {
-        for pending in [Pending::Fresh, Pending::Listening, Pending::Active, Pending::Passive] {
+        for pending in [
+            Pending::Fresh,
+            Pending::Listening,
+            Pending::Active,
+            Pending::Passive,
+        ] {
             assert!(set(510, Kind::Pending(pending)));
             assert_eq!(kind(510), Kind::Pending(pending));
         }

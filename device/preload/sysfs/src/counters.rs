@@ -14,8 +14,15 @@ const DEVICES: &str = "/sys/class/infiniband/";
 /// If the path, relative to the view's folder, is that of a counter or of a folder of counters, writes the
 /// current values there. If a value cannot be read or written, the file stays as it is.
 pub(crate) fn refresh(path: &CStr, folder: &[u8]) {
-    let Some(inside) = path.to_bytes().strip_prefix(folder) else { return };
-    let Some(Place { device, folder, name }) = std::str::from_utf8(inside).ok().and_then(place) else {
+    let Some(inside) = path.to_bytes().strip_prefix(folder) else {
+        return;
+    };
+    let Some(Place {
+        device,
+        folder,
+        name,
+    }) = std::str::from_utf8(inside).ok().and_then(place)
+    else {
         return;
     };
     let path = Path::new(OsStr::from_bytes(path.to_bytes()));
@@ -38,9 +45,14 @@ fn write(path: &Path, value: u64) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     // The temporary file is outside the folder of counters, because programs list that folder.
-    let Some(beside) = path.parent().and_then(Path::parent) else { return };
+    let Some(beside) = path.parent().and_then(Path::parent) else {
+        return;
+    };
     let aside = beside.join(format!(".counter-{}-{number}", std::process::id()));
-    if fs::write(&aside, format!("{value}\n")).and_then(|()| fs::rename(&aside, path)).is_err() {
+    if fs::write(&aside, format!("{value}\n"))
+        .and_then(|()| fs::rename(&aside, path))
+        .is_err()
+    {
         _ = fs::remove_file(&aside);
     }
 }
@@ -58,14 +70,23 @@ fn place(path: &str) -> Option<Place<'_>> {
     let (device, file) = path.strip_prefix(DEVICES)?.split_once("/ports/1/")?;
     let (folder, name) = file.split_once('/').unwrap_or((file, ""));
     let name = Some(name).filter(|name| !name.is_empty());
-    FILES.iter().any(|file| file.folder == folder).then_some(Place { device, folder, name })
+    FILES
+        .iter()
+        .any(|file| file.folder == folder)
+        .then_some(Place {
+            device,
+            folder,
+            name,
+        })
 }
 
 /// The hardware counters of a device (`hw_counters`), with their values.
 pub(crate) fn all(device: &str) -> Vec<(String, u64)> {
     let reports = host::report::collect().reports;
     let hardware = FILES.iter().filter(|file| file.folder == "hw_counters");
-    hardware.map(|file| (file.name.to_owned(), file.value(device, &reports))).collect()
+    hardware
+        .map(|file| (file.name.to_owned(), file.value(device, &reports)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -76,11 +97,25 @@ mod tests {
     fn counter_paths_are_parsed() {
         let of = |path: &str| {
             let path = format!("/sys/class/infiniband/{path}");
-            place(&path).map(|it| (it.device.to_owned(), it.folder.to_owned(), it.name.map(str::to_owned)))
+            place(&path).map(|it| {
+                (
+                    it.device.to_owned(),
+                    it.folder.to_owned(),
+                    it.name.map(str::to_owned),
+                )
+            })
         };
-        let expected =
-            |name: Option<&str>| Some(("rk_lo".to_owned(), "counters".to_owned(), name.map(str::to_owned)));
-        assert_eq!(of("rk_lo/ports/1/counters/port_xmit_packets"), expected(Some("port_xmit_packets")));
+        let expected = |name: Option<&str>| {
+            Some((
+                "rk_lo".to_owned(),
+                "counters".to_owned(),
+                name.map(str::to_owned),
+            ))
+        };
+        assert_eq!(
+            of("rk_lo/ports/1/counters/port_xmit_packets"),
+            expected(Some("port_xmit_packets"))
+        );
         assert_eq!(of("rk_lo/ports/1/counters"), expected(None));
         assert_eq!(of("rk_lo/ports/1/counters/"), expected(None));
         assert_eq!(of("rk_lo/ports/1/state"), None);

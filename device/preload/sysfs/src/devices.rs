@@ -28,7 +28,13 @@ impl Device {
         let (name, interface) = (parts.next()?.to_owned(), parts.next()?.to_owned());
         let firmware = parts.next()?.to_owned();
         let guid = u64::from_str_radix(parts.next()?.strip_prefix("0x")?, 16).ok()?;
-        Some(Self { index, name, interface, firmware, guid })
+        Some(Self {
+            index,
+            name,
+            interface,
+            firmware,
+            guid,
+        })
     }
 }
 

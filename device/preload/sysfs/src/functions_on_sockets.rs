@@ -56,8 +56,9 @@ unsafe fn joined(message: &libc::msghdr) -> Option<Vec<u8>> {
         }
         if piece.iov_len > 0 {
             // SAFETY: by this function's contract, every piece of the message is readable.
-            request
-                .extend(unsafe { core::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) });
+            request.extend(unsafe {
+                core::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len)
+            });
         }
     }
     Some(request)

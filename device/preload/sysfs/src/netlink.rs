@@ -24,8 +24,12 @@ struct Given {
     cookie: AtomicU64,
 }
 
-static GIVEN: [Given; SOCKETS_MAX] =
-    [const { Given { descriptor: AtomicI32::new(-1), cookie: AtomicU64::new(0) } }; SOCKETS_MAX];
+static GIVEN: [Given; SOCKETS_MAX] = [const {
+    Given {
+        descriptor: AtomicI32::new(-1),
+        cookie: AtomicU64::new(0),
+    }
+}; SOCKETS_MAX];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Number of sockets given. Most programs never have one, and their calls only load this.
 static ANY: AtomicBool = AtomicBool::new(false);
@@ -59,19 +63,33 @@ fn cookie(socket: RawFd) -> u64 {
     let (mut cookie, mut length) = (0u64, size_of::<u64>() as u32);
     let place = (&raw mut cookie).cast();
     // SAFETY: room for 64 bits.
-    unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_COOKIE, place, &mut length) };
+    unsafe {
+        libc::getsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_COOKIE,
+            place,
+            &mut length,
+        )
+    };
     cookie
 }
 
 /// Answers a request of the program; on failure returns false and sets `errno`.
 pub(crate) fn answer(socket: RawFd, request: &[u8]) -> bool {
-    let Some(port) = port_of(socket) else { return false };
+    let Some(port) = port_of(socket) else {
+        return false;
+    };
     let known = devices::all().unwrap_or_default();
     let counters = |name: &str| counters::all(name);
     let answers = nldev::answers(request, port, &known, &counters);
     // SAFETY: numbers only.
     let from = unsafe {
-        real::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_USERSOCK)
+        real::socket(
+            libc::AF_NETLINK,
+            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+            libc::NETLINK_USERSOCK,
+        )
     };
     if from < 0 {
         return false;
@@ -83,7 +101,14 @@ pub(crate) fn answer(socket: RawFd, request: &[u8]) -> bool {
         let (bytes, count) = (datagram.as_ptr().cast(), datagram.len());
         // SAFETY: a slice, an address, and their lengths.
         let sent = unsafe {
-            real::sendto(from.as_raw_fd(), bytes, count, libc::MSG_DONTWAIT, (&raw const to).cast(), length)
+            real::sendto(
+                from.as_raw_fd(),
+                bytes,
+                count,
+                libc::MSG_DONTWAIT,
+                (&raw const to).cast(),
+                length,
+            )
         };
         sent >= 0
     })

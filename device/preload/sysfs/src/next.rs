@@ -13,7 +13,11 @@ pub(crate) struct Next {
 
 impl Next {
     pub(crate) const fn new(name: &'static CStr, version: Option<&'static CStr>) -> Self {
-        Self { name, version, found: AtomicPtr::new(core::ptr::null_mut()) }
+        Self {
+            name,
+            version,
+            found: AtomicPtr::new(core::ptr::null_mut()),
+        }
     }
 
     /// Its address; NULL where the C library has no such function.

@@ -84,12 +84,31 @@ pub(crate) fn answers(
 }
 
 fn next_request(bytes: &[u8], port: u32) -> Option<(Request<'_>, &[u8])> {
-    let word = |at: usize| bytes.get(at..at + 4).and_then(|it| it.try_into().ok()).map(u32::from_ne_bytes);
-    let half = |at: usize| bytes.get(at..at + 2).and_then(|it| it.try_into().ok()).map(u16::from_ne_bytes);
+    let word = |at: usize| {
+        bytes
+            .get(at..at + 4)
+            .and_then(|it| it.try_into().ok())
+            .map(u32::from_ne_bytes)
+    };
+    let half = |at: usize| {
+        bytes
+            .get(at..at + 2)
+            .and_then(|it| it.try_into().ok())
+            .map(u16::from_ne_bytes)
+    };
     let length = word(0)? as usize;
     let attributes = bytes.get(HEADER_BYTES..length)?;
-    let request = Request { kind: half(4)?, flags: half(6)?, sequence: word(8)?, port, attributes };
-    Some((request, bytes.get(length.next_multiple_of(4)..).unwrap_or_default()))
+    let request = Request {
+        kind: half(4)?,
+        flags: half(6)?,
+        sequence: word(8)?,
+        port,
+        attributes,
+    };
+    Some((
+        request,
+        bytes.get(length.next_multiple_of(4)..).unwrap_or_default(),
+    ))
 }
 
 fn answer(
@@ -122,8 +141,13 @@ fn answer(
             answers.push(request.header(NLMSG_DONE, NLM_F_MULTI, &0i32.to_ne_bytes()));
         }
         GET | PORT_GET | STAT_GET => {
-            let has_port = request.attribute(attribute::PORT_INDEX).is_none_or(|port| port == PORT);
-            let found = devices.iter().find(is_wanted).filter(|_| wanted.is_some() && has_port);
+            let has_port = request
+                .attribute(attribute::PORT_INDEX)
+                .is_none_or(|port| port == PORT);
+            let found = devices
+                .iter()
+                .find(is_wanted)
+                .filter(|_| wanted.is_some() && has_port);
             match found {
                 Some(device) => {
                     answers.push(request.message(0, |it| describe(device, it)));
@@ -194,7 +218,11 @@ impl Request<'_> {
         let length = (HEADER_BYTES + payload.len()) as u32;
         let mut bytes = length.to_ne_bytes().to_vec();
         bytes.extend([kind, flags].iter().flat_map(|it| it.to_ne_bytes()));
-        bytes.extend([self.sequence, self.port].iter().flat_map(|it| it.to_ne_bytes()));
+        bytes.extend(
+            [self.sequence, self.port]
+                .iter()
+                .flat_map(|it| it.to_ne_bytes()),
+        );
         bytes.extend(payload);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
@@ -209,7 +237,11 @@ impl Request<'_> {
     /// `struct nlmsgerr`: a negative error number, and the header of the request. 0 is an acknowledgement.
     fn error(&self, errno: i32) -> Vec<u8> {
         let request = self.header(self.kind, self.flags, self.attributes);
-        let whole = if errno == 0 { &request[..HEADER_BYTES] } else { &request[..] };
+        let whole = if errno == 0 {
+            &request[..HEADER_BYTES]
+        } else {
+            &request[..]
+        };
         self.header(NLMSG_ERROR, 0, &[&(-errno).to_ne_bytes(), whole].concat())
     }
 }
@@ -220,7 +252,8 @@ struct Message(Vec<u8>);
 impl Message {
     fn put(&mut self, kind: u16, value: &[u8]) {
         let length = (4 + value.len()) as u16;
-        self.0.extend([length, kind].iter().flat_map(|it| it.to_ne_bytes()));
+        self.0
+            .extend([length, kind].iter().flat_map(|it| it.to_ne_bytes()));
         self.0.extend(value);
         self.0.resize(self.0.len().next_multiple_of(4), 0);
     }
@@ -247,16 +280,28 @@ mod tests {
     use super::*;
 
     fn devices() -> Vec<Device> {
-        ["2\trk_eth0\teth0\t1.0\t0x02aabbfffe000001", "1\trk_lo\tlo\t1.0\t0x1"]
-            .iter()
-            .map(|line| Device::parse(line).unwrap())
-            .collect()
+        [
+            "2\trk_eth0\teth0\t1.0\t0x02aabbfffe000001",
+            "1\trk_lo\tlo\t1.0\t0x1",
+        ]
+        .iter()
+        .map(|line| Device::parse(line).unwrap())
+        .collect()
     }
 
     fn request(kind: u16, flags: u16, attributes: &[(u16, u32)]) -> Vec<u8> {
         let mut message = Message(Vec::new());
-        attributes.iter().for_each(|(kind, value)| message.put(*kind, &value.to_ne_bytes()));
-        Request { kind, flags, sequence: 7, port: 0, attributes: &[] }.header(kind, flags, &message.0)
+        attributes
+            .iter()
+            .for_each(|(kind, value)| message.put(*kind, &value.to_ne_bytes()));
+        Request {
+            kind,
+            flags,
+            sequence: 7,
+            port: 0,
+            attributes: &[],
+        }
+        .header(kind, flags, &message.0)
     }
 
     fn ask(sent: &[u8]) -> Vec<Vec<u8>> {
@@ -269,30 +314,45 @@ mod tests {
     }
 
     fn contains(datagram: &[u8], text: &str) -> bool {
-        datagram.windows(text.len()).any(|window| window == text.as_bytes())
+        datagram
+            .windows(text.len())
+            .any(|window| window == text.as_bytes())
     }
 
     #[test]
     fn a_dump_has_every_device_in_one_datagram_and_then_its_end() {
         let answers = ask(&request(GET, NLM_F_DUMP | 1, &[]));
-        assert_eq!(answers.iter().map(|it| kind(it)).collect::<Vec<_>>(), [GET, NLMSG_DONE]);
+        assert_eq!(
+            answers.iter().map(|it| kind(it)).collect::<Vec<_>>(),
+            [GET, NLMSG_DONE]
+        );
         assert!(contains(&answers[0], "rk_eth0\0") && contains(&answers[0], "rk_lo\0"));
         // Sequence number and port are those of the request.
-        assert_eq!(answers[0][8..16], [7u32.to_ne_bytes(), 42u32.to_ne_bytes()].concat());
+        assert_eq!(
+            answers[0][8..16],
+            [7u32.to_ne_bytes(), 42u32.to_ne_bytes()].concat()
+        );
     }
 
     #[test]
     fn a_port_is_described_and_acknowledged() {
         let wanted = [(attribute::DEV_INDEX, 2), (attribute::PORT_INDEX, 1)];
         let answers = ask(&request(PORT_GET, NLM_F_ACK | 1, &wanted));
-        assert_eq!(answers.iter().map(|it| kind(it)).collect::<Vec<_>>(), [PORT_GET, NLMSG_ERROR]);
+        assert_eq!(
+            answers.iter().map(|it| kind(it)).collect::<Vec<_>>(),
+            [PORT_GET, NLMSG_ERROR]
+        );
         assert!(contains(&answers[0], "eth0\0"));
         assert_eq!(answers[1][16..20], 0i32.to_ne_bytes());
     }
 
     #[test]
     fn counters_are_returned_per_device() {
-        let answers = ask(&request(STAT_GET, 1, &[(attribute::DEV_INDEX, 1), (attribute::PORT_INDEX, 1)]));
+        let answers = ask(&request(
+            STAT_GET,
+            1,
+            &[(attribute::DEV_INDEX, 1), (attribute::PORT_INDEX, 1)],
+        ));
         assert!(answers.len() == 1 && contains(&answers[0], "sent_by_rk_lo\0"));
     }
 
@@ -300,10 +360,16 @@ mod tests {
     fn unsupported_requests_get_an_error() {
         let errno = |sent: &[u8]| {
             let answers = ask(sent);
-            assert_eq!(answers.iter().map(|it| kind(it)).collect::<Vec<_>>(), [NLMSG_ERROR]);
+            assert_eq!(
+                answers.iter().map(|it| kind(it)).collect::<Vec<_>>(),
+                [NLMSG_ERROR]
+            );
             -i32::from_ne_bytes(answers[0][16..20].try_into().unwrap())
         };
-        assert_eq!(errno(&request(GET, 1, &[(attribute::DEV_INDEX, 9)])), libc::EINVAL);
+        assert_eq!(
+            errno(&request(GET, 1, &[(attribute::DEV_INDEX, 9)])),
+            libc::EINVAL
+        );
         assert_eq!(errno(&request(GET, 1, &[])), libc::EINVAL);
         let wanted = [(attribute::DEV_INDEX, 2), (attribute::PORT_INDEX, 2)];
         assert_eq!(errno(&request(PORT_GET, 1, &wanted)), libc::EINVAL);

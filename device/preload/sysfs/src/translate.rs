@@ -26,7 +26,10 @@ pub(crate) struct Path {
 
 impl Path {
     pub(crate) const fn new() -> Self {
-        Self { bytes: [0; PATH_BYTES], length: 0 }
+        Self {
+            bytes: [0; PATH_BYTES],
+            length: 0,
+        }
     }
 
     /// Appends bytes. Returns whether they and the terminating zero fit.
@@ -82,14 +85,19 @@ fn of_environment() -> Option<Folder> {
     }
     // SAFETY: the environment's values end with a zero.
     let value = unsafe { CStr::from_ptr(value) }.to_bytes();
-    let mut folder = Folder { bytes: [0; FOLDER_BYTES], length: value.len() };
+    let mut folder = Folder {
+        bytes: [0; FOLDER_BYTES],
+        length: value.len(),
+    };
     folder.bytes.get_mut(..value.len())?.copy_from_slice(value);
     value.starts_with(b"/").then_some(folder)
 }
 
 /// The translated path in the view at `folder`.
 fn within<'a>(path: &[u8], folder: &[u8], to: &'a mut Path) -> Option<&'a CStr> {
-    let (place, rest) = PLACES.iter().find_map(|place| Some((*place, after(path, place)?)))?;
+    let (place, rest) = PLACES
+        .iter()
+        .find_map(|place| Some((*place, after(path, place)?)))?;
     let mut fits = to.push(folder);
     for part in place {
         fits &= to.push(b"/") && to.push(part);
@@ -103,7 +111,10 @@ fn after<'a>(path: &'a [u8], place: &[&[u8]]) -> Option<&'a [u8]> {
     let mut rest = path;
     for part in place {
         let slashes = rest.iter().take_while(|&&byte| byte == b'/').count();
-        rest = rest.get(slashes..).filter(|_| slashes > 0)?.strip_prefix(*part)?;
+        rest = rest
+            .get(slashes..)
+            .filter(|_| slashes > 0)?
+            .strip_prefix(*part)?;
     }
     matches!(rest, [] | [b'/', ..]).then_some(rest)
 }
@@ -120,8 +131,11 @@ mod tests {
 
     #[test]
     fn paths_of_the_view_are_translated() {
-        for path in ["/sys/class/infiniband", "/sys/class/infiniband/rk_lo/ports/1/state", "/dev/infiniband/"]
-        {
+        for path in [
+            "/sys/class/infiniband",
+            "/sys/class/infiniband/rk_lo/ports/1/state",
+            "/dev/infiniband/",
+        ] {
             assert_eq!(translate_in(path), Some(format!("/run/v{path}")));
         }
         assert_eq!(
@@ -132,12 +146,23 @@ mod tests {
 
     #[test]
     fn other_paths_are_unchanged() {
-        for path in
-            ["", "/", "/sys", "/sys/class", "/sys/class/infinibandx", "/sys/class/net/eth0", "/dev/null"]
-        {
+        for path in [
+            "",
+            "/",
+            "/sys",
+            "/sys/class",
+            "/sys/class/infinibandx",
+            "/sys/class/net/eth0",
+            "/dev/null",
+        ] {
             assert_eq!(translate_in(path), None, "{path}");
         }
-        for path in ["sys/class/infiniband", "/sysclass/infiniband", "/dev/infiniband_", "/dev"] {
+        for path in [
+            "sys/class/infiniband",
+            "/sysclass/infiniband",
+            "/dev/infiniband_",
+            "/dev",
+        ] {
             assert_eq!(translate_in(path), None, "{path}");
         }
     }

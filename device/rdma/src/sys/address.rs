@@ -7,7 +7,11 @@ use abi::sockaddr_storage;
 /// An IP address as C's bytes.
 pub(crate) fn sockaddr(address: SocketAddr) -> [u8; 28] {
     let mut bytes = [0; 28];
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 } as u16;
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    } as u16;
     bytes[..2].copy_from_slice(&family.to_ne_bytes());
     bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
     match address {
@@ -29,7 +33,10 @@ pub(crate) fn ip_of(storage: &sockaddr_storage) -> IpAddr {
     let [family0, family1, _, _, a, b, c, d, v6 @ ..] = bytes;
     match i32::from(u16::from_ne_bytes([family0, family1])) {
         libc::AF_INET => Ipv4Addr::new(a, b, c, d).into(),
-        libc::AF_INET6 => v6.first_chunk::<16>().map_or(Ipv6Addr::UNSPECIFIED, |it| (*it).into()).into(),
+        libc::AF_INET6 => v6
+            .first_chunk::<16>()
+            .map_or(Ipv6Addr::UNSPECIFIED, |it| (*it).into())
+            .into(),
         _ => Ipv6Addr::UNSPECIFIED.into(),
     }
 }

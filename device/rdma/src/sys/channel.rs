@@ -57,7 +57,10 @@ impl Channel {
             let error = std::io::Error::last_os_error();
             return match error.kind() {
                 std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted => Ok(None),
-                _ => Err(Error::Call { call: "rdma_get_cm_event", source: error }),
+                _ => Err(Error::Call {
+                    call: "rdma_get_cm_event",
+                    source: error,
+                }),
             };
         }
         // SAFETY: the library returned an event; its private data is valid until it is acknowledged. All
@@ -66,7 +69,10 @@ impl Channel {
             let param = (*raw).param.conn;
             let has_data = !param.private_data.is_null() && param.private_data_len != 0;
             let private_data = match has_data {
-                true => std::slice::from_raw_parts(param.private_data.cast(), param.private_data_len.into()),
+                true => std::slice::from_raw_parts(
+                    param.private_data.cast(),
+                    param.private_data_len.into(),
+                ),
                 false => &[],
             };
             Event {
@@ -104,8 +110,9 @@ impl Id {
         let mut raw = ptr::null_mut();
         let (library, place) = (channel.library, &mut raw);
         // SAFETY: a channel of the library, and a place for the identifier.
-        let code =
-            unsafe { (library.rdma_create_id)(channel.raw.as_ptr(), place, ptr::null_mut(), RDMA_PS_TCP) };
+        let code = unsafe {
+            (library.rdma_create_id)(channel.raw.as_ptr(), place, ptr::null_mut(), RDMA_PS_TCP)
+        };
         check("rdma_create_id", code)?;
         let raw = NonNull::new(raw).ok_or_else(|| failed("rdma_create_id"))?;
         Ok(Self { library, raw })

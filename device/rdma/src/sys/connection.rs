@@ -133,17 +133,26 @@ impl Connection {
         let wakeups = NonNull::new(wakeups).ok_or_else(|| failed("ibv_create_comp_channel"))?;
         // A peer that ignores flow control can complete all receives before its messages are processed, so
         // each receive has an entry.
-        let receives = shared.as_ref().map_or(sizes.receive, |shared| shared.size());
+        let receives = shared
+            .as_ref()
+            .map_or(sizes.receive, |shared| shared.size());
         let entries = c_int::try_from(sizes.send + receives + 1).unwrap_or(c_int::MAX);
         // SAFETY: a device that is open, and a channel of it.
-        let cq = unsafe { (library.ibv_create_cq)(context, entries, ptr::null_mut(), wakeups.as_ptr(), 0) };
+        let cq = unsafe {
+            (library.ibv_create_cq)(context, entries, ptr::null_mut(), wakeups.as_ptr(), 0)
+        };
         let Some(completions) = NonNull::new(cq) else {
             let error = failed("ibv_create_cq");
             // SAFETY: a channel that nothing uses.
             unsafe { (library.ibv_destroy_comp_channel)(wakeups.as_ptr()) };
             return Err(error);
         };
-        let queues = Queues { library, completions, wakeups, has_queue_pair: false };
+        let queues = Queues {
+            library,
+            completions,
+            wakeups,
+            has_queue_pair: false,
+        };
         let domain = Arc::clone(domain);
         let mut it = Self {
             queues,
@@ -176,7 +185,11 @@ impl Connection {
         let shared = self.shared.as_ref().map(|shared| shared.raw());
         let cap = ibv_qp_cap {
             max_send_wr: self.sizes.send,
-            max_recv_wr: if shared.is_some() { 0 } else { self.sizes.receive },
+            max_recv_wr: if shared.is_some() {
+                0
+            } else {
+                self.sizes.receive
+            },
             max_send_sge: 1,
             max_recv_sge: u32::from(shared.is_none()),
             max_inline_data,
@@ -193,7 +206,11 @@ impl Connection {
         let library = self.link.id.library;
         // SAFETY: identifier, domain and completion queue are of one device and live as long as this.
         let code = unsafe {
-            (library.rdma_create_qp)(self.link.id.raw.as_ptr(), self.domain.raw.as_ptr(), &mut attr)
+            (library.rdma_create_qp)(
+                self.link.id.raw.as_ptr(),
+                self.domain.raw.as_ptr(),
+                &mut attr,
+            )
         };
         check("rdma_create_qp", code)?;
         self.queues.has_queue_pair = true;
@@ -218,14 +235,17 @@ impl Connection {
         let timeout_ms = (STEP_SECONDS * 1000) as c_int;
         let place = address.as_ptr().cast::<c_void>();
         // SAFETY: an identifier of the library, and an address of the family that it names.
-        let code = unsafe { (library.rdma_resolve_addr)(id.raw.as_ptr(), ptr::null(), place, timeout_ms) };
+        let code =
+            unsafe { (library.rdma_resolve_addr)(id.raw.as_ptr(), ptr::null(), place, timeout_ms) };
         check("rdma_resolve_addr", code)?;
         wait_for(&channel, event::ADDR_RESOLVED).map_err(|error| match error {
             Error::Event { .. } => Error::NoRoute(to),
             error => error,
         })?;
         // SAFETY: an identifier whose address is resolved.
-        check("rdma_resolve_route", unsafe { (library.rdma_resolve_route)(id.raw.as_ptr(), timeout_ms) })?;
+        check("rdma_resolve_route", unsafe {
+            (library.rdma_resolve_route)(id.raw.as_ptr(), timeout_ms)
+        })?;
         wait_for(&channel, event::ROUTE_RESOLVED)?;
         // SAFETY: an identifier whose address is resolved has a device, which librdmacm keeps open.
         let domain = unsafe { Domain::new(id.raw.as_ref().verbs) }?;
@@ -248,7 +268,9 @@ impl Connection {
         let param = parameters(private_data, self.sizes);
         // SAFETY: an identifier with a request and a queue pair; the private data live until the call
         // returns.
-        check("rdma_accept", unsafe { (self.link.id.library.rdma_accept)(self.link.id.raw.as_ptr(), &param) })
+        check("rdma_accept", unsafe {
+            (self.link.id.library.rdma_accept)(self.link.id.raw.as_ptr(), &param)
+        })
     }
 
     /// The number of the queue pair.
@@ -266,7 +288,10 @@ impl Connection {
     /// changed.
     pub fn descriptors(&self) -> [RawFd; 2] {
         // SAFETY: a channel that lives as long as this.
-        [unsafe { self.queues.wakeups.as_ref() }.fd, self.link.channel.descriptor()]
+        [
+            unsafe { self.queues.wakeups.as_ref() }.fd,
+            self.link.channel.descriptor(),
+        ]
     }
 
     /// The function of the library that waits for a queue and descriptors at once.
@@ -360,8 +385,19 @@ impl Connection {
         invalidate: Option<u32>,
         token: u64,
     ) -> Result<(), (Error, Buffer)> {
-        let opcode = if invalidate.is_some() { IBV_WR_SEND_WITH_INV } else { IBV_WR_SEND };
-        self.post(opcode, buffer, length, (0, 0), invalidate.unwrap_or(0), token)
+        let opcode = if invalidate.is_some() {
+            IBV_WR_SEND_WITH_INV
+        } else {
+            IBV_WR_SEND
+        };
+        self.post(
+            opcode,
+            buffer,
+            length,
+            (0, 0),
+            invalidate.unwrap_or(0),
+            token,
+        )
     }
 
     /// Writes the first `length` bytes of a buffer to the peer's memory by RDMA WRITE.
@@ -390,11 +426,28 @@ impl Connection {
         (address, key): (u64, u32),
         token: u64,
     ) -> Result<bool, Error> {
-        let Some(bytes) = buffer.get(range) else { return Ok(false) };
-        let Some(lkey) = self.domain.read_key(buffer) else { return Ok(false) };
-        let element = ibv_sge { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey };
-        let remote = Remote { opcode: IBV_WR_RDMA_WRITE, address, key, invalidate: 0 };
-        self.push(remote, LocalData::Shared(Arc::clone(buffer), element), token)?;
+        let Some(bytes) = buffer.get(range) else {
+            return Ok(false);
+        };
+        let Some(lkey) = self.domain.read_key(buffer) else {
+            return Ok(false);
+        };
+        let element = ibv_sge {
+            addr: bytes.as_ptr() as u64,
+            length: bytes.len() as u32,
+            lkey,
+        };
+        let remote = Remote {
+            opcode: IBV_WR_RDMA_WRITE,
+            address,
+            key,
+            invalidate: 0,
+        };
+        self.push(
+            remote,
+            LocalData::Shared(Arc::clone(buffer), element),
+            token,
+        )?;
         Ok(true)
     }
 
@@ -424,10 +477,21 @@ impl Connection {
         (address, key): (u64, u32),
         token: u64,
     ) -> Result<(), Error> {
-        let (addr, length, lkey) = landing.place(&self.domain, range).ok_or(Error::Disconnected)?;
-        let remote = Remote { opcode: IBV_WR_RDMA_READ, address, key, invalidate: 0 };
+        let (addr, length, lkey) = landing
+            .place(&self.domain, range)
+            .ok_or(Error::Disconnected)?;
+        let remote = Remote {
+            opcode: IBV_WR_RDMA_READ,
+            address,
+            key,
+            invalidate: 0,
+        };
         let element = ibv_sge { addr, length, lkey };
-        self.push(remote, LocalData::Landing(Arc::clone(landing), element), token)
+        self.push(
+            remote,
+            LocalData::Landing(Arc::clone(landing), element),
+            token,
+        )
     }
 
     /// Binds the window of a buffer ([`Domain::windowed`]) to its first `length` bytes. Returns the address
@@ -444,9 +508,14 @@ impl Connection {
         length: usize,
         token: u64,
     ) -> Result<Option<(u64, u32)>, Error> {
-        let Some(binding) = self.domain.next_binding(buffer, length) else { return Ok(None) };
+        let Some(binding) = self.domain.next_binding(buffer, length) else {
+            return Ok(None);
+        };
         let place = (binding.bind_info.addr, binding.rkey);
-        let remote = Remote { opcode: IBV_WR_BIND_MW, ..Remote::default() };
+        let remote = Remote {
+            opcode: IBV_WR_BIND_MW,
+            ..Remote::default()
+        };
         self.push(remote, LocalData::Binding(binding), token)?;
         // Posted at once: the request names the window and its region, which live as long as the buffer.
         self.flush()?;
@@ -464,10 +533,21 @@ impl Connection {
     /// # Errors
     /// When the queue is full, the connection broken, or the message too long.
     pub fn send_short(&mut self, bytes: &[u8], invalidate: Option<u32>) -> Result<(), Error> {
-        let opcode = if invalidate.is_some() { IBV_WR_SEND_WITH_INV } else { IBV_WR_SEND };
-        let remote = Remote { opcode, invalidate: invalidate.unwrap_or(0), ..Remote::default() };
+        let opcode = if invalidate.is_some() {
+            IBV_WR_SEND_WITH_INV
+        } else {
+            IBV_WR_SEND
+        };
+        let remote = Remote {
+            opcode,
+            invalidate: invalidate.unwrap_or(0),
+            ..Remote::default()
+        };
         let mut inline = [0; INLINE];
-        inline.get_mut(..bytes.len()).ok_or(Error::Full)?.copy_from_slice(bytes);
+        inline
+            .get_mut(..bytes.len())
+            .ok_or(Error::Full)?
+            .copy_from_slice(bytes);
         let Some(small) = &mut self.small else {
             return self.push(remote, LocalData::Inline(inline, bytes.len()), SMALL);
         };
@@ -476,7 +556,9 @@ impl Connection {
             None => self.domain.registered(INLINE)?,
         };
         buffer[..bytes.len()].copy_from_slice(bytes);
-        let element = self.element(&buffer, bytes.len()).ok_or(Error::Disconnected)?;
+        let element = self
+            .element(&buffer, bytes.len())
+            .ok_or(Error::Disconnected)?;
         self.push(remote, LocalData::Buffer(buffer, element), SMALL)
     }
 
@@ -540,8 +622,14 @@ impl Connection {
         {
             return Err((error, buffer));
         }
-        let remote = Remote { opcode, address, key, invalidate };
-        self.outbox.push(SENT, remote, LocalData::Buffer(buffer, element), token);
+        let remote = Remote {
+            opcode,
+            address,
+            key,
+            invalidate,
+        };
+        self.outbox
+            .push(SENT, remote, LocalData::Buffer(buffer, element), token);
         Ok(())
     }
 
@@ -562,7 +650,10 @@ impl Connection {
     /// When the connection is broken.
     pub fn flush(&mut self) -> Result<(), Error> {
         let of = |call, code: Result<(), c_int>| {
-            let error = |code| Error::Call { call, source: std::io::Error::from_raw_os_error(code) };
+            let error = |code| Error::Call {
+                call,
+                source: std::io::Error::from_raw_os_error(code),
+            };
             code.map_err(error)
         };
         // SAFETY: the identifier's queue pair, which is destroyed before the buffers go.
@@ -577,7 +668,11 @@ impl Connection {
     fn element(&self, buffer: &Buffer, length: usize) -> Option<ibv_sge> {
         let lkey = self.domain.key(buffer)?;
         let length = length.min(buffer.len()) as u32;
-        Some(ibv_sge { addr: buffer.as_ptr() as u64, length, lkey })
+        Some(ibv_sge {
+            addr: buffer.as_ptr() as u64,
+            length,
+            lkey,
+        })
     }
 
     /// Posts the lists, and appends completed requests to `out`: one signaled completion completes all
@@ -602,7 +697,9 @@ impl Connection {
             let poll = (*(*cq).context).ops.poll_cq;
             poll.map_or(-1, |poll| poll(cq, most as c_int, self.found.as_mut_ptr()))
         };
-        let Ok(count) = usize::try_from(count) else { return Err(failed("ibv_poll_cq")) };
+        let Ok(count) = usize::try_from(count) else {
+            return Err(failed("ibv_poll_cq"));
+        };
         for index in 0..count.min(BATCH) {
             let wc = self.found[index];
             if let Some(shared) = &self.shared
@@ -611,12 +708,22 @@ impl Connection {
                 out.push(match wc.status {
                     0 => {
                         let done = Ok(Done::Receive(wc.byte_len as usize));
-                        Completion { token, done, buffer: Some(buffer), invalidated: invalidated(&wc) }
+                        Completion {
+                            token,
+                            done,
+                            buffer: Some(buffer),
+                            invalidated: invalidated(&wc),
+                        }
                     }
                     status => {
                         // Posted again for other connections. That fails only when the device was removed.
                         _ = shared.receive(buffer, token);
-                        Completion { token, done: Err(status), buffer: None, invalidated: None }
+                        Completion {
+                            token,
+                            done: Err(status),
+                            buffer: None,
+                            invalidated: None,
+                        }
                     }
                 });
                 continue;
@@ -625,9 +732,20 @@ impl Connection {
                 self.retire(wc.wr_id & !SENT, wc.status, out);
                 continue;
             }
-            let Some((token, buffer)) = self.receives.try_remove(wc.wr_id as usize) else { continue };
-            let done = if wc.status == 0 { Ok(Done::Receive(wc.byte_len as usize)) } else { Err(wc.status) };
-            out.push(Completion { token, done, buffer: Some(buffer), invalidated: invalidated(&wc) });
+            let Some((token, buffer)) = self.receives.try_remove(wc.wr_id as usize) else {
+                continue;
+            };
+            let done = if wc.status == 0 {
+                Ok(Done::Receive(wc.byte_len as usize))
+            } else {
+                Err(wc.status)
+            };
+            out.push(Completion {
+                token,
+                done,
+                buffer: Some(buffer),
+                invalidated: invalidated(&wc),
+            });
         }
         Ok(count)
     }
@@ -635,13 +753,23 @@ impl Connection {
     fn retire(&mut self, number: u64, status: u32, out: &mut Vec<Completion>) {
         self.outbox.retire(number, |token, buffer, is_it| {
             if is_it && status != 0 {
-                out.push(Completion { token, done: Err(status), buffer, invalidated: None });
+                out.push(Completion {
+                    token,
+                    done: Err(status),
+                    buffer,
+                    invalidated: None,
+                });
             } else if token == SMALL {
                 if let Some((small, buffer)) = self.small.as_mut().zip(buffer) {
                     small.push(buffer);
                 }
             } else {
-                out.push(Completion { token, done: Ok(Done::Sent), buffer, invalidated: None });
+                out.push(Completion {
+                    token,
+                    done: Ok(Done::Sent),
+                    buffer,
+                    invalidated: None,
+                });
             }
         });
     }
@@ -651,7 +779,13 @@ impl Connection {
         let mut left = Vec::new();
         while self.poll(&mut left).is_ok_and(|count| count > 0) {
             let Some(shared) = &self.shared else { return };
-            for Completion { token, done, buffer, .. } in left.drain(..) {
+            for Completion {
+                token,
+                done,
+                buffer,
+                ..
+            } in left.drain(..)
+            {
                 if let (Some(buffer), Ok(Done::Receive(_))) = (buffer, done) {
                     _ = shared.receive(buffer, token);
                 }
@@ -694,17 +828,27 @@ fn wait_for(channel: &Channel, wanted: u32) -> Result<Event, Error> {
         if let Some(found) = channel.event()? {
             return match found.kind {
                 kind if kind == wanted && found.status == 0 => Ok(found),
-                event::REJECTED => {
-                    Err(Error::Rejected { reason: found.status, private_data: found.private_data })
-                }
-                event => Err(Error::Event { event, status: found.status }),
+                event::REJECTED => Err(Error::Rejected {
+                    reason: found.status,
+                    private_data: found.private_data,
+                }),
+                event => Err(Error::Event {
+                    event,
+                    status: found.status,
+                }),
             };
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Error::Silence { seconds: STEP_SECONDS });
+            return Err(Error::Silence {
+                seconds: STEP_SECONDS,
+            });
         }
-        let mut poll = libc::pollfd { fd: channel.descriptor(), events: libc::POLLIN, revents: 0 };
+        let mut poll = libc::pollfd {
+            fd: channel.descriptor(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
         // SAFETY: one descriptor that is open.
         unsafe { libc::poll(&mut poll, 1, left.as_millis() as c_int + 1) };
     }
@@ -712,7 +856,9 @@ fn wait_for(channel: &Channel, wanted: u32) -> Result<Event, Error> {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("in_flight", &self.outbox.len()).finish_non_exhaustive()
+        f.debug_struct("Connection")
+            .field("in_flight", &self.outbox.len())
+            .finish_non_exhaustive()
     }
 }
 

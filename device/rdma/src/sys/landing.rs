@@ -30,6 +30,10 @@ impl Landing {
     /// domain cannot use the buffer.
     pub(crate) fn place(&self, domain: &Domain, range: Range<usize>) -> Option<(u64, u32, u32)> {
         let bytes = self.0.get(range)?;
-        Some((bytes.as_ptr() as u64, u32::try_from(bytes.len()).ok()?, domain.key(&self.0)?))
+        Some((
+            bytes.as_ptr() as u64,
+            u32::try_from(bytes.len()).ok()?,
+            domain.key(&self.0)?,
+        ))
     }
 }

@@ -106,16 +106,28 @@ fn handle(name: &CStr, library: &'static str) -> Result<*mut c_void, Error> {
     // SAFETY: dlerror's text lives until the next call of this thread.
     let reason = unsafe {
         let text = libc::dlerror();
-        if text.is_null() { String::new() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+        if text.is_null() {
+            String::new()
+        } else {
+            CStr::from_ptr(text).to_string_lossy().into_owned()
+        }
     };
     Err(Error::Library { library, reason })
 }
 
-fn symbol(handle: *mut c_void, library: &'static str, name: &'static str) -> Result<*mut c_void, Error> {
+fn symbol(
+    handle: *mut c_void,
+    library: &'static str,
+    name: &'static str,
+) -> Result<*mut c_void, Error> {
     // SAFETY: a handle of dlopen, and a string that ends with zero.
     let found = unsafe { libc::dlsym(handle, name.as_ptr().cast::<c_char>()) };
     let function = name.trim_end_matches('\0');
-    if found.is_null() { Err(Error::Function { library, function }) } else { Ok(found) }
+    if found.is_null() {
+        Err(Error::Function { library, function })
+    } else {
+        Ok(found)
+    }
 }
 
 /// The libraries, opened once.
@@ -130,7 +142,10 @@ pub(crate) fn library() -> Result<&'static Library, Error> {
 
 /// The error of a call that returned -1 or NULL, from `errno`.
 pub(crate) fn failed(call: &'static str) -> Error {
-    Error::Call { call, source: io::Error::last_os_error() }
+    Error::Call {
+        call,
+        source: io::Error::last_os_error(),
+    }
 }
 
 /// Checks a call that returns 0, or -1 with `errno`.

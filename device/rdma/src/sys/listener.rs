@@ -56,10 +56,14 @@ impl Listener {
         let id = Id::new(&channel)?;
         let place = sockaddr(address);
         // SAFETY: an identifier of the library, and an address of the family that it names.
-        let code = unsafe { (id.library.rdma_bind_addr)(id.raw.as_ptr(), place.as_ptr().cast::<c_void>()) };
+        let code = unsafe {
+            (id.library.rdma_bind_addr)(id.raw.as_ptr(), place.as_ptr().cast::<c_void>())
+        };
         check("rdma_bind_addr", code)?;
         // SAFETY: an identifier that is bound.
-        check("rdma_listen", unsafe { (id.library.rdma_listen)(id.raw.as_ptr(), backlog) })?;
+        check("rdma_listen", unsafe {
+            (id.library.rdma_listen)(id.raw.as_ptr(), backlog)
+        })?;
         Ok(Self { _id: id, channel })
     }
 
@@ -81,13 +85,23 @@ impl Listener {
         const DISCONNECTED: u32 = 10;
         const DEVICE_REMOVAL: u32 = 11;
         while let Some(event) = self.channel.event()? {
-            let Some(raw) = NonNull::new(event.id) else { continue };
+            let Some(raw) = NonNull::new(event.id) else {
+                continue;
+            };
             let key = raw.as_ptr() as usize;
             match event.kind {
                 CONNECT_REQUEST => {
-                    let id = Id { library: self.channel.library, raw };
+                    let id = Id {
+                        library: self.channel.library,
+                        raw,
+                    };
                     let (channel, private_data) = (Arc::clone(&self.channel), event.private_data);
-                    let request = Request { id, channel, private_data, reads: event.initiator_depth };
+                    let request = Request {
+                        id,
+                        channel,
+                        private_data,
+                        reads: event.initiator_depth,
+                    };
                     return Ok(Some(ListenerEvent::Request(request)));
                 }
                 ESTABLISHED => return Ok(Some(ListenerEvent::Established(key))),
@@ -148,7 +162,13 @@ impl Request {
     pub fn reject(self, private_data: &[u8]) {
         let length = private_data.len().min(148) as u8;
         // SAFETY: an identifier with a request, and private data of this length.
-        unsafe { (self.id.library.rdma_reject)(self.id.raw.as_ptr(), private_data.as_ptr().cast(), length) };
+        unsafe {
+            (self.id.library.rdma_reject)(
+                self.id.raw.as_ptr(),
+                private_data.as_ptr().cast(),
+                length,
+            )
+        };
     }
 
     /// Address of the peer, as its request states it.
@@ -187,7 +207,11 @@ impl Request {
     ///
     /// # Errors
     /// As [`Request::prepare`].
-    pub fn prepare_shared(self, sizes: Sizes, receives: &Arc<SharedReceives>) -> Result<HalfOpen, Error> {
+    pub fn prepare_shared(
+        self,
+        sizes: Sizes,
+        receives: &Arc<SharedReceives>,
+    ) -> Result<HalfOpen, Error> {
         self.made(receives.domain(), sizes, Some(Arc::clone(receives)))
     }
 
@@ -203,8 +227,14 @@ impl Request {
         sizes: Sizes,
         shared: Option<Arc<SharedReceives>>,
     ) -> Result<HalfOpen, Error> {
-        let link = Link { id: self.id, channel: self.channel };
-        let sizes = Sizes { reads: sizes.reads.min(self.reads), ..sizes };
+        let link = Link {
+            id: self.id,
+            channel: self.channel,
+        };
+        let sizes = Sizes {
+            reads: sizes.reads.min(self.reads),
+            ..sizes
+        };
         Connection::new(link, domain, sizes, shared).map(HalfOpen)
     }
 }
@@ -217,6 +247,8 @@ impl fmt::Debug for Listener {
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request").field("private_data", &self.private_data).finish_non_exhaustive()
+        f.debug_struct("Request")
+            .field("private_data", &self.private_data)
+            .finish_non_exhaustive()
     }
 }

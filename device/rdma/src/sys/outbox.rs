@@ -7,8 +7,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use abi::{
-    IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_RDMA_READ, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge,
-    ibv_wr_bind_mw, ibv_wr_rdma,
+    IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_RDMA_READ, ibv_qp, ibv_recv_wr, ibv_send_wr,
+    ibv_sge, ibv_wr_bind_mw, ibv_wr_rdma,
 };
 use buffer::Buffer;
 
@@ -35,8 +35,12 @@ struct Sent {
 enum Kept {
     Nothing,
     Buffer(Buffer),
-    Shared(#[expect(dead_code, reason = "it is dropped when the request has completed")] Arc<Buffer>),
-    Landing(#[expect(dead_code, reason = "it is dropped when the request has completed")] Arc<Landing>),
+    Shared(
+        #[expect(dead_code, reason = "it is dropped when the request has completed")] Arc<Buffer>,
+    ),
+    Landing(
+        #[expect(dead_code, reason = "it is dropped when the request has completed")] Arc<Landing>,
+    ),
 }
 
 /// The local side of a request.
@@ -104,11 +108,25 @@ impl Outbox {
             LocalData::Inline(bytes, length) => {
                 flag = IBV_SEND_INLINE;
                 self.inline.push(bytes);
-                (Kept::Nothing, ibv_sge { addr: 0, length: length as u32, lkey: 0 })
+                (
+                    Kept::Nothing,
+                    ibv_sge {
+                        addr: 0,
+                        length: length as u32,
+                        lkey: 0,
+                    },
+                )
             }
             LocalData::Binding(bind) => {
                 binding = Some(bind);
-                (Kept::Nothing, ibv_sge { addr: 0, length: 0, lkey: 0 })
+                (
+                    Kept::Nothing,
+                    ibv_sge {
+                        addr: 0,
+                        length: 0,
+                        lkey: 0,
+                    },
+                )
             }
         };
         self.unsignaled += 1;
@@ -127,7 +145,10 @@ impl Outbox {
         request.opcode = remote.opcode;
         request.send_flags = flag | if is_signaled { IBV_SEND_SIGNALED } else { 0 };
         request.imm_data = remote.invalidate;
-        request.wr.rdma = ibv_wr_rdma { remote_addr: remote.address, rkey: remote.key };
+        request.wr.rdma = ibv_wr_rdma {
+            remote_addr: remote.address,
+            rkey: remote.key,
+        };
         if let Some(binding) = binding {
             request.bind_mw = binding;
         }
@@ -159,7 +180,12 @@ impl Outbox {
         let mut bad = ptr::null_mut();
         // SAFETY: as the caller says; a list whose parts live until the call returns, and whose buffers are
         // kept until they are done with. A peer's key and address are checked by the peer.
-        let code = unsafe { (*(*qp).context).ops.post_send.map_or(-1, |post| post(qp, next, &mut bad)) };
+        let code = unsafe {
+            (*(*qp).context)
+                .ops
+                .post_send
+                .map_or(-1, |post| post(qp, next, &mut bad))
+        };
         self.requests.clear();
         self.elements.clear();
         self.inline.clear();
@@ -178,7 +204,11 @@ impl Outbox {
         while self.first <= number
             && let Some(Sent { token, kept }) = self.sent.pop_front()
         {
-            let buffer = if let Kept::Buffer(buffer) = kept { Some(buffer) } else { None };
+            let buffer = if let Kept::Buffer(buffer) = kept {
+                Some(buffer)
+            } else {
+                None
+            };
             out(token, buffer, self.first == number);
             self.first += 1;
         }
@@ -199,7 +229,12 @@ impl Inbox {
 
     pub(super) fn push(&mut self, wr_id: u64, element: ibv_sge) {
         let (next, sg_list) = (ptr::null_mut(), ptr::null_mut());
-        self.requests.push(ibv_recv_wr { wr_id, next, sg_list, num_sge: 1 });
+        self.requests.push(ibv_recv_wr {
+            wr_id,
+            next,
+            sg_list,
+            num_sge: 1,
+        });
         self.elements.push(element);
     }
 
@@ -221,7 +256,12 @@ impl Inbox {
         }
         let mut bad = ptr::null_mut();
         // SAFETY: as the caller says; a list whose parts live until the call returns.
-        let code = unsafe { (*(*qp).context).ops.post_recv.map_or(-1, |post| post(qp, next, &mut bad)) };
+        let code = unsafe {
+            (*(*qp).context)
+                .ops
+                .post_recv
+                .map_or(-1, |post| post(qp, next, &mut bad))
+        };
         self.requests.clear();
         self.elements.clear();
         if code == 0 { Ok(()) } else { Err(code) }
@@ -236,13 +276,25 @@ mod tests {
     fn one_completion_retires_all_earlier_requests() {
         let mut outbox = Outbox::default();
         for token in 0..UNSIGNALED_MAX as u64 + 1 {
-            outbox.push(1 << 62, Remote::default(), LocalData::Inline([0; INLINE], 16), token);
+            outbox.push(
+                1 << 62,
+                Remote::default(),
+                LocalData::Inline([0; INLINE], 16),
+                token,
+            );
         }
         let signaled = |it: &ibv_send_wr| it.send_flags & IBV_SEND_SIGNALED != 0;
-        let signaled: Vec<_> = outbox.requests.iter().filter(|it| signaled(it)).map(|it| it.wr_id).collect();
+        let signaled: Vec<_> = outbox
+            .requests
+            .iter()
+            .filter(|it| signaled(it))
+            .map(|it| it.wr_id)
+            .collect();
         assert_eq!(signaled, [1 << 62 | (UNSIGNALED_MAX as u64 - 1)]);
         let mut retired = Vec::new();
-        outbox.retire(UNSIGNALED_MAX as u64 - 1, |token, _, is_it| retired.push((token, is_it)));
+        outbox.retire(UNSIGNALED_MAX as u64 - 1, |token, _, is_it| {
+            retired.push((token, is_it))
+        });
         assert_eq!(retired.len(), UNSIGNALED_MAX);
         assert_eq!(retired.iter().filter(|(_, is_it)| *is_it).count(), 1);
         assert_eq!(outbox.len(), 1);
@@ -250,12 +302,26 @@ mod tests {
 
     #[test]
     fn an_owner_of_few_buffers_gets_them_back_before_it_has_none() {
-        let mut outbox = Outbox { unsignaled_max: Some(4), ..Outbox::default() };
+        let mut outbox = Outbox {
+            unsignaled_max: Some(4),
+            ..Outbox::default()
+        };
         for token in 0..8 {
-            outbox.push(0, Remote::default(), LocalData::Inline([0; INLINE], 16), token);
+            outbox.push(
+                0,
+                Remote::default(),
+                LocalData::Inline([0; INLINE], 16),
+                token,
+            );
         }
-        let flags = outbox.requests.iter().map(|it| it.send_flags & IBV_SEND_SIGNALED != 0);
-        assert_eq!(flags.collect::<Vec<_>>(), [false, false, false, true, false, false, false, true]);
+        let flags = outbox
+            .requests
+            .iter()
+            .map(|it| it.send_flags & IBV_SEND_SIGNALED != 0);
+        assert_eq!(
+            flags.collect::<Vec<_>>(),
+            [false, false, false, true, false, false, false, true]
+        );
     }
 
     #[test]
@@ -263,10 +329,22 @@ mod tests {
         let mut outbox = Outbox::default();
         let shared = Arc::new(Buffer::zeroed(4096));
         for token in 0..8 {
-            let element = ibv_sge { addr: 0, length: 4096, lkey: 0 };
-            outbox.push(0, Remote::default(), LocalData::Shared(Arc::clone(&shared), element), token);
+            let element = ibv_sge {
+                addr: 0,
+                length: 4096,
+                lkey: 0,
+            };
+            outbox.push(
+                0,
+                Remote::default(),
+                LocalData::Shared(Arc::clone(&shared), element),
+                token,
+            );
         }
-        let flags = outbox.requests.iter().map(|it| it.send_flags & IBV_SEND_SIGNALED != 0);
+        let flags = outbox
+            .requests
+            .iter()
+            .map(|it| it.send_flags & IBV_SEND_SIGNALED != 0);
         assert_eq!(flags.filter(|is_signaled| *is_signaled).count(), 2);
     }
 
@@ -274,7 +352,11 @@ mod tests {
     fn buffers_return_to_their_owner() {
         let mut outbox = Outbox::default();
         let length = UNSIGNALED_BYTES_MAX as u32;
-        let element = ibv_sge { addr: 0, length, lkey: 0 };
+        let element = ibv_sge {
+            addr: 0,
+            length,
+            lkey: 0,
+        };
         let work = LocalData::Buffer(Buffer::zeroed(UNSIGNALED_BYTES_MAX), element);
         outbox.push(0, Remote::default(), work, 0);
         assert_ne!(outbox.requests[0].send_flags & IBV_SEND_SIGNALED, 0);

@@ -45,7 +45,10 @@ impl Drop for Registration {
             // SAFETY: a window of the domain's device that nothing else uses. This ends its binding.
             unsafe {
                 let context = self.domain.raw.as_ref().context;
-                (*context).ops.dealloc_mw.map(|deallocate| deallocate(window.as_ptr()));
+                (*context)
+                    .ops
+                    .dealloc_mw
+                    .map(|deallocate| deallocate(window.as_ptr()));
             }
         }
         // SAFETY: a region of this domain, which is still there, and to which no window is bound any more.
@@ -112,12 +115,20 @@ impl Domain {
         // SAFETY: a region that was just made.
         let (key, rkey) = unsafe { (region.as_ref().lkey, region.as_ref().rkey) };
         let remote = (access & REMOTE != 0).then_some(rkey);
-        Ok(Registration { domain: Arc::clone(self), region, key, remote, window: None })
+        Ok(Registration {
+            domain: Arc::clone(self),
+            region,
+            key,
+            remote,
+            window: None,
+        })
     }
 
     /// The registration of a buffer, if it is one with this domain.
     fn registration<'b>(&self, buffer: &'b Buffer) -> Option<&'b Registration> {
-        buffer.registration::<Registration>().filter(|it| self.is(&it.domain))
+        buffer
+            .registration::<Registration>()
+            .filter(|it| self.is(&it.domain))
     }
 
     fn is(&self, other: &Arc<Self>) -> bool {
@@ -148,22 +159,41 @@ impl Domain {
         let refused = |error| tracing::warn!("a shared buffer is not registered: {error}");
         let registration =
             buffer.shared_registration(|| self.register(buffer, READ_ONLY).map_err(refused).ok());
-        registration.filter(|it| self.is(&it.domain)).map(|it| it.key)
+        registration
+            .filter(|it| self.is(&it.domain))
+            .map(|it| it.key)
     }
 
     /// The next binding of the buffer's window to its first `length` bytes; `None` when it has no window of
     /// this domain, or the length exceeds it.
-    pub(crate) fn next_binding(&self, buffer: &mut Buffer, length: usize) -> Option<ibv_wr_bind_mw> {
+    pub(crate) fn next_binding(
+        &self,
+        buffer: &mut Buffer,
+        length: usize,
+    ) -> Option<ibv_wr_bind_mw> {
         let bytes = buffer.get(..length)?;
         let (addr, length) = (bytes.as_ptr() as u64, bytes.len() as u64);
-        let registration = buffer.registration_mut::<Registration>().filter(|it| self.is(&it.domain))?;
+        let registration = buffer
+            .registration_mut::<Registration>()
+            .filter(|it| self.is(&it.domain))?;
         let window = registration.window?;
         // SAFETY: the buffer's own window.
-        let last = registration.remote.unwrap_or(unsafe { window.as_ref() }.rkey);
+        let last = registration
+            .remote
+            .unwrap_or(unsafe { window.as_ref() }.rkey);
         let rkey = (last & !KEY_BYTE) | (last.wrapping_add(1) & KEY_BYTE);
         registration.remote = Some(rkey);
         let mw_access_flags = REMOTE as u32;
-        let bind_info = ibv_mw_bind_info { mr: registration.region.as_ptr(), addr, length, mw_access_flags };
-        Some(ibv_wr_bind_mw { mw: window.as_ptr(), rkey, bind_info })
+        let bind_info = ibv_mw_bind_info {
+            mr: registration.region.as_ptr(),
+            addr,
+            length,
+            mw_access_flags,
+        };
+        Some(ibv_wr_bind_mw {
+            mw: window.as_ptr(),
+            rkey,
+            bind_info,
+        })
     }
 }

@@ -37,12 +37,24 @@ impl SharedReceives {
     /// # Errors
     /// When the device has no room for it.
     pub fn new(domain: Arc<Domain>, size: u32) -> Result<Arc<Self>, Error> {
-        let attr = ibv_srq_attr { max_wr: size, max_sge: 1, srq_limit: 0 };
-        let mut init = ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
+        let attr = ibv_srq_attr {
+            max_wr: size,
+            max_sge: 1,
+            srq_limit: 0,
+        };
+        let mut init = ibv_srq_init_attr {
+            srq_context: ptr::null_mut(),
+            attr,
+        };
         // SAFETY: a domain that lives as long as this, and attributes that are read now.
         let raw = unsafe { (domain.library.ibv_create_srq)(domain.raw.as_ptr(), &mut init) };
         let raw = NonNull::new(raw).ok_or_else(|| failed("ibv_create_srq"))?;
-        Ok(Arc::new(Self { raw, domain, buffers: Mutex::new(Slab::new()), size }))
+        Ok(Arc::new(Self {
+            raw,
+            domain,
+            buffers: Mutex::new(Slab::new()),
+            size,
+        }))
     }
 
     /// The protection domain of its buffers, and of the connections that use it.
@@ -77,25 +89,45 @@ impl SharedReceives {
         if buffers.len() >= self.size as usize {
             return Err((Error::Full, buffer));
         }
-        let Some(lkey) = self.domain.key(&buffer) else { return Err((Error::Disconnected, buffer)) };
-        let mut sge = ibv_sge { addr: buffer.as_ptr() as u64, length: buffer.len() as u32, lkey };
+        let Some(lkey) = self.domain.key(&buffer) else {
+            return Err((Error::Disconnected, buffer));
+        };
+        let mut sge = ibv_sge {
+            addr: buffer.as_ptr() as u64,
+            length: buffer.len() as u32,
+            lkey,
+        };
         let slot = buffers.insert((token, buffer));
         let wr_id = SHARED | slot as u64;
-        let mut request = ibv_recv_wr { wr_id, next: ptr::null_mut(), sg_list: &mut sge, num_sge: 1 };
+        let mut request = ibv_recv_wr {
+            wr_id,
+            next: ptr::null_mut(),
+            sg_list: &mut sge,
+            num_sge: 1,
+        };
         let mut bad = ptr::null_mut();
         // SAFETY: the queue's own table of functions; the buffer is kept in its slot until completion, or
         // until
         // the queue is destroyed. Its address does not change when the table grows.
         let code: c_int = unsafe {
             let queue = self.raw.as_ptr();
-            (*(*queue).context).ops.post_srq_recv.map_or(-1, |post| post(queue, &mut request, &mut bad))
+            (*(*queue).context)
+                .ops
+                .post_srq_recv
+                .map_or(-1, |post| post(queue, &mut request, &mut bad))
         };
         if code == 0 {
             return Ok(());
         }
         let source = std::io::Error::from_raw_os_error(code);
         let (_, buffer) = buffers.remove(slot);
-        Err((Error::Call { call: "ibv_post_srq_recv", source }, buffer))
+        Err((
+            Error::Call {
+                call: "ibv_post_srq_recv",
+                source,
+            },
+            buffer,
+        ))
     }
 
     /// The token and buffer of a work request ID, if it is a shared receive's.
@@ -109,7 +141,9 @@ impl SharedReceives {
 
 impl fmt::Debug for SharedReceives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedReceives").field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("SharedReceives")
+            .field("size", &self.size)
+            .finish_non_exhaustive()
     }
 }
 

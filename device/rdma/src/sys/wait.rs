@@ -41,13 +41,20 @@ const LOOKED: c_int = 2;
 
 fn polled(descriptor: RawFd, events: i16) -> libc::pollfd {
     // `poll` reports errors of a descriptor whatever the events: it ignores a negative number.
-    libc::pollfd { fd: if events == 0 { -1 } else { descriptor }, events, revents: 0 }
+    libc::pollfd {
+        fd: if events == 0 { -1 } else { descriptor },
+        events,
+        revents: 0,
+    }
 }
 
 impl Watched {
     fn polled(self) -> libc::pollfd {
         let reads = if self.reads { libc::POLLIN } else { 0 };
-        polled(self.descriptor, reads | if self.writes { libc::POLLOUT } else { 0 })
+        polled(
+            self.descriptor,
+            reads | if self.writes { libc::POLLOUT } else { 0 },
+        )
     }
 }
 
@@ -68,14 +75,29 @@ impl Connection {
         self.flush()?;
         let [completions, state] = self.descriptors();
         let other = other.map_or(polled(-1, 0), Watched::polled);
-        let mut found = [polled(state, libc::POLLIN), other, polled(completions, libc::POLLIN)];
-        let Some(wait) = self.wait_function() else { return self.wait_for_channel(&mut found, most) };
-        let most = most.map_or(-1, |most| i64::try_from(most.as_nanos()).unwrap_or(i64::MAX));
+        let mut found = [
+            polled(state, libc::POLLIN),
+            other,
+            polled(completions, libc::POLLIN),
+        ];
+        let Some(wait) = self.wait_function() else {
+            return self.wait_for_channel(&mut found, most);
+        };
+        let most = most.map_or(-1, |most| {
+            i64::try_from(most.as_nanos()).unwrap_or(i64::MAX)
+        });
         let polls = u64::try_from(polls.as_nanos()).unwrap_or(u64::MAX);
         let others = &mut found[..2];
         // SAFETY: the connection's queue, and descriptors of which the number is given.
-        let code =
-            unsafe { wait(self.completion_queue(), others.as_mut_ptr(), others.len() as u32, polls, most) };
+        let code = unsafe {
+            wait(
+                self.completion_queue(),
+                others.as_mut_ptr(),
+                others.len() as u32,
+                polls,
+                most,
+            )
+        };
         check("rockery_await_cq", code.min(0))?;
         let looked = code & LOOKED != 0;
         Ok(Woken {
@@ -109,21 +131,33 @@ impl Connection {
             self.arm()?;
             self.is_armed = true;
             // Completions that arrived before arming cause no notification.
-            return Ok(Woken { completions: true, ..Woken::default() });
+            return Ok(Woken {
+                completions: true,
+                ..Woken::default()
+            });
         }
         // A limit is met late rather than polled for: the call counts whole milliseconds.
-        let most = most.map_or(-1, |most| c_int::try_from(most.as_millis() + 1).unwrap_or(c_int::MAX));
+        let most = most.map_or(-1, |most| {
+            c_int::try_from(most.as_millis() + 1).unwrap_or(c_int::MAX)
+        });
         // SAFETY: as many entries as are said.
         let count = unsafe { libc::poll(found.as_mut_ptr(), found.len() as libc::nfds_t, most) };
         match check("poll", count.min(0)) {
             Err(Error::Call { source, .. }) if source.kind() == std::io::ErrorKind::Interrupted => {
-                Ok(Woken { other: Some(false), ..Woken::default() })
+                Ok(Woken {
+                    other: Some(false),
+                    ..Woken::default()
+                })
             }
             Err(error) => Err(error),
             Ok(()) => {
                 let [state, other, completions] = found.map(|it| it.revents != 0);
                 self.is_armed &= !completions;
-                Ok(Woken { completions, state, other: Some(other) })
+                Ok(Woken {
+                    completions,
+                    state,
+                    other: Some(other),
+                })
             }
         }
     }

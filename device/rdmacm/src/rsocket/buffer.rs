@@ -27,7 +27,11 @@ impl Buffer {
         if start.is_null() {
             return Err(Errno::NO_MEMORY);
         }
-        let mut buffer = Self { start, layout, mr: core::ptr::null_mut() };
+        let mut buffer = Self {
+            start,
+            layout,
+            mr: core::ptr::null_mut(),
+        };
         // SAFETY: the layout has a size; the memory is ours.
         let mr = unsafe { (verbs()?.ibv_reg_mr)(pd, start.cast(), layout.size(), access as c_int) };
         buffer.mr = Errno::check_pointer(mr)?;

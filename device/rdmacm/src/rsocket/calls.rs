@@ -35,7 +35,11 @@ fn socket(fd: c_int) -> Result<Arc<Socket>, Errno> {
 ///
 /// # Safety
 /// `*room` bytes are writable at `to`, or one of the pointers is NULL.
-unsafe fn give_address(storage: &sockaddr_storage, to: *mut c_void, room: *mut u32) -> Result<(), Errno> {
+unsafe fn give_address(
+    storage: &sockaddr_storage,
+    to: *mut c_void,
+    room: *mut u32,
+) -> Result<(), Errno> {
     if to.is_null() || room.is_null() {
         return Ok(());
     }
@@ -44,7 +48,11 @@ unsafe fn give_address(storage: &sockaddr_storage, to: *mut c_void, room: *mut u
     // SAFETY: by this function's contract, `*room` bytes are writable at `to`, or one of the pointers is
     // NULL.
     unsafe {
-        core::ptr::copy_nonoverlapping(storage.as_ptr().cast::<u8>(), to.cast(), length.min(*room) as usize);
+        core::ptr::copy_nonoverlapping(
+            storage.as_ptr().cast::<u8>(),
+            to.cast(),
+            length.min(*room) as usize,
+        );
         *room = length;
     }
     Ok(())
@@ -63,14 +71,24 @@ fn receive(fd: c_int, pieces: &mut [&mut [u8]], flags: c_int) -> Result<Fetched,
             let bytes = transfer::receive(&socket, pieces, flags)?;
             // SAFETY: the identifier lives as long as its socket.
             let from = unsafe { (*socket.lock().id).route.addr.dst_storage };
-            Ok(Fetched { bytes, from, flags: 0 })
+            Ok(Fetched {
+                bytes,
+                from,
+                flags: 0,
+            })
         }
         Found::Datagram(socket) => {
             let received = datagram::receive(&socket, pieces, flags)?;
             let is_cut = received.copied < received.length;
             Ok(Fetched {
-                bytes: if flags & libc::MSG_TRUNC != 0 { received.length } else { received.copied },
-                from: received.from.map_or_else(sockaddr_storage::default, sockaddr::storage),
+                bytes: if flags & libc::MSG_TRUNC != 0 {
+                    received.length
+                } else {
+                    received.copied
+                },
+                from: received
+                    .from
+                    .map_or_else(sockaddr_storage::default, sockaddr::storage),
                 flags: if is_cut { libc::MSG_TRUNC } else { 0 },
             })
         }
@@ -90,7 +108,9 @@ unsafe fn send(
         Found::Stream(socket) => transfer::send(&socket, pieces, flags)?,
         Found::Datagram(socket) => {
             // SAFETY: by this function's contract, `to` is NULL, or an address of `length` bytes.
-            let to = (!to.is_null() && length > 0).then(|| unsafe { sockaddr::read(to) }).transpose()?;
+            let to = (!to.is_null() && length > 0)
+                .then(|| unsafe { sockaddr::read(to) })
+                .transpose()?;
             datagram::send(&socket, pieces, flags, to)?
         }
     };
@@ -128,7 +148,11 @@ unsafe fn vector<'a>(list: *const iovec, count: usize) -> Result<&'a [iovec], Er
     }
     // SAFETY: by this function's contract, `count` elements are at `list`, and each points to as many bytes
     // as it names.
-    Ok(if count == 0 { &[] } else { unsafe { core::slice::from_raw_parts(list, count) } })
+    Ok(if count == 0 {
+        &[]
+    } else {
+        unsafe { core::slice::from_raw_parts(list, count) }
+    })
 }
 
 /// # Safety
@@ -140,7 +164,11 @@ unsafe fn receive_vector(
     flags: c_int,
 ) -> Result<Fetched, Errno> {
     // SAFETY: by this function's contract, which is that of [`vector`].
-    let pieces = unsafe { vector(list, count)?.iter().map(|it| room(it.iov_base, it.iov_len)) };
+    let pieces = unsafe {
+        vector(list, count)?
+            .iter()
+            .map(|it| room(it.iov_base, it.iov_len))
+    };
     let mut pieces: Vec<&mut [u8]> = pieces.collect();
     receive(fd, &mut pieces, flags)
 }
@@ -155,7 +183,11 @@ unsafe fn send_vector(
     to: (*const c_void, u32),
 ) -> Result<isize, Errno> {
     // SAFETY: by this function's contract, which is that of [`vector`] and [`send`].
-    let pieces = unsafe { vector(list, count)?.iter().map(|it| bytes(it.iov_base, it.iov_len)) };
+    let pieces = unsafe {
+        vector(list, count)?
+            .iter()
+            .map(|it| bytes(it.iov_base, it.iov_len))
+    };
     let pieces: Vec<&[u8]> = pieces.collect();
     // SAFETY: by this function's contract, which is that of [`vector`] and [`send`].
     unsafe { send(fd, &pieces, flags, to) }
@@ -172,7 +204,9 @@ fn milliseconds(time: c_int) -> Option<Duration> {
 
 /// Closes a socket's connection, and removes the socket from the table.
 fn close(fd: c_int) -> Result<(), Errno> {
-    let Some(found) = table::remove(fd) else { return super::repoll::close(fd) };
+    let Some(found) = table::remove(fd) else {
+        return super::repoll::close(fd);
+    };
     match found {
         Found::Stream(socket) => socket.close_connection(),
         // Datagrams that are still queued are lost, as with UDP.
@@ -188,7 +222,13 @@ fn connected(socket: &Socket, nonblocking: bool) -> Result<(), Errno> {
         Phase::Failed => inner.stream().map(|_| Some(())),
         _ => Ok(None),
     });
-    outcome.map_err(|error| if error == Errno(libc::EAGAIN) { Errno(libc::EINPROGRESS) } else { error })
+    outcome.map_err(|error| {
+        if error == Errno(libc::EAGAIN) {
+            Errno(libc::EINPROGRESS)
+        } else {
+            error
+        }
+    })
 }
 
 exports! {

@@ -23,7 +23,12 @@ pub(super) struct Closing {
 impl Closing {
     /// Both directions are open.
     pub(super) const fn new() -> Self {
-        Self { readable: true, writable: true, ended: None, peer_is_gone: false }
+        Self {
+            readable: true,
+            writable: true,
+            ended: None,
+            peer_is_gone: false,
+        }
     }
 
     pub(super) fn is_readable(&self) -> bool {
@@ -90,14 +95,24 @@ mod tests {
         assert!(closing.may_be_acknowledged());
         closing.peer_disconnected();
         closing.end(End::Broken);
-        assert_eq!((closing.ended(), closing.may_be_acknowledged()), (Some(End::Orderly), false));
+        assert_eq!(
+            (closing.ended(), closing.may_be_acknowledged()),
+            (Some(End::Orderly), false)
+        );
     }
 
     #[test]
     fn a_connection_ends_when_both_ends_have_shut_down_sending() {
         let mut closing = Closing::new();
         closing.peer_stopped_writing();
-        assert_eq!((closing.is_readable(), closing.is_writable(), closing.ended()), (false, true, None));
+        assert_eq!(
+            (
+                closing.is_readable(),
+                closing.is_writable(),
+                closing.ended()
+            ),
+            (false, true, None)
+        );
         closing.stop_writing();
         closing.peer_stopped_writing();
         assert_eq!(closing.ended(), Some(End::Orderly));

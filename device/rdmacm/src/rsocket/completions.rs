@@ -25,7 +25,11 @@ impl Completions {
         // `drop`.
         unsafe {
             let channel = Errno::check_pointer((verbs.ibv_create_comp_channel)(context))?;
-            let mut this = Self { cq: null_mut(), channel, events_taken: 0 };
+            let mut this = Self {
+                cq: null_mut(),
+                channel,
+                events_taken: 0,
+            };
             crate::rsocket::set_nonblocking(this.descriptor())?;
             let cq = (verbs.ibv_create_cq)(context, entries as c_int, null_mut(), channel, 0);
             this.cq = Errno::check_pointer(cq)?;
@@ -62,7 +66,10 @@ impl Completions {
     }
 
     /// Takes completions, at most a batch.
-    pub(super) fn take<'a>(&mut self, into: &'a mut [ibv_wc; BATCH]) -> Result<&'a [ibv_wc], Errno> {
+    pub(super) fn take<'a>(
+        &mut self,
+        into: &'a mut [ibv_wc; BATCH],
+    ) -> Result<&'a [ibv_wc], Errno> {
         // SAFETY: room for `BATCH` completions.
         let count = unsafe { verbs::poll_cq(self.cq, BATCH as c_int, into.as_mut_ptr()) };
         let count = usize::try_from(count).map_err(|_| Errno::INVALID)?;

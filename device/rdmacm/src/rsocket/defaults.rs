@@ -23,7 +23,11 @@ pub(super) struct Defaults {
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self { sizes: Sizes::default(), spin: Duration::from_micros(30), adapts: true }
+        Self {
+            sizes: Sizes::default(),
+            spin: Duration::from_micros(30),
+            adapts: true,
+        }
     }
 }
 
@@ -36,10 +40,16 @@ pub(super) fn of_this_host() -> &'static Defaults {
 /// A file that is missing or has no number leaves the default unchanged.
 fn read(folder: &Path) -> Defaults {
     let number = |name: &str| -> Option<u32> {
-        std::fs::read_to_string(folder.join(name)).ok()?.split_whitespace().next()?.parse().ok()
+        std::fs::read_to_string(folder.join(name))
+            .ok()?
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()
     };
     let requests = |name| number(name).map(|value| value.clamp(*REQUESTS.start(), *REQUESTS.end()));
-    let bytes = |name| number(name).map(|value| (value as usize).clamp(*BYTES.start(), *BYTES.end()) & !1);
+    let bytes =
+        |name| number(name).map(|value| (value as usize).clamp(*BYTES.start(), *BYTES.end()) & !1);
     let Defaults { sizes, spin, .. } = Defaults::default();
     let polling_time = number("polling_time");
     Defaults {
@@ -52,8 +62,9 @@ fn read(folder: &Path) -> Defaults {
             receive_bytes: bytes("mem_default").unwrap_or(sizes.receive_bytes),
             mappings: number("iomap_size").map_or(sizes.mappings, |value| unscale(scale(value))),
         },
-        spin: polling_time
-            .map_or(spin, |microseconds| Duration::from_micros(microseconds.into()).min(SPIN_MAX)),
+        spin: polling_time.map_or(spin, |microseconds| {
+            Duration::from_micros(microseconds.into()).min(SPIN_MAX)
+        }),
         adapts: polling_time.is_none(),
     }
 }
@@ -74,8 +85,14 @@ mod tests {
         write("iomap_size", "many");
         let found = read(&folder);
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!((found.sizes.receive_bytes, found.sizes.send_bytes), (300_000, *BYTES.start()));
-        assert_eq!((found.sizes.sends, found.sizes.mappings), (*REQUESTS.end(), 0));
+        assert_eq!(
+            (found.sizes.receive_bytes, found.sizes.send_bytes),
+            (300_000, *BYTES.start())
+        );
+        assert_eq!(
+            (found.sizes.sends, found.sizes.mappings),
+            (*REQUESTS.end(), 0)
+        );
         assert_eq!((found.spin, found.adapts), (Duration::ZERO, false));
         assert_eq!(read(&folder), Defaults::default());
     }

@@ -67,14 +67,22 @@ impl Incoming {
     }
 
     fn half_at(&self, at: usize) -> Range {
-        Range { address: self.ring.address() + at as u64, key: self.ring.key(), length: self.half() as u32 }
+        Range {
+            address: self.ring.address() + at as u64,
+            key: self.ring.key(),
+            length: self.half() as u32,
+        }
     }
 
     /// The peer announces that it has written this number of bytes; `false` if that is more than it was
     /// granted, or more messages than it has credits for.
     pub(super) fn announce(&mut self, length: u32) -> bool {
         let is_granted = self.arrived.len() < usize::from(self.depth);
-        let Some(left) = self.outstanding.checked_sub(length as usize).filter(|_| is_granted) else {
+        let Some(left) = self
+            .outstanding
+            .checked_sub(length as usize)
+            .filter(|_| is_granted)
+        else {
             return false;
         };
         self.outstanding = left;
@@ -96,7 +104,9 @@ impl Incoming {
     pub(super) fn take(&mut self, to: &mut [u8], peek: bool) -> usize {
         let (mut copied, mut at, mut read, mut seen) = (0, self.at, self.first_read, 0);
         while copied < to.len() {
-            let Some(&length) = self.arrived.get(seen) else { break };
+            let Some(&length) = self.arrived.get(seen) else {
+                break;
+            };
             let now = ((length - read) as usize).min(to.len() - copied);
             self.ring.take(at, &mut to[copied..copied + now]);
             copied += now;

@@ -29,7 +29,11 @@ impl Mapping {
         // SAFETY: registered as long as this is there.
         let mr = unsafe { &*self.mr };
         let length = if self.gone { 0 } else { mr.length as u32 };
-        Range { address: mr.addr as u64, key: mr.rkey, length }
+        Range {
+            address: mr.addr as u64,
+            key: mr.rkey,
+            length,
+        }
     }
 }
 
@@ -65,14 +69,32 @@ impl Mappings {
         }
         let index = (0..room).find(|index| !self.0.iter().any(|mapping| mapping.index == *index));
         let index = index.ok_or(Errno::NO_MEMORY)?;
-        let offset = if offset == OFFSET_IS_ADDRESS { memory as u64 } else { offset as u64 };
+        let offset = if offset == OFFSET_IS_ADDRESS {
+            memory as u64
+        } else {
+            offset as u64
+        };
         let mut access = LOCAL_WRITE;
-        access |= if protection & libc::PROT_WRITE != 0 { REMOTE_WRITE } else { 0 };
-        access |= if protection & libc::PROT_READ != 0 { REMOTE_READ } else { 0 };
+        access |= if protection & libc::PROT_WRITE != 0 {
+            REMOTE_WRITE
+        } else {
+            0
+        };
+        access |= if protection & libc::PROT_READ != 0 {
+            REMOTE_READ
+        } else {
+            0
+        };
         // SAFETY: by this function's contract, `length` bytes at `memory` stay valid until they are unmapped.
         let mr = unsafe { (verbs()?.ibv_reg_mr)(pd, memory, length, access) };
         let mr = Errno::check_pointer(mr)?;
-        self.0.push(Mapping { offset, mr, index, is_announced: false, gone: false });
+        self.0.push(Mapping {
+            offset,
+            mr,
+            index,
+            is_announced: false,
+            gone: false,
+        });
         self.announce(stream)?;
         Ok(offset as i64)
     }
@@ -82,7 +104,10 @@ impl Mappings {
         // SAFETY: registered as long as the mapping is there.
         let mr = |mapping: &Mapping| unsafe { ((*mapping.mr).addr, (*mapping.mr).length) };
         let is_it = |mapping: &Mapping| mr(mapping) == (memory, length);
-        let found = self.0.iter_mut().find(|mapping| !mapping.gone && is_it(mapping));
+        let found = self
+            .0
+            .iter_mut()
+            .find(|mapping| !mapping.gone && is_it(mapping));
         let mapping = found.ok_or(Errno::INVALID)?;
         (mapping.gone, mapping.is_announced) = (true, false);
         Ok(())
@@ -102,7 +127,8 @@ impl Mappings {
             stream.map(mapping.index, mapping.offset, mapping.range())?;
             mapping.is_announced = true;
         }
-        self.0.retain(|mapping| !(mapping.gone && mapping.is_announced));
+        self.0
+            .retain(|mapping| !(mapping.gone && mapping.is_announced));
         Ok(())
     }
 

@@ -40,9 +40,9 @@ mod wait;
 mod writes;
 
 pub(crate) use calls::{
-    raccept, rbind, rclose, rconnect, rfcntl, rgetpeername, rgetsockname, rgetsockopt, riomap, riounmap,
-    riowrite, rlisten, rpoll, rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rselect, rsend, rsendmsg, rsendto,
-    rsetsockopt, rshutdown, rsocket, rwrite, rwritev,
+    raccept, rbind, rclose, rconnect, rfcntl, rgetpeername, rgetsockname, rgetsockopt, riomap,
+    riounmap, riowrite, rlisten, rpoll, rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rselect, rsend,
+    rsendmsg, rsendto, rsetsockopt, rshutdown, rsocket, rwrite, rwritev,
 };
 pub(crate) use repoll::{repoll_create, repoll_ctl, repoll_wait};
 

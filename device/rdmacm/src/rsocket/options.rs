@@ -70,7 +70,10 @@ pub(super) fn timeout(value: libc::timeval) -> Option<Duration> {
 
 pub(super) fn timeval(time: Option<Duration>) -> libc::timeval {
     let time = time.unwrap_or_default();
-    libc::timeval { tv_sec: time.as_secs() as i64, tv_usec: i64::from(time.subsec_micros()) }
+    libc::timeval {
+        tv_sec: time.as_secs() as i64,
+        tv_usec: i64::from(time.subsec_micros()),
+    }
 }
 
 impl Options {
@@ -90,9 +93,11 @@ impl Options {
         let flag = || number().map(|value| value != 0);
         // SAFETY: by this function's contract, `length` bytes are at `value`.
         let time = || unsafe { read::<libc::timeval>(value, length) }.map(timeout);
-        let bytes = || number().map(|value| (value.max(0) as usize).clamp(*BYTES.start(), *BYTES.end()));
-        let requests =
-            || number().map(|value| (value.max(0) as u32).clamp(*REQUESTS.start(), *REQUESTS.end()));
+        let bytes =
+            || number().map(|value| (value.max(0) as usize).clamp(*BYTES.start(), *BYTES.end()));
+        let requests = || {
+            number().map(|value| (value.max(0) as u32).clamp(*REQUESTS.start(), *REQUESTS.end()))
+        };
         match (level, name) {
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => self.reuse_address = flag()?,
             (libc::SOL_SOCKET, libc::SO_RCVBUF) => self.sizes.receive_bytes = even(bytes()?),
@@ -156,7 +161,10 @@ impl Options {
             }
             (libc::SOL_SOCKET, libc::SO_LINGER) => {
                 let l_linger = self.linger.unwrap_or(0) as c_int;
-                let linger = libc::linger { l_onoff: self.linger.is_some().into(), l_linger };
+                let linger = libc::linger {
+                    l_onoff: self.linger.is_some().into(),
+                    l_linger,
+                };
                 // SAFETY: by this function's contract, `*length` bytes are writable at `value`.
                 return unsafe { write(linger, value, length) };
             }

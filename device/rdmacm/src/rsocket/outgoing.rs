@@ -36,7 +36,14 @@ impl Outgoing {
         // SAFETY: by this function's contract, `pd` outlives the buffer.
         let ring = unsafe { Buffer::new(pd, sizes.send_bytes, 0) }?;
         let requests_left = sizes.sends.saturating_sub(CONTROL_REQUESTS);
-        Ok(Self { at: 0, free: ring.length(), ring, requests_left, mtu: usize::MAX, packet: 0 })
+        Ok(Self {
+            at: 0,
+            free: ring.length(),
+            ring,
+            requests_left,
+            mtu: usize::MAX,
+            packet: 0,
+        })
     }
 
     /// Sends messages that are longer than the path MTU by two requests.
@@ -78,17 +85,30 @@ impl Outgoing {
         self.requests_left -= 1;
         self.free -= length;
         if length <= queue_pair.inline_bytes() {
-            let mut piece = [ibv_sge { addr: bytes.as_ptr() as u64, length: length as u32, lkey: 0 }];
+            let mut piece = [ibv_sge {
+                addr: bytes.as_ptr() as u64,
+                length: length as u32,
+                lkey: 0,
+            }];
             let flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
             // SAFETY: inline bytes are read before the call returns.
-            return unsafe { queue_pair.post(&mut request(&mut piece, to, message, length as u64, flags)) };
+            return unsafe {
+                queue_pair.post(&mut request(&mut piece, to, message, length as u64, flags))
+            };
         }
         self.ring.put(self.at, bytes);
         let at = self.at;
         self.at = (at + length) % self.ring.length();
-        let Some(tail) = tail_bytes(length, self.mtu, self.packet).filter(|_| message.is_some()) else {
+        let Some(tail) = tail_bytes(length, self.mtu, self.packet).filter(|_| message.is_some())
+        else {
             let (mut pieces, count) = self.ring.pieces(at, length);
-            let mut whole = request(&mut pieces[..count], to, message, length as u64, IBV_SEND_SIGNALED);
+            let mut whole = request(
+                &mut pieces[..count],
+                to,
+                message,
+                length as u64,
+                IBV_SEND_SIGNALED,
+            );
             // SAFETY: the room counts as used until the request has completed.
             return unsafe { queue_pair.post(&mut whole) };
         };
@@ -97,8 +117,13 @@ impl Outgoing {
         let (mut pieces, count) = self.ring.pieces(at, body);
         let (mut last, last_count) = self.ring.pieces((at + body) % self.ring.length(), tail);
         let behind = (to.0.wrapping_add(body as u64), to.1);
-        let mut announced =
-            request(&mut last[..last_count], behind, message, length as u64, IBV_SEND_SIGNALED);
+        let mut announced = request(
+            &mut last[..last_count],
+            behind,
+            message,
+            length as u64,
+            IBV_SEND_SIGNALED,
+        );
         let mut first = request(&mut pieces[..count], to, None, 0, 0);
         first.next = &mut announced;
         // SAFETY: the room counts as used until the request has completed; the second completes after the

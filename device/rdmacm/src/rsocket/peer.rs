@@ -16,7 +16,12 @@ pub(super) struct Peer {
 impl Peer {
     /// The first grant of the peer is in the parameters of this end.
     pub(super) fn new(parameters: Connect) -> Self {
-        Self { parameters, sent: 0, may_send: parameters.credits, grant: 1 }
+        Self {
+            parameters,
+            sent: 0,
+            may_send: parameters.credits,
+            grant: 1,
+        }
     }
 
     /// Whether the peer has named its parameters, and can receive messages.
@@ -52,7 +57,10 @@ impl Peer {
     /// Where its next grant is written: address and key.
     pub(super) fn grant_place(&self) -> (u64, u32) {
         let Range { address, key, .. } = self.parameters.grants;
-        (address.wrapping_add(u64::from(self.grant) * RANGE_BYTES as u64), key)
+        (
+            address.wrapping_add(u64::from(self.grant) * RANGE_BYTES as u64),
+            key,
+        )
     }
 
     /// The next grant was written.
@@ -62,7 +70,11 @@ impl Peer {
 
     /// An entry of its table of mappings, in its byte order.
     pub(super) fn mapping(&self, offset: u64, range: Range) -> [u8; MAPPING_BYTES] {
-        let offset = if self.parameters.big_endian { offset.to_be_bytes() } else { offset.to_le_bytes() };
+        let offset = if self.parameters.big_endian {
+            offset.to_be_bytes()
+        } else {
+            offset.to_le_bytes()
+        };
         let mut entry = [0; MAPPING_BYTES];
         entry[..8].copy_from_slice(&offset);
         entry[8..].copy_from_slice(&self.range(range));
@@ -71,8 +83,15 @@ impl Peer {
 
     /// Where an entry of its table of mappings is written, behind the table of grants: address and key.
     pub(super) fn mapping_place(&self, index: u32) -> (u64, u32) {
-        let Range { address, key, length } = self.parameters.grants;
+        let Range {
+            address,
+            key,
+            length,
+        } = self.parameters.grants;
         let table = u64::from(length) * RANGE_BYTES as u64;
-        (address.wrapping_add(table + u64::from(index) * MAPPING_BYTES as u64), key)
+        (
+            address.wrapping_add(table + u64::from(index) * MAPPING_BYTES as u64),
+            key,
+        )
     }
 }

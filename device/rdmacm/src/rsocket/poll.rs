@@ -29,7 +29,10 @@ pub(super) fn poll(asked: &mut [pollfd], time: Option<Duration>) -> Result<c_int
         let mut descriptors = Vec::with_capacity(2 * asked.len());
         for (asked, watched) in asked.iter().zip(&watched) {
             match watched {
-                None => descriptors.push(pollfd { revents: 0, ..*asked }),
+                None => descriptors.push(pollfd {
+                    revents: 0,
+                    ..*asked
+                }),
                 Some(found) => descriptors.extend(found.watch().arm()?),
             }
         }
@@ -38,9 +41,15 @@ pub(super) fn poll(asked: &mut [pollfd], time: Option<Duration>) -> Result<c_int
             return Ok(ready);
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let slept =
-            sleep(&mut descriptors, Some(left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX)), core::ptr::null());
-        watched.iter().flatten().for_each(|found| found.watch().take_events());
+        let slept = sleep(
+            &mut descriptors,
+            Some(left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX)),
+            core::ptr::null(),
+        );
+        watched
+            .iter()
+            .flatten()
+            .for_each(|found| found.watch().take_events());
         slept?;
         spinning = None;
     }
@@ -58,7 +67,10 @@ fn poll_once(
             Some(found) => found.watch().poll_once(with_system_calls) & (asked.events | ALWAYS),
             None if asked.fd < 0 || !with_system_calls => 0,
             None => {
-                let mut one = [pollfd { revents: 0, ..*asked }];
+                let mut one = [pollfd {
+                    revents: 0,
+                    ..*asked
+                }];
                 sleep(&mut one, Some(Duration::ZERO), core::ptr::null())?;
                 one[0].revents
             }

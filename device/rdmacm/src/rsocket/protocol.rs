@@ -39,8 +39,16 @@ impl Range {
     pub(super) fn to_memory(self, big_endian: bool) -> [u8; RANGE_BYTES] {
         let mut bytes = [0; RANGE_BYTES];
         let (address, key, length) = match big_endian {
-            true => (self.address.to_be_bytes(), self.key.to_be_bytes(), self.length.to_be_bytes()),
-            false => (self.address.to_le_bytes(), self.key.to_le_bytes(), self.length.to_le_bytes()),
+            true => (
+                self.address.to_be_bytes(),
+                self.key.to_be_bytes(),
+                self.length.to_be_bytes(),
+            ),
+            false => (
+                self.address.to_le_bytes(),
+                self.key.to_le_bytes(),
+                self.length.to_le_bytes(),
+            ),
         };
         bytes[..8].copy_from_slice(&address);
         bytes[8..12].copy_from_slice(&key);
@@ -93,12 +101,20 @@ impl Connect {
             let [address @ .., _, _, _, _, _, _, _, _] = *bytes;
             let [_, _, _, _, _, _, _, _, key @ .., i, j, k, l] = *bytes;
             let length = u32::from_be_bytes([i, j, k, l]);
-            Some(Range { address: u64::from_be_bytes(address), key: u32::from_be_bytes(key), length })
+            Some(Range {
+                address: u64::from_be_bytes(address),
+                key: u32::from_be_bytes(key),
+                length,
+            })
         };
         let connect = Self {
             big_endian: bytes[1] & BIG_ENDIAN != 0,
             credits: u16::from_be_bytes([bytes[2], bytes[3]]),
-            mappings: if bytes[1] & MAPS != 0 { unscale(bytes[7]) } else { 0 },
+            mappings: if bytes[1] & MAPS != 0 {
+                unscale(bytes[7])
+            } else {
+                0
+            },
             grants: network(8)?,
             first: network(24)?,
         };
@@ -109,14 +125,22 @@ impl Connect {
 /// Scales a number of mappings to one byte, rounded down.
 pub(super) fn scale(value: u32) -> u8 {
     let value = value.min(0x7fff);
-    let scaled = if value <= SCALE_BIT { value } else { SCALE_BIT | (value >> SCALE_SHIFT) };
+    let scaled = if value <= SCALE_BIT {
+        value
+    } else {
+        SCALE_BIT | (value >> SCALE_SHIFT)
+    };
     scaled as u8
 }
 
 /// The inverse of [`scale`].
 pub(super) fn unscale(scaled: u8) -> u32 {
     let value = u32::from(scaled);
-    if value <= SCALE_BIT { value } else { (value & !SCALE_BIT) << SCALE_SHIFT }
+    if value <= SCALE_BIT {
+        value
+    } else {
+        (value & !SCALE_BIT) << SCALE_SHIFT
+    }
 }
 
 /// A message: the immediate data of an RDMA WRITE.
@@ -178,23 +202,43 @@ mod tests {
             big_endian: false,
             credits: 384,
             mappings: 4,
-            grants: Range { address: 0x1122_3344_5566_7788, key: 0xaabb_ccdd, length: 2 },
-            first: Range { address: 0x99, key: 7, length: 65536 },
+            grants: Range {
+                address: 0x1122_3344_5566_7788,
+                key: 0xaabb_ccdd,
+                length: 2,
+            },
+            first: Range {
+                address: 0x99,
+                key: 7,
+                length: 65536,
+            },
         };
         let bytes = connect.to_bytes();
         assert_eq!(bytes[..8], [1, 2, 1, 0x80, 0, 0, 0, 4]);
-        assert_eq!(bytes[8..16], [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88]);
+        assert_eq!(
+            bytes[8..16],
+            [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88]
+        );
         assert_eq!(bytes[16..24], [0xaa, 0xbb, 0xcc, 0xdd, 0, 0, 0, 2]);
         assert_eq!(bytes[32..40], [0, 0, 0, 7, 0, 1, 0, 0]);
         assert_eq!(Connect::parse(&bytes), Some(connect));
         // The connection manager pads private data.
-        assert_eq!(Connect::parse(&[&bytes[..], &[0; 16]].concat()), Some(connect));
+        assert_eq!(
+            Connect::parse(&[&bytes[..], &[0; 16]].concat()),
+            Some(connect)
+        );
     }
 
     #[test]
     fn invalid_private_data_is_rejected() {
-        let bytes =
-            Connect { grants: Range { length: 2, ..Range::default() }, ..Connect::default() }.to_bytes();
+        let bytes = Connect {
+            grants: Range {
+                length: 2,
+                ..Range::default()
+            },
+            ..Connect::default()
+        }
+        .to_bytes();
         assert!(Connect::parse(&bytes).is_some());
         assert_eq!(Connect::parse(&bytes[..39]), None);
         assert_eq!(Connect::parse(&[2; CONNECT_BYTES]), None);
@@ -203,27 +247,54 @@ mod tests {
 
     #[test]
     fn messages_round_trip() {
-        let all = [Message::Data(LENGTH_MAX), Message::Credits(0xffff), Message::Mapping(3)];
-        for message in all.into_iter().chain([Message::Disconnect, Message::KeepAlive, Message::Shutdown]) {
+        let all = [
+            Message::Data(LENGTH_MAX),
+            Message::Credits(0xffff),
+            Message::Mapping(3),
+        ];
+        for message in
+            all.into_iter()
+                .chain([Message::Disconnect, Message::KeepAlive, Message::Shutdown])
+        {
             assert_eq!(Message::parse(message.value()), message);
         }
         assert_eq!(Message::Shutdown.value(), 0xe000_0002);
-        for reserved in [0x2000_0000, 0x4000_0000, 0x6000_0000, 0xa000_0000, 0xe000_0003] {
+        for reserved in [
+            0x2000_0000,
+            0x4000_0000,
+            0x6000_0000,
+            0xa000_0000,
+            0xe000_0003,
+        ] {
             assert_eq!(Message::parse(reserved), Message::Unknown);
         }
     }
 
     #[test]
     fn ranges_are_written_in_the_readers_byte_order() {
-        let range = Range { address: 1, key: 2, length: 3 };
-        assert_eq!(Range::from_memory(range.to_memory(cfg!(target_endian = "big"))), range);
+        let range = Range {
+            address: 1,
+            key: 2,
+            length: 3,
+        };
+        assert_eq!(
+            Range::from_memory(range.to_memory(cfg!(target_endian = "big"))),
+            range
+        );
         assert_eq!(range.to_memory(true)[7], 1);
         assert_eq!(range.to_memory(false)[0], 1);
     }
 
     #[test]
     fn sizes_of_tables_are_rounded_down() {
-        for (value, rounded) in [(0, 0), (5, 5), (128, 128), (129, 128), (256, 256), (1000, 768)] {
+        for (value, rounded) in [
+            (0, 0),
+            (5, 5),
+            (128, 128),
+            (129, 128),
+            (256, 256),
+            (1000, 768),
+        ] {
             assert_eq!(unscale(scale(value)), rounded, "{value}");
         }
     }

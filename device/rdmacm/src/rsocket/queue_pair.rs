@@ -5,7 +5,9 @@ use super::sizes::{REQUESTS, Sizes};
 use crate::id::id;
 use crate::qp;
 use crate::verbs;
-use abi::{IBV_QPT_RC, ibv_context, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, rdma_cm_id};
+use abi::{
+    IBV_QPT_RC, ibv_context, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, rdma_cm_id,
+};
 use ffi::Errno;
 use std::ptr::null_mut;
 
@@ -39,7 +41,11 @@ impl QueuePair {
             recv_cq: completions.queue(),
             srq: null_mut(),
             cap: ibv_qp_cap {
-                max_send_wr: if takes_two { 2 * sizes.sends } else { sizes.sends },
+                max_send_wr: if takes_two {
+                    2 * sizes.sends
+                } else {
+                    sizes.sends
+                },
                 max_recv_wr: sizes.receives,
                 max_send_sge: 2,
                 max_recv_sge: 1,
@@ -50,7 +56,12 @@ impl QueuePair {
         };
         // SAFETY: by this function's contract, the identifier has a device and no queue pair.
         Errno::check(unsafe { qp::rdma_create_qp(id, null_mut(), &mut attr) })?;
-        let mut this = Self { id, completions, inline_bytes: attr.cap.max_inline_data as usize, takes_two };
+        let mut this = Self {
+            id,
+            completions,
+            inline_bytes: attr.cap.max_inline_data as usize,
+            takes_two,
+        };
         this.post_receives(sizes.receives)?;
         this.completions.arm()?;
         Ok(this)
@@ -71,7 +82,12 @@ impl QueuePair {
 
     /// Posts receives without memory: messages are immediate data.
     pub(super) fn post_receives(&mut self, count: u32) -> Result<(), Errno> {
-        let mut request = ibv_recv_wr { wr_id: RECEIVE, next: null_mut(), sg_list: null_mut(), num_sge: 0 };
+        let mut request = ibv_recv_wr {
+            wr_id: RECEIVE,
+            next: null_mut(),
+            sg_list: null_mut(),
+            num_sge: 0,
+        };
         for _ in 0..count {
             let mut bad = null_mut();
             // SAFETY: the queue pair is ours, and the request is read before the call returns.

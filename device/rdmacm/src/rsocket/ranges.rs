@@ -24,7 +24,12 @@ impl Ranges {
         let length = slots_at(mappings) + CONTROL_REQUESTS as usize * RANGE_BYTES;
         // SAFETY: by this function's contract, `pd` outlives the buffer.
         let memory = unsafe { Buffer::new(pd, length, PEER_WRITES) }?;
-        Ok(Self { memory, mappings, grant: 0, sent: 0 })
+        Ok(Self {
+            memory,
+            mappings,
+            grant: 0,
+            sent: 0,
+        })
     }
 
     /// Entries of the table of mappings.
@@ -34,7 +39,11 @@ impl Ranges {
 
     /// The table of grants, for the peer.
     pub(super) fn grants(&self) -> Range {
-        Range { address: self.memory.address(), key: self.memory.key(), length: GRANTS as u32 }
+        Range {
+            address: self.memory.address(),
+            key: self.memory.key(),
+            length: GRANTS as u32,
+        }
     }
 
     /// The granted range that is written to next.
@@ -48,7 +57,10 @@ impl Ranges {
     }
 
     fn write_grant(&mut self, index: usize, range: Range) {
-        self.memory.put(index * RANGE_BYTES, &range.to_memory(cfg!(target_endian = "big")));
+        self.memory.put(
+            index * RANGE_BYTES,
+            &range.to_memory(cfg!(target_endian = "big")),
+        );
     }
 
     /// Sets what is left of the granted range. The peer may grant the entry anew as soon as it has read the
@@ -66,7 +78,9 @@ impl Ranges {
             let at = GRANTS * RANGE_BYTES + index * MAPPING_BYTES;
             let start = u64::from_ne_bytes(self.memory.read(at));
             let range = Range::from_memory(self.memory.read(at + 8));
-            let inside = offset.checked_sub(start).filter(|inside| *inside < u64::from(range.length))?;
+            let inside = offset
+                .checked_sub(start)
+                .filter(|inside| *inside < u64::from(range.length))?;
             Some((range, inside))
         })
     }

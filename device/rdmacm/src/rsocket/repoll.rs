@@ -43,7 +43,9 @@ struct Set {
 
 impl Set {
     fn interests(&self) -> std::sync::MutexGuard<'_, BTreeMap<c_int, Interest>> {
-        self.interests.lock().unwrap_or_else(PoisonError::into_inner)
+        self.interests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes threads that wait with the previous contents of the set.
@@ -57,12 +59,22 @@ impl Set {
     fn take_events(&self) {
         let mut count = [0; 8];
         // SAFETY: room for eight bytes; the descriptor does not block.
-        unsafe { libc::read(self.changed.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        unsafe {
+            libc::read(
+                self.changed.as_raw_fd(),
+                count.as_mut_ptr().cast(),
+                count.len(),
+            )
+        };
     }
 
     /// The descriptors for poll(2): the set's own, then the others.
     fn asked(&self) -> Vec<pollfd> {
-        let own = pollfd { fd: self.changed.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let own = pollfd {
+            fd: self.changed.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
         let interests = self.interests();
         let enabled = interests.iter().filter(|(_, interest)| !interest.disabled);
         let others = enabled.map(|(&fd, interest)| pollfd {
@@ -80,9 +92,14 @@ impl Set {
         let mut written = 0;
         for (asked, place) in ready.zip(room) {
             // Another thread may have removed the descriptor from the set meanwhile.
-            let Some(interest) = interests.get_mut(&asked.fd) else { continue };
+            let Some(interest) = interests.get_mut(&asked.fd) else {
+                continue;
+            };
             interest.disabled = interest.events & ONE_SHOT != 0;
-            *place = epoll_event { events: u32::from(asked.revents as u16), u64: interest.data };
+            *place = epoll_event {
+                events: u32::from(asked.revents as u16),
+                u64: interest.data,
+            };
             written += 1;
         }
         written
@@ -91,7 +108,9 @@ impl Set {
 
 fn sets() -> std::sync::MutexGuard<'static, HashMap<c_int, Arc<Set>>> {
     static SETS: OnceLock<Mutex<HashMap<c_int, Arc<Set>>>> = OnceLock::new();
-    SETS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+    SETS.get_or_init(Mutex::default)
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 fn set(fd: c_int) -> Result<Arc<Set>, Errno> {

@@ -23,7 +23,17 @@ pub(super) fn sleep(
     });
     let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     // SAFETY: as many as the slice has; time and signals live until the call returns.
-    let ready =
-        unsafe { libc::ppoll(descriptors.as_mut_ptr(), descriptors.len() as libc::nfds_t, time, signals) };
-    if ready < 0 { Err(Errno::last()) } else { Ok(ready) }
+    let ready = unsafe {
+        libc::ppoll(
+            descriptors.as_mut_ptr(),
+            descriptors.len() as libc::nfds_t,
+            time,
+            signals,
+        )
+    };
+    if ready < 0 {
+        Err(Errno::last())
+    } else {
+        Ok(ready)
+    }
 }

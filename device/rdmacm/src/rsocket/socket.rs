@@ -118,9 +118,17 @@ impl Inner {
                 !data.private_data.is_null() && usize::from(data.private_data_len) >= CONNECT_BYTES;
             let peer = has_data.then(|| {
                 let length = data.private_data_len.into();
-                Connect::parse(core::slice::from_raw_parts(data.private_data.cast(), length))
+                Connect::parse(core::slice::from_raw_parts(
+                    data.private_data.cast(),
+                    length,
+                ))
             });
-            let cm_event = CmEvent { event: raw.event, status: raw.status, id: raw.id, peer: peer.flatten() };
+            let cm_event = CmEvent {
+                event: raw.event,
+                status: raw.status,
+                id: raw.id,
+                peer: peer.flatten(),
+            };
             rdma_ack_cm_event(event);
             Some(cm_event)
         }
@@ -144,7 +152,10 @@ impl Inner {
             }
             abi::RDMA_CM_EVENT_CONNECT_REQUEST => {
                 match cm_event.peer {
-                    Some(peer) => self.requests.push_back(Request { id: cm_event.id, peer }),
+                    Some(peer) => self.requests.push_back(Request {
+                        id: cm_event.id,
+                        peer,
+                    }),
                     // Private data is missing or invalid: the peer is no rsocket, and is rejected.
                     // SAFETY: the identifier of the request belongs to this.
                     None => unsafe {
@@ -155,7 +166,11 @@ impl Inner {
                 Ok(())
             }
             abi::RDMA_CM_EVENT_ADDR_ERROR | abi::RDMA_CM_EVENT_ROUTE_ERROR => {
-                Err(Errno(if cm_event.status < 0 { -cm_event.status } else { libc::ENETUNREACH }))
+                Err(Errno(if cm_event.status < 0 {
+                    -cm_event.status
+                } else {
+                    libc::ENETUNREACH
+                }))
             }
             abi::RDMA_CM_EVENT_REJECTED => Err(Errno(libc::ECONNREFUSED)),
             abi::RDMA_CM_EVENT_UNREACHABLE => Err(Errno(libc::ETIMEDOUT)),
@@ -258,7 +273,11 @@ impl Inner {
 
     /// Whether bytes may be sent before completions are taken.
     pub(super) fn sends_ahead(&mut self, bytes: usize) -> bool {
-        self.phase == Phase::Connected && self.stream.as_mut().is_some_and(|stream| stream.sends_ahead(bytes))
+        self.phase == Phase::Connected
+            && self
+                .stream
+                .as_mut()
+                .is_some_and(|stream| stream.sends_ahead(bytes))
     }
 
     /// The stream, if the connection is or was established.
@@ -299,7 +318,9 @@ impl Endpoint for Inner {
 
     fn progress_with_system_calls(&mut self) {
         while self.requests.len() < BACKLOG_MAX {
-            let Some(cm_event) = self.next_event() else { break };
+            let Some(cm_event) = self.next_event() else {
+                break;
+            };
             if let Err(Errno(error)) = self.act(&cm_event) {
                 self.fail(error);
             }
@@ -307,7 +328,9 @@ impl Endpoint for Inner {
     }
 
     fn arm(&mut self) -> Result<(), Errno> {
-        self.stream.as_mut().map_or(Ok(()), |stream| stream.queue_pair.completions.arm())
+        self.stream
+            .as_mut()
+            .map_or(Ok(()), |stream| stream.queue_pair.completions.arm())
     }
 
     fn take_events(&mut self) {
@@ -317,12 +340,22 @@ impl Endpoint for Inner {
     }
 
     fn descriptors(&self) -> [libc::pollfd; 2] {
-        let stream = self.stream.as_ref().map_or(-1, |stream| stream.queue_pair.completions.descriptor());
-        [self.channel_fd(), stream].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
+        let stream = self
+            .stream
+            .as_ref()
+            .map_or(-1, |stream| stream.queue_pair.completions.descriptor());
+        [self.channel_fd(), stream].map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        })
     }
 
     fn readiness(&self) -> i16 {
-        let (read, write) = (libc::POLLIN | libc::POLLRDNORM, libc::POLLOUT | libc::POLLWRNORM);
+        let (read, write) = (
+            libc::POLLIN | libc::POLLRDNORM,
+            libc::POLLOUT | libc::POLLWRNORM,
+        );
         match (self.phase, &self.stream) {
             (Phase::Listening, _) => {
                 if self.requests.is_empty() {
@@ -337,7 +370,9 @@ impl Endpoint for Inner {
                 if stream.has_data() || !stream.closing.is_readable() {
                     ready |= read;
                 }
-                if self.phase == Phase::Connected && (stream.can_send() || stream.closing.ended().is_some()) {
+                if self.phase == Phase::Connected
+                    && (stream.can_send() || stream.closing.ended().is_some())
+                {
                     ready |= write;
                 }
                 match stream.closing.ended() {
@@ -408,9 +443,18 @@ impl Socket {
             let mut inner = self.lock();
             inner.progress();
             let is_connected = matches!(inner.phase, Phase::Accepted | Phase::Connected);
-            let is_open =
-                is_connected && inner.stream.as_ref().is_some_and(|stream| stream.closing.ended().is_none());
-            (is_open, inner.options.linger.map_or(CLOSE_MAX, |seconds| Duration::from_secs(seconds.into())))
+            let is_open = is_connected
+                && inner
+                    .stream
+                    .as_ref()
+                    .is_some_and(|stream| stream.closing.ended().is_none());
+            (
+                is_open,
+                inner
+                    .options
+                    .linger
+                    .map_or(CLOSE_MAX, |seconds| Duration::from_secs(seconds.into())),
+            )
         };
         if is_open && !linger.is_zero() {
             // If the peer is gone, closing succeeds nevertheless.
@@ -430,7 +474,9 @@ impl Socket {
             if !matches!(inner.phase, Phase::Accepted | Phase::Connected) {
                 return Err(Errno(libc::ENOTCONN));
             }
-            let Some(stream) = &mut inner.stream else { return Err(Errno(libc::ENOTCONN)) };
+            let Some(stream) = &mut inner.stream else {
+                return Err(Errno(libc::ENOTCONN));
+            };
             let message = match how {
                 libc::SHUT_RDWR => Some(Message::Disconnect),
                 libc::SHUT_WR if stream.closing.is_readable() => Some(Message::Shutdown),
@@ -448,7 +494,9 @@ impl Socket {
         };
         if let Some(message) = message {
             self.wait(false, Some(timeout), |inner| {
-                let Ok(stream) = inner.stream() else { return Ok(Some(())) };
+                let Ok(stream) = inner.stream() else {
+                    return Ok(Some(()));
+                };
                 if stream.can_control() {
                     return stream.control(message).map(Some);
                 }
@@ -456,7 +504,9 @@ impl Socket {
             })?;
         }
         self.wait(false, Some(timeout), |inner| {
-            Ok(inner.stream().map_or(Some(()), |stream| stream.is_idle().then_some(())))
+            Ok(inner
+                .stream()
+                .map_or(Some(()), |stream| stream.is_idle().then_some(())))
         })
     }
 }

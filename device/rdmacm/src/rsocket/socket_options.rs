@@ -38,7 +38,13 @@ fn pass_on(inner: &Inner, name: u32, mut value: c_int) -> Result<(), Errno> {
     let place = core::ptr::from_mut(&mut value).cast();
     // SAFETY: the identifier is the socket's, and the value lives until the call returns.
     Errno::check(unsafe {
-        rdma_set_option(inner.id, RDMA_OPTION_ID as c_int, name as c_int, place, size_of::<c_int>())
+        rdma_set_option(
+            inner.id,
+            RDMA_OPTION_ID as c_int,
+            name as c_int,
+            place,
+            size_of::<c_int>(),
+        )
     })
 }
 
@@ -55,7 +61,9 @@ pub(super) unsafe fn get(
     // SAFETY: by this function's contract, `*length` bytes are writable at `value`.
     unsafe {
         match (level, name) {
-            (libc::SOL_SOCKET, libc::SO_ERROR) => write(core::mem::take(&mut inner.error), value, length),
+            (libc::SOL_SOCKET, libc::SO_ERROR) => {
+                write(core::mem::take(&mut inner.error), value, length)
+            }
             other => inner.options.get(other, value, length),
         }
     }

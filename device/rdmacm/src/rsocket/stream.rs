@@ -214,7 +214,10 @@ impl Stream {
         let all = bytes.len();
         while !bytes.is_empty() && self.can_send() {
             let target = self.ranges.granted();
-            let length = bytes.len().min(self.outgoing.room()).min(target.length as usize);
+            let length = bytes
+                .len()
+                .min(self.outgoing.room())
+                .min(target.length as usize);
             let (now, later) = bytes.split_at(length);
             self.ranges.set_granted(Range {
                 address: target.address.wrapping_add(length as u64),
@@ -222,14 +225,25 @@ impl Stream {
                 ..target
             });
             self.peer.count_message();
-            self.transfer(now, (target.address, target.key), Some(Message::Data(length as u32)))?;
+            self.transfer(
+                now,
+                (target.address, target.key),
+                Some(Message::Data(length as u32)),
+            )?;
             bytes = later;
         }
         Ok(all - bytes.len())
     }
 
-    fn transfer(&mut self, bytes: &[u8], to: (u64, u32), message: Option<Message>) -> Result<(), Errno> {
-        let posted = self.outgoing.transfer(&mut self.queue_pair, bytes, to, message);
+    fn transfer(
+        &mut self,
+        bytes: &[u8],
+        to: (u64, u32),
+        message: Option<Message>,
+    ) -> Result<(), Errno> {
+        let posted = self
+            .outgoing
+            .transfer(&mut self.queue_pair, bytes, to, message);
         posted.inspect_err(|_| self.closing.end(End::Broken))
     }
 
@@ -268,13 +282,23 @@ impl Stream {
     pub(super) fn map(&mut self, index: u32, offset: u64, range: Range) -> Result<(), Errno> {
         let entry = self.peer.mapping(offset, range);
         self.peer.count_message();
-        self.transfer(&entry, self.peer.mapping_place(index), Some(Message::Mapping(index)))
+        self.transfer(
+            &entry,
+            self.peer.mapping_place(index),
+            Some(Message::Mapping(index)),
+        )
     }
 
     /// Writes to memory that the peer has mapped; returns the number of bytes, or `None` when nothing is
     /// mapped there.
-    pub(super) fn write_mapped(&mut self, bytes: &[u8], offset: u64) -> Result<Option<usize>, Errno> {
-        let Some((range, inside)) = self.ranges.mapped(offset) else { return Ok(None) };
+    pub(super) fn write_mapped(
+        &mut self,
+        bytes: &[u8],
+        offset: u64,
+    ) -> Result<Option<usize>, Errno> {
+        let Some((range, inside)) = self.ranges.mapped(offset) else {
+            return Ok(None);
+        };
         let room = (u64::from(range.length) - inside) as usize;
         let length = bytes.len().min(self.outgoing.room()).min(room);
         let to = (range.address.wrapping_add(inside), range.key);

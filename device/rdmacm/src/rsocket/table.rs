@@ -42,19 +42,29 @@ fn table() -> &'static RwLock<HashMap<c_int, Found>> {
 
 /// The socket of a descriptor, if it is one.
 pub(super) fn find(fd: c_int) -> Option<Found> {
-    table().read().unwrap_or_else(PoisonError::into_inner).get(&fd).cloned()
+    table()
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(&fd)
+        .cloned()
 }
 
 /// Adds a socket to the table.
 pub(super) fn add(found: Found) -> c_int {
     let fd = found.fd();
-    table().write().unwrap_or_else(PoisonError::into_inner).insert(fd, found);
+    table()
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(fd, found);
     fd
 }
 
 /// Removes a socket from the table; it is freed when the last call on it returns.
 pub(super) fn remove(fd: c_int) -> Option<Found> {
-    table().write().unwrap_or_else(PoisonError::into_inner).remove(&fd)
+    table()
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .remove(&fd)
 }
 
 /// Starts the keep-alive thread, once in a process.
@@ -74,6 +84,9 @@ pub(super) fn keep_alive() {
                 }
             }
         };
-        std::thread::Builder::new().name("rsocket".to_owned()).spawn(keep_alive_all).is_ok()
+        std::thread::Builder::new()
+            .name("rsocket".to_owned())
+            .spawn(keep_alive_all)
+            .is_ok()
     });
 }

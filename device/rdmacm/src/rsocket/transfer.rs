@@ -13,11 +13,18 @@ fn blocking_mode(
     time: impl Fn(&Inner) -> Option<Duration>,
 ) -> (bool, Option<Duration>) {
     let inner = socket.lock();
-    (inner.nonblocking || flags & libc::MSG_DONTWAIT != 0, time(&inner))
+    (
+        inner.nonblocking || flags & libc::MSG_DONTWAIT != 0,
+        time(&inner),
+    )
 }
 
 /// Receives into the program's pieces of memory.
-pub(super) fn receive(socket: &Socket, pieces: &mut [&mut [u8]], flags: c_int) -> Result<usize, Errno> {
+pub(super) fn receive(
+    socket: &Socket,
+    pieces: &mut [&mut [u8]],
+    flags: c_int,
+) -> Result<usize, Errno> {
     let (nonblocking, time) = blocking_mode(socket, flags, |inner| inner.options.receive_timeout);
     let wanted: usize = pieces.iter().map(|piece| piece.len()).sum();
     let (mut piece, mut at, mut copied) = (0, 0, 0);
@@ -43,7 +50,11 @@ pub(super) fn receive(socket: &Socket, pieces: &mut [&mut [u8]], flags: c_int) -
         let enough = copied == wanted || (copied > 0 && flags & libc::MSG_WAITALL == 0);
         if enough || !stream.closing.is_readable() {
             let is_broken = stream.closing.ended() == Some(End::Broken);
-            return if copied == 0 && is_broken { Err(Errno(libc::ECONNRESET)) } else { Ok(Some(copied)) };
+            return if copied == 0 && is_broken {
+                Err(Errno(libc::ECONNRESET))
+            } else {
+                Ok(Some(copied))
+            };
         }
         Ok(None)
     });
@@ -61,7 +72,9 @@ pub(super) fn send(socket: &Socket, pieces: &[&[u8]], flags: c_int) -> Result<us
         let mut rest = *piece;
         while !rest.is_empty() {
             let ahead = attempt_ahead(&mut socket.lock(), rest).transpose();
-            match ahead.unwrap_or_else(|| socket.wait(nonblocking, time, |inner| attempt(inner, rest))) {
+            match ahead
+                .unwrap_or_else(|| socket.wait(nonblocking, time, |inner| attempt(inner, rest)))
+            {
                 Ok(now) => (sent, rest) = (sent + now, &rest[now..]),
                 Err(_) if sent > 0 => return Ok(sent),
                 Err(error) => return Err(error),
@@ -99,14 +112,27 @@ fn attempt(inner: &mut Inner, bytes: &[u8]) -> Result<Option<usize>, Errno> {
     let stream = inner.stream()?;
     if !stream.closing.is_writable() {
         let is_broken = stream.closing.ended() == Some(End::Broken);
-        return Err(Errno(if is_broken { libc::ECONNRESET } else { libc::EPIPE }));
+        return Err(Errno(if is_broken {
+            libc::ECONNRESET
+        } else {
+            libc::EPIPE
+        }));
     }
-    let now = if are_announced { stream.send(bytes)? } else { 0 };
+    let now = if are_announced {
+        stream.send(bytes)?
+    } else {
+        0
+    };
     Ok((now > 0).then_some(now))
 }
 
 /// Writes to memory that the peer has mapped (`riowrite`).
-pub(super) fn write_mapped(socket: &Socket, bytes: &[u8], offset: i64, flags: c_int) -> Result<usize, Errno> {
+pub(super) fn write_mapped(
+    socket: &Socket,
+    bytes: &[u8],
+    offset: i64,
+    flags: c_int,
+) -> Result<usize, Errno> {
     let (nonblocking, time) = blocking_mode(socket, flags, |inner| inner.options.send_timeout);
     let (mut rest, mut at) = (bytes, offset as u64);
     while !rest.is_empty() {
@@ -128,7 +154,10 @@ fn attempt_mapped(inner: &mut Inner, bytes: &[u8], offset: u64) -> Result<Option
     if !stream.can_map() {
         return Ok(None);
     }
-    stream.write_mapped(bytes, offset)?.ok_or(Errno::INVALID).map(Some)
+    stream
+        .write_mapped(bytes, offset)?
+        .ok_or(Errno::INVALID)
+        .map(Some)
 }
 
 /// Maps memory for the peer (`riomap`).
@@ -143,16 +172,25 @@ pub(super) unsafe fn map(
     offset: i64,
 ) -> Result<i64, Errno> {
     inner.stream()?;
-    let Some(stream) = &mut inner.stream else { return Err(Errno(libc::ENOTCONN)) };
+    let Some(stream) = &mut inner.stream else {
+        return Err(Errno(libc::ENOTCONN));
+    };
     // SAFETY: the identifier lives as long as its socket, and has a queue pair, and so a domain. By this
     // function's contract, `length` bytes at `memory` stay valid until they are unmapped.
-    unsafe { inner.mappings.map(stream, (*inner.id).pd, (memory, length), protection, offset) }
+    unsafe {
+        inner
+            .mappings
+            .map(stream, (*inner.id).pd, (memory, length), protection, offset)
+    }
 }
 
 /// Unmaps memory (`riounmap`).
 pub(super) fn unmap(inner: &mut Inner, memory: *mut c_void, length: usize) -> Result<(), Errno> {
     inner.mappings.unmap(memory, length)?;
-    if inner.stream().is_ok_and(|stream| stream.closing.ended().is_some()) {
+    if inner
+        .stream()
+        .is_ok_and(|stream| stream.closing.ended().is_some())
+    {
         inner.mappings.remove_unmapped();
         return Ok(());
     }

@@ -87,15 +87,20 @@ impl<E: Endpoint> Shared<E> {
             if nonblocking || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Errno(libc::EAGAIN));
             }
-            let polls_for = if self.polls_long.load(Ordering::Relaxed) { spin.max(SPIN_LONG) } else { spin };
+            let polls_for = if self.polls_long.load(Ordering::Relaxed) {
+                spin.max(SPIN_LONG)
+            } else {
+                spin
+            };
             if spinning.get_or_insert_with(Instant::now).elapsed() < polls_for {
                 drop(inner);
                 std::hint::spin_loop();
                 inner = self.lock();
                 continue;
             }
-            let left =
-                deadline.map_or(SLEEP_MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = deadline.map_or(SLEEP_MAX, |deadline| {
+                deadline.saturating_duration_since(Instant::now())
+            });
             let left = left.min(SLEEP_MAX);
             spinning = None;
             if self.polling.load(Ordering::Relaxed) {
@@ -114,7 +119,8 @@ impl<E: Endpoint> Shared<E> {
             drop(inner);
             let asleep = Instant::now();
             let slept = sleep(&mut descriptors, Some(left), core::ptr::null());
-            self.polls_long.store(adapts && asleep.elapsed() < SPIN_LONG, Ordering::Relaxed);
+            self.polls_long
+                .store(adapts && asleep.elapsed() < SPIN_LONG, Ordering::Relaxed);
             inner = self.lock();
             self.polling.store(false, Ordering::Relaxed);
             inner.take_events();

@@ -1,7 +1,9 @@
 //! Work requests for a stream's messages.
 
 use super::protocol::Message;
-use abi::{IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, ibv_send_wr, ibv_sge, ibv_wr_rdma, ibv_wr_remote};
+use abi::{
+    IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, ibv_send_wr, ibv_sge, ibv_wr_rdma, ibv_wr_remote,
+};
 use core::ffi::c_int;
 use std::ptr::null_mut;
 
@@ -21,10 +23,16 @@ pub(super) fn request(
         next: null_mut(),
         sg_list: elements.as_mut_ptr(),
         num_sge: elements.len() as c_int,
-        opcode: if message.is_some() { IBV_WR_RDMA_WRITE_WITH_IMM } else { IBV_WR_RDMA_WRITE },
+        opcode: if message.is_some() {
+            IBV_WR_RDMA_WRITE_WITH_IMM
+        } else {
+            IBV_WR_RDMA_WRITE
+        },
         send_flags,
         imm_data: message.map_or(0, |message| message.value().to_be()),
-        wr: ibv_wr_remote { rdma: ibv_wr_rdma { remote_addr, rkey } },
+        wr: ibv_wr_remote {
+            rdma: ibv_wr_rdma { remote_addr, rkey },
+        },
         xrc_remote_srqn: 0,
         // SAFETY: not looked at; zeros are a valid value.
         bind_mw: unsafe { core::mem::zeroed() },
@@ -82,7 +90,8 @@ mod tests {
                 let (body, last) = (length - tail, wire_bytes(tail) + WORD);
                 assert!(last <= mtu && tail > 0 && body > 0, "{length} of {mtu}");
                 let packets = body.div_ceil(mtu);
-                let sizes = (0..packets).map(|it| body / packets + usize::from(it < body % packets));
+                let sizes =
+                    (0..packets).map(|it| body / packets + usize::from(it < body % packets));
                 equal += usize::from(sizes.map(wire_bytes).all(|bytes| bytes == last));
                 all += 1;
             }
@@ -97,10 +106,18 @@ mod tests {
         let packet = packet_bytes(65536 - 3849, 4096);
         assert_eq!(packet, Some(3856));
         let length = 65520;
-        assert_ne!(packet_bytes(length - equal_tail(length, 4096), 4096), packet, "by itself");
+        assert_ne!(
+            packet_bytes(length - equal_tail(length, 4096), 4096),
+            packet,
+            "by itself"
+        );
         let tail = tail_bytes(length, 4096, 3856).expect("it is long");
         assert_eq!(packet_bytes(length - tail, 4096), packet);
         assert_eq!(wire_bytes(tail) + WORD, 3856);
-        assert_eq!(tail_bytes(30000, 4096, 3856), Some(equal_tail(30000, 4096)), "no such cut");
+        assert_eq!(
+            tail_bytes(30000, 4096, 3856),
+            Some(equal_tail(30000, 4096)),
+            "no such cut"
+        );
     }
 }

@@ -13,7 +13,11 @@ impl<'a> Block<'a> {
     /// The rest of the command after some words at its beginning.
     pub(super) fn after(&self, words: &str) -> Option<&'a str> {
         let rest = self.line.text.strip_prefix(words)?;
-        if rest.is_empty() || rest.starts_with(char::is_whitespace) { Some(rest.trim()) } else { None }
+        if rest.is_empty() || rest.starts_with(char::is_whitespace) {
+            Some(rest.trim())
+        } else {
+            None
+        }
     }
 
     /// An error of this command.
@@ -48,9 +52,19 @@ pub(super) fn blocks<'a>(file: &str, text: &'a str) -> Result<Vec<Block<'a>>, Re
     for line in lines {
         close(&mut stack, &mut top, line.indent);
         if stack.len() >= DEPTH_MAX {
-            return Err(ReadError::new(file, line.number, "commands are nested too deep"));
+            return Err(ReadError::new(
+                file,
+                line.number,
+                "commands are nested too deep",
+            ));
         }
-        stack.push((line.indent, Block { line, below: Vec::new() }));
+        stack.push((
+            line.indent,
+            Block {
+                line,
+                below: Vec::new(),
+            },
+        ));
     }
     close(&mut stack, &mut top, 0);
     Ok(top)
@@ -59,7 +73,9 @@ pub(super) fn blocks<'a>(file: &str, text: &'a str) -> Result<Vec<Block<'a>>, Re
 /// Takes finished blocks from the stack: those that are indented as far as the next line, or farther.
 fn close<'a>(stack: &mut Vec<(usize, Block<'a>)>, top: &mut Vec<Block<'a>>, indent: usize) {
     while stack.last().is_some_and(|(own, _)| *own >= indent) {
-        let Some((_, block)) = stack.pop() else { return };
+        let Some((_, block)) = stack.pop() else {
+            return;
+        };
         match stack.last_mut() {
             Some((_, parent)) => parent.below.push(block),
             None => top.push(block),
@@ -74,8 +90,10 @@ mod tests {
     #[test]
     fn indentation_nests() {
         let found = blocks("f", "a\n  b\n    c\n  d\n!\ne\n").unwrap();
-        let shape: Vec<(&str, usize)> =
-            found.iter().map(|block| (block.line.text, block.below.len())).collect();
+        let shape: Vec<(&str, usize)> = found
+            .iter()
+            .map(|block| (block.line.text, block.below.len()))
+            .collect();
         assert_eq!(shape, [("a", 2), ("e", 0)]);
         assert_eq!(found[0].below[0].below[0].line.text, "c");
     }

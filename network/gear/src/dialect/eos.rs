@@ -37,23 +37,41 @@ pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
 
 pub(super) fn write(intent: &Intent) -> String {
     let mut text = String::new();
-    let listed = |values: &[u8]| values.iter().map(u8::to_string).collect::<Vec<_>>().join(" ");
+    let listed = |values: &[u8]| {
+        values
+            .iter()
+            .map(u8::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     if intent.trust.dscp() {
         let default = dscp_default();
         for class in 0..8 {
-            let values: Vec<u8> =
-                intent.dscp_of(class).filter(|value| default[usize::from(*value)] != class).collect();
+            let values: Vec<u8> = intent
+                .dscp_of(class)
+                .filter(|value| default[usize::from(*value)] != class)
+                .collect();
             if !values.is_empty() {
-                let _ = writeln!(text, "qos map dscp {} to traffic-class {class}", listed(&values));
+                let _ = writeln!(
+                    text,
+                    "qos map dscp {} to traffic-class {class}",
+                    listed(&values)
+                );
             }
         }
     }
     if intent.trust.pcp() {
         for class in 0..8 {
-            let values: Vec<u8> =
-                intent.pcp_of(class).filter(|value| COS[usize::from(*value)] != class).collect();
+            let values: Vec<u8> = intent
+                .pcp_of(class)
+                .filter(|value| COS[usize::from(*value)] != class)
+                .collect();
             if !values.is_empty() {
-                let _ = writeln!(text, "qos map cos {} to traffic-class {class}", listed(&values));
+                let _ = writeln!(
+                    text,
+                    "qos map cos {} to traffic-class {class}",
+                    listed(&values)
+                );
             }
         }
     }
@@ -68,9 +86,16 @@ pub(super) fn write(intent: &Intent) -> String {
         write_queue(&mut text, class, queue);
     }
     let map = if intent.trust.pcp() { intent.pcp } else { COS };
-    let cos = map.iter().position(|class| *class == intent.default_class).unwrap_or(0);
+    let cos = map
+        .iter()
+        .position(|class| *class == intent.default_class)
+        .unwrap_or(0);
     for port in &intent.ports {
-        let _ = writeln!(text, "!\ninterface {}\n   mtu {}\n   qos cos {cos}", port.name, intent.mtu);
+        let _ = writeln!(
+            text,
+            "!\ninterface {}\n   mtu {}\n   qos cos {cos}",
+            port.name, intent.mtu
+        );
         let trust = match intent.trust {
             Trust::None => "no qos trust",
             Trust::Pcp => "qos trust cos",
@@ -113,8 +138,15 @@ struct Profile {
 impl Default for Profile {
     fn default() -> Self {
         // Queues of a new switch: strict priority, the higher number first.
-        let queue = Queue { schedule: Schedule::Strict, ecn: None };
-        Self { pfc_on: false, pfc: 0, queues: [queue; 8] }
+        let queue = Queue {
+            schedule: Schedule::Strict,
+            ecn: None,
+        };
+        Self {
+            pfc_on: false,
+            pfc: 0,
+            queues: [queue; 8],
+        }
     }
 }
 
@@ -134,14 +166,18 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
             }
             profiles.insert(name, profile);
         } else if let Some(rest) = block.after("qos")
-            && !["rewrite", "random-detect", "tail-drop", "ecn"].iter().any(|word| rest.starts_with(word))
+            && !["rewrite", "random-detect", "tail-drop", "ecn"]
+                .iter()
+                .any(|word| rest.starts_with(word))
         {
             return Err(block.wrong(file, "this QoS command is not known"));
         }
     }
     let mut found = Vec::new();
     for block in &blocks {
-        let Some(name) = block.after("interface") else { continue };
+        let Some(name) = block.after("interface") else {
+            continue;
+        };
         found.extend(read_interface(file, name, block, &profiles, (&dscp, &cos))?);
     }
     Ok(found)
@@ -157,18 +193,28 @@ fn read_map(
     let line = block.line.number;
     let words: Vec<&str> = rest.split_whitespace().collect();
     match words.as_slice() {
-        ["traffic-class", from, "to", "tx-queue", to] | ["traffic-class", from, "to", "uc-tx-queue", to]
+        ["traffic-class", from, "to", "tx-queue", to]
+        | ["traffic-class", from, "to", "uc-tx-queue", to]
             if from == to =>
         {
             number(file, line, from, 0..=7).map(|_| ())
         }
         ["traffic-class", _, "to", "dscp" | "cos", ..] => Ok(()),
-        [kind @ ("dscp" | "cos"), values @ .., "to", "traffic-class", class] => {
+        [
+            kind @ ("dscp" | "cos"),
+            values @ ..,
+            "to",
+            "traffic-class",
+            class,
+        ] => {
             let class = number(file, line, class, 0..=7)? as u8;
             let is_dscp = *kind == "dscp";
             for value in list(file, line, &values.join(","), if is_dscp { 63 } else { 7 })? {
-                let entry =
-                    if is_dscp { dscp.get_mut(usize::from(value)) } else { cos.get_mut(usize::from(value)) };
+                let entry = if is_dscp {
+                    dscp.get_mut(usize::from(value))
+                } else {
+                    cos.get_mut(usize::from(value))
+                };
                 entry.into_iter().for_each(|entry| *entry = class);
             }
             Ok(())
@@ -234,7 +280,11 @@ fn read_queue(file: &str, block: &Block<'_>, queue: &mut Queue) -> Result<(), Re
                 ["max-mark-probability", percent, ..] => value(percent, 100)? as u8,
                 _ => 100,
             };
-            queue.ecn = Some(Ecn::Thresholds { min: bytes(min, unit)?, max: bytes(max, unit2)?, percent });
+            queue.ecn = Some(Ecn::Thresholds {
+                min: bytes(min, unit)?,
+                max: bytes(max, unit2)?,
+                percent,
+            });
         }
         _ => return Err(block.wrong(file, "this setting of a queue is not known")),
     }
@@ -256,13 +306,17 @@ fn read_interface(
         match line.line.words().as_slice() {
             ["service-profile", profile] => {
                 let found = profiles.get(profile);
-                own = found.ok_or_else(|| line.wrong(file, "there is no qos profile of this name"))?.clone();
+                own = found
+                    .ok_or_else(|| line.wrong(file, "there is no qos profile of this name"))?
+                    .clone();
                 about = true;
             }
             ["qos", "trust", "dscp"] => trust = Trust::Dscp,
             ["qos", "trust", "cos"] => trust = Trust::Pcp,
             ["no", "qos", "trust"] => trust = Trust::None,
-            ["qos", "cos", value] => cos_default = number(file, line.line.number, value, 0..=7)? as usize,
+            ["qos", "cos", value] => {
+                cos_default = number(file, line.line.number, value, 0..=7)? as usize
+            }
             ["mtu", value] => mtu = number(file, line.line.number, value, 68..=65_535)?,
             ["dcbx", "mode", mode] => dcbx = *mode != "none",
             ["qos", "dscp", value] => {
@@ -277,7 +331,11 @@ fn read_interface(
         }
         about |= line.line.text.contains("qos ");
     }
-    let default_class = if trust.pcp() { cos[cos_default] } else { COS[cos_default] };
+    let default_class = if trust.pcp() {
+        cos[cos_default]
+    } else {
+        COS[cos_default]
+    };
     let pfc = if own.pfc_on { own.pfc } else { 0 };
     Ok(about.then(|| Intent {
         trust,
@@ -290,7 +348,11 @@ fn read_interface(
         pause: Pause::default(),
         dcbx,
         mtu,
-        ports: vec![Port { name: name.to_owned(), gbps: None, metres: None }],
+        ports: vec![Port {
+            name: name.to_owned(),
+            gbps: None,
+            metres: None,
+        }],
         ..Intent::default()
     }))
 }

@@ -4,11 +4,23 @@ use crate::intent::{Fit, HostSettings, Intent, Port};
 use crate::text::{ReadError, lines, number, shortened};
 
 pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
-    let name = intent.ports.first().map(|port| port.name.clone()).unwrap_or_default();
+    let name = intent
+        .ports
+        .first()
+        .map(|port| port.name.clone())
+        .unwrap_or_default();
     let functions = intent.host.as_ref().map_or(0, |host| host.functions);
     let quiet = Intent {
-        ports: vec![Port { name: name.clone(), gbps: None, metres: None }],
-        host: Some(HostSettings { device: name, functions, ..HostSettings::default() }),
+        ports: vec![Port {
+            name: name.clone(),
+            gbps: None,
+            metres: None,
+        }],
+        host: Some(HostSettings {
+            device: name,
+            functions,
+            ..HostSettings::default()
+        }),
         ..Intent::nothing()
     };
     if *intent != quiet {
@@ -31,8 +43,13 @@ pub(super) fn write(intent: &Intent) -> String {
 pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
     let (mut section, mut name, mut functions) = (None, String::new(), 0);
     for line in lines(file, text, &['#'])? {
-        let wrong =
-            |what: &str| ReadError::new(file, line.number, format!("\"{}\": {what}", shortened(line.text)));
+        let wrong = |what: &str| {
+            ReadError::new(
+                file,
+                line.number,
+                format!("\"{}\": {what}", shortened(line.text)),
+            )
+        };
         if let Some(head) = line.text.strip_suffix('{') {
             let head = head.trim();
             if section.is_some() || !(matches!(head, "PF" | "DEFAULT") || head.starts_with("VF-")) {
@@ -50,15 +67,33 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
         let value = value.trim().trim_matches('"');
         match (section, key.trim()) {
             (Some("PF"), "device") => value.clone_into(&mut name),
-            (Some("PF"), "num_vfs") => functions = number(file, line.number, value, 0..=65_535)? as u16,
+            (Some("PF"), "num_vfs") => {
+                functions = number(file, line.number, value, 0..=65_535)? as u16
+            }
             (Some(_), _) => {}
             (None, _) => return Err(wrong("it stands in no section")),
         }
     }
     if name.is_empty() {
-        return Err(ReadError::new(file, 1, "the section PF with a device is missing"));
+        return Err(ReadError::new(
+            file,
+            1,
+            "the section PF with a device is missing",
+        ));
     }
-    let host = HostSettings { device: name.clone(), functions, ..HostSettings::default() };
-    let ports = vec![Port { name, gbps: None, metres: None }];
-    Ok(vec![Intent { ports, host: Some(host), ..Intent::nothing() }])
+    let host = HostSettings {
+        device: name.clone(),
+        functions,
+        ..HostSettings::default()
+    };
+    let ports = vec![Port {
+        name,
+        gbps: None,
+        metres: None,
+    }];
+    Ok(vec![Intent {
+        ports,
+        host: Some(host),
+        ..Intent::nothing()
+    }])
 }

@@ -10,7 +10,9 @@ use crate::text::{ReadError, classes, number, shortened};
 pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.host(intent);
     if intent.trust == Trust::None {
-        fit.note("an adapter trusts PCP or DSCP: it trusts PCP, which untagged packets do not have");
+        fit.note(
+            "an adapter trusts PCP or DSCP: it trusts PCP, which untagged packets do not have",
+        );
         intent.trust = Trust::Pcp;
     }
     fit.percents(intent);
@@ -21,7 +23,9 @@ pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
 pub(super) fn fit_host(intent: &mut Intent, fit: &mut Fit) {
     let Some(host) = &mut intent.host else { return };
     if host.smb_priority != 3 {
-        fit.note("SMB Direct has no priority of its own on Linux: its connections have the ToS of all");
+        fit.note(
+            "SMB Direct has no priority of its own on Linux: its connections have the ToS of all",
+        );
         host.smb_priority = 3;
     }
     host.cnp_priority &= 7;
@@ -34,8 +38,9 @@ pub(crate) const UNIT: &str = "[Unit]\nDescription=QoS of the RDMA adapter\nAfte
     ExecStart=/bin/sh /usr/local/sbin/rockery-roce.sh\n\n[Install]\nWantedBy=multi-user.target\n";
 
 pub(super) fn write(intent: &Intent) -> String {
-    let mut text =
-        String::from("# Install as /usr/local/sbin/rockery-roce.sh, which rockery-roce.service runs.\n");
+    let mut text = String::from(
+        "# Install as /usr/local/sbin/rockery-roce.sh, which rockery-roce.service runs.\n",
+    );
     let port = port_name(intent);
     let _ = writeln!(text, "dcb dcbx set dev {port} host ieee");
     let order = match intent.trust {
@@ -43,17 +48,28 @@ pub(super) fn write(intent: &Intent) -> String {
         Trust::Dscp => "dscp",
         Trust::Pcp | Trust::None => "pcp",
     };
-    let _ = writeln!(text, "dcb apptrust set dev {port} order {order}\ndcb app flush dev {port} dscp-prio");
+    let _ = writeln!(
+        text,
+        "dcb apptrust set dev {port} order {order}\ndcb app flush dev {port} dscp-prio"
+    );
     if intent.trust.dscp() {
         for class in 1..8 {
-            let entries: Vec<String> =
-                intent.dscp_of(class).map(|value| format!("{value}:{class}")).collect();
+            let entries: Vec<String> = intent
+                .dscp_of(class)
+                .map(|value| format!("{value}:{class}"))
+                .collect();
             if !entries.is_empty() {
-                let _ = writeln!(text, "dcb app replace dev {port} dscp-prio {}", entries.join(" "));
+                let _ = writeln!(
+                    text,
+                    "dcb app replace dev {port} dscp-prio {}",
+                    entries.join(" ")
+                );
             }
         }
     }
-    let on: String = classes(intent.pfc_send).map(|class| format!(" {class}:on")).collect();
+    let on: String = classes(intent.pfc_send)
+        .map(|class| format!(" {class}:on"))
+        .collect();
     let _ = writeln!(text, "dcb pfc set dev {port} prio-pfc all:off{on}");
     let (mut tsa, mut bandwidth) = (String::new(), String::new());
     for (class, queue) in intent.queues.iter().enumerate() {
@@ -65,7 +81,11 @@ pub(super) fn write(intent: &Intent) -> String {
             }
         }
     }
-    let willing = if intent.host.as_ref().is_some_and(|host| host.willing) { "on" } else { "off" };
+    let willing = if intent.host.as_ref().is_some_and(|host| host.willing) {
+        "on"
+    } else {
+        "off"
+    };
     let _ = writeln!(
         text,
         "dcb ets set dev {port} willing {willing} tc-tsa{tsa} tc-bw all:0{bandwidth} \
@@ -76,7 +96,12 @@ pub(super) fn write(intent: &Intent) -> String {
 }
 
 pub(super) fn port_name(intent: &Intent) -> String {
-    quoted(intent.ports.first().map_or("eth0", |port| port.name.as_str()))
+    quoted(
+        intent
+            .ports
+            .first()
+            .map_or("eth0", |port| port.name.as_str()),
+    )
 }
 
 /// Marking, MTU, 802.3x pause, SR-IOV and firmware.
@@ -92,8 +117,11 @@ pub(super) fn write_host(text: &mut String, intent: &Intent) {
         host.tos()
     );
     if host.functions > 0 {
-        let _ =
-            writeln!(text, "echo {} > /sys/class/infiniband/{device}/device/sriov_numvfs", host.functions);
+        let _ = writeln!(
+            text,
+            "echo {} > /sys/class/infiniband/{device}/device/sriov_numvfs",
+            host.functions
+        );
     }
     // Settings of the firmware are kept, and take effect after a reset of the adapter.
     let _ = write!(
@@ -123,15 +151,32 @@ impl Reading {
         let mut intent = Intent::nothing();
         intent.trust = Trust::Pcp;
         intent.pcp = [0, 1, 2, 3, 4, 5, 6, 7];
-        let host = HostSettings { ecn: false, dscp: 0, ..HostSettings::default() };
-        Self { intent, host, percents: [0; 8], strict: 0xff, name: String::new() }
+        let host = HostSettings {
+            ecn: false,
+            dscp: 0,
+            ..HostSettings::default()
+        };
+        Self {
+            intent,
+            host,
+            percents: [0; 8],
+            strict: 0xff,
+            name: String::new(),
+        }
     }
 
     /// Commands concern one adapter.
-    pub(super) fn port(&mut self, file: &str, command: &Command, name: &str) -> Result<(), ReadError> {
+    pub(super) fn port(
+        &mut self,
+        file: &str,
+        command: &Command,
+        name: &str,
+    ) -> Result<(), ReadError> {
         if !self.name.is_empty() && self.name != name {
-            let what =
-                format!("the commands before are for {}: one file is for one adapter", shortened(&self.name));
+            let what = format!(
+                "the commands before are for {}: one file is for one adapter",
+                shortened(&self.name)
+            );
             return Err(command.wrong(file, &what));
         }
         name.clone_into(&mut self.name);
@@ -141,11 +186,21 @@ impl Reading {
     pub(super) fn finish(mut self) -> Intent {
         for (class, queue) in self.intent.queues.iter_mut().enumerate() {
             let strict = self.strict >> class & 1 == 1;
-            let schedule =
-                if strict { Schedule::Strict } else { Schedule::Weighted(self.percents[class].max(1)) };
-            *queue = Queue { schedule, ecn: None };
+            let schedule = if strict {
+                Schedule::Strict
+            } else {
+                Schedule::Weighted(self.percents[class].max(1))
+            };
+            *queue = Queue {
+                schedule,
+                ecn: None,
+            };
         }
-        self.intent.ports = vec![Port { name: self.name, gbps: None, metres: None }];
+        self.intent.ports = vec![Port {
+            name: self.name,
+            gbps: None,
+            metres: None,
+        }];
         self.intent.host = Some(self.host);
         self.intent
     }
@@ -154,7 +209,8 @@ impl Reading {
     pub(super) fn shared(&mut self, file: &str, command: &Command) -> Result<bool, ReadError> {
         let value = |word: &str, max| number(file, command.line, word, 0..=max);
         match command.parts().as_slice() {
-            ["ip", "link", "set", "dev", port, "mtu", mtu] | ["ip", "link", "set", port, "mtu", mtu] => {
+            ["ip", "link", "set", "dev", port, "mtu", mtu]
+            | ["ip", "link", "set", port, "mtu", mtu] => {
                 self.port(file, command, port)?;
                 self.intent.mtu = value(mtu, 65_535)?;
             }
@@ -182,14 +238,16 @@ impl Reading {
                         Some(("CNP_802P_PRIO_P1", priority)) => {
                             self.host.cnp_priority = value(priority, 7)? as u8
                         }
-                        Some(("NUM_OF_VFS", count)) => self.host.functions = value(count, 65_535)? as u16,
+                        Some(("NUM_OF_VFS", count)) => {
+                            self.host.functions = value(count, 65_535)? as u16
+                        }
                         _ => {}
                     }
                 }
             }
             [
-                "cma_roce_mode" | "sysctl" | "echo" | "if" | "fi" | "then" | "modprobe" | "exit" | "set"
-                | "systemctl",
+                "cma_roce_mode" | "sysctl" | "echo" | "if" | "fi" | "then" | "modprobe" | "exit"
+                | "set" | "systemctl",
                 ..,
             ] => {}
             _ => return Ok(false),
@@ -205,7 +263,14 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
             continue;
         }
         match command.parts().as_slice() {
-            ["dcb", area, "set" | "add" | "replace", "dev", port, rest @ ..] => {
+            [
+                "dcb",
+                area,
+                "set" | "add" | "replace",
+                "dev",
+                port,
+                rest @ ..,
+            ] => {
                 reading.port(file, &command, port)?;
                 dcb(file, &command, area, rest, &mut reading)?;
             }
@@ -241,7 +306,8 @@ fn dcb(
             (_, _, None) => parameter = word,
             ("app", "dscp-prio", Some((dscp, priority))) => {
                 let dscp = number(file, command.line, dscp, 0..=63)?;
-                reading.intent.dscp[dscp as usize] = number(file, command.line, priority, 0..=7)? as u8;
+                reading.intent.dscp[dscp as usize] =
+                    number(file, command.line, priority, 0..=7)? as u8;
             }
             ("pfc", "prio-pfc", Some((priority, state))) => {
                 let mask = one_or_all(file, command, priority)?;
@@ -260,7 +326,11 @@ fn dcb(
                     "ets" => false,
                     _ => return Err(command.wrong(file, "a traffic class is strict or ets")),
                 };
-                reading.strict = if strict { reading.strict | mask } else { reading.strict & !mask };
+                reading.strict = if strict {
+                    reading.strict | mask
+                } else {
+                    reading.strict & !mask
+                };
             }
             ("ets", "tc-bw", Some((class, percent))) => {
                 let percent = number(file, command.line, percent, 0..=100)? as u8;
@@ -269,11 +339,16 @@ fn dcb(
             }
             ("ets", "prio-tc", Some((priority, class))) if priority == class => {}
             ("ets", "prio-tc", _) => {
+                return Err(command.wrong(
+                    file,
+                    "a priority in a traffic class of another number is not supported",
+                ));
+            }
+            _ => {
                 return Err(
-                    command.wrong(file, "a priority in a traffic class of another number is not supported")
+                    command.wrong(file, &format!("\"{}\" is not known here", shortened(word)))
                 );
             }
-            _ => return Err(command.wrong(file, &format!("\"{}\" is not known here", shortened(word)))),
         }
     }
     if area == "apptrust" {
@@ -284,5 +359,9 @@ fn dcb(
 }
 
 fn one_or_all(file: &str, command: &Command, word: &str) -> Result<u8, ReadError> {
-    if word == "all" { Ok(0xff) } else { Ok(1 << number(file, command.line, word, 0..=7)?) }
+    if word == "all" {
+        Ok(0xff)
+    } else {
+        Ok(1 << number(file, command.line, word, 0..=7)?)
+    }
 }

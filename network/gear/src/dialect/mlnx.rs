@@ -11,7 +11,9 @@ pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.host(intent);
     match intent.trust {
         Trust::None => {
-            fit.note("an adapter trusts PCP or DSCP: it trusts PCP, which untagged packets do not have");
+            fit.note(
+                "an adapter trusts PCP or DSCP: it trusts PCP, which untagged packets do not have",
+            );
             intent.trust = Trust::Pcp;
         }
         Trust::Both => {
@@ -31,11 +33,15 @@ pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
 }
 
 pub(super) fn write(intent: &Intent) -> String {
-    let mut text =
-        String::from("# Install as /usr/local/sbin/rockery-roce.sh, which rockery-roce.service runs.\n");
+    let mut text = String::from(
+        "# Install as /usr/local/sbin/rockery-roce.sh, which rockery-roce.service runs.\n",
+    );
     let port = port_name(intent);
     let trust = if intent.trust.dscp() { "dscp" } else { "pcp" };
-    let _ = writeln!(text, "mlnx_qos -i {port} --dcbx os\nmlnx_qos -i {port} --trust {trust}");
+    let _ = writeln!(
+        text,
+        "mlnx_qos -i {port} --dcbx os\nmlnx_qos -i {port} --trust {trust}"
+    );
     if intent.trust.dscp() {
         // The default priority of an adapter is the DSCP divided by eight.
         for value in (0..64_u8).filter(|value| intent.dscp[usize::from(*value)] != value / 8) {
@@ -64,7 +70,9 @@ pub(super) fn write(intent: &Intent) -> String {
 
 pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
     let mut reading = Reading::new();
-    (0_u8..).zip(&mut reading.intent.dscp).for_each(|(value, class)| *class = value / 8);
+    (0_u8..)
+        .zip(&mut reading.intent.dscp)
+        .for_each(|(value, class)| *class = value / 8);
     for command in commands(file, text)? {
         if reading.shared(file, &command)? {
             continue;
@@ -91,7 +99,9 @@ fn apply(
 ) -> Result<(), ReadError> {
     let eight = || -> Result<[&str; 8], ReadError> {
         let parts: Vec<&str> = value.split(',').collect();
-        parts.try_into().map_err(|_| command.wrong(file, "eight values are needed, one for each priority"))
+        parts
+            .try_into()
+            .map_err(|_| command.wrong(file, "eight values are needed, one for each priority"))
     };
     match name {
         "-i" | "--interface" => reading.port(file, command, value)?,
@@ -118,9 +128,10 @@ fn apply(
         }
         "-p" | "--prio_tc" => {
             if eight()? != ["0", "1", "2", "3", "4", "5", "6", "7"] {
-                return Err(
-                    command.wrong(file, "a priority in a traffic class of another number is not supported")
-                );
+                return Err(command.wrong(
+                    file,
+                    "a priority in a traffic class of another number is not supported",
+                ));
             }
         }
         "-s" | "--tsa" => {

@@ -152,7 +152,10 @@ impl Dialect {
 
     /// Whether it configures hosts.
     pub const fn is_host(self) -> bool {
-        matches!(self, Self::Linux | Self::Mlnx | Self::Windows | Self::FreeBsd)
+        matches!(
+            self,
+            Self::Linux | Self::Mlnx | Self::Windows | Self::FreeBsd
+        )
     }
 
     /// Reads a dialect and its version, written `DIALECT@VERSION`.
@@ -167,8 +170,12 @@ impl Dialect {
         if version.is_empty() {
             return Err(UnknownVersion::Missing(dialect.name(), to));
         }
-        let range =
-            || UnknownVersion::Range { dialect: dialect.name(), version: shortened(version), from, to };
+        let range = || UnknownVersion::Range {
+            dialect: dialect.name(),
+            version: shortened(version),
+            from,
+            to,
+        };
         // Third and later numbers are fixes, which do not change configurations.
         let mut numbers = version.split('.').map(str::parse::<u32>);
         let parsed = match (numbers.next(), numbers.next()) {
@@ -176,7 +183,11 @@ impl Dialect {
             (Some(Ok(major)), Some(Ok(minor))) => Version(major, minor),
             _ => return Err(range()),
         };
-        if (from..=to).contains(&parsed) { Ok((dialect, parsed)) } else { Err(range()) }
+        if (from..=to).contains(&parsed) {
+            Ok((dialect, parsed))
+        } else {
+            Err(range())
+        }
     }
 
     /// The default name of a port by its number.
@@ -200,7 +211,11 @@ impl Dialect {
         if fitted.ports.is_empty() {
             let name = self.port_name(0);
             fit.note(format!("no port is named: {name} is written"));
-            fitted.ports.push(Port { name, gbps: None, metres: None });
+            fitted.ports.push(Port {
+                name,
+                gbps: None,
+                metres: None,
+            });
         }
         if !self.is_host() {
             fit.no_host(&mut fitted);
@@ -251,7 +266,13 @@ impl Dialect {
             Self::Linux | Self::Mlnx => vec![("rockery-roce.service", linux::UNIT.to_owned())],
             _ => Vec::new(),
         };
-        Written { file, text, expressed, more, notes }
+        Written {
+            file,
+            text,
+            expressed,
+            more,
+            notes,
+        }
     }
 
     /// Reads a configuration, called `file` in messages. Of ports that are configured differently, the
@@ -261,8 +282,13 @@ impl Dialect {
     /// The first line that is not understood.
     pub fn read(self, file: &str, text: &str) -> Result<Intent, ReadError> {
         let groups = self.read_groups(file, text)?;
-        let largest = groups.into_iter().rev().max_by_key(|intent| intent.ports.len());
-        largest.ok_or_else(|| ReadError::new(file, 1, format!("nothing of it is QoS of {}", self.name())))
+        let largest = groups
+            .into_iter()
+            .rev()
+            .max_by_key(|intent| intent.ports.len());
+        largest.ok_or_else(|| {
+            ReadError::new(file, 1, format!("nothing of it is QoS of {}", self.name()))
+        })
     }
 
     /// Reads a configuration; ports that are configured alike are one intent.
@@ -284,29 +310,53 @@ impl Dialect {
         };
         // A text that ends too early is wrong in its last line, wherever a parser counts its end.
         let last = text.lines().count().max(1);
-        by_port.map(grouped).map_err(|error| ReadError { line: error.line.clamp(1, last), ..error })
+        by_port.map(grouped).map_err(|error| ReadError {
+            line: error.line.clamp(1, last),
+            ..error
+        })
     }
 
     /// The dialect that a text is written in, by words that only that dialect has.
     pub fn detect(text: &str) -> Option<Self> {
         let has = |part: &str| text.contains(part);
         let signs = [
-            (Self::Sonic, text.trim_start().starts_with('{') && has("PORT_QOS_MAP")),
-            (Self::RouterOs, has("/interface ethernet switch") || has("/in/eth/sw")),
+            (
+                Self::Sonic,
+                text.trim_start().starts_with('{') && has("PORT_QOS_MAP"),
+            ),
+            (
+                Self::RouterOs,
+                has("/interface ethernet switch") || has("/in/eth/sw"),
+            ),
             (Self::Nvue, has("nv set ")),
-            (Self::NxOs, has("type network-qos") && (has("c-8q-") || has("c-out-") || has("qos-group"))),
-            (Self::Eos, has("qos profile ") || has("qos trust ") || has("qos map dscp ")),
-            (Self::Os10, has("trust dscp-map ") || has("trust dot1p-map ") || has("dcbx enable")),
+            (
+                Self::NxOs,
+                has("type network-qos") && (has("c-8q-") || has("c-out-") || has("qos-group")),
+            ),
+            (
+                Self::Eos,
+                has("qos profile ") || has("qos trust ") || has("qos map dscp "),
+            ),
+            (
+                Self::Os10,
+                has("trust dscp-map ") || has("trust dot1p-map ") || has("dcbx enable"),
+            ),
             (Self::Windows, has("NetQos") || has("NetAdapterQos")),
             (Self::Mlnx, has("mlnx_qos ")),
-            (Self::Linux, has("dcb pfc ") || has("dcb ets ") || has("dcb app ")),
+            (
+                Self::Linux,
+                has("dcb pfc ") || has("dcb ets ") || has("dcb app "),
+            ),
             (Self::FreeBsd, has("num_vfs")),
         ];
         // Dell's OS10 has network-qos policies as well, with other names.
         if has("type network-qos") && (has("ets mode on") || has("trust-map ")) {
             return Some(Self::Os10);
         }
-        signs.into_iter().find(|(_, found)| *found).map(|(dialect, _)| dialect)
+        signs
+            .into_iter()
+            .find(|(_, found)| *found)
+            .map(|(dialect, _)| dialect)
     }
 }
 
@@ -321,7 +371,10 @@ fn grouped(by_port: Vec<Intent>) -> Vec<Intent> {
     for intent in by_port {
         let intent = intent.normal();
         let alike = |group: &&mut Intent| {
-            let with_ports = Intent { ports: group.ports.clone(), ..intent.clone() };
+            let with_ports = Intent {
+                ports: group.ports.clone(),
+                ..intent.clone()
+            };
             with_ports == **group
         };
         match groups.iter_mut().find(alike) {

@@ -15,11 +15,17 @@ pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
         if let Some(Ecn::Thresholds { percent, .. }) = &mut queue.ecn
             && *percent != 100
         {
-            fit.note(format!("queue {class}: the chance of a mark grows to 100 %"));
+            fit.note(format!(
+                "queue {class}: the chance of a mark grows to 100 %"
+            ));
             *percent = 100;
         }
     }
-    let own = if intent.pfc_send == 0 { intent.pfc_obey } else { intent.pfc_send };
+    let own = if intent.pfc_send == 0 {
+        intent.pfc_obey
+    } else {
+        intent.pfc_send
+    };
     if intent.pfc_obey != 0 && intent.pfc_obey != own {
         fit.note("PFC is sent and obeyed for the same priorities");
         intent.pfc_obey = own;
@@ -40,13 +46,25 @@ pub(super) fn write(intent: &Intent) -> String {
         Trust::Both => "both",
     };
     let map = "nv set qos mapping default-global";
-    let _ = writeln!(text, "{map} trust {trust}\n{map} port-default-sp {}", intent.default_class);
+    let _ = writeln!(
+        text,
+        "{map} trust {trust}\n{map} port-default-sp {}",
+        intent.default_class
+    );
     let dscp = (0..64).filter(|_| intent.trust.dscp());
     for value in dscp {
-        let _ = writeln!(text, "{map} dscp {value} switch-priority {}", intent.dscp[value]);
+        let _ = writeln!(
+            text,
+            "{map} dscp {value} switch-priority {}",
+            intent.dscp[value]
+        );
     }
     for value in (0..8).filter(|_| intent.trust.pcp()) {
-        let _ = writeln!(text, "{map} pcp {value} switch-priority {}", intent.pcp[value]);
+        let _ = writeln!(
+            text,
+            "{map} pcp {value} switch-priority {}",
+            intent.pcp[value]
+        );
     }
     for (class, queue) in intent.queues.iter().enumerate() {
         let _ = writeln!(
@@ -55,7 +73,11 @@ pub(super) fn write(intent: &Intent) -> String {
         );
         write_queue(&mut text, class, queue);
     }
-    let own = if intent.pfc_send == 0 { intent.pfc_obey } else { intent.pfc_send };
+    let own = if intent.pfc_send == 0 {
+        intent.pfc_obey
+    } else {
+        intent.pfc_send
+    };
     if own != 0 {
         let pfc = "nv set qos pfc default-global";
         let able = |mask: u8| if mask == 0 { "disable" } else { "enable" };
@@ -66,13 +88,22 @@ pub(super) fn write(intent: &Intent) -> String {
             able(intent.pfc_send),
             able(intent.pfc_obey)
         );
-        for (name, bytes) in [("xoff-threshold", intent.pause.xoff), ("xon-threshold", intent.pause.xon)] {
+        for (name, bytes) in [
+            ("xoff-threshold", intent.pause.xoff),
+            ("xon-threshold", intent.pause.xon),
+        ] {
             let _ = bytes.map(|bytes| writeln!(text, "{pfc} {name} {bytes}"));
         }
     }
     for port in &intent.ports {
-        let _ = writeln!(text, "nv set interface {} link mtu {}", port.name, intent.mtu);
-        let _ = port.gbps.map(|gbps| writeln!(text, "nv set interface {} link speed {gbps}G", port.name));
+        let _ = writeln!(
+            text,
+            "nv set interface {} link mtu {}",
+            port.name, intent.mtu
+        );
+        let _ = port
+            .gbps
+            .map(|gbps| writeln!(text, "nv set interface {} link speed {gbps}G", port.name));
         if intent.dcbx {
             for tlv in ["dcbx-pfc-tlv", "dcbx-ets-config-tlv", "dcbx-ets-recomm-tlv"] {
                 let _ = writeln!(text, "nv set interface {} lldp {tlv} on", port.name);
@@ -89,7 +120,10 @@ fn write_queue(text: &mut String, class: usize, queue: &Queue) {
             let _ = writeln!(text, "{scheduler} mode strict");
         }
         Schedule::Weighted(percent) | Schedule::Background(percent) => {
-            let _ = writeln!(text, "{scheduler} mode dwrr\n{scheduler} bw-percent {percent}");
+            let _ = writeln!(
+                text,
+                "{scheduler} mode dwrr\n{scheduler} bw-percent {percent}"
+            );
         }
     }
     let control = format!("nv set qos congestion-control default-global traffic-class {class}");
@@ -132,12 +166,30 @@ struct Reading<'a> {
 impl<'a> Reading<'a> {
     /// The settings of a switch before any command.
     fn new(file: &'a str) -> Self {
-        let mut intent = Intent { trust: Trust::Pcp, pcp: [0, 1, 2, 3, 4, 5, 6, 7], ..Intent::default() };
-        (0_u8..).zip(&mut intent.dscp).for_each(|(value, class)| *class = value / 8);
+        let mut intent = Intent {
+            trust: Trust::Pcp,
+            pcp: [0, 1, 2, 3, 4, 5, 6, 7],
+            ..Intent::default()
+        };
+        (0_u8..)
+            .zip(&mut intent.dscp)
+            .for_each(|(value, class)| *class = value / 8);
         let (min, max) = ([150_000; 8], [1_500_000; 8]);
         let links = BTreeMap::new();
         let percents = [12, 13, 12, 13, 12, 13, 12, 13];
-        Self { file, intent, pfc: 0, tx: true, rx: true, strict: 0, percents, ecn: 1, min, max, links }
+        Self {
+            file,
+            intent,
+            pfc: 0,
+            tx: true,
+            rx: true,
+            strict: 0,
+            percents,
+            ecn: 1,
+            min,
+            max,
+            links,
+        }
     }
 
     /// Applies `nv set qos roce`, in its lossless or lossy mode.
@@ -155,14 +207,20 @@ impl<'a> Reading<'a> {
 
     fn command(&mut self, line: &Line<'_>) -> Result<(), ReadError> {
         let words = line.words();
-        let words: Vec<&str> = words.iter().copied().skip_while(|word| *word != "nv").collect();
+        let words: Vec<&str> = words
+            .iter()
+            .copied()
+            .skip_while(|word| *word != "nv")
+            .collect();
         match words.as_slice() {
             ["nv", "set", "qos", "roce", rest @ ..] => match rest {
                 [] | ["mode", "lossless"] | ["enable", "on"] => self.roce(true),
                 ["mode", "lossy"] => self.roce(false),
                 _ => return Err(self.wrong(line, "this mode of RoCE is not known")),
             },
-            ["nv", "set", "qos", area, "default-global", rest @ ..] => self.qos(line, area, rest)?,
+            ["nv", "set", "qos", area, "default-global", rest @ ..] => {
+                self.qos(line, area, rest)?
+            }
             ["nv", "set", "qos", ..] => {
                 return Err(self.wrong(line, "profiles other than default-global are not known"));
             }
@@ -185,7 +243,9 @@ impl<'a> Reading<'a> {
                     _ => return Err(self.wrong(line, "trust is l2, l3, both or port")),
                 };
             }
-            ("mapping", ["port-default-sp", word]) => self.intent.default_class = value(word, 7)? as u8,
+            ("mapping", ["port-default-sp", word]) => {
+                self.intent.default_class = value(word, 7)? as u8
+            }
             ("mapping", ["dscp", values, "switch-priority", class]) => {
                 let class = value(class, 7)? as u8;
                 for dscp in list(self.file, line.number, values, 63)? {
@@ -198,20 +258,28 @@ impl<'a> Reading<'a> {
                     self.intent.pcp[usize::from(pcp)] = class;
                 }
             }
-            ("egress-queue-mapping", ["switch-priority", from, "traffic-class", to]) if from == to => {
+            ("egress-queue-mapping", ["switch-priority", from, "traffic-class", to])
+                if from == to =>
+            {
                 value(from, 7)?;
             }
             ("egress-queue-mapping", _) => {
-                return Err(self
-                    .wrong(line, "a switch priority in a traffic class of another number is not supported"));
+                return Err(self.wrong(
+                    line,
+                    "a switch priority in a traffic class of another number is not supported",
+                ));
             }
             ("pfc", ["switch-priority", values]) => {
                 self.pfc |= mask(&list(self.file, line.number, values, 7)?);
             }
             ("pfc", ["tx", word]) => self.tx = self.able(line, word)?,
             ("pfc", ["rx", word]) => self.rx = self.able(line, word)?,
-            ("pfc", ["xoff-threshold", bytes]) => self.intent.pause.xoff = Some(value(bytes, u32::MAX)?),
-            ("pfc", ["xon-threshold", bytes]) => self.intent.pause.xon = Some(value(bytes, u32::MAX)?),
+            ("pfc", ["xoff-threshold", bytes]) => {
+                self.intent.pause.xoff = Some(value(bytes, u32::MAX)?)
+            }
+            ("pfc", ["xon-threshold", bytes]) => {
+                self.intent.pause.xon = Some(value(bytes, u32::MAX)?)
+            }
             ("pfc", ["cable-length" | "port-buffer", bytes]) => {
                 value(bytes, u32::MAX)?;
             }
@@ -276,10 +344,17 @@ impl<'a> Reading<'a> {
     fn finish(mut self) -> Vec<Intent> {
         for class in 0..8 {
             let strict = self.strict >> class & 1 == 1;
-            let schedule =
-                if strict { Schedule::Strict } else { Schedule::Weighted(self.percents[class].max(1)) };
+            let schedule = if strict {
+                Schedule::Strict
+            } else {
+                Schedule::Weighted(self.percents[class].max(1))
+            };
             let (min, max) = (self.min[class], self.max[class]);
-            let ecn = (self.ecn >> class & 1 == 1).then_some(Ecn::Thresholds { min, max, percent: 100 });
+            let ecn = (self.ecn >> class & 1 == 1).then_some(Ecn::Thresholds {
+                min,
+                max,
+                percent: 100,
+            });
             self.intent.queues[class] = Queue { schedule, ecn };
         }
         self.intent.pfc_send = if self.tx { self.pfc } else { 0 };
@@ -290,7 +365,11 @@ impl<'a> Reading<'a> {
         let one = |(name, link): (String, Link)| Intent {
             mtu: link.mtu.unwrap_or(9216),
             dcbx: link.dcbx,
-            ports: vec![Port { name, gbps: link.gbps, metres: None }],
+            ports: vec![Port {
+                name,
+                gbps: link.gbps,
+                metres: None,
+            }],
             ..self.intent.clone()
         };
         self.links.into_iter().map(one).collect()
@@ -302,7 +381,10 @@ fn expanded(names: &str) -> Vec<String> {
     let mut found = Vec::new();
     for part in names.split(',') {
         let range = part.rsplit_once('-').and_then(|(head, to)| {
-            let digits = head.len() - head.trim_end_matches(|letter: char| letter.is_ascii_digit()).len();
+            let digits = head.len()
+                - head
+                    .trim_end_matches(|letter: char| letter.is_ascii_digit())
+                    .len();
             let (base, from) = head.split_at(head.len() - digits);
             Some((base, from.parse::<u32>().ok()?, to.parse::<u32>().ok()?))
         });
@@ -324,7 +406,9 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
         reading.command(line)?;
     }
     if reading.links.is_empty() && !lines.is_empty() {
-        reading.links.insert("default-global".to_owned(), Link::default());
+        reading
+            .links
+            .insert("default-global".to_owned(), Link::default());
     }
     Ok(reading.finish())
 }

@@ -18,19 +18,27 @@ pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
     // A header without matches has no effect.
     let default = intent.default_class;
     let decides = |values: &[u8]| values.iter().any(|class| *class != default);
-    intent.trust =
-        Trust::of(intent.trust.dscp() && decides(&intent.dscp), intent.trust.pcp() && decides(&intent.pcp));
+    intent.trust = Trust::of(
+        intent.trust.dscp() && decides(&intent.dscp),
+        intent.trust.pcp() && decides(&intent.pcp),
+    );
 }
 
 /// The name of a queue's class: that of queue 0 is `default`.
 fn queue_name(class: u8) -> String {
-    if class == 0 { "default".to_owned() } else { class.to_string() }
+    if class == 0 {
+        "default".to_owned()
+    } else {
+        class.to_string()
+    }
 }
 
 pub(super) fn write(intent: &Intent) -> String {
     let mut text = String::new();
     let default = intent.default_class;
-    let matched: Vec<u8> = classes(intent.used()).filter(|class| *class != default).collect();
+    let matched: Vec<u8> = classes(intent.used())
+        .filter(|class| *class != default)
+        .collect();
     for class in &matched {
         let _ = writeln!(text, "class-map type qos match-any ROCKERY-{class}");
         let dscp = ranges(intent.dscp_of(*class).filter(|_| intent.trust.dscp()));
@@ -48,8 +56,16 @@ pub(super) fn write(intent: &Intent) -> String {
     let _ = writeln!(text, "  class class-default\n    set qos-group {default}");
     text.push_str("policy-map type network-qos ROCKERY-NQ\n");
     for class in (0..8_u8).rev() {
-        let name = if class == 0 { "c-8q-nq-default".to_owned() } else { format!("c-8q-nq{class}") };
-        let _ = writeln!(text, "  class type network-qos {name}\n    mtu {}", intent.mtu);
+        let name = if class == 0 {
+            "c-8q-nq-default".to_owned()
+        } else {
+            format!("c-8q-nq{class}")
+        };
+        let _ = writeln!(
+            text,
+            "  class type network-qos {name}\n    mtu {}",
+            intent.mtu
+        );
         if intent.lossless(class) {
             let _ = writeln!(text, "    pause pfc-cos {class}");
         }
@@ -57,7 +73,11 @@ pub(super) fn write(intent: &Intent) -> String {
     text.push_str("policy-map type queuing ROCKERY-OUT\n");
     let mut level = 0;
     for class in (0..8_u8).rev() {
-        let _ = writeln!(text, "  class type queuing c-out-8q-q{}", queue_suffix(class));
+        let _ = writeln!(
+            text,
+            "  class type queuing c-out-8q-q{}",
+            queue_suffix(class)
+        );
         write_queue(&mut text, &intent.queues[usize::from(class)], &mut level);
     }
     text.push_str(
@@ -80,7 +100,11 @@ pub(super) fn write(intent: &Intent) -> String {
 }
 
 fn queue_suffix(class: u8) -> String {
-    if class == 0 { format!("-{}", queue_name(class)) } else { queue_name(class) }
+    if class == 0 {
+        format!("-{}", queue_name(class))
+    } else {
+        queue_name(class)
+    }
 }
 
 fn write_queue(text: &mut String, queue: &Queue, level: &mut u8) {
@@ -139,12 +163,18 @@ impl<'a> Policies<'a> {
     fn block(&mut self, file: &str, block: &Block<'a>) -> Result<(), ReadError> {
         match block.line.words().as_slice() {
             ["class-map", "type", "qos", rest @ ..] => {
-                let name = rest.last().ok_or_else(|| block.wrong(file, "the class map has no name"))?;
+                let name = rest
+                    .last()
+                    .ok_or_else(|| block.wrong(file, "the class map has no name"))?;
                 let map = self.maps.entry(name).or_default();
                 for line in &block.below {
                     match line.line.words().as_slice() {
-                        ["match", "dscp", values] => map.0.extend(list(file, line.line.number, values, 63)?),
-                        ["match", "cos", values] => map.1.extend(list(file, line.line.number, values, 7)?),
+                        ["match", "dscp", values] => {
+                            map.0.extend(list(file, line.line.number, values, 63)?)
+                        }
+                        ["match", "cos", values] => {
+                            map.1.extend(list(file, line.line.number, values, 7)?)
+                        }
                         ["match", ..] | ["description", ..] => {}
                         _ => return Err(line.wrong(file, "this line of a class map is not known")),
                     }
@@ -176,8 +206,12 @@ impl<'a> Policies<'a> {
         for line in &block.below {
             match line.line.words().as_slice() {
                 ["service-policy", "type", "network-qos", name] => self.system_network = Some(name),
-                ["service-policy", "type", "queuing", "output", name] => self.system_queuing = Some(name),
-                ["service-policy", "type", "qos", "input", name, ..] => self.system_input = Some(name),
+                ["service-policy", "type", "queuing", "output", name] => {
+                    self.system_queuing = Some(name)
+                }
+                ["service-policy", "type", "qos", "input", name, ..] => {
+                    self.system_input = Some(name)
+                }
                 ["service-policy", "type", "queuing", "input", ..] => {}
                 _ => return Err(line.wrong(file, "this line of system qos is not known")),
             }
@@ -185,12 +219,21 @@ impl<'a> Policies<'a> {
         Ok(())
     }
 
-    fn interface(&self, file: &str, name: &str, block: &Block<'a>) -> Result<Option<Intent>, ReadError> {
+    fn interface(
+        &self,
+        file: &str,
+        name: &str,
+        block: &Block<'a>,
+    ) -> Result<Option<Intent>, ReadError> {
         let (mut input, mut queuing) = (self.system_input, self.system_queuing);
         let (mut mode, mut mtu) = (None, 1500);
         for line in &block.below {
             match line.line.words().as_slice() {
-                ["priority-flow-control", "mode", word @ ("on" | "off" | "auto")] => mode = Some(*word),
+                [
+                    "priority-flow-control",
+                    "mode",
+                    word @ ("on" | "off" | "auto"),
+                ] => mode = Some(*word),
                 ["priority-flow-control", "mode", ..] => {
                     return Err(line.wrong(file, "the mode is on, off or auto"));
                 }
@@ -205,7 +248,13 @@ impl<'a> Policies<'a> {
             return Ok(None);
         }
         let missing = |name: &str| block.wrong(file, &format!("there is no policy \"{name}\""));
-        let mut intent = Intent { dscp: [0; 64], pcp: [0; 8], mtu, dcbx: self.lldp, ..Intent::default() };
+        let mut intent = Intent {
+            dscp: [0; 64],
+            pcp: [0; 8],
+            mtu,
+            dcbx: self.lldp,
+            ..Intent::default()
+        };
         if let Some(input) = input {
             let classes = self.inputs.get(input).ok_or_else(|| missing(input))?;
             self.classify(file, block, classes, &mut intent)?;
@@ -214,14 +263,25 @@ impl<'a> Policies<'a> {
         }
         intent.queues = match queuing {
             Some(name) => *self.queuing.get(name).ok_or_else(|| missing(name))?,
-            None => [Queue { schedule: Schedule::Weighted(1), ecn: None }; 8],
+            None => {
+                [Queue {
+                    schedule: Schedule::Weighted(1),
+                    ecn: None,
+                }; 8]
+            }
         };
-        let network = self.system_network.map(|name| self.network.get(name).ok_or_else(|| missing(name)));
+        let network = self
+            .system_network
+            .map(|name| self.network.get(name).ok_or_else(|| missing(name)));
         let pfc = network.transpose()?.map_or(0, |(pfc, _)| *pfc);
         // With the mode auto the neighbour's DCBX decides: PFC is on where both ends agree.
         let pfc = if mode == Some("off") { 0 } else { pfc };
         (intent.pfc_send, intent.pfc_obey, intent.pause) = (pfc, pfc, Pause::default());
-        intent.ports = vec![Port { name: name.to_owned(), gbps: None, metres: None }];
+        intent.ports = vec![Port {
+            name: name.to_owned(),
+            gbps: None,
+            metres: None,
+        }];
         Ok(Some(intent))
     }
 
@@ -232,17 +292,25 @@ impl<'a> Policies<'a> {
         classes: &[(&str, u8)],
         intent: &mut Intent,
     ) -> Result<(), ReadError> {
-        let default =
-            classes.iter().find(|(name, _)| *name == "class-default").map_or(0, |(_, group)| *group);
+        let default = classes
+            .iter()
+            .find(|(name, _)| *name == "class-default")
+            .map_or(0, |(_, group)| *group);
         intent.default_class = default;
         (intent.dscp, intent.pcp) = ([default; 64], [default; 8]);
         let (mut by_dscp, mut by_cos) = (false, false);
-        for (name, group) in classes.iter().rev().filter(|(name, _)| *name != "class-default") {
+        for (name, group) in classes
+            .iter()
+            .rev()
+            .filter(|(name, _)| *name != "class-default")
+        {
             let map = self.maps.get(name);
             let (dscp, cos) =
                 map.ok_or_else(|| block.wrong(file, &format!("there is no class map \"{name}\"")))?;
-            dscp.iter().for_each(|value| intent.dscp[usize::from(*value)] = *group);
-            cos.iter().for_each(|value| intent.pcp[usize::from(*value)] = *group);
+            dscp.iter()
+                .for_each(|value| intent.dscp[usize::from(*value)] = *group);
+            cos.iter()
+                .for_each(|value| intent.pcp[usize::from(*value)] = *group);
             (by_dscp, by_cos) = (by_dscp | !dscp.is_empty(), by_cos | !cos.is_empty());
         }
         intent.trust = Trust::of(by_dscp, by_cos);
@@ -257,7 +325,9 @@ fn input_class<'a>(file: &str, class: &Block<'a>) -> Result<Option<(&'a str, u8)
     let mut group = None;
     for line in &class.below {
         match line.line.words().as_slice() {
-            ["set", "qos-group", value] => group = Some(number(file, line.line.number, value, 0..=7)? as u8),
+            ["set", "qos-group", value] => {
+                group = Some(number(file, line.line.number, value, 0..=7)? as u8)
+            }
             ["set" | "police", ..] => {}
             _ => return Err(line.wrong(file, "this line of a class is not known")),
         }
@@ -271,7 +341,11 @@ fn network_policy(file: &str, block: &Block<'_>) -> Result<(u8, u32), ReadError>
         let name = class.after("class type network-qos");
         let name = name.ok_or_else(|| class.wrong(file, "this line of a policy is not known"))?;
         let suffix = name.rsplit("nq").next().unwrap_or_default();
-        let queue = if suffix == "-default" { Some(0) } else { suffix.parse::<u8>().ok() };
+        let queue = if suffix == "-default" {
+            Some(0)
+        } else {
+            suffix.parse::<u8>().ok()
+        };
         for line in &class.below {
             match line.line.words().as_slice() {
                 ["mtu", value] => mtu = number(file, line.line.number, value, 576..=9216)?.max(mtu),
@@ -292,14 +366,24 @@ fn network_policy(file: &str, block: &Block<'_>) -> Result<(u8, u32), ReadError>
 }
 
 fn queuing_policy(file: &str, block: &Block<'_>) -> Result<[Queue; 8], ReadError> {
-    let mut queues = [Queue { schedule: Schedule::Weighted(1), ecn: None }; 8];
+    let mut queues = [Queue {
+        schedule: Schedule::Weighted(1),
+        ecn: None,
+    }; 8];
     for class in &block.below {
         let name = class.after("class type queuing");
         let name = name.ok_or_else(|| class.wrong(file, "this line of a policy is not known"))?;
         let suffix = name.rsplit('q').next().unwrap_or_default();
-        let number_of = if suffix == "-default" { Some(0) } else { suffix.parse::<usize>().ok() };
+        let number_of = if suffix == "-default" {
+            Some(0)
+        } else {
+            suffix.parse::<usize>().ok()
+        };
         let Some(queue) = number_of.and_then(|number| queues.get_mut(number)) else {
-            return Err(class.wrong(file, "queues are called c-out-8q-q1 to q7, and c-out-8q-q-default"));
+            return Err(class.wrong(
+                file,
+                "queues are called c-out-8q-q1 to q7, and c-out-8q-q-default",
+            ));
         };
         for line in &class.below {
             read_queue(file, line, queue)?;
@@ -331,8 +415,14 @@ fn read_queue(file: &str, block: &Block<'_>, queue: &mut Queue) -> Result<(), Re
             rest @ ..,
         ] => {
             let bytes = |word: &str, unit: &str| block.threshold(file, word, unit);
-            let (min, max, percent) = (bytes(min, unit)?, bytes(max, unit2)?, value(percent, 100)? as u8);
-            queue.ecn = rest.contains(&"ecn").then_some(Ecn::Thresholds { min, max, percent });
+            let (min, max, percent) = (
+                bytes(min, unit)?,
+                bytes(max, unit2)?,
+                value(percent, 100)? as u8,
+            );
+            queue.ecn = rest
+                .contains(&"ecn")
+                .then_some(Ecn::Thresholds { min, max, percent });
         }
         ["random-detect", "threshold", _, "ecn"] => queue.ecn = Some(Ecn::Automatic),
         ["shape" | "queue-limit" | "afd" | "random-detect", ..] => {}

@@ -26,10 +26,16 @@ pub(super) fn write(intent: &Intent) -> String {
     if intent.dcbx {
         text.push_str("dcbx enable\n");
     }
-    let dscp: Vec<(u8, String)> = (0..8).map(|class| (class, ranges(intent.dscp_of(class)))).collect();
-    let pcp: Vec<(u8, String)> = (0..8).map(|class| (class, ranges(intent.pcp_of(class)))).collect();
-    for (header, trusted, values) in [("dscp", intent.trust.dscp(), dscp), ("dot1p", intent.trust.pcp(), pcp)]
-    {
+    let dscp: Vec<(u8, String)> = (0..8)
+        .map(|class| (class, ranges(intent.dscp_of(class))))
+        .collect();
+    let pcp: Vec<(u8, String)> = (0..8)
+        .map(|class| (class, ranges(intent.pcp_of(class))))
+        .collect();
+    for (header, trusted, values) in [
+        ("dscp", intent.trust.dscp(), dscp),
+        ("dot1p", intent.trust.pcp(), pcp),
+    ] {
         if !trusted {
             continue;
         }
@@ -51,7 +57,10 @@ pub(super) fn write(intent: &Intent) -> String {
                  maximum-threshold {max} drop-probability {percent}\n random-detect ecn"
             );
         }
-        let _ = writeln!(text, "class-map type queuing ROCKERY-Q{class}\n match queue {class}");
+        let _ = writeln!(
+            text,
+            "class-map type queuing ROCKERY-Q{class}\n match queue {class}"
+        );
     }
     write_policies(&mut text, intent);
     for port in &intent.ports {
@@ -80,7 +89,10 @@ pub(super) fn write(intent: &Intent) -> String {
 
 fn write_policies(text: &mut String, intent: &Intent) {
     for class in classes(intent.pfc_send) {
-        let _ = writeln!(text, "class-map type network-qos ROCKERY-N{class}\n match qos-group {class}");
+        let _ = writeln!(
+            text,
+            "class-map type network-qos ROCKERY-N{class}\n match qos-group {class}"
+        );
     }
     if intent.pfc_send != 0 {
         text.push_str("policy-map type network-qos ROCKERY-PFC\n");
@@ -161,9 +173,10 @@ impl<'a> Policies<'a> {
                     let queue = number(file, line.line.number, queue, 0..=7)? as u8;
                     // Groups that share queue 0 with group 0 appear in Dell's examples.
                     if queue != 0 && list(file, line.line.number, groups, 7)? != [queue] {
-                        return Err(
-                            line.wrong(file, "a queue of another number than its group is not supported")
-                        );
+                        return Err(line.wrong(
+                            file,
+                            "a queue of another number than its group is not supported",
+                        ));
                     }
                 }
             }
@@ -174,7 +187,8 @@ impl<'a> Policies<'a> {
             (0, ["class-map", "type", "queuing", name]) => {
                 for line in &block.below {
                     if let ["match", "queue", queue] = line.line.words().as_slice() {
-                        self.queue_maps.insert(name, number(file, line.line.number, queue, 0..=7)? as u8);
+                        self.queue_maps
+                            .insert(name, number(file, line.line.number, queue, 0..=7)? as u8);
                     }
                 }
             }
@@ -201,13 +215,17 @@ impl<'a> Policies<'a> {
     }
 
     fn queuing(&self, file: &str, block: &Block<'a>) -> Result<[Queue; 8], ReadError> {
-        let mut queues = [Queue { schedule: Schedule::Weighted(1), ecn: None }; 8];
+        let mut queues = [Queue {
+            schedule: Schedule::Weighted(1),
+            ecn: None,
+        }; 8];
         for class in &block.below {
             let name = class
                 .after("class")
                 .ok_or_else(|| class.wrong(file, "this line of a policy is not known"))?;
             let number_of = self.queue_maps.get(name);
-            let queue = *number_of.ok_or_else(|| class.wrong(file, "there is no class map of this name"))?;
+            let queue = *number_of
+                .ok_or_else(|| class.wrong(file, "there is no class map of this name"))?;
             let queue = &mut queues[usize::from(queue)];
             for line in &class.below {
                 match line.line.words().as_slice() {
@@ -218,8 +236,9 @@ impl<'a> Policies<'a> {
                     }
                     ["random-detect", name] => {
                         let found = self.wred.get(name);
-                        let (ecn, marks) =
-                            found.ok_or_else(|| line.wrong(file, "there is no wred profile of this name"))?;
+                        let (ecn, marks) = found.ok_or_else(|| {
+                            line.wrong(file, "there is no wred profile of this name")
+                        })?;
                         queue.ecn = ecn.filter(|_| *marks);
                     }
                     ["shape", ..] => {}
@@ -230,7 +249,12 @@ impl<'a> Policies<'a> {
         Ok(queues)
     }
 
-    fn interface(&self, file: &str, name: &str, block: &Block<'a>) -> Result<Option<Intent>, ReadError> {
+    fn interface(
+        &self,
+        file: &str,
+        name: &str,
+        block: &Block<'a>,
+    ) -> Result<Option<Intent>, ReadError> {
         let (mut dscp, mut pcp) = self.system;
         let (mut pfc, mut queuing, mut on, mut mtu) = (None, None, false, 1500);
         let mut about = false;
@@ -256,29 +280,53 @@ impl<'a> Policies<'a> {
         if !about {
             return Ok(None);
         }
-        let missing = |name: &str| block.wrong(file, &format!("there is no map or policy \"{name}\""));
-        let dscp = dscp.map(|name| self.dscp.get(name).ok_or_else(|| missing(name))).transpose()?;
-        let pcp = pcp.map(|name| self.pcp.get(name).ok_or_else(|| missing(name))).transpose()?;
-        let pfc = pfc.map(|name| self.network.get(name).ok_or_else(|| missing(name))).transpose()?;
-        let queues = queuing.map(|name| self.queuing.get(name).ok_or_else(|| missing(name))).transpose()?;
+        let missing =
+            |name: &str| block.wrong(file, &format!("there is no map or policy \"{name}\""));
+        let dscp = dscp
+            .map(|name| self.dscp.get(name).ok_or_else(|| missing(name)))
+            .transpose()?;
+        let pcp = pcp
+            .map(|name| self.pcp.get(name).ok_or_else(|| missing(name)))
+            .transpose()?;
+        let pfc = pfc
+            .map(|name| self.network.get(name).ok_or_else(|| missing(name)))
+            .transpose()?;
+        let queues = queuing
+            .map(|name| self.queuing.get(name).ok_or_else(|| missing(name)))
+            .transpose()?;
         let pfc = if on { pfc.copied().unwrap_or(0) } else { 0 };
         Ok(Some(Intent {
             trust: Trust::of(dscp.is_some(), pcp.is_some()),
             dscp: dscp.copied().unwrap_or([0; 64]),
             pcp: pcp.copied().unwrap_or([0; 8]),
             default_class: 0,
-            queues: queues.copied().unwrap_or([Queue { schedule: Schedule::Weighted(1), ecn: None }; 8]),
+            queues: queues.copied().unwrap_or(
+                [Queue {
+                    schedule: Schedule::Weighted(1),
+                    ecn: None,
+                }; 8],
+            ),
             pfc_send: pfc,
             pfc_obey: pfc,
             dcbx: self.dcbx,
             mtu,
-            ports: vec![Port { name: name.to_owned(), gbps: None, metres: None }],
+            ports: vec![Port {
+                name: name.to_owned(),
+                gbps: None,
+                metres: None,
+            }],
             ..Intent::default()
         }))
     }
 }
 
-fn trust_map(file: &str, block: &Block<'_>, header: &str, max: u8, map: &mut [u8]) -> Result<(), ReadError> {
+fn trust_map(
+    file: &str,
+    block: &Block<'_>,
+    header: &str,
+    max: u8,
+    map: &mut [u8],
+) -> Result<(), ReadError> {
     for line in &block.below {
         let words = line.line.words();
         let ["qos-group", group, kind, values] = words.as_slice() else {
@@ -288,7 +336,9 @@ fn trust_map(file: &str, block: &Block<'_>, header: &str, max: u8, map: &mut [u8
             return Err(line.wrong(file, "this header is not that of the map"));
         }
         let group = number(file, line.line.number, group, 0..=7)? as u8;
-        list(file, line.line.number, values, max)?.iter().for_each(|value| map[usize::from(*value)] = group);
+        list(file, line.line.number, values, max)?
+            .iter()
+            .for_each(|value| map[usize::from(*value)] = group);
     }
     Ok(())
 }

@@ -29,11 +29,17 @@ pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
     };
     for (class, queue) in intent.queues.iter_mut().enumerate() {
         if let Some(Ecn::Thresholds { .. }) = queue.ecn {
-            fit.note(format!("queue {class}: the device chooses the ECN thresholds (wred-threshold)"));
+            fit.note(format!(
+                "queue {class}: the device chooses the ECN thresholds (wred-threshold)"
+            ));
             queue.ecn = Some(Ecn::Automatic);
         }
     }
-    let own = if intent.pfc_send == 0 { intent.pfc_obey } else { intent.pfc_send };
+    let own = if intent.pfc_send == 0 {
+        intent.pfc_obey
+    } else {
+        intent.pfc_send
+    };
     if intent.pfc_obey & !own != 0 {
         fit.note("pause frames are obeyed for classes of the PFC profile only");
         intent.pfc_obey &= own;
@@ -64,7 +70,9 @@ pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
 /// `qsfp28-1-3` is a lane of the port whose first lane is `qsfp28-1-1`.
 fn first_lane(name: &str) -> String {
     match name.rsplit_once('-') {
-        Some((module, lane)) if module.starts_with("qsfp") && module.contains('-') && is_lane(lane) => {
+        Some((module, lane))
+            if module.starts_with("qsfp") && module.contains('-') && is_lane(lane) =>
+        {
             format!("{module}-1")
         }
         _ => name.to_owned(),
@@ -72,13 +80,16 @@ fn first_lane(name: &str) -> String {
 }
 
 fn is_lane(lane: &str) -> bool {
-    lane.parse::<u8>().is_ok_and(|lane| (1..=LANES).contains(&lane))
+    lane.parse::<u8>()
+        .is_ok_and(|lane| (1..=LANES).contains(&lane))
 }
 
 /// The interfaces of a port: all lanes, or none of them works.
 fn interfaces(name: &str) -> Vec<String> {
     match name.strip_suffix("-1") {
-        Some(module) if first_lane(name) == name && module.starts_with("qsfp") && module.contains('-') => {
+        Some(module)
+            if first_lane(name) == name && module.starts_with("qsfp") && module.contains('-') =>
+        {
             (1..=LANES).map(|lane| format!("{module}-{lane}")).collect()
         }
         _ => vec![name.to_owned()],
@@ -96,9 +107,16 @@ pub(super) fn write(intent: &Intent) -> String {
             Schedule::Background(weight) => format!("low-priority-group weight={weight}"),
         };
         let ecn = if queue.ecn.is_some() { "yes" } else { "no" };
-        let _ = writeln!(text, "set {class} ecn={ecn} schedule={schedule} use-shared-buffers=yes");
+        let _ = writeln!(
+            text,
+            "set {class} ecn={ecn} schedule={schedule} use-shared-buffers=yes"
+        );
     }
-    let own = if intent.pfc_send == 0 { intent.pfc_obey } else { intent.pfc_send };
+    let own = if intent.pfc_send == 0 {
+        intent.pfc_obey
+    } else {
+        intent.pfc_send
+    };
     if own != 0 {
         let yes = |mask: u8| if mask == 0 { "no" } else { "yes" };
         let pause = intent.pause;
@@ -137,26 +155,49 @@ fn profiles(text: &mut String, intent: &Intent) {
     text.push_str("/interface ethernet switch qos profile\n");
     if let Some((dscp, pcp)) = intent.remark {
         let class = intent.default_class;
-        let _ = writeln!(text, "add dscp={dscp} name=untrusted pcp={pcp} traffic-class={class}");
+        let _ = writeln!(
+            text,
+            "add dscp={dscp} name=untrusted pcp={pcp} traffic-class={class}"
+        );
     }
-    let mapped = if intent.trust == Trust::None { 0 } else { intent.used() };
+    let mapped = if intent.trust == Trust::None {
+        0
+    } else {
+        intent.used()
+    };
     for class in classes(mapped).filter(|class| *class != UNMAPPED_CLASS) {
-        let dscp = if intent.trust.dscp() { intent.dscp_of(class).next().unwrap_or(0) } else { 0 };
-        let _ = writeln!(text, "add dscp={dscp} name=tc{class} pcp={class} traffic-class={class}");
+        let dscp = if intent.trust.dscp() {
+            intent.dscp_of(class).next().unwrap_or(0)
+        } else {
+            0
+        };
+        let _ = writeln!(
+            text,
+            "add dscp={dscp} name=tc{class} pcp={class} traffic-class={class}"
+        );
     }
     if intent.trust.dscp() {
         text.push_str("/interface ethernet switch qos map ip\n");
-        for class in
-            (0..8).filter(|class| *class != UNMAPPED_CLASS && intent.dscp_of(*class).next().is_some())
+        for class in (0..8)
+            .filter(|class| *class != UNMAPPED_CLASS && intent.dscp_of(*class).next().is_some())
         {
-            let _ = writeln!(text, "add dscp={} profile=tc{class}", ranges(intent.dscp_of(class)));
+            let _ = writeln!(
+                text,
+                "add dscp={} profile=tc{class}",
+                ranges(intent.dscp_of(class))
+            );
         }
     }
     if intent.trust.pcp() {
         text.push_str("/interface ethernet switch qos map vlan\n");
-        for class in (0..8).filter(|class| *class != UNMAPPED_CLASS && intent.pcp_of(*class).next().is_some())
+        for class in (0..8)
+            .filter(|class| *class != UNMAPPED_CLASS && intent.pcp_of(*class).next().is_some())
         {
-            let _ = writeln!(text, "add pcp={} profile=tc{class}", ranges(intent.pcp_of(class)));
+            let _ = writeln!(
+                text,
+                "add pcp={} profile=tc{class}",
+                ranges(intent.pcp_of(class))
+            );
         }
     }
 }
@@ -164,7 +205,11 @@ fn profiles(text: &mut String, intent: &Intent) {
 fn port_line(intent: &Intent, port: &Port, name: &str) -> String {
     let mut line = format!("set {name}");
     for class in classes(intent.pfc_obey) {
-        let _ = write!(line, " egress-rate-queue{class}={}.0Gbps", port.gbps.unwrap_or(100));
+        let _ = write!(
+            line,
+            " egress-rate-queue{class}={}.0Gbps",
+            port.gbps.unwrap_or(100)
+        );
     }
     if intent.pfc_send | intent.pfc_obey != 0 {
         line.push_str(" pfc=lossless");
@@ -191,7 +236,10 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
     lines(file, text, &['#'])?;
     let mut config = RouterOsConfig::default();
     config.run(file, text).map_err(|error| {
-        let instead = error.instead.map(|text| format!("; {text}")).unwrap_or_default();
+        let instead = error
+            .instead
+            .map(|text| format!("; {text}"))
+            .unwrap_or_default();
         ReadError::new(file, error.line.max(1), error.what + &instead)
     })?;
     Ok(of_config(&config))
@@ -200,12 +248,24 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
 /// The intents of the ports that a configuration covers.
 pub(crate) fn of_config(config: &RouterOsConfig) -> Vec<Intent> {
     let mut found: Vec<Intent> = Vec::new();
-    for (name, port) in config.ports.iter().filter(|(_, port)| **port != RouterOsPort::default()) {
+    for (name, port) in config
+        .ports
+        .iter()
+        .filter(|(_, port)| **port != RouterOsPort::default())
+    {
         let first = first_lane(name);
         let intent = of_port(config, name, port);
         let known = found.iter().any(|other: &Intent| {
-            let own = Intent { ports: Vec::new(), ..intent.clone() };
-            other.ports[0].name == first && own == Intent { ports: Vec::new(), ..other.clone() }
+            let own = Intent {
+                ports: Vec::new(),
+                ..intent.clone()
+            };
+            other.ports[0].name == first
+                && own
+                    == Intent {
+                        ports: Vec::new(),
+                        ..other.clone()
+                    }
         });
         if !known {
             found.push(intent);
@@ -217,26 +277,48 @@ pub(crate) fn of_config(config: &RouterOsConfig) -> Vec<Intent> {
 fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
     let class = |profile: Option<&String>| {
         let name = profile.map_or("default", String::as_str);
-        config.profiles.iter().find(|other| other.name == name).map_or(0, |found| found.traffic_class)
+        config
+            .profiles
+            .iter()
+            .find(|other| other.name == name)
+            .map_or(0, |found| found.traffic_class)
     };
     let offloaded = config.offloaded;
     let mut dscp = [0; 64];
-    (0_u8..).zip(&mut dscp).for_each(|(value, entry)| *entry = class(config.dscp.get(&value)));
+    (0_u8..)
+        .zip(&mut dscp)
+        .for_each(|(value, entry)| *entry = class(config.dscp.get(&value)));
     let mut pcp = [0; 8];
-    (0_u8..).zip(&mut pcp).for_each(|(value, entry)| *entry = class(config.pcp.get(&value)));
-    let trust = Trust::of(port.trust_l3 != TrustMode::Ignore, port.trust_l2 != TrustMode::Ignore);
-    let own = config.profiles.iter().find(|profile| profile.name == port.profile);
+    (0_u8..)
+        .zip(&mut pcp)
+        .for_each(|(value, entry)| *entry = class(config.pcp.get(&value)));
+    let trust = Trust::of(
+        port.trust_l3 != TrustMode::Ignore,
+        port.trust_l2 != TrustMode::Ignore,
+    );
+    let own = config
+        .profiles
+        .iter()
+        .find(|profile| profile.name == port.profile);
     let pfc = config.pfc.iter().find(|profile| profile.name == port.pfc);
-    let rated = (0..8).fold(0_u8, |mask, queue| mask | u8::from(port.egress_rates[queue].is_some()) << queue);
+    let rated = (0..8).fold(0_u8, |mask, queue| {
+        mask | u8::from(port.egress_rates[queue].is_some()) << queue
+    });
     let mut intent = Intent {
         trust: if offloaded { trust } else { Trust::None },
         dscp,
         pcp,
         default_class: own.filter(|_| offloaded).map_or(0, |own| own.traffic_class),
-        remark: own.filter(|_| offloaded && !trust.dscp()).map(|own| (own.dscp, own.pcp)),
+        remark: own
+            .filter(|_| offloaded && !trust.dscp())
+            .map(|own| (own.dscp, own.pcp)),
         queues: queues(config, port),
-        pfc_send: pfc.filter(|pfc| offloaded && pfc.tx).map_or(0, |pfc| pfc.traffic_classes),
-        pfc_obey: pfc.filter(|pfc| offloaded && pfc.rx).map_or(0, |pfc| pfc.traffic_classes & rated),
+        pfc_send: pfc
+            .filter(|pfc| offloaded && pfc.tx)
+            .map_or(0, |pfc| pfc.traffic_classes),
+        pfc_obey: pfc
+            .filter(|pfc| offloaded && pfc.rx)
+            .map_or(0, |pfc| pfc.traffic_classes & rated),
         pause: Pause::default(),
         dcbx: config.dcbx,
         mtu: config.l2mtu.unwrap_or(1500),
@@ -244,19 +326,35 @@ fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
         host: None,
     };
     if let Some(pfc) = pfc.filter(|_| intent.pfc_send != 0) {
-        intent.pause = Pause { xoff: pfc.pause_threshold, xon: pfc.resume_threshold, headroom: None };
+        intent.pause = Pause {
+            xoff: pfc.pause_threshold,
+            xon: pfc.resume_threshold,
+            headroom: None,
+        };
     }
     let rates = classes(intent.pfc_obey).filter_map(|class| port.egress_rates[usize::from(class)]);
     let gbps = rates.max().map(|bps| (bps / 1_000_000_000) as u32);
     let lane = first_lane(name);
-    intent.ports.push(Port { name: lane, gbps, metres: None });
+    intent.ports.push(Port {
+        name: lane,
+        gbps,
+        metres: None,
+    });
     intent
 }
 
 fn queues(config: &RouterOsConfig, port: &RouterOsPort) -> [Queue; 8] {
-    let mut queues = [Queue { schedule: Schedule::Weighted(1), ecn: None }; 8];
-    let manager = config.tx_managers.iter().find(|manager| manager.name == port.tx_manager);
-    let Some(manager) = manager.filter(|_| config.offloaded) else { return queues };
+    let mut queues = [Queue {
+        schedule: Schedule::Weighted(1),
+        ecn: None,
+    }; 8];
+    let manager = config
+        .tx_managers
+        .iter()
+        .find(|manager| manager.name == port.tx_manager);
+    let Some(manager) = manager.filter(|_| config.offloaded) else {
+        return queues;
+    };
     for (queue, own) in queues.iter_mut().zip(&manager.queues) {
         queue.schedule = match own.schedule {
             Group::Strict => Schedule::Strict,

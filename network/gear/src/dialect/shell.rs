@@ -27,20 +27,27 @@ pub(super) fn commands(file: &str, text: &str) -> Result<Vec<Command>, ReadError
     let mut found = Vec::new();
     for line in lines(file, text, &['#', ';', '['])? {
         let text = match line.text.split_once('=') {
-            Some((key, value)) if key.starts_with("Exec") => value.trim_start_matches(['-', '+', '@', '!']),
-            Some((key, _)) if key.chars().all(char::is_alphabetic) && key.starts_with(char::is_uppercase) => {
+            Some((key, value)) if key.starts_with("Exec") => {
+                value.trim_start_matches(['-', '+', '@', '!'])
+            }
+            Some((key, _))
+                if key.chars().all(char::is_alphabetic) && key.starts_with(char::is_uppercase) =>
+            {
                 continue;
             }
             _ => line.text,
         };
-        let mut words =
-            split(text).ok_or_else(|| ReadError::new(file, line.number, "a quote is not closed"))?;
+        let mut words = split(text)
+            .ok_or_else(|| ReadError::new(file, line.number, "a quote is not closed"))?;
         if words.first().is_some_and(|word| word == "sudo") {
             words.remove(0);
         }
         if let Some(program) = words.first_mut() {
             *program = program.rsplit('/').next().unwrap_or_default().to_owned();
-            found.push(Command { line: line.number, words });
+            found.push(Command {
+                line: line.number,
+                words,
+            });
         }
     }
     Ok(found)
@@ -74,7 +81,11 @@ pub(super) fn split(text: &str) -> Option<Vec<String>> {
 /// A word in quotes if it needs them.
 pub(super) fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:/".contains(letter);
-    if word.chars().all(plain) && !word.is_empty() { word.to_owned() } else { format!("\"{word}\"") }
+    if word.chars().all(plain) && !word.is_empty() {
+        word.to_owned()
+    } else {
+        format!("\"{word}\"")
+    }
 }
 
 #[cfg(test)]

@@ -48,8 +48,10 @@ pub(super) fn write(intent: &Intent) -> String {
     let mut root = Map::new();
     let names: Vec<&str> = intent.ports.iter().map(|port| port.name.as_str()).collect();
     root.insert("PORT".to_owned(), ports(intent));
-    let lengths =
-        intent.ports.iter().filter_map(|port| Some((port.name.clone(), json!(format!("{}m", port.metres?)))));
+    let lengths = intent
+        .ports
+        .iter()
+        .filter_map(|port| Some((port.name.clone(), json!(format!("{}m", port.metres?)))));
     let lengths: Map<String, Value> = lengths.collect();
     if !lengths.is_empty() {
         root.insert("CABLE_LENGTH".to_owned(), json!({ "AZURE": lengths }));
@@ -74,8 +76,10 @@ fn ports(intent: &Intent) -> Value {
 
 fn maps(root: &mut Map<String, Value>, intent: &Intent, names: &[&str]) {
     let map = |values: &[u8]| {
-        let entries =
-            values.iter().enumerate().map(|(value, class)| (value.to_string(), json!(class.to_string())));
+        let entries = values
+            .iter()
+            .enumerate()
+            .map(|(value, class)| (value.to_string(), json!(class.to_string())));
         json!({ NAME: Value::Object(entries.collect()) })
     };
     let identity = [0, 1, 2, 3, 4, 5, 6, 7];
@@ -92,15 +96,22 @@ fn maps(root: &mut Map<String, Value>, intent: &Intent, names: &[&str]) {
     port.insert("tc_to_queue_map".to_owned(), json!(NAME));
     // Lossless classes have priority groups of their own, and the others share group 0.
     let group = |class: u8| if intent.lossless(class) { class } else { 0 };
-    root.insert("TC_TO_PRIORITY_GROUP_MAP".to_owned(), map(&identity.map(group)));
+    root.insert(
+        "TC_TO_PRIORITY_GROUP_MAP".to_owned(),
+        map(&identity.map(group)),
+    );
     port.insert("tc_to_pg_map".to_owned(), json!(NAME));
     if intent.pfc_send != 0 {
         root.insert("MAP_PFC_PRIORITY_TO_QUEUE".to_owned(), map(&identity));
         port.insert("pfc_to_queue_map".to_owned(), json!(NAME));
-        let enabled: Vec<String> = classes(intent.pfc_send).map(|class| class.to_string()).collect();
+        let enabled: Vec<String> = classes(intent.pfc_send)
+            .map(|class| class.to_string())
+            .collect();
         port.insert("pfc_enable".to_owned(), json!(enabled.join(",")));
     }
-    let entries = names.iter().map(|name| ((*name).to_owned(), Value::Object(port.clone())));
+    let entries = names
+        .iter()
+        .map(|name| ((*name).to_owned(), Value::Object(port.clone())));
     root.insert("PORT_QOS_MAP".to_owned(), Value::Object(entries.collect()));
 }
 
@@ -124,7 +135,10 @@ fn schedulers(root: &mut Map<String, Value>, intent: &Intent, names: &[&str]) {
                 profile.insert(format!("wred_{colour}_enable"), json!("true"));
                 profile.insert(format!("{colour}_min_threshold"), json!(min.to_string()));
                 profile.insert(format!("{colour}_max_threshold"), json!(max.to_string()));
-                profile.insert(format!("{colour}_drop_probability"), json!(percent.to_string()));
+                profile.insert(
+                    format!("{colour}_drop_probability"),
+                    json!(percent.to_string()),
+                );
             }
             profiles.insert(name.clone(), Value::Object(profile));
             fields.insert("wred_profile".to_owned(), json!(name));
@@ -161,11 +175,17 @@ fn buffers(root: &mut Map<String, Value>, intent: &Intent, names: &[&str]) {
         if let (Some(xoff), Some(xon)) = (intent.pause.xoff, intent.pause.xon) {
             set("xon_offset", (xoff - xon).to_string());
         }
-        root.insert("BUFFER_PROFILE".to_owned(), json!({ profile: Value::Object(fields) }));
+        root.insert(
+            "BUFFER_PROFILE".to_owned(),
+            json!({ profile: Value::Object(fields) }),
+        );
     }
-    let keys =
-        names.iter().flat_map(|name| classes(intent.pfc_send).map(move |class| format!("{name}|{class}")));
-    let groups: Map<String, Value> = keys.map(|key| (key, json!({ "profile": profile }))).collect();
+    let keys = names
+        .iter()
+        .flat_map(|name| classes(intent.pfc_send).map(move |class| format!("{name}|{class}")));
+    let groups: Map<String, Value> = keys
+        .map(|key| (key, json!({ "profile": profile })))
+        .collect();
     root.insert("BUFFER_PG".to_owned(), Value::Object(groups));
 }
 
@@ -173,10 +193,14 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
     lines(file, text, &[])?;
     let failed = |line: usize, what: String| ReadError::new(file, line.max(1), what);
     let config = Imported::read(true, &[(file, text.to_owned())]).map_err(|error| {
-        let instead = error.instead.map(|text| format!("; {text}")).unwrap_or_default();
+        let instead = error
+            .instead
+            .map(|text| format!("; {text}"))
+            .unwrap_or_default();
         failed(error.line, error.what + &instead)
     })?;
-    let root: Value = serde_json::from_str(text).map_err(|error| failed(error.line(), error.to_string()))?;
+    let root: Value =
+        serde_json::from_str(text).map_err(|error| failed(error.line(), error.to_string()))?;
     let table = |name: &str| root.get(name).and_then(Value::as_object);
     let named: Vec<&str> = table("PORT_QOS_MAP")
         .into_iter()
@@ -186,11 +210,17 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
         .collect();
     let names = config.port_names();
     let count = names.len();
-    let ports =
-        names.iter().enumerate().filter(|(_, name)| named.is_empty() || named.contains(&name.as_str()));
+    let ports = names
+        .iter()
+        .enumerate()
+        .filter(|(_, name)| named.is_empty() || named.contains(&name.as_str()));
     ports
         .map(|(index, name)| {
-            let place = PortPlace { name: Some(name), index, count };
+            let place = PortPlace {
+                name: Some(name),
+                index,
+                count,
+            };
             // The link does not matter, because headroom that the switch computes is not used.
             let link = LinkConfig::new(Rate::from_gbps(100), Span::from_ns(10));
             let (_, profile) = config.port(&place, &link).map_err(|what| failed(1, what))?;
@@ -198,18 +228,27 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
             (intent.pfc_send, intent.dcbx) = (intent.pfc_obey, false);
             let field = |table_name: &str, key: &str, field: &str| {
                 let value = table(table_name)?.get(key)?.get(field)?;
-                value.as_str().map(str::to_owned).or_else(|| value.as_u64().map(|number| number.to_string()))
+                value
+                    .as_str()
+                    .map(str::to_owned)
+                    .or_else(|| value.as_u64().map(|number| number.to_string()))
             };
             let wrong = |what: &str| failed(line_with(text, name), format!("PORT {name} {what}"));
             let number = |table: &str, key: &str, name: &str| {
                 let value = field(table, key, name);
-                value.map(|value| value.parse::<u32>().map_err(|_| wrong(name))).transpose()
+                value
+                    .map(|value| value.parse::<u32>().map_err(|_| wrong(name)))
+                    .transpose()
             };
             intent.mtu = number("PORT", name, "mtu")?.unwrap_or(9100);
             let gbps = number("PORT", name, "speed")?.map(|mbps| mbps / 1000);
-            let metres =
-                field("CABLE_LENGTH", "AZURE", name).and_then(|text| text.strip_suffix('m')?.parse().ok());
-            intent.ports.push(Port { name: name.clone(), gbps, metres });
+            let metres = field("CABLE_LENGTH", "AZURE", name)
+                .and_then(|text| text.strip_suffix('m')?.parse().ok());
+            intent.ports.push(Port {
+                name: name.clone(),
+                gbps,
+                metres,
+            });
             intent.pause = pause(&root, name, intent.pfc_send);
             Ok(intent)
         })
@@ -218,27 +257,44 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
 
 fn line_with(text: &str, word: &str) -> usize {
     let quoted = format!("\"{word}\"");
-    text.lines().position(|line| line.contains(&quoted)).map_or(1, |index| index + 1)
+    text.lines()
+        .position(|line| line.contains(&quoted))
+        .map_or(1, |index| index + 1)
 }
 
 /// The buffer profile of a port's lossless priority groups.
 fn pause(root: &Value, port: &str, pfc: u8) -> Pause {
     let groups = root.get("BUFFER_PG").and_then(Value::as_object);
     let own = groups.into_iter().flatten().find(|(key, _)| {
-        let Some((ports, range)) = key.split_once('|') else { return false };
+        let Some((ports, range)) = key.split_once('|') else {
+            return false;
+        };
         let (from, to) = range.split_once('-').unwrap_or((range, range));
         let range = from.parse::<u8>().ok().zip(to.parse::<u8>().ok());
-        let lossless = range.is_some_and(|(from, to)| classes(pfc).any(|class| (from..=to).contains(&class)));
+        let lossless =
+            range.is_some_and(|(from, to)| classes(pfc).any(|class| (from..=to).contains(&class)));
         lossless && ports.split(',').any(|name| name == port)
     });
-    let name = own.and_then(|(_, entry)| entry.get("profile")).and_then(Value::as_str).unwrap_or("NULL");
+    let name = own
+        .and_then(|(_, entry)| entry.get("profile"))
+        .and_then(Value::as_str)
+        .unwrap_or("NULL");
     let name = name.trim_matches(['[', ']']);
     let name = name.split_once('|').map_or(name, |(_, name)| name);
-    let Some(profile) = root.get("BUFFER_PROFILE").and_then(|profiles| profiles.get(name)) else {
+    let Some(profile) = root
+        .get("BUFFER_PROFILE")
+        .and_then(|profiles| profiles.get(name))
+    else {
         return Pause::default();
     };
     let bytes = |field: &str| profile.get(field)?.as_str()?.parse::<u32>().ok();
     let xoff = bytes("static_th");
-    let xon = xoff.zip(bytes("xon_offset")).map(|(xoff, offset)| xoff.saturating_sub(offset));
-    Pause { xoff, xon, headroom: bytes("xoff") }
+    let xon = xoff
+        .zip(bytes("xon_offset"))
+        .map(|(xoff, offset)| xoff.saturating_sub(offset));
+    Pause {
+        xoff,
+        xon,
+        headroom: bytes("xoff"),
+    }
 }

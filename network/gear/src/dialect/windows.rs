@@ -25,7 +25,11 @@ pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.percents(intent);
     let functions = intent.host.as_ref().map_or(0, |host| host.functions);
     let Some(host) = &mut intent.host else { return };
-    let name = intent.ports.first().map(|port| port.name.clone()).unwrap_or_default();
+    let name = intent
+        .ports
+        .first()
+        .map(|port| port.name.clone())
+        .unwrap_or_default();
     let plain = HostSettings {
         device: name,
         smb_priority: host.smb_priority & 7,
@@ -41,7 +45,10 @@ pub(super) fn fit(intent: &mut Intent, fit: &mut Fit) {
 
 pub(super) fn write(intent: &Intent) -> String {
     let host = intent.host.clone().unwrap_or_default();
-    let name = intent.ports.first().map_or("RDMA", |port| port.name.as_str());
+    let name = intent
+        .ports
+        .first()
+        .map_or("RDMA", |port| port.name.as_str());
     let willing = if host.willing { "$true" } else { "$false" };
     let mut text = format!(
         "Install-WindowsFeature Data-Center-Bridging\nSet-NetQosDcbxSetting -Willing {willing} \
@@ -52,13 +59,20 @@ pub(super) fn write(intent: &Intent) -> String {
     );
     for (verb, mask) in [("Enable", intent.pfc_send), ("Disable", !intent.pfc_send)] {
         if mask != 0 {
-            let _ = writeln!(text, "{verb}-NetQosFlowControl -Priority {}", ranges_spelled(mask));
+            let _ = writeln!(
+                text,
+                "{verb}-NetQosFlowControl -Priority {}",
+                ranges_spelled(mask)
+            );
         }
     }
     for (class, queue) in intent.queues.iter().enumerate().skip(1) {
         let _ = match queue.schedule {
             Schedule::Strict => {
-                writeln!(text, "New-NetQosTrafficClass \"TC{class}\" -Priority {class} -Algorithm Strict")
+                writeln!(
+                    text,
+                    "New-NetQosTrafficClass \"TC{class}\" -Priority {class} -Algorithm Strict"
+                )
             }
             Schedule::Weighted(percent) | Schedule::Background(percent) => writeln!(
                 text,
@@ -97,7 +111,10 @@ pub(super) fn write(intent: &Intent) -> String {
 
 /// Priorities of a mask: PowerShell takes lists, and no ranges.
 fn ranges_spelled(mask: u8) -> String {
-    classes(mask).map(|class| class.to_string()).collect::<Vec<_>>().join(",")
+    classes(mask)
+        .map(|class| class.to_string())
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// A cmdlet with its parameters.
@@ -109,11 +126,16 @@ struct Cmdlet {
 
 impl Cmdlet {
     fn get(&self, name: &str) -> Option<&str> {
-        self.parameters.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+        self.parameters
+            .iter()
+            .find(|(own, _)| own == name)
+            .map(|(_, value)| value.as_str())
     }
 
     fn number(&self, file: &str, name: &str, max: u32) -> Result<u32, ReadError> {
-        let word = self.get(name).ok_or_else(|| self.command.wrong(file, &format!("-{name} is missing")))?;
+        let word = self
+            .get(name)
+            .ok_or_else(|| self.command.wrong(file, &format!("-{name} is missing")))?;
         number(file, self.command.line, word, 0..=max)
     }
 
@@ -126,8 +148,8 @@ impl Cmdlet {
 fn cmdlets(file: &str, text: &str) -> Result<Vec<Cmdlet>, ReadError> {
     let mut found = Vec::new();
     for line in lines(file, text, &['#'])? {
-        let words =
-            split(line.text).ok_or_else(|| ReadError::new(file, line.number, "a quote is not closed"))?;
+        let words = split(line.text)
+            .ok_or_else(|| ReadError::new(file, line.number, "a quote is not closed"))?;
         let mut parameters = Vec::new();
         let mut name: Option<String> = None;
         for word in words.iter().skip(1) {
@@ -144,21 +166,40 @@ fn cmdlets(file: &str, text: &str) -> Result<Vec<Cmdlet>, ReadError> {
             }
         }
         parameters.extend(name.map(|name| (name, String::new())));
-        found.push(Cmdlet { command: Command { line: line.number, words }, parameters });
+        found.push(Cmdlet {
+            command: Command {
+                line: line.number,
+                words,
+            },
+            parameters,
+        });
     }
     Ok(found)
 }
 
 pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
-    let mut intent = Intent { trust: Trust::Pcp, pcp: [0, 1, 2, 3, 4, 5, 6, 7], ..Intent::nothing() };
+    let mut intent = Intent {
+        trust: Trust::Pcp,
+        pcp: [0, 1, 2, 3, 4, 5, 6, 7],
+        ..Intent::nothing()
+    };
     let mut host = HostSettings::default();
     let mut name = String::new();
     let mut percents = [0_u8; 8];
     let mut strict = 0_u8;
     for cmdlet in cmdlets(file, text)? {
-        let verb = cmdlet.command.words.first().map(|word| word.to_lowercase()).unwrap_or_default();
+        let verb = cmdlet
+            .command
+            .words
+            .first()
+            .map(|word| word.to_lowercase())
+            .unwrap_or_default();
         if verb.starts_with("enable-netadapter") || verb == "set-netadapteradvancedproperty" {
-            cmdlet.get("name").or(cmdlet.get("")).unwrap_or_default().clone_into(&mut name);
+            cmdlet
+                .get("name")
+                .or(cmdlet.get(""))
+                .unwrap_or_default()
+                .clone_into(&mut name);
         }
         match verb.as_str() {
             "set-netqosdcbxsetting" => host.willing = cmdlet.get("willing") == Some("$true"),
@@ -170,12 +211,18 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
             "new-netqostrafficclass" => {
                 let word = cmdlet.get("priority").unwrap_or_default();
                 let own = list(file, cmdlet.command.line, word, 7)?;
-                let is_strict =
-                    cmdlet.get("algorithm").is_some_and(|word| word.eq_ignore_ascii_case("strict"));
-                strict = if is_strict { strict | mask(&own) } else { strict & !mask(&own) };
+                let is_strict = cmdlet
+                    .get("algorithm")
+                    .is_some_and(|word| word.eq_ignore_ascii_case("strict"));
+                strict = if is_strict {
+                    strict | mask(&own)
+                } else {
+                    strict & !mask(&own)
+                };
                 if !is_strict {
                     let percent = cmdlet.number(file, "bandwidthpercentage", 100)? as u8;
-                    own.iter().for_each(|class| percents[usize::from(*class)] = percent);
+                    own.iter()
+                        .for_each(|class| percents[usize::from(*class)] = percent);
                 }
             }
             "set-netadapteradvancedproperty" => match cmdlet.get("registrykeyword") {
@@ -186,7 +233,9 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
                 Some(_) => {}
                 None => return Err(cmdlet.command.wrong(file, "-RegistryKeyword is missing")),
             },
-            "enable-netadaptersriov" => host.functions = cmdlet.number(file, "numvfs", 65_535)? as u16,
+            "enable-netadaptersriov" => {
+                host.functions = cmdlet.number(file, "numvfs", 65_535)? as u16
+            }
             "install-windowsfeature"
             | "new-netqospolicy"
             | "enable-netadapterqos"
@@ -201,16 +250,26 @@ pub(super) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
         }
     }
     // Bandwidth that no class is given belongs to the default class, which has priority 0.
-    percents[0] =
-        100_u8.saturating_sub(percents[1..].iter().fold(0, |sum, percent| sum.saturating_add(*percent)));
+    percents[0] = 100_u8.saturating_sub(
+        percents[1..]
+            .iter()
+            .fold(0, |sum, percent| sum.saturating_add(*percent)),
+    );
     for (class, queue) in intent.queues.iter_mut().enumerate() {
         let is_strict = strict >> class & 1 == 1;
-        queue.schedule =
-            if is_strict { Schedule::Strict } else { Schedule::Weighted(percents[class].max(1)) };
+        queue.schedule = if is_strict {
+            Schedule::Strict
+        } else {
+            Schedule::Weighted(percents[class].max(1))
+        };
     }
     intent.pfc_obey = intent.pfc_send;
     host.device.clone_from(&name);
-    intent.ports = vec![Port { name, gbps: None, metres: None }];
+    intent.ports = vec![Port {
+        name,
+        gbps: None,
+        metres: None,
+    }];
     intent.host = Some(host);
     Ok(vec![intent])
 }

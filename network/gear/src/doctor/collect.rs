@@ -32,9 +32,15 @@ pub fn interfaces() -> Vec<Interface> {
         let path = format!("/sys/class/net/{name}");
         let driver = fs::read_link(format!("{path}/device/driver")).ok();
         let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-        let number = |file: &str| read(&format!("{path}/{file}")).and_then(|text| text.parse().ok());
+        let number =
+            |file: &str| read(&format!("{path}/{file}")).and_then(|text| text.parse().ok());
         if name != "lo" {
-            found.push(Interface { driver, mbps: number("speed"), mtu: number("mtu"), name });
+            found.push(Interface {
+                driver,
+                mbps: number("speed"),
+                mtu: number("mtu"),
+                name,
+            });
         }
     }
     found
@@ -65,7 +71,12 @@ pub fn snapshot() -> String {
     run(&mut text, "lspci", &["-vvv"], None);
     for netdev in &netdevs {
         for object in ["pfc", "app", "ets"] {
-            run(&mut text, "dcb", &["-j", object, "show", "dev", netdev], None);
+            run(
+                &mut text,
+                "dcb",
+                &["-j", object, "show", "dev", netdev],
+                None,
+            );
         }
         run(&mut text, "mlnx_qos", &["-i", netdev], None);
         run(&mut text, "ethtool", &[netdev], None);
@@ -79,7 +90,9 @@ pub fn snapshot() -> String {
     for file in ["/proc/cmdline", "/proc/mounts"] {
         // Mounts of SMB only: other options may hold secrets.
         let lines = read(file).unwrap_or_default();
-        let wanted = lines.lines().filter(|line| file != "/proc/mounts" || is_smb(line));
+        let wanted = lines
+            .lines()
+            .filter(|line| file != "/proc/mounts" || is_smb(line));
         section(&mut text, &format!("cat {file}"), wanted);
     }
     kernel_options(&mut text);
@@ -87,10 +100,17 @@ pub fn snapshot() -> String {
 }
 
 fn is_smb(line: &str) -> bool {
-    line.split_whitespace().nth(2).is_some_and(|kind| matches!(kind, "cifs" | "smb3"))
+    line.split_whitespace()
+        .nth(2)
+        .is_some_and(|kind| matches!(kind, "cifs" | "smb3"))
 }
 
-fn device_files(text: &mut String, device: &str, netdevs: &mut Vec<String>, addresses: &mut Vec<String>) {
+fn device_files(
+    text: &mut String,
+    device: &str,
+    netdevs: &mut Vec<String>,
+    addresses: &mut Vec<String>,
+) {
     let path = format!("/sys/class/infiniband/{device}");
     if let Ok(target) = fs::read_link(format!("{path}/device")) {
         let _ = writeln!(text, "{path}/device: {}", target.display());
@@ -103,9 +123,13 @@ fn device_files(text: &mut String, device: &str, netdevs: &mut Vec<String>, addr
     file(text, &format!("{path}/board_id"));
     for port in entries(&format!("{path}/ports")) {
         let path = format!("{path}/ports/{port}");
-        ["link_layer", "state", "rate"].iter().for_each(|name| file(text, &format!("{path}/{name}")));
+        ["link_layer", "state", "rate"]
+            .iter()
+            .for_each(|name| file(text, &format!("{path}/{name}")));
         for index in 0..GIDS_MAX {
-            let Some(gid) = read(&format!("{path}/gids/{index}")) else { break };
+            let Some(gid) = read(&format!("{path}/gids/{index}")) else {
+                break;
+            };
             if gid.chars().all(|letter| matches!(letter, '0' | ':')) {
                 continue;
             }
@@ -146,13 +170,16 @@ fn interface_files(text: &mut String, netdev: &str) {
         "ecn/roce_np/enable/3",
         "ecn/roce_rp/enable/3",
     ];
-    files.iter().for_each(|name| file(text, &format!("{path}/{name}")));
+    files
+        .iter()
+        .for_each(|name| file(text, &format!("{path}/{name}")));
 }
 
 fn entries(path: &str) -> Vec<String> {
     let listed = fs::read_dir(path).into_iter().flatten().flatten();
-    let mut names: Vec<String> =
-        listed.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> = listed
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
     names.sort();
     names
 }
@@ -173,53 +200,90 @@ fn section<'a>(text: &mut String, command: &str, lines: impl Iterator<Item = &'a
     let _ = writeln!(text, "==> {command} <==");
     for line in lines {
         // Control characters would make the snapshot unreadable.
-        let clean: String = line.chars().filter(|letter| !letter.is_control() || *letter == '\t').collect();
+        let clean: String = line
+            .chars()
+            .filter(|letter| !letter.is_control() || *letter == '\t')
+            .collect();
         let _ = writeln!(text, "{clean}");
     }
 }
 
 /// Output of a command that succeeds; lines with `only` where it is given.
 fn run(text: &mut String, program: &str, arguments: &[&str], only: Option<&str>) {
-    let command = Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output();
-    let Some(output) = command.ok().filter(|output| output.status.success()) else { return };
-    let output = String::from_utf8_lossy(&output.stdout[..output.stdout.len().min(OUTPUT_MAX)]).into_owned();
+    let command = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    let Some(output) = command.ok().filter(|output| output.status.success()) else {
+        return;
+    };
+    let output =
+        String::from_utf8_lossy(&output.stdout[..output.stdout.len().min(OUTPUT_MAX)]).into_owned();
     let name = [&[program], arguments].concat().join(" ");
-    section(text, &name, output.lines().filter(|line| only.is_none_or(|only| line.contains(only))));
+    section(
+        text,
+        &name,
+        output
+            .lines()
+            .filter(|line| only.is_none_or(|only| line.contains(only))),
+    );
 }
 
 fn environment(text: &mut String) {
     let names = ["NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX"];
-    let set: Vec<String> =
-        names.iter().filter_map(|name| Some(format!("{name}={}", std::env::var(name).ok()?))).collect();
+    let set: Vec<String> = names
+        .iter()
+        .filter_map(|name| Some(format!("{name}={}", std::env::var(name).ok()?)))
+        .collect();
     section(text, "env", set.iter().map(String::as_str));
 }
 
 fn kernel_options(text: &mut String) {
-    let Some(release) = read("/proc/sys/kernel/osrelease") else { return };
+    let Some(release) = read("/proc/sys/kernel/osrelease") else {
+        return;
+    };
     let path = format!("/boot/config-{release}");
     if let Some(options) = read(&path) {
-        let own = options.lines().filter(|line| line.contains("CONFIG_CIFS_SMB_DIRECT"));
+        let own = options
+            .lines()
+            .filter(|line| line.contains("CONFIG_CIFS_SMB_DIRECT"));
         section(text, &format!("grep CONFIG_CIFS_SMB_DIRECT {path}"), own);
     }
-    let units =
-        ["/etc/systemd/system", "/etc/network", "/etc/NetworkManager", "/etc/rc.local", "/etc/udev/rules.d"];
+    let units = [
+        "/etc/systemd/system",
+        "/etc/network",
+        "/etc/NetworkManager",
+        "/etc/rc.local",
+        "/etc/udev/rules.d",
+    ];
     let mut found = Vec::new();
     let mut seen = false;
     for place in units {
         let files = match Path::new(place).is_dir() {
-            true => entries(place).into_iter().map(|name| format!("{place}/{name}")).collect(),
+            true => entries(place)
+                .into_iter()
+                .map(|name| format!("{place}/{name}"))
+                .collect(),
             false => vec![place.to_owned()],
         };
         for path in files {
             let Some(content) = read(&path) else { continue };
             seen = true;
-            if ["mlnx_qos", "dcb pfc", "rockery-roce"].iter().any(|word| content.contains(word)) {
+            if ["mlnx_qos", "dcb pfc", "rockery-roce"]
+                .iter()
+                .any(|word| content.contains(word))
+            {
                 found.push(path);
             }
         }
     }
     // The absence of a line shows something only if files could be read.
     if seen {
-        section(text, "grep -rlE \"mlnx_qos|dcb pfc\" /etc", found.iter().map(String::as_str));
+        section(
+            text,
+            "grep -rlE \"mlnx_qos|dcb pfc\" /etc",
+            found.iter().map(String::as_str),
+        );
     }
 }

@@ -10,15 +10,31 @@ use crate::text::{Line, ReadError};
 /// Takes the facts of `dcb -j pfc|app|ets show dev IF`. Other objects, and output that is not JSON, are not
 /// used by any rule.
 pub(super) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
-    let (Some(object), Some(name)) = (section.argument("-j"), section.argument("dev")) else { return Ok(()) };
-    let Some(first) = section.lines.iter().find(|line| !line.text.trim().is_empty()) else { return Ok(()) };
-    let Some(adapter) = host.adapter_of(name) else { return Ok(()) };
+    let (Some(object), Some(name)) = (section.argument("-j"), section.argument("dev")) else {
+        return Ok(());
+    };
+    let Some(first) = section
+        .lines
+        .iter()
+        .find(|line| !line.text.trim().is_empty())
+    else {
+        return Ok(());
+    };
+    let Some(adapter) = host.adapter_of(name) else {
+        return Ok(());
+    };
     let text: Vec<&str> = section.lines.iter().map(|line| line.text).collect();
     let wrong = |_| section.wrong(first, "it is not what dcb -j prints");
     let value: Value = serde_json::from_str(&text.join("\n")).map_err(wrong)?;
     let value = value.get(0).unwrap_or(&value);
     // The line that names a value, if the output has several.
-    let line = |key: &str| section.lines.iter().find(|line| line.text.contains(key)).unwrap_or(first);
+    let line = |key: &str| {
+        section
+            .lines
+            .iter()
+            .find(|line| line.text.contains(key))
+            .unwrap_or(first)
+    };
     match object {
         "pfc" => pfc(section, line("prio_pfc"), value, adapter),
         "app" => applications(section, line("dscp_prio"), value, adapter),
@@ -34,14 +50,23 @@ fn eight<T>(
     key: &str,
     read: impl Fn(&Value) -> Option<T>,
 ) -> Result<Option<[T; 8]>, ReadError> {
-    let Some(found) = value.get(key) else { return Ok(None) };
-    let found: Option<Vec<T>> = found.as_array().and_then(|values| values.iter().map(read).collect());
+    let Some(found) = value.get(key) else {
+        return Ok(None);
+    };
+    let found: Option<Vec<T>> = found
+        .as_array()
+        .and_then(|values| values.iter().map(read).collect());
     let found = found.and_then(|values| <[T; 8]>::try_from(values).ok());
-    found.map(Some).ok_or_else(|| section.wrong(line, &format!("{key}: eight values were expected")))
+    found
+        .map(Some)
+        .ok_or_else(|| section.wrong(line, &format!("{key}: eight values were expected")))
 }
 
 fn small(value: &Value, below: u64) -> Option<u8> {
-    value.as_u64().filter(|number| *number < below).map(|number| number as u8)
+    value
+        .as_u64()
+        .filter(|number| *number < below)
+        .map(|number| number as u8)
 }
 
 fn pfc(
@@ -51,7 +76,10 @@ fn pfc(
     adapter: &mut Adapter,
 ) -> Result<(), ReadError> {
     if let Some(on) = eight((section, line), value, "prio_pfc", Value::as_bool)? {
-        let mask = on.iter().rev().fold(0, |mask, on| mask << 1 | u8::from(*on));
+        let mask = on
+            .iter()
+            .rev()
+            .fold(0, |mask, on| mask << 1 | u8::from(*on));
         adapter.pfc = Some(section.fact(line, mask));
     }
     Ok(())
@@ -65,14 +93,22 @@ fn applications(
     value: &Value,
     adapter: &mut Adapter,
 ) -> Result<(), ReadError> {
-    let entries = value.get("dscp_prio").and_then(Value::as_array).filter(|entries| !entries.is_empty());
-    let Some(entries) = entries else { return Ok(()) };
+    let entries = value
+        .get("dscp_prio")
+        .and_then(Value::as_array)
+        .filter(|entries| !entries.is_empty());
+    let Some(entries) = entries else {
+        return Ok(());
+    };
     let mut map = [0; 64];
     for entry in entries {
-        let pair =
-            entry.get(0).and_then(|dscp| small(dscp, 64)).zip(entry.get(1).and_then(|at| small(at, 8)));
-        let (dscp, priority) =
-            pair.ok_or_else(|| section.wrong(line, "pairs of DSCP (0 to 63) and priority were expected"))?;
+        let pair = entry
+            .get(0)
+            .and_then(|dscp| small(dscp, 64))
+            .zip(entry.get(1).and_then(|at| small(at, 8)));
+        let (dscp, priority) = pair.ok_or_else(|| {
+            section.wrong(line, "pairs of DSCP (0 to 63) and priority were expected")
+        })?;
         map[usize::from(dscp)] = priority;
     }
     adapter.dscp = Some(section.fact(line, map));
@@ -87,11 +123,15 @@ fn ets(
     adapter: &mut Adapter,
 ) -> Result<(), ReadError> {
     let place = (section, line);
-    let kinds = eight(place, value, "tc_tsa", |kind| kind.as_str().map(str::to_owned))?;
+    let kinds = eight(place, value, "tc_tsa", |kind| {
+        kind.as_str().map(str::to_owned)
+    })?;
     let shares = eight(place, value, "tc_bw", |share| small(share, 101))?;
     if let (Some(kinds), Some(shares)) = (kinds, shares) {
         for (class, (kind, share)) in (0_u8..).zip(kinds.iter().zip(shares)) {
-            adapter.shares.insert(class, section.fact(line, (kind == "ets").then_some(share)));
+            adapter
+                .shares
+                .insert(class, section.fact(line, (kind == "ets").then_some(share)));
         }
     }
     if let Some(classes) = eight(place, value, "prio_tc", |class| small(class, 8))? {
@@ -140,16 +180,30 @@ mod tests {
         let found = |text: &str| {
             let host = read_host("host", text).unwrap();
             let found = crate::doctor::check(&[host], &[]);
-            found.into_iter().map(|finding| finding.rule).collect::<Vec<_>>()
+            found
+                .into_iter()
+                .map(|finding| finding.rule)
+                .collect::<Vec<_>>()
         };
         assert!(found(&host(&off, "[26,3]")).contains(&"pfc-off"));
         assert!(!found(&host(ON, "[26,3]")).contains(&"pfc-off"));
         // Without entries it is unknown whether the DSCP is trusted.
         let host_without = read_host("host", &host(ON, "")).unwrap();
-        assert!(host_without.adapters[0].dscp.is_none() && host_without.adapters[0].trusts_dscp.is_none());
-        for (pfc, app) in [("true", "[26,3]"), (ON, "[64,3]"), (ON, "[26]"), (ON, "[26,3")] {
+        assert!(
+            host_without.adapters[0].dscp.is_none()
+                && host_without.adapters[0].trusts_dscp.is_none()
+        );
+        for (pfc, app) in [
+            ("true", "[26,3]"),
+            (ON, "[64,3]"),
+            (ON, "[26]"),
+            (ON, "[26,3"),
+        ] {
             let error = read_host("host", &host(pfc, app)).unwrap_err().to_string();
-            assert!(error.starts_with("cannot read line ") && error.contains(" of host"), "{error}");
+            assert!(
+                error.starts_with("cannot read line ") && error.contains(" of host"),
+                "{error}"
+            );
         }
     }
 }

@@ -77,7 +77,13 @@ impl PcieLink {
 
 impl fmt::Display for PcieLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PCIe {}.0 x{} ({:.0} Gb/s)", self.generation, self.width, self.gbps())
+        write!(
+            f,
+            "PCIe {}.0 x{} ({:.0} Gb/s)",
+            self.generation,
+            self.width,
+            self.gbps()
+        )
     }
 }
 
@@ -281,8 +287,12 @@ pub struct HostFacts {
 impl HostFacts {
     /// The adapter of an interface.
     pub(super) fn adapter_of(&mut self, interface: &str) -> Option<&mut Adapter> {
-        let is_own =
-            |adapter: &&mut Adapter| adapter.netdev.as_ref().is_some_and(|netdev| netdev.value == interface);
+        let is_own = |adapter: &&mut Adapter| {
+            adapter
+                .netdev
+                .as_ref()
+                .is_some_and(|netdev| netdev.value == interface)
+        };
         self.adapters.iter_mut().find(is_own)
     }
 }

@@ -28,9 +28,15 @@ pub(super) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
 
 /// The adapter of an RDMA device, made if it is new.
 fn device<'a>(host: &'a mut HostFacts, name: &str) -> &'a mut Adapter {
-    let found = host.adapters.iter().position(|adapter| adapter.device == name);
+    let found = host
+        .adapters
+        .iter()
+        .position(|adapter| adapter.device == name);
     let index = found.unwrap_or_else(|| {
-        host.adapters.push(Adapter { device: name.to_owned(), ..Adapter::default() });
+        host.adapters.push(Adapter {
+            device: name.to_owned(),
+            ..Adapter::default()
+        });
         host.adapters.len() - 1
     });
     &mut host.adapters[index]
@@ -48,7 +54,9 @@ fn sysfs(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
                 of_device(section, line, device(host, name), rest, value)?;
             }
             ["sys", "class", "net", name, rest @ ..] => {
-                let Some(adapter) = host.adapter_of(name) else { continue };
+                let Some(adapter) = host.adapter_of(name) else {
+                    continue;
+                };
                 of_interface(section, line, adapter, rest, value)?;
             }
             ["sys", "kernel", "config", "rdma_cm", name, "ports", _, file] => {
@@ -64,7 +72,10 @@ fn sysfs(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
                 }
             }
             ["sys", "bus", "pci", "devices", address, rest @ ..] => {
-                let own = host.adapters.iter_mut().find(|adapter| adapter.pci.as_deref() == Some(*address));
+                let own = host
+                    .adapters
+                    .iter_mut()
+                    .find(|adapter| adapter.pci.as_deref() == Some(*address));
                 if let Some(adapter) = own {
                     of_pci(section, line, adapter, rest, value)?;
                 }
@@ -86,22 +97,37 @@ fn of_device(
         ["device"] => adapter.pci = value.rsplit('/').next().map(str::to_owned),
         ["board_id"] => adapter.psid = Some(section.fact(line, value.to_owned())),
         ["ports", _, "state"] => adapter.up = Some(section.fact(line, value.contains("ACTIVE"))),
-        ["ports", _, "link_layer"] => adapter.ethernet = Some(section.fact(line, value == "Ethernet")),
+        ["ports", _, "link_layer"] => {
+            adapter.ethernet = Some(section.fact(line, value == "Ethernet"))
+        }
         ["ports", _, "rate"] => {
-            let gbps: f64 = section.number(line, value.split_whitespace().next().unwrap_or_default())?;
+            let gbps: f64 =
+                section.number(line, value.split_whitespace().next().unwrap_or_default())?;
             adapter.gbps = Some(section.fact(line, gbps as u32));
         }
         ["ports", _, "gids", index] => {
             let index: u32 = section.number(line, index)?;
-            let address: std::net::Ipv6Addr =
-                value.parse().map_err(|_| section.wrong(line, "a GID was expected"))?;
+            let address: std::net::Ipv6Addr = value
+                .parse()
+                .map_err(|_| section.wrong(line, "a GID was expected"))?;
             if !address.is_unspecified() {
-                adapter.gids.push(section.fact(line, GidEntry { index, address: mapped(address), v2: None }));
+                adapter.gids.push(section.fact(
+                    line,
+                    GidEntry {
+                        index,
+                        address: mapped(address),
+                        v2: None,
+                    },
+                ));
             }
         }
         ["ports", _, "gid_attrs", "types", index] => {
             let index: u32 = section.number(line, index)?;
-            if let Some(entry) = adapter.gids.iter_mut().find(|entry| entry.value.index == index) {
+            if let Some(entry) = adapter
+                .gids
+                .iter_mut()
+                .find(|entry| entry.value.index == index)
+            {
                 entry.value.v2 = Some(value == "RoCE v2");
             }
         }
@@ -129,7 +155,9 @@ fn of_interface(
         ["device", "sriov_numvfs"] => {
             adapter.functions = Some(section.fact(line, section.number(line, value)?))
         }
-        ["device", "numa_node"] => adapter.numa_node = Some(section.fact(line, section.number(line, value)?)),
+        ["device", "numa_node"] => {
+            adapter.numa_node = Some(section.fact(line, section.number(line, value)?))
+        }
         ["ecn", "roce_np", "cnp_dscp"] => {
             adapter.cnp_dscp = Some(section.fact(line, section.number(line, value)?))
         }
@@ -138,7 +166,11 @@ fn of_interface(
         }
         ["ecn", role @ ("roce_np" | "roce_rp"), "enable", priority] => {
             let on = section.fact(line, section.number::<u8>(line, value)? != 0);
-            let map = if *role == "roce_np" { &mut adapter.notifies } else { &mut adapter.reacts };
+            let map = if *role == "roce_np" {
+                &mut adapter.notifies
+            } else {
+                &mut adapter.reacts
+            };
             map.insert(section.number(line, priority)?, on);
         }
         _ => {}
@@ -154,20 +186,28 @@ fn of_pci(
     value: &str,
 ) -> Result<(), ReadError> {
     match rest {
-        ["sriov_numvfs"] => adapter.functions = Some(section.fact(line, section.number(line, value)?)),
+        ["sriov_numvfs"] => {
+            adapter.functions = Some(section.fact(line, section.number(line, value)?))
+        }
         ["numa_node"] => adapter.numa_node = Some(section.fact(line, section.number(line, value)?)),
         [file @ ("current_link_speed" | "max_link_speed")] => {
-            let generation =
-                generation(value).ok_or_else(|| section.wrong(line, "a speed in GT/s was expected"))?;
-            let link =
-                if *file == "max_link_speed" { &mut adapter.pcie.capable } else { &mut adapter.pcie.trained };
+            let generation = generation(value)
+                .ok_or_else(|| section.wrong(line, "a speed in GT/s was expected"))?;
+            let link = if *file == "max_link_speed" {
+                &mut adapter.pcie.capable
+            } else {
+                &mut adapter.pcie.trained
+            };
             let width = link.as_ref().map_or(0, |link| link.value.width);
             *link = Some(section.fact(line, PcieLink { generation, width }));
         }
         [file @ ("current_link_width" | "max_link_width")] => {
             let width: u8 = section.number(line, value)?;
-            let link =
-                if *file == "max_link_width" { &mut adapter.pcie.capable } else { &mut adapter.pcie.trained };
+            let link = if *file == "max_link_width" {
+                &mut adapter.pcie.capable
+            } else {
+                &mut adapter.pcie.trained
+            };
             let generation = link.as_ref().map_or(0, |link| link.value.generation);
             *link = Some(section.fact(line, PcieLink { generation, width }));
         }
@@ -178,8 +218,10 @@ fn of_pci(
 
 /// `16.0 GT/s PCIe` or `16GT/s` as a generation.
 fn generation(text: &str) -> Option<u8> {
-    let digits: String =
-        text.chars().take_while(|letter| letter.is_ascii_digit() || *letter == '.').collect();
+    let digits: String = text
+        .chars()
+        .take_while(|letter| letter.is_ascii_digit() || *letter == '.')
+        .collect();
     match digits.parse::<f64>().ok()? {
         speed if speed < 3.0 => Some(1),
         speed if speed < 6.0 => Some(2),
@@ -193,14 +235,20 @@ fn generation(text: &str) -> Option<u8> {
 
 /// An IPv4 address where the GID is one.
 fn mapped(address: std::net::Ipv6Addr) -> std::net::IpAddr {
-    address.to_ipv4_mapped().map_or(std::net::IpAddr::V6(address), std::net::IpAddr::V4)
+    address
+        .to_ipv4_mapped()
+        .map_or(std::net::IpAddr::V6(address), std::net::IpAddr::V4)
 }
 
 fn show_gids(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
     for line in &section.lines {
         let words = line.words();
-        let [name, _, index, gid, rest @ ..] = words.as_slice() else { continue };
-        let (Ok(index), Ok(address)) = (index.parse(), gid.parse::<std::net::Ipv6Addr>()) else { continue };
+        let [name, _, index, gid, rest @ ..] = words.as_slice() else {
+            continue;
+        };
+        let (Ok(index), Ok(address)) = (index.parse(), gid.parse::<std::net::Ipv6Addr>()) else {
+            continue;
+        };
         let v2 = if rest.contains(&"v2") {
             true
         } else if rest.contains(&"v1") {
@@ -212,7 +260,14 @@ fn show_gids(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadErro
         if let (Some(netdev), None) = (rest.last(), &adapter.netdev) {
             adapter.netdev = Some(section.fact(line, (*netdev).to_owned()));
         }
-        adapter.gids.push(section.fact(line, GidEntry { index, address: mapped(address), v2: Some(v2) }));
+        adapter.gids.push(section.fact(
+            line,
+            GidEntry {
+                index,
+                address: mapped(address),
+                v2: Some(v2),
+            },
+        ));
     }
     Ok(())
 }
@@ -224,7 +279,11 @@ fn lspci(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
         let text = line.text;
         let first = text.split_whitespace().next().unwrap_or_default();
         if line.indent == 0 && first.contains(':') && first.contains('.') {
-            address = if first.len() <= 7 { format!("0000:{first}") } else { first.to_owned() };
+            address = if first.len() <= 7 {
+                format!("0000:{first}")
+            } else {
+                first.to_owned()
+            };
             is_gpu = None;
             if text.contains("3D controller") || text.contains("Processing accelerators") {
                 is_gpu = Some(host.gpus.len());
@@ -240,7 +299,10 @@ fn lspci(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
         {
             host.acs_redirects.push(section.fact(line, ()));
         }
-        let own = host.adapters.iter_mut().find(|adapter| adapter.pci.as_deref() == Some(address.as_str()));
+        let own = host
+            .adapters
+            .iter_mut()
+            .find(|adapter| adapter.pci.as_deref() == Some(address.as_str()));
         let Some(adapter) = own else { continue };
         let pcie = &mut adapter.pcie;
         if let Some(rest) = text.strip_prefix("LnkCap:") {
@@ -276,7 +338,12 @@ fn link(section: &Section<'_>, line: &Line<'_>, rest: &str) -> Result<PcieLink, 
 }
 
 fn mlnx_qos(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
-    let Some(adapter) = section.argument("-i").and_then(|name| host.adapter_of(name)) else { return Ok(()) };
+    let Some(adapter) = section
+        .argument("-i")
+        .and_then(|name| host.adapter_of(name))
+    else {
+        return Ok(());
+    };
     let mut class = None;
     let mut dscp: Option<Fact<[u8; 64]>> = None;
     for line in &section.lines {
@@ -290,15 +357,18 @@ fn mlnx_qos(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError
                 _ => return Err(section.wrong(line, "dscp or pcp was expected")),
             };
             adapter.trusts_dscp = Some(section.fact(line, trusts));
-        } else if let Some((priority, values)) =
-            text.strip_prefix("prio:").and_then(|rest| rest.split_once(" dscp:"))
+        } else if let Some((priority, values)) = text
+            .strip_prefix("prio:")
+            .and_then(|rest| rest.split_once(" dscp:"))
         {
             let priority: u8 = section.number(line, priority)?;
             let map = dscp.get_or_insert_with(|| section.fact(line, [0; 64]));
             for value in values.split(',').filter(|value| !value.trim().is_empty()) {
                 let value: usize = section.number(line, value)?;
-                let entry =
-                    map.value.get_mut(value).ok_or_else(|| section.wrong(line, "a DSCP is at most 63"))?;
+                let entry = map
+                    .value
+                    .get_mut(value)
+                    .ok_or_else(|| section.wrong(line, "a DSCP is at most 63"))?;
                 *entry = priority;
                 if value == 26 {
                     map.seen = section.fact(line, ()).seen;
@@ -307,18 +377,30 @@ fn mlnx_qos(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError
         } else if let Some(values) = text.strip_prefix("enabled ") {
             let bits = eight(section, line, values)?;
             adapter.pfc = Some(
-                section.fact(line, bits.iter().rev().fold(0, |mask, bit| mask << 1 | u8::from(*bit != 0))),
+                section.fact(
+                    line,
+                    bits.iter()
+                        .rev()
+                        .fold(0, |mask, bit| mask << 1 | u8::from(*bit != 0)),
+                ),
             );
         } else if let Some(values) = text.strip_prefix("buffer ") {
             adapter.buffer_of_priority = Some(section.fact(line, eight(section, line, values)?));
         } else if let Some(rest) = text.strip_prefix("tc: ") {
-            let number: u8 = section.number(line, rest.split_whitespace().next().unwrap_or_default())?;
-            let share = text.split_once("bw: ").map(|(_, rest)| rest.trim_end_matches('%'));
-            let share = share.map(|word| section.number::<u8>(line, word)).transpose()?;
+            let number: u8 =
+                section.number(line, rest.split_whitespace().next().unwrap_or_default())?;
+            let share = text
+                .split_once("bw: ")
+                .map(|(_, rest)| rest.trim_end_matches('%'));
+            let share = share
+                .map(|word| section.number::<u8>(line, word))
+                .transpose()?;
             class = Some(number);
             adapter.shares.insert(number, section.fact(line, share));
         } else if let (Some(priority), Some(class)) = (text.strip_prefix("priority:"), class) {
-            adapter.class_of_priority.insert(section.number(line, priority)?, class);
+            adapter
+                .class_of_priority
+                .insert(section.number(line, priority)?, class);
         }
     }
     adapter.dscp = dscp;
@@ -326,27 +408,46 @@ fn mlnx_qos(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError
 }
 
 fn eight(section: &Section<'_>, line: &Line<'_>, values: &str) -> Result<[u8; 8], ReadError> {
-    let values: Vec<u8> =
-        values.split_whitespace().map(|word| section.number(line, word)).collect::<Result<_, _>>()?;
-    values.try_into().map_err(|_| section.wrong(line, "eight values were expected, one for each priority"))
+    let values: Vec<u8> = values
+        .split_whitespace()
+        .map(|word| section.number(line, word))
+        .collect::<Result<_, _>>()?;
+    values
+        .try_into()
+        .map_err(|_| section.wrong(line, "eight values were expected, one for each priority"))
 }
 
 fn ethtool(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
-    let name = section.command.split_whitespace().last().unwrap_or_default();
-    let Some(adapter) = host.adapter_of(name) else { return Ok(()) };
+    let name = section
+        .command
+        .split_whitespace()
+        .last()
+        .unwrap_or_default();
+    let Some(adapter) = host.adapter_of(name) else {
+        return Ok(());
+    };
     let pause = section.command.contains(" -a ");
     for line in &section.lines {
         let Some((key, value)) = line.text.split_once(':') else {
-            if let Some(speed) = line.text.split("000base").next().filter(|_| line.text.contains("000base")) {
+            if let Some(speed) = line
+                .text
+                .split("000base")
+                .next()
+                .filter(|_| line.text.contains("000base"))
+            {
                 fastest(section, line, adapter, speed);
             }
             continue;
         };
         let value = value.trim();
         match key {
-            "RX" | "TX" if pause && value == "on" => adapter.global_pause = Some(section.fact(line, true)),
+            "RX" | "TX" if pause && value == "on" => {
+                adapter.global_pause = Some(section.fact(line, true))
+            }
             "RX" | "TX" if pause && value == "off" => {
-                let _ = adapter.global_pause.get_or_insert_with(|| section.fact(line, false));
+                let _ = adapter
+                    .global_pause
+                    .get_or_insert_with(|| section.fact(line, false));
             }
             "RX" | "TX" if pause => return Err(section.wrong(line, "on or off was expected")),
             "Supported link modes" => {
@@ -366,7 +467,10 @@ fn ethtool(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError>
 
 fn fastest(section: &Section<'_>, line: &Line<'_>, adapter: &mut Adapter, speed: &str) {
     if let Ok(gbps) = speed.trim().parse::<u32>()
-        && adapter.gbps_max.as_ref().is_none_or(|other| other.value < gbps)
+        && adapter
+            .gbps_max
+            .as_ref()
+            .is_none_or(|other| other.value < gbps)
     {
         adapter.gbps_max = Some(section.fact(line, gbps));
     }
@@ -379,7 +483,8 @@ fn dmesg(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
             && rest.contains("limited by")
         {
             let word = before.split_whitespace().last().unwrap_or_default();
-            host.pcie_limited.push(section.fact(line, section.number(line, word)?));
+            host.pcie_limited
+                .push(section.fact(line, section.number(line, word)?));
         }
     }
     Ok(())
@@ -389,10 +494,16 @@ fn dmesg(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
 fn addresses(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
     for line in &section.lines {
         let words = line.words();
-        let [_, name, "inet" | "inet6", address, ..] = words.as_slice() else { continue };
-        let Some(adapter) = host.adapter_of(name.trim_end_matches(':')) else { continue };
+        let [_, name, "inet" | "inet6", address, ..] = words.as_slice() else {
+            continue;
+        };
+        let Some(adapter) = host.adapter_of(name.trim_end_matches(':')) else {
+            continue;
+        };
         let address = address.split('/').next().unwrap_or_default();
-        let address = address.parse().map_err(|_| section.wrong(line, "an IP address was expected"))?;
+        let address = address
+            .parse()
+            .map_err(|_| section.wrong(line, "an IP address was expected"))?;
         adapter.addresses.push(section.fact(line, address));
     }
     Ok(())
@@ -402,8 +513,9 @@ fn firewall(section: &Section<'_>, host: &mut HostFacts) {
     host.firewall_seen = true;
     for line in &section.lines {
         let udp = line.text.contains("4791") && line.text.contains("udp");
-        let refuses =
-            ["-j DROP", "-j REJECT", " drop", " reject"].iter().any(|word| line.text.contains(word));
+        let refuses = ["-j DROP", "-j REJECT", " drop", " reject"]
+            .iter()
+            .any(|word| line.text.contains(word));
         if udp && refuses {
             host.dropped_4791.push(section.fact(line, ()));
         }
@@ -414,22 +526,27 @@ fn firewall(section: &Section<'_>, host: &mut HostFacts) {
 fn rdma_links(section: &Section<'_>, host: &mut HostFacts) {
     for line in &section.lines {
         let words = line.words();
-        let ["link", name, ..] = words.as_slice() else { continue };
+        let ["link", name, ..] = words.as_slice() else {
+            continue;
+        };
         let netdev = words.iter().skip_while(|word| **word != "netdev").nth(1);
         let Some(netdev) = netdev else { continue };
         if name.starts_with("rxe") || name.starts_with("siw") {
-            host.software_devices.push(section.fact(line, (*netdev).to_owned()));
+            host.software_devices
+                .push(section.fact(line, (*netdev).to_owned()));
         }
     }
 }
 
 fn environment(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
     for line in &section.lines {
-        if let Some((name @ ("NCCL_IB_GID_INDEX" | "UCX_IB_GID_INDEX"), value)) = line.text.split_once('=')
+        if let Some((name @ ("NCCL_IB_GID_INDEX" | "UCX_IB_GID_INDEX"), value)) =
+            line.text.split_once('=')
             && value != "auto"
         {
             let index = section.number(line, value)?;
-            host.gid_variables.push(section.fact(line, (name.to_owned(), index)));
+            host.gid_variables
+                .push(section.fact(line, (name.to_owned(), index)));
         }
     }
     Ok(())
@@ -444,8 +561,13 @@ fn grep(section: &Section<'_>, host: &mut HostFacts) {
         };
         host.persistent = Some(fact);
     }
-    if let Some(line) = section.lines.iter().find(|line| line.text.contains("CONFIG_CIFS_SMB_DIRECT")) {
-        host.kernel_smb_direct = Some(section.fact(line, line.text.contains("CONFIG_CIFS_SMB_DIRECT=y")));
+    if let Some(line) = section
+        .lines
+        .iter()
+        .find(|line| line.text.contains("CONFIG_CIFS_SMB_DIRECT"))
+    {
+        host.kernel_smb_direct =
+            Some(section.fact(line, line.text.contains("CONFIG_CIFS_SMB_DIRECT=y")));
     }
 }
 
@@ -454,13 +576,21 @@ fn mounts(section: &Section<'_>, host: &mut HostFacts) {
         let words = line.words();
         if let [share, _, "cifs" | "smb3", options, ..] = words.as_slice() {
             let rdma = options.split(',').any(|option| option == "rdma");
-            host.smb_mounts.push(section.fact(line, SmbMount { share: (*share).to_owned(), rdma }));
+            host.smb_mounts.push(section.fact(
+                line,
+                SmbMount {
+                    share: (*share).to_owned(),
+                    rdma,
+                },
+            ));
         }
     }
 }
 
 fn cmdline(section: &Section<'_>, host: &mut HostFacts) {
-    let Some(line) = section.lines.first() else { return };
+    let Some(line) = section.lines.first() else {
+        return;
+    };
     let on = line.text.contains("intel_iommu=on") || line.text.contains("amd_iommu=on");
     host.iommu_translates = Some(section.fact(line, on && !line.text.contains("iommu=pt")));
 }

@@ -29,7 +29,8 @@ const DSCP: &str = "RFC 2474 (the DS field)";
 const ECN: &str = "RFC 3168, section 5 (ECN in IP)";
 const GIDS: &str = "InfiniBand Architecture Specification, A17.4.1.1 (GIDs of RoCEv2)";
 const FRAME: &str = "IEEE 802.3-2018, 3.2.7 (MAC client data)";
-const CNP: &str = "InfiniBand Architecture Specification, A17.9.3 (congestion notification packets)";
+const CNP: &str =
+    "InfiniBand Architecture Specification, A17.9.3 (congestion notification packets)";
 const DCQCN: &str =
     "Zhu et al., \"Congestion Control for Large-Scale RDMA Deployments\" (DCQCN), SIGCOMM 2015";
 const SMB_DIRECT: &str = "[MS-SMBD] (SMB Direct)";

@@ -15,8 +15,8 @@ mod windows;
 use core::fmt;
 
 pub use facts::{
-    Adapter, Evidence, Fact, GidEntry, HostFacts, PcieFacts, PcieLink, PlannedHost, PlannedLink, SmbMount,
-    WindowsFacts,
+    Adapter, Evidence, Fact, GidEntry, HostFacts, PcieFacts, PcieLink, PlannedHost, PlannedLink,
+    SmbMount, WindowsFacts,
 };
 pub use manual::{Entry, RULES};
 pub use neighbours::{EtsFacts, Neighbour, PfcFacts, hear, neighbours, page};
@@ -67,8 +67,9 @@ impl SwitchFacts {
     /// The configured settings of the port with this number: of the port of that name, else of most ports.
     pub fn group(&self, number: u16) -> Option<&Intent> {
         let name = self.port_name(number);
-        let is_own =
-            |group: &&Intent| name.is_some_and(|name| group.ports.iter().any(|port| port.name == name));
+        let is_own = |group: &&Intent| {
+            name.is_some_and(|name| group.ports.iter().any(|port| port.name == name))
+        };
         let most = || self.groups.iter().max_by_key(|group| group.ports.len());
         self.groups.iter().find(is_own).or_else(most)
     }
@@ -114,9 +115,15 @@ impl fmt::Display for Consequence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Simulated(cost) => write!(f, "{cost}"),
-            Self::NothingArrives => write!(f, "0 Gb/s of RDMA: no packet arrives, and connections time out"),
+            Self::NothingArrives => write!(
+                f,
+                "0 Gb/s of RDMA: no packet arrives, and connections time out"
+            ),
             Self::FallsBackToTcp => {
-                write!(f, "0 Gb/s of RDMA: data goes over TCP, which costs processor time and latency")
+                write!(
+                    f,
+                    "0 Gb/s of RDMA: data goes over TCP, which costs processor time and latency"
+                )
             }
             Self::AfterReboot(cost) => write!(f, "after the next start: {cost}"),
             Self::NotSimulated(why) => write!(f, "not simulated: {why}"),
@@ -143,7 +150,10 @@ impl fmt::Display for Finding {
 /// # Errors
 /// The first line that is not understood.
 pub fn read_host(file: &str, text: &str) -> Result<HostFacts, ReadError> {
-    let mut host = HostFacts { name: file.to_owned(), ..HostFacts::default() };
+    let mut host = HostFacts {
+        name: file.to_owned(),
+        ..HostFacts::default()
+    };
     for section in sections::sections(file, text)? {
         // Sections of other commands are not used by any rule.
         let _ = linux::take(&section, &mut host)? || windows::take(&section, &mut host)?;
@@ -163,13 +173,25 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         }
         false => (Shown::default(), None, Some(text.to_owned())),
     };
-    let detected = configuration.as_deref().and_then(Dialect::detect).filter(|dialect| !dialect.is_host());
+    let detected = configuration
+        .as_deref()
+        .and_then(Dialect::detect)
+        .filter(|dialect| !dialect.is_host());
     let known = "no configuration of RouterOS, SONiC, NVUE, EOS, NX-OS or OS10 is recognised in it, and no \
                  output of their commands";
-    let dialect = detected.or(shown_dialect).ok_or_else(|| ReadError::new(file, 1, known))?;
+    let dialect = detected
+        .or(shown_dialect)
+        .ok_or_else(|| ReadError::new(file, 1, known))?;
     let groups = match (detected, &configuration) {
         (Some(dialect), Some(configuration)) => dialect.read_groups(file, configuration)?,
         _ => Vec::new(),
     };
-    Ok(SwitchFacts { file: file.to_owned(), dialect, text: text.to_owned(), groups, shown, planned: None })
+    Ok(SwitchFacts {
+        file: file.to_owned(),
+        dialect,
+        text: text.to_owned(),
+        groups,
+        shown,
+        planned: None,
+    })
 }

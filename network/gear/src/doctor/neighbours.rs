@@ -69,12 +69,15 @@ pub struct PfcFacts {
 /// A file that is not a capture of Ethernet.
 pub fn neighbours(file: &str, bytes: &[u8]) -> Result<Vec<Neighbour>, ReadError> {
     let no = |what: &str| ReadError::new(file, 1, what.to_owned());
-    let word =
-        |at: usize| -> Option<u32> { Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?)) };
+    let word = |at: usize| -> Option<u32> {
+        Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+    };
     let magic = word(0).ok_or_else(|| no("the file is shorter than the header of a capture"))?;
     let big = MAGICS.contains(&magic.swap_bytes());
     if !big && !MAGICS.contains(&magic) {
-        return Err(no("it is no classic pcap; tcpdump -w writes one, and editcap -F pcap converts pcapng"));
+        return Err(no(
+            "it is no classic pcap; tcpdump -w writes one, and editcap -F pcap converts pcapng",
+        ));
     }
     let number = |at: usize| word(at).map(|word| if big { word.swap_bytes() } else { word });
     if number(20).map(|link| link & 0xffff) != Some(LINKTYPE_ETHERNET) {
@@ -83,7 +86,10 @@ pub fn neighbours(file: &str, bytes: &[u8]) -> Result<Vec<Neighbour>, ReadError>
     let mut found: Vec<Neighbour> = Vec::new();
     let mut at = FILE_HEADER;
     while let Some(length) = number(at + 8) {
-        let Some(frame) = bytes.get(at + RECORD_HEADER..).and_then(|rest| rest.get(..length as usize)) else {
+        let Some(frame) = bytes
+            .get(at + RECORD_HEADER..)
+            .and_then(|rest| rest.get(..length as usize))
+        else {
             break;
         };
         at += RECORD_HEADER + length as usize;
@@ -95,8 +101,11 @@ pub fn neighbours(file: &str, bytes: &[u8]) -> Result<Vec<Neighbour>, ReadError>
 /// Adds the facts of a frame; a later frame of the same port replaces an earlier one. Frames of other
 /// protocols are ignored.
 pub fn hear(found: &mut Vec<Neighbour>, frame: &[u8]) {
-    let Some(neighbour) = of_frame(frame) else { return };
-    let same = |other: &&mut Neighbour| other.source == neighbour.source && other.port == neighbour.port;
+    let Some(neighbour) = of_frame(frame) else {
+        return;
+    };
+    let same =
+        |other: &&mut Neighbour| other.source == neighbour.source && other.port == neighbour.port;
     match found.iter_mut().find(same) {
         Some(other) => *other = neighbour,
         None => found.push(neighbour),
@@ -109,16 +118,25 @@ fn of_frame(frame: &[u8]) -> Option<Neighbour> {
     if ethernet.ethertype != EtherType::LLDP {
         return None;
     }
-    let mut neighbour = Neighbour { source: ethernet.source.to_string(), ..Neighbour::default() };
+    let mut neighbour = Neighbour {
+        source: ethernet.source.to_string(),
+        ..Neighbour::default()
+    };
     for tlv in LldpTlvs::new(payload) {
         match tlv {
-            Ok(LldpTlv::SystemName(name)) => neighbour.system = String::from_utf8_lossy(name).into_owned(),
+            Ok(LldpTlv::SystemName(name)) => {
+                neighbour.system = String::from_utf8_lossy(name).into_owned()
+            }
             Ok(LldpTlv::Port(subtype, id)) => neighbour.port = identifier(subtype, id),
-            Ok(LldpTlv::Ets(ets)) if ets.recommendation => neighbour.ets_recommended = Some(of_ets(&ets)),
+            Ok(LldpTlv::Ets(ets)) if ets.recommendation => {
+                neighbour.ets_recommended = Some(of_ets(&ets))
+            }
             Ok(LldpTlv::Ets(ets)) => neighbour.ets = Some(of_ets(&ets)),
             Ok(LldpTlv::Pfc(pfc)) => neighbour.pfc = Some(of_pfc(pfc)),
             Ok(LldpTlv::Applications(entries)) => {
-                let entries = entries.iter().map(|entry| (entry.priority, entry.selector, entry.protocol));
+                let entries = entries
+                    .iter()
+                    .map(|entry| (entry.priority, entry.selector, entry.protocol));
                 neighbour.applications = entries.collect();
             }
             Ok(LldpTlv::Organization(OUI_CEE, ..)) => neighbour.cee = true,
@@ -154,33 +172,57 @@ fn of_ets(ets: &EtsTlv) -> EtsFacts {
 }
 
 fn of_pfc(pfc: PfcTlv) -> PfcFacts {
-    PfcFacts { willing: pfc.willing, capability: pfc.capability, enabled: classes(pfc.enabled).collect() }
+    PfcFacts {
+        willing: pfc.willing,
+        capability: pfc.capability,
+        enabled: classes(pfc.enabled).collect(),
+    }
 }
 
 /// Neighbours as a page, with the settings that differ between the two ends of the link.
 pub fn page(neighbours: &[Neighbour]) -> String {
     let mut text = String::new();
     for neighbour in neighbours {
-        let _ = writeln!(text, "{} {} ({})", neighbour.system, neighbour.port, neighbour.source);
-        for (name, ets) in [("ETS", &neighbour.ets), ("ETS recommended", &neighbour.ets_recommended)] {
+        let _ = writeln!(
+            text,
+            "{} {} ({})",
+            neighbour.system, neighbour.port, neighbour.source
+        );
+        for (name, ets) in [
+            ("ETS", &neighbour.ets),
+            ("ETS recommended", &neighbour.ets_recommended),
+        ] {
             let Some(ets) = ets else { continue };
             let willing = if ets.willing { ", willing" } else { "" };
             let _ = writeln!(text, "  {name}{willing}");
             for class in 0..8_u8 {
-                let own = (0..8_u8).filter(|priority| ets.class_of_priority[usize::from(*priority)] == class);
+                let own = (0..8_u8)
+                    .filter(|priority| ets.class_of_priority[usize::from(*priority)] == class);
                 let own = ranges(own);
-                let (percent, algorithm) =
-                    (ets.bandwidth[usize::from(class)], &ets.algorithm[usize::from(class)]);
+                let (percent, algorithm) = (
+                    ets.bandwidth[usize::from(class)],
+                    &ets.algorithm[usize::from(class)],
+                );
                 if !own.is_empty() || percent > 0 {
-                    let _ = writeln!(text, "    class {class}: {algorithm}, {percent} %, priorities {own}");
+                    let _ = writeln!(
+                        text,
+                        "    class {class}: {algorithm}, {percent} %, priorities {own}"
+                    );
                 }
             }
         }
         if let Some(pfc) = &neighbour.pfc {
             let willing = if pfc.willing { ", willing" } else { "" };
-            let list =
-                if pfc.enabled.is_empty() { "none".to_owned() } else { ranges(pfc.enabled.iter().copied()) };
-            let _ = writeln!(text, "  PFC{willing}: priorities {list} of at most {}", pfc.capability);
+            let list = if pfc.enabled.is_empty() {
+                "none".to_owned()
+            } else {
+                ranges(pfc.enabled.iter().copied())
+            };
+            let _ = writeln!(
+                text,
+                "  PFC{willing}: priorities {list} of at most {}",
+                pfc.capability
+            );
         }
         for (priority, selector, protocol) in &neighbour.applications {
             let name = match (selector, *protocol) {
@@ -209,21 +251,32 @@ pub fn page(neighbours: &[Neighbour]) -> String {
 
 /// Settings that differ between the two neighbours of a capture, which are the two ends of its link.
 fn mismatches(neighbours: &[Neighbour]) -> String {
-    let [one, other] = neighbours else { return String::new() };
-    let (Some(a), Some(b)) = (&one.pfc, &other.pfc) else { return String::new() };
+    let [one, other] = neighbours else {
+        return String::new();
+    };
+    let (Some(a), Some(b)) = (&one.pfc, &other.pfc) else {
+        return String::new();
+    };
     match (a.willing, b.willing) {
         _ if a.enabled == b.enabled => String::new(),
         (true, false) => {
-            format!("PFC differs; {} is willing, and takes {}'s setting\n", one.system, other.system)
+            format!(
+                "PFC differs; {} is willing, and takes {}'s setting\n",
+                one.system, other.system
+            )
         }
         (false, true) => {
-            format!("PFC differs; {} is willing, and takes {}'s setting\n", other.system, one.system)
+            format!(
+                "PFC differs; {} is willing, and takes {}'s setting\n",
+                other.system, one.system
+            )
         }
         (true, true) => {
             "PFC differs, and both are willing: the one with the lower address decides\n".to_owned()
         }
         (false, false) => {
-            "PFC differs, and neither is willing: pauses of one end are not obeyed by the other\n".to_owned()
+            "PFC differs, and neither is willing: pauses of one end are not obeyed by the other\n"
+                .to_owned()
         }
     }
 }

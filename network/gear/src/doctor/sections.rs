@@ -20,9 +20,17 @@ pub(super) struct Section<'a> {
 pub(super) fn sections<'a>(file: &'a str, text: &'a str) -> Result<Vec<Section<'a>>, ReadError> {
     let mut found: Vec<Section<'a>> = Vec::new();
     for line in lines(file, text, &[])? {
-        let command = line.text.strip_prefix("==> ").and_then(|rest| rest.strip_suffix(" <=="));
+        let command = line
+            .text
+            .strip_prefix("==> ")
+            .and_then(|rest| rest.strip_suffix(" <=="));
         match (command, found.last_mut()) {
-            (Some(command), _) => found.push(Section { file, command, head: line, lines: Vec::new() }),
+            (Some(command), _) => found.push(Section {
+                file,
+                command,
+                head: line,
+                lines: Vec::new(),
+            }),
             (None, Some(section)) => section.lines.push(line),
             // Comments on the origin of a snapshot.
             (None, None) if line.text.starts_with('#') => {}
@@ -39,7 +47,14 @@ impl<'a> Section<'a> {
     /// A fact of one of the lines.
     pub(super) fn fact<T>(&self, line: &Line<'_>, value: T) -> Fact<T> {
         let text = crate::text::shortened(line.text);
-        Fact { value, seen: Evidence { file: self.file.to_owned(), line: line.number, text } }
+        Fact {
+            value,
+            seen: Evidence {
+                file: self.file.to_owned(),
+                line: line.number,
+                text,
+            },
+        }
     }
 
     /// An error of one of the lines.
@@ -49,8 +64,14 @@ impl<'a> Section<'a> {
     }
 
     /// A number that a line must have.
-    pub(super) fn number<T: core::str::FromStr>(&self, line: &Line<'_>, word: &str) -> Result<T, ReadError> {
-        word.trim().parse().map_err(|_| self.wrong(line, "a number was expected"))
+    pub(super) fn number<T: core::str::FromStr>(
+        &self,
+        line: &Line<'_>,
+        word: &str,
+    ) -> Result<T, ReadError> {
+        word.trim()
+            .parse()
+            .map_err(|_| self.wrong(line, "a number was expected"))
     }
 
     /// The word after some words of the command: `mlnx_qos -i eth0`.

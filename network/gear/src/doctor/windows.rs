@@ -11,12 +11,18 @@ pub(super) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
     }
     let windows = host.windows.get_or_insert_default();
     if host.adapters.is_empty() {
-        host.adapters.push(Adapter { device: "RDMA".to_owned(), ..Adapter::default() });
+        host.adapters.push(Adapter {
+            device: "RDMA".to_owned(),
+            ..Adapter::default()
+        });
     }
     let adapter = &mut host.adapters[0];
     let program = section.program();
     for line in &section.lines {
-        let pair = line.text.split_once(':').map(|(key, value)| (key.trim(), value.trim()));
+        let pair = line
+            .text
+            .split_once(':')
+            .map(|(key, value)| (key.trim(), value.trim()));
         match program {
             "Get-NetAdapterQos" => adapter_qos(section, line, pair, adapter, windows)?,
             "Get-NetQosDcbxSetting" => {
@@ -90,8 +96,9 @@ fn adapter_qos(
         Some(("OperationalFlowControl", value)) => {
             let mut mask = 0;
             // "Priority 3 Enabled", "Priorities 3,4 Enabled" or "All Priorities Disabled".
-            let numbers =
-                value.split(|letter: char| !letter.is_ascii_digit()).filter(|word| !word.is_empty());
+            let numbers = value
+                .split(|letter: char| !letter.is_ascii_digit())
+                .filter(|word| !word.is_empty());
             for word in numbers {
                 let priority: u8 = section.number(line, word)?;
                 mask |= 1 << (priority & 7);
@@ -137,11 +144,18 @@ fn property(
         // With most drivers the property counts the Ethernet header.
         Some(("*JumboPacket", value)) => {
             let bytes: u32 = section.number(line, value)?;
-            adapter.mtu =
-                Some(section.fact(line, if bytes == 9000 { 9000 } else { bytes.saturating_sub(14) }));
+            adapter.mtu = Some(section.fact(
+                line,
+                if bytes == 9000 {
+                    9000
+                } else {
+                    bytes.saturating_sub(14)
+                },
+            ));
         }
         Some(("*FlowControl", value)) => {
-            adapter.global_pause = Some(section.fact(line, section.number::<u32>(line, value)? != 0));
+            adapter.global_pause =
+                Some(section.fact(line, section.number::<u32>(line, value)? != 0));
         }
         Some(("*NetworkDirectTechnology", value)) => {
             windows.technology = Some(section.fact(line, section.number(line, value)?));

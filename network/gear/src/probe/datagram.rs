@@ -7,8 +7,8 @@ use wire::cm::{CmMad, CmMessage, CommId, Rej, RejectReason, Req, RequestPath, Se
 use wire::icrc::ICRC_SIZE;
 use wire::mad::GSI_QKEY;
 use wire::{
-    Deth, Flow, Identification, MAX_HEADERS, Message, Packet, PartitionKey, Psn, Qpn, Service, Tail,
-    explain_identification, split_icrc,
+    Deth, Flow, Identification, MAX_HEADERS, Message, Packet, PartitionKey, Psn, Qpn, Service,
+    Tail, explain_identification, split_icrc,
 };
 
 use super::message::ProbeMessage;
@@ -78,35 +78,62 @@ impl Ends {
             primary_path: path,
             ..Req::default()
         };
-        self.management(&CmMad { transaction: u64::from(number), modifier: 0, message: req.into() })
+        self.management(&CmMad {
+            transaction: u64::from(number),
+            modifier: 0,
+            message: req.into(),
+        })
     }
 
     /// The answer of a listener to a REQ: no program listens on the service.
     pub fn rejection(&self, mad: &CmMad) -> Option<Vec<u8>> {
-        let CmMessage::Req(req) = &mad.message else { return None };
+        let CmMessage::Req(req) = &mad.message else {
+            return None;
+        };
         let rej = Rej {
             remote_comm_id: req.local_comm_id,
             subject: Subject::Request,
             reason: RejectReason::INVALID_SERVICE_ID,
             ..Rej::default()
         };
-        Some(self.management(&CmMad { transaction: mad.transaction, modifier: 0, message: rej.into() }))
+        Some(self.management(&CmMad {
+            transaction: mad.transaction,
+            modifier: 0,
+            message: rej.into(),
+        }))
     }
 
     fn management(&self, mad: &CmMad) -> Vec<u8> {
-        self.datagram(GSI, Deth { qkey: GSI_QKEY, source: GSI }, &mad.to_bytes())
+        self.datagram(
+            GSI,
+            Deth {
+                qkey: GSI_QKEY,
+                source: GSI,
+            },
+            &mad.to_bytes(),
+        )
     }
 
     /// A message, padded to an IP packet of so many bytes if that is more than the message needs.
     pub fn message(&self, message: ProbeMessage, packet_bytes: usize) -> Vec<u8> {
         let around = AROUND + udp_overhead(self.destination);
         let payload = message.to_bytes(packet_bytes.saturating_sub(around));
-        self.datagram(PROBE, Deth { qkey: PROBE_QKEY, source: PROBE }, &payload)
+        self.datagram(
+            PROBE,
+            Deth {
+                qkey: PROBE_QKEY,
+                source: PROBE,
+            },
+            &payload,
+        )
     }
 
     /// The payload of a UDP datagram. `payload` is a multiple of four bytes long.
     fn datagram(&self, queue_pair: Qpn, deth: Deth, payload: &[u8]) -> Vec<u8> {
-        let message = Message::Datagram { deth, tail: Tail::None };
+        let message = Message::Datagram {
+            deth,
+            tail: Tail::None,
+        };
         let packet = Packet::new(Service::Ud, queue_pair, Psn::new(0), message);
         let mut headers = [0; MAX_HEADERS];
         let length = packet.encode(0, &mut headers).unwrap_or(0);
@@ -119,7 +146,9 @@ impl Ends {
     fn icrc(&self, transport: &[u8]) -> [u8; ICRC_SIZE] {
         let (from, to) = (self.source_port, self.destination_port);
         let flow = match (self.source, self.destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => Flow::ipv4(source, destination, from, to),
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                Flow::ipv4(source, destination, from, to)
+            }
             _ => Flow::ipv6(v6(self.source), v6(self.destination), from, to),
         };
         let mut icrc = flow.seed(transport.len() as u16, Identification::ZERO);
@@ -133,7 +162,9 @@ impl Ends {
         let computed = self.icrc(transport);
         explain_identification(computed, received, Identification::ZERO, transport.len())?;
         let (packet, payload) = Packet::parse(transport).ok()?;
-        let Message::Datagram { deth, .. } = packet.message else { return None };
+        let Message::Datagram { deth, .. } = packet.message else {
+            return None;
+        };
         match (packet.dest, deth.qkey) {
             (GSI, GSI_QKEY) => Some(Heard::Management(Box::new(CmMad::parse(payload).ok()?))),
             (PROBE, PROBE_QKEY) => ProbeMessage::parse(payload).map(Heard::Probe),
@@ -178,10 +209,16 @@ mod tests {
     fn a_request_is_rejected_and_damage_is_noticed() {
         for ends in [ends("10.0.0.1", "10.0.0.2"), ends("fd00::1", "fd00::2")] {
             let mut request = ends.request(0x77);
-            let Some(Heard::Management(mad)) = ends.parse(&request) else { panic!("no REQ") };
+            let Some(Heard::Management(mad)) = ends.parse(&request) else {
+                panic!("no REQ")
+            };
             let rejection = ends.rejection(&mad).unwrap();
-            let Some(Heard::Management(answer)) = ends.parse(&rejection) else { panic!("no REJ") };
-            assert!(matches!(&answer.message, CmMessage::Rej(rej) if rej.remote_comm_id == CommId(0x77)));
+            let Some(Heard::Management(answer)) = ends.parse(&rejection) else {
+                panic!("no REJ")
+            };
+            assert!(
+                matches!(&answer.message, CmMessage::Rej(rej) if rej.remote_comm_id == CommId(0x77))
+            );
             assert_eq!(ends.rejection(&answer), None);
             request[40] ^= 3;
             assert_eq!(ends.parse(&request), None);
@@ -191,7 +228,10 @@ mod tests {
     #[test]
     fn a_message_fills_the_packet_that_is_asked_for() {
         for ends in [ends("10.0.0.1", "10.0.0.2"), ends("fd00::1", "fd00::2")] {
-            let message = ProbeMessage::Look { question: 1, traffic_class: 2 };
+            let message = ProbeMessage::Look {
+                question: 1,
+                traffic_class: 2,
+            };
             for bytes in [320, 1088, 4160] {
                 let datagram = ends.message(message, bytes);
                 assert_eq!(datagram.len() + udp_overhead(ends.destination), bytes);

@@ -16,8 +16,10 @@ fn cost(gbps: u32, change: impl Fn(&mut Case)) -> Consequence {
     let fixed = Case::incast(&Intent::default(), gbps.clamp(1, 800));
     let mut now = fixed.clone();
     change(&mut now);
-    compare(&now, &fixed)
-        .map_or(Consequence::NotSimulated("the settings make no network"), Consequence::Simulated)
+    compare(&now, &fixed).map_or(
+        Consequence::NotSimulated("the settings make no network"),
+        Consequence::Simulated,
+    )
 }
 
 fn all(case: &mut Case, change: impl Fn(&mut Talk)) {
@@ -27,12 +29,22 @@ fn all(case: &mut Case, change: impl Fn(&mut Talk)) {
 
 impl Observed {
     fn evidence(&self, line: usize) -> Evidence {
-        let text = self.log.get(line.wrapping_sub(1)).cloned().unwrap_or_default();
-        Evidence { file: self.host.clone(), line, text }
+        let text = self
+            .log
+            .get(line.wrapping_sub(1))
+            .cloned()
+            .unwrap_or_default();
+        Evidence {
+            file: self.host.clone(),
+            line,
+            text,
+        }
     }
 
     fn all_evidence(&self) -> Vec<Evidence> {
-        (1..=self.log.len()).map(|line| self.evidence(line)).collect()
+        (1..=self.log.len())
+            .map(|line| self.evidence(line))
+            .collect()
     }
 
     fn say(
@@ -48,7 +60,16 @@ impl Observed {
             false => format!("{} ({})", self.host, self.address),
         };
         let (link, specification) = (manual::link(rule), manual::specification(rule));
-        Finding { rule, place, what, evidence, consequence, fix, link, specification }
+        Finding {
+            rule,
+            place,
+            what,
+            evidence,
+            consequence,
+            fix,
+            link,
+            specification,
+        }
     }
 }
 
@@ -57,7 +78,8 @@ pub fn survey_findings(observed: &Observed, gbps: u32) -> Vec<Finding> {
     let mut found = Vec::new();
     reach(observed, &mut found);
     sizes(observed, gbps, &mut found);
-    let unlike = |mark: &&Mark| mark.arrived >> 2 != mark.sent >> 2 || mark.returned >> 2 != mark.sent >> 2;
+    let unlike =
+        |mark: &&Mark| mark.arrived >> 2 != mark.sent >> 2 || mark.returned >> 2 != mark.sent >> 2;
     for mark in observed.marks.iter().filter(unlike) {
         found.push(rewritten(observed, mark, gbps));
     }
@@ -73,7 +95,13 @@ pub fn survey_findings(observed: &Observed, gbps: u32) -> Vec<Finding> {
         let fix = "find the hop that clears the ECN bits: a firewall or router that sets the whole ToS byte \
                    instead of DSCP,\nor a tunnel whose ends do not copy ECN (RFC 6040)";
         let seen = vec![observed.evidence(mark.line)];
-        found.push(observed.say("probe-ecn-bleached", what, seen, consequence, fix.to_owned()));
+        found.push(observed.say(
+            "probe-ecn-bleached",
+            what,
+            seen,
+            consequence,
+            fix.to_owned(),
+        ));
     }
     found
 }
@@ -101,12 +129,24 @@ fn reach(observed: &Observed, found: &mut Vec<Finding>) {
         ),
     };
     let seen = observed.all_evidence().into_iter().take(3).collect();
-    let finding = observed.say(rule, what.to_owned(), seen, Consequence::NothingArrives, fix.to_owned());
+    let finding = observed.say(
+        rule,
+        what.to_owned(),
+        seen,
+        Consequence::NothingArrives,
+        fix.to_owned(),
+    );
     found.push(finding);
 }
 
 fn sizes(observed: &Observed, gbps: u32, found: &mut Vec<Finding>) {
-    let Some(limit) = observed.sizes.limit.filter(|limit| *limit != SizeLimit::ThisMachine) else { return };
+    let Some(limit) = observed
+        .sizes
+        .limit
+        .filter(|limit| *limit != SizeLimit::ThisMachine)
+    else {
+        return;
+    };
     let needed = packet_bytes(4096, observed.address);
     let largest = observed.sizes.largest;
     let works = largest.map_or("none arrives".to_owned(), |mtu| format!("{mtu} arrives"));
@@ -125,7 +165,12 @@ fn sizes(observed: &Observed, gbps: u32, found: &mut Vec<Finding>) {
          path MTU of RoCE to what arrives"
     );
     let silent = |line: &&Evidence| line.text.contains("bytes, DF");
-    let seen = observed.all_evidence().iter().filter(silent).cloned().collect();
+    let seen = observed
+        .all_evidence()
+        .iter()
+        .filter(silent)
+        .cloned()
+        .collect();
     found.push(observed.say("probe-mtu", what, seen, consequence, fix));
 }
 
@@ -144,7 +189,13 @@ fn rewritten(observed: &Observed, mark: &Mark, gbps: u32) -> Finding {
         "have the switch or router that rewrites it trust DSCP on the port, and leave {} as it is",
         marks(mark.sent)
     );
-    observed.say("probe-dscp-rewritten", what, vec![observed.evidence(mark.line)], consequence, fix)
+    observed.say(
+        "probe-dscp-rewritten",
+        what,
+        vec![observed.evidence(mark.line)],
+        consequence,
+        fix,
+    )
 }
 
 /// The parameters of the load.
@@ -158,7 +209,11 @@ pub struct LoadShape {
 
 /// Faults under load: `alone` are streams of one host at a time, `together` those of all hosts at once to
 /// this machine.
-pub fn load_findings(alone: &[StreamOutcome], together: &[StreamOutcome], shape: LoadShape) -> Vec<Finding> {
+pub fn load_findings(
+    alone: &[StreamOutcome],
+    together: &[StreamOutcome],
+    shape: LoadShape,
+) -> Vec<Finding> {
     let mut found = slow(alone, shape);
     if !together.iter().all(StreamOutcome::is_of_the_network) {
         return found;
@@ -166,8 +221,9 @@ pub fn load_findings(alone: &[StreamOutcome], together: &[StreamOutcome], shape:
     let (lossy, lossless): (Vec<_>, Vec<_>) = together.iter().partition(|stream| stream.loses());
     let (dscp, count) = (shape.dscp, together.len());
     if !lossy.is_empty() && lossless.is_empty() {
-        let what =
-            format!("the class of DSCP {dscp} loses packets of every host at {count}:1, so it is lossy");
+        let what = format!(
+            "the class of DSCP {dscp} loses packets of every host at {count}:1, so it is lossy"
+        );
         let consequence = cost(shape.gbps, |case| {
             case.switch.dscp[usize::from(dscp & 63)] = case.switch.default_class;
             all(case, |talk| talk.dscp = dscp);
@@ -176,14 +232,25 @@ pub fn load_findings(alone: &[StreamOutcome], together: &[StreamOutcome], shape:
             "map DSCP {dscp} to the class with PFC on the switch ports of these hosts, and trust DSCP there; \
              rockery plan writes it,\nand rockery doctor --switch FILE finds the line"
         );
-        found.push(of_load("probe-lossy-class", "the network".to_owned(), what, &lossy, consequence, fix));
+        found.push(of_load(
+            "probe-lossy-class",
+            "the network".to_owned(),
+            what,
+            &lossy,
+            consequence,
+            fix,
+        ));
     }
     for stream in lossy.iter().filter(|_| !lossless.is_empty()) {
         let what = format!(
             "{} with DSCP {dscp} loses packets at {count}:1, and {} loses none: PFC is off at one end of \
              the link of the former",
             stream.host,
-            lossless.iter().map(|other| other.host.as_str()).collect::<Vec<_>>().join(", ")
+            lossless
+                .iter()
+                .map(|other| other.host.as_str())
+                .collect::<Vec<_>>()
+                .join(", ")
         );
         let consequence = cost(shape.gbps, |case| case.senders.pfc = 0);
         let fix = "enable PFC for the priority of this DSCP at the adapter (mlnx_qos --pfc, dcb pfc)\n\
@@ -203,7 +270,11 @@ pub fn load_findings(alone: &[StreamOutcome], together: &[StreamOutcome], shape:
 
 /// Classes that get less of a link than their share, while others get more. `streams` are those that the
 /// shares were measured with.
-pub fn share_findings(shares: &[Share], streams: &[StreamOutcome], shape: LoadShape) -> Vec<Finding> {
+pub fn share_findings(
+    shares: &[Share],
+    streams: &[StreamOutcome],
+    shape: LoadShape,
+) -> Vec<Finding> {
     let all: Vec<&StreamOutcome> = streams.iter().collect();
     let starved = shares.iter().filter(|share| share.is_starved());
     let finding = |share: &Share| {
@@ -225,7 +296,14 @@ pub fn share_findings(shares: &[Share], streams: &[StreamOutcome], shape: LoadSh
             share.dscp
         );
         let consequence = cost_of_shares(share, shape.gbps);
-        of_load("probe-share", "the network".to_owned(), what, &all, consequence, fix)
+        of_load(
+            "probe-share",
+            "the network".to_owned(),
+            what,
+            &all,
+            consequence,
+            fix,
+        )
     };
     starved.map(finding).collect()
 }
@@ -238,25 +316,48 @@ fn cost_of_shares(share: &Share, gbps: u32) -> Consequence {
         let own = (percent.round() as u8).clamp(1, 99);
         switch.queues[3].schedule = Schedule::Weighted(own);
         switch.queues[0].schedule = Schedule::Weighted(100 - own);
-        let beside = Talk { dscp: 0, priority: 0, pfc: 0, ..Talk::default() };
-        Case { beside: Some(beside), ..Case::incast(&switch, gbps.clamp(1, 800)) }
+        let beside = Talk {
+            dscp: 0,
+            priority: 0,
+            pfc: 0,
+            ..Talk::default()
+        };
+        Case {
+            beside: Some(beside),
+            ..Case::incast(&switch, gbps.clamp(1, 800))
+        }
     };
-    compare(&case(share.measured), &case(share.expected))
-        .map_or(Consequence::NotSimulated("the settings make no network"), Consequence::Simulated)
+    compare(&case(share.measured), &case(share.expected)).map_or(
+        Consequence::NotSimulated("the settings make no network"),
+        Consequence::Simulated,
+    )
 }
 
 /// Hosts that carry less than nine tenths of the rate while no other one sends.
 fn slow(alone: &[StreamOutcome], shape: LoadShape) -> Vec<Finding> {
-    let judged: Vec<_> = alone.iter().filter(|stream| stream.is_of_the_network()).collect();
-    let slow: Vec<_> = judged.iter().copied().filter(|stream| stream.carried() < 0.9).collect();
+    let judged: Vec<_> = alone
+        .iter()
+        .filter(|stream| stream.is_of_the_network())
+        .collect();
+    let slow: Vec<_> = judged
+        .iter()
+        .copied()
+        .filter(|stream| stream.carried() < 0.9)
+        .collect();
     let place = |stream: &StreamOutcome| stream.host.clone();
-    let groups: Vec<(String, Vec<&StreamOutcome>)> = match slow.len() == judged.len() && slow.len() > 1 {
-        true => vec![("this machine".to_owned(), slow)],
-        false => slow.into_iter().map(|stream| (place(stream), vec![stream])).collect(),
-    };
+    let groups: Vec<(String, Vec<&StreamOutcome>)> =
+        match slow.len() == judged.len() && slow.len() > 1 {
+            true => vec![("this machine".to_owned(), slow)],
+            false => slow
+                .into_iter()
+                .map(|stream| (place(stream), vec![stream]))
+                .collect(),
+        };
     let mut found = Vec::new();
     for (place, streams) in groups {
-        let Some(stream) = streams.first() else { continue };
+        let Some(stream) = streams.first() else {
+            continue;
+        };
         let rate = f64::from(stream.order.kbps) / 1000.0;
         let carried = stream.carried();
         let what = format!(
@@ -266,8 +367,9 @@ fn slow(alone: &[StreamOutcome], shape: LoadShape) -> Vec<Finding> {
         );
         // PCIe 3.0 has 7.9 Gb/s a lane: the width that comes nearest.
         let gbps = f64::from(shape.gbps) * carried;
-        let width =
-            [1_u8, 2, 4, 8, 16].into_iter().min_by_key(|width| (f64::from(*width) * 7.9 - gbps).abs() as u32);
+        let width = [1_u8, 2, 4, 8, 16]
+            .into_iter()
+            .min_by_key(|width| (f64::from(*width) * 7.9 - gbps).abs() as u32);
         let consequence = cost(shape.gbps, |case| match place == "this machine" {
             true => case.receiver.pcie = width.map(|width| (3, width)),
             false => {
@@ -277,7 +379,14 @@ fn slow(alone: &[StreamOutcome], shape: LoadShape) -> Vec<Finding> {
         });
         let fix = "rockery doctor on that host compares slot, card and link: lspci -vv (LnkCap, LnkSta), \
                    ethtool IF";
-        found.push(of_load("probe-slow-host", place, what, &streams, consequence, fix.to_owned()));
+        found.push(of_load(
+            "probe-slow-host",
+            place,
+            what,
+            &streams,
+            consequence,
+            fix.to_owned(),
+        ));
     }
     found
 }
@@ -297,5 +406,14 @@ fn of_load(
     };
     let evidence = (1..).zip(streams).map(seen).collect();
     let (link, specification) = (manual::link(rule), manual::specification(rule));
-    Finding { rule, place, what, evidence, consequence, fix, link, specification }
+    Finding {
+        rule,
+        place,
+        what,
+        evidence,
+        consequence,
+        fix,
+        link,
+        specification,
+    }
 }

@@ -37,17 +37,34 @@ impl Pacer {
         let nanos = bits.saturating_mul(1_000_000) / u64::from(order.kbps.max(1));
         let interval = Duration::from_nanos(nanos.max(1));
         let total = u64::from(order.millis) * 1_000_000 / nanos.max(1);
-        let end = LoadEnd { stream: order.stream, ..LoadEnd::default() };
-        Self { interval, total, slot: 0, blocked: false, end }
+        let end = LoadEnd {
+            stream: order.stream,
+            ..LoadEnd::default()
+        };
+        Self {
+            interval,
+            total,
+            slot: 0,
+            blocked: false,
+            end,
+        }
     }
 
     /// The action that is due at this time after the start.
     pub fn due(&mut self, now: Duration) -> Due {
         let current = (now.as_nanos() / self.interval.as_nanos()) as u64;
         let late_by = current.min(self.total).saturating_sub(self.slot);
-        let missed = if current >= self.total { late_by } else { late_by.saturating_sub(BURST) };
+        let missed = if current >= self.total {
+            late_by
+        } else {
+            late_by.saturating_sub(BURST)
+        };
         self.slot += missed;
-        let of = if self.blocked { &mut self.end.held_back } else { &mut self.end.behind };
+        let of = if self.blocked {
+            &mut self.end.held_back
+        } else {
+            &mut self.end.behind
+        };
         *of = of.saturating_add(missed as u32);
         if self.slot >= self.total {
             return Due::Over;
@@ -153,18 +170,25 @@ pub struct StreamOutcome {
 impl StreamOutcome {
     /// Packets that were due.
     pub fn offered(&self) -> u32 {
-        self.end.map_or(0, |end| end.sent.saturating_add(end.held_back).saturating_add(end.behind))
+        self.end.map_or(0, |end| {
+            end.sent
+                .saturating_add(end.held_back)
+                .saturating_add(end.behind)
+        })
     }
 
     /// Packets that were sent and did not arrive.
     pub fn lost(&self) -> u32 {
-        self.end.map_or(0, |end| end.sent.saturating_sub(self.arrived))
+        self.end
+            .map_or(0, |end| end.sent.saturating_sub(self.arrived))
     }
 
     /// Whether both programs kept up, so that missing packets were lost in the network.
     pub fn is_of_the_network(&self) -> bool {
         let behind = self.end.map_or(u32::MAX, |end| end.behind);
-        self.offered() > 0 && u64::from(behind) * 10 <= u64::from(self.offered()) && self.overrun == 0
+        self.offered() > 0
+            && u64::from(behind) * 10 <= u64::from(self.offered())
+            && self.overrun == 0
     }
 
     /// Whether a packet in 1000 was lost, and more than stray ones.
@@ -207,9 +231,14 @@ impl StreamOutcome {
                 self.marked,
                 self.overrun
             ),
-            (None, Some(0)) => format!("{asked}: refused; it needs --load RATE --from THIS-HOST there"),
+            (None, Some(0)) => {
+                format!("{asked}: refused; it needs --load RATE --from THIS-HOST there")
+            }
             (None, Some(allowed)) => {
-                format!("{asked}: refused; its --load allows {} Mb/s", f64::from(allowed) / 1000.0)
+                format!(
+                    "{asked}: refused; its --load allows {} Mb/s",
+                    f64::from(allowed) / 1000.0
+                )
             }
             (None, None) => format!("{asked}: no answer; {} packets arrived", self.arrived),
         }
@@ -222,7 +251,13 @@ mod tests {
 
     /// 1000 bytes at 8 Mb/s: a packet each millisecond.
     fn order() -> LoadOrder {
-        LoadOrder { stream: 1, bytes: 1000, kbps: 8000, millis: 1000, ..LoadOrder::default() }
+        LoadOrder {
+            stream: 1,
+            bytes: 1000,
+            kbps: 8000,
+            millis: 1000,
+            ..LoadOrder::default()
+        }
     }
 
     #[test]
@@ -230,7 +265,10 @@ mod tests {
         let mut pacer = Pacer::new(&order());
         assert_eq!(pacer.due(Duration::ZERO), Due::Send(0));
         pacer.sent();
-        assert_eq!(pacer.due(Duration::from_micros(400)), Due::Wait(Duration::from_micros(600)));
+        assert_eq!(
+            pacer.due(Duration::from_micros(400)),
+            Due::Wait(Duration::from_micros(600))
+        );
         assert_eq!(pacer.due(Duration::from_millis(1)), Due::Send(1));
     }
 
@@ -252,7 +290,10 @@ mod tests {
         }
         let end = pacer.end();
         assert_eq!(end.behind, 0, "{end:?}");
-        assert!((490..=510).contains(&end.sent) && end.sent + end.held_back >= 990, "{end:?}");
+        assert!(
+            (490..=510).contains(&end.sent) && end.sent + end.held_back >= 990,
+            "{end:?}"
+        );
     }
 
     #[test]

@@ -134,7 +134,11 @@ impl Matrix {
                 let to = matrix.number(&cell.host);
                 matrix.cells.insert((from, to), cell);
             }
-            matrix.findings.entry(from).or_default().extend(row.findings);
+            matrix
+                .findings
+                .entry(from)
+                .or_default()
+                .extend(row.findings);
         }
         matrix
     }
@@ -152,15 +156,23 @@ impl Matrix {
         let of = |(pair, cell): (&(usize, usize), &MatrixCell)| {
             let (from, to) = self.named(*pair);
             let (roce, payload, rules) = (cell.roce.clone(), cell.payload, cell.rules.clone());
-            MatrixPair { from, to, roce, payload, rules }
+            MatrixPair {
+                from,
+                to,
+                roce,
+                payload,
+                rules,
+            }
         };
         self.cells.iter().map(of).collect()
     }
 
     /// Pairs without results.
     pub fn unknown(&self) -> Vec<(String, String)> {
-        let all = (0..self.hosts.len()).flat_map(|from| (0..self.hosts.len()).map(move |to| (from, to)));
-        let missing = all.filter(|(from, to)| from != to && !self.cells.contains_key(&(*from, *to)));
+        let all =
+            (0..self.hosts.len()).flat_map(|from| (0..self.hosts.len()).map(move |to| (from, to)));
+        let missing =
+            all.filter(|(from, to)| from != to && !self.cells.contains_key(&(*from, *to)));
         missing.map(|pair| self.named(pair)).collect()
     }
 
@@ -176,13 +188,21 @@ impl Matrix {
 
     fn fault(&self, rule: &str) -> MatrixFault {
         let has = |cell: &MatrixCell| cell.rules.iter().any(|own| own == rule);
-        let pairs: BTreeSet<(usize, usize)> =
-            self.cells.iter().filter(|(_, cell)| has(cell)).map(|(pair, _)| *pair).collect();
+        let pairs: BTreeSet<(usize, usize)> = self
+            .cells
+            .iter()
+            .filter(|(_, cell)| has(cell))
+            .map(|(pair, _)| *pair)
+            .collect();
         // The texts are those of the rule's first finding in the row of the first pair.
         let from = pairs.first().map(|(from, _)| *from);
         let found = from.and_then(|from| self.findings.get(&from));
-        let first = found.into_iter().flatten().find(|finding| finding.rule == rule);
-        let text = |part: fn(&MatrixFinding) -> &String| first.map(part).cloned().unwrap_or_default();
+        let first = found
+            .into_iter()
+            .flatten()
+            .find(|finding| finding.rule == rule);
+        let text =
+            |part: fn(&MatrixFinding) -> &String| first.map(part).cloned().unwrap_or_default();
         MatrixFault {
             rule: rule.to_owned(),
             whereabouts: self.whereabouts(&pairs),
@@ -197,19 +217,29 @@ impl Matrix {
         if self.cells.len() > 1 && faulty.len() == self.cells.len() {
             return Whereabouts::Everywhere;
         }
-        let seen_with =
-            |host: usize| self.cells.keys().filter(move |(from, to)| *from == host || *to == host);
+        let seen_with = |host: usize| {
+            self.cells
+                .keys()
+                .filter(move |(from, to)| *from == host || *to == host)
+        };
         // A single pair does not show which of its two ends has the fault.
         let all_of = |host: &usize| {
             let pairs: Vec<_> = seen_with(*host).collect();
-            let peers: BTreeSet<usize> =
-                pairs.iter().map(|(from, to)| if from == host { *to } else { *from }).collect();
+            let peers: BTreeSet<usize> = pairs
+                .iter()
+                .map(|(from, to)| if from == host { *to } else { *from })
+                .collect();
             peers.len() > 1 && pairs.iter().all(|pair| faulty.contains(pair))
         };
         let hosts: Vec<usize> = (0..self.hosts.len()).filter(all_of).collect();
         let explained = |(from, to): &(usize, usize)| hosts.contains(from) || hosts.contains(to);
         if !hosts.is_empty() && faulty.iter().all(explained) {
-            return Whereabouts::Hosts(hosts.into_iter().map(|host| self.hosts[host].clone()).collect());
+            return Whereabouts::Hosts(
+                hosts
+                    .into_iter()
+                    .map(|host| self.hosts[host].clone())
+                    .collect(),
+            );
         }
         let back_is_fine = |(from, to): &(usize, usize)| {
             let back = (*to, *from);
@@ -225,7 +255,11 @@ impl Matrix {
     pub fn page(&self) -> String {
         let mut text = self.table();
         for fault in self.faults() {
-            let pairs: Vec<String> = fault.pairs.iter().map(|(from, to)| format!("{from} to {to}")).collect();
+            let pairs: Vec<String> = fault
+                .pairs
+                .iter()
+                .map(|(from, to)| format!("{from} to {to}"))
+                .collect();
             let _ = write!(text, "\n{}: {}\n", fault.rule, pairs.join(", "));
             for (name, value) in [
                 ("where", &fault.whereabouts.to_string()),
@@ -240,7 +274,10 @@ impl Matrix {
         }
         let unknown = self.unknown();
         if !unknown.is_empty() {
-            let pairs: Vec<String> = unknown.iter().map(|(from, to)| format!("{from} to {to}")).collect();
+            let pairs: Vec<String> = unknown
+                .iter()
+                .map(|(from, to)| format!("{from} to {to}"))
+                .collect();
             let _ = writeln!(text, "\nnot seen, so unknown: {}", pairs.join(", "));
         }
         text
@@ -249,15 +286,31 @@ impl Matrix {
     /// A row for each probing host, a column for each probed host.
     fn table(&self) -> String {
         let count = self.hosts.len();
-        let mut rows = vec![std::iter::once("from".to_owned()).chain(self.hosts.iter().cloned()).collect()];
+        let mut rows = vec![
+            std::iter::once("from".to_owned())
+                .chain(self.hosts.iter().cloned())
+                .collect(),
+        ];
         for from in 0..count {
             let cells = (0..count).map(|to| self.cell(from, to));
-            rows.push(std::iter::once(self.hosts[from].clone()).chain(cells).collect::<Vec<_>>());
+            rows.push(
+                std::iter::once(self.hosts[from].clone())
+                    .chain(cells)
+                    .collect::<Vec<_>>(),
+            );
         }
-        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let width = |column: usize| {
+            rows.iter()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        };
         let widths: Vec<usize> = (0..=count).map(width).collect();
         let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+            let cells = row
+                .iter()
+                .zip(&widths)
+                .map(|(cell, width)| format!("{cell:width$}"));
             format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
         };
         rows.iter().map(line).collect()
@@ -268,7 +321,10 @@ impl Matrix {
             _ if from == to => "-".to_owned(),
             None => "unknown".to_owned(),
             Some(cell) if !cell.rules.is_empty() => {
-                let rules = cell.rules.iter().map(|rule| rule.trim_start_matches("probe-"));
+                let rules = cell
+                    .rules
+                    .iter()
+                    .map(|rule| rule.trim_start_matches("probe-"));
                 rules.collect::<Vec<_>>().join(",")
             }
             Some(cell) => match (cell.roce.as_str(), cell.payload) {
@@ -287,9 +343,15 @@ impl core::fmt::Display for Whereabouts {
                 "every pair of {}, and no other: the link, port or adapter of that host",
                 hosts.join(", ")
             ),
-            Self::Everywhere => write!(f, "every pair that was seen: a setting that all have, or the switch"),
+            Self::Everywhere => write!(
+                f,
+                "every pair that was seen: a setting that all have, or the switch"
+            ),
             Self::OneDirection => {
-                write!(f, "in one direction only: routes or rules that differ by direction")
+                write!(
+                    f,
+                    "in one direction only: routes or rules that differ by direction"
+                )
             }
             Self::Pairs => write!(f, "these pairs only: what is between them"),
         }
@@ -307,7 +369,9 @@ mod tests {
             payload: Some(4096),
             rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
         };
-        let found = cells.iter().flat_map(|(host, rules)| rules.iter().map(move |rule| (host, rule)));
+        let found = cells
+            .iter()
+            .flat_map(|(host, rules)| rules.iter().map(move |rule| (host, rule)));
         let findings = found.map(|(host, rule)| MatrixFinding {
             rule: (*rule).to_owned(),
             what: format!("{rule} of {host}"),
@@ -337,28 +401,49 @@ mod tests {
             row("b", &[("a", NONE), ("c", MTU)]),
             row("c", &[("a", MTU), ("b", MTU)]),
         ];
-        assert_eq!(whereabouts(rows.clone()), Whereabouts::Hosts(vec!["c".to_owned()]));
+        assert_eq!(
+            whereabouts(rows.clone()),
+            Whereabouts::Hosts(vec!["c".to_owned()])
+        );
         let matrix = Matrix::new(rows);
         let page = matrix.page();
-        assert!(page.starts_with("from  a     b     c\na     -     4096  mtu\n"), "{page}");
-        assert!(page.contains("probe-mtu: a to c, b to c, c to a, c to b\n"), "{page}");
-        assert!(page.contains("what         probe-mtu of c") && !page.contains("unknown"), "{page}");
+        assert!(
+            page.starts_with("from  a     b     c\na     -     4096  mtu\n"),
+            "{page}"
+        );
+        assert!(
+            page.contains("probe-mtu: a to c, b to c, c to a, c to b\n"),
+            "{page}"
+        );
+        assert!(
+            page.contains("what         probe-mtu of c") && !page.contains("unknown"),
+            "{page}"
+        );
     }
 
     #[test]
     fn one_direction_single_pairs_and_everything_are_told_apart() {
-        let one_way =
-            vec![row("a", &[("b", MTU), ("c", NONE)]), row("b", &[("a", NONE), ("c", NONE)]), row("c", &[])];
+        let one_way = vec![
+            row("a", &[("b", MTU), ("c", NONE)]),
+            row("b", &[("a", NONE), ("c", NONE)]),
+            row("c", &[]),
+        ];
         assert_eq!(whereabouts(one_way), Whereabouts::OneDirection);
-        let pair =
-            vec![row("a", &[("b", MTU), ("c", NONE)]), row("b", &[("a", MTU), ("c", NONE)]), row("c", &[])];
+        let pair = vec![
+            row("a", &[("b", MTU), ("c", NONE)]),
+            row("b", &[("a", MTU), ("c", NONE)]),
+            row("c", &[]),
+        ];
         assert_eq!(whereabouts(pair), Whereabouts::Pairs);
         assert_eq!(
             whereabouts(vec![row("a", &[("b", MTU)]), row("b", &[("a", MTU)])]),
             Whereabouts::Everywhere
         );
         // With two hosts, the fault cannot be assigned to one of them.
-        assert_eq!(whereabouts(vec![row("a", &[("b", MTU)])]), Whereabouts::Pairs);
+        assert_eq!(
+            whereabouts(vec![row("a", &[("b", MTU)])]),
+            Whereabouts::Pairs
+        );
     }
 
     #[test]
@@ -368,7 +453,12 @@ mod tests {
         assert!(matrix.faults().is_empty());
         let pairs = matrix.pairs();
         assert_eq!(
-            (pairs.len(), &*pairs[0].from, &*pairs[0].to, pairs[0].payload),
+            (
+                pairs.len(),
+                &*pairs[0].from,
+                &*pairs[0].to,
+                pairs[0].payload
+            ),
             (1, "a", "b", Some(4096))
         );
         let page = matrix.page();
@@ -378,13 +468,22 @@ mod tests {
 
     #[test]
     fn what_is_no_row_is_refused_with_its_line() {
-        for (text, line) in
-            [("", 1), ("{\n\"from\": 3}", 2), ("{\"from\": \"\", \"hosts\": []}", 1), ("[]", 1)]
-        {
+        for (text, line) in [
+            ("", 1),
+            ("{\n\"from\": 3}", 2),
+            ("{\"from\": \"\", \"hosts\": []}", 1),
+            ("[]", 1),
+        ] {
             let error = read_row("a.json", text).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("cannot read line {line} of a.json: ")), "{error}");
+            assert!(
+                error.starts_with(&format!("cannot read line {line} of a.json: ")),
+                "{error}"
+            );
         }
-        let row = read_row("a.json", "{\"from\":\"a\",\"hosts\":[{\"host\":\"b\",\"roce\":\"blocked\"}]}");
+        let row = read_row(
+            "a.json",
+            "{\"from\":\"a\",\"hosts\":[{\"host\":\"b\",\"roce\":\"blocked\"}]}",
+        );
         assert_eq!(row.unwrap().hosts[0].payload, None);
     }
 }

@@ -108,18 +108,38 @@ impl ProbeMessage {
     pub fn to_bytes(self, bytes: usize) -> Vec<u8> {
         let halves = |number: u64| [(number >> 32) as u32, number as u32];
         let (kind, words): (u32, Vec<u32>) = match self {
-            Self::Look { question, traffic_class } => (1, vec![question, traffic_class.into()]),
+            Self::Look {
+                question,
+                traffic_class,
+            } => (1, vec![question, traffic_class.into()]),
             Self::Seen(seen) => {
                 let [high, low] = halves(seen.nonce);
                 let marks = [seen.traffic_class.into(), seen.hop_limit.into(), seen.bytes];
-                (2, [&[seen.question][..], &marks, &[high, low, seen.load_kbps]].concat())
+                (
+                    2,
+                    [&[seen.question][..], &marks, &[high, low, seen.load_kbps]].concat(),
+                )
             }
             Self::Order(order) => {
                 let [high, low] = halves(order.nonce);
                 let class = order.traffic_class.into();
-                (3, vec![high, low, order.stream, class, order.bytes, order.kbps, order.millis])
+                (
+                    3,
+                    vec![
+                        high,
+                        low,
+                        order.stream,
+                        class,
+                        order.bytes,
+                        order.kbps,
+                        order.millis,
+                    ],
+                )
             }
-            Self::Refused { stream, allowed_kbps } => (4, vec![stream, allowed_kbps]),
+            Self::Refused {
+                stream,
+                allowed_kbps,
+            } => (4, vec![stream, allowed_kbps]),
             Self::Load { stream, index } => (5, vec![stream, index]),
             Self::Ended(end) => (6, vec![end.stream, end.sent, end.held_back, end.behind]),
             Self::Finished => (7, Vec::new()),
@@ -144,7 +164,10 @@ impl ProbeMessage {
         // All messages have room for all words, so that a request is never shorter than its answer.
         word(WORDS)?;
         Some(match word(0)? {
-            1 => Self::Look { question: word(1)?, traffic_class: byte(2)? },
+            1 => Self::Look {
+                question: word(1)?,
+                traffic_class: byte(2)?,
+            },
             2 => Self::Seen(Seen {
                 question: word(1)?,
                 traffic_class: byte(2)?,
@@ -161,8 +184,14 @@ impl ProbeMessage {
                 kbps: word(6)?,
                 millis: word(7)?,
             }),
-            4 => Self::Refused { stream: word(1)?, allowed_kbps: word(2)? },
-            5 => Self::Load { stream: word(1)?, index: word(2)? },
+            4 => Self::Refused {
+                stream: word(1)?,
+                allowed_kbps: word(2)?,
+            },
+            5 => Self::Load {
+                stream: word(1)?,
+                index: word(2)?,
+            },
             6 => Self::Ended(LoadEnd {
                 stream: word(1)?,
                 sent: word(2)?,
@@ -197,13 +226,27 @@ mod tests {
             kbps: 9,
             millis: 2000,
         };
-        let end = LoadEnd { stream: 2, sent: 9, held_back: 8, behind: 7 };
+        let end = LoadEnd {
+            stream: 2,
+            sent: 9,
+            held_back: 8,
+            behind: 7,
+        };
         for message in [
-            ProbeMessage::Look { question: 7, traffic_class: 106 },
+            ProbeMessage::Look {
+                question: 7,
+                traffic_class: 106,
+            },
             ProbeMessage::Seen(seen),
             ProbeMessage::Order(order),
-            ProbeMessage::Refused { stream: 2, allowed_kbps: 11 },
-            ProbeMessage::Load { stream: 2, index: u32::MAX },
+            ProbeMessage::Refused {
+                stream: 2,
+                allowed_kbps: 11,
+            },
+            ProbeMessage::Load {
+                stream: 2,
+                index: u32::MAX,
+            },
             ProbeMessage::Ended(end),
             ProbeMessage::Finished,
         ] {
@@ -212,7 +255,10 @@ mod tests {
                 assert!(written.len() >= bytes && written.len().is_multiple_of(4));
                 assert_eq!(ProbeMessage::parse(&written), Some(message));
             }
-            assert_eq!(ProbeMessage::parse(&message.to_bytes(0)[..MESSAGE_BYTES - 1]), None);
+            assert_eq!(
+                ProbeMessage::parse(&message.to_bytes(0)[..MESSAGE_BYTES - 1]),
+                None
+            );
         }
     }
 }

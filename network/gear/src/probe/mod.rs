@@ -21,7 +21,9 @@ pub use matrix::{
 };
 pub use message::{LoadEnd, LoadOrder, MESSAGE_BYTES, ProbeMessage, Seen};
 pub use shares::{Expected, Share, expected_of, measured};
-pub use survey::{Answer, Ask, Mark, Observed, Question, Reach, SizeLimit, Sizes, packet_bytes, survey};
+pub use survey::{
+    Answer, Ask, Mark, Observed, Question, Reach, SizeLimit, Sizes, packet_bytes, survey,
+};
 
 /// The hop limit that every packet of a probe is sent with.
 pub const HOP_LIMIT: u8 = 64;

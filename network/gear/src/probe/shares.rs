@@ -50,14 +50,23 @@ impl Share {
 pub fn expected_of(weights: &[(u8, u32)]) -> Vec<Expected> {
     let sum: f64 = weights.iter().map(|(_, weight)| f64::from(*weight)).sum();
     let percent = |weight: u32| f64::from(weight) * 100.0 / sum.max(1.0);
-    weights.iter().map(|(dscp, weight)| Expected { dscp: *dscp, percent: percent(*weight) }).collect()
+    weights
+        .iter()
+        .map(|(dscp, weight)| Expected {
+            dscp: *dscp,
+            percent: percent(*weight),
+        })
+        .collect()
 }
 
 /// Measures the share of each class.
 ///
 /// # Errors
 /// The reason why the streams do not show the shares.
-pub fn measured(streams: &[StreamOutcome], expected: &[Expected]) -> Result<Vec<Share>, &'static str> {
+pub fn measured(
+    streams: &[StreamOutcome],
+    expected: &[Expected],
+) -> Result<Vec<Share>, &'static str> {
     if streams.iter().any(|stream| stream.end.is_none()) {
         return Err("not all hosts sent");
     }
@@ -79,7 +88,12 @@ pub fn measured(streams: &[StreamOutcome], expected: &[Expected]) -> Result<Vec<
         let (arrived, due) = classes.get(&expected.dscp).copied().unwrap_or_default();
         let limited = arrived < due * SATISFIED;
         let measured = arrived * 100.0 / total;
-        Share { dscp: expected.dscp, expected: expected.percent, measured, limited }
+        Share {
+            dscp: expected.dscp,
+            expected: expected.percent,
+            measured,
+            limited,
+        }
     };
     let shares: Vec<Share> = expected.iter().map(of).collect();
     match shares.iter().any(|share| share.limited) {
@@ -114,12 +128,20 @@ mod tests {
 
     /// A stream of one second with 1000 packets due, of which so many arrive in each slot of 10 ms.
     fn stream(dscp: u8, each: u32) -> StreamOutcome {
-        let order =
-            LoadOrder { traffic_class: dscp << 2 | 2, bytes: 1000, millis: 1000, ..LoadOrder::default() };
+        let order = LoadOrder {
+            traffic_class: dscp << 2 | 2,
+            bytes: 1000,
+            millis: 1000,
+            ..LoadOrder::default()
+        };
         StreamOutcome {
             host: format!("h{dscp}"),
             order,
-            end: Some(LoadEnd { sent: each * 100, held_back: 1000 - each * 100, ..LoadEnd::default() }),
+            end: Some(LoadEnd {
+                sent: each * 100,
+                held_back: 1000 - each * 100,
+                ..LoadEnd::default()
+            }),
             refused: None,
             arrived: each * 100,
             marked: 0,
@@ -130,14 +152,24 @@ mod tests {
 
     fn starved(streams: &[StreamOutcome], weights: &[(u8, u32)]) -> Vec<u8> {
         let shares = measured(streams, &expected_of(weights)).unwrap();
-        shares.iter().filter(|share| share.is_starved()).map(|share| share.dscp).collect()
+        shares
+            .iter()
+            .filter(|share| share.is_starved())
+            .map(|share| share.dscp)
+            .collect()
     }
 
     #[test]
     fn a_class_with_less_than_its_share_is_starved_and_one_that_sent_no_more_is_not() {
         assert!(starved(&[stream(26, 5), stream(0, 5)], &[(26, 50), (0, 50)]).is_empty());
-        assert_eq!(starved(&[stream(26, 1), stream(0, 9)], &[(26, 50), (0, 50)]), [26]);
-        assert_eq!(starved(&[stream(26, 0), stream(0, 10)], &[(26, 50), (0, 50)]), [26]);
+        assert_eq!(
+            starved(&[stream(26, 1), stream(0, 9)], &[(26, 50), (0, 50)]),
+            [26]
+        );
+        assert_eq!(
+            starved(&[stream(26, 0), stream(0, 10)], &[(26, 50), (0, 50)]),
+            [26]
+        );
         // DSCP 0 sends ten packets a slot and gets all of them, so nothing is known of its share.
         assert!(starved(&[stream(26, 8), stream(0, 10)], &[(26, 20), (0, 80)]).is_empty());
         // A class below a strict one has no share that it could miss.
@@ -148,12 +180,28 @@ mod tests {
     fn a_free_link_and_slow_programs_say_nothing() {
         let weights = expected_of(&[(26, 1), (0, 1)]);
         let free = [stream(26, 10), stream(0, 10)];
-        assert!(measured(&free, &weights).unwrap_err().contains("did not fill a link"));
+        assert!(
+            measured(&free, &weights)
+                .unwrap_err()
+                .contains("did not fill a link")
+        );
         let mut slow = [stream(26, 5), stream(0, 5)];
-        slow[1].end = Some(LoadEnd { sent: 500, behind: 500, ..LoadEnd::default() });
-        assert!(measured(&slow, &weights).unwrap_err().contains("did not keep up"));
+        slow[1].end = Some(LoadEnd {
+            sent: 500,
+            behind: 500,
+            ..LoadEnd::default()
+        });
+        assert!(
+            measured(&slow, &weights)
+                .unwrap_err()
+                .contains("did not keep up")
+        );
         slow[1].end = None;
-        assert!(measured(&slow, &weights).unwrap_err().contains("not all hosts sent"));
+        assert!(
+            measured(&slow, &weights)
+                .unwrap_err()
+                .contains("not all hosts sent")
+        );
     }
 
     #[test]

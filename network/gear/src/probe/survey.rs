@@ -183,8 +183,14 @@ impl Survey<'_> {
                 answer => break answer,
             }
         };
-        let often = if tries > 1 { format!(" ({tries} times)") } else { String::new() };
-        self.observed.log.push(format!("{question}{often}: {answer}"));
+        let often = if tries > 1 {
+            format!(" ({tries} times)")
+        } else {
+            String::new()
+        };
+        self.observed
+            .log
+            .push(format!("{question}{often}: {answer}"));
         answer
     }
 
@@ -213,8 +219,15 @@ impl Survey<'_> {
     fn marks(&mut self, dscps: &[u8]) {
         for dscp in dscps {
             let sent = dscp << 2 | ECT;
-            let question = Question::Look { traffic_class: sent, bytes: 0 };
-            let Answer::Seen { seen, traffic_class } = self.ask(question) else {
+            let question = Question::Look {
+                traffic_class: sent,
+                bytes: 0,
+            };
+            let Answer::Seen {
+                seen,
+                traffic_class,
+            } = self.ask(question)
+            else {
                 // An end that does not cooperate does not answer further looks.
                 if self.observed.cooperates.is_none() {
                     return;
@@ -225,13 +238,22 @@ impl Survey<'_> {
             self.observed.cooperates = Some(seen);
             let line = self.observed.log.len();
             let (arrived, returned) = (seen.traffic_class, traffic_class);
-            self.observed.marks.push(Mark { sent, arrived, returned, line });
+            self.observed.marks.push(Mark {
+                sent,
+                arrived,
+                returned,
+                line,
+            });
         }
     }
 
     fn sizes(&mut self, dscp: u8) {
-        let look = |bytes| Question::Look { traffic_class: dscp << 2 | ECT, bytes };
-        let candidates: [&dyn Fn(usize) -> Question; 3] = [&look, &Question::Echo, &Question::Closed];
+        let look = |bytes| Question::Look {
+            traffic_class: dscp << 2 | ECT,
+            bytes,
+        };
+        let candidates: [&dyn Fn(usize) -> Question; 3] =
+            [&look, &Question::Echo, &Question::Closed];
         let without_listener = usize::from(self.observed.cooperates.is_none());
         let smallest = packet_bytes(0, self.observed.address);
         for make in &candidates[without_listener..] {
@@ -286,12 +308,24 @@ impl fmt::Display for Question {
         match *self {
             Self::Request => write!(f, "REQ to queue pair 1"),
             Self::Closed(0) => write!(f, "UDP to port {}", super::CLOSED_PORT),
-            Self::Closed(bytes) => write!(f, "UDP to port {}, {bytes} bytes, DF", super::CLOSED_PORT),
+            Self::Closed(bytes) => {
+                write!(f, "UDP to port {}, {bytes} bytes, DF", super::CLOSED_PORT)
+            }
             Self::Echo(0) => write!(f, "ICMP echo request"),
             Self::Echo(bytes) => write!(f, "ICMP echo request, {bytes} bytes, DF"),
-            Self::Look { traffic_class, bytes: 0 } => write!(f, "RoCE packet, {}", marks(traffic_class)),
-            Self::Look { traffic_class, bytes } => {
-                write!(f, "RoCE packet, {}, {bytes} bytes, DF", marks(traffic_class))
+            Self::Look {
+                traffic_class,
+                bytes: 0,
+            } => write!(f, "RoCE packet, {}", marks(traffic_class)),
+            Self::Look {
+                traffic_class,
+                bytes,
+            } => {
+                write!(
+                    f,
+                    "RoCE packet, {}, {bytes} bytes, DF",
+                    marks(traffic_class)
+                )
             }
         }
     }
@@ -301,7 +335,10 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answered { what, hop_limit } => write!(f, "{what}, TTL {hop_limit}"),
-            Self::Seen { seen, traffic_class } => write!(
+            Self::Seen {
+                seen,
+                traffic_class,
+            } => write!(
                 f,
                 "arrived with {}, TTL {}; the answer with {}",
                 marks(seen.traffic_class),
@@ -327,7 +364,9 @@ pub(super) fn marks(traffic_class: u8) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::{LoadEnd, LoadOrder, LoadShape, StreamOutcome, load_findings, survey_findings};
+    use crate::probe::{
+        LoadEnd, LoadOrder, LoadShape, StreamOutcome, load_findings, survey_findings,
+    };
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
@@ -337,7 +376,10 @@ mod tests {
     impl<F: FnMut(Question) -> Answer> Ask for Fake<F> {
         fn ask(&mut self, question: Question) -> Answer {
             match question {
-                Question::Request => Answer::Answered { what: "REJ".to_owned(), hop_limit: 61 },
+                Question::Request => Answer::Answered {
+                    what: "REJ".to_owned(),
+                    hop_limit: 61,
+                },
                 Question::Look { .. } => Answer::Silent,
                 _ => (self.0)(question),
             }
@@ -351,10 +393,20 @@ mod tests {
     #[test]
     fn without_a_listener_marks_are_unknown_and_sizes_are_not() {
         let observed = surveyed(|_| Answer::PortClosed(HOST));
-        assert_eq!((observed.hops, observed.sizes.largest), (Some((3, false)), Some(4096)));
+        assert_eq!(
+            (observed.hops, observed.sizes.largest),
+            (Some((3, false)), Some(4096))
+        );
         assert!(observed.marks.is_empty() && survey_findings(&observed, 100).is_empty());
         // One look, repeated three times, is enough to find that there is no listener.
-        assert_eq!(observed.log.iter().filter(|line| line.contains("RoCE packet")).count(), 1);
+        assert_eq!(
+            observed
+                .log
+                .iter()
+                .filter(|line| line.contains("RoCE packet"))
+                .count(),
+            1
+        );
     }
 
     #[test]
@@ -363,7 +415,10 @@ mod tests {
         let observed = surveyed(|question| match (question, left) {
             (Question::Echo(_), 1..) => {
                 left -= 1;
-                Answer::Answered { what: "echo reply".to_owned(), hop_limit: 64 }
+                Answer::Answered {
+                    what: "echo reply".to_owned(),
+                    hop_limit: 64,
+                }
             }
             _ => Answer::Silent,
         });
@@ -373,13 +428,22 @@ mod tests {
 
     #[test]
     fn the_own_interface_is_no_fault_of_the_network() {
-        for error in [Answer::TooLongHere, Answer::NotSent("No buffer space available".to_owned())] {
+        for error in [
+            Answer::TooLongHere,
+            Answer::NotSent("No buffer space available".to_owned()),
+        ] {
             let observed = surveyed(|question| match question {
                 Question::Echo(bytes) | Question::Closed(bytes) if bytes > 1500 => error.clone(),
                 _ => Answer::PortClosed(HOST),
             });
             let limit = Some(SizeLimit::ThisMachine);
-            assert_eq!(observed.sizes, Sizes { largest: Some(1024), limit });
+            assert_eq!(
+                observed.sizes,
+                Sizes {
+                    largest: Some(1024),
+                    limit
+                }
+            );
             assert!(survey_findings(&observed, 100).is_empty());
         }
     }
@@ -388,20 +452,37 @@ mod tests {
     fn programs_that_are_too_slow_say_nothing_about_the_network() {
         let stream = |behind, overrun| StreamOutcome {
             host: "server".to_owned(),
-            order: LoadOrder { kbps: 40_000, ..LoadOrder::default() },
-            end: Some(LoadEnd { sent: 1000 - behind, behind, ..LoadEnd::default() }),
+            order: LoadOrder {
+                kbps: 40_000,
+                ..LoadOrder::default()
+            },
+            end: Some(LoadEnd {
+                sent: 1000 - behind,
+                behind,
+                ..LoadEnd::default()
+            }),
             refused: None,
             arrived: 500,
             marked: 0,
             slots: Vec::new(),
             overrun,
         };
-        let shape = LoadShape { gbps: 100, dscp: 26 };
+        let shape = LoadShape {
+            gbps: 100,
+            dscp: 26,
+        };
         let found = |stream: StreamOutcome| {
-            load_findings(std::slice::from_ref(&stream), std::slice::from_ref(&stream), shape)
+            load_findings(
+                std::slice::from_ref(&stream),
+                std::slice::from_ref(&stream),
+                shape,
+            )
         };
         assert!(found(stream(500, 0)).is_empty() && found(stream(0, 1)).is_empty());
-        let rules: Vec<_> = found(stream(0, 0)).into_iter().map(|finding| finding.rule).collect();
+        let rules: Vec<_> = found(stream(0, 0))
+            .into_iter()
+            .map(|finding| finding.rule)
+            .collect();
         assert_eq!(rules, ["probe-slow-host", "probe-lossy-class"]);
     }
 }

@@ -17,7 +17,9 @@ fn sections(page: &str) -> Vec<(String, String)> {
     for line in page.lines() {
         match (line.strip_prefix("#### "), found.last_mut()) {
             (Some(heading), _) => found.push((heading.to_owned(), String::new())),
-            (None, Some((_, text))) if !line.starts_with('#') => *text += &format!("{} ", line.trim()),
+            (None, Some((_, text))) if !line.starts_with('#') => {
+                *text += &format!("{} ", line.trim())
+            }
             _ => {}
         }
     }
@@ -28,13 +30,23 @@ fn sections(page: &str) -> Vec<(String, String)> {
 fn the_manual_has_a_section_for_each_rule_and_no_other() {
     let sections = sections(&text("../../docs/gear.md"));
     let rules: Vec<&str> = RULES.iter().map(|entry| entry.rule).collect();
-    let headings: Vec<&str> = sections.iter().map(|(heading, _)| heading.as_str()).collect();
+    let headings: Vec<&str> = sections
+        .iter()
+        .map(|(heading, _)| heading.as_str())
+        .collect();
     assert_eq!(headings, rules);
-    assert_eq!(rules.iter().collect::<BTreeSet<_>>().len(), rules.len(), "each rule once");
+    assert_eq!(
+        rules.iter().collect::<BTreeSet<_>>().len(),
+        rules.len(),
+        "each rule once"
+    );
     for (entry, (_, text)) in RULES.iter().zip(&sections) {
         let rule = entry.rule;
         assert_eq!(entry.link, format!("docs/gear.md#{rule}"));
-        assert!(text.contains(&format!("Specification: {}.", entry.specification)), "{rule}: {text}");
+        assert!(
+            text.contains(&format!("Specification: {}.", entry.specification)),
+            "{rule}: {text}"
+        );
         assert!(text.contains("Consequence: "), "{rule}: {text}");
     }
 }
@@ -42,7 +54,9 @@ fn the_manual_has_a_section_for_each_rule_and_no_other() {
 /// Words of source files in quotes that look like the name of a rule.
 fn quoted(folder: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for entry in fs::read_dir(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder)).expect("the folder") {
+    for entry in
+        fs::read_dir(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder)).expect("the folder")
+    {
         let path = entry.expect("an entry").path();
         if path.extension().is_some_and(|ending| ending == "rs") {
             let text = fs::read_to_string(&path).expect("a source file");
@@ -54,22 +68,35 @@ fn quoted(folder: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_sources_name_each_rule_and_no_rule_without_a_section() {
-    let words: BTreeSet<String> = quoted("src/doctor/rules").into_iter().chain(quoted("src/probe")).collect();
+    let words: BTreeSet<String> = quoted("src/doctor/rules")
+        .into_iter()
+        .chain(quoted("src/probe"))
+        .collect();
     let rules: BTreeSet<&str> = RULES.iter().map(|entry| entry.rule).collect();
     for rule in &rules {
         assert!(words.contains(*rule), "no source names {rule}");
     }
     // Names of rules begin with the words that the known ones begin with.
-    let begins: BTreeSet<&str> =
-        rules.iter().filter_map(|rule| rule.split_once('-')).map(|(begin, _)| begin).collect();
+    let begins: BTreeSet<&str> = rules
+        .iter()
+        .filter_map(|rule| rule.split_once('-'))
+        .map(|(begin, _)| begin)
+        .collect();
     let is_name = |word: &str| {
-        word.split_once('-').is_some_and(|(begin, rest)| begins.contains(begin) && !rest.is_empty())
-            && word
-                .chars()
-                .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')
+        word.split_once('-')
+            .is_some_and(|(begin, rest)| begins.contains(begin) && !rest.is_empty())
+            && word.chars().all(|letter| {
+                letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-'
+            })
     };
-    for word in words.iter().filter(|word| is_name(word) && !OTHER_WORDS.contains(&word.as_str())) {
-        assert!(rules.contains(word.as_str()), "{word} has no section in docs/gear.md");
+    for word in words
+        .iter()
+        .filter(|word| is_name(word) && !OTHER_WORDS.contains(&word.as_str()))
+    {
+        assert!(
+            rules.contains(word.as_str()),
+            "{word} has no section in docs/gear.md"
+        );
     }
 }
 

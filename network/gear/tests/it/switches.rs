@@ -9,7 +9,9 @@ use gear::doctor::{Finding, SwitchFacts, check, read_host, read_switch};
 use gear::{attach_host, plan_switch};
 
 fn fixture(name: &str) -> String {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join(name);
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(name);
     fs::read_to_string(path).expect("the fixture is there")
 }
 
@@ -26,11 +28,19 @@ fn rules(found: &[Finding]) -> Vec<&'static str> {
     found.iter().map(|finding| finding.rule).collect()
 }
 
-type Case = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+type Case = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
 
 /// The rule, the fixture, and the replacements.
 const FAULTS: &[Case] = &[
-    ("shown-storm", "sonic", &[("Ethernet0:3  operational", "Ethernet0:3      stormed")]),
+    (
+        "shown-storm",
+        "sonic",
+        &[("Ethernet0:3  operational", "Ethernet0:3      stormed")],
+    ),
     (
         "shown-drops",
         "sonic",
@@ -39,18 +49,62 @@ const FAULTS: &[Case] = &[
             "8,193          852,072        1,786        95,457",
         )],
     ),
-    ("shown-mtu", "sonic", &[("4,5,6,7     100G   9100", "4,5,6,7     100G   1500")]),
-    ("shown-pfc", "eos", &[("Ethernet2  Yes      3           Yes", "Ethernet2  Yes      3           No ")]),
-    ("shown-pfc", "eos", &[("Ethernet1  Yes      3           Yes", "Ethernet1  Yes      4           Yes")]),
-    ("shown-pfc", "nxos", &[("On   On   (8)       4088353", "On   Off            4088353")]),
-    ("shown-pfc", "eos-status", &[("Et3        E A -", "Et3        E - -")]),
-    ("shown-dscp", "nvue", &[("trust-mode        pcp,dscp", "trust-mode        pcp     ")]),
-    ("shown-dscp", "nvue", &[("roce  3    26    3", "roce  3    26    4")]),
-    ("switch-ecn-off", "eos", &[("      random-detect ecn minimum", "      ! random-detect ecn minimum")]),
+    (
+        "shown-mtu",
+        "sonic",
+        &[("4,5,6,7     100G   9100", "4,5,6,7     100G   1500")],
+    ),
+    (
+        "shown-pfc",
+        "eos",
+        &[(
+            "Ethernet2  Yes      3           Yes",
+            "Ethernet2  Yes      3           No ",
+        )],
+    ),
+    (
+        "shown-pfc",
+        "eos",
+        &[(
+            "Ethernet1  Yes      3           Yes",
+            "Ethernet1  Yes      4           Yes",
+        )],
+    ),
+    (
+        "shown-pfc",
+        "nxos",
+        &[("On   On   (8)       4088353", "On   Off            4088353")],
+    ),
+    (
+        "shown-pfc",
+        "eos-status",
+        &[("Et3        E A -", "Et3        E - -")],
+    ),
+    (
+        "shown-dscp",
+        "nvue",
+        &[("trust-mode        pcp,dscp", "trust-mode        pcp     ")],
+    ),
+    (
+        "shown-dscp",
+        "nvue",
+        &[("roce  3    26    3", "roce  3    26    4")],
+    ),
+    (
+        "switch-ecn-off",
+        "eos",
+        &[(
+            "      random-detect ecn minimum",
+            "      ! random-detect ecn minimum",
+        )],
+    ),
     (
         "shown-ecn",
         "eos",
-        &[("3         bytes      150000      1500000", "6         bytes      150000      1500000")],
+        &[(
+            "3         bytes      150000      1500000",
+            "6         bytes      150000      1500000",
+        )],
     ),
     (
         "shown-dscp",
@@ -65,7 +119,10 @@ const FAULTS: &[Case] = &[
         "routeros",
         &[
             ("0 default  26    roce", "0 default  26    cnp "),
-            ("                  name: qsfp28-1-1\n", "                  name:     ether1\n"),
+            (
+                "                  name: qsfp28-1-1\n",
+                "                  name:     ether1\n",
+            ),
         ],
     ),
     (
@@ -73,17 +130,38 @@ const FAULTS: &[Case] = &[
         "routeros",
         &[
             ("yes                 yes", "yes                 no "),
-            ("                  name: qsfp28-1-1\n", "                  name:     ether1\n"),
+            (
+                "                  name: qsfp28-1-1\n",
+                "                  name:     ether1\n",
+            ),
         ],
     ),
-    ("shown-drops", "routeros", &[("drop-queue3-packet:          0", "drop-queue3-packet:      1 799")]),
+    (
+        "shown-drops",
+        "routeros",
+        &[(
+            "drop-queue3-packet:          0",
+            "drop-queue3-packet:      1 799",
+        )],
+    ),
     ("shown-dscp", "nvue-json", &[("\"pcp,dscp\"", "\"pcp\"")]),
-    ("shown-ecn", "nvue-json", &[("\"enabled-tc\": \"0,3\"", "\"enabled-tc\": \"0\"")]),
-    ("shown-ecn", "nvue-json", &[("3              enable ", "3              disable")]),
+    (
+        "shown-ecn",
+        "nvue-json",
+        &[("\"enabled-tc\": \"0,3\"", "\"enabled-tc\": \"0\"")],
+    ),
+    (
+        "shown-ecn",
+        "nvue-json",
+        &[("3              enable ", "3              disable")],
+    ),
     (
         "shown-drops",
         "eos-json",
-        &[("\"DP1\": { \"droppedPackets\": 0 }", "\"DP1\": { \"droppedPackets\": 7 }")],
+        &[(
+            "\"DP1\": { \"droppedPackets\": 0 }",
+            "\"DP1\": { \"droppedPackets\": 7 }",
+        )],
     ),
     (
         "shown-mtu",
@@ -93,7 +171,11 @@ const FAULTS: &[Case] = &[
             "\"bandwidth\": 100000000000,\n      \"mtu\": 1500\n    },\n    \"L",
         )],
     ),
-    ("shown-ecn", "nxos-queuing", &[(" weight 7 ecn", " weight 7")]),
+    (
+        "shown-ecn",
+        "nxos-queuing",
+        &[(" weight 7 ecn", " weight 7")],
+    ),
     (
         "shown-drops",
         "nxos-queuing",
@@ -102,24 +184,49 @@ const FAULTS: &[Case] = &[
             "| WRED/AFD & Tail Drop Pkts |              19|",
         )],
     ),
-    ("shown-storm", "nxos-queuing", &[("QOS GROUP 3 [Active]", "QOS GROUP 3 [Shutdown]")]),
+    (
+        "shown-storm",
+        "nxos-queuing",
+        &[("QOS GROUP 3 [Active]", "QOS GROUP 3 [Shutdown]")],
+    ),
 ];
 
 /// Outputs without faults.
-const FIXTURES: [&str; 9] =
-    ["sonic", "eos", "eos-status", "eos-json", "nxos", "nxos-queuing", "nvue", "nvue-json", "routeros"];
+const FIXTURES: [&str; 9] = [
+    "sonic",
+    "eos",
+    "eos-status",
+    "eos-json",
+    "nxos",
+    "nxos-queuing",
+    "nvue",
+    "nvue-json",
+    "routeros",
+];
 
 #[test]
 fn outputs_with_a_planted_fault_have_that_finding_and_no_other() {
     for (rule, name, replacements) in FAULTS {
         let text = derived(&format!("switches/{name}.txt"), replacements);
-        let switch = read_switch(name, &text).unwrap_or_else(|error| panic!("{rule}, {name}: {error}"));
+        let switch =
+            read_switch(name, &text).unwrap_or_else(|error| panic!("{rule}, {name}: {error}"));
         let found = check(&[], &[switch]);
-        assert_eq!(rules(&found), [*rule], "{name} {replacements:?}: {found:#?}");
+        assert_eq!(
+            rules(&found),
+            [*rule],
+            "{name} {replacements:?}: {found:#?}"
+        );
         let finding = &found[0];
-        assert!(!finding.fix.is_empty() && !finding.evidence.is_empty(), "{finding}");
+        assert!(
+            !finding.fix.is_empty() && !finding.evidence.is_empty(),
+            "{finding}"
+        );
         for evidence in &finding.evidence {
-            let line = text.lines().nth(evidence.line - 1).unwrap_or_default().trim();
+            let line = text
+                .lines()
+                .nth(evidence.line - 1)
+                .unwrap_or_default()
+                .trim();
             assert!(line.starts_with(&evidence.text), "{evidence}: {line}");
         }
     }
@@ -128,11 +235,23 @@ fn outputs_with_a_planted_fault_have_that_finding_and_no_other() {
 #[test]
 fn healthy_outputs_have_no_findings_and_say_what_they_do_not_show() {
     for name in FIXTURES {
-        let switch = read_switch(name, &fixture(&format!("switches/{name}.txt"))).expect("it is read");
-        assert_eq!(switch.dialect.name(), name.split('-').next().unwrap_or(name));
+        let switch =
+            read_switch(name, &fixture(&format!("switches/{name}.txt"))).expect("it is read");
+        assert_eq!(
+            switch.dialect.name(),
+            name.split('-').next().unwrap_or(name)
+        );
         // Without a configuration there are no groups, and none are assumed.
-        assert_eq!(switch.groups.is_empty(), name != "eos", "{:?}", switch.groups);
-        assert!(switch.shown.ports.iter().any(|port| port.pfc.is_some()), "{name}");
+        assert_eq!(
+            switch.groups.is_empty(),
+            name != "eos",
+            "{:?}",
+            switch.groups
+        );
+        assert!(
+            switch.shown.ports.iter().any(|port| port.pfc.is_some()),
+            "{name}"
+        );
         let found = check(&[], &[switch]);
         assert!(found.is_empty(), "{name}: {found:#?}");
     }
@@ -147,21 +266,57 @@ fn garbled_outputs_name_their_line() {
             "8,193          852,072            0             0",
             "8,193          852,072            x             0",
         ),
-        ("sonic", "Ethernet4:3  operational", "Ethernet4.3  operational"),
-        ("eos", "Ethernet2  Yes      3           Yes", "Ethernet2  Yes      3           Maybe"),
+        (
+            "sonic",
+            "Ethernet4:3  operational",
+            "Ethernet4.3  operational",
+        ),
+        (
+            "eos",
+            "Ethernet2  Yes      3           Yes",
+            "Ethernet2  Yes      3           Maybe",
+        ),
         ("eos", "Ethernet2  Yes      3  ", "Ethernet2  Yes      8  "),
-        ("eos-status", "Et4        E A -   34", "Et4        E A -   39"),
-        ("eos-status", "Et4        E A -   34", "Et4        E A -   xy"),
-        ("nxos", "Ethernet1/2        Auto On   (8)", "Ethernet1/2        Auto On   (x)"),
+        (
+            "eos-status",
+            "Et4        E A -   34",
+            "Et4        E A -   39",
+        ),
+        (
+            "eos-status",
+            "Et4        E A -   34",
+            "Et4        E A -   xy",
+        ),
+        (
+            "nxos",
+            "Ethernet1/2        Auto On   (8)",
+            "Ethernet1/2        Auto On   (x)",
+        ),
         ("nxos", "Ethernet1/2        Auto", "Ethernet1/2        Odd "),
         ("nvue", "pfc-priority      3", "pfc-priority      x"),
         ("eos", "3         bytes ", "8         bytes "),
         ("eos-json", "\"mtu\": 65535", "\"mtu\": 65535,,"),
         ("eos-json", "\"3\": \"1204\"", "\"3\": \"many\""),
-        ("eos-json", "\"DP1\": { \"droppedPackets\": 0 }", "\"DP1\": { \"droppedPackets\": -1 }"),
-        ("nvue-json", "\"pfc-priority\": \"3\"", "\"pfc-priority\": \"9\""),
-        ("nvue-json", "\"rx-enabled\": \"enabled\"", "\"rx-enabled\": \"perhaps\""),
-        ("nvue-json", "0              enable  disable", "0              maybe   disable"),
+        (
+            "eos-json",
+            "\"DP1\": { \"droppedPackets\": 0 }",
+            "\"DP1\": { \"droppedPackets\": -1 }",
+        ),
+        (
+            "nvue-json",
+            "\"pfc-priority\": \"3\"",
+            "\"pfc-priority\": \"9\"",
+        ),
+        (
+            "nvue-json",
+            "\"rx-enabled\": \"enabled\"",
+            "\"rx-enabled\": \"perhaps\"",
+        ),
+        (
+            "nvue-json",
+            "0              enable  disable",
+            "0              maybe   disable",
+        ),
         ("nxos-queuing", "VL bitmap: (8)", "VL bitmap: (x)"),
         (
             "nxos-queuing",
@@ -170,24 +325,51 @@ fn garbled_outputs_name_their_line() {
         ),
         ("nxos-queuing", "QOS GROUP 0", "QOS GROUP x"),
         ("nxos-queuing", "Oper Mode: On", "Oper Mode: Odd"),
-        ("routeros", "2 cnp        48    6              6", "2 cnp        48    6              9"),
+        (
+            "routeros",
+            "2 cnp        48    6              6",
+            "2 cnp        48    6              9",
+        ),
         ("routeros", "1 default  48    cnp", "1 default  64    cnp"),
         (
             "routeros",
             "ignore    keep      default     pfc-tc3 \n1",
             "ignore    kept      default     pfc-tc3 \n1",
         ),
-        ("routeros", "traffic-class=3 rx=yes tx=yes", "traffic-class=3 rx=yes tx=odd"),
-        ("routeros", "drop-queue3-packet:          0", "drop-queue3-packet:          x"),
-        ("routeros", "pfc3-use:     1 075 200", "pfc3-use:     1 x75 200"),
+        (
+            "routeros",
+            "traffic-class=3 rx=yes tx=yes",
+            "traffic-class=3 rx=yes tx=odd",
+        ),
+        (
+            "routeros",
+            "drop-queue3-packet:          0",
+            "drop-queue3-packet:          x",
+        ),
+        (
+            "routeros",
+            "pfc3-use:     1 075 200",
+            "pfc3-use:     1 x75 200",
+        ),
     ] {
         let text = derived(&format!("switches/{name}.txt"), &[(from, to)]);
         let first = to.lines().next().unwrap_or_default();
-        let line = text.lines().position(|line| line.contains(first)).expect("it is there") + 1;
-        let error = read_switch(name, &text).expect_err("it is garbled").to_string();
-        assert!(error.starts_with(&format!("cannot read line {line} of {name}: ")), "{error}");
+        let line = text
+            .lines()
+            .position(|line| line.contains(first))
+            .expect("it is there")
+            + 1;
+        let error = read_switch(name, &text)
+            .expect_err("it is garbled")
+            .to_string();
+        assert!(
+            error.starts_with(&format!("cannot read line {line} of {name}: ")),
+            "{error}"
+        );
     }
-    let error = read_switch("x", "leaf#show version\nEOS\n").expect_err("nothing of it is known").to_string();
+    let error = read_switch("x", "leaf#show version\nEOS\n")
+        .expect_err("nothing of it is known")
+        .to_string();
     assert!(error.contains("no output of their commands"), "{error}");
 }
 
@@ -196,7 +378,10 @@ fn a_host_with_pfc_and_a_switch_that_shows_none_are_a_pair() {
     let host = read_host("host", &fixture("hosts/mlx5.txt")).expect("it is read");
     let quiet = derived(
         "switches/nxos.txt",
-        &[("On   On   (8) ", "Auto Off    "), ("Auto On   (8) ", "Auto Off    ")],
+        &[
+            ("On   On   (8) ", "Auto Off    "),
+            ("Auto On   (8) ", "Auto Off    "),
+        ],
     );
     let switch = read_switch("nxos", &quiet).expect("it is read");
     assert!(
@@ -281,16 +466,30 @@ fn a_switch_is_compared_with_the_fabric_file_setting_by_setting() {
     assert!(found.is_empty(), "{found:#?}");
     for (rule, from, to) in [
         ("fabric-map", " 49 50 51 ", " 50 51 "),
-        ("fabric-ecn", "minimum-threshold 150 kbytes", "minimum-threshold 100 kbytes"),
-        ("fabric-queues", "bandwidth percent 47", "bandwidth percent 40"),
+        (
+            "fabric-ecn",
+            "minimum-threshold 150 kbytes",
+            "minimum-threshold 100 kbytes",
+        ),
+        (
+            "fabric-queues",
+            "bandwidth percent 47",
+            "bandwidth percent 40",
+        ),
         ("fabric-dcbx", "   dcbx mode ieee\n", ""),
         ("fabric-mtu", "   mtu 9216", "   mtu 5000"),
     ] {
         let switch = planned(from, to);
         let found = check(&[], &[switch]);
         assert_eq!(rules(&found), [rule], "{found:#?}");
-        assert!(found[0].what.starts_with("differs from the fabric file: "), "{found:#?}");
-        assert!(!found[0].fix.is_empty() && found[0].evidence.len() == 1, "{found:#?}");
+        assert!(
+            found[0].what.starts_with("differs from the fabric file: "),
+            "{found:#?}"
+        );
+        assert!(
+            !found[0].fix.is_empty() && found[0].evidence.len() == 1,
+            "{found:#?}"
+        );
         if rule == "fabric-mtu" {
             assert_eq!(found[0].fix, "interface Ethernet1/1\n   mtu 9216");
         }
@@ -302,21 +501,36 @@ fn a_host_is_paired_with_the_switch_that_it_is_attached_to() {
     let mut host = read_host("snapshots/a.txt", &fixture("hosts/mlx5.txt")).expect("it is read");
     assert!(attach_host(&network(), &mut host, None));
     let planned = host.planned.as_ref().expect("the file has it");
-    assert_eq!(planned.links.iter().map(|link| link.switch.as_str()).collect::<Vec<_>>(), ["leaf"]);
+    assert_eq!(
+        planned
+            .links
+            .iter()
+            .map(|link| link.switch.as_str())
+            .collect::<Vec<_>>(),
+        ["leaf"]
+    );
     assert_eq!((planned.gbps(), planned.functions), (Some(100), 0));
     let quiet = derived(
         "switches/nxos.txt",
-        &[("On   On   (8) ", "Auto Off    "), ("Auto On   (8) ", "Auto Off    ")],
+        &[
+            ("On   On   (8) ", "Auto Off    "),
+            ("Auto On   (8) ", "Auto Off    "),
+        ],
     );
     for (name, expected) in [("other", 0), ("leaf", 1)] {
         let mut switch = read_switch("nxos", &quiet).expect("it is read");
         assert!(plan_switch(&network(), &mut switch, Some(name)).expect("it is there"));
         let found = check(std::slice::from_ref(&host), &[switch]);
-        let pairs = found.iter().filter(|finding| finding.rule == "pair-pfc").count();
+        let pairs = found
+            .iter()
+            .filter(|finding| finding.rule == "pair-pfc")
+            .count();
         assert_eq!(pairs, expected, "{name}: {found:#?}");
     }
     let mut switch = read_switch("nxos", &quiet).expect("it is read");
-    assert!(!plan_switch(&network(), &mut switch, None).expect("two switches, and none of this name"));
+    assert!(
+        !plan_switch(&network(), &mut switch, None).expect("two switches, and none of this name")
+    );
     assert!(plan_switch(&network(), &mut switch, Some("spine")).is_err());
 }
 
@@ -342,24 +556,47 @@ const HOSTS: &[Case] = &[
     (
         "host-shares",
         "",
-        &[("tsa: ets, bw: 50%\n         priority:  3", "tsa: ets, bw: 20%\n         priority:  3")],
+        &[(
+            "tsa: ets, bw: 50%\n         priority:  3",
+            "tsa: ets, bw: 20%\n         priority:  3",
+        )],
     ),
-    ("host-functions", "pcie = {}\nfunctions = { count = 2 }", &[]),
-    ("host-functions", "", &[("sriov_numvfs: 0", "sriov_numvfs: 8")]),
+    (
+        "host-functions",
+        "pcie = {}\nfunctions = { count = 2 }",
+        &[],
+    ),
+    (
+        "host-functions",
+        "",
+        &[("sriov_numvfs: 0", "sriov_numvfs: 8")],
+    ),
     // A finding of the adapter alone is not reported twice.
-    ("pfc-off", "", &[("enabled     0   0   0   1", "enabled     0   0   0   0")]),
-    ("tos-zero", "", &[("default_roce_tos: 106", "default_roce_tos: 0")]),
+    (
+        "pfc-off",
+        "",
+        &[("enabled     0   0   0   1", "enabled     0   0   0   0")],
+    ),
+    (
+        "tos-zero",
+        "",
+        &[("default_roce_tos: 106", "default_roce_tos: 0")],
+    ),
 ];
 
 #[test]
 fn a_host_is_compared_with_the_adapter_that_the_fabric_file_gives_it() {
     for (rule, nic, replacements) in HOSTS {
         let network = network_of(&format!("{FABRIC}\n[nic.default]\n{nic}\n"));
-        let mut host = read_host("a.txt", &derived("hosts/mlx5.txt", replacements)).expect("it is read");
+        let mut host =
+            read_host("a.txt", &derived("hosts/mlx5.txt", replacements)).expect("it is read");
         assert!(attach_host(&network, &mut host, None));
         let found = check(&[host], &[]);
         assert_eq!(rules(&found), [*rule], "{nic} {replacements:?}: {found:#?}");
-        assert!(!found[0].evidence.is_empty() && !found[0].fix.is_empty(), "{found:#?}");
+        assert!(
+            !found[0].evidence.is_empty() && !found[0].fix.is_empty(),
+            "{found:#?}"
+        );
         println!("{}", found[0]);
     }
     let mut host = read_host("a.txt", &fixture("hosts/mlx5.txt")).expect("it is read");
@@ -371,8 +608,10 @@ fn a_host_is_compared_with_the_adapter_that_the_fabric_file_gives_it() {
 /sys/class/infiniband/mlx5_9/ports/1/state: 4: ACTIVE
 /sys/class/infiniband/mlx5_9/ports/1/rate: 25 Gb/sec (1X EDR)
 ";
-    let text =
-        fixture("hosts/mlx5.txt").replace("==> show_gids <==", &format!("{}==> show_gids <==", &slow[1..]));
+    let text = fixture("hosts/mlx5.txt").replace(
+        "==> show_gids <==",
+        &format!("{}==> show_gids <==", &slow[1..]),
+    );
     let mut host = read_host("a.txt", &text).expect("it is read");
     assert_eq!(host.adapters.len(), 2);
     assert!(attach_host(&network(), &mut host, None));
@@ -396,7 +635,11 @@ fn settings_that_the_fabric_file_has_are_no_findings() {
         ],
     );
     let mut host = read_host("a.txt", &text).expect("it is read");
-    assert_eq!(check(std::slice::from_ref(&host), &[]).len(), 5, "without the file");
+    assert_eq!(
+        check(std::slice::from_ref(&host), &[]).len(),
+        5,
+        "without the file"
+    );
     assert!(attach_host(&network, &mut host, None));
     let found = check(&[host], &[]);
     assert!(found.is_empty(), "{found:#?}");
@@ -409,12 +652,21 @@ fn data_in_another_priority_than_the_switch_pauses_is_a_fault_of_the_pair() {
         &[
             ("28,27,26,25,24,", "28,27,25,24,"),
             ("36,35,34,33,32,", "36,35,34,33,32,26,"),
-            ("enabled     0   0   0   1   0", "enabled     0   0   0   1   1"),
-            ("buffer      0   0   0   1   0", "buffer      0   0   0   1   1"),
+            (
+                "enabled     0   0   0   1   0",
+                "enabled     0   0   0   1   1",
+            ),
+            (
+                "buffer      0   0   0   1   0",
+                "buffer      0   0   0   1   1",
+            ),
         ],
     );
     let host = read_host("host", &text).expect("it is read");
-    assert!(check(std::slice::from_ref(&host), &[]).is_empty(), "alone it may be meant so");
+    assert!(
+        check(std::slice::from_ref(&host), &[]).is_empty(),
+        "alone it may be meant so"
+    );
     let switch = read_switch("eos", &fixture("switches/eos.txt")).expect("it is read");
     let found = check(&[host], &[switch]);
     assert_eq!(rules(&found), ["pair-map"], "{found:#?}");
@@ -434,7 +686,10 @@ ecn = { min = \"150kB\", max = \"1500kB\", probability = \"100%\" }
 [qos.four.queue.6]
 level = 1
 ";
-    for (text, expected) in [(FABRIC.to_owned(), None), (format!("{text}{four}"), Some("link-pfc"))] {
+    for (text, expected) in [
+        (FABRIC.to_owned(), None),
+        (format!("{text}{four}"), Some("link-pfc")),
+    ] {
         let network = network_of(&text);
         let switch = |name: &str| {
             let (dialect, version) = gear::Dialect::parse("eos@4.30").expect("it is known");
@@ -445,9 +700,18 @@ level = 1
             switch
         };
         let found = check(&[], &[switch("leaf"), switch("other")]);
-        assert_eq!(rules(&found), expected.into_iter().collect::<Vec<_>>(), "{found:#?}");
+        assert_eq!(
+            rules(&found),
+            expected.into_iter().collect::<Vec<_>>(),
+            "{found:#?}"
+        );
         for finding in found {
-            assert!(finding.what.contains("priority 3-4 is paused at one end only"), "{finding}");
+            assert!(
+                finding
+                    .what
+                    .contains("priority 3-4 is paused at one end only"),
+                "{finding}"
+            );
         }
     }
 }
@@ -457,14 +721,30 @@ fn headroom_that_a_cable_exceeds_is_found_with_what_it_costs() {
     let dialect = gear::Dialect::Sonic;
     for (metres, expected) in [(5, None), (300, None), (2000, Some("switch-headroom"))] {
         let mut intent = gear::Intent::default();
-        let pause = gear::intent::Pause { headroom: Some(60_000), ..gear::intent::Pause::default() };
-        let port = gear::intent::Port { name: "Ethernet0".to_owned(), gbps: Some(100), metres: Some(metres) };
+        let pause = gear::intent::Pause {
+            headroom: Some(60_000),
+            ..gear::intent::Pause::default()
+        };
+        let port = gear::intent::Port {
+            name: "Ethernet0".to_owned(),
+            gbps: Some(100),
+            metres: Some(metres),
+        };
         (intent.pause, intent.ports) = (pause, vec![port]);
-        let switch = read_switch("config_db.json", &dialect.write(&intent, dialect.versions().1).text);
+        let switch = read_switch(
+            "config_db.json",
+            &dialect.write(&intent, dialect.versions().1).text,
+        );
         let found = check(&[], &[switch.expect("it is read")]);
-        assert_eq!(rules(&found), expected.into_iter().collect::<Vec<_>>(), "{metres} m: {found:#?}");
+        assert_eq!(
+            rules(&found),
+            expected.into_iter().collect::<Vec<_>>(),
+            "{metres} m: {found:#?}"
+        );
         for finding in found {
-            let gear::doctor::Consequence::Simulated(cost) = finding.consequence else { panic!("{finding}") };
+            let gear::doctor::Consequence::Simulated(cost) = finding.consequence else {
+                panic!("{finding}")
+            };
             assert!(cost.now.dropped > 0 && cost.fixed.dropped == 0, "{finding}");
             assert!(finding.evidence[0].text.contains("60000"), "{finding}");
         }

@@ -51,7 +51,9 @@ impl Neighbour {
             ets: said.ets,
             recommended: said.recommended,
             pfc: said.pfc,
-            applications: said.applications.map_or_else(Vec::new, |entries| entries.iter().collect()),
+            applications: said
+                .applications
+                .map_or_else(Vec::new, |entries| entries.iter().collect()),
             has_dcbx: said.has_dcbx(),
         }
     }
@@ -59,7 +61,13 @@ impl Neighbour {
 
 fn key(said: &Advertisement<'_>) -> Vec<u8> {
     let ((chassis, chassis_id), (port, port_id)) = (said.chassis, said.port);
-    [&[chassis, chassis_id.len() as u8], chassis_id, &[port], port_id].concat()
+    [
+        &[chassis, chassis_id.len() as u8],
+        chassis_id,
+        &[port],
+        port_id,
+    ]
+    .concat()
 }
 
 /// The agent of a port. Times are nanoseconds.
@@ -76,7 +84,12 @@ pub(crate) struct Agent {
 impl Agent {
     /// An agent of a port without link.
     pub(super) const fn new() -> Self {
-        Self { due: u64::MAX, sent_at: None, fast: 0, neighbours: Vec::new() }
+        Self {
+            due: u64::MAX,
+            sent_at: None,
+            fast: 0,
+            neighbours: Vec::new(),
+        }
     }
 
     /// The link is there: the first frame is due at once.
@@ -102,7 +115,10 @@ impl Agent {
 
     /// When something is to be done next.
     pub(super) fn next(&self) -> u64 {
-        self.neighbours.iter().map(|neighbour| neighbour.until).fold(self.due, u64::min)
+        self.neighbours
+            .iter()
+            .map(|neighbour| neighbour.until)
+            .fold(self.due, u64::min)
     }
 
     /// Whether a frame is to be sent now; it is taken as sent.
@@ -112,20 +128,36 @@ impl Agent {
         }
         self.fast = self.fast.saturating_sub(1);
         self.sent_at = Some(now);
-        self.due = now + if self.fast > 0 { FAST_INTERVAL } else { INTERVAL };
+        self.due = now
+            + if self.fast > 0 {
+                FAST_INTERVAL
+            } else {
+                INTERVAL
+            };
         true
     }
 
     /// Processes a neighbour's advertisement. A new neighbour starts the fast transmission of 802.1AB, so
     /// that it receives a frame soon, at the rate of a fast start at most.
-    pub(super) fn hear(&mut self, said: &Advertisement<'_>, mac: MacAddress, is_program: bool, now: u64) {
+    pub(super) fn hear(
+        &mut self,
+        said: &Advertisement<'_>,
+        mac: MacAddress,
+        is_program: bool,
+        now: u64,
+    ) {
         if !self.is_started() {
             return;
         }
         let key = key(said);
-        let known = self.neighbours.iter().position(|neighbour| neighbour.key == key);
+        let known = self
+            .neighbours
+            .iter()
+            .position(|neighbour| neighbour.key == key);
         if said.seconds == 0 {
-            known.into_iter().for_each(|at| drop(self.neighbours.remove(at)));
+            known
+                .into_iter()
+                .for_each(|at| drop(self.neighbours.remove(at)));
             return;
         }
         let neighbour = Neighbour::of(said, mac, is_program, now);
@@ -134,7 +166,9 @@ impl Agent {
             None if self.neighbours.len() < NEIGHBOURS_MAX => {
                 self.neighbours.push(neighbour);
                 self.fast = FAST_FRAMES;
-                let soon = self.sent_at.map_or(now, |sent| now.max(sent + FAST_INTERVAL));
+                let soon = self
+                    .sent_at
+                    .map_or(now, |sent| now.max(sent + FAST_INTERVAL));
                 self.due = self.due.min(soon);
             }
             None => {}
@@ -148,13 +182,18 @@ impl Agent {
 
     /// Whether a program in the host takes part in DCBX in place of the adapter.
     pub(super) fn hears_program(&self) -> bool {
-        self.neighbours.iter().any(|neighbour| neighbour.is_program && neighbour.has_dcbx)
+        self.neighbours
+            .iter()
+            .any(|neighbour| neighbour.is_program && neighbour.has_dcbx)
     }
 
     /// The DCBX peer of this port: the only neighbour that takes part in DCBX. With several there is no peer,
     /// because DCBX is for point-to-point links.
     pub(super) fn peer(&self) -> Option<&Neighbour> {
-        let mut speak = self.neighbours.iter().filter(|neighbour| neighbour.has_dcbx);
+        let mut speak = self
+            .neighbours
+            .iter()
+            .filter(|neighbour| neighbour.has_dcbx);
         let first = speak.next();
         first.filter(|_| speak.next().is_none())
     }
@@ -167,7 +206,12 @@ mod tests {
     const MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 
     fn said(port: &[u8], seconds: u16) -> Advertisement<'_> {
-        let pfc = Some(PfcTlv { willing: false, macsec_bypass: false, capability: 8, enabled: 8 });
+        let pfc = Some(PfcTlv {
+            willing: false,
+            macsec_bypass: false,
+            capability: 8,
+            enabled: 8,
+        });
         Advertisement {
             chassis: (4, &[2, 0, 0, 0, 0, 1]),
             port: (5, port),
@@ -182,7 +226,9 @@ mod tests {
 
     /// Seconds at which frames leave within two minutes.
     fn sent(agent: &mut Agent, from: u64) -> Vec<u64> {
-        (from..from + 120).filter(|second| agent.sends(second * SECOND)).collect()
+        (from..from + 120)
+            .filter(|second| agent.sends(second * SECOND))
+            .collect()
     }
 
     #[test]
@@ -213,7 +259,11 @@ mod tests {
         let mut agent = Agent::new();
         agent.start(0);
         agent.hear(&said(b"eth0", 10), MAC, false, 0);
-        assert!(agent.peer().is_some_and(|peer| peer.port == "eth0" && peer.system == "leaf"));
+        assert!(
+            agent
+                .peer()
+                .is_some_and(|peer| peer.port == "eth0" && peer.system == "leaf")
+        );
         agent.expire(9 * SECOND);
         assert!(agent.peer().is_some());
         agent.expire(10 * SECOND);

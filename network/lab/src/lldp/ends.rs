@@ -52,7 +52,13 @@ impl LinkPort {
         };
         let switch = &network.switches[number as usize];
         let port = switch.ports.get(usize::from(end.port)).cloned();
-        Self::new(end, [mac(end.port), mac(u16::MAX)], port, &switch.name, settings)
+        Self::new(
+            end,
+            [mac(end.port), mac(u16::MAX)],
+            port,
+            &switch.name,
+            settings,
+        )
     }
 
     fn new(
@@ -63,7 +69,16 @@ impl LinkPort {
         settings: PortSettings,
     ) -> Self {
         let (system, applied) = (system.to_owned(), settings.sharing);
-        Self { end, mac, chassis, port, system, settings, agent: Agent::new(), applied }
+        Self {
+            end,
+            mac,
+            chassis,
+            port,
+            system,
+            settings,
+            agent: Agent::new(),
+            applied,
+        }
     }
 
     /// Takes other settings, which are announced.
@@ -76,14 +91,24 @@ impl LinkPort {
 
     /// The frame that advertises the port, valid for so many seconds.
     fn frame(&self, seconds: u16) -> Vec<u8> {
-        let PortSettings { willing, sharing, applications } = &self.settings;
+        let PortSettings {
+            willing,
+            sharing,
+            applications,
+        } = &self.settings;
         let port = match &self.port {
             Some(name) => LldpTlv::Port(PORT_NAME, cut(name)),
             None => LldpTlv::Port(PORT_MAC, &self.mac.0),
         };
-        let entries: Vec<u8> = applications.iter().flat_map(|entry| entry.to_bytes()).collect();
-        let mut tlvs =
-            vec![LldpTlv::Chassis(CHASSIS_MAC, &self.chassis.0), port, LldpTlv::TimeToLive(seconds)];
+        let entries: Vec<u8> = applications
+            .iter()
+            .flat_map(|entry| entry.to_bytes())
+            .collect();
+        let mut tlvs = vec![
+            LldpTlv::Chassis(CHASSIS_MAC, &self.chassis.0),
+            port,
+            LldpTlv::TimeToLive(seconds),
+        ];
         // A shutdown frame has only the mandatory TLVs (802.1AB clause 9.1.2.3).
         if seconds > 0 {
             tlvs.extend([
@@ -142,7 +167,10 @@ impl LinkPort {
         if let Some(pfc) = peer.and_then(|peer| peer.pfc).filter(|_| self.takes_pfc()) {
             operational.pfc = pfc.enabled;
         }
-        match peer.and_then(|peer| peer.recommended.as_ref()).filter(|_| self.takes_ets()) {
+        match peer
+            .and_then(|peer| peer.recommended.as_ref())
+            .filter(|_| self.takes_ets())
+        {
             Some(ets) => operational.with_ets(ets),
             None => operational,
         }
@@ -156,7 +184,9 @@ impl LinkPort {
 }
 
 fn cut(name: &str) -> &[u8] {
-    let end = (0..=name.len().min(NAME_MAX)).rev().find(|end| name.is_char_boundary(*end));
+    let end = (0..=name.len().min(NAME_MAX))
+        .rev()
+        .find(|end| name.is_char_boundary(*end));
     &name.as_bytes()[..end.unwrap_or(0)]
 }
 
@@ -174,7 +204,12 @@ pub(crate) struct AgentLink {
 
 impl AgentLink {
     pub(super) fn new(link: u32, place: usize, ports: [LinkPort; 2], up: bool, now: u64) -> Self {
-        let mut made = Self { link, place, ports, is_up: false };
+        let mut made = Self {
+            link,
+            place,
+            ports,
+            is_up: false,
+        };
         made.set_up(up, now);
         made
     }
@@ -185,13 +220,21 @@ impl AgentLink {
             return;
         }
         for port in &mut self.ports {
-            if up { port.agent.start(now) } else { port.agent.stop() }
+            if up {
+                port.agent.start(now)
+            } else {
+                port.agent.stop()
+            }
         }
     }
 
     /// When something is to be done next.
     pub(super) fn next(&self) -> u64 {
-        self.ports.iter().map(|port| port.agent.next()).min().unwrap_or(u64::MAX)
+        self.ports
+            .iter()
+            .map(|port| port.agent.next())
+            .min()
+            .unwrap_or(u64::MAX)
     }
 
     /// Passes on what is due, and what the host's kernel has sent; returns the frames that crossed the link.
@@ -245,7 +288,8 @@ fn hear(port: &mut LinkPort, frame: &[u8], is_program: bool, now: u64) {
 /// The advertisement in a frame for the port of a switch, and its source address.
 pub fn said(frame: &[u8]) -> Option<(MacAddress, Advertisement<'_>)> {
     let (ethernet, payload) = Ethernet::parse(frame).ok()?;
-    let is_for_port = ethernet.destination == LLDP_DESTINATION && ethernet.ethertype == EtherType::LLDP;
+    let is_for_port =
+        ethernet.destination == LLDP_DESTINATION && ethernet.ethertype == EtherType::LLDP;
     let said = Advertisement::parse(payload).ok().filter(|_| is_for_port)?;
     Some((ethernet.source, said))
 }
@@ -261,8 +305,15 @@ mod tests {
 
     /// A port with PFC for these priorities.
     fn settings(willing: bool, pfc: u8) -> PortSettings {
-        let sharing = Sharing { pfc, ..Sharing::of_host(&HostConfig::new()) };
-        PortSettings { willing, sharing, applications: applications_of(&[(26, 3), (48, 6)].into()) }
+        let sharing = Sharing {
+            pfc,
+            ..Sharing::of_host(&HostConfig::new())
+        };
+        PortSettings {
+            willing,
+            sharing,
+            applications: applications_of(&[(26, 3), (48, 6)].into()),
+        }
     }
 
     /// An adapter with 02:00:00:00:00:01, and a switch with a higher address, after their first exchange.
@@ -272,7 +323,13 @@ mod tests {
         let higher = MacAddress([2, 1, 0, 0, 0, 0]);
         let ports = [
             LinkPort::adapter(end(Node::Host(0)), &host, adapter),
-            LinkPort::new(end(Node::Switch(0)), [higher; 2], Some("swp1".to_owned()), "leaf", switch),
+            LinkPort::new(
+                end(Node::Switch(0)),
+                [higher; 2],
+                Some("swp1".to_owned()),
+                "leaf",
+                switch,
+            ),
         ];
         let mut link = AgentLink::new(0, 0, ports, true, 0);
         assert_eq!(link.serve(0, None).len(), 2);
@@ -322,8 +379,11 @@ mod tests {
     #[test]
     fn a_program_that_takes_part_in_dcbx_speaks_in_place_of_the_adapter() {
         let mut link = link(settings(false, 1 << 3), settings(false, 1 << 3));
-        let mut program =
-            LinkPort::adapter(link.ports[0].end, &crate::hostile::host(0), settings(true, 1 << 5));
+        let mut program = LinkPort::adapter(
+            link.ports[0].end,
+            &crate::hostile::host(0),
+            settings(true, 1 << 5),
+        );
         program.port = Some("eth0".to_owned());
         hear(&mut link.ports[1], &program.frame(2), true, SECOND);
         let said: Vec<u16> = link
@@ -331,7 +391,10 @@ mod tests {
             .iter()
             .filter_map(|frame| said(frame).map(|(_, said)| said.seconds))
             .collect();
-        assert!(said.contains(&0), "the adapter takes back what it said: {said:?}");
+        assert!(
+            said.contains(&0),
+            "the adapter takes back what it said: {said:?}"
+        );
         assert!(
             link.ports[1]
                 .peer()
@@ -347,10 +410,21 @@ mod tests {
         let port = &link(settings(true, 1 << 3), settings(false, 0)).ports[0];
         let frame = port.frame(VALID_SECONDS);
         let (mac, said) = said(&frame).expect("a frame of LLDP");
-        assert_eq!((mac, said.seconds, said.system), (port.mac, 121, &b"h0"[..]));
-        let pfc = PfcTlv { willing: true, macsec_bypass: false, capability: 8, enabled: 1 << 3 };
+        assert_eq!(
+            (mac, said.seconds, said.system),
+            (port.mac, 121, &b"h0"[..])
+        );
+        let pfc = PfcTlv {
+            willing: true,
+            macsec_bypass: false,
+            capability: 8,
+            enabled: 1 << 3,
+        };
         assert_eq!(said.pfc, Some(pfc));
         assert!(said.ets.is_some_and(|ets| ets.willing) && said.recommended.is_some());
-        assert_eq!(said.applications.map(|entries| entries.iter().count()), Some(3));
+        assert_eq!(
+            said.applications.map(|entries| entries.iter().count()),
+            Some(3)
+        );
     }
 }

@@ -21,16 +21,27 @@ pub(super) fn of(links: &[DcbxLink]) -> Vec<Finding> {
             }
         }
     }
-    grouped.into_iter().map(|(finding, names)| named(finding, &names)).collect()
+    grouped
+        .into_iter()
+        .map(|(finding, names)| named(finding, &names))
+        .collect()
 }
 
 /// The finding with the links that it is about.
 fn named(finding: Finding, names: &[String]) -> Finding {
-    let mut list = names.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join("; ");
+    let mut list = names
+        .iter()
+        .take(NAMED_MAX)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join("; ");
     if names.len() > NAMED_MAX {
         list += &format!("; and {} more links", names.len() - NAMED_MAX);
     }
-    Finding { seen: format!("{} ({list})", finding.seen), ..finding }
+    Finding {
+        seen: format!("{} ({list})", finding.seen),
+        ..finding
+    }
 }
 
 fn list(priorities: Option<&Vec<u8>>) -> String {
@@ -61,14 +72,23 @@ fn pfc(link: &DcbxLink) -> Option<Finding> {
                 list(adapter.operational.pfc.as_ref()),
                 list(switch.operational.pfc.as_ref())
             ),
-            cause: format!("{why}: DCBX leaves both as they are, and the pauses of one end stop nothing"),
-            instead: "the same priorities in pfc of [nic] and of the switch, or willing = true in [nic]"
-                .into(),
+            cause: format!(
+                "{why}: DCBX leaves both as they are, and the pauses of one end stop nothing"
+            ),
+            instead:
+                "the same priorities in pfc of [nic] and of the switch, or willing = true in [nic]"
+                    .into(),
         });
     }
-    if both_willing && adapter.local.pfc != switch.local.pfc && (adapter.takes_pfc || switch.takes_pfc) {
-        let (wins, has) =
-            if switch.takes_pfc { ("adapter", settings(adapter)) } else { ("switch", settings(switch)) };
+    if both_willing
+        && adapter.local.pfc != switch.local.pfc
+        && (adapter.takes_pfc || switch.takes_pfc)
+    {
+        let (wins, has) = if switch.takes_pfc {
+            ("adapter", settings(adapter))
+        } else {
+            ("switch", settings(switch))
+        };
         return Some(Finding {
             severity: Severity::Note,
             seen: format!("both ends are willing, and PFC of the {wins}, for {has}, is in force"),
@@ -82,9 +102,10 @@ fn pfc(link: &DcbxLink) -> Option<Finding> {
 /// ETS with other shares, or other classes that go first, among those that both ends share by ETS.
 fn ets(link: &DcbxLink) -> Option<Finding> {
     let DcbxLink { adapter, switch } = link;
-    let ([Some(own), Some(other)], Some(_)) =
-        ([&adapter.operational.ets, &switch.operational.ets], &adapter.remote)
-    else {
+    let ([Some(own), Some(other)], Some(_)) = (
+        [&adapter.operational.ets, &switch.operational.ets],
+        &adapter.remote,
+    ) else {
         return None;
     };
     if !differs(own, other) {
@@ -92,8 +113,13 @@ fn ets(link: &DcbxLink) -> Option<Finding> {
     }
     Some(Finding {
         severity: Severity::Note,
-        seen: format!("ETS differs: {} at the adapter, and {} at the switch", shares(own), shares(other)),
-        cause: "the adapter is not willing, and does not take the switch's recommendation".to_owned(),
+        seen: format!(
+            "ETS differs: {} at the adapter, and {} at the switch",
+            shares(own),
+            shares(other)
+        ),
+        cause: "the adapter is not willing, and does not take the switch's recommendation"
+            .to_owned(),
         instead: "willing = true in [nic]".to_owned(),
     })
 }
@@ -101,9 +127,15 @@ fn ets(link: &DcbxLink) -> Option<Finding> {
 /// Percentages of classes that have ETS at both ends, as parts of what these have together.
 fn parts(of: &DcbxEts, other: &DcbxEts) -> Vec<f64> {
     let is_shared = |class: &usize| [of, other].iter().all(|ets| ets.algorithm[*class] == "ets");
-    let shared: Vec<f64> = (0..8).filter(is_shared).map(|class| f64::from(of.bandwidth[class])).collect();
+    let shared: Vec<f64> = (0..8)
+        .filter(is_shared)
+        .map(|class| f64::from(of.bandwidth[class]))
+        .collect();
     let sum = shared.iter().sum::<f64>().max(1.0);
-    shared.into_iter().map(|percent| percent * 100.0 / sum).collect()
+    shared
+        .into_iter()
+        .map(|percent| percent * 100.0 / sum)
+        .collect()
 }
 
 fn differs(own: &DcbxEts, other: &DcbxEts) -> bool {
@@ -113,7 +145,10 @@ fn differs(own: &DcbxEts, other: &DcbxEts) -> bool {
 
 fn shares(ets: &DcbxEts) -> String {
     let shares = (0..8).filter(|class| ets.bandwidth[*class] > 0);
-    shares.map(|class| format!("{class}: {} %", ets.bandwidth[class])).collect::<Vec<_>>().join(", ")
+    shares
+        .map(|class| format!("{class}: {} %", ets.bandwidth[class]))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -129,7 +164,10 @@ mod tests {
                 .map(|percent| if percent > 0 { "ets" } else { "strict" }.to_owned())
                 .to_vec(),
         };
-        let settings = DcbxSettings { pfc: Some(pfc.to_vec()), ets: Some(ets) };
+        let settings = DcbxSettings {
+            pfc: Some(pfc.to_vec()),
+            ets: Some(ets),
+        };
         DcbxPort {
             name: name.to_owned(),
             mac: String::new(),
@@ -154,20 +192,37 @@ mod tests {
                 switch: port(&format!("sw:{number}"), false, &[3], EQUAL),
             })
             .collect();
-        let [found] = &of(&links)[..] else { panic!("one finding") };
-        assert!(found.seen.contains("no priority, and the switch for priority 3"), "{found:?}");
-        assert!(found.seen.contains("h0 and sw:0; h1 and sw:1; h2 and sw:2"), "{found:?}");
+        let [found] = &of(&links)[..] else {
+            panic!("one finding")
+        };
+        assert!(
+            found
+                .seen
+                .contains("no priority, and the switch for priority 3"),
+            "{found:?}"
+        );
+        assert!(
+            found.seen.contains("h0 and sw:0; h1 and sw:1; h2 and sw:2"),
+            "{found:?}"
+        );
         assert!(found.cause.contains("neither end is willing"), "{found:?}");
     }
 
     #[test]
     fn two_willing_ends_are_noted_where_their_settings_differ() {
-        let mut link =
-            DcbxLink { adapter: port("h", true, &[3], EQUAL), switch: port("sw:0", true, &[4], EQUAL) };
+        let mut link = DcbxLink {
+            adapter: port("h", true, &[3], EQUAL),
+            switch: port("sw:0", true, &[4], EQUAL),
+        };
         link.switch.operational = link.adapter.local.clone();
         link.switch.takes_pfc = true;
-        let [found] = &of(&[link.clone()])[..] else { panic!("one finding") };
-        assert!(found.seen.contains("PFC of the adapter, for priority 3"), "{found:?}");
+        let [found] = &of(&[link.clone()])[..] else {
+            panic!("one finding")
+        };
+        assert!(
+            found.seen.contains("PFC of the adapter, for priority 3"),
+            "{found:?}"
+        );
         link.switch.local = link.adapter.local.clone();
         assert!(of(&[link]).is_empty());
     }
@@ -179,7 +234,12 @@ mod tests {
             switch: port("sw:0", false, &[3], bandwidth),
         };
         assert!(of(&[link([13, 13, 13, 13, 12, 12, 12, 12])]).is_empty());
-        let [found] = &of(&[link([10, 10, 10, 50, 10, 10, 0, 0])])[..] else { panic!("one finding") };
-        assert!(found.seen.contains("3: 17 %") && found.seen.contains("3: 50 %"), "{found:?}");
+        let [found] = &of(&[link([10, 10, 10, 50, 10, 10, 0, 0])])[..] else {
+            panic!("one finding")
+        };
+        assert!(
+            found.seen.contains("3: 17 %") && found.seen.contains("3: 50 %"),
+            "{found:?}"
+        );
     }
 }

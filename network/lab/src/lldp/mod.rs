@@ -46,13 +46,23 @@ pub(crate) struct Lldp {
 impl Lldp {
     /// The links of live hosts. A function of an adapter has none: the agent is that of its adapter's port.
     pub(crate) fn new(plan: &Plan, down: &BTreeSet<u32>, now: u64) -> Self {
-        let hosts = (0..).zip(&plan.hosts).filter(|(_, host)| host.function.is_none());
+        let hosts = (0..)
+            .zip(&plan.hosts)
+            .filter(|(_, host)| host.function.is_none());
         let links = hosts.filter_map(|(place, host)| {
             let network = &plan.experiment.network;
-            let adapter = network.adapter_of(host.number).filter(|adapter| adapter.host == host.number);
+            let adapter = network
+                .adapter_of(host.number)
+                .filter(|adapter| adapter.host == host.number);
             let (link, own) = match adapter {
-                Some(adapter) => (uplink_of(&network.topology, adapter)?, Node::Switch(adapter.switch)),
-                None => (cable_of(&network.topology, host.number)?, Node::Host(host.number)),
+                Some(adapter) => (
+                    uplink_of(&network.topology, adapter)?,
+                    Node::Switch(adapter.switch),
+                ),
+                None => (
+                    cable_of(&network.topology, host.number)?,
+                    Node::Host(host.number),
+                ),
             };
             let ends = network.topology.links().get(link as usize)?.ends;
             let adapter = ends.into_iter().find(|end| end.node == own)?;
@@ -61,9 +71,20 @@ impl Lldp {
                 LinkPort::adapter(adapter, host, settings(plan, adapter)),
                 LinkPort::switch(switch, network, settings(plan, switch)),
             ];
-            Some(AgentLink::new(link, place, ports, !down.contains(&link), now))
+            Some(AgentLink::new(
+                link,
+                place,
+                ports,
+                !down.contains(&link),
+                now,
+            ))
         });
-        Self { links: links.collect(), crossed: Vec::new(), due: now, is_news: false }
+        Self {
+            links: links.collect(),
+            crossed: Vec::new(),
+            due: now,
+            is_news: false,
+        }
     }
 
     /// Takes settings that have changed: their ports advertise them at once.
@@ -76,7 +97,9 @@ impl Lldp {
 
     /// Takes the state of links: an end of one that is down removes its neighbour.
     pub(crate) fn set_links(&mut self, down: &BTreeSet<u32>, now: u64) {
-        self.links.iter_mut().for_each(|link| link.set_up(!down.contains(&link.link), now));
+        self.links
+            .iter_mut()
+            .for_each(|link| link.set_up(!down.contains(&link.link), now));
         (self.due, self.is_news) = (now, true);
     }
 
@@ -95,13 +118,24 @@ impl Lldp {
         for link in &mut self.links {
             let crossed = link.serve(now, network.ports[link.place].tap.as_mut());
             if network.keeps {
-                self.crossed.extend(crossed.into_iter().map(|frame| (link.link, at, frame)));
+                self.crossed
+                    .extend(crossed.into_iter().map(|frame| (link.link, at, frame)));
             }
         }
         // Functions have no port of their own.
-        let functions = network.ports.iter_mut().filter(|port| port.host.function.is_some());
-        functions.filter_map(|port| port.tap.as_mut()).for_each(|tap| tap.lldp.clear());
-        self.due = self.links.iter().map(AgentLink::next).min().unwrap_or(u64::MAX);
+        let functions = network
+            .ports
+            .iter_mut()
+            .filter(|port| port.host.function.is_some());
+        functions
+            .filter_map(|port| port.tap.as_mut())
+            .for_each(|tap| tap.lldp.clear());
+        self.due = self
+            .links
+            .iter()
+            .map(AgentLink::next)
+            .min()
+            .unwrap_or(u64::MAX);
         self.is_news = true;
     }
 
@@ -126,7 +160,11 @@ impl Lldp {
                 Node::Host(host) => {
                     let config = &plan.experiment.scenario.hosts[host as usize];
                     let queues = sharing::host_queues(config);
-                    let queues = if port.takes_ets() { operational.by_priority(queues) } else { queues };
+                    let queues = if port.takes_ets() {
+                        operational.by_priority(queues)
+                    } else {
+                        queues
+                    };
                     world.set_host_port(host, operational.pfc_of(config.pfc), queues);
                 }
                 Node::Switch(switch) => _ = switches.insert(switch),
@@ -163,16 +201,26 @@ impl Lldp {
     /// The state of all links, by their names.
     pub(crate) fn status(&self, plan: &Plan) -> Vec<DcbxLink> {
         let name = |end: End| plan.experiment.network.port_name(end);
-        self.links.iter().map(|link| status::of_link(link, &name)).collect()
+        self.links
+            .iter()
+            .map(|link| status::of_link(link, &name))
+            .collect()
     }
 
     /// The DCBX state of the ports of a switch, as a table; nothing for a switch without live hosts.
     pub(crate) fn table(&self, plan: &Plan, switch: &str) -> Option<String> {
         let network = &plan.experiment.network;
-        let number = (0..).zip(&network.switches).find(|(_, other)| other.name == switch)?.0;
-        let own = self.links.iter().filter(|link| link.ports[1].end.node == Node::Switch(number));
-        let own: Vec<DcbxLink> =
-            own.map(|link| status::of_link(link, &|end| network.port_name(end))).collect();
+        let number = (0..)
+            .zip(&network.switches)
+            .find(|(_, other)| other.name == switch)?
+            .0;
+        let own = self
+            .links
+            .iter()
+            .filter(|link| link.ports[1].end.node == Node::Switch(number));
+        let own: Vec<DcbxLink> = own
+            .map(|link| status::of_link(link, &|end| network.port_name(end)))
+            .collect();
         (!own.is_empty()).then(|| table::text(&own))
     }
 

@@ -30,7 +30,8 @@ pub(super) fn settings(plan: &Plan, end: End) -> PortSettings {
         }
         Node::Switch(number) => {
             let config = &plan.experiment.scenario.switches[number as usize];
-            let profile = &config.profiles[usize::from(config.ports[usize::from(end.port)].profile)];
+            let profile =
+                &config.profiles[usize::from(config.ports[usize::from(end.port)].profile)];
             let map = &profile.map;
             let classes = (0..64_u8).map(|dscp| (dscp, map.dscp[usize::from(dscp)].class));
             let own = classes.filter(|(_, class)| map.trust_dscp && *class != map.default.class);
@@ -46,5 +47,9 @@ pub(super) fn settings(plan: &Plan, end: End) -> PortSettings {
 /// Priorities by the DSCP that an adapter marks with.
 fn marked(config: &HostConfig) -> BTreeMap<u8, u8> {
     let marks = [config.notifications, config.acknowledgements, config.data];
-    marks.iter().filter(|mark| mark.dscp != 0).map(|mark| (mark.dscp, mark.class % CLASSES as u8)).collect()
+    marks
+        .iter()
+        .filter(|mark| mark.dscp != 0)
+        .map(|mark| (mark.dscp, mark.class % CLASSES as u8))
+        .collect()
 }

@@ -20,7 +20,10 @@ pub(crate) struct Sharing {
 
 /// The queues of the port of a host.
 pub(crate) fn host_queues(config: &HostConfig) -> [QueueConfig; CLASSES] {
-    config.levels.map(|level| QueueConfig { level, ..QueueConfig::default() })
+    config.levels.map(|level| QueueConfig {
+        level,
+        ..QueueConfig::default()
+    })
 }
 
 /// Entries of the application priority TLV: classes by DSCP, and that of RoCEv2, which is the first of them
@@ -62,7 +65,11 @@ impl Sharing {
     }
 
     /// Queues of the lowest level share by weight; those above go first.
-    fn of_queues(queues: &[QueueConfig; CLASSES], class_of_priority: [u8; CLASSES], pfc: u8) -> Self {
+    fn of_queues(
+        queues: &[QueueConfig; CLASSES],
+        class_of_priority: [u8; CLASSES],
+        pfc: u8,
+    ) -> Self {
         let lowest = queues.iter().map(|queue| queue.level).min().unwrap_or(0);
         let shares = queues.map(|queue| queue.level == lowest);
         let weights: [u32; CLASSES] = std::array::from_fn(|class| match shares[class] {
@@ -70,17 +77,37 @@ impl Sharing {
             false => 0,
         });
         let tsa = shares.map(|shares| if shares { Tsa::Ets } else { Tsa::Strict });
-        Self { pfc, class_of_priority, bandwidth: percentages(weights), tsa }
+        Self {
+            pfc,
+            class_of_priority,
+            bandwidth: percentages(weights),
+            tsa,
+        }
     }
 
     /// The same with what a peer recommends.
     pub(crate) fn with_ets(self, ets: &EtsTlv) -> Self {
-        let EtsTlv { class_of_priority, bandwidth, tsa, .. } = *ets;
-        Self { class_of_priority: class_of_priority.map(|class| class & 7), bandwidth, tsa, ..self }
+        let EtsTlv {
+            class_of_priority,
+            bandwidth,
+            tsa,
+            ..
+        } = *ets;
+        Self {
+            class_of_priority: class_of_priority.map(|class| class & 7),
+            bandwidth,
+            tsa,
+            ..self
+        }
     }
 
     pub(crate) fn pfc_tlv(&self, willing: bool) -> PfcTlv {
-        PfcTlv { willing, macsec_bypass: false, capability: CLASSES as u8, enabled: self.pfc }
+        PfcTlv {
+            willing,
+            macsec_bypass: false,
+            capability: CLASSES as u8,
+            enabled: self.pfc,
+        }
     }
 
     pub(crate) fn ets_tlv(&self, willing: bool, recommendation: bool) -> EtsTlv {
@@ -102,8 +129,14 @@ impl Sharing {
             return own;
         }
         let sends = |group: &usize| self.pfc >> (own.priority_of_group[*group] & 7) & 1 == 1;
-        let send = (0..CLASSES).filter(sends).fold(0, |mask, group| mask | 1 << group);
-        PfcConfig { send, obey: self.pfc, ..own }
+        let send = (0..CLASSES)
+            .filter(sends)
+            .fold(0, |mask, group| mask | 1 << group);
+        PfcConfig {
+            send,
+            obey: self.pfc,
+            ..own
+        }
     }
 
     /// Queues that are traffic classes.
@@ -115,7 +148,11 @@ impl Sharing {
     pub(crate) fn by_priority(&self, own: [QueueConfig; CLASSES]) -> [QueueConfig; CLASSES] {
         std::array::from_fn(|priority| {
             let class = usize::from(self.class_of_priority[priority] & 7);
-            let alike = self.class_of_priority.iter().filter(|other| usize::from(**other) == class).count();
+            let alike = self
+                .class_of_priority
+                .iter()
+                .filter(|other| usize::from(**other) == class)
+                .count();
             let percent = u16::from(self.bandwidth[class]) * CLASSES as u16;
             self.queue(own[priority], class, percent / alike.max(1) as u16)
         })
@@ -123,15 +160,25 @@ impl Sharing {
 
     /// A queue of a traffic class: ETS below strict priority, of which the highest class goes first.
     fn queue(&self, own: QueueConfig, class: usize, weight: u16) -> QueueConfig {
-        let level = if self.tsa[class] == Tsa::Strict { class as u8 + 1 } else { 0 };
-        QueueConfig { level, weight: weight.max(1), ..own }
+        let level = if self.tsa[class] == Tsa::Strict {
+            class as u8 + 1
+        } else {
+            0
+        };
+        QueueConfig {
+            level,
+            weight: weight.max(1),
+            ..own
+        }
     }
 }
 
 /// Priorities for which a port sends pause frames, or stops at them.
 fn paused(pfc: &PfcConfig) -> u8 {
     let groups = (0..CLASSES).filter(|group| pfc.send >> group & 1 == 1);
-    groups.fold(pfc.obey, |mask, group| mask | 1 << (pfc.priority_of_group[group] & 7))
+    groups.fold(pfc.obey, |mask, group| {
+        mask | 1 << (pfc.priority_of_group[group] & 7)
+    })
 }
 
 /// Whole percentages that are 100 together, by largest remainder.
@@ -141,7 +188,10 @@ fn percentages(weights: [u32; CLASSES]) -> [u8; CLASSES] {
     let mut by_rest: Vec<usize> = (0..CLASSES).filter(|class| weights[*class] > 0).collect();
     by_rest.sort_by_key(|class| std::cmp::Reverse(weights[*class] * 100 % sum));
     let left = 100_usize.saturating_sub(percent.iter().map(|one| usize::from(*one)).sum());
-    by_rest.into_iter().take(left).for_each(|class| percent[class] += 1);
+    by_rest
+        .into_iter()
+        .take(left)
+        .for_each(|class| percent[class] += 1);
     percent
 }
 
@@ -159,12 +209,23 @@ mod tests {
 
     #[test]
     fn percentages_are_a_hundred_together() {
-        for weights in [[1; 8], [1, 0, 0, 3, 0, 0, 0, 0], [3, 3, 3, 0, 0, 0, 0, 0], [1, 2, 3, 4, 5, 6, 7, 8]]
-        {
+        for weights in [
+            [1; 8],
+            [1, 0, 0, 3, 0, 0, 0, 0],
+            [3, 3, 3, 0, 0, 0, 0, 0],
+            [1, 2, 3, 4, 5, 6, 7, 8],
+        ] {
             let percent = percentages(weights);
-            assert_eq!(percent.iter().map(|one| u32::from(*one)).sum::<u32>(), 100, "{percent:?}");
+            assert_eq!(
+                percent.iter().map(|one| u32::from(*one)).sum::<u32>(),
+                100,
+                "{percent:?}"
+            );
         }
-        assert_eq!(percentages([1, 0, 0, 3, 0, 0, 0, 0]), [25, 0, 0, 75, 0, 0, 0, 0]);
+        assert_eq!(
+            percentages([1, 0, 0, 3, 0, 0, 0, 0]),
+            [25, 0, 0, 75, 0, 0, 0, 0]
+        );
     }
 
     #[test]
@@ -181,19 +242,33 @@ mod tests {
         assert_eq!(back.map(|queue| queue.level), [0, 0, 0, 0, 0, 0, 7, 8]);
         assert_eq!(back[3].weight, 5 * back[0].weight);
         // Two priorities of one class share what it has.
-        let both = Sharing { class_of_priority: [0, 1, 2, 3, 3, 5, 6, 7], ..sharing };
+        let both = Sharing {
+            class_of_priority: [0, 1, 2, 3, 3, 5, 6, 7],
+            ..sharing
+        };
         let back = both.by_priority(queues(|_, _| {}));
-        assert_eq!((back[3].weight, back[4].weight, back[0].weight), (200, 200, 80));
+        assert_eq!(
+            (back[3].weight, back[4].weight, back[0].weight),
+            (200, 200, 80)
+        );
     }
 
     #[test]
     fn an_agreed_pfc_is_sent_and_obeyed() {
-        let own = PfcConfig { send: 1 << 2, obey: 1 << 2, ..PfcConfig::default() };
+        let own = PfcConfig {
+            send: 1 << 2,
+            obey: 1 << 2,
+            ..PfcConfig::default()
+        };
         let sharing = Sharing::of_queues(&queues(|_, _| {}), [0; 8], 1 << 3);
         let agreed = sharing.pfc_of(own);
         assert_eq!((agreed.send, agreed.obey), (1 << 3, 1 << 3));
         // A port that only sends them stays so where nothing else is agreed.
-        let sends = PfcConfig { obey: 0, send: 1 << 3, ..own };
+        let sends = PfcConfig {
+            obey: 0,
+            send: 1 << 3,
+            ..own
+        };
         assert_eq!(sharing.pfc_of(sends), sends);
     }
 }

@@ -90,7 +90,10 @@ fn of_port(port: &LinkPort, name: &impl Fn(End) -> String) -> DcbxPort {
 }
 
 fn of_sharing(sharing: &Sharing) -> DcbxSettings {
-    DcbxSettings { pfc: Some(priorities(sharing.pfc)), ets: Some(of_tlv(&sharing.ets_tlv(false, false))) }
+    DcbxSettings {
+        pfc: Some(priorities(sharing.pfc)),
+        ets: Some(of_tlv(&sharing.ets_tlv(false, false))),
+    }
 }
 
 fn of_tlv(ets: &EtsTlv) -> DcbxEts {
@@ -108,5 +111,7 @@ fn of_tlv(ets: &EtsTlv) -> DcbxEts {
 }
 
 fn priorities(mask: u8) -> Vec<u8> {
-    (0..8).filter(|priority| mask >> priority & 1 == 1).collect()
+    (0..8)
+        .filter(|priority| mask >> priority & 1 == 1)
+        .collect()
 }

@@ -19,9 +19,13 @@ impl Epoll {
 
     /// Watches a descriptor for being readable.
     pub(crate) fn add(&self, fd: RawFd, number: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: number };
+        let mut event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: number,
+        };
         // SAFETY: an event that lives until the call returns.
-        let added = unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
+        let added =
+            unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
         checked(added).map(drop)
     }
 
@@ -44,8 +48,15 @@ impl Epoll {
         let ready = unsafe {
             let place = events.as_mut_ptr();
             let mask = std::ptr::null::<libc::sigset_t>();
-            let result =
-                libc::syscall(libc::SYS_epoll_pwait2, fd, place, room, &raw const time, mask, 0usize);
+            let result = libc::syscall(
+                libc::SYS_epoll_pwait2,
+                fd,
+                place,
+                room,
+                &raw const time,
+                mask,
+                0usize,
+            );
             if result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) {
                 // Before Linux 5.11: whole milliseconds, rounded up.
                 libc::epoll_wait(fd, place, room, nanoseconds.div_ceil(1_000_000) as i32)
@@ -53,6 +64,9 @@ impl Epoll {
                 result as i32
             }
         };
-        events.into_iter().take(ready.max(0) as usize).map(|event| event.u64)
+        events
+            .into_iter()
+            .take(ready.max(0) as usize)
+            .map(|event| event.u64)
     }
 }

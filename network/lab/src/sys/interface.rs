@@ -19,7 +19,11 @@ const OFFLOADS: libc::c_ulong = 0x01 | 0x02 | 0x04 | 0x08;
 fn request(name: &str) -> libc::ifreq {
     // SAFETY: all zeros is a valid request.
     let mut request: libc::ifreq = unsafe { zeroed() };
-    let place = request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes());
+    let place = request
+        .ifr_name
+        .iter_mut()
+        .take(libc::IFNAMSIZ - 1)
+        .zip(name.bytes());
     place.for_each(|(place, byte)| *place = byte as libc::c_char);
     request
 }
@@ -29,7 +33,11 @@ fn mac_request(name: &str, mac: [u8; 6]) -> libc::ifreq {
     // SAFETY: all zeros is a valid address.
     let mut address: libc::sockaddr = unsafe { zeroed() };
     address.sa_family = libc::ARPHRD_ETHER;
-    address.sa_data.iter_mut().zip(mac).for_each(|(place, byte)| *place = byte as libc::c_char);
+    address
+        .sa_data
+        .iter_mut()
+        .zip(mac)
+        .for_each(|(place, byte)| *place = byte as libc::c_char);
     request.ifr_ifru.ifru_hwaddr = address;
     request
 }
@@ -67,12 +75,16 @@ impl Interfaces {
             // SAFETY: no pointers.
             owned(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
         };
-        Ok(Self { v4: open(libc::AF_INET)?, v6: open(libc::AF_INET6) })
+        Ok(Self {
+            v4: open(libc::AF_INET)?,
+            v6: open(libc::AF_INET6),
+        })
     }
 
     fn call(&self, call: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
         // SAFETY: a request that lives until the call returns.
-        checked(unsafe { libc::ioctl(self.v4.as_raw_fd(), call as _, std::ptr::from_mut(request)) }).map(drop)
+        checked(unsafe { libc::ioctl(self.v4.as_raw_fd(), call as _, std::ptr::from_mut(request)) })
+            .map(drop)
     }
 
     /// Brings an interface up.
@@ -96,9 +108,10 @@ impl Interfaces {
 
     /// Gives an interface an IPv4 address with a prefix of 8 bits.
     pub(crate) fn add_v4(&self, name: &str, address: Ipv4Addr) -> io::Result<()> {
-        for (call, value) in
-            [(libc::SIOCSIFADDR, address), (libc::SIOCSIFNETMASK, Ipv4Addr::new(255, 0, 0, 0))]
-        {
+        for (call, value) in [
+            (libc::SIOCSIFADDR, address),
+            (libc::SIOCSIFNETMASK, Ipv4Addr::new(255, 0, 0, 0)),
+        ] {
             let mut request = request(name);
             // SAFETY: all zeros is a valid address; both kinds have the same size.
             unsafe {
@@ -106,7 +119,8 @@ impl Interfaces {
                 place.sin_family = libc::AF_INET as u16;
                 place.sin_addr.s_addr = u32::from_ne_bytes(value.octets());
                 const { assert!(size_of::<libc::sockaddr_in>() == size_of::<libc::sockaddr>()) };
-                request.ifr_ifru.ifru_addr = std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(place);
+                request.ifr_ifru.ifru_addr =
+                    std::mem::transmute::<libc::sockaddr_in, libc::sockaddr>(place);
             }
             self.call(call as _, &mut request)?;
         }
@@ -115,18 +129,25 @@ impl Interfaces {
 
     /// Gives an interface an IPv6 address with a prefix of 64 bits.
     pub(crate) fn add_v6(&self, name: &str, address: Ipv6Addr) -> io::Result<()> {
-        let socket = self.v6.as_ref().map_err(|error| io::Error::from(error.kind()))?;
+        let socket = self
+            .v6
+            .as_ref()
+            .map_err(|error| io::Error::from(error.kind()))?;
         let mut named = request(name);
         self.call(libc::SIOCGIFINDEX as _, &mut named)?;
         let mut request = Ipv6Request {
-            address: libc::in6_addr { s6_addr: address.octets() },
+            address: libc::in6_addr {
+                s6_addr: address.octets(),
+            },
             prefix: 64,
             // SAFETY: the call before has set the index.
             index: unsafe { named.ifr_ifru.ifru_ifindex },
         };
         // SAFETY: `struct in6_ifreq`, which lives until the call returns.
-        checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut request) })
-            .map(drop)
+        checked(unsafe {
+            libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut request)
+        })
+        .map(drop)
     }
 }
 

@@ -10,7 +10,11 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 /// The result of a system call that returns -1 on failure.
 fn checked(result: i32) -> io::Result<i32> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
 }
 
 /// A new descriptor that a system call has returned.

@@ -61,5 +61,6 @@ pub(crate) fn mount(source: &Path, target: &Path, what: Mount) -> io::Result<()>
     let kind = CString::new(kind)?;
     let none = std::ptr::null();
     // SAFETY: all of them end with a zero, and live until the call returns.
-    checked(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, none) }).map(drop)
+    checked(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, none) })
+        .map(drop)
 }

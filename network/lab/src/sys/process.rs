@@ -110,7 +110,11 @@ pub(crate) fn end_signals() -> io::Result<OwnedFd> {
             libc::sigaddset(&mut set, signal);
         }
         libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-        owned(libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))
+        owned(libc::signalfd(
+            -1,
+            &set,
+            libc::SFD_CLOEXEC | libc::SFD_NONBLOCK,
+        ))
     }
 }
 
@@ -135,7 +139,10 @@ pub(crate) fn detach() -> io::Result<()> {
     // SAFETY: numbers, and a string that ends with 0.
     unsafe {
         libc::setsid();
-        let null = checked(libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC))?;
+        let null = checked(libc::open(
+            c"/dev/null".as_ptr(),
+            libc::O_RDWR | libc::O_CLOEXEC,
+        ))?;
         for fd in 0..3 {
             checked(libc::dup2(null, fd))?;
         }
@@ -160,7 +167,10 @@ pub(crate) fn keep_capabilities() {
     }
     /// The version with 64 capabilities, `_LINUX_CAPABILITY_VERSION_3`.
     const VERSION: u32 = 0x2008_0522;
-    let mut header = Header { version: VERSION, pid: 0 };
+    let mut header = Header {
+        version: VERSION,
+        pid: 0,
+    };
     // Effective, permitted, inheritable, of 32 capabilities each.
     let mut sets = [[0u32; 3]; 2];
     // SAFETY: a header and two sets, as that version has them.
@@ -171,7 +181,13 @@ pub(crate) fn keep_capabilities() {
         sets.iter_mut().for_each(|set| set[2] = set[1]);
         libc::syscall(libc::SYS_capset, &raw mut header, &raw const sets);
         for capability in 0..64 {
-            libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_RAISE, capability, 0, 0);
+            libc::prctl(
+                libc::PR_CAP_AMBIENT,
+                libc::PR_CAP_AMBIENT_RAISE,
+                capability,
+                0,
+                0,
+            );
         }
     }
 }

@@ -6,7 +6,8 @@ use std::fmt::Write;
 
 use sim::experiment::Experiment;
 use sim::report::{
-    Finding, HopReport, Percentiles, PortReport, Report, Series, Severity, port_shares, slowest, table,
+    Finding, HopReport, Percentiles, PortReport, Report, Series, Severity, port_shares, slowest,
+    table,
 };
 
 use crate::{Chart, Line, escape, head, rows};
@@ -22,7 +23,11 @@ const PORT_ROWS_MAX: usize = 1000;
 
 /// The report of one run as an HTML page.
 pub fn page(experiment: &Experiment, report: &Report) -> String {
-    let title = if report.title.is_empty() { "rockery sim" } else { &report.title };
+    let title = if report.title.is_empty() {
+        "rockery sim"
+    } else {
+        &report.title
+    };
     let mut page = head(title);
     page += &body(experiment, report);
     page + "</body></html>\n"
@@ -43,12 +48,20 @@ pub fn body(experiment: &Experiment, report: &Report) -> String {
     body += &hops(report);
     body += "<h2>Ports</h2>\n";
     body += &ports(&report.ports);
-    let _ = writeln!(body, "<h2>As text</h2>\n<pre>{}</pre>", escape(&table(report)));
+    let _ = writeln!(
+        body,
+        "<h2>As text</h2>\n<pre>{}</pre>",
+        escape(&table(report))
+    );
     body
 }
 
 fn summary(report: &Report) -> String {
-    let partial = if report.partial { " Stopped before its end." } else { "" };
+    let partial = if report.partial {
+        " Stopped before its end."
+    } else {
+        ""
+    };
     format!(
         "<p class=\"soft\">{:.3} ms of virtual time, seed {}, {} packets crossed a link.{partial}</p>\n",
         report.end_s * 1e3,
@@ -101,7 +114,8 @@ fn workloads(report: &Report) -> String {
         "largest distance",
         "limited by",
     ];
-    let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
+    let number =
+        |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
     let at = |spread: Option<Percentiles>, of: fn(Percentiles) -> f64| number(spread.map(of));
     let row = |workload: &sim::report::WorkloadReport| {
         vec![
@@ -134,7 +148,16 @@ fn workloads(report: &Report) -> String {
 
 /// Where the data of each workload waited, and the path of its slowest flow.
 fn hops(report: &Report) -> String {
-    let head = ["port", "to", "packets", "waited µs", "at most", "paused", "marked", "lost"];
+    let head = [
+        "port",
+        "to",
+        "packets",
+        "waited µs",
+        "at most",
+        "paused",
+        "marked",
+        "lost",
+    ];
     let cells = |hop: &HopReport| {
         vec![
             hop.port.clone(),
@@ -143,16 +166,24 @@ fn hops(report: &Report) -> String {
             format!("{:.2}", hop.waited_mean_us),
             format!("{:.2}", hop.waited_max_us),
             format!("{:.1}", hop.paused_us),
-            format!("{:.1}%", 100.0 * hop.marked as f64 / hop.packets.max(1) as f64),
+            format!(
+                "{:.1}%",
+                100.0 * hop.marked as f64 / hop.packets.max(1) as f64
+            ),
             hop.lost.to_string(),
         ]
     };
     let mut text = String::new();
     for (index, workload) in report.workloads.iter().enumerate() {
-        let Some(flow) = slowest(report, index) else { continue };
+        let Some(flow) = slowest(report, index) else {
+            continue;
+        };
         let _ = writeln!(text, "<h2>Where {} waited</h2>", escape(&workload.name));
         let shares = port_shares(report, index);
-        text += &rows(&head, shares.iter().take(SHARES).map(|share| cells(&share.hop)));
+        text += &rows(
+            &head,
+            shares.iter().take(SHARES).map(|share| cells(&share.hop)),
+        );
         let _ = writeln!(
             text,
             "<p class=\"soft\">Its slowest queue pair, {} → {}, port by port. A host's packets are made \
@@ -178,7 +209,9 @@ fn ports(ports: &[PortReport]) -> String {
         "pauses sent",
         "dropped",
     ];
-    let per_queue = ports.iter().flat_map(|port| port.queues.iter().map(move |queue| (port, queue)));
+    let per_queue = ports
+        .iter()
+        .flat_map(|port| port.queues.iter().map(move |queue| (port, queue)));
     let row = |(port, queue): (&PortReport, &sim::report::QueueReport)| {
         vec![
             port.port.clone(),
@@ -197,25 +230,51 @@ fn ports(ports: &[PortReport]) -> String {
     let table = rows(&head, per_queue.take(PORT_ROWS_MAX).map(row));
     match count.saturating_sub(PORT_ROWS_MAX) {
         0 => table,
-        more => table + &format!("<p class=\"soft\">And {more} more, which the CSV file has.</p>\n"),
+        more => {
+            table + &format!("<p class=\"soft\">And {more} more, which the CSV file has.</p>\n")
+        }
     }
 }
 
 fn plots(report: &Report) -> String {
     let mut text = String::new();
     let flows = |of: fn(&sim::report::FlowReport) -> Option<f64>| {
-        let per_workload = report.workloads.iter().enumerate().map(|(index, workload)| {
-            let mine = report.flows.iter().filter(|flow| flow.workload == index);
-            Line { name: workload.name.clone(), points: cdf(mine.filter_map(of).collect()) }
-        });
-        per_workload.filter(|line| line.points.len() > 1).collect::<Vec<_>>()
+        let per_workload = report
+            .workloads
+            .iter()
+            .enumerate()
+            .map(|(index, workload)| {
+                let mine = report.flows.iter().filter(|flow| flow.workload == index);
+                Line {
+                    name: workload.name.clone(),
+                    points: cdf(mine.filter_map(of).collect()),
+                }
+            });
+        per_workload
+            .filter(|line| line.points.len() > 1)
+            .collect::<Vec<_>>()
     };
     for (title, x, lines) in [
         ("Completion times", "µs", flows(|flow| flow.completion_us)),
-        ("Slowdown", "times as long as alone", flows(|flow| flow.slowdown)),
-        ("Goodput of queue pairs", "Gb/s", flows(|flow| flow.goodput_bps.map(|bps| bps / 1e9))),
+        (
+            "Slowdown",
+            "times as long as alone",
+            flows(|flow| flow.slowdown),
+        ),
+        (
+            "Goodput of queue pairs",
+            "Gb/s",
+            flows(|flow| flow.goodput_bps.map(|bps| bps / 1e9)),
+        ),
     ] {
-        text += &Chart { title, x, y: "part of flows", lines, step: true }.svg();
+        text += &Chart {
+            title,
+            x,
+            y: "part of flows",
+            lines,
+            step: true,
+        }
+        .svg();
     }
     let mut busiest: Vec<&Series> = report.series.iter().collect();
     let peak = |series: &Series| series.queued_bytes.iter().copied().max().unwrap_or(0);
@@ -228,9 +287,21 @@ fn plots(report: &Report) -> String {
         };
         busiest.iter().map(line).collect::<Vec<_>>()
     };
-    let queued =
-        over_time(|series| series.queued_bytes.iter().map(|bytes| f64::from(*bytes) / 1024.0).collect());
-    text += &Chart { title: "Longest queues", x: "µs", y: "KiB", lines: queued, step: false }.svg();
+    let queued = over_time(|series| {
+        series
+            .queued_bytes
+            .iter()
+            .map(|bytes| f64::from(*bytes) / 1024.0)
+            .collect()
+    });
+    text += &Chart {
+        title: "Longest queues",
+        x: "µs",
+        y: "KiB",
+        lines: queued,
+        step: false,
+    }
+    .svg();
     let rates = over_time(|series| series.rate_bps.iter().map(|bps| bps / 1e9).collect());
     text += &Chart {
         title: "Rates of the same \
@@ -241,16 +312,29 @@ fn plots(report: &Report) -> String {
         step: false,
     }
     .svg();
-    let reordered = report.workloads.iter().filter(|workload| !workload.reorder_distances.is_empty());
+    let reordered = report
+        .workloads
+        .iter()
+        .filter(|workload| !workload.reorder_distances.is_empty());
     let lines = reordered.map(|workload| {
         let counts = workload.reorder_distances.iter().zip(0_i32..);
-        let points = counts.map(|(count, power)| (f64::from(power), *count as f64)).collect();
-        Line { name: workload.name.clone(), points }
+        let points = counts
+            .map(|(count, power)| (f64::from(power), *count as f64))
+            .collect();
+        Line {
+            name: workload.name.clone(),
+            points,
+        }
     });
     let lines: Vec<Line> = lines.collect();
-    text +=
-        &Chart { title: "Reorder distance", x: "distance, power of two", y: "packets", lines, step: true }
-            .svg();
+    text += &Chart {
+        title: "Reorder distance",
+        x: "distance, power of two",
+        y: "packets",
+        lines,
+        step: true,
+    }
+    .svg();
     text
 }
 
@@ -258,5 +342,9 @@ fn plots(report: &Report) -> String {
 fn cdf(mut values: Vec<f64>) -> Vec<(f64, f64)> {
     values.sort_by(f64::total_cmp);
     let count = values.len() as f64;
-    values.into_iter().enumerate().map(|(index, value)| (value, (index + 1) as f64 / count)).collect()
+    values
+        .into_iter()
+        .enumerate()
+        .map(|(index, value)| (value, (index + 1) as f64 / count))
+        .collect()
 }

@@ -38,7 +38,13 @@ pub(super) fn picture(experiment: &Experiment, report: &Report) -> String {
     links(&mut svg, topology, report, &places);
     for row in &rows {
         for node in row {
-            self::node(&mut svg, experiment, *node, places[node], row.len() <= NAMED);
+            self::node(
+                &mut svg,
+                experiment,
+                *node,
+                places[node],
+                row.len() <= NAMED,
+            );
         }
     }
     svg + "</svg>\n"
@@ -46,7 +52,9 @@ pub(super) fn picture(experiment: &Experiment, report: &Report) -> String {
 
 /// Nodes in rows, the hosts last.
 fn rows(topology: &Topology) -> Vec<Vec<Node>> {
-    let mut depth: BTreeMap<Node, usize> = (0..topology.hosts()).map(|host| (Node::Host(host), 0)).collect();
+    let mut depth: BTreeMap<Node, usize> = (0..topology.hosts())
+        .map(|host| (Node::Host(host), 0))
+        .collect();
     // Each round reaches one row further up; there are no more rows than switches.
     for row in 1..=topology.switches() as usize {
         let mut found = Vec::new();
@@ -67,7 +75,9 @@ fn rows(topology: &Topology) -> Vec<Vec<Node>> {
     }
     let deepest = depth.values().copied().max().unwrap_or(0);
     let mut rows = vec![Vec::new(); deepest + 1];
-    depth.into_iter().for_each(|(node, row)| rows[deepest - row].push(node));
+    depth
+        .into_iter()
+        .for_each(|(node, row)| rows[deepest - row].push(node));
     rows
 }
 
@@ -76,7 +86,8 @@ fn places(rows: &[Vec<Node>], height: f64) -> BTreeMap<Node, (f64, f64)> {
     let step = (height - 2.0 * MARGIN) / rows.len().saturating_sub(1).max(1) as f64;
     for (row, nodes) in rows.iter().enumerate() {
         for (index, node) in nodes.iter().enumerate() {
-            let across = MARGIN + (WIDTH - 2.0 * MARGIN) * (index as f64 + 0.5) / nodes.len() as f64;
+            let across =
+                MARGIN + (WIDTH - 2.0 * MARGIN) * (index as f64 + 0.5) / nodes.len() as f64;
             places.insert(*node, (across, MARGIN + step * row as f64));
         }
     }
@@ -91,9 +102,17 @@ fn colour(load: f64) -> String {
     }
 }
 
-fn links(svg: &mut String, topology: &Topology, report: &Report, places: &BTreeMap<Node, (f64, f64)>) {
+fn links(
+    svg: &mut String,
+    topology: &Topology,
+    report: &Report,
+    places: &BTreeMap<Node, (f64, f64)>,
+) {
     let mut by_link: BTreeMap<u32, Vec<&PortReport>> = BTreeMap::new();
-    report.ports.iter().for_each(|port| by_link.entry(port.link).or_default().push(port));
+    report
+        .ports
+        .iter()
+        .for_each(|port| by_link.entry(port.link).or_default().push(port));
     for (link, number) in topology.links().iter().zip(0_u32..) {
         let ports = by_link.get(&number).map(Vec::as_slice).unwrap_or_default();
         let load = ports.iter().map(|port| port.load).fold(0.0, f64::max);
@@ -114,9 +133,15 @@ fn links(svg: &mut String, topology: &Topology, report: &Report, places: &BTreeM
             .filter(|port| port.losses().next().is_some())
             .map(|port| (usize::from(port.direction), port))
         {
-            let ((from_x, from_y), (to_x, to_y)) =
-                if end == 0 { ((x1, y1), (x2, y2)) } else { ((x2, y2), (x1, y1)) };
-            let (x, y) = (from_x + (to_x - from_x) * 0.15, from_y + (to_y - from_y) * 0.15);
+            let ((from_x, from_y), (to_x, to_y)) = if end == 0 {
+                ((x1, y1), (x2, y2))
+            } else {
+                ((x2, y2), (x1, y1))
+            };
+            let (x, y) = (
+                from_x + (to_x - from_x) * 0.15,
+                from_y + (to_y - from_y) * 0.15,
+            );
             let _ = writeln!(
                 svg,
                 "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"#c62828\"><title>{}</title></circle>",
@@ -159,7 +184,10 @@ fn node(svg: &mut String, experiment: &Experiment, node: Node, (x, y): (f64, f64
     svg.push_str(&shape);
     if named {
         let below = if is_host { y + 20.0 } else { y - 12.0 };
-        let _ = write!(svg, "<text x=\"{x:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">{name}</text>");
+        let _ = write!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{below:.1}\" text-anchor=\"middle\">{name}</text>"
+        );
     }
     svg.push('\n');
 }

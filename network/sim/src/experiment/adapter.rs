@@ -1,6 +1,8 @@
 //! From `[nic.NAME]` to the engine's configuration.
 
-use crate::world::{Drives, Headers, HostConfig, Marking, Media, PcieConfig, Processor, StorageConfig};
+use crate::world::{
+    Drives, Headers, HostConfig, Marking, Media, PcieConfig, Processor, StorageConfig,
+};
 use fabric::config::PfcConfig;
 use fabric::file::NamedHost;
 use fabric::file::congestion::{Congestion, Dcqcn};
@@ -18,7 +20,12 @@ const PCIE_OVERHEAD_BYTES: u64 = 24;
 pub(super) fn host(host: &NamedHost, stores: bool, link: Rate, shares: bool) -> HostConfig {
     let nic = &host.nic;
     let base = HostConfig::new();
-    let data = Marking { class: nic.priority, dscp: nic.dscp, pcp: nic.pcp, ecn: nic.ecn };
+    let data = Marking {
+        class: nic.priority,
+        dscp: nic.dscp,
+        pcp: nic.pcp,
+        ecn: nic.ecn,
+    };
     let notifications = Marking {
         class: nic.cnp_priority,
         dscp: nic.cnp_dscp,
@@ -34,7 +41,10 @@ pub(super) fn host(host: &NamedHost, stores: bool, link: Rate, shares: bool) -> 
         mtu: mtu(nic.mtu),
         headers: match nic.data_overhead {
             None => Headers::RoceV2,
-            Some(data) => Headers::Fixed { data: short(data), control: control.map_or(0, short) },
+            Some(data) => Headers::Fixed {
+                data: short(data),
+                control: control.map_or(0, short),
+            },
         },
         out_of_order: nic.out_of_order,
         reorder_window: nic.reorder_window,
@@ -53,8 +63,17 @@ pub(super) fn host(host: &NamedHost, stores: bool, link: Rate, shares: bool) -> 
         notifications,
         pfc: match shares {
             // Inside an adapter nothing is lost: its switch stops functions at once, whatever the class.
-            true => PfcConfig { send: 0xff, obey: 0xff, response: Span::ZERO, ..base.pfc },
-            false => PfcConfig { send: obeyed, obey: obeyed, ..base.pfc },
+            true => PfcConfig {
+                send: 0xff,
+                obey: 0xff,
+                response: Span::ZERO,
+                ..base.pfc
+            },
+            false => PfcConfig {
+                send: obeyed,
+                obey: obeyed,
+                ..base.pfc
+            },
         },
         levels: base.levels,
         congestion: match nic.congestion {
@@ -79,14 +98,19 @@ pub(super) fn host(host: &NamedHost, stores: bool, link: Rate, shares: bool) -> 
                 additive_bytes: u32::try_from(nic.hpcc.additive.0).unwrap_or(u32::MAX),
             }),
         },
-        pcie: nic.pcie.as_ref().map(|link| within(pcie(link), host.processor.memory)),
+        pcie: nic
+            .pcie
+            .as_ref()
+            .map(|link| within(pcie(link), host.processor.memory)),
         storage: stores.then(|| storage(host)),
     }
 }
 
 /// The limit of unacknowledged data, from bytes and from packets.
 fn window_bytes(nic: &NicTable) -> u32 {
-    let packets = nic.outstanding.map_or(u64::MAX, |packets| u64::from(packets) * u64::from(nic.mtu));
+    let packets = nic
+        .outstanding
+        .map_or(u64::MAX, |packets| u64::from(packets) * u64::from(nic.mtu));
     u32::try_from(nic.window.0.min(packets)).unwrap_or(u32::MAX)
 }
 
@@ -105,7 +129,10 @@ fn storage(host: &NamedHost) -> StorageConfig {
         late_by,
     } = host.processor.clone();
     let drive = &host.drive;
-    let media = |latency: Timespan, rate: Bandwidth| Media { latency: latency.0, rate: rate.0 };
+    let media = |latency: Timespan, rate: Bandwidth| Media {
+        latency: latency.0,
+        rate: rate.0,
+    };
     StorageConfig {
         processor: Processor {
             cores,
@@ -163,9 +190,10 @@ fn dcqcn(file: &Dcqcn, line_rate_bps: u64) -> DcqcnConfig {
         additive_bps: file.additive_rate.0.bps(),
         hyper_bps: file.hyper_rate.0.bps(),
         burst_bytes: 0,
-        firmware: file
-            .cut_interval
-            .map(|cut| FirmwareDcqcn { cut_interval_ns: nanos(cut), clamp_target: file.clamp_target }),
+        firmware: file.cut_interval.map(|cut| FirmwareDcqcn {
+            cut_interval_ns: nanos(cut),
+            clamp_target: file.clamp_target,
+        }),
     }
 }
 
@@ -187,16 +215,21 @@ pub fn pcie_bps(link: &Pcie) -> u64 {
 
 /// A PCIe link is no faster than the memory behind it.
 fn within(link: PcieConfig, memory: Option<Bandwidth>) -> PcieConfig {
-    let slower = memory.map(|memory| memory.0).filter(|memory| memory.bps() < link.rate.bps());
-    PcieConfig { rate: slower.unwrap_or(link.rate), ..link }
+    let slower = memory
+        .map(|memory| memory.0)
+        .filter(|memory| memory.bps() < link.rate.bps());
+    PcieConfig {
+        rate: slower.unwrap_or(link.rate),
+        ..link
+    }
 }
 
 fn pcie(link: &Pcie) -> PcieConfig {
     let payload = u64::from(link.payload.max(1));
     PcieConfig {
         rate: Rate::from_bps(
-            (u128::from(pcie_bps(link)) * u128::from(payload) / u128::from(payload + PCIE_OVERHEAD_BYTES))
-                as u64,
+            (u128::from(pcie_bps(link)) * u128::from(payload)
+                / u128::from(payload + PCIE_OVERHEAD_BYTES)) as u64,
         ),
         read_latency: link.read_latency.0,
         write_latency: link.write_latency.0,
@@ -225,18 +258,44 @@ mod tests {
 
     #[test]
     fn slots_carry_what_drivers_print() {
-        let bps = |generation, width| pcie_bps(&Pcie { generation, width, ..Pcie::default() });
+        let bps = |generation, width| {
+            pcie_bps(&Pcie {
+                generation,
+                width,
+                ..Pcie::default()
+            })
+        };
         assert_eq!(bps(1, 8), 16_000_000_000);
         assert_eq!(bps(3, 8) / 1_000_000, 63_008);
         // mlx5 prints 126.024 for 4.0 x8, from whole megabits per lane.
         assert_eq!(bps(4, 8) / 1_000_000, 126_024);
-        assert_eq!(pcie(&Pcie { generation: 1, width: 8, ..Pcie::default() }).rate.bps() / 1_000_000, 14_628);
+        assert_eq!(
+            pcie(&Pcie {
+                generation: 1,
+                width: 8,
+                ..Pcie::default()
+            })
+            .rate
+            .bps()
+                / 1_000_000,
+            14_628
+        );
     }
 
     #[test]
     fn g_is_a_shift() {
         for (g, shift) in [(1_u64 << 24, 8), (1 << 28, 4), (1 << 31, 1)] {
-            assert_eq!(dcqcn(&Dcqcn { g: Ratio(g), ..Dcqcn::default() }, 1).g_shift, shift);
+            assert_eq!(
+                dcqcn(
+                    &Dcqcn {
+                        g: Ratio(g),
+                        ..Dcqcn::default()
+                    },
+                    1
+                )
+                .g_shift,
+                shift
+            );
         }
     }
 }

@@ -85,22 +85,33 @@ pub(super) fn arrivals(
                 operation,
                 start: Time(at as u64),
                 workload: all.number,
-                ..Flow::write(*sender, dice.pick(&others), u32::try_from(bytes.max(1)).unwrap_or(1 << 30))
+                ..Flow::write(
+                    *sender,
+                    dice.pick(&others),
+                    u32::try_from(bytes.max(1)).unwrap_or(1 << 30),
+                )
             });
         }
     }
-    if flows.is_empty() { Err("nothing comes".to_owned()) } else { Ok(flows) }
+    if flows.is_empty() {
+        Err("nothing comes".to_owned())
+    } else {
+        Ok(flows)
+    }
 }
 
 fn mean(table: SizeTable) -> f64 {
-    let piece = |pair: &[(u64, u64)]| (pair[1].1 - pair[0].1) as f64 * (pair[0].0 + pair[1].0) as f64 / 2e4;
+    let piece =
+        |pair: &[(u64, u64)]| (pair[1].1 - pair[0].1) as f64 * (pair[0].0 + pair[1].0) as f64 / 2e4;
     table.windows(2).map(piece).sum()
 }
 
 fn length(table: SizeTable, dice: &mut Dice) -> u64 {
     let throw = dice.below(10_000 << 20);
     let at = table.windows(2).find(|pair| throw < pair[1].1 << 20);
-    let Some(&[(from, low), (to, high)]) = at else { return 1 };
+    let Some(&[(from, low), (to, high)]) = at else {
+        return 1;
+    };
     let part = u128::from(throw - (low << 20));
     from + (u128::from(to - from) * part / u128::from((high - low) << 20)) as u64
 }
@@ -112,14 +123,21 @@ mod tests {
     #[test]
     fn lengths_are_as_the_tables_say() {
         for (table, average) in [(WEB_SEARCH, 1_711_250.0), (STORAGE, 40_000.0)] {
-            assert!((mean(table) / average - 1.0).abs() < 0.25, "{}", mean(table));
+            assert!(
+                (mean(table) / average - 1.0).abs() < 0.25,
+                "{}",
+                mean(table)
+            );
             let mut dice = Dice::new(3);
             let thrown: Vec<u64> = (0..40_000).map(|_| length(table, &mut dice)).collect();
             let sum: u64 = thrown.iter().sum();
             assert!((sum as f64 / 4e4 / mean(table) - 1.0).abs() < 0.03);
             for (bytes, part) in table {
                 let below = thrown.iter().filter(|length| *length <= bytes).count() as f64 / 4e4;
-                assert!((below - *part as f64 / 1e4).abs() < 0.01, "{bytes}: {below}");
+                assert!(
+                    (below - *part as f64 / 1e4).abs() < 0.01,
+                    "{bytes}: {below}"
+                );
             }
         }
     }

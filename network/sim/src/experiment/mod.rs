@@ -55,11 +55,22 @@ impl Experiment {
             }
             flows.extend(made);
             check_count(document, &field, flows.len())?;
-            workloads.push(workload.name.clone().unwrap_or_else(|| workload::pattern_name(workload.pattern)));
+            workloads.push(
+                workload
+                    .name
+                    .clone()
+                    .unwrap_or_else(|| workload::pattern_name(workload.pattern)),
+            );
         }
         for (index, storage) in file.storage.iter().enumerate() {
             let field = format!("storage[{index}]");
-            flows.extend(storage::flows(document, &field, storage, workloads.len(), &network)?);
+            flows.extend(storage::flows(
+                document,
+                &field,
+                storage,
+                workloads.len(),
+                &network,
+            )?);
             check_count(document, &field, flows.len())?;
             workloads.push(storage.name.clone());
         }
@@ -68,7 +79,11 @@ impl Experiment {
         let hosts = network.hosts.iter().zip(&rates);
         let scenario = Scenario {
             topology: network.topology.clone(),
-            switches: network.switches.iter().map(|switch| switch.config.clone()).collect(),
+            switches: network
+                .switches
+                .iter()
+                .map(|switch| switch.config.clone())
+                .collect(),
             spread: network.spread,
             hash_seed: file.routing.hash_seed,
             reaction: file.routing.reaction.map(|reaction| reaction.0),
@@ -83,19 +98,30 @@ impl Experiment {
             traces,
             flows,
             seed: file.seed,
-            end: file.duration.map_or(Time::NEVER, |duration| Time(duration.0.0)),
+            end: file
+                .duration
+                .map_or(Time::NEVER, |duration| Time(duration.0.0)),
             threads: 1,
             watch: Watch::default(),
             skip_steady: None,
         };
-        Ok(Self { file, network, scenario, workloads })
+        Ok(Self {
+            file,
+            network,
+            scenario,
+            workloads,
+        })
     }
 
     /// The link and direction that a port sends in; ports are called `h0` or `sw0:3`.
     pub fn port(&self, name: &str) -> Option<(u32, u8)> {
         let links = self.network.topology.links().iter().zip(0_u32..);
-        let mut ends =
-            links.flat_map(|(link, number)| link.ends.into_iter().zip(0_u8..).map(move |end| (number, end)));
+        let mut ends = links.flat_map(|(link, number)| {
+            link.ends
+                .into_iter()
+                .zip(0_u8..)
+                .map(move |end| (number, end))
+        });
         let found = ends.find(|(_, (end, _))| self.network.port_name(*end) == name);
         found.map(|(number, (_, direction))| (number, direction))
     }
@@ -109,8 +135,16 @@ fn check_count(document: &Document, field: &str, flows: usize) -> Result<(), Fil
     if flows <= FLOWS_MAX {
         return Ok(());
     }
-    let what = format!("more than {} queue pairs, all workloads together", FLOWS_MAX);
-    Err(document.mistake(Mistake::Limit, field, what, "fewer workloads, or smaller ones"))
+    let what = format!(
+        "more than {} queue pairs, all workloads together",
+        FLOWS_MAX
+    );
+    Err(document.mistake(
+        Mistake::Limit,
+        field,
+        what,
+        "fewer workloads, or smaller ones",
+    ))
 }
 
 /// A run without an end is refused beforehand.
@@ -128,9 +162,15 @@ fn check_end(document: &Document, file: &FabricFile, flows: &[Flow]) -> Result<(
     if let Some(flow) = endless.filter(|_| file.duration.is_none()) {
         let (field, instead) = if flow.operation.is_storage() {
             let index = flow.workload as usize - file.workload.len();
-            (format!("storage[{index}]"), "add ios, or duration = \"10ms\"")
+            (
+                format!("storage[{index}]"),
+                "add ios, or duration = \"10ms\"",
+            )
         } else {
-            (format!("workload[{}]", flow.workload), "add messages, bytes, or duration = \"10ms\"")
+            (
+                format!("workload[{}]", flow.workload),
+                "add messages, bytes, or duration = \"10ms\"",
+            )
         };
         let what = "it has no end, and the file gives no duration".to_owned();
         return Err(document.mistake(Mistake::Combination, &field, what, instead));
@@ -141,16 +181,32 @@ fn check_end(document: &Document, file: &FabricFile, flows: &[Flow]) -> Result<(
 /// An adapter with functions, as the engine takes it.
 fn card(adapter: &SharedAdapter) -> CardConfig {
     let weights = adapter.weights();
-    let physical =
-        CardFunction { host: adapter.host, weight: weights[0], rate: None, vlan: 0, guard: Guard::default() };
-    let functions = adapter.functions.iter().zip(&weights[1..]).map(|(function, weight)| CardFunction {
-        host: function.host,
-        weight: *weight,
-        rate: (function.settings.max_bps > 0).then(|| Rate::from_bps(function.settings.max_bps)),
-        vlan: function.settings.vlan,
-        guard: Guard { spoof_check: function.settings.spoof_check, trust: function.settings.trust },
-    });
-    CardConfig { port: adapter.uplink, functions: std::iter::once(physical).chain(functions).collect() }
+    let physical = CardFunction {
+        host: adapter.host,
+        weight: weights[0],
+        rate: None,
+        vlan: 0,
+        guard: Guard::default(),
+    };
+    let functions = adapter
+        .functions
+        .iter()
+        .zip(&weights[1..])
+        .map(|(function, weight)| CardFunction {
+            host: function.host,
+            weight: *weight,
+            rate: (function.settings.max_bps > 0)
+                .then(|| Rate::from_bps(function.settings.max_bps)),
+            vlan: function.settings.vlan,
+            guard: Guard {
+                spoof_check: function.settings.spoof_check,
+                trust: function.settings.trust,
+            },
+        });
+    CardConfig {
+        port: adapter.uplink,
+        functions: std::iter::once(physical).chain(functions).collect(),
+    }
 }
 
 /// The speed of each host's link, or of its adapter's, where that has functions.
@@ -165,7 +221,10 @@ fn attached_rates(network: &Network) -> Vec<fabric::Rate> {
     }
     for adapter in &network.adapters {
         rates[adapter.host as usize] = adapter.uplink;
-        adapter.functions.iter().for_each(|function| rates[function.host as usize] = adapter.uplink);
+        adapter
+            .functions
+            .iter()
+            .for_each(|function| rates[function.host as usize] = adapter.uplink);
     }
     rates
 }

@@ -53,7 +53,12 @@ impl Paths {
             neighbours[one as usize].push((other, index));
             neighbours[other as usize].push((one, index));
         }
-        Self { neighbours, links: topology.links().to_vec(), from: None, hosts }
+        Self {
+            neighbours,
+            links: topology.links().to_vec(),
+            from: None,
+            hosts,
+        }
     }
 
     /// The shortest path between two hosts.
@@ -61,15 +66,22 @@ impl Paths {
         if self.from.as_ref().is_none_or(|(last, _)| *last != from) {
             self.from = Some((from, self.all_from(from)));
         }
-        self.from.as_ref().and_then(|(_, paths)| paths.get(to as usize).copied().flatten())
+        self.from
+            .as_ref()
+            .and_then(|(_, paths)| paths.get(to as usize).copied().flatten())
     }
 
     fn all_from(&self, from: u32) -> Vec<Option<Path>> {
         let mut paths = vec![None; self.neighbours.len()];
-        paths[from as usize] = Some(Path { links: 0, delay: Span::ZERO, rate_bps: u64::MAX });
+        paths[from as usize] = Some(Path {
+            links: 0,
+            delay: Span::ZERO,
+            rate_bps: u64::MAX,
+        });
         let mut queue = VecDeque::from([from]);
         while let Some(node) = queue.pop_front() {
-            let Some(here) = paths[node as usize].filter(|_| node == from || node >= self.hosts) else {
+            let Some(here) = paths[node as usize].filter(|_| node == from || node >= self.hosts)
+            else {
                 continue;
             };
             for (next, link) in &self.neighbours[node as usize] {
@@ -99,12 +111,21 @@ impl Experiment {
         let overhead = u64::from(FRAME_OVERHEAD_BYTES + host.telemetry_bytes());
         let (first, each, control) = match host.headers {
             Headers::Fixed { data, control } => (0, u64::from(data), u64::from(control)),
-            Headers::RoceV2 if host.out_of_order => (0, HEADERS_BYTES + RETH_BYTES, HEADERS_BYTES + 4),
+            Headers::RoceV2 if host.out_of_order => {
+                (0, HEADERS_BYTES + RETH_BYTES, HEADERS_BYTES + 4)
+            }
             Headers::RoceV2 => (RETH_BYTES, HEADERS_BYTES, HEADERS_BYTES + 4),
         };
-        let rate = host.rate.map_or(path.rate_bps, |rate| rate.bps().min(path.rate_bps)).max(1);
-        let ps = |bytes: u64| (u128::from(bytes) * 8_000_000_000_000 / u128::from(rate)).min(PS_MAX) as u64;
-        let all = ps(bytes.saturating_add(first).saturating_add(packets.saturating_mul(each + overhead)));
+        let rate = host
+            .rate
+            .map_or(path.rate_bps, |rate| rate.bps().min(path.rate_bps))
+            .max(1);
+        let ps = |bytes: u64| {
+            (u128::from(bytes) * 8_000_000_000_000 / u128::from(rate)).min(PS_MAX) as u64
+        };
+        let all = ps(bytes
+            .saturating_add(first)
+            .saturating_add(packets.saturating_mul(each + overhead)));
         let last = ps(bytes.min(mtu) + each + overhead) * u64::from(path.links.saturating_sub(1));
         let back = ps(control + overhead) * u64::from(path.links);
         Span(all + last + back) + path.delay.times(2)

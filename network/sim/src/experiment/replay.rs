@@ -35,7 +35,12 @@ struct Reading {
 impl Reading {
     fn take(&mut self, line: &Line, start_ns: u64) {
         match line.call {
-            Call::Post { operation, bytes, transport, signaled } => {
+            Call::Post {
+                operation,
+                bytes,
+                transport,
+                signaled,
+            } => {
                 let action = match operation {
                     Verb::Write => Some(Action::Write),
                     Verb::Send => Some(Action::Send),
@@ -48,12 +53,21 @@ impl Reading {
                     self.sends |= action == Action::Send;
                     let ns = line.at_ns.saturating_sub(self.last_ns.unwrap_or(start_ns));
                     let gap = Span(ns.saturating_mul(1_000));
-                    self.steps.push(Step { action, bytes, after: self.completed, gap });
+                    self.steps.push(Step {
+                        action,
+                        bytes,
+                        after: self.completed,
+                        gap,
+                    });
                 }
                 self.last_ns = Some(line.at_ns);
             }
             // The time that the peer takes to send is part of the time until the next post.
-            Call::Receive { .. } | Call::Done { operation: Verb::Receive, .. } => {}
+            Call::Receive { .. }
+            | Call::Done {
+                operation: Verb::Receive,
+                ..
+            } => {}
             Call::Done { .. } => {
                 // A completion is of the first signaled request, and of all before it.
                 while let Some((signaled, replayed)) = self.outstanding.pop_front() {
@@ -68,17 +82,41 @@ impl Reading {
     }
 
     fn recorded(self, gaps: bool) -> Recorded {
-        let outstanding = self.steps.iter().zip(1_u64..).map(|(step, posted)| posted - step.after);
+        let outstanding = self
+            .steps
+            .iter()
+            .zip(1_u64..)
+            .map(|(step, posted)| posted - step.after);
         let depth = u32::try_from(outstanding.max().unwrap_or(1)).unwrap_or(u32::MAX);
-        let gap = |step: Step| if gaps { step } else { Step { gap: Span::ZERO, ..step } };
-        let largest = self.steps.iter().map(|step| step.bytes).max().unwrap_or(0).max(1);
+        let gap = |step: Step| {
+            if gaps {
+                step
+            } else {
+                Step {
+                    gap: Span::ZERO,
+                    ..step
+                }
+            }
+        };
+        let largest = self
+            .steps
+            .iter()
+            .map(|step| step.bytes)
+            .max()
+            .unwrap_or(0)
+            .max(1);
         let operation = match self.transport {
             Some(Transport::Ud) => Transfer::Datagram,
             Some(Transport::Uc) if !self.sends => Transfer::UnreliableWrite,
             _ if self.sends => Transfer::Send,
             _ => Transfer::Write,
         };
-        Recorded { operation, steps: self.steps.into_iter().map(gap).collect(), depth, largest }
+        Recorded {
+            operation,
+            steps: self.steps.into_iter().map(gap).collect(),
+            depth,
+            largest,
+        }
     }
 }
 
@@ -89,14 +127,21 @@ pub(super) fn read(
     workload: &Workload,
     files: &mut ReadFile<'_>,
 ) -> Result<Option<Vec<Recorded>>, FileError> {
-    let Some(name) = &workload.replay else { return Ok(None) };
+    let Some(name) = &workload.replay else {
+        return Ok(None);
+    };
     if workload.messages.is_some() || workload.bytes.is_some() || workload.load.is_some() {
         let what = "a record says how much is sent, and messages, bytes or load as well".to_owned();
         return Err(document.mistake(Mistake::Combination, field, what, "leave them out"));
     }
     let field = format!("{field}.replay");
     let wrong = |what: String| {
-        document.mistake(Mistake::Value, &field, what, "record one: rockery run --record FILE -- PROGRAM")
+        document.mistake(
+            Mistake::Value,
+            &field,
+            what,
+            "record one: rockery run --record FILE -- PROGRAM",
+        )
     };
     let text = files(name).map_err(|error| wrong(format!("{name}: {error}")))?;
     let all = lines(&text).map_err(|error| wrong(format!("{name}: {error}")))?;
@@ -118,13 +163,19 @@ pub(super) fn read(
         });
         one.take(&line, start);
     }
-    let all = order.iter().filter_map(|key| reading.remove(key)).filter(|one| !one.steps.is_empty());
+    let all = order
+        .iter()
+        .filter_map(|key| reading.remove(key))
+        .filter(|one| !one.steps.is_empty());
     let all: Vec<Recorded> = all.map(|one| one.recorded(workload.gaps)).collect();
     if all.is_empty() {
         return Err(wrong(format!("{name}: nothing was posted")));
     }
     if let Some(deep) = all.iter().find(|one| one.depth > DEPTH_MAX) {
-        return Err(wrong(format!("{name}: {} requests at once, and {DEPTH_MAX} are the most", deep.depth)));
+        return Err(wrong(format!(
+            "{name}: {} requests at once, and {DEPTH_MAX} are the most",
+            deep.depth
+        )));
     }
     Ok(Some(all))
 }
@@ -141,12 +192,18 @@ pub(super) fn apply(
     let first = traces.len() as u32;
     traces.extend(recorded.iter().map(|one| one.steps.clone()));
     let too_large = |flow: &Flow, one: &Recorded| {
-        let too_large =
-            one.operation == Transfer::Datagram && one.largest > network.hosts[flow.from as usize].nic.mtu;
+        let too_large = one.operation == Transfer::Datagram
+            && one.largest > network.hosts[flow.from as usize].nic.mtu;
         too_large || one.largest > 1 << 31
     };
-    if let Some(one) = flows.first().and_then(|flow| recorded.iter().find(|one| too_large(flow, one))) {
-        let what = format!("a message of {} bytes is too large for its transport", one.largest);
+    if let Some(one) = flows
+        .first()
+        .and_then(|flow| recorded.iter().find(|one| too_large(flow, one)))
+    {
+        let what = format!(
+            "a message of {} bytes is too large for its transport",
+            one.largest
+        );
         return Err(document.mistake(
             Mistake::Value,
             &format!("{field}.replay"),

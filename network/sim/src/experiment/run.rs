@@ -41,7 +41,10 @@ impl Experiment {
     pub fn run(&self, watch: &mut dyn FnMut(Progress) -> bool) -> Result<Ran, ScenarioError> {
         let mut world = World::new(&self.scenario)?;
         for (number, switch) in (0..).zip(&self.network.switches) {
-            switch.watchdog.into_iter().for_each(|watchdog| world.set_watchdog_of(number, watchdog));
+            switch
+                .watchdog
+                .into_iter()
+                .for_each(|watchdog| world.set_watchdog_of(number, watchdog));
         }
         let expected = self.expected_hops();
         let mut piece = Span(PIECE_PS_MIN);
@@ -51,13 +54,17 @@ impl Experiment {
         while !world.run_until(world.now() + piece) {
             let events = world.events() - before;
             before += events;
-            piece = if events < EVENTS_PER_PIECE / 2 { piece.times(2) } else { piece };
+            piece = if events < EVENTS_PER_PIECE / 2 {
+                piece.times(2)
+            } else {
+                piece
+            };
             if events > EVENTS_PER_PIECE * 2 {
                 piece = Span((piece.0 / 2).max(PIECE_PS_MIN));
             }
             let (now, hops) = (world.now(), world.hops());
-            let by_time =
-                (self.scenario.end != Time::NEVER).then(|| now.0 as f64 / self.scenario.end.0.max(1) as f64);
+            let by_time = (self.scenario.end != Time::NEVER)
+                .then(|| now.0 as f64 / self.scenario.end.0.max(1) as f64);
             let done = by_time.unwrap_or(hops as f64 / expected as f64).min(1.0);
             if !watch(Progress { now, hops, done }) {
                 partial = true;
@@ -67,7 +74,10 @@ impl Experiment {
         if let Some(error) = world.sampling_error() {
             return Err(error);
         }
-        Ok(Ran { results: world.results(), partial })
+        Ok(Ran {
+            results: world.results(),
+            partial,
+        })
     }
 
     /// Packets that are to cross links if none is sent twice, acknowledgements included.
@@ -76,9 +86,11 @@ impl Experiment {
         let mut sum = 0_u64;
         for flow in &self.scenario.flows {
             let host = &self.scenario.hosts[flow.from as usize];
-            let links = paths.between(flow.from, flow.to).map_or(2, |path| u64::from(path.links));
-            let packets =
-                u64::from(flow.message_bytes.div_ceil(host.mtu.bytes())).saturating_mul(flow.messages);
+            let links = paths
+                .between(flow.from, flow.to)
+                .map_or(2, |path| u64::from(path.links));
+            let packets = u64::from(flow.message_bytes.div_ceil(host.mtu.bytes()))
+                .saturating_mul(flow.messages);
             let answers = packets / u64::from(host.ack_interval.max(1));
             sum = sum.saturating_add(packets.saturating_add(answers).saturating_mul(links));
         }

@@ -22,12 +22,22 @@ impl Experiment {
         };
         match flow.forgery {
             // The frame is the sender's own; only the address within is another's.
-            Forgery::Gid(pretended) if pretended == from => {
-                [Station { host: from, ..self.station(flow.from) }, self.station(flow.to)]
-            }
+            Forgery::Gid(pretended) if pretended == from => [
+                Station {
+                    host: from,
+                    ..self.station(flow.from)
+                },
+                self.station(flow.to),
+            ],
             Forgery::Mac(pretended) if flow.from == from => {
                 let mac = self.station(pretended).mac;
-                [Station { mac, ..self.station(from) }, self.station(flow.to)]
+                [
+                    Station {
+                        mac,
+                        ..self.station(from)
+                    },
+                    self.station(flow.to),
+                ]
             }
             _ => [self.station(from), self.station(flow.from ^ flow.to ^ from)],
         }
@@ -36,9 +46,17 @@ impl Experiment {
     fn station(&self, host: u32) -> Station {
         let [a, b, c, d] = host.to_be_bytes();
         match self.network.function(host) {
-            Some((_, function)) => Station { host, mac: function.settings.mac, vlan: function.settings.vlan },
+            Some((_, function)) => Station {
+                host,
+                mac: function.settings.mac,
+                vlan: function.settings.vlan,
+            },
             // Locally administered.
-            None => Station { host, mac: [0x02, 0, a, b, c, d], vlan: 0 },
+            None => Station {
+                host,
+                mac: [0x02, 0, a, b, c, d],
+                vlan: 0,
+            },
         }
     }
 }

@@ -23,11 +23,20 @@ pub(super) fn flows(
     let from = hosts(document, network, &format!("{field}.from"), &storage.from)?;
     let to = hosts(document, network, &format!("{field}.to"), &storage.to)?;
     // Checked before the pairs are listed: two patterns on a large network match billions.
-    let jobs = from.len().saturating_mul(to.len()).saturating_mul(storage.jobs as usize);
+    let jobs = from
+        .len()
+        .saturating_mul(to.len())
+        .saturating_mul(storage.jobs as usize);
     if jobs > JOBS_MAX {
-        return wrong("jobs", format!("{jobs} jobs, where 1 to {JOBS_MAX} can be"), "");
+        return wrong(
+            "jobs",
+            format!("{jobs} jobs, where 1 to {JOBS_MAX} can be"),
+            "",
+        );
     }
-    let pairs = from.iter().flat_map(|from| to.iter().map(|to| (*from, *to)));
+    let pairs = from
+        .iter()
+        .flat_map(|from| to.iter().map(|to| (*from, *to)));
     let pairs: Vec<(u32, u32)> = pairs.filter(|(from, to)| from != to).collect();
     if pairs.is_empty() {
         return wrong(
@@ -37,7 +46,10 @@ pub(super) fn flows(
         );
     }
     let protocol = |host: &u32| network.hosts[*host as usize].nic.protocol;
-    if let Some((from, to)) = pairs.iter().find(|(from, to)| protocol(from) != protocol(to)) {
+    if let Some((from, to)) = pairs
+        .iter()
+        .find(|(from, to)| protocol(from) != protocol(to))
+    {
         let name = |host: &u32| &network.hosts[*host as usize].name;
         let what = format!("{} and {} speak different protocols", name(from), name(to));
         return wrong("to", what, "nic.NAME.protocol is the same at both ends");
@@ -45,12 +57,22 @@ pub(super) fn flows(
     if storage.jobs == 0 {
         return wrong("jobs", format!("0 jobs, where 1 to {JOBS_MAX} can be"), "");
     }
-    let block = u32::try_from(storage.block.0).ok().filter(|bytes| (512..=1 << 24).contains(bytes));
+    let block = u32::try_from(storage.block.0)
+        .ok()
+        .filter(|bytes| (512..=1 << 24).contains(bytes));
     let Some(message_bytes) = block else {
-        return wrong("block", "an I/O has 512 bytes to 16 MiB".to_owned(), "write \"4KiB\"");
+        return wrong(
+            "block",
+            "an I/O has 512 bytes to 16 MiB".to_owned(),
+            "write \"4KiB\"",
+        );
     };
     if !(1..=DEPTH_MAX).contains(&storage.depth) {
-        return wrong("depth", format!("{} is not from 1 to {DEPTH_MAX}", storage.depth), "");
+        return wrong(
+            "depth",
+            format!("{} is not from 1 to {DEPTH_MAX}", storage.depth),
+            "",
+        );
     }
     let flow = |(from, to): (u32, u32)| Flow {
         from,

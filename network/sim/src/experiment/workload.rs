@@ -31,44 +31,88 @@ pub(super) fn flows(
     let wrong = |mistake, name: &str, what: String, instead: &str| {
         document.mistake(mistake, &format!("{field}.{name}"), what, instead)
     };
-    let hosts =
-        |name: &str, patterns: &[String]| hosts(document, network, &format!("{field}.{name}"), patterns);
+    let hosts = |name: &str, patterns: &[String]| {
+        hosts(document, network, &format!("{field}.{name}"), patterns)
+    };
     let (from, to) = (hosts("from", &workload.from)?, hosts("to", &workload.to)?);
     let mut dice = Dice::new(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     if let Some(load) = workload.load {
         let Some(end) = file.duration else {
             let what = "messages arrive without end, and the file gives no duration".to_owned();
-            return Err(wrong(Mistake::Combination, "load", what, "add duration = \"10ms\""));
+            return Err(wrong(
+                Mistake::Combination,
+                "load",
+                what,
+                "add duration = \"10ms\"",
+            ));
         };
-        let all = Arrivals { workload, number: number as u32, load, end: Time(end.0.0), network };
-        return arrivals(&all, &from, &to, transfer(workload.operation), &mut dice)
-            .map_err(|what| wrong(Mistake::Limit, "load", what, "a lower load or a shorter duration"));
+        let all = Arrivals {
+            workload,
+            number: number as u32,
+            load,
+            end: Time(end.0.0),
+            network,
+        };
+        return arrivals(&all, &from, &to, transfer(workload.operation), &mut dice).map_err(
+            |what| {
+                wrong(
+                    Mistake::Limit,
+                    "load",
+                    what,
+                    "a lower load or a shorter duration",
+                )
+            },
+        );
     }
     let count = queue_pairs(workload, from.len(), to.len());
     if !(1..=FLOWS_MAX).contains(&count) {
         let what = format!("{count} queue pairs, where 1 to {FLOWS_MAX} can be");
-        return Err(wrong(Mistake::Limit, "qps", what, "other hosts, or another number of queue pairs"));
+        return Err(wrong(
+            Mistake::Limit,
+            "qps",
+            what,
+            "other hosts, or another number of queue pairs",
+        ));
     }
     let pairs = match workload.pattern {
         Pattern::Pairs => from.iter().copied().zip(to.iter().copied()).collect(),
         Pattern::Each => each(&from, &to),
         Pattern::Permutation => permutation(&from, &to, &mut dice),
-        Pattern::Ring => (0..from.len()).map(|index| (from[index], from[(index + 1) % from.len()])).collect(),
+        Pattern::Ring => (0..from.len())
+            .map(|index| (from[index], from[(index + 1) % from.len()]))
+            .collect(),
     };
     let pairs: Vec<(u32, u32)> = pairs.into_iter().filter(|(from, to)| from != to).collect();
     if pairs.is_empty() {
         let what = "no host sends to another one".to_owned();
-        return Err(wrong(Mistake::Combination, "from", what, "choose other hosts for from or to"));
+        return Err(wrong(
+            Mistake::Combination,
+            "from",
+            what,
+            "choose other hosts for from or to",
+        ));
     }
-    let message_bytes =
-        u32::try_from(workload.message.0).ok().filter(|bytes| *bytes > 0 && *bytes <= 1 << 31);
+    let message_bytes = u32::try_from(workload.message.0)
+        .ok()
+        .filter(|bytes| *bytes > 0 && *bytes <= 1 << 31);
     let message_bytes = message_bytes.ok_or_else(|| {
-        wrong(Mistake::Value, "message", "a message has 1 byte to 2 GiB".to_owned(), "use more messages")
+        wrong(
+            Mistake::Value,
+            "message",
+            "a message has 1 byte to 2 GiB".to_owned(),
+            "use more messages",
+        )
     })?;
     let fits = |host: &u32| message_bytes <= network.hosts[*host as usize].nic.mtu;
     if workload.operation == Operation::Datagram && !from.iter().all(fits) {
-        let what = format!("a datagram is one packet, and {message_bytes} bytes are more than the MTU");
-        return Err(wrong(Mistake::Combination, "message", what, "at most the path MTU of the senders"));
+        let what =
+            format!("a datagram is one packet, and {message_bytes} bytes are more than the MTU");
+        return Err(wrong(
+            Mistake::Combination,
+            "message",
+            what,
+            "at most the path MTU of the senders",
+        ));
     }
     let forgery = forgery(document, field, workload, network)?;
     let flow = |(from, to): (u32, u32)| Flow {
@@ -83,7 +127,9 @@ pub(super) fn flows(
         forgery,
         trace: None,
     };
-    let repeated = pairs.into_iter().flat_map(|pair| std::iter::repeat_n(pair, workload.qps as usize));
+    let repeated = pairs
+        .into_iter()
+        .flat_map(|pair| std::iter::repeat_n(pair, workload.qps as usize));
     Ok(repeated.map(flow).collect())
 }
 
@@ -94,15 +140,21 @@ fn forgery(
     workload: &Workload,
     network: &Network,
 ) -> Result<Forgery, FileError> {
-    let (name, host, forge): (_, _, fn(u32) -> Forgery) = match (&workload.source_gid, &workload.source_mac) {
-        (None, None) => return Ok(Forgery::None),
-        (Some(host), None) => ("source-gid", host, Forgery::Gid),
-        (None, Some(host)) => ("source-mac", host, Forgery::Mac),
-        (Some(_), Some(_)) => {
-            let what = "a forged GID and a forged MAC address are counted apart".to_owned();
-            return Err(document.mistake(Mistake::Combination, field, what, "write two workloads"));
-        }
-    };
+    let (name, host, forge): (_, _, fn(u32) -> Forgery) =
+        match (&workload.source_gid, &workload.source_mac) {
+            (None, None) => return Ok(Forgery::None),
+            (Some(host), None) => ("source-gid", host, Forgery::Gid),
+            (None, Some(host)) => ("source-mac", host, Forgery::Mac),
+            (Some(_), Some(_)) => {
+                let what = "a forged GID and a forged MAC address are counted apart".to_owned();
+                return Err(document.mistake(
+                    Mistake::Combination,
+                    field,
+                    what,
+                    "write two workloads",
+                ));
+            }
+        };
     let field = format!("{field}.{name}");
     match hosts(document, network, &field, std::slice::from_ref(host))?[..] {
         [one] => Ok(forge(one)),
@@ -149,8 +201,17 @@ pub(super) fn hosts(
 }
 
 fn some_hosts(network: &Network) -> String {
-    let names: Vec<&str> = network.hosts.iter().take(6).map(|host| host.name.as_str()).collect();
-    let more = if network.hosts.len() > names.len() { ", …" } else { "" };
+    let names: Vec<&str> = network
+        .hosts
+        .iter()
+        .take(6)
+        .map(|host| host.name.as_str())
+        .collect();
+    let more = if network.hosts.len() > names.len() {
+        ", …"
+    } else {
+        ""
+    };
     format!("there are {}{more}", names.join(", "))
 }
 
@@ -165,12 +226,16 @@ const fn transfer(operation: Operation) -> Transfer {
 }
 
 fn messages(workload: &Workload, message_bytes: u32) -> u64 {
-    let by_bytes = workload.bytes.map(|bytes| bytes.0.div_ceil(u64::from(message_bytes)).max(1));
+    let by_bytes = workload
+        .bytes
+        .map(|bytes| bytes.0.div_ceil(u64::from(message_bytes)).max(1));
     workload.messages.or(by_bytes).unwrap_or(u64::MAX)
 }
 
 fn each(from: &[u32], to: &[u32]) -> Vec<(u32, u32)> {
-    from.iter().flat_map(|from| to.iter().map(|to| (*from, *to))).collect()
+    from.iter()
+        .flat_map(|from| to.iter().map(|to| (*from, *to)))
+        .collect()
 }
 
 /// Receivers in random order, none twice, none its own sender where that can be avoided.

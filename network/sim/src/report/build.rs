@@ -2,16 +2,16 @@
 
 use super::units::us;
 use super::{
-    FlowReport, FunctionReport, GroupReport, Percentiles, PortReport, PortSamples, QueueReport, QueueSeries,
-    Report, Series, Skipped, StoreReport, SwitchReport, WorkloadReport, diagnosis,
+    FlowReport, FunctionReport, GroupReport, Percentiles, PortReport, PortSamples, QueueReport,
+    QueueSeries, Report, Series, Skipped, StoreReport, SwitchReport, WorkloadReport, diagnosis,
 };
 use crate::experiment::{Experiment, Paths};
 use crate::world::{Flow, FlowResult, FunctionDrops, Latency, Results, Sample};
 use fabric::config::CLASSES;
 use fabric::topology::{End, Node};
 use fabric::{
-    Drop, FRAME_OVERHEAD_BYTES, GroupCounters, Incidents, LinkCounters, PortCounters, QueueCounters, Rate,
-    Time,
+    Drop, FRAME_OVERHEAD_BYTES, GroupCounters, Incidents, LinkCounters, PortCounters,
+    QueueCounters, Rate, Time,
 };
 use std::collections::BTreeMap;
 
@@ -40,7 +40,11 @@ impl Report {
             left: results.left,
         };
         let limits = super::limits::limits(experiment, results, &report);
-        report.workloads.iter_mut().zip(limits).for_each(|(workload, limit)| workload.limit = limit);
+        report
+            .workloads
+            .iter_mut()
+            .zip(limits)
+            .for_each(|(workload, limit)| workload.limit = limit);
         report.findings = diagnosis::findings(experiment, results, &report);
         report
     }
@@ -49,7 +53,10 @@ impl Report {
 fn skipped(experiment: &Experiment, results: &Results) -> Option<Skipped> {
     experiment.scenario.skip_steady?;
     let ps: u64 = results.skips.iter().map(|skip| skip.span.0).sum();
-    Some(Skipped { seconds: ps as f64 / 1e12, times: results.skips.len() as u64 })
+    Some(Skipped {
+        seconds: ps as f64 / 1e12,
+        times: results.skips.len() as u64,
+    })
 }
 
 fn flows(experiment: &Experiment, results: &Results) -> Vec<FlowReport> {
@@ -61,7 +68,11 @@ fn flows(experiment: &Experiment, results: &Results) -> Vec<FlowReport> {
         let alone = path.map(|path| experiment.alone(&path, flow.from, result.bytes));
         // Packets of an unreliable connection can be lost: only received bytes count.
         let unreliable = flow.operation.is_unreliable();
-        let bytes = if unreliable { result.receiver.received_bytes } else { result.bytes };
+        let bytes = if unreliable {
+            result.receiver.received_bytes
+        } else {
+            result.bytes
+        };
         let interval = interval([(flow, result)], results.end);
         FlowReport {
             workload: flow.workload as usize,
@@ -78,27 +89,48 @@ fn flows(experiment: &Experiment, results: &Results) -> Vec<FlowReport> {
             retransmitted: result.sender.retransmitted_packets,
             notifications: result.sender.rp_cnp_handled,
             failed: result.failed,
-            hops: result.hops.iter().map(|hop| super::hops::report(experiment, hop)).collect(),
+            hops: result
+                .hops
+                .iter()
+                .map(|hop| super::hops::report(experiment, hop))
+                .collect(),
         }
     };
-    experiment.scenario.flows.iter().zip(&results.flows).map(report).collect()
+    experiment
+        .scenario
+        .flows
+        .iter()
+        .zip(&results.flows)
+        .map(report)
+        .collect()
 }
 
 /// From the first post of some flows to the last completion, or to the end of the run where one of them does
 /// not finish. All of their payload crosses the network in this time, so that its rate is never above that of
 /// a link that all of it crosses.
-fn interval<'a>(flows: impl IntoIterator<Item = (&'a Flow, &'a FlowResult)>, end: Time) -> Option<[Time; 2]> {
+fn interval<'a>(
+    flows: impl IntoIterator<Item = (&'a Flow, &'a FlowResult)>,
+    end: Time,
+) -> Option<[Time; 2]> {
     let one = |(flow, result): (&Flow, &FlowResult)| {
         // A message on an unreliable connection completes when it is sent, not when it arrives.
         let is_over = result.finished != Time::NEVER && !flow.operation.is_unreliable();
-        (result.started != Time::NEVER).then_some([flow.start, if is_over { result.finished } else { end }])
+        (result.started != Time::NEVER)
+            .then_some([flow.start, if is_over { result.finished } else { end }])
     };
-    flows.into_iter().filter_map(one).reduce(|all, one| [all[0].min(one[0]), all[1].max(one[1])])
+    flows
+        .into_iter()
+        .filter_map(one)
+        .reduce(|all, one| [all[0].min(one[0]), all[1].max(one[1])])
 }
 
 /// Payload that arrived. Storage counts blocks: commands and responses are no payload.
 fn delivered(flow: &Flow, result: &FlowResult) -> u64 {
-    if flow.operation.is_storage() { result.bytes } else { result.delivered_bytes }
+    if flow.operation.is_storage() {
+        result.bytes
+    } else {
+        result.delivered_bytes
+    }
 }
 
 /// Bits per second.
@@ -106,30 +138,49 @@ fn rate(bytes: u64, [from, until]: [Time; 2]) -> f64 {
     bytes as f64 * 8e12 / (until - from).0.max(1) as f64
 }
 
-fn workloads(experiment: &Experiment, results: &Results, flows: &[FlowReport]) -> Vec<WorkloadReport> {
+fn workloads(
+    experiment: &Experiment,
+    results: &Results,
+    flows: &[FlowReport],
+) -> Vec<WorkloadReport> {
     let one = |(index, name): (usize, &String)| {
         let of = |flow: &&FlowReport| flow.workload == index;
         let of_scenario = experiment.scenario.flows.iter().zip(&results.flows);
         let own = of_scenario.filter(|(flow, _)| flow.workload as usize == index);
         let interval = interval(own.clone(), results.end);
-        let delivered: u64 = own.clone().map(|(flow, result)| delivered(flow, result)).sum();
+        let delivered: u64 = own
+            .clone()
+            .map(|(flow, result)| delivered(flow, result))
+            .sum();
         let raw: Vec<&FlowResult> = own.map(|(_, result)| result).collect();
         let mine: Vec<&FlowReport> = flows.iter().filter(of).collect();
         let mut latency = Latency::default();
         raw.iter().for_each(|result| latency.merge(&result.latency));
         let mut distances = vec![0_u64; 16];
         for result in &raw {
-            distances.iter_mut().zip(result.order.distances).for_each(|(sum, count)| *sum += count);
+            distances
+                .iter_mut()
+                .zip(result.order.distances)
+                .for_each(|(sum, count)| *sum += count);
         }
-        let used = distances.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+        let used = distances
+            .iter()
+            .rposition(|count| *count > 0)
+            .map_or(0, |last| last + 1);
         distances.truncate(used);
         let packets: u64 = raw.iter().map(|result| result.order.packets).sum();
         let percent = |count: u64| 100.0 * count as f64 / packets.max(1) as f64;
-        let rates: Vec<f64> = mine.iter().map(|flow| flow.goodput_bps.unwrap_or(0.0)).collect();
+        let rates: Vec<f64> = mine
+            .iter()
+            .map(|flow| flow.goodput_bps.unwrap_or(0.0))
+            .collect();
         WorkloadReport {
             name: name.clone(),
             flows: mine.len() as u64,
-            finished: mine.iter().filter(|flow| flow.completion_us.is_some()).count() as u64,
+            finished: mine
+                .iter()
+                .filter(|flow| flow.completion_us.is_some())
+                .count() as u64,
             failed: mine.iter().filter(|flow| flow.failed).count() as u64,
             bytes: mine.iter().map(|flow| flow.bytes).sum(),
             delivered_bytes: delivered,
@@ -141,13 +192,20 @@ fn workloads(experiment: &Experiment, results: &Results, flows: &[FlowReport]) -
             latency_us: Percentiles::of_latency(&latency),
             ios_per_s: ios_per_s(&raw, experiment, index, interval),
             retransmitted: mine.iter().map(|flow| flow.retransmitted).sum(),
-            timeouts: raw.iter().map(|result| result.sender.local_ack_timeout_err).sum(),
+            timeouts: raw
+                .iter()
+                .map(|result| result.sender.local_ack_timeout_err)
+                .sum(),
             notifications: mine.iter().map(|flow| flow.notifications).sum(),
             swapped_percent: percent(raw.iter().map(|result| result.order.swapped).sum()),
             late_percent: percent(distances.iter().sum()),
             limit: None,
             reorder_distances: distances,
-            reorder_distance_max: raw.iter().map(|result| result.order.distance_max).max().unwrap_or(0),
+            reorder_distance_max: raw
+                .iter()
+                .map(|result| result.order.distance_max)
+                .max()
+                .unwrap_or(0),
         }
     };
     experiment.workloads.iter().enumerate().map(one).collect()
@@ -161,7 +219,8 @@ fn ios_per_s(
     interval: Option<[Time; 2]>,
 ) -> Option<f64> {
     let flows = &experiment.scenario.flows;
-    let is_storage = |flow: &&Flow| flow.workload as usize == workload && flow.operation.is_storage();
+    let is_storage =
+        |flow: &&Flow| flow.workload as usize == workload && flow.operation.is_storage();
     flows.iter().find(is_storage)?;
     let ios = results.iter().map(|result| result.messages).sum::<u64>();
     Some(interval.map_or(0.0, |interval| rate(ios, interval) / 8.0))
@@ -174,26 +233,33 @@ fn stores(experiment: &Experiment, results: &Results) -> Vec<StoreReport> {
     };
     let hosts = experiment.network.hosts.iter().zip(&results.hosts);
     let taking_part = hosts.filter(|(_, result)| !result.cores_busy_ps.is_empty());
-    let report = |(host, result): (&fabric::file::NamedHost, &crate::world::HostResult)| StoreReport {
-        host: host.name.clone(),
-        cores: result.cores_busy_ps.len(),
-        cores_busy_percent: percent(&result.cores_busy_ps),
-        drives_busy_percent: percent(&result.drives_busy_ps),
-        memory_busy_percent: percent(&[result.memory_busy_ps]),
-    };
+    let report =
+        |(host, result): (&fabric::file::NamedHost, &crate::world::HostResult)| StoreReport {
+            host: host.name.clone(),
+            cores: result.cores_busy_ps.len(),
+            cores_busy_percent: percent(&result.cores_busy_ps),
+            drives_busy_percent: percent(&result.drives_busy_ps),
+            memory_busy_percent: percent(&[result.memory_busy_ps]),
+        };
     taking_part.map(report).collect()
 }
 
 fn functions(experiment: &Experiment, results: &Results) -> Vec<FunctionReport> {
     let hosts = experiment.network.hosts.iter().zip(&results.hosts);
     let any = hosts.filter(|(_, result)| result.function_drops != FunctionDrops::default());
-    any.map(|(host, result)| FunctionReport { function: host.name.clone(), dropped: result.function_drops })
-        .collect()
+    any.map(|(host, result)| FunctionReport {
+        function: host.name.clone(),
+        dropped: result.function_drops,
+    })
+    .collect()
 }
 
 /// Jain, Chiu and Hawe, 1984; of one there is none.
 fn fairness(rates: &[f64]) -> Option<f64> {
-    let (sum, squares): (f64, f64) = (rates.iter().sum(), rates.iter().map(|rate| rate * rate).sum());
+    let (sum, squares): (f64, f64) = (
+        rates.iter().sum(),
+        rates.iter().map(|rate| rate * rate).sum(),
+    );
     (rates.len() > 1 && squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
 }
 
@@ -203,8 +269,11 @@ impl Percentiles {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         // The smallest value that so many are not above.
-        let at =
-            |of_hundred: usize| values.get((values.len() * of_hundred).div_ceil(100).max(1) - 1).copied();
+        let at = |of_hundred: usize| {
+            values
+                .get((values.len() * of_hundred).div_ceil(100).max(1) - 1)
+                .copied()
+        };
         Some(Self {
             p50: at(50)?,
             p90: at(90)?,
@@ -241,14 +310,17 @@ pub fn port_reports(experiment: &Experiment, results: &Results) -> Vec<PortRepor
     let mut reports = Vec::new();
     for (link, number) in experiment.network.topology.links().iter().zip(0_u32..) {
         for (direction, end) in (0_u8..).zip(link.ends) {
-            let Some(counted) = counted(results, end) else { continue };
+            let Some(counted) = counted(results, end) else {
+                continue;
+            };
             let other = link.ends[usize::from(1 - direction)];
             let rate = link.config.rate;
             let mut report = port(&counted, rate, results.end);
             report.port = experiment.network.port_name(end);
             report.to = experiment.network.port_name(other);
             (report.link, report.direction) = (number, direction);
-            let silent = report.packets == 0 && report.pauses_sent == 0 && report.losses().next().is_none();
+            let silent =
+                report.packets == 0 && report.pauses_sent == 0 && report.losses().next().is_none();
             if !silent {
                 reports.push((end.node, end.port, report));
             }
@@ -268,7 +340,11 @@ fn counted(results: &Results, end: End) -> Option<Counted<'_>> {
             pauses_sent: host.pauses_sent,
         }),
         Node::Switch(switch) => {
-            let port = results.switches.get(switch as usize)?.ports.get(usize::from(end.port))?;
+            let port = results
+                .switches
+                .get(switch as usize)?
+                .ports
+                .get(usize::from(end.port))?;
             Some(Counted {
                 queues: &port.queues,
                 port: Some(port),
@@ -289,7 +365,11 @@ fn reasons(counts: impl Fn(Drop) -> u64) -> Vec<(&'static str, u64)> {
 fn queues(counted: &Counted<'_>) -> Vec<QueueReport> {
     let report = |(queue, class): (&QueueCounters, u8)| {
         let index = usize::from(class);
-        let dropped = |why: Drop| counted.port.map_or(0, |port| port.dropped(index, |is| is == why).packets);
+        let dropped = |why: Drop| {
+            counted
+                .port
+                .map_or(0, |port| port.dropped(index, |is| is == why).packets)
+        };
         QueueReport {
             class,
             packets: queue.sent_packets,
@@ -298,20 +378,35 @@ fn queues(counted: &Counted<'_>) -> Vec<QueueReport> {
             peak_bytes: queue.peak_bytes,
             paused_us: us(queue.paused_ps),
             dropped: reasons(dropped),
-            storms: counted.incidents.map_or(0, |incidents| incidents.storms_detected[index]),
+            storms: counted
+                .incidents
+                .map_or(0, |incidents| incidents.storms_detected[index]),
         }
     };
-    let used = |queue: &QueueReport| queue.packets > 0 || queue.paused_us > 0.0 || !queue.dropped.is_empty();
-    counted.queues.iter().zip(0_u8..).map(report).filter(used).collect()
+    let used = |queue: &QueueReport| {
+        queue.packets > 0 || queue.paused_us > 0.0 || !queue.dropped.is_empty()
+    };
+    counted
+        .queues
+        .iter()
+        .zip(0_u8..)
+        .map(report)
+        .filter(used)
+        .collect()
 }
 
 fn groups(counted: &Counted<'_>) -> Vec<GroupReport> {
-    let all = counted.port.into_iter().flat_map(|port| (0_u8..).zip(port.groups));
+    let all = counted
+        .port
+        .into_iter()
+        .flat_map(|port| (0_u8..).zip(port.groups));
     let report = |(group, peaks): (u8, GroupCounters)| GroupReport {
         group,
         shared_peak_bytes: peaks.shared_peak_bytes,
         headroom_peak_bytes: peaks.headroom_peak_bytes,
-        dropped: counted.incidents.map_or(0, |incidents| incidents.refused[usize::from(group)].packets),
+        dropped: counted
+            .incidents
+            .map_or(0, |incidents| incidents.refused[usize::from(group)].packets),
     };
     let used = |group: &GroupReport| {
         group.shared_peak_bytes > 0 || group.headroom_peak_bytes > 0 || group.dropped > 0
@@ -322,7 +417,11 @@ fn groups(counted: &Counted<'_>) -> Vec<GroupReport> {
 /// By priority, if there were any.
 fn by_priority(counted: &Counted<'_>, of: fn(&Incidents) -> [u64; CLASSES]) -> Vec<u64> {
     let counts = counted.incidents.map(of).unwrap_or_default();
-    if counts == [0; CLASSES] { Vec::new() } else { counts.to_vec() }
+    if counts == [0; CLASSES] {
+        Vec::new()
+    } else {
+        counts.to_vec()
+    }
 }
 
 fn port(counted: &Counted<'_>, rate: Rate, end: Time) -> PortReport {
@@ -337,11 +436,19 @@ fn port(counted: &Counted<'_>, rate: Rate, end: Time) -> PortReport {
         link: 0,
         direction: 0,
         rate_bps: rate.bps(),
-        load: if capacity > 0.0 { on_wire / capacity } else { 0.0 },
+        load: if capacity > 0.0 {
+            on_wire / capacity
+        } else {
+            0.0
+        },
         packets,
         bytes,
         marked: queues.iter().map(|queue| queue.marked).sum(),
-        dropped: reasons(|why| counted.port.map_or(0, |port| port.ingress.dropped[why as usize])),
+        dropped: reasons(|why| {
+            counted
+                .port
+                .map_or(0, |port| port.ingress.dropped[why as usize])
+        }),
         fcs_errors: counted.link.damaged,
         lost_link_down: counted.link.lost,
         pauses_sent: counted.pauses_sent,
@@ -362,7 +469,10 @@ fn switches(experiment: &Experiment, results: &Results) -> Vec<SwitchReport> {
             buffer_bytes: named.config.buffer.total_bytes,
             buffer_peak_bytes: result.buffer.peak_bytes,
             dropped: ports().flat_map(|port| port.ingress.dropped).sum(),
-            marked: ports().flat_map(|port| port.queues).map(|queue| queue.marked_packets).sum(),
+            marked: ports()
+                .flat_map(|port| port.queues)
+                .map(|queue| queue.marked_packets)
+                .sum(),
             pauses_sent: ports().map(|port| port.ingress.pauses_sent).sum(),
         }
     };
@@ -372,7 +482,10 @@ fn switches(experiment: &Experiment, results: &Results) -> Vec<SwitchReport> {
 fn series(experiment: &Experiment, samples: &[Sample]) -> Vec<Series> {
     let mut by_port: BTreeMap<(u32, u8), PortSamples<'_>> = BTreeMap::new();
     for sample in samples {
-        by_port.entry((sample.link, sample.direction)).or_default().push(sample);
+        by_port
+            .entry((sample.link, sample.direction))
+            .or_default()
+            .push(sample);
     }
     let one = |((link, direction), samples): ((u32, u8), PortSamples<'_>)| {
         let end = experiment.network.topology.links()[link as usize].ends[usize::from(direction)];
@@ -396,7 +509,10 @@ fn series(experiment: &Experiment, samples: &[Sample]) -> Vec<Series> {
 fn queue_series(samples: &PortSamples<'_>) -> Vec<QueueSeries> {
     let of = |class: u8| QueueSeries {
         class,
-        queued_bytes: samples.iter().map(|sample| sample.class_bytes[usize::from(class)]).collect(),
+        queued_bytes: samples
+            .iter()
+            .map(|sample| sample.class_bytes[usize::from(class)])
+            .collect(),
     };
     let used = |series: &QueueSeries| series.queued_bytes.iter().any(|bytes| *bytes > 0);
     (0..CLASSES as u8).map(of).filter(used).collect()

@@ -51,27 +51,49 @@ impl<'a, T> Rows<'a, T> {
     fn new<R: Borrow<Report>>(reports: &'a [R], rows: impl Fn(&'a Report) -> Vec<T>) -> Self {
         let of_run = |(run, report): (usize, &'a R)| {
             let report: &'a Report = report.borrow();
-            rows(report).into_iter().map(move |row| (run as i64, (report, row)))
+            rows(report)
+                .into_iter()
+                .map(move |row| (run as i64, (report, row)))
         };
-        let (runs, rows): (Vec<i64>, Vec<(&Report, T)>) = reports.iter().enumerate().flat_map(of_run).unzip();
-        let mut all = Self { rows, columns: vec![("run".to_owned(), Values::Whole(runs))] };
-        let paths = reports.first().map(|report| report.borrow().settings.as_slice()).unwrap_or_default();
+        let (runs, rows): (Vec<i64>, Vec<(&Report, T)>) =
+            reports.iter().enumerate().flat_map(of_run).unzip();
+        let mut all = Self {
+            rows,
+            columns: vec![("run".to_owned(), Values::Whole(runs))],
+        };
+        let paths = reports
+            .first()
+            .map(|report| report.borrow().settings.as_slice())
+            .unwrap_or_default();
         // A sweep over `seed` has one column for it: the number that each run has anyway.
-        for (index, (path, _)) in paths.iter().enumerate().filter(|(_, (path, _))| path != "seed") {
-            let value = |report: &Report| report.settings.get(index).map(|(_, value)| value.clone());
+        for (index, (path, _)) in paths
+            .iter()
+            .enumerate()
+            .filter(|(_, (path, _))| path != "seed")
+        {
+            let value =
+                |report: &Report| report.settings.get(index).map(|(_, value)| value.clone());
             all = all.text(path, |report, _| value(report).unwrap_or_default());
         }
         all.whole("seed", |report, _| report.seed)
     }
 
     fn text(mut self, name: &str, of: impl Fn(&Report, &T) -> String) -> Self {
-        let values = self.rows.iter().map(|(report, row)| of(report, row)).collect();
+        let values = self
+            .rows
+            .iter()
+            .map(|(report, row)| of(report, row))
+            .collect();
         self.columns.push((name.to_owned(), Values::Text(values)));
         self
     }
 
     fn whole(mut self, name: &str, of: impl Fn(&Report, &T) -> u64) -> Self {
-        let values = self.rows.iter().map(|(report, row)| of(report, row) as i64).collect();
+        let values = self
+            .rows
+            .iter()
+            .map(|(report, row)| of(report, row) as i64)
+            .collect();
         self.columns.push((name.to_owned(), Values::Whole(values)));
         self
     }
@@ -105,7 +127,10 @@ impl<'a, T> Rows<'a, T> {
 }
 
 fn workload_name(report: &Report, flow: &FlowReport) -> String {
-    report.workloads.get(flow.workload).map_or_else(String::new, |workload| workload.name.clone())
+    report
+        .workloads
+        .get(flow.workload)
+        .map_or_else(String::new, |workload| workload.name.clone())
 }
 
 /// The flows of all reports.
@@ -130,9 +155,14 @@ type HopRow<'a> = (&'a FlowReport, usize, usize, &'a HopReport);
 
 fn hop_rows(report: &Report) -> Vec<HopRow<'_>> {
     let flows = report.flows.iter().enumerate();
-    let hops =
-        flows.flat_map(|(number, flow)| flow.hops.iter().enumerate().map(move |hop| (number, flow, hop)));
-    hops.map(|(number, flow, (place, hop))| (flow, number, place, hop)).collect()
+    let hops = flows.flat_map(|(number, flow)| {
+        flow.hops
+            .iter()
+            .enumerate()
+            .map(move |hop| (number, flow, hop))
+    });
+    hops.map(|(number, flow, (place, hop))| (flow, number, place, hop))
+        .collect()
 }
 
 /// The ports that the flows of all reports crossed, in the order of their paths.
@@ -158,15 +188,20 @@ pub fn hop_columns<R: Borrow<Report>>(reports: &[R]) -> Vec<Column> {
 
 /// The workloads of all reports.
 pub fn workload_columns<R: Borrow<Report>>(reports: &[R]) -> Vec<Column> {
-    let rows: Rows<'_, &WorkloadReport> = Rows::new(reports, |report| report.workloads.iter().collect());
+    let rows: Rows<'_, &WorkloadReport> =
+        Rows::new(reports, |report| report.workloads.iter().collect());
     rows.text("workload", |_, workload| workload.name.clone())
         .whole("flows", |_, workload| workload.flows)
         .whole("finished", |_, workload| workload.finished)
         .whole("failed", |_, workload| workload.failed)
         .whole("bytes", |_, workload| workload.bytes)
         .whole("delivered_bytes", |_, workload| workload.delivered_bytes)
-        .number("begin_us", |workload| workload.interval_us.map(|interval| interval[0]))
-        .number("end_us", |workload| workload.interval_us.map(|interval| interval[1]))
+        .number("begin_us", |workload| {
+            workload.interval_us.map(|interval| interval[0])
+        })
+        .number("end_us", |workload| {
+            workload.interval_us.map(|interval| interval[1])
+        })
         .number("goodput_bps", |workload| Some(workload.goodput_bps))
         .number("fairness", |workload| workload.fairness)
         .percentiles("completion_us", |workload| workload.completion_us)
@@ -176,7 +211,12 @@ pub fn workload_columns<R: Borrow<Report>>(reports: &[R]) -> Vec<Column> {
         .whole("retransmitted", |_, workload| workload.retransmitted)
         .whole("timeouts", |_, workload| workload.timeouts)
         .whole("notifications", |_, workload| workload.notifications)
-        .text("limit", |_, workload| workload.limit.as_ref().map_or_else(String::new, |it| it.what.clone()))
+        .text("limit", |_, workload| {
+            workload
+                .limit
+                .as_ref()
+                .map_or_else(String::new, |it| it.what.clone())
+        })
         .columns
 }
 
@@ -192,7 +232,9 @@ pub fn port_columns<R: Borrow<Report>>(reports: &[R]) -> Vec<Column> {
         .whole("packets", |_, port| port.packets)
         .whole("bytes", |_, port| port.bytes)
         .whole("marked", |_, port| port.marked)
-        .whole("dropped", |_, port| port.dropped.iter().map(|(_, count)| count).sum())
+        .whole("dropped", |_, port| {
+            port.dropped.iter().map(|(_, count)| count).sum()
+        })
         .whole("fcs_errors", |_, port| port.fcs_errors)
         .whole("lost_link_down", |_, port| port.lost_link_down)
         .whole("pauses_sent", |_, port| port.pauses_sent)
@@ -205,7 +247,9 @@ pub fn switch_columns<R: Borrow<Report>>(reports: &[R]) -> Vec<Column> {
     Rows::new(reports, |report| report.switches.iter().collect::<Vec<_>>())
         .text("switch", |_, switch| switch.name.clone())
         .whole("buffer_bytes", |_, switch| u64::from(switch.buffer_bytes))
-        .whole("buffer_peak_bytes", |_, switch| u64::from(switch.buffer_peak_bytes))
+        .whole("buffer_peak_bytes", |_, switch| {
+            u64::from(switch.buffer_peak_bytes)
+        })
         .whole("dropped", |_, switch| switch.dropped)
         .whole("marked", |_, switch| switch.marked)
         .whole("pauses_sent", |_, switch| switch.pauses_sent)
@@ -214,7 +258,9 @@ pub fn switch_columns<R: Borrow<Report>>(reports: &[R]) -> Vec<Column> {
 
 fn samples(report: &Report) -> Vec<(&Series, usize)> {
     let series = report.series.iter();
-    series.flat_map(|series| (0..series.at_us.len()).map(move |at| (series, at))).collect()
+    series
+        .flat_map(|series| (0..series.at_us.len()).map(move |at| (series, at)))
+        .collect()
 }
 
 /// Ports over time: one row for each port and moment, if samples were requested.
@@ -222,8 +268,12 @@ pub fn sample_columns<R: Borrow<Report>>(reports: &[R]) -> Vec<Column> {
     Rows::new(reports, samples)
         .text("port", |_, (series, _)| series.port.clone())
         .number("at_us", |(series, at)| series.at_us.get(*at).copied())
-        .whole("queued_bytes", |_, (series, at)| series.queued_bytes.get(*at).map_or(0, |it| u64::from(*it)))
+        .whole("queued_bytes", |_, (series, at)| {
+            series.queued_bytes.get(*at).map_or(0, |it| u64::from(*it))
+        })
         .number("rate_bps", |(series, at)| series.rate_bps.get(*at).copied())
-        .truth("paused", |(series, at)| series.paused.get(*at).copied().unwrap_or_default())
+        .truth("paused", |(series, at)| {
+            series.paused.get(*at).copied().unwrap_or_default()
+        })
         .columns
 }

@@ -22,11 +22,18 @@ pub fn flows_csv(report: &Report, run: Option<usize>, head: bool) -> String {
     if head {
         let columns = "workload,from,to,bytes,start_us,completion_us,slowdown,\
                        goodput_bps,retransmitted,notifications,failed";
-        text = format!("{}{}{columns}\n", if run.is_some() { "run," } else { "" }, settings(report, true));
+        text = format!(
+            "{}{}{columns}\n",
+            if run.is_some() { "run," } else { "" },
+            settings(report, true)
+        );
     }
     for flow in &report.flows {
         let run = run.map(|run| format!("{run},")).unwrap_or_default();
-        let name = report.workloads.get(flow.workload).map_or("", |workload| workload.name.as_str());
+        let name = report
+            .workloads
+            .get(flow.workload)
+            .map_or("", |workload| workload.name.as_str());
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
@@ -54,11 +61,18 @@ pub fn hops_csv(report: &Report, run: Option<usize>, head: bool) -> String {
     if head {
         let columns = "workload,flow,from,to,hop,port,next,packets,bytes,marked,lost,\
                        waited_mean_us,waited_max_us,waited_us,paused_us";
-        text = format!("{}{}{columns}\n", if run.is_some() { "run," } else { "" }, settings(report, true));
+        text = format!(
+            "{}{}{columns}\n",
+            if run.is_some() { "run," } else { "" },
+            settings(report, true)
+        );
     }
     let run = run.map(|run| format!("{run},")).unwrap_or_default();
     for (number, flow) in report.flows.iter().enumerate() {
-        let name = report.workloads.get(flow.workload).map_or("", |workload| workload.name.as_str());
+        let name = report
+            .workloads
+            .get(flow.workload)
+            .map_or("", |workload| workload.name.as_str());
         for (place, hop) in flow.hops.iter().enumerate() {
             let _ = writeln!(
                 text,

@@ -24,8 +24,16 @@ const FREE_LOAD: f64 = 0.5;
 /// Findings of one kind at most: the first show what the others would.
 const SAME_MAX: usize = 4;
 
-pub(super) fn findings(experiment: &Experiment, results: &Results, report: &Report) -> Vec<Finding> {
-    let view = View { experiment, results, report };
+pub(super) fn findings(
+    experiment: &Experiment,
+    results: &Results,
+    report: &Report,
+) -> Vec<Finding> {
+    let view = View {
+        experiment,
+        results,
+        report,
+    };
     let rules = [
         View::deadlocks,
         View::losses,
@@ -56,7 +64,12 @@ struct View<'a> {
 }
 
 fn finding(severity: Severity, seen: String, cause: String, instead: impl Into<String>) -> Finding {
-    Finding { severity, seen, cause, instead: instead.into() }
+    Finding {
+        severity,
+        seen,
+        cause,
+        instead: instead.into(),
+    }
 }
 
 /// The class that a switch puts a host's packets into.
@@ -88,7 +101,10 @@ impl View<'_> {
 
     /// The far end of the link at a switch's port.
     fn peer(&self, switch: u32, port: u16) -> Option<End> {
-        let here = End { node: Node::Switch(switch), port };
+        let here = End {
+            node: Node::Switch(switch),
+            port,
+        };
         let links = self.experiment.network.topology.links();
         let link = links.iter().find(|link| link.ends.contains(&here))?;
         link.ends.into_iter().find(|end| *end != here)
@@ -98,21 +114,38 @@ impl View<'_> {
     fn sender(&self) -> Option<&HostConfig> {
         let hosts = &self.experiment.scenario.hosts;
         // Programs of live hosts send without flows.
-        self.experiment.scenario.flows.first().map(|flow| self.host(flow.from)).or(hosts.first())
+        self.experiment
+            .scenario
+            .flows
+            .first()
+            .map(|flow| self.host(flow.from))
+            .or(hosts.first())
     }
 
     fn deadlocks(&self) -> Vec<Finding> {
         let one = |deadlock: &crate::world::Deadlock| {
-            let name =
-                |(switch, port): &(u32, u16)| self.name(End { node: Node::Switch(*switch), port: *port });
-            let circle = deadlock.circle.iter().map(name).collect::<Vec<_>>().join(" → ");
+            let name = |(switch, port): &(u32, u16)| {
+                self.name(End {
+                    node: Node::Switch(*switch),
+                    port: *port,
+                })
+            };
+            let circle = deadlock
+                .circle
+                .iter()
+                .map(name)
+                .collect::<Vec<_>>()
+                .join(" → ");
             finding(
                 Severity::Broken,
                 format!(
                     "PFC deadlock at {:.1} us: {circle} pause each other, and none can send again",
                     deadlock.at.0 as f64 / 1e6
                 ),
-                format!("traffic class {} is lossless in a circle of links", deadlock.class),
+                format!(
+                    "traffic class {} is lossless in a circle of links",
+                    deadlock.class
+                ),
                 "routes without a circle (up, then down), another class after each turn, or a PFC watchdog",
             )
         };
@@ -125,12 +158,19 @@ impl View<'_> {
         let mut grouped: Vec<(Finding, u64, Vec<String>)> = Vec::new();
         for (number, switch) in (0_u32..).zip(&self.results.switches) {
             for (port, result) in (0_u16..).zip(&switch.ports) {
-                let here = self.name(End { node: Node::Switch(number), port });
+                let here = self.name(End {
+                    node: Node::Switch(number),
+                    port,
+                });
                 for (why, dropped) in Drop::ALL.into_iter().zip(result.ingress.dropped) {
-                    let Some(found) = self.dropped(number, port, why).filter(|_| dropped > 0) else {
+                    let Some(found) = self.dropped(number, port, why).filter(|_| dropped > 0)
+                    else {
                         continue;
                     };
-                    match grouped.iter_mut().find(|(other, _, _)| other.cause == found.cause) {
+                    match grouped
+                        .iter_mut()
+                        .find(|(other, _, _)| other.cause == found.cause)
+                    {
                         Some((_, sum, ports)) => {
                             *sum += dropped;
                             ports.push(here.clone());
@@ -152,17 +192,32 @@ impl View<'_> {
                 String::new()
             };
             let first = ports.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
-            let dropped =
-                counted(sum, "packet was dropped that arrived", "packets were dropped that arrived");
-            Finding { seen: format!("{dropped} at {first}{more}"), ..found }
+            let dropped = counted(
+                sum,
+                "packet was dropped that arrived",
+                "packets were dropped that arrived",
+            );
+            Finding {
+                seen: format!("{dropped} at {first}{more}"),
+                ..found
+            }
         };
         grouped.into_iter().map(name).collect()
     }
 
     /// Links on which frames are damaged: no setting of a switch helps against that.
     fn damaged(&self) -> Vec<Finding> {
-        let again: u64 = self.report.workloads.iter().map(|workload| workload.retransmitted).sum();
-        let severity = if again > 0 { Severity::Slow } else { Severity::Note };
+        let again: u64 = self
+            .report
+            .workloads
+            .iter()
+            .map(|workload| workload.retransmitted)
+            .sum();
+        let severity = if again > 0 {
+            Severity::Slow
+        } else {
+            Severity::Note
+        };
         let damaged = self.report.ports.iter().filter(|port| port.fcs_errors > 0);
         let one = |port: &super::PortReport| {
             let seen = format!(
@@ -171,7 +226,10 @@ impl View<'_> {
                 port.to,
                 port.port
             );
-            let cause = format!("the error rate of the link between {} and {}", port.to, port.port);
+            let cause = format!(
+                "the error rate of the link between {} and {}",
+                port.to, port.port
+            );
             finding(
                 severity,
                 seen,
@@ -197,7 +255,10 @@ impl View<'_> {
                 format!("{name}: WRED drops packets whose senders do not take part in ECN"),
                 "nic.NAME.ecn = true, or ecn.drop = false for this queue",
             ),
-            Drop::HopLimit => (format!("{name}: packets are in a routing loop"), "routes without loops"),
+            Drop::HopLimit => (
+                format!("{name}: packets are in a routing loop"),
+                "routes without loops",
+            ),
             Drop::NoRoute => (
                 format!("{name}: there is no route to the destination"),
                 "links that are down: see link.down",
@@ -212,11 +273,21 @@ impl View<'_> {
             _ => self.sender()?,
         };
         if let Some(Node::Host(host)) = self.peer(switch, port).map(|end| end.node) {
-            let mut flows = self.experiment.scenario.flows.iter().filter(|flow| flow.from == host);
+            let mut flows = self
+                .experiment
+                .scenario
+                .flows
+                .iter()
+                .filter(|flow| flow.from == host);
             if flows.all(|flow| flow.operation.is_unreliable()) {
                 let cause = "this traffic is unreliable, and its senders send more than the network carries"
                     .to_owned();
-                return Some(finding(Severity::Note, String::new(), cause, "nothing, if that is meant"));
+                return Some(finding(
+                    Severity::Note,
+                    String::new(),
+                    cause,
+                    "nothing, if that is meant",
+                ));
             }
         }
         let profile = self.profile(switch, port);
@@ -225,8 +296,9 @@ impl View<'_> {
         if profile.pfc.send >> class & 1 == 1 {
             if why == Drop::Egress {
                 let name = &self.switch(switch).name;
-                let cause =
-                    format!("{name}: class {class} is lossless, and its queue has a limit of its own");
+                let cause = format!(
+                    "{name}: class {class} is lossless, and its queue has a limit of its own"
+                );
                 let instead = format!("queue.{class}.limit = \"none\": pauses are what limits it");
                 return Some(finding(Severity::Broken, seen, cause, instead));
             }
@@ -237,7 +309,14 @@ impl View<'_> {
     }
 
     /// The class is paused, and yet packets were lost.
-    fn lossless_loss(&self, switch: u32, port: u16, seen: String, class: u8, sender: &HostConfig) -> Finding {
+    fn lossless_loss(
+        &self,
+        switch: u32,
+        port: u16,
+        seen: String,
+        class: u8,
+        sender: &HostConfig,
+    ) -> Finding {
         let profile = self.profile(switch, port);
         let group = usize::from(profile.group_of_class[usize::from(class)]);
         let priority = profile.pfc.priority_of_group[group];
@@ -267,18 +346,30 @@ impl View<'_> {
     }
 
     /// The reason why the class of data is not a lossless one.
-    fn why_lossy(&self, switch: u32, port: u16, class: u8, sender: &HostConfig) -> (String, String) {
+    fn why_lossy(
+        &self,
+        switch: u32,
+        port: u16,
+        class: u8,
+        sender: &HostConfig,
+    ) -> (String, String) {
         let profile = self.profile(switch, port);
         let name = &self.switch(switch).name;
         let dscp = sender.data.dscp;
         let lossless = profile.pfc.send;
         let imported = self.switch(switch).imported.as_ref();
-        let lossy = LossyClass { port: &self.switch(switch).ports[usize::from(port)], class, dscp, lossless };
+        let lossy = LossyClass {
+            port: &self.switch(switch).ports[usize::from(port)],
+            class,
+            dscp,
+            lossless,
+        };
         if let Some(advice) = imported.and_then(|imported| imported.why_lossy(name, &lossy)) {
             return (advice.cause, advice.instead);
         }
         if lossless == 0 {
-            let cause = format!("{name}: no class is lossless, data (DSCP {dscp}) is in class {class}");
+            let cause =
+                format!("{name}: no class is lossless, data (DSCP {dscp}) is in class {class}");
             return (cause, format!("pfc.classes = [{class}]"));
         }
         let only = class_list(lossless);
@@ -290,14 +381,20 @@ impl View<'_> {
             return (cause, "trust = \"dscp\"".to_owned());
         }
         let marked_right = (0..64).any(|value| lossless >> profile.map.dscp[value].class & 1 == 1);
-        if marked_right && profile.map.dscp[usize::from(dscp & 63)].class == profile.map.default.class {
+        if marked_right
+            && profile.map.dscp[usize::from(dscp & 63)].class == profile.map.default.class
+        {
             let cause = format!(
                 "{name}: the DSCP map has no entry for {dscp}: data falls into class {class}, and \
                     lossless is {only}"
             );
-            return (cause, format!("dscp = {{ {dscp} = {} }}", lossless.trailing_zeros()));
+            return (
+                cause,
+                format!("dscp = {{ {dscp} = {} }}", lossless.trailing_zeros()),
+            );
         }
-        let cause = format!("{name}: PFC is on class {only}, and data (DSCP {dscp}) is in class {class}");
+        let cause =
+            format!("{name}: PFC is on class {only}, and data (DSCP {dscp}) is in class {class}");
         (
             cause,
             format!(
@@ -309,14 +406,20 @@ impl View<'_> {
     }
 
     fn failures(&self) -> Vec<Finding> {
-        let failed: u64 = self.report.workloads.iter().map(|workload| workload.failed).sum();
+        let failed: u64 = self
+            .report
+            .workloads
+            .iter()
+            .map(|workload| workload.failed)
+            .sum();
         if failed == 0 {
             return Vec::new();
         }
         vec![finding(
             Severity::Broken,
             counted(failed, "queue pair failed", "queue pairs failed"),
-            "their retries were used up: packets or acknowledgements were lost again and again".to_owned(),
+            "their retries were used up: packets or acknowledgements were lost again and again"
+                .to_owned(),
             "see the losses; retries = 7 and a longer timeout only hide them",
         )]
     }
@@ -328,24 +431,53 @@ impl View<'_> {
             return Vec::new();
         }
         let end_us = self.results.end.0 as f64 / 1e6;
-        let paused =
-            |port: &&super::PortReport| port.queues.iter().any(|queue| queue.paused_us > STORM_PART * end_us);
+        let paused = |port: &&super::PortReport| {
+            port.queues
+                .iter()
+                .any(|queue| queue.paused_us > STORM_PART * end_us)
+        };
         let outside = |port: &&super::PortReport| !self.is_inside(port.link);
-        let stormy: Vec<_> = self.report.ports.iter().filter(outside).filter(paused).collect();
-        let Some(worst) = stormy.iter().max_by(|one, other| one.paused_us.total_cmp(&other.paused_us)) else {
+        let stormy: Vec<_> = self
+            .report
+            .ports
+            .iter()
+            .filter(outside)
+            .filter(paused)
+            .collect();
+        let Some(worst) = stormy
+            .iter()
+            .max_by(|one, other| one.paused_us.total_cmp(&other.paused_us))
+        else {
             return Vec::new();
         };
-        let pauses: u64 = self.report.switches.iter().map(|switch| switch.pauses_sent).sum();
+        let pauses: u64 = self
+            .report
+            .switches
+            .iter()
+            .map(|switch| switch.pauses_sent)
+            .sum();
         let all = self.report.ports.len();
-        let part = 100.0 * worst.queues.iter().map(|queue| queue.paused_us).fold(0.0, f64::max) / end_us;
+        let part = 100.0
+            * worst
+                .queues
+                .iter()
+                .map(|queue| queue.paused_us)
+                .fold(0.0, f64::max)
+            / end_us;
         let seen = format!(
             "{} paused more than {:.0} % of the time ({}: {part:.0} %); {}",
-            counted(stormy.len() as u64, &format!("of {all} ports was"), &format!("of {all} ports were")),
+            counted(
+                stormy.len() as u64,
+                &format!("of {all} ports was"),
+                &format!("of {all} ports were")
+            ),
             100.0 * STORM_PART,
             worst.port,
             counted(pauses, "pause", "pauses")
         );
-        let Some((cause, instead)) = self.why_storm() else { return Vec::new() };
+        let Some((cause, instead)) = self.why_storm() else {
+            return Vec::new();
+        };
         vec![finding(Severity::Slow, seen, cause, instead)]
     }
 
@@ -364,20 +496,33 @@ impl View<'_> {
     fn why_storm(&self) -> Option<(String, String)> {
         let sender = self.sender()?;
         // The PCIe link of a receiver may cause the pauses of the switch.
-        let hosts = self.results.hosts.iter().zip(&self.experiment.network.hosts);
-        if let Some((_, host)) =
-            hosts.max_by_key(|(result, _)| result.pauses_sent).filter(|(result, _)| result.pauses_sent > 0)
+        let hosts = self
+            .results
+            .hosts
+            .iter()
+            .zip(&self.experiment.network.hosts);
+        if let Some((_, host)) = hosts
+            .max_by_key(|(result, _)| result.pauses_sent)
+            .filter(|(result, _)| result.pauses_sent > 0)
         {
             let cause = format!(
                 "the PCIe link of {} is slower than what arrives, and its adapter pauses the switch",
                 host.name
             );
-            return Some((cause, "a wider or newer PCIe link: see nic.NAME.pcie".to_owned()));
+            return Some((
+                cause,
+                "a wider or newer PCIe link: see nic.NAME.pcie".to_owned(),
+            ));
         }
         for (number, switch) in (0_u32..).zip(&self.experiment.network.switches) {
-            let Some(profile) = switch.config.profiles.first() else { continue };
+            let Some(profile) = switch.config.profiles.first() else {
+                continue;
+            };
             let class = class_of(&profile.map, &sender.data);
-            if profile.queues[usize::from(class)].red.is_none_or(|red| !red.mark) {
+            if profile.queues[usize::from(class)]
+                .red
+                .is_none_or(|red| !red.mark)
+            {
                 let cause = format!(
                     "{}: ECN is off for class {class}: senders get no congestion notifications, and only \
                         pauses slow them down",
@@ -391,33 +536,53 @@ impl View<'_> {
             }
         }
         if !sender.data.ecn {
-            let cause = "adapters do not mark data as ECN-capable: switches may not mark it".to_owned();
-            return Some((cause, "nic.NAME.ecn = true (ToS 106 for DSCP 26)".to_owned()));
-        }
-        if matches!(sender.congestion, CongestionConfig::Off | CongestionConfig::Adaptive) {
             let cause =
-                "switches mark, and adapters have no congestion control that reacts to marks".to_owned();
+                "adapters do not mark data as ECN-capable: switches may not mark it".to_owned();
+            return Some((
+                cause,
+                "nic.NAME.ecn = true (ToS 106 for DSCP 26)".to_owned(),
+            ));
+        }
+        if matches!(
+            sender.congestion,
+            CongestionConfig::Off | CongestionConfig::Adaptive
+        ) {
+            let cause =
+                "switches mark, and adapters have no congestion control that reacts to marks"
+                    .to_owned();
             return Some((cause, "nic.NAME.congestion = \"dcqcn\"".to_owned()));
         }
         let cause =
-            "switches begin to mark at a longer queue than that at which they begin to pause".to_owned();
-        Some((cause, "lower ecn.min and ecn.max, or raise pfc.xoff".to_owned()))
+            "switches begin to mark at a longer queue than that at which they begin to pause"
+                .to_owned();
+        Some((
+            cause,
+            "lower ecn.min and ecn.max, or raise pfc.xoff".to_owned(),
+        ))
     }
 
     /// Flows that are slow though the link to their receiver is not full: their sender is paused because of
     /// other flows.
     fn victims(&self) -> Vec<Finding> {
         let end_us = self.results.end.0 as f64 / 1e6;
-        let load_towards =
-            |host: &str| self.report.ports.iter().find(|port| port.to == host).map_or(0.0, |port| port.load);
+        let load_towards = |host: &str| {
+            self.report
+                .ports
+                .iter()
+                .find(|port| port.to == host)
+                .map_or(0.0, |port| port.load)
+        };
         let slow = self.report.flows.iter().filter(|flow| {
-            flow.slowdown.is_some_and(|slowdown| slowdown > VICTIM_SLOWDOWN)
+            flow.slowdown
+                .is_some_and(|slowdown| slowdown > VICTIM_SLOWDOWN)
                 && load_towards(&flow.to) < FREE_LOAD
         });
         let mut findings = Vec::new();
         for flow in slow {
             let own = self.report.ports.iter().find(|port| port.port == flow.from);
-            let Some(own) = own.filter(|port| port.paused_us > 0.1 * end_us) else { continue };
+            let Some(own) = own.filter(|port| port.paused_us > 0.1 * end_us) else {
+                continue;
+            };
             findings.push(finding(
                 Severity::Slow,
                 format!(
@@ -442,11 +607,29 @@ impl View<'_> {
 
     /// Packets out of order and sent again although none was lost.
     fn reordering(&self) -> Vec<Finding> {
-        let lost: u64 =
-            self.report.switches.iter().map(|switch| switch.dropped).sum::<u64>() + self.report.damaged;
-        let again: u64 = self.report.workloads.iter().map(|workload| workload.retransmitted).sum();
-        let order = self.report.workloads.iter().map(|workload| workload.swapped_percent).fold(0.0, f64::max);
-        let Some(sender) = self.sender().filter(|_| lost == 0 && again > 0 && order > 0.0) else {
+        let lost: u64 = self
+            .report
+            .switches
+            .iter()
+            .map(|switch| switch.dropped)
+            .sum::<u64>()
+            + self.report.damaged;
+        let again: u64 = self
+            .report
+            .workloads
+            .iter()
+            .map(|workload| workload.retransmitted)
+            .sum();
+        let order = self
+            .report
+            .workloads
+            .iter()
+            .map(|workload| workload.swapped_percent)
+            .fold(0.0, f64::max);
+        let Some(sender) = self
+            .sender()
+            .filter(|_| lost == 0 && again > 0 && order > 0.0)
+        else {
             return Vec::new();
         };
         let seen = format!(
@@ -458,27 +641,45 @@ impl View<'_> {
                 "packets overtake each other by more than the reorder window of {}",
                 sender.reorder_window
             );
-            (cause, "nic.NAME.reorder-window, or paths of more equal length")
+            (
+                cause,
+                "nic.NAME.reorder-window, or paths of more equal length",
+            )
         } else {
             let cause = "packets take several paths, and the receiver accepts them in order only \
                     (go-back-N)"
                 .to_owned();
-            (cause, "nic.NAME.out-of-order = true at both ends, or routing.spread = \"hash\"")
+            (
+                cause,
+                "nic.NAME.out-of-order = true at both ends, or routing.spread = \"hash\"",
+            )
         };
         vec![finding(Severity::Slow, seen, cause, instead)]
     }
 
     fn pcie_links(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let hosts = self.experiment.network.hosts.iter().zip(&self.experiment.scenario.hosts).zip(0_u32..);
+        let hosts = self
+            .experiment
+            .network
+            .hosts
+            .iter()
+            .zip(&self.experiment.scenario.hosts)
+            .zip(0_u32..);
         for ((host, config), number) in hosts {
-            let (Some(pcie_table), Some(pcie)) = (&host.nic.pcie, &config.pcie) else { continue };
+            let (Some(pcie_table), Some(pcie)) = (&host.nic.pcie, &config.pcie) else {
+                continue;
+            };
             if self.experiment.network.function(number).is_some() {
                 // The slot is named once, as the adapter's.
                 continue;
             }
             let link = self.link_bps(number);
-            let busy = self.results.hosts.get(number as usize).map_or(0, |result| result.pcie_busy_ps);
+            let busy = self
+                .results
+                .hosts
+                .get(number as usize)
+                .map_or(0, |result| result.pcie_busy_ps);
             let part = busy as f64 / self.results.end.0.max(1) as f64;
             if pcie.rate.bps() >= link || part < FREE_LOAD {
                 continue;
@@ -504,19 +705,32 @@ impl View<'_> {
             return adapter.uplink.bps();
         }
         let links = self.experiment.network.topology.links();
-        let own = links.iter().find(|link| link.ends.iter().any(|end| end.node == Node::Host(host)));
+        let own = links
+            .iter()
+            .find(|link| link.ends.iter().any(|end| end.node == Node::Host(host)));
         own.map_or(0, |link| link.config.rate.bps())
     }
 
     /// Notifications that wait behind the data that they are about.
     fn notifications(&self) -> Vec<Finding> {
-        let sent: u64 = self.report.workloads.iter().map(|workload| workload.notifications).sum();
-        let Some(sender) = self.sender().filter(|_| sent > 0) else { return Vec::new() };
+        let sent: u64 = self
+            .report
+            .workloads
+            .iter()
+            .map(|workload| workload.notifications)
+            .sum();
+        let Some(sender) = self.sender().filter(|_| sent > 0) else {
+            return Vec::new();
+        };
         let mut findings = Vec::new();
         for switch in &self.experiment.network.switches {
-            let Some(profile) = switch.config.profiles.first() else { continue };
-            let (data, note) =
-                (class_of(&profile.map, &sender.data), class_of(&profile.map, &sender.notifications));
+            let Some(profile) = switch.config.profiles.first() else {
+                continue;
+            };
+            let (data, note) = (
+                class_of(&profile.map, &sender.data),
+                class_of(&profile.map, &sender.notifications),
+            );
             if data == note && profile.pfc.send >> data & 1 == 1 {
                 findings.push(finding(
                     Severity::Note,
@@ -524,7 +738,8 @@ impl View<'_> {
                         "{}: notifications (DSCP {}) are in class {note}, as data is",
                         switch.name, sender.notifications.dscp
                     ),
-                    "they wait in the queues, and are paused, with the data that they are about".to_owned(),
+                    "they wait in the queues, and are paused, with the data that they are about"
+                        .to_owned(),
                     format!(
                         "map DSCP {} to a class of its own with strict priority",
                         sender.notifications.dscp
@@ -539,10 +754,23 @@ impl View<'_> {
     fn without_effect(&self) -> Vec<Finding> {
         let one = |switch: &NamedSwitch| {
             let advice = switch.imported.as_ref()?.without_effect()?;
-            let seen = format!("{}: the switch chip knows nothing of the QoS configuration", switch.name);
-            Some(finding(Severity::Broken, seen, advice.cause, advice.instead))
+            let seen = format!(
+                "{}: the switch chip knows nothing of the QoS configuration",
+                switch.name
+            );
+            Some(finding(
+                Severity::Broken,
+                seen,
+                advice.cause,
+                advice.instead,
+            ))
         };
-        self.experiment.network.switches.iter().filter_map(one).collect()
+        self.experiment
+            .network
+            .switches
+            .iter()
+            .filter_map(one)
+            .collect()
     }
 }
 

@@ -19,7 +19,9 @@ pub(super) fn report(experiment: &Experiment, hop: &FlowHop) -> HopReport {
     let network = &experiment.network;
     let [near, far] = [hop.direction, 1 - hop.direction].map(|direction| {
         let links = network.topology.links();
-        links.get(hop.link as usize).map(|link| network.port_name(link.ends[usize::from(direction)]))
+        links
+            .get(hop.link as usize)
+            .map(|link| network.port_name(link.ends[usize::from(direction)]))
     });
     HopReport {
         port: near.unwrap_or_default(),
@@ -44,7 +46,10 @@ pub fn port_shares(report: &Report, workload: usize) -> Vec<PortShare> {
         let place = *places.entry(hop.port.as_str()).or_insert(shares.len());
         match shares.get_mut(place) {
             Some(share) => share.add(hop),
-            None => shares.push(PortShare { flows: 1, hop: hop.clone() }),
+            None => shares.push(PortShare {
+                flows: 1,
+                hop: hop.clone(),
+            }),
         }
     }
     let weight = |share: &PortShare| {
@@ -53,7 +58,11 @@ pub fn port_shares(report: &Report, workload: usize) -> Vec<PortShare> {
     };
     shares.sort_by(|one, other| {
         let (one, other) = (weight(one), weight(other));
-        other.0.cmp(&one.0).then(other.1.total_cmp(&one.1)).then(other.2.cmp(&one.2))
+        other
+            .0
+            .cmp(&one.0)
+            .then(other.1.total_cmp(&one.1))
+            .then(other.2.cmp(&one.2))
     });
     shares
 }
@@ -61,11 +70,21 @@ pub fn port_shares(report: &Report, workload: usize) -> Vec<PortShare> {
 /// A workload's flow whose data was on its way the longest for its size: by slowdown where it finished, else
 /// by the time that it waited.
 pub fn slowest(report: &Report, workload: usize) -> Option<&FlowReport> {
-    let flows = report.flows.iter().filter(|flow| flow.workload == workload && !flow.hops.is_empty());
-    let waited = |flow: &FlowReport| flow.hops.iter().map(|hop| hop.waited_us + hop.paused_us).sum::<f64>();
+    let flows = report
+        .flows
+        .iter()
+        .filter(|flow| flow.workload == workload && !flow.hops.is_empty());
+    let waited = |flow: &FlowReport| {
+        flow.hops
+            .iter()
+            .map(|hop| hop.waited_us + hop.paused_us)
+            .sum::<f64>()
+    };
     flows.max_by(|one, other| {
         let slowdown = |flow: &FlowReport| flow.slowdown.unwrap_or(f64::INFINITY);
-        slowdown(one).total_cmp(&slowdown(other)).then(waited(one).total_cmp(&waited(other)))
+        slowdown(one)
+            .total_cmp(&slowdown(other))
+            .then(waited(one).total_cmp(&waited(other)))
     })
 }
 

@@ -22,11 +22,18 @@ impl Report {
 }
 
 /// Counts by reason: every reason is one of [`Drop`]'s names.
-pub(super) fn reasons<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(&'static str, u64)>, D::Error> {
+pub(super) fn reasons<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<(&'static str, u64)>, D::Error> {
     let counts = Vec::<(String, u64)>::deserialize(from)?;
     let known = |(name, count): (String, u64)| {
-        let reason = Drop::ALL.into_iter().map(Drop::name).find(|known| *known == name);
-        reason.map(|reason| (reason, count)).ok_or_else(|| D::Error::unknown_variant(&name, &[]))
+        let reason = Drop::ALL
+            .into_iter()
+            .map(Drop::name)
+            .find(|known| *known == name);
+        reason
+            .map(|reason| (reason, count))
+            .ok_or_else(|| D::Error::unknown_variant(&name, &[]))
     };
     counts.into_iter().map(known).collect()
 }

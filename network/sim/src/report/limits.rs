@@ -20,15 +20,24 @@ pub struct Bottleneck {
 }
 
 /// The limits by workload; none where nothing is full, and transfers wait for round trips and for each other.
-pub(super) fn limits(experiment: &Experiment, results: &Results, report: &Report) -> Vec<Option<Bottleneck>> {
+pub(super) fn limits(
+    experiment: &Experiment,
+    results: &Results,
+    report: &Report,
+) -> Vec<Option<Bottleneck>> {
     let one = |workload: usize| {
-        let flows = experiment.scenario.flows.iter().filter(|flow| flow.workload as usize == workload);
+        let flows = experiment
+            .scenario
+            .flows
+            .iter()
+            .filter(|flow| flow.workload as usize == workload);
         let hosts: BTreeSet<u32> = flows.flat_map(|flow| [flow.from, flow.to]).collect();
         let candidates = links(experiment, report, &hosts)
             .into_iter()
             .chain(pcie_links(experiment, results, &hosts))
             .chain(stores(experiment, report, &hosts));
-        let fullest = candidates.max_by(|one, other| one.busy_percent.total_cmp(&other.busy_percent));
+        let fullest =
+            candidates.max_by(|one, other| one.busy_percent.total_cmp(&other.busy_percent));
         fullest.filter(|limit| limit.busy_percent >= 100.0 * FULL)
     };
     (0..experiment.workloads.len()).map(one).collect()
@@ -52,17 +61,30 @@ fn links(experiment: &Experiment, report: &Report, hosts: &BTreeSet<u32>) -> Vec
     mine.map(limit).collect()
 }
 
-fn pcie_links(experiment: &Experiment, results: &Results, hosts: &BTreeSet<u32>) -> Vec<Bottleneck> {
+fn pcie_links(
+    experiment: &Experiment,
+    results: &Results,
+    hosts: &BTreeSet<u32>,
+) -> Vec<Bottleneck> {
     let with_link = hosts.iter().filter_map(|host| {
         // Functions share the PCIe link of their adapter.
-        let owner = experiment.network.adapter_of(*host).map_or(*host, |adapter| adapter.host);
+        let owner = experiment
+            .network
+            .adapter_of(*host)
+            .map_or(*host, |adapter| adapter.host);
         let named = experiment.network.hosts.get(owner as usize)?;
-        Some((named, named.nic.pcie.as_ref()?, results.hosts.get(*host as usize)?))
+        Some((
+            named,
+            named.nic.pcie.as_ref()?,
+            results.hosts.get(*host as usize)?,
+        ))
     });
     let limit =
-        |(named, link, result): (&fabric::file::NamedHost, &_, &crate::world::HostResult)| Bottleneck {
-            what: format!("the PCIe link of {} ({})", named.name, pcie_name(link)),
-            busy_percent: 100.0 * result.pcie_busy_ps as f64 / results.end.0.max(1) as f64,
+        |(named, link, result): (&fabric::file::NamedHost, &_, &crate::world::HostResult)| {
+            Bottleneck {
+                what: format!("the PCIe link of {} ({})", named.name, pcie_name(link)),
+                busy_percent: 100.0 * result.pcie_busy_ps as f64 / results.end.0.max(1) as f64,
+            }
         };
     with_link.map(limit).collect()
 }
@@ -73,17 +95,25 @@ fn stores(experiment: &Experiment, report: &Report, hosts: &BTreeSet<u32>) -> Ve
         .filter_map(|host| experiment.network.hosts.get(*host as usize))
         .map(|host| host.name.as_str())
         .collect();
-    let mine = report.stores.iter().filter(|store| names.contains(store.host.as_str()));
+    let mine = report
+        .stores
+        .iter()
+        .filter(|store| names.contains(store.host.as_str()));
     let limits = |store: &super::StoreReport| {
         let host = &store.host;
         [
             (
-                format!("the {} of {host}", super::counted(store.cores as u64, "core", "cores")),
+                format!(
+                    "the {} of {host}",
+                    super::counted(store.cores as u64, "core", "cores")
+                ),
                 store.cores_busy_percent,
             ),
             (format!("the drives of {host}"), store.drives_busy_percent),
             (format!("the memory of {host}"), store.memory_busy_percent),
         ]
     };
-    mine.flat_map(limits).map(|(what, busy_percent)| Bottleneck { what, busy_percent }).collect()
+    mine.flat_map(limits)
+        .map(|(what, busy_percent)| Bottleneck { what, busy_percent })
+        .collect()
 }

@@ -279,14 +279,28 @@ pub struct PortReport {
 impl PortReport {
     /// Packets that were lost at this port or on its link, by reason.
     pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let link = [("damaged", self.fcs_errors), ("link-down", self.lost_link_down)];
-        self.dropped.iter().copied().chain(link).filter(|(_, count)| *count > 0)
+        let link = [
+            ("damaged", self.fcs_errors),
+            ("link-down", self.lost_link_down),
+        ];
+        self.dropped
+            .iter()
+            .copied()
+            .chain(link)
+            .filter(|(_, count)| *count > 0)
     }
 
     /// The same for a cell of a table.
     pub fn losses_text(&self) -> String {
-        let losses: Vec<String> = self.losses().map(|(why, count)| format!("{count} {why}")).collect();
-        if losses.is_empty() { "0".to_owned() } else { losses.join(", ") }
+        let losses: Vec<String> = self
+            .losses()
+            .map(|(why, count)| format!("{count} {why}"))
+            .collect();
+        if losses.is_empty() {
+            "0".to_owned()
+        } else {
+            losses.join(", ")
+        }
     }
 }
 
@@ -306,7 +320,11 @@ pub struct QueueReport {
     /// Microseconds of pause.
     pub paused_us: f64,
     /// Packets that were for this queue, or in it, and were dropped, by reason.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "json::reasons")]
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "json::reasons"
+    )]
     pub dropped: Vec<(&'static str, u64)>,
     /// How often the watchdog found it in a storm.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -11,8 +11,8 @@ use wire::ipv4::IPV4_SIZE;
 use wire::opcode::MAX_HEADERS;
 use wire::udp::{PROTOCOL_UDP, UDP_SIZE};
 use wire::{
-    EtherType, Ethernet, FrameHeaders, Icrc, Identification, Ip, Ipv4, MacAddress, Packet, Pause, ROCE_PORT,
-    TrafficClass, Udp, VlanTag,
+    EtherType, Ethernet, FrameHeaders, Icrc, Identification, Ip, Ipv4, MacAddress, Packet, Pause,
+    ROCE_PORT, TrafficClass, Udp, VlanTag,
 };
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -52,7 +52,12 @@ pub fn pcap_header() -> Vec<u8> {
 pub fn pcap_record(at: Time, frame: &[u8]) -> Vec<u8> {
     let ns = at.ns();
     let mut record = Vec::with_capacity(16 + frame.len());
-    for field in [ns / 1_000_000_000, ns % 1_000_000_000, frame.len() as u64, frame.len() as u64] {
+    for field in [
+        ns / 1_000_000_000,
+        ns % 1_000_000_000,
+        frame.len() as u64,
+        frame.len() as u64,
+    ] {
         record.extend((field as u32).to_le_bytes());
     }
     record.extend_from_slice(frame);
@@ -63,9 +68,28 @@ pub fn pcap_record(at: Time, frame: &[u8]) -> Vec<u8> {
 pub fn captured_bytes(captured: &Captured, stations: impl Fn(u32, u32) -> [Station; 2]) -> Vec<u8> {
     match &captured.frame {
         CapturedFrame::Pause(frame) => pause(*frame, captured.direction),
-        CapturedFrame::Packet { from, flow, source_port, tos, pcp, hop_limit, headers, payload } => {
+        CapturedFrame::Packet {
+            from,
+            flow,
+            source_port,
+            tos,
+            pcp,
+            hop_limit,
+            headers,
+            payload,
+        } => {
             let (tos, pcp, hop_limit, source_port) = (*tos, *pcp, *hop_limit, *source_port);
-            roce(stations(*flow, *from), &Marks { tos, pcp, hop_limit, source_port }, headers, *payload)
+            roce(
+                stations(*flow, *from),
+                &Marks {
+                    tos,
+                    pcp,
+                    hop_limit,
+                    source_port,
+                },
+                headers,
+                *payload,
+            )
         }
     }
 }
@@ -77,7 +101,10 @@ fn address(host: u32) -> Ipv4Addr {
 
 fn pause(frame: PauseFrame, direction: u8) -> Vec<u8> {
     let quanta = |priority: u8| {
-        let (spoken, stopped) = (frame.priorities >> priority & 1 == 1, frame.stopped >> priority & 1 == 1);
+        let (spoken, stopped) = (
+            frame.priorities >> priority & 1 == 1,
+            frame.stopped >> priority & 1 == 1,
+        );
         spoken.then_some(if stopped { frame.quanta } else { 0 })
     };
     let priorities = [0, 1, 2, 3, 4, 5, 6, 7].map(quanta);
@@ -119,11 +146,20 @@ fn roce([from, to]: [Station; 2], marks: &Marks, packet: &Packet, payload: u32) 
     let ethernet = Ethernet {
         destination: MacAddress(to.mac),
         source: MacAddress(from.mac),
-        vlan: marks.pcp.map(|pcp| VlanTag { pcp, dei: false, vid: from.vlan }),
+        vlan: marks.pcp.map(|pcp| VlanTag {
+            pcp,
+            dei: false,
+            vid: from.vlan,
+        }),
         ethertype: EtherType::IPV4,
     };
     let mut bytes = [0; FRAME_HEADERS_MAX];
-    let length = FrameHeaders { ethernet, ip: Ip::V4(ip), udp }.encode(&mut bytes);
+    let length = FrameHeaders {
+        ethernet,
+        ip: Ip::V4(ip),
+        udp,
+    }
+    .encode(&mut bytes);
     let mut frame = bytes[..length].to_vec();
     frame.extend_from_slice(&transport[..transport_bytes]);
     frame.resize(length + body, 0);

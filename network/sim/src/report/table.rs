@@ -1,7 +1,8 @@
 //! The report as text for a terminal.
 
 use super::{
-    HopReport, Percentiles, PortReport, Report, Severity, WorkloadReport, counted, port_shares, slowest,
+    HopReport, Percentiles, PortReport, Report, Severity, WorkloadReport, counted, port_shares,
+    slowest,
 };
 use fabric::columns;
 use std::fmt::Write;
@@ -20,9 +21,15 @@ impl Rows {
     fn text(&self) -> String {
         let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
-            self.0.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+            self.0
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
         };
-        let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+        let widths: Vec<usize> = (0..columns)
+            .map(|column| width(column).unwrap_or(0))
+            .collect();
         let mut text = String::new();
         for row in &self.0 {
             let mut line = String::from(" ");
@@ -46,7 +53,10 @@ impl Rows {
 fn skipped(report: &Report) -> String {
     report.skipped.map_or_else(String::new, |skipped| {
         let simulated = time((report.end_s - skipped.seconds) * 1e6);
-        format!(" ({simulated} packet by packet, {} skipped)", counted(skipped.times, "piece", "pieces"))
+        format!(
+            " ({simulated} packet by packet, {} skipped)",
+            counted(skipped.times, "piece", "pieces")
+        )
     })
 }
 
@@ -56,10 +66,21 @@ pub fn table(report: &Report) -> String {
     if !report.title.is_empty() {
         let _ = writeln!(text, "{}", report.title);
     }
-    let settings: Vec<String> =
-        report.settings.iter().map(|(path, value)| format!("{path} = {value}")).collect();
-    let settings = if settings.is_empty() { String::new() } else { format!("; {}", settings.join(", ")) };
-    let partial = if report.partial { "; stopped before its end" } else { "" };
+    let settings: Vec<String> = report
+        .settings
+        .iter()
+        .map(|(path, value)| format!("{path} = {value}"))
+        .collect();
+    let settings = if settings.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", settings.join(", "))
+    };
+    let partial = if report.partial {
+        "; stopped before its end"
+    } else {
+        ""
+    };
     let _ = writeln!(
         text,
         "{} of virtual time{}, seed {}{settings}{partial}\n",
@@ -69,8 +90,10 @@ pub fn table(report: &Report) -> String {
     );
     text += &workloads(&report.workloads);
     text += &limits(&report.workloads);
-    for workload in
-        report.workloads.iter().filter(|workload| workload.reorder_distances.iter().any(|count| *count > 0))
+    for workload in report
+        .workloads
+        .iter()
+        .filter(|workload| workload.reorder_distances.iter().any(|count| *count > 0))
     {
         text += &distances(workload);
     }
@@ -117,7 +140,9 @@ fn workloads(workloads: &[WorkloadReport]) -> String {
             workload.flows.to_string(),
             workload.finished.to_string(),
             format!("{:.2}", workload.goodput_bps / 1e9),
-            workload.fairness.map_or_else(|| "-".to_owned(), |fairness| format!("{fairness:.3}")),
+            workload
+                .fairness
+                .map_or_else(|| "-".to_owned(), |fairness| format!("{fairness:.3}")),
             fct,
             fct_p99,
             slow,
@@ -147,7 +172,11 @@ fn limits(workloads: &[WorkloadReport]) -> String {
             }
             None if workload.retransmitted > 0 => {
                 let again = counted(workload.retransmitted, "packet was", "packets were");
-                writeln!(text, "  {} fills nothing: {again} sent again", workload.name)
+                writeln!(
+                    text,
+                    "  {} fills nothing: {again} sent again",
+                    workload.name
+                )
             }
             None => writeln!(
                 text,
@@ -161,11 +190,17 @@ fn limits(workloads: &[WorkloadReport]) -> String {
 
 fn distances(workload: &WorkloadReport) -> String {
     let all: u64 = workload.reorder_distances.iter().sum();
-    let mut text =
-        format!("\n  {}: reorder distance (largest {})\n", workload.name, workload.reorder_distance_max);
+    let mut text = format!(
+        "\n  {}: reorder distance (largest {})\n",
+        workload.name, workload.reorder_distance_max
+    );
     for (power, count) in (0_u32..).zip(&workload.reorder_distances) {
         let (from, to) = (1_u64 << power, (2_u64 << power) - 1);
-        let range = if from == to { from.to_string() } else { format!("{from}-{to}") };
+        let range = if from == to {
+            from.to_string()
+        } else {
+            format!("{from}-{to}")
+        };
         let bar = "#".repeat((40 * count / all.max(1)) as usize);
         let _ = writeln!(text, "  {range:>12}  {count:>10}  {bar}");
     }
@@ -176,9 +211,25 @@ fn storage(report: &Report) -> String {
     if report.stores.is_empty() {
         return String::new();
     }
-    let mut rows = Rows::new(&["storage", "IOPS", "GB/s", "latency mean", "p50", "p99", "max"]);
-    for workload in report.workloads.iter().filter(|workload| workload.ios_per_s.is_some()) {
-        let at = |of: fn(Percentiles) -> f64| workload.latency_us.map_or("-".to_owned(), |all| time(of(all)));
+    let mut rows = Rows::new(&[
+        "storage",
+        "IOPS",
+        "GB/s",
+        "latency mean",
+        "p50",
+        "p99",
+        "max",
+    ]);
+    for workload in report
+        .workloads
+        .iter()
+        .filter(|workload| workload.ios_per_s.is_some())
+    {
+        let at = |of: fn(Percentiles) -> f64| {
+            workload
+                .latency_us
+                .map_or("-".to_owned(), |all| time(of(all)))
+        };
         rows.0.push(vec![
             workload.name.clone(),
             format!("{:.0}", workload.ios_per_s.unwrap_or_default()),
@@ -205,9 +256,12 @@ fn storage(report: &Report) -> String {
 fn hops(report: &Report) -> String {
     let mut text = String::new();
     for (index, workload) in report.workloads.iter().enumerate() {
-        let Some(flow) = slowest(report, index) else { continue };
+        let Some(flow) = slowest(report, index) else {
+            continue;
+        };
         let cells = |hop: &HopReport| {
-            let of = |count: u64| format!("{:.1}%", 100.0 * count as f64 / hop.packets.max(1) as f64);
+            let of =
+                |count: u64| format!("{:.1}%", 100.0 * count as f64 / hop.packets.max(1) as f64);
             vec![
                 hop.packets.to_string(),
                 time(hop.waited_mean_us),
@@ -217,17 +271,24 @@ fn hops(report: &Report) -> String {
                 hop.lost.to_string(),
             ]
         };
-        let head = ["to", "flows", "packets", "waited", "at most", "paused", "marked", "lost"];
+        let head = [
+            "to", "flows", "packets", "waited", "at most", "paused", "marked", "lost",
+        ];
         let title = format!("where {} waited", workload.name);
         let mut rows = Rows::new(&[&[title.as_str()], &head[..]].concat());
         for share in port_shares(report, index).iter().take(PORTS_SHOWN / 2) {
-            let own = [share.hop.port.clone(), share.hop.to.clone(), share.flows.to_string()];
+            let own = [
+                share.hop.port.clone(),
+                share.hop.to.clone(),
+                share.flows.to_string(),
+            ];
             rows.0.push([own.to_vec(), cells(&share.hop)].concat());
         }
         let title = format!("its slowest: {} → {}", flow.from, flow.to);
         let mut way = Rows::new(&[&[title.as_str(), "to"], &head[2..]].concat());
         for hop in flow.hops.iter().take(PORTS_SHOWN) {
-            way.0.push([vec![hop.port.clone(), hop.to.clone()], cells(hop)].concat());
+            way.0
+                .push([vec![hop.port.clone(), hop.to.clone()], cells(hop)].concat());
         }
         let _ = write!(text, "\n{}\n{}", rows.text(), way.text());
     }
@@ -237,18 +298,38 @@ fn hops(report: &Report) -> String {
 /// The weight of a port in the choice of those that are listed.
 fn weight(port: &PortReport) -> f64 {
     let lost: u64 = port.losses().map(|(_, count)| count).sum();
-    let peak = port.queues.iter().map(|queue| queue.peak_bytes).max().unwrap_or(0);
+    let peak = port
+        .queues
+        .iter()
+        .map(|queue| queue.peak_bytes)
+        .max()
+        .unwrap_or(0);
     lost as f64 * 1e12 + port.paused_us * 1e3 + f64::from(peak) + port.load
 }
 
 fn ports(ports: &[PortReport]) -> String {
-    let head = ["port", "to", "load", "packets", "peak queue", "paused", "marked", "pauses sent", "dropped"];
+    let head = [
+        "port",
+        "to",
+        "load",
+        "packets",
+        "peak queue",
+        "paused",
+        "marked",
+        "pauses sent",
+        "dropped",
+    ];
     let mut rows = Rows::new(&head);
     let mut shown: Vec<&PortReport> = ports.iter().collect();
     shown.sort_by(|one, other| weight(other).total_cmp(&weight(one)));
     shown.truncate(PORTS_SHOWN);
     for port in &shown {
-        let peak = port.queues.iter().map(|queue| queue.peak_bytes).max().unwrap_or(0);
+        let peak = port
+            .queues
+            .iter()
+            .map(|queue| queue.peak_bytes)
+            .max()
+            .unwrap_or(0);
         rows.0.push(vec![
             port.port.clone(),
             port.to.clone(),
@@ -271,7 +352,14 @@ fn ports(ports: &[PortReport]) -> String {
 }
 
 fn switches(report: &Report) -> String {
-    let mut rows = Rows::new(&["switch", "buffer peak", "of", "marked", "pauses sent", "dropped"]);
+    let mut rows = Rows::new(&[
+        "switch",
+        "buffer peak",
+        "of",
+        "marked",
+        "pauses sent",
+        "dropped",
+    ]);
     for switch in report.switches.iter().take(PORTS_SHOWN) {
         rows.0.push(vec![
             switch.name.clone(),
@@ -289,11 +377,24 @@ fn functions(report: &Report) -> String {
     if report.functions.is_empty() {
         return String::new();
     }
-    let mut rows = Rows::new(&["dropped at function", "spoofed GID", "spoofed MAC", "other VLAN"]);
+    let mut rows = Rows::new(&[
+        "dropped at function",
+        "spoofed GID",
+        "spoofed MAC",
+        "other VLAN",
+    ]);
     for one in report.functions.iter().take(PORTS_SHOWN) {
-        let counts = [one.dropped.spoofed_gid, one.dropped.spoofed_mac, one.dropped.vlan];
+        let counts = [
+            one.dropped.spoofed_gid,
+            one.dropped.spoofed_mac,
+            one.dropped.vlan,
+        ];
         let counts = counts.map(|count| count.to_string());
-        rows.0.push(std::iter::once(one.function.clone()).chain(counts).collect());
+        rows.0.push(
+            std::iter::once(one.function.clone())
+                .chain(counts)
+                .collect(),
+        );
     }
     format!("\n{}", rows.text())
 }

@@ -27,26 +27,42 @@ pub fn vendor_tables(experiment: &Experiment, results: &Results) -> Vec<Printed>
             Imported::RouterOs(config) => ("RouterOS", config.print(&counted)),
             Imported::Sonic(config) => ("SONiC", config.print(&counted)),
         };
-        Some(Printed { switch: switch.name.clone(), system, text })
+        Some(Printed {
+            switch: switch.name.clone(),
+            system,
+            text,
+        })
     };
     switches.filter_map(print).collect()
 }
 
 /// The counters of a switch, of the ports that links are attached to.
 fn counted(experiment: &Experiment, results: &Results, number: u32) -> Option<CountedSwitch> {
-    let (named, result) =
-        (experiment.network.switches.get(number as usize)?, results.switches.get(number as usize)?);
+    let (named, result) = (
+        experiment.network.switches.get(number as usize)?,
+        results.switches.get(number as usize)?,
+    );
     let links = experiment.network.topology.links();
     let is_linked = |port: u16| {
-        let here = End { node: Node::Switch(number), port };
+        let here = End {
+            node: Node::Switch(number),
+            port,
+        };
         links.iter().any(|link| link.ends.contains(&here))
     };
-    let ports = (0_u16..).zip(&named.ports).zip(&named.config.ports).zip(&result.ports);
+    let ports = (0_u16..)
+        .zip(&named.ports)
+        .zip(&named.config.ports)
+        .zip(&result.ports);
     let linked = ports.filter(|(((port, _), _), _)| is_linked(*port));
     let ports = linked.map(|(((_, name), config), counters)| CountedPort {
         name: name.clone(),
         rate: config.rate,
         counters: counters.clone(),
     });
-    Some(CountedSwitch { elapsed: Span(results.end.0), buffer: result.buffer, ports: ports.collect() })
+    Some(CountedSwitch {
+        elapsed: Span(results.end.0),
+        buffer: result.buffer,
+        ports: ports.collect(),
+    })
 }

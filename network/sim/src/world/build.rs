@@ -10,14 +10,16 @@ use super::part::Part;
 use super::pcie_link::{PcieLink, Slot};
 use super::placed_switch::PlacedSwitch;
 use super::results::Latency;
-use super::scenario::{CardConfig, Flow, Forgery, HostConfig, PcieConfig, Scenario, Transfer, Watch};
+use super::scenario::{
+    CardConfig, Flow, Forgery, HostConfig, PcieConfig, Scenario, Transfer, Watch,
+};
 use super::storage::{self, Store};
 use fabric::config::{CLASSES, ClassMap, GroupConfig, Profile, QueueConfig, Treatment, Weigh};
 use fabric::topology::{Chance, End, Node};
 use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packets, Pcg32, Rate, Routes, Span, Switch, Time};
 use rnic::{
-    Access, AddressVector, AttrMask, Capacity, Config, Cq, Destination, Device, Instant, Pd, QpAttr, QpInit,
-    QpType, RegionInit, RegionKeys, State,
+    Access, AddressVector, AttrMask, Capacity, Config, Cq, Destination, Device, Instant, Pd,
+    QpAttr, QpInit, QpType, RegionInit, RegionKeys, State,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,7 +60,9 @@ pub enum ScenarioError {
     #[error("switch {0} is configured with fewer ports than it has links")]
     Ports(u32),
     /// Packets are watched, and times are to be skipped in which there are none.
-    #[error("captures, samples and hops need every packet: they exclude that steady states are skipped")]
+    #[error(
+        "captures, samples and hops need every packet: they exclude that steady states are skipped"
+    )]
     SkippedAndWatched,
     /// A flow between hosts that there are not, or from a host to itself.
     #[error("flow {0} does not lead from one host to another")]
@@ -84,7 +88,9 @@ pub enum ScenarioError {
     #[error("the functions of adapter {0} need one PCIe slot and one switch")]
     Card(usize),
     /// A link without delay where threads divide the network.
-    #[error("with several threads every link needs a delay: set `delay` of the links or use one thread")]
+    #[error(
+        "with several threads every link needs a delay: set `delay` of the links or use one thread"
+    )]
     NoDelay,
     /// More samples than memory is meant for.
     #[error(
@@ -130,7 +136,11 @@ pub(super) fn build(scenario: &Scenario) -> Result<Built, ScenarioError> {
     check(scenario)?;
     let mut builder = WorldBuilder::new(scenario);
     let table: Arc<[LinkDirection]> = builder.lane_table()?.into();
-    let lookahead = table.iter().filter(|info| info.crosses).map(|info| info.delay.0).min();
+    let lookahead = table
+        .iter()
+        .filter(|info| info.crosses)
+        .map(|info| info.delay.0)
+        .min();
     if lookahead == Some(0) {
         return Err(ScenarioError::NoDelay);
     }
@@ -142,26 +152,45 @@ pub(super) fn build(scenario: &Scenario) -> Result<Built, ScenarioError> {
     builder.connect(&mut parts)?;
     for part in &mut parts {
         for host in &mut part.hosts {
-            host.starts.sort_by_key(|index| std::cmp::Reverse(host.posters[*index as usize].flow.start));
+            host.starts
+                .sort_by_key(|index| std::cmp::Reverse(host.posters[*index as usize].flow.start));
             host.set_clock(&mut part.links);
         }
     }
-    let WorldBuilder { host_at, switch_at, .. } = builder;
-    Ok(Built { parts, lookahead: Span(lookahead.unwrap_or(u64::MAX)), host_at, switch_at })
+    let WorldBuilder {
+        host_at, switch_at, ..
+    } = builder;
+    Ok(Built {
+        parts,
+        lookahead: Span(lookahead.unwrap_or(u64::MAX)),
+        host_at,
+        switch_at,
+    })
 }
 
 fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
     let topology = &scenario.topology;
-    let Watch { captures, sample_every, hops, .. } = &scenario.watch;
+    let Watch {
+        captures,
+        sample_every,
+        hops,
+        ..
+    } = &scenario.watch;
     if scenario.skip_steady.is_some() && (!captures.is_empty() || sample_every.is_some() || *hops) {
         return Err(ScenarioError::SkippedAndWatched);
     }
     if topology.switches() as usize != scenario.switches.len() {
         let described = scenario.switches.len();
-        return Err(ScenarioError::Switches { topology: topology.switches(), described });
+        return Err(ScenarioError::Switches {
+            topology: topology.switches(),
+            described,
+        });
     }
     if topology.hosts() as usize != scenario.hosts.len() {
-        return Err(ScenarioError::Hosts { topology: topology.hosts(), described: scenario.hosts.len() });
+        return Err(ScenarioError::Hosts {
+            topology: topology.hosts(),
+            described: scenario.hosts.len(),
+        });
     }
     for (number, switch) in (0..).zip(&scenario.switches) {
         if switch.ports.len() < usize::from(topology.ports(number)) {
@@ -174,8 +203,16 @@ fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
             let switch = attachments.get(host as usize).copied().flatten()?.0;
             Some((switch, scenario.hosts[host as usize].pcie?.rate))
         };
-        let first = card.functions.first().and_then(|function| place(function.host));
-        if first.is_none() || card.functions.iter().any(|function| place(function.host) != first) {
+        let first = card
+            .functions
+            .first()
+            .and_then(|function| place(function.host));
+        if first.is_none()
+            || card
+                .functions
+                .iter()
+                .any(|function| place(function.host) != first)
+        {
             return Err(ScenarioError::Card(index));
         }
     }
@@ -183,7 +220,8 @@ fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
         if flow.from == flow.to || flow.from.max(flow.to) >= topology.hosts() {
             return Err(ScenarioError::FlowEnds(index));
         }
-        let sizes = (1..=1 << 31).contains(&flow.message_bytes) && (1..=DEPTH_MAX).contains(&flow.depth);
+        let sizes =
+            (1..=1 << 31).contains(&flow.message_bytes) && (1..=DEPTH_MAX).contains(&flow.depth);
         if !sizes || flow.messages == 0 {
             return Err(ScenarioError::FlowSize(index));
         }
@@ -202,7 +240,11 @@ impl<'a> WorldBuilder<'a> {
             *size += 1;
             (part, *size - 1)
         };
-        let switch_at = parts.switches.iter().map(|part| place(*part, false)).collect();
+        let switch_at = parts
+            .switches
+            .iter()
+            .map(|part| place(*part, false))
+            .collect();
         let host_at = parts.hosts.iter().map(|part| place(*part, true)).collect();
         let mut lanes = topology.hosts();
         let first_lanes = (0..topology.switches()).map(|switch| {
@@ -211,7 +253,14 @@ impl<'a> WorldBuilder<'a> {
             first
         });
         let first_lanes = first_lanes.collect();
-        Self { scenario, parts: count, host_at, switch_at, first_lanes, lanes }
+        Self {
+            scenario,
+            parts: count,
+            host_at,
+            switch_at,
+            first_lanes,
+            lanes,
+        }
     }
 
     fn lane_of(&self, end: End) -> u32 {
@@ -223,10 +272,16 @@ impl<'a> WorldBuilder<'a> {
 
     fn place_of(&self, node: Node) -> (u8, u32, bool) {
         match node {
-            Node::Host(host) => (self.host_at[host as usize].0, self.host_at[host as usize].1, true),
-            Node::Switch(switch) => {
-                (self.switch_at[switch as usize].0, self.switch_at[switch as usize].1, false)
-            }
+            Node::Host(host) => (
+                self.host_at[host as usize].0,
+                self.host_at[host as usize].1,
+                true,
+            ),
+            Node::Switch(switch) => (
+                self.switch_at[switch as usize].0,
+                self.switch_at[switch as usize].1,
+                false,
+            ),
         }
     }
 
@@ -236,7 +291,10 @@ impl<'a> WorldBuilder<'a> {
             Node::Switch(switch) => {
                 let config = &self.scenario.switches[switch as usize];
                 let profile = config.ports[usize::from(end.port)].profile;
-                config.profiles.get(usize::from(profile)).map_or(Span::ZERO, |profile| profile.pfc.response)
+                config
+                    .profiles
+                    .get(usize::from(profile))
+                    .map_or(Span::ZERO, |profile| profile.pfc.response)
             }
         }
     }
@@ -286,27 +344,40 @@ impl<'a> WorldBuilder<'a> {
 
     fn empty_parts(&self, table: &Arc<[LinkDirection]>) -> Vec<Part> {
         let links = self.scenario.topology.links();
-        let slowest = links.iter().map(|link| link.config.rate.time_of(9_216 + FRAME_OVERHEAD_BYTES).0).max();
+        let slowest = links
+            .iter()
+            .map(|link| link.config.rate.time_of(9_216 + FRAME_OVERHEAD_BYTES).0)
+            .max();
         let longest = links.iter().map(|link| link.config.delay.0).max();
-        let extra =
-            |link: u32| (0..2).map(move |direction| self.scenario.topology.extra(link, direction).base.0);
+        let extra = |link: u32| {
+            (0..2).map(move |direction| self.scenario.topology.extra(link, direction).base.0)
+        };
         let extra = (0..links.len() as u32).flat_map(extra).max().unwrap_or(0);
         let one_way = slowest.unwrap_or(0).saturating_add(longest.unwrap_or(0));
         let reach = extra.min(REACH_PS_MAX) + 2 * one_way.clamp(1_000_000, 1 << 32);
         let kinds = self.kinds();
         let attachments: Arc<[Attachment]> = self.attachments().into();
         let poster_of_flow = self.posters_of_flows();
-        let Scenario { seed, flows, watch, .. } = self.scenario;
-        let forged = (0..).zip(flows).filter(|(_, flow)| flow.forgery != Forgery::None);
-        let forgeries: BTreeMap<_, _> =
-            forged.map(|(number, flow)| (number, (flow.from, flow.forgery))).collect();
+        let Scenario {
+            seed, flows, watch, ..
+        } = self.scenario;
+        let forged = (0..)
+            .zip(flows)
+            .filter(|(_, flow)| flow.forgery != Forgery::None);
+        let forgeries: BTreeMap<_, _> = forged
+            .map(|(number, flow)| (number, (flow.from, flow.forgery)))
+            .collect();
         let forgeries = Arc::new(forgeries);
         let empty = |part: usize| Part {
             packets: Packets::new(PACKETS_MAX),
             links: LinkState::new(
                 (part as u8, self.parts),
                 table.clone(),
-                Events::new(reach, table.len() / self.parts, self.nodes(part as u8, table)),
+                Events::new(
+                    reach,
+                    table.len() / self.parts,
+                    self.nodes(part as u8, table),
+                ),
                 (watch.captured_max, self.trace(table)),
                 *seed,
                 &self.scenario.topology,
@@ -336,22 +407,34 @@ impl<'a> WorldBuilder<'a> {
         let place = |host: u32| self.host_at[host as usize];
         let functions = self.scenario.cards.iter().flat_map(|card| {
             let first = place(card.functions[0].host).1;
-            card.functions.iter().map(move |function| (place(function.host), first))
+            card.functions
+                .iter()
+                .map(move |function| (place(function.host), first))
         });
         let driven_with: BTreeMap<(u8, u32), u32> = functions.collect();
-        let number = |of: u8, node: u32, is_host: bool| match (of == part && node != u32::MAX, is_host) {
-            (true, true) => driven_with.get(&(of, node)).copied().unwrap_or(node),
-            (true, false) => hosts as u32 + node,
-            // No event of this part is of that end.
-            (false, _) => 0,
-        };
+        let number =
+            |of: u8, node: u32, is_host: bool| match (of == part && node != u32::MAX, is_host) {
+                (true, true) => driven_with.get(&(of, node)).copied().unwrap_or(node),
+                (true, false) => hosts as u32 + node,
+                // No event of this part is of that end.
+                (false, _) => 0,
+            };
         let ends = table.iter().map(|info| {
             let receiver = number(info.part, info.node, info.to_host);
-            [receiver, number(info.from_part, info.from_node, info.from_host)]
+            [
+                receiver,
+                number(info.from_part, info.from_node, info.from_host),
+            ]
         });
-        let within = table.iter().filter(|info| info.is_used() && info.part == part && !info.crosses);
+        let within = table
+            .iter()
+            .filter(|info| info.is_used() && info.part == part && !info.crosses);
         let delay_ps = within.map(|info| info.delay.0).min()?;
-        let nodes = Nodes { ends: ends.collect(), count: hosts + count(&self.switch_at), delay_ps };
+        let nodes = Nodes {
+            ends: ends.collect(),
+            count: hosts + count(&self.switch_at),
+            delay_ps,
+        };
         self.scenario.watch.captures.is_empty().then_some(nodes)
     }
 
@@ -360,24 +443,36 @@ impl<'a> WorldBuilder<'a> {
         let links = self.scenario.topology.links();
         let hosts = self.host_rates();
         let rate = |(lane, info): (usize, &LinkDirection)| {
-            let link = links.get(info.link as usize).map_or(Rate::from_gbps(1), |link| link.config.rate);
+            let link = links
+                .get(info.link as usize)
+                .map_or(Rate::from_gbps(1), |link| link.config.rate);
             hosts.get(lane).copied().unwrap_or(link)
         };
         let rates = || table.iter().enumerate().map(rate).collect();
-        self.scenario.watch.hops.then(|| Box::new(Trace::new(table, rates())))
+        self.scenario
+            .watch
+            .hops
+            .then(|| Box::new(Trace::new(table, rates())))
     }
 
     /// Hosts with the same configuration share it.
     fn kinds(&self) -> Arc<[Kind]> {
         let kinds = distinct(&self.scenario.hosts);
-        kinds.into_iter().map(|config| Kind::new(config.clone(), port_profile(config))).collect()
+        kinds
+            .into_iter()
+            .map(|config| Kind::new(config.clone(), port_profile(config)))
+            .collect()
     }
 
     fn attachments(&self) -> Vec<Attachment> {
         let found = self.scenario.topology.attachments();
         // Hosts that are linked with each other have no switch.
         let at = |place: Option<(u32, u16)>| place.map_or((u32::MAX, 0), |place| place);
-        let all = found.into_iter().map(at).map(|(leaf, exit)| Attachment { leaf, exit, vlan: 0 });
+        let all = found.into_iter().map(at).map(|(leaf, exit)| Attachment {
+            leaf,
+            exit,
+            vlan: 0,
+        });
         let mut all: Vec<Attachment> = all.collect();
         for function in self.scenario.cards.iter().flat_map(|card| &card.functions) {
             all[function.host as usize].vlan = function.vlan;
@@ -401,20 +496,37 @@ impl<'a> WorldBuilder<'a> {
         for (number, config) in (0_u32..).zip(&self.scenario.switches) {
             let seed = self.scenario.seed;
             let salt = salt_of(seed ^ self.scenario.hash_seed.rotate_left(17), number);
-            let routes = Routes::new(next_hops[number as usize].clone(), self.scenario.spread, salt);
+            let routes = Routes::new(
+                next_hops[number as usize].clone(),
+                self.scenario.spread,
+                salt,
+            );
             let random = Pcg32::new(seed, STREAM_SWITCHES + u64::from(number));
             let switch = Switch::new(config, number, routes, random);
             let first_lane = self.first_lanes[number as usize];
             let part = self.switch_at[number as usize].0;
-            parts[usize::from(part)].switches.push(PlacedSwitch { switch, number, first_lane });
+            parts[usize::from(part)].switches.push(PlacedSwitch {
+                switch,
+                number,
+                first_lane,
+            });
         }
     }
 
     /// The speed of each host's port.
     fn host_rates(&self) -> Vec<Rate> {
-        let mut rates: Vec<Rate> =
-            self.scenario.hosts.iter().map(|host| host.rate.unwrap_or(Rate::from_gbps(100))).collect();
-        let shared: BTreeSet<u32> = self.scenario.cards.iter().flat_map(CardConfig::hosts).collect();
+        let mut rates: Vec<Rate> = self
+            .scenario
+            .hosts
+            .iter()
+            .map(|host| host.rate.unwrap_or(Rate::from_gbps(100)))
+            .collect();
+        let shared: BTreeSet<u32> = self
+            .scenario
+            .cards
+            .iter()
+            .flat_map(CardConfig::hosts)
+            .collect();
         for link in self.scenario.topology.links() {
             for end in link.ends {
                 if let Node::Host(host) = end.node {
@@ -444,7 +556,10 @@ impl<'a> WorldBuilder<'a> {
         for (number, config) in (0_u32..).zip(&self.scenario.hosts) {
             let index = number as usize;
             let (device, objects) = device(self.scenario.seed, number, config, queue_pairs[index])
-                .map_err(|reason| ScenarioError::Device { host: number, reason })?;
+                .map_err(|reason| ScenarioError::Device {
+                    host: number,
+                    reason,
+                })?;
             let part = &mut parts[usize::from(self.host_at[index].0)];
             let kind = kind_of[index];
             let egress = Egress::new(rates[index], &part.kinds[usize::from(kind)].profile);
@@ -468,13 +583,21 @@ impl<'a> WorldBuilder<'a> {
             let Some(pcie) = config.pcie else { continue };
             let part = &mut parts[usize::from(self.host_at[host].0)];
             let frame_bytes = config.mtu.bytes() + config.overhead_bytes();
-            part.cards.push(Card::new(card, Slot::new(pcie.rate), frame_bytes));
+            part.cards
+                .push(Card::new(card, Slot::new(pcie.rate), frame_bytes));
             let index = part.cards.len() as u32 - 1;
             let buffer = share_of_buffer(card, pcie, frame_bytes);
             for (function, number) in card.functions.iter().zip(0..) {
                 let host = &mut part.hosts[self.host_at[function.host as usize].1 as usize];
-                host.seat = Some(Seat { card: index, function: number, guard: function.guard });
-                let pcie = PcieConfig { receive_buffer_bytes: buffer, ..pcie };
+                host.seat = Some(Seat {
+                    card: index,
+                    function: number,
+                    guard: function.guard,
+                });
+                let pcie = PcieConfig {
+                    receive_buffer_bytes: buffer,
+                    ..pcie
+                };
                 host.pcie = Some(Box::new(PcieLink::new(pcie)));
             }
         }
@@ -483,7 +606,14 @@ impl<'a> WorldBuilder<'a> {
     /// Makes the queue pairs of all flows.
     fn connect(&self, parts: &mut [Part]) -> Result<(), ScenarioError> {
         for (number, flow) in (0_u32..).zip(&self.scenario.flows) {
-            let ends = [poster(flow), if poster(flow) == flow.from { flow.to } else { flow.from }];
+            let ends = [
+                poster(flow),
+                if poster(flow) == flow.from {
+                    flow.to
+                } else {
+                    flow.from
+                },
+            ];
             let mut qpns = [Qpn::new(0); 2];
             for (qpn, host) in qpns.iter_mut().zip(ends) {
                 *qpn = self
@@ -498,7 +628,11 @@ impl<'a> WorldBuilder<'a> {
                 let attr = attributes(timing, number, ends[other], qpns[other]);
                 if this == 0 && flow.operation == Transfer::Datagram {
                     let (vector, qpn) = (attr.vector, attr.destination);
-                    datagram = Some(Box::new(Destination { vector, qpn, qkey: attr.qkey }));
+                    datagram = Some(Box::new(Destination {
+                        vector,
+                        qpn,
+                        qkey: attr.qkey,
+                    }));
                 }
                 let host = self.host(parts, ends[this]);
                 bring_up(&mut host.device, qpns[this], &attr, flow, now)
@@ -506,7 +640,8 @@ impl<'a> WorldBuilder<'a> {
             }
             let peer = self.host(parts, ends[1]).keys;
             if matches!(flow.operation, Transfer::Send | Transfer::Datagram) {
-                (0..flow.depth).for_each(|_| self.host(parts, ends[1]).post_receive(Time(0), qpns[1]));
+                (0..flow.depth)
+                    .for_each(|_| self.host(parts, ends[1]).post_receive(Time(0), qpns[1]));
             }
             if flow.operation.is_storage() {
                 let receives = storage::requests(flow, &self.scenario.hosts[flow.from as usize])[1];
@@ -515,14 +650,14 @@ impl<'a> WorldBuilder<'a> {
                     let host = self.host(parts, ends[this]);
                     (0..receives).for_each(|_| host.post_receive(Time(0), qpns[this]));
                     let poster = (this == 0).then_some(host.posters.len() as u32);
-                    host.store.as_mut().ok_or(ScenarioError::NoStorage(ends[this]))?.add(
-                        flow,
-                        qpns[this],
-                        keys[other],
-                        poster,
-                    );
+                    host.store
+                        .as_mut()
+                        .ok_or(ScenarioError::NoStorage(ends[this]))?
+                        .add(flow, qpns[this], keys[other], poster);
                 }
-                parts.iter_mut().for_each(|part| part.receiving[number as usize].both_ways = true);
+                parts
+                    .iter_mut()
+                    .for_each(|part| part.receiving[number as usize].both_ways = true);
             }
             let part = usize::from(self.host_at[ends[0] as usize].0);
             parts[part].unfinished += 1;
@@ -543,7 +678,10 @@ impl<'a> WorldBuilder<'a> {
                 first_completion: Time::NEVER,
                 last_completion: Time::NEVER,
                 latency: Latency::default(),
-                trace: flow.trace.and_then(|trace| self.scenario.traces.get(trace as usize)).cloned(),
+                trace: flow
+                    .trace
+                    .and_then(|trace| self.scenario.traces.get(trace as usize))
+                    .cloned(),
                 handed: 0,
                 ready_at: Time::NEVER,
             });
@@ -573,7 +711,11 @@ fn fault(host: u32, reason: rnic::Error) -> ScenarioError {
 
 /// The host that posts the work requests of a flow.
 pub(super) fn poster(flow: &Flow) -> u32 {
-    if flow.operation == Transfer::Read { flow.to } else { flow.from }
+    if flow.operation == Transfer::Read {
+        flow.to
+    } else {
+        flow.from
+    }
 }
 
 fn distinct(hosts: &[HostConfig]) -> Vec<&HostConfig> {
@@ -594,7 +736,10 @@ fn kind_numbers(hosts: &[HostConfig], kinds: &[&HostConfig]) -> Vec<u16> {
 /// The sending half of an adapter's port: a profile of `fabric`.
 fn port_profile(config: &HostConfig) -> Profile {
     let treat = |_| Treatment::default();
-    let queue = |class: usize| QueueConfig { level: config.levels[class], ..QueueConfig::default() };
+    let queue = |class: usize| QueueConfig {
+        level: config.levels[class],
+        ..QueueConfig::default()
+    };
     Profile {
         map: ClassMap {
             trust_dscp: false,
@@ -621,7 +766,10 @@ fn device(
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     bytes[8..12].copy_from_slice(&number.to_le_bytes());
-    let settings = Config { max_qp: QUEUE_PAIRS_MAX, ..config.device() };
+    let settings = Config {
+        max_qp: QUEUE_PAIRS_MAX,
+        ..config.device()
+    };
     let mut device = Device::new(settings, bytes);
     device.add_qpn_range(Qpn::new(FIRST_QPN), queue_pairs);
     device.port_mut().set_gid(0, Some(gid(number)));
@@ -634,7 +782,10 @@ fn device(
         access: Access::LOCAL_WRITE | Access::REMOTE,
     };
     let keys = device.memory().register(pd, region)?;
-    let entries = queue_pairs.max(1).saturating_mul(2 * DEPTH_MAX).min(1 << 20);
+    let entries = queue_pairs
+        .max(1)
+        .saturating_mul(2 * DEPTH_MAX)
+        .min(1 << 20);
     let cq = device.cqs_mut().create(entries)?;
     Ok((device, (pd, cq, keys)))
 }
@@ -723,7 +874,11 @@ fn bring_up(
         receive |= M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
         send |= M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
     }
-    for (state, mask) in [(State::Init, init), (State::ReadyToReceive, receive), (State::ReadyToSend, send)] {
+    for (state, mask) in [
+        (State::Init, init),
+        (State::ReadyToReceive, receive),
+        (State::ReadyToSend, send),
+    ] {
         device.modify_qp(qpn, &QpAttr { state, ..*attr }, mask | M::STATE, now)?;
     }
     Ok(())

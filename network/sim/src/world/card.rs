@@ -112,7 +112,9 @@ impl Card {
 
     /// Gives a function another share and another rate.
     pub(super) fn set(&mut self, function: u32, config: &CardFunction) {
-        let Some(turn) = self.turns.get_mut(function as usize) else { return };
+        let Some(turn) = self.turns.get_mut(function as usize) else {
+            return;
+        };
         (turn.weight, turn.rate) = (config.weight.max(1), config.rate);
         if config.rate.is_none() {
             turn.paced_until = Time(0);
@@ -139,7 +141,12 @@ impl Card {
         if ready > now {
             return Err(ready);
         }
-        let waiting = || self.turns.iter().enumerate().filter(|(_, turn)| turn.due == now);
+        let waiting = || {
+            self.turns
+                .iter()
+                .enumerate()
+                .filter(|(_, turn)| turn.due == now)
+        };
         let both = [Way::Port, Way::Inside].map(|way| waiting().any(|(_, turn)| turn.way == way));
         let turn_of = match (both, self.last) {
             ([true, false], _) | ([true, true], Way::Inside) => Way::Port,
@@ -163,18 +170,25 @@ impl Card {
         let turn = &mut self.turns[function as usize];
         if let Some(rate) = turn.rate {
             // The time that it waited for its turn is not lost, up to a burst.
-            let from = turn.paced_until.max(Time(now.0.saturating_sub(rate.time_of(BURST_BYTES).0)));
-            turn.paced_until = from + rate.time_of(u32::try_from(bytes[0] + bytes[1]).unwrap_or(u32::MAX));
+            let from = turn
+                .paced_until
+                .max(Time(now.0.saturating_sub(rate.time_of(BURST_BYTES).0)));
+            turn.paced_until =
+                from + rate.time_of(u32::try_from(bytes[0] + bytes[1]).unwrap_or(u32::MAX));
         }
-        for (way, bytes) in [Way::Port, Way::Inside].into_iter().zip(bytes).filter(|(_, bytes)| *bytes > 0) {
+        for (way, bytes) in [Way::Port, Way::Inside]
+            .into_iter()
+            .zip(bytes)
+            .filter(|(_, bytes)| *bytes > 0)
+        {
             let tag = &mut turn.tags[way as usize];
             self.virtual_time[way as usize] = *tag;
             // Weights are rates in bits per second: 2^40 keeps enough digits of a frame at the highest.
             *tag += ((u128::from(bytes) << 40) / u128::from(turn.weight)) as u64;
             (turn.way, self.last) = (way, way);
             if way == Way::Port {
-                self.port_until =
-                    self.port_until.max(now) + self.port.time_of(u32::try_from(bytes).unwrap_or(u32::MAX));
+                self.port_until = self.port_until.max(now)
+                    + self.port.time_of(u32::try_from(bytes).unwrap_or(u32::MAX));
             }
         }
     }
@@ -193,7 +207,10 @@ mod tests {
             vlan: 0,
             guard: Guard::default(),
         });
-        let config = CardConfig { port: Rate::from_gbps(10), functions: functions.collect() };
+        let config = CardConfig {
+            port: Rate::from_gbps(10),
+            functions: functions.collect(),
+        };
         let pcie = PcieConfig {
             rate: Rate::from_gbps(30),
             read_latency: Span::ZERO,
@@ -208,7 +225,12 @@ mod tests {
     fn drive(card: &mut Card, functions: u32, until: Time) -> Vec<u64> {
         let mut bytes = vec![0; functions as usize];
         let mut due = vec![Time(1); functions as usize];
-        while let Some((now, function)) = due.iter().copied().zip(0_u32..).min().filter(|(at, _)| *at < until)
+        while let Some((now, function)) = due
+            .iter()
+            .copied()
+            .zip(0_u32..)
+            .min()
+            .filter(|(at, _)| *at < until)
         {
             due[function as usize] = match card.ask(function, now) {
                 Ok(()) => {
@@ -228,9 +250,15 @@ mod tests {
         let mut card = card(&[1, 2, 4]);
         let bytes = drive(&mut card, 3, Time::from_ns(10_000_000));
         let sum: u64 = bytes.iter().sum();
-        assert!((12_490_000..12_510_000).contains(&sum), "10 Gb/s for 10 ms: {sum}");
+        assert!(
+            (12_490_000..12_510_000).contains(&sum),
+            "10 Gb/s for 10 ms: {sum}"
+        );
         for (bytes, weight) in bytes.iter().zip([1, 2, 4]) {
-            assert!(bytes.abs_diff(sum * weight / 7) <= 2_000, "{bytes} of {sum}");
+            assert!(
+                bytes.abs_diff(sum * weight / 7) <= 2_000,
+                "{bytes} of {sum}"
+            );
         }
     }
 

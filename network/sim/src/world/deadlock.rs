@@ -36,8 +36,15 @@ pub(super) fn find(parts: &[Part], now: Time) -> Vec<Deadlock> {
             match seen.get(&to) {
                 Some(1) => {
                     let from = path.iter().position(|(queue, _)| *queue == to).unwrap_or(0);
-                    let circle = path[from..].iter().map(|((switch, port, _), _)| (*switch, *port)).collect();
-                    found.push(Deadlock { at: now, class: to.2, circle });
+                    let circle = path[from..]
+                        .iter()
+                        .map(|((switch, port, _), _)| (*switch, *port))
+                        .collect();
+                    found.push(Deadlock {
+                        at: now,
+                        class: to.2,
+                        circle,
+                    });
                 }
                 Some(_) => {}
                 None => {
@@ -71,7 +78,8 @@ fn waits(parts: &[Part]) -> BTreeMap<PausedQueue, Vec<PausedQueue>> {
                     let held = held
                         .into_iter()
                         .filter(|(out, class)| peer.switch.egress(*out).paused() >> class & 1 == 1);
-                    let held: Vec<PausedQueue> = held.map(|(out, class)| (peer.number, out, class)).collect();
+                    let held: Vec<PausedQueue> =
+                        held.map(|(out, class)| (peer.number, out, class)).collect();
                     waits.insert((attached.number, port, class), held);
                 }
             }

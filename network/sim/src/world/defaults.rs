@@ -33,7 +33,10 @@ impl Default for Lossless {
     /// 32 MB, class 3 (DSCP 26) lossless with a dynamic threshold of 1/8, class 6 (DSCP 48) before all
     /// others.
     fn default() -> Self {
-        let level = |class: usize| QueueConfig { level: u8::from(class == 6), ..QueueConfig::default() };
+        let level = |class: usize| QueueConfig {
+            level: u8::from(class == 6),
+            ..QueueConfig::default()
+        };
         Self {
             buffer_bytes: 32 << 20,
             class: Some(3),
@@ -52,8 +55,9 @@ const RESPONSE: Span = Span::from_ns(600);
 
 /// Configures every switch of a topology alike, each port's headroom by its own link.
 pub fn lossless_switches(topology: &Topology, common: &Lossless) -> Vec<SwitchConfig> {
-    let mut links: Vec<Vec<Option<&Link>>> =
-        (0..topology.switches()).map(|switch| vec![None; usize::from(topology.ports(switch))]).collect();
+    let mut links: Vec<Vec<Option<&Link>>> = (0..topology.switches())
+        .map(|switch| vec![None; usize::from(topology.ports(switch))])
+        .collect();
     for link in topology.links() {
         for end in link.ends {
             if let Node::Switch(switch) = end.node {
@@ -68,20 +72,28 @@ fn switch(ports: &[Option<&Link>], common: &Lossless) -> SwitchConfig {
     let mut profiles: Vec<Profile> = Vec::new();
     let mut configs = Vec::new();
     for link in ports {
-        let (rate, delay) =
-            link.map_or((Rate::from_gbps(1), Span::ZERO), |link| (link.config.rate, link.config.delay));
+        let (rate, delay) = link.map_or((Rate::from_gbps(1), Span::ZERO), |link| {
+            (link.config.rate, link.config.delay)
+        });
         let profile = profile(rate, delay, common);
         let found = profiles.iter().position(|known| *known == profile);
         let index = found.unwrap_or_else(|| {
             profiles.push(profile);
             profiles.len() - 1
         });
-        configs.push(PortConfig { rate, profile: index as u8 });
+        configs.push(PortConfig {
+            rate,
+            profile: index as u8,
+        });
     }
     SwitchConfig {
         ports: configs,
         profiles,
-        buffer: BufferConfig { total_bytes: common.buffer_bytes, headroom_pool_bytes: None, cell_bytes: 1 },
+        buffer: BufferConfig {
+            total_bytes: common.buffer_bytes,
+            headroom_pool_bytes: None,
+            cell_bytes: 1,
+        },
     }
 }
 
@@ -95,14 +107,24 @@ fn profile(rate: Rate, delay: Span, common: &Lossless) -> Profile {
         cell_bytes: 1,
         frame_min_bytes: 64,
     };
-    let treat = |class: u8| Treatment { class, dscp: None, pcp: None };
+    let treat = |class: u8| Treatment {
+        class,
+        dscp: None,
+        pcp: None,
+    };
     let mut dscp = [treat(0); 64];
     for (value, class) in &common.dscp {
         dscp[usize::from(*value & 63)] = treat(*class);
     }
     let mut queues = common.queues;
-    let mut groups = [GroupConfig { limit: Limit::Dynamic(ALPHA_ONE), ..GroupConfig::default() }; CLASSES];
-    let mut pfc = PfcConfig { response: RESPONSE, ..PfcConfig::default() };
+    let mut groups = [GroupConfig {
+        limit: Limit::Dynamic(ALPHA_ONE),
+        ..GroupConfig::default()
+    }; CLASSES];
+    let mut pfc = PfcConfig {
+        response: RESPONSE,
+        ..PfcConfig::default()
+    };
     if let Some(class) = common.class {
         queues[usize::from(class)].red = common.red;
         groups[usize::from(class)] = GroupConfig {

@@ -124,7 +124,15 @@ impl Division {
     fn new(nodes: Nodes) -> Self {
         let ends = vec![0; nodes.count];
         let (events, owners, waiting) = (Vec::new(), Vec::new(), Vec::new());
-        Self { nodes, events, owners, waiting, next: 0, from: 0, ends }
+        Self {
+            nodes,
+            events,
+            owners,
+            waiting,
+            next: 0,
+            from: 0,
+            ends,
+        }
     }
 
     /// Takes the events of a window.
@@ -132,7 +140,8 @@ impl Division {
         self.waiting.clear();
         self.owners.clear();
         self.next = 0;
-        self.owners.extend(window.iter().map(|event| self.nodes.of(*event)));
+        self.owners
+            .extend(window.iter().map(|event| self.nodes.of(*event)));
         for node in &self.owners {
             let count = &mut self.ends[*node as usize];
             if *count == 0 {
@@ -162,7 +171,9 @@ impl Division {
 
     /// The events of the next node; none if all had their turn.
     fn take(&mut self) -> &[Event] {
-        let Some(node) = self.waiting.get(self.next) else { return &[] };
+        let Some(node) = self.waiting.get(self.next) else {
+            return &[];
+        };
         let before = self.next.checked_sub(1).map(|last| self.waiting[last]);
         let from = before.map_or(0, |node| std::mem::take(&mut self.ends[node as usize]));
         let to = self.ends[*node as usize];
@@ -180,7 +191,9 @@ impl Division {
 #[inline]
 fn sink_last(events: &mut [Event]) {
     let mut before = events.iter_mut().rev();
-    let Some(mut place) = before.next() else { return };
+    let Some(mut place) = before.next() else {
+        return;
+    };
     let event = *place;
     for earlier in before {
         if *earlier <= event {
@@ -238,14 +251,20 @@ impl Events {
                 let shift = width.ilog2();
                 let count = ((reach_ps >> shift) + 2).next_power_of_two().max(64) as usize;
                 let division = Some(Division::new(nodes));
-                Self { division, ..Self::with_slots((reach_ps, sources), count, shift) }
+                Self {
+                    division,
+                    ..Self::with_slots((reach_ps, sources), count, shift)
+                }
             }
         }
     }
 
     fn with_wheel(reach_ps: u64, sources: usize) -> Self {
         let wanted = sources.next_power_of_two().clamp(256, SLOTS_MAX) as u64;
-        let shift = (reach_ps / wanted).max(1).next_power_of_two().trailing_zeros();
+        let shift = (reach_ps / wanted)
+            .max(1)
+            .next_power_of_two()
+            .trailing_zeros();
         let count = ((reach_ps >> shift) + 2).next_power_of_two().max(64) as usize;
         Self::with_slots((reach_ps, sources), count, shift)
     }
@@ -273,7 +292,10 @@ impl Events {
         if self.division.is_some() || self.sources < LARGE || self.taken < TUNE_AFTER {
             return;
         }
-        let (taken, turned) = (std::mem::take(&mut self.taken), std::mem::take(&mut self.turned));
+        let (taken, turned) = (
+            std::mem::take(&mut self.taken),
+            std::mem::take(&mut self.turned),
+        );
         if taken / turned.max(1) < EVENTS_PER_SLOT_MIN {
             self.set_shift(self.shift + 1);
         }
@@ -281,7 +303,11 @@ impl Events {
 
     /// Sorts all that is in slots into slots of another width.
     fn set_shift(&mut self, shift: u32) {
-        let all: Vec<Event> = self.slots.iter_mut().flat_map(|slot| slot.drain(..)).collect();
+        let all: Vec<Event> = self
+            .slots
+            .iter_mut()
+            .flat_map(|slot| slot.drain(..))
+            .collect();
         self.occupied.fill(0);
         self.shift = shift;
         all.into_iter().for_each(|event| self.put(event));
@@ -300,7 +326,11 @@ impl Events {
 
     #[inline(always)]
     fn put(&mut self, event: Event) {
-        if event.at() < self.limit { self.insert(event) } else { self.put_later(event) }
+        if event.at() < self.limit {
+            self.insert(event)
+        } else {
+            self.put_later(event)
+        }
     }
 
     /// Puts an event behind the window.
@@ -326,7 +356,9 @@ impl Events {
             self.forget_done();
         }
         debug_assert!(
-            self.division.as_ref().is_none_or(|division| division.is_driven(event)),
+            self.division
+                .as_ref()
+                .is_none_or(|division| division.is_driven(event)),
             "what a node does to another takes as long as the link between them"
         );
         self.current.push(event);
@@ -363,14 +395,20 @@ impl Events {
     pub(crate) fn next(&mut self) -> Option<Due> {
         let event = *self.current.get(self.done)?;
         self.done += 1;
-        Some(Due { at: Time(event.at()), key: event.key(), packet: event.packet() })
+        Some(Due {
+            at: Time(event.at()),
+            key: event.key(),
+            packet: event.packet(),
+        })
     }
 
     /// The event that is about so many events behind the next one, in this node's turn or a later one: its
     /// key, and the packet if it names one. None where nodes are not driven one by one.
     #[inline(always)]
     pub(crate) fn ahead(&self, distance: usize) -> Option<(u32, Option<PacketId>)> {
-        let Some(division) = &self.division else { return None };
+        let Some(division) = &self.division else {
+            return None;
+        };
         let event = division.events.get(division.from + self.done + distance)?;
         Some((event.key(), event.packet()))
     }
@@ -396,9 +434,13 @@ impl Events {
             self.shift = wheel.shift;
             all.into_iter().flatten().for_each(|event| self.put(event));
         }
-        let Some(division) = &self.division else { return self.open_slot(end) };
+        let Some(division) = &self.division else {
+            return self.open_slot(end);
+        };
         let delay_ps = division.nodes.delay_ps;
-        let Some(Time(start)) = self.next_at().filter(|at| at.0 < end) else { return false };
+        let Some(Time(start)) = self.next_at().filter(|at| at.0 < end) else {
+            return false;
+        };
         // From the first event on and not from the beginning of its slot: where threads drive parts, `end` is
         // one delay behind the first event of all, and would cut the window in two.
         self.take_out(start >> self.shift, start.saturating_add(delay_ps).min(end));
@@ -414,7 +456,10 @@ impl Events {
     /// Takes the events of the next slot that has any before `end`.
     #[inline]
     fn open_slot(&mut self, end: u64) -> bool {
-        let far = self.far.peek().map(|Reverse(event)| event.at() >> self.shift);
+        let far = self
+            .far
+            .peek()
+            .map(|Reverse(event)| event.at() >> self.shift);
         let first = match (self.next_occupied(), far) {
             (Some(near), Some(far)) => near.min(far),
             (Some(only), None) | (None, Some(only)) => only,
@@ -451,7 +496,8 @@ impl Events {
                     self.window.append(events);
                 }
             } else {
-                self.window.extend(events.extract_if(.., |event| event.at() < limit));
+                self.window
+                    .extend(events.extract_if(.., |event| event.at() < limit));
             }
             if events.is_empty() {
                 *word &= !(1 << (index % 64));
@@ -519,7 +565,12 @@ mod tests {
                     let goes_on = got.len() + before.len() < 15_000;
                     if goes_on {
                         let range = dice.pick(&[1, 1000, 1_000_000, FAR_PS]);
-                        put(&mut events, &mut expected, due.at.0 + 1 + dice.below(range), own);
+                        put(
+                            &mut events,
+                            &mut expected,
+                            due.at.0 + 1 + dice.below(range),
+                            own,
+                        );
                     }
                     if goes_on && dice.below(10) < 2 {
                         let range = dice.pick(&[1000, 1_000_000]);
@@ -529,14 +580,20 @@ mod tests {
                 }
             }
             let mut wanted = Vec::new();
-            while expected.peek().is_some_and(|Reverse(event): &Reverse<(u64, u32)>| event.0 < end) {
+            while expected
+                .peek()
+                .is_some_and(|Reverse(event): &Reverse<(u64, u32)>| event.0 < end)
+            {
                 wanted.extend(expected.pop().map(|Reverse(event)| event));
             }
             let owner = |event: &(u64, u32)| event.1 >> 2;
             if events.division.is_some() {
                 for lane in 0..lanes as u32 {
                     let of = |all: &[(u64, u32)]| -> Vec<(u64, u32)> {
-                        all.iter().copied().filter(|event| owner(event) == lane).collect()
+                        all.iter()
+                            .copied()
+                            .filter(|event| owner(event) == lane)
+                            .collect()
                     };
                     assert_eq!(of(&before), of(&wanted), "lane {lane}");
                 }
@@ -551,9 +608,12 @@ mod tests {
 
     #[test]
     fn events_come_out_in_order_whatever_the_slots() {
-        for (reach, sources, lanes) in
-            [(1, 1, 1), (4_000_000, 3, 9), (4_000_000, 100_000, 90), (1 << 40, 10, 300)]
-        {
+        for (reach, sources, lanes) in [
+            (1, 1, 1),
+            (4_000_000, 3, 9),
+            (4_000_000, 100_000, 90),
+            (1 << 40, 10, 300),
+        ] {
             let all = run(Events::new(reach, sources, None), lanes, 1);
             assert!(all.len() > 100, "{}", all.len());
         }
@@ -562,7 +622,11 @@ mod tests {
     #[test]
     fn nodes_are_driven_one_by_one_each_in_its_order() {
         for delay_ps in [100_000, 1_000_000, 777_777] {
-            let nodes = Nodes { ends: (0..90).map(|lane| [0, lane]).collect(), count: 90, delay_ps };
+            let nodes = Nodes {
+                ends: (0..90).map(|lane| [0, lane]).collect(),
+                count: 90,
+                delay_ps,
+            };
             let events = Events::new(4_000_000, 90, Some(nodes));
             assert!(events.division.is_some());
             let all = run(events, 90, delay_ps);
@@ -573,11 +637,20 @@ mod tests {
 
     #[test]
     fn a_window_is_one_delay_from_its_first_event_on() {
-        let nodes = Nodes { ends: (0..90).map(|lane| [0, lane]).collect(), count: 90, delay_ps: 1_000_000 };
+        let nodes = Nodes {
+            ends: (0..90).map(|lane| [0, lane]).collect(),
+            count: 90,
+            delay_ps: 1_000_000,
+        };
         let mut events = Events::new(4_000_000, 90, Some(nodes));
         let first = 30_000;
-        assert!(first >> events.shift == 0, "the first event is late in its slot");
-        [(first, 3), (first + 999_999, 4)].iter().for_each(|(at, lane)| events.push(Time(*at), lane * 4 + 1));
+        assert!(
+            first >> events.shift == 0,
+            "the first event is late in its slot"
+        );
+        [(first, 3), (first + 999_999, 4)]
+            .iter()
+            .for_each(|(at, lane)| events.push(Time(*at), lane * 4 + 1));
         let mut got = Vec::new();
         while events.turn(Time(first + 1_000_000)) {
             got.extend(std::iter::from_fn(|| events.next()).map(|due| due.at.0));
@@ -588,20 +661,35 @@ mod tests {
     #[test]
     fn few_nodes_are_driven_together_in_the_order_of_time() {
         let ends: Vec<[u32; 2]> = (0..SMALL as u32).map(|lane| [0, lane]).collect();
-        let nodes = || Nodes { ends: ends.clone(), count: SMALL, delay_ps: 1_000_000 };
+        let nodes = || Nodes {
+            ends: ends.clone(),
+            count: SMALL,
+            delay_ps: 1_000_000,
+        };
         for sources in [FEW + 1, 2 * FEW, SMALL] {
             let events = Events::new(4_000_000, sources, Some(nodes()));
             assert!(events.division.is_none());
             let all = run(events, sources as u64, 1_000_000);
-            assert!(all.windows(2).all(|pair| pair[0].0 <= pair[1].0), "{sources} sources");
+            assert!(
+                all.windows(2).all(|pair| pair[0].0 <= pair[1].0),
+                "{sources} sources"
+            );
         }
     }
 
     #[test]
     fn short_links_and_few_things_are_not_divided() {
         for (sources, delay_ps) in [(FEW, 1_000_000), (100, 5_000)] {
-            let nodes = Nodes { ends: vec![[0, 0]; sources], count: 1, delay_ps };
-            assert!(Events::new(4_000_000, sources, Some(nodes)).division.is_none());
+            let nodes = Nodes {
+                ends: vec![[0, 0]; sources],
+                count: 1,
+                delay_ps,
+            };
+            assert!(
+                Events::new(4_000_000, sources, Some(nodes))
+                    .division
+                    .is_none()
+            );
         }
     }
 }

@@ -40,13 +40,18 @@ impl Extrapolate for u64 {
 
 impl<T: Extrapolate> Extrapolate for [T] {
     fn extrapolate(&mut self, later: &Self, earlier: &Self, by: Repetition) {
-        self.iter_mut().zip(later).zip(earlier).for_each(|((mine, later), earlier)| {
-            mine.extrapolate(later, earlier, by);
-        });
+        self.iter_mut()
+            .zip(later)
+            .zip(earlier)
+            .for_each(|((mine, later), earlier)| {
+                mine.extrapolate(later, earlier, by);
+            });
     }
 
     fn add(&mut self, more: &Self) {
-        self.iter_mut().zip(more).for_each(|(mine, more)| mine.add(more));
+        self.iter_mut()
+            .zip(more)
+            .for_each(|(mine, more)| mine.add(more));
     }
 }
 
@@ -75,7 +80,8 @@ impl Extrapolate for Option<Box<Incidents>> {
     fn extrapolate(&mut self, later: &Self, earlier: &Self, by: Repetition) {
         let Some(later) = later else { return };
         let none = Box::default();
-        self.get_or_insert_default().extrapolate(later, earlier.as_ref().unwrap_or(&none), by);
+        self.get_or_insert_default()
+            .extrapolate(later, earlier.as_ref().unwrap_or(&none), by);
     }
 
     fn add(&mut self, more: &Self) {
@@ -156,13 +162,16 @@ impl Skipped {
 
     /// Adds a repetition of the counts from one moment to a later one.
     pub(super) fn repeat(&mut self, later: &Results, earlier: &Results, by: Repetition) {
-        for ((mine, later), earlier) in self.flows.iter_mut().zip(&later.flows).zip(&earlier.flows) {
+        for ((mine, later), earlier) in self.flows.iter_mut().zip(&later.flows).zip(&earlier.flows)
+        {
             mine[0].extrapolate(&later.sender, &earlier.sender, by);
             mine[1].extrapolate(&later.receiver, &earlier.receiver, by);
         }
         self.hosts.extrapolate(&later.hosts, &earlier.hosts, by);
-        self.switches.extrapolate(&later.switches, &earlier.switches, by);
-        self.damaged.extrapolate(&later.damaged, &earlier.damaged, by);
+        self.switches
+            .extrapolate(&later.switches, &earlier.switches, by);
+        self.damaged
+            .extrapolate(&later.damaged, &earlier.damaged, by);
     }
 
     /// Adds all of it to results.
@@ -183,20 +192,46 @@ mod tests {
 
     #[test]
     fn counters_grow_in_proportion_and_peaks_stay() {
-        let by = Repetition { skipped: Span::from_us(300), windows: Span::from_us(100) };
-        let earlier = QueueCounters { sent_packets: 10, peak_bytes: 7, ..QueueCounters::default() };
-        let later = QueueCounters { sent_packets: 15, peak_bytes: 9, ..QueueCounters::default() };
+        let by = Repetition {
+            skipped: Span::from_us(300),
+            windows: Span::from_us(100),
+        };
+        let earlier = QueueCounters {
+            sent_packets: 10,
+            peak_bytes: 7,
+            ..QueueCounters::default()
+        };
+        let later = QueueCounters {
+            sent_packets: 15,
+            peak_bytes: 9,
+            ..QueueCounters::default()
+        };
         let mut skipped = QueueCounters::default();
         skipped.extrapolate(&later, &earlier, by);
-        assert_eq!(skipped, QueueCounters { sent_packets: 15, ..QueueCounters::default() });
+        assert_eq!(
+            skipped,
+            QueueCounters {
+                sent_packets: 15,
+                ..QueueCounters::default()
+            }
+        );
     }
 
     #[test]
     fn incidents_that_began_in_the_windows_count() {
-        let by = Repetition { skipped: Span::from_us(200), windows: Span::from_us(100) };
-        let later = Some(Box::new(Incidents { pfc_sent: [0, 0, 0, 4, 0, 0, 0, 0], ..Incidents::default() }));
+        let by = Repetition {
+            skipped: Span::from_us(200),
+            windows: Span::from_us(100),
+        };
+        let later = Some(Box::new(Incidents {
+            pfc_sent: [0, 0, 0, 4, 0, 0, 0, 0],
+            ..Incidents::default()
+        }));
         let mut skipped = None;
         skipped.extrapolate(&later, &None, by);
-        assert_eq!(skipped.map(|incidents: Box<Incidents>| incidents.pfc_sent[3]), Some(8));
+        assert_eq!(
+            skipped.map(|incidents: Box<Incidents>| incidents.pfc_sent[3]),
+            Some(8)
+        );
     }
 }

@@ -55,7 +55,13 @@ impl Trace {
             }
             lanes[place(info)] = lane;
         }
-        Self { tallies: BTreeMap::new(), arrivals: Vec::new(), pauses: BTreeMap::new(), rates, lanes }
+        Self {
+            tallies: BTreeMap::new(),
+            arrivals: Vec::new(),
+            pauses: BTreeMap::new(),
+            rates,
+            lanes,
+        }
     }
 
     /// A packet leaves a port; its last bit at `end`.
@@ -68,21 +74,39 @@ impl Trace {
     ) {
         let (arrived, was_marked) = match info.from_host {
             true => (end, false),
-            false => self.arrivals.get(id.0 as usize).copied().unwrap_or((end, false)),
+            false => self
+                .arrivals
+                .get(id.0 as usize)
+                .copied()
+                .unwrap_or((end, false)),
         };
         if content.payload == 0 {
             return;
         }
         let length = u32::from(packet.length);
-        let start = Time(end.0 - self.rates[lane as usize].time_of(length + FRAME_OVERHEAD_BYTES).0);
+        let start = Time(
+            end.0
+                - self.rates[lane as usize]
+                    .time_of(length + FRAME_OVERHEAD_BYTES)
+                    .0,
+        );
         let class = usize::from(packet.class());
         let key = (content.flow, lane);
         let left_at = self.tallies.get(&key).and_then(|tally| tally.left_at);
         // A host's packet is made when it may leave: it waits for its port.
-        let since = if info.from_host { left_at.unwrap_or(start) } else { arrived };
-        let paused =
-            self.paused_ps((lane, class), start).saturating_sub(self.paused_ps((lane, class), since));
-        let waited = if info.from_host { 0 } else { start.0.saturating_sub(since.0) };
+        let since = if info.from_host {
+            left_at.unwrap_or(start)
+        } else {
+            arrived
+        };
+        let paused = self
+            .paused_ps((lane, class), start)
+            .saturating_sub(self.paused_ps((lane, class), since));
+        let waited = if info.from_host {
+            0
+        } else {
+            start.0.saturating_sub(since.0)
+        };
         let tally = self.tallies.entry(key).or_default();
         tally.left_at = Some(end);
         let hop = &mut tally.hop;
@@ -119,7 +143,10 @@ impl Trace {
     /// The lane by which packets arrive at the port that sends into this one.
     pub(super) fn lane_towards(&self, info: &LinkDirection) -> Option<u32> {
         let place = 2 * info.link as usize + usize::from(1 - info.direction);
-        self.lanes.get(place).copied().filter(|lane| *lane != u32::MAX)
+        self.lanes
+            .get(place)
+            .copied()
+            .filter(|lane| *lane != u32::MAX)
     }
 
     /// The port that sends into `lane` got Xoff or Xon.
@@ -134,13 +161,19 @@ impl Trace {
             if changes.len() == PAUSES_KEPT {
                 changes.pop_front();
             }
-            changes.push_back(Change { at: now, before_ps, until });
+            changes.push_back(Change {
+                at: now,
+                before_ps,
+                until,
+            });
         }
     }
 
     /// For how long a queue had been paused by `at`.
     fn paused_ps(&self, queue: (u32, usize), at: Time) -> u64 {
-        let Some(changes) = self.pauses.get(&queue) else { return 0 };
+        let Some(changes) = self.pauses.get(&queue) else {
+            return 0;
+        };
         let later = changes.partition_point(|change| change.at <= at);
         match later.checked_sub(1).and_then(|index| changes.get(index)) {
             Some(change) => change.before_ps + change.until.min(at).0.saturating_sub(change.at.0),
@@ -156,17 +189,28 @@ impl Trace {
 
 /// Adds the counters of several parts, and sorts them in the order of the path: first the hops from the
 /// flow's `from`, then those back.
-pub(super) fn merge<'a>(traces: impl Iterator<Item = &'a Trace>, sources: &[u32]) -> Vec<Vec<FlowHop>> {
+pub(super) fn merge<'a>(
+    traces: impl Iterator<Item = &'a Trace>,
+    sources: &[u32],
+) -> Vec<Vec<FlowHop>> {
     let mut sums: BTreeMap<(u32, u32), FlowHop> = BTreeMap::new();
     for (key, hop) in traces.flat_map(Trace::hops) {
-        sums.entry(key).or_insert(FlowHop { packets: 0, lost: 0, ..hop }).add(&hop);
+        sums.entry(key)
+            .or_insert(FlowHop {
+                packets: 0,
+                lost: 0,
+                ..hop
+            })
+            .add(&hop);
     }
     let mut hops = vec![Vec::new(); sources.len()];
     for ((flow, _), hop) in sums {
         hops[flow as usize].push(hop);
     }
     for (hops, source) in hops.iter_mut().zip(sources) {
-        hops.sort_by_key(|hop: &FlowHop| (hop.from != *source, hop.crossed, hop.link, hop.direction));
+        hops.sort_by_key(|hop: &FlowHop| {
+            (hop.from != *source, hop.crossed, hop.link, hop.direction)
+        });
     }
     hops
 }
@@ -196,11 +240,17 @@ mod tests {
     fn pauses_count_from_when_to_when_they_were() {
         let mut trace = Trace::new(&[], Vec::new());
         let changes = [(100, 0, 150), (200, 50, 300), (230, 80, 0), (500, 80, 900)];
-        let queue =
-            changes.map(|(at, before_ps, until)| Change { at: Time(at), before_ps, until: Time(until) });
+        let queue = changes.map(|(at, before_ps, until)| Change {
+            at: Time(at),
+            before_ps,
+            until: Time(until),
+        });
         trace.pauses.insert((1, 3), VecDeque::from(queue));
         let at = |at| trace.paused_ps((1, 3), Time(at));
-        assert_eq!([50, 100, 120, 160, 210, 260, 600, 1000].map(at), [0, 0, 20, 50, 60, 80, 180, 480]);
+        assert_eq!(
+            [50, 100, 120, 160, 210, 260, 600, 1000].map(at),
+            [0, 0, 20, 50, 60, 80, 180, 480]
+        );
         assert_eq!(trace.paused_ps((2, 3), Time(600)), 0);
     }
 }

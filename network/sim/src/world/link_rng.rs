@@ -16,7 +16,11 @@ pub(super) struct LinkRng {
 impl LinkRng {
     /// `base` is that of the link: a normal distribution goes below it.
     pub(super) fn new(random: Pcg32, chance: Chance, base: Span) -> Self {
-        Self { random, chance, base }
+        Self {
+            random,
+            chance,
+            base,
+        }
     }
 
     /// 32 random bits.
@@ -41,7 +45,8 @@ impl LinkRng {
             Chance::Measured(samples) => {
                 let pairs = samples.len().saturating_sub(1) as u32;
                 let at = self.random.below(pairs) as usize;
-                let [low, high] = [at, at + 1].map(|index| samples.get(index).copied().unwrap_or_default());
+                let [low, high] =
+                    [at, at + 1].map(|index| samples.get(index).copied().unwrap_or_default());
                 low + part(Span(high.0 - low.0), self.random.next_u32())
             }
         }
@@ -94,7 +99,11 @@ mod tests {
         let mut rng = LinkRng::new(Pcg32::new(1, 1), chance, base);
         let delays: Vec<f64> = (0..100_000).map(|_| rng.delay().0 as f64 / 1e3).collect();
         let mean = delays.iter().sum::<f64>() / 1e5;
-        let variance = delays.iter().map(|delay| (delay - mean).powi(2)).sum::<f64>() / 1e5;
+        let variance = delays
+            .iter()
+            .map(|delay| (delay - mean).powi(2))
+            .sum::<f64>()
+            / 1e5;
         let above = delays.iter().filter(|delay| **delay > 10_000.0).count() as f64 / 1e5;
         (mean, variance.sqrt(), above)
     }
@@ -133,7 +142,10 @@ mod tests {
         let none = (0..1000).filter(|_| rng.delay() == Span::ZERO).count();
         near(none as f64, 500.0, 60.0);
         for power in [0.0, 0.3, 1.0, 7.5, 22.0] {
-            assert!((exponential(power) / f64::exp(power) - 1.0).abs() < 1e-12, "{power}");
+            assert!(
+                (exponential(power) / f64::exp(power) - 1.0).abs() < 1e-12,
+                "{power}"
+            );
         }
     }
 }

@@ -9,8 +9,8 @@ use super::results::LIVE_FLOW;
 use super::results::{Captured, CapturedFrame};
 use fabric::topology::{Chance, Extra, LinkConfig, Topology};
 use fabric::{
-    ECN_CE, Frame, InFlight, LinkCounters, PAUSE_FRAME_BYTES, Packet, PacketId, Packets, PauseFrame, Pcg32,
-    Span, Telemetry, Time, Wire,
+    ECN_CE, Frame, InFlight, LinkCounters, PAUSE_FRAME_BYTES, Packet, PacketId, Packets,
+    PauseFrame, Pcg32, Span, Telemetry, Time, Wire,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,7 +28,10 @@ pub(super) struct HotDirection {
     is_simple: bool,
 }
 
-const _: () = assert!(size_of::<HotDirection>() <= 32, "two lines fit a cache line");
+const _: () = assert!(
+    size_of::<HotDirection>() <= 32,
+    "two lines fit a cache line"
+);
 
 impl HotDirection {
     fn new(info: &LinkDirection, part: u8, is_traced: bool) -> Self {
@@ -40,7 +43,10 @@ impl HotDirection {
             from_port: info.from_port,
             to_host: info.to_host,
             from_host: info.from_host,
-            is_simple: !is_traced && info.is_plain && info.head_start_ps_per_byte == 0 && info.part == part,
+            is_simple: !is_traced
+                && info.is_plain
+                && info.head_start_ps_per_byte == 0
+                && info.part == part,
         }
     }
 }
@@ -63,8 +69,17 @@ pub(super) mod kind {
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) enum Crossing {
-    Packet { lane: u32, packet: Packet, content: Content, telemetry: Option<Box<Telemetry>> },
-    Pause { lane: u32, at: Time, frame: PauseFrame },
+    Packet {
+        lane: u32,
+        packet: Packet,
+        content: Content,
+        telemetry: Option<Box<Telemetry>>,
+    },
+    Pause {
+        lane: u32,
+        at: Time,
+        frame: PauseFrame,
+    },
 }
 
 const _: () = assert!(size_of::<Crossing>() == 128, "two cache lines cross");
@@ -127,7 +142,10 @@ impl LinkState {
         Self {
             events,
             contents: Vec::new(),
-            lanes: table.iter().map(|info| HotDirection::new(info, part, trace.is_some())).collect(),
+            lanes: table
+                .iter()
+                .map(|info| HotDirection::new(info, part, trace.is_some()))
+                .collect(),
             overtaking: BTreeMap::new(),
             pauses: vec![VecDeque::new(); table.len()],
             crossing: vec![Vec::new(); parts],
@@ -169,7 +187,8 @@ impl LinkState {
         if !line.is_simple {
             return self.send_with_care(lane, id, end, packets);
         }
-        self.events.push_packet(end + line.delay, lane * 4 + kind::ARRIVAL, id);
+        self.events
+            .push_packet(end + line.delay, lane * 4 + kind::ARRIVAL, id);
     }
 
     /// Over a lane that is captured, damages, delays by chance, leads to a switch that cuts through, or to
@@ -179,7 +198,12 @@ impl LinkState {
         let head_start = u64::from(info.head_start_ps_per_byte) * u64::from(packets[id].length);
         let mut at = Time((end + info.delay).0 - head_start);
         if let Some(trace) = &mut self.trace {
-            trace.departs((lane, &info), (id, &packets[id]), end, &self.contents[id.0 as usize]);
+            trace.departs(
+                (lane, &info),
+                (id, &packets[id]),
+                end,
+                &self.contents[id.0 as usize],
+            );
         }
         if !info.is_plain {
             self.capture(&info, id, end, packets);
@@ -190,7 +214,9 @@ impl LinkState {
                 packets.remove(id);
                 return;
             }
-            at += self.rngs[lane as usize].as_mut().map_or(Span::ZERO, |rng| rng.delay());
+            at += self.rngs[lane as usize]
+                .as_mut()
+                .map_or(Span::ZERO, |rng| rng.delay());
         }
         if info.part == self.part {
             self.under_way(lane, &info, id, at, packets);
@@ -198,7 +224,12 @@ impl LinkState {
             let content = self.contents[id.0 as usize];
             let telemetry = packets.telemetry(id).map(Box::new);
             let packet = packets.remove(id).arriving(at);
-            let crossing = Crossing::Packet { lane, packet, content, telemetry };
+            let crossing = Crossing::Packet {
+                lane,
+                packet,
+                content,
+                telemetry,
+            };
             self.crossing[usize::from(info.part)].push(crossing);
         }
     }
@@ -214,26 +245,46 @@ impl LinkState {
     /// A packet is lost on the lane that it left by.
     fn lost_on(&mut self, lane: u32, id: PacketId) {
         if let Some(trace) = &mut self.trace {
-            trace.lost(lane, &self.table[lane as usize], &self.contents[id.0 as usize]);
+            trace.lost(
+                lane,
+                &self.table[lane as usize],
+                &self.contents[id.0 as usize],
+            );
         }
     }
 
     /// A packet is dropped by the node that sends into `lane`, where it arrived by the same link.
     pub(super) fn lost_towards(&mut self, lane: u32, id: PacketId) {
         let info = &self.table[lane as usize];
-        if let Some(towards) = self.trace.as_ref().and_then(|trace| trace.lane_towards(info)) {
+        if let Some(towards) = self
+            .trace
+            .as_ref()
+            .and_then(|trace| trace.lane_towards(info))
+        {
             self.lost_on(towards, id);
         }
     }
 
-    fn under_way(&mut self, lane: u32, info: &LinkDirection, id: PacketId, at: Time, packets: &mut Packets) {
+    fn under_way(
+        &mut self,
+        lane: u32,
+        info: &LinkDirection,
+        id: PacketId,
+        at: Time,
+        packets: &mut Packets,
+    ) {
         if let Some(trace) = &mut self.trace {
             trace.under_way(id, at, packets[id].is_marked());
         }
         let key = lane * 4 + kind::ARRIVAL;
         if !info.overtakes {
             self.events.push_packet(at, key, id);
-        } else if self.overtaking.entry(lane).or_default().insert(id, at, packets) {
+        } else if self
+            .overtaking
+            .entry(lane)
+            .or_default()
+            .insert(id, at, packets)
+        {
             self.events.push(at, key);
         }
     }
@@ -246,13 +297,19 @@ impl LinkState {
         bytes: u32,
         (leaves, arrives): (Time, Time),
     ) -> bool {
-        let LinkConfig { loss, bit_errors, .. } = info.config;
+        let LinkConfig {
+            loss, bit_errors, ..
+        } = info.config;
         let wrong = bit_errors > 0 && self.random_u64(lane) < info.config.damage_by_bits(bytes);
         let damaged = wrong || loss > 0 && self.random_u32(lane) < loss;
         let down = self.is_down(info.link, leaves, arrives);
         if damaged || down {
             let counters = self.lost.entry(lane).or_default();
-            *if down { &mut counters.lost } else { &mut counters.damaged } += 1;
+            *if down {
+                &mut counters.lost
+            } else {
+                &mut counters.damaged
+            } += 1;
         }
         damaged || down
     }
@@ -260,13 +317,20 @@ impl LinkState {
     /// Takes a link down from now on, or ends that.
     pub(super) fn set_link(&mut self, link: u32, up: bool, now: Time) {
         let outages = self.outages.entry(link).or_default();
-        match outages.last_mut().filter(|(_, until)| *until == Time::NEVER) {
+        match outages
+            .last_mut()
+            .filter(|(_, until)| *until == Time::NEVER)
+        {
             Some((_, until)) if up => *until = now,
             None if !up => outages.push((now, Time::NEVER)),
             _ => {}
         }
         let table = std::sync::Arc::make_mut(&mut self.table);
-        for (info, hot) in table.iter_mut().zip(&mut self.lanes).filter(|(info, _)| info.link == link) {
+        for (info, hot) in table
+            .iter_mut()
+            .zip(&mut self.lanes)
+            .filter(|(info, _)| info.link == link)
+        {
             (info.is_plain, hot.is_simple) = (false, false);
         }
     }
@@ -274,14 +338,19 @@ impl LinkState {
     /// Gives a link another rate, delay, and chance of damage.
     pub(super) fn set_config(&mut self, link: u32, config: LinkConfig) {
         let table = std::sync::Arc::make_mut(&mut self.table);
-        for (lane, info) in table.iter_mut().enumerate().filter(|(_, info)| info.link == link) {
+        for (lane, info) in table
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, info)| info.link == link)
+        {
             // The delay may include more than the cable's.
             let more = info.delay.0.saturating_sub(info.config.delay.0);
             info.delay = Span(config.delay.0 + more);
             (info.config, info.is_plain) = (config, false);
             (self.lanes[lane].delay, self.lanes[lane].is_simple) = (info.delay, false);
             let random = Pcg32::new(u64::from(link), STREAM_LINKS + lane as u64);
-            self.rngs[lane].get_or_insert_with(|| Box::new(LinkRng::new(random, Chance::None, Span::ZERO)));
+            self.rngs[lane]
+                .get_or_insert_with(|| Box::new(LinkRng::new(random, Chance::None, Span::ZERO)));
         }
     }
 
@@ -289,7 +358,11 @@ impl LinkState {
     pub(super) fn set_capture(&mut self, link: u32, on: bool, captured_max: usize) {
         self.captured_max = captured_max;
         let table = std::sync::Arc::make_mut(&mut self.table);
-        for (info, hot) in table.iter_mut().zip(&mut self.lanes).filter(|(info, _)| info.link == link) {
+        for (info, hot) in table
+            .iter_mut()
+            .zip(&mut self.lanes)
+            .filter(|(info, _)| info.link == link)
+        {
             info.watched = on;
             (info.is_plain, hot.is_simple) = (false, false);
         }
@@ -302,7 +375,9 @@ impl LinkState {
     }
 
     fn random_u32(&mut self, lane: u32) -> u32 {
-        self.rngs[lane as usize].as_mut().map_or(u32::MAX, |rng| rng.next_u32())
+        self.rngs[lane as usize]
+            .as_mut()
+            .map_or(u32::MAX, |rng| rng.next_u32())
     }
 
     fn random_u64(&mut self, lane: u32) -> u64 {
@@ -314,7 +389,12 @@ impl LinkState {
         let info = self.table[lane as usize];
         if info.watched && self.captured.len() < self.captured_max {
             let frame = CapturedFrame::Pause(frame);
-            self.captured.push(Captured { at: end, link: info.link, direction: info.direction, frame });
+            self.captured.push(Captured {
+                at: end,
+                link: info.link,
+                direction: info.direction,
+                frame,
+            });
         }
         let on_the_way = (end, end + info.delay);
         if !info.is_plain && self.is_lost(lane, &info, PAUSE_FRAME_BYTES, on_the_way) {
@@ -336,13 +416,20 @@ impl LinkState {
     /// Takes in a packet or pause frame from another part.
     pub(super) fn cross(&mut self, crossing: Crossing, packets: &mut Packets) {
         match crossing {
-            Crossing::Packet { lane, packet, content, telemetry } => {
+            Crossing::Packet {
+                lane,
+                packet,
+                content,
+                telemetry,
+            } => {
                 let at = packet.arrives();
                 let Some(id) = self.insert(packet, content, packets) else {
                     self.damaged += 1;
                     return;
                 };
-                telemetry.into_iter().for_each(|telemetry| packets.set_telemetry(id, *telemetry));
+                telemetry
+                    .into_iter()
+                    .for_each(|telemetry| packets.set_telemetry(id, *telemetry));
                 let info = self.table[lane as usize];
                 self.under_way(lane, &info, id, at, packets);
             }
@@ -366,7 +453,9 @@ impl LinkState {
 
     /// Takes the pause frame that takes effect now.
     pub(super) fn pause(&mut self, lane: u32) -> Option<PauseFrame> {
-        self.pauses[lane as usize].pop_front().map(|(_, frame)| frame)
+        self.pauses[lane as usize]
+            .pop_front()
+            .map(|(_, frame)| frame)
     }
 
     fn capture(&mut self, info: &LinkDirection, id: PacketId, end: Time, packets: &Packets) {
@@ -384,7 +473,12 @@ impl LinkState {
             headers: content.headers,
             payload: content.payload,
         };
-        self.captured.push(Captured { at: end, link: info.link, direction: info.direction, frame });
+        self.captured.push(Captured {
+            at: end,
+            link: info.link,
+            direction: info.direction,
+            frame,
+        });
     }
 }
 
@@ -413,11 +507,14 @@ impl Wire for SwitchPorts<'_> {
 
     #[inline]
     fn wake(&mut self, port: u16, at: Time) {
-        self.links.events.push(at, (self.first_lane + u32::from(port)) * 4 + kind::WAKE);
+        self.links
+            .events
+            .push(at, (self.first_lane + u32::from(port)) * 4 + kind::WAKE);
     }
 
     fn dropped(&mut self, port: u16, id: PacketId, _why: fabric::Drop, packets: &mut Packets) {
-        self.links.lost_towards(self.first_lane + u32::from(port), id);
+        self.links
+            .lost_towards(self.first_lane + u32::from(port), id);
         self.links.give_back(id);
         packets.remove(id);
     }

@@ -48,12 +48,12 @@ pub use host::Receiving;
 pub use live::{Delivered, LiveHosts, LivePacket, Offer};
 pub use partition::THREADS_MAX;
 pub use results::{
-    Captured, CapturedFrame, Deadlock, FlowHop, FlowResult, HostResult, Latency, Order, Results, Sample,
-    Skip, SwitchResult,
+    Captured, CapturedFrame, Deadlock, FlowHop, FlowResult, HostResult, Latency, Order, Results,
+    Sample, Skip, SwitchResult,
 };
 pub use scenario::{
-    Action, CardConfig, CardFunction, Flow, Forgery, Guard, Headers, HostConfig, Marking, PcieConfig,
-    Scenario, Step, Transfer, Watch,
+    Action, CardConfig, CardFunction, Flow, Forgery, Guard, Headers, HostConfig, Marking,
+    PcieConfig, Scenario, Step, Transfer, Watch,
 };
 pub use steady::SkipSteady;
 pub use storage::config::{Drives, Media, Processor, StorageConfig};
@@ -105,13 +105,21 @@ pub struct World {
 }
 
 fn too_many_samples(ports: usize, every: Span, by: Time) -> ScenarioError {
-    ScenarioError::Samples { ports, every_us: every.0 as f64 / 1e6, by_us: by.0 as f64 / 1e6 }
+    ScenarioError::Samples {
+        ports,
+        every_us: every.0 as f64 / 1e6,
+        by_us: by.0 as f64 / 1e6,
+    }
 }
 
 /// When a link goes down or up for the last time.
 fn last_outage(topology: &Topology) -> Time {
     let changes = topology.outages().values().flatten();
-    changes.flat_map(|(down, up)| [*down, *up]).filter(|at| *at != Time::NEVER).max().unwrap_or(Time(0))
+    changes
+        .flat_map(|(down, up)| [*down, *up])
+        .filter(|at| *at != Time::NEVER)
+        .max()
+        .unwrap_or(Time(0))
 }
 
 /// The end of a link: part, whether it is a host, its index there, and its port.
@@ -133,7 +141,12 @@ impl World {
     /// # Errors
     /// [`ScenarioError`] names what does not fit together.
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
-        let build::Built { parts, lookahead, host_at, switch_at } = build::build(scenario)?;
+        let build::Built {
+            parts,
+            lookahead,
+            host_at,
+            switch_at,
+        } = build::build(scenario)?;
         let mut sampled = Vec::new();
         if scenario.watch.sample_every.is_some() {
             for info in parts[0].links.table.iter().filter(|info| info.is_used()) {
@@ -168,8 +181,12 @@ impl World {
             deadlocks: Vec::new(),
             flows: scenario.flows.len(),
             watches: false,
-            rerouting: scenario.reaction.and_then(|after| Rerouting::new(&scenario.topology, after)),
-            skipper: scenario.skip_steady.map(|settings| Skipper::new(settings, scenario)),
+            rerouting: scenario
+                .reaction
+                .and_then(|after| Rerouting::new(&scenario.topology, after)),
+            skipper: scenario
+                .skip_steady
+                .map(|settings| Skipper::new(settings, scenario)),
             spread: scenario.spread,
             links_change_until: last_outage(&scenario.topology),
             now: Time(0),
@@ -216,7 +233,11 @@ impl World {
 
     fn run_with(&mut self, at: Time, mut live: Option<&mut dyn LiveHosts>) -> bool {
         while !self.done && self.now() < at {
-            let until = if at == Time::NEVER { at } else { Time(at.0 - self.skipped().0) };
+            let until = if at == Time::NEVER {
+                at
+            } else {
+                Time(at.0 - self.skipped().0)
+            };
             self.step(until, &mut live);
         }
         self.done
@@ -257,7 +278,10 @@ impl World {
         let after = |every: Span| Time((self.now.0 / every.0 + 1).saturating_mul(every.0));
         let check = after(CHECK_EVERY);
         let sample = self.sample_every.map_or(Time::NEVER, after);
-        let reroutes_at = self.rerouting.as_ref().map_or(Time::NEVER, Rerouting::next_at);
+        let reroutes_at = self
+            .rerouting
+            .as_ref()
+            .map_or(Time::NEVER, Rerouting::next_at);
         let limit = at.min(self.end).min(reroutes_at.max(self.now));
         let looks = self.sample_every.is_some() || self.watches || self.skipper.is_some();
         let stop = check.min(sample).min(limit);
@@ -271,13 +295,19 @@ impl World {
         }
         if stop >= check && stop.0.is_multiple_of(CHECK_EVERY.0) {
             if self.watches {
-                self.parts.iter_mut().for_each(|part| part.poll_watchdogs(stop));
+                self.parts
+                    .iter_mut()
+                    .for_each(|part| part.poll_watchdogs(stop));
             }
             let number = stop.0 / CHECK_EVERY.0;
             if number.is_multiple_of(DEADLOCK_CHECKS) && self.deadlocks.is_empty() {
                 self.deadlocks = deadlock::find(&self.parts, self.now);
             }
-            let next = self.parts.iter_mut().filter_map(|part| part.links.events.next_at()).min();
+            let next = self
+                .parts
+                .iter_mut()
+                .filter_map(|part| part.links.events.next_at())
+                .min();
             self.done |= !self.is_live && (next.is_none() || self.unfinished() == 0);
             if self.is_live && next.is_none() {
                 self.now = at.min(self.end);
@@ -296,16 +326,27 @@ impl World {
 
     /// Reroutes: gives switches the next hops without the links that are down.
     fn reroute(&mut self) {
-        let Some(next_hops) = self.rerouting.as_mut().map(|rerouting| rerouting.next_hops(self.now)) else {
+        let Some(next_hops) = self
+            .rerouting
+            .as_mut()
+            .map(|rerouting| rerouting.next_hops(self.now))
+        else {
             return;
         };
         for (next_hops, (part, index)) in next_hops.into_iter().zip(&self.switch_at) {
-            self.parts[usize::from(*part)].switches[*index as usize].switch.set_next_hops(next_hops);
+            self.parts[usize::from(*part)].switches[*index as usize]
+                .switch
+                .set_next_hops(next_hops);
         }
     }
 
     /// Runs until `stop`, or on to `limit` while checks have nothing to do; returns the time that it reached.
-    fn run_parts(&mut self, stop: Time, limit: Time, live: &mut Option<&mut dyn LiveHosts>) -> Time {
+    fn run_parts(
+        &mut self,
+        stop: Time,
+        limit: Time,
+        live: &mut Option<&mut dyn LiveHosts>,
+    ) -> Time {
         match &mut self.parts[..] {
             [only] => {
                 only.run_until(stop, live);
@@ -313,7 +354,15 @@ impl World {
             }
             several => {
                 let lookahead = self.lookahead;
-                threads::run_until(several, threads::Stretch { lookahead, stop, limit }, &mut self.pace)
+                threads::run_until(
+                    several,
+                    threads::Stretch {
+                        lookahead,
+                        stop,
+                        limit,
+                    },
+                    &mut self.pace,
+                )
             }
         }
     }
@@ -337,7 +386,9 @@ impl World {
         for index in 0..self.sampled.len() {
             let port = self.sampled[index];
             let egress = self.egress(&port);
-            let sent = (0..CLASSES).map(|class| egress.counters(class, self.now).sent_bytes).sum();
+            let sent = (0..CLASSES)
+                .map(|class| egress.counters(class, self.now).sent_bytes)
+                .sum();
             let sample = Sample {
                 at: self.now,
                 link: port.link,
@@ -372,11 +423,19 @@ impl World {
             for poster in &host.posters {
                 let number = poster.number as usize;
                 let hops = hops.get_mut(number).map(std::mem::take).unwrap_or_default();
-                flows[number] = Some(FlowResult { hops, ..self.flow(poster) });
+                flows[number] = Some(FlowResult {
+                    hops,
+                    ..self.flow(poster)
+                });
             }
             let link = lost_before((*part, true, *index, 0));
-            let card = host.seat.map(|seat| &self.parts[usize::from(*part)].cards[seat.card as usize]);
-            let mut result = HostResult { link, ..host.result(self.now) };
+            let card = host
+                .seat
+                .map(|seat| &self.parts[usize::from(*part)].cards[seat.card as usize]);
+            let mut result = HostResult {
+                link,
+                ..host.result(self.now)
+            };
             result.pcie_busy_ps = card.map_or(result.pcie_busy_ps, |card| card.slot.busy_ps());
             hosts.push(result);
         }
@@ -384,17 +443,32 @@ impl World {
             let switch = &self.parts[usize::from(*part)].switches[*index as usize].switch;
             let port = |port: u16| {
                 let link = lost_before((*part, false, *index, port));
-                PortCounters { link, ..switch.port_counters(port, self.now) }
+                PortCounters {
+                    link,
+                    ..switch.port_counters(port, self.now)
+                }
             };
-            SwitchResult { ports: (0..switch.ports()).map(port).collect(), buffer: switch.buffer() }
+            SwitchResult {
+                ports: (0..switch.ports()).map(port).collect(),
+                buffer: switch.buffer(),
+            }
         });
-        let mut captured: Vec<Captured> =
-            self.parts.iter().flat_map(|part| part.links.captured.iter().cloned()).collect();
+        let mut captured: Vec<Captured> = self
+            .parts
+            .iter()
+            .flat_map(|part| part.links.captured.iter().cloned())
+            .collect();
         captured.sort_by_key(|packet| (packet.at, packet.link, packet.direction));
         let flows: Vec<FlowResult> = flows.into_iter().flatten().collect();
-        let finished = flows.iter().map(|flow| flow.finished).max().filter(|at| *at != Time::NEVER);
+        let finished = flows
+            .iter()
+            .map(|flow| flow.finished)
+            .max()
+            .filter(|at| *at != Time::NEVER);
         Results {
-            end: finished.filter(|_| self.unfinished() == 0).unwrap_or(self.now),
+            end: finished
+                .filter(|_| self.unfinished() == 0)
+                .unwrap_or(self.now),
             hops: self.hops(),
             events: self.events(),
             switches: switches.collect(),
@@ -411,8 +485,10 @@ impl World {
 
     /// Frames that did not arrive, by the port that would have received them.
     fn lost_on_links(&self) -> BTreeMap<Receiver, LinkCounters> {
-        let all =
-            self.parts.iter().flat_map(|part| part.links.lost.iter().map(|lost| (&part.links.table, lost)));
+        let all = self
+            .parts
+            .iter()
+            .flat_map(|part| part.links.lost.iter().map(|lost| (&part.links.table, lost)));
         all.map(|(table, (lane, counters))| {
             let info = &table[*lane as usize];
             ((info.part, info.to_host, info.node, info.port), *counters)
@@ -422,8 +498,16 @@ impl World {
 
     /// Where each flow's data waited, by flow; empty if the scenario does not watch hops.
     fn traced(&self) -> Vec<Vec<FlowHop>> {
-        let posters = || self.parts.iter().flat_map(|part| &part.hosts).flat_map(|host| &host.posters);
-        let traces = self.parts.iter().filter_map(|part| part.links.trace.as_deref());
+        let posters = || {
+            self.parts
+                .iter()
+                .flat_map(|part| &part.hosts)
+                .flat_map(|host| &host.posters)
+        };
+        let traces = self
+            .parts
+            .iter()
+            .filter_map(|part| part.links.trace.as_deref());
         let mut sources = vec![0; self.flows];
         posters().for_each(|poster| sources[poster.number as usize] = poster.flow.from);
         hops::merge(traces, &sources)
@@ -431,7 +515,10 @@ impl World {
 
     /// Payload of a flow that is in the receiver's memory, whichever part of the network counted it.
     fn delivered_bytes(&self, flow: usize) -> u64 {
-        self.parts.iter().map(|part| part.receiving[flow].delivered_bytes).sum()
+        self.parts
+            .iter()
+            .map(|part| part.receiving[flow].delivered_bytes)
+            .sum()
     }
 
     fn flow(&self, poster: &host::Poster) -> FlowResult {
@@ -440,11 +527,17 @@ impl World {
             let (part, index) = self.host_at[host as usize];
             &self.parts[usize::from(part)].hosts[index as usize].device
         };
-        let peer = if build::poster(flow) == flow.from { flow.to } else { flow.from };
+        let peer = if build::poster(flow) == flow.from {
+            flow.to
+        } else {
+            flow.from
+        };
         let mine = device(build::poster(flow));
         let counters = [
             mine.qp_counters(poster.qpn).unwrap_or_default(),
-            device(peer).qp_counters(poster.peer_qpn).unwrap_or_default(),
+            device(peer)
+                .qp_counters(poster.peer_qpn)
+                .unwrap_or_default(),
         ];
         let reads = flow.operation == Transfer::Read;
         let (part, _) = self.host_at[flow.to as usize];
@@ -452,7 +545,11 @@ impl World {
         let done = poster.completed == flow.messages;
         FlowResult {
             started: poster.started,
-            finished: if done { poster.last_completion } else { Time::NEVER },
+            finished: if done {
+                poster.last_completion
+            } else {
+                Time::NEVER
+            },
             messages: poster.completed,
             bytes: poster.completed_bytes(),
             delivered_bytes: self.delivered_bytes(poster.number as usize),

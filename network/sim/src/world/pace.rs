@@ -18,7 +18,10 @@ pub(super) struct Pace {
 impl Pace {
     /// All threads together.
     pub(super) const fn new() -> Self {
-        Self { alone_until: None, rest: REST_MIN }
+        Self {
+            alone_until: None,
+            rest: REST_MIN,
+        }
     }
 
     /// Whether one thread drives all parts now.
@@ -51,7 +54,10 @@ mod tests {
             pace.rest(Duration::from_millis(together_ms));
             assert!(pace.alone_until.is_some());
         }
-        assert_eq!((rested, pace.rest), (vec![20, 40, 80, 160, 40], Duration::from_millis(80)));
+        assert_eq!(
+            (rested, pace.rest),
+            (vec![20, 40, 80, 160, 40], Duration::from_millis(80))
+        );
         (0..9).for_each(|_| pace.rest(Duration::ZERO));
         assert_eq!(pace.rest, REST_MAX);
     }

@@ -50,8 +50,14 @@ impl Part {
 
     /// Polls the switches' watchdogs.
     pub(super) fn poll_watchdogs(&mut self, now: Time) {
-        for PlacedSwitch { switch, first_lane, .. } in &mut self.switches {
-            let mut ports = SwitchPorts { links: &mut self.links, first_lane: *first_lane };
+        for PlacedSwitch {
+            switch, first_lane, ..
+        } in &mut self.switches
+        {
+            let mut ports = SwitchPorts {
+                links: &mut self.links,
+                first_lane: *first_lane,
+            };
             switch.poll_watchdog(now, &mut self.packets, &mut ports);
         }
     }
@@ -81,9 +87,23 @@ impl Part {
         while let Some(due) = context.links.events.next() {
             handled += 1;
             if is_large {
-                let LinkState { lanes, events, contents, .. } = &*context.links;
-                let (hosts, switches, packets) = (&self.hosts[..], &self.switches[..], &*context.packets);
-                Ahead { lanes, events, contents, hosts, switches, packets }.load();
+                let LinkState {
+                    lanes,
+                    events,
+                    contents,
+                    ..
+                } = &*context.links;
+                let (hosts, switches, packets) =
+                    (&self.hosts[..], &self.switches[..], &*context.packets);
+                Ahead {
+                    lanes,
+                    events,
+                    contents,
+                    hosts,
+                    switches,
+                    packets,
+                }
+                .load();
             }
             let line = &context.links.lanes[(due.key >> 2) as usize];
             // Arrivals are for the far end of a lane, everything else for the port that sends into it.
@@ -107,7 +127,9 @@ fn drive_host(host: &mut Host, due: Due, context: &mut Context<'_>) {
     let (now, lane) = (due.at, due.key >> 2);
     match due.key & 3 {
         kind::ARRIVAL => {
-            let id = due.packet.or_else(|| context.links.first(now, lane, context.packets));
+            let id = due
+                .packet
+                .or_else(|| context.links.first(now, lane, context.packets));
             if let Some(id) = id {
                 host.handle_packet(now, id, context);
             }
@@ -130,9 +152,14 @@ fn drive_switch(
     packets: &mut Packets,
     links: &mut LinkState,
 ) {
-    let PlacedSwitch { switch, first_lane, .. } = attached;
+    let PlacedSwitch {
+        switch, first_lane, ..
+    } = attached;
     let (now, lane) = (due.at, due.key >> 2);
-    let mut ports = SwitchPorts { links, first_lane: *first_lane };
+    let mut ports = SwitchPorts {
+        links,
+        first_lane: *first_lane,
+    };
     match due.key & 3 {
         kind::ARRIVAL => {
             if let Some(id) = due.packet.or_else(|| ports.links.first(now, lane, packets)) {

@@ -16,12 +16,20 @@ pub(super) struct Partition {
 pub(super) fn partition(scenario: &Scenario) -> Partition {
     let topology = &scenario.topology;
     let attachments = topology.attachments();
-    let mut leaves: Vec<u32> = attachments.iter().flatten().map(|(switch, _)| *switch).collect();
+    let mut leaves: Vec<u32> = attachments
+        .iter()
+        .flatten()
+        .map(|(switch, _)| *switch)
+        .collect();
     leaves.sort_unstable();
     leaves.dedup();
     let wanted = scenario.threads.clamp(1, THREADS_MAX) as usize;
     // Hosts that are linked with each other would need parts of their own to be found: one is enough.
-    let count = if attachments.contains(&None) { 1 } else { wanted.min(leaves.len().max(1)) };
+    let count = if attachments.contains(&None) {
+        1
+    } else {
+        wanted.min(leaves.len().max(1))
+    };
     let mut switches: Vec<Option<u8>> = vec![None; topology.switches() as usize];
     for (index, leaf) in leaves.iter().enumerate() {
         switches[*leaf as usize] = Some((index * count / leaves.len()) as u8);
@@ -36,9 +44,16 @@ pub(super) fn partition(scenario: &Scenario) -> Partition {
     // From the leaves upwards, stage by stage.
     while switches.contains(&None) {
         let before = switches.clone();
-        for (number, place) in switches.iter_mut().enumerate().filter(|(_, place)| place.is_none()) {
+        for (number, place) in switches
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, place)| place.is_none())
+        {
             let mut votes = vec![0_u32; count];
-            for part in neighbours[number].iter().filter_map(|other| before[*other as usize]) {
+            for part in neighbours[number]
+                .iter()
+                .filter_map(|other| before[*other as usize])
+            {
                 votes[usize::from(part)] += 1;
             }
             let most = votes.iter().copied().max().unwrap_or(0);
@@ -49,10 +64,22 @@ pub(super) fn partition(scenario: &Scenario) -> Partition {
             }
         }
         if before == switches {
-            switches.iter_mut().for_each(|place| *place = place.or(Some(0)));
+            switches
+                .iter_mut()
+                .for_each(|place| *place = place.or(Some(0)));
         }
     }
-    let switches: Vec<u8> = switches.into_iter().map(|place| place.unwrap_or(0)).collect();
-    let hosts = attachments.iter().map(|at| at.map_or(0, |(switch, _)| switches[switch as usize])).collect();
-    Partition { count, switches, hosts }
+    let switches: Vec<u8> = switches
+        .into_iter()
+        .map(|place| place.unwrap_or(0))
+        .collect();
+    let hosts = attachments
+        .iter()
+        .map(|at| at.map_or(0, |(switch, _)| switches[switch as usize]))
+        .collect();
+    Partition {
+        count,
+        switches,
+        hosts,
+    }
 }

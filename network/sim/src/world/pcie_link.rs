@@ -23,7 +23,13 @@ pub(super) struct Slot {
 
 impl Slot {
     pub(super) fn new(rate: Rate) -> Self {
-        Self { rate, read_until: Time(0), write_until: Time(0), read_busy_ps: 0, write_busy_ps: 0 }
+        Self {
+            rate,
+            read_until: Time(0),
+            write_until: Time(0),
+            read_busy_ps: 0,
+            write_busy_ps: 0,
+        }
     }
 
     /// When data of another packet can be requested.
@@ -179,5 +185,9 @@ impl PcieLink {
 
 /// The first of a queue, if it is due.
 fn take_due<T>(queue: &mut VecDeque<T>, is_due: impl Fn(&T) -> bool) -> Option<T> {
-    if queue.front().is_some_and(is_due) { queue.pop_front() } else { None }
+    if queue.front().is_some_and(is_due) {
+        queue.pop_front()
+    } else {
+        None
+    }
 }

@@ -48,7 +48,9 @@ fn load<T>(value: &T) {
 /// Asks for all lines of a value.
 fn load_all<T>(value: &T) {
     let first: *const u8 = std::ptr::from_ref(value).cast();
-    (0..size_of::<T>() + 63).step_by(64).for_each(|at| prefetch(first.wrapping_add(at)));
+    (0..size_of::<T>() + 63)
+        .step_by(64)
+        .for_each(|at| prefetch(first.wrapping_add(at)));
 }
 
 impl Ahead<'_> {
@@ -90,11 +92,14 @@ impl Ahead<'_> {
     /// A packet arrives at a switch.
     #[inline(always)]
     fn arrival(&self, step: usize, line: &HotDirection, id: PacketId) {
-        let PlacedSwitch { switch, first_lane, .. } = &self.switches[line.node as usize];
+        let PlacedSwitch {
+            switch, first_lane, ..
+        } = &self.switches[line.node as usize];
         match step {
             2 => {
                 let out = switch.arrival_lines(line.port, &self.packets[id], prefetch);
-                out.into_iter().for_each(|out| load(&self.lanes[*first_lane as usize + usize::from(out)]));
+                out.into_iter()
+                    .for_each(|out| load(&self.lanes[*first_lane as usize + usize::from(out)]));
             }
             5 => switch.queueing_lines(line.port, &self.packets[id], prefetch),
             _ => {}
@@ -114,10 +119,16 @@ impl Ahead<'_> {
                 prefetch(egress.choice_line());
             }
             3 => egress.waiting(class, self.packets).take(1).for_each(load),
-            4 => egress.waiting(class, self.packets).take(1).for_each(|packet| {
-                switch.release_lines(packet, prefetch);
-            }),
-            5 => egress.waiting(class, self.packets).take(QUEUED_MAX).for_each(load),
+            4 => egress
+                .waiting(class, self.packets)
+                .take(1)
+                .for_each(|packet| {
+                    switch.release_lines(packet, prefetch);
+                }),
+            5 => egress
+                .waiting(class, self.packets)
+                .take(QUEUED_MAX)
+                .for_each(load),
             _ => {}
         }
     }
@@ -131,7 +142,8 @@ impl Ahead<'_> {
             1 => {
                 host.load_first(prefetch);
                 host.device.lines(Depth::Device, None, prefetch);
-                id.into_iter().for_each(|id| load_all(&self.contents[id.0 as usize]));
+                id.into_iter()
+                    .for_each(|id| load_all(&self.contents[id.0 as usize]));
             }
             2 => {
                 host.load_second(prefetch);

@@ -18,14 +18,20 @@ pub(super) struct Rerouting {
 impl Rerouting {
     /// Switches reroute so long `after` a link goes down or up. `None` where no link ever goes down.
     pub(super) fn new(topology: &Topology, after: Span) -> Option<Self> {
-        let outages =
-            topology.outages().iter().flat_map(|(link, all)| all.iter().map(move |one| (*link, *one)));
+        let outages = topology
+            .outages()
+            .iter()
+            .flat_map(|(link, all)| all.iter().map(move |one| (*link, *one)));
         let mut changes: Vec<(Time, u32, i32)> = outages
             .flat_map(|(link, (down, up))| [(down + after, link, 1), (up + after, link, -1)])
             .collect();
         changes.sort_unstable();
         changes.reverse();
-        (!changes.is_empty()).then(|| Self { topology: topology.clone(), changes, down: BTreeMap::new() })
+        (!changes.is_empty()).then(|| Self {
+            topology: topology.clone(),
+            changes,
+            down: BTreeMap::new(),
+        })
     }
 
     /// When next hops change next.
@@ -38,8 +44,12 @@ impl Rerouting {
         while let Some((_, link, by)) = self.changes.pop_if(|(at, ..)| *at <= now) {
             *self.down.entry(link).or_default() += by;
         }
-        let down: BTreeSet<u32> =
-            self.down.iter().filter(|(_, count)| **count > 0).map(|(link, _)| *link).collect();
+        let down: BTreeSet<u32> = self
+            .down
+            .iter()
+            .filter(|(_, count)| **count > 0)
+            .map(|(link, _)| *link)
+            .collect();
         self.topology.next_hops_without(&down)
     }
 }

@@ -2,7 +2,9 @@
 
 use super::card::FunctionDrops;
 use fabric::config::CLASSES;
-use fabric::{BufferCounters, Drop, Incidents, LinkCounters, PortCounters, QueueCounters, Span, Time};
+use fabric::{
+    BufferCounters, Drop, Incidents, LinkCounters, PortCounters, QueueCounters, Span, Time,
+};
 use rnic::QpCounters;
 use std::collections::BTreeSet;
 
@@ -303,13 +305,20 @@ impl Results {
 
     /// Frames that paused a priority, over all switches.
     pub fn pauses(&self) -> u64 {
-        self.switches.iter().flat_map(|switch| &switch.ports).map(|port| port.ingress.pauses_sent).sum()
+        self.switches
+            .iter()
+            .flat_map(|switch| &switch.ports)
+            .map(|port| port.ingress.pauses_sent)
+            .sum()
     }
 
     /// Packets that switches marked.
     pub fn marks(&self) -> u64 {
         let ports = self.switches.iter().flat_map(|switch| &switch.ports);
-        ports.flat_map(|port| &port.queues).map(|queue| queue.marked_packets).sum()
+        ports
+            .flat_map(|port| &port.queues)
+            .map(|queue| queue.marked_packets)
+            .sum()
     }
 }
 
@@ -340,12 +349,17 @@ impl Latency {
         if self.buckets.len() < other.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
         }
-        self.buckets.iter_mut().zip(&other.buckets).for_each(|(mine, more)| *mine += more);
+        self.buckets
+            .iter_mut()
+            .zip(&other.buckets)
+            .for_each(|(mine, more)| *mine += more);
     }
 
     /// The latency that so many of a million are not above, in nanoseconds: the upper end of its bucket.
     pub fn quantile_ns(&self, per_million: u64) -> u64 {
-        let rank = (u128::from(self.count) * u128::from(per_million)).div_ceil(1_000_000).max(1) as u64;
+        let rank = (u128::from(self.count) * u128::from(per_million))
+            .div_ceil(1_000_000)
+            .max(1) as u64;
         let mut seen = 0;
         for (index, count) in self.buckets.iter().enumerate() {
             seen += count;
@@ -415,14 +429,20 @@ mod tests {
     fn quantiles_are_within_three_percent() {
         let mut latency = Latency::default();
         (1..=100_000).for_each(|ns| latency.add(ns));
-        for (quantile, exact) in [(500_000, 50_000_u64), (990_000, 99_000), (1_000_000, 100_000)] {
+        for (quantile, exact) in [
+            (500_000, 50_000_u64),
+            (990_000, 99_000),
+            (1_000_000, 100_000),
+        ] {
             assert!(latency.quantile_ns(quantile).abs_diff(exact) * 100 <= 3 * exact);
         }
         let mut twice = latency.clone();
         twice.merge(&latency);
         assert_eq!((twice.count, twice.quantile_ns(10)), (200_000, 1));
         assert!(
-            (0..5000).all(|ns| upper_end(bucket(ns)) >= ns && bucket(upper_end(bucket(ns))) == bucket(ns))
+            (0..5000).all(
+                |ns| upper_end(bucket(ns)) >= ns && bucket(upper_end(bucket(ns))) == bucket(ns)
+            )
         );
     }
 }

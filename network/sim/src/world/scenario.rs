@@ -286,7 +286,12 @@ impl HostConfig {
     /// An adapter with the defaults of common firmware: MTU 4096, data in class 3 as DSCP 26 with ECN,
     /// notifications in class 6 as DSCP 48, PFC on class 3, no congestion control.
     pub fn new() -> Self {
-        let data = Marking { class: 3, dscp: 26, pcp: None, ecn: true };
+        let data = Marking {
+            class: 3,
+            dscp: 26,
+            pcp: None,
+            ecn: true,
+        };
         Self {
             rate: None,
             mtu: Mtu::B4096,
@@ -300,7 +305,12 @@ impl HostConfig {
             retries: 7,
             data,
             acknowledgements: Marking { ecn: false, ..data },
-            notifications: Marking { class: 6, dscp: 48, pcp: None, ecn: false },
+            notifications: Marking {
+                class: 6,
+                dscp: 48,
+                pcp: None,
+                ecn: false,
+            },
             pfc: PfcConfig {
                 send: 1 << 3,
                 obey: 1 << 3,

@@ -33,12 +33,20 @@ impl World {
         if self.spread != Spread::Hash {
             return Vec::new();
         }
-        let posters = self.parts.iter().flat_map(|part| &part.hosts).flat_map(|host| &host.posters);
+        let posters = self
+            .parts
+            .iter()
+            .flat_map(|part| &part.hosts)
+            .flat_map(|host| &host.posters);
         let under_way = posters.filter(|poster| poster.is_under_way());
-        let paths: BTreeMap<u32, (&Poster, Vec<u32>)> =
-            under_way.map(|poster| (poster.number, (poster, self.path(poster)))).collect();
+        let paths: BTreeMap<u32, (&Poster, Vec<u32>)> = under_way
+            .map(|poster| (poster.number, (poster, self.path(poster))))
+            .collect();
         let mut users: BTreeMap<u32, u32> = BTreeMap::new();
-        paths.values().flat_map(|(_, path)| path).for_each(|lane| *users.entry(*lane).or_default() += 1);
+        paths
+            .values()
+            .flat_map(|(_, path)| path)
+            .for_each(|lane| *users.entry(*lane).or_default() += 1);
         let mut groups: BTreeMap<Traits, Vec<u32>> = BTreeMap::new();
         for (number, (poster, path)) in &paths {
             let hosts = [poster.flow.from, poster.flow.to].map(|host| {
@@ -46,11 +54,16 @@ impl World {
                 &self.parts[usize::from(part)].hosts[index as usize]
             });
             let kinds = &self.parts[0].kinds;
-            let steered = kinds[usize::from(hosts[0].kind)].config.congestion != CongestionConfig::Off;
+            let steered =
+                kinds[usize::from(hosts[0].kind)].config.congestion != CongestionConfig::Off;
             if !steered || hosts.iter().any(|host| host.seat.is_some()) {
                 continue;
             }
-            let mut shared: Vec<u32> = path.iter().copied().filter(|lane| users[lane] > 1).collect();
+            let mut shared: Vec<u32> = path
+                .iter()
+                .copied()
+                .filter(|lane| users[lane] > 1)
+                .collect();
             shared.sort_unstable();
             let traits = Traits {
                 kinds: hosts.map(|host| host.kind),
@@ -61,14 +74,21 @@ impl World {
             };
             groups.entry(traits).or_default().push(*number);
         }
-        groups.into_values().filter(|group| group.len() > 1).collect()
+        groups
+            .into_values()
+            .filter(|group| group.len() > 1)
+            .collect()
     }
 
     /// The lanes on which the data of a flow travels.
     fn path(&self, poster: &Poster) -> Vec<u32> {
         let flow = &poster.flow;
         let (own, peer) = (poster.qpn.value(), poster.peer_qpn.value());
-        let [own, peer] = if build::poster(flow) == flow.from { [own, peer] } else { [peer, own] };
+        let [own, peer] = if build::poster(flow) == flow.from {
+            [own, peer]
+        } else {
+            [peer, own]
+        };
         let port = simulation::source_port(poster.number + 1, own, peer);
         let entropy = self.parts[0].entropies.get(&poster.number).copied();
         let entropy = entropy.unwrap_or_else(|| digest(port, flow.from, flow.to));
@@ -83,7 +103,9 @@ impl World {
                 break;
             }
             let attached = &self.parts[usize::from(info.part)].switches[info.node as usize];
-            let Some(port) = attached.switch.expected_port(&packet) else { break };
+            let Some(port) = attached.switch.expected_port(&packet) else {
+                break;
+            };
             lane = attached.first_lane + u32::from(port);
             path.push(lane);
         }

@@ -13,7 +13,9 @@ use super::extrapolate::{Repetition, Skipped};
 use super::host::Poster;
 use super::results::{FlowResult, Results, Skip};
 use super::scenario::Scenario;
-use super::steady::{Activity, Blocks, Estimate, REPETITIONS_MAX, SkipSteady, Verdict, Windows, strays};
+use super::steady::{
+    Activity, Blocks, Estimate, REPETITIONS_MAX, SkipSteady, Verdict, Windows, strays,
+};
 use fabric::{Span, Time};
 use rnic::CongestionConfig;
 use std::num::NonZero;
@@ -39,7 +41,11 @@ pub(super) struct Skipper {
 
 impl Skipper {
     pub(super) fn new(settings: SkipSteady, scenario: &Scenario) -> Self {
-        let period = scenario.hosts.iter().map(|host| recovery(&host.congestion)).max();
+        let period = scenario
+            .hosts
+            .iter()
+            .map(|host| recovery(&host.congestion))
+            .max();
         Self {
             settings,
             windows: Windows::new(period.unwrap_or_default()),
@@ -53,12 +59,16 @@ impl Skipper {
 
     /// All that was skipped so far.
     pub(super) fn total(&self) -> Span {
-        self.skips.iter().fold(Span::ZERO, |sum, (_, span)| sum + *span)
+        self.skips
+            .iter()
+            .fold(Span::ZERO, |sum, (_, span)| sum + *span)
     }
 
     /// Whether the counters are from the first half of the windows: these may have been other rates.
     fn counts_are_old(&self, now: Time) -> bool {
-        self.at_begin.as_ref().is_some_and(|(since, _)| (now - *since).0 > self.windows.all().0 / 2)
+        self.at_begin
+            .as_ref()
+            .is_some_and(|(since, _)| (now - *since).0 > self.windows.all().0 / 2)
     }
 
     /// The model's time at a moment of the engine's clock.
@@ -79,10 +89,21 @@ impl Skipper {
         };
         model(&mut results.end);
         for flow in &mut results.flows {
-            let FlowResult { started, finished, first_completion, last_completion, .. } = flow;
-            [started, finished, first_completion, last_completion].into_iter().for_each(model);
+            let FlowResult {
+                started,
+                finished,
+                first_completion,
+                last_completion,
+                ..
+            } = flow;
+            [started, finished, first_completion, last_completion]
+                .into_iter()
+                .for_each(model);
         }
-        results.deadlocks.iter_mut().for_each(|deadlock| model(&mut deadlock.at));
+        results
+            .deadlocks
+            .iter_mut()
+            .for_each(|deadlock| model(&mut deadlock.at));
         let mut skipped_before = Span::ZERO;
         results.skips.extend(self.skips.iter().map(|(at, span)| {
             let at = *at + skipped_before;
@@ -121,17 +142,26 @@ impl Share {
 
     /// How long so many bytes take.
     fn lasts(self, bytes: u128, blocks: Span) -> Span {
-        let product = bytes.saturating_mul(u128::from(blocks.0)).saturating_mul(u128::from(self.flows));
+        let product = bytes
+            .saturating_mul(u128::from(blocks.0))
+            .saturating_mul(u128::from(self.flows));
         let lasts = product.checked_div(u128::from(self.bytes));
-        lasts.map_or(Span(u64::MAX), |lasts| Span(u64::try_from(lasts).unwrap_or(u64::MAX)))
+        lasts.map_or(Span(u64::MAX), |lasts| {
+            Span(u64::try_from(lasts).unwrap_or(u64::MAX))
+        })
     }
 }
 
 impl World {
     /// At a check: skips time if all flows have been steady.
     pub(super) fn skip_steady(&mut self) {
-        let Some(mut skipper) = self.skipper.take() else { return };
-        match skipper.windows.check(self.now, self.activity(), || self.delivered()) {
+        let Some(mut skipper) = self.skipper.take() else {
+            return;
+        };
+        match skipper
+            .windows
+            .check(self.now, self.activity(), || self.delivered())
+        {
             Verdict::Wait => {}
             Verdict::Begin => {
                 skipper.mixed = false;
@@ -155,22 +185,33 @@ impl World {
     fn activity(&self) -> Activity {
         let hosts = self.parts.iter().flat_map(|part| &part.hosts);
         let not_started = hosts.map(|host| host.starts.len() as u64).sum();
-        Activity { not_started, unfinished: self.unfinished() }
+        Activity {
+            not_started,
+            unfinished: self.unfinished(),
+        }
     }
 
     /// Bytes that each flow has delivered.
     fn delivered(&self) -> Vec<u64> {
-        (0..self.flows).map(|flow| self.delivered_bytes(flow)).collect()
+        (0..self.flows)
+            .map(|flow| self.delivered_bytes(flow))
+            .collect()
     }
 
     fn posters(&self) -> impl Iterator<Item = &Poster> {
-        self.parts.iter().flat_map(|part| &part.hosts).flat_map(|host| &host.posters)
+        self.parts
+            .iter()
+            .flat_map(|part| &part.hosts)
+            .flat_map(|host| &host.posters)
     }
 
     /// How much time can be skipped before something changes, if it is enough to skip and the rates of all
     /// flows are known well enough for it; and these rates, by flow.
     fn skippable(&self, skipper: &Skipper) -> Option<(Span, Vec<Share>)> {
-        let reroutes = self.rerouting.as_ref().is_some_and(|rerouting| rerouting.next_at() != Time::NEVER);
+        let reroutes = self
+            .rerouting
+            .as_ref()
+            .is_some_and(|rerouting| rerouting.next_at() != Time::NEVER);
         if reroutes || self.now <= self.links_change_until {
             return None;
         }
@@ -197,7 +238,9 @@ impl World {
         }
         let mut in_group = vec![false; self.flows];
         for group in &groups {
-            group.iter().for_each(|flow| in_group[*flow as usize] = true);
+            group
+                .iter()
+                .for_each(|flow| in_group[*flow as usize] = true);
             if !self.is_steady_together(skipper, group, &shares, most) {
                 return None;
             }
@@ -216,11 +259,18 @@ impl World {
     /// The rates of flows: one rate for those that are alike.
     fn shares(&self, windows: &Windows, groups: &[Vec<u32>]) -> Vec<Share> {
         let delivered = |flow: u32| windows.last_of(flow).iter().sum::<u64>();
-        let mut shares: Vec<Share> =
-            (0..self.flows as u32).map(|flow| Share { bytes: delivered(flow), flows: 1 }).collect();
+        let mut shares: Vec<Share> = (0..self.flows as u32)
+            .map(|flow| Share {
+                bytes: delivered(flow),
+                flows: 1,
+            })
+            .collect();
         for group in groups {
             let bytes = group.iter().map(|flow| delivered(*flow)).sum();
-            let share = Share { bytes, flows: group.len() as u32 };
+            let share = Share {
+                bytes,
+                flows: group.len() as u32,
+            };
             group.iter().for_each(|flow| shares[*flow as usize] = share);
         }
         shares
@@ -229,21 +279,38 @@ impl World {
     /// How long a flow is under way from its start to its completion, in picoseconds.
     fn lasts_in_all(&self, skipper: &Skipper, poster: &Poster, share: Share) -> f64 {
         let so_far = skipper.model_time(self.now) - skipper.model_time(poster.started);
-        let left = share.lasts(poster.left(), skipper.windows.last()).min(self.end - self.now);
+        let left = share
+            .lasts(poster.left(), skipper.windows.last())
+            .min(self.end - self.now);
         so_far.0 as f64 + left.0 as f64
     }
 
     /// Whether flows that are alike go on at a steady rate, and each of them at that rate in the end.
-    fn is_steady_together(&self, skipper: &Skipper, group: &[u32], shares: &[Share], most: Span) -> bool {
-        let Skipper { windows, settings, mixed, .. } = skipper;
+    fn is_steady_together(
+        &self,
+        skipper: &Skipper,
+        group: &[u32],
+        shares: &[Share],
+        most: Span,
+    ) -> bool {
+        let Skipper {
+            windows,
+            settings,
+            mixed,
+            ..
+        } = skipper;
         let sum = |blocks: &dyn Fn(u32) -> Blocks| {
             let mut sum = Blocks::default();
             for flow in group {
-                sum.iter_mut().zip(blocks(*flow)).for_each(|(sum, bytes)| *sum += bytes);
+                sum.iter_mut()
+                    .zip(blocks(*flow))
+                    .for_each(|(sum, bytes)| *sum += bytes);
             }
             sum
         };
-        let members = self.posters().filter(|poster| group.contains(&poster.number));
+        let members = self
+            .posters()
+            .filter(|poster| group.contains(&poster.number));
         let share = shares[group[0] as usize];
         let lasts = members.map(|poster| self.lasts_in_all(skipper, poster, share));
         let lasts = lasts.fold(f64::INFINITY, f64::min);
@@ -266,14 +333,23 @@ impl World {
         if let Some((since, at_begin)) = &skipper.at_begin {
             let now = self.engine_results();
             let skipped = skipper.skipped.get_or_insert_with(|| Skipped::none(&now));
-            skipped.repeat(&now, at_begin, Repetition { skipped: span, windows: self.now - *since });
+            skipped.repeat(
+                &now,
+                at_begin,
+                Repetition {
+                    skipped: span,
+                    windows: self.now - *since,
+                },
+            );
         }
         let blocks = skipper.windows.last();
         for part in &mut self.parts {
             for host in &mut part.hosts {
                 for poster in host.posters.iter_mut().filter(|poster| !poster.is_over()) {
                     let number = poster.number as usize;
-                    let Some(size) = NonZero::new(u64::from(poster.flow.message_bytes)) else { continue };
+                    let Some(size) = NonZero::new(u64::from(poster.flow.message_bytes)) else {
+                        continue;
+                    };
                     if poster.started == Time::NEVER {
                         poster.flow.start = Time(poster.flow.start.0 - span.0);
                         continue;

@@ -43,7 +43,9 @@ pub struct SkipSteady {
 
 impl SkipSteady {
     /// Completion times are known within 1 %.
-    pub const ONE_PERCENT: Self = Self { tolerance_ppm: 10_000 };
+    pub const ONE_PERCENT: Self = Self {
+        tolerance_ppm: 10_000,
+    };
 
     /// As a part of 1.
     pub(super) fn tolerance(self) -> f64 {
@@ -91,7 +93,13 @@ impl Windows {
     pub(super) fn new(period: Span) -> Self {
         let shortest = WINDOW_MIN.max(period);
         let delivered = vec![Vec::new()];
-        Self { activity: Activity::default(), shortest, length: shortest, begin: Time(0), delivered }
+        Self {
+            activity: Activity::default(),
+            shortest,
+            length: shortest,
+            begin: Time(0),
+            delivered,
+        }
     }
 
     /// Looks at a check. `delivered` counts the bytes of each flow so far, and is called when a window ends.
@@ -119,7 +127,8 @@ impl Windows {
         }
         if windows == WINDOWS_MAX {
             let mut number = 0..;
-            self.delivered.retain(|_| number.next().is_some_and(|number| number % 2 == 0));
+            self.delivered
+                .retain(|_| number.next().is_some_and(|number| number % 2 == 0));
             self.length = self.length.times(2);
         }
         Verdict::Judge
@@ -149,7 +158,8 @@ impl Windows {
 
     /// The time of the last blocks.
     pub(super) fn last(&self) -> Span {
-        self.length.times((self.windows() / BLOCKS / 2 * BLOCKS) as u64)
+        self.length
+            .times((self.windows() / BLOCKS / 2 * BLOCKS) as u64)
     }
 
     /// What a flow delivered in the latter half of the time.
@@ -165,12 +175,17 @@ impl Windows {
     /// Whether flows that are alike have mixed: each had a higher rate than their mean, and a lower one.
     pub(super) fn mixed(&self, flows: &[u32]) -> bool {
         let delivered = |window: usize, flow: &u32| {
-            let [earlier, later] = [window, window + 1].map(|at| self.delivered[at][*flow as usize]);
+            let [earlier, later] =
+                [window, window + 1].map(|at| self.delivered[at][*flow as usize]);
             (later - earlier) as f64
         };
         let mut seen = vec![[false; 2]; flows.len()];
         for window in 0..self.windows() {
-            let mean = flows.iter().map(|flow| delivered(window, flow)).sum::<f64>() / flows.len() as f64;
+            let mean = flows
+                .iter()
+                .map(|flow| delivered(window, flow))
+                .sum::<f64>()
+                / flows.len() as f64;
             for (seen, flow) in seen.iter_mut().zip(flows) {
                 let own = delivered(window, flow);
                 seen[0] |= own <= mean;
@@ -202,17 +217,25 @@ impl Estimate {
         let counts = blocks.map(|count| count as f64);
         let mean_of = |counts: &[f64]| counts.iter().sum::<f64>() / counts.len() as f64;
         let mean = mean_of(&counts);
-        let squares: f64 = counts.iter().map(|count| (count - mean) * (count - mean)).sum();
+        let squares: f64 = counts
+            .iter()
+            .map(|count| (count - mean) * (count - mean))
+            .sum();
         let error = (squares / (BLOCKS * (BLOCKS - 1)) as f64).sqrt();
         let (first, second) = counts.split_at(BLOCKS / 2);
-        Self { mean, error, drift: (mean_of(second) - mean_of(first)).abs() }
+        Self {
+            mean,
+            error,
+            drift: (mean_of(second) - mean_of(first)).abs(),
+        }
     }
 
     /// Whether the mean is known within the tolerance, for a time that is such a part of a transfer. The
     /// errors of several such times in a transfer are independent, so that their squares add up.
     pub(super) fn suffices(self, tolerance: f64, part: f64) -> bool {
         let tolerated = self.mean * tolerance;
-        2.0 * self.error * part.sqrt() <= tolerated && (self.drift + self.error) * part <= DRIFT * tolerated
+        2.0 * self.error * part.sqrt() <= tolerated
+            && (self.drift + self.error) * part <= DRIFT * tolerated
     }
 }
 
@@ -232,14 +255,28 @@ pub(super) fn strays(own: &Blocks, mean: &[f64; BLOCKS]) -> f64 {
 mod tests {
     use super::*;
 
-    const BOTH: Activity = Activity { not_started: 0, unfinished: 2 };
+    const BOTH: Activity = Activity {
+        not_started: 0,
+        unfinished: 2,
+    };
     const TOLERANCE: f64 = 0.01;
 
     /// Checks each 50 us, with the bytes that flows have delivered by then; the first that is not `Wait`.
-    fn first_verdict(windows: &mut Windows, from: u64, rates: impl Fn(u64) -> Vec<u64>) -> (u64, Verdict) {
-        let checks = (from..from + 10_000)
-            .map(|number| (number, windows.check(Time(number * CHECK_EVERY.0), BOTH, || rates(number))));
-        checks.into_iter().find(|(_, verdict)| *verdict != Verdict::Wait).expect("a verdict")
+    fn first_verdict(
+        windows: &mut Windows,
+        from: u64,
+        rates: impl Fn(u64) -> Vec<u64>,
+    ) -> (u64, Verdict) {
+        let checks = (from..from + 10_000).map(|number| {
+            (
+                number,
+                windows.check(Time(number * CHECK_EVERY.0), BOTH, || rates(number)),
+            )
+        });
+        checks
+            .into_iter()
+            .find(|(_, verdict)| *verdict != Verdict::Wait)
+            .expect("a verdict")
     }
 
     /// When the first flow is steady for all of its transfer.
@@ -248,7 +285,9 @@ mod tests {
         loop {
             let verdict;
             (at, verdict) = first_verdict(windows, at + 1, &rates);
-            if verdict == Verdict::Judge && Estimate::of(&windows.last_of(0)).suffices(TOLERANCE, 1.0) {
+            if verdict == Verdict::Judge
+                && Estimate::of(&windows.last_of(0)).suffices(TOLERANCE, 1.0)
+            {
                 return at;
             }
         }
@@ -261,8 +300,14 @@ mod tests {
         assert_eq!(first_verdict(&mut windows, 1, rates), (1, Verdict::Begin));
         assert_eq!(first_verdict(&mut windows, 2, rates), (9, Verdict::Half));
         assert_eq!(first_verdict(&mut windows, 10, rates), (17, Verdict::Judge));
-        assert_eq!((windows.last_of(0), windows.all_of(1)), ([1000; BLOCKS], [20; BLOCKS]));
-        assert_eq!((windows.last(), windows.all()), (CHECK_EVERY.times(8), CHECK_EVERY.times(16)));
+        assert_eq!(
+            (windows.last_of(0), windows.all_of(1)),
+            ([1000; BLOCKS], [20; BLOCKS])
+        );
+        assert_eq!(
+            (windows.last(), windows.all()),
+            (CHECK_EVERY.times(8), CHECK_EVERY.times(16))
+        );
         assert!(Estimate::of(&windows.last_of(0)).suffices(TOLERANCE, 1.0));
     }
 
@@ -290,7 +335,11 @@ mod tests {
         let rate = |number: u64| 100 + 200 * (12 - (number % 24).abs_diff(12)) / 12;
         let mut windows = Windows::new(Span::ZERO);
         steady_at(&mut windows, |number| vec![(0..number).map(rate).sum()]);
-        assert!(windows.last() >= CHECK_EVERY.times(24 * BLOCKS as u64), "{:?}", windows.last());
+        assert!(
+            windows.last() >= CHECK_EVERY.times(24 * BLOCKS as u64),
+            "{:?}",
+            windows.last()
+        );
     }
 
     #[test]
@@ -298,9 +347,18 @@ mod tests {
         let mut windows = Windows::new(Span::ZERO);
         let rates = |number: u64| vec![number * 1000];
         assert_eq!(first_verdict(&mut windows, 1, rates), (1, Verdict::Begin));
-        let fewer = Activity { unfinished: 1, ..BOTH };
-        assert_eq!(windows.check(Time(7 * CHECK_EVERY.0), fewer, || rates(7)), Verdict::Begin);
-        assert_eq!(windows.check(Time(9 * CHECK_EVERY.0), fewer, || rates(9)), Verdict::Wait);
+        let fewer = Activity {
+            unfinished: 1,
+            ..BOTH
+        };
+        assert_eq!(
+            windows.check(Time(7 * CHECK_EVERY.0), fewer, || rates(7)),
+            Verdict::Begin
+        );
+        assert_eq!(
+            windows.check(Time(9 * CHECK_EVERY.0), fewer, || rates(9)),
+            Verdict::Wait
+        );
     }
 
     /// Counts that alternate around a mean that grows.
@@ -311,18 +369,42 @@ mod tests {
 
     #[test]
     fn the_mean_has_to_be_known_within_the_tolerance() {
-        assert!(counts(0, 0, 0).suffices(TOLERANCE, 1.0), "a flow that stands still is steady");
-        assert!(counts(1000, 25, 0).suffices(TOLERANCE, 1.0), "a standard error of 0.47 %");
-        assert!(!counts(1000, 29, 0).suffices(TOLERANCE, 1.0), "a standard error of 0.54 %");
-        assert!(counts(1000, 58, 0).suffices(TOLERANCE, 0.2), "twice that, for a fifth of a transfer");
+        assert!(
+            counts(0, 0, 0).suffices(TOLERANCE, 1.0),
+            "a flow that stands still is steady"
+        );
+        assert!(
+            counts(1000, 25, 0).suffices(TOLERANCE, 1.0),
+            "a standard error of 0.47 %"
+        );
+        assert!(
+            !counts(1000, 29, 0).suffices(TOLERANCE, 1.0),
+            "a standard error of 0.54 %"
+        );
+        assert!(
+            counts(1000, 58, 0).suffices(TOLERANCE, 0.2),
+            "twice that, for a fifth of a transfer"
+        );
     }
 
     #[test]
     fn a_rate_that_drifts_is_not_steady() {
-        assert!(!counts(1000, 0, 2).suffices(TOLERANCE, 1.0), "by 0.2 % in each block");
-        assert!(!counts(1000, 2, 2).suffices(TOLERANCE, 1.0), "by 0.2 %, with a spread");
-        assert!(counts(1000, 2, 1).suffices(TOLERANCE, 1.0), "by 0.4 % from half to half");
-        assert!(counts(1000, 2, 2).suffices(TOLERANCE, 0.5), "by 0.8 %, for half of a transfer");
+        assert!(
+            !counts(1000, 0, 2).suffices(TOLERANCE, 1.0),
+            "by 0.2 % in each block"
+        );
+        assert!(
+            !counts(1000, 2, 2).suffices(TOLERANCE, 1.0),
+            "by 0.2 %, with a spread"
+        );
+        assert!(
+            counts(1000, 2, 1).suffices(TOLERANCE, 1.0),
+            "by 0.4 % from half to half"
+        );
+        assert!(
+            counts(1000, 2, 2).suffices(TOLERANCE, 0.5),
+            "by 0.8 %, for half of a transfer"
+        );
     }
 
     #[test]
@@ -333,7 +415,12 @@ mod tests {
             first_verdict(&mut windows, from, apart);
         }
         assert!(!windows.mixed(&[0, 1]));
-        let turned = |number: u64| vec![17 * 300 + (number - 17) * 100, 17 * 100 + (number - 17) * 300];
+        let turned = |number: u64| {
+            vec![
+                17 * 300 + (number - 17) * 100,
+                17 * 100 + (number - 17) * 300,
+            ]
+        };
         first_verdict(&mut windows, 18, turned);
         assert!(windows.mixed(&[0, 1]));
     }

@@ -68,7 +68,11 @@ struct Shared {
 impl Shared {
     fn new(count: usize) -> Self {
         let said = || (0..count).map(|_| Said::default()).collect();
-        let mail = || (0..count).map(|_| (0..count).map(|_| Mutex::new(Vec::new())).collect()).collect();
+        let mail = || {
+            (0..count)
+                .map(|_| (0..count).map(|_| Mutex::new(Vec::new())).collect())
+                .collect()
+        };
         Self {
             said: [said(), said()],
             mail: [mail(), mail()],
@@ -101,7 +105,10 @@ impl Shared {
         let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
         *asleep += 1;
         while waits() {
-            asleep = self.woken.wait(asleep).unwrap_or_else(PoisonError::into_inner);
+            asleep = self
+                .woken
+                .wait(asleep)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         *asleep -= 1;
         since.elapsed()
@@ -135,7 +142,9 @@ fn exchange(parts: &mut [Part]) {
         for from in 0..parts.len() {
             let mut letters = std::mem::take(&mut parts[from].links.crossing[to]);
             let part = &mut parts[to];
-            letters.drain(..).for_each(|crossing| part.links.cross(crossing, &mut part.packets));
+            letters
+                .drain(..)
+                .for_each(|crossing| part.links.cross(crossing, &mut part.packets));
             parts[from].links.crossing[to] = letters;
         }
     }
@@ -144,10 +153,17 @@ fn exchange(parts: &mut [Part]) {
 /// This thread drives all parts; whether the end of the stretch is reached.
 fn alone(parts: &mut [Part], stretch: &mut Stretch, pace: &Pace) -> bool {
     while pace.is_alone() {
-        let next = parts.iter().filter_map(|part| part.links.events.next_at()).min();
+        let next = parts
+            .iter()
+            .filter_map(|part| part.links.events.next_at())
+            .min();
         let unfinished = parts.iter().map(|part| part.unfinished).sum();
-        let Some(end) = stretch.window(next.unwrap_or(Time::NEVER), unfinished) else { return true };
-        parts.iter_mut().for_each(|part| part.run_until(end, &mut None));
+        let Some(end) = stretch.window(next.unwrap_or(Time::NEVER), unfinished) else {
+            return true;
+        };
+        parts
+            .iter_mut()
+            .for_each(|part| part.run_until(end, &mut None));
         exchange(parts);
     }
     false
@@ -163,7 +179,9 @@ fn together(parts: &mut [Part], stretch: &mut Stretch) -> bool {
             let (shared, mut stretch) = (&shared, *stretch);
             scope.spawn(move || drive(part, index, shared, &mut stretch));
         }
-        first.iter_mut().all(|part| drive(part, 0, &shared, stretch))
+        first
+            .iter_mut()
+            .all(|part| drive(part, 0, &shared, stretch))
     })
 }
 
@@ -174,7 +192,9 @@ fn drive(part: &mut Part, index: usize, shared: &Shared, stretch: &mut Stretch) 
     for window in 0_usize.. {
         let (said, mail) = (&shared.said[window % 2], &shared.mail[window % 2]);
         said[index].next.store(next.0, Ordering::Relaxed);
-        said[index].unfinished.store(part.unfinished, Ordering::Relaxed);
+        said[index]
+            .unfinished
+            .store(part.unfinished, Ordering::Relaxed);
         said[index].crowded.store(crowded, Ordering::Relaxed);
         let slept = shared.meet(said.len());
         crowded = slept > CROWDED && slept > 2 * worked;
@@ -187,18 +207,34 @@ fn drive(part: &mut Part, index: usize, shared: &Shared, stretch: &mut Stretch) 
         if said.iter().any(|said| said.crowded.load(Ordering::Relaxed)) {
             return false;
         }
-        let earliest =
-            said.iter().map(|said| said.next.load(Ordering::Relaxed)).min().map_or(Time::NEVER, Time);
-        let unfinished = said.iter().map(|said| said.unfinished.load(Ordering::Relaxed)).sum();
-        let Some(end) = stretch.window(earliest, unfinished) else { break };
+        let earliest = said
+            .iter()
+            .map(|said| said.next.load(Ordering::Relaxed))
+            .min()
+            .map_or(Time::NEVER, Time);
+        let unfinished = said
+            .iter()
+            .map(|said| said.unfinished.load(Ordering::Relaxed))
+            .sum();
+        let Some(end) = stretch.window(earliest, unfinished) else {
+            break;
+        };
         let began = Instant::now();
         part.run_until(end, &mut None);
         worked = began.elapsed();
         next = part.links.events.next_at().unwrap_or(Time::NEVER);
         let mail = &shared.mail[(window + 1) % 2];
-        for (to, letters) in part.links.crossing.iter_mut().enumerate().filter(|(_, all)| !all.is_empty()) {
+        for (to, letters) in part
+            .links
+            .crossing
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, all)| !all.is_empty())
+        {
             next = letters.iter().map(Crossing::at).fold(next, Time::min);
-            let mut mail = mail[to][index].lock().unwrap_or_else(PoisonError::into_inner);
+            let mut mail = mail[to][index]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             std::mem::swap(&mut *mail, letters);
         }
     }
@@ -228,13 +264,22 @@ impl Stretch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::{Flow, HostConfig, Lossless, Results, Scenario, Watch, World, lossless_switches};
+    use crate::world::{
+        Flow, HostConfig, Lossless, Results, Scenario, Watch, World, lossless_switches,
+    };
     use fabric::topology::{LinkConfig, Speeds, fat_tree};
     use fabric::{Rate, Spread};
 
     fn scenario(threads: u32) -> Scenario {
         let link = LinkConfig::new(Rate::from_gbps(100), Span::from_ns(500));
-        let topology = fat_tree(4, Speeds { hosts: link, fabric: link }).expect("four ports are enough");
+        let topology = fat_tree(
+            4,
+            Speeds {
+                hosts: link,
+                fabric: link,
+            },
+        )
+        .expect("four ports are enough");
         Scenario {
             switches: lossless_switches(&topology, &Lossless::default()),
             hosts: vec![HostConfig::new(); topology.hosts() as usize],
@@ -244,7 +289,9 @@ mod tests {
             reaction: None,
             cards: Vec::new(),
             traces: Vec::new(),
-            flows: (0..16).map(|from| Flow::write(from, (from + 5) % 16, 300_000)).collect(),
+            flows: (0..16)
+                .map(|from| Flow::write(from, (from + 5) % 16, 300_000))
+                .collect(),
             seed: 1,
             end: Time::NEVER,
             threads,
@@ -272,10 +319,18 @@ mod tests {
     #[test]
     fn who_drives_a_part_changes_no_result() {
         let one = run(1, |_| false);
-        assert!(one.flows.iter().all(|flow| flow.messages == 1) && one.hops > 5_000, "{} hops", one.hops);
+        assert!(
+            one.flows.iter().all(|flow| flow.messages == 1) && one.hops > 5_000,
+            "{} hops",
+            one.hops
+        );
         for threads in [2, 3] {
             assert_eq!(run(threads, |_| true), one, "{threads} parts, one thread");
-            assert_eq!(run(threads, |piece| piece % 2 == 1), one, "{threads} threads, and one by turns");
+            assert_eq!(
+                run(threads, |piece| piece % 2 == 1),
+                one,
+                "{threads} threads, and one by turns"
+            );
         }
     }
 }

@@ -22,7 +22,9 @@ struct Senders {
 
 impl LiveHosts for Senders {
     fn pull(&mut self, host: u32, classes: u8, _: Time) -> Offer {
-        let Some((to, forgery)) = self.sends.get(&host).copied() else { return Offer::Nothing };
+        let Some((to, forgery)) = self.sends.get(&host).copied() else {
+            return Offer::Nothing;
+        };
         if classes >> 3 & 1 == 0 {
             return Offer::Nothing;
         }
@@ -62,25 +64,48 @@ fn drive(
         scenario = Some(experiment.scenario.clone());
         experiment.scenario.end = Time(1);
     });
-    let number = |name: &str| ran.experiment.network.hosts.iter().position(|host| host.name == name).unwrap();
+    let number = |name: &str| {
+        ran.experiment
+            .network
+            .hosts
+            .iter()
+            .position(|host| host.name == name)
+            .unwrap()
+    };
     let mut scenario = scenario.unwrap();
     scenario.flows.clear();
     scenario.end = Time::NEVER;
     let mut world = World::new(&scenario).unwrap();
     (0..scenario.hosts.len() as u32).for_each(|host| world.set_live(host));
-    let sends = sends.iter().map(|(from, to, forgery)| (number(from) as u32, (number(to) as u32, *forgery)));
-    let mut senders = Senders { sends: sends.collect(), arrived: BTreeMap::new(), lost: 0 };
+    let sends = sends
+        .iter()
+        .map(|(from, to, forgery)| (number(from) as u32, (number(to) as u32, *forgery)));
+    let mut senders = Senders {
+        sends: sends.collect(),
+        arrived: BTreeMap::new(),
+        lost: 0,
+    };
     for host in senders.sends.keys() {
         world.wake_live(*host, Time(0));
     }
     world.run_live(DURATION, &mut senders);
-    let drops = world.results().hosts.iter().map(|host| host.function_drops).collect();
+    let drops = world
+        .results()
+        .hosts
+        .iter()
+        .map(|host| host.function_drops)
+        .collect();
     (senders, drops, ran.experiment)
 }
 
 /// Payload in Gb/s that arrived of a function.
 fn gbps(senders: &Senders, experiment: &Experiment, name: &str) -> f64 {
-    let number = experiment.network.hosts.iter().position(|host| host.name == name).unwrap() as u32;
+    let number = experiment
+        .network
+        .hosts
+        .iter()
+        .position(|host| host.name == name)
+        .unwrap() as u32;
     let packets = senders.arrived.get(&number).copied().unwrap_or(0);
     (packets * u64::from(PAYLOAD) * 8) as f64 / (DURATION.ns() as f64)
 }
@@ -95,7 +120,10 @@ fn they_share_the_port_by_their_rates() {
         (two / one / 2.0 - 1.0).abs() < 0.03 && (four / one / 4.0 - 1.0).abs() < 0.03,
         "{one} {two} {four}"
     );
-    assert!(one + two + four > 9.6, "and the port is full: {one} {two} {four}");
+    assert!(
+        one + two + four > 9.6,
+        "and the port is full: {one} {two} {four}"
+    );
 }
 
 #[test]
@@ -129,9 +157,18 @@ fn forged_addresses_are_dropped_unless_the_function_is_trusted() {
         let path = setting.map(|name| format!("nic.x540.functions.vf.6.{name}"));
         let sets: Vec<(&str, &str)> = path.iter().map(|path| (path.as_str(), "true")).collect();
         let (senders, drops, experiment) = drive(&sets, &sends(forgery));
-        let number = experiment.network.hosts.iter().position(|host| host.name == "serverv6").unwrap();
+        let number = experiment
+            .network
+            .hosts
+            .iter()
+            .position(|host| host.name == "serverv6")
+            .unwrap();
         let dropped = drops[number];
-        assert_eq!((dropped.spoofed_gid > 0, dropped.spoofed_mac > 0), (gid, mac), "{setting:?} {forgery:?}");
+        assert_eq!(
+            (dropped.spoofed_gid > 0, dropped.spoofed_mac > 0),
+            (gid, mac),
+            "{setting:?} {forgery:?}"
+        );
         assert_eq!(senders.arrived.is_empty(), gid || mac);
         assert_eq!(senders.lost, dropped.spoofed_gid + dropped.spoofed_mac);
     }

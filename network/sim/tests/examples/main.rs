@@ -30,28 +30,55 @@ struct Ran {
 impl Ran {
     /// The first finding whose cause holds a text.
     fn finding(&self, cause: &str) -> &Finding {
-        let found = self.report.findings.iter().find(|finding| finding.cause.contains(cause));
-        found.unwrap_or_else(|| panic!("no finding with \"{cause}\" among {:#?}", self.report.findings))
+        let found = self
+            .report
+            .findings
+            .iter()
+            .find(|finding| finding.cause.contains(cause));
+        found.unwrap_or_else(|| {
+            panic!(
+                "no finding with \"{cause}\" among {:#?}",
+                self.report.findings
+            )
+        })
     }
 
     fn dropped(&self) -> u64 {
-        self.report.switches.iter().map(|switch| switch.dropped).sum()
+        self.report
+            .switches
+            .iter()
+            .map(|switch| switch.dropped)
+            .sum()
     }
 }
 
 fn run_with(name: &str, sets: &[(&str, &str)], prepare: impl FnOnce(&mut Experiment)) -> Ran {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples")
+        .join(name);
     let folder = path.parent().unwrap().to_owned();
     let mut files =
         |name: &str| std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let mut document = Document::read(name, &text, &mut files).unwrap_or_else(|error| panic!("{error}"));
-    sets.iter().for_each(|(path, value)| document.set(path, value).unwrap_or_else(|error| panic!("{error}")));
-    let mut experiment = Experiment::new(&document, &mut files).unwrap_or_else(|error| panic!("{error}"));
+    let mut document =
+        Document::read(name, &text, &mut files).unwrap_or_else(|error| panic!("{error}"));
+    sets.iter().for_each(|(path, value)| {
+        document
+            .set(path, value)
+            .unwrap_or_else(|error| panic!("{error}"))
+    });
+    let mut experiment =
+        Experiment::new(&document, &mut files).unwrap_or_else(|error| panic!("{error}"));
     prepare(&mut experiment);
-    let ran = experiment.run(&mut |_| true).unwrap_or_else(|error| panic!("{error}"));
+    let ran = experiment
+        .run(&mut |_| true)
+        .unwrap_or_else(|error| panic!("{error}"));
     let report = Report::new(&experiment, &ran.results, ran.partial);
-    Ran { experiment, results: ran.results, report }
+    Ran {
+        experiment,
+        results: ran.results,
+        report,
+    }
 }
 
 fn run(name: &str, sets: &[(&str, &str)]) -> Ran {

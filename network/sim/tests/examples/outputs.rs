@@ -24,38 +24,51 @@ fn rows_are_flows_and_ports() {
 
 #[test]
 fn a_capture_holds_whole_packets_with_their_icrc_and_pause_frames() {
-    let ran = run_with("crs504/ecn-off.toml", &[("duration", "1ms")], |experiment| {
-        let (link, _) = experiment.port("sender0").unwrap();
-        experiment.scenario.watch.captures = vec![link];
-        experiment.scenario.watch.captured_max = 5000;
-    });
+    let ran = run_with(
+        "crs504/ecn-off.toml",
+        &[("duration", "1ms")],
+        |experiment| {
+            let (link, _) = experiment.port("sender0").unwrap();
+            experiment.scenario.watch.captures = vec![link];
+            experiment.scenario.watch.captured_max = 5000;
+        },
+    );
     let link = ran.experiment.scenario.watch.captures[0];
     let mut file = Vec::new();
     let stations = |flow: u32, from: u32| ran.experiment.stations(flow, from);
     write_pcap(&mut file, link, &ran.results.captured, stations).unwrap();
     let (mut at, mut data, mut pauses, mut last_ns) = (24, 0, 0, 0);
     while at < file.len() {
-        let field = |index: usize| u32::from_le_bytes(file[at + 4 * index..][..4].try_into().unwrap());
+        let field =
+            |index: usize| u32::from_le_bytes(file[at + 4 * index..][..4].try_into().unwrap());
         let ns = u64::from(field(0)) * 1_000_000_000 + u64::from(field(1));
         assert!(ns >= last_ns);
         last_ns = ns;
         let frame = &file[at + 16..at + 16 + field(2) as usize];
         at += 16 + frame.len();
         if frame[..6] == Pause::DESTINATION.0 {
-            assert!(matches!(Pause::parse(&frame[14..]), Ok(Pause::Priorities(_))));
+            assert!(matches!(
+                Pause::parse(&frame[14..]),
+                Ok(Pause::Priorities(_))
+            ));
             pauses += 1;
             continue;
         }
         let (headers, datagram) = wire::FrameHeaders::parse(frame).unwrap();
         let (transport, carried) = split_icrc(datagram).unwrap();
-        let wire::Ip::V4(ip) = headers.ip else { panic!("not IPv4") };
+        let wire::Ip::V4(ip) = headers.ip else {
+            panic!("not IPv4")
+        };
         let mut icrc = wire::Icrc::over_ipv4(ip.to_bytes(), headers.udp.to_bytes());
         icrc.transport(transport);
         assert_eq!(icrc.finish(), carried);
         let (packet, _) = Packet::parse(transport).unwrap();
         data += u32::from(!matches!(packet.message, Message::Congestion));
     }
-    assert!(data > 100 && pauses > 0, "{data} packets, {pauses} pause frames");
+    assert!(
+        data > 100 && pauses > 0,
+        "{data} packets, {pauses} pause frames"
+    );
 }
 
 /// Every number, text and list, with those that are left out where they are empty.
@@ -80,7 +93,9 @@ fn an_unknown_reason_for_drops_is_refused() {
     report.ports[0].dropped = vec![("no-buffer", 3)];
     let text = report.json();
     assert!(Report::from_json(&text).unwrap() == report);
-    let error = Report::from_json(&text.replace("no-buffer", "gremlins")).unwrap_err().to_string();
+    let error = Report::from_json(&text.replace("no-buffer", "gremlins"))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("gremlins"), "{error}");
 }
 
@@ -101,12 +116,29 @@ fn tables_have_a_row_for_each_flow_port_hop_and_sample() {
         (port_columns(&reports), one.ports.len()),
         (sample_columns(&reports), moments),
     ] {
-        assert!(rows > 0 && columns.iter().all(|(_, values)| values.len() == 2 * rows), "{rows} rows");
+        assert!(
+            rows > 0 && columns.iter().all(|(_, values)| values.len() == 2 * rows),
+            "{rows} rows"
+        );
         let run = |row: usize| i64::from(row >= rows);
-        assert_eq!(columns[0], ("run".to_owned(), Values::Whole((0..2 * rows).map(run).collect())));
+        assert_eq!(
+            columns[0],
+            (
+                "run".to_owned(),
+                Values::Whole((0..2 * rows).map(run).collect())
+            )
+        );
     }
-    let bytes = one.flows.iter().chain(&one.flows).map(|flow| flow.bytes as i64).collect();
+    let bytes = one
+        .flows
+        .iter()
+        .chain(&one.flows)
+        .map(|flow| flow.bytes as i64)
+        .collect();
     let of_flows = flow_columns(&reports);
-    let column = of_flows.iter().find(|(name, _)| name == "bytes").map(|(_, values)| values);
+    let column = of_flows
+        .iter()
+        .find(|(name, _)| name == "bytes")
+        .map(|(_, values)| values);
     assert_eq!(column, Some(&Values::Whole(bytes)));
 }

@@ -5,7 +5,9 @@ use super::{run, run_with};
 #[test]
 fn the_same_seed_gives_the_same_report_on_one_thread_and_two() {
     let one = run("incast.toml", &[]);
-    let two = run_with("incast.toml", &[], |experiment| experiment.scenario.threads = 2);
+    let two = run_with("incast.toml", &[], |experiment| {
+        experiment.scenario.threads = 2
+    });
     assert_eq!(one.report.json(), two.report.json());
     assert_eq!(one.report.workloads[0].finished, 16);
 }

@@ -49,9 +49,15 @@ impl Model {
     fn fluid(&self, p: f64) -> f64 {
         let unmarked = |packets: f64| (1.0 - p).powf(packets);
         let (alpha, a) = (1.0 - unmarked(self.alpha), 1.0 - unmarked(self.notify));
-        let (b, d) = (p / (1.0 / unmarked(self.bytes) - 1.0), p / (1.0 / unmarked(self.timer) - 1.0));
+        let (b, d) = (
+            p / (1.0 / unmarked(self.bytes) - 1.0),
+            p / (1.0 / unmarked(self.timer) - 1.0),
+        );
         let steps = f64::from(self.steps);
-        let (c, e) = (unmarked(steps * self.bytes) * b, unmarked(steps * self.timer) * d);
+        let (c, e) = (
+            unmarked(steps * self.bytes) * b,
+            unmarked(steps * self.timer) * d,
+        );
         let tau = self.notify / self.rate;
         a * a * alpha / ((b + d) * (c + e)) - tau * tau * self.additive * self.rate
     }
@@ -64,13 +70,24 @@ impl Model {
         let quiet = |packets: f64| (1.0 - p).powf((packets - self.notify).max(0.0));
         let lasts = |count: i32| quiet(f64::from(count) * self.timer);
         let ends = |count: i32| lasts(count) - lasts(count + 1);
-        let alpha = 1.0 / (1.0 + (1..500).map(|count| quiet(f64::from(count) * self.alpha)).sum::<f64>());
-        let lost = 1.0 - (1..500).map(|count| lasts(count) * 0.5_f64.powi(count)).sum::<f64>();
+        let alpha = 1.0
+            / (1.0
+                + (1..500)
+                    .map(|count| quiet(f64::from(count) * self.alpha))
+                    .sum::<f64>());
+        let lost = 1.0
+            - (1..500)
+                .map(|count| lasts(count) * 0.5_f64.powi(count))
+                .sum::<f64>();
         // Each additive step raises the target, to which the rate then goes by halves.
         let reached = |count: i32| -> f64 {
-            (self.steps..=count).map(|step| 1.0 - 0.5_f64.powi(count - step + 1)).sum()
+            (self.steps..=count)
+                .map(|step| 1.0 - 0.5_f64.powi(count - step + 1))
+                .sum()
         };
-        let gained: f64 = (self.steps..500).map(|count| ends(count) * reached(count)).sum();
+        let gained: f64 = (self.steps..500)
+            .map(|count| ends(count) * reached(count))
+            .sum();
         alpha * self.rate / 2.0 * lost - self.additive * gained
     }
 }
@@ -81,7 +98,11 @@ fn zero(excess: impl Fn(f64) -> f64) -> f64 {
     assert!(excess(low) < 0.0 && excess(high) > 0.0, "it is between");
     for _ in 0..60 {
         let middle = f64::midpoint(low, high);
-        if excess(middle) > 0.0 { high = middle } else { low = middle }
+        if excess(middle) > 0.0 {
+            high = middle
+        } else {
+            low = middle
+        }
     }
     low
 }
@@ -97,10 +118,23 @@ fn scenario(flows: u32, config: DcqcnConfig, end: Span) -> Scenario {
         drop: false,
         at: RedAt::Dequeue,
     };
-    let common = Lossless { buffer_bytes: 12 << 20, red: Some(red), ..Lossless::default() };
+    let common = Lossless {
+        buffer_bytes: 12 << 20,
+        red: Some(red),
+        ..Lossless::default()
+    };
     let congestion = CongestionConfig::Dcqcn(config);
-    let host = HostConfig { mtu: Mtu::B1024, congestion, window_bytes: 1 << 30, ..HostConfig::new() };
-    let stream = |from| Flow { messages: u64::MAX, depth: 2, ..Flow::write(from, 0, 1 << 20) };
+    let host = HostConfig {
+        mtu: Mtu::B1024,
+        congestion,
+        window_bytes: 1 << 30,
+        ..HostConfig::new()
+    };
+    let stream = |from| Flow {
+        messages: u64::MAX,
+        depth: 2,
+        ..Flow::write(from, 0, 1 << 20)
+    };
     Scenario {
         switches: lossless_switches(&topology, &common),
         hosts: vec![host; topology.hosts() as usize],
@@ -114,7 +148,10 @@ fn scenario(flows: u32, config: DcqcnConfig, end: Span) -> Scenario {
         seed: 1,
         end: Time(0) + end,
         threads: 1,
-        watch: Watch { sample_every: Some(Span::from_us(20)), ..Watch::default() },
+        watch: Watch {
+            sample_every: Some(Span::from_us(20)),
+            ..Watch::default()
+        },
         skip_steady: None,
     }
 }
@@ -129,31 +166,61 @@ fn settled(scenario: &Scenario, from: Time) -> (f64, f64, Vec<f64>) {
     let marks = |results: &Results| results.marks() as f64;
     let packets = |results: &Results| results.switches[0].ports[0].queues[3].sent_packets as f64;
     let chance = (marks(&after) - marks(&before)) / (packets(&after) - packets(&before));
-    let queued = after.samples.iter().filter(|one| one.link == 0 && one.direction == 1 && one.at > from);
-    let queued: Vec<f64> = queued.map(|sample| f64::from(sample.queued_bytes)).collect();
-    let bytes =
-        after.flows.iter().zip(&before.flows).map(|(after, before)| (after.bytes - before.bytes) as f64);
-    (chance, queued.iter().sum::<f64>() / queued.len() as f64, bytes.collect())
+    let queued = after
+        .samples
+        .iter()
+        .filter(|one| one.link == 0 && one.direction == 1 && one.at > from);
+    let queued: Vec<f64> = queued
+        .map(|sample| f64::from(sample.queued_bytes))
+        .collect();
+    let bytes = after
+        .flows
+        .iter()
+        .zip(&before.flows)
+        .map(|(after, before)| (after.bytes - before.bytes) as f64);
+    (
+        chance,
+        queued.iter().sum::<f64>() / queued.len() as f64,
+        bytes.collect(),
+    )
 }
 
 #[track_caller]
 fn within(what: &str, ours: f64, theirs: f64, part: f64) {
-    assert!((ours / theirs - 1.0).abs() <= part, "{what}: {ours}, not {theirs} within {} %", part * 100.0);
+    assert!(
+        (ours / theirs - 1.0).abs() <= part,
+        "{what}: {ours}, not {theirs} within {} %",
+        part * 100.0
+    );
 }
 
 /// Compares the steady state of so many flows with the model's chance of a mark.
 fn settles(flows: u32, cnp_us: u64, model: fn(&Model, f64) -> f64) {
-    let config = DcqcnConfig { cnp_interval_ns: Nanos::from_micros(cnp_us), ..DcqcnConfig::default() };
+    let config = DcqcnConfig {
+        cnp_interval_ns: Nanos::from_micros(cnp_us),
+        ..DcqcnConfig::default()
+    };
     let fixed = Model::new(flows, &config);
     let wanted = zero(|p| model(&fixed, p));
     let scenario = scenario(flows, config, Span::from_us(140_000));
     let (chance, queued, bytes) = settled(&scenario, Time::from_ns(40_000_000));
     println!("{flows} flows, {cnp_us} us: p {chance} and {wanted}, queue {queued}");
     within("chance of a mark", chance, wanted, 0.1);
-    within("queue", queued, MIN_BYTES + wanted / MAX_CHANCE * (MAX_BYTES - MIN_BYTES), 0.12);
+    within(
+        "queue",
+        queued,
+        MIN_BYTES + wanted / MAX_CHANCE * (MAX_BYTES - MIN_BYTES),
+        0.12,
+    );
     let sum: f64 = bytes.iter().sum();
-    within("line", sum * 8.0 / 0.1, CAPACITY_BPS * 1024.0 / FRAME_BYTES, 0.01);
-    let fairness = sum * sum / (bytes.len() as f64 * bytes.iter().map(|one| one * one).sum::<f64>());
+    within(
+        "line",
+        sum * 8.0 / 0.1,
+        CAPACITY_BPS * 1024.0 / FRAME_BYTES,
+        0.01,
+    );
+    let fairness =
+        sum * sum / (bytes.len() as f64 * bytes.iter().map(|one| one * one).sum::<f64>());
     assert!(fairness > 0.995, "Jain's index {fairness}: {bytes:?}");
 }
 

@@ -6,7 +6,9 @@ use fabric::topology::{LinkConfig, Node, Speeds, Topology, leaf_spine, star};
 use fabric::{Drop, Rate, Span, Spread, Time};
 use rnic::{CongestionConfig, DcqcnConfig, Mtu};
 use sim::dice::Dice;
-use sim::world::{Flow, HostConfig, Lossless, Results, Scenario, Transfer, Watch, World, lossless_switches};
+use sim::world::{
+    Flow, HostConfig, Lossless, Results, Scenario, Transfer, Watch, World, lossless_switches,
+};
 
 fn run(scenario: &Scenario) -> Results {
     let mut world = World::new(scenario).unwrap();
@@ -41,11 +43,19 @@ fn any_network(seed: u64, headroom_part: u64) -> Scenario {
         let rate = Rate::from_gbps(dice.pick(rates));
         LinkConfig::new(rate, Span::from_ns(dice.below(3_000)))
     };
-    let speeds = Speeds { hosts: link(&[10, 25, 40, 100, 200]), fabric: link(&[25, 40, 100, 400]) };
+    let speeds = Speeds {
+        hosts: link(&[10, 25, 40, 100, 200]),
+        fabric: link(&[25, 40, 100, 400]),
+    };
     let topology = match dice.below(3) {
         0 => star(2 + dice.below(7) as u32, speeds.hosts).unwrap(),
-        _ => leaf_spine(2 + dice.below(2) as u32, 1 + dice.below(3) as u32, 1 + dice.below(4) as u32, speeds)
-            .unwrap(),
+        _ => leaf_spine(
+            2 + dice.below(2) as u32,
+            1 + dice.below(3) as u32,
+            1 + dice.below(4) as u32,
+            speeds,
+        )
+        .unwrap(),
     };
     let hosts = topology.hosts();
     let target = dice.below(u64::from(hosts)) as u32;
@@ -74,9 +84,18 @@ fn any_network(seed: u64, headroom_part: u64) -> Scenario {
         common.xoff = Limit::Static(10_000);
     }
     let mut scenario = scenario(topology, &common, host, flows);
-    scenario.spread = dice.pick(&[Spread::Hash, Spread::Random, Spread::RoundRobin, Spread::Adaptive]);
+    scenario.spread = dice.pick(&[
+        Spread::Hash,
+        Spread::Random,
+        Spread::RoundRobin,
+        Spread::Adaptive,
+    ]);
     scenario.seed = seed;
-    for profile in scenario.switches.iter_mut().flat_map(|switch| &mut switch.profiles) {
+    for profile in scenario
+        .switches
+        .iter_mut()
+        .flat_map(|switch| &mut switch.profiles)
+    {
         let headroom = &mut profile.groups[3].headroom_bytes;
         *headroom = (u64::from(*headroom) * headroom_part / 100).max(1) as u32;
     }
@@ -90,7 +109,13 @@ fn a_thousand_networks_lose_nothing() {
         let results = run(&any_network(seed, 100));
         let dropped: u64 = Drop::ALL.into_iter().map(|why| results.drops(why)).sum();
         assert_eq!(dropped, 0, "seed {seed}");
-        assert!(results.flows.iter().all(|flow| flow.finished != Time::NEVER), "seed {seed}: all arrive");
+        assert!(
+            results
+                .flows
+                .iter()
+                .all(|flow| flow.finished != Time::NEVER),
+            "seed {seed}: all arrive"
+        );
         pauses += u64::from(results.pauses() > 0);
     }
     assert!(pauses > 300, "only {pauses} of the networks were congested");
@@ -98,7 +123,9 @@ fn a_thousand_networks_lose_nothing() {
 
 #[test]
 fn with_headroom_too_small_they_do() {
-    let losing = (0..100).filter(|seed| run(&any_network(*seed, 10)).drops(Drop::Ingress) > 0).count();
+    let losing = (0..100)
+        .filter(|seed| run(&any_network(*seed, 10)).drops(Drop::Ingress) > 0)
+        .count();
     assert!(losing > 20, "{losing} of 100");
 }
 
@@ -110,11 +137,25 @@ fn ring() -> Scenario {
     for (index, switch) in switches.into_iter().enumerate() {
         let host = Node::Host(topology.add_host());
         topology.connect(host, switch, link(100)).unwrap();
-        topology.connect(switch, switches[(index + 1) % 5], link(40)).unwrap();
+        topology
+            .connect(switch, switches[(index + 1) % 5], link(40))
+            .unwrap();
     }
-    let flow = |from| Flow { messages: 100, depth: 4, ..Flow::write(from, (from + 2) % 5, 1 << 20) };
-    let common = Lossless { buffer_bytes: 4 << 20, xoff: Limit::Static(40_000), ..Lossless::default() };
-    let host = HostConfig { window_bytes: 1 << 30, timeout: 0, ..HostConfig::new() };
+    let flow = |from| Flow {
+        messages: 100,
+        depth: 4,
+        ..Flow::write(from, (from + 2) % 5, 1 << 20)
+    };
+    let common = Lossless {
+        buffer_bytes: 4 << 20,
+        xoff: Limit::Static(40_000),
+        ..Lossless::default()
+    };
+    let host = HostConfig {
+        window_bytes: 1 << 30,
+        timeout: 0,
+        ..HostConfig::new()
+    };
     scenario(topology, &common, host, (0..5).map(flow).collect())
 }
 
@@ -129,7 +170,13 @@ fn a_ring_of_waits_is_found_and_named() {
     let mut switches: Vec<u32> = deadlock.circle.iter().map(|(switch, _)| *switch).collect();
     switches.sort_unstable();
     assert_eq!(switches, [0, 1, 2, 3, 4]);
-    assert!(results.flows.iter().all(|flow| flow.finished == Time::NEVER), "nobody gets on");
+    assert!(
+        results
+            .flows
+            .iter()
+            .all(|flow| flow.finished == Time::NEVER),
+        "nobody gets on"
+    );
     let dropped: u64 = Drop::ALL.into_iter().map(|why| results.drops(why)).sum();
     assert_eq!(dropped, 0);
 }
@@ -138,15 +185,34 @@ fn a_ring_of_waits_is_found_and_named() {
 fn the_watchdog_breaks_the_ring() {
     let mut scenario = ring();
     // 1 ms, and messages that get through between two storms.
-    scenario.hosts.iter_mut().for_each(|host| (host.timeout, host.window_bytes) = (8, 256 << 10));
-    scenario.flows.iter_mut().for_each(|flow| (flow.message_bytes, flow.depth) = (16 << 10, 64));
+    scenario
+        .hosts
+        .iter_mut()
+        .for_each(|host| (host.timeout, host.window_bytes) = (8, 256 << 10));
+    scenario
+        .flows
+        .iter_mut()
+        .for_each(|flow| (flow.message_bytes, flow.depth) = (16 << 10, 64));
     let mut world = World::new(&scenario).unwrap();
     world.set_watchdog(Span::from_us(500), Span::from_us(500));
     world.run();
     let results = world.results();
     assert!(results.drops(Drop::Storm) > 0, "it drops what is stuck");
-    let got_on = results.flows.iter().filter(|flow| flow.messages > 0).count();
-    assert_eq!(got_on, 5, "{:?}", results.flows.iter().map(|flow| flow.messages).collect::<Vec<_>>());
+    let got_on = results
+        .flows
+        .iter()
+        .filter(|flow| flow.messages > 0)
+        .count();
+    assert_eq!(
+        got_on,
+        5,
+        "{:?}",
+        results
+            .flows
+            .iter()
+            .map(|flow| flow.messages)
+            .collect::<Vec<_>>()
+    );
 }
 
 /// Sixteen senders into one host, and one that only shares their leaf's uplink.
@@ -156,12 +222,25 @@ fn incast(congestion: CongestionConfig) -> Results {
         2,
         1,
         17,
-        Speeds { hosts: link, fabric: LinkConfig { rate: Rate::from_gbps(400), ..link } },
+        Speeds {
+            hosts: link,
+            fabric: LinkConfig {
+                rate: Rate::from_gbps(400),
+                ..link
+            },
+        },
     )
     .unwrap();
-    let stream = |from, to| Flow { messages: u64::MAX, depth: 2, ..Flow::write(from, to, 1 << 20) };
+    let stream = |from, to| Flow {
+        messages: u64::MAX,
+        depth: 2,
+        ..Flow::write(from, to, 1 << 20)
+    };
     let mut flows: Vec<Flow> = (0..16).map(|from| stream(from, 17)).collect();
-    flows.push(Flow { operation: Transfer::Write, ..stream(16, 18) });
+    flows.push(Flow {
+        operation: Transfer::Write,
+        ..stream(16, 18)
+    });
     let red = Red {
         min_bytes: 5_000,
         max_bytes: 200_000,
@@ -170,8 +249,17 @@ fn incast(congestion: CongestionConfig) -> Results {
         drop: false,
         at: RedAt::Dequeue,
     };
-    let common = Lossless { buffer_bytes: 12 << 20, red: Some(red), ..Lossless::default() };
-    let host = HostConfig { mtu: Mtu::B1024, congestion, window_bytes: 1 << 30, ..HostConfig::new() };
+    let common = Lossless {
+        buffer_bytes: 12 << 20,
+        red: Some(red),
+        ..Lossless::default()
+    };
+    let host = HostConfig {
+        mtu: Mtu::B1024,
+        congestion,
+        window_bytes: 1 << 30,
+        ..HostConfig::new()
+    };
     let mut scenario = scenario(topology, &common, host, flows);
     scenario.end = Time::from_ns(100_000_000);
     run(&scenario)
@@ -182,17 +270,36 @@ fn without_congestion_control_pauses_slow_a_victim_flow() {
     let storm = incast(CongestionConfig::Off);
     let calm = incast(CongestionConfig::Dcqcn(DcqcnConfig::default()));
     let gbps = |results: &Results, flow: usize| results.flows[flow].bytes as f64 * 8.0 / 1e8;
-    assert!(storm.pauses() > 20 * calm.pauses().max(1), "{} and {}", storm.pauses(), calm.pauses());
+    assert!(
+        storm.pauses() > 20 * calm.pauses().max(1),
+        "{} and {}",
+        storm.pauses(),
+        calm.pauses()
+    );
     let victim = [&storm, &calm].map(|results| gbps(results, 16));
-    println!("the victim has {victim:?} of 40 Gb/s, {} and {} pauses", storm.pauses(), calm.pauses());
-    assert!(victim[0] < 5.0 && victim[1] > 5.0 * victim[0], "the victim has {victim:?} of 40 Gb/s");
+    println!(
+        "the victim has {victim:?} of 40 Gb/s, {} and {} pauses",
+        storm.pauses(),
+        calm.pauses()
+    );
+    assert!(
+        victim[0] < 5.0 && victim[1] > 5.0 * victim[0],
+        "the victim has {victim:?} of 40 Gb/s"
+    );
     assert!(calm.marks() > 0);
     // DCQCN's paper: the link is used, and shares are fair.
     let rates: Vec<f64> = (0..16).map(|flow| gbps(&calm, flow)).collect();
     let sum: f64 = rates.iter().sum();
     let fairness = sum * sum / (16.0 * rates.iter().map(|rate| rate * rate).sum::<f64>());
-    println!("DCQCN: {sum} Gb/s, fairness {fairness}, {} pauses, {} marks", calm.pauses(), calm.marks());
+    println!(
+        "DCQCN: {sum} Gb/s, fairness {fairness}, {} pauses, {} marks",
+        calm.pauses(),
+        calm.marks()
+    );
     assert!(sum > 0.85 * 40.0, "{sum} Gb/s of 40");
     assert!(fairness > 0.9, "Jain's index {fairness}: {rates:?}");
-    assert_eq!([&storm, &calm].map(|results| results.drops(Drop::Ingress)), [0, 0]);
+    assert_eq!(
+        [&storm, &calm].map(|results| results.drops(Drop::Ingress)),
+        [0, 0]
+    );
 }

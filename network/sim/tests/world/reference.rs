@@ -4,16 +4,30 @@ use fabric::config::{Limit, Red, RedAt};
 use fabric::topology::{LinkConfig, Node, Topology};
 use fabric::{Rate, Span, Spread, Time};
 use rnic::{CongestionConfig, DcqcnConfig, FirmwareDcqcn, Mtu, Nanos};
-use sim::world::{Flow, Headers, HostConfig, Lossless, Marking, Scenario, Watch, World, lossless_switches};
+use sim::world::{
+    Flow, Headers, HostConfig, Lossless, Marking, Scenario, Watch, World, lossless_switches,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The numbers of each line of a file, the first `skip` lines left out. Addresses like `0b000101` have none.
 fn lines(run: &str, file: &str, skip: usize) -> Vec<Vec<String>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference").join(run).join(file);
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    text.lines().skip(skip).map(words).filter(|line| !line.is_empty()).collect()
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/reference")
+        .join(run)
+        .join(file);
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let words = |line: &str| {
+        line.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    text.lines()
+        .skip(skip)
+        .map(words)
+        .filter(|line| !line.is_empty())
+        .collect()
 }
 
 fn topology(run: &str) -> Topology {
@@ -35,7 +49,13 @@ fn topology(run: &str) -> Topology {
     for link in &numbers[2..] {
         assert_eq!((link[2].as_str(), link[3].as_str()), ("100Gbps", "1000ns"));
         let config = LinkConfig::new(Rate::from_gbps(100), Span::from_us(1));
-        topology.connect(node(link[0].parse().unwrap()), node(link[1].parse().unwrap()), config).unwrap();
+        topology
+            .connect(
+                node(link[0].parse().unwrap()),
+                node(link[1].parse().unwrap()),
+                config,
+            )
+            .unwrap();
     }
     topology
 }
@@ -55,15 +75,26 @@ fn host() -> HostConfig {
         additive_bps: 50_000_000,
         hyper_bps: 100_000_000,
         burst_bytes: 0,
-        firmware: Some(FirmwareDcqcn { cut_interval_ns: Nanos(4_000), clamp_target: false }),
+        firmware: Some(FirmwareDcqcn {
+            cut_interval_ns: Nanos(4_000),
+            clamp_target: false,
+        }),
     };
     // `ACK_HIGH_PRIO` reaches the hosts only (`ack_q_idx`): it is not set on switches, whose queue for an
     // acknowledgement is that of its data.
-    let control = Marking { class: 6, dscp: 26, pcp: None, ecn: false };
+    let control = Marking {
+        class: 6,
+        dscp: 26,
+        pcp: None,
+        ecn: false,
+    };
     HostConfig {
         mtu: Mtu::B4096,
         // 20 bytes of preamble and gap come on top.
-        headers: Headers::Fixed { data: 22, control: 40 },
+        headers: Headers::Fixed {
+            data: 22,
+            control: 40,
+        },
         window_bytes: 1 << 30,
         ack_interval: 1,
         acknowledgements: control,
@@ -80,10 +111,18 @@ fn host_at(address: &str) -> u32 {
 }
 
 /// Completion times in microseconds by flow: theirs, and ours with this seed.
-fn completion_times(run: &str, seed: u64, place: impl Fn(&Topology, &Flow) -> Option<u32>) -> [Vec<f64>; 2] {
+fn completion_times(
+    run: &str,
+    seed: u64,
+    place: impl Fn(&Topology, &Flow) -> Option<u32>,
+) -> [Vec<f64>; 2] {
     let topology = topology(run);
     let flows = lines(run, "flow.txt", 1).into_iter().map(|flow| {
-        Flow::write(flow[0].parse().unwrap(), flow[1].parse().unwrap(), flow[4].parse().unwrap())
+        Flow::write(
+            flow[0].parse().unwrap(),
+            flow[1].parse().unwrap(),
+            flow[4].parse().unwrap(),
+        )
     });
     let flows: Vec<Flow> = flows.collect();
     let places: Vec<Option<u32>> = flows.iter().map(|flow| place(&topology, flow)).collect();
@@ -121,18 +160,31 @@ fn completion_times(run: &str, seed: u64, place: impl Fn(&Topology, &Flow) -> Op
     };
     let mut world = World::new(&scenario).unwrap();
     for (flow, place) in (0..).zip(places) {
-        place.into_iter().for_each(|entropy| world.set_entropy(flow, entropy));
+        place
+            .into_iter()
+            .for_each(|entropy| world.set_entropy(flow, entropy));
     }
     world.run();
     let results = world.results();
-    let ours = results.flows.iter().map(|flow| flow.completion_ps().unwrap() as f64 / 1e6).collect();
+    let ours = results
+        .flows
+        .iter()
+        .map(|flow| flow.completion_ps().unwrap() as f64 / 1e6)
+        .collect();
     let theirs = lines(run, "fct.txt", 0).into_iter().map(|line| {
         let ns: f64 = line[6].parse().unwrap();
         ((host_at(&line[0]), host_at(&line[1])), ns / 1e3)
     });
     let theirs: BTreeMap<_, _> = theirs.collect();
     assert_eq!(theirs.len(), scenario.flows.len());
-    [scenario.flows.iter().map(|flow| theirs[&(flow.from, flow.to)]).collect(), ours]
+    [
+        scenario
+            .flows
+            .iter()
+            .map(|flow| theirs[&(flow.from, flow.to)])
+            .collect(),
+        ours,
+    ]
 }
 
 /// The nearest rank.
@@ -144,7 +196,11 @@ fn quantile(times: &[f64], part: f64) -> f64 {
 
 #[track_caller]
 fn within(ours: f64, theirs: f64, part: f64) {
-    assert!((ours / theirs - 1.0).abs() <= part, "{ours} us, not {theirs} us within {} %", part * 100.0);
+    assert!(
+        (ours / theirs - 1.0).abs() <= part,
+        "{ours} us, not {theirs} us within {} %",
+        part * 100.0
+    );
 }
 
 fn anywhere(_: &Topology, _: &Flow) -> Option<u32> {
@@ -160,10 +216,15 @@ fn one_flow_takes_as_long() {
 /// Marks are thrown: each seed gives other times. Theirs is one throw.
 #[test]
 fn an_incast_takes_as_long() {
-    let runs: Vec<_> = (1..=9).map(|seed| completion_times("incast-16", seed, anywhere)).collect();
+    let runs: Vec<_> = (1..=9)
+        .map(|seed| completion_times("incast-16", seed, anywhere))
+        .collect();
     for part in [0.5, 0.99] {
         let ours: Vec<f64> = runs.iter().map(|[_, ours]| quantile(ours, part)).collect();
-        println!("quantile {part}: ours {ours:?}, theirs {}", quantile(&runs[0][0], part));
+        println!(
+            "quantile {part}: ours {ours:?}, theirs {}",
+            quantile(&runs[0][0], part)
+        );
         within(quantile(&ours, 0.5), quantile(&runs[0][0], part), 0.05);
     }
 }
@@ -173,8 +234,14 @@ fn their_hash(switch: u32, flow: &Flow) -> u32 {
     let address = |host: u32| 0x0b00_0001 + (host / 256) * 0x1_0000 + (host % 256) * 0x100;
     let mut hash = switch;
     for word in [address(flow.from), address(flow.to), 10_000 | 100 << 16] {
-        let word = word.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
-        hash = (hash ^ word).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
+        let word = word
+            .wrapping_mul(0xcc9e_2d51)
+            .rotate_left(15)
+            .wrapping_mul(0x1b87_3593);
+        hash = (hash ^ word)
+            .rotate_left(13)
+            .wrapping_mul(5)
+            .wrapping_add(0xe654_6b64);
     }
     hash ^= 12;
     hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
@@ -192,9 +259,20 @@ fn as_there(topology: &Topology, flow: &Flow, seed: u64) -> Option<u32> {
     let (leaf, _) = attachments[flow.to as usize]?;
     let next_hops = topology.next_hops();
     let next = |switch: u32, port: u16| {
-        let ends = topology.links().iter().flat_map(|link| [link.ends, [link.ends[1], link.ends[0]]]);
-        let far = ends.into_iter().find(|[near, _]| near.node == Node::Switch(switch) && near.port == port);
-        far.and_then(|[_, far]| if let Node::Switch(next) = far.node { Some(next) } else { None })
+        let ends = topology
+            .links()
+            .iter()
+            .flat_map(|link| [link.ends, [link.ends[1], link.ends[0]]]);
+        let far = ends
+            .into_iter()
+            .find(|[near, _]| near.node == Node::Switch(switch) && near.port == port);
+        far.and_then(|[_, far]| {
+            if let Node::Switch(next) = far.node {
+                Some(next)
+            } else {
+                None
+            }
+        })
     };
     (0..u32::MAX).find(|entropy| {
         let mut switch = edge;
@@ -206,7 +284,9 @@ fn as_there(topology: &Topology, flow: &Flow, seed: u64) -> Option<u32> {
             if u32::from(ours) != theirs {
                 return false;
             }
-            let Some(onward) = next(switch, ports[usize::from(ours)]) else { return false };
+            let Some(onward) = next(switch, ports[usize::from(ours)]) else {
+                return false;
+            };
             switch = onward;
         }
         true
@@ -221,7 +301,10 @@ fn mean(times: &[f64]) -> f64 {
 fn correlation(one: &[f64], two: &[f64]) -> f64 {
     let (first, second) = (mean(one), mean(two));
     let sum = |left: &[f64], right: &[f64], means: (f64, f64)| -> f64 {
-        left.iter().zip(right).map(|(left, right)| (left - means.0) * (right - means.1)).sum()
+        left.iter()
+            .zip(right)
+            .map(|(left, right)| (left - means.0) * (right - means.1))
+            .sum()
     };
     let squares = sum(one, one, (first, first)) * sum(two, two, (second, second));
     sum(one, two, (first, second)) / squares.sqrt()
@@ -233,14 +316,23 @@ fn correlation(one: &[f64], two: &[f64]) -> f64 {
 fn a_permutation_in_a_fat_tree_takes_as_long_flow_by_flow() {
     let seeds = 1..=3;
     let runs: Vec<[Vec<f64>; 2]> = seeds
-        .map(|seed| completion_times("fat-tree-k8", seed, |topology, flow| as_there(topology, flow, seed)))
+        .map(|seed| {
+            completion_times("fat-tree-k8", seed, |topology, flow| {
+                as_there(topology, flow, seed)
+            })
+        })
         .collect();
     let theirs = &runs[0][0];
-    let ours: Vec<f64> =
-        (0..theirs.len()).map(|flow| mean(&[0, 1, 2].map(|run: usize| runs[run][1][flow]))).collect();
+    let ours: Vec<f64> = (0..theirs.len())
+        .map(|flow| mean(&[0, 1, 2].map(|run: usize| runs[run][1][flow])))
+        .collect();
     let alike = correlation(theirs, &ours);
     let whole = |part: f64| mean(&[0, 1, 2].map(|run: usize| quantile(&runs[run][1], part)));
-    println!("mean {} and {}, correlation {alike}", mean(&ours), mean(theirs));
+    println!(
+        "mean {} and {}, correlation {alike}",
+        mean(&ours),
+        mean(theirs)
+    );
     println!("median {} and {}", whole(0.5), quantile(theirs, 0.5));
     println!("p99 {} and {}", whole(0.99), quantile(theirs, 0.99));
     assert!(alike > 0.93, "the same flows are slow: {alike}");
@@ -253,14 +345,20 @@ fn a_permutation_in_a_fat_tree_takes_as_long_flow_by_flow() {
 #[test]
 fn other_placements_spread_around_it() {
     let run = |seeds: std::ops::RangeInclusive<u64>| {
-        seeds.map(|seed| completion_times("fat-tree-k8", seed, anywhere)).collect::<Vec<_>>()
+        seeds
+            .map(|seed| completion_times("fat-tree-k8", seed, anywhere))
+            .collect::<Vec<_>>()
     };
     let runs = std::thread::scope(|scope| {
         let others = scope.spawn(|| run(11..=20));
         [run(1..=10), others.join().unwrap()].concat()
     });
     let theirs = &runs[0][0];
-    let of = |what: fn(&[f64]) -> f64| runs.iter().map(|[_, ours]| what(ours)).collect::<Vec<f64>>();
+    let of = |what: fn(&[f64]) -> f64| {
+        runs.iter()
+            .map(|[_, ours]| what(ours))
+            .collect::<Vec<f64>>()
+    };
     let (means, medians) = (of(mean), of(|times| quantile(times, 0.5)));
     println!("medians {medians:?}, means {means:?}");
     within(mean(&means), mean(theirs), 0.1);

@@ -5,16 +5,33 @@ use fabric::{Drop, Rate, Span, Spread, Time};
 use proptest::prelude::*;
 use rnic::{CongestionConfig, DcqcnConfig, HpccConfig, Nanos};
 use sim::world::{
-    Flow, FlowResult, HostConfig, Lossless, Results, Scenario, Transfer, Watch, World, lossless_switches,
+    Flow, FlowResult, HostConfig, Lossless, Results, Scenario, Transfer, Watch, World,
+    lossless_switches,
 };
 
 fn scenario(seed: u64, spread: Spread, loss: u32, threads: u32) -> Scenario {
-    let link = LinkConfig { loss, ..LinkConfig::new(Rate::from_gbps(100), Span::from_ns(500)) };
-    let topology = fat_tree(4, Speeds { hosts: link, fabric: link }).unwrap();
-    let congestion =
-        CongestionConfig::Dcqcn(DcqcnConfig { line_rate_bps: 100_000_000_000, ..DcqcnConfig::default() });
-    let host =
-        HostConfig { out_of_order: spread != Spread::Hash, timeout: 8, congestion, ..HostConfig::new() };
+    let link = LinkConfig {
+        loss,
+        ..LinkConfig::new(Rate::from_gbps(100), Span::from_ns(500))
+    };
+    let topology = fat_tree(
+        4,
+        Speeds {
+            hosts: link,
+            fabric: link,
+        },
+    )
+    .unwrap();
+    let congestion = CongestionConfig::Dcqcn(DcqcnConfig {
+        line_rate_bps: 100_000_000_000,
+        ..DcqcnConfig::default()
+    });
+    let host = HostConfig {
+        out_of_order: spread != Spread::Hash,
+        timeout: 8,
+        congestion,
+        ..HostConfig::new()
+    };
     let operations = [Transfer::Write, Transfer::Send, Transfer::Read];
     let flow = |from: u32| Flow {
         operation: operations[from as usize % 3],
@@ -44,7 +61,10 @@ fn scenario(seed: u64, spread: Spread, loss: u32, threads: u32) -> Scenario {
         reaction: None,
         cards: Vec::new(),
         traces: Vec::new(),
-        flows: (0..16).map(flow).filter(|flow| flow.from != flow.to).collect(),
+        flows: (0..16)
+            .map(flow)
+            .filter(|flow| flow.from != flow.to)
+            .collect(),
         seed,
         end: Time::from_ns(100_000_000),
         threads,
@@ -66,11 +86,22 @@ fn run(scenario: &Scenario) -> Results {
 
 #[test]
 fn threads_and_pauses_of_the_clock_leave_no_trace() {
-    for (spread, loss) in [(Spread::Hash, 0), (Spread::Random, 0), (Spread::Adaptive, u32::MAX / 1000)] {
+    for (spread, loss) in [
+        (Spread::Hash, 0),
+        (Spread::Random, 0),
+        (Spread::Adaptive, u32::MAX / 1000),
+    ] {
         let one = run(&scenario(1, spread, loss, 1));
-        assert!(one.flows.iter().all(|flow| flow.finished != Time::NEVER), "everything is done");
+        assert!(
+            one.flows.iter().all(|flow| flow.finished != Time::NEVER),
+            "everything is done"
+        );
         for threads in [2, 3, 8] {
-            assert_eq!(run(&scenario(1, spread, loss, threads)), one, "{threads} threads");
+            assert_eq!(
+                run(&scenario(1, spread, loss, threads)),
+                one,
+                "{threads} threads"
+            );
         }
         let mut piecewise = World::new(&scenario(1, spread, loss, 2)).unwrap();
         let mut at = 0;
@@ -78,7 +109,11 @@ fn threads_and_pauses_of_the_clock_leave_no_trace() {
             at += 3_333;
         }
         assert_eq!(piecewise.results(), one);
-        assert_ne!(run(&scenario(2, spread, loss, 1)), one, "another seed is another run");
+        assert_ne!(
+            run(&scenario(2, spread, loss, 1)),
+            one,
+            "another seed is another run"
+        );
     }
 }
 
@@ -94,9 +129,19 @@ fn nodes_that_take_turns_leave_no_trace() {
                 run(&scenario)
             };
             let together = run(&[0], 1);
-            assert!(together.flows.iter().all(|flow| flow.finished != Time::NEVER), "everything is done");
+            assert!(
+                together
+                    .flows
+                    .iter()
+                    .all(|flow| flow.finished != Time::NEVER),
+                "everything is done"
+            );
             for threads in [1, 2, 3] {
-                assert_eq!(run(&[], threads), together, "{threads} threads, seed {seed}");
+                assert_eq!(
+                    run(&[], threads),
+                    together,
+                    "{threads} threads, seed {seed}"
+                );
             }
         }
     }
@@ -108,45 +153,91 @@ fn loading_memory_in_advance_leaves_no_trace() {
     let run = |captures: &[u32]| {
         let mut scenario = scenario(1, Spread::Hash, 0, 1);
         let link = LinkConfig::new(Rate::from_gbps(100), Span::from_ns(500));
-        scenario.topology = fat_tree(10, Speeds { hosts: link, fabric: link }).unwrap();
+        scenario.topology = fat_tree(
+            10,
+            Speeds {
+                hosts: link,
+                fabric: link,
+            },
+        )
+        .unwrap();
         scenario.switches = lossless_switches(&scenario.topology, &Lossless::default());
         scenario.hosts = vec![scenario.hosts[0].clone(); 250];
         let flows = scenario.flows.iter().cycle().zip(0..250);
-        let flows = flows.map(|(flow, from)| Flow { from, to: (from * 7 + 3) % 250, ..*flow });
+        let flows = flows.map(|(flow, from)| Flow {
+            from,
+            to: (from * 7 + 3) % 250,
+            ..*flow
+        });
         scenario.flows = flows.filter(|flow| flow.from != flow.to).collect();
-        scenario.watch = Watch { captures: captures.to_vec(), ..Watch::default() };
+        scenario.watch = Watch {
+            captures: captures.to_vec(),
+            ..Watch::default()
+        };
         run(&scenario)
     };
     let together = run(&[0]);
-    assert!(together.flows.iter().all(|flow| flow.finished != Time::NEVER), "everything is done");
+    assert!(
+        together
+            .flows
+            .iter()
+            .all(|flow| flow.finished != Time::NEVER),
+        "everything is done"
+    );
     assert_eq!(run(&[]), together);
 }
 
 #[test]
 fn watching_hops_does_not_change_results() {
     let watched = scenario(1, Spread::Random, u32::MAX / 1000, 1);
-    let plain = Scenario { watch: Watch::default(), ..watched.clone() };
+    let plain = Scenario {
+        watch: Watch::default(),
+        ..watched.clone()
+    };
     let [watched, plain] = [watched, plain].map(|scenario| run(&scenario));
     assert!(watched.flows.iter().all(|flow| !flow.hops.is_empty()));
-    let forget = |flow: &FlowResult| FlowResult { hops: Vec::new(), ..flow.clone() };
-    assert_eq!(watched.flows.iter().map(forget).collect::<Vec<_>>(), plain.flows);
-    assert_eq!((watched.switches, watched.hosts), (plain.switches, plain.hosts));
+    let forget = |flow: &FlowResult| FlowResult {
+        hops: Vec::new(),
+        ..flow.clone()
+    };
+    assert_eq!(
+        watched.flows.iter().map(forget).collect::<Vec<_>>(),
+        plain.flows
+    );
+    assert_eq!(
+        (watched.switches, watched.hosts),
+        (plain.switches, plain.hosts)
+    );
 }
 
 #[test]
 fn telemetry_and_rerouting_are_equal_on_any_number_of_threads() {
     let told = |threads| {
         let mut scenario = scenario(1, Spread::Hash, 0, threads);
-        let hpcc = HpccConfig { base_rtt_ns: Nanos(8_000), ..HpccConfig::default() };
-        scenario.hosts.iter_mut().for_each(|host| host.congestion = CongestionConfig::Hpcc(hpcc.clone()));
+        let hpcc = HpccConfig {
+            base_rtt_ns: Nanos(8_000),
+            ..HpccConfig::default()
+        };
+        scenario
+            .hosts
+            .iter_mut()
+            .for_each(|host| host.congestion = CongestionConfig::Hpcc(hpcc.clone()));
         // From edge to aggregation.
-        scenario.topology.take_down(16, Time::from_ns(40_000), Time::from_ns(120_000));
+        scenario
+            .topology
+            .take_down(16, Time::from_ns(40_000), Time::from_ns(120_000));
         scenario.reaction = Some(Span::from_us(20));
         run(&scenario)
     };
     let one = told(1);
-    assert!(one.flows.iter().all(|flow| flow.finished != Time::NEVER), "everything is done");
-    let slowed = one.flows.iter().filter(|flow| flow.rate_bps.is_some_and(|bps| bps < 60_000_000_000));
+    assert!(
+        one.flows.iter().all(|flow| flow.finished != Time::NEVER),
+        "everything is done"
+    );
+    let slowed = one
+        .flows
+        .iter()
+        .filter(|flow| flow.rate_bps.is_some_and(|bps| bps < 60_000_000_000));
     assert!(slowed.count() > 2, "senders react");
     assert!(one.damaged > 0, "the link is in use");
     for threads in [2, 3] {

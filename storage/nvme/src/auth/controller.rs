@@ -1,8 +1,8 @@
 //! DH-HMAC-CHAP on the side of the controller: it sends the challenge and checks the response of the host.
 
 use wire::nvme::auth::{
-    COMMON, Challenge as ChallengeHead, DHCHAP, Explanation, FAILED, Failure, GROUPS_AT, Head, Negotiate,
-    Protocol, Reply, Success1, message,
+    COMMON, Challenge as ChallengeHead, DHCHAP, Explanation, FAILED, Failure, GROUPS_AT, Head,
+    Negotiate, Protocol, Reply, Success1, message,
 };
 
 use super::challenge::Challenge;
@@ -68,17 +68,26 @@ impl Authenticator {
     /// For a host that gave the name `host` in Connect.
     pub fn new(host: &str, subsystem: &str, secrets: Secrets) -> Self {
         let (host, subsystem) = (host.to_owned(), subsystem.to_owned());
-        Self { host, subsystem, secrets, state: State::AwaitingNegotiate, transaction: 0 }
+        Self {
+            host,
+            subsystem,
+            secrets,
+            state: State::AwaitingNegotiate,
+            transaction: 0,
+        }
     }
 
     /// Whether a message is Negotiate, which begins a transaction.
     pub fn is_beginning(bytes: &[u8]) -> bool {
-        Head::split(bytes).is_some_and(|(head, _)| (head.class, head.id) == (COMMON, message::NEGOTIATE))
+        Head::split(bytes)
+            .is_some_and(|(head, _)| (head.class, head.id) == (COMMON, message::NEGOTIATE))
     }
 
     /// Processes a message of the host (the data of Authentication Send).
     pub fn receive(&mut self, bytes: &[u8], random: Random<'_>) -> Progress {
-        let Some((head, _)) = Head::split(bytes) else { return self.fail(Explanation::Payload) };
+        let Some((head, _)) = Head::split(bytes) else {
+            return self.fail(Explanation::Payload);
+        };
         if matches!((head.class, head.id), (COMMON, message::FAILURE2)) {
             self.state = State::Failed;
             return Progress::Failed;
@@ -123,16 +132,33 @@ impl Authenticator {
                 Some(bytes)
             }
             State::SendingSuccess(hash, answer) => {
-                let (class, id, answers) = (DHCHAP, message::SUCCESS1, u8::from(!answer.is_empty()));
+                let (class, id, answers) =
+                    (DHCHAP, message::SUCCESS1, u8::from(!answer.is_empty()));
                 // Linux checks this field even if no response follows.
                 let hash_length = hash.length() as u8;
-                let head = Success1 { class, id, transaction, hash_length, answers };
-                self.state = if answers == 1 { State::AwaitingSuccess2 } else { State::Authenticated };
+                let head = Success1 {
+                    class,
+                    id,
+                    transaction,
+                    hash_length,
+                    answers,
+                };
+                self.state = if answers == 1 {
+                    State::AwaitingSuccess2
+                } else {
+                    State::Authenticated
+                };
                 Some([&head.to_bytes()[..], &answer].concat())
             }
             State::SendingFailure(explanation) => {
                 let (class, id, reason) = (COMMON, message::FAILURE1, FAILED);
-                let failure = Failure { class, id, transaction, reason, explanation: explanation as u8 };
+                let failure = Failure {
+                    class,
+                    id,
+                    transaction,
+                    reason,
+                    explanation: explanation as u8,
+                };
                 Some(failure.to_bytes().to_vec())
             }
             state => {
@@ -142,21 +168,43 @@ impl Authenticator {
         }
     }
 
-    fn negotiate(&self, bytes: &[u8], random: Random<'_>) -> Result<(State, Progress), Explanation> {
+    fn negotiate(
+        &self,
+        bytes: &[u8],
+        random: Random<'_>,
+    ) -> Result<(State, Progress), Explanation> {
         let (head, protocols) = Negotiate::split(bytes).ok_or(Explanation::Payload)?;
         if head.secure_channel != 0 {
             return Err(Explanation::SecureChannel);
         }
-        let protocols = protocols.chunks_exact(Protocol::SIZE).take(head.protocols.into());
-        let ours = protocols.filter_map(|it| Some(Protocol::split(it)?.0)).find(|it| it.id == DHCHAP);
+        let protocols = protocols
+            .chunks_exact(Protocol::SIZE)
+            .take(head.protocols.into());
+        let ours = protocols
+            .filter_map(|it| Some(Protocol::split(it)?.0))
+            .find(|it| it.id == DHCHAP);
         let protocol = ours.ok_or(Explanation::Protocol)?;
         let (hashes, groups) = (usize::from(protocol.hashes), usize::from(protocol.groups));
-        let hashes = protocol.list.get(..hashes.min(GROUPS_AT)).unwrap_or_default();
-        let groups = protocol.list[GROUPS_AT..].get(..groups.min(60 - GROUPS_AT)).unwrap_or_default();
-        let hash = Hash::ALL.into_iter().find(|hash| hashes.contains(&(*hash as u8)));
+        let hashes = protocol
+            .list
+            .get(..hashes.min(GROUPS_AT))
+            .unwrap_or_default();
+        let groups = protocol.list[GROUPS_AT..]
+            .get(..groups.min(60 - GROUPS_AT))
+            .unwrap_or_default();
+        let hash = Hash::ALL
+            .into_iter()
+            .find(|hash| hashes.contains(&(*hash as u8)));
         let hash = hash.ok_or(Explanation::Hash)?;
-        let wanted = self.secrets.group.as_ref().map_or(&Group::UNASKED[..], std::slice::from_ref);
-        let group = wanted.iter().copied().find(|group| groups.contains(&(*group as u8)));
+        let wanted = self
+            .secrets
+            .group
+            .as_ref()
+            .map_or(&Group::UNASKED[..], std::slice::from_ref);
+        let group = wanted
+            .iter()
+            .copied()
+            .find(|group| groups.contains(&(*group as u8)));
         let group = group.ok_or(Explanation::Group)?;
         let mut value = vec![0; hash.length()];
         random(&mut value);
@@ -165,7 +213,15 @@ impl Authenticator {
         let sequence = u32::from_le_bytes(sequence).max(1);
         let (exchange, public) = group.begin(random).unzip();
         let (public, transaction) = (public.unwrap_or_default(), head.transaction);
-        let asked = Asked { transaction, hash, group, exchange, public, value, sequence };
+        let asked = Asked {
+            transaction,
+            hash,
+            group,
+            exchange,
+            public,
+            value,
+            sequence,
+        };
         Ok((State::SendingChallenge(asked), Progress::Continues))
     }
 
@@ -184,7 +240,13 @@ impl Authenticator {
             None => return Err(Explanation::Payload),
             Some(exchange) => Some(exchange.end(public).ok_or(Explanation::Payload)?),
         };
-        let Asked { hash, transaction, sequence, value, .. } = &asked;
+        let Asked {
+            hash,
+            transaction,
+            sequence,
+            value,
+            ..
+        } = &asked;
         let ours = Challenge {
             hash: *hash,
             value,
@@ -194,18 +256,32 @@ impl Authenticator {
             host: &self.host,
             subsystem: &self.subsystem,
         };
-        if !same(answer, &ours.answer_of_host(&self.secrets.secret.key(&self.host))) {
+        if !same(
+            answer,
+            &ours.answer_of_host(&self.secrets.secret.key(&self.host)),
+        ) {
             return Err(Explanation::Failed);
         }
         if head.challenges == 0 {
-            return Ok((State::SendingSuccess(*hash, Vec::new()), Progress::Authenticated));
+            return Ok((
+                State::SendingSuccess(*hash, Vec::new()),
+                Progress::Authenticated,
+            ));
         }
         // A host that returns our own challenge may be reflecting our messages, and need not have the secret.
         if challenge == &value[..] {
             return Err(Explanation::Failed);
         }
-        let secret = self.secrets.controller_secret.as_ref().ok_or(Explanation::Failed)?;
-        let theirs = Challenge { value: challenge, sequence: head.sequence, ..ours };
+        let secret = self
+            .secrets
+            .controller_secret
+            .as_ref()
+            .ok_or(Explanation::Failed)?;
+        let theirs = Challenge {
+            value: challenge,
+            sequence: head.sequence,
+            ..ours
+        };
         let answer = theirs.answer_of_controller(&secret.key(&self.subsystem));
         Ok((State::SendingSuccess(*hash, answer), Progress::Continues))
     }

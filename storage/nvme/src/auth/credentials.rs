@@ -33,9 +33,18 @@ impl TryFrom<Keys> for Credentials {
     type Error = &'static str;
 
     fn try_from(keys: Keys) -> Result<Self, &'static str> {
-        let Keys { secret, controller_secret, group, tls_key } = keys;
+        let Keys {
+            secret,
+            controller_secret,
+            group,
+            tls_key,
+        } = keys;
         let secrets = match secret {
-            Some(secret) => Some(Secrets { secret, controller_secret, group }),
+            Some(secret) => Some(Secrets {
+                secret,
+                controller_secret,
+                group,
+            }),
             None if controller_secret.is_some() || group.is_some() => {
                 return Err("controller-secret and group are of use beside a secret only");
             }
@@ -50,9 +59,18 @@ impl From<Credentials> for Keys {
     fn from(credentials: Credentials) -> Self {
         let Credentials { secrets, tls_key } = credentials;
         let (secret, controller_secret, group) = match secrets {
-            Some(Secrets { secret, controller_secret, group }) => (Some(secret), controller_secret, group),
+            Some(Secrets {
+                secret,
+                controller_secret,
+                group,
+            }) => (Some(secret), controller_secret, group),
             None => (None, None, None),
         };
-        Self { secret, controller_secret, group, tls_key }
+        Self {
+            secret,
+            controller_secret,
+            group,
+            tls_key,
+        }
     }
 }

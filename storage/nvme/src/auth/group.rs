@@ -38,13 +38,24 @@ const EXPONENT_BITS: u32 = 512;
 
 impl Group {
     /// All groups in the order in which our host offers them: the strongest of low cost first, NULL last.
-    pub const ALL: [Self; 6] =
-        [Self::Ffdhe3072, Self::Ffdhe4096, Self::Ffdhe2048, Self::Ffdhe6144, Self::Ffdhe8192, Self::Null];
+    pub const ALL: [Self; 6] = [
+        Self::Ffdhe3072,
+        Self::Ffdhe4096,
+        Self::Ffdhe2048,
+        Self::Ffdhe6144,
+        Self::Ffdhe8192,
+        Self::Null,
+    ];
 
     /// The groups that a controller accepts unless one is configured, in the order of its choice. The two
     /// largest take several times the processor time of the others, and an unauthenticated host could request
     /// them.
-    pub const UNASKED: [Self; 4] = [Self::Ffdhe3072, Self::Ffdhe4096, Self::Ffdhe2048, Self::Null];
+    pub const UNASKED: [Self; 4] = [
+        Self::Ffdhe3072,
+        Self::Ffdhe4096,
+        Self::Ffdhe2048,
+        Self::Null,
+    ];
 
     /// The group with this identifier; `None` for an identifier that is reserved.
     pub fn parse(number: u8) -> Option<Self> {
@@ -73,7 +84,11 @@ impl Group {
         static PRIMES: [OnceLock<Vec<u8>>; 6] = [const { OnceLock::new() }; 6];
         PRIMES[self as usize].get_or_init(|| {
             let (bits, addend) = self.recipe();
-            if bits == 0 { Vec::new() } else { prime(bits, addend) }
+            if bits == 0 {
+                Vec::new()
+            } else {
+                prime(bits, addend)
+            }
         })
     }
 
@@ -83,7 +98,8 @@ impl Group {
     }
 
     fn power(self, base: BoxedUint, exponent: &BoxedUint) -> Option<Vec<u8>> {
-        let power = BoxedMontyForm::new(base, self.modulus()?).pow_bounded_exp(exponent, EXPONENT_BITS);
+        let power =
+            BoxedMontyForm::new(base, self.modulus()?).pow_bounded_exp(exponent, EXPONENT_BITS);
         Some(power.retrieve().to_be_bytes().to_vec())
     }
 
@@ -99,7 +115,13 @@ impl Group {
         let exponent = BoxedUint::from_be_slice(&bytes, EXPONENT_BITS).ok()?;
         let two = BoxedUint::from(2_u8).widen(self.recipe().0);
         let public = self.power(two, &exponent)?;
-        Some((Exchange { group: self, exponent }, public))
+        Some((
+            Exchange {
+                group: self,
+                exponent,
+            },
+            public,
+        ))
     }
 }
 
@@ -148,7 +170,11 @@ fn prime(bits: u32, addend: u64) -> Vec<u8> {
     prime.extend(digits);
     prime.resize(limbs, 0);
     prime[limbs - 1] = ones;
-    prime.iter().rev().flat_map(|limb| limb.to_be_bytes()).collect()
+    prime
+        .iter()
+        .rev()
+        .flat_map(|limb| limb.to_be_bytes())
+        .collect()
 }
 
 fn divide(number: &mut [u64], divisor: u64) {
@@ -172,7 +198,9 @@ fn add(number: &mut [u64], other: &[u64]) {
 fn shifted_right(number: &[u64], bits: u32) -> Vec<u64> {
     let (limbs, bits) = ((bits / 64) as usize, bits % 64);
     let above = |at: usize| number.get(at + 1).map_or(0, |limb| limb << (64 - bits));
-    (limbs..number.len()).map(|at| number[at] >> bits | above(at)).collect()
+    (limbs..number.len())
+        .map(|at| number[at] >> bits | above(at))
+        .collect()
 }
 
 #[cfg(test)]
@@ -182,11 +210,26 @@ mod tests {
 
     /// SHA-256 of the primes as OpenSSL has them.
     const OPENSSL: [(Group, &str); 5] = [
-        (Group::Ffdhe2048, "9cd3b7f336872f46c09428d1bbc19877a4d440512cda8d1c1cf0cd6e33698966"),
-        (Group::Ffdhe3072, "0eaf67db3a839156d5013494a5318a772b5697d270d721f37f092efc69ea5a17"),
-        (Group::Ffdhe4096, "4648414224ac881b3d0dc59b466f96d06a558278776807797ecf1f66ff397b3e"),
-        (Group::Ffdhe6144, "227ac9066b3ddd9e193670cda2388fa884f65ba0cf98b742d1fe77a6687c79c7"),
-        (Group::Ffdhe8192, "770b14efaf6f049929c523113b3fa99a8d11dab1b18af3609590122075d19833"),
+        (
+            Group::Ffdhe2048,
+            "9cd3b7f336872f46c09428d1bbc19877a4d440512cda8d1c1cf0cd6e33698966",
+        ),
+        (
+            Group::Ffdhe3072,
+            "0eaf67db3a839156d5013494a5318a772b5697d270d721f37f092efc69ea5a17",
+        ),
+        (
+            Group::Ffdhe4096,
+            "4648414224ac881b3d0dc59b466f96d06a558278776807797ecf1f66ff397b3e",
+        ),
+        (
+            Group::Ffdhe6144,
+            "227ac9066b3ddd9e193670cda2388fa884f65ba0cf98b742d1fe77a6687c79c7",
+        ),
+        (
+            Group::Ffdhe8192,
+            "770b14efaf6f049929c523113b3fa99a8d11dab1b18af3609590122075d19833",
+        ),
     ];
 
     #[test]

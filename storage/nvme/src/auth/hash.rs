@@ -53,13 +53,18 @@ impl Hash {
 
 fn hmac<M: Mac + hmac::digest::KeyInit>(key: &[u8], pieces: &[&[u8]]) -> Vec<u8> {
     // HMAC accepts keys of any length; the error exists for other MACs of the same trait.
-    let Ok(mut mac) = <M as Mac>::new_from_slice(key) else { return Vec::new() };
+    let Ok(mut mac) = <M as Mac>::new_from_slice(key) else {
+        return Vec::new();
+    };
     pieces.iter().for_each(|piece| mac.update(piece));
     mac.finalize().into_bytes().to_vec()
 }
 
 /// Compares two digests in constant time, so that the time does not reveal where they differ.
 pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
-    let differences = one.iter().zip(other).fold(0, |sum, (one, other)| sum | one ^ other);
+    let differences = one
+        .iter()
+        .zip(other)
+        .fold(0, |sum, (one, other)| sum | one ^ other);
     one.len() == other.len() && std::hint::black_box(differences) == 0
 }

@@ -2,8 +2,8 @@
 //! if it has its secret.
 
 use wire::nvme::auth::{
-    COMMON, Challenge as ChallengeHead, DHCHAP, Explanation, FAILED, Failure, GROUPS_AT, Head, Negotiate,
-    Protocol, Reply, Success1, Success2, message,
+    COMMON, Challenge as ChallengeHead, DHCHAP, Explanation, FAILED, Failure, GROUPS_AT, Head,
+    Negotiate, Protocol, Reply, Success1, Success2, message,
 };
 
 use super::challenge::Challenge;
@@ -32,14 +32,30 @@ impl Supplicant {
     /// For the host `host`, which challenges the controller if `secrets` has a controller secret.
     pub fn new(host: &str, subsystem: &str, secrets: Secrets, transaction: u16) -> Self {
         let (host, subsystem) = (host.to_owned(), subsystem.to_owned());
-        Self { host, subsystem, secrets, transaction, state: State::Negotiated }
+        Self {
+            host,
+            subsystem,
+            secrets,
+            transaction,
+            state: State::Negotiated,
+        }
     }
 
     /// The Negotiate message, which begins the transaction.
     pub fn begin(&self) -> Vec<u8> {
         let (class, id, transaction) = (COMMON, message::NEGOTIATE, self.transaction);
-        let head = Negotiate { class, id, transaction, secure_channel: 0, protocols: 1 };
-        let groups = self.secrets.group.as_ref().map_or(&Group::ALL[..], std::slice::from_ref);
+        let head = Negotiate {
+            class,
+            id,
+            transaction,
+            secure_channel: 0,
+            protocols: 1,
+        };
+        let groups = self
+            .secrets
+            .group
+            .as_ref()
+            .map_or(&Group::ALL[..], std::slice::from_ref);
         let mut list = [0; 60];
         for (place, hash) in list.iter_mut().zip(Hash::ALL) {
             *place = hash as u8;
@@ -48,7 +64,12 @@ impl Supplicant {
             *place = *group as u8;
         }
         let (hashes, groups) = (Hash::ALL.len() as u8, groups.len() as u8);
-        let protocol = Protocol { id: DHCHAP, hashes, groups, list };
+        let protocol = Protocol {
+            id: DHCHAP,
+            hashes,
+            groups,
+            list,
+        };
         [&head.to_bytes()[..], &protocol.to_bytes()].concat()
     }
 
@@ -60,8 +81,12 @@ impl Supplicant {
             (_, Some((head, _))) if (head.class, head.id) == (COMMON, message::FAILURE1) => {
                 return (Vec::new(), Progress::Failed);
             }
-            (_, Some((head, _))) if head.transaction != self.transaction => Err(Explanation::Payload),
-            (State::Negotiated, Some((head, _))) if (head.class, head.id) == (DHCHAP, message::CHALLENGE) => {
+            (_, Some((head, _))) if head.transaction != self.transaction => {
+                Err(Explanation::Payload)
+            }
+            (State::Negotiated, Some((head, _)))
+                if (head.class, head.id) == (DHCHAP, message::CHALLENGE) =>
+            {
                 self.challenged(bytes, random)
             }
             (State::Replied(expected), Some((head, _)))
@@ -74,12 +99,22 @@ impl Supplicant {
         heard.unwrap_or_else(|explanation| {
             let (class, id, transaction) = (COMMON, message::FAILURE2, self.transaction);
             let explanation = explanation as u8;
-            let failure = Failure { class, id, transaction, reason: FAILED, explanation };
+            let failure = Failure {
+                class,
+                id,
+                transaction,
+                reason: FAILED,
+                explanation,
+            };
             (failure.to_bytes().to_vec(), Progress::Failed)
         })
     }
 
-    fn challenged(&mut self, bytes: &[u8], random: Random<'_>) -> Result<(Vec<u8>, Progress), Explanation> {
+    fn challenged(
+        &mut self,
+        bytes: &[u8],
+        random: Random<'_>,
+    ) -> Result<(Vec<u8>, Progress), Explanation> {
         let (head, rest) = ChallengeHead::split(bytes).ok_or(Explanation::Payload)?;
         let hash = Hash::parse(head.hash).ok_or(Explanation::Hash)?;
         let group = Group::parse(head.group).ok_or(Explanation::Group)?;
@@ -91,7 +126,9 @@ impl Supplicant {
             return Err(Explanation::Payload);
         }
         let (value, rest) = rest.split_at_checked(length).ok_or(Explanation::Payload)?;
-        let public = rest.get(..head.public_length.into()).ok_or(Explanation::Payload)?;
+        let public = rest
+            .get(..head.public_length.into())
+            .ok_or(Explanation::Payload)?;
         let (shared, own_public) = match group.begin(random) {
             None => (None, Vec::new()),
             Some((exchange, own)) => (Some(exchange.end(public).ok_or(Explanation::Payload)?), own),
@@ -113,7 +150,11 @@ impl Supplicant {
             let mut number = [0; 4];
             random(&mut number);
             sequence = u32::from_le_bytes(number).max(1);
-            let ours = Challenge { value: &own, sequence, ..theirs };
+            let ours = Challenge {
+                value: &own,
+                sequence,
+                ..theirs
+            };
             expected = Some(ours.answer_of_controller(&secret.key(&self.subsystem)));
         }
         let head = Reply {
@@ -126,17 +167,32 @@ impl Supplicant {
             sequence,
         };
         self.state = State::Replied(expected);
-        Ok(([&head.to_bytes()[..], &answer, &own, &own_public].concat(), Progress::Continues))
+        Ok((
+            [&head.to_bytes()[..], &answer, &own, &own_public].concat(),
+            Progress::Continues,
+        ))
     }
 
-    fn success1(&self, bytes: &[u8], expected: Option<&[u8]>) -> Result<(Vec<u8>, Progress), Explanation> {
-        let Some(expected) = expected else { return Ok((Vec::new(), Progress::Authenticated)) };
+    fn success1(
+        &self,
+        bytes: &[u8],
+        expected: Option<&[u8]>,
+    ) -> Result<(Vec<u8>, Progress), Explanation> {
+        let Some(expected) = expected else {
+            return Ok((Vec::new(), Progress::Authenticated));
+        };
         let (head, rest) = Success1::split(bytes).ok_or(Explanation::Payload)?;
-        let answer = rest.get(..usize::from(head.hash_length)).ok_or(Explanation::Payload)?;
+        let answer = rest
+            .get(..usize::from(head.hash_length))
+            .ok_or(Explanation::Payload)?;
         if head.answers == 0 || !same(answer, expected) {
             return Err(Explanation::Failed);
         }
-        let success = Success2 { class: DHCHAP, id: message::SUCCESS2, transaction: self.transaction };
+        let success = Success2 {
+            class: DHCHAP,
+            id: message::SUCCESS2,
+            transaction: self.transaction,
+        };
         Ok((success.to_bytes().to_vec(), Progress::Authenticated))
     }
 }

@@ -30,7 +30,12 @@ impl Default for NegotiationLimiter {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let (addresses, running, ended) = (Mutex::default(), Mutex::default(), Condvar::new());
-        Self { addresses, running, ended, running_max: (processors / 2).max(1) }
+        Self {
+            addresses,
+            running,
+            ended,
+            running_max: (processors / 2).max(1),
+        }
     }
 }
 
@@ -51,7 +56,10 @@ impl NegotiationLimiter {
             addresses.retain(|_, full_ns| *full_ns > now_ns);
         }
         if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&address) {
-            let soonest = addresses.iter().min_by_key(|(_, full_ns)| **full_ns).map(|(address, _)| *address);
+            let soonest = addresses
+                .iter()
+                .min_by_key(|(_, full_ns)| **full_ns)
+                .map(|(address, _)| *address);
             soonest.map(|address| addresses.remove(&address));
         }
         addresses.insert(address, full_ns);
@@ -76,7 +84,10 @@ impl NegotiationLimiter {
         }
         let mut running = locked(&self.running);
         while *running >= self.running_max {
-            running = self.ended.wait(running).unwrap_or_else(PoisonError::into_inner);
+            running = self
+                .ended
+                .wait(running)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         *running += 1;
         drop(running);
@@ -93,12 +104,18 @@ mod tests {
     fn failed_negotiations_are_counted_by_address() {
         let limiter = NegotiationLimiter::default();
         let [one, other] = [1, 2].map(|number| IpAddr::from([192, 0, 2, number]));
-        assert_eq!((0..1000).filter(|_| limiter.begin(one, 5)).count(), NEGOTIATIONS_MAX as usize);
+        assert_eq!(
+            (0..1000).filter(|_| limiter.begin(one, 5)).count(),
+            NEGOTIATIONS_MAX as usize
+        );
         assert!(limiter.begin(other, 5));
         limiter.authenticated(one);
         assert!(limiter.begin(one, 5) && !limiter.begin(one, 5));
         let later_ns = 5 + 3 * EACH_NS;
-        assert_eq!((0..1000).filter(|_| limiter.begin(one, later_ns)).count(), 3);
+        assert_eq!(
+            (0..1000).filter(|_| limiter.begin(one, later_ns)).count(),
+            3
+        );
         // A host that authenticates each time has no limit.
         let goes_on = (0..1000).all(|_| {
             let may = limiter.begin(other, 5);
@@ -117,14 +134,19 @@ mod tests {
         assert!(limiter.begin([192, 0, 2, 1].into(), 5));
         assert!(locked(&limiter.addresses).len() <= ADDRESSES_MAX);
         let of_network = |host| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host]);
-        let begun = (0..1000).filter(|host| limiter.begin(of_network(*host), 5)).count();
+        let begun = (0..1000)
+            .filter(|host| limiter.begin(of_network(*host), 5))
+            .count();
         assert_eq!(begun, NEGOTIATIONS_MAX as usize, "a /64 is one source");
     }
 
     #[test]
     fn computations_at_once_are_limited() {
         use std::sync::atomic::{AtomicUsize, Ordering};
-        let limiter = NegotiationLimiter { running_max: 2, ..NegotiationLimiter::default() };
+        let limiter = NegotiationLimiter {
+            running_max: 2,
+            ..NegotiationLimiter::default()
+        };
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..8 {

@@ -43,7 +43,10 @@ impl Secret {
     /// When the key does not have 32, 48 or 64 bytes.
     pub fn new(key: &[u8], transformation: Option<Hash>) -> Result<Self, SecretError> {
         match key.len() {
-            32 | 48 | 64 => Ok(Self { transformation, key: key.to_vec() }),
+            32 | 48 | 64 => Ok(Self {
+                transformation,
+                key: key.to_vec(),
+            }),
             length => Err(SecretError::Length(length)),
         }
     }
@@ -61,7 +64,10 @@ impl FromStr for Secret {
     type Err = SecretError;
 
     fn from_str(text: &str) -> Result<Self, SecretError> {
-        let rest = text.trim().strip_prefix("DHHC-1:").ok_or(SecretError::Form)?;
+        let rest = text
+            .trim()
+            .strip_prefix("DHHC-1:")
+            .ok_or(SecretError::Form)?;
         let (transformation, rest) = rest.split_once(':').ok_or(SecretError::Form)?;
         let transformation = match transformation {
             "00" => None,
@@ -93,13 +99,18 @@ impl From<Secret> for String {
     fn from(secret: Secret) -> Self {
         let number = secret.transformation.map_or(0, |hash| hash as u8);
         let checksum = crc32fast::hash(&secret.key).to_le_bytes();
-        format!("DHHC-1:{number:02}:{}:", encode(&[&secret.key[..], &checksum].concat()))
+        format!(
+            "DHHC-1:{number:02}:{}:",
+            encode(&[&secret.key[..], &checksum].concat())
+        )
     }
 }
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Secret").field("transformation", &self.transformation).finish_non_exhaustive()
+        f.debug_struct("Secret")
+            .field("transformation", &self.transformation)
+            .finish_non_exhaustive()
     }
 }
 
@@ -126,10 +137,17 @@ mod tests {
     fn invalid_text_gives_a_specific_error() {
         let parse = |text: &str| text.parse::<Secret>().unwrap_err();
         assert_eq!(parse("secret"), SecretError::Form);
-        assert_eq!(parse(&PRINTED[0].replace("-1:00", "-1:07")), SecretError::Transformation);
+        assert_eq!(
+            parse(&PRINTED[0].replace("-1:00", "-1:07")),
+            SecretError::Transformation
+        );
         assert_eq!(parse("DHHC-1:00:AAAAAAAA:"), SecretError::Length(2));
         let at = "DHHC-1:00:".len();
-        let other = if PRINTED[0].as_bytes()[at] == b'A' { "B" } else { "A" };
+        let other = if PRINTED[0].as_bytes()[at] == b'A' {
+            "B"
+        } else {
+            "A"
+        };
         let damaged = format!("{}{other}{}", &PRINTED[0][..at], &PRINTED[0][at + 1..]);
         assert_eq!(parse(&damaged), SecretError::Checksum);
         assert!(!format!("{:?}", PRINTED[0].parse::<Secret>()).contains("key"));

@@ -36,7 +36,9 @@ impl Aborted {
     pub(crate) fn add(&self, preempted: impl IntoIterator<Item = Host>) {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let number = self.count.load(Ordering::SeqCst) + 1;
-        hosts.last.extend(preempted.into_iter().map(|host| (host, number)));
+        hosts
+            .last
+            .extend(preempted.into_iter().map(|host| (host, number)));
         while hosts.last.len() > REGISTRANTS_MAX
             && let Some((oldest, number)) = hosts.last.iter().min_by_key(|(_, number)| **number)
         {
@@ -77,7 +79,10 @@ mod tests {
         let host = |number: u16| std::array::from_fn(|at| number.to_le_bytes()[at % 2]);
         (0..REGISTRANTS_MAX as u16 + 1).for_each(|number| aborted.add([host(number)]));
         assert_eq!(aborted.hosts.lock().unwrap().last.len(), REGISTRANTS_MAX);
-        assert!(aborted.has(&host(0), before), "forgotten hosts count as preempted");
+        assert!(
+            aborted.has(&host(0), before),
+            "forgotten hosts count as preempted"
+        );
         assert!(!aborted.has(&host(0), aborted.mark()));
     }
 }

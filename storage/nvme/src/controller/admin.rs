@@ -22,7 +22,9 @@ impl Queue {
         let mut direction = Direction::of(command.opcode);
         let expected = match kind {
             Admin::Identify => IDENTIFY_SIZE as u32,
-            Admin::GetLogPage => u32::try_from(log::Request::parse(command).length).unwrap_or(u32::MAX),
+            Admin::GetLogPage => {
+                u32::try_from(log::Request::parse(command).length).unwrap_or(u32::MAX)
+            }
             Admin::GetFeatures | Admin::SetFeatures => feature_data(kind, command, is_discovery),
             Admin::Abort | Admin::AsyncEventRequest | Admin::KeepAlive => 0,
         };
@@ -30,7 +32,13 @@ impl Queue {
             direction = Direction::None;
         }
         let length = structure(direction, expected, length)?;
-        Ok(Request { cid: command.cid, direction, length, data_at: 0, work: Work::Admin(*command) })
+        Ok(Request {
+            cid: command.cid,
+            direction,
+            length,
+            data_at: 0,
+            work: Work::Admin(*command),
+        })
     }
 
     pub(super) fn admin(
@@ -46,20 +54,33 @@ impl Queue {
         let target = std::sync::Arc::clone(&self.target);
         let mut state = target.lock();
         if Admin::parse(command.opcode) == Some(Admin::AsyncEventRequest) {
-            let kept = state.controllers.get_mut(&id).is_some_and(|it| it.events.request(command.cid));
+            let kept = state
+                .controllers
+                .get_mut(&id)
+                .is_some_and(|it| it.events.request(command.cid));
             drop(state);
             return match kept {
                 true => Outcome::Waits,
                 false => self.reply(command.cid, Status::AER_LIMIT_EXCEEDED.permanent(), 0, None),
             };
         }
-        let sent = buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
+        let sent = buffer
+            .as_deref()
+            .and_then(|bytes| bytes.get(..length))
+            .unwrap_or_default();
         let answer = self.answer(&mut state, id, command, sent, now_ns);
-        let to_flush = answer.as_ref().ok().and_then(|_| state.flushed_by(id, command));
+        let to_flush = answer
+            .as_ref()
+            .ok()
+            .and_then(|_| state.flushed_by(id, command));
         drop(state);
         if let Some(namespaces) = to_flush {
             let barrier = self.barrier(&namespaces);
-            return Outcome::Task(Task::behind(barrier, command.cid, Action::FlushAll(namespaces)));
+            return Outcome::Task(Task::behind(
+                barrier,
+                command.cid,
+                Action::FlushAll(namespaces),
+            ));
         }
         match answer {
             Err(status) => {
@@ -76,14 +97,23 @@ impl Queue {
         }
     }
 
-    fn answer(&mut self, state: &mut State, id: u16, command: &Command, sent: &[u8], now_ns: u64) -> Answer {
+    fn answer(
+        &mut self,
+        state: &mut State,
+        id: u16,
+        command: &Command,
+        sent: &[u8],
+        now_ns: u64,
+    ) -> Answer {
         let kind = Admin::parse(command.opcode).ok_or(Status::INVALID_OPCODE.permanent())?;
         match kind {
             Admin::Identify => state.identify(id, command),
             Admin::GetLogPage => {
                 let request = log::Request::parse(command);
                 let page = state.log_page(id, command, &request, &self.origin)?;
-                let start = usize::try_from(request.offset).ok().filter(|at| *at <= page.len());
+                let start = usize::try_from(request.offset)
+                    .ok()
+                    .filter(|at| *at <= page.len());
                 let start = start.ok_or(Status::INVALID_FIELD.permanent())?;
                 if !request.retain
                     && let Some(event) = Event::of_page(request.page)
@@ -124,7 +154,9 @@ impl State {
 
 /// Copies the data into the buffer, and fills it with zeros up to `length`.
 fn fill(buffer: &mut Buffer, length: usize, data: &[u8]) {
-    let Some(place) = buffer.get_mut(..length) else { return };
+    let Some(place) = buffer.get_mut(..length) else {
+        return;
+    };
     let (front, rest) = place.split_at_mut(data.len().min(length));
     front.copy_from_slice(&data[..front.len()]);
     rest.fill(0);

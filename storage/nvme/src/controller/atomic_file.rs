@@ -29,7 +29,11 @@ impl AtomicFile {
 
     /// Replaces the file atomically, or removes it for `None`; the change is on the medium when this returns.
     pub(crate) fn store<T: Serialize>(&self, kept: Option<&T>) -> io::Result<()> {
-        let folder = self.path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = self
+            .path
+            .parent()
+            .filter(|it| !it.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         match kept {
             None => match fs::remove_file(&self.path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

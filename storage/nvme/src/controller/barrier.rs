@@ -27,7 +27,11 @@ impl Underway {
     pub(crate) fn new(namespace: &Arc<Namespace>, stripe: usize) -> Self {
         let namespace = Arc::clone(namespace);
         let epoch = namespace.epochs.enter(stripe);
-        Self { namespace, stripe, epoch }
+        Self {
+            namespace,
+            stripe,
+            epoch,
+        }
     }
 }
 
@@ -73,14 +77,19 @@ impl Barrier {
     ) -> Self {
         let close = |namespace: &Arc<Namespace>| {
             let closed = namespace.epochs.close(wake.cloned());
-            Awaited { namespace: Arc::clone(namespace), closed }
+            Awaited {
+                namespace: Arc::clone(namespace),
+                closed,
+            }
         };
         Self(namespaces.into_iter().map(close).collect())
     }
 
     /// Whether all commands that began before the change have ended.
     pub fn has_passed(&self) -> bool {
-        self.0.iter().all(|it| it.namespace.epochs.has_drained(&it.closed))
+        self.0
+            .iter()
+            .all(|it| it.namespace.epochs.has_drained(&it.closed))
     }
 
     /// Waits until all commands that began before the change have ended, at most for `limit`; returns whether
@@ -89,7 +98,9 @@ impl Barrier {
     pub fn wait(&self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         let left = || end.saturating_duration_since(Instant::now());
-        self.0.iter().all(|it| it.namespace.epochs.drain(&it.closed, left()))
+        self.0
+            .iter()
+            .all(|it| it.namespace.epochs.drain(&it.closed, left()))
     }
 }
 

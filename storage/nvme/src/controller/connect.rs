@@ -26,7 +26,10 @@ pub(super) struct Refusal {
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Self {
-        Self { status: status.permanent(), result: 0 }
+        Self {
+            status: status.permanent(),
+            result: 0,
+        }
     }
 }
 
@@ -51,7 +54,10 @@ fn wrong_data(offset: u16) -> Refusal {
 
 fn invalid(offset: u16, in_data: bool) -> Refusal {
     let status = Status::CONNECT_INVALID_PARAMETERS.permanent();
-    Refusal { status, result: InvalidParameter { offset, in_data }.result() }
+    Refusal {
+        status,
+        result: InvalidParameter { offset, in_data }.result(),
+    }
 }
 
 /// A queue that Connect has created.
@@ -86,7 +92,10 @@ impl Target {
         now_ns: u64,
     ) -> Result<Connected, Refusal> {
         if fields.format != 0 {
-            return Err(Refusal { result: place::FORMAT.into(), ..Status::INCOMPATIBLE_FORMAT.into() });
+            return Err(Refusal {
+                result: place::FORMAT.into(),
+                ..Status::INCOMPATIBLE_FORMAT.into()
+            });
         }
         if fields.size == 0 || fields.size >= QUEUE_ENTRIES_MAX {
             return Err(wrong_field(place::SIZE));
@@ -106,7 +115,10 @@ impl Target {
         let subsystem = Nqn::of_field(&data.subsystem).ok_or(wrong_data(place::SUBSYSTEM))?;
         let mut state = self.lock();
         if state.has_ended {
-            return Err(Refusal { status: Status::CONTROLLER_BUSY, result: 0 });
+            return Err(Refusal {
+                status: Status::CONTROLLER_BUSY,
+                result: 0,
+            });
         }
         let named = is_named.then(|| host.clone());
         let named = named.as_ref();
@@ -124,16 +136,31 @@ impl Target {
         let epoch = session.epoch.load(Ordering::Acquire);
         let flow_control = fields.attributes & CONNECT_NO_FLOW_CONTROL == 0;
         let entries = fields.size + 1;
-        Ok(Connected { session, epoch, queue_id, entries, flow_control, authenticator, is_guest })
+        Ok(Connected {
+            session,
+            epoch,
+            queue_id,
+            entries,
+            flow_control,
+            authenticator,
+            is_guest,
+        })
     }
 }
 
 impl State {
     fn psks(&self, identity: &str) -> Vec<Psk> {
-        let Some((host, wanted)) = Psk::names(identity) else { return Vec::new() };
-        let reached = self.subsystems.values().filter(|it| wanted.is_discovery() || *it.name() == wanted);
+        let Some((host, wanted)) = Psk::names(identity) else {
+            return Vec::new();
+        };
+        let reached = self
+            .subsystems
+            .values()
+            .filter(|it| wanted.is_discovery() || *it.name() == wanted);
         let keys = reached.filter_map(|it| it.snapshot().credentials.get(&host)?.tls_key.clone());
-        keys.flat_map(|key| key.psks(&host, &wanted)).filter(|psk| psk.identity == identity).collect()
+        keys.flat_map(|key| key.psks(&host, &wanted))
+            .filter(|psk| psk.identity == identity)
+            .collect()
     }
 
     fn may_connect(
@@ -155,7 +182,10 @@ impl State {
             return Ok(None);
         }
         let found = self.subsystems.get(subsystem);
-        let is_here = self.ports.get(&origin.port).is_none_or(|port| port.leads_to(subsystem));
+        let is_here = self
+            .ports
+            .get(&origin.port)
+            .is_none_or(|port| port.leads_to(subsystem));
         let Some(found) = found.filter(|_| is_here) else {
             return Err(wrong_data(place::SUBSYSTEM));
         };
@@ -165,19 +195,27 @@ impl State {
             return Err(Status::CONNECT_INVALID_HOST.into());
         }
         let Some(host) = host else { return Ok(None) };
-        let Some(credentials) = snapshot.credentials.get(host) else { return Ok(None) };
+        let Some(credentials) = snapshot.credentials.get(host) else {
+            return Ok(None);
+        };
         if credentials.tls_key.is_some() && proved.is_none() {
             return Err(Status::CONNECT_INVALID_HOST.into());
         }
         let authenticator = |secrets: &Secrets| {
-            Box::new(Authenticator::new(host.as_str(), subsystem.as_str(), secrets.clone()))
+            Box::new(Authenticator::new(
+                host.as_str(),
+                subsystem.as_str(),
+                secrets.clone(),
+            ))
         };
         Ok(credentials.secrets.as_ref().map(authenticator))
     }
 
     /// Whether any host needs a secret or a TLS key.
     fn has_secrets(&self) -> bool {
-        self.subsystems.values().any(|subsystem| !subsystem.snapshot().credentials.is_empty())
+        self.subsystems
+            .values()
+            .any(|subsystem| !subsystem.snapshot().credentials.is_empty())
     }
 
     fn new_controller(
@@ -193,7 +231,10 @@ impl State {
         if data.controller_id != CONTROLLER_DYNAMIC {
             return Err(wrong_data(place::CONTROLLER_ID));
         }
-        let busy = Refusal { status: Status::CONTROLLER_BUSY, result: 0 };
+        let busy = Refusal {
+            status: Status::CONTROLLER_BUSY,
+            result: 0,
+        };
         if self.controllers.len() >= CONTROLLERS_MAX {
             return Err(busy);
         }
@@ -217,7 +258,10 @@ impl State {
             (0, true) => DISCOVERY_KEEP_ALIVE_MS,
             (asked, _) => keep_alive_ms(asked),
         };
-        self.controllers.insert(id, Controller::new(Arc::clone(&session), keep_alive_ms, now_ns));
+        self.controllers.insert(
+            id,
+            Controller::new(Arc::clone(&session), keep_alive_ms, now_ns),
+        );
         Ok(session)
     }
 
@@ -243,7 +287,10 @@ impl State {
         subsystem: &Nqn,
         host: Option<&Nqn>,
     ) -> Result<Arc<Session>, Refusal> {
-        let controller = self.controllers.get(&data.controller_id).ok_or(wrong_data(place::CONTROLLER_ID))?;
+        let controller = self
+            .controllers
+            .get(&data.controller_id)
+            .ok_or(wrong_data(place::CONTROLLER_ID))?;
         let session = &controller.session;
         if session.subsystem != *subsystem {
             return Err(wrong_data(place::SUBSYSTEM));

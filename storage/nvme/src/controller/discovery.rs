@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use wire::nvme::discovery::{
-    Entry, Head, REQUIREMENT_NO_FLOW_CONTROL, family, flag, kind, rdma_specific, tcp_specific, transport,
+    Entry, Head, REQUIREMENT_NO_FLOW_CONTROL, family, flag, kind, rdma_specific, tcp_specific,
+    transport,
 };
 use wire::nvme::{fabrics, text};
 
@@ -41,7 +42,9 @@ pub struct Port {
 impl Port {
     /// Whether hosts reach this subsystem through the port.
     pub fn leads_to(&self, subsystem: &Nqn) -> bool {
-        self.subsystems.as_ref().is_none_or(|names| names.contains(subsystem))
+        self.subsystems
+            .as_ref()
+            .is_none_or(|names| names.contains(subsystem))
     }
 }
 
@@ -57,29 +60,58 @@ pub struct Referral {
 impl State {
     pub(super) fn discovery_page(&self, id: u16, origin: &Origin) -> Vec<u8> {
         let mut entries = Vec::new();
-        let current = self.ports.get(&origin.port).map(|port| (port.transport, port.id));
+        let current = self
+            .ports
+            .get(&origin.port)
+            .map(|port| (port.transport, port.id));
         if let Some((transport, port)) = current {
             let flags = flag::DUPLICATE | flag::EXPLICIT_PERSISTENT;
-            let own = entry(transport, origin.local, fabrics::DISCOVERY_NQN, kind::CURRENT);
-            entries.push(Entry { port_id: port, flags, ..own });
+            let own = entry(
+                transport,
+                origin.local,
+                fabrics::DISCOVERY_NQN,
+                kind::CURRENT,
+            );
+            entries.push(Entry {
+                port_id: port,
+                flags,
+                ..own
+            });
         }
-        let host = self.controllers.get(&id).map(|controller| controller.session.name());
+        let host = self
+            .controllers
+            .get(&id)
+            .map(|controller| controller.session.name());
         for subsystem in self.subsystems.values() {
             if !host.is_some_and(|host| subsystem.snapshot().may_come(host)) {
                 continue;
             }
             let name = subsystem.name();
             for port in self.ports.values().filter(|port| port.leads_to(name)) {
-                let Some(address) = reachable(port, origin) else { continue };
+                let Some(address) = reachable(port, origin) else {
+                    continue;
+                };
                 let entry = entry(port.transport, address, name.as_str(), kind::NVM);
-                entries.push(Entry { port_id: port.id, ..entry });
+                entries.push(Entry {
+                    port_id: port.id,
+                    ..entry
+                });
             }
         }
         for referral in &self.referrals {
             let name = fabrics::DISCOVERY_NQN;
-            entries.push(entry(referral.transport, referral.address, name, kind::REFERRAL));
+            entries.push(entry(
+                referral.transport,
+                referral.address,
+                name,
+                kind::REFERRAL,
+            ));
         }
-        let head = Head { generation: self.discovery_changes, count: entries.len() as u64, format: 0 };
+        let head = Head {
+            generation: self.discovery_changes,
+            count: entries.len() as u64,
+            format: 0,
+        };
         let mut page = head.to_bytes().to_vec();
         page.extend(entries.iter().flat_map(Entry::to_bytes));
         page
@@ -109,7 +141,11 @@ fn entry(by: Transport, address: SocketAddr, subsystem: &str, kind: u8) -> Entry
     let required = matches!(by, Transport::Tcp { tls: true });
     Entry {
         transport,
-        family: if ip.is_ipv4() { family::IPV4 } else { family::IPV6 },
+        family: if ip.is_ipv4() {
+            family::IPV4
+        } else {
+            family::IPV6
+        },
         kind,
         requirements: REQUIREMENT_NO_FLOW_CONTROL | u8::from(required),
         controller_id: fabrics::CONTROLLER_DYNAMIC,

@@ -94,7 +94,11 @@ impl Epochs {
         progress.wanted = epoch;
         progress.tickets += 1;
         let ticket = progress.tickets;
-        progress.waiters.extend(wake.map(|wake| Waiter { ticket, epoch, wake }));
+        progress.waiters.extend(wake.map(|wake| Waiter {
+            ticket,
+            epoch,
+            wake,
+        }));
         self.advance(&mut progress);
         Closed { epoch, ticket }
     }
@@ -107,14 +111,18 @@ impl Epochs {
     /// As [`Epochs::has_drained`], after waiting for it at most this long.
     pub(super) fn drain(&self, closed: &Closed, limit: Duration) -> bool {
         let waits = |progress: &mut Progress| progress.drained < closed.epoch;
-        let waited = self.changed.wait_timeout_while(self.progress(), limit, waits);
+        let waited = self
+            .changed
+            .wait_timeout_while(self.progress(), limit, waits);
         let (progress, _) = waited.unwrap_or_else(PoisonError::into_inner);
         progress.drained >= closed.epoch
     }
 
     /// Withdraws the wake of [`Epochs::close`].
     pub(super) fn forget(&self, closed: &Closed) {
-        self.progress().waiters.retain(|waiter| waiter.ticket != closed.ticket);
+        self.progress()
+            .waiters
+            .retain(|waiter| waiter.ticket != closed.ticket);
     }
 
     /// Ends epochs as far as barriers want it and commands have ended.
@@ -125,7 +133,10 @@ impl Epochs {
                 self.epoch.fetch_add(1, Ordering::SeqCst);
             }
             let of_epoch = (0..STRIPES).map(|stripe| self.count(stripe, progress.drained));
-            if of_epoch.map(|count| count.load(Ordering::SeqCst)).any(|count| count != 0) {
+            if of_epoch
+                .map(|count| count.load(Ordering::SeqCst))
+                .any(|count| count != 0)
+            {
                 break;
             }
             progress.drained += 1;
@@ -133,7 +144,8 @@ impl Epochs {
         if progress.drained == before {
             return;
         }
-        self.is_awaited.store(progress.drained < progress.wanted, Ordering::SeqCst);
+        self.is_awaited
+            .store(progress.drained < progress.wanted, Ordering::SeqCst);
         let drained = progress.drained;
         progress.waiters.retain(|waiter| {
             let waits = waiter.epoch > drained;

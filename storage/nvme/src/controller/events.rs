@@ -27,13 +27,17 @@ impl Event {
     /// Dword 0 of the completion.
     const fn result(self) -> u64 {
         match self {
-            Self::Namespaces => feature::event(feature::NOTICE, notice::NAMESPACES, log::CHANGED_NAMESPACES),
+            Self::Namespaces => {
+                feature::event(feature::NOTICE, notice::NAMESPACES, log::CHANGED_NAMESPACES)
+            }
             Self::Ana => feature::event(feature::NOTICE, notice::ANA, log::ANA),
             Self::Discovery => feature::event(feature::NOTICE, notice::DISCOVERY, log::DISCOVERY),
             Self::Reservation => feature::event(feature::IO_COMMAND_SET, 0, log::RESERVATIONS),
-            Self::Temperature => {
-                feature::event(feature::HEALTH_STATUS, health_status::TEMPERATURE, log::HEALTH)
-            }
+            Self::Temperature => feature::event(
+                feature::HEALTH_STATUS,
+                health_status::TEMPERATURE,
+                log::HEALTH,
+            ),
         }
     }
 
@@ -107,7 +111,10 @@ impl Events {
     /// The next pair of a request and an event: CID and dword 0.
     pub(crate) fn next(&mut self) -> Option<(u16, u64)> {
         self.requests.front()?;
-        let at = self.waiting.iter().position(|event| !self.told.contains(event))?;
+        let at = self
+            .waiting
+            .iter()
+            .position(|event| !self.told.contains(event))?;
         let event = self.waiting.remove(at)?;
         self.told.insert(event);
         Some((self.requests.pop_front()?, event.result()))
@@ -120,7 +127,10 @@ mod tests {
 
     #[test]
     fn an_event_is_reported_once_until_its_log_page_is_read() {
-        let mut events = Events { enabled: events::NAMESPACES, ..Events::default() };
+        let mut events = Events {
+            enabled: events::NAMESPACES,
+            ..Events::default()
+        };
         events.raise(Event::Ana);
         events.raise(Event::Namespaces);
         assert_eq!(events.next(), None);

@@ -44,16 +44,25 @@ const fn dword(number: u8, fields: u32, default: u32) -> Feature {
 }
 
 const fn of_namespace(number: u8, fields: u32) -> Feature {
-    Feature { scope: Scope::Namespace, ..dword(number, fields, 0) }
+    Feature {
+        scope: Scope::Namespace,
+        ..dword(number, fields, 0)
+    }
 }
 
 /// A feature with a data structure; nvme-cli sends its value in dword 11 as well, where it has no meaning.
 const fn structure(number: u8, data: u32) -> Feature {
-    Feature { data, ..dword(number, u32::MAX, 0) }
+    Feature {
+        data,
+        ..dword(number, u32::MAX, 0)
+    }
 }
 
 const fn of_discovery_too(feature: Feature) -> Feature {
-    Feature { of_discovery: true, ..feature }
+    Feature {
+        of_discovery: true,
+        ..feature
+    }
 }
 
 /// The mask of the three reservation notifications: bit 0 is reserved.
@@ -65,19 +74,30 @@ const FEATURES: &[Feature] = &[
     dword(feature::ARBITRATION, 0xffff_ff07, 7),
     // The power state, of which there is one, and the workload hint.
     dword(feature::POWER, 0xff, 0),
-    dword(feature::TEMPERATURE, 0x003f_ffff, WARNING_TEMPERATURE_KELVIN as u32),
+    dword(
+        feature::TEMPERATURE,
+        0x003f_ffff,
+        WARNING_TEMPERATURE_KELVIN as u32,
+    ),
     // The time limit for error recovery. Errors for deallocated blocks (DULBE) are not supported (NSFEAT).
     of_namespace(feature::ERROR_RECOVERY, 0xffff),
     dword(feature::WRITE_CACHE, 1, 1),
     dword(feature::QUEUES, u32::MAX, 0),
     dword(feature::WRITE_ATOMICITY, 1, 0),
-    of_discovery_too(dword(feature::EVENTS, events::HEALTH | events::NAMESPACES | events::ANA, 0)),
+    of_discovery_too(dword(
+        feature::EVENTS,
+        events::HEALTH | events::NAMESPACES | events::ANA,
+        0,
+    )),
     structure(feature::TIMESTAMP, 8),
     of_discovery_too(dword(feature::KEEP_ALIVE, u32::MAX, 0)),
     structure(feature::HOST_BEHAVIOUR, 512),
     // The index of a combination of I/O command sets.
     dword(feature::COMMAND_SETS, 0x1ff, 0),
-    Feature { is_changeable: false, ..of_discovery_too(structure(feature::HOST_ID, 16)) },
+    Feature {
+        is_changeable: false,
+        ..of_discovery_too(structure(feature::HOST_ID, 16))
+    },
     of_namespace(feature::RESERVATION_MASK, NOTIFICATIONS),
     of_namespace(feature::RESERVATION_PERSISTENCE, 1),
     of_namespace(feature::WRITE_PROTECTION, 0b111),
@@ -112,7 +132,11 @@ impl Feature {
     pub(super) fn capabilities(&self) -> u64 {
         const OF_NAMESPACE: u64 = 1 << 1;
         const CHANGEABLE: u64 = 1 << 2;
-        let scope = if self.scope == Scope::Namespace { OF_NAMESPACE } else { 0 };
+        let scope = if self.scope == Scope::Namespace {
+            OF_NAMESPACE
+        } else {
+            0
+        };
         scope | if self.is_changeable { CHANGEABLE } else { 0 }
     }
 }

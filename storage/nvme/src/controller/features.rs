@@ -22,7 +22,10 @@ const INVALID: Status = Status::INVALID_FIELD.permanent();
 
 /// The length of the data of a feature, in bytes.
 pub(super) fn feature_data(kind: Admin, command: &Command, is_discovery: bool) -> u32 {
-    let has_value = !matches!(Select::parse(command.cdw10), None | Some(Select::Capabilities));
+    let has_value = !matches!(
+        Select::parse(command.cdw10),
+        None | Some(Select::Capabilities)
+    );
     if kind == Admin::GetFeatures && !has_value {
         return 0;
     }
@@ -50,17 +53,32 @@ impl Controller {
             feature::TEMPERATURE if key != 0 => Threshold::parse(key << 20, false),
             _ => None,
         };
-        let default = default.map_or(feature.default, |threshold| threshold.default_kelvin().into());
-        let set = self.features.get(&(feature.number, key)).filter(|_| !is_default);
+        let default = default.map_or(feature.default, |threshold| {
+            threshold.default_kelvin().into()
+        });
+        let set = self
+            .features
+            .get(&(feature.number, key))
+            .filter(|_| !is_default);
         *set.unwrap_or(&default)
     }
 
     /// Answers Get Features for a feature that belongs to the controller.
-    fn feature(&self, feature: &Feature, command: &Command, is_default: bool, now_ns: u64) -> Answer {
+    fn feature(
+        &self,
+        feature: &Feature,
+        command: &Command,
+        is_default: bool,
+        now_ns: u64,
+    ) -> Answer {
         let value = |value: u32| Ok((u64::from(value), Vec::new()));
         match feature.number {
             feature::QUEUES => {
-                let granted = if is_default { IO_QUEUES_MAX } else { self.queues_granted };
+                let granted = if is_default {
+                    IO_QUEUES_MAX
+                } else {
+                    self.queues_granted
+                };
                 let less_one = u32::from(granted - 1);
                 value(less_one | less_one << 16)
             }
@@ -90,7 +108,13 @@ impl Controller {
     }
 
     /// Sets a feature that belongs to the controller, and returns dword 0 of the completion.
-    fn set(&mut self, feature: &Feature, cdw11: u32, sent: &[u8], now_ns: u64) -> Result<u64, Status> {
+    fn set(
+        &mut self,
+        feature: &Feature,
+        cdw11: u32,
+        sent: &[u8],
+        now_ns: u64,
+    ) -> Result<u64, Status> {
         match feature.number {
             feature::QUEUES => return self.set_queues(cdw11),
             feature::EVENTS => {
@@ -108,7 +132,8 @@ impl Controller {
             feature::HOST_BEHAVIOUR => self.set_host_behaviour(sent)?,
             feature::TEMPERATURE => {
                 let threshold = Threshold::parse(cdw11, true).ok_or(INVALID)?;
-                self.features.insert((feature.number, threshold.key()), cdw11 & 0xffff);
+                self.features
+                    .insert((feature.number, threshold.key()), cdw11 & 0xffff);
                 self.report_temperature();
             }
             feature::POWER => {
@@ -120,11 +145,15 @@ impl Controller {
                 self.features.insert((feature.number, 0), cdw11);
             }
             // The only combination is number 0: the NVM command set.
-            feature::COMMAND_SETS if cdw11 != 0 => return Err(Status::COMMAND_SETS_REJECTED.permanent()),
+            feature::COMMAND_SETS if cdw11 != 0 => {
+                return Err(Status::COMMAND_SETS_REJECTED.permanent());
+            }
             // The Host Identifier is set by Connect (Base 5.27.1.25).
             feature::HOST_ID => return Err(Status::COMMAND_SEQUENCE.permanent()),
             feature::WRITE_CACHE => {
-                self.session.writes_through.store(cdw11 == 0, Ordering::Relaxed);
+                self.session
+                    .writes_through
+                    .store(cdw11 == 0, Ordering::Relaxed);
                 self.features.insert((feature.number, 0), cdw11);
             }
             _ => _ = self.features.insert((feature.number, 0), cdw11),
@@ -160,7 +189,13 @@ impl Controller {
 }
 
 impl State {
-    pub(super) fn set_feature(&mut self, id: u16, command: &Command, sent: &[u8], now_ns: u64) -> Answer {
+    pub(super) fn set_feature(
+        &mut self,
+        id: u16,
+        command: &Command,
+        sent: &[u8],
+        now_ns: u64,
+    ) -> Answer {
         const SAVE: u32 = 1 << 31;
         const RESERVED: u32 = 0x7fff_ff00;
         if command.cdw10 & SAVE != 0 {
@@ -175,9 +210,13 @@ impl State {
         if feature.scope == Scope::Namespace {
             let namespaces = self.namespaces_of(id, nsid)?;
             // Counted, so that the removal of a namespace, with the files of its state, waits for the change.
-            let underway: Vec<_> = namespaces.iter().map(|it| Underway::new(it, id.into())).collect();
+            let underway: Vec<_> = namespaces
+                .iter()
+                .map(|it| Underway::new(it, id.into()))
+                .collect();
             let is_here = |it: &Arc<Namespace>| {
-                self.namespace(id, it.nsid()).is_ok_and(|found| Arc::ptr_eq(&found, it))
+                self.namespace(id, it.nsid())
+                    .is_ok_and(|found| Arc::ptr_eq(&found, it))
             };
             if !namespaces.iter().all(is_here) {
                 return Err(Status::INVALID_NAMESPACE.permanent());
@@ -195,7 +234,10 @@ impl State {
     }
 
     fn namespace(&self, id: u16, nsid: u32) -> Result<Arc<Namespace>, Status> {
-        let name = self.controllers.get(&id).map(|controller| &controller.session.subsystem);
+        let name = self
+            .controllers
+            .get(&id)
+            .map(|controller| &controller.session.subsystem);
         let subsystem = name.and_then(|name| self.subsystems.get(name));
         let namespace = subsystem.and_then(|subsystem| subsystem.namespace(nsid));
         namespace.ok_or(Status::INVALID_NAMESPACE.permanent())
@@ -206,9 +248,14 @@ impl State {
         if nsid != ALL_NAMESPACES {
             return Ok(vec![self.namespace(id, nsid)?]);
         }
-        let name = self.controllers.get(&id).map(|controller| &controller.session.subsystem);
+        let name = self
+            .controllers
+            .get(&id)
+            .map(|controller| &controller.session.subsystem);
         let subsystem = name.and_then(|name| self.subsystems.get(name));
-        Ok(subsystem.map(|subsystem| subsystem.namespaces()).unwrap_or_default())
+        Ok(subsystem
+            .map(|subsystem| subsystem.namespaces())
+            .unwrap_or_default())
     }
 
     fn set_of_namespaces(
@@ -223,7 +270,9 @@ impl State {
             feature::WRITE_PROTECTION => self.set_protection(id, namespaces, cdw11),
             number => {
                 let controller = self.controller(id)?;
-                let keys = namespaces.iter().map(|namespace| (number, namespace.nsid()));
+                let keys = namespaces
+                    .iter()
+                    .map(|namespace| (number, namespace.nsid()));
                 controller.features.extend(keys.map(|key| (key, cdw11)));
                 Ok(())
             }
@@ -232,7 +281,9 @@ impl State {
 
     pub(super) fn feature(&mut self, id: u16, command: &Command, now_ns: u64) -> Answer {
         const RESERVED: u32 = 0xffff_f800;
-        let select = Select::parse(command.cdw10).filter(|_| command.cdw10 & RESERVED == 0).ok_or(INVALID)?;
+        let select = Select::parse(command.cdw10)
+            .filter(|_| command.cdw10 & RESERVED == 0)
+            .ok_or(INVALID)?;
         let is_discovery = self.controller(id)?.session.is_discovery;
         let feature = Feature::find(command.cdw10 as u8, is_discovery).ok_or(INVALID)?;
         // No feature is saved: the saved value is the default.
@@ -242,7 +293,9 @@ impl State {
             Select::Current => false,
         };
         match feature.scope {
-            Scope::Controller => self.controller(id)?.feature(feature, command, is_default, now_ns),
+            Scope::Controller => self
+                .controller(id)?
+                .feature(feature, command, is_default, now_ns),
             Scope::Namespace => {
                 let value = self.of_namespace(id, feature, command.nsid, is_default)?;
                 Ok((value.into(), Vec::new()))
@@ -257,8 +310,10 @@ impl State {
         nsid: u32,
         is_default: bool,
     ) -> Result<u32, Status> {
-        let is_reservation =
-            matches!(feature.number, feature::RESERVATION_MASK | feature::RESERVATION_PERSISTENCE);
+        let is_reservation = matches!(
+            feature.number,
+            feature::RESERVATION_MASK | feature::RESERVATION_PERSISTENCE
+        );
         // Get Features has one value, so that FFFFFFFFh is refused; with this status by the reservation
         // features (Base 5.27.1.26, 5.27.1.27).
         if nsid == ALL_NAMESPACES && is_reservation {
@@ -267,7 +322,9 @@ impl State {
         let namespace = self.namespace(id, nsid)?;
         Ok(match feature.number {
             _ if is_default => feature.default,
-            feature::RESERVATION_PERSISTENCE => namespace.reservations(Reservations::persists).into(),
+            feature::RESERVATION_PERSISTENCE => {
+                namespace.reservations(Reservations::persists).into()
+            }
             feature::WRITE_PROTECTION => namespace.is_read_only().into(),
             _ => self.controller(id)?.value(feature, nsid, is_default),
         })
@@ -275,13 +332,22 @@ impl State {
 
     /// Sets the write protection state: of the states of Base figure 349, "no write protect" and "write
     /// protect". If one of the namespaces cannot be changed, none is.
-    fn set_protection(&mut self, id: u16, namespaces: &[Arc<Namespace>], cdw11: u32) -> Result<(), Status> {
+    fn set_protection(
+        &mut self,
+        id: u16,
+        namespaces: &[Arc<Namespace>],
+        cdw11: u32,
+    ) -> Result<(), Status> {
         let protect = match cdw11 {
             0 => false,
             1 => true,
             _ => return Err(INVALID),
         };
-        if !protect && namespaces.iter().any(|namespace| namespace.is_always_read_only()) {
+        if !protect
+            && namespaces
+                .iter()
+                .any(|namespace| namespace.is_always_read_only())
+        {
             return Err(Status::FEATURE_NOT_CHANGEABLE.permanent());
         }
         let subsystem = self.controller(id)?.session.subsystem.clone();
@@ -300,7 +366,9 @@ impl State {
             feature::WRITE_PROTECTION if sets && command.cdw11 == 1 => {
                 self.namespaces_of(id, command.nsid).ok()
             }
-            feature::WRITE_CACHE if sets && command.cdw11 == 0 => self.namespaces_of(id, ALL_NAMESPACES).ok(),
+            feature::WRITE_CACHE if sets && command.cdw11 == 0 => {
+                self.namespaces_of(id, ALL_NAMESPACES).ok()
+            }
             _ => None,
         }
     }
@@ -309,7 +377,11 @@ impl State {
 /// Sets whether reservations persist through power loss. If that is not possible for one of the namespaces,
 /// none is changed.
 fn set_persistence(namespaces: &[Arc<Namespace>], persists: bool) -> Result<(), Status> {
-    if persists && namespaces.iter().any(|namespace| !namespace.persists_reservations()) {
+    if persists
+        && namespaces
+            .iter()
+            .any(|namespace| !namespace.persists_reservations())
+    {
         return Err(INVALID);
     }
     for namespace in namespaces {
@@ -324,7 +396,13 @@ mod tests {
 
     #[test]
     fn keep_alive_timeouts_are_rounded_up_to_the_granularity() {
-        let cases = [(0, 0), (1, 1000), (1000, 1000), (1001, 2000), (u32::MAX, 4_294_967_000)];
+        let cases = [
+            (0, 0),
+            (1, 1000),
+            (1000, 1000),
+            (1001, 2000),
+            (u32::MAX, 4_294_967_000),
+        ];
         for (asked, granted) in cases {
             assert_eq!(keep_alive_ms(asked), granted);
         }

@@ -135,7 +135,10 @@ impl Gate {
         self.word.fetch_or(turns.flags(), Ordering::SeqCst);
         let mut turns = self.await_turn(turns);
         while self.word.load(Ordering::SeqCst) & scope.counts() != 0 {
-            turns = self.turned.wait(turns).unwrap_or_else(PoisonError::into_inner);
+            turns = self
+                .turned
+                .wait(turns)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         drop(turns);
         Exclusion { gate: self, scope }
@@ -152,7 +155,10 @@ impl Gate {
         let own = turns.next;
         turns.next += 1;
         while turns.current != own {
-            turns = self.turned.wait(turns).unwrap_or_else(PoisonError::into_inner);
+            turns = self
+                .turned
+                .wait(turns)
+                .unwrap_or_else(PoisonError::into_inner);
         }
         turns
     }
@@ -207,7 +213,9 @@ mod tests {
         assert_eq!(gate.in_flight(), 3);
         drop(exclusion);
         assert!(gate.try_pass(Effect::Changes));
-        [Effect::Reads, Effect::Reads, Effect::Changes].into_iter().for_each(|it| gate.leave(it));
+        [Effect::Reads, Effect::Reads, Effect::Changes]
+            .into_iter()
+            .for_each(|it| gate.leave(it));
         let exclusion = gate.exclude(Scope::All);
         assert!(!gate.try_pass(Effect::Changes) && !gate.try_pass(Effect::Reads));
         drop(exclusion);

@@ -42,7 +42,11 @@ impl Threshold {
 
     /// The threshold of a controller whose host has set none, in kelvins.
     pub(super) const fn default_kelvin(self) -> u16 {
-        if self.is_under { 0 } else { WARNING_TEMPERATURE_KELVIN }
+        if self.is_under {
+            0
+        } else {
+            WARNING_TEMPERATURE_KELVIN
+        }
     }
 }
 
@@ -56,7 +60,11 @@ impl Controller {
     pub(super) fn critical_warning(&self) -> u8 {
         let is_over = TEMPERATURE_KELVIN >= self.threshold_kelvin(Threshold::OVER);
         let is_under = TEMPERATURE_KELVIN <= self.threshold_kelvin(Threshold::UNDER);
-        if is_over || is_under { TEMPERATURE_WARNING } else { 0 }
+        if is_over || is_under {
+            TEMPERATURE_WARNING
+        } else {
+            0
+        }
     }
 
     /// Reports that the temperature is beyond a threshold, after the host has changed a threshold or enabled
@@ -75,9 +83,17 @@ mod tests {
     #[test]
     fn a_threshold_is_of_the_composite_temperature() {
         assert_eq!(Threshold::parse(300, false), Some(Threshold::OVER));
-        assert_eq!(Threshold::parse(1 << 20 | 300, true), Some(Threshold::UNDER));
+        assert_eq!(
+            Threshold::parse(1 << 20 | 300, true),
+            Some(Threshold::UNDER)
+        );
         assert_eq!(Threshold::parse(0xf << 16, true), Some(Threshold::OVER));
-        for (cdw11, sets) in [(0xf << 16, false), (1 << 16, true), (8 << 16, true), (2 << 20, true)] {
+        for (cdw11, sets) in [
+            (0xf << 16, false),
+            (1 << 16, true),
+            (8 << 16, true),
+            (2 << 20, true),
+        ] {
             assert_eq!(Threshold::parse(cdw11, sets), None, "{cdw11:#x}");
         }
     }

@@ -2,8 +2,8 @@
 
 use wire::nvme::feature::events;
 use wire::nvme::identify::{
-    Controller as Identified, IDENTIFY_SIZE, IndependentNamespace, Namespace as IdentifiedNamespace,
-    NvmController, cns, descriptor, io_command,
+    Controller as Identified, IDENTIFY_SIZE, IndependentNamespace,
+    Namespace as IdentifiedNamespace, NvmController, cns, descriptor, io_command,
 };
 use wire::nvme::property::VERSION_2_0;
 use wire::nvme::{COMMAND_SIZE, COMPLETION_SIZE, Command, Status, fabrics, text};
@@ -46,7 +46,12 @@ const RESERVATIONS: u8 = 0xfe;
 const PERSISTENT: u8 = 1;
 
 fn reservations(namespace: &Namespace) -> u8 {
-    RESERVATIONS | if namespace.persists_reservations() { PERSISTENT } else { 0 }
+    RESERVATIONS
+        | if namespace.persists_reservations() {
+            PERSISTENT
+        } else {
+            0
+        }
 }
 
 const IO_COMMANDS: u16 = io_command::COMPARE
@@ -64,17 +69,26 @@ impl State {
         let controller = self.controllers.get(&id).ok_or(Status::INTERNAL_ERROR)?;
         let session = &controller.session;
         let kind = command.cdw10 as u8;
-        let rdma = self.ports.get(&session.port).is_some_and(|it| it.transport == Transport::Rdma);
+        let rdma = self
+            .ports
+            .get(&session.port)
+            .is_some_and(|it| it.transport == Transport::Rdma);
         if session.is_discovery {
             return match kind {
                 cns::CONTROLLER => {
-                    let serial = self.discovery_serial.as_ref().map_or("discovery", Serial::as_str);
+                    let serial = self
+                        .discovery_serial
+                        .as_ref()
+                        .map_or("discovery", Serial::as_str);
                     found(&discovery_controller(session, serial, rdma).to_bytes())
                 }
                 _ => Err(invalid),
             };
         }
-        let subsystem = self.subsystems.get(&session.subsystem).ok_or(Status::INTERNAL_ERROR)?;
+        let subsystem = self
+            .subsystems
+            .get(&session.subsystem)
+            .ok_or(Status::INTERNAL_ERROR)?;
         let snapshot = subsystem.snapshot();
         let command_set = (command.cdw11 >> 24) as u8;
         match kind {
@@ -89,7 +103,10 @@ impl State {
             cns::COMMAND_SET_CONTROLLER if command_set == 0 => {
                 // Verify and Write Zeroes transfer no data: their limit is the block count.
                 let dataset_ranges = 255;
-                let most = NvmController { dataset_ranges, ..NvmController::default() };
+                let most = NvmController {
+                    dataset_ranges,
+                    ..NvmController::default()
+                };
                 found(&most.to_bytes())
             }
             cns::COMMAND_SET_NAMESPACE if command_set == 0 => {
@@ -114,7 +131,10 @@ fn identify_namespace(snapshot: &Snapshot, command: &Command, kind: u8, command_
             }
             // An inactive namespace has a data structure of zeros (Base 5.17.2.1).
             let namespace = snapshot.namespaces.get(&nsid);
-            namespace.map_or_else(|| found(&[]), |namespace| found(&identified(namespace).to_bytes()))
+            namespace.map_or_else(
+                || found(&[]),
+                |namespace| found(&identified(namespace).to_bytes()),
+            )
         }
         cns::ACTIVE | cns::ALLOCATED => list(snapshot, nsid),
         cns::COMMAND_SET_ACTIVE if command_set == 0 => list(snapshot, nsid),
@@ -141,7 +161,9 @@ fn found(bytes: &[u8]) -> Answer {
 
 fn namespace_of(snapshot: &Snapshot, nsid: u32) -> Result<&Namespace, Status> {
     let namespace = snapshot.namespaces.get(&nsid);
-    namespace.map(|namespace| &**namespace).ok_or(Status::INVALID_NAMESPACE.permanent())
+    namespace
+        .map(|namespace| &**namespace)
+        .ok_or(Status::INVALID_NAMESPACE.permanent())
 }
 
 /// The active namespace identifiers above `nsid`, as many as fit.
@@ -150,7 +172,12 @@ fn list(snapshot: &Snapshot, nsid: u32) -> Answer {
         return Err(Status::INVALID_NAMESPACE.permanent());
     }
     let above = snapshot.namespaces.range(nsid + 1..).map(|(nsid, _)| *nsid);
-    found(&above.take(IDENTIFY_SIZE / 4).flat_map(u32::to_le_bytes).collect::<Vec<u8>>())
+    found(
+        &above
+            .take(IDENTIFY_SIZE / 4)
+            .flat_map(u32::to_le_bytes)
+            .collect::<Vec<u8>>(),
+    )
 }
 
 fn controllers(state: &State, session: &Session, from: u16) -> Vec<u8> {
@@ -210,7 +237,11 @@ fn discovery_controller(session: &Session, serial: &str, rdma: bool) -> Identifi
 }
 
 fn nvm_controller(session: &Session, subsystem: &Subsystem, rdma: bool) -> Identified {
-    let in_capsule = if rdma { RDMA_IN_CAPSULE } else { TCP_IN_CAPSULE };
+    let in_capsule = if rdma {
+        RDMA_IN_CAPSULE
+    } else {
+        TCP_IN_CAPSULE
+    };
     let mut power_state0 = [0; 32];
     power_state0[..2].copy_from_slice(&1000_u16.to_le_bytes());
     Identified {

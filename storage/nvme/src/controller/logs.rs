@@ -45,9 +45,12 @@ impl State {
         let port = controller.session.port;
         match request.page {
             log::HEALTH => health(&snapshot, command.nsid, controller),
-            log::FIRMWARE => {
-                Ok(Firmware { active: 1, slot1: text::spaced(super::identify::FIRMWARE) }.to_bytes().to_vec())
+            log::FIRMWARE => Ok(Firmware {
+                active: 1,
+                slot1: text::spaced(super::identify::FIRMWARE),
             }
+            .to_bytes()
+            .to_vec()),
             log::COMMANDS => Ok(commands()),
             log::FEATURES => Ok(features()),
             log::ANA => Ok(ana(&snapshot, port, request.specific & 1 != 0)),
@@ -105,14 +108,26 @@ fn supported(is_discovery: bool) -> Vec<u8> {
         log::RESERVATIONS,
     ];
     let pages: &[u8] = if is_discovery { &discovery } else { &nvm };
-    numbers(256, 1024, pages.iter().map(|page| (usize::from(*page), SUPPORTED)))
+    numbers(
+        256,
+        1024,
+        pages.iter().map(|page| (usize::from(*page), SUPPORTED)),
+    )
 }
 
 fn commands() -> Vec<u8> {
-    let admin = Admin::ALL.iter().map(|command| (*command as usize, SUPPORTED));
+    let admin = Admin::ALL
+        .iter()
+        .map(|command| (*command as usize, SUPPORTED));
     let io = Io::ALL.iter().map(|command| {
-        let changes = matches!(command, Io::Write | Io::WriteZeroes | Io::DatasetManagement | Io::Copy);
-        (256 + *command as usize, SUPPORTED | if changes { CHANGES_BLOCKS } else { 0 })
+        let changes = matches!(
+            command,
+            Io::Write | Io::WriteZeroes | Io::DatasetManagement | Io::Copy
+        );
+        (
+            256 + *command as usize,
+            SUPPORTED | if changes { CHANGES_BLOCKS } else { 0 },
+        )
     });
     numbers(512, 4096, admin.chain(io))
 }
@@ -123,12 +138,17 @@ fn features() -> Vec<u8> {
         Scope::Controller => 1 << 21,
         Scope::Namespace => 1 << 20,
     };
-    let all = Feature::all().map(|feature| (usize::from(feature.number), SUPPORTED | scope(feature)));
+    let all =
+        Feature::all().map(|feature| (usize::from(feature.number), SUPPORTED | scope(feature)));
     numbers(256, 1024, all)
 }
 
 fn errors(controller: &Controller) -> Vec<u8> {
-    let mut page: Vec<u8> = controller.errors.iter().flat_map(|error| error.to_bytes()).collect();
+    let mut page: Vec<u8> = controller
+        .errors
+        .iter()
+        .flat_map(|error| error.to_bytes())
+        .collect();
     page.resize(ERRORS_MAX * log::Error::SIZE, 0);
     page
 }
@@ -139,7 +159,10 @@ fn health(snapshot: &Snapshot, nsid: u32, controller: &Controller) -> Result<Vec
     if !is_known {
         return Err(Status::INVALID_NAMESPACE.permanent());
     }
-    let counted = snapshot.namespaces.values().filter(|it| [0, ALL, it.nsid()].contains(&nsid));
+    let counted = snapshot
+        .namespaces
+        .values()
+        .filter(|it| [0, ALL, it.nsid()].contains(&nsid));
     let mut health = Health {
         critical_warning: controller.critical_warning(),
         temperature: TEMPERATURE_KELVIN,
@@ -163,12 +186,25 @@ fn health(snapshot: &Snapshot, nsid: u32, controller: &Controller) -> Result<Vec
 fn ana(snapshot: &Snapshot, port: u16, groups_only: bool) -> Vec<u8> {
     let groups = snapshot.groups();
     let changes = snapshot.access_changes;
-    let mut page = AnaHead { changes, groups: groups.len() as u16 }.to_bytes().to_vec();
+    let mut page = AnaHead {
+        changes,
+        groups: groups.len() as u16,
+    }
+    .to_bytes()
+    .to_vec();
     for (group, namespaces) in groups {
         let namespaces = if groups_only { Vec::new() } else { namespaces };
         let state = snapshot.access(port, group) as u8;
         let count = namespaces.len() as u32;
-        page.extend(AnaGroup { group, namespaces: count, changes, state }.to_bytes());
+        page.extend(
+            AnaGroup {
+                group,
+                namespaces: count,
+                changes,
+                state,
+            }
+            .to_bytes(),
+        );
         page.extend(namespaces.iter().flat_map(|nsid| nsid.to_le_bytes()));
     }
     // Hosts compute the longest possible length, and read that much.

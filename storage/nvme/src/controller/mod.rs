@@ -119,8 +119,14 @@ impl Default for Target {
 impl Target {
     /// A target without subsystems and ports.
     pub fn new() -> Self {
-        let state = Mutex::new(State { discovery_changes: 1, ..State::default() });
-        Self { state, negotiation_limiter: NegotiationLimiter::default() }
+        let state = Mutex::new(State {
+            discovery_changes: 1,
+            ..State::default()
+        });
+        Self {
+            state,
+            negotiation_limiter: NegotiationLimiter::default(),
+        }
     }
 
     /// The target with the serial number of its discovery controllers, and the identifier (CNTLID) from which
@@ -201,7 +207,10 @@ impl Target {
         }
         let subsystem = self.subsystem(name)?;
         if !subsystem.add(namespace) {
-            return Err(ChangeError::NamespaceExists { subsystem: name.clone(), nsid });
+            return Err(ChangeError::NamespaceExists {
+                subsystem: name.clone(),
+                nsid,
+            });
         }
         self.lock().namespace_changed(name, nsid);
         Ok(())
@@ -211,11 +220,22 @@ impl Target {
     ///
     /// # Errors
     /// When the namespace does not exist.
-    pub fn remove_namespace(&self, name: &Nqn, nsid: u32) -> Result<(Arc<Namespace>, Barrier), ChangeError> {
+    pub fn remove_namespace(
+        &self,
+        name: &Nqn,
+        nsid: u32,
+    ) -> Result<(Arc<Namespace>, Barrier), ChangeError> {
         let removed = self.subsystem(name)?.remove(nsid);
-        let removed = removed.ok_or_else(|| ChangeError::NoNamespace { subsystem: name.clone(), nsid })?;
+        let removed = removed.ok_or_else(|| ChangeError::NoNamespace {
+            subsystem: name.clone(),
+            nsid,
+        })?;
         let mut state = self.lock();
-        for controller in state.controllers.values_mut().filter(|it| it.session.subsystem == *name) {
+        for controller in state
+            .controllers
+            .values_mut()
+            .filter(|it| it.session.subsystem == *name)
+        {
             controller.forget_namespace(nsid);
         }
         state.namespace_changed(name, nsid);
@@ -245,8 +265,12 @@ impl Target {
         }
         let subsystem = self.subsystem(name)?;
         subsystem.set_access(port, group, access);
-        self.lock().notify(|session| session.subsystem == *name, Event::Ana);
-        let changed = subsystem.namespaces().into_iter().filter(|it| it.group() == group);
+        self.lock()
+            .notify(|session| session.subsystem == *name, Event::Ana);
+        let changed = subsystem
+            .namespaces()
+            .into_iter()
+            .filter(|it| it.group() == group);
         Ok(Barrier::new(&changed.collect::<Vec<_>>(), None))
     }
 
@@ -281,7 +305,9 @@ impl Target {
     pub fn set_hosts(&self, name: &Nqn, hosts: Hosts) -> Result<Barrier, ChangeError> {
         let subsystem = self.subsystem(name)?;
         let mut state = self.lock();
-        state.close_controllers(|session| session.subsystem == *name && !hosts.allow(session.name()));
+        state.close_controllers(|session| {
+            session.subsystem == *name && !hosts.allow(session.name())
+        });
         subsystem.set_hosts(hosts);
         state.discovery_changed();
         Ok(Barrier::new(&subsystem.namespaces(), None))
@@ -291,7 +317,11 @@ impl Target {
     pub fn add_port(&self, mut port: Port) -> u16 {
         let mut state = self.lock();
         if port.id == 0 {
-            port.id = state.ports.keys().last().map_or(1, |last| last.saturating_add(1));
+            port.id = state
+                .ports
+                .keys()
+                .last()
+                .map_or(1, |last| last.saturating_add(1));
         }
         let id = port.id;
         state.ports.insert(id, port);
@@ -344,7 +374,10 @@ impl Target {
     /// A description of each controller that hosts have; not of those that were closed.
     pub fn controllers(&self) -> Vec<ControllerReport> {
         let state = self.lock();
-        let open = state.controllers.values().filter(|controller| !controller.session.is_closed());
+        let open = state
+            .controllers
+            .values()
+            .filter(|controller| !controller.session.is_closed());
         open.map(Controller::report).collect()
     }
 
@@ -359,12 +392,19 @@ impl Target {
 impl State {
     /// Closes the controllers of some sessions.
     fn close_controllers(&self, which: impl Fn(&Session) -> bool) {
-        self.controllers.values().filter(|it| which(&it.session)).for_each(Controller::close);
+        self.controllers
+            .values()
+            .filter(|it| which(&it.session))
+            .for_each(Controller::close);
     }
 
     /// Waits for the commands on all namespaces.
     fn barrier(&self) -> Barrier {
-        let all: Vec<_> = self.subsystems.values().flat_map(|it| it.namespaces()).collect();
+        let all: Vec<_> = self
+            .subsystems
+            .values()
+            .flat_map(|it| it.namespaces())
+            .collect();
         Barrier::new(&all, None)
     }
 

@@ -34,9 +34,13 @@ impl Identity {
     /// Identifiers that no other disk has: they depend on the machine, on the name of the subsystem, on the
     /// namespace identifier, and on the lasting name of the storage.
     pub fn of_storage(machine: &MachineId, subsystem: &Nqn, nsid: u32, lasting_name: &str) -> Self {
-        let derive =
-            |kind: &str| machine.derive(kind, &[subsystem.as_str(), &nsid.to_string(), lasting_name]);
-        Self { uuid: Uuid::of_hash(derive("uuid")).bytes(), nguid: derive("nguid") }
+        let derive = |kind: &str| {
+            machine.derive(kind, &[subsystem.as_str(), &nsid.to_string(), lasting_name])
+        };
+        Self {
+            uuid: Uuid::of_hash(derive("uuid")).bytes(),
+            nguid: derive("nguid"),
+        }
     }
 
     /// The given identifiers. If only one is given, the other one is derived from it, so that paths to one
@@ -49,14 +53,20 @@ impl Identity {
             (None, Some(nguid)) => (Uuid::of_hash(hash("uuid", nguid.to_string())), nguid),
             (None, None) => return None,
         };
-        Some(Self { uuid: uuid.bytes(), nguid: nguid.bytes() })
+        Some(Self {
+            uuid: uuid.bytes(),
+            nguid: nguid.bytes(),
+        })
     }
 
     /// The identifiers that depend on the names alone, as those of servers before they depended on machine
     /// and storage. Two servers have the same ones for different disks.
     pub fn of(subsystem: &Nqn, nsid: u32) -> Self {
         let hash = |kind: &str| first_half(format!("rockery {kind} {subsystem} {nsid}"));
-        Self { uuid: Uuid::of_hash(hash("uuid")).bytes(), nguid: hash("nguid") }
+        Self {
+            uuid: Uuid::of_hash(hash("uuid")).bytes(),
+            nguid: hash("nguid"),
+        }
     }
 }
 
@@ -145,7 +155,11 @@ impl Namespace {
     /// The namespace with another ANA group, and read-only or not.
     #[must_use]
     pub fn with(self, group: u32, read_only: bool) -> Self {
-        Self { group, read_only, ..self }
+        Self {
+            group,
+            read_only,
+            ..self
+        }
     }
 
     /// The namespace with files in a folder that keep reservations and write protection through power loss;
@@ -167,7 +181,14 @@ impl Namespace {
         let reserved = AtomicU8::new(reservations.kind().map_or(0, |kind| kind as u8));
         let reservations = Mutex::new(reservations);
         let (reservation_file, protection_file) = (Some(reservation_file), Some(protection_file));
-        Ok(Self { reservations, reserved, reservation_file, protected, protection_file, ..self })
+        Ok(Self {
+            reservations,
+            reserved,
+            reservation_file,
+            protected,
+            protection_file,
+            ..self
+        })
     }
 
     /// Removes the files with its persistent state, so that a later namespace of the same identifier does not
@@ -177,7 +198,10 @@ impl Namespace {
     /// When a file cannot be removed.
     pub fn forget(&self) -> std::io::Result<()> {
         let files = [&self.reservation_file, &self.protection_file];
-        files.into_iter().flatten().try_for_each(|file| file.store(None::<&bool>))
+        files
+            .into_iter()
+            .flatten()
+            .try_for_each(|file| file.store(None::<&bool>))
     }
 
     /// The namespace identifier (NSID).
@@ -212,7 +236,8 @@ impl Namespace {
             return Err(Status::FEATURE_NOT_CHANGEABLE.permanent());
         }
         if let Some(file) = &self.protection_file {
-            file.store(protect.then_some(&true)).map_err(|_| Status::INTERNAL_ERROR)?;
+            file.store(protect.then_some(&true))
+                .map_err(|_| Status::INTERNAL_ERROR)?;
         }
         self.protected.store(protect, Ordering::SeqCst);
         Ok(())
@@ -283,7 +308,9 @@ impl Namespace {
 
     /// Keeps other changes of the size away that take turns too.
     pub(crate) fn resize_turn(&self) -> MutexGuard<'_, ()> {
-        self.resize_turn.lock().unwrap_or_else(PoisonError::into_inner)
+        self.resize_turn
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn drain(&self) -> std::io::Result<()> {
@@ -291,8 +318,9 @@ impl Namespace {
             return Ok(());
         }
         let seconds = BARRIER_TIMEOUT.as_secs();
-        let text =
-            format!("its disk has not executed commands of before within {seconds} s; nothing changed");
+        let text = format!(
+            "its disk has not executed commands of before within {seconds} s; nothing changed"
+        );
         Err(std::io::Error::new(std::io::ErrorKind::TimedOut, text))
     }
 
@@ -300,9 +328,10 @@ impl Namespace {
     pub(crate) fn range(&self, blocks: Blocks) -> Result<(u64, u64), Status> {
         let end = blocks.start.checked_add(u64::from(blocks.count));
         match end {
-            Some(end) if end <= self.blocks() => {
-                Ok((blocks.start << self.shift, u64::from(blocks.count) << self.shift))
-            }
+            Some(end) if end <= self.blocks() => Ok((
+                blocks.start << self.shift,
+                u64::from(blocks.count) << self.shift,
+            )),
             _ => Err(Status::LBA_OUT_OF_RANGE.permanent()),
         }
     }
@@ -314,7 +343,9 @@ impl Namespace {
     }
 
     fn lock_reservations(&self) -> MutexGuard<'_, Reservations> {
-        self.reservations.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reservations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether reservations can persist through power loss.
@@ -340,10 +371,14 @@ impl Namespace {
             && changed != *reservations
         {
             // A change that could not be written is not made.
-            file.store(changed.to_persistent().as_ref()).map_err(|_| Status::INTERNAL_ERROR)?;
+            file.store(changed.to_persistent().as_ref())
+                .map_err(|_| Status::INTERNAL_ERROR)?;
         }
         *reservations = changed;
-        self.reserved.store(reservations.kind().map_or(0, |kind| kind as u8), Ordering::SeqCst);
+        self.reserved.store(
+            reservations.kind().map_or(0, |kind| kind as u8),
+            Ordering::SeqCst,
+        );
         Ok(result)
     }
 }
@@ -361,8 +396,15 @@ impl Admitted {
     ///
     /// # Errors
     /// The namespace, when the command has to wait for its turn.
-    pub(crate) fn at_once(namespace: Arc<Namespace>, effect: Effect) -> Result<Self, Arc<Namespace>> {
-        if namespace.gate.try_pass(effect) { Ok(Self { namespace, effect }) } else { Err(namespace) }
+    pub(crate) fn at_once(
+        namespace: Arc<Namespace>,
+        effect: Effect,
+    ) -> Result<Self, Arc<Namespace>> {
+        if namespace.gate.try_pass(effect) {
+            Ok(Self { namespace, effect })
+        } else {
+            Err(namespace)
+        }
     }
 
     /// Admits a command when it is its turn. The thread must not own another admitted command.
@@ -417,13 +459,22 @@ mod tests {
     fn one_given_identifier_determines_the_other() {
         let (uuid, nguid) = (Uuid::from([1; 16]), Nguid::from([2; 16]));
         assert_eq!(Identity::given(None, None), None);
-        let both = Identity { uuid: [1; 16], nguid: [2; 16] };
+        let both = Identity {
+            uuid: [1; 16],
+            nguid: [2; 16],
+        };
         assert_eq!(Identity::given(Some(uuid), Some(nguid)), Some(both));
         let of_uuid = Identity::given(Some(uuid), None).unwrap();
-        assert_eq!((of_uuid.uuid, Identity::given(Some(uuid), None)), ([1; 16], Some(of_uuid)));
+        assert_eq!(
+            (of_uuid.uuid, Identity::given(Some(uuid), None)),
+            ([1; 16], Some(of_uuid))
+        );
         let of_nguid = Identity::given(None, Some(nguid)).unwrap();
         assert_eq!(of_nguid.nguid, [2; 16]);
-        assert_ne!(Identity::given(Some([3; 16].into()), None).unwrap().nguid, of_uuid.nguid);
+        assert_ne!(
+            Identity::given(Some([3; 16].into()), None).unwrap().nguid,
+            of_uuid.nguid
+        );
     }
 
     #[test]
@@ -436,7 +487,9 @@ mod tests {
             let machine = [7; 16].into();
             let medium = number.replace(number.get() + 1).to_string();
             let identity = Identity::of_storage(&machine, &name, 1, &medium);
-            Namespace::new(1, identity, 512, 512, Store::Null).persisted_in(folder.path(), &name).unwrap()
+            Namespace::new(1, identity, 512, 512, Store::Null)
+                .persisted_in(folder.path(), &name)
+                .unwrap()
         };
         let namespace = started();
         assert!(!namespace.is_read_only());

@@ -13,8 +13,11 @@ use crate::limits::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX};
 /// delays it.
 const READY_TIMEOUT: u8 = 15;
 
-pub(super) const CAPABILITIES: Capabilities =
-    Capabilities { entries_max: QUEUE_ENTRIES_MAX - 1, ready_timeout: READY_TIMEOUT, page_min: 0 };
+pub(super) const CAPABILITIES: Capabilities = Capabilities {
+    entries_max: QUEUE_ENTRIES_MAX - 1,
+    ready_timeout: READY_TIMEOUT,
+    page_min: 0,
+};
 
 impl Controller {
     pub(super) fn property(&self, property: Property) -> Result<u64, Status> {
@@ -27,7 +30,11 @@ impl Controller {
             property::READY_TIMEOUTS => (false, u64::from(READY_TIMEOUT)),
             _ => return Err(Status::INVALID_FIELD.permanent()),
         };
-        if wide == property.wide { Ok(value) } else { Err(Status::INVALID_FIELD.permanent()) }
+        if wide == property.wide {
+            Ok(value)
+        } else {
+            Err(Status::INVALID_FIELD.permanent())
+        }
     }
 
     pub(super) fn set_property(&mut self, property: Property) -> Result<(), Status> {

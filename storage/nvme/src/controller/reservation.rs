@@ -3,7 +3,8 @@
 
 use wire::nvme::Status;
 use wire::nvme::reservation::{
-    EXTENDED_HEAD_SIZE, Registrant as ReportedRegistrant, RegistrantExtended, ReportHead, ReservationType,
+    EXTENDED_HEAD_SIZE, Registrant as ReportedRegistrant, RegistrantExtended, ReportHead,
+    ReservationType,
 };
 
 use serde::{Deserialize, Serialize};
@@ -70,14 +71,19 @@ impl Reservations {
 
     /// Whether a host may read or write (Base figure 587).
     pub(crate) fn permit(&self, host: &Host, write: bool) -> bool {
-        let Some((kind, _)) = self.held else { return true };
+        let Some((kind, _)) = self.held else {
+            return true;
+        };
         self.holds(host)
             || !write && kind.lets_all_read()
             || kind.lets_registrants_write() && self.key_of(host).is_some()
     }
 
     fn key_of(&self, host: &Host) -> Option<u64> {
-        self.registrants.iter().find(|it| it.host == *host).map(|it| it.key)
+        self.registrants
+            .iter()
+            .find(|it| it.host == *host)
+            .map(|it| it.key)
     }
 
     fn holds(&self, host: &Host) -> bool {
@@ -111,7 +117,10 @@ impl Reservations {
 
     /// No reservations, with persistence available.
     pub(crate) fn persistable() -> Self {
-        Self { can_persist: true, ..Self::default() }
+        Self {
+            can_persist: true,
+            ..Self::default()
+        }
     }
 
     /// The state to store; `None` without persistence.
@@ -119,19 +128,37 @@ impl Reservations {
         let (kind, holder) = self.held.map(|(kind, host)| (kind as u8, host)).unzip();
         let (registrants, generation) = (self.registrants.clone(), self.generation);
         let holder = holder.unwrap_or_default();
-        self.persists.then_some(PersistentReservations { registrants, kind, holder, generation })
+        self.persists.then_some(PersistentReservations {
+            registrants,
+            kind,
+            holder,
+            generation,
+        })
     }
 
     /// The stored state after a restart.
     pub(crate) fn from_persistent(persistent: PersistentReservations) -> Self {
-        let held = persistent.kind.and_then(ReservationType::parse).map(|kind| (kind, persistent.holder));
+        let held = persistent
+            .kind
+            .and_then(ReservationType::parse)
+            .map(|kind| (kind, persistent.holder));
         let mut registrants = persistent.registrants;
         registrants.truncate(REGISTRANTS_MAX);
-        Self { registrants, held, generation: persistent.generation, persists: true, can_persist: true }
+        Self {
+            registrants,
+            held,
+            generation: persistent.generation,
+            persists: true,
+            can_persist: true,
+        }
     }
 
     fn check(&self, host: &Host, key: u64) -> Result<(), Status> {
-        if self.key_of(host) == Some(key) { Ok(()) } else { Err(CONFLICT) }
+        if self.key_of(host) == Some(key) {
+            Ok(())
+        } else {
+            Err(CONFLICT)
+        }
     }
 
     /// Registers a host. A key of 0 is refused: no preemption could name it.
@@ -178,16 +205,28 @@ impl Reservations {
 
     fn remove(&mut self, host: Host) -> Notices {
         self.registrants.retain(|it| it.host != host);
-        let Some((kind, holder)) = self.held else { return Vec::new() };
-        let is_free = if kind.is_held_by_all() { self.registrants.is_empty() } else { holder == host };
+        let Some((kind, holder)) = self.held else {
+            return Vec::new();
+        };
+        let is_free = if kind.is_held_by_all() {
+            self.registrants.is_empty()
+        } else {
+            holder == host
+        };
         if is_free { self.free(host) } else { Vec::new() }
     }
 
     /// Releases the reservation. Registrants are notified if the type gave them rights (Base 8.19.8).
     fn free(&mut self, by: Host) -> Notices {
-        let had_rights = self.kind().is_some_and(ReservationType::lets_registrants_write);
+        let had_rights = self
+            .kind()
+            .is_some_and(ReservationType::lets_registrants_write);
         self.held = None;
-        if had_rights { self.others(by, Notice::Released) } else { Vec::new() }
+        if had_rights {
+            self.others(by, Notice::Released)
+        } else {
+            Vec::new()
+        }
     }
 
     fn others(&self, but: Host, notice: Notice) -> Notices {
@@ -210,7 +249,13 @@ impl Reservations {
 
     /// Preempts the registrants with the key `preempted`, and takes the reservation if one of them held it
     /// (Base 8.19.7).
-    pub(crate) fn preempt(&mut self, host: Host, key: u64, preempted: u64, kind: ReservationType) -> Change {
+    pub(crate) fn preempt(
+        &mut self,
+        host: Host,
+        key: u64,
+        preempted: u64,
+        kind: ReservationType,
+    ) -> Change {
         self.check(&host, key)?;
         let Some((held, holder)) = self.held else {
             return self.push_out(host, |it| it.key == preempted);
@@ -231,7 +276,12 @@ impl Reservations {
     }
 
     fn push_out(&mut self, by: Host, whom: impl Fn(&Registrant) -> bool) -> Change {
-        let out: Vec<Host> = self.registrants.iter().filter(|it| whom(it)).map(|it| it.host).collect();
+        let out: Vec<Host> = self
+            .registrants
+            .iter()
+            .filter(|it| whom(it))
+            .map(|it| it.host)
+            .collect();
         if out.is_empty() {
             return Err(CONFLICT);
         }
@@ -246,14 +296,24 @@ impl Reservations {
         Ok(notices)
     }
 
-    fn take_over(&mut self, host: Host, kind: ReservationType, whom: impl Fn(&Registrant) -> bool) -> Change {
+    fn take_over(
+        &mut self,
+        host: Host,
+        kind: ReservationType,
+        whom: impl Fn(&Registrant) -> bool,
+    ) -> Change {
         let changes_kind = self.held.is_some_and(|(held, _)| held != kind);
-        let (out, stay): (Vec<Registrant>, Vec<Registrant>) =
-            self.registrants.iter().partition(|it| it.host != host && whom(it));
+        let (out, stay): (Vec<Registrant>, Vec<Registrant>) = self
+            .registrants
+            .iter()
+            .partition(|it| it.host != host && whom(it));
         self.registrants = stay;
         self.held = Some((kind, host));
         self.generation = self.generation.wrapping_add(1);
-        let mut notices: Notices = out.iter().map(|it| (it.host, Notice::RegistrationPreempted)).collect();
+        let mut notices: Notices = out
+            .iter()
+            .map(|it| (it.host, Notice::RegistrationPreempted))
+            .collect();
         if changes_kind {
             notices.extend(self.others(host, Notice::Released));
         }
@@ -299,10 +359,26 @@ impl Reservations {
             let status = u8::from(self.holds(&it.host));
             if extended {
                 let host_id = it.host;
-                bytes.extend(RegistrantExtended { controller_id, status, key, host_id }.to_bytes());
+                bytes.extend(
+                    RegistrantExtended {
+                        controller_id,
+                        status,
+                        key,
+                        host_id,
+                    }
+                    .to_bytes(),
+                );
             } else {
                 let host_id = u64::from_le_bytes(*it.host.first_chunk().unwrap_or(&[0; 8]));
-                bytes.extend(ReportedRegistrant { controller_id, status, host_id, key }.to_bytes());
+                bytes.extend(
+                    ReportedRegistrant {
+                        controller_id,
+                        status,
+                        host_id,
+                        key,
+                    }
+                    .to_bytes(),
+                );
             }
         }
         bytes
@@ -329,12 +405,36 @@ mod tests {
     fn rights_follow_the_kind() {
         // ReservationType, then what a registrant and another host may: read, write.
         let table = [
-            (ReservationType::WriteExclusive, [true, false], [true, false]),
-            (ReservationType::ExclusiveAccess, [false, false], [false, false]),
-            (ReservationType::WriteExclusiveRegistrants, [true, true], [true, false]),
-            (ReservationType::ExclusiveAccessRegistrants, [true, true], [false, false]),
-            (ReservationType::WriteExclusiveAll, [true, true], [true, false]),
-            (ReservationType::ExclusiveAccessAll, [true, true], [false, false]),
+            (
+                ReservationType::WriteExclusive,
+                [true, false],
+                [true, false],
+            ),
+            (
+                ReservationType::ExclusiveAccess,
+                [false, false],
+                [false, false],
+            ),
+            (
+                ReservationType::WriteExclusiveRegistrants,
+                [true, true],
+                [true, false],
+            ),
+            (
+                ReservationType::ExclusiveAccessRegistrants,
+                [true, true],
+                [false, false],
+            ),
+            (
+                ReservationType::WriteExclusiveAll,
+                [true, true],
+                [true, false],
+            ),
+            (
+                ReservationType::ExclusiveAccessAll,
+                [true, true],
+                [false, false],
+            ),
         ];
         for (kind, registrant, other) in table {
             let mut it = three();
@@ -349,14 +449,29 @@ mod tests {
     #[test]
     fn keys_are_checked() {
         let mut it = three();
-        assert_eq!(it.acquire(A, 11, ReservationType::WriteExclusive), Err(CONFLICT));
-        assert_eq!(it.acquire([9; 16], 0, ReservationType::WriteExclusive), Err(CONFLICT));
+        assert_eq!(
+            it.acquire(A, 11, ReservationType::WriteExclusive),
+            Err(CONFLICT)
+        );
+        assert_eq!(
+            it.acquire([9; 16], 0, ReservationType::WriteExclusive),
+            Err(CONFLICT)
+        );
         assert_eq!(it.register(A, 11), Err(CONFLICT));
         assert_eq!(it.unregister(A, Some(11)), Err(CONFLICT));
         it.acquire(A, 10, ReservationType::WriteExclusive).unwrap();
-        assert_eq!(it.acquire(B, 20, ReservationType::WriteExclusive), Err(CONFLICT));
-        assert_eq!(it.release(A, 10, ReservationType::ExclusiveAccess), Err(INVALID));
-        assert_eq!(it.release(B, 20, ReservationType::WriteExclusive), Ok(Vec::new()));
+        assert_eq!(
+            it.acquire(B, 20, ReservationType::WriteExclusive),
+            Err(CONFLICT)
+        );
+        assert_eq!(
+            it.release(A, 10, ReservationType::ExclusiveAccess),
+            Err(INVALID)
+        );
+        assert_eq!(
+            it.release(B, 20, ReservationType::WriteExclusive),
+            Ok(Vec::new())
+        );
         assert_eq!(it.kind(), Some(ReservationType::WriteExclusive));
     }
 
@@ -364,11 +479,25 @@ mod tests {
     fn preempted_registrants_are_notified() {
         let mut it = three();
         it.acquire(A, 10, ReservationType::WriteExclusive).unwrap();
-        assert_eq!(it.preempt(B, 20, 0, ReservationType::WriteExclusive), Err(INVALID));
-        assert_eq!(it.preempt(B, 20, 99, ReservationType::WriteExclusive), Err(CONFLICT));
-        let notices = it.preempt(B, 20, 10, ReservationType::ExclusiveAccess).unwrap();
-        assert_eq!(notices, [(A, Notice::RegistrationPreempted), (C, Notice::Released)]);
-        assert_eq!((it.kind(), it.key_of(&A)), (Some(ReservationType::ExclusiveAccess), None));
+        assert_eq!(
+            it.preempt(B, 20, 0, ReservationType::WriteExclusive),
+            Err(INVALID)
+        );
+        assert_eq!(
+            it.preempt(B, 20, 99, ReservationType::WriteExclusive),
+            Err(CONFLICT)
+        );
+        let notices = it
+            .preempt(B, 20, 10, ReservationType::ExclusiveAccess)
+            .unwrap();
+        assert_eq!(
+            notices,
+            [(A, Notice::RegistrationPreempted), (C, Notice::Released)]
+        );
+        assert_eq!(
+            (it.kind(), it.key_of(&A)),
+            (Some(ReservationType::ExclusiveAccess), None)
+        );
         assert_eq!(it.clear(C, 30).unwrap(), [(B, Notice::Preempted)]);
         assert_eq!((it.kind(), it.registrants.len()), (None, 0));
     }
@@ -376,7 +505,8 @@ mod tests {
     #[test]
     fn an_all_registrants_reservation_ends_with_the_last_registrant() {
         let mut it = three();
-        it.acquire(A, 10, ReservationType::WriteExclusiveAll).unwrap();
+        it.acquire(A, 10, ReservationType::WriteExclusiveAll)
+            .unwrap();
         it.unregister(A, Some(10)).unwrap();
         assert!(it.holds(&B) && it.kind().is_some());
         it.unregister(B, None).unwrap();
@@ -387,8 +517,11 @@ mod tests {
     #[test]
     fn registrants_are_notified_of_a_release() {
         let mut it = three();
-        it.acquire(A, 10, ReservationType::WriteExclusiveRegistrants).unwrap();
-        let released = it.release(A, 10, ReservationType::WriteExclusiveRegistrants).unwrap();
+        it.acquire(A, 10, ReservationType::WriteExclusiveRegistrants)
+            .unwrap();
+        let released = it
+            .release(A, 10, ReservationType::WriteExclusiveRegistrants)
+            .unwrap();
         assert_eq!(released, [(B, Notice::Released), (C, Notice::Released)]);
         let report = it.report(true);
         assert_eq!((report.len(), report[5]), (64 + 3 * 64, 3));

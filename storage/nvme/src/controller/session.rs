@@ -180,12 +180,17 @@ impl Controller {
 
     /// Removes the features of a namespace that was removed: a later one of this identifier has the defaults.
     pub(crate) fn forget_namespace(&mut self, nsid: u32) {
-        self.features.retain(|(number, key), _| !(*key == nsid && Feature::is_of_namespace(*number)));
+        self.features
+            .retain(|(number, key), _| !(*key == nsid && Feature::is_of_namespace(*number)));
     }
 
     /// Records a notification of a changed reservation, unless the host has masked it.
     pub(crate) fn reservation_changed(&mut self, nsid: u32, notice: Notice) {
-        let mask = self.features.get(&(feature::RESERVATION_MASK, nsid)).copied().unwrap_or_default();
+        let mask = self
+            .features
+            .get(&(feature::RESERVATION_MASK, nsid))
+            .copied()
+            .unwrap_or_default();
         if mask & 1 << notice as u32 != 0 {
             return;
         }
@@ -194,7 +199,12 @@ impl Controller {
         if self.notices.len() == RESERVATION_NOTICES_MAX {
             self.notices.pop_front();
         }
-        self.notices.push_back(log::Reservation { count, kind: notice as u8, more: 0, nsid });
+        self.notices.push_back(log::Reservation {
+            count,
+            kind: notice as u8,
+            more: 0,
+            nsid,
+        });
         self.raise(Event::Reservation);
     }
 
@@ -218,6 +228,9 @@ impl Controller {
     /// Completes an event request with the next event, if there are both.
     pub(crate) fn next_event(&mut self) -> Option<Completion> {
         let (cid, result) = self.events.next()?;
-        Some(Completion { result, ..Completion::new(cid, Status::SUCCESS) })
+        Some(Completion {
+            result,
+            ..Completion::new(cid, Status::SUCCESS)
+        })
     }
 }

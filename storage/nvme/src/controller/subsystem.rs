@@ -45,7 +45,10 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// The ANA state of a group on a port.
     pub(crate) fn access(&self, port: u16, group: u32) -> AnaState {
-        self.access.get(&(port, group)).copied().unwrap_or(AnaState::Optimized)
+        self.access
+            .get(&(port, group))
+            .copied()
+            .unwrap_or(AnaState::Optimized)
     }
 
     /// Whether a host with this NQN may connect, if it authenticates where that is required. A host without
@@ -59,7 +62,10 @@ impl Snapshot {
     pub(crate) fn groups(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for namespace in self.namespaces.values() {
-            groups.entry(namespace.group()).or_default().push(namespace.nsid());
+            groups
+                .entry(namespace.group())
+                .or_default()
+                .push(namespace.nsid());
         }
         groups
     }
@@ -80,9 +86,21 @@ impl Subsystem {
     /// A subsystem without namespaces.
     pub fn new(name: Nqn, serial: String, model: String, hosts: Hosts) -> Self {
         let (namespaces, access, credentials) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let snapshot = Snapshot { namespaces, access, access_changes: 0, hosts, credentials };
+        let snapshot = Snapshot {
+            namespaces,
+            access,
+            access_changes: 0,
+            hosts,
+            credentials,
+        };
         let snapshot = RwLock::new(Arc::new(snapshot));
-        Self { name, serial, model, generation: AtomicU64::new(0), snapshot }
+        Self {
+            name,
+            serial,
+            model,
+            generation: AtomicU64::new(0),
+            snapshot,
+        }
     }
 
     /// The subsystem with credentials: only these hosts may connect, and they have to authenticate.
@@ -126,7 +144,9 @@ impl Subsystem {
     pub(super) fn begin_on_all(&self, stripe: usize) -> Vec<(Arc<Namespace>, Underway)> {
         let begin = |namespace: Arc<Namespace>| {
             let underway = Underway::new(&namespace, stripe);
-            let is_here = self.namespace(namespace.nsid()).is_some_and(|it| Arc::ptr_eq(&it, &namespace));
+            let is_here = self
+                .namespace(namespace.nsid())
+                .is_some_and(|it| Arc::ptr_eq(&it, &namespace));
             is_here.then_some((namespace, underway))
         };
         self.namespaces().into_iter().filter_map(begin).collect()
@@ -142,7 +162,10 @@ impl Subsystem {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Snapshot) -> T) -> T {
-        let mut place = self.snapshot.write().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self
+            .snapshot
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut snapshot = Snapshot::clone(&place);
         let result = change(&mut snapshot);
         *place = Arc::new(snapshot);

@@ -21,7 +21,12 @@ pub(super) fn prove(
     let mut number = [0; 2];
     random(&mut number);
     let transaction = u16::from_le_bytes(number);
-    let mut supplicant = Supplicant::new(host.as_str(), subsystem.as_str(), secrets.clone(), transaction);
+    let mut supplicant = Supplicant::new(
+        host.as_str(),
+        subsystem.as_str(),
+        secrets.clone(),
+        transaction,
+    );
     send(queue, &supplicant.begin())?;
     loop {
         let heard = receive(queue)?;
@@ -35,20 +40,36 @@ pub(super) fn prove(
             Progress::Failed => return Err(HostError::NotBelieved),
         }
     }
-    if is_random { Ok(()) } else { Err(HostError::Protocol("no random bytes")) }
+    if is_random {
+        Ok(())
+    } else {
+        Err(HostError::Protocol("no random bytes"))
+    }
 }
 
 fn send(queue: &mut Queue, message: &[u8]) -> Result<(), HostError> {
     let mut buffer = queue.buffer(message.len())?;
     buffer[..message.len()].copy_from_slice(message);
     let command = auth::command(Fabrics::AuthenticationSend, 0, message.len() as u32);
-    queue.call("Authentication Send", command, Payload::Out(buffer, message.len())).map(drop)
+    queue
+        .call(
+            "Authentication Send",
+            command,
+            Payload::Out(buffer, message.len()),
+        )
+        .map(drop)
 }
 
 fn receive(queue: &mut Queue) -> Result<Vec<u8>, HostError> {
     let length = AUTHENTICATION_BYTES_MAX as usize;
     let command = auth::command(Fabrics::AuthenticationReceive, 0, AUTHENTICATION_BYTES_MAX);
-    let done = queue.call("Authentication Receive", command, Payload::In(queue.buffer(length)?, length))?;
+    let done = queue.call(
+        "Authentication Receive",
+        command,
+        Payload::In(queue.buffer(length)?, length),
+    )?;
     let heard = done.buffer.as_deref().and_then(|bytes| bytes.get(..length));
-    heard.map(<[u8]>::to_vec).ok_or(HostError::Protocol("no data"))
+    heard
+        .map(<[u8]>::to_vec)
+        .ok_or(HostError::Protocol("no data"))
 }

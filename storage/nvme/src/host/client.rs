@@ -75,11 +75,17 @@ impl Client {
     ///
     /// # Errors
     /// When the target does not respond, or refuses the connection.
-    pub fn connect(address: SocketAddr, subsystem: &Nqn, options: &Options) -> Result<Self, HostError> {
+    pub fn connect(
+        address: SocketAddr,
+        subsystem: &Nqn,
+        options: &Options,
+    ) -> Result<Self, HostError> {
         let mut pause = BUSY_PAUSE;
         loop {
             match Self::connect_once(address, subsystem, options) {
-                Err(error) if error.is_busy() && pause <= BUSY_PAUSE_MAX => std::thread::sleep(pause),
+                Err(error) if error.is_busy() && pause <= BUSY_PAUSE_MAX => {
+                    std::thread::sleep(pause)
+                }
                 Err(error) => return Err(error.with_names(subsystem, &options.host)),
                 Ok(client) => return Ok(client),
             }
@@ -87,7 +93,11 @@ impl Client {
         }
     }
 
-    fn connect_once(address: SocketAddr, subsystem: &Nqn, options: &Options) -> Result<Self, HostError> {
+    fn connect_once(
+        address: SocketAddr,
+        subsystem: &Nqn,
+        options: &Options,
+    ) -> Result<Self, HostError> {
         let (id, controller) = (0, CONTROLLER_DYNAMIC);
         let (depth, entries) = (ADMIN_ENTRIES, ADMIN_ENTRIES);
         let in_capsule = match options.transport {
@@ -96,13 +106,27 @@ impl Client {
             // target reads them by RDMA.
             Transport::Rdma => 0,
         };
-        let role = QueueParameters { id, controller, depth, entries, in_capsule };
+        let role = QueueParameters {
+            id,
+            controller,
+            depth,
+            entries,
+            in_capsule,
+        };
         let liveness = Liveness::new()?;
         let mut admin = Queue::connect(address, role, subsystem, options, &liveness)?;
-        let id = send_connect(&mut admin, 0, ADMIN_ENTRIES, CONTROLLER_DYNAMIC, subsystem, options)?;
+        let id = send_connect(
+            &mut admin,
+            0,
+            ADMIN_ENTRIES,
+            CONTROLLER_DYNAMIC,
+            subsystem,
+            options,
+        )?;
         let capabilities = enable(&mut admin)?;
         let bytes = identify(&mut admin, cns::CONTROLLER, 0)?;
-        let (identified, _) = layout::Controller::split(&bytes).ok_or(HostError::Protocol("Identify"))?;
+        let (identified, _) =
+            layout::Controller::split(&bytes).ok_or(HostError::Protocol("Identify"))?;
         let transfer_max = match identified.transfer_max {
             0 => TRANSFER_BYTES_MAX,
             pages => {
@@ -116,12 +140,28 @@ impl Client {
         if retry_times.has_delays() {
             enable_retry_delays(&mut admin)?;
         }
-        let controller = Controller { identified, transfer_max, depth_max };
+        let controller = Controller {
+            identified,
+            transfer_max,
+            depth_max,
+        };
         let (subsystem, options) = (subsystem.clone(), options.clone());
         let admin = AdminQueue::new(admin);
         let timeout = keep_alive_timeout(&subsystem, &options);
-        let _keeper = (!timeout.is_zero()).then(|| Keeper::start(&admin, &liveness, timeout)).transpose()?;
-        Ok(Self { admin, liveness, _keeper, retry_times, address, subsystem, options, id, controller })
+        let _keeper = (!timeout.is_zero())
+            .then(|| Keeper::start(&admin, &liveness, timeout))
+            .transpose()?;
+        Ok(Self {
+            admin,
+            liveness,
+            _keeper,
+            retry_times,
+            address,
+            subsystem,
+            options,
+            id,
+            controller,
+        })
     }
 
     /// Properties of the controller.
@@ -135,7 +175,10 @@ impl Client {
     /// When the connection is broken.
     pub fn namespaces(&mut self) -> Result<Vec<Namespace>, HostError> {
         let numbers = namespace::active(&mut self.admin.lock())?;
-        numbers.into_iter().map(|nsid| self.namespace(nsid)).collect()
+        numbers
+            .into_iter()
+            .map(|nsid| self.namespace(nsid))
+            .collect()
     }
 
     /// The identifiers of the active namespaces.
@@ -175,7 +218,9 @@ impl Client {
     /// When the target grants fewer queues, or refuses a connection.
     pub fn queues(&mut self, count: u16, depth: u16) -> Result<Vec<Queue>, HostError> {
         self.grant(count)?;
-        (1..=count.max(1)).map(|number| self.queue(number, depth)).collect()
+        (1..=count.max(1))
+            .map(|number| self.queue(number, depth))
+            .collect()
     }
 
     /// Requests `count` I/O queues (Number of Queues).
@@ -190,12 +235,18 @@ impl Client {
             cdw11: less_one | less_one << 16,
             ..Command::default()
         };
-        let done = self.admin.lock().call("Set Features", command, Payload::None)?;
+        let done = self
+            .admin
+            .lock()
+            .call("Set Features", command, Payload::None)?;
         let result = done.completion.result as u32;
         // Submission queues in the low half, completion queues in the high one, each less one.
         let granted = (result & 0xffff).min(result >> 16) + 1;
         if granted <= less_one {
-            return Err(HostError::Queues { wanted: less_one + 1, granted });
+            return Err(HostError::Queues {
+                wanted: less_one + 1,
+                granted,
+            });
         }
         Ok(())
     }
@@ -205,10 +256,29 @@ impl Client {
         let depth = depth.clamp(1, self.controller.depth_max);
         // A queue of n entries holds n - 1 commands.
         let (id, controller, entries) = (number, self.id, depth + 1);
-        let role = QueueParameters { id, controller, depth, entries, in_capsule };
-        let mut queue = Queue::connect(self.address, role, &self.subsystem, &self.options, &self.liveness)?;
+        let role = QueueParameters {
+            id,
+            controller,
+            depth,
+            entries,
+            in_capsule,
+        };
+        let mut queue = Queue::connect(
+            self.address,
+            role,
+            &self.subsystem,
+            &self.options,
+            &self.liveness,
+        )?;
         queue.set_retry_times(self.retry_times);
-        send_connect(&mut queue, number, entries, self.id, &self.subsystem, &self.options)?;
+        send_connect(
+            &mut queue,
+            number,
+            entries,
+            self.id,
+            &self.subsystem,
+            &self.options,
+        )?;
         Ok(queue)
     }
 
@@ -256,14 +326,20 @@ pub fn discover(address: SocketAddr, options: &Options) -> Result<Vec<Discovered
     };
     let bytes = page(0, Head::SIZE)?;
     let (head, _) = Head::split(&bytes).ok_or(HostError::Protocol("a short log page"))?;
-    let count = usize::try_from(head.count).unwrap_or(usize::MAX).min(TRANSFER_BYTES_MAX / Entry::SIZE - 1);
+    let count = usize::try_from(head.count)
+        .unwrap_or(usize::MAX)
+        .min(TRANSFER_BYTES_MAX / Entry::SIZE - 1);
     let mut found = Vec::new();
     for index in 0..count {
         let bytes = page(Head::SIZE + index * Entry::SIZE, Entry::SIZE)?;
         let (entry, _) = Entry::split(&bytes).ok_or(HostError::Protocol("a short log page"))?;
         let of = |field: &[u8]| text::of(field).unwrap_or_default().to_owned();
         found.push(Discovered {
-            transport: if entry.transport == transport::RDMA { "rdma" } else { "tcp" },
+            transport: if entry.transport == transport::RDMA {
+                "rdma"
+            } else {
+                "tcp"
+            },
             address: of(&entry.address),
             service: of(&entry.service),
             subsystem: of(&entry.subsystem),
@@ -295,14 +371,30 @@ fn send_connect(
         subsystem: text::zeroed(subsystem.as_str()),
         host: text::zeroed(options.host.as_str()),
     };
-    let timeout = if queue_id == 0 { keep_alive_timeout(subsystem, options) } else { Duration::ZERO };
+    let timeout = if queue_id == 0 {
+        keep_alive_timeout(subsystem, options)
+    } else {
+        Duration::ZERO
+    };
     let keep_alive_ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
-    let connect = Connect { format: 0, queue_id, size: entries - 1, attributes: FLOW, keep_alive_ms };
+    let connect = Connect {
+        format: 0,
+        queue_id,
+        size: entries - 1,
+        attributes: FLOW,
+        keep_alive_ms,
+    };
     let mut buffer = queue.buffer(ConnectData::SIZE)?;
     buffer[..ConnectData::SIZE].copy_from_slice(&data.to_bytes());
     let payload = Payload::Out(buffer, ConnectData::SIZE);
-    let result = queue.call(CONNECT, connect.to_command(0), payload)?.completion.result;
-    let secrets = options.secrets.as_ref().filter(|_| !subsystem.is_discovery());
+    let result = queue
+        .call(CONNECT, connect.to_command(0), payload)?
+        .completion
+        .result;
+    let secrets = options
+        .secrets
+        .as_ref()
+        .filter(|_| !subsystem.is_discovery());
     let asks = secrets.is_some_and(|it| it.controller_secret.is_some());
     match secrets {
         Some(secrets) if asks || result & CONNECT_AUTHENTICATE != 0 => {
@@ -324,7 +416,11 @@ const BUSY_PAUSE_MAX: Duration = Duration::from_millis(1600);
 /// The keep alive timeout (KATO) of a controller. The host reads the log page of a discovery controller and
 /// disconnects, which needs no timer, and older discovery controllers refuse one.
 fn keep_alive_timeout(subsystem: &Nqn, options: &Options) -> Duration {
-    if subsystem.is_discovery() { Duration::ZERO } else { options.keep_alive_timeout }
+    if subsystem.is_discovery() {
+        Duration::ZERO
+    } else {
+        options.keep_alive_timeout
+    }
 }
 
 /// The longest queue: CAP.MQES, and MAXCMD if the controller reports it.
@@ -356,7 +452,11 @@ fn enable_retry_delays(admin: &mut Queue) -> Result<(), HostError> {
     let mut buffer = admin.buffer(LENGTH)?;
     buffer[0] = 1;
     let cdw10 = feature::HOST_BEHAVIOUR.into();
-    let command = Command { opcode: Admin::SetFeatures as u8, cdw10, ..Command::default() };
+    let command = Command {
+        opcode: Admin::SetFeatures as u8,
+        cdw10,
+        ..Command::default()
+    };
     match admin.call("Set Features", command, Payload::Out(buffer, LENGTH)) {
         Ok(_) | Err(HostError::Status { .. }) => Ok(()),
         Err(error) => Err(error),
@@ -366,7 +466,13 @@ fn enable_retry_delays(admin: &mut Queue) -> Result<(), HostError> {
 impl HostError {
     /// Whether the target refused Connect with a status that it will not have for long.
     fn is_busy(&self) -> bool {
-        let Self::Status { what: CONNECT, status } = self else { return false };
+        let Self::Status {
+            what: CONNECT,
+            status,
+        } = self
+        else {
+            return false;
+        };
         let busy = [
             Status::CONTROLLER_BUSY,
             Status::NAMESPACE_NOT_READY,
@@ -380,9 +486,16 @@ impl HostError {
     fn with_names(self, subsystem: &Nqn, host: &Nqn) -> Self {
         let odd = [subsystem, host].into_iter().find(|name| !name.has_form());
         match (&self, odd) {
-            (Self::Status { what: CONNECT, status }, Some(name)) => {
-                Self::Name { status: *status, name: name.clone() }
-            }
+            (
+                Self::Status {
+                    what: CONNECT,
+                    status,
+                },
+                Some(name),
+            ) => Self::Name {
+                status: *status,
+                name: name.clone(),
+            },
             _ => self,
         }
     }
@@ -394,5 +507,10 @@ const CONNECT: &str = "Connect";
 /// A Read or Write command.
 pub fn transfer(kind: Io, nsid: u32, start: u64, count: u32) -> Command {
     let blocks = wire::nvme::command::Blocks { start, count };
-    Command { opcode: kind as u8, nsid, ..Command::default() }.with_blocks(blocks)
+    Command {
+        opcode: kind as u8,
+        nsid,
+        ..Command::default()
+    }
+    .with_blocks(blocks)
 }

@@ -70,7 +70,11 @@ pub(super) struct Commands {
 impl Commands {
     /// A table for `depth` outstanding commands.
     pub(super) fn new(depth: u16) -> Self {
-        Self { outstanding: Slab::with_capacity(depth.into()), depth: depth.into(), done: Vec::new() }
+        Self {
+            outstanding: Slab::with_capacity(depth.into()),
+            depth: depth.into(),
+            done: Vec::new(),
+        }
     }
 
     /// The number of outstanding commands.
@@ -124,7 +128,9 @@ impl Commands {
 
     /// Notes that a part of the buffer of a command was sent.
     pub(super) fn release(&mut self, cid: u16) {
-        let Some(command) = self.outstanding_mut(cid) else { return };
+        let Some(command) = self.outstanding_mut(cid) else {
+            return;
+        };
         command.unsent = command.unsent.saturating_sub(1);
         if command.unsent == 0
             && let Some(completion) = command.completion.take()
@@ -135,7 +141,9 @@ impl Commands {
 
     /// Processes a completion. The command is finished once no part of its buffer is queued for sending.
     pub(super) fn finish(&mut self, completion: Completion) -> Result<(), HostError> {
-        let command = self.outstanding_mut(completion.cid).filter(|command| command.completion.is_none());
+        let command = self
+            .outstanding_mut(completion.cid)
+            .filter(|command| command.completion.is_none());
         let command = command.ok_or(HostError::Protocol("a response to no command"))?;
         if command.unsent > 0 {
             command.completion = Some(completion);
@@ -147,8 +155,22 @@ impl Commands {
 
     fn conclude(&mut self, completion: Completion) {
         if let Some(command) = self.outstanding.try_remove(completion.cid.into()) {
-            let OutstandingCommand { token, submission, buffer, length, is_out, .. } = command;
-            self.done.push(Done { token, completion, buffer, submission, length, is_out });
+            let OutstandingCommand {
+                token,
+                submission,
+                buffer,
+                length,
+                is_out,
+                ..
+            } = command;
+            self.done.push(Done {
+                token,
+                completion,
+                buffer,
+                submission,
+                length,
+                is_out,
+            });
         }
     }
 

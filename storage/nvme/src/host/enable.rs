@@ -23,15 +23,27 @@ pub(super) fn enable(admin: &mut Queue) -> Result<Capabilities, HostError> {
     let ready_timeout = ready_timeout(admin, bits, &capabilities)?;
     let page = u32::from(capabilities.page_min) << configuration::PAGE_SIZE.trailing_zeros();
     let value = configuration::ENABLE | configuration::ENTRIES | page | property::command_set(bits);
-    let enable = Property { wide: false, offset: property::CONFIGURATION, value: value.into() };
-    admin.call("Property Set", enable.to_command(Fabrics::PropertySet, 0), Payload::None)?;
+    let enable = Property {
+        wide: false,
+        offset: property::CONFIGURATION,
+        value: value.into(),
+    };
+    admin.call(
+        "Property Set",
+        enable.to_command(Fabrics::PropertySet, 0),
+        Payload::None,
+    )?;
     wait_until_ready(admin, ready_timeout)?;
     Ok(capabilities)
 }
 
 /// How long becoming ready may take: CAP.TO, or CRTO.CRWMT if the controller has it and it is longer, as
 /// Linux does.
-fn ready_timeout(admin: &mut Queue, bits: u64, capabilities: &Capabilities) -> Result<Duration, HostError> {
+fn ready_timeout(
+    admin: &mut Queue,
+    bits: u64,
+    capabilities: &Capabilities,
+) -> Result<Duration, HostError> {
     let mut units = u32::from(capabilities.ready_timeout).max(1);
     if bits & property::READY_WITH_MEDIA != 0 {
         units = units.max(get(admin, false, property::READY_TIMEOUTS)? as u32 & 0xffff);
@@ -59,6 +71,14 @@ fn wait_until_ready(admin: &mut Queue, ready_timeout: Duration) -> Result<(), Ho
 }
 
 fn get(admin: &mut Queue, wide: bool, offset: u32) -> Result<u64, HostError> {
-    let command = Property { wide, offset, value: 0 }.to_command(Fabrics::PropertyGet, 0);
-    Ok(admin.call("Property Get", command, Payload::None)?.completion.result)
+    let command = Property {
+        wide,
+        offset,
+        value: 0,
+    }
+    .to_command(Fabrics::PropertyGet, 0);
+    Ok(admin
+        .call("Property Get", command, Payload::None)?
+        .completion
+        .result)
 }

@@ -10,7 +10,15 @@ use super::queue::Queue;
 
 /// Requests the data structure with this CNS value.
 pub(super) fn identify(admin: &mut Queue, kind: u8, nsid: u32) -> Result<Buffer, HostError> {
-    let command = Command { opcode: Admin::Identify as u8, nsid, cdw10: kind.into(), ..Command::default() };
+    let command = Command {
+        opcode: Admin::Identify as u8,
+        nsid,
+        cdw10: kind.into(),
+        ..Command::default()
+    };
     let payload = Payload::In(admin.buffer(IDENTIFY_SIZE)?, IDENTIFY_SIZE);
-    admin.call("Identify", command, payload)?.buffer.ok_or(HostError::Protocol("no data"))
+    admin
+        .call("Identify", command, payload)?
+        .buffer
+        .ok_or(HostError::Protocol("no data"))
 }

@@ -69,7 +69,9 @@ impl Keeper {
     ) -> Result<Self, HostError> {
         let (sender, stop) = channel();
         let (admin, liveness) = (Arc::downgrade(&admin.0), Arc::clone(liveness));
-        let thread = std::thread::Builder::new().name("nvme-keep-alive".to_owned()).stack_size(STACK_BYTES);
+        let thread = std::thread::Builder::new()
+            .name("nvme-keep-alive".to_owned())
+            .stack_size(STACK_BYTES);
         thread.spawn(move || {
             if let Some(lost) = keep(&admin, &stop, timeout) {
                 liveness.lose(lost);
@@ -80,14 +82,20 @@ impl Keeper {
 }
 
 /// Sends Keep Alive until the owner ends; returns why the controller is lost, if it is.
-fn keep(admin: &Weak<Mutex<Queue>>, stop: &Receiver<Infallible>, timeout: Duration) -> Option<Lost> {
+fn keep(
+    admin: &Weak<Mutex<Queue>>,
+    stop: &Receiver<Infallible>,
+    timeout: Duration,
+) -> Option<Lost> {
     let answer_timeout = timeout.min(RESPONSE_TIMEOUT);
     while stop.recv_timeout(timeout / 2) == Err(RecvTimeoutError::Timeout) {
         let admin = admin.upgrade()?;
         match send(&mut lock(&admin), answer_timeout) {
             Ok(()) => {}
             // The target has no keep alive timer.
-            Err(HostError::Status { status, .. }) if status.plain() == Status::INVALID_OPCODE => return None,
+            Err(HostError::Status { status, .. }) if status.plain() == Status::INVALID_OPCODE => {
+                return None;
+            }
             Err(HostError::Status { status, .. }) => return Some(Lost::Refused(status)),
             Err(HostError::Io(error)) if error.kind() == io::ErrorKind::TimedOut => {
                 return Some(Lost::Unanswered(answer_timeout));
@@ -100,6 +108,11 @@ fn keep(admin: &Weak<Mutex<Queue>>, stop: &Receiver<Infallible>, timeout: Durati
 
 /// Sends Keep Alive, and waits for the answer.
 pub(super) fn send(admin: &mut Queue, answer_timeout: Duration) -> Result<(), HostError> {
-    let command = Command { opcode: Admin::KeepAlive as u8, ..Command::default() };
-    admin.call_within("Keep Alive", command, Payload::None, answer_timeout).map(drop)
+    let command = Command {
+        opcode: Admin::KeepAlive as u8,
+        ..Command::default()
+    };
+    admin
+        .call_within("Keep Alive", command, Payload::None, answer_timeout)
+        .map(drop)
 }

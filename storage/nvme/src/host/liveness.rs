@@ -26,7 +26,11 @@ impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unanswered(time) => {
-                write!(f, "the target did not answer Keep Alive within {} s", time.as_secs_f64())
+                write!(
+                    f,
+                    "the target did not answer Keep Alive within {} s",
+                    time.as_secs_f64()
+                )
             }
             Self::Refused(status) => write!(f, "the target refused Keep Alive: {status}"),
             Self::Ended(error) => write!(f, "the admin queue ended: {error}"),
@@ -46,12 +50,18 @@ pub(super) struct Liveness {
 impl Liveness {
     pub(super) fn new() -> io::Result<Arc<Self>> {
         let (reader, writer) = io::pipe()?;
-        Ok(Arc::new(Self { lost: OnceLock::new(), reader, writer: Mutex::new(Some(writer)) }))
+        Ok(Arc::new(Self {
+            lost: OnceLock::new(),
+            reader,
+            writer: Mutex::new(Some(writer)),
+        }))
     }
 
     /// The error of a lost controller.
     pub(super) fn check(&self) -> Result<(), HostError> {
-        self.lost.get().map_or(Ok(()), |lost| Err(HostError::KeepAlive(lost.clone())))
+        self.lost
+            .get()
+            .map_or(Ok(()), |lost| Err(HostError::KeepAlive(lost.clone())))
     }
 
     pub(super) fn watched(&self) -> Watched {
@@ -62,6 +72,11 @@ impl Liveness {
     pub(super) fn lose(&self, lost: Lost) {
         _ = self.lost.set(lost);
         // The end of a pipe is readable.
-        drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.writer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
     }
 }

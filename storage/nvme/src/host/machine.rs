@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 
 use wire::nvme::tcp::{
-    CommonHeader, DIGEST_SIZE, Data, Digests, ENCODED_MAX, Fatal, Frame, Header, Initialize, ReadyToTransfer,
-    flag,
+    CommonHeader, DIGEST_SIZE, Data, Digests, ENCODED_MAX, Fatal, Frame, Header, Initialize,
+    ReadyToTransfer, flag,
 };
 use wire::nvme::{Command, Completion, Sgl, Status};
 
@@ -99,7 +99,12 @@ impl Machine {
             in_capsule,
             host_data_max: TRANSFER_BYTES_MAX,
         };
-        let request = Initialize { format: 0, alignment: 0, digests: digests.bits(), limit: 0 };
+        let request = Initialize {
+            format: 0,
+            alignment: 0,
+            digests: digests.bits(),
+            limit: 0,
+        };
         machine.push(&Header::InitializeRequest(request), 0, None);
         machine
     }
@@ -118,7 +123,12 @@ impl Machine {
     ///
     /// # Errors
     /// [`HostError::Full`] when the queue is full.
-    pub fn submit(&mut self, command: Command, payload: Payload, token: u64) -> Result<(), HostError> {
+    pub fn submit(
+        &mut self,
+        command: Command,
+        payload: Payload,
+        token: u64,
+    ) -> Result<(), HostError> {
         self.submit_again(command.into(), payload, token)
     }
 
@@ -137,8 +147,13 @@ impl Machine {
         let (cid, command) = self.commands.begin(submission, payload, token)?;
         let in_capsule = is_out && length <= self.in_capsule;
         let sgl = match in_capsule {
-            true => Sgl::InCapsule { offset: 0, length: length as u32 },
-            false => Sgl::Transport { length: length as u32 },
+            true => Sgl::InCapsule {
+                offset: 0,
+                length: length as u32,
+            },
+            false => Sgl::Transport {
+                length: length as u32,
+            },
         };
         let header = Header::Command(command.with_sgl(sgl));
         self.push(&header, 0, in_capsule.then_some((cid, 0, length)));
@@ -165,7 +180,10 @@ impl Machine {
                     self.heads.get(head - length..head)
                 }
                 Piece::Data { cid, at, length } => {
-                    let buffer = self.commands.outstanding(cid).and_then(|command| command.buffer.as_deref());
+                    let buffer = self
+                        .commands
+                        .outstanding(cid)
+                        .and_then(|command| command.buffer.as_deref());
                     buffer.and_then(|buffer| buffer.get(at..at + length))
                 }
             };
@@ -203,7 +221,11 @@ impl Machine {
     /// Queues a PDU, with data of the buffer of a command: CID, offset and length.
     fn push(&mut self, header: &Header, flags: u8, data: Option<(u16, usize, usize)>) {
         let kind = header.kind();
-        let digests = if kind.has_digests() { self.digests } else { Digests::default() };
+        let digests = if kind.has_digests() {
+            self.digests
+        } else {
+            Digests::default()
+        };
         let (cid, at, length) = data.unwrap_or((0, 0, 0));
         let mut head = [0; ENCODED_MAX];
         let end = header.encode(flags, digests, length, self.alignment, &mut head);
@@ -215,8 +237,13 @@ impl Machine {
         if length == 0 {
             return;
         }
-        let buffer = self.commands.outstanding(cid).and_then(|command| command.buffer.as_deref());
-        let bytes = buffer.and_then(|buffer| buffer.get(at..at + length)).unwrap_or_default();
+        let buffer = self
+            .commands
+            .outstanding(cid)
+            .and_then(|command| command.buffer.as_deref());
+        let bytes = buffer
+            .and_then(|buffer| buffer.get(at..at + length))
+            .unwrap_or_default();
         let digest = digests.data.then(|| crc32c::crc32c(bytes).to_le_bytes());
         if length <= COPIED_MAX {
             self.heads.extend_from_slice(bytes);
@@ -244,7 +271,9 @@ impl Machine {
 
     /// The place of the next data, if they are long and no other bytes precede them.
     fn direct(&self) -> Option<(u16, usize, usize)> {
-        let arriving = self.arriving.filter(|it| self.start == self.end && it.remaining >= DIRECT)?;
+        let arriving = self
+            .arriving
+            .filter(|it| self.start == self.end && it.remaining >= DIRECT)?;
         Some((arriving.cid, arriving.at, arriving.remaining))
     }
 
@@ -256,12 +285,23 @@ impl Machine {
             self.staging.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        let take = if self.is_large && self.end == 0 { STAGING_SMALL } else { self.staging.len() - self.end };
+        let take = if self.is_large && self.end == 0 {
+            STAGING_SMALL
+        } else {
+            self.staging.len() - self.end
+        };
         let place = self.direct().and_then(|(cid, at, length)| {
-            self.commands.outstanding_mut(cid)?.buffer.as_deref_mut()?.get_mut(at..at + length)
+            self.commands
+                .outstanding_mut(cid)?
+                .buffer
+                .as_deref_mut()?
+                .get_mut(at..at + length)
         });
         let staging = &mut self.staging[self.end..self.end + take];
-        [IoSliceMut::new(place.unwrap_or_default()), IoSliceMut::new(staging)]
+        [
+            IoSliceMut::new(place.unwrap_or_default()),
+            IoSliceMut::new(staging),
+        ]
     }
 
     /// Processes bytes that were received into [`Machine::room`].
@@ -286,7 +326,9 @@ impl Machine {
                 }
                 continue;
             }
-            let Some((header, frame)) = self.header()? else { return Ok(()) };
+            let Some((header, frame)) = self.header()? else {
+                return Ok(());
+            };
             match (self.is_initialized, header) {
                 (false, Header::InitializeResponse(response)) => self.initialize(&response)?,
                 (true, Header::Response(completion)) => self.finish(completion)?,
@@ -302,13 +344,16 @@ impl Machine {
 
     fn header(&mut self) -> Result<Option<(Header, Frame)>, HostError> {
         let staged = &self.staging[self.start..self.end];
-        let Some((common, _)) = CommonHeader::split(staged) else { return Ok(None) };
+        let Some((common, _)) = CommonHeader::split(staged) else {
+            return Ok(None);
+        };
         let frame = Frame::parse(&common, self.digests, TRANSFER_BYTES_MAX);
         let frame = frame.map_err(|_| HostError::Protocol("a PDU with an inconsistent header"))?;
         if staged.len() < frame.before_data {
             return Ok(None);
         }
-        if frame.header_digest && !digest_is_right(&staged[..frame.header], &staged[frame.header..]) {
+        if frame.header_digest && !digest_is_right(&staged[..frame.header], &staged[frame.header..])
+        {
             return Err(HostError::Protocol("a header whose digest is wrong"));
         }
         let parsed = Header::parse(frame.kind, &staged[CommonHeader::SIZE..]);
@@ -322,20 +367,36 @@ impl Machine {
         // H2CData PDUs have whole dwords, except the last one of a command.
         self.host_data_max = response.limit as usize & !3;
         if response.format != 0 {
-            return Err(HostError::Initialize { field: "PFV", value: response.format.into(), right: "0" });
+            return Err(HostError::Initialize {
+                field: "PFV",
+                value: response.format.into(),
+                right: "0",
+            });
         }
         if response.alignment > ALIGNMENT_MAX {
             let value = response.alignment.into();
-            return Err(HostError::Initialize { field: "CPDA", value, right: "0 to 31" });
+            return Err(HostError::Initialize {
+                field: "CPDA",
+                value,
+                right: "0 to 31",
+            });
         }
         if self.host_data_max < HOST_DATA_MIN {
             let value = response.limit;
-            return Err(HostError::Initialize { field: "MAXH2CDATA", value, right: "at least 4096" });
+            return Err(HostError::Initialize {
+                field: "MAXH2CDATA",
+                value,
+                right: "at least 4096",
+            });
         }
         let Digests { header, data } = self.requested;
         if self.digests.header && !header || self.digests.data && !data {
             let value = response.digests.into();
-            return Err(HostError::Initialize { field: "DGST", value, right: "what the host requested" });
+            return Err(HostError::Initialize {
+                field: "DGST",
+                value,
+                right: "what the host requested",
+            });
         }
         self.alignment = (usize::from(response.alignment) + 1) * 4;
         self.is_initialized = true;
@@ -348,8 +409,8 @@ impl Machine {
             .outstanding_mut(data.cid)
             .filter(|command| !command.is_out && command.buffer.is_some());
         let command = command.ok_or(HostError::Protocol("data for no command"))?;
-        let fits =
-            data.offset as usize == command.received && command.received + frame.data <= command.length;
+        let fits = data.offset as usize == command.received
+            && command.received + frame.data <= command.length;
         if !fits || data.length as usize != frame.data {
             return Err(HostError::Protocol("data outside the requested range"));
         }
@@ -357,17 +418,30 @@ impl Machine {
         let is_success = frame.flags & flag::SUCCESS != 0;
         let (at, length) = (data.offset as usize, frame.data);
         self.is_large = length >= 2 * DIRECT;
-        self.arriving = Some(Arriving { cid: data.cid, at, remaining: length, length, is_success });
+        self.arriving = Some(Arriving {
+            cid: data.cid,
+            at,
+            remaining: length,
+            length,
+            is_success,
+        });
         Ok(())
     }
 
     /// Copies data from the staging buffer; `false` when more data have to arrive.
     fn take_data(&mut self) -> Result<bool, HostError> {
-        let Some(mut arriving) = self.arriving else { return Ok(true) };
+        let Some(mut arriving) = self.arriving else {
+            return Ok(true);
+        };
         let take = arriving.remaining.min(self.end - self.start);
-        let command =
-            self.commands.outstanding_mut(arriving.cid).ok_or(HostError::Protocol("data for no command"))?;
-        let place = command.buffer.as_deref_mut().and_then(|it| it.get_mut(arriving.at..arriving.at + take));
+        let command = self
+            .commands
+            .outstanding_mut(arriving.cid)
+            .ok_or(HostError::Protocol("data for no command"))?;
+        let place = command
+            .buffer
+            .as_deref_mut()
+            .and_then(|it| it.get_mut(arriving.at..arriving.at + take));
         if let Some(place) = place {
             place.copy_from_slice(&self.staging[self.start..self.start + take]);
         }
@@ -381,7 +455,11 @@ impl Machine {
         }
         if trailer != 0 {
             let whole = arriving.at - arriving.length..arriving.at;
-            let whole = command.buffer.as_deref().and_then(|it| it.get(whole)).unwrap_or_default();
+            let whole = command
+                .buffer
+                .as_deref()
+                .and_then(|it| it.get(whole))
+                .unwrap_or_default();
             if !digest_is_right(whole, &self.staging[self.start..self.end]) {
                 return Err(HostError::Protocol("data whose digest is wrong"));
             }
@@ -396,7 +474,8 @@ impl Machine {
 
     fn finish(&mut self, completion: Completion) -> Result<(), HostError> {
         let command = self.commands.outstanding(completion.cid);
-        let is_short = command.is_some_and(|command| !command.is_out && command.received != command.length);
+        let is_short =
+            command.is_some_and(|command| !command.is_out && command.received != command.length);
         if is_short && completion.status().is_success() {
             return Err(HostError::Protocol("success without the data"));
         }
@@ -405,17 +484,31 @@ impl Machine {
 
     /// Queues the data that an R2T requests.
     fn send_requested(&mut self, ready: &ReadyToTransfer) -> Result<(), HostError> {
-        let command = self.commands.outstanding(ready.cid).filter(|command| command.is_out);
+        let command = self
+            .commands
+            .outstanding(ready.cid)
+            .filter(|command| command.is_out);
         let command = command.ok_or(HostError::Protocol("an R2T for no command"))?;
         let (start, length) = (ready.offset as usize, ready.length as usize);
-        let end = start.checked_add(length).filter(|end| *end <= command.length && length > 0);
+        let end = start
+            .checked_add(length)
+            .filter(|end| *end <= command.length && length > 0);
         let end = end.ok_or(HostError::Protocol("an R2T beyond the data"))?;
         let mut at = start;
         while at < end {
             let length = self.host_data_max.min(end - at);
-            let header = Data { cid: ready.cid, tag: ready.tag, offset: at as u32, length: length as u32 };
+            let header = Data {
+                cid: ready.cid,
+                tag: ready.tag,
+                offset: at as u32,
+                length: length as u32,
+            };
             let flags = if at + length == end { flag::LAST } else { 0 };
-            self.push(&Header::HostData(header), flags, Some((ready.cid, at, length)));
+            self.push(
+                &Header::HostData(header),
+                flags,
+                Some((ready.cid, at, length)),
+            );
             at += length;
         }
         Ok(())
@@ -423,11 +516,20 @@ impl Machine {
 }
 
 fn digest_is_right(bytes: &[u8], digest: &[u8]) -> bool {
-    digest.first_chunk().is_some_and(|digest| u32::from_le_bytes(*digest) == crc32c::crc32c(bytes))
+    digest
+        .first_chunk()
+        .is_some_and(|digest| u32::from_le_bytes(*digest) == crc32c::crc32c(bytes))
 }
 
 fn fatal(status: u16) -> Option<Fatal> {
     use Fatal::{DataRange, HeaderDigest, HeaderField, Limit, Sequence, Unsupported};
-    let all = [HeaderField, Sequence, HeaderDigest, DataRange, Limit, Unsupported];
+    let all = [
+        HeaderField,
+        Sequence,
+        HeaderDigest,
+        DataRange,
+        Limit,
+        Unsupported,
+    ];
     all.into_iter().find(|fatal| *fatal as u16 == status)
 }

@@ -50,7 +50,10 @@ pub use shutdown::Shutdown;
 impl HostError {
     /// Whether the error is of one namespace, and others may be usable.
     pub const fn is_of_namespace(&self) -> bool {
-        matches!(self, Self::Inactive(_) | Self::BlockSize { .. } | Self::Metadata { .. })
+        matches!(
+            self,
+            Self::Inactive(_) | Self::BlockSize { .. } | Self::Metadata { .. }
+        )
     }
 }
 
@@ -73,7 +76,9 @@ pub enum HostError {
     #[error("the buffer belongs to another connection: ask the queue for buffers")]
     Buffer,
     /// The TLS handshake failed.
-    #[error("TLS with the target failed: {0}; the target needs the key of this host for this subsystem")]
+    #[error(
+        "TLS with the target failed: {0}; the target needs the key of this host for this subsystem"
+    )]
     Tls(io::Error),
     /// TLS was requested for RDMA.
     #[error("TLS is supported over TCP only")]
@@ -154,7 +159,10 @@ pub enum HostError {
         bytes: u16,
     },
     /// The target refused Connect, and a name has not the form of an NQN.
-    #[error("Connect: {status}; \"{name}\" was sent as it is, but {}", NqnError::Form)]
+    #[error(
+        "Connect: {status}; \"{name}\" was sent as it is, but {}",
+        NqnError::Form
+    )]
     Name {
         /// The status field of Connect.
         status: Status,

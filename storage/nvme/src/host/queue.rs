@@ -43,12 +43,19 @@ impl Queue {
         liveness: &Arc<Liveness>,
     ) -> Result<Self, HostError> {
         let over = match options.transport {
-            Transport::Tcp => Over::Tcp(Box::new(TcpQueue::connect(address, role, subsystem, options)?)),
+            Transport::Tcp => Over::Tcp(Box::new(TcpQueue::connect(
+                address, role, subsystem, options,
+            )?)),
             Transport::Rdma if options.tls.is_some() => return Err(HostError::NoTls),
             Transport::Rdma => Over::Rdma(Box::new(RdmaQueue::connect(address, role)?)),
         };
         let liveness = Arc::clone(liveness);
-        Ok(Self { over, depth: role.depth, retries: Retries::default(), liveness })
+        Ok(Self {
+            over,
+            depth: role.depth,
+            retries: Retries::default(),
+            liveness,
+        })
     }
 
     /// Sets the times of the controller for retries.
@@ -87,14 +94,24 @@ impl Queue {
     /// # Errors
     /// [`HostError::Full`] when the queue is full, [`HostError::Buffer`] when the buffer is not registered
     /// with the device of the queue.
-    pub fn submit(&mut self, command: Command, payload: Payload, token: u64) -> Result<(), HostError> {
+    pub fn submit(
+        &mut self,
+        command: Command,
+        payload: Payload,
+        token: u64,
+    ) -> Result<(), HostError> {
         if self.outstanding() >= self.depth() {
             return Err(HostError::Full);
         }
         self.send(command.into(), payload, token)
     }
 
-    fn send(&mut self, submission: Submission, payload: Payload, token: u64) -> Result<(), HostError> {
+    fn send(
+        &mut self,
+        submission: Submission,
+        payload: Payload,
+        token: u64,
+    ) -> Result<(), HostError> {
         match &mut self.over {
             Over::Tcp(queue) => queue.submit(submission, payload, token),
             Over::Rdma(queue) => queue.submit(submission, payload, token),
@@ -128,7 +145,11 @@ impl Queue {
         self.wait_within(out, RESPONSE_TIMEOUT)
     }
 
-    fn wait_within(&mut self, out: &mut Vec<Done>, response_timeout: Duration) -> Result<usize, HostError> {
+    fn wait_within(
+        &mut self,
+        out: &mut Vec<Done>,
+        response_timeout: Duration,
+    ) -> Result<usize, HostError> {
         loop {
             let count = self.poll(out)?;
             if count > 0 || self.outstanding() == 0 {

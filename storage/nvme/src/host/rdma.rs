@@ -51,7 +51,12 @@ impl RdmaQueue {
         let depth = u32::from(role.depth);
         // A host posts no RDMA READs: the target transfers all data.
         let (send, receive) = (2 * depth + SPARE, u32::from(role.entries) + BATCH as u32);
-        let sizes = Sizes { send, receive, reads: 0, rnr_retry: RNR_RETRY };
+        let sizes = Sizes {
+            send,
+            receive,
+            reads: 0,
+            rnr_retry: RNR_RETRY,
+        };
         let request = Request {
             format: 0,
             queue_id: role.id,
@@ -62,12 +67,15 @@ impl RdmaQueue {
         let prepare = |connection: &mut Connection, domain: &Arc<Domain>| {
             (0..sizes.receive).try_for_each(|_| {
                 let buffer = domain.registered(COMPLETION_SIZE)?;
-                connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| error)
+                connection
+                    .receive(buffer, token::RECEIVE)
+                    .map_err(|(error, _)| error)
             })
         };
         let connected = Connection::connect(address, sizes, &request.to_bytes(), prepare);
         let (connection, answer) = connected.map_err(refusal)?;
-        let accept = Accept::split(&answer).ok_or(HostError::Protocol("an answer without private data"))?;
+        let accept =
+            Accept::split(&answer).ok_or(HostError::Protocol("an answer without private data"))?;
         if accept.0.format != 0 {
             return Err(HostError::Protocol("private data of an unknown format"));
         }
@@ -100,17 +108,34 @@ impl RdmaQueue {
         let sgl = match &payload {
             // An SGL with a length of 0 and a key without rights: nvmet accepts no command without a keyed
             // SGL.
-            Payload::None => Sgl::Keyed { address: 0, length: 0, key: 0, invalidate: false },
+            Payload::None => Sgl::Keyed {
+                address: 0,
+                length: 0,
+                key: 0,
+                invalidate: false,
+            },
             Payload::Out(buffer, length) if *length <= self.in_capsule => {
                 let data = buffer.get(..*length).ok_or(HostError::Buffer)?;
                 let end = COMMAND_SIZE + length;
                 let (bytes, _) = capsule.insert((self.capsule()?, end));
                 bytes[COMMAND_SIZE..end].copy_from_slice(data);
-                Sgl::InCapsule { offset: 0, length: *length as u32 }
+                Sgl::InCapsule {
+                    offset: 0,
+                    length: *length as u32,
+                }
             }
             Payload::Out(buffer, length) | Payload::In(buffer, length) => {
-                let (address, key) = self.connection.domain().remote(buffer).ok_or(HostError::Buffer)?;
-                Sgl::Keyed { address, length: *length as u32, key, invalidate: false }
+                let (address, key) = self
+                    .connection
+                    .domain()
+                    .remote(buffer)
+                    .ok_or(HostError::Buffer)?;
+                Sgl::Keyed {
+                    address,
+                    length: *length as u32,
+                    key,
+                    invalidate: false,
+                }
             }
         };
         let (_, command) = self.commands.begin(submission, payload, token)?;
@@ -126,7 +151,10 @@ impl RdmaQueue {
     fn capsule(&mut self) -> Result<Buffer, HostError> {
         match self.capsules.pop() {
             Some(capsule) => Ok(capsule),
-            None => Ok(self.connection.domain().registered(COMMAND_SIZE + self.in_capsule)?),
+            None => Ok(self
+                .connection
+                .domain()
+                .registered(COMMAND_SIZE + self.in_capsule)?),
         }
     }
 
@@ -146,7 +174,9 @@ impl RdmaQueue {
     }
 
     pub(super) fn watched(&self) -> [Watched; 2] {
-        self.connection.descriptors().map(|descriptor| (descriptor, false))
+        self.connection
+            .descriptors()
+            .map(|descriptor| (descriptor, false))
     }
 
     pub(super) fn arm(&mut self) -> Result<(), HostError> {
@@ -196,18 +226,35 @@ impl RdmaQueue {
 
     fn response(&mut self, buffer: Buffer, bytes: usize) -> Result<(), HostError> {
         let message = buffer.get(..bytes).unwrap_or_default();
-        let (completion, _) = Completion::split(message).ok_or(HostError::Protocol("a short response"))?;
-        self.connection.receive(buffer, token::RECEIVE).map_err(|(error, _)| error)?;
+        let (completion, _) =
+            Completion::split(message).ok_or(HostError::Protocol("a short response"))?;
+        self.connection
+            .receive(buffer, token::RECEIVE)
+            .map_err(|(error, _)| error)?;
         self.commands.finish(completion)
     }
 }
 
 fn refusal(error: Error) -> HostError {
-    let Error::Rejected { private_data, .. } = &error else { return error.into() };
+    let Error::Rejected { private_data, .. } = &error else {
+        return error.into();
+    };
     use RejectStatus::*;
-    let all = [Length, Format, QueueId, ReceiveSize, SendSize, Resources, InitiatorDepth, ControllerId];
+    let all = [
+        Length,
+        Format,
+        QueueId,
+        ReceiveSize,
+        SendSize,
+        Resources,
+        InitiatorDepth,
+        ControllerId,
+    ];
     let status = Reject::split(private_data).map(|(reject, _)| reject.status);
-    match all.into_iter().find(|reason| Some(*reason as u16) == status) {
+    match all
+        .into_iter()
+        .find(|reason| Some(*reason as u16) == status)
+    {
         Some(reason) => HostError::Refused(reason),
         None => error.into(),
     }

@@ -30,7 +30,11 @@ pub(super) struct RetryTimes {
 impl RetryTimes {
     /// The times in Identify Controller.
     pub(super) fn of(controller: &identify::Controller) -> Self {
-        let delays = [controller.retry_delay1, controller.retry_delay2, controller.retry_delay3];
+        let delays = [
+            controller.retry_delay1,
+            controller.retry_delay2,
+            controller.retry_delay3,
+        ];
         Self {
             delays: delays.map(|units| Duration::from_millis(100 * u64::from(units))),
             transition: Duration::from_secs(controller.ana_transition.into()),
@@ -54,8 +58,15 @@ impl RetryTimes {
         if failed >= RETRIES_MAX {
             return None;
         }
-        let delay = status.retry_delay().and_then(|index| self.delays.get(index)).copied();
-        Some(delay.filter(|delay| !delay.is_zero()).unwrap_or(PAUSE * (1 << failed)))
+        let delay = status
+            .retry_delay()
+            .and_then(|index| self.delays.get(index))
+            .copied();
+        Some(
+            delay
+                .filter(|delay| !delay.is_zero())
+                .unwrap_or(PAUSE * (1 << failed)),
+        )
     }
 }
 
@@ -90,7 +101,12 @@ impl Retries {
                 Some((due, submission)) => {
                     let finished = done.remove(index);
                     let token = finished.token;
-                    self.waiting.push(Waiting { due, submission, payload: finished.into_payload(), token });
+                    self.waiting.push(Waiting {
+                        due,
+                        submission,
+                        payload: finished.into_payload(),
+                        token,
+                    });
                 }
             }
         }
@@ -98,7 +114,11 @@ impl Retries {
 
     fn due(&self, done: &Done) -> Option<(Instant, Submission)> {
         let status = done.completion.status();
-        let Submission { command, failed, since } = done.submission;
+        let Submission {
+            command,
+            failed,
+            since,
+        } = done.submission;
         // A fabrics command changes the state of the connection, which its caller has to decide on.
         if status.is_success() || command.opcode == opcode::FABRICS {
             return None;
@@ -106,7 +126,14 @@ impl Retries {
         let now = Instant::now();
         let since = since.unwrap_or(now);
         let pause = self.times.pause(status, failed, now - since)?;
-        Some((now + pause, Submission { command, failed: failed.saturating_add(1), since: Some(since) }))
+        Some((
+            now + pause,
+            Submission {
+                command,
+                failed: failed.saturating_add(1),
+                since: Some(since),
+            },
+        ))
     }
 
     /// The next command whose pause is over.
@@ -116,7 +143,12 @@ impl Retries {
         }
         let now = Instant::now();
         let index = self.waiting.iter().position(|waiting| waiting.due <= now)?;
-        let Waiting { submission, payload, token, .. } = self.waiting.swap_remove(index);
+        let Waiting {
+            submission,
+            payload,
+            token,
+            ..
+        } = self.waiting.swap_remove(index);
         Some((submission, payload, token))
     }
 
@@ -134,14 +166,25 @@ mod tests {
     const NEW: Duration = Duration::ZERO;
 
     fn times() -> RetryTimes {
-        RetryTimes { delays: [100, 0, 700].map(Duration::from_millis), transition: Duration::from_secs(10) }
+        RetryTimes {
+            delays: [100, 0, 700].map(Duration::from_millis),
+            transition: Duration::from_secs(10),
+        }
     }
 
     #[test]
     fn transient_errors_are_repeated_as_often_as_linux_does() {
-        for status in [Status::COMMAND_INTERRUPTED, Status::NAMESPACE_NOT_READY, Status::INTERNAL_ERROR] {
+        for status in [
+            Status::COMMAND_INTERRUPTED,
+            Status::NAMESPACE_NOT_READY,
+            Status::INTERNAL_ERROR,
+        ] {
             for failed in 0..RETRIES_MAX {
-                assert_eq!(times().pause(status, failed, NEW), Some(PAUSE * (1 << failed)), "{status}");
+                assert_eq!(
+                    times().pause(status, failed, NEW),
+                    Some(PAUSE * (1 << failed)),
+                    "{status}"
+                );
             }
             assert_eq!(times().pause(status, RETRIES_MAX, NEW), None, "{status}");
             assert_eq!(times().pause(status.permanent(), 0, NEW), None, "{status}");
@@ -152,17 +195,27 @@ mod tests {
     #[test]
     fn the_target_selects_the_pause() {
         let with = |crd: u16| Status(Status::COMMAND_INTERRUPTED.0 | crd << 11);
-        for (crd, pause) in [(0, PAUSE), (1, times().delays[0]), (2, PAUSE), (3, times().delays[2])] {
+        for (crd, pause) in [
+            (0, PAUSE),
+            (1, times().delays[0]),
+            (2, PAUSE),
+            (3, times().delays[2]),
+        ] {
             assert_eq!(times().pause(with(crd), 0, NEW), Some(pause), "CRD {crd}");
         }
     }
 
     #[test]
     fn an_ana_transition_is_waited_for_as_long_as_it_may_take() {
-        let pause =
-            |failed, seconds| times().pause(Status::ANA_TRANSITION, failed, Duration::from_secs(seconds));
+        let pause = |failed, seconds| {
+            times().pause(Status::ANA_TRANSITION, failed, Duration::from_secs(seconds))
+        };
         assert_eq!(pause(200, 9), Some(TRANSITION_PAUSE));
         assert_eq!(pause(200, 10), None);
-        assert_eq!(pause(0, 10), Some(PAUSE), "a transition that began late gets the usual retries");
+        assert_eq!(
+            pause(0, 10),
+            Some(PAUSE),
+            "a transition that began late gets the usual retries"
+        );
     }
 }

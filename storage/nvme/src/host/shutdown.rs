@@ -45,13 +45,28 @@ impl Shutdown {
         let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
         // Another command of the admin queue may wait for the target.
         let mut admin = self.0.lock_until(deadline).ok_or_else(late)?;
-        let left = || Some(deadline.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
-        let configured = get(&mut admin, property::CONFIGURATION, left().ok_or_else(late)?)?;
+        let left = || {
+            Some(deadline.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+        };
+        let configured = get(
+            &mut admin,
+            property::CONFIGURATION,
+            left().ok_or_else(late)?,
+        )?;
         let value = configured & !u64::from(configuration::SHUTDOWN);
         let value = value | u64::from(configuration::SHUTDOWN_NORMAL);
-        let notice = Property { wide: false, offset: property::CONFIGURATION, value };
+        let notice = Property {
+            wide: false,
+            offset: property::CONFIGURATION,
+            value,
+        };
         let notice = notice.to_command(Fabrics::PropertySet, 0);
-        admin.call_within("Property Set", notice, Payload::None, left().ok_or_else(late)?)?;
+        admin.call_within(
+            "Property Set",
+            notice,
+            Payload::None,
+            left().ok_or_else(late)?,
+        )?;
         loop {
             let found = get(&mut admin, property::STATUS, left().ok_or_else(late)?)? as u32;
             if found & status::SHUTDOWN == status::SHUTDOWN_COMPLETE {
@@ -66,6 +81,14 @@ impl Shutdown {
 }
 
 fn get(admin: &mut Queue, offset: u32, timeout: Duration) -> Result<u64, HostError> {
-    let command = Property { wide: false, offset, value: 0 }.to_command(Fabrics::PropertyGet, 0);
-    Ok(admin.call_within("Property Get", command, Payload::None, timeout)?.completion.result)
+    let command = Property {
+        wide: false,
+        offset,
+        value: 0,
+    }
+    .to_command(Fabrics::PropertyGet, 0);
+    Ok(admin
+        .call_within("Property Get", command, Payload::None, timeout)?
+        .completion
+        .result)
 }

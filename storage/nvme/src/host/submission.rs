@@ -16,6 +16,10 @@ pub(super) struct Submission {
 
 impl From<Command> for Submission {
     fn from(command: Command) -> Self {
-        Self { command, failed: 0, since: None }
+        Self {
+            command,
+            failed: 0,
+            since: None,
+        }
     }
 }

@@ -56,7 +56,11 @@ impl TcpQueue {
             }
         };
         let machine = Machine::new(role.depth, role.in_capsule, options.digests);
-        let mut queue = Self { stream, machine, idle_polls: 0 };
+        let mut queue = Self {
+            stream,
+            machine,
+            idle_polls: 0,
+        };
         while !queue.machine.is_initialized() {
             queue.send()?;
             if !queue.fill()? && !wait([queue.watched()], RESPONSE_TIMEOUT)? {

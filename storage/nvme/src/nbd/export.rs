@@ -79,16 +79,34 @@ pub struct Target {
 impl Target {
     fn export(&self, name: &str) -> Export {
         let optional = self.client.controller().identified.io_commands;
-        let may = |bit: u16, flag: u16| if optional & bit != 0 && !self.read_only { flag } else { 0 };
+        let may = |bit: u16, flag: u16| {
+            if optional & bit != 0 && !self.read_only {
+                flag
+            } else {
+                0
+            }
+        };
         let read_only = if self.read_only { flag::READ_ONLY } else { 0 };
         let always = flag::HAS_FLAGS | flag::FLUSH | flag::FUA | flag::MULTIPLE;
         let flags = always
             | read_only
             | may(HAS_DATASET_MANAGEMENT, flag::TRIM)
             | may(HAS_WRITE_ZEROES, flag::WRITE_ZEROES);
-        let size = self.namespace.blocks.saturating_mul(self.namespace.block_size as u64);
-        let (name, description) = (name.to_owned(), format!("NVMe namespace {}", self.namespace.nsid));
-        Export { name, description, size, block_size: self.namespace.block_size as u32, flags }
+        let size = self
+            .namespace
+            .blocks
+            .saturating_mul(self.namespace.block_size as u64);
+        let (name, description) = (
+            name.to_owned(),
+            format!("NVMe namespace {}", self.namespace.nsid),
+        );
+        Export {
+            name,
+            description,
+            size,
+            block_size: self.namespace.block_size as u32,
+            flags,
+        }
     }
 }
 
@@ -129,7 +147,9 @@ pub fn serve<Stream: Read + Write + AsRawFd>(
         deadline: None,
     };
     let ended = exporting.run();
-    let deadline = exporting.deadline.unwrap_or_else(|| Instant::now() + DRAIN_TIMEOUT);
+    let deadline = exporting
+        .deadline
+        .unwrap_or_else(|| Instant::now() + DRAIN_TIMEOUT);
     // If commands are left, or their connection is broken, the shutdown has to end them.
     _ = exporting.work.drain(deadline);
     match (ended, target.client.shut_down()) {
@@ -157,7 +177,9 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
             progress |= self.send()?;
             let is_idle = self.work.is_idle() && self.session.output().is_empty();
             let now = Instant::now();
-            if (self.session.is_over() || is_stopped) && is_idle || self.deadline.is_some_and(|it| now > it) {
+            if (self.session.is_over() || is_stopped) && is_idle
+                || self.deadline.is_some_and(|it| now > it)
+            {
                 return Ok(());
             }
             let now_ns = u64::try_from((now - began).as_nanos()).unwrap_or(u64::MAX);
@@ -173,15 +195,27 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
                 if is_armed {
                     let [one, other, liveness] = self.work.queue.watched();
                     let wants_input = self.wants_input();
-                    let fd = if wants_input || self.has_output() { self.stream.as_raw_fd() } else { -1 };
+                    let fd = if wants_input || self.has_output() {
+                        self.stream.as_raw_fd()
+                    } else {
+                        -1
+                    };
                     let most = if !self.session.is_negotiated() || self.has_output() {
                         STALL_CHECK_INTERVAL
                     } else {
                         IDLE_INTERVAL
                     };
                     // No descriptor tells when other clients return memory or blocks: check periodically.
-                    let most = if self.waits_for_others() { OTHERS_CHECK_INTERVAL } else { most };
-                    let most = self.work.queue.until_retry().map_or(most, |retry| most.min(retry));
+                    let most = if self.waits_for_others() {
+                        OTHERS_CHECK_INTERVAL
+                    } else {
+                        most
+                    };
+                    let most = self
+                        .work
+                        .queue
+                        .until_retry()
+                        .map_or(most, |retry| most.min(retry));
                     let stop = self.stop.watched();
                     wait([(fd, self.has_output()), one, other, liveness, stop], most)?;
                     (active, is_armed) = (Instant::now(), false);
@@ -250,7 +284,9 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
     fn take_demands(&mut self) -> Result<(), NbdError> {
         self.work.advance()?;
         while self.deadline.is_none() && self.work.has_room(self.session.output().len()) {
-            let Some(demand) = self.session.next_demand()? else { return Ok(()) };
+            let Some(demand) = self.session.next_demand()? else {
+                return Ok(());
+            };
             self.work.take(demand)?;
         }
         Ok(())
@@ -268,5 +304,8 @@ impl<Stream: Read + Write + AsRawFd> Exporting<'_, Stream> {
 }
 
 fn is_later(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }

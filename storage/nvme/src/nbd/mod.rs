@@ -44,7 +44,9 @@ impl Errno {
             Self::Success => "success",
             Self::Permission => "the disk does not admit writes",
             Self::Io => "the NVMe command failed",
-            Self::Invalid => "the type, the flags, the offset or the length of the request is invalid",
+            Self::Invalid => {
+                "the type, the flags, the offset or the length of the request is invalid"
+            }
             Self::NoSpace => "the request exceeds the size of the disk, or the disk has no space",
         }
     }

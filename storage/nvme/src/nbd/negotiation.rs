@@ -95,7 +95,11 @@ pub(super) fn client_flags(flags: u32) -> Result<Agreed, Fault> {
         return Err(Fault::Handshake);
     }
     let (fixed, no_zeroes) = (has(handshake::FIXED_NEWSTYLE), has(handshake::NO_ZEROES));
-    Ok(Agreed { fixed, no_zeroes, ..Agreed::default() })
+    Ok(Agreed {
+        fixed,
+        no_zeroes,
+        ..Agreed::default()
+    })
 }
 
 /// An option of a client.
@@ -111,19 +115,25 @@ pub(super) const OPTION_HEAD: usize = 16;
 
 /// The next option of a client; `None` while it is incomplete.
 pub(super) fn option(bytes: &[u8]) -> Result<Option<Asked<'_>>, Fault> {
-    let Some((head, rest)) = bytes.split_first_chunk::<OPTION_HEAD>() else { return Ok(None) };
-    let magic = u64::from_be_bytes([head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7]]);
+    let Some((head, rest)) = bytes.split_first_chunk::<OPTION_HEAD>() else {
+        return Ok(None);
+    };
+    let magic = u64::from_be_bytes([
+        head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7],
+    ]);
     if magic != OPTION_MAGIC {
         return Err(Fault::Magic);
     }
     let number = u32::from_be_bytes([head[8], head[9], head[10], head[11]]);
     let length = u32::from_be_bytes([head[12], head[13], head[14], head[15]]) as usize;
     match length {
-        0..=OPTION_BYTES_MAX => {
-            Ok(rest.get(..length).map(|data| Asked::Whole(number, data, OPTION_HEAD + length)))
-        }
+        0..=OPTION_BYTES_MAX => Ok(rest
+            .get(..length)
+            .map(|data| Asked::Whole(number, data, OPTION_HEAD + length))),
         // NBD_OPT_EXPORT_NAME has no reply that says so.
-        length if length > REQUEST_BYTES_MAX || number == option::EXPORT_NAME => Err(Fault::TooLong),
+        length if length > REQUEST_BYTES_MAX || number == option::EXPORT_NAME => {
+            Err(Fault::TooLong)
+        }
         length => Ok(Some(Asked::TooLong(number, length))),
     }
 }
@@ -133,7 +143,12 @@ pub(super) fn refuse_long(agreed: &Agreed, number: u32, out: &mut Vec<u8>) -> Re
     if !agreed.fixed {
         return Err(Fault::Handshake);
     }
-    push(out, number, reply::TOO_BIG, b"options have 8192 bytes at most");
+    push(
+        out,
+        number,
+        reply::TOO_BIG,
+        b"options have 8192 bytes at most",
+    );
     Ok(())
 }
 
@@ -161,7 +176,12 @@ pub(super) fn answer(
         }
         option::LIST if data.is_empty() => {
             let name = export.name.as_bytes();
-            push(out, number, reply::SERVER, &[&(name.len() as u32).to_be_bytes(), name].concat());
+            push(
+                out,
+                number,
+                reply::SERVER,
+                &[&(name.len() as u32).to_be_bytes(), name].concat(),
+            );
             push(out, number, reply::ACKNOWLEDGE, &[]);
         }
         option::LIST => push(out, number, reply::INVALID, b"LIST has no data"),
@@ -170,7 +190,12 @@ pub(super) fn answer(
             push(out, number, reply::INVALID, b"STRUCTURED_REPLY has no data");
         }
         option::STRUCTURED_REPLY if agreed.structured => {
-            push(out, number, reply::INVALID, b"structured replies are negotiated already");
+            push(
+                out,
+                number,
+                reply::INVALID,
+                b"structured replies are negotiated already",
+            );
         }
         option::STRUCTURED_REPLY => {
             agreed.structured = true;
@@ -186,12 +211,30 @@ pub(super) fn answer(
 
 /// The transmission flags of the export for this client.
 fn flags(export: &Export, agreed: &Agreed) -> u16 {
-    export.flags | if agreed.structured { flag::DONT_FRAGMENT } else { 0 }
+    export.flags
+        | if agreed.structured {
+            flag::DONT_FRAGMENT
+        } else {
+            0
+        }
 }
 
-fn information(export: &Export, number: u32, data: &[u8], agreed: &Agreed, out: &mut Vec<u8>) -> Next {
-    let Some((name, asked)) = take_name(data).and_then(|(name, rest)| Some((name, take_infos(rest)?))) else {
-        push(out, number, reply::INVALID, b"lengths contradict each other");
+fn information(
+    export: &Export,
+    number: u32,
+    data: &[u8],
+    agreed: &Agreed,
+    out: &mut Vec<u8>,
+) -> Next {
+    let Some((name, asked)) =
+        take_name(data).and_then(|(name, rest)| Some((name, take_infos(rest)?)))
+    else {
+        push(
+            out,
+            number,
+            reply::INVALID,
+            b"lengths contradict each other",
+        );
         return Next::Option;
     };
     if !is_there(export, number, name, out) {
@@ -201,9 +244,17 @@ fn information(export: &Export, number: u32, data: &[u8], agreed: &Agreed, out: 
     details.extend_from_slice(&export.size.to_be_bytes());
     details.extend_from_slice(&flags(export, agreed).to_be_bytes());
     push(out, number, reply::INFO, &details);
-    let texts = [(info::NAME, &export.name), (info::DESCRIPTION, &export.description)];
+    let texts = [
+        (info::NAME, &export.name),
+        (info::DESCRIPTION, &export.description),
+    ];
     for (kind, text) in texts.into_iter().filter(|(kind, _)| asked.contains(kind)) {
-        push(out, number, reply::INFO, &[&kind.to_be_bytes(), text.as_bytes()].concat());
+        push(
+            out,
+            number,
+            reply::INFO,
+            &[&kind.to_be_bytes(), text.as_bytes()].concat(),
+        );
     }
     // Block sizes are sent even if the client did not request them, so that a client that knows them uses
     // them.
@@ -214,7 +265,11 @@ fn information(export: &Export, number: u32, data: &[u8], agreed: &Agreed, out: 
     }
     push(out, number, reply::INFO, &sizes);
     push(out, number, reply::ACKNOWLEDGE, &[]);
-    if number == option::GO { Next::Requests } else { Next::Option }
+    if number == option::GO {
+        Next::Requests
+    } else {
+        Next::Option
+    }
 }
 
 /// Lists metadata contexts, or selects those that NBD_CMD_BLOCK_STATUS reports.
@@ -227,9 +282,15 @@ fn contexts(export: &Export, number: u32, data: &[u8], agreed: &mut Agreed, out:
     if !agreed.structured {
         return push(out, number, reply::INVALID, b"STRUCTURED_REPLY comes first");
     }
-    let Some((name, queries)) = take_name(data).and_then(|(name, rest)| Some((name, take_queries(rest)?)))
+    let Some((name, queries)) =
+        take_name(data).and_then(|(name, rest)| Some((name, take_queries(rest)?)))
     else {
-        return push(out, number, reply::INVALID, b"lengths contradict each other");
+        return push(
+            out,
+            number,
+            reply::INVALID,
+            b"lengths contradict each other",
+        );
     };
     if !is_there(export, number, name, out) {
         return;
@@ -246,7 +307,12 @@ fn contexts(export: &Export, number: u32, data: &[u8], agreed: &mut Agreed, out:
 /// Whether an export has this name; if not, the option is answered.
 fn is_there(export: &Export, number: u32, name: &[u8], out: &mut Vec<u8>) -> bool {
     if name.len() > NAME_BYTES_MAX {
-        push(out, number, reply::TOO_BIG, b"names have 4096 bytes at most");
+        push(
+            out,
+            number,
+            reply::TOO_BIG,
+            b"names have 4096 bytes at most",
+        );
         return false;
     }
     if !export.is_called(name) {
@@ -266,7 +332,11 @@ fn take_name(data: &[u8]) -> Option<(&[u8], &[u8])> {
 fn take_infos(data: &[u8]) -> Option<Vec<u16>> {
     let (count, asked) = data.split_first_chunk::<2>()?;
     let is_whole = asked.len() == 2 * usize::from(u16::from_be_bytes(*count));
-    let kinds = asked.as_chunks::<2>().0.iter().map(|pair| u16::from_be_bytes(*pair));
+    let kinds = asked
+        .as_chunks::<2>()
+        .0
+        .iter()
+        .map(|pair| u16::from_be_bytes(*pair));
     is_whole.then(|| kinds.collect())
 }
 

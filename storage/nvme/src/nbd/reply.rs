@@ -49,12 +49,22 @@ pub(super) fn structured(out: &mut Vec<u8>, cookie: u64, reply: Reply<'_>) {
     match reply {
         Reply::Done => chunk(out, chunk::NONE, cookie, &[]),
         Reply::Data { offset, bytes } => {
-            chunk(out, chunk::OFFSET_DATA, cookie, &[&offset.to_be_bytes(), bytes]);
+            chunk(
+                out,
+                chunk::OFFSET_DATA,
+                cookie,
+                &[&offset.to_be_bytes(), bytes],
+            );
         }
         Reply::Failed(errno) => {
             let text = errno.text().as_bytes();
             let length = (text.len() as u16).to_be_bytes();
-            chunk(out, chunk::ERROR, cookie, &[&(errno as u32).to_be_bytes(), &length, text]);
+            chunk(
+                out,
+                chunk::ERROR,
+                cookie,
+                &[&(errno as u32).to_be_bytes(), &length, text],
+            );
         }
     }
 }

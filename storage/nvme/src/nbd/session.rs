@@ -133,7 +133,16 @@ impl Session {
     pub fn new(export: Export) -> Self {
         let output = negotiation::greeting().to_vec();
         let (phase, agreed, input) = (Phase::Flags, Agreed::default(), Vec::new());
-        Self { export, phase, agreed, input, taken: 0, skipped: 0, output, sent: 0 }
+        Self {
+            export,
+            phase,
+            agreed,
+            input,
+            taken: 0,
+            skipped: 0,
+            output,
+            sent: 0,
+        }
     }
 
     /// Whether the session is over.
@@ -156,7 +165,13 @@ impl Session {
         if self.taken == self.input.len() {
             self.input.clear();
             self.taken = 0;
-        } else if self.taken > if self.is_negotiated() { REQUEST_BYTES_MAX } else { OPTION_BYTES_MAX } {
+        } else if self.taken
+            > if self.is_negotiated() {
+                REQUEST_BYTES_MAX
+            } else {
+                OPTION_BYTES_MAX
+            }
+        {
             self.input.drain(..self.taken);
             self.taken = 0;
         }
@@ -179,7 +194,11 @@ impl Session {
 
     /// Queues the reply to a request.
     pub fn reply(&mut self, cookie: u64, reply: Reply<'_>) {
-        let write = if self.agreed.structured { reply::structured } else { reply::simple };
+        let write = if self.agreed.structured {
+            reply::structured
+        } else {
+            reply::simple
+        };
         write(&mut self.output, cookie, reply);
     }
 
@@ -193,7 +212,9 @@ impl Session {
             match self.phase {
                 Phase::End => return Ok(None),
                 Phase::Flags => {
-                    let Some(flags) = input.first_chunk() else { return Ok(None) };
+                    let Some(flags) = input.first_chunk() else {
+                        return Ok(None);
+                    };
                     self.agreed = negotiation::client_flags(u32::from_be_bytes(*flags))?;
                     self.taken += 4;
                     self.phase = Phase::Options(0);
@@ -206,9 +227,15 @@ impl Session {
                     None => return Ok(None),
                 },
                 Phase::Requests => {
-                    let Some(head) = input.first_chunk::<REQUEST_SIZE>() else { return Ok(None) };
+                    let Some(head) = input.first_chunk::<REQUEST_SIZE>() else {
+                        return Ok(None);
+                    };
                     let request = parse(head)?;
-                    let data = if request.kind == command::WRITE { request.length as usize } else { 0 };
+                    let data = if request.kind == command::WRITE {
+                        request.length as usize
+                    } else {
+                        0
+                    };
                     if data > REQUEST_BYTES_MAX {
                         return Err(Fault::TooLong);
                     }
@@ -257,7 +284,13 @@ impl Session {
 
     /// Checks type, flags and range of a request.
     fn check(&self, request: &Parsed) -> Errno {
-        let Parsed { flags, kind, offset, length, .. } = *request;
+        let Parsed {
+            flags,
+            kind,
+            offset,
+            length,
+            ..
+        } = *request;
         let has = self.export.flags;
         // The transmission flag without which the type is unknown, and the flags that only this type has.
         let (wanted, own) = match kind {
@@ -271,8 +304,15 @@ impl Session {
         };
         let writes = matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
         // FUA is allowed with every command, and means nothing to those that write nothing.
-        let allowed = own | if has & flag::FUA != 0 { command::FUA } else { 0 };
-        let is_inside = offset.checked_add(length.into()).is_some_and(|end| end <= self.export.size);
+        let allowed = own
+            | if has & flag::FUA != 0 {
+                command::FUA
+            } else {
+                0
+            };
+        let is_inside = offset
+            .checked_add(length.into())
+            .is_some_and(|end| end <= self.export.size);
         match kind {
             _ if writes && has & flag::READ_ONLY != 0 => Errno::Permission,
             _ if flags & !allowed != 0 || has & wanted != wanted => Errno::Invalid,
@@ -287,7 +327,12 @@ impl Session {
 
     /// Answers a request for which nothing is to be done at the disk; returns whether it was one.
     fn is_answered(&mut self, request: &Parsed) -> bool {
-        let Parsed { kind, cookie, length, .. } = *request;
+        let Parsed {
+            kind,
+            cookie,
+            length,
+            ..
+        } = *request;
         match kind {
             command::BLOCK_STATUS => {
                 reply::block_status(&mut self.output, cookie, ALLOCATION_ID, length, ALLOCATED);
@@ -300,18 +345,43 @@ impl Session {
     }
 
     fn demand(&self, request: &Parsed, begin: usize, bytes: usize) -> Demand<'_> {
-        let Parsed { flags, kind, cookie, offset, length } = *request;
+        let Parsed {
+            flags,
+            kind,
+            cookie,
+            offset,
+            length,
+        } = *request;
         let durable = flags & command::FUA != 0;
         match kind {
-            command::READ => Demand::Read { cookie, offset, length: length as usize },
+            command::READ => Demand::Read {
+                cookie,
+                offset,
+                length: length as usize,
+            },
             command::WRITE => {
                 let data = &self.input[begin..begin + bytes];
-                Demand::Write { cookie, offset, data, durable }
+                Demand::Write {
+                    cookie,
+                    offset,
+                    data,
+                    durable,
+                }
             }
-            command::TRIM => Demand::Trim { cookie, offset, length: length.into() },
+            command::TRIM => Demand::Trim {
+                cookie,
+                offset,
+                length: length.into(),
+            },
             command::WRITE_ZEROES => {
                 let may_deallocate = flags & command::NO_HOLE == 0;
-                Demand::Zero { cookie, offset, length: length.into(), may_deallocate, durable }
+                Demand::Zero {
+                    cookie,
+                    offset,
+                    length: length.into(),
+                    may_deallocate,
+                    durable,
+                }
             }
             // `check` refuses all other types.
             _ => Demand::Flush { cookie },
@@ -328,11 +398,22 @@ mod tests {
     fn session() -> Session {
         let flags = flag::HAS_FLAGS | flag::FLUSH | flag::FUA | flag::TRIM | flag::WRITE_ZEROES;
         let (name, description) = ("disk".to_owned(), "a disk".to_owned());
-        Session::new(Export { name, description, size: 1 << 20, block_size: 512, flags })
+        Session::new(Export {
+            name,
+            description,
+            size: 1 << 20,
+            block_size: 512,
+            flags,
+        })
     }
 
     fn option(number: u32, data: &[u8]) -> Vec<u8> {
-        let head = [&b"IHAVEOPT"[..], &number.to_be_bytes(), &(data.len() as u32).to_be_bytes()].concat();
+        let head = [
+            &b"IHAVEOPT"[..],
+            &number.to_be_bytes(),
+            &(data.len() as u32).to_be_bytes(),
+        ]
+        .concat();
         [&head, data].concat()
     }
 
@@ -370,7 +451,10 @@ mod tests {
         let (mut rest, mut all) = (&said[..], Vec::new());
         while let Some((head, behind)) = rest.split_first_chunk::<20>() {
             let word = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
-            assert_eq!((word(0), word(4), word(8)), (0x0003_e889, 0x0455_65a9, number));
+            assert_eq!(
+                (word(0), word(4), word(8)),
+                (0x0003_e889, 0x0455_65a9, number)
+            );
             let (data, behind) = behind.split_at(word(16) as usize);
             all.push((word(12), data.to_vec()));
             rest = behind;
@@ -395,10 +479,23 @@ mod tests {
         let mut session = greeted(3);
         assert_eq!(answers(&mut session, 8, &[]), [(1, Vec::new())]);
         let query = named(b"base:allocation", &[]);
-        let chosen = answers(&mut session, 10, &named(b"disk", &[&[0, 0, 0, 1], &query[..]].concat()));
-        assert_eq!(chosen, [(4, [&[0, 0, 0, 1], &b"base:allocation"[..]].concat()), (1, Vec::new())]);
+        let chosen = answers(
+            &mut session,
+            10,
+            &named(b"disk", &[&[0, 0, 0, 1], &query[..]].concat()),
+        );
+        assert_eq!(
+            chosen,
+            [
+                (4, [&[0, 0, 0, 1], &b"base:allocation"[..]].concat()),
+                (1, Vec::new())
+            ]
+        );
         let info = &answers(&mut session, 7, &named(b"", &[0, 0]))[0].1;
-        assert_eq!(u16::from_be_bytes([info[10], info[11]]) & flag::DONT_FRAGMENT, flag::DONT_FRAGMENT);
+        assert_eq!(
+            u16::from_be_bytes([info[10], info[11]]) & flag::DONT_FRAGMENT,
+            flag::DONT_FRAGMENT
+        );
         session
     }
 
@@ -411,14 +508,33 @@ mod tests {
     fn option_go_reports_the_size_and_starts_transmission() {
         let mut session = greeted(3);
         let infos = answers(&mut session, 7, &named(b"", &[0, 0]));
-        assert_eq!(infos.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [3, 3, 1]);
+        assert_eq!(
+            infos.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
+            [3, 3, 1]
+        );
         assert_eq!(infos[0].1[2..10], (1_u64 << 20).to_be_bytes());
         let flags = u16::from_be_bytes([infos[0].1[10], infos[0].1[11]]);
         assert_eq!(flags & flag::DONT_FRAGMENT, 0, "replies are simple");
         session.received(&request(0, 0, 100, 1));
-        assert_eq!(session.next_demand(), Ok(Some(Demand::Read { cookie: 7, offset: 100, length: 1 })));
-        session.reply(7, Reply::Data { offset: 100, bytes: &[9] });
-        assert_eq!(session.output(), [&[0x67, 0x44, 0x66, 0x98][..], &[0; 11], &[7, 9]].concat());
+        assert_eq!(
+            session.next_demand(),
+            Ok(Some(Demand::Read {
+                cookie: 7,
+                offset: 100,
+                length: 1
+            }))
+        );
+        session.reply(
+            7,
+            Reply::Data {
+                offset: 100,
+                bytes: &[9],
+            },
+        );
+        assert_eq!(
+            session.output(),
+            [&[0x67, 0x44, 0x66, 0x98][..], &[0; 11], &[7, 9]].concat()
+        );
         session.received(&request(2, 0, 0, 0));
         assert_eq!(session.next_demand(), Ok(None));
         assert!(session.is_over());
@@ -432,7 +548,10 @@ mod tests {
                 let mut session = greeted(flags);
                 session.received(&option(1, name));
                 let said = said(&mut session);
-                assert_eq!((said.len(), &said[..8]), (length, &(1_u64 << 20).to_be_bytes()[..]));
+                assert_eq!(
+                    (said.len(), &said[..8]),
+                    (length, &(1_u64 << 20).to_be_bytes()[..])
+                );
                 assert!(session.is_negotiated());
             }
             let mut session = greeted(flags);
@@ -447,7 +566,11 @@ mod tests {
         session.received(&option(99, &[0; 9000]));
         assert_eq!(session.next_demand(), Err(Fault::Handshake));
         let mut session = greeted(4);
-        assert_eq!(session.next_demand(), Err(Fault::Handshake), "an unknown flag");
+        assert_eq!(
+            session.next_demand(),
+            Err(Fault::Handshake),
+            "an unknown flag"
+        );
     }
 
     #[test]
@@ -456,7 +579,10 @@ mod tests {
         let listed = [(2, named(b"disk", &[])), (1, Vec::new())];
         assert_eq!(answers(&mut session, 3, &[]), listed);
         let kinds = |session: &mut Session, number, data: &[u8]| -> Vec<u32> {
-            answers(session, number, data).iter().map(|(kind, _)| *kind).collect()
+            answers(session, number, data)
+                .iter()
+                .map(|(kind, _)| *kind)
+                .collect()
         };
         for (number, data, wanted) in [
             (3, &[0][..], INVALID),
@@ -474,14 +600,24 @@ mod tests {
             (9, &named(b"", &[0, 0, 0, 0]), INVALID),
             (10, &named(b"", &[0, 0, 0, 0]), INVALID),
         ] {
-            assert_eq!(kinds(&mut session, number, data), [wanted], "{number} {data:?}");
+            assert_eq!(
+                kinds(&mut session, number, data),
+                [wanted],
+                "{number} {data:?}"
+            );
         }
         // NBD_INFO_NAME, NBD_INFO_DESCRIPTION, one that is not there, NBD_INFO_BLOCK_SIZE.
         let infos = named(b"", &[0, 4, 0, 1, 0, 2, 9, 9, 0, 3]);
         let infos = answers(&mut session, 6, &infos);
-        assert_eq!(infos[1..3], [(3, b"\0\x01disk".to_vec()), (3, b"\0\x02a disk".to_vec())]);
+        assert_eq!(
+            infos[1..3],
+            [(3, b"\0\x01disk".to_vec()), (3, b"\0\x02a disk".to_vec())]
+        );
         assert_eq!(infos[3].1, [0, 3, 0, 0, 2, 0, 0, 0, 16, 0, 2, 0, 0, 0]);
-        assert_eq!((infos.len(), infos[4].0, session.is_negotiated()), (5, 1, false));
+        assert_eq!(
+            (infos.len(), infos[4].0, session.is_negotiated()),
+            (5, 1, false)
+        );
         assert_eq!(kinds(&mut session, 8, &[]), [1]);
         assert_eq!(kinds(&mut session, 8, &[]), [INVALID], "once only");
         assert_eq!(kinds(&mut session, 2, &[]), [1]);
@@ -504,12 +640,27 @@ mod tests {
             (10, &none, 1),
         ] {
             let answers = answers(&mut session, number, data);
-            assert_eq!((answers.len(), answers[count - 1].0), (count, 1), "{number} {data:?}");
+            assert_eq!(
+                (answers.len(), answers[count - 1].0),
+                (count, 1),
+                "{number} {data:?}"
+            );
         }
-        for broken in [&named(b"", &[0, 0, 0, 2, 0, 0, 0, 0])[..], &named(b"", &[0, 0, 0, 0, 9]), &[0; 3]] {
-            assert_eq!(answers(&mut session, 10, broken)[0].0, INVALID, "{broken:?}");
+        for broken in [
+            &named(b"", &[0, 0, 0, 2, 0, 0, 0, 0])[..],
+            &named(b"", &[0, 0, 0, 0, 9]),
+            &[0; 3],
+        ] {
+            assert_eq!(
+                answers(&mut session, 10, broken)[0].0,
+                INVALID,
+                "{broken:?}"
+            );
         }
-        assert_eq!(answers(&mut session, 10, &named(b"other", &[0; 4]))[0].0, UNKNOWN);
+        assert_eq!(
+            answers(&mut session, 10, &named(b"other", &[0; 4]))[0].0,
+            UNKNOWN
+        );
         // The last selection is empty: the command is not available.
         answers(&mut session, 7, &named(b"", &[0, 0]));
         session.received(&request(7, 0, 0, 512));
@@ -520,23 +671,47 @@ mod tests {
     fn structured_replies_have_one_chunk() {
         let mut session = structured();
         session.received(&request(0, 4, 100, 2));
-        assert_eq!(session.next_demand(), Ok(Some(Demand::Read { cookie: 7, offset: 100, length: 2 })));
-        session.reply(7, Reply::Data { offset: 100, bytes: &[8, 9] });
+        assert_eq!(
+            session.next_demand(),
+            Ok(Some(Demand::Read {
+                cookie: 7,
+                offset: 100,
+                length: 2
+            }))
+        );
+        session.reply(
+            7,
+            Reply::Data {
+                offset: 100,
+                bytes: &[8, 9],
+            },
+        );
         let head = |kind: [u8; 2], length: u8| {
-            [&[0x66, 0x8e, 0x33, 0xef, 0, 1][..], &kind, &[0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, length]].concat()
+            [
+                &[0x66, 0x8e, 0x33, 0xef, 0, 1][..],
+                &kind,
+                &[0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, length],
+            ]
+            .concat()
         };
         let data = [0, 0, 0, 0, 0, 0, 0, 100, 8, 9];
         assert_eq!(said(&mut session), [&head([0, 1], 10)[..], &data].concat());
         session.received(&request(7, 8 | 1, 512, 1024));
         let status = [0, 0, 0, 1, 0, 0, 4, 0, 0, 0, 0, 0];
-        assert_eq!(said(&mut session), [&head([0, 5], 12)[..], &status].concat());
+        assert_eq!(
+            said(&mut session),
+            [&head([0, 5], 12)[..], &status].concat()
+        );
         session.received(&request(0, 0, 0, 0));
         assert_eq!(said(&mut session), head([0, 0], 0));
         // A read beyond the end, and the status of no byte.
         for bytes in [request(0, 0, 1 << 20, 1), request(7, 0, 0, 0)] {
             session.received(&bytes);
             let said = said(&mut session);
-            assert_eq!((&said[..8], &said[20..24]), (&head([128, 1], 0)[..8], &[0, 0, 0, 22][..]));
+            assert_eq!(
+                (&said[..8], &said[20..24]),
+                (&head([128, 1], 0)[..8], &[0, 0, 0, 22][..])
+            );
             assert_eq!(usize::from(said[19]), said.len() - 20);
             assert_eq!(usize::from(said[25]), said.len() - 26);
         }
@@ -568,7 +743,13 @@ mod tests {
     fn a_read_only_export_refuses_every_write() {
         let flags = flag::HAS_FLAGS | flag::FLUSH | flag::FUA | flag::READ_ONLY;
         let (name, description) = (String::new(), String::new());
-        let mut session = Session::new(Export { name, description, size: 1 << 20, block_size: 512, flags });
+        let mut session = Session::new(Export {
+            name,
+            description,
+            size: 1 << 20,
+            block_size: 512,
+            flags,
+        });
         session.received(&[&3_u32.to_be_bytes()[..], &option(1, &[])].concat());
         said(&mut session);
         for (kind, data) in [(1, 512), (4, 0), (6, 0)] {
@@ -590,7 +771,12 @@ mod tests {
         let data = &[5; 512][..];
         assert_eq!(
             session.next_demand(),
-            Ok(Some(Demand::Write { cookie: 7, offset: 512, data, durable: true }))
+            Ok(Some(Demand::Write {
+                cookie: 7,
+                offset: 512,
+                data,
+                durable: true
+            }))
         );
     }
 
@@ -600,16 +786,25 @@ mod tests {
         for (bytes, errno) in [
             (request(0, 0, 1 << 20, 1), Errno::Invalid),
             (request(0, 0, u64::MAX, 512), Errno::Invalid),
-            ([request(1, 0, 1 << 20, 512), vec![0; 512]].concat(), Errno::NoSpace),
+            (
+                [request(1, 0, 1 << 20, 512), vec![0; 512]].concat(),
+                Errno::NoSpace,
+            ),
             (request(6, 0, 1 << 20, 512), Errno::NoSpace),
             (request(4, 0, 1 << 20, 512), Errno::Invalid),
-            (request(0, 0, 0, REQUEST_BYTES_MAX as u32 + 1), Errno::Invalid),
+            (
+                request(0, 0, 0, REQUEST_BYTES_MAX as u32 + 1),
+                Errno::Invalid,
+            ),
             (request(3, 0, 1, 0), Errno::Invalid),
             (request(4, 2, 0, 512), Errno::Invalid),
             // DF without structured replies, FAST_ZERO, which was not offered, and PAYLOAD_LEN.
             (request(0, 4, 0, 512), Errno::Invalid),
             (request(6, 16, 0, 512), Errno::Invalid),
-            ([request(1, 32, 0, 512), vec![0; 512]].concat(), Errno::Invalid),
+            (
+                [request(1, 32, 0, 512), vec![0; 512]].concat(),
+                Errno::Invalid,
+            ),
             // NBD_CMD_CACHE, NBD_CMD_BLOCK_STATUS, and one that is not there.
             (request(5, 0, 0, 512), Errno::Invalid),
             (request(7, 0, 0, 512), Errno::Invalid),
@@ -638,8 +833,12 @@ mod tests {
         let longest = option(10, &[0; OPTION_BYTES_MAX]).repeat(OPTIONS_MAX - 1);
         let skipped = option(99, &[0; 4 * STAGING]).repeat(OPTIONS_MAX - 1);
         let informed = option(6, &[0; 6]).repeat(OPTIONS_MAX - 1);
-        let behaviours =
-            [("silent", Vec::new()), ("longest", longest), ("skipped", skipped), ("info", informed)];
+        let behaviours = [
+            ("silent", Vec::new()),
+            ("longest", longest),
+            ("skipped", skipped),
+            ("info", informed),
+        ];
         for (name, options) in behaviours {
             let mut session = greeted(1);
             let mut most = session.input.capacity() + session.output.capacity();
@@ -650,7 +849,10 @@ mod tests {
                 most = most.max(session.input.capacity() + session.output.capacity());
             }
             assert!(!session.is_negotiated());
-            assert!(STAGING + most <= NBD_NEGOTIATION_BYTES, "{name}: {most} bytes");
+            assert!(
+                STAGING + most <= NBD_NEGOTIATION_BYTES,
+                "{name}: {most} bytes"
+            );
         }
     }
 }

@@ -24,14 +24,23 @@ impl Stop {
     pub fn new() -> io::Result<Arc<Self>> {
         let (reader, writer) = io::pipe()?;
         let (is_requested, writer) = (AtomicBool::new(false), Mutex::new(Some(writer)));
-        Ok(Arc::new(Self { is_requested, reader, writer }))
+        Ok(Arc::new(Self {
+            is_requested,
+            reader,
+            writer,
+        }))
     }
 
     /// Requests the end: sessions take no further request, finish those that they have, and end.
     pub fn request(&self) {
         self.is_requested.store(true, Ordering::SeqCst);
         // The end of a pipe is readable.
-        drop(self.writer.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(
+            self.writer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
     }
 
     /// Whether the end is requested.
@@ -41,6 +50,13 @@ impl Stop {
 
     /// What to wait for until the end is requested: afterwards it would be ready all the time.
     pub(super) fn watched(&self) -> Watched {
-        (if self.is_requested() { -1 } else { self.reader.as_raw_fd() }, false)
+        (
+            if self.is_requested() {
+                -1
+            } else {
+                self.reader.as_raw_fd()
+            },
+            false,
+        )
     }
 }

@@ -57,7 +57,10 @@ pub(super) struct Finished {
 impl Finished {
     pub(super) fn reply(&self) -> Reply<'_> {
         match (self.errno, &self.read) {
-            (Errno::Success, Some((offset, bytes))) => Reply::Data { offset: *offset, bytes },
+            (Errno::Success, Some((offset, bytes))) => Reply::Data {
+                offset: *offset,
+                bytes,
+            },
             (Errno::Success, None) => Reply::Done,
             (errno, _) => Reply::Failed(errno),
         }
@@ -153,7 +156,12 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub(super) fn new(queue: Queue, namespace: Namespace, transfer_max: usize, writes: Arc<Writes>) -> Self {
+    pub(super) fn new(
+        queue: Queue,
+        namespace: Namespace,
+        transfer_max: usize,
+        writes: Arc<Writes>,
+    ) -> Self {
         Self {
             queue,
             namespace,
@@ -196,28 +204,62 @@ impl Work {
     pub(super) fn take(&mut self, demand: Demand<'_>) -> Result<(), HostError> {
         let nsid = self.namespace.nsid;
         match demand {
-            Demand::Read { cookie, offset, length } => {
+            Demand::Read {
+                cookie,
+                offset,
+                length,
+            } => {
                 let request = self.begin(cookie, length);
                 self.pending[request].read = Some((offset, vec![0; length]));
                 self.read(request, offset, length);
                 Ok(())
             }
-            Demand::Write { cookie, offset, data, durable } => {
+            Demand::Write {
+                cookie,
+                offset,
+                data,
+                durable,
+            } => {
                 let request = self.begin(cookie, data.len());
-                let (range, bytes) = (offset..offset + data.len() as u64, Some(Cow::Borrowed(data)));
-                self.change(Change { request, range, bytes, durable, may_deallocate: false })
+                let (range, bytes) = (
+                    offset..offset + data.len() as u64,
+                    Some(Cow::Borrowed(data)),
+                );
+                self.change(Change {
+                    request,
+                    range,
+                    bytes,
+                    durable,
+                    may_deallocate: false,
+                })
             }
-            Demand::Zero { cookie, offset, length, may_deallocate, durable } => {
+            Demand::Zero {
+                cookie,
+                offset,
+                length,
+                may_deallocate,
+                durable,
+            } => {
                 let request = self.begin(cookie, 0);
                 let range = offset..offset + length;
-                self.change(Change { request, range, bytes: None, durable, may_deallocate })
+                self.change(Change {
+                    request,
+                    range,
+                    bytes: None,
+                    durable,
+                    may_deallocate,
+                })
             }
             Demand::Flush { cookie } => {
                 let request = self.begin(cookie, 0);
                 self.push(request, transfer(Io::Flush, nsid, 0, 1), Data::None);
                 Ok(())
             }
-            Demand::Trim { cookie, offset, length } => {
+            Demand::Trim {
+                cookie,
+                offset,
+                length,
+            } => {
                 let request = self.begin(cookie, 0);
                 self.trim(request, offset, length)
             }
@@ -227,11 +269,22 @@ impl Work {
     fn begin(&mut self, cookie: u64, bytes: usize) -> usize {
         self.held.add(bytes);
         let errno = Errno::Success;
-        self.pending.insert(Pending { cookie, errno, commands: 0, read: None, bytes, claim: None })
+        self.pending.insert(Pending {
+            cookie,
+            errno,
+            commands: 0,
+            read: None,
+            bytes,
+            claim: None,
+        })
     }
 
     fn push(&mut self, request: usize, command: Command, data: Data) {
-        self.pieces.push_back(Piece { request, command, data });
+        self.pieces.push_back(Piece {
+            request,
+            command,
+            data,
+        });
         self.pending[request].commands += 1;
     }
 
@@ -242,10 +295,19 @@ impl Work {
         let mut from = offset / block * block;
         while from < end {
             let to = (from + self.transfer_max as u64).min(end.next_multiple_of(block));
-            let command = transfer(Io::Read, self.namespace.nsid, from / block, (to - from) / block);
+            let command = transfer(
+                Io::Read,
+                self.namespace.nsid,
+                from / block,
+                (to - from) / block,
+            );
             let skip = offset.saturating_sub(from) as usize;
             let at = from.saturating_sub(offset) as usize;
-            self.push(request, command, Data::In((to - from) as usize, Then::Copy { skip, at }));
+            self.push(
+                request,
+                command,
+                Data::In((to - from) as usize, Then::Copy { skip, at }),
+            );
             from = to;
         }
     }
@@ -264,7 +326,12 @@ impl Work {
         buffer[4..8].copy_from_slice(&((end - start) as u32).to_le_bytes());
         buffer[8..16].copy_from_slice(&start.to_le_bytes());
         let (opcode, nsid) = (Io::DatasetManagement as u8, self.namespace.nsid);
-        let command = Command { opcode, nsid, cdw11: 1 << 2, ..Command::default() };
+        let command = Command {
+            opcode,
+            nsid,
+            cdw11: 1 << 2,
+            ..Command::default()
+        };
         self.push(request, command, Data::Out(buffer, 16));
         Ok(())
     }
@@ -275,7 +342,9 @@ impl Work {
         let block = self.namespace.block_size as u64;
         let Range { start, end } = change.range;
         let is_partial = !start.is_multiple_of(block) || !end.is_multiple_of(block);
-        let claim = self.writes.claim(start / block..end.div_ceil(block), is_partial);
+        let claim = self
+            .writes
+            .claim(start / block..end.div_ceil(block), is_partial);
         if claim.is_none() {
             let bytes = change.bytes.map(|bytes| Cow::Owned(bytes.into_owned()));
             self.blocked = Some(Change { bytes, ..change });
@@ -299,13 +368,22 @@ impl Work {
     /// Changes a part of one block.
     fn change_part(&mut self, change: &Change<'_>, part: Range<u64>) {
         let block = self.namespace.block_size as u64;
-        let (nsid, number, at) = (self.namespace.nsid, part.start / block, (part.start % block) as usize);
-        let bytes =
-            change.part(&part).map_or_else(|| vec![0; (part.end - part.start) as usize], <[u8]>::to_vec);
+        let (nsid, number, at) = (
+            self.namespace.nsid,
+            part.start / block,
+            (part.start % block) as usize,
+        );
+        let bytes = change
+            .part(&part)
+            .map_or_else(|| vec![0; (part.end - part.start) as usize], <[u8]>::to_vec);
         let mut write = transfer(Io::Write, nsid, number, 1);
         write.cdw12 |= if change.durable { FORCE_UNIT_ACCESS } else { 0 };
         let then = Then::Change { at, bytes, write };
-        self.push(change.request, transfer(Io::Read, nsid, number, 1), Data::In(block as usize, then));
+        self.push(
+            change.request,
+            transfer(Io::Read, nsid, number, 1),
+            Data::In(block as usize, then),
+        );
     }
 
     /// Writes whole blocks.
@@ -338,7 +416,11 @@ impl Work {
     /// Submits commands until the queue is full.
     pub(super) fn submit(&mut self) -> Result<(), HostError> {
         while self.queue.outstanding() < self.queue.depth()
-            && let Some(Piece { request, command, data }) = self.pieces.pop_front()
+            && let Some(Piece {
+                request,
+                command,
+                data,
+            }) = self.pieces.pop_front()
         {
             let (payload, then) = match data {
                 Data::None => (Payload::None, Then::Nothing),
@@ -371,8 +453,12 @@ impl Work {
 
     /// Notes that a command is finished.
     pub(super) fn finish(&mut self, done: Done) {
-        let Some((request, then)) = self.underway.try_remove(done.token as usize) else { return };
-        let Some(pending) = self.pending.get_mut(request) else { return };
+        let Some((request, then)) = self.underway.try_remove(done.token as usize) else {
+            return;
+        };
+        let Some(pending) = self.pending.get_mut(request) else {
+            return;
+        };
         pending.commands -= 1;
         let status = done.completion.status();
         if !status.is_success() {
@@ -386,7 +472,10 @@ impl Work {
             (Some(buffer), then) => {
                 if let (Then::Copy { skip, at }, Some((_, data))) = (then, &mut pending.read) {
                     let rest = &mut data[at..];
-                    let count = rest.len().min(self.transfer_max - skip).min(buffer.len() - skip);
+                    let count = rest
+                        .len()
+                        .min(self.transfer_max - skip)
+                        .min(buffer.len() - skip);
                     rest[..count].copy_from_slice(&buffer[skip..skip + count]);
                 }
                 let kind = usize::from(buffer.len() > SMALL);
@@ -402,9 +491,19 @@ impl Work {
     }
 
     fn conclude(&mut self, request: usize) {
-        let Pending { cookie, errno, read, bytes, .. } = self.pending.remove(request);
+        let Pending {
+            cookie,
+            errno,
+            read,
+            bytes,
+            ..
+        } = self.pending.remove(request);
         self.held.sub(bytes);
-        self.finished.push_back(Finished { cookie, errno, read });
+        self.finished.push_back(Finished {
+            cookie,
+            errno,
+            read,
+        });
     }
 
     /// A request that is to be answered.
@@ -417,7 +516,11 @@ impl Work {
         let kind = usize::from(length > SMALL);
         match self.free[kind].pop() {
             Some(buffer) => Ok(buffer),
-            None => self.queue.buffer(if kind == 0 { SMALL } else { self.transfer_max.max(length) }),
+            None => self.queue.buffer(if kind == 0 {
+                SMALL
+            } else {
+                self.transfer_max.max(length)
+            }),
         }
     }
 }
@@ -426,22 +529,32 @@ impl Change<'_> {
     /// The bytes for a part of the range; `None` for zeros.
     fn part(&self, part: &Range<u64>) -> Option<&[u8]> {
         let begin = (part.start - self.range.start) as usize;
-        self.bytes.as_ref().map(|bytes| &bytes[begin..][..(part.end - part.start) as usize])
+        self.bytes
+            .as_ref()
+            .map(|bytes| &bytes[begin..][..(part.end - part.start) as usize])
     }
 }
 
 /// The error value of a failed command.
 fn errno(status: Status) -> Errno {
     match status.plain() {
-        Status::NAMESPACE_WRITE_PROTECTED | Status::RESERVATION_CONFLICT | Status::ACCESS_DENIED => {
-            Errno::Permission
-        }
+        Status::NAMESPACE_WRITE_PROTECTED
+        | Status::RESERVATION_CONFLICT
+        | Status::ACCESS_DENIED => Errno::Permission,
         Status::CAPACITY_EXCEEDED => Errno::NoSpace,
         _ => Errno::Io,
     }
 }
 
 fn transfer(kind: Io, nsid: u32, start: u64, count: u64) -> Command {
-    let blocks = Blocks { start, count: count as u32 };
-    Command { opcode: kind as u8, nsid, ..Command::default() }.with_blocks(blocks)
+    let blocks = Blocks {
+        start,
+        count: count as u32,
+    };
+    Command {
+        opcode: kind as u8,
+        nsid,
+        ..Command::default()
+    }
+    .with_blocks(blocks)
 }

@@ -47,7 +47,10 @@ impl Writes {
         }
         claims.partial += usize::from(is_partial);
         let key = claims.ranges.insert((blocks, is_partial));
-        Some(Claim { writes: Arc::clone(self), key })
+        Some(Claim {
+            writes: Arc::clone(self),
+            key,
+        })
     }
 }
 
@@ -68,9 +71,13 @@ mod tests {
     fn parts_of_blocks_are_changed_alone() {
         let writes = Arc::new(Writes::default());
         let whole = writes.claim(0..4, false).unwrap();
-        let _other = writes.claim(2..6, false).expect("writes of whole blocks may overlap");
+        let _other = writes
+            .claim(2..6, false)
+            .expect("writes of whole blocks may overlap");
         assert!(writes.claim(3..4, true).is_none());
-        let part = writes.claim(6..7, true).expect("no other write has the block");
+        let part = writes
+            .claim(6..7, true)
+            .expect("no other write has the block");
         assert!(writes.claim(6..7, true).is_none() && writes.claim(0..8, false).is_none());
         assert!(writes.claim(7..8, false).is_some());
         drop((whole, part));

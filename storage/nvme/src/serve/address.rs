@@ -35,8 +35,14 @@ mod tests {
             assert_eq!(toml::to_string(&port).unwrap(), file);
         }
         let by_index: Port = toml::from_str("address = \"[fe80::1%1]:4420\"").unwrap();
-        assert_eq!(toml::to_string(&by_index).unwrap(), "address = \"[fe80::1%lo]:4420\"\n");
+        assert_eq!(
+            toml::to_string(&by_index).unwrap(),
+            "address = \"[fe80::1%lo]:4420\"\n"
+        );
         let error = toml::from_str::<Port>("address = \"[fe80::1%nosuch0]:4420\"").unwrap_err();
-        assert!(error.to_string().contains("\"nosuch0\" is no interface"), "{error}");
+        assert!(
+            error.to_string().contains("\"nosuch0\" is no interface"),
+            "{error}"
+        );
     }
 }

@@ -36,11 +36,17 @@ impl Backing {
     pub(super) fn open(config: &NamespaceConfig) -> Result<Self, ServeError> {
         let block_size = u32::from(config.block_size);
         let path = PathBuf::from(config.backend.to_string());
-        let cannot = |source| ServeError::Backend { path: path.clone(), source };
+        let cannot = |source| ServeError::Backend {
+            path: path.clone(),
+            source,
+        };
         let (store, bytes, found, size) = match &config.backend {
-            BackendConfig::Memory(bytes) => {
-                (Store::Memory(Memory::new(bytes.0).map_err(cannot)?), bytes.0, bytes.0, None)
-            }
+            BackendConfig::Memory(bytes) => (
+                Store::Memory(Memory::new(bytes.0).map_err(cannot)?),
+                bytes.0,
+                bytes.0,
+                None,
+            ),
             BackendConfig::Null(bytes) => (Store::Null, bytes.0, bytes.0, None),
             BackendConfig::File { path, size, direct } => {
                 let opened = open_file(path, *size, *direct, config.read_only, block_size);
@@ -53,17 +59,25 @@ impl Backing {
             return Err(ServeError::Empty { path, bytes });
         }
         let warning = warning(&path, found, size, block_size);
-        Ok(Self { store, bytes, warning })
+        Ok(Self {
+            store,
+            bytes,
+            warning,
+        })
     }
 
     /// The lasting name of the store. Memory has a random one: it is another disk after each start.
     pub(super) fn lasting_name(&self) -> Result<String, ServeError> {
-        let cannot = |file: &FileStore, source| ServeError::Backend { path: file.path().to_owned(), source };
+        let cannot = |file: &FileStore, source| ServeError::Backend {
+            path: file.path().to_owned(),
+            source,
+        };
         match &self.store {
             Store::File(file) => file.lasting_name().map_err(|source| cannot(file, source)),
             Store::Memory(_) | Store::Null => {
                 let mut bytes = [0; 16];
-                getrandom::fill(&mut bytes).map_err(|error| ServeError::Random(io::Error::other(error)))?;
+                getrandom::fill(&mut bytes)
+                    .map_err(|error| ServeError::Random(io::Error::other(error)))?;
                 Ok(format!("memory {}", Uuid::from(bytes)))
             }
         }
@@ -98,7 +112,12 @@ fn open_file(
 
 /// A sentence about the bytes of a file that hosts do not reach, and about those that they would expect: what
 /// has `found` bytes is served as far as `size` says, in whole blocks.
-pub(super) fn warning(path: &Path, found: u64, size: Option<Bytes>, block_size: u32) -> Option<String> {
+pub(super) fn warning(
+    path: &Path,
+    found: u64,
+    size: Option<Bytes>,
+    block_size: u32,
+) -> Option<String> {
     let block = u64::from(block_size);
     let wanted = size.map_or(found, |size| size.0);
     let served = wanted.min(found) / block * block;
@@ -141,17 +160,43 @@ mod tests {
 
     #[test]
     fn bytes_that_hosts_do_not_reach_are_named_with_both_sizes() {
-        let said =
-            |found, size: Option<u64>, block| warning(Path::new("disk"), found, size.map(Bytes), block);
+        let said = |found, size: Option<u64>, block| {
+            warning(Path::new("disk"), found, size.map(Bytes), block)
+        };
         assert_eq!(said(8192, None, 4096), None);
         assert_eq!(said(8192, Some(8192), 4096), None);
         assert_eq!(said(1024, None, 512), None);
         for (found, size, block, numbers) in [
-            (1_000_001, None, 4096, &["1000001", "999424", "577", "1003520"][..]),
-            (1_000_001, None, 512, &["1000001", "999936", "65", "1000448"]),
-            (1_000_001, Some(1_000_001), 4096, &["1000001", "999424", "577", "1003520"]),
-            (1_000_001, Some(65536), 4096, &["1000001", "65536", "934465", "leave the size out"]),
-            (8192, Some(5000), 4096, &["8192", "4096", "5000", "leave the size out"]),
+            (
+                1_000_001,
+                None,
+                4096,
+                &["1000001", "999424", "577", "1003520"][..],
+            ),
+            (
+                1_000_001,
+                None,
+                512,
+                &["1000001", "999936", "65", "1000448"],
+            ),
+            (
+                1_000_001,
+                Some(1_000_001),
+                4096,
+                &["1000001", "999424", "577", "1003520"],
+            ),
+            (
+                1_000_001,
+                Some(65536),
+                4096,
+                &["1000001", "65536", "934465", "leave the size out"],
+            ),
+            (
+                8192,
+                Some(5000),
+                4096,
+                &["8192", "4096", "5000", "leave the size out"],
+            ),
             (8192, Some(16384), 4096, &["8192", "16384", "at most"]),
         ] {
             let text = said(found, size, block).unwrap();

@@ -80,7 +80,14 @@ impl SubsystemConfig {
     /// A subsystem without namespaces that every host may use.
     pub fn new(nqn: Nqn) -> Self {
         let (hosts, credentials, namespaces) = (None, BTreeMap::new(), Vec::new());
-        Self { nqn, serial: None, model: None, hosts, credentials, namespaces }
+        Self {
+            nqn,
+            serial: None,
+            model: None,
+            hosts,
+            credentials,
+            namespaces,
+        }
     }
 }
 
@@ -118,7 +125,15 @@ impl NamespaceConfig {
     /// A namespace with blocks of 4096 bytes in ANA group 1 that hosts may write.
     pub fn new(id: u32, backend: BackendConfig) -> Self {
         let (block_size, group) = (block_size(), group());
-        Self { id, backend, block_size, read_only: false, group, uuid: None, nguid: None }
+        Self {
+            id,
+            backend,
+            block_size,
+            read_only: false,
+            group,
+            uuid: None,
+            nguid: None,
+        }
     }
 }
 
@@ -196,9 +211,11 @@ impl BackendConfig {
     /// When the path is empty, or the working directory does not exist any more.
     pub fn absolute(self) -> std::io::Result<Self> {
         Ok(match self {
-            Self::File { path, size, direct } => {
-                Self::File { path: std::path::absolute(path)?, size, direct }
-            }
+            Self::File { path, size, direct } => Self::File {
+                path: std::path::absolute(path)?,
+                size,
+                direct,
+            },
             other => other,
         })
     }
@@ -223,11 +240,25 @@ impl TryFrom<BackendKeys> for BackendConfig {
     type Error = &'static str;
 
     fn try_from(keys: BackendKeys) -> Result<Self, &'static str> {
-        let BackendKeys { file, size, direct, memory, null } = keys;
+        let BackendKeys {
+            file,
+            size,
+            direct,
+            memory,
+            null,
+        } = keys;
         match (file, memory, null) {
-            (Some(path), None, None) => Ok(Self::File { path, size, direct: direct.unwrap_or(true) }),
-            (None, Some(bytes), None) if size.is_none() && direct.is_none() => Ok(Self::Memory(bytes)),
-            (None, None, Some(bytes)) if size.is_none() && direct.is_none() => Ok(Self::Null(bytes)),
+            (Some(path), None, None) => Ok(Self::File {
+                path,
+                size,
+                direct: direct.unwrap_or(true),
+            }),
+            (None, Some(bytes), None) if size.is_none() && direct.is_none() => {
+                Ok(Self::Memory(bytes))
+            }
+            (None, None, Some(bytes)) if size.is_none() && direct.is_none() => {
+                Ok(Self::Null(bytes))
+            }
             (None, None, None) => Err("say where a namespace's bytes are: file, memory or null"),
             _ => Err("a namespace has one of file (with size and direct), memory and null"),
         }
@@ -236,13 +267,28 @@ impl TryFrom<BackendKeys> for BackendConfig {
 
 impl From<BackendConfig> for BackendKeys {
     fn from(backend: BackendConfig) -> Self {
-        let none = Self { file: None, size: None, direct: None, memory: None, null: None };
+        let none = Self {
+            file: None,
+            size: None,
+            direct: None,
+            memory: None,
+            null: None,
+        };
         match backend {
-            BackendConfig::File { path, size, direct } => {
-                Self { file: Some(path), size, direct: (!direct).then_some(false), ..none }
-            }
-            BackendConfig::Memory(bytes) => Self { memory: Some(bytes), ..none },
-            BackendConfig::Null(bytes) => Self { null: Some(bytes), ..none },
+            BackendConfig::File { path, size, direct } => Self {
+                file: Some(path),
+                size,
+                direct: (!direct).then_some(false),
+                ..none
+            },
+            BackendConfig::Memory(bytes) => Self {
+                memory: Some(bytes),
+                ..none
+            },
+            BackendConfig::Null(bytes) => Self {
+                null: Some(bytes),
+                ..none
+            },
         }
     }
 }
@@ -300,7 +346,9 @@ impl FromStr for Receives {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse::<u32>().map_err(|error| error.to_string())?.try_into()
+        text.parse::<u32>()
+            .map_err(|error| error.to_string())?
+            .try_into()
     }
 }
 
@@ -334,10 +382,15 @@ impl Config {
     /// # Errors
     /// When the file cannot be read or is not valid; the error has the position.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let file = |source| ConfigError::File { path: path.to_owned(), source };
+        let file = |source| ConfigError::File {
+            path: path.to_owned(),
+            source,
+        };
         let text = std::fs::read_to_string(path).map_err(file)?;
-        toml::from_str(&text)
-            .map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })
+        toml::from_str(&text).map_err(|source| ConfigError::Parse {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })
     }
 
     /// The configuration as TOML.
@@ -367,13 +420,20 @@ impl Config {
         let mut new = path.as_os_str().to_owned();
         new.push(".new");
         let new = PathBuf::from(new);
-        let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = path
+            .parent()
+            .filter(|it| !it.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let write = || {
             use std::io::Write;
             // The configuration may contain secrets, so a temporary file of an earlier attempt, with unknown
             // permissions, is not reused.
             _ = std::fs::remove_file(&new);
-            let options = OpenOptions::new().write(true).create_new(true).mode(0o600).clone();
+            let options = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .clone();
             let mut out = options.open(&new)?;
             out.write_all(text.as_bytes())?;
             out.sync_all()?;
@@ -382,7 +442,10 @@ impl Config {
         };
         write().map_err(|source| {
             _ = std::fs::remove_file(&new);
-            ConfigError::File { path: path.to_owned(), source }
+            ConfigError::File {
+                path: path.to_owned(),
+                source,
+            }
         })
     }
 }
@@ -422,10 +485,16 @@ impl FromStr for Bytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no size: write bytes, or K, M, G, T, P behind a number");
+        let wrong =
+            || format!("{text:?} is no size: write bytes, or K, M, G, T, P behind a number");
         let upper = text.trim().to_ascii_uppercase();
-        let plain = upper.strip_suffix("IB").or_else(|| upper.strip_suffix('B')).unwrap_or(&upper);
-        let unit = UNITS.iter().find_map(|(unit, shift)| Some((plain.strip_suffix(unit)?, *shift)));
+        let plain = upper
+            .strip_suffix("IB")
+            .or_else(|| upper.strip_suffix('B'))
+            .unwrap_or(&upper);
+        let unit = UNITS
+            .iter()
+            .find_map(|(unit, shift)| Some((plain.strip_suffix(unit)?, *shift)));
         let (number, shift) = unit.unwrap_or((plain, 0));
         let number: u64 = number.trim().parse().map_err(|_| wrong())?;
         number.checked_mul(1 << shift).map(Self).ok_or_else(wrong)
@@ -472,15 +541,21 @@ mod tests {
     fn a_configuration_is_written_as_it_was_read() {
         let config: Config = toml::from_str(TEXT).unwrap();
         let namespaces = &config.subsystems[0].namespaces;
-        assert_eq!(namespaces[1].backend, BackendConfig::Memory(Bytes(64 << 20)));
+        assert_eq!(
+            namespaces[1].backend,
+            BackendConfig::Memory(Bytes(64 << 20))
+        );
         let text = toml::to_string(&config).unwrap();
         assert_eq!(toml::from_str::<Config>(&text).unwrap(), config, "{text}");
     }
 
     #[test]
     fn invalid_text_gives_a_specific_error() {
-        let wrong =
-            |from: &str, to: &str| toml::from_str::<Config>(&TEXT.replace(from, to)).unwrap_err().to_string();
+        let wrong = |from: &str, to: &str| {
+            toml::from_str::<Config>(&TEXT.replace(from, to))
+                .unwrap_err()
+                .to_string()
+        };
         assert!(wrong("block-size = 512", "block-size = 100").contains("512 or 4096"));
         assert!(wrong("memory = \"64M\"", "").contains("file, memory or null"));
         assert!(wrong("memory = \"64M\"", "memory = \"64 apples\"").contains("is no size"));
@@ -492,7 +567,12 @@ mod tests {
 
     #[test]
     fn sizes_have_units() {
-        for (text, bytes) in [("4096", 4096), ("512M", 512 << 20), ("10GiB", 10 << 30), ("1 tb", 1 << 40)] {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("512M", 512 << 20),
+            ("10GiB", 10 << 30),
+            ("1 tb", 1 << 40),
+        ] {
             assert_eq!(text.parse(), Ok(Bytes(bytes)));
         }
         assert_eq!(Bytes(3 << 30).to_string(), "3GiB");

@@ -58,17 +58,27 @@ pub(super) fn tune(socket: &Socket, tuning: &Tuning) {
 }
 
 /// Serves one connection until it ends, with TLS if there is an acceptor.
-pub(super) fn serve(shared: &Arc<Shared>, stream: TcpStream, port: u16, acceptor: Option<&Acceptor>) {
-    let Ok(peer) = stream.peer_addr() else { return shared.count_end(End::Host) };
+pub(super) fn serve(
+    shared: &Arc<Shared>,
+    stream: TcpStream,
+    port: u16,
+    acceptor: Option<&Acceptor>,
+) {
+    let Ok(peer) = stream.peer_addr() else {
+        return shared.count_end(End::Host);
+    };
     let address = peer.ip();
     let Some(_one) = Counted::one_more(&shared.connections, CONNECTIONS_MAX) else {
         return shared.ended(End::Full, None, peer, "");
     };
     let bytes = CONNECTION_BYTES + if acceptor.is_some() { TLS_BYTES } else { 0 };
-    let permit = shared.connection_limiter.admit(address).and_then(|mut permit| {
-        permit.charge(bytes, DISPLACED_PATIENCE)?;
-        Ok(permit)
-    });
+    let permit = shared
+        .connection_limiter
+        .admit(address)
+        .and_then(|mut permit| {
+            permit.charge(bytes, DISPLACED_PATIENCE)?;
+            Ok(permit)
+        });
     let permit = match permit {
         Ok(permit) => permit,
         Err(end) => return shared.ended(end, None, peer, ""),
@@ -85,7 +95,11 @@ pub(super) fn serve(shared: &Arc<Shared>, stream: TcpStream, port: u16, acceptor
         },
     };
     match Driver::new(shared, stream, (port, proved), peer, permit) {
-        Err(error) => shared.count_end(if error.kind() == NotConnected { End::Host } else { End::Broken }),
+        Err(error) => shared.count_end(if error.kind() == NotConnected {
+            End::Host
+        } else {
+            End::Broken
+        }),
         Ok(mut driver) => {
             let ended = driver.run();
             driver.log_end(&ended);
@@ -137,9 +151,14 @@ impl<'a> Driver<'a> {
     ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let both = Interest::READABLE | Interest::WRITABLE;
-        poll.registry().register(stream.socket_mut(), SOCKET, both)?;
+        poll.registry()
+            .register(stream.socket_mut(), SOCKET, both)?;
         let wake: Arc<dyn Wake> = Arc::new(PollWaker(Waker::new(poll.registry(), WOKEN)?));
-        let origin = Origin { port, local: stream.socket().local_addr()?, peer: peer.ip().to_canonical() };
+        let origin = Origin {
+            port,
+            local: stream.socket().local_addr()?,
+            peer: peer.ip().to_canonical(),
+        };
         let share = shared.budget.share(peer.ip(), Arc::clone(&wake));
         let pool = Pool::charging(share).of_guest(permit.memory().cloned());
         if let Some(memory) = permit.memory() {
@@ -215,8 +234,11 @@ impl<'a> Driver<'a> {
             }
             self.watch_ring()?;
             let most = self.sleep(now_ns);
-            let most =
-                if is_released { most } else { Some(most.map_or(IDLE_AFTER, |it| it.min(IDLE_AFTER))) };
+            let most = if is_released {
+                most
+            } else {
+                Some(most.map_or(IDLE_AFTER, |it| it.min(IDLE_AFTER)))
+            };
             match self.poll.poll(&mut events, most) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => idle.slept(),
@@ -271,7 +293,9 @@ impl<'a> Driver<'a> {
     fn send(&mut self, now_ns: u64) -> io::Result<bool> {
         let mut sent = false;
         while self.connection.has_output() {
-            let Some(bytes) = self.send_some()? else { break };
+            let Some(bytes) = self.send_some()? else {
+                break;
+            };
             self.answers.moved(bytes);
             self.connection.sent(bytes, now_ns);
             sent = true;
@@ -312,7 +336,9 @@ impl<'a> Driver<'a> {
             return true;
         }
         if self.connection.closing() == crate::tcp::Closing::No {
-            self.is_stalled = self.answers.is_too_long(self.connection.has_output(), now_ns)
+            self.is_stalled = self
+                .answers
+                .is_too_long(self.connection.has_output(), now_ns)
                 || self.data.is_too_long(self.connection.awaits_data(), now_ns);
             if self.is_stalled {
                 // A reset discards the responses that the kernel holds for the host.
@@ -328,12 +354,15 @@ impl<'a> Driver<'a> {
         let is_admin = self.connection.queue().id().is_none_or(|id| id == 0);
         // No event tells when unauthenticated hosts return memory.
         let is_guest = self.permit.memory().is_some();
-        let is_waited_for = self.connection.has_output() || self.connection.awaits_data() || is_guest;
+        let is_waited_for =
+            self.connection.has_output() || self.connection.awaits_data() || is_guest;
         if self.over_since_ns.is_none() && !is_admin && !is_waited_for {
             return None;
         }
         let deadline_ns = self.connection.queue().deadline_ns().unwrap_or(u64::MAX);
-        let until_ns = deadline_ns.saturating_sub(now_ns).clamp(1_000_000, CHECK_INTERVAL_NS);
+        let until_ns = deadline_ns
+            .saturating_sub(now_ns)
+            .clamp(1_000_000, CHECK_INTERVAL_NS);
         Some(Duration::from_nanos(until_ns))
     }
 
@@ -342,7 +371,9 @@ impl<'a> Driver<'a> {
         if !self.ring_is_watched
             && let Some(descriptor) = self.engine.descriptor()
         {
-            self.poll.registry().register(&mut SourceFd(&descriptor), RING, Interest::READABLE)?;
+            self.poll
+                .registry()
+                .register(&mut SourceFd(&descriptor), RING, Interest::READABLE)?;
             self.ring_is_watched = true;
         }
         Ok(())

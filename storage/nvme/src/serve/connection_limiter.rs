@@ -46,7 +46,10 @@ pub(super) struct ConnectionPermit {
 impl ConnectionLimiter {
     /// A limiter whose unauthenticated connections take memory of this budget.
     pub(super) fn new(budget: Arc<UnauthenticatedBudget>) -> Arc<Self> {
-        Arc::new(Self { counts: Mutex::default(), budget })
+        Arc::new(Self {
+            counts: Mutex::default(),
+            budget,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -73,7 +76,12 @@ impl ConnectionLimiter {
         count.connections += 1;
         count.unauthenticated += 1;
         let limiter = Arc::clone(self);
-        Ok(ConnectionPermit { limiter, address, is_unauthenticated: true, memory: None })
+        Ok(ConnectionPermit {
+            limiter,
+            address,
+            is_unauthenticated: true,
+            memory: None,
+        })
     }
 }
 
@@ -81,7 +89,11 @@ impl ConnectionPermit {
     /// Charges the memory of the connection to the budget of unauthenticated hosts, or returns the reason for
     /// closing it. Waits up to `patience` for displaced connections to end.
     pub(super) fn charge(&mut self, bytes: usize, patience: Duration) -> Result<(), End> {
-        let memory = self.limiter.budget.admit_within(self.address, bytes, patience).ok_or(End::Full)?;
+        let memory = self
+            .limiter
+            .budget
+            .admit_within(self.address, bytes, patience)
+            .ok_or(End::Full)?;
         self.memory = Some(Arc::new(memory));
         Ok(())
     }
@@ -93,7 +105,9 @@ impl ConnectionPermit {
 
     /// Whether another unauthenticated connection needs the memory of this one.
     pub(super) fn is_displaced(&self) -> bool {
-        self.memory.as_ref().is_some_and(|memory| memory.is_displaced())
+        self.memory
+            .as_ref()
+            .is_some_and(|memory| memory.is_displaced())
     }
 
     /// Notes that the host is authenticated; returns whether it was not before.
@@ -121,9 +135,13 @@ impl Drop for ConnectionPermit {
                 counts.sources.remove(&source);
             }
         }
-        let Some(count) = counts.addresses.get_mut(&self.address) else { return };
+        let Some(count) = counts.addresses.get_mut(&self.address) else {
+            return;
+        };
         count.connections = count.connections.saturating_sub(1);
-        count.unauthenticated = count.unauthenticated.saturating_sub(usize::from(self.is_unauthenticated));
+        count.unauthenticated = count
+            .unauthenticated
+            .saturating_sub(usize::from(self.is_unauthenticated));
         if count.connections == 0 {
             counts.addresses.remove(&self.address);
         }
@@ -147,7 +165,9 @@ mod tests {
     fn each_address_has_its_own_limits() {
         let limiter = limiter();
         let (one, other) = (v4(1), v4(2));
-        let mut permits: Vec<_> = (0..UNAUTHENTICATED_MAX).map(|_| limiter.admit(one).unwrap()).collect();
+        let mut permits: Vec<_> = (0..UNAUTHENTICATED_MAX)
+            .map(|_| limiter.admit(one).unwrap())
+            .collect();
         assert_eq!(limiter.admit(one).unwrap_err(), End::Unauthenticated);
         assert!(limiter.admit(other).is_ok());
         assert!(permits[0].mark_authenticated() && !permits[0].mark_authenticated());
@@ -159,7 +179,14 @@ mod tests {
         assert_eq!(limiter.admit(one).unwrap_err(), End::Full);
         drop(permits);
         let counts = limiter.lock();
-        assert_eq!((counts.connections, counts.addresses.len(), counts.sources.len()), (0, 0, 0));
+        assert_eq!(
+            (
+                counts.connections,
+                counts.addresses.len(),
+                counts.sources.len()
+            ),
+            (0, 0, 0)
+        );
     }
 
     /// Opens authenticated connections from these addresses in turn, until each is refused.
@@ -167,7 +194,10 @@ mod tests {
         let mut permits = Vec::new();
         loop {
             let before = permits.len();
-            for mut permit in addresses.iter().filter_map(|address| limiter.admit(*address).ok()) {
+            for mut permit in addresses
+                .iter()
+                .filter_map(|address| limiter.admit(*address).ok())
+            {
                 permit.mark_authenticated();
                 permits.push(permit);
             }
@@ -207,7 +237,13 @@ mod tests {
             permits.push(permit);
         }
         assert!(permits.len() < UNAUTHENTICATED_BYTES / CONNECTION_BYTES);
-        permits.iter_mut().for_each(|permit| assert!(permit.mark_authenticated()));
-        assert_eq!(limiter.budget.used(), 0, "authenticated hosts take nothing of it");
+        permits
+            .iter_mut()
+            .for_each(|permit| assert!(permit.mark_authenticated()));
+        assert_eq!(
+            limiter.budget.used(),
+            0,
+            "authenticated hosts take nothing of it"
+        );
     }
 }

@@ -184,15 +184,22 @@ pub fn ask_within(
     bytes_max: u64,
 ) -> Result<Value, ControlError> {
     let end = Instant::now() + time;
-    let (stream, _) = local::connect_within(path, time).map_err(|error| not_connected(path, error))?;
+    let (stream, _) =
+        local::connect_within(path, time).map_err(|error| not_connected(path, error))?;
     let stream = Deadline::after(&stream, end.saturating_duration_since(Instant::now()));
     exchange(stream, command, bytes_max)
 }
 
 fn not_connected(path: &Path, error: LocalError) -> ControlError {
     match error {
-        LocalError::Io(source) => ControlError::NoServer { path: path.to_owned(), source },
-        LocalError::OtherUser(user) => ControlError::OtherUser { path: path.to_owned(), user },
+        LocalError::Io(source) => ControlError::NoServer {
+            path: path.to_owned(),
+            source,
+        },
+        LocalError::OtherUser(user) => ControlError::OtherUser {
+            path: path.to_owned(),
+            user,
+        },
     }
 }
 
@@ -204,11 +211,17 @@ fn broken(error: io::Error) -> ControlError {
     }
 }
 
-fn exchange(mut stream: impl Read + Write, command: &Command, bytes_max: u64) -> Result<Value, ControlError> {
+fn exchange(
+    mut stream: impl Read + Write,
+    command: &Command,
+    bytes_max: u64,
+) -> Result<Value, ControlError> {
     let line = serde_json::to_string(command).map_err(ControlError::Answer)? + "\n";
     stream.write_all(line.as_bytes()).map_err(broken)?;
     let mut answer = String::new();
-    BufReader::new(stream.take(bytes_max)).read_line(&mut answer).map_err(broken)?;
+    BufReader::new(stream.take(bytes_max))
+        .read_line(&mut answer)
+        .map_err(broken)?;
     match answer.ends_with('\n') {
         true => {}
         false if answer.len() as u64 == bytes_max => return Err(ControlError::TooLong(bytes_max)),
@@ -235,7 +248,10 @@ impl Control {
     /// # Errors
     /// When a server listens there already, or the socket cannot be created.
     pub fn listen(path: &Path) -> io::Result<Self> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        if let Some(folder) = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+        {
             std::fs::create_dir_all(folder)?;
         }
         Ok(Self(LocalListener::bind(path)?))
@@ -248,7 +264,9 @@ impl Control {
     /// The error of the socket.
     pub fn serve(&self, server: &Arc<Server>) -> io::Result<()> {
         let server = Arc::clone(server);
-        self.serve_by(Arc::new(move |command| server.obey(command).map_err(|error| error.to_string())))
+        self.serve_by(Arc::new(move |command| {
+            server.obey(command).map_err(|error| error.to_string())
+        }))
     }
 
     /// Removes the file of the socket at the end of the server.
@@ -313,14 +331,23 @@ impl Server {
                 return Ok(with_warning(self.resize_namespace(&nqn, id, size)?));
             }
             Command::Hosts { nqn, hosts } => self.set_hosts(&nqn, hosts)?,
-            Command::Credentials { nqn, host, credentials } => {
+            Command::Credentials {
+                nqn,
+                host,
+                credentials,
+            } => {
                 self.set_credentials(&nqn, host, credentials)?;
             }
             Command::AddPort(port) => {
                 let id = self.add_port(port)?;
                 return Ok(json!({ "port": id }));
             }
-            Command::Access { nqn, port, group, access } => {
+            Command::Access {
+                nqn,
+                port,
+                group,
+                access,
+            } => {
                 self.set_access(&nqn, port, group, access.into())?;
             }
         }
@@ -391,9 +418,18 @@ mod tests {
     #[test]
     fn answers_are_limited_in_time_and_length() {
         assert_eq!(asked("{\"a\":1}\n", true, 8).unwrap(), json!({ "a": 1 }));
-        assert!(matches!(asked("{\"a\":1}\n", true, 7), Err(ControlError::TooLong(7))));
-        assert!(matches!(asked("{\"a\":1}", true, 100), Err(ControlError::Silent)));
+        assert!(matches!(
+            asked("{\"a\":1}\n", true, 7),
+            Err(ControlError::TooLong(7))
+        ));
+        assert!(matches!(
+            asked("{\"a\":1}", true, 100),
+            Err(ControlError::Silent)
+        ));
         assert!(matches!(asked("", true, 100), Err(ControlError::Silent)));
-        assert!(matches!(asked("{\"a\":", false, 100), Err(ControlError::Gone(_))));
+        assert!(matches!(
+            asked("{\"a\":", false, 100),
+            Err(ControlError::Gone(_))
+        ));
     }
 }

@@ -33,7 +33,10 @@ pub(super) struct Deadline<S> {
 
 impl<S: Socket> Deadline<S> {
     pub(super) fn after(stream: S, most: Duration) -> Self {
-        Self { stream, end: Instant::now() + most }
+        Self {
+            stream,
+            end: Instant::now() + most,
+        }
     }
 
     fn bound(&self) -> io::Result<()> {
@@ -78,7 +81,13 @@ mod tests {
         });
         let mut stream = Deadline::after(&ours, Duration::from_millis(50));
         let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
-        assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
+        assert!(
+            matches!(
+                error.kind(),
+                io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
+            ),
+            "{error}"
+        );
         drop(ours);
         feeder.join().unwrap();
     }

@@ -87,7 +87,9 @@ impl Shared {
                     (_, End::Fault) => {
                         warn!(%peer, %host, %subsystem, controller, queue = id, reason, why, "queue ended");
                     }
-                    (0, _) => info!(%peer, %host, %subsystem, controller, reason, why, "controller ended"),
+                    (0, _) => {
+                        info!(%peer, %host, %subsystem, controller, reason, why, "controller ended")
+                    }
                     _ => {
                         debug!(%peer, %host, %subsystem, controller, queue = id, reason, why, "queue ended");
                     }
@@ -98,7 +100,9 @@ impl Shared {
 
     /// Logs that a host has connected.
     pub(super) fn connected(&self, queue: &Queue, peer: impl Display) {
-        let Some((session, id)) = queue.session().zip(queue.id()) else { return };
+        let Some((session, id)) = queue.session().zip(queue.id()) else {
+            return;
+        };
         let (host, subsystem, controller, port) =
             (&session.host, &session.subsystem, session.id, session.port);
         match id {

@@ -29,7 +29,10 @@ pub(super) struct HalfOpen<'a, T> {
 
 impl<'a, T> HalfOpen<'a, T> {
     pub(super) fn new(count: &'a AtomicUsize) -> Self {
-        Self { entries: VecDeque::new(), count }
+        Self {
+            entries: VecDeque::new(),
+            count,
+        }
     }
 
     fn counted(&self, entry: Option<Entry<T>>) -> Option<T> {
@@ -58,7 +61,12 @@ impl<'a, T> HalfOpen<'a, T> {
     pub(super) fn insert(&mut self, key: usize, from: IpAddr, now_ns: u64, connection: T) {
         self.count.fetch_add(1, Ordering::Relaxed);
         let source = buffer::source(from);
-        self.entries.push_back(Entry { key, source, began_ns: now_ns, connection });
+        self.entries.push_back(Entry {
+            key,
+            source,
+            began_ns: now_ns,
+            connection,
+        });
     }
 
     /// Removes the connection with this key; returns it with the time of its request.
@@ -66,13 +74,21 @@ impl<'a, T> HalfOpen<'a, T> {
         let place = self.entries.iter().position(|entry| entry.key == key)?;
         let entry = self.entries.remove(place)?;
         let began_ns = entry.began_ns;
-        self.counted(Some(entry)).map(|connection| (began_ns, connection))
+        self.counted(Some(entry))
+            .map(|connection| (began_ns, connection))
     }
 
     /// Removes a connection whose request arrived before this time.
     pub(super) fn begun_before(&mut self, ns: u64) -> Option<T> {
-        let is_old = self.entries.front().is_some_and(|entry| entry.began_ns < ns);
-        let oldest = if is_old { self.entries.pop_front() } else { None };
+        let is_old = self
+            .entries
+            .front()
+            .is_some_and(|entry| entry.began_ns < ns);
+        let oldest = if is_old {
+            self.entries.pop_front()
+        } else {
+            None
+        };
         self.counted(oldest)
     }
 
@@ -126,9 +142,15 @@ mod tests {
         other.insert(7, from(2), 7, 7);
         assert_eq!(other.make_room(), Some(7));
         let last = 3 * HALF_OPEN_MAX - 1;
-        assert_eq!((one.take(last), one.take(last)), (Some((last as u64, last)), None));
+        assert_eq!(
+            (one.take(last), one.take(last)),
+            (Some((last as u64, last)), None)
+        );
         assert_eq!(one.begun_before(2 * HALF_OPEN_MAX as u64), None);
-        assert_eq!(one.begun_before(2 * HALF_OPEN_MAX as u64 + 1), Some(2 * HALF_OPEN_MAX));
+        assert_eq!(
+            one.begun_before(2 * HALF_OPEN_MAX as u64 + 1),
+            Some(2 * HALF_OPEN_MAX)
+        );
         drop(one);
         assert_eq!((count.load(Ordering::Relaxed), other.is_empty()), (0, true));
     }

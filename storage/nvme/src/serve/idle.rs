@@ -24,7 +24,12 @@ impl<'a> Idle<'a> {
     /// A thread that polls as long as the tuning says, and at least `least`.
     pub(super) fn new(shared: &'a Shared, least: Duration) -> Self {
         let poll_ns = shared.tuning.poll.max(least).as_nanos() as u64;
-        Self { shared, poll_ns, since_ns: None, polling: None }
+        Self {
+            shared,
+            poll_ns,
+            since_ns: None,
+            polling: None,
+        }
     }
 
     /// Notes that there was work: the next wait begins with polling again, because more work is likely.
@@ -40,7 +45,10 @@ impl<'a> Idle<'a> {
             return false;
         }
         if self.polling.is_none() {
-            self.polling = Counted::one_more(&self.shared.polling_threads, self.shared.polling_threads_max);
+            self.polling = Counted::one_more(
+                &self.shared.polling_threads,
+                self.shared.polling_threads_max,
+            );
         }
         if self.polling.is_some() && now_ns - since_ns >= YIELD_AFTER_NS {
             std::thread::yield_now();
@@ -64,10 +72,18 @@ mod tests {
 
     #[test]
     fn half_of_the_processors_poll_for_a_limited_time() {
-        let tuning = Tuning { poll: Duration::from_nanos(100), ..Tuning::default() };
+        let tuning = Tuning {
+            poll: Duration::from_nanos(100),
+            ..Tuning::default()
+        };
         let shared = Shared::new(Arc::new(Target::new()), tuning);
-        let mut all: Vec<_> = (0..64).map(|_| Idle::new(&shared, Duration::ZERO)).collect();
-        let polling = all.iter_mut().filter_map(|idle| idle.may_poll(0).then_some(())).count();
+        let mut all: Vec<_> = (0..64)
+            .map(|_| Idle::new(&shared, Duration::ZERO))
+            .collect();
+        let polling = all
+            .iter_mut()
+            .filter_map(|idle| idle.may_poll(0).then_some(()))
+            .count();
         assert_eq!(polling, shared.polling_threads_max.min(64));
         assert!(all[0].may_poll(99) && !all[0].may_poll(100));
         assert!(all[63].may_poll(99), "one stopped polling");

@@ -37,21 +37,42 @@ impl Listener {
     ///
     /// # Errors
     /// When the address cannot be bound, or no thread can be started.
-    pub fn tcp(shared: &Arc<Shared>, address: SocketAddr, port: u16, tls: bool) -> Result<Self, ServeError> {
+    pub fn tcp(
+        shared: &Arc<Shared>,
+        address: SocketAddr,
+        port: u16,
+        tls: bool,
+    ) -> Result<Self, ServeError> {
         let cannot = |source| ServeError::Listen { address, source };
         let acceptor = tls.then(Acceptor::new).transpose().map_err(cannot)?;
         let mut listener = listen(address, shared).map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
         let poll = Poll::new().map_err(cannot)?;
-        poll.registry().register(&mut listener, LISTENER, Interest::READABLE).map_err(cannot)?;
+        poll.registry()
+            .register(&mut listener, LISTENER, Interest::READABLE)
+            .map_err(cannot)?;
         let waker = Arc::new(Waker::new(poll.registry(), STOP).map_err(cannot)?);
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(shared), Arc::clone(&stop));
-        let accepting = Accepting { listener, poll, port, acceptor, shared, stopped };
+        let accepting = Accepting {
+            listener,
+            poll,
+            port,
+            acceptor,
+            shared,
+            stopped,
+        };
         let thread = std::thread::Builder::new().name("nvme-listen".to_owned());
-        let thread = thread.stack_size(STACK_BYTES).spawn(move || accepting.run());
+        let thread = thread
+            .stack_size(STACK_BYTES)
+            .spawn(move || accepting.run());
         let thread = Some(thread.map_err(ServeError::Thread)?);
-        Ok(Self { address, stop, waker, thread })
+        Ok(Self {
+            address,
+            stop,
+            waker,
+            thread,
+        })
     }
 
     /// Listens for NVMe/RDMA. `port` is the port identifier. With `receives`, the connections of a device
@@ -70,16 +91,31 @@ impl Listener {
         let listener = listener.map_err(|source| ServeError::Rdma { address, source })?;
         let poll = Poll::new().map_err(cannot)?;
         let descriptor = listener.descriptor();
-        let registered = poll.registry().register(&mut SourceFd(&descriptor), LISTENER, Interest::READABLE);
+        let registered =
+            poll.registry()
+                .register(&mut SourceFd(&descriptor), LISTENER, Interest::READABLE);
         registered.map_err(cannot)?;
         let waker = Arc::new(Waker::new(poll.registry(), STOP).map_err(cannot)?);
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(shared), Arc::clone(&stop));
-        let accepting = AcceptingRdma { listener, port: (port, address), receives, shared, stopped };
+        let accepting = AcceptingRdma {
+            listener,
+            port: (port, address),
+            receives,
+            shared,
+            stopped,
+        };
         let thread = std::thread::Builder::new().name("nvme-listen".to_owned());
-        let thread = thread.stack_size(STACK_BYTES).spawn(move || accepting.run(poll));
+        let thread = thread
+            .stack_size(STACK_BYTES)
+            .spawn(move || accepting.run(poll));
         let thread = Some(thread.map_err(ServeError::Thread)?);
-        Ok(Self { address, stop, waker, thread })
+        Ok(Self {
+            address,
+            stop,
+            waker,
+            thread,
+        })
     }
 
     /// The address that the port listens on.
@@ -100,7 +136,11 @@ impl Drop for Listener {
 }
 
 fn listen(address: SocketAddr, shared: &Shared) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() && !address.ip().is_unspecified() {
         socket.set_only_v6(true)?;
@@ -135,7 +175,9 @@ impl Accepting {
                         .spawn(move || connection::serve(&shared, stream, port, acceptor.as_ref()));
                     // The connection is closed then, and the host retries.
                     if let Err(error) = started {
-                        tracing::warn!("a connection is closed, because no thread can be started: {error}");
+                        tracing::warn!(
+                            "a connection is closed, because no thread can be started: {error}"
+                        );
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -152,5 +194,8 @@ impl Accepting {
 
 fn is_about_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    )
 }

@@ -47,7 +47,11 @@ impl LocalListener {
         let found = fs::symlink_metadata(path)?;
         let file = (found.dev(), found.ino());
         socket.listen(BACKLOG)?;
-        Ok(Self { listener: OwnedFd::from(socket).into(), path: path.to_owned(), file })
+        Ok(Self {
+            listener: OwnedFd::from(socket).into(),
+            path: path.to_owned(),
+            file,
+        })
     }
 
     /// Accepts the next connection of this user or of root. Connections of other users are closed.
@@ -87,7 +91,9 @@ pub enum LocalError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A process of another user accepts them.
-    #[error("a process of user {0} listens there, and not of this user or root: nothing was sent to it")]
+    #[error(
+        "a process of user {0} listens there, and not of this user or root: nothing was sent to it"
+    )]
     OtherUser(u32),
 }
 
@@ -103,11 +109,16 @@ pub fn connect(path: &Path) -> Result<(UnixStream, Peer), LocalError> {
 ///
 /// # Errors
 /// As [`connect`].
-pub(crate) fn connect_within(path: &Path, time: Duration) -> Result<(UnixStream, Peer), LocalError> {
+pub(crate) fn connect_within(
+    path: &Path,
+    time: Duration,
+) -> Result<(UnixStream, Peer), LocalError> {
     let deadline = Instant::now() + time;
     let stream = loop {
         match connect_at_once(path) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline => {
+            Err(error)
+                if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < deadline =>
+            {
                 std::thread::sleep(BACKLOG_INTERVAL);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -140,7 +151,10 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         found => found?.file_type(),
     };
     if !found.is_socket() {
-        let text = format!("it is {} and no socket, so it is left as it is: name another path", kind(found));
+        let text = format!(
+            "it is {} and no socket, so it is left as it is: name another path",
+            kind(found)
+        );
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
     }
     match connect_at_once(path) {
@@ -148,7 +162,10 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
         // Any other error of connect means that a process has the socket open.
-        _ => Err(io::Error::new(io::ErrorKind::AddrInUse, "a server listens there already")),
+        _ => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "a server listens there already",
+        )),
     }
 }
 
@@ -177,7 +194,9 @@ mod tests {
         let path = folder.path().join("socket");
         let refused = |kind: &str| {
             let error = LocalListener::bind(&path).unwrap_err();
-            assert!(error.kind() == io::ErrorKind::AlreadyExists && error.to_string().contains(kind));
+            assert!(
+                error.kind() == io::ErrorKind::AlreadyExists && error.to_string().contains(kind)
+            );
         };
         fs::write(&path, "kept").unwrap();
         refused("a regular file");
@@ -192,10 +211,19 @@ mod tests {
         // A listener of the standard library leaves its file behind.
         drop(UnixListener::bind(&path).unwrap());
         let listener = LocalListener::bind(&path).unwrap();
-        assert_eq!(LocalListener::bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(
+            LocalListener::bind(&path).unwrap_err().kind(),
+            io::ErrorKind::AddrInUse
+        );
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         let (_stream, peer) = connect(&path).unwrap();
-        assert_eq!(peer, Peer { process: std::process::id(), user: peer::user() });
+        assert_eq!(
+            peer,
+            Peer {
+                process: std::process::id(),
+                user: peer::user()
+            }
+        );
         listener.accept().unwrap();
         drop(listener);
         assert!(!path.exists());
@@ -225,7 +253,10 @@ mod tests {
         while let Ok(stream) = connect_at_once(&path) {
             waiting.push(stream);
         }
-        assert_eq!(LocalListener::bind(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(
+            LocalListener::bind(&path).unwrap_err().kind(),
+            io::ErrorKind::AddrInUse
+        );
         let error = connect(&path).unwrap_err();
         assert!(
             matches!(&error, LocalError::Io(error) if error.kind() == io::ErrorKind::TimedOut),

@@ -31,7 +31,10 @@ pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 /// When the address cannot be bound, or no thread can be started.
 pub fn serve_metrics(shared: &Arc<Shared>, address: SocketAddr) -> Result<SocketAddr, ServeError> {
     let shared = Arc::clone(shared);
-    serve_text(Arc::new(move || Report::of(&shared).to_prometheus()), address)
+    serve_text(
+        Arc::new(move || Report::of(&shared).to_prometheus()),
+        address,
+    )
 }
 
 /// Serves any metrics, as [`serve_metrics`].
@@ -43,7 +46,9 @@ pub fn serve_text(metrics: Metrics, address: SocketAddr) -> Result<SocketAddr, S
     let listener = TcpListener::bind(address).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
     let thread = std::thread::Builder::new().name("metrics".to_owned());
-    thread.spawn(move || accept(&listener, &metrics)).map_err(ServeError::Thread)?;
+    thread
+        .spawn(move || accept(&listener, &metrics))
+        .map_err(ServeError::Thread)?;
     Ok(address)
 }
 
@@ -55,7 +60,9 @@ fn accept(listener: &TcpListener, metrics: &Metrics) {
             continue;
         };
         // If there is no memory, the connection is closed, and Prometheus retries.
-        let Some(memory) = budget.admit_within(peer.ip(), CLIENT_BYTES, PAUSE) else { continue };
+        let Some(memory) = budget.admit_within(peer.ip(), CLIENT_BYTES, PAUSE) else {
+            continue;
+        };
         let metrics = Arc::clone(metrics);
         let thread = std::thread::Builder::new().name("metrics".to_owned());
         // If no thread can be started, the connection is closed, and Prometheus retries.

@@ -36,8 +36,8 @@ use thiserror::Error;
 
 pub use backing::default_nqn;
 pub use config::{
-    BackendConfig, BlockSize, Bytes, Config, ConfigError, HostsConfig, NamespaceConfig, PortConfig, Receives,
-    ReferralConfig, SubsystemConfig, TransportConfig,
+    BackendConfig, BlockSize, Bytes, Config, ConfigError, HostsConfig, NamespaceConfig, PortConfig,
+    Receives, ReferralConfig, SubsystemConfig, TransportConfig,
 };
 pub use control::{Access, Command, Control, ControlError, Obey, ask, ask_within};
 pub use end::End;
@@ -52,7 +52,8 @@ use buffer::UnauthenticatedBudget;
 use crate::budget::Budget;
 use crate::controller::{ChangeError, Target};
 use crate::limits::{
-    BARRIER_TIMEOUT, CONNECT_TIMEOUT, RECEIVE_BYTES, SERVER_DATA_BYTES, STALL_TIMEOUT, UNAUTHENTICATED_BYTES,
+    BARRIER_TIMEOUT, CONNECT_TIMEOUT, RECEIVE_BYTES, SERVER_DATA_BYTES, STALL_TIMEOUT,
+    UNAUTHENTICATED_BYTES,
 };
 use crate::nqn::Nqn;
 
@@ -78,7 +79,14 @@ impl Default for Tuning {
         let (poll, congestion) = (Duration::ZERO, None);
         let (stall_timeout, data_bytes) = (STALL_TIMEOUT, SERVER_DATA_BYTES);
         let (connect_timeout, unauthenticated_bytes) = (CONNECT_TIMEOUT, UNAUTHENTICATED_BYTES);
-        Self { poll, congestion, connect_timeout, stall_timeout, data_bytes, unauthenticated_bytes }
+        Self {
+            poll,
+            congestion,
+            connect_timeout,
+            stall_timeout,
+            data_bytes,
+            unauthenticated_bytes,
+        }
     }
 }
 
@@ -205,7 +213,9 @@ impl Shared {
             tuning,
             connections: AtomicUsize::new(0),
             half_open: AtomicUsize::new(0),
-            connection_limiter: connection_limiter::ConnectionLimiter::new(Arc::clone(&unauthenticated)),
+            connection_limiter: connection_limiter::ConnectionLimiter::new(Arc::clone(
+                &unauthenticated,
+            )),
             receive_budget: Budget::new(RECEIVE_BYTES),
             unauthenticated,
             ended: Default::default(),

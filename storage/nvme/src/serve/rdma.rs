@@ -18,13 +18,17 @@ use wire::nvme::{Command, Completion, Direction, Sgl, Status};
 use super::connection::{CHECK_INTERVAL_NS, PollWaker, RING, WOKEN};
 use super::connection_limiter::ConnectionPermit;
 use super::idle::Idle;
-use super::receives::{RECEIVE_BYTES, capsule, connection_bytes, other, post_receive, post_shared, sizes};
+use super::receives::{
+    RECEIVE_BYTES, capsule, connection_bytes, other, post_receive, post_shared, sizes,
+};
 use super::stall_timer::StallTimer;
 use super::{Counted, End, Shared};
 use crate::budget::Charge;
 use crate::controller::{Origin, Outcome, Plan, Queue, Request, Wake};
 use crate::engine::{Engine, Finished};
-use crate::limits::{ADMIN_ENTRIES, CONNECTIONS_MAX, RECEIVES_BEFORE_TRUST, RECEIVES_OF_GUESTS, STALL_BYTES};
+use crate::limits::{
+    ADMIN_ENTRIES, CONNECTIONS_MAX, RECEIVES_BEFORE_TRUST, RECEIVES_OF_GUESTS, STALL_BYTES,
+};
 use crate::pool::Pool;
 use crate::store::Lent;
 use crate::sys::wait::wait;
@@ -139,7 +143,9 @@ pub(super) fn serve(shared: &Arc<Shared>, confirmed: Confirmed) {
             0
         }
         Ok(mut driver) => {
-            let (end, why) = driver.run().map_or_else(|error| driver.end_of(&error), |()| (End::Host, None));
+            let (end, why) = driver
+                .run()
+                .map_or_else(|error| driver.end_of(&error), |()| (End::Host, None));
             shared.ended(end, Some(&driver.queue), peer, &why.unwrap_or_default());
             driver.posted
         }
@@ -187,10 +193,23 @@ struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     fn new(shared: &'a Shared, confirmed: Confirmed) -> io::Result<Self> {
-        let Confirmed { connection, peer, permit, origin, entries, receives, began_ns } = confirmed;
+        let Confirmed {
+            connection,
+            peer,
+            permit,
+            origin,
+            entries,
+            receives,
+            began_ns,
+        } = confirmed;
         let poll = Poll::new()?;
-        for (descriptor, token) in connection.descriptors().into_iter().zip([COMPLETIONS, STATE]) {
-            poll.registry().register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
+        for (descriptor, token) in connection
+            .descriptors()
+            .into_iter()
+            .zip([COMPLETIONS, STATE])
+        {
+            poll.registry()
+                .register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
         }
         let waker = mio::Waker::new(poll.registry(), WOKEN)?;
         let wake: Arc<dyn Wake> = Arc::new(PollWaker(waker));
@@ -303,8 +322,11 @@ impl<'a> Driver<'a> {
             }
             self.connection.check_events().map_err(other)?;
             let most = self.sleep(now_ns);
-            let most =
-                if is_released { most } else { Some(most.map_or(IDLE_AFTER, |it| it.min(IDLE_AFTER))) };
+            let most = if is_released {
+                most
+            } else {
+                Some(most.map_or(IDLE_AFTER, |it| it.min(IDLE_AFTER)))
+            };
             match self.poll.poll(&mut events, most) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => (is_armed, _) = (false, idle.slept()),
@@ -323,7 +345,10 @@ impl<'a> Driver<'a> {
         // all are answered by one list of requests.
         let mut count = 0;
         while count < BATCH {
-            let more = self.connection.poll_most(BATCH - count, &mut completed).map_err(other)?;
+            let more = self
+                .connection
+                .poll_most(BATCH - count, &mut completed)
+                .map_err(other)?;
             count += more;
             if more < TURN_MANY {
                 break;
@@ -333,7 +358,13 @@ impl<'a> Driver<'a> {
             // A work request of any length counts as full progress, because it is acknowledged as a whole.
             self.stall_timer.moved(STALL_BYTES);
         }
-        for Completed { token, done, buffer, .. } in completed.drain(..) {
+        for Completed {
+            token,
+            done,
+            buffer,
+            ..
+        } in completed.drain(..)
+        {
             let done = match done {
                 Ok(done) => done,
                 Err(status) => return Err(self.failed(status)),
@@ -365,7 +396,11 @@ impl<'a> Driver<'a> {
         self.note_authenticated();
         if let Some(receives) = self.receives.clone() {
             // Broken connections may have kept some of the shared receives: the queue is filled up.
-            for _ in 0..if self.has_filled_shared { 0 } else { receives.room() } {
+            for _ in 0..if self.has_filled_shared {
+                0
+            } else {
+                receives.room()
+            } {
                 post_shared(&receives, capsule(self.connection.domain())?)?;
             }
             self.has_filled_shared = true;
@@ -392,9 +427,17 @@ impl<'a> Driver<'a> {
     fn receives_wanted(&self) -> usize {
         let is_admin = self.queue.id() == Some(0);
         let entries = self.entries.min(self.queue.depth());
-        let entries = if is_admin { entries.min(ADMIN_ENTRIES) } else { entries };
+        let entries = if is_admin {
+            entries.min(ADMIN_ENTRIES)
+        } else {
+            entries
+        };
         let wanted = sizes(entries).receive as usize;
-        if is_admin && self.permit.memory().is_some() { wanted.min(RECEIVES_OF_GUESTS) } else { wanted }
+        if is_admin && self.permit.memory().is_some() {
+            wanted.min(RECEIVES_OF_GUESTS)
+        } else {
+            wanted
+        }
     }
 
     /// Charges one more receive to the budget that the host belongs to.
@@ -423,7 +466,8 @@ impl<'a> Driver<'a> {
             worked = true;
         }
         if worked {
-            self.engine.end_round(self.shared.now_ns(), &|| self.queue.name());
+            self.engine
+                .end_round(self.shared.now_ns(), &|| self.queue.name());
         }
         worked
     }
@@ -445,12 +489,19 @@ impl<'a> Driver<'a> {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
         self.resume(now_ns);
-        if self.stall_timer.is_too_long(self.connection.in_flight() > 0, now_ns) {
+        if self
+            .stall_timer
+            .is_too_long(self.connection.in_flight() > 0, now_ns)
+        {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         if self.queue.id() == Some(0) {
             self.extra();
-            if self.queue.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
+            if self
+                .queue
+                .deadline_ns()
+                .is_some_and(|deadline_ns| deadline_ns <= now_ns)
+            {
                 return gone();
             }
         }
@@ -463,7 +514,8 @@ impl<'a> Driver<'a> {
         let Some((command, behind)) = Command::split(message) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        if self.commands.len() + self.in_place.len() + self.responses.len() >= usize::from(self.queue.depth())
+        if self.commands.len() + self.in_place.len() + self.responses.len()
+            >= usize::from(self.queue.depth())
         {
             // The host has more commands outstanding than entries (Base 3.3.1.2).
             return Err(io::ErrorKind::InvalidData.into());
@@ -497,25 +549,51 @@ impl<'a> Driver<'a> {
             }
         };
         let length = request.length;
-        if let Some(data) = in_capsule.clone().filter(|_| request.direction == Direction::FromHost) {
+        if let Some(data) = in_capsule
+            .clone()
+            .filter(|_| request.direction == Direction::FromHost)
+        {
             let from = data_from + data.start;
             if request.is_written_in_place() {
                 request.data_at = from;
                 request.prefetch();
-                self.in_place.push((request, capsule, Data { remote, length, in_place: true }));
+                self.in_place.push((
+                    request,
+                    capsule,
+                    Data {
+                        remote,
+                        length,
+                        in_place: true,
+                    },
+                ));
                 return None;
             }
             let mut buffer = self.pool.take_beyond(length);
             buffer[..length].copy_from_slice(&capsule[from..from + length]);
-            self.execute(request, Some(buffer), Data { remote, length, in_place: false }, now_ns);
+            self.execute(
+                request,
+                Some(buffer),
+                Data {
+                    remote,
+                    length,
+                    in_place: false,
+                },
+                now_ns,
+            );
             return Some(capsule);
         }
         if in_capsule.is_some_and(|data| !data.is_empty()) {
-            let completion = self.queue.abandon(request, Status::SGL_TYPE_INVALID.permanent());
+            let completion = self
+                .queue
+                .abandon(request, Status::SGL_TYPE_INVALID.permanent());
             self.refuse(completion, remote);
             return Some(capsule);
         }
-        let data = Data { remote, length, in_place: false };
+        let data = Data {
+            remote,
+            length,
+            in_place: false,
+        };
         match request.direction {
             Direction::None => self.execute(request, None, data, now_ns),
             _ => self.provide(request, data, now_ns),
@@ -535,12 +613,17 @@ impl<'a> Driver<'a> {
     /// Gives a command its buffer, and continues it; it waits if other commands wait already, or the pool has
     /// no buffer.
     fn provide(&mut self, request: Request, data: Data, now_ns: u64) {
-        let provided = if self.awaiting_buffer.is_empty() { self.pool.provide(&request) } else { None };
+        let provided = if self.awaiting_buffer.is_empty() {
+            self.pool.provide(&request)
+        } else {
+            None
+        };
         match provided {
             Some(provided) => self.go_on(request, provided, data, now_ns),
             None => {
                 let state = CommandState::AwaitingBuffer(request);
-                self.awaiting_buffer.push_back(self.commands.insert(RdmaCommand { state, data }));
+                self.awaiting_buffer
+                    .push_back(self.commands.insert(RdmaCommand { state, data }));
             }
         }
     }
@@ -552,7 +635,11 @@ impl<'a> Driver<'a> {
                 let state = CommandState::ReadingData(request);
                 let read_for = Some(self.commands.insert(RdmaCommand { state, data }));
                 let (source, remote) = (Source::Own(buffer, data.length), data.remote);
-                self.transfers.push_back(Transfer { read_for, source, remote });
+                self.transfers.push_back(Transfer {
+                    read_for,
+                    source,
+                    remote,
+                });
             }
             provided => self.execute(request, provided, data, now_ns),
         }
@@ -570,8 +657,10 @@ impl<'a> Driver<'a> {
             };
             let Some(provided) = provided else { return };
             self.awaiting_buffer.pop_front();
-            if let Some(RdmaCommand { state: CommandState::AwaitingBuffer(request), data }) =
-                self.commands.try_remove(index)
+            if let Some(RdmaCommand {
+                state: CommandState::AwaitingBuffer(request),
+                data,
+            }) = self.commands.try_remove(index)
             {
                 self.go_on(request, provided, data, now_ns);
             }
@@ -580,8 +669,10 @@ impl<'a> Driver<'a> {
 
     /// Executes a command whose data an RDMA READ has fetched.
     fn fetched(&mut self, index: usize, buffer: Buffer, now_ns: u64) {
-        if let Some(RdmaCommand { state: CommandState::ReadingData(request), data }) =
-            self.commands.try_remove(index)
+        if let Some(RdmaCommand {
+            state: CommandState::ReadingData(request),
+            data,
+        }) = self.commands.try_remove(index)
         {
             self.execute(request, Some(buffer), data, now_ns);
         }
@@ -589,7 +680,11 @@ impl<'a> Driver<'a> {
 
     fn execute(&mut self, request: Request, buffer: Option<Buffer>, data: Data, now_ns: u64) {
         let gives = request.direction == Direction::ToHost;
-        let lent = if gives && buffer.is_none() { Pool::lent_charge(request.length) } else { 0 };
+        let lent = if gives && buffer.is_none() {
+            Pool::lent_charge(request.length)
+        } else {
+            0
+        };
         match self.queue.execute(request, buffer, now_ns) {
             Outcome::Task(task) => match self.engine.run_in_memory(task) {
                 Ok(finished) => {
@@ -626,16 +721,32 @@ impl<'a> Driver<'a> {
             Some(_) => self.pool.lent_back(Pool::lent_charge(finished.length)),
             None => {}
         }
-        self.reply(data, completion, finished.buffer, finished.length > 0, now_ns);
+        self.reply(
+            data,
+            completion,
+            finished.buffer,
+            finished.length > 0,
+            now_ns,
+        );
     }
 
     /// Queues RDMA WRITEs from lent memory to the memory of the host.
-    fn lend(&mut self, lent: Lent, Data { mut remote, length, .. }: Data) {
+    fn lend(
+        &mut self,
+        lent: Lent,
+        Data {
+            mut remote, length, ..
+        }: Data,
+    ) {
         let mut surcharge = Pool::lent_charge(length) - length;
         for (buffer, range) in lent.into_pieces() {
             let length = range.len();
             let source = Source::Lent(buffer, range, length + std::mem::take(&mut surcharge));
-            self.transfers.push_back(Transfer { read_for: None, source, remote });
+            self.transfers.push_back(Transfer {
+                read_for: None,
+                source,
+                remote,
+            });
             remote.address = remote.address.wrapping_add(length as u64);
         }
     }
@@ -643,7 +754,11 @@ impl<'a> Driver<'a> {
     /// Queues the RDMA WRITE of the data of a command, and its response.
     fn reply(
         &mut self,
-        Data { remote, length, in_place }: Data,
+        Data {
+            remote,
+            length,
+            in_place,
+        }: Data,
         completion: Completion,
         buffer: Option<Buffer>,
         gives: bool,
@@ -653,7 +768,11 @@ impl<'a> Driver<'a> {
             Some(capsule) if in_place => self.taken.push(capsule),
             Some(buffer) if gives && completion.status().is_success() => {
                 let source = Source::Own(buffer, length);
-                self.transfers.push_back(Transfer { read_for: None, source, remote });
+                self.transfers.push_back(Transfer {
+                    read_for: None,
+                    source,
+                    remote,
+                });
             }
             Some(buffer) => self.give(buffer, now_ns),
             None => {}
@@ -662,7 +781,8 @@ impl<'a> Driver<'a> {
     }
 
     fn respond(&mut self, completion: Completion, remote: Remote) {
-        self.responses.push_back((completion, remote.invalidate.then_some(remote.key)));
+        self.responses
+            .push_back((completion, remote.invalidate.then_some(remote.key)));
     }
 
     fn refuse(&mut self, completion: Completion, remote: Remote) {
@@ -686,7 +806,11 @@ impl<'a> Driver<'a> {
     /// the receiving process.
     fn flush(&mut self) -> io::Result<()> {
         while self.connection.room() > 0
-            && let Some(Transfer { read_for, source, remote }) = self.transfers.pop_front()
+            && let Some(Transfer {
+                read_for,
+                source,
+                remote,
+            }) = self.transfers.pop_front()
         {
             let place = (remote.address, remote.key);
             let (buffer, length) = match source {
@@ -694,7 +818,11 @@ impl<'a> Driver<'a> {
                 Source::Lent(buffer, range, charge) => {
                     let length = range.len();
                     let token = token::LENT | charge as u64;
-                    if self.connection.write_shared(&buffer, range.clone(), place, token).map_err(other)? {
+                    if self
+                        .connection
+                        .write_shared(&buffer, range.clone(), place, token)
+                        .map_err(other)?
+                    {
                         continue;
                     }
                     // The memory is registered with another device: it is copied.
@@ -705,7 +833,10 @@ impl<'a> Driver<'a> {
                 }
             };
             let posted = match read_for {
-                Some(index) => self.connection.read(buffer, length, place, token::READ | index as u64),
+                Some(index) => {
+                    self.connection
+                        .read(buffer, length, place, token::READ | index as u64)
+                }
                 None => self.connection.write(buffer, length, place, token::WRITE),
             };
             posted.map_err(|(error, _)| other(error))?;
@@ -714,7 +845,9 @@ impl<'a> Driver<'a> {
             && self.connection.room() > 0
             && let Some((completion, invalidate)) = self.responses.pop_front()
         {
-            self.connection.send_short(&completion.to_bytes(), invalidate).map_err(other)?;
+            self.connection
+                .send_short(&completion.to_bytes(), invalidate)
+                .map_err(other)?;
         }
         Ok(())
     }
@@ -726,7 +859,9 @@ impl<'a> Driver<'a> {
             return is_waited_for.then_some(Duration::from_nanos(CHECK_INTERVAL_NS));
         }
         let deadline_ns = self.queue.deadline_ns().unwrap_or(u64::MAX);
-        let until_ns = deadline_ns.saturating_sub(now_ns).clamp(1_000_000, CHECK_INTERVAL_NS);
+        let until_ns = deadline_ns
+            .saturating_sub(now_ns)
+            .clamp(1_000_000, CHECK_INTERVAL_NS);
         Some(Duration::from_nanos(until_ns))
     }
 
@@ -734,7 +869,9 @@ impl<'a> Driver<'a> {
         if !self.ring_is_watched
             && let Some(descriptor) = self.engine.descriptor()
         {
-            self.poll.registry().register(&mut SourceFd(&descriptor), RING, Interest::READABLE)?;
+            self.poll
+                .registry()
+                .register(&mut SourceFd(&descriptor), RING, Interest::READABLE)?;
             self.ring_is_watched = true;
         }
         Ok(())
@@ -746,8 +883,13 @@ impl Drop for Driver<'_> {
     /// other connections may have no further one. Before its host was trusted it could keep no more than were
     /// posted for it.
     fn drop(&mut self) {
-        let Some(receives) = self.receives.as_deref().filter(|_| self.has_filled_shared) else { return };
-        let kept = self.taken.drain(..).chain(self.in_place.drain(..).map(|(_, capsule, _)| capsule));
+        let Some(receives) = self.receives.as_deref().filter(|_| self.has_filled_shared) else {
+            return;
+        };
+        let kept = self
+            .taken
+            .drain(..)
+            .chain(self.in_place.drain(..).map(|(_, capsule, _)| capsule));
         let fresh = std::iter::from_fn(|| capsule(receives.domain()).ok());
         for buffer in kept.chain(fresh).take(receives.room()) {
             if post_shared(receives, buffer).is_err() {
@@ -759,14 +901,31 @@ impl Drop for Driver<'_> {
 
 /// The length that the SGL of a command names, its in-capsule data, and the memory of the host for the other
 /// data (RDMA transport 1.0, 2.3).
-fn describe(command: &Command, behind: &[u8]) -> Result<(u32, Option<Range<usize>>, Remote), Status> {
+fn describe(
+    command: &Command,
+    behind: &[u8],
+) -> Result<(u32, Option<Range<usize>>, Remote), Status> {
     match command.sgl() {
-        Ok(Sgl::Keyed { address, length, key, invalidate }) => {
-            Ok((length, None, Remote { address, key, invalidate: invalidate && length > 0 }))
-        }
+        Ok(Sgl::Keyed {
+            address,
+            length,
+            key,
+            invalidate,
+        }) => Ok((
+            length,
+            None,
+            Remote {
+                address,
+                key,
+                invalidate: invalidate && length > 0,
+            },
+        )),
         Ok(Sgl::InCapsule { offset, length }) => {
-            let start = usize::try_from(offset).map_err(|_| Status::SGL_OFFSET_INVALID.permanent())?;
-            let end = start.checked_add(length as usize).filter(|end| *end <= behind.len());
+            let start =
+                usize::try_from(offset).map_err(|_| Status::SGL_OFFSET_INVALID.permanent())?;
+            let end = start
+                .checked_add(length as usize)
+                .filter(|end| *end <= behind.len());
             let end = end.ok_or(Status::SGL_OFFSET_INVALID.permanent())?;
             Ok((length, Some(start..end), Remote::default()))
         }

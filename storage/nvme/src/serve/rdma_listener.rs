@@ -90,11 +90,16 @@ impl Accepting {
     }
 
     fn give_up(&self, waiting: &Waiting) {
-        self.shared.ended(End::Unconfirmed, None, waiting.peer, "RDMA");
+        self.shared
+            .ended(End::Unconfirmed, None, waiting.peer, "RDMA");
     }
 
     /// Accepts or rejects a request.
-    fn accept(&self, request: Request, queues: &mut BTreeMap<usize, Arc<SharedReceives>>) -> Option<Waiting> {
+    fn accept(
+        &self,
+        request: Request,
+        queues: &mut BTreeMap<usize, Arc<SharedReceives>>,
+    ) -> Option<Waiting> {
         let peer = request.peer();
         let entries = match entries_of(&request.private_data) {
             Ok(entries) => entries,
@@ -113,10 +118,20 @@ impl Accepting {
         };
         let made = self.shared_receives(&request, queues).and_then(|receives| {
             let connection = prepare(request, entries, receives.as_ref())?;
-            Ok(Waiting { connection, peer, permit, entries, receives })
+            Ok(Waiting {
+                connection,
+                peer,
+                permit,
+                entries,
+                receives,
+            })
         });
         // If the device has no free resources, the request is not answered, and the host repeats it.
-        made.inspect_err(|error| self.shared.ended(End::Broken, None, peer, &error.to_string())).ok()
+        made.inspect_err(|error| {
+            self.shared
+                .ended(End::Broken, None, peer, &error.to_string())
+        })
+        .ok()
     }
 
     fn shared_receives(
@@ -124,31 +139,59 @@ impl Accepting {
         request: &Request,
         queues: &mut BTreeMap<usize, Arc<SharedReceives>>,
     ) -> io::Result<Option<Arc<SharedReceives>>> {
-        let Some(size) = self.receives else { return Ok(None) };
+        let Some(size) = self.receives else {
+            return Ok(None);
+        };
         if let Some(queue) = queues.get(&request.device()) {
             return Ok(Some(Arc::clone(queue)));
         }
-        let queue =
-            request.domain().and_then(|domain| SharedReceives::new(domain, size)).map_err(receives::other)?;
+        let queue = request
+            .domain()
+            .and_then(|domain| SharedReceives::new(domain, size))
+            .map_err(receives::other)?;
         queues.insert(request.device(), Arc::clone(&queue));
         Ok(Some(queue))
     }
 
     /// Starts the thread of a connection. If that fails, the connection is closed, and the host retries.
     fn start(&self, waiting: Waiting, began_ns: u64) {
-        let Waiting { connection, peer, mut permit, entries, receives } = waiting;
+        let Waiting {
+            connection,
+            peer,
+            mut permit,
+            entries,
+            receives,
+        } = waiting;
         if let Err(end) = permit.charge(receives::connection_bytes(entries), DISPLACED_PATIENCE) {
             return self.shared.ended(end, None, peer, "RDMA");
         }
         let connection = match connection.establish() {
             Ok(connection) => connection,
-            Err(error) => return self.shared.ended(End::Broken, None, peer, &error.to_string()),
+            Err(error) => {
+                return self
+                    .shared
+                    .ended(End::Broken, None, peer, &error.to_string());
+            }
         };
         let (port, local) = self.port;
-        let origin = Origin { port, local, peer: peer.to_canonical() };
-        let confirmed = Confirmed { connection, peer, permit, origin, entries, receives, began_ns };
+        let origin = Origin {
+            port,
+            local,
+            peer: peer.to_canonical(),
+        };
+        let confirmed = Confirmed {
+            connection,
+            peer,
+            permit,
+            origin,
+            entries,
+            receives,
+            began_ns,
+        };
         let shared = Arc::clone(&self.shared);
-        let thread = std::thread::Builder::new().name("nvme-host".to_owned()).stack_size(STACK_BYTES);
+        let thread = std::thread::Builder::new()
+            .name("nvme-host".to_owned())
+            .stack_size(STACK_BYTES);
         // The connection is closed then, and the host retries.
         if let Err(error) = thread.spawn(move || rdma::serve(&shared, confirmed)) {
             tracing::warn!("a connection is closed, because no thread can be started: {error}");
@@ -170,23 +213,39 @@ fn entries_of(private_data: &[u8]) -> Result<u16, RejectStatus> {
     if private.receive_size == 0 {
         return Err(RejectStatus::ReceiveSize);
     }
-    Ok(if private.queue_id == 0 { entries.min(ADMIN_ENTRIES) } else { entries })
+    Ok(if private.queue_id == 0 {
+        entries.min(ADMIN_ENTRIES)
+    } else {
+        entries
+    })
 }
 
 fn refuse(request: Request, reason: RejectStatus) -> Option<Waiting> {
-    request.reject(&Reject { format: 0, status: reason as u16 }.to_bytes());
+    request.reject(
+        &Reject {
+            format: 0,
+            status: reason as u16,
+        }
+        .to_bytes(),
+    );
     None
 }
 
 /// Creates a queue pair with the receives for Connect, and accepts the request.
-fn prepare(request: Request, entries: u16, shared: Option<&Arc<SharedReceives>>) -> io::Result<Accepted> {
+fn prepare(
+    request: Request,
+    entries: u16,
+    shared: Option<&Arc<SharedReceives>>,
+) -> io::Result<Accepted> {
     let sizes = receives::sizes(entries);
     let mut connection = match shared {
         None => {
             let domain = request.domain().map_err(receives::other)?;
             request.prepare(&domain, sizes).map_err(receives::other)?
         }
-        Some(shared) => request.prepare_shared(sizes, shared).map_err(receives::other)?,
+        Some(shared) => request
+            .prepare_shared(sizes, shared)
+            .map_err(receives::other)?,
     };
     let is_there = shared.is_some_and(|it| it.size() as usize - it.room() >= RECEIVES_BEFORE_TRUST);
     for _ in 0..if is_there { 0 } else { RECEIVES_BEFORE_TRUST } {
@@ -199,7 +258,12 @@ fn prepare(request: Request, entries: u16, shared: Option<&Arc<SharedReceives>>)
             Some(shared) => receives::post_shared(shared, buffer)?,
         }
     }
-    let accept = Accept { format: 0, receive_size: entries };
-    connection.accept(&accept.to_bytes()).map_err(receives::other)?;
+    let accept = Accept {
+        format: 0,
+        receive_size: entries,
+    };
+    connection
+        .accept(&accept.to_bytes())
+        .map_err(receives::other)?;
     Ok(connection)
 }

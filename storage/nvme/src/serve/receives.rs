@@ -28,20 +28,30 @@ pub(super) fn other(error: rdma::Error) -> io::Error {
 /// Queue sizes for a connection with this many queue entries.
 pub(super) fn sizes(entries: u16) -> Sizes {
     let depth = u32::from(entries);
-    Sizes { send: 2 * depth + SPARE, receive: depth + 1 + BATCH as u32, reads: READS, rnr_retry: RNR_RETRY }
+    Sizes {
+        send: 2 * depth + SPARE,
+        receive: depth + 1 + BATCH as u32,
+        reads: READS,
+        rnr_retry: RNR_RETRY,
+    }
 }
 
 /// Bytes of a receive buffer, in whole pages.
-pub(super) const RECEIVE_BYTES: usize = (COMMAND_SIZE + RDMA_IN_CAPSULE).next_multiple_of(buffer::ALIGNMENT);
+pub(super) const RECEIVE_BYTES: usize =
+    (COMMAND_SIZE + RDMA_IN_CAPSULE).next_multiple_of(buffer::ALIGNMENT);
 
 /// What a connection with this many queue entries costs before its host is authenticated, in bytes.
 pub(super) fn connection_bytes(entries: u16) -> usize {
-    CONNECTION_BYTES + usize::from(entries) * RDMA_ENTRY_BYTES + RECEIVES_BEFORE_TRUST * RECEIVE_BYTES
+    CONNECTION_BYTES
+        + usize::from(entries) * RDMA_ENTRY_BYTES
+        + RECEIVES_BEFORE_TRUST * RECEIVE_BYTES
 }
 
 /// A receive buffer for a capsule with in-capsule data.
 pub(super) fn capsule(domain: &Arc<Domain>) -> io::Result<Buffer> {
-    domain.registered(COMMAND_SIZE + RDMA_IN_CAPSULE).map_err(other)
+    domain
+        .registered(COMMAND_SIZE + RDMA_IN_CAPSULE)
+        .map_err(other)
 }
 
 /// Posts a receive to a shared receive queue.
@@ -60,7 +70,9 @@ pub(super) fn post_receive(
     buffer: Buffer,
 ) -> io::Result<()> {
     match receives {
-        None => connection.receive(buffer, RECEIVE).map_err(|(error, _)| other(error)),
+        None => connection
+            .receive(buffer, RECEIVE)
+            .map_err(|(error, _)| other(error)),
         Some(receives) => post_shared(receives, buffer),
     }
 }

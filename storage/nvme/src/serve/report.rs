@@ -89,14 +89,20 @@ pub struct LatencyReport {
 impl From<Latency> for LatencyReport {
     fn from(latency: Latency) -> Self {
         let numbered = (0..).zip(latency.places);
-        Self { counts: numbered.filter(|(_, count)| *count != 0).collect(), sum_ns: latency.sum_ns }
+        Self {
+            counts: numbered.filter(|(_, count)| *count != 0).collect(),
+            sum_ns: latency.sum_ns,
+        }
     }
 }
 
 impl LatencyReport {
     /// The histogram with all its buckets.
     pub fn latency(&self) -> Latency {
-        let mut latency = Latency { sum_ns: self.sum_ns, ..Latency::default() };
+        let mut latency = Latency {
+            sum_ns: self.sum_ns,
+            ..Latency::default()
+        };
         for (place, count) in &self.counts {
             if let Some(here) = latency.places.get_mut(usize::from(*place)) {
                 *here = *count;
@@ -125,7 +131,10 @@ impl Report {
             half_open: shared.half_open(),
             controllers: shared.target.controllers().len(),
             data_bytes: shared.data_bytes(),
-            ended: End::ALL.iter().map(|end| (end.name().to_owned(), shared.ended_so_far(*end))).collect(),
+            ended: End::ALL
+                .iter()
+                .map(|end| (end.name().to_owned(), shared.ended_so_far(*end)))
+                .collect(),
             namespaces: Vec::new(),
             queues: Vec::new(),
         };
@@ -151,7 +160,9 @@ impl Report {
             latency: Class::ALL.map(|it| observed.latency(it).into()),
         });
         for figures in observed.queues() {
-            let Some(name) = figures.queue() else { continue };
+            let Some(name) = figures.queue() else {
+                continue;
+            };
             self.queues.push(QueueReport {
                 subsystem: subsystem.clone(),
                 id: namespace.nsid(),
@@ -167,19 +178,40 @@ impl Report {
     pub fn to_prometheus(&self) -> String {
         let mut text = Text(String::new());
         let gauges = [
-            ("connections", "Connections that are open.", self.connections),
+            (
+                "connections",
+                "Connections that are open.",
+                self.connections,
+            ),
             (
                 "connections_half_open",
                 "RDMA connections that their peers have not confirmed.",
                 self.half_open,
             ),
-            ("controllers", "Controllers that hosts have.", self.controllers),
-            ("data_bytes", "Bytes of data buffers of all connections, in use and free.", self.data_bytes),
+            (
+                "controllers",
+                "Controllers that hosts have.",
+                self.controllers,
+            ),
+            (
+                "data_bytes",
+                "Bytes of data buffers of all connections, in use and free.",
+                self.data_bytes,
+            ),
         ];
         for (name, help, value) in gauges {
-            text.plain(&format!("rockery_nvme_{name}"), "gauge", help, &[(String::new(), value as u64)]);
+            text.plain(
+                &format!("rockery_nvme_{name}"),
+                "gauge",
+                help,
+                &[(String::new(), value as u64)],
+            );
         }
-        let ended: Vec<_> = self.ended.iter().map(|(why, count)| (label("reason", why), *count)).collect();
+        let ended: Vec<_> = self
+            .ended
+            .iter()
+            .map(|(why, count)| (label("reason", why), *count))
+            .collect();
         text.plain(
             "rockery_nvme_connections_ended_total",
             "counter",
@@ -187,24 +219,52 @@ impl Report {
             &ended,
         );
         let of = |value: fn(&NamespaceReport) -> u64| -> Vec<_> {
-            self.namespaces.iter().map(|it| (it.labels(), value(it))).collect()
+            self.namespaces
+                .iter()
+                .map(|it| (it.labels(), value(it)))
+                .collect()
         };
         let values = of(|it| it.bytes);
-        text.plain("rockery_nvme_namespace_size_bytes", "gauge", "The namespace's size.", &values);
+        text.plain(
+            "rockery_nvme_namespace_size_bytes",
+            "gauge",
+            "The namespace's size.",
+            &values,
+        );
         let values = of(|it| it.in_flight);
         let help = "Commands that act on the namespace's medium, or wait until they may.";
         text.plain("rockery_nvme_commands_in_flight", "gauge", help, &values);
         let values = of(|it| it.read_bytes);
-        text.plain("rockery_nvme_read_bytes_total", "counter", "Bytes that hosts read.", &values);
+        text.plain(
+            "rockery_nvme_read_bytes_total",
+            "counter",
+            "Bytes that hosts read.",
+            &values,
+        );
         let values = of(|it| it.written_bytes);
-        text.plain("rockery_nvme_written_bytes_total", "counter", "Bytes that hosts wrote.", &values);
+        text.plain(
+            "rockery_nvme_written_bytes_total",
+            "counter",
+            "Bytes that hosts wrote.",
+            &values,
+        );
         let values = of(|it| it.errors);
-        text.plain("rockery_nvme_errors_total", "counter", "Commands that failed.", &values);
+        text.plain(
+            "rockery_nvme_errors_total",
+            "counter",
+            "Commands that failed.",
+            &values,
+        );
         let namespaces = self.namespaces.iter().map(|it| (it.labels(), &it.latency));
-        let help = "What commands took in the target, from the arrival of their data to their completion.";
+        let help =
+            "What commands took in the target, from the arrival of their data to their completion.";
         text.histogram("rockery_nvme_latency_seconds", help, namespaces);
         let queues = self.queues.iter().map(|it| (it.labels(), &it.latency));
-        text.histogram("rockery_nvme_queue_latency_seconds", "The same, of each queue that is open.", queues);
+        text.histogram(
+            "rockery_nvme_queue_latency_seconds",
+            "The same, of each queue that is open.",
+            queues,
+        );
         text.0
     }
 }
@@ -217,18 +277,34 @@ impl NamespaceReport {
 
 impl QueueReport {
     fn labels(&self) -> String {
-        let Self { subsystem, id, host, controller, queue, .. } = self;
+        let Self {
+            subsystem,
+            id,
+            host,
+            controller,
+            queue,
+            ..
+        } = self;
         let host = label("host", host.as_str());
-        format!("{},{host},controller=\"{controller}\",queue=\"{queue}\"", namespace_labels(subsystem, *id))
+        format!(
+            "{},{host},controller=\"{controller}\",queue=\"{queue}\"",
+            namespace_labels(subsystem, *id)
+        )
     }
 }
 
 fn namespace_labels(subsystem: &Nqn, id: u32) -> String {
-    format!("{},namespace=\"{id}\"", label("subsystem", subsystem.as_str()))
+    format!(
+        "{},namespace=\"{id}\"",
+        label("subsystem", subsystem.as_str())
+    )
 }
 
 fn label(name: &str, value: &str) -> String {
-    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let value = value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n");
     format!("{name}=\"{value}\"")
 }
 
@@ -246,7 +322,11 @@ impl Text {
     fn plain(&mut self, name: &str, kind: &str, help: &str, values: &[(String, u64)]) {
         self.head(name, kind, help);
         for (labels, value) in values {
-            let labels = if labels.is_empty() { String::new() } else { format!("{{{labels}}}") };
+            let labels = if labels.is_empty() {
+                String::new()
+            } else {
+                format!("{{{labels}}}")
+            };
             _ = writeln!(self.0, "{name}{labels} {value}");
         }
     }
@@ -260,7 +340,11 @@ impl Text {
         self.head(name, "histogram", help);
         for (labels, latency) in series {
             for (operation, latency) in Class::ALL.iter().zip(latency) {
-                self.buckets(name, &format!("{labels},operation=\"{}\"", operation.name()), latency);
+                self.buckets(
+                    name,
+                    &format!("{labels},operation=\"{}\"", operation.name()),
+                    latency,
+                );
             }
         }
     }
@@ -268,13 +352,20 @@ impl Text {
     fn buckets(&mut self, name: &str, labels: &str, latency: &LatencyReport) {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let up_to = |ns: u64| -> u64 {
-            let below = latency.counts.iter().filter(|(place, _)| longest_ns((*place).into()) < ns);
+            let below = latency
+                .counts
+                .iter()
+                .filter(|(place, _)| longest_ns((*place).into()) < ns);
             below.map(|(_, count)| count).sum()
         };
         for shift in BUCKETS {
             let limit_ns = 1_u64 << shift;
             let count = up_to(limit_ns);
-            _ = writeln!(self.0, "{name}_bucket{{{labels},le=\"{}\"}} {count}", seconds(limit_ns));
+            _ = writeln!(
+                self.0,
+                "{name}_bucket{{{labels},le=\"{}\"}} {count}",
+                seconds(limit_ns)
+            );
         }
         let total: u64 = latency.counts.iter().map(|(_, count)| count).sum();
         _ = writeln!(self.0, "{name}_bucket{{{labels},le=\"+Inf\"}} {total}");

@@ -34,7 +34,11 @@ impl Server {
     ///
     /// # Errors
     /// When a file cannot be used, or an address cannot be bound.
-    pub fn start(config: Config, state: Option<PathBuf>, tuning: Tuning) -> Result<Self, ServeError> {
+    pub fn start(
+        config: Config,
+        state: Option<PathBuf>,
+        tuning: Tuning,
+    ) -> Result<Self, ServeError> {
         Self::start_on(MachineId::this(), config, state, tuning)
     }
 
@@ -49,7 +53,10 @@ impl Server {
         tuning: Tuning,
     ) -> Result<Self, ServeError> {
         let state = State::start(machine, config, state, tuning)?;
-        Ok(Self { shared: Arc::clone(state.shared()), state: Mutex::new(state) })
+        Ok(Self {
+            shared: Arc::clone(state.shared()),
+            state: Mutex::new(state),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -99,7 +106,11 @@ impl Server {
     /// # Errors
     /// When the identifier is in use, the file cannot be used, or commands of a namespace that was removed
     /// are still executed on it.
-    pub fn add_namespace(&self, name: &Nqn, config: NamespaceConfig) -> Result<Option<String>, ServeError> {
+    pub fn add_namespace(
+        &self,
+        name: &Nqn,
+        config: NamespaceConfig,
+    ) -> Result<Option<String>, ServeError> {
         self.lock().add_namespace(name, config)
     }
 
@@ -117,13 +128,28 @@ impl Server {
     ///
     /// # Errors
     /// When the namespace does not exist, or its file cannot be resized.
-    pub fn resize_namespace(&self, name: &Nqn, nsid: u32, size: Bytes) -> Result<Option<String>, ServeError> {
-        let missing = || ChangeError::NoNamespace { subsystem: name.clone(), nsid };
-        let namespace = self.target().subsystem(name)?.namespace(nsid).ok_or_else(missing)?;
+    pub fn resize_namespace(
+        &self,
+        name: &Nqn,
+        nsid: u32,
+        size: Bytes,
+    ) -> Result<Option<String>, ServeError> {
+        let missing = || ChangeError::NoNamespace {
+            subsystem: name.clone(),
+            nsid,
+        };
+        let namespace = self
+            .target()
+            .subsystem(name)?
+            .namespace(nsid)
+            .ok_or_else(missing)?;
         // The last size that the configuration gets is also the last that the namespace gets.
         let _turn = namespace.resize_turn();
         let former = self.lock().begin_resize(name, &namespace, size)?;
-        let failed = |source| ServeError::Backend { path: path_of(&namespace), source };
+        let failed = |source| ServeError::Backend {
+            path: path_of(&namespace),
+            source,
+        };
         if let Err(source) = namespace.resize(size.0) {
             if let Some(former) = former {
                 self.lock().cancel_resize(name, nsid, former);
@@ -135,7 +161,12 @@ impl Server {
             Store::File(file) => file.bytes().map_err(failed)?,
             Store::Memory(_) | Store::Null => size.0,
         };
-        Ok(logged(backing::warning(&path_of(&namespace), found, Some(size), 1 << namespace.shift())))
+        Ok(logged(backing::warning(
+            &path_of(&namespace),
+            found,
+            Some(size),
+            1 << namespace.shift(),
+        )))
     }
 
     /// Sets the allowed hosts of a subsystem; every host when `None`.
@@ -165,7 +196,13 @@ impl Server {
     ///
     /// # Errors
     /// When the subsystem does not exist, or the group identifier is not allowed.
-    pub fn set_access(&self, name: &Nqn, port: u16, group: u32, access: AnaState) -> Result<(), ServeError> {
+    pub fn set_access(
+        &self,
+        name: &Nqn,
+        port: u16,
+        group: u32,
+        access: AnaState,
+    ) -> Result<(), ServeError> {
         settle(&self.target().set_access(name, port, group, access)?)
     }
 
@@ -202,7 +239,11 @@ impl Drop for Server {
 
 /// Waits for the commands that began before a change.
 fn settle(barrier: &Barrier) -> Result<(), ServeError> {
-    if barrier.wait(BARRIER_TIMEOUT) { Ok(()) } else { Err(ServeError::Unfinished) }
+    if barrier.wait(BARRIER_TIMEOUT) {
+        Ok(())
+    } else {
+        Err(ServeError::Unfinished)
+    }
 }
 
 #[cfg(test)]
@@ -225,15 +266,29 @@ mod tests {
 
     fn namespace(folder: &Path, id: u32) -> NamespaceConfig {
         let (path, size) = (folder.join(format!("disk{id}")), Some(Bytes(SIZE)));
-        NamespaceConfig::new(id, BackendConfig::File { path, size, direct: false })
+        NamespaceConfig::new(
+            id,
+            BackendConfig::File {
+                path,
+                size,
+                direct: false,
+            },
+        )
     }
 
     /// A server with two namespaces, and its control socket.
     fn start(folder: &Path) -> (Arc<Server>, PathBuf) {
         let namespaces = vec![namespace(folder, 1), namespace(folder, 2)];
-        let subsystems = vec![SubsystemConfig { namespaces, ..SubsystemConfig::new(name()) }];
-        let config = Config { subsystems, ..Config::default() };
-        let server = Arc::new(Server::start(config, Some(folder.join("state")), Tuning::default()).unwrap());
+        let subsystems = vec![SubsystemConfig {
+            namespaces,
+            ..SubsystemConfig::new(name())
+        }];
+        let config = Config {
+            subsystems,
+            ..Config::default()
+        };
+        let server =
+            Arc::new(Server::start(config, Some(folder.join("state")), Tuning::default()).unwrap());
         let path = folder.join("control");
         let (control, served) = (Control::listen(&path).unwrap(), Arc::clone(&server));
         std::thread::spawn(move || control.serve(&served));
@@ -242,7 +297,15 @@ mod tests {
 
     /// A command that the disk of namespace 1 does not execute.
     fn hang(server: &Server) -> Underway {
-        Underway::new(&server.target().subsystem(&name()).unwrap().namespace(1).unwrap(), 0)
+        Underway::new(
+            &server
+                .target()
+                .subsystem(&name())
+                .unwrap()
+                .namespace(1)
+                .unwrap(),
+            0,
+        )
     }
 
     fn until(is_so: impl Fn() -> bool) {
@@ -261,21 +324,54 @@ mod tests {
         let removal = std::thread::spawn(remove);
         until(|| server.config().subsystems[0].namespaces.len() == 1);
         // A report, and a change that waits for commands of another namespace.
-        assert_eq!(ask(&path, &Command::Status).unwrap()["subsystems"][0]["namespaces"][0]["id"], 2);
+        assert_eq!(
+            ask(&path, &Command::Status).unwrap()["subsystems"][0]["namespaces"][0]["id"],
+            2
+        );
         ask(&path, &Command::RemoveNamespace { nqn: name(), id: 2 }).unwrap();
-        ask(&path, &Command::AddNamespace { nqn: name(), namespace: namespace(folder.path(), 2) }).unwrap();
+        ask(
+            &path,
+            &Command::AddNamespace {
+                nqn: name(),
+                namespace: namespace(folder.path(), 2),
+            },
+        )
+        .unwrap();
         // The identifier and the file of the namespace are free when its commands have ended.
-        let again =
-            || ask(&path, &Command::AddNamespace { nqn: name(), namespace: namespace(folder.path(), 1) });
-        let elsewhere = NamespaceConfig { id: 3, ..namespace(folder.path(), 1) };
-        let elsewhere = ask(&path, &Command::AddNamespace { nqn: name(), namespace: elsewhere });
+        let again = || {
+            ask(
+                &path,
+                &Command::AddNamespace {
+                    nqn: name(),
+                    namespace: namespace(folder.path(), 1),
+                },
+            )
+        };
+        let elsewhere = NamespaceConfig {
+            id: 3,
+            ..namespace(folder.path(), 1)
+        };
+        let elsewhere = ask(
+            &path,
+            &Command::AddNamespace {
+                nqn: name(),
+                namespace: elsewhere,
+            },
+        );
         for refused in [again(), elsewhere] {
-            let is_named = matches!(&refused, Err(ControlError::Refused(why)) if why.contains("was removed"));
+            let is_named =
+                matches!(&refused, Err(ControlError::Refused(why)) if why.contains("was removed"));
             assert!(is_named, "{refused:?}");
         }
-        assert!(!removal.is_finished(), "the removal has to wait for the command");
+        assert!(
+            !removal.is_finished(),
+            "the removal has to wait for the command"
+        );
         drop(hanging);
-        assert_eq!(removal.join().unwrap().unwrap(), Value::Object(Default::default()));
+        assert_eq!(
+            removal.join().unwrap().unwrap(),
+            Value::Object(Default::default())
+        );
         again().unwrap();
     }
 
@@ -286,7 +382,11 @@ mod tests {
         let hanging = hang(&server);
         let resize = |size: u64| {
             let path = path.clone();
-            let command = Command::Resize { nqn: name(), id: 1, size: Bytes(size) };
+            let command = Command::Resize {
+                nqn: name(),
+                id: 1,
+                size: Bytes(size),
+            };
             std::thread::spawn(move || ask(&path, &command))
         };
         let configured = |at: usize| match server.config().subsystems[0].namespaces[at].backend {
@@ -296,14 +396,26 @@ mod tests {
         let first = resize(2 * SIZE);
         until(|| configured(0) == Some(Bytes(2 * SIZE)));
         let second = resize(3 * SIZE);
-        let other = Command::Resize { nqn: name(), id: 2, size: Bytes(4 * SIZE) };
+        let other = Command::Resize {
+            nqn: name(),
+            id: 2,
+            size: Bytes(4 * SIZE),
+        };
         ask(&path, &other).unwrap();
-        assert_eq!((configured(0), configured(1)), (Some(Bytes(2 * SIZE)), Some(Bytes(4 * SIZE))));
+        assert_eq!(
+            (configured(0), configured(1)),
+            (Some(Bytes(2 * SIZE)), Some(Bytes(4 * SIZE)))
+        );
         assert!(!first.is_finished() && !second.is_finished());
         drop(hanging);
         first.join().unwrap().unwrap();
         second.join().unwrap().unwrap();
         assert_eq!(configured(0), Some(Bytes(3 * SIZE)));
-        assert_eq!(std::fs::metadata(folder.path().join("disk1")).unwrap().len(), 3 * SIZE);
+        assert_eq!(
+            std::fs::metadata(folder.path().join("disk1"))
+                .unwrap()
+                .len(),
+            3 * SIZE
+        );
     }
 }

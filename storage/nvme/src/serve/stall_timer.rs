@@ -16,7 +16,11 @@ impl StallTimer {
     /// A timer with this limit.
     pub(crate) fn new(most: Duration) -> Self {
         let most_ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
-        Self { most_ns, since_ns: None, moved: 0 }
+        Self {
+            most_ns,
+            since_ns: None,
+            moved: 0,
+        }
     }
 
     /// Notes that this many bytes moved.

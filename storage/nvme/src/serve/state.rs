@@ -10,7 +10,8 @@ use tracing::{error, warn};
 
 use super::backing::Backing;
 use super::config::{
-    BackendConfig, Bytes, Config, NamespaceConfig, PortConfig, Receives, SubsystemConfig, TransportConfig,
+    BackendConfig, Bytes, Config, NamespaceConfig, PortConfig, Receives, SubsystemConfig,
+    TransportConfig,
 };
 use super::{Listener, ServeError, Shared, Tuning};
 use crate::auth::Credentials;
@@ -75,10 +76,10 @@ impl State {
         for subsystem in config.subsystems {
             server.add_subsystem(subsystem)?;
         }
-        let referrals = config
-            .referrals
-            .iter()
-            .map(|it| Referral { transport: Transport::Tcp { tls: false }, address: it.address });
+        let referrals = config.referrals.iter().map(|it| Referral {
+            transport: Transport::Tcp { tls: false },
+            address: it.address,
+        });
         server.shared.target.set_referrals(referrals.collect());
         server.config.referrals = config.referrals;
         for port in config.ports {
@@ -150,7 +151,10 @@ impl State {
         let subsystem = subsystem.with_credentials(config.credentials.clone());
         let name = config.nqn.clone();
         let namespaces = std::mem::take(&mut config.namespaces);
-        self.change(|it| it.subsystems.push(config), |it| Ok(it.target().add_subsystem(subsystem)?))?;
+        self.change(
+            |it| it.subsystems.push(config),
+            |it| Ok(it.target().add_subsystem(subsystem)?),
+        )?;
         for namespace in namespaces {
             if let Err(error) = self.add_namespace(&name, namespace) {
                 // Its namespaces are leaving: what is added next does not meet their last commands.
@@ -166,7 +170,10 @@ impl State {
         let namespaces = self.target().subsystem(name)?.namespaces();
         let edit = |it: &mut Config| it.subsystems.retain(|it| it.nqn != *name);
         let barrier = Arc::new(self.change(edit, |it| Ok(it.target().remove_subsystem(name)?))?);
-        let leaving = |namespace| Leaving { namespace, barrier: Arc::clone(&barrier) };
+        let leaving = |namespace| Leaving {
+            namespace,
+            barrier: Arc::clone(&barrier),
+        };
         self.leaving.extend(namespaces.into_iter().map(leaving));
         Ok(barrier)
     }
@@ -179,21 +186,33 @@ impl State {
     ) -> Result<Option<String>, ServeError> {
         let subsystem = self.target().subsystem(name)?;
         if subsystem.namespace(config.id).is_some() {
-            return Err(ChangeError::NamespaceExists { subsystem: name.clone(), nsid: config.id }.into());
+            return Err(ChangeError::NamespaceExists {
+                subsystem: name.clone(),
+                nsid: config.id,
+            }
+            .into());
         }
         let path = PathBuf::from(config.backend.to_string());
         let absolute = config.backend.absolute();
         config.backend = absolute.map_err(|source| ServeError::Backend { path, source })?;
         let backing = Backing::open(&config)?;
         let identity = self.identity(name, &config, &backing)?;
-        let Backing { store, bytes, warning } = backing;
+        let Backing {
+            store,
+            bytes,
+            warning,
+        } = backing;
         if let Store::File(file) = &store {
             self.check_medium(file)?;
             file.promise(bytes);
         }
         // Its reservations and its write protection would become those of the new namespace.
         self.sweep()?;
-        if self.leaving.iter().any(|it| it.namespace.identity() == identity) {
+        if self
+            .leaving
+            .iter()
+            .any(|it| it.namespace.identity() == identity)
+        {
             return Err(ServeError::Leaving { nsid: config.id });
         }
         let namespace = Namespace::new(config.id, identity, config.block_size.into(), bytes, store);
@@ -218,7 +237,12 @@ impl State {
         let given = Identity::given(config.uuid, config.nguid);
         let derived = || {
             let lasting_name = backing.lasting_name()?;
-            Ok::<_, ServeError>(Identity::of_storage(&self.machine, name, config.id, &lasting_name))
+            Ok::<_, ServeError>(Identity::of_storage(
+                &self.machine,
+                name,
+                config.id,
+                &lasting_name,
+            ))
         };
         let identity = given.map_or_else(derived, Ok)?;
         for subsystem in self.target().subsystems() {
@@ -236,10 +260,15 @@ impl State {
     /// Checks that no other namespace uses the same file or device: each would overwrite the blocks of the
     /// other without regard to its reservations. Read-only namespaces may share a file.
     fn check_medium(&self, file: &FileStore) -> Result<(), ServeError> {
-        let cannot = |source| ServeError::Backend { path: file.path().to_owned(), source };
+        let cannot = |source| ServeError::Backend {
+            path: file.path().to_owned(),
+            source,
+        };
         let medium = file.medium().map_err(cannot)?;
         let conflicts = |namespace: &Namespace| {
-            let Store::File(other) = namespace.store() else { return false };
+            let Store::File(other) = namespace.store() else {
+                return false;
+            };
             let is_same = other.medium().is_ok_and(|other| other == medium);
             is_same && !(file.is_read_only() && other.is_read_only())
         };
@@ -247,23 +276,39 @@ impl State {
             for namespace in subsystem.namespaces() {
                 if conflicts(&namespace) {
                     let (path, subsystem) = (file.path().to_owned(), subsystem.name().clone());
-                    return Err(ServeError::Shared { path, subsystem, nsid: namespace.nsid() });
+                    return Err(ServeError::Shared {
+                        path,
+                        subsystem,
+                        nsid: namespace.nsid(),
+                    });
                 }
             }
         }
         let is_busy = |it: &&Leaving| !it.barrier.has_passed() && conflicts(&it.namespace);
         match self.leaving.iter().find(is_busy) {
-            Some(it) => Err(ServeError::Leaving { nsid: it.namespace.nsid() }),
+            Some(it) => Err(ServeError::Leaving {
+                nsid: it.namespace.nsid(),
+            }),
             None => Ok(()),
         }
     }
 
     /// Removes a namespace.
-    pub(super) fn remove_namespace(&mut self, name: &Nqn, nsid: u32) -> Result<Arc<Barrier>, ServeError> {
-        let edit = |it: &mut Config| it.with_subsystem(name, |it| it.namespaces.retain(|it| it.id != nsid));
-        let (namespace, barrier) = self.change(edit, |it| Ok(it.target().remove_namespace(name, nsid)?))?;
+    pub(super) fn remove_namespace(
+        &mut self,
+        name: &Nqn,
+        nsid: u32,
+    ) -> Result<Arc<Barrier>, ServeError> {
+        let edit = |it: &mut Config| {
+            it.with_subsystem(name, |it| it.namespaces.retain(|it| it.id != nsid))
+        };
+        let (namespace, barrier) =
+            self.change(edit, |it| Ok(it.target().remove_namespace(name, nsid)?))?;
         let barrier = Arc::new(barrier);
-        self.leaving.push(Leaving { namespace, barrier: Arc::clone(&barrier) });
+        self.leaving.push(Leaving {
+            namespace,
+            barrier: Arc::clone(&barrier),
+        });
         Ok(barrier)
     }
 
@@ -273,7 +318,10 @@ impl State {
         while let Some(at) = self.leaving.iter().position(|it| it.barrier.has_passed()) {
             let path = || self.persistence_folder.clone().unwrap_or_default();
             let forgotten = self.leaving[at].namespace.forget();
-            forgotten.map_err(|source| ServeError::Backend { path: path(), source })?;
+            forgotten.map_err(|source| ServeError::Backend {
+                path: path(),
+                source,
+            })?;
             self.leaving.remove(at);
         }
         Ok(())
@@ -290,19 +338,30 @@ impl State {
         let nsid = namespace.nsid();
         let present = self.target().subsystem(name)?.namespace(nsid);
         if !present.is_some_and(|present| Arc::ptr_eq(&present, namespace)) {
-            return Err(ChangeError::NoNamespace { subsystem: name.clone(), nsid }.into());
+            return Err(ChangeError::NoNamespace {
+                subsystem: name.clone(),
+                nsid,
+            }
+            .into());
         }
         let path = path_of(namespace);
         if size.0 >> namespace.shift() == 0 {
-            return Err(ServeError::Empty { path, bytes: size.0 });
+            return Err(ServeError::Empty {
+                path,
+                bytes: size.0,
+            });
         }
         let mut former = None;
         let edit = |it: &mut Config| {
             edit_backend(it, name, nsid, |it| {
                 former = Some(it.clone());
                 match it {
-                    BackendConfig::File { size: configured, .. } => *configured = Some(size),
-                    BackendConfig::Memory(configured) | BackendConfig::Null(configured) => *configured = size,
+                    BackendConfig::File {
+                        size: configured, ..
+                    } => *configured = Some(size),
+                    BackendConfig::Memory(configured) | BackendConfig::Null(configured) => {
+                        *configured = size
+                    }
                 }
             });
         };
@@ -314,7 +373,9 @@ impl State {
     pub(super) fn cancel_resize(&mut self, name: &Nqn, nsid: u32, former: BackendConfig) {
         let edit = |it: &mut Config| edit_backend(it, name, nsid, |it| *it = former);
         if let Err(error) = self.change(edit, |_| Ok(())) {
-            error!("{error}: the state file keeps the size that was not set, and the next start tries it");
+            error!(
+                "{error}: the state file keeps the size that was not set, and the next start tries it"
+            );
         }
     }
 
@@ -342,24 +403,41 @@ impl State {
                 None => _ = it.credentials.remove(&host),
             });
         };
-        let make = |it: &Self| Ok(it.target().set_credentials(name, &host, credentials.clone())?);
+        let make = |it: &Self| {
+            Ok(it
+                .target()
+                .set_credentials(name, &host, credentials.clone())?)
+        };
         self.change(edit, make)
     }
 
     /// Adds a port; returns its identifier. It replaces the port with the same identifier, and ends the
     /// controllers of hosts that came through that.
-    pub(super) fn add_port(&mut self, mut config: PortConfig) -> Result<(u16, Barrier), ServeError> {
-        let next = self.listeners.keys().last().map_or(1, |last| last.saturating_add(1));
+    pub(super) fn add_port(
+        &mut self,
+        mut config: PortConfig,
+    ) -> Result<(u16, Barrier), ServeError> {
+        let next = self
+            .listeners
+            .keys()
+            .last()
+            .map_or(1, |last| last.saturating_add(1));
         let id = config.id.unwrap_or(next);
         let (listener, transport) = match config.transport {
             TransportConfig::Tcp => {
                 let tls = config.tls;
-                (Listener::tcp(&self.shared, config.address, id, tls)?, Transport::Tcp { tls })
+                (
+                    Listener::tcp(&self.shared, config.address, id, tls)?,
+                    Transport::Tcp { tls },
+                )
             }
             TransportConfig::Rdma if config.tls => return Err(ServeError::Tls(config.address)),
             TransportConfig::Rdma => {
                 let receives = config.shared_receives.map(|Receives(count)| count);
-                (Listener::rdma(&self.shared, config.address, id, receives)?, Transport::Rdma)
+                (
+                    Listener::rdma(&self.shared, config.address, id, receives)?,
+                    Transport::Rdma,
+                )
             }
         };
         let subsystems = config.subsystems.clone();
@@ -368,7 +446,12 @@ impl State {
             it.ports.retain(|it| it.id != Some(id));
             it.ports.push(config);
         };
-        let port = Port { id, transport, address: listener.address(), subsystems };
+        let port = Port {
+            id,
+            transport,
+            address: listener.address(),
+            subsystems,
+        };
         let barrier = self.change(edit, |it| Ok(it.target().replace_port(port)))?;
         self.listeners.insert(id, listener);
         Ok((id, barrier))
@@ -407,7 +490,10 @@ fn target_of(machine: &MachineId) -> Result<Target, ServeError> {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, ServeError> {
-    std::path::absolute(path).map_err(|source| ServeError::Backend { path: path.to_owned(), source })
+    std::path::absolute(path).map_err(|source| ServeError::Backend {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// The warning, which is in the log then.

@@ -55,7 +55,11 @@ impl FileStore {
         let options = || OpenOptions::new().read(true).write(!read_only).clone();
         let with_cache = open_medium(path, &mut options(), 0)?;
         let block_device = with_cache.metadata()?.file_type().is_block_device();
-        let without = if direct { open_medium(path, &mut options(), sys::O_DIRECT).ok() } else { None };
+        let without = if direct {
+            open_medium(path, &mut options(), sys::O_DIRECT).ok()
+        } else {
+            None
+        };
         let without = without.filter(|file| takes_blocks(file, block_size));
         let direct = without.is_some();
         let file = Arc::new(without.unwrap_or(with_cache));
@@ -125,7 +129,11 @@ impl FileStore {
     /// The error of `fstat`.
     pub fn bytes(&self) -> io::Result<u64> {
         use std::io::{Seek, SeekFrom};
-        if self.block_device { (&*self.file).seek(SeekFrom::End(0)) } else { Ok(self.file.metadata()?.len()) }
+        if self.block_device {
+            (&*self.file).seek(SeekFrom::End(0))
+        } else {
+            Ok(self.file.metadata()?.len())
+        }
     }
 
     /// The path of the file.
@@ -154,11 +162,16 @@ impl FileStore {
     /// # Errors
     /// When the file is shorter.
     pub(crate) fn check_length(&self) -> io::Result<()> {
-        let now = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+        let now = u64::try_from(self.opened.elapsed().as_millis())
+            .unwrap_or(u64::MAX)
+            .saturating_add(1);
         if self.block_device || self.checked.load(Ordering::Relaxed) == now {
             return Ok(());
         }
-        let (found, promised) = (self.file.metadata()?.len(), self.promised.load(Ordering::Relaxed));
+        let (found, promised) = (
+            self.file.metadata()?.len(),
+            self.promised.load(Ordering::Relaxed),
+        );
         if found < promised {
             return Err(self.truncated(found));
         }
@@ -184,7 +197,10 @@ impl FileStore {
     pub(crate) fn flushed(&self, result: &io::Result<()>) {
         let Err(error) = result else { return };
         let errno = error.raw_os_error().unwrap_or_default();
-        let was_tried = !matches!(errno, libc::EINTR | libc::EAGAIN | libc::ENOMEM | libc::ECANCELED);
+        let was_tried = !matches!(
+            errno,
+            libc::EINTR | libc::EAGAIN | libc::ENOMEM | libc::ECANCELED
+        );
         if was_tried && !self.flush_failed.swap(true, Ordering::Relaxed) {
             let path = self.path.display();
             error!(
@@ -202,7 +218,10 @@ impl FileStore {
         self.check_length()?;
         match self.flush_failed.load(Ordering::Relaxed) {
             false => Ok(()),
-            true => Err(io::Error::other(format!("a flush of {} has failed before", self.path.display()))),
+            true => Err(io::Error::other(format!(
+                "a flush of {} has failed before",
+                self.path.display()
+            ))),
         }
     }
 
@@ -250,7 +269,8 @@ impl FileStore {
         let mut done = 0;
         while done < length {
             let take = (length - done).min(zeros.len() as u64);
-            self.file.write_all_at(&zeros[..take as usize], offset + done)?;
+            self.file
+                .write_all_at(&zeros[..take as usize], offset + done)?;
             done += take;
         }
         Ok(())
@@ -259,7 +279,10 @@ impl FileStore {
     pub(super) fn resize(&self, bytes: u64) -> io::Result<()> {
         if self.block_device || self.read_only {
             let found = self.bytes()?;
-            let text = format!("{} has {found} bytes, which cannot be changed", self.path.display());
+            let text = format!(
+                "{} has {found} bytes, which cannot be changed",
+                self.path.display()
+            );
             let error = || io::Error::new(io::ErrorKind::InvalidInput, text);
             if bytes > found {
                 return Err(error());
@@ -299,7 +322,9 @@ fn open_medium(path: &Path, options: &mut OpenOptions, flags: i32) -> io::Result
     // A FIFO that replaced the file meanwhile does not block either. For some block devices O_NONBLOCK has
     // another meaning.
     let at_once = if is_file { libc::O_NONBLOCK } else { 0 };
-    let file = options.custom_flags(flags | at_once | libc::O_NOCTTY).open(path)?;
+    let file = options
+        .custom_flags(flags | at_once | libc::O_NOCTTY)
+        .open(path)?;
     is_medium(file.metadata()?.file_type())?;
     sys::set_blocking(&file)?;
     Ok(file)
@@ -351,13 +376,26 @@ mod tests {
         let kind = |result: io::Result<()>| result.unwrap_err().kind();
         let mut back = vec![0; 4096];
         store.read(0, &mut back).unwrap();
-        assert_eq!(kind(store.read(4096, &mut back)), io::ErrorKind::UnexpectedEof, "100 bytes are there");
-        assert_eq!(kind(store.read(8192, &mut back)), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            kind(store.read(4096, &mut back)),
+            io::ErrorKind::UnexpectedEof,
+            "100 bytes are there"
+        );
+        assert_eq!(
+            kind(store.read(8192, &mut back)),
+            io::ErrorKind::UnexpectedEof
+        );
         // The last check may be less than a millisecond ago.
         std::thread::sleep(std::time::Duration::from_millis(2));
-        assert_eq!(kind(store.write((1 << 20) - 512, &[2; 512], false)), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            kind(store.write((1 << 20) - 512, &[2; 512], false)),
+            io::ErrorKind::UnexpectedEof
+        );
         assert_eq!(kind(store.flush()), io::ErrorKind::UnexpectedEof);
-        assert_eq!(kind(store.clear(Clear::Zero, 0, 4096)), io::ErrorKind::UnexpectedEof);
+        assert_eq!(
+            kind(store.clear(Clear::Zero, 0, 4096)),
+            io::ErrorKind::UnexpectedEof
+        );
         assert_eq!(file.as_file().metadata().unwrap().len(), 4096 + 100);
         // A resize by the server restores the expected size.
         store.resize(1 << 20).unwrap();
@@ -375,23 +413,37 @@ mod tests {
         store.flushed(&Err(io::Error::from_raw_os_error(libc::EIO)));
         assert!(store.flush().is_err() && store.write(0, &[1; 512], true).is_err());
         store.write(0, &[1; 512], false).unwrap();
-        FileStore::open(file.path(), 512, false, false).unwrap().flush().unwrap();
+        FileStore::open(file.path(), 512, false, false)
+            .unwrap()
+            .flush()
+            .unwrap();
     }
 
     #[test]
     fn only_files_and_block_devices_are_opened() {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");
-        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap();
         assert!(made.success());
-        let paths =
-            [(fifo.as_path(), "a FIFO"), (folder.path(), "a folder"), (Path::new("/dev/zero"), "device")];
+        let paths = [
+            (fifo.as_path(), "a FIFO"),
+            (folder.path(), "a folder"),
+            (Path::new("/dev/zero"), "device"),
+        ];
         for (path, kind) in paths {
             for read_only in [false, true] {
                 let error = FileStore::open(path, 512, read_only, true).unwrap_err();
                 assert!(error.to_string().contains(kind), "{error}");
             }
-            assert!(FileStore::extend(path, 4096).unwrap_err().to_string().contains(kind));
+            assert!(
+                FileStore::extend(path, 4096)
+                    .unwrap_err()
+                    .to_string()
+                    .contains(kind)
+            );
         }
     }
 }

@@ -11,8 +11,15 @@ use crate::sys::file::file_system_id;
 
 /// Attributes of a block device in sysfs that identify it, the best one first: device mapper, NVMe, SCSI,
 /// software RAID, virtio, MMC. A device mapper without a UUID has a name.
-const ATTRIBUTES: [&str; 7] =
-    ["dm/uuid", "wwid", "device/wwid", "md/uuid", "serial", "device/serial", "dm/name"];
+const ATTRIBUTES: [&str; 7] = [
+    "dm/uuid",
+    "wwid",
+    "device/wwid",
+    "md/uuid",
+    "serial",
+    "device/serial",
+    "dm/name",
+];
 
 /// The lasting name of an open file.
 ///
@@ -35,15 +42,25 @@ pub(crate) fn lasting_name(file: &File, path: &Path) -> io::Result<String> {
         // btrfs, ZFS, overlays: copies of a subvolume have the same inodes and times, and another identifier.
         None => format!("file system {:x}", file_system_id(file)?),
     };
-    let created = found.created().ok().and_then(nanoseconds).filter(|time| *time != 0);
+    let created = found
+        .created()
+        .ok()
+        .and_then(nanoseconds)
+        .filter(|time| *time != 0);
     let created = created.map(|time| format!("created at {time} ns"));
-    Ok(format!("inode {} {} on {system}", found.ino(), created.map_or_else(canonical, Ok)?))
+    Ok(format!(
+        "inode {} {} on {system}",
+        found.ino(),
+        created.map_or_else(canonical, Ok)?
+    ))
 }
 
 fn nanoseconds(time: SystemTime) -> Option<i128> {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => i128::try_from(after.as_nanos()).ok(),
-        Err(before) => i128::try_from(before.duration().as_nanos()).ok().map(|before| -before),
+        Err(before) => i128::try_from(before.duration().as_nanos())
+            .ok()
+            .map(|before| -before),
     }
 }
 
@@ -60,10 +77,21 @@ fn disk_name(folder: &Path) -> Option<String> {
         Some(text.trim().to_owned()).filter(|text| !text.is_empty())
     };
     if let Some(number) = read("partition") {
-        return Some(format!("{} partition {number}", disk_name(folder.parent()?)?));
+        return Some(format!(
+            "{} partition {number}",
+            disk_name(folder.parent()?)?
+        ));
     }
-    let attribute = ATTRIBUTES.iter().find_map(|name| Some(format!("{name} {}", read(name)?)));
-    let over_file = || Some(format!("loop over {} at {}", read("loop/backing_file")?, read("loop/offset")?));
+    let attribute = ATTRIBUTES
+        .iter()
+        .find_map(|name| Some(format!("{name} {}", read(name)?)));
+    let over_file = || {
+        Some(format!(
+            "loop over {} at {}",
+            read("loop/backing_file")?,
+            read("loop/offset")?
+        ))
+    };
     attribute.or_else(over_file)
 }
 
@@ -88,7 +116,10 @@ mod tests {
         let has_creation_time = fs::metadata(path("disk")).unwrap().created().is_ok();
         assert_eq!(name(&path("hard")) == first, has_creation_time);
         assert_eq!(name(&path("soft")), first);
-        let copied = std::process::Command::new("cp").arg("-a").args([path("disk"), path("copy")]).status();
+        let copied = std::process::Command::new("cp")
+            .arg("-a")
+            .args([path("disk"), path("copy")])
+            .status();
         assert!(copied.unwrap().success());
         assert_ne!(name(&path("copy")), first);
         fs::rename(path("disk"), path("moved")).unwrap();
@@ -111,10 +142,22 @@ mod tests {
             disk_name(&folder)
         };
         let named = |text: &str| Some(text.to_owned());
-        assert_eq!(disk("dm-0", &[("dm/uuid", "LVM-x\n"), ("dm/name", "a-b\n")]), named("dm/uuid LVM-x"));
-        assert_eq!(disk("dm-1", &[("dm/uuid", "\n"), ("dm/name", "a-b\n")]), named("dm/name a-b"));
-        assert_eq!(disk("sda", &[("device/wwid", "naa.5000\n")]), named("device/wwid naa.5000"));
-        assert_eq!(disk("sda/sda1", &[("partition", "1\n")]), named("device/wwid naa.5000 partition 1"));
+        assert_eq!(
+            disk("dm-0", &[("dm/uuid", "LVM-x\n"), ("dm/name", "a-b\n")]),
+            named("dm/uuid LVM-x")
+        );
+        assert_eq!(
+            disk("dm-1", &[("dm/uuid", "\n"), ("dm/name", "a-b\n")]),
+            named("dm/name a-b")
+        );
+        assert_eq!(
+            disk("sda", &[("device/wwid", "naa.5000\n")]),
+            named("device/wwid naa.5000")
+        );
+        assert_eq!(
+            disk("sda/sda1", &[("partition", "1\n")]),
+            named("device/wwid naa.5000 partition 1")
+        );
         let looped = [("loop/backing_file", "/a\n"), ("loop/offset", "0\n")];
         assert_eq!(disk("loop0", &looped), named("loop over /a at 0"));
         assert_eq!(disk("vda", &[("serial", "\n")]), None);

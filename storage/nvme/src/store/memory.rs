@@ -9,8 +9,8 @@ use buffer::Buffer;
 
 use super::Lent;
 use crate::limits::{
-    LENT_BYTES_MIN, LENT_SHORT_AFTER_READS, LENT_SHORT_BYTES_MIN, MEMORY_BYTES_MAX, REFERRED_AFTER_READS,
-    REFERRED_BYTES_MIN, TRANSFER_BYTES_MAX,
+    LENT_BYTES_MIN, LENT_SHORT_AFTER_READS, LENT_SHORT_BYTES_MIN, MEMORY_BYTES_MAX,
+    REFERRED_AFTER_READS, REFERRED_BYTES_MIN, TRANSFER_BYTES_MAX,
 };
 
 /// The unit of allocation and locking: as long as the longest transfer, so that an aligned write of that
@@ -45,7 +45,11 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = Part> {
         let at = offset + done as u64;
         let (chunk, start) = ((at / CHUNK as u64) as usize, (at % CHUNK as u64) as usize);
         let take = (length - done).min(CHUNK - start);
-        let part = Part { chunk, within: start..start + take, of: done..done + take };
+        let part = Part {
+            chunk,
+            within: start..start + take,
+            of: done..done + take,
+        };
         done += take;
         (take > 0).then_some(part)
     })
@@ -69,7 +73,11 @@ fn own(chunk: &mut Option<Arc<Buffer>>, range: Range<usize>) -> &mut [u8] {
         *chunk = Some(Arc::new(fresh));
     }
     // The chunk exists and has no other reference: a reader that wants one waits for the lock.
-    chunk.as_mut().and_then(Arc::get_mut).map(|bytes| &mut bytes[range]).unwrap_or_default()
+    chunk
+        .as_mut()
+        .and_then(Arc::get_mut)
+        .map(|bytes| &mut bytes[range])
+        .unwrap_or_default()
 }
 
 impl Memory {
@@ -78,8 +86,11 @@ impl Memory {
     /// # Errors
     /// When `bytes` exceeds the limit.
     pub fn new(bytes: u64) -> io::Result<Self> {
-        let memory =
-            Self { chunks: RwLock::default(), calm: AtomicU32::new(0), long_reads: AtomicU32::new(0) };
+        let memory = Self {
+            chunks: RwLock::default(),
+            calm: AtomicU32::new(0),
+            long_reads: AtomicU32::new(0),
+        };
         memory.resize(bytes)?;
         Ok(memory)
     }
@@ -90,7 +101,10 @@ impl Memory {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let count = bytes.div_ceil(CHUNK as u64) as usize;
-        self.chunks.write().unwrap_or_else(PoisonError::into_inner).resize_with(count, Chunk::default);
+        self.chunks
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .resize_with(count, Chunk::default);
         Ok(())
     }
 
@@ -132,8 +146,9 @@ impl Memory {
     pub(super) fn read(&self, offset: u64, data: &mut [u8]) {
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
         for part in parts(offset, data.len()) {
-            let chunk =
-                chunks.get(part.chunk).map(|chunk| chunk.read().unwrap_or_else(PoisonError::into_inner));
+            let chunk = chunks
+                .get(part.chunk)
+                .map(|chunk| chunk.read().unwrap_or_else(PoisonError::into_inner));
             match chunk.as_deref() {
                 Some(Some(bytes)) => data[part.of].copy_from_slice(&bytes[part.within]),
                 _ => data[part.of].fill(0),
@@ -145,7 +160,9 @@ impl Memory {
         self.disturb();
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
         for part in parts(offset, data.len()) {
-            let Some(chunk) = chunks.get(part.chunk) else { continue };
+            let Some(chunk) = chunks.get(part.chunk) else {
+                continue;
+            };
             let mut chunk = chunk.write().unwrap_or_else(PoisonError::into_inner);
             own(&mut chunk, part.within).copy_from_slice(&data[part.of]);
         }
@@ -161,17 +178,26 @@ impl Memory {
         self.disturb();
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
         let chunk = chunks.get((offset / CHUNK as u64) as usize)?;
-        let before = chunk.write().unwrap_or_else(PoisonError::into_inner).replace(Arc::new(data));
-        before.and_then(|before| Arc::try_unwrap(before).ok()).filter(|before| !before.is_referred())
+        let before = chunk
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .replace(Arc::new(data));
+        before
+            .and_then(|before| Arc::try_unwrap(before).ok())
+            .filter(|before| !before.is_referred())
     }
 
     /// Lends the bytes that [`Memory::read`] would copy: they do not change while they are lent.
     pub(super) fn lend(&self, offset: u64, length: usize) -> Lent {
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
         let lend = |part: Part| {
-            let chunk =
-                chunks.get(part.chunk).map(|chunk| chunk.read().unwrap_or_else(PoisonError::into_inner));
-            let bytes = chunk.as_deref().and_then(Option::as_ref).unwrap_or_else(|| zeros());
+            let chunk = chunks
+                .get(part.chunk)
+                .map(|chunk| chunk.read().unwrap_or_else(PoisonError::into_inner));
+            let bytes = chunk
+                .as_deref()
+                .and_then(Option::as_ref)
+                .unwrap_or_else(|| zeros());
             // It is copied when the commands that came with this one are handled as well, and the processor
             // can fetch it meanwhile. Longer data follow each other for long enough to be fetched ahead.
             if length < LENT_BYTES_MIN {
@@ -187,8 +213,9 @@ impl Memory {
     pub(super) fn prefetch(&self, offset: u64, length: usize) {
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
         for part in parts(offset, length) {
-            let chunk =
-                chunks.get(part.chunk).map(|chunk| chunk.read().unwrap_or_else(PoisonError::into_inner));
+            let chunk = chunks
+                .get(part.chunk)
+                .map(|chunk| chunk.read().unwrap_or_else(PoisonError::into_inner));
             if let Some(Some(bytes)) = chunk.as_deref() {
                 bytes.prefetch(part.within);
             }
@@ -199,9 +226,14 @@ impl Memory {
     pub(super) fn clear(&self, offset: u64, length: u64) {
         self.disturb();
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner);
-        let (first, end) = (offset / CHUNK as u64, (offset + length).div_ceil(CHUNK as u64));
+        let (first, end) = (
+            offset / CHUNK as u64,
+            (offset + length).div_ceil(CHUNK as u64),
+        );
         for index in first..end {
-            let Some(chunk) = chunks.get(index as usize) else { return };
+            let Some(chunk) = chunks.get(index as usize) else {
+                return;
+            };
             let start = index * CHUNK as u64;
             let from = offset.saturating_sub(start) as usize;
             let to = (offset + length - start).min(CHUNK as u64) as usize;
@@ -217,7 +249,10 @@ impl Memory {
     #[cfg(test)]
     fn allocated(&self) -> usize {
         let chunks = self.chunks.read().unwrap();
-        chunks.iter().filter(|chunk| chunk.read().unwrap().is_some()).count()
+        chunks
+            .iter()
+            .filter(|chunk| chunk.read().unwrap().is_some())
+            .count()
     }
 }
 
@@ -253,23 +288,36 @@ mod tests {
             buffer.fill(byte);
             buffer
         };
-        assert!(memory.write_buffer(CHUNK as u64, buffer(1)).is_none(), "nothing was there");
+        assert!(
+            memory.write_buffer(CHUNK as u64, buffer(1)).is_none(),
+            "nothing was there"
+        );
         let back = memory.write_buffer(CHUNK as u64, buffer(2)).unwrap();
         assert!(back.iter().all(|byte| *byte == 1));
         let lent = memory.lend(CHUNK as u64, CHUNK);
-        assert!(memory.write_buffer(CHUNK as u64, buffer(3)).is_none(), "the chunk is lent");
+        assert!(
+            memory.write_buffer(CHUNK as u64, buffer(3)).is_none(),
+            "the chunk is lent"
+        );
         assert!(lent.pieces().flatten().all(|byte| *byte == 2));
         let back = memory.write_buffer(512, buffer(4)).unwrap();
         assert!(back.iter().all(|byte| *byte == 4), "it was copied");
         let mut now = vec![0; 2 * CHUNK];
         memory.read(0, &mut now);
-        assert_eq!([now[0], now[512], now[CHUNK + 511], now[CHUNK + 512]], [0, 4, 4, 3]);
+        assert_eq!(
+            [now[0], now[512], now[CHUNK + 511], now[CHUNK + 512]],
+            [0, 4, 4, 3]
+        );
     }
 
     #[test]
     fn short_reads_are_lent_while_nothing_is_written() {
         let memory = Memory::new(CHUNK as u64).unwrap();
-        let calm_after = |memory: &Memory| (0..).position(|_| memory.lends(LENT_SHORT_BYTES_MIN)).unwrap();
+        let calm_after = |memory: &Memory| {
+            (0..)
+                .position(|_| memory.lends(LENT_SHORT_BYTES_MIN))
+                .unwrap()
+        };
         assert_eq!(calm_after(&memory), LENT_SHORT_AFTER_READS as usize);
         for disturb in [
             |memory: &Memory| memory.write(0, &[1]),
@@ -286,8 +334,10 @@ mod tests {
     /// Reads until the store lets sockets refer to its pages; returns the last one.
     fn referable(memory: &Memory, offset: u64, length: usize) -> Lent {
         let reads = || memory.lend(offset, length);
-        let (before, last) =
-            (0..).map(|count| (count, reads())).find(|(_, lent)| lent.is_referable()).unwrap();
+        let (before, last) = (0..)
+            .map(|count| (count, reads()))
+            .find(|(_, lent)| lent.is_referable())
+            .unwrap();
         assert_eq!(before, REFERRED_AFTER_READS);
         last
     }
@@ -297,7 +347,10 @@ mod tests {
         let memory = Memory::new(2 * CHUNK as u64).unwrap();
         for _ in 0..2 {
             let lent = referable(&memory, 100, REFERRED_BYTES_MIN);
-            assert!(lent.chunks().count() == 1 && !memory.lend(0, REFERRED_BYTES_MIN - 1).is_referable());
+            assert!(
+                lent.chunks().count() == 1
+                    && !memory.lend(0, REFERRED_BYTES_MIN - 1).is_referable()
+            );
             memory.write(0, &[1]);
         }
     }
@@ -313,7 +366,8 @@ mod tests {
         memory.write_buffer(0, whole(1));
         memory.write_buffer(CHUNK as u64, whole(2));
         let lent = referable(&memory, CHUNK as u64 / 2, CHUNK);
-        lent.chunks().for_each(|(chunk, range)| chunk.refer(range.clone()));
+        lent.chunks()
+            .for_each(|(chunk, range)| chunk.refer(range.clone()));
         drop(lent);
         let is_referred = |chunk: usize| {
             let chunks = memory.chunks.read().unwrap();
@@ -325,16 +379,25 @@ mod tests {
         memory.clear(CHUNK as u64 - 9000, 9001);
         let mut now = vec![9; 2 * CHUNK];
         memory.read(0, &mut now);
-        let expected =
-            [(0, 1), (CHUNK / 2 + 99, 1), (CHUNK / 2 + 100, 3), (CHUNK / 2 + 10_099, 3)].into_iter().chain([
-                (CHUNK / 2 + 10_100, 1),
-                (CHUNK - 9001, 1),
-                (CHUNK - 9000, 0),
-                (CHUNK, 0),
-                (CHUNK + 1, 2),
-            ]);
+        let expected = [
+            (0, 1),
+            (CHUNK / 2 + 99, 1),
+            (CHUNK / 2 + 100, 3),
+            (CHUNK / 2 + 10_099, 3),
+        ]
+        .into_iter()
+        .chain([
+            (CHUNK / 2 + 10_100, 1),
+            (CHUNK - 9001, 1),
+            (CHUNK - 9000, 0),
+            (CHUNK, 0),
+            (CHUNK + 1, 2),
+        ]);
         expected.for_each(|(at, byte)| assert_eq!(now[at], byte, "{at}"));
-        assert!(memory.write_buffer(0, whole(4)).is_none(), "the kernel may still read the old chunk");
+        assert!(
+            memory.write_buffer(0, whole(4)).is_none(),
+            "the kernel may still read the old chunk"
+        );
         assert!(memory.write_buffer(0, whole(5)).is_some() && is_referred(1));
         memory.write(CHUNK as u64, &[6; CHUNK]);
         assert!(!is_referred(1));
@@ -355,7 +418,16 @@ mod tests {
         assert!(bytes[CHUNK + 100..].iter().all(|byte| *byte == 0));
         let mut now = vec![9; CHUNK + 200];
         memory.read(CHUNK as u64 - 100, &mut now);
-        assert_eq!([now[0], now[100], now[110], now[CHUNK + 55], now[CHUNK + 100]], [2, 2, 1, 0, 2]);
+        assert_eq!(
+            [
+                now[0],
+                now[100],
+                now[110],
+                now[CHUNK + 55],
+                now[CHUNK + 100]
+            ],
+            [2, 2, 1, 0, 2]
+        );
     }
 
     #[test]

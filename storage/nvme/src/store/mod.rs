@@ -53,7 +53,10 @@ impl Lent {
 
     /// Sets whether sockets may refer to its pages: see [`Buffer::refer`].
     fn may_be_referred(self, is_referable: bool) -> Self {
-        Self { is_referable, ..self }
+        Self {
+            is_referable,
+            ..self
+        }
     }
 
     /// Whether sockets may refer to its pages.
@@ -75,7 +78,11 @@ impl Lent {
 impl FromIterator<Piece> for Lent {
     fn from_iter<I: IntoIterator<Item = Piece>>(pieces: I) -> Self {
         let mut pieces = pieces.into_iter();
-        Self { first: pieces.next(), others: pieces.collect(), is_referable: false }
+        Self {
+            first: pieces.next(),
+            others: pieces.collect(),
+            is_referable: false,
+        }
     }
 }
 
@@ -153,7 +160,9 @@ impl Store {
         {
             // The charge belongs to the connection, and stays with the buffer that it gets.
             let charge = data.set_charge(None);
-            let mut back = memory.write_buffer(offset, data).unwrap_or_else(|| Buffer::zeroed(range.len()));
+            let mut back = memory
+                .write_buffer(offset, data)
+                .unwrap_or_else(|| Buffer::zeroed(range.len()));
             back.set_charge(charge);
             return (Ok(()), back);
         }

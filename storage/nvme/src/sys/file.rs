@@ -47,7 +47,11 @@ pub(crate) fn set_blocking(file: &File) -> io::Result<()> {
             flags => libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK),
         }
     };
-    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result == -1 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 /// The flag of `open` for direct I/O.
@@ -55,7 +59,10 @@ pub const O_DIRECT: i32 = libc::O_DIRECT;
 
 /// Whether an error means that the file system or a quota is full.
 pub fn is_full(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)
+    )
 }
 
 /// The identifier of the file system of a file (`f_fsid`); 0 where the file system has none.

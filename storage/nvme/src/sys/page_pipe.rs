@@ -28,12 +28,18 @@ impl PagePipe {
     pub(crate) fn new() -> io::Result<Self> {
         let mut ends = [0; 2];
         // SAFETY: room for two descriptors.
-        checked(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } as isize)?;
+        checked(
+            unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } as isize,
+        )?;
         // SAFETY: new descriptors, which this owns.
         let [reader, writer] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
         // SAFETY: a descriptor that is open; the rest are numbers.
         checked(unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, ROOM) } as isize)?;
-        Ok(Self { reader, writer, filled: 0 })
+        Ok(Self {
+            reader,
+            writer,
+            filled: 0,
+        })
     }
 
     /// Bytes in the pipe.
@@ -47,13 +53,19 @@ impl PagePipe {
     /// # Errors
     /// Those of `vmsplice(2)`; `EINVAL` for a range or a buffer that cannot be referred to.
     pub(crate) fn fill(&mut self, buffer: &Buffer, range: Range<usize>) -> io::Result<()> {
-        let bytes = buffer.get(range.clone()).filter(|_| buffer.can_be_referred());
+        let bytes = buffer
+            .get(range.clone())
+            .filter(|_| buffer.can_be_referred());
         let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
         buffer.refer(range);
-        let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let vector = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
         // SAFETY: one element, of bytes that the kernel only reads. It may read them when the buffer is gone
         // too: it has references to the pages, so the pages exist until then.
-        let filled = unsafe { libc::vmsplice(self.writer.as_raw_fd(), &vector, 1, libc::SPLICE_F_NONBLOCK) };
+        let filled =
+            unsafe { libc::vmsplice(self.writer.as_raw_fd(), &vector, 1, libc::SPLICE_F_NONBLOCK) };
         self.filled += checked(filled)?;
         Ok(())
     }
@@ -66,7 +78,8 @@ impl PagePipe {
         let flags = libc::SPLICE_F_NONBLOCK | if more { libc::SPLICE_F_MORE } else { 0 };
         let (none, reader) = (ptr::null_mut(), self.reader.as_raw_fd());
         // SAFETY: descriptors, which the kernel checks, without offsets.
-        let moved = checked(unsafe { libc::splice(reader, none, socket, none, self.filled, flags) })?;
+        let moved =
+            checked(unsafe { libc::splice(reader, none, socket, none, self.filled, flags) })?;
         self.filled -= moved;
         Ok(moved)
     }
@@ -78,7 +91,9 @@ fn checked(result: isize) -> io::Result<usize> {
 
 impl fmt::Debug for PagePipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PagePipe").field("filled", &self.filled).finish_non_exhaustive()
+        f.debug_struct("PagePipe")
+            .field("filled", &self.filled)
+            .finish_non_exhaustive()
     }
 }
 
@@ -102,7 +117,12 @@ mod tests {
         assert!(buffer.renew(50_000..60_000));
         buffer[50_000..60_000].fill(2);
         assert!(buffer.is_referred());
-        assert!(buffer[..50_000].iter().chain(&buffer[60_000..]).all(|byte| *byte == 1));
+        assert!(
+            buffer[..50_000]
+                .iter()
+                .chain(&buffer[60_000..])
+                .all(|byte| *byte == 1)
+        );
         drop(buffer);
         // Likely to get the same memory.
         let mut other = Buffer::zeroed(LENGTH);

@@ -31,16 +31,29 @@ pub fn user() -> u32 {
 /// # Errors
 /// The error of `getsockopt`.
 pub fn of(stream: &UnixStream) -> io::Result<Peer> {
-    let mut found = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    let mut found = libc::ucred {
+        pid: 0,
+        uid: libc::uid_t::MAX,
+        gid: libc::gid_t::MAX,
+    };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the descriptor is open while `stream` is borrowed; the kernel writes at most `length` bytes to
     // `found`, which has as many.
     let result = unsafe {
         let place = (&raw mut found).cast();
-        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut length)
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            place,
+            &mut length,
+        )
     };
     match result {
-        0 => Ok(Peer { process: u32::try_from(found.pid).unwrap_or(0), user: found.uid }),
+        0 => Ok(Peer {
+            process: u32::try_from(found.pid).unwrap_or(0),
+            user: found.uid,
+        }),
         _ => Err(io::Error::last_os_error()),
     }
 }

@@ -81,7 +81,12 @@ impl Ring {
     pub fn new(entries: u32) -> io::Result<Self> {
         let ring = IoUring::builder().setup_clamp().build(entries)?;
         let entries = ring.params().sq_entries() as usize;
-        Ok(Self { ring, in_flight: Slab::with_capacity(entries), entries, unsubmitted: 0 })
+        Ok(Self {
+            ring,
+            in_flight: Slab::with_capacity(entries),
+            entries,
+            unsubmitted: 0,
+        })
     }
 
     /// Whether another operation fits.
@@ -121,7 +126,11 @@ impl Ring {
         // buffer's memory does not move with it. There is room: no more are in flight than there are entries.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         debug_assert!(pushed.is_ok(), "as many entries as operations in flight");
-        slot.insert(InFlight { token, buffer, _file: Arc::clone(file) });
+        slot.insert(InFlight {
+            token,
+            buffer,
+            _file: Arc::clone(file),
+        });
         self.unsubmitted += 1;
         Ok(())
     }
@@ -133,7 +142,9 @@ impl Ring {
     pub fn submit(&mut self) -> io::Result<()> {
         while self.unsubmitted > 0 {
             match self.ring.submit() {
-                Ok(submitted) => self.unsubmitted = self.unsubmitted.saturating_sub(submitted.max(1)),
+                Ok(submitted) => {
+                    self.unsubmitted = self.unsubmitted.saturating_sub(submitted.max(1))
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -144,12 +155,17 @@ impl Ring {
     /// The next completed operation.
     pub fn completed(&mut self) -> Option<Completion> {
         let entry = self.ring.completion().next()?;
-        let InFlight { token, buffer, .. } = self.in_flight.try_remove(entry.user_data() as usize)?;
+        let InFlight { token, buffer, .. } =
+            self.in_flight.try_remove(entry.user_data() as usize)?;
         let result = match usize::try_from(entry.result()) {
             Ok(bytes) => Ok(bytes),
             Err(_) => Err(io::Error::from_raw_os_error(-entry.result())),
         };
-        Some(Completion { token, result, buffer })
+        Some(Completion {
+            token,
+            result,
+            buffer,
+        })
     }
 
     /// Waits until an operation completes, or the kernel is short of memory; the caller repeats it while
@@ -176,19 +192,34 @@ fn entry(fd: types::Fd, offset: u64, operation: Operation) -> (squeue::Entry, Op
     match operation {
         Operation::Read { mut buffer, length } => {
             let length = length.min(buffer.len());
-            let entry = opcode::Read::new(fd, buffer.as_mut_ptr(), length as u32).offset(offset).build();
+            let entry = opcode::Read::new(fd, buffer.as_mut_ptr(), length as u32)
+                .offset(offset)
+                .build();
             (entry, Some(buffer))
         }
-        Operation::Write { buffer, length, durable } => {
+        Operation::Write {
+            buffer,
+            length,
+            durable,
+        } => {
             let length = length.min(buffer.len());
             let flags = if durable { libc::RWF_DSYNC } else { 0 };
             let entry = opcode::Write::new(fd, buffer.as_ptr(), length as u32).offset(offset);
             (entry.rw_flags(flags).build(), Some(buffer))
         }
-        Operation::Flush => (opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(), None),
-        Operation::Clear { how, length } => {
-            (opcode::Fallocate::new(fd, length).offset(offset).mode(mode(how)).build(), None)
-        }
+        Operation::Flush => (
+            opcode::Fsync::new(fd)
+                .flags(types::FsyncFlags::DATASYNC)
+                .build(),
+            None,
+        ),
+        Operation::Clear { how, length } => (
+            opcode::Fallocate::new(fd, length)
+                .offset(offset)
+                .mode(mode(how))
+                .build(),
+            None,
+        ),
     }
 }
 
@@ -200,7 +231,9 @@ impl AsRawFd for Ring {
 
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring").field("in_flight", &self.in_flight.len()).finish_non_exhaustive()
+        f.debug_struct("Ring")
+            .field("in_flight", &self.in_flight.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -232,11 +265,24 @@ mod tests {
             ring.wait().unwrap();
             ring.completed().unwrap()
         };
-        let written = run(&mut ring, Operation::Write { buffer, length: 4096, durable: true });
+        let written = run(
+            &mut ring,
+            Operation::Write {
+                buffer,
+                length: 4096,
+                durable: true,
+            },
+        );
         assert_eq!((written.token, written.result.unwrap()), (5, 4096));
         run(&mut ring, Operation::Flush).result.unwrap();
         let buffer = Buffer::zeroed(4096);
-        let read = run(&mut ring, Operation::Read { buffer, length: 4096 });
+        let read = run(
+            &mut ring,
+            Operation::Read {
+                buffer,
+                length: 4096,
+            },
+        );
         assert_eq!(read.buffer.unwrap()[..], [7; 4096]);
         assert_eq!(ring.in_flight(), 0);
     }

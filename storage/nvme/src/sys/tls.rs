@@ -29,8 +29,10 @@ const MESSAGES_MAX: usize = 3;
 /// The longest messages that are recorded: an identity has at most 540 bytes, key shares 1.3 kB.
 const MESSAGES_BYTES_MAX: usize = 16 << 10;
 
-type FindSession = unsafe extern "C" fn(*mut ffi::SSL, *const u8, usize, *mut *mut ffi::SSL_SESSION) -> c_int;
-type Recorded = unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, usize, *mut ffi::SSL, *mut c_void);
+type FindSession =
+    unsafe extern "C" fn(*mut ffi::SSL, *const u8, usize, *mut *mut ffi::SSL_SESSION) -> c_int;
+type Recorded =
+    unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, usize, *mut ffi::SSL, *mut c_void);
 type UseSession = unsafe extern "C" fn(
     *mut ffi::SSL,
     *const ffi::EVP_MD,
@@ -45,8 +47,15 @@ unsafe extern "C" {
     fn SSL_CTX_set_psk_use_session_callback(context: *mut ffi::SSL_CTX, choose: Option<UseSession>);
     fn SSL_CTX_set_msg_callback(context: *mut ffi::SSL_CTX, record: Option<Recorded>);
     fn SSL_SESSION_new() -> *mut ffi::SSL_SESSION;
-    fn SSL_SESSION_set1_master_key(session: *mut ffi::SSL_SESSION, key: *const u8, length: usize) -> c_int;
-    fn SSL_SESSION_set_cipher(session: *mut ffi::SSL_SESSION, cipher: *const ffi::SSL_CIPHER) -> c_int;
+    fn SSL_SESSION_set1_master_key(
+        session: *mut ffi::SSL_SESSION,
+        key: *const u8,
+        length: usize,
+    ) -> c_int;
+    fn SSL_SESSION_set_cipher(
+        session: *mut ffi::SSL_SESSION,
+        cipher: *const ffi::SSL_CIPHER,
+    ) -> c_int;
     fn SSL_SESSION_set_protocol_version(session: *mut ffi::SSL_SESSION, version: c_int) -> c_int;
     fn SSL_CIPHER_find(ssl: *mut ffi::SSL, number: *const u8) -> *const ffi::SSL_CIPHER;
 }
@@ -87,7 +96,14 @@ pub(crate) fn use_key(ssl: &mut SslRef, key: Psk) {
 /// Makes a connection look up the PSK that the client names.
 pub(crate) fn look_for_key(ssl: &mut SslRef, find: Find) {
     if let Some((place, _)) = places() {
-        ssl.set_ex_data(place, Selection { find, messages: Vec::new(), refusal: None });
+        ssl.set_ex_data(
+            place,
+            Selection {
+                find,
+                messages: Vec::new(),
+                refusal: None,
+            },
+        );
     }
 }
 
@@ -120,12 +136,15 @@ fn selected(ssl: &SslRef) -> Result<Option<Psk>, Refusal> {
     let (mut bytes, mut length) = (ptr::null(), 0);
     // SAFETY: the connection lives; what is found lives as long as the ClientHello, which is looked at now.
     let extension = unsafe {
-        match ffi::SSL_client_hello_get0_ext(ssl.as_ptr(), PRE_SHARED_KEY, &mut bytes, &mut length) {
+        match ffi::SSL_client_hello_get0_ext(ssl.as_ptr(), PRE_SHARED_KEY, &mut bytes, &mut length)
+        {
             1 if !bytes.is_null() => std::slice::from_raw_parts(bytes, length),
             _ => return Ok(None),
         }
     };
-    let selection = places().and_then(|(place, _)| ssl.ex_data(place)).ok_or(Refusal::Malformed)?;
+    let selection = places()
+        .and_then(|(place, _)| ssl.ex_data(place))
+        .ok_or(Refusal::Malformed)?;
     let offer = Offer::parse(&selection.messages, extension).ok_or(Refusal::Malformed)?;
     let mut wrong = None;
     for identity in offer.identities() {
@@ -154,7 +173,11 @@ unsafe extern "C" fn greeted(ssl: *mut ffi::SSL, alert: *mut c_int, _: *mut c_vo
         Ok(Some(psk)) => {
             let is_set = ssl.set_ciphersuites(cipher(psk.hash).0).is_ok();
             use_key(ssl, psk);
-            return if is_set { ffi::SSL_CLIENT_HELLO_SUCCESS } else { ffi::SSL_CLIENT_HELLO_ERROR };
+            return if is_set {
+                ffi::SSL_CLIENT_HELLO_SUCCESS
+            } else {
+                ffi::SSL_CLIENT_HELLO_ERROR
+            };
         }
         Ok(None) => Refusal::NoPsk,
         Err(refusal) => refusal,
@@ -163,7 +186,9 @@ unsafe extern "C" fn greeted(ssl: *mut ffi::SSL, alert: *mut c_int, _: *mut c_vo
     if let Some(selection) = places().and_then(|(place, _)| ssl.ex_data_mut(place)) {
         selection.refusal = Some(refusal);
     }
-    let Some(code) = code else { return ffi::SSL_CLIENT_HELLO_SUCCESS };
+    let Some(code) = code else {
+        return ffi::SSL_CLIENT_HELLO_SUCCESS;
+    };
     // SAFETY: OpenSSL passes a place for the alert.
     unsafe { *alert = code.into() };
     ffi::SSL_CLIENT_HELLO_ERROR
@@ -183,9 +208,15 @@ unsafe extern "C" fn recorded(
         return;
     }
     // SAFETY: OpenSSL calls this with a connection that lives, and a message of so many bytes.
-    let (ssl, message) =
-        unsafe { (SslRef::from_ptr_mut(ssl), std::slice::from_raw_parts(bytes.cast::<u8>(), length)) };
-    let Some(selection) = places().and_then(|(place, _)| ssl.ex_data_mut(place)) else { return };
+    let (ssl, message) = unsafe {
+        (
+            SslRef::from_ptr_mut(ssl),
+            std::slice::from_raw_parts(bytes.cast::<u8>(), length),
+        )
+    };
+    let Some(selection) = places().and_then(|(place, _)| ssl.ex_data_mut(place)) else {
+        return;
+    };
     let kept: usize = selection.messages.iter().map(Vec::len).sum();
     if selection.messages.len() < MESSAGES_MAX && kept + length <= MESSAGES_BYTES_MAX {
         selection.messages.push(message.to_vec());
@@ -223,7 +254,12 @@ unsafe extern "C" fn asked(
     out: *mut *mut ffi::SSL_SESSION,
 ) -> c_int {
     // SAFETY: OpenSSL calls this with a connection that lives, an identity of so many bytes, and a place.
-    let (ssl, identity) = unsafe { (SslRef::from_ptr(ssl), std::slice::from_raw_parts(identity, length)) };
+    let (ssl, identity) = unsafe {
+        (
+            SslRef::from_ptr(ssl),
+            std::slice::from_raw_parts(identity, length),
+        )
+    };
     let found = key_of(ssl).filter(|psk| psk.identity.as_bytes() == identity);
     let made = found.map_or(ptr::null_mut(), |found| session(ssl, found));
     // SAFETY: OpenSSL calls this with a place. No session says that another identity was selected, which is
@@ -243,8 +279,9 @@ unsafe extern "C" fn offered(
     let ssl = unsafe { SslRef::from_ptr(ssl) };
     // After a HelloRetryRequest the hash function is fixed.
     // SAFETY: OpenSSL passes null or a digest that it owns, and the call only reads its size.
-    let fits =
-        |key: &&Psk| hash.is_null() || unsafe { ffi::EVP_MD_get_size(hash) } == key.hash.length() as c_int;
+    let fits = |key: &&Psk| {
+        hash.is_null() || unsafe { ffi::EVP_MD_get_size(hash) } == key.hash.length() as c_int
+    };
     let key = key_of(ssl).filter(fits);
     let made = key.map_or(ptr::null_mut(), |key| session(ssl, key));
     // SAFETY: OpenSSL passes null or a digest that it owns, and the call only reads its size; the identity

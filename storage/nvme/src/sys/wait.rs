@@ -16,7 +16,11 @@ pub type Watched = (RawFd, bool);
 pub fn wait<const COUNT: usize>(watched: [Watched; COUNT], most: Duration) -> io::Result<bool> {
     let mut polled = watched.map(|(fd, writes)| {
         let events = libc::POLLIN | if writes { libc::POLLOUT } else { 0 };
-        libc::pollfd { fd, events, revents: 0 }
+        libc::pollfd {
+            fd,
+            events,
+            revents: 0,
+        }
     });
     let timeout = i32::try_from(most.as_millis()).unwrap_or(i32::MAX);
     // SAFETY: as many entries as are said; descriptors that are not open are reported, not touched.

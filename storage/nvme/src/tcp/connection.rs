@@ -5,8 +5,8 @@ use std::io::{IoSlice, IoSliceMut};
 
 use slab::Slab;
 use wire::nvme::tcp::{
-    Data, Digests, Fatal, Frame, Header, Initialize, Kind, ReadyToTransfer, TERMINATION_DATA_MAX, Terminate,
-    flag,
+    Data, Digests, Fatal, Frame, Header, Initialize, Kind, ReadyToTransfer, TERMINATION_DATA_MAX,
+    Terminate, flag,
 };
 use wire::nvme::{Command, Completion, Direction, Sgl, Status};
 
@@ -111,7 +111,11 @@ impl Connection {
 
     /// Whether the connection is closing; nothing more is received then.
     pub fn closing(&self) -> Closing {
-        if self.closing == Closing::No && self.queue.is_over() { Closing::Controller } else { self.closing }
+        if self.closing == Closing::No && self.queue.is_over() {
+            Closing::Controller
+        } else {
+            self.closing
+        }
     }
 
     /// Whether the connection can be closed: nothing more is received, and all output was sent.
@@ -126,7 +130,10 @@ impl Connection {
             let buffer = self.commands.get_mut(index)?.buffer.as_deref_mut()?;
             buffer.get_mut(range)
         });
-        [IoSliceMut::new(place.unwrap_or_default()), self.inbound.room()]
+        [
+            IoSliceMut::new(place.unwrap_or_default()),
+            self.inbound.room(),
+        ]
     }
 
     /// Processes bytes that were received into [`Connection::room`].
@@ -187,7 +194,8 @@ impl Connection {
         self.commands.try_remove(finished.tag as usize);
         if let Some(lent) = finished.lent {
             if finished.status.is_success() {
-                self.outbound.push_lent(lent, &completion, self.implies_success);
+                self.outbound
+                    .push_lent(lent, &completion, self.implies_success);
             } else {
                 self.pool.lent_back(Pool::lent_charge(finished.length));
                 self.outbound.push(&Header::Response(completion), &[]);
@@ -196,7 +204,8 @@ impl Connection {
         }
         match finished.buffer {
             Some(buffer) if finished.length > 0 && finished.status.is_success() => {
-                self.outbound.push_data(buffer, finished.length, &completion, self.implies_success);
+                self.outbound
+                    .push_data(buffer, finished.length, &completion, self.implies_success);
             }
             buffer => {
                 self.give(buffer, now_ns);
@@ -214,7 +223,11 @@ impl Connection {
         self.extra();
         // Another connection may have returned memory.
         self.resume(now_ns);
-        if self.queue.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns) {
+        if self
+            .queue
+            .deadline_ns()
+            .is_some_and(|deadline_ns| deadline_ns <= now_ns)
+        {
             // The keep alive timer has expired: the controller is removed, and its other connections end too
             // (Base 3.9).
             self.closing = Closing::Controller;
@@ -292,15 +305,29 @@ impl Connection {
             return Err(sequence(frame.kind));
         }
         if request.format != 0 {
-            return Err(Fault { status: Fatal::Unsupported, information: 8, header: Vec::new() });
+            return Err(Fault {
+                status: Fatal::Unsupported,
+                information: 8,
+                header: Vec::new(),
+            });
         }
         if request.alignment > ALIGNMENT_MAX {
-            return Err(Fault { status: Fatal::HeaderField, information: 10, header: Vec::new() });
+            return Err(Fault {
+                status: Fatal::HeaderField,
+                information: 10,
+                header: Vec::new(),
+            });
         }
         let digests = Digests::parse(request.digests);
         let limit = HOST_DATA_MAX as u32;
-        let response = Initialize { format: 0, alignment: 0, digests: digests.bits(), limit };
-        self.outbound.push(&Header::InitializeResponse(response), &[]);
+        let response = Initialize {
+            format: 0,
+            alignment: 0,
+            digests: digests.bits(),
+            limit,
+        };
+        self.outbound
+            .push(&Header::InitializeResponse(response), &[]);
         self.inbound.digests = digests;
         self.outbound.digests = digests;
         self.outbound.alignment = (usize::from(request.alignment) + 1) * 4;
@@ -325,7 +352,9 @@ impl Connection {
         if frame.data != 0 {
             if request.direction != Direction::FromHost || request.length != frame.data {
                 // The capsule has data that the command does not use.
-                let completion = self.queue.abandon(request, Status::SGL_LENGTH_INVALID.permanent());
+                let completion = self
+                    .queue
+                    .abandon(request, Status::SGL_LENGTH_INVALID.permanent());
                 self.refuse(&completion, frame);
                 return Ok(());
             }
@@ -338,7 +367,11 @@ impl Connection {
             self.execute(request, None, now_ns);
             return Ok(());
         }
-        let provided = if self.awaiting_buffer.is_empty() { self.pool.provide(&request) } else { None };
+        let provided = if self.awaiting_buffer.is_empty() {
+            self.pool.provide(&request)
+        } else {
+            None
+        };
         let is_provided = provided.is_some();
         let index = self.insert(request, provided.flatten());
         if is_provided {
@@ -364,12 +397,23 @@ impl Connection {
 
     /// Continues a command that has its buffer: sends an R2T, or executes it.
     fn begin(&mut self, index: usize, now_ns: u64) {
-        let Some(pending) = self.commands.get_mut(index) else { return };
-        if pending.request.as_ref().is_some_and(|request| request.direction == Direction::FromHost) {
+        let Some(pending) = self.commands.get_mut(index) else {
+            return;
+        };
+        if pending
+            .request
+            .as_ref()
+            .is_some_and(|request| request.direction == Direction::FromHost)
+        {
             pending.asked = true;
             self.asked += 1;
             let (cid, length) = (pending.cid, pending.length as u32);
-            let ready = ReadyToTransfer { cid, tag: index as u16, offset: 0, length };
+            let ready = ReadyToTransfer {
+                cid,
+                tag: index as u16,
+                offset: 0,
+                length,
+            };
             self.outbound.push(&Header::ReadyToTransfer(ready), &[]);
             return;
         }
@@ -377,7 +421,9 @@ impl Connection {
     }
 
     fn execute_slot(&mut self, index: usize, now_ns: u64) {
-        let Some(pending) = self.commands.try_remove(index) else { return };
+        let Some(pending) = self.commands.try_remove(index) else {
+            return;
+        };
         self.asked -= usize::from(pending.asked);
         if pending.damaged {
             return self.abandon(pending, now_ns);
@@ -404,12 +450,21 @@ impl Connection {
         match self.queue.execute(request, buffer, now_ns) {
             Outcome::Task(mut task) => {
                 let (asked, damaged) = (false, false);
-                let pending =
-                    TcpCommand { cid, request: None, buffer: None, received: 0, length: 0, asked, damaged };
+                let pending = TcpCommand {
+                    cid,
+                    request: None,
+                    buffer: None,
+                    received: 0,
+                    length: 0,
+                    asked,
+                    damaged,
+                };
                 task.tag = self.commands.insert(pending) as u32;
                 self.tasks.push_back(task);
             }
-            Outcome::Reply(completion, Some(buffer)) if gives && completion.status().is_success() => {
+            Outcome::Reply(completion, Some(buffer))
+                if gives && completion.status().is_success() =>
+            {
                 self.outbound.push_data(buffer, length, &completion, false);
             }
             Outcome::Reply(completion, buffer) => {
@@ -440,7 +495,11 @@ impl Connection {
     /// Processes H2CData (TCP transport 3.6.2.3).
     fn host_data(&mut self, data: &Data, frame: &Frame) -> Result<(), Fault> {
         let index = usize::from(data.tag);
-        let wrong = |status, information| Fault { status, information, header: Vec::new() };
+        let wrong = |status, information| Fault {
+            status,
+            information,
+            header: Vec::new(),
+        };
         let Some(pending) = self.commands.get_mut(index).filter(|pending| pending.asked) else {
             return Err(wrong(Fatal::HeaderField, 10));
         };
@@ -450,21 +509,26 @@ impl Connection {
         if data.length as usize != frame.data || frame.data == 0 {
             return Err(wrong(Fatal::HeaderField, 16));
         }
-        if data.offset as usize != pending.received || frame.data > pending.length - pending.received {
+        if data.offset as usize != pending.received
+            || frame.data > pending.length - pending.received
+        {
             return Err(wrong(Fatal::DataRange, 12));
         }
         let is_last = pending.received + frame.data == pending.length;
         if is_last != (frame.flags & flag::LAST != 0) {
             return Err(wrong(Fatal::HeaderField, 1));
         }
-        self.inbound.expect(Sink::Command(index), pending.received, frame);
+        self.inbound
+            .expect(Sink::Command(index), pending.received, frame);
         pending.received += frame.data;
         Ok(())
     }
 
     /// Processes the end of the data of a PDU: executes a command that has all its data.
     fn data_came(&mut self, intact: bool, now_ns: u64) {
-        let Some(index) = self.inbound.take_filled() else { return };
+        let Some(index) = self.inbound.take_filled() else {
+            return;
+        };
         if let Some(pending) = self.commands.get_mut(index) {
             pending.damaged |= !intact;
         }
@@ -490,8 +554,12 @@ impl Connection {
                 self.awaiting_buffer.pop_front();
                 continue;
             };
-            let Some(request) = &pending.request else { return };
-            let Some(provided) = self.pool.provide(request) else { return };
+            let Some(request) = &pending.request else {
+                return;
+            };
+            let Some(provided) = self.pool.provide(request) else {
+                return;
+            };
             pending.buffer = provided;
             self.awaiting_buffer.pop_front();
             self.begin(index, now_ns);
@@ -501,14 +569,22 @@ impl Connection {
     /// Queues a C2HTermReq, and closes the connection.
     fn fail(&mut self, fault: Fault) {
         self.closing = Closing::Fault(fault.status);
-        let terminate = Terminate { status: fault.status as u16, information: fault.information };
+        let terminate = Terminate {
+            status: fault.status as u16,
+            information: fault.information,
+        };
         let data = &fault.header[..fault.header.len().min(TERMINATION_DATA_MAX)];
-        self.outbound.push(&Header::ControllerTermination(terminate), data);
+        self.outbound
+            .push(&Header::ControllerTermination(terminate), data);
     }
 }
 
 fn sequence(kind: Kind) -> Fault {
-    Fault { status: Fatal::Sequence, information: 0, header: vec![kind as u8] }
+    Fault {
+        status: Fatal::Sequence,
+        information: 0,
+        header: vec![kind as u8],
+    }
 }
 
 /// The longest data of a PDU of this type.

@@ -70,7 +70,15 @@ impl Inbound {
     pub(super) fn new() -> Self {
         let staging = vec![0; STAGING_BEFORE_TRUST].into_boxed_slice();
         let (data, filled, digests) = (None, None, Digests::default());
-        Self { staging, start: 0, end: 0, data, is_large: false, filled, digests }
+        Self {
+            staging,
+            start: 0,
+            end: 0,
+            data,
+            is_large: false,
+            filled,
+            digests,
+        }
     }
 
     /// Gets the staging buffer of an authenticated host.
@@ -82,7 +90,9 @@ impl Inbound {
 
     /// The place of the next data, if they are long and no other bytes precede them.
     pub(super) fn direct(&self) -> Option<(usize, std::ops::Range<usize>)> {
-        let data = self.data.filter(|data| self.start == self.end && data.remaining >= DIRECT)?;
+        let data = self
+            .data
+            .filter(|data| self.start == self.end && data.remaining >= DIRECT)?;
         match data.sink {
             Sink::Command(index) => Some((index, data.at..data.at + data.remaining)),
             Sink::Discard => None,
@@ -98,7 +108,11 @@ impl Inbound {
             (self.start, self.end) = (0, self.end - self.start);
         }
         let room = &mut self.staging[self.end..];
-        let take = if self.is_large && self.end == 0 { STAGING_SMALL.min(room.len()) } else { room.len() };
+        let take = if self.is_large && self.end == 0 {
+            STAGING_SMALL.min(room.len())
+        } else {
+            room.len()
+        };
         IoSliceMut::new(&mut room[..take])
     }
 
@@ -116,7 +130,13 @@ impl Inbound {
     pub(super) fn expect(&mut self, sink: Sink, at: usize, frame: &Frame) {
         let (remaining, digest) = (frame.data, frame.data_digest);
         self.is_large = remaining >= 2 * DIRECT;
-        self.data = Some(Data { sink, at, remaining, length: frame.data, digest });
+        self.data = Some(Data {
+            sink,
+            at,
+            remaining,
+            length: frame.data,
+            digest,
+        });
     }
 
     /// The command whose data [`Event::Data`] said are complete.
@@ -142,7 +162,9 @@ impl Inbound {
 
     fn next_header(&mut self, data_max: impl Fn(u8) -> usize) -> Result<Option<Event>, Fault> {
         let staged = self.staged();
-        let Some((common, _)) = CommonHeader::split(staged) else { return Ok(None) };
+        let Some((common, _)) = CommonHeader::split(staged) else {
+            return Ok(None);
+        };
         let frame = Frame::parse(&common, self.digests, data_max(common.kind));
         let frame = frame.map_err(|error| fault(error, staged))?;
         if staged.len() < frame.before_data {
@@ -151,7 +173,11 @@ impl Inbound {
         let (header, behind) = staged.split_at(frame.header);
         if frame.header_digest && !digest_is_right(header, behind) {
             let (status, information) = (Fatal::HeaderDigest, digest_of(behind));
-            return Err(Fault { status, information, header: header.to_vec() });
+            return Err(Fault {
+                status,
+                information,
+                header: header.to_vec(),
+            });
         }
         let Some(parsed) = Header::parse(frame.kind, &header[CommonHeader::SIZE..]) else {
             return Ok(None);
@@ -170,7 +196,10 @@ impl Inbound {
             Sink::Command(index) => place(index),
             Sink::Discard => None,
         };
-        if let Some(room) = place.as_mut().and_then(|place| place.get_mut(data.at..data.at + take)) {
+        if let Some(room) = place
+            .as_mut()
+            .and_then(|place| place.get_mut(data.at..data.at + take))
+        {
             room.copy_from_slice(&self.staging[self.start..self.start + take]);
         }
         self.start += take;
@@ -183,7 +212,9 @@ impl Inbound {
         }
         // A wrong data digest is an error of the command, not of the connection (TCP transport 3.3.1.1): the
         // header was right, so that the start of the next PDU is known.
-        let whole = place.filter(|_| data.digest).and_then(|it| it.get(data.at - data.length..data.at));
+        let whole = place
+            .filter(|_| data.digest)
+            .and_then(|it| it.get(data.at - data.length..data.at));
         let intact = whole.is_none_or(|whole| digest_is_right(whole, self.staged()));
         self.start += trailer;
         self.data = None;
@@ -196,7 +227,9 @@ impl Inbound {
 }
 
 fn digest_of(bytes: &[u8]) -> u32 {
-    bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+    bytes
+        .first_chunk()
+        .map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
 fn digest_is_right(bytes: &[u8], digest: &[u8]) -> bool {
@@ -205,6 +238,13 @@ fn digest_is_right(bytes: &[u8], digest: &[u8]) -> bool {
 
 fn fault(error: PduError, staged: &[u8]) -> Fault {
     let (status, information) = error.fatal();
-    let header = staged.get(..staged.len().min(wire::nvme::tcp::HEADER_MAX)).unwrap_or_default().to_vec();
-    Fault { status, information, header }
+    let header = staged
+        .get(..staged.len().min(wire::nvme::tcp::HEADER_MAX))
+        .unwrap_or_default()
+        .to_vec();
+    Fault {
+        status,
+        information,
+        header,
+    }
 }

@@ -37,14 +37,24 @@ impl Outgoing {
     /// The parts. Two system calls send a part by reference, where one call sends many copied parts, so that
     /// the rest of a read at the end of a chunk is copied.
     fn parts(&self) -> impl Iterator<Item = Part<'_>> {
-        let body = self.body.as_deref().and_then(|body| body.get(..self.body_length));
+        let body = self
+            .body
+            .as_deref()
+            .and_then(|body| body.get(..self.body_length));
         let tail = &self.tail[..self.tail_length];
         let copied = |bytes| (bytes, None);
         let is_referable = self.lent.is_referable();
         let lent = self.lent.chunks().map(move |piece @ (buffer, range)| {
-            (&buffer[range.clone()], Some(piece).filter(|_| is_referable && range.len() >= LENT_BYTES_MIN))
+            (
+                &buffer[range.clone()],
+                Some(piece).filter(|_| is_referable && range.len() >= LENT_BYTES_MIN),
+            )
         });
-        [&self.head[..], body.unwrap_or_default()].map(copied).into_iter().chain(lent).chain([copied(tail)])
+        [&self.head[..], body.unwrap_or_default()]
+            .map(copied)
+            .into_iter()
+            .chain(lent)
+            .chain([copied(tail)])
     }
 
     fn length(&self) -> usize {
@@ -67,9 +77,19 @@ pub(super) struct Outbound {
 
 impl Outbound {
     /// Encodes a header, with its digest, for `data` bytes of data.
-    fn encode(&self, header: &Header, flags: u8, data: usize, out: &mut [u8; ENCODED_MAX]) -> usize {
+    fn encode(
+        &self,
+        header: &Header,
+        flags: u8,
+        data: usize,
+        out: &mut [u8; ENCODED_MAX],
+    ) -> usize {
         let kind = header.kind();
-        let alignment = if kind == Kind::ControllerData { self.alignment.max(4) } else { 4 };
+        let alignment = if kind == Kind::ControllerData {
+            self.alignment.max(4)
+        } else {
+            4
+        };
         let length = header.encode(flags, self.digests, data, alignment, out);
         if self.digests.header && kind.has_digests() {
             let (front, behind) = out.split_at_mut(usize::from(kind.header_length()));
@@ -92,7 +112,14 @@ impl Outbound {
         let mut head = self.head(&bytes[..length]);
         head.extend_from_slice(data);
         let (body, lent, tail) = (None, Lent::default(), [0; TAIL_MAX]);
-        self.queue.push_back(Outgoing { head, body, lent, body_length: 0, tail, tail_length: 0 });
+        self.queue.push_back(Outgoing {
+            head,
+            body,
+            lent,
+            body_length: 0,
+            tail,
+            tail_length: 0,
+        });
     }
 
     /// Queues the data of a command and its completion; without the completion if `success_is_implied`.
@@ -109,9 +136,17 @@ impl Outbound {
     }
 
     /// Queues data of lent memory and the completion.
-    pub(super) fn push_lent(&mut self, lent: Lent, completion: &Completion, success_is_implied: bool) {
+    pub(super) fn push_lent(
+        &mut self,
+        lent: Lent,
+        completion: &Completion,
+        success_is_implied: bool,
+    ) {
         let length = lent.length();
-        let digest = self.digests.data.then(|| lent.pieces().fold(0, crc32c::crc32c_append));
+        let digest = self
+            .digests
+            .data
+            .then(|| lent.pieces().fold(0, crc32c::crc32c_append));
         self.push_body(None, lent, length, digest, completion, success_is_implied);
     }
 
@@ -124,8 +159,14 @@ impl Outbound {
         completion: &Completion,
         success_is_implied: bool,
     ) {
-        let implied = success_is_implied && completion.status().is_success() && completion.result == 0;
-        let data = Data { cid: completion.cid, tag: 0, offset: 0, length: length as u32 };
+        let implied =
+            success_is_implied && completion.status().is_success() && completion.result == 0;
+        let data = Data {
+            cid: completion.cid,
+            tag: 0,
+            offset: 0,
+            length: length as u32,
+        };
         let flags = flag::LAST | if implied { flag::SUCCESS } else { 0 };
         let mut bytes = [0; ENCODED_MAX];
         let head_length = self.encode(&Header::ControllerData(data), flags, length, &mut bytes);
@@ -140,7 +181,14 @@ impl Outbound {
             tail[tail_length..tail_length + response].copy_from_slice(&bytes[..response]);
             tail_length += response;
         }
-        self.queue.push_back(Outgoing { head, body, lent, body_length: length, tail, tail_length });
+        self.queue.push_back(Outgoing {
+            head,
+            body,
+            lent,
+            body_length: length,
+            tail,
+            tail_length,
+        });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -175,7 +223,10 @@ impl Outbound {
 
     /// The output to send next, if it may be sent by reference.
     pub(super) fn reference(&self) -> Option<Reference<'_>> {
-        let first = self.queue.front().filter(|first| first.lent.is_referable())?;
+        let first = self
+            .queue
+            .front()
+            .filter(|first| first.lent.is_referable())?;
         let mut skip = self.done;
         let (_, referable) = first.parts().find(|(piece, _)| {
             let is_next = skip < piece.len();
@@ -185,19 +236,31 @@ impl Outbound {
         let (buffer, range) = referable?;
         let range = range.start + skip..range.end;
         let more = self.queue.len() > 1 || self.done + range.len() < first.length();
-        Some(Reference { buffer, range, more })
+        Some(Reference {
+            buffer,
+            range,
+            more,
+        })
     }
 
     /// Confirms that this many bytes were sent. Sent buffers are returned to the pool.
     pub(super) fn sent(&mut self, bytes: usize, pool: &mut Pool) {
         self.done += bytes;
-        while let Some(first) = self.queue.front().map(Outgoing::length).filter(|length| *length <= self.done)
+        while let Some(first) = self
+            .queue
+            .front()
+            .map(Outgoing::length)
+            .filter(|length| *length <= self.done)
         {
             self.done -= first;
-            let Some(outgoing) = self.queue.pop_front() else { return };
+            let Some(outgoing) = self.queue.pop_front() else {
+                return;
+            };
             match outgoing.body {
                 Some(buffer) => pool.give(buffer),
-                None if outgoing.body_length > 0 => pool.lent_back(Pool::lent_charge(outgoing.body_length)),
+                None if outgoing.body_length > 0 => {
+                    pool.lent_back(Pool::lent_charge(outgoing.body_length))
+                }
                 None => {}
             }
             self.heads.push(outgoing.head);

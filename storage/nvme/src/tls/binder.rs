@@ -38,7 +38,11 @@ impl<'a> Offer<'a> {
             // The obfuscated ticket age has no meaning for external PSKs.
             (identities, binders) = (more.get(4..)?, others);
         }
-        (after.is_empty() && binders.is_empty()).then_some(Self { earlier, truncated, pairs })
+        (after.is_empty() && binders.is_empty()).then_some(Self {
+            earlier,
+            truncated,
+            pairs,
+        })
     }
 
     /// The identities, in the order of the client.
@@ -50,7 +54,8 @@ impl<'a> Offer<'a> {
     pub(crate) fn proves(&self, psk: &Psk) -> bool {
         let binder = binder(psk.hash, &psk.key, &self.transcript(psk.hash));
         self.pairs.iter().any(|(identity, found)| {
-            *identity == psk.identity.as_bytes() && binder.as_deref().is_some_and(|it| same(it, found))
+            *identity == psk.identity.as_bytes()
+                && binder.as_deref().is_some_and(|it| same(it, found))
         })
     }
 
@@ -69,7 +74,13 @@ impl<'a> Offer<'a> {
 /// The binder of an external PSK for a transcript.
 fn binder(hash: Hash, key: &[u8], transcript: &[u8]) -> Option<Vec<u8>> {
     let early = hash.hmac(&vec![0; hash.length()], &[key]);
-    let binder_key = expand_label(hash, &early, "ext binder", &hash.digest(&[]), Derivation::Rfc8446)?;
+    let binder_key = expand_label(
+        hash,
+        &early,
+        "ext binder",
+        &hash.digest(&[]),
+        Derivation::Rfc8446,
+    )?;
     let finished = expand_label(hash, &binder_key, "finished", &[], Derivation::Rfc8446)?;
     Some(hash.hmac(&finished, &[&hash.digest(transcript)]))
 }
@@ -77,7 +88,11 @@ fn binder(hash: Hash, key: &[u8], transcript: &[u8]) -> Option<Vec<u8>> {
 /// Bytes behind a length of `WIDTH` bytes, and the rest.
 fn split<const WIDTH: usize>(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<WIDTH>()?;
-    rest.split_at_checked(length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)))
+    rest.split_at_checked(
+        length
+            .iter()
+            .fold(0, |length, byte| length << 8 | usize::from(*byte)),
+    )
 }
 
 #[cfg(test)]
@@ -92,9 +107,14 @@ mod tests {
     /// A ClientHello whose only content is the extension with these identities and binders.
     fn hello(pairs: &[(&str, &[u8])]) -> (Vec<u8>, Vec<u8>) {
         let age = [0; 4];
-        let identities: Vec<u8> =
-            pairs.iter().flat_map(|(name, _)| [&framed(2, name.as_bytes())[..], &age].concat()).collect();
-        let binders: Vec<u8> = pairs.iter().flat_map(|(_, binder)| framed(1, binder)).collect();
+        let identities: Vec<u8> = pairs
+            .iter()
+            .flat_map(|(name, _)| [&framed(2, name.as_bytes())[..], &age].concat())
+            .collect();
+        let binders: Vec<u8> = pairs
+            .iter()
+            .flat_map(|(_, binder)| framed(1, binder))
+            .collect();
         let extension = [framed(2, &identities), framed(2, &binders)].concat();
         ([&b"ClientHello"[..], &extension].concat(), extension)
     }
@@ -134,8 +154,14 @@ mod tests {
         assert!(Offer::parse(&[], &extension).is_none());
         for length in 0..extension.len() {
             let short = extension[..length].to_vec();
-            assert!(Offer::parse(std::slice::from_ref(&short), &short).is_none(), "{length}");
-            assert!(Offer::parse(&messages, &short).is_none(), "not at the end of the message");
+            assert!(
+                Offer::parse(std::slice::from_ref(&short), &short).is_none(),
+                "{length}"
+            );
+            assert!(
+                Offer::parse(&messages, &short).is_none(),
+                "not at the end of the message"
+            );
         }
     }
 }

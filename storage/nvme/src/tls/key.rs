@@ -86,9 +86,10 @@ impl TlsKey {
     /// When the key has another length.
     pub fn new(key: &[u8], binding: Option<Hash>) -> Result<Self, KeyError> {
         match (binding, key.len()) {
-            (None | Some(Hash::Sha256), 32) | (None | Some(Hash::Sha384), 48) => {
-                Ok(Self { binding, key: key.to_vec() })
-            }
+            (None | Some(Hash::Sha256), 32) | (None | Some(Hash::Sha384), 48) => Ok(Self {
+                binding,
+                key: key.to_vec(),
+            }),
             (Some(Hash::Sha512), _) => Err(KeyError::Hash),
             (_, length) => Err(KeyError::Length(length)),
         }
@@ -98,7 +99,13 @@ impl TlsKey {
     /// [`Version::Names`] allows.
     pub fn psk(&self, host: &Nqn, subsystem: &Nqn, form: (Version, Derivation)) -> Option<Psk> {
         let (identity, hash, key) = self.derive(host.as_str(), subsystem.as_str(), form)?;
-        Some(Psk { identity, hash, host: host.clone(), subsystem: subsystem.clone(), key })
+        Some(Psk {
+            identity,
+            hash,
+            host: host.clone(),
+            subsystem: subsystem.clone(),
+            key,
+        })
     }
 
     /// All PSKs for TLS that hosts derive from this key. PSKs of different derivations may have the same
@@ -107,7 +114,9 @@ impl TlsKey {
         let forms = [Version::Digest, Version::Names]
             .into_iter()
             .flat_map(|version| Derivation::ALL.map(|derivation| (version, derivation)));
-        forms.filter_map(|form| self.psk(host, subsystem, form)).collect()
+        forms
+            .filter_map(|form| self.psk(host, subsystem, form))
+            .collect()
     }
 
     fn derive(
@@ -116,7 +125,11 @@ impl TlsKey {
         subsystem: &str,
         (version, derivation): (Version, Derivation),
     ) -> Option<(String, Hash, Vec<u8>)> {
-        let hash = if self.key.len() == 48 { Hash::Sha384 } else { Hash::Sha256 };
+        let hash = if self.key.len() == 48 {
+            Hash::Sha384
+        } else {
+            Hash::Sha256
+        };
         let retained = match self.binding {
             None => self.key.clone(),
             Some(hash) => derived(hash, &self.key, "HostNQN", host, derivation)?,
@@ -130,7 +143,10 @@ impl TlsKey {
             Version::Digest => {
                 let names = format!("{host} {subsystem} NVMe-over-Fabrics");
                 let digest = encode(&hash.hmac(&retained, &[names.as_bytes()]));
-                (format!("NVMe1R{number:02} {host} {subsystem} {digest}"), format!("{number:02} {digest}"))
+                (
+                    format!("NVMe1R{number:02} {host} {subsystem} {digest}"),
+                    format!("{number:02} {digest}"),
+                )
             }
         };
         let key = derived(hash, &retained, "nvme-tls-psk", &context, derivation)?;
@@ -139,7 +155,13 @@ impl TlsKey {
 }
 
 /// HKDF-Extract without salt (RFC 5869), then HKDF-Expand-Label; the output has the length of a digest.
-fn derived(hash: Hash, key: &[u8], label: &str, context: &str, derivation: Derivation) -> Option<Vec<u8>> {
+fn derived(
+    hash: Hash,
+    key: &[u8],
+    label: &str,
+    context: &str,
+    derivation: Derivation,
+) -> Option<Vec<u8>> {
     let extracted = hash.hmac(&vec![0; hash.length()], &[key]);
     expand_label(hash, &extracted, label, context.as_bytes(), derivation)
 }
@@ -155,12 +177,22 @@ pub(super) fn expand_label(
 ) -> Option<Vec<u8>> {
     let label = format!("tls13 {label}");
     let length = hash.length() as u16;
-    let (label_length, context_length) = (u8::try_from(label.len()).ok()?, u8::try_from(context.len()).ok()?);
+    let (label_length, context_length) = (
+        u8::try_from(label.len()).ok()?,
+        u8::try_from(context.len()).ok()?,
+    );
     let (big, little) = (length.to_be_bytes(), length.to_le_bytes());
     // The output is one block of HKDF-Expand, whose number is 1.
     Some(match derivation {
         Derivation::Rfc8446 => {
-            let info = [&big, &[label_length][..], label.as_bytes(), &[context_length], context, &[1]];
+            let info = [
+                &big,
+                &[label_length][..],
+                label.as_bytes(),
+                &[context_length],
+                context,
+                &[1],
+            ];
             hash.hmac(secret, &info)
         }
         Derivation::Compat => hash.hmac(secret, &[&little, label.as_bytes(), context, &[1]]),
@@ -179,7 +211,10 @@ impl FromStr for TlsKey {
     type Err = KeyError;
 
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        let rest = text.trim().strip_prefix("NVMeTLSkey-1:").ok_or(KeyError::Form)?;
+        let rest = text
+            .trim()
+            .strip_prefix("NVMeTLSkey-1:")
+            .ok_or(KeyError::Form)?;
         let (binding, rest) = rest.split_once(':').ok_or(KeyError::Form)?;
         let binding = match binding {
             "00" => None,
@@ -210,19 +245,26 @@ impl From<TlsKey> for String {
     fn from(key: TlsKey) -> Self {
         let number = key.binding.map_or(0, |hash| hash as u8);
         let checksum = crc32fast::hash(&key.key).to_le_bytes();
-        format!("NVMeTLSkey-1:{number:02}:{}:", encode(&[&key.key[..], &checksum].concat()))
+        format!(
+            "NVMeTLSkey-1:{number:02}:{}:",
+            encode(&[&key.key[..], &checksum].concat())
+        )
     }
 }
 
 impl fmt::Debug for TlsKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsKey").field("binding", &self.binding).finish_non_exhaustive()
+        f.debug_struct("TlsKey")
+            .field("binding", &self.binding)
+            .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Psk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Psk").field("identity", &self.identity).finish_non_exhaustive()
+        f.debug_struct("Psk")
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
     }
 }
 
@@ -259,12 +301,19 @@ mod tests {
                 assert_eq!(identity, expected);
                 assert_eq!(psk.len(), hash.length());
                 let (identity, _, other) = derive(Version::Names);
-                assert_eq!(identity, format!("NVMe0R{:02} {host} {subsystem}", hash as u8));
+                assert_eq!(
+                    identity,
+                    format!("NVMe0R{:02} {host} {subsystem}", hash as u8)
+                );
                 keys.extend([psk, other]);
             }
             keys.sort();
             keys.dedup();
-            assert_eq!(keys.len(), 4, "derivations and versions give different keys");
+            assert_eq!(
+                keys.len(),
+                4,
+                "derivations and versions give different keys"
+            );
         }
     }
 
@@ -272,7 +321,10 @@ mod tests {
     fn invalid_text_gives_a_specific_error() {
         let parse = |text: &str| text.parse::<TlsKey>().unwrap_err();
         let (text, ..) = KNOWN[0];
-        assert_eq!(parse("DHHC-1:00:FuqCi/soWsLqELKulf1B5eyAv+r5n+3aP1p8DwAEPimezRz+:"), KeyError::Form);
+        assert_eq!(
+            parse("DHHC-1:00:FuqCi/soWsLqELKulf1B5eyAv+r5n+3aP1p8DwAEPimezRz+:"),
+            KeyError::Form
+        );
         assert_eq!(parse(&text.replace(":01:", ":03:")), KeyError::Hash);
         assert_eq!(parse(&text.replace(":01:", ":02:")), KeyError::Length(32));
         assert_eq!(parse(&text.replace("VRL", "VRK")), KeyError::Checksum);
@@ -281,15 +333,31 @@ mod tests {
 
     #[test]
     fn identities_are_parsed_and_too_long_names_refused() {
-        let (host, subsystem) = ("nqn.2014-08.org.example:host".parse::<Nqn>().unwrap(), Nqn::discovery());
+        let (host, subsystem) = (
+            "nqn.2014-08.org.example:host".parse::<Nqn>().unwrap(),
+            Nqn::discovery(),
+        );
         let key: TlsKey = KNOWN[0].0.parse().unwrap();
         for version in [Version::Names, Version::Digest] {
-            let psk = key.psk(&host, &subsystem, (version, Derivation::Rfc8446)).unwrap();
-            assert_eq!(Psk::names(&psk.identity), Some((host.clone(), subsystem.clone())));
+            let psk = key
+                .psk(&host, &subsystem, (version, Derivation::Rfc8446))
+                .unwrap();
+            assert_eq!(
+                Psk::names(&psk.identity),
+                Some((host.clone(), subsystem.clone()))
+            );
         }
-        let long: Nqn = format!("nqn.2014-08.org.example:{}", "h".repeat(190)).parse().unwrap();
-        assert!(key.psk(&long, &subsystem, (Version::Names, Derivation::Rfc8446)).is_none());
-        assert!(key.psk(&long, &subsystem, (Version::Digest, Derivation::Rfc8446)).is_some());
+        let long: Nqn = format!("nqn.2014-08.org.example:{}", "h".repeat(190))
+            .parse()
+            .unwrap();
+        assert!(
+            key.psk(&long, &subsystem, (Version::Names, Derivation::Rfc8446))
+                .is_none()
+        );
+        assert!(
+            key.psk(&long, &subsystem, (Version::Digest, Derivation::Rfc8446))
+                .is_some()
+        );
         assert!(Psk::names("nobody").is_none() && Psk::names("NVMe0R01 a b").is_none());
     }
 }

@@ -71,7 +71,11 @@ mod tests {
     #[test]
     fn identities_are_shown_escaped_and_bounded() {
         let refusal = Refusal::UnknownIdentity(Refusal::shown(b"a\n\x1b[31m\xff\""));
-        assert!(refusal.to_string().starts_with("unknown PSK identity \"a\\n\\u{1b}[31m\u{fffd}\\\"\""));
+        assert!(
+            refusal
+                .to_string()
+                .starts_with("unknown PSK identity \"a\\n\\u{1b}[31m\u{fffd}\\\"\"")
+        );
         let long = Refusal::shown(&[b'x'; 60_000]);
         assert_eq!(long.chars().count(), SHOWN_MAX + 1);
         assert_eq!(Refusal::shown(&[b'x'; SHOWN_MAX]).len(), SHOWN_MAX);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use openssl::error::ErrorStack;
 use openssl::ssl::{
-    ErrorCode, Ssl, SslContext, SslContextBuilder, SslMethod, SslMode, SslOptions, SslSessionCacheMode,
-    SslStream, SslVerifyMode, SslVersion,
+    ErrorCode, Ssl, SslContext, SslContextBuilder, SslMethod, SslMode, SslOptions,
+    SslSessionCacheMode, SslStream, SslVerifyMode, SslVersion,
 };
 
 use super::{Psk, Refusal};
@@ -27,7 +27,9 @@ fn settings(method: SslMethod) -> Result<SslContextBuilder, ErrorStack> {
     let mut context = SslContext::builder(method)?;
     context.set_min_proto_version(Some(SslVersion::TLS1_3))?;
     context.set_max_proto_version(Some(SslVersion::TLS1_3))?;
-    let names = [Hash::Sha384, Hash::Sha256].map(|hash| tls::cipher(hash).0).join(":");
+    let names = [Hash::Sha384, Hash::Sha256]
+        .map(|hash| tls::cipher(hash).0)
+        .join(":");
     context.set_ciphersuites(&names)?;
     context.set_options(SslOptions::NO_TICKET | SslOptions::IGNORE_UNEXPECTED_EOF);
     context.set_session_cache_mode(SslSessionCacheMode::OFF);
@@ -93,7 +95,12 @@ impl Connector {
     ///
     /// # Errors
     /// When the handshake is not done in time, or the server does not have the PSK.
-    pub fn connect(&self, stream: TcpStream, psk: Psk, connect_timeout: Duration) -> io::Result<TlsStream> {
+    pub fn connect(
+        &self,
+        stream: TcpStream,
+        psk: Psk,
+        connect_timeout: Duration,
+    ) -> io::Result<TlsStream> {
         let mut ssl = Ssl::new(&self.0)?;
         ssl.set_ciphersuites(tls::cipher(psk.hash).0)?;
         tls::use_key(&mut ssl, psk);
@@ -133,7 +140,10 @@ impl TlsStream {
             if left.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
             }
-            wait::wait([(stream.get_ref().as_raw_fd(), writes)], left.min(CANCEL_INTERVAL))?;
+            wait::wait(
+                [(stream.get_ref().as_raw_fd(), writes)],
+                left.min(CANCEL_INTERVAL),
+            )?;
             if is_cancelled() {
                 return Err(ErrorKind::Interrupted.into());
             }
@@ -142,7 +152,10 @@ impl TlsStream {
         if !stream.ssl().session_reused() {
             return Err(ErrorKind::PermissionDenied.into());
         }
-        Ok(Self { stream, record: Vec::with_capacity(RECORD_BYTES_MAX) })
+        Ok(Self {
+            stream,
+            record: Vec::with_capacity(RECORD_BYTES_MAX),
+        })
     }
 
     /// The TCP socket below.
@@ -175,7 +188,8 @@ impl TlsStream {
         if self.record.is_empty() {
             for piece in pieces {
                 let room = RECORD_BYTES_MAX - self.record.len();
-                self.record.extend_from_slice(&piece[..piece.len().min(room)]);
+                self.record
+                    .extend_from_slice(&piece[..piece.len().min(room)]);
             }
         }
         let bytes = self.stream.ssl_write(&self.record).map_err(plain)?;

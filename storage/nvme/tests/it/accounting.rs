@@ -104,19 +104,48 @@ fn sent() -> impl Strategy<Value = Sent> {
     let nsid = prop_oneof![5 => 1..=3_u32, 1 => Just(9), 1 => Just(u32::MAX)];
     let start = prop_oneof![8 => 0..BLOCKS - 8, 1 => Just(BLOCKS * 100)];
     let fuse = prop_oneof![6 => Just(0_u8), 1 => Just(1), 1 => Just(2), 1 => Just(3)];
-    (0..KINDS.len(), nsid, start, 1..8_u32, fuse, way, any::<u32>()).prop_map(
-        |(kind, nsid, start, count, fuse, way, bits)| Sent { kind, nsid, start, count, fuse, way, bits },
+    (
+        0..KINDS.len(),
+        nsid,
+        start,
+        1..8_u32,
+        fuse,
+        way,
+        any::<u32>(),
     )
+        .prop_map(|(kind, nsid, start, count, fuse, way, bits)| Sent {
+            kind,
+            nsid,
+            start,
+            count,
+            fuse,
+            way,
+            bits,
+        })
 }
 
 fn pair() -> impl Strategy<Value = (Sent, Sent)> {
     (sent(), sent(), 0..8_u8).prop_map(|(one, other, differs)| {
-        let first = Sent { kind: 3, fuse: 1, ..one };
+        let first = Sent {
+            kind: 3,
+            fuse: 1,
+            ..one
+        };
         let (way, bits) = (other.way, other.bits);
         let second = match differs {
-            0 => Sent { kind: 1, fuse: 2, ..other },
+            0 => Sent {
+                kind: 1,
+                fuse: 2,
+                ..other
+            },
             1 => Sent { fuse: 2, ..other },
-            _ => Sent { kind: 1, fuse: 2, way, bits, ..first.clone() },
+            _ => Sent {
+                kind: 1,
+                fuse: 2,
+                way,
+                bits,
+                ..first.clone()
+            },
         };
         (first, second)
     })
@@ -137,8 +166,17 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 impl Sent {
     fn command(&self, cid: u16) -> (Command, Vec<u8>, bool) {
         let opcode = KINDS[self.kind];
-        let blocks = Blocks { start: self.start, count: self.count };
-        let command = Command { opcode, cid, nsid: self.nsid, flags: self.fuse, ..Command::default() };
+        let blocks = Blocks {
+            start: self.start,
+            count: self.count,
+        };
+        let command = Command {
+            opcode,
+            cid,
+            nsid: self.nsid,
+            flags: self.fuse,
+            ..Command::default()
+        };
         let keys = [7_u64.to_le_bytes(), 7_u64.to_le_bytes()].concat();
         let data = self.count as usize * BLOCK;
         let bit = |at: u32| self.bits >> at & 1;
@@ -146,7 +184,10 @@ impl Sent {
             Some(Io::Write | Io::Compare) => {
                 let command = command.with_blocks(blocks);
                 (
-                    Command { cdw12: command.cdw12 | bit(0) << 30, ..command },
+                    Command {
+                        cdw12: command.cdw12 | bit(0) << 30,
+                        ..command
+                    },
                     pattern(bit(1).into(), data),
                     false,
                 )
@@ -155,30 +196,72 @@ impl Sent {
             Some(Io::WriteZeroes) => {
                 let command = command.with_blocks(blocks);
                 let flags = bit(0) << 30 | bit(1) << 25;
-                (Command { cdw12: command.cdw12 | flags, ..command }, Vec::new(), false)
+                (
+                    Command {
+                        cdw12: command.cdw12 | flags,
+                        ..command
+                    },
+                    Vec::new(),
+                    false,
+                )
             }
             Some(Io::DatasetManagement) => {
                 let range = [0_u32.to_le_bytes(), self.count.to_le_bytes()].concat();
                 let range = [range, self.start.to_le_bytes().to_vec()].concat();
-                let command = Command { cdw10: self.count - 1, cdw11: bit(0) << 2, ..command };
+                let command = Command {
+                    cdw10: self.count - 1,
+                    cdw11: bit(0) << 2,
+                    ..command
+                };
                 (command, range.repeat(self.count as usize), false)
             }
             Some(Io::Copy) => {
-                let range =
-                    [[0; 8], self.start.to_le_bytes(), u64::from(self.count - 1).to_le_bytes(), [0; 8]];
-                let command = Command { cdw10: bit(0) * 9, cdw12: bit(1), ..command };
+                let range = [
+                    [0; 8],
+                    self.start.to_le_bytes(),
+                    u64::from(self.count - 1).to_le_bytes(),
+                    [0; 8],
+                ];
+                let command = Command {
+                    cdw10: bit(0) * 9,
+                    cdw12: bit(1),
+                    ..command
+                };
                 (command, range.concat().repeat(1 + bit(1) as usize), false)
             }
-            Some(Io::ReservationRegister) => {
-                (Command { cdw10: bit(0) | bit(1) << 3, ..command }, keys, false)
-            }
-            Some(Io::ReservationAcquire) => (Command { cdw10: bit(0) | 1 << 8, ..command }, keys, false),
-            Some(Io::ReservationRelease) => {
-                (Command { cdw10: bit(0) | 1 << 8, ..command }, keys[..8].to_vec(), false)
-            }
-            Some(Io::ReservationReport) => {
-                (Command { cdw10: 31, cdw11: bit(0), ..command }, vec![0; 128], true)
-            }
+            Some(Io::ReservationRegister) => (
+                Command {
+                    cdw10: bit(0) | bit(1) << 3,
+                    ..command
+                },
+                keys,
+                false,
+            ),
+            Some(Io::ReservationAcquire) => (
+                Command {
+                    cdw10: bit(0) | 1 << 8,
+                    ..command
+                },
+                keys,
+                false,
+            ),
+            Some(Io::ReservationRelease) => (
+                Command {
+                    cdw10: bit(0) | 1 << 8,
+                    ..command
+                },
+                keys[..8].to_vec(),
+                false,
+            ),
+            Some(Io::ReservationReport) => (
+                Command {
+                    cdw10: 31,
+                    cdw11: bit(0),
+                    ..command
+                },
+                vec![0; 128],
+                true,
+            ),
             Some(Io::Verify) => (command.with_blocks(blocks), Vec::new(), false),
             Some(Io::Flush) | None => (command, Vec::new(), false),
         }
@@ -196,7 +279,10 @@ struct Run {
 
 impl Run {
     fn new(target: &Arc<Target>) -> Self {
-        let digests = Digests { header: true, data: true };
+        let digests = Digests {
+            header: true,
+            data: true,
+        };
         Self {
             host: Host::with(target, 1, digests, 512, 0),
             other: Host::new(target, 2),
@@ -213,15 +299,26 @@ impl Run {
         self.outstanding.insert(cid);
         let (command, data, to_host) = sent.command(cid);
         let length = data.len() as u32;
-        let in_capsule = !to_host && !data.is_empty() && matches!(sent.way, Way::InCapsule | Way::Damaged);
+        let in_capsule =
+            !to_host && !data.is_empty() && matches!(sent.way, Way::InCapsule | Way::Damaged);
         let sgl = match sent.way {
             _ if in_capsule => Sgl::InCapsule { offset: 0, length },
-            Way::OtherLength => Sgl::Transport { length: length + 512 },
-            Way::Keyed => Sgl::Keyed { address: 4096, length, key: 7, invalidate: false },
+            Way::OtherLength => Sgl::Transport {
+                length: length + 512,
+            },
+            Way::Keyed => Sgl::Keyed {
+                address: 4096,
+                length,
+                key: 7,
+                invalidate: false,
+            },
             Way::InCapsule | Way::Damaged | Way::Transport => Sgl::Transport { length },
         };
         let data = if in_capsule { data } else { Vec::new() };
-        let mut bytes = self.host.io.encode(&Header::Command(command.with_sgl(sgl)), 0, &data);
+        let mut bytes = self
+            .host
+            .io
+            .encode(&Header::Command(command.with_sgl(sgl)), 0, &data);
         if in_capsule
             && sent.way == Way::Damaged
             && let Some(last) = bytes.last_mut()
@@ -241,7 +338,10 @@ impl Run {
         while let Some(pdu) = self.host.io.pdus.pop_front() {
             match pdu.header {
                 Header::Response(completion) => {
-                    assert!(self.outstanding.remove(&completion.cid), "{completion:?} is the second answer");
+                    assert!(
+                        self.outstanding.remove(&completion.cid),
+                        "{completion:?} is the second answer"
+                    );
                 }
                 Header::ReadyToTransfer(ready) => self.asked.push(ready),
                 Header::ControllerData(_) => {}
@@ -254,9 +354,19 @@ impl Run {
         if self.asked.is_empty() {
             return;
         }
-        let ReadyToTransfer { cid, tag, length, .. } = self.asked.remove(which % self.asked.len());
-        let header = Header::HostData(Data { cid, tag, offset: 0, length });
-        let mut bytes = self.host.io.encode(&header, flag::LAST, &pattern(0, length as usize));
+        let ReadyToTransfer {
+            cid, tag, length, ..
+        } = self.asked.remove(which % self.asked.len());
+        let header = Header::HostData(Data {
+            cid,
+            tag,
+            offset: 0,
+            length,
+        });
+        let mut bytes = self
+            .host
+            .io
+            .encode(&header, flag::LAST, &pattern(0, length as usize));
         if damaged && let Some(last) = bytes.last_mut() {
             *last ^= 1;
         }
@@ -274,11 +384,20 @@ impl Run {
             Step::Deliver { which, damaged } => self.deliver(*which, *damaged),
             Step::Protect { nsid, on } => protect(&mut self.other.admin, *nsid, *on),
             Step::OtherHost { nsid, what } => {
-                let kind = [Io::ReservationRegister, Io::ReservationAcquire, Io::ReservationRelease][*what];
+                let kind = [
+                    Io::ReservationRegister,
+                    Io::ReservationAcquire,
+                    Io::ReservationRelease,
+                ][*what];
                 let cdw10 = if *what == 0 { 1 << 3 } else { 2 << 8 };
                 let keys = [9_u64.to_le_bytes(), 9_u64.to_le_bytes()].concat();
                 let data = if *what == 2 { &keys[..8] } else { &keys };
-                let command = Command { opcode: kind as u8, nsid: *nsid, cdw10, ..Command::default() };
+                let command = Command {
+                    opcode: kind as u8,
+                    nsid: *nsid,
+                    cdw10,
+                    ..Command::default()
+                };
                 self.other.io.give(command, data);
             }
         }
@@ -287,12 +406,24 @@ impl Run {
     /// Sends the data of all commands, and expects all answers.
     fn complete(&mut self) {
         // A first command is not completed without a command behind it.
-        let flush = Sent { kind: 0, nsid: 1, start: 0, count: 1, fuse: 0, way: Way::Transport, bits: 0 };
+        let flush = Sent {
+            kind: 0,
+            nsid: 1,
+            start: 0,
+            count: 1,
+            fuse: 0,
+            way: Way::Transport,
+            bits: 0,
+        };
         self.send(&flush);
         while !self.asked.is_empty() {
             self.deliver(0, false);
         }
-        assert!(self.outstanding.is_empty(), "{:?} were not answered", self.outstanding);
+        assert!(
+            self.outstanding.is_empty(),
+            "{:?} were not answered",
+            self.outstanding
+        );
         assert_eq!(self.host.io.connection.data_bytes(), 0);
     }
 }
@@ -300,7 +431,13 @@ impl Run {
 fn protect(admin: &mut Line, nsid: u32, on: bool) {
     let opcode = Admin::SetFeatures as u8;
     let (cdw10, cdw11) = (0x84, on.into());
-    let set = admin.plain(Command { opcode, nsid, cdw10, cdw11, ..Command::default() });
+    let set = admin.plain(Command {
+        opcode,
+        nsid,
+        cdw10,
+        cdw11,
+        ..Command::default()
+    });
     assert!(set.status().is_success(), "{:?}", set.status());
 }
 
@@ -310,16 +447,30 @@ fn file_namespace(path: &Path, nsid: u32) -> Namespace {
     let file = FileStore::open(path, BLOCK, false, true).unwrap();
     file.promise(bytes);
     let identity = Identity::of(&nqn(SUBSYSTEM), nsid);
-    Namespace::new(nsid, identity, BLOCK as u32, bytes, Store::File(Arc::new(file)))
+    Namespace::new(
+        nsid,
+        identity,
+        BLOCK as u32,
+        bytes,
+        Store::File(Arc::new(file)),
+    )
 }
 
 /// Namespace 1 is in memory, 2 in a file, and 3 has no medium.
 fn place(folder: &Path) -> Arc<Target> {
     let target = target();
     let name = nqn(SUBSYSTEM);
-    target.add_namespace(&name, file_namespace(&folder.join("disk"), 2)).unwrap();
+    target
+        .add_namespace(&name, file_namespace(&folder.join("disk"), 2))
+        .unwrap();
     let identity = Identity::of(&name, 3);
-    let null = Namespace::new(3, identity, BLOCK as u32, BLOCKS * BLOCK as u64, Store::Null);
+    let null = Namespace::new(
+        3,
+        identity,
+        BLOCK as u32,
+        BLOCKS * BLOCK as u64,
+        Store::Null,
+    );
     target.add_namespace(&name, null).unwrap();
     target
 }
@@ -335,22 +486,48 @@ fn is_usable(target: &Arc<Target>) {
     let mut admin_of_all = Host::new(target, 2);
     for nsid in NAMESPACES {
         protect(&mut admin_of_all.admin, nsid, false);
-        let clear =
-            Command { opcode: Io::ReservationRegister as u8, nsid, cdw10: 1 << 3, ..Command::default() };
+        let clear = Command {
+            opcode: Io::ReservationRegister as u8,
+            nsid,
+            cdw10: 1 << 3,
+            ..Command::default()
+        };
         let keys = [0_u64.to_le_bytes(), 3_u64.to_le_bytes()].concat();
         host.io.give(clear, &keys);
         let keys = 3_u64.to_le_bytes();
-        let clear = Command { opcode: Io::ReservationRelease as u8, cdw10: 1, ..clear };
+        let clear = Command {
+            opcode: Io::ReservationRelease as u8,
+            cdw10: 1,
+            ..clear
+        };
         assert!(host.io.give(clear, &keys).status().is_success());
         let half = |cid, kind: Io, flags| {
             let blocks = Blocks { start: 0, count: 1 };
-            let sgl = Sgl::InCapsule { offset: 0, length: BLOCK as u32 };
-            let command = Command { opcode: kind as u8, cid, flags, nsid, ..Command::default() };
+            let sgl = Sgl::InCapsule {
+                offset: 0,
+                length: BLOCK as u32,
+            };
+            let command = Command {
+                opcode: kind as u8,
+                cid,
+                flags,
+                nsid,
+                ..Command::default()
+            };
             Header::Command(command.with_blocks(blocks).with_sgl(sgl))
         };
         let data = vec![0; BLOCK];
-        let write = Command { opcode: Io::Write as u8, nsid, ..Command::default() };
-        assert!(host.io.give(write.with_blocks(Blocks { start: 0, count: 1 }), &data).status().is_success());
+        let write = Command {
+            opcode: Io::Write as u8,
+            nsid,
+            ..Command::default()
+        };
+        assert!(
+            host.io
+                .give(write.with_blocks(Blocks { start: 0, count: 1 }), &data)
+                .status()
+                .is_success()
+        );
         host.io.send(&half(500, Io::Compare, 1), 0, &data);
         host.io.send(&half(501, Io::Write, 2), 0, &data);
         let statuses = [host.io.response().status(), host.io.response().status()];
@@ -418,10 +595,22 @@ fn a_queue_survives_more_commands_than_its_memory_has_buffers() {
     let mut run = Run::new(&target);
     for (kind, fuse) in [(3, 1), (5, 0), (7, 0), (8, 0), (9, 0), (10, 0), (11, 0)] {
         for bits in 0..4 {
-            let one = Sent { kind, nsid: 2, start: 0, count: 1, fuse, way: Way::Transport, bits };
+            let one = Sent {
+                kind,
+                nsid: 2,
+                start: 0,
+                count: 1,
+                fuse,
+                way: Way::Transport,
+                bits,
+            };
             run.send(&one);
             if fuse == 1 {
-                run.send(&Sent { kind: 1, fuse: 2, ..one });
+                run.send(&Sent {
+                    kind: 1,
+                    fuse: 2,
+                    ..one
+                });
             }
             while !run.asked.is_empty() {
                 run.deliver(0, false);

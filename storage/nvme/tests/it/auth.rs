@@ -20,7 +20,11 @@ fn secret(byte: u8, length: usize, transformation: Option<Hash>) -> Secret {
 
 fn secrets(host: u8, controller: Option<u8>, group: Option<Group>) -> Secrets {
     let secret = |byte| secret(byte, 32, Some(Hash::Sha256));
-    Secrets { secret: secret(host), controller_secret: controller.map(secret), group }
+    Secrets {
+        secret: secret(host),
+        controller_secret: controller.map(secret),
+        group,
+    }
 }
 
 /// Pseudo-random bytes, which differ from call to call and are the same in every run.
@@ -28,7 +32,9 @@ fn random(seed: u8) -> impl FnMut(&mut [u8]) {
     let mut next = u64::from(seed) + 1;
     move |bytes| {
         for byte in bytes {
-            next = next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            next = next
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             *byte = (next >> 33) as u8;
         }
     }
@@ -52,7 +58,9 @@ fn converse(
         between(said.len(), &mut message);
         said.push(message.clone());
         controller_progress = authenticator.receive(&message, &mut ours);
-        let Some(mut answer) = authenticator.next_message() else { break };
+        let Some(mut answer) = authenticator.next_message() else {
+            break;
+        };
         between(said.len(), &mut answer);
         said.push(answer.clone());
         (message, host_progress) = supplicant.receive(&answer, &mut theirs);
@@ -70,7 +78,11 @@ fn a_host_with_the_secret_is_authenticated() {
         for controller in [None, Some(9)] {
             let secrets = secrets(7, controller, Some(group));
             let (ours, theirs, said) = converse(secrets.clone(), secrets, keep);
-            assert_eq!((ours, theirs), (Progress::Authenticated, Progress::Authenticated), "{group:?}");
+            assert_eq!(
+                (ours, theirs),
+                (Progress::Authenticated, Progress::Authenticated),
+                "{group:?}"
+            );
             assert_eq!(said.len(), if controller.is_some() { 5 } else { 4 });
             assert_eq!(said[1].len(), 16 + 64 + group.length());
         }
@@ -88,7 +100,11 @@ fn every_hash_function_serves() {
         };
         let secrets = secrets(7, Some(9), Some(Group::Null));
         let (ours, theirs, said) = converse(secrets.clone(), secrets, offer_one);
-        assert_eq!((ours, theirs), (Progress::Authenticated, Progress::Authenticated), "{hash:?}");
+        assert_eq!(
+            (ours, theirs),
+            (Progress::Authenticated, Progress::Authenticated),
+            "{hash:?}"
+        );
         assert_eq!(said[1].len(), 16 + hash.length());
     }
 }
@@ -99,11 +115,17 @@ fn a_host_with_another_secret_is_refused() {
     let keep = |_: usize, _: &mut Vec<u8>| {};
     let (ours, theirs, said) = converse(secrets(7, None, null), secrets(8, None, null), keep);
     assert_eq!((ours, theirs), (Progress::Failed, Progress::Failed));
-    assert_eq!(Failure::split(said.last().unwrap()).unwrap().0.id, message::FAILURE1);
+    assert_eq!(
+        Failure::split(said.last().unwrap()).unwrap().0.id,
+        message::FAILURE1
+    );
     // The controller has a wrong secret: the host refuses it.
     let (ours, theirs, said) = converse(secrets(7, Some(1), null), secrets(7, Some(2), null), keep);
     assert_eq!((ours, theirs), (Progress::Failed, Progress::Failed));
-    assert_eq!(Failure::split(said.last().unwrap()).unwrap().0.id, message::FAILURE2);
+    assert_eq!(
+        Failure::split(said.last().unwrap()).unwrap().0.id,
+        message::FAILURE2
+    );
     // The host challenges the controller, which has no secret.
     let (ours, _, _) = converse(secrets(7, None, null), secrets(7, Some(2), null), keep);
     assert_eq!(ours, Progress::Failed);
@@ -125,15 +147,24 @@ fn damaged_and_truncated_messages_are_refused() {
     assert!(convinced(9, &|_| {}));
     for (at, from, to) in [(1, 16, 80), (2, 16, 144), (3, 16, 80)] {
         for byte in (from..to).step_by(7) {
-            assert!(!convinced(at, &|message| message[byte] ^= 1), "byte {byte} of message {at}");
+            assert!(
+                !convinced(at, &|message| message[byte] ^= 1),
+                "byte {byte} of message {at}"
+            );
         }
         for length in [0, 5, 15, to - 1] {
-            assert!(!convinced(at, &|message| message.truncate(length)), "{length} bytes of message {at}");
+            assert!(
+                !convinced(at, &|message| message.truncate(length)),
+                "{length} bytes of message {at}"
+            );
         }
     }
     for byte in [0, 1, 4, 5] {
         for at in 1..4 {
-            assert!(!convinced(at, &|message| message[byte] ^= 0x40), "byte {byte} of message {at}");
+            assert!(
+                !convinced(at, &|message| message[byte] ^= 0x40),
+                "byte {byte} of message {at}"
+            );
         }
     }
 }
@@ -141,35 +172,62 @@ fn damaged_and_truncated_messages_are_refused() {
 /// A host returns the challenge of the controller as its own challenge.
 #[test]
 fn a_reflected_challenge_is_refused() {
-    let mut authenticator = Authenticator::new("nqn.2014-08.org:host", SUBSYSTEM, secrets(7, Some(7), None));
-    let supplicant =
-        Supplicant::new("nqn.2014-08.org:host", SUBSYSTEM, secrets(7, Some(7), Some(Group::Null)), 1);
+    let mut authenticator =
+        Authenticator::new("nqn.2014-08.org:host", SUBSYSTEM, secrets(7, Some(7), None));
+    let supplicant = Supplicant::new(
+        "nqn.2014-08.org:host",
+        SUBSYSTEM,
+        secrets(7, Some(7), Some(Group::Null)),
+        1,
+    );
     authenticator.receive(&supplicant.begin(), &mut random(1));
     let challenge = authenticator.next_message().unwrap();
     let mut reply = vec![0; 16 + 128];
     (reply[0], reply[1], reply[4], reply[6], reply[8]) = (1, message::REPLY, 1, 64, 1);
     reply[80..].copy_from_slice(&challenge[16..80]);
-    assert_eq!(authenticator.receive(&reply, &mut random(2)), Progress::Failed);
+    assert_eq!(
+        authenticator.receive(&reply, &mut random(2)),
+        Progress::Failed
+    );
 }
 
 /// A recorded transaction is sent again, to another connection and to the same one.
 #[test]
 fn a_replayed_conversation_is_refused() {
-    for (group, controller) in
-        [(Group::Null, None), (Group::Null, Some(9)), (Group::Ffdhe2048, None), (Group::Ffdhe2048, Some(9))]
-    {
+    for (group, controller) in [
+        (Group::Null, None),
+        (Group::Null, Some(9)),
+        (Group::Ffdhe2048, None),
+        (Group::Ffdhe2048, Some(9)),
+    ] {
         let secrets = || secrets(7, controller, Some(group));
         let (ours, theirs, said) = converse(secrets(), secrets(), |_, _| {});
-        assert_eq!((ours, theirs), (Progress::Authenticated, Progress::Authenticated));
+        assert_eq!(
+            (ours, theirs),
+            (Progress::Authenticated, Progress::Authenticated)
+        );
         let fresh = || Authenticator::new("nqn.2014-08.org:host", SUBSYSTEM, secrets());
         // All messages of the host in their order, to a target with another challenge.
         let mut authenticator = fresh();
         for round in 0..3 {
-            assert_eq!(authenticator.receive(&said[0], &mut random(10 + round)), Progress::Continues);
-            assert_ne!(authenticator.next_message().unwrap(), said[1], "each challenge is another one");
-            assert_eq!(authenticator.receive(&said[2], &mut random(20)), Progress::Failed);
             assert_eq!(
-                Failure::split(&authenticator.next_message().unwrap()).unwrap().0.id,
+                authenticator.receive(&said[0], &mut random(10 + round)),
+                Progress::Continues
+            );
+            assert_ne!(
+                authenticator.next_message().unwrap(),
+                said[1],
+                "each challenge is another one"
+            );
+            assert_eq!(
+                authenticator.receive(&said[2], &mut random(20)),
+                Progress::Failed
+            );
+            assert_eq!(
+                Failure::split(&authenticator.next_message().unwrap())
+                    .unwrap()
+                    .0
+                    .id,
                 message::FAILURE1
             );
             authenticator = fresh();
@@ -183,8 +241,10 @@ fn a_replayed_conversation_is_refused() {
             assert_eq!(asked.receive(message, &mut random(4)), Progress::Failed);
         }
         // The same Reply again, to the connection that has accepted it.
-        let (mut first, mut host) =
-            (fresh(), Supplicant::new("nqn.2014-08.org:host", SUBSYSTEM, secrets(), 1));
+        let (mut first, mut host) = (
+            fresh(),
+            Supplicant::new("nqn.2014-08.org:host", SUBSYSTEM, secrets(), 1),
+        );
         first.receive(&host.begin(), &mut random(5));
         let (answer, _) = host.receive(&first.next_message().unwrap(), &mut random(6));
         assert_ne!(first.receive(&answer, &mut random(7)), Progress::Failed);
@@ -192,9 +252,16 @@ fn a_replayed_conversation_is_refused() {
         // Recorded messages of a target are sent to a host: a host with a challenge of its own detects it.
         let mut host = Supplicant::new("nqn.2014-08.org:host", SUBSYSTEM, secrets(), 0x1234);
         host.begin();
-        assert_eq!(host.receive(&said[1], &mut random(30)).1, Progress::Continues);
+        assert_eq!(
+            host.receive(&said[1], &mut random(30)).1,
+            Progress::Continues
+        );
         let (_, controller_progress) = host.receive(&said[3], &mut random(31));
-        let expected = if controller.is_some() { Progress::Failed } else { Progress::Authenticated };
+        let expected = if controller.is_some() {
+            Progress::Failed
+        } else {
+            Progress::Authenticated
+        };
         assert_eq!(controller_progress, expected, "{group:?}");
     }
 }
@@ -228,7 +295,9 @@ fn challenges_are_unique_and_a_replay_opens_no_queue() {
         assert!(!other.connection.queue().is_trusted());
     }
     let count = challenges.len();
-    challenges.iter_mut().for_each(|challenge| _ = challenge.drain(..16));
+    challenges
+        .iter_mut()
+        .for_each(|challenge| _ = challenge.drain(..16));
     challenges.sort();
     challenges.dedup();
     assert_eq!(challenges.len(), count);
@@ -236,11 +305,26 @@ fn challenges_are_unique_and_a_replay_opens_no_queue() {
 
 fn target() -> Arc<Target> {
     let target = Target::new();
-    let subsystem = Subsystem::new(nqn(SUBSYSTEM), "serial".to_owned(), "model".to_owned(), Hosts::Any);
+    let subsystem = Subsystem::new(
+        nqn(SUBSYSTEM),
+        "serial".to_owned(),
+        "model".to_owned(),
+        Hosts::Any,
+    );
     let secrets = Some(secrets(7, Some(9), Some(Group::Ffdhe2048)));
-    let credentials = BTreeMap::from([(nqn(&host_name(1)), Credentials { secrets, tls_key: None })]);
-    target.add_subsystem(subsystem.with_credentials(credentials)).unwrap();
-    target.add_namespace(&nqn(SUBSYSTEM), memory_namespace(1)).unwrap();
+    let credentials = BTreeMap::from([(
+        nqn(&host_name(1)),
+        Credentials {
+            secrets,
+            tls_key: None,
+        },
+    )]);
+    target
+        .add_subsystem(subsystem.with_credentials(credentials))
+        .unwrap();
+    target
+        .add_namespace(&nqn(SUBSYSTEM), memory_namespace(1))
+        .unwrap();
     Arc::new(target)
 }
 
@@ -255,7 +339,8 @@ fn authenticate(line: &mut Line, secrets: Secrets) -> (Progress, Status) {
         if !status.is_success() {
             return (Progress::Failed, status);
         }
-        let Ok(heard) = line.take(auth::command(Fabrics::AuthenticationReceive, 0, 4096), 4096) else {
+        let Ok(heard) = line.take(auth::command(Fabrics::AuthenticationReceive, 0, 4096), 4096)
+        else {
             return (Progress::Authenticated, status);
         };
         let (answer, progress) = supplicant.receive(&heard, &mut random);
@@ -286,7 +371,11 @@ fn the_largest_groups_are_used_only_where_they_are_configured() {
     };
     for group in Group::ALL {
         let is_used = !matches!(group, Group::Ffdhe6144 | Group::Ffdhe8192);
-        let (ours, _, said) = converse(secrets(7, None, None), secrets(7, None, None), offer_one(group));
+        let (ours, _, said) = converse(
+            secrets(7, None, None),
+            secrets(7, None, None),
+            offer_one(group),
+        );
         assert_eq!(ours == Progress::Authenticated, is_used, "{group:?}");
         if !is_used {
             let failure = Failure::split(&said[1]).unwrap().0;
@@ -309,7 +398,11 @@ fn an_address_has_a_number_of_negotiations_that_come_to_nothing() {
         let (mut line, _) = connect(&target, 0, 0xffff);
         let supplicant = Supplicant::new(&host_name(1), SUBSYSTEM, secrets(8, None, None), 5);
         let message = supplicant.begin();
-        line.give(auth::command(Fabrics::AuthenticationSend, 0, message.len() as u32), &message).status()
+        line.give(
+            auth::command(Fabrics::AuthenticationSend, 0, message.len() as u32),
+            &message,
+        )
+        .status()
     };
     let own = || secrets(7, Some(9), None);
     let most = nvme::limits::NEGOTIATIONS_MAX as usize;
@@ -323,7 +416,10 @@ fn an_address_has_a_number_of_negotiations_that_come_to_nothing() {
     assert_eq!(begin(), Status::COMMAND_INTERRUPTED);
     // Negotiations become available again with time, and the same connection may retry.
     let (mut line, _) = connect(&target, 0, 0xffff);
-    assert_eq!(authenticate(&mut line, own()), (Progress::Failed, Status::COMMAND_INTERRUPTED));
+    assert_eq!(
+        authenticate(&mut line, own()),
+        (Progress::Failed, Status::COMMAND_INTERRUPTED)
+    );
     line.now_ns += 1_000_000_000;
     assert_eq!(authenticate(&mut line, own()).0, Progress::Authenticated);
 }
@@ -350,11 +446,17 @@ fn no_command_of_an_unauthenticated_host_is_executed() {
     let (mut queue, _) = connect(&target, 1, result as u16);
     assert_eq!(queue.take(io(Io::Read, 0, 1), BLOCK), Err(required.plain()));
     assert_eq!(authenticate(&mut queue, own()).0, Progress::Authenticated);
-    assert_eq!(queue.take(io(Io::Read, 0, 1), BLOCK).unwrap(), vec![0; BLOCK]);
+    assert_eq!(
+        queue.take(io(Io::Read, 0, 1), BLOCK).unwrap(),
+        vec![0; BLOCK]
+    );
     // The queue authenticates again, then fails with the wrong secret: the last result counts.
     assert_eq!(authenticate(&mut queue, own()).0, Progress::Authenticated);
     assert!(queue.take(io(Io::Read, 0, 1), BLOCK).is_ok());
-    assert_eq!(authenticate(&mut queue, secrets(8, None, None)).0, Progress::Failed);
+    assert_eq!(
+        authenticate(&mut queue, secrets(8, None, None)).0,
+        Progress::Failed
+    );
     assert_eq!(queue.take(io(Io::Read, 0, 1), BLOCK), Err(required.plain()));
 }
 
@@ -362,15 +464,26 @@ fn no_command_of_an_unauthenticated_host_is_executed() {
 fn hosts_without_secrets_are_refused_under_any_name() {
     let target = target();
     let mut unauthenticated = Line::initialized(&target, 2, Digests::default());
-    let refused = unauthenticated.connect_to(SUBSYSTEM, 0, 32, 0xffff, 0).status();
+    let refused = unauthenticated
+        .connect_to(SUBSYSTEM, 0, 32, 0xffff, 0)
+        .status();
     assert_eq!(refused, Status::CONNECT_INVALID_HOST.permanent());
     let (mut liar, _) = connect(&target, 0, 0xffff);
-    assert_eq!(authenticate(&mut liar, secrets(8, None, None)).0, Progress::Failed);
-    assert_eq!(liar.property(false, 0x1c).status(), Status::AUTHENTICATION_REQUIRED.permanent());
+    assert_eq!(
+        authenticate(&mut liar, secrets(8, None, None)).0,
+        Progress::Failed
+    );
+    assert_eq!(
+        liar.property(false, 0x1c).status(),
+        Status::AUTHENTICATION_REQUIRED.permanent()
+    );
     // A host without required authentication cannot be made to authenticate.
     let mut free = crate::support::admin(&crate::support::target(), 1, Digests::default()).0;
     let command = auth::command(Fabrics::AuthenticationSend, 0, 8);
-    assert_eq!(free.give(command, &[0; 8]).status(), Status::COMMAND_SEQUENCE.permanent());
+    assert_eq!(
+        free.give(command, &[0; 8]).status(),
+        Status::COMMAND_SEQUENCE.permanent()
+    );
     let mut long = auth::command(Fabrics::AuthenticationReceive, 0, 8192);
     assert_eq!(free.plain(long).status(), Status::INVALID_FIELD.permanent());
     long.cdw10 = 0;
@@ -383,12 +496,18 @@ fn hosts_without_secrets_are_refused_under_any_name() {
 fn our_host_proves_itself_and_secrets_change_at_run_time() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
-    let config = live::config(vec![live::namespace(1, BackendConfig::Memory(Bytes(1 << 20)))]);
+    let config = live::config(vec![live::namespace(
+        1,
+        BackendConfig::Memory(Bytes(1 << 20)),
+    )]);
     let start = |config| Server::start(config, Some(state.clone()), Tuning::default()).unwrap();
     let server = start(config);
     let (name, host) = (nqn(SUBSYSTEM), nqn(&host_name(1)));
     let address = server.addresses()[0];
-    let with = |secrets: Option<Secrets>| Options { secrets, ..live::options(1, false) };
+    let with = |secrets: Option<Secrets>| Options {
+        secrets,
+        ..live::options(1, false)
+    };
     let connect = |secrets| -> Result<Client, HostError> {
         let mut client = Client::connect(address, &name, &with(secrets))?;
         client.queues(2, 8)?;
@@ -399,24 +518,44 @@ fn our_host_proves_itself_and_secrets_change_at_run_time() {
         connect(Some(secrets(7, None, None))).is_ok(),
         "without required authentication no secret is needed"
     );
-    assert!(connect(Some(secrets(7, Some(9), None))).is_err(), "a target that does not prove itself");
+    assert!(
+        connect(Some(secrets(7, Some(9), None))).is_err(),
+        "a target that does not prove itself"
+    );
 
     let tell = |server: &Server, secrets: Option<Secrets>| {
-        let credentials = secrets.map(|it| Credentials { secrets: Some(it), tls_key: None });
-        server.set_credentials(&name, host.clone(), credentials).unwrap();
+        let credentials = secrets.map(|it| Credentials {
+            secrets: Some(it),
+            tls_key: None,
+        });
+        server
+            .set_credentials(&name, host.clone(), credentials)
+            .unwrap();
     };
     tell(&server, Some(secrets(7, Some(9), Some(Group::Ffdhe2048))));
-    assert!(free.keep_alive().is_err(), "an unauthenticated host is disconnected");
+    assert!(
+        free.keep_alive().is_err(),
+        "an unauthenticated host is disconnected"
+    );
     assert!(matches!(connect(None), Err(HostError::NoSecret)));
-    assert!(matches!(connect(Some(secrets(8, None, None))), Err(HostError::NotBelieved)));
-    assert!(matches!(connect(Some(secrets(7, Some(8), None))), Err(HostError::NotBelieved)));
+    assert!(matches!(
+        connect(Some(secrets(8, None, None))),
+        Err(HostError::NotBelieved)
+    ));
+    assert!(matches!(
+        connect(Some(secrets(7, Some(8), None))),
+        Err(HostError::NotBelieved)
+    ));
     let mut one_way = connect(Some(secrets(7, None, None))).unwrap();
     let mut both = connect(Some(secrets(7, Some(9), None))).unwrap();
     assert!(one_way.namespace(1).is_ok() && both.namespace(1).is_ok());
 
     tell(&server, Some(secrets(5, None, None)));
     assert!(one_way.keep_alive().is_err() && both.keep_alive().is_err());
-    assert!(matches!(connect(Some(secrets(7, None, None))), Err(HostError::NotBelieved)));
+    assert!(matches!(
+        connect(Some(secrets(7, None, None))),
+        Err(HostError::NotBelieved)
+    ));
     assert!(connect(Some(secrets(5, None, None))).is_ok());
     drop(server);
 

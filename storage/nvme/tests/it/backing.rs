@@ -8,8 +8,8 @@ use std::time::Duration;
 use buffer::Buffer;
 use nvme::host::{Client, HostError, Payload, Queue, transfer};
 use nvme::serve::{
-    BackendConfig, Bytes, Command, Config, Control, ControlError, NamespaceConfig, ServeError, Server,
-    SubsystemConfig, Tuning, ask,
+    BackendConfig, Bytes, Command, Config, Control, ControlError, NamespaceConfig, ServeError,
+    Server, SubsystemConfig, Tuning, ask,
 };
 use wire::nvme::{Io, Status};
 
@@ -22,7 +22,14 @@ const OTHER: &str = "nqn.2024-01.org.example:other";
 
 fn file(id: u32, path: &Path) -> NamespaceConfig {
     let size = Some(Bytes(SIZE));
-    namespace(id, BackendConfig::File { path: path.to_owned(), size, direct: true })
+    namespace(
+        id,
+        BackendConfig::File {
+            path: path.to_owned(),
+            size,
+            direct: true,
+        },
+    )
 }
 
 fn status(result: Result<impl Sized, HostError>) -> Status {
@@ -47,7 +54,11 @@ fn a_truncated_file_is_an_error_and_never_zeros() {
     for direct in [true, false] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
-        let backend = BackendConfig::File { path: path.clone(), size: Some(Bytes(SIZE)), direct };
+        let backend = BackendConfig::File {
+            path: path.clone(),
+            size: Some(Bytes(SIZE)),
+            direct,
+        };
         let (server, address) = start(vec![namespace(1, backend)], None);
         let mut client = Client::connect(address, &nqn(SUBSYSTEM), &options(1, false)).unwrap();
         let mut queue = client.queues(1, 8).unwrap().remove(0);
@@ -56,21 +67,40 @@ fn a_truncated_file_is_an_error_and_never_zeros() {
         file.set_len(64 << 10).unwrap();
         std::thread::sleep(Duration::from_millis(2));
 
-        assert_eq!(read(&mut queue, 1, 0, BLOCK).unwrap(), pattern(1, 1 << 20)[..BLOCK]);
+        assert_eq!(
+            read(&mut queue, 1, 0, BLOCK).unwrap(),
+            pattern(1, 1 << 20)[..BLOCK]
+        );
         // 1 MiB that begins before the end of the file and ends behind it.
         for (start, length) in [(16, BLOCK), (1000, BLOCK), (0, 1 << 20)] {
-            assert_eq!(status(read(&mut queue, 1, start, length)), Status::UNRECOVERED_READ, "{start}");
+            assert_eq!(
+                status(read(&mut queue, 1, start, length)),
+                Status::UNRECOVERED_READ,
+                "{start}"
+            );
         }
-        assert_eq!(call(&mut queue, Io::Compare, 1000, 1), Status::UNRECOVERED_READ);
-        assert_eq!(call(&mut queue, Io::Verify, 1000, 1), Status::UNRECOVERED_READ);
+        assert_eq!(
+            call(&mut queue, Io::Compare, 1000, 1),
+            Status::UNRECOVERED_READ
+        );
+        assert_eq!(
+            call(&mut queue, Io::Verify, 1000, 1),
+            Status::UNRECOVERED_READ
+        );
         for io in [Io::Write, Io::WriteZeroes, Io::Flush] {
             assert_eq!(call(&mut queue, io, 1023, 1), Status::WRITE_FAULT, "{io:?}");
         }
         assert_eq!(call(&mut queue, Io::Write, 0, 1), Status::WRITE_FAULT);
-        assert_eq!(file.metadata().unwrap().len(), 64 << 10, "nothing was written behind its end");
+        assert_eq!(
+            file.metadata().unwrap().len(),
+            64 << 10,
+            "nothing was written behind its end"
+        );
 
         // Restoring the size is a decision of the administrator.
-        server.resize_namespace(&nqn(SUBSYSTEM), 1, Bytes(SIZE)).unwrap();
+        server
+            .resize_namespace(&nqn(SUBSYSTEM), 1, Bytes(SIZE))
+            .unwrap();
         assert_eq!(call(&mut queue, Io::Write, 1023, 1), Status::SUCCESS);
         assert_eq!(call(&mut queue, Io::Flush, 0, 1), Status::SUCCESS);
         assert_eq!(read(&mut queue, 1, 1000, BLOCK).unwrap(), vec![0; BLOCK]);
@@ -85,21 +115,36 @@ fn a_file_is_one_namespace_unless_all_only_read_it() {
     let (server, _) = start(vec![file(1, &path("disk"))], None);
     std::fs::hard_link(path("disk"), path("hard")).unwrap();
     std::os::unix::fs::symlink(path("disk"), path("soft")).unwrap();
-    server.add_subsystem(SubsystemConfig::new(nqn(OTHER))).unwrap();
+    server
+        .add_subsystem(SubsystemConfig::new(nqn(OTHER)))
+        .unwrap();
     for (name, subsystem) in [("disk", SUBSYSTEM), ("hard", OTHER), ("soft", OTHER)] {
         for read_only in [false, true] {
-            let again = NamespaceConfig { read_only, ..file(2, &path(name)) };
+            let again = NamespaceConfig {
+                read_only,
+                ..file(2, &path(name))
+            };
             let error = server.add_namespace(&nqn(subsystem), again).unwrap_err();
-            assert!(matches!(&error, ServeError::Shared { nsid: 1, .. }), "{error}");
+            assert!(
+                matches!(&error, ServeError::Shared { nsid: 1, .. }),
+                "{error}"
+            );
             assert!(error.to_string().contains(SUBSYSTEM), "{error}");
         }
     }
     server.remove_namespace(&nqn(SUBSYSTEM), 1).unwrap();
     for (subsystem, name) in [(SUBSYSTEM, "disk"), (OTHER, "hard")] {
-        let shared = NamespaceConfig { read_only: true, ..file(2, &path(name)) };
+        let shared = NamespaceConfig {
+            read_only: true,
+            ..file(2, &path(name))
+        };
         server.add_namespace(&nqn(subsystem), shared).unwrap();
     }
-    assert!(server.add_namespace(&nqn(OTHER), file(3, &path("soft"))).is_err());
+    assert!(
+        server
+            .add_namespace(&nqn(OTHER), file(3, &path("soft")))
+            .is_err()
+    );
 }
 
 /// All commands that change a server, while its state file cannot be written.
@@ -123,16 +168,32 @@ fn a_change_that_cannot_be_kept_is_not_made() {
         server.add_subsystem(SubsystemConfig::new(nqn(OTHER))),
         server.remove_subsystem(&name),
         server.set_hosts(&name, Some([host.clone()].into())),
-        server.set_credentials(&name, host, Some(nvme::auth::Credentials { secrets: None, tls_key: None })),
-        server.add_port(nvme::serve::PortConfig { id: None, ..port }).map(drop),
+        server.set_credentials(
+            &name,
+            host,
+            Some(nvme::auth::Credentials {
+                secrets: None,
+                tls_key: None,
+            }),
+        ),
+        server
+            .add_port(nvme::serve::PortConfig { id: None, ..port })
+            .map(drop),
     ];
     for (number, result) in results.into_iter().enumerate() {
-        assert!(matches!(&result, Err(ServeError::Config(_))), "{number}: {result:?}");
+        assert!(
+            matches!(&result, Err(ServeError::Config(_))),
+            "{number}: {result:?}"
+        );
     }
     assert_eq!((server.config(), server.addresses()), (before, addresses));
     assert_eq!(std::fs::read(&state).unwrap(), kept);
     let subsystems = server.target().subsystems();
-    let found: Vec<_> = subsystems.iter().flat_map(|it| it.namespaces()).map(|it| it.bytes()).collect();
+    let found: Vec<_> = subsystems
+        .iter()
+        .flat_map(|it| it.namespaces())
+        .map(|it| it.bytes())
+        .collect();
     assert_eq!((subsystems.len(), found), (1, vec![SIZE]));
     assert_eq!(subsystems[0].hosts(), nvme::controller::Hosts::Any);
     assert_eq!(path("one").metadata().unwrap().len(), SIZE);
@@ -145,7 +206,17 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     assert_ne!(std::fs::read(&state).unwrap(), kept);
     // A change that fails by itself is not kept either.
     let kept = std::fs::read(&state).unwrap();
-    assert!(server.add_namespace(&name, NamespaceConfig { group: 0, ..file(3, &path("three")) }).is_err());
+    assert!(
+        server
+            .add_namespace(
+                &name,
+                NamespaceConfig {
+                    group: 0,
+                    ..file(3, &path("three"))
+                }
+            )
+            .is_err()
+    );
     assert!(server.set_hosts(&nqn(OTHER), None).is_err());
     assert_eq!(std::fs::read(&state).unwrap(), kept);
 }
@@ -159,11 +230,29 @@ fn a_fifo_does_not_stop_the_control_socket() {
     let control = Control::listen(&path("control")).unwrap();
     let server = Arc::new(server);
     std::thread::spawn(move || control.serve(&server));
-    assert!(std::process::Command::new("mkfifo").arg(path("fifo")).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(path("fifo"))
+            .status()
+            .unwrap()
+            .success()
+    );
     for read_only in [false, true] {
-        let namespace = NamespaceConfig { read_only, ..file(2, &path("fifo")) };
-        let added = ask(&path("control"), &Command::AddNamespace { nqn: nqn(SUBSYSTEM), namespace });
-        assert!(matches!(&added, Err(ControlError::Refused(why)) if why.contains("a FIFO")), "{added:?}");
+        let namespace = NamespaceConfig {
+            read_only,
+            ..file(2, &path("fifo"))
+        };
+        let added = ask(
+            &path("control"),
+            &Command::AddNamespace {
+                nqn: nqn(SUBSYSTEM),
+                namespace,
+            },
+        );
+        assert!(
+            matches!(&added, Err(ControlError::Refused(why)) if why.contains("a FIFO")),
+            "{added:?}"
+        );
     }
     ask(&path("control"), &Command::Status).unwrap();
 }
@@ -173,7 +262,12 @@ fn the_control_socket_replaces_no_other_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("control");
     std::fs::write(&path, "precious").unwrap();
-    assert!(Control::listen(&path).unwrap_err().to_string().contains("a regular file"));
+    assert!(
+        Control::listen(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("a regular file")
+    );
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     std::fs::remove_file(&path).unwrap();
     drop(UnixListener::bind(&path).unwrap());

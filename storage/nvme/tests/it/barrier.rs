@@ -21,7 +21,10 @@ use wire::nvme::{Admin, Command, Fuse, Io, Sgl, Status, property};
 use crate::support::{BLOCK, BLOCKS, Hold, Host, Line, SUBSYSTEM, host_name, io, nqn, only};
 
 /// The blocks that commands change.
-const RANGE: Blocks = Blocks { start: 3000, count: 64 };
+const RANGE: Blocks = Blocks {
+    start: 3000,
+    count: 64,
+};
 /// What the medium has before.
 const BEFORE: u8 = 0x11;
 /// What commands write.
@@ -47,7 +50,9 @@ enum Kind {
 const KINDS: [Kind; 7] = [
     Kind::Read,
     Kind::Write,
-    Kind::CompareAndWrite { second_first: false },
+    Kind::CompareAndWrite {
+        second_first: false,
+    },
     Kind::CompareAndWrite { second_first: true },
     Kind::WriteZeroes,
     Kind::Deallocate,
@@ -98,7 +103,10 @@ impl Kind {
     fn commands(self) -> Vec<(Command, Vec<u8>)> {
         let Blocks { start, count } = RANGE;
         let bytes = count as usize * BLOCK;
-        let fused = |kind, fuse: Fuse| Command { flags: (fuse as u8) | 1 << 6, ..io(kind, start, count) };
+        let fused = |kind, fuse: Fuse| Command {
+            flags: (fuse as u8) | 1 << 6,
+            ..io(kind, start, count)
+        };
         match self {
             Self::Read => vec![(io(Io::Read, start, count), Vec::new())],
             Self::Write => vec![(io(Io::Write, start, count), vec![AFTER; bytes])],
@@ -108,13 +116,26 @@ impl Kind {
             ],
             Self::WriteZeroes => vec![(io(Io::WriteZeroes, start, count), Vec::new())],
             Self::Deallocate => {
-                let range = Range { attributes: 0, count, start };
-                let command = Command { cdw11: 4, ..of_namespace(Io::DatasetManagement) };
+                let range = Range {
+                    attributes: 0,
+                    count,
+                    start,
+                };
+                let command = Command {
+                    cdw11: 4,
+                    ..of_namespace(Io::DatasetManagement)
+                };
                 vec![(command, range.to_bytes().to_vec())]
             }
             Self::Copy => {
-                let range = CopyRange { start: 0, count_less_one: count as u16 - 1 };
-                let command = Command { cdw10: start as u32, ..of_namespace(Io::Copy) };
+                let range = CopyRange {
+                    start: 0,
+                    count_less_one: count as u16 - 1,
+                };
+                let command = Command {
+                    cdw10: start as u32,
+                    ..of_namespace(Io::Copy)
+                };
                 vec![(command, range.to_bytes().to_vec())]
             }
         }
@@ -122,7 +143,11 @@ impl Kind {
 }
 
 fn of_namespace(kind: Io) -> Command {
-    Command { opcode: kind as u8, nsid: 1, ..Command::default() }
+    Command {
+        opcode: kind as u8,
+        nsid: 1,
+        ..Command::default()
+    }
 }
 
 /// A target with a namespace in a file, the victim with two I/O queues, and another host.
@@ -152,27 +177,49 @@ impl World {
         let namespace = Namespace::new(1, identity, BLOCK as u32, bytes, Store::File(file));
         let target = Arc::new(Target::new());
         let (serial, model) = ("serial".to_owned(), "model".to_owned());
-        target.add_subsystem(Subsystem::new(nqn(SUBSYSTEM), serial, model, Hosts::Any)).unwrap();
+        target
+            .add_subsystem(Subsystem::new(nqn(SUBSYSTEM), serial, model, Hosts::Any))
+            .unwrap();
         target.add_namespace(&nqn(SUBSYSTEM), namespace).unwrap();
         target.add_port(port());
-        let namespace = target.subsystem(&nqn(SUBSYSTEM)).unwrap().namespace(1).unwrap();
+        let namespace = target
+            .subsystem(&nqn(SUBSYSTEM))
+            .unwrap()
+            .namespace(1)
+            .unwrap();
         let (victim, other) = (Host::new(&target, 1), Host::new(&target, 2));
         let mut second_queue = Line::initialized(&target, 1, Digests::default());
         let connected = second_queue.connect_to(SUBSYSTEM, 2, 128, victim.controller, 0);
         assert!(connected.status().is_success());
         let has_ended = Arc::default();
-        Self { target, namespace, path, _folder: folder, victim, second_queue, other, has_ended }
+        Self {
+            target,
+            namespace,
+            path,
+            _folder: folder,
+            victim,
+            second_queue,
+            other,
+            has_ended,
+        }
     }
 
     /// What the file has behind the first blocks, which nothing changes.
     fn medium(&self) -> Vec<u8> {
-        std::fs::read(&self.path).unwrap().split_off(RANGE.count as usize * BLOCK)
+        std::fs::read(&self.path)
+            .unwrap()
+            .split_off(RANGE.count as usize * BLOCK)
     }
 }
 
 fn port() -> Port {
     let address = "192.0.2.1:4420".parse().unwrap();
-    Port { id: 1, transport: Transport::Tcp { tls: false }, address, subsystems: None }
+    Port {
+        id: 1,
+        transport: Transport::Tcp { tls: false },
+        address,
+        subsystems: None,
+    }
 }
 
 /// A change that was begun.
@@ -209,8 +256,14 @@ impl Begun {
         line.work();
         let response = line.pdus.pop_front();
         if let Some(pdu) = &response {
-            let Header::Response(completion) = &pdu.header else { panic!("{pdu:?}") };
-            assert!(completion.status().is_success(), "{:?}", completion.status());
+            let Header::Response(completion) = &pdu.header else {
+                panic!("{pdu:?}")
+            };
+            assert!(
+                completion.status().is_success(),
+                "{:?}",
+                completion.status()
+            );
         }
         response.is_some()
     }
@@ -228,14 +281,24 @@ struct Change {
 fn send(line: &mut Line, command: Command, data: &[u8]) {
     let sgl = match data.len() {
         0 => Sgl::Transport { length: 0 },
-        length => Sgl::InCapsule { offset: 0, length: length as u32 },
+        length => Sgl::InCapsule {
+            offset: 0,
+            length: length as u32,
+        },
     };
-    let command = Command { cid: line.cid(), ..command }.with_sgl(sgl);
+    let command = Command {
+        cid: line.cid(),
+        ..command
+    }
+    .with_sgl(sgl);
     line.send(&Header::Command(command), 0, data);
 }
 
 fn reserve(kind: Io, action: u32, reservation: ReservationType) -> Command {
-    Command { cdw10: action | (reservation as u32) << 8, ..of_namespace(kind) }
+    Command {
+        cdw10: action | (reservation as u32) << 8,
+        ..of_namespace(kind)
+    }
 }
 
 fn succeed(line: &mut Line, command: Command, data: &[u8]) {
@@ -250,37 +313,72 @@ fn register_both(world: &mut World) {
 }
 
 fn register_other(world: &mut World) {
-    let data = RegisterData { current: 0, new: KEYS[1] }.to_bytes();
-    succeed(&mut world.other.io, of_namespace(Io::ReservationRegister), &data);
+    let data = RegisterData {
+        current: 0,
+        new: KEYS[1],
+    }
+    .to_bytes();
+    succeed(
+        &mut world.other.io,
+        of_namespace(Io::ReservationRegister),
+        &data,
+    );
 }
 
 fn victim_reserves(world: &mut World) {
     register_both(world);
-    let data = AcquireData { current: KEYS[0], preempted: 0 }.to_bytes();
+    let data = AcquireData {
+        current: KEYS[0],
+        preempted: 0,
+    }
+    .to_bytes();
     let command = reserve(Io::ReservationAcquire, 0, ReservationType::WriteExclusive);
     succeed(&mut world.victim.io, command, &data);
 }
 
 fn registrants_reserve(world: &mut World) {
     register_both(world);
-    let data = AcquireData { current: KEYS[1], preempted: 0 }.to_bytes();
-    let command = reserve(Io::ReservationAcquire, 0, ReservationType::ExclusiveAccessRegistrants);
+    let data = AcquireData {
+        current: KEYS[1],
+        preempted: 0,
+    }
+    .to_bytes();
+    let command = reserve(
+        Io::ReservationAcquire,
+        0,
+        ReservationType::ExclusiveAccessRegistrants,
+    );
     succeed(&mut world.other.io, command, &data);
 }
 
 fn acquire(world: &mut World, action: u32, reservation: ReservationType) -> Begun {
     let preempted = if action == 0 { 0 } else { KEYS[0] };
-    let data = AcquireData { current: KEYS[1], preempted }.to_bytes();
-    send(&mut world.other.io, reserve(Io::ReservationAcquire, action, reservation), &data);
+    let data = AcquireData {
+        current: KEYS[1],
+        preempted,
+    }
+    .to_bytes();
+    send(
+        &mut world.other.io,
+        reserve(Io::ReservationAcquire, action, reservation),
+        &data,
+    );
     Begun::Io
 }
 
 fn nothing(_: &mut World) {}
 
 fn set_property(world: &mut World, value: u32) -> Begun {
-    let property =
-        wire::nvme::fabrics::Property { wide: false, offset: property::CONFIGURATION, value: value.into() };
-    send(&mut world.victim.admin, property.to_command(wire::nvme::Fabrics::PropertySet, 0), &[]);
+    let property = wire::nvme::fabrics::Property {
+        wide: false,
+        offset: property::CONFIGURATION,
+        value: value.into(),
+    };
+    send(
+        &mut world.victim.admin,
+        property.to_command(wire::nvme::Fabrics::PropertySet, 0),
+        &[],
+    );
     Begun::VictimAdmin
 }
 
@@ -290,7 +388,12 @@ const fn change(
     prepare: fn(&mut World),
     make: fn(&mut World) -> Begun,
 ) -> Change {
-    Change { name, of_reads, prepare, make }
+    Change {
+        name,
+        of_reads,
+        prepare,
+        make,
+    }
 }
 
 const RESERVATIONS: [Change; 6] = [
@@ -300,16 +403,28 @@ const RESERVATIONS: [Change; 6] = [
     change("acquire exclusive access", true, register_other, |world| {
         acquire(world, 0, ReservationType::ExclusiveAccess)
     }),
-    change("preempt", false, victim_reserves, |world| acquire(world, 1, ReservationType::WriteExclusive)),
+    change("preempt", false, victim_reserves, |world| {
+        acquire(world, 1, ReservationType::WriteExclusive)
+    }),
     change("preempt and abort", true, victim_reserves, |world| {
         acquire(world, 2, ReservationType::WriteExclusive)
     }),
-    change("preempt and abort without a reservation", true, register_both, |world| {
-        acquire(world, 2, ReservationType::WriteExclusive)
-    }),
+    change(
+        "preempt and abort without a reservation",
+        true,
+        register_both,
+        |world| acquire(world, 2, ReservationType::WriteExclusive),
+    ),
     change("unregister", true, registrants_reserve, |world| {
-        let data = RegisterData { current: KEYS[0], new: 0 }.to_bytes();
-        let command = Command { cdw10: 1, ..of_namespace(Io::ReservationRegister) };
+        let data = RegisterData {
+            current: KEYS[0],
+            new: 0,
+        }
+        .to_bytes();
+        let command = Command {
+            cdw10: 1,
+            ..of_namespace(Io::ReservationRegister)
+        };
         send(&mut world.second_queue, command, &data);
         Begun::SecondQueue
     }),
@@ -318,7 +433,13 @@ const RESERVATIONS: [Change; 6] = [
 const OTHERS: [Change; 13] = [
     change("write protection", false, nothing, |world| {
         let opcode = Admin::SetFeatures as u8;
-        let command = Command { opcode, nsid: 1, cdw10: 0x84, cdw11: 1, ..Command::default() };
+        let command = Command {
+            opcode,
+            nsid: 1,
+            cdw10: 0x84,
+            cdw11: 1,
+            ..Command::default()
+        };
         send(&mut world.other.admin, command, &[]);
         Begun::Admin
     }),
@@ -326,18 +447,40 @@ const OTHERS: [Change; 13] = [
         set_property(world, property::configuration::ENTRIES)
     }),
     change("shutdown of the controller", true, nothing, |world| {
-        set_property(world, property::configuration::ENTRIES | property::configuration::ENABLE | 1 << 14)
+        set_property(
+            world,
+            property::configuration::ENTRIES | property::configuration::ENABLE | 1 << 14,
+        )
     }),
-    change("ANA inaccessible", true, nothing, |world| set_access(world, AnaState::Inaccessible)),
-    change("ANA persistent loss", true, nothing, |world| set_access(world, AnaState::PersistentLoss)),
-    change("ANA change", true, nothing, |world| set_access(world, AnaState::Change)),
+    change("ANA inaccessible", true, nothing, |world| {
+        set_access(world, AnaState::Inaccessible)
+    }),
+    change("ANA persistent loss", true, nothing, |world| {
+        set_access(world, AnaState::PersistentLoss)
+    }),
+    change("ANA change", true, nothing, |world| {
+        set_access(world, AnaState::Change)
+    }),
     change("hosts", true, nothing, |world| {
-        Begun::Barrier(world.target.set_hosts(&nqn(SUBSYSTEM), only(&[&host_name(2)])).unwrap())
+        Begun::Barrier(
+            world
+                .target
+                .set_hosts(&nqn(SUBSYSTEM), only(&[&host_name(2)]))
+                .unwrap(),
+        )
     }),
     change("credentials", true, nothing, |world| {
-        let credentials = Credentials { secrets: None, tls_key: None };
+        let credentials = Credentials {
+            secrets: None,
+            tls_key: None,
+        };
         let host = nqn(&host_name(1));
-        Begun::Barrier(world.target.set_credentials(&nqn(SUBSYSTEM), &host, Some(credentials)).unwrap())
+        Begun::Barrier(
+            world
+                .target
+                .set_credentials(&nqn(SUBSYSTEM), &host, Some(credentials))
+                .unwrap(),
+        )
     }),
     change("removal of the namespace", true, nothing, |world| {
         Begun::Barrier(world.target.remove_namespace(&nqn(SUBSYSTEM), 1).unwrap().1)
@@ -345,9 +488,15 @@ const OTHERS: [Change; 13] = [
     change("removal of the subsystem", true, nothing, |world| {
         Begun::Barrier(world.target.remove_subsystem(&nqn(SUBSYSTEM)).unwrap())
     }),
-    change("removal of the port", true, nothing, |world| Begun::Barrier(world.target.remove_port(1))),
-    change("another port", true, nothing, |world| Begun::Barrier(world.target.replace_port(port()))),
-    change("end of the target", true, nothing, |world| Begun::Barrier(world.target.end())),
+    change("removal of the port", true, nothing, |world| {
+        Begun::Barrier(world.target.remove_port(1))
+    }),
+    change("another port", true, nothing, |world| {
+        Begun::Barrier(world.target.replace_port(port()))
+    }),
+    change("end of the target", true, nothing, |world| {
+        Begun::Barrier(world.target.end())
+    }),
 ];
 
 const RESIZE: Change = change("resize", true, nothing, |world| {
@@ -359,7 +508,12 @@ const RESIZE: Change = change("resize", true, nothing, |world| {
 });
 
 fn set_access(world: &mut World, access: AnaState) -> Begun {
-    Begun::Barrier(world.target.set_access(&nqn(SUBSYSTEM), 1, 1, access).unwrap())
+    Begun::Barrier(
+        world
+            .target
+            .set_access(&nqn(SUBSYSTEM), 1, 1, access)
+            .unwrap(),
+    )
 }
 
 /// The data of commands by CID, and where they were asked for.
@@ -368,8 +522,16 @@ type Owed = Vec<(u16, Vec<u8>)>;
 /// Sends a command whose data, if any, are sent when they are asked for.
 fn submit(line: &mut Line, command: Command, data: Vec<u8>, owed: &mut Owed) {
     let reads = command.opcode == Io::Read as u8;
-    let length = if reads { RANGE.count * BLOCK as u32 } else { data.len() as u32 };
-    let command = Command { cid: line.cid(), ..command }.with_sgl(Sgl::Transport { length });
+    let length = if reads {
+        RANGE.count * BLOCK as u32
+    } else {
+        data.len() as u32
+    };
+    let command = Command {
+        cid: line.cid(),
+        ..command
+    }
+    .with_sgl(Sgl::Transport { length });
     line.send(&Header::Command(command), 0, &[]);
     if !data.is_empty() {
         owed.push((command.cid, data));
@@ -383,11 +545,20 @@ fn pay(line: &mut Line, owed: &mut Owed, most: usize) {
             matches!(&pdu.header, Header::ReadyToTransfer(ready)
                 if owed.first().is_some_and(|(cid, _)| *cid == ready.cid))
         });
-        let Some(pdu) = asked.and_then(|at| line.pdus.remove(at)) else { return };
-        let Header::ReadyToTransfer(ready) = pdu.header else { return };
+        let Some(pdu) = asked.and_then(|at| line.pdus.remove(at)) else {
+            return;
+        };
+        let Header::ReadyToTransfer(ready) = pdu.header else {
+            return;
+        };
         let (cid, data) = owed.remove(0);
         let length = data.len() as u32;
-        let header = wire::nvme::tcp::Data { cid, tag: ready.tag, offset: 0, length };
+        let header = wire::nvme::tcp::Data {
+            cid,
+            tag: ready.tag,
+            offset: 0,
+            length,
+        };
         line.send(&Header::HostData(header), flag::LAST, &data);
     }
 }
@@ -451,7 +622,10 @@ fn check(change: &Change, kind: Kind, place: Place) {
 
     let mut begun = (change.make)(&mut world);
     if !is_over {
-        assert!(!begun.has_returned(&mut world), "{at}: the change does not wait");
+        assert!(
+            !begun.has_returned(&mut world),
+            "{at}: the change does not wait"
+        );
         world.has_ended.store(true, Ordering::SeqCst);
         if place == Place::LostConnection {
             world.victim.io = Line::new(&world.target, 1);
@@ -460,15 +634,32 @@ fn check(change: &Change, kind: Kind, place: Place) {
             world.victim.io.work();
         }
     }
-    assert!(begun.has_returned(&mut world), "{at}: the change does not return");
+    assert!(
+        begun.has_returned(&mut world),
+        "{at}: the change does not return"
+    );
     let medium = world.medium();
     if waits_for_host {
-        let resized = if change.name == RESIZE.name { RESIZED } else { BLOCKS * BLOCK as u64 };
-        assert_eq!(medium.len() as u64, resized - RANGE.count as u64 * BLOCK as u64, "{at}");
-        assert!(medium.iter().all(|byte| *byte == BEFORE), "{at}: the command did not wait");
+        let resized = if change.name == RESIZE.name {
+            RESIZED
+        } else {
+            BLOCKS * BLOCK as u64
+        };
+        assert_eq!(
+            medium.len() as u64,
+            resized - RANGE.count as u64 * BLOCK as u64,
+            "{at}"
+        );
+        assert!(
+            medium.iter().all(|byte| *byte == BEFORE),
+            "{at}: the command did not wait"
+        );
     }
     come(&mut world, &mut owed, &at);
-    assert!(world.medium() == medium, "{at}: the command reached the medium after the change");
+    assert!(
+        world.medium() == medium,
+        "{at}: the command reached the medium after the change"
+    );
 }
 
 /// Lets the victim send and receive what is left: what has waited for it is refused, or its connection ends.
@@ -483,7 +674,11 @@ fn come(world: &mut World, owed: &mut Owed, at: &str) {
     if line.closing() == Closing::Controller {
         return;
     }
-    assert!(owed.is_empty() || asked_before == 0, "{at}: {} commands get no buffer", owed.len());
+    assert!(
+        owed.is_empty() || asked_before == 0,
+        "{at}: {} commands get no buffer",
+        owed.len()
+    );
     for pdu in line.pdus.drain(..).filter(|_| is_late) {
         match pdu.header {
             Header::Response(completion) => assert!(!completion.status().is_success(), "{at}"),
@@ -494,7 +689,10 @@ fn come(world: &mut World, owed: &mut Owed, at: &str) {
 
 fn check_all(changes: &[Change]) {
     for change in changes {
-        for kind in KINDS.into_iter().filter(|kind| change.of_reads || *kind != Kind::Read) {
+        for kind in KINDS
+            .into_iter()
+            .filter(|kind| change.of_reads || *kind != Kind::Read)
+        {
             for place in PLACES.into_iter().filter(|place| kind.waits_at(*place)) {
                 check(change, kind, place);
             }
@@ -530,7 +728,12 @@ fn late_commands_get_the_status_of_the_change() {
         (&RESIZE, Status::LBA_OUT_OF_RANGE),
     ];
     for (change, expected) in table {
-        for kind in [Kind::Write, Kind::CompareAndWrite { second_first: false }] {
+        for kind in [
+            Kind::Write,
+            Kind::CompareAndWrite {
+                second_first: false,
+            },
+        ] {
             let mut world = World::new();
             (change.prepare)(&mut world);
             let mut owed = begin(&mut world, kind, Place::Data);
@@ -540,7 +743,9 @@ fn late_commands_get_the_status_of_the_change() {
             let line = &mut world.victim.io;
             pay(line, &mut owed, usize::MAX);
             let mut found: Vec<_> = std::iter::from_fn(|| {
-                (!line.pdus.is_empty()).then(|| line.response()).map(|it| (it.cid, it.status().plain()))
+                (!line.pdus.is_empty())
+                    .then(|| line.response())
+                    .map(|it| (it.cid, it.status().plain()))
             })
             .collect();
             found.sort_by_key(|(cid, _)| *cid);

@@ -15,7 +15,8 @@ const NAME: &str = "nqn.2024-01.org.example:lab";
 
 /// The PDUs of the host, by its port, in the order of the capture.
 fn host_pdus() -> Vec<(u16, Vec<u8>)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testing/data/captures/nvmeof_tcp_io.pcap");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../testing/data/captures/nvmeof_tcp_io.pcap");
     let capture = std::fs::read(path).unwrap();
     let mut streams: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
     let mut pdus = Vec::new();
@@ -54,7 +55,12 @@ fn lab_target() -> Arc<Target> {
     let namespace = Namespace::new(1, Identity::of(&nqn(NAME), 1), 512, bytes, store);
     target.add_namespace(&nqn(NAME), namespace).unwrap();
     let address = "10.77.0.11:4420".parse().unwrap();
-    target.add_port(Port { id: 1, transport: Transport::Tcp { tls: false }, address, subsystems: None });
+    target.add_port(Port {
+        id: 1,
+        transport: Transport::Tcp { tls: false },
+        address,
+        subsystems: None,
+    });
     Arc::new(target)
 }
 
@@ -94,7 +100,9 @@ fn the_kernels_session_with_nvmet_succeeds_here() {
                 Header::ReadyToTransfer(ready) => _ = tags.insert((port, ready.cid), ready.tag),
                 Header::ControllerData(data) => {
                     let command = sent[&(port, data.cid)];
-                    let expected = written.get(&command.qword10()).filter(|it| it.len() == answer.data.len());
+                    let expected = written
+                        .get(&command.qword10())
+                        .filter(|it| it.len() == answer.data.len());
                     if command.opcode == Io::Read as u8
                         && let Some(expected) = expected
                     {

@@ -9,8 +9,17 @@ use wire::nvme::{Admin, Command, Status, feature, identify, property, text};
 
 use crate::support::{Line, SUBSYSTEM, host_name, target};
 
-const ADMIN: Connect = Connect { format: 0, queue_id: 0, size: 31, attributes: 0, keep_alive_ms: 5000 };
-const IO: Connect = Connect { queue_id: 1, ..ADMIN };
+const ADMIN: Connect = Connect {
+    format: 0,
+    queue_id: 0,
+    size: 31,
+    attributes: 0,
+    keep_alive_ms: 5000,
+};
+const IO: Connect = Connect {
+    queue_id: 1,
+    ..ADMIN
+};
 
 fn data(controller_id: u16) -> ConnectData {
     ConnectData {
@@ -30,22 +39,42 @@ fn connect(target: &Arc<Target>, fields: Connect, data: &ConnectData) -> (Line, 
 
 /// Asserts that Connect is refused for the parameter at `offset` of the command, or of its data.
 #[track_caller]
-fn assert_invalid(target: &Arc<Target>, fields: Connect, data: &ConnectData, offset: u64, in_data: bool) {
+fn assert_invalid(
+    target: &Arc<Target>,
+    fields: Connect,
+    data: &ConnectData,
+    offset: u64,
+    in_data: bool,
+) {
     let (_line, status, result) = connect(target, fields, data);
-    let wanted = (Status::CONNECT_INVALID_PARAMETERS.permanent(), offset | u64::from(in_data) << 16);
+    let wanted = (
+        Status::CONNECT_INVALID_PARAMETERS.permanent(),
+        offset | u64::from(in_data) << 16,
+    );
     assert_eq!((status, result), wanted, "{fields:?}");
 }
 
 fn get(line: &mut Line, number: u8) -> u64 {
     let opcode = Admin::GetFeatures as u8;
-    let done = line.plain(Command { opcode, cdw10: number.into(), ..Command::default() });
+    let done = line.plain(Command {
+        opcode,
+        cdw10: number.into(),
+        ..Command::default()
+    });
     assert!(done.status().is_success());
     done.result
 }
 
 fn set(line: &mut Line, number: u8, cdw11: u32) -> Status {
     let opcode = Admin::SetFeatures as u8;
-    line.plain(Command { opcode, cdw10: number.into(), cdw11, ..Command::default() }).status().plain()
+    line.plain(Command {
+        opcode,
+        cdw10: number.into(),
+        cdw11,
+        ..Command::default()
+    })
+    .status()
+    .plain()
 }
 
 #[test]
@@ -61,15 +90,36 @@ fn wrong_parameters_of_an_admin_queue_are_named() {
     for controller_id in [0, 1, 0xfffe] {
         assert_invalid(&target, admin, &data(controller_id), 16, true);
     }
-    assert_invalid(&target, admin, &ConnectData { host_id: [0; 16], ..dynamic }, 0, true);
+    assert_invalid(
+        &target,
+        admin,
+        &ConnectData {
+            host_id: [0; 16],
+            ..dynamic
+        },
+        0,
+        true,
+    );
     for name in ["nqn.2024-01.org.example:other", "disk", ""] {
-        let other = ConnectData { subsystem: text::zeroed(name), ..dynamic };
+        let other = ConnectData {
+            subsystem: text::zeroed(name),
+            ..dynamic
+        };
         assert_invalid(&target, admin, &other, 256, true);
     }
-    let unterminated = ConnectData { host: [b'n'; 256], ..dynamic };
+    let unterminated = ConnectData {
+        host: [b'n'; 256],
+        ..dynamic
+    };
     assert_invalid(&target, admin, &unterminated, 512, true);
-    let discovery = ConnectData { subsystem: text::zeroed(DISCOVERY_NQN), ..dynamic };
-    let anonymous = ConnectData { host_id: [0; 16], ..discovery };
+    let discovery = ConnectData {
+        subsystem: text::zeroed(DISCOVERY_NQN),
+        ..dynamic
+    };
+    let anonymous = ConnectData {
+        host_id: [0; 16],
+        ..discovery
+    };
     assert_invalid(&target, admin, &anonymous, 0, true);
     assert!(target.controllers().is_empty());
 }
@@ -81,7 +131,11 @@ fn wrong_parameters_of_an_io_queue_are_named() {
     assert!(status.is_success());
     let own = data(id as u16);
     let (_line, status, _) = connect(&target, IO, &own);
-    assert_eq!(status.plain(), Status::COMMAND_SEQUENCE, "before the controller is enabled");
+    assert_eq!(
+        status.plain(),
+        Status::COMMAND_SEQUENCE,
+        "before the controller is enabled"
+    );
     admin.enable();
     for controller_id in [0, id as u16 + 1, 0xfffe, 0xffff] {
         assert_invalid(&target, IO, &data(controller_id), 16, true);
@@ -92,8 +146,26 @@ fn wrong_parameters_of_an_io_queue_are_named() {
     for queue_id in [129, u16::MAX] {
         assert_invalid(&target, Connect { queue_id, ..IO }, &own, 42, false);
     }
-    assert_invalid(&target, IO, &ConnectData { host: text::zeroed(&host_name(2)), ..own }, 512, true);
-    assert_invalid(&target, IO, &ConnectData { host_id: [2; 16], ..own }, 0, true);
+    assert_invalid(
+        &target,
+        IO,
+        &ConnectData {
+            host: text::zeroed(&host_name(2)),
+            ..own
+        },
+        512,
+        true,
+    );
+    assert_invalid(
+        &target,
+        IO,
+        &ConnectData {
+            host_id: [2; 16],
+            ..own
+        },
+        0,
+        true,
+    );
     let (_first, status, _) = connect(&target, IO, &own);
     assert!(status.is_success());
     assert_invalid(&target, IO, &own, 42, false);
@@ -106,13 +178,22 @@ fn an_io_queue_needs_no_set_features() {
     admin.enable();
     assert_eq!(get(&mut admin, feature::QUEUES), 127 | 127 << 16);
     let own = data(id as u16);
-    let last = Connect { queue_id: 128, ..IO };
+    let last = Connect {
+        queue_id: 128,
+        ..IO
+    };
     let queues = [connect(&target, IO, &own), connect(&target, last, &own)];
     assert!(queues.iter().all(|(_, status, _)| status.is_success()));
     // The number of queues cannot change while there are any.
-    assert_eq!(set(&mut admin, feature::QUEUES, 0), Status::COMMAND_SEQUENCE);
+    assert_eq!(
+        set(&mut admin, feature::QUEUES, 0),
+        Status::COMMAND_SEQUENCE
+    );
     drop(queues);
-    assert_eq!(set(&mut admin, feature::QUEUES, 1 | 3 << 16), Status::SUCCESS);
+    assert_eq!(
+        set(&mut admin, feature::QUEUES, 1 | 3 << 16),
+        Status::SUCCESS
+    );
     assert_eq!(get(&mut admin, feature::QUEUES), 1 | 1 << 16);
     assert_invalid(&target, Connect { queue_id: 3, ..IO }, &own, 42, false);
     // After a reset there are as many as for a new controller.
@@ -125,9 +206,20 @@ fn an_io_queue_needs_no_set_features() {
 fn keep_alive_timeouts_have_the_granularity_that_identify_reports() {
     let target = target();
     for (asked, granted) in [(0, 0), (1, 1000), (5000, 5000), (5001, 6000)] {
-        let (mut line, _, _) = connect(&target, Connect { keep_alive_ms: asked, ..ADMIN }, &data(0xffff));
+        let (mut line, _, _) = connect(
+            &target,
+            Connect {
+                keep_alive_ms: asked,
+                ..ADMIN
+            },
+            &data(0xffff),
+        );
         line.enable();
-        let command = Command { opcode: Admin::Identify as u8, cdw10: 1, ..Command::default() };
+        let command = Command {
+            opcode: Admin::Identify as u8,
+            cdw10: 1,
+            ..Command::default()
+        };
         let bytes = line.take(command, 4096).unwrap();
         let (controller, _) = identify::Controller::split(&bytes).unwrap();
         assert_eq!(u32::from(controller.keep_alive) * 100, 1000);
@@ -145,5 +237,8 @@ fn capabilities_and_timeouts_agree() {
     let ready_timeouts = line.property(false, property::READY_TIMEOUTS).result;
     // CRMS: ready with media support, as version 2.0 requires, and not independent of media.
     assert_eq!(capabilities >> 59 & 3, 1);
-    assert_eq!((ready_timeouts & 0xffff, ready_timeouts >> 16), (capabilities >> 24 & 0xff, 0));
+    assert_eq!(
+        (ready_timeouts & 0xffff, ready_timeouts >> 16),
+        (capabilities >> 24 & 0xff, 0)
+    );
 }

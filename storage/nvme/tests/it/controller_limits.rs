@@ -45,12 +45,28 @@ impl LimitedTarget {
     }
 
     fn respond(&mut self, cid: u16, status: Status, result: u64) -> std::io::Result<()> {
-        self.send(&Header::Response(Completion { result, ..Completion::new(cid, status) }), 0, &[])
+        self.send(
+            &Header::Response(Completion {
+                result,
+                ..Completion::new(cid, status)
+            }),
+            0,
+            &[],
+        )
     }
 
     fn give(&mut self, cid: u16, data: &[u8]) -> std::io::Result<()> {
-        let header = Data { cid, tag: 0, offset: 0, length: data.len() as u32 };
-        self.send(&Header::ControllerData(header), flag::LAST | flag::SUCCESS, data)
+        let header = Data {
+            cid,
+            tag: 0,
+            offset: 0,
+            length: data.len() as u32,
+        };
+        self.send(
+            &Header::ControllerData(header),
+            flag::LAST | flag::SUCCESS,
+            data,
+        )
     }
 
     fn serve(&mut self) -> std::io::Result<()> {
@@ -63,7 +79,12 @@ impl LimitedTarget {
             let frame = Frame::parse(&common, Digests::default(), 1 << 20).unwrap();
             match Header::parse(frame.kind, &rest).unwrap() {
                 Header::InitializeRequest(_) => {
-                    let response = Initialize { format: 0, alignment: 0, digests: 0, limit: 1 << 20 };
+                    let response = Initialize {
+                        format: 0,
+                        alignment: 0,
+                        digests: 0,
+                        limit: 1 << 20,
+                    };
                     self.send(&Header::InitializeResponse(response), 0, &[])?;
                 }
                 Header::Command(command) => self.command(&command)?,
@@ -77,7 +98,9 @@ impl LimitedTarget {
         if command.opcode == wire::nvme::opcode::FABRICS {
             let result = match Fabrics::parse(command.fabrics_type()) {
                 Some(Fabrics::Connect) => {
-                    self.seen.entries.fetch_max(Connect::parse(command).size, Ordering::Relaxed);
+                    self.seen
+                        .entries
+                        .fetch_max(Connect::parse(command).size, Ordering::Relaxed);
                     1
                 }
                 Some(Fabrics::PropertyGet) => property(command),
@@ -104,7 +127,11 @@ impl LimitedTarget {
 }
 
 fn property(command: &Command) -> u64 {
-    let capabilities = Capabilities { entries_max: ENTRIES_MAX, ready_timeout: 1, page_min: 1 };
+    let capabilities = Capabilities {
+        entries_max: ENTRIES_MAX,
+        ready_timeout: 1,
+        page_min: 1,
+    };
     match wire::nvme::fabrics::Property::parse(command).map(|it| it.offset) {
         Some(property::CAPABILITIES) => capabilities.bits(),
         _ => 1,
@@ -118,28 +145,58 @@ fn start(fails: bool) -> (SocketAddr, Arc<Seen>) {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let seen = Arc::clone(&all);
-            std::thread::spawn(move || LimitedTarget { stream, seen, fails }.serve());
+            std::thread::spawn(move || {
+                LimitedTarget {
+                    stream,
+                    seen,
+                    fails,
+                }
+                .serve()
+            });
         }
     });
     (address, seen)
 }
 
-const DISK: Namespace = Namespace { nsid: 1, blocks: 1 << 20, block_size: BLOCK };
+const DISK: Namespace = Namespace {
+    nsid: 1,
+    blocks: 1 << 20,
+    block_size: BLOCK,
+};
 
 fn job(depth: usize) -> Job {
     let (time, warm_up) = (Duration::from_millis(500), Duration::ZERO);
     let (write, random, bytes) = (false, true, BLOCK);
-    Job { write, random, bytes, depth, warm_up, time, block: false, target: None }
+    Job {
+        write,
+        random,
+        bytes,
+        depth,
+        warm_up,
+        time,
+        block: false,
+        target: None,
+    }
 }
 
 #[test]
 fn queues_and_transfers_stay_within_what_the_controller_takes() {
     let (address, seen) = start(false);
     let mut client = Client::connect(address, &nqn(SUBSYSTEM), &options(1, false)).unwrap();
-    assert_eq!((client.controller().depth_max, client.controller().transfer_max), (ENTRIES_MAX, 32 << 10));
+    assert_eq!(
+        (
+            client.controller().depth_max,
+            client.controller().transfer_max
+        ),
+        (ENTRIES_MAX, 32 << 10)
+    );
     let mut queues = client.queues(2, 128).unwrap();
     assert_eq!(seen.entries.load(Ordering::Relaxed), ENTRIES_MAX);
-    assert!(queues.iter().all(|queue| queue.depth() == usize::from(ENTRIES_MAX)));
+    assert!(
+        queues
+            .iter()
+            .all(|queue| queue.depth() == usize::from(ENTRIES_MAX))
+    );
     // A job with more outstanding commands than the queues hold uses what they hold.
     let figures = bench(&mut queues, &DISK, &job(128)).unwrap();
     assert!(figures.errors == 0 && figures.latency.total() > 0);
@@ -153,10 +210,19 @@ fn a_measurement_does_not_count_failed_commands_as_throughput() {
         let mut client = Client::connect(address, &nqn(SUBSYSTEM), &options(1, false)).unwrap();
         let mut queues = client.queues(1, 1).unwrap();
         let figures = run(&mut queues, &DISK, &job(1)).unwrap();
-        let (all, succeeded) = (seen.reads.load(Ordering::Relaxed) as u64, figures.latency.total());
-        assert_eq!(figures.first_error, Some(Status::UNRECOVERED_READ.permanent()));
+        let (all, succeeded) = (
+            seen.reads.load(Ordering::Relaxed) as u64,
+            figures.latency.total(),
+        );
+        assert_eq!(
+            figures.first_error,
+            Some(Status::UNRECOVERED_READ.permanent())
+        );
         // Depth 1, and every other command fails; the last one may not be counted.
-        assert!(succeeded.abs_diff(figures.errors) <= 1 && succeeded + figures.errors <= all, "{figures:?}");
+        assert!(
+            succeeded.abs_diff(figures.errors) <= 1 && succeeded + figures.errors <= all,
+            "{figures:?}"
+        );
         assert!(all - succeeded - figures.errors <= 1, "{all} {figures:?}");
         let seconds = succeeded as f64 / figures.per_second;
         assert!(seconds >= 0.5 && figures.bytes_per_second == figures.per_second * BLOCK as f64);

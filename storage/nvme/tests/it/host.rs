@@ -35,14 +35,21 @@ fn data_begin_at_the_alignment_that_the_target_requires() {
             let data = pattern(u64::from(alignment), blocks * BLOCK);
             assert_eq!(data.len() <= IN_CAPSULE, is_in_capsule);
             write(&mut queue, 1, 5, &data);
-            assert!(read(&mut queue, 1, 5, data.len()).unwrap() == data, "CPDA {alignment}");
+            assert!(
+                read(&mut queue, 1, 5, data.len()).unwrap() == data,
+                "CPDA {alignment}"
+            );
         }
         // Connect of both queues and the first write were capsules, the second write was an H2CData PDU.
         let lengths: Vec<usize> = peer.seen().data.iter().map(|(_, length)| *length).collect();
         assert_eq!(lengths, [1024, 1024, BLOCK, 16 * BLOCK]);
         for (offset, length) in &peer.seen().data {
             let multiple = (alignment + 1) * 4;
-            assert_eq!(offset % multiple, 0, "CPDA {alignment}: {length} bytes at {offset}");
+            assert_eq!(
+                offset % multiple,
+                0,
+                "CPDA {alignment}: {length} bytes at {offset}"
+            );
         }
     }
 }
@@ -55,10 +62,17 @@ fn data_are_divided_as_the_target_requires() {
         let data = pattern(1, 8 * BLOCK);
         write(&mut queue, 1, 0, &data);
         assert!(read(&mut queue, 1, 0, data.len()).unwrap() == data);
-        let parts: Vec<usize> = peer.seen().data[2..].iter().map(|(_, length)| *length).collect();
+        let parts: Vec<usize> = peer.seen().data[2..]
+            .iter()
+            .map(|(_, length)| *length)
+            .collect();
         let rest = data.len() % most;
         let whole = vec![most; data.len() / most];
-        let expected = if rest == 0 { whole } else { [whole, vec![rest]].concat() };
+        let expected = if rest == 0 {
+            whole
+        } else {
+            [whole, vec![rest]].concat()
+        };
         assert_eq!(parts, expected, "MAXH2CDATA {limit}");
     }
 }
@@ -68,20 +82,58 @@ fn an_icresp_that_cannot_be_followed_is_refused_by_field() {
     let good = Behaviour::default().response;
     let wrong = [
         ("PFV", Initialize { format: 1, ..good }),
-        ("CPDA", Initialize { alignment: 32, ..good }),
-        ("MAXH2CDATA", Initialize { limit: 2048, ..good }),
-        ("DGST", Initialize { digests: Digests { header: true, data: false }.bits(), ..good }),
-        ("DGST", Initialize { digests: Digests { header: false, data: true }.bits(), ..good }),
+        (
+            "CPDA",
+            Initialize {
+                alignment: 32,
+                ..good
+            },
+        ),
+        (
+            "MAXH2CDATA",
+            Initialize {
+                limit: 2048,
+                ..good
+            },
+        ),
+        (
+            "DGST",
+            Initialize {
+                digests: Digests {
+                    header: true,
+                    data: false,
+                }
+                .bits(),
+                ..good
+            },
+        ),
+        (
+            "DGST",
+            Initialize {
+                digests: Digests {
+                    header: false,
+                    data: true,
+                }
+                .bits(),
+                ..good
+            },
+        ),
     ];
     for (expected, response) in wrong {
         let error = connect(&answering(|it| it.response = response)).unwrap_err();
-        assert!(matches!(error, HostError::Initialize { field, .. } if field == expected), "{error}");
+        assert!(
+            matches!(error, HostError::Initialize { field, .. } if field == expected),
+            "{error}"
+        );
         assert!(error.to_string().contains(expected), "{error}");
     }
 }
 
 fn quick(timeout_ms: u64) -> Options {
-    Options { keep_alive_timeout: Duration::from_millis(timeout_ms), ..options(1, false) }
+    Options {
+        keep_alive_timeout: Duration::from_millis(timeout_ms),
+        ..options(1, false)
+    }
 }
 
 #[test]
@@ -97,7 +149,16 @@ fn a_bench_and_a_silent_host_stay_connected_by_keep_alive() {
         let mut queues = client.queues(1, 4).unwrap();
         let (write, random, bytes, depth, block, target) = (false, true, BLOCK, 4, true, None);
         let (warm_up, time) = (Duration::ZERO, Duration::from_secs(3));
-        let job = Job { write, random, bytes, depth, warm_up, time, block, target };
+        let job = Job {
+            write,
+            random,
+            bytes,
+            depth,
+            warm_up,
+            time,
+            block,
+            target,
+        };
         let figures = bench(&mut queues, &namespace, &job).unwrap();
         assert_eq!(figures.errors, 0);
         let during = peer.seen().keep_alives;
@@ -107,7 +168,11 @@ fn a_bench_and_a_silent_host_stay_connected_by_keep_alive() {
         assert!(peer.seen().keep_alives > during);
         assert!(read(&mut queues[0], 1, 0, BLOCK).is_ok());
         assert_eq!(peer.seen().connects[0].0.keep_alive_ms, 1000);
-        assert_eq!(peer.seen().connects[1].0.keep_alive_ms, 0, "the timer belongs to the admin queue");
+        assert_eq!(
+            peer.seen().connects[1].0.keep_alive_ms,
+            0,
+            "the timer belongs to the admin queue"
+        );
     }
 }
 
@@ -119,12 +184,32 @@ fn a_target_that_does_not_answer_keep_alive_is_given_up() {
     let mut queues = client.queues(1, 4).unwrap();
     let (write, random, bytes, depth, block, target) = (false, true, BLOCK, 4, true, None);
     let (warm_up, time) = (Duration::ZERO, Duration::from_secs(60));
-    let job = Job { write, random, bytes, depth, warm_up, time, block, target };
+    let job = Job {
+        write,
+        random,
+        bytes,
+        depth,
+        warm_up,
+        time,
+        block,
+        target,
+    };
     let error = bench(&mut queues, &namespace, &job).unwrap_err();
     let timeout = Duration::from_millis(400);
-    assert!(matches!(&error, HostError::KeepAlive(Lost::Unanswered(time)) if *time == timeout), "{error}");
-    assert!(error.to_string().contains("did not answer Keep Alive within 0.4 s"), "{error}");
-    assert!(matches!(client.namespace(1), Err(HostError::KeepAlive(_))), "the admin queue too");
+    assert!(
+        matches!(&error, HostError::KeepAlive(Lost::Unanswered(time)) if *time == timeout),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .contains("did not answer Keep Alive within 0.4 s"),
+        "{error}"
+    );
+    assert!(
+        matches!(client.namespace(1), Err(HostError::KeepAlive(_))),
+        "the admin queue too"
+    );
 }
 
 #[test]
@@ -154,7 +239,10 @@ fn the_host_waits_until_the_controller_is_ready() {
     }
     let peer = answering(|it| it.ready_after = Duration::from_secs(3600));
     let error = connect(&peer).unwrap_err();
-    assert!(matches!(error, HostError::NotReady(time) if time == Duration::from_millis(500)), "{error}");
+    assert!(
+        matches!(error, HostError::NotReady(time) if time == Duration::from_millis(500)),
+        "{error}"
+    );
     let peer = answering(|it| it.status = u64::from(status::READY | status::FATAL));
     let error = connect(&peer).unwrap_err();
     assert!(matches!(error, HostError::Fatal(3)), "{error}");
@@ -170,7 +258,8 @@ fn the_configuration_follows_the_capabilities() {
         (all, 2, entries | 6 << 4 | 2 << 7),
         (none, 0, entries | 7 << 4),
     ] {
-        let peer = answering(|it| it.capabilities = it.capabilities & !(1 << 37) | sets | page << 48);
+        let peer =
+            answering(|it| it.capabilities = it.capabilities & !(1 << 37) | sets | page << 48);
         connect(&peer).unwrap();
         assert_eq!(peer.seen().configuration, expected, "{sets:#x}");
     }
@@ -181,8 +270,20 @@ fn the_configuration_follows_the_capabilities() {
 fn unknown_fields_of_identify_are_no_error() {
     let known = Behaviour::default().controller;
     let ones = Controller::split(&[0xff; 4096]).unwrap().0;
-    let Controller { command_capsule, response_capsule, transfer_max, ana_transition, .. } = known;
-    let Controller { retry_delay1, retry_delay2, retry_delay3, in_capsule_offset, .. } = known;
+    let Controller {
+        command_capsule,
+        response_capsule,
+        transfer_max,
+        ana_transition,
+        ..
+    } = known;
+    let Controller {
+        retry_delay1,
+        retry_delay2,
+        retry_delay3,
+        in_capsule_offset,
+        ..
+    } = known;
     let controller = Controller {
         command_capsule,
         response_capsule,
@@ -215,15 +316,30 @@ fn queues_are_no_deeper_than_the_controller_allows() {
     }
     let peer = answering(|it| it.queues = 2);
     let error = connect(&peer).unwrap().queues(3, 4).unwrap_err();
-    assert!(matches!(error, HostError::Queues { wanted: 3, granted: 2 }), "{error}");
+    assert!(
+        matches!(
+            error,
+            HostError::Queues {
+                wanted: 3,
+                granted: 2
+            }
+        ),
+        "{error}"
+    );
 }
 
 #[test]
 fn formats_that_are_not_supported_are_named() {
     let namespace = |change: fn(&mut Behaviour)| connect(&answering(change)).unwrap().namespace(1);
-    assert_eq!(namespace(|it| it.late_format = true).unwrap().block_size, BLOCK);
+    assert_eq!(
+        namespace(|it| it.late_format = true).unwrap().block_size,
+        BLOCK
+    );
     let error = namespace(|it| it.format = (0, 17)).unwrap_err();
-    assert!(error.to_string().contains("blocks of 2^17 bytes"), "{error}");
+    assert!(
+        error.to_string().contains("blocks of 2^17 bytes"),
+        "{error}"
+    );
     let error = namespace(|it| it.format = (8, 12)).unwrap_err();
     assert!(error.to_string().contains("8 bytes of metadata"), "{error}");
     // One block is longer than a transfer: MDTS 1 is 8 KiB.
@@ -248,26 +364,41 @@ fn refusing(code: u8, statuses: Vec<Status>) -> Peer {
 #[test]
 fn commands_are_repeated_after_transient_errors() {
     let code = Io::Write as u8;
-    for status in [Status::COMMAND_INTERRUPTED, Status::NAMESPACE_NOT_READY, Status::TRANSIENT_TRANSPORT] {
+    for status in [
+        Status::COMMAND_INTERRUPTED,
+        Status::NAMESPACE_NOT_READY,
+        Status::TRANSIENT_TRANSPORT,
+    ] {
         let peer = refusing(code, vec![status; 5]);
         let mut client = connect(&peer).unwrap();
         let mut queue = client.queues(1, 4).unwrap().remove(0);
         let data = pattern(4, 16 * BLOCK);
         write(&mut queue, 1, 0, &data);
-        assert!(read(&mut queue, 1, 0, data.len()).unwrap() == data, "{status}");
+        assert!(
+            read(&mut queue, 1, 0, data.len()).unwrap() == data,
+            "{status}"
+        );
         assert_eq!(peer.seen().commands[&code], 6);
     }
     let fail = |statuses: Vec<Status>| {
         let peer = refusing(code, statuses);
         let mut queue = connect(&peer).unwrap().queues(1, 4).unwrap().remove(0);
         let command = transfer(Io::Write, 1, 0, 1);
-        let error = queue.call("Write", command, Payload::Out(Buffer::zeroed(BLOCK), BLOCK)).unwrap_err();
+        let error = queue
+            .call("Write", command, Payload::Out(Buffer::zeroed(BLOCK), BLOCK))
+            .unwrap_err();
         assert_eq!(queue.outstanding(), 0);
-        let HostError::Status { status, .. } = error else { panic!("{error}") };
+        let HostError::Status { status, .. } = error else {
+            panic!("{error}")
+        };
         (status, peer.seen().commands[&code])
     };
     let interrupted = Status::COMMAND_INTERRUPTED;
-    assert_eq!(fail(vec![interrupted; 9]), (interrupted, 6), "five retries, as Linux");
+    assert_eq!(
+        fail(vec![interrupted; 9]),
+        (interrupted, 6),
+        "five retries, as Linux"
+    );
     let permanent = interrupted.permanent();
     assert_eq!(fail(vec![permanent]), (permanent, 1), "do not retry (DNR)");
 }
@@ -293,7 +424,11 @@ fn the_host_asks_for_retry_delays_and_keeps_them() {
         (it.controller.retry_delay1, it.controller.retry_delay2) = (1, 5);
     });
     let mut queue = connect(&peer).unwrap().queues(1, 4).unwrap().remove(0);
-    assert_eq!(peer.seen().host_behaviour, 1, "advanced command retry enable (ACRE)");
+    assert_eq!(
+        peer.seen().host_behaviour,
+        1,
+        "advanced command retry enable (ACRE)"
+    );
     let begun = Instant::now();
     assert!(read(&mut queue, 1, 0, BLOCK).is_ok());
     assert!(begun.elapsed() >= Duration::from_millis(500), "CRDT2");
@@ -318,10 +453,17 @@ fn a_busy_target_is_asked_again() {
 #[test]
 fn names_are_sent_as_they_were_typed() {
     let longest = "x".repeat(223);
-    for (subsystem, host) in [("nvmet-test", "host"), ("testnqn", SUBSYSTEM), (&longest, "a b"), ("ü", "h")]
-    {
+    for (subsystem, host) in [
+        ("nvmet-test", "host"),
+        ("testnqn", SUBSYSTEM),
+        (&longest, "a b"),
+        ("ü", "h"),
+    ] {
         let name = |text: &str| Nqn::as_typed(text).unwrap();
-        let options = Options { host: name(host), ..options(1, false) };
+        let options = Options {
+            host: name(host),
+            ..options(1, false)
+        };
         let peer = answering(|_| {});
         Client::connect(peer.address, &name(subsystem), &options).unwrap();
         let (_, sent_subsystem, sent_host) = peer.seen().connects.remove(0);
@@ -331,9 +473,19 @@ fn names_are_sent_as_they_were_typed() {
         assert!(Nqn::as_typed(wrong).is_err(), "{wrong:?}");
     }
     // If the target refuses them, the error says what may be wrong.
-    let peer = refusing(opcode::FABRICS, vec![Status::CONNECT_INVALID_PARAMETERS.permanent()]);
-    let error =
-        Client::connect(peer.address, &Nqn::as_typed("disk").unwrap(), &options(1, false)).unwrap_err();
-    assert!(error.to_string().contains("\"disk\" was sent as it is"), "{error}");
+    let peer = refusing(
+        opcode::FABRICS,
+        vec![Status::CONNECT_INVALID_PARAMETERS.permanent()],
+    );
+    let error = Client::connect(
+        peer.address,
+        &Nqn::as_typed("disk").unwrap(),
+        &options(1, false),
+    )
+    .unwrap_err();
+    assert!(
+        error.to_string().contains("\"disk\" was sent as it is"),
+        "{error}"
+    );
     assert!(error.to_string().contains("begins with nqn."), "{error}");
 }

@@ -3,7 +3,9 @@
 
 use nvme::tcp::Closing;
 use proptest::prelude::*;
-use wire::nvme::tcp::{CommonHeader, Data, Digests, Fatal, Header, Initialize, Kind, Terminate, flag};
+use wire::nvme::tcp::{
+    CommonHeader, Data, Digests, Fatal, Header, Initialize, Kind, Terminate, flag,
+};
 use wire::nvme::{Command, Io, Sgl, Status};
 
 use crate::support::{BLOCK, Host, Line, RESPONSE, fabrics_nothing, io, pattern, target};
@@ -28,18 +30,42 @@ fn inconsistent_headers_end_the_connection() {
     let (good, _) = wire::nvme::tcp::Frame::header(Kind::Command, 0, Digests::default(), 512, 4);
     let lies = [
         CommonHeader { kind: 0x42, ..good },
-        CommonHeader { kind: Kind::Response as u8, header_length: 24, data_offset: 0, length: 24, flags: 0 },
-        CommonHeader { header_length: 8, ..good },
-        CommonHeader { data_offset: 70, ..good },
+        CommonHeader {
+            kind: Kind::Response as u8,
+            header_length: 24,
+            data_offset: 0,
+            length: 24,
+            flags: 0,
+        },
+        CommonHeader {
+            header_length: 8,
+            ..good
+        },
+        CommonHeader {
+            data_offset: 70,
+            ..good
+        },
         CommonHeader { length: 8, ..good },
-        CommonHeader { length: u32::MAX, ..good },
-        CommonHeader { length: 72 + 20_000, ..good },
-        CommonHeader { flags: flag::HEADER_DIGEST, ..good },
+        CommonHeader {
+            length: u32::MAX,
+            ..good
+        },
+        CommonHeader {
+            length: 72 + 20_000,
+            ..good
+        },
+        CommonHeader {
+            flags: flag::HEADER_DIGEST,
+            ..good
+        },
     ];
     for lie in lies {
         let bytes = [&lie.to_bytes()[..], &[0; 64]].concat();
         let (status, closing) = fault_after(&bytes);
-        assert!(matches!(closing, Closing::Fault(fatal) if fatal as u16 == status), "{lie:?}");
+        assert!(
+            matches!(closing, Closing::Fault(fatal) if fatal as u16 == status),
+            "{lie:?}"
+        );
     }
 }
 
@@ -48,12 +74,29 @@ fn unsolicited_data_end_the_connection() {
     let data = |tag, cid, offset, length: u32, claimed: u32, flags| {
         let target = target();
         let mut host = Host::new(&target, 1);
-        let sgl = Sgl::Transport { length: 4 * BLOCK as u32 };
-        let write = Command { cid: 7, ..io(Io::Write, 0, 4) }.with_sgl(sgl);
+        let sgl = Sgl::Transport {
+            length: 4 * BLOCK as u32,
+        };
+        let write = Command {
+            cid: 7,
+            ..io(Io::Write, 0, 4)
+        }
+        .with_sgl(sgl);
         host.io.send(&Header::Command(write), 0, &[]);
-        let Header::ReadyToTransfer(ready) = host.io.pdu().header else { panic!("no R2T") };
-        let header = Data { cid, tag: ready.tag + tag, offset, length: claimed };
-        host.io.send(&Header::HostData(header), flags, &pattern(1, length as usize));
+        let Header::ReadyToTransfer(ready) = host.io.pdu().header else {
+            panic!("no R2T")
+        };
+        let header = Data {
+            cid,
+            tag: ready.tag + tag,
+            offset,
+            length: claimed,
+        };
+        host.io.send(
+            &Header::HostData(header),
+            flags,
+            &pattern(1, length as usize),
+        );
         match host.io.closing() {
             Closing::Fault(fatal) => Some(fatal),
             _ => None,
@@ -61,48 +104,108 @@ fn unsolicited_data_end_the_connection() {
     };
     let all = 4 * BLOCK as u32;
     assert_eq!(data(0, 7, 0, all, all, flag::LAST), None);
-    assert_eq!(data(1, 7, 0, all, all, flag::LAST), Some(Fatal::HeaderField));
-    assert_eq!(data(0, 8, 0, all, all, flag::LAST), Some(Fatal::HeaderField));
+    assert_eq!(
+        data(1, 7, 0, all, all, flag::LAST),
+        Some(Fatal::HeaderField)
+    );
+    assert_eq!(
+        data(0, 8, 0, all, all, flag::LAST),
+        Some(Fatal::HeaderField)
+    );
     assert_eq!(data(0, 7, 4, 512, 512, 0), Some(Fatal::DataRange));
-    assert_eq!(data(0, 7, 0, all + 4, all + 4, flag::LAST), Some(Fatal::DataRange));
+    assert_eq!(
+        data(0, 7, 0, all + 4, all + 4, flag::LAST),
+        Some(Fatal::DataRange)
+    );
     assert_eq!(data(0, 7, 0, 512, 1024, 0), Some(Fatal::HeaderField));
-    assert_eq!(data(0, 7, 0, 512, 512, flag::LAST), Some(Fatal::HeaderField));
+    assert_eq!(
+        data(0, 7, 0, 512, 512, flag::LAST),
+        Some(Fatal::HeaderField)
+    );
     assert_eq!(data(0, 7, 0, all, all, 0), Some(Fatal::HeaderField));
 }
 
 #[test]
 fn damaged_headers_end_the_connection_and_damaged_data_the_command() {
     let target = target();
-    let mut host = Host::with(&target, 1, Digests { header: true, data: true }, 128, 0);
-    let command = io(Io::Write, 0, 1).with_sgl(Sgl::InCapsule { offset: 0, length: BLOCK as u32 });
+    let mut host = Host::with(
+        &target,
+        1,
+        Digests {
+            header: true,
+            data: true,
+        },
+        128,
+        0,
+    );
+    let command = io(Io::Write, 0, 1).with_sgl(Sgl::InCapsule {
+        offset: 0,
+        length: BLOCK as u32,
+    });
     let damaged = |host: &mut Host, at: usize| {
-        let mut bytes = host.io.encode(&Header::Command(command), 0, &pattern(1, BLOCK));
+        let mut bytes = host
+            .io
+            .encode(&Header::Command(command), 0, &pattern(1, BLOCK));
         bytes[at] ^= 4;
         host.io.bytes(&bytes);
     };
     for at in [80, 200, 72 + 4 + BLOCK] {
         damaged(&mut host, at);
-        assert_eq!(host.io.response().status(), Status::TRANSIENT_TRANSPORT, "byte {at}");
+        assert_eq!(
+            host.io.response().status(),
+            Status::TRANSIENT_TRANSPORT,
+            "byte {at}"
+        );
     }
     // The second of three PDUs with data is damaged: the command fails when all data have arrived.
-    let write =
-        Command { cid: 9, ..io(Io::Write, 0, 3) }.with_sgl(Sgl::Transport { length: 3 * BLOCK as u32 });
+    let write = Command {
+        cid: 9,
+        ..io(Io::Write, 0, 3)
+    }
+    .with_sgl(Sgl::Transport {
+        length: 3 * BLOCK as u32,
+    });
     host.io.send(&Header::Command(write), 0, &[]);
-    let Header::ReadyToTransfer(ready) = host.io.pdu().header else { panic!("no R2T") };
+    let Header::ReadyToTransfer(ready) = host.io.pdu().header else {
+        panic!("no R2T")
+    };
     for part in 0..3 {
         let offset = (part * BLOCK) as u32;
-        let header = Data { cid: 9, tag: ready.tag, offset, length: BLOCK as u32 };
+        let header = Data {
+            cid: 9,
+            tag: ready.tag,
+            offset,
+            length: BLOCK as u32,
+        };
         let flags = if part == 2 { flag::LAST } else { 0 };
-        let mut bytes = host.io.encode(&Header::HostData(header), flags, &pattern(1, BLOCK));
+        let mut bytes = host
+            .io
+            .encode(&Header::HostData(header), flags, &pattern(1, BLOCK));
         bytes[100] ^= u8::from(part == 1);
         host.io.bytes(&bytes);
     }
     assert_eq!(host.io.response().status(), Status::TRANSIENT_TRANSPORT);
-    assert_eq!(host.io.take(io(Io::Read, 0, 3), 3 * BLOCK).unwrap(), vec![0; 3 * BLOCK]);
+    assert_eq!(
+        host.io.take(io(Io::Read, 0, 3), 3 * BLOCK).unwrap(),
+        vec![0; 3 * BLOCK]
+    );
     for at in [10, 73] {
-        let mut host = Host::with(&target, 2, Digests { header: true, data: true }, 128, 0);
+        let mut host = Host::with(
+            &target,
+            2,
+            Digests {
+                header: true,
+                data: true,
+            },
+            128,
+            0,
+        );
         damaged(&mut host, at);
-        assert_eq!(host.io.closing(), Closing::Fault(Fatal::HeaderDigest), "byte {at}");
+        assert_eq!(
+            host.io.closing(),
+            Closing::Fault(Fatal::HeaderDigest),
+            "byte {at}"
+        );
     }
 }
 
@@ -110,11 +213,27 @@ fn damaged_headers_end_the_connection_and_damaged_data_the_command() {
 #[test]
 fn damaged_halves_take_the_other_with_them() {
     let target = target();
-    let mut host = Host::with(&target, 1, Digests { header: true, data: true }, 128, 0);
+    let mut host = Host::with(
+        &target,
+        1,
+        Digests {
+            header: true,
+            data: true,
+        },
+        128,
+        0,
+    );
     for damaged in [0, 1] {
         let half = |cid, kind, fuse: u8| {
-            let command = Command { cid, flags: fuse, ..io(kind, 0, 1) };
-            command.with_sgl(Sgl::InCapsule { offset: 0, length: BLOCK as u32 })
+            let command = Command {
+                cid,
+                flags: fuse,
+                ..io(kind, 0, 1)
+            };
+            command.with_sgl(Sgl::InCapsule {
+                offset: 0,
+                length: BLOCK as u32,
+            })
         };
         for (number, (kind, fuse)) in [(Io::Compare, 1), (Io::Write, 2)].into_iter().enumerate() {
             let header = Header::Command(half(number as u16, kind, fuse));
@@ -127,7 +246,10 @@ fn damaged_halves_take_the_other_with_them() {
         assert_eq!(answers[damaged].status(), Status::TRANSIENT_TRANSPORT);
         assert!(!answers[1 - damaged].status().is_success());
     }
-    assert_eq!(host.io.take(io(Io::Read, 0, 1), BLOCK).unwrap(), vec![0; BLOCK]);
+    assert_eq!(
+        host.io.take(io(Io::Read, 0, 1), BLOCK).unwrap(),
+        vec![0; BLOCK]
+    );
 }
 
 #[test]
@@ -141,7 +263,14 @@ fn initializing_is_first_and_once() {
     line.send(&request, 0, &[]);
     assert_eq!(line.closing(), Closing::Fault(Fatal::Sequence));
     let mut line = Line::new(&target, 1);
-    line.send(&Header::InitializeRequest(Initialize { format: 1, ..Initialize::default() }), 0, &[]);
+    line.send(
+        &Header::InitializeRequest(Initialize {
+            format: 1,
+            ..Initialize::default()
+        }),
+        0,
+        &[],
+    );
     assert_eq!(line.closing(), Closing::Fault(Fatal::Unsupported));
 }
 
@@ -150,11 +279,23 @@ fn more_commands_than_the_queue_has_end_the_connection() {
     let target = target();
     let mut host = Host::with(&target, 1, Digests::default(), 4, 0);
     for cid in 0..4 {
-        let write = Command { cid, ..io(Io::Write, 0, 1) }.with_sgl(Sgl::Transport { length: BLOCK as u32 });
+        let write = Command {
+            cid,
+            ..io(Io::Write, 0, 1)
+        }
+        .with_sgl(Sgl::Transport {
+            length: BLOCK as u32,
+        });
         host.io.send(&Header::Command(write), 0, &[]);
         assert_eq!(host.io.closing(), Closing::No);
     }
-    let write = Command { cid: 9, ..io(Io::Write, 0, 1) }.with_sgl(Sgl::Transport { length: BLOCK as u32 });
+    let write = Command {
+        cid: 9,
+        ..io(Io::Write, 0, 1)
+    }
+    .with_sgl(Sgl::Transport {
+        length: BLOCK as u32,
+    });
     host.io.send(&Header::Command(write), 0, &[]);
     assert_eq!(host.io.closing(), Closing::Fault(Fatal::Sequence));
 }
@@ -165,7 +306,10 @@ fn a_host_that_takes_no_responses_is_not_read_from() {
     let mut host = Host::new(&target, 1);
     let flush = io(Io::Flush, 0, 1).with_sgl(Sgl::Transport { length: 0 });
     let elsewhere = Command { nsid: 9, ..flush };
-    let bytes = host.io.encode(&Header::Command(elsewhere), 0, &[]).repeat(500);
+    let bytes = host
+        .io
+        .encode(&Header::Command(elsewhere), 0, &[])
+        .repeat(500);
     let connection = &mut host.io.connection;
     let mut accepted = 0;
     while connection.wants_input() {
@@ -179,13 +323,23 @@ fn a_host_that_takes_no_responses_is_not_read_from() {
     }
     // Waiting commands are completed when the host reads again.
     host.io.work();
-    let answers = host.io.pdus.iter().filter(|pdu| pdu.header.kind() == RESPONSE).count();
+    let answers = host
+        .io
+        .pdus
+        .iter()
+        .filter(|pdu| pdu.header.kind() == RESPONSE)
+        .count();
     assert_eq!(answers, accepted);
 }
 
 /// The bytes of a command, whether they are made plausible, an opcode, and the number of blocks of data.
 fn commands() -> impl Strategy<Value = ([u8; 32], bool, u8, usize)> {
-    (prop::array::uniform32(any::<u8>()), any::<bool>(), 0..8_u8, 0..3_usize)
+    (
+        prop::array::uniform32(any::<u8>()),
+        any::<bool>(),
+        0..8_u8,
+        0..3_usize,
+    )
 }
 
 proptest! {

@@ -11,15 +11,32 @@ use crate::support::{Line, admin, request_event, target};
 
 fn identify(line: &mut Line, kind: u8, nsid: u32, command_set: u8) -> Result<Vec<u8>, Status> {
     let (opcode, cdw11) = (Admin::Identify as u8, u32::from(command_set) << 24);
-    line.take(Command { opcode, nsid, cdw10: kind.into(), cdw11, ..Command::default() }, 4096)
+    line.take(
+        Command {
+            opcode,
+            nsid,
+            cdw10: kind.into(),
+            cdw11,
+            ..Command::default()
+        },
+        4096,
+    )
 }
 
 /// What a controller with the namespace 1 answers.
 fn expected(kind: u8, nsid: u32, command_set: u8) -> Result<(), Status> {
     const LAST: u32 = 0xffff_fffe;
     const ALL: u32 = 0xffff_ffff;
-    let of_one = if nsid == 1 { Ok(()) } else { Err(Status::INVALID_NAMESPACE) };
-    let list = if nsid < LAST { Ok(()) } else { Err(Status::INVALID_NAMESPACE) };
+    let of_one = if nsid == 1 {
+        Ok(())
+    } else {
+        Err(Status::INVALID_NAMESPACE)
+    };
+    let list = if nsid < LAST {
+        Ok(())
+    } else {
+        Err(Status::INVALID_NAMESPACE)
+    };
     match kind {
         // An inactive namespace has a structure of zeros.
         cns::NAMESPACE | cns::ALLOCATED_NAMESPACE if [1, 2, ALL].contains(&nsid) => Ok(()),
@@ -55,16 +72,29 @@ fn fields_agree_with_what_the_controller_does() {
     let (mut line, id) = admin(&target, 1, Digests::default());
     let bytes = identify(&mut line, cns::CONTROLLER, 0, 0).unwrap();
     let (it, _) = identify::Controller::split(&bytes).unwrap();
-    let capabilities = property::Capabilities::parse(line.property(true, property::CAPABILITIES).result);
+    let capabilities =
+        property::Capabilities::parse(line.property(true, property::CAPABILITIES).result);
     assert_eq!((it.controller_id, it.kind), (id, 1));
-    assert_eq!(u64::from(it.version), line.property(false, property::VERSION).result);
+    assert_eq!(
+        u64::from(it.version),
+        line.property(false, property::VERSION).result
+    );
     assert_eq!(it.commands_max, capabilities.entries_max + 1);
     assert_eq!(4096 << it.transfer_max, limits::TRANSFER_BYTES_MAX);
-    assert_eq!(it.command_capsule as usize * 16, 64 + limits::TCP_IN_CAPSULE);
+    assert_eq!(
+        it.command_capsule as usize * 16,
+        64 + limits::TCP_IN_CAPSULE
+    );
     assert_eq!((it.response_capsule, it.in_capsule_offset), (1, 0));
-    assert_eq!((it.namespaces, it.namespaces_allowed), (limits::NAMESPACES_MAX, limits::NAMESPACES_MAX));
+    assert_eq!(
+        (it.namespaces, it.namespaces_allowed),
+        (limits::NAMESPACES_MAX, limits::NAMESPACES_MAX)
+    );
     // Controllers are dynamic, and an SGL has one descriptor of exactly the data.
-    assert_eq!((it.fabric_attributes, it.sgl_blocks_max, it.sgls & 1 << 18), (0, 1, 0));
+    assert_eq!(
+        (it.fabric_attributes, it.sgl_blocks_max, it.sgls & 1 << 18),
+        (0, 1, 0)
+    );
     // As many event requests wait as AERL says, and every event of OAES can be enabled.
     let requests = u16::from(it.event_requests) + 1;
     (0..requests).for_each(|cid| request_event(&mut line, 1000 + cid));
@@ -73,7 +103,13 @@ fn fields_agree_with_what_the_controller_does() {
     assert_eq!(line.response().status().plain(), Status::AER_LIMIT_EXCEEDED);
     assert_eq!(it.events, events::NAMESPACES | events::ANA);
     // The optional commands are those of the Commands Supported and Effects log page.
-    let request = log::Request { page: log::COMMANDS, specific: 0, retain: true, length: 4096, offset: 0 };
+    let request = log::Request {
+        page: log::COMMANDS,
+        specific: 0,
+        retain: true,
+        length: 4096,
+        offset: 0,
+    };
     let commands = line.take(request.to_command(0, 0), 4096).unwrap();
     for (bit, command) in [
         (io_command::COMPARE, Io::Compare),

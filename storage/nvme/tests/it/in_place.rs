@@ -20,7 +20,10 @@ const MESSAGE: usize = COMMAND_SIZE + 4096;
 
 /// A command with data in its capsule.
 fn write(start: u64, length: usize) -> Command {
-    let sgl = Sgl::InCapsule { offset: 0, length: length as u32 };
+    let sgl = Sgl::InCapsule {
+        offset: 0,
+        length: length as u32,
+    };
     io(Io::Write, start, (length / BLOCK) as u32).with_sgl(sgl)
 }
 
@@ -37,7 +40,12 @@ impl Bare {
         let target = target();
         let (admin, controller_id) = support::admin(&target, 1, Digests::default());
         let queue = support::bare_queue(&target, controller_id);
-        Self { target, queue, engine: Engine::new(), admin }
+        Self {
+            target,
+            queue,
+            engine: Engine::new(),
+            admin,
+        }
     }
 
     /// Writes blocks out of a message that ends with their data. The message comes back.
@@ -47,14 +55,17 @@ impl Bare {
         message[from..MESSAGE].copy_from_slice(data);
         let command = write(start, data.len());
         let plan = self.queue.accept(&command, data.len() as u32, 0);
-        let Plan::Take(mut request) = plan else { panic!("{plan:?}") };
+        let Plan::Take(mut request) = plan else {
+            panic!("{plan:?}")
+        };
         assert!(request.is_written_in_place());
         request.data_at = from;
         request.prefetch();
         let (status, back) = match self.queue.execute(request, Some(message), 0) {
             Outcome::Reply(completion, back) => (completion.status(), back),
             Outcome::Task(task) => {
-                let Finished { status, buffer, .. } = self.engine.run_in_memory(task).expect("it is memory");
+                let Finished { status, buffer, .. } =
+                    self.engine.run_in_memory(task).expect("it is memory");
                 (status, buffer)
             }
             Outcome::Waits => panic!("it waits"),
@@ -81,15 +92,26 @@ impl Bare {
 fn ranges_within_chunks_and_across_them_are_written() {
     let mut bare = Bare::new();
     let last = CHUNK / BLOCK;
-    for (seed, (start, blocks)) in
-        [(0, 1), (3, 8), (last - 8, 8), (last - 1, 2), (last - 4, 8), (last, 8)].into_iter().enumerate()
+    for (seed, (start, blocks)) in [
+        (0, 1),
+        (3, 8),
+        (last - 8, 8),
+        (last - 1, 2),
+        (last - 4, 8),
+        (last, 8),
+    ]
+    .into_iter()
+    .enumerate()
     {
         let (at, data) = (start * BLOCK, pattern(seed as u64, blocks * BLOCK));
         let around = at.saturating_sub(BLOCK)..at + data.len() + BLOCK;
         let mut expected = bare.read(around.clone());
         expected[at - around.start..][..data.len()].copy_from_slice(&data);
         assert_eq!(bare.write(start as u64, &data).0, Status::SUCCESS);
-        assert!(bare.read(around) == expected, "block {start}, {blocks} blocks");
+        assert!(
+            bare.read(around) == expected,
+            "block {start}, {blocks} blocks"
+        );
     }
 }
 
@@ -99,10 +121,15 @@ fn lent_chunks_keep_their_bytes() {
     let (start, at) = ((CHUNK - 2 * BLOCK) / BLOCK, CHUNK - 2 * BLOCK);
     let (before, after) = (pattern(1, 4 * BLOCK), pattern(2, 4 * BLOCK));
     assert_eq!(bare.write(start as u64, &before).0, Status::SUCCESS);
-    let lent = bare.store(|store| store.lend(at as u64, 4 * BLOCK)).unwrap();
+    let lent = bare
+        .store(|store| store.lend(at as u64, 4 * BLOCK))
+        .unwrap();
     assert_eq!(lent.pieces().count(), 2, "it crosses a chunk");
     assert_eq!(bare.write(start as u64, &after).0, Status::SUCCESS);
-    assert!(lent.pieces().flatten().eq(&before), "what is lent does not change");
+    assert!(
+        lent.pieces().flatten().eq(&before),
+        "what is lent does not change"
+    );
     assert!(bare.read(at..at + 4 * BLOCK) == after);
     drop(lent);
     assert_eq!(bare.write(start as u64, &before).0, Status::SUCCESS);
@@ -121,15 +148,29 @@ fn a_message_comes_back_from_a_write_that_fails() {
         cdw11: value,
         ..Command::default()
     };
-    let plan = bare.queue.accept(&write(0, data.len()), data.len() as u32, 0);
-    let Plan::Take(mut request) = plan else { panic!("{plan:?}") };
+    let plan = bare
+        .queue
+        .accept(&write(0, data.len()), data.len() as u32, 0);
+    let Plan::Take(mut request) = plan else {
+        panic!("{plan:?}")
+    };
     request.data_at = COMMAND_SIZE;
     assert!(bare.admin.plain(protect(1)).status().is_success());
-    let outcome = bare.queue.execute(request, Some(Buffer::zeroed(MESSAGE)), 0);
-    let Outcome::Reply(completion, back) = outcome else { panic!("{outcome:?}") };
-    assert_eq!(completion.status().plain(), Status::NAMESPACE_WRITE_PROTECTED);
+    let outcome = bare
+        .queue
+        .execute(request, Some(Buffer::zeroed(MESSAGE)), 0);
+    let Outcome::Reply(completion, back) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(
+        completion.status().plain(),
+        Status::NAMESPACE_WRITE_PROTECTED
+    );
     assert!(back.is_some_and(|back| back.len() >= MESSAGE));
-    assert!(bare.read(0..data.len()).iter().all(|byte| *byte == 0), "nothing was written");
+    assert!(
+        bare.read(0..data.len()).iter().all(|byte| *byte == 0),
+        "nothing was written"
+    );
     assert!(bare.admin.plain(protect(0)).status().is_success());
     assert_eq!(bare.write(0, &data).0, Status::SUCCESS);
 }

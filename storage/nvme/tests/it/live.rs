@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use buffer::Buffer;
 use nvme::host::{
-    Client, HostError, Job, KEEP_ALIVE_TIMEOUT, Options, Payload, Queue, Transport, bench, bench_threads,
-    discover, transfer,
+    Client, HostError, Job, KEEP_ALIVE_TIMEOUT, Options, Payload, Queue, Transport, bench,
+    bench_threads, discover, transfer,
 };
 use nvme::serve::{
-    BackendConfig, Bytes, Config, NamespaceConfig, PortConfig, Server, SubsystemConfig, TransportConfig,
-    Tuning,
+    BackendConfig, Bytes, Config, NamespaceConfig, PortConfig, Server, SubsystemConfig,
+    TransportConfig, Tuning,
 };
 use wire::nvme::tcp::Digests;
 use wire::nvme::{Io, Status};
@@ -27,11 +27,18 @@ pub(crate) fn namespace(id: u32, backend: BackendConfig) -> NamespaceConfig {
 
 fn file(path: &Path) -> BackendConfig {
     let size = Some(Bytes(BLOCKS * BLOCK as u64));
-    BackendConfig::File { path: path.to_owned(), size, direct: true }
+    BackendConfig::File {
+        path: path.to_owned(),
+        size,
+        direct: true,
+    }
 }
 
 pub(crate) fn config(namespaces: Vec<NamespaceConfig>) -> Config {
-    let subsystem = SubsystemConfig { namespaces, ..SubsystemConfig::new(nqn(SUBSYSTEM)) };
+    let subsystem = SubsystemConfig {
+        namespaces,
+        ..SubsystemConfig::new(nqn(SUBSYSTEM))
+    };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let port = PortConfig {
         id: None,
@@ -41,10 +48,17 @@ pub(crate) fn config(namespaces: Vec<NamespaceConfig>) -> Config {
         address,
         subsystems: None,
     };
-    Config { subsystems: vec![subsystem], ports: vec![port], referrals: Vec::new() }
+    Config {
+        subsystems: vec![subsystem],
+        ports: vec![port],
+        referrals: Vec::new(),
+    }
 }
 
-pub(crate) fn start(namespaces: Vec<NamespaceConfig>, state: Option<&Path>) -> (Server, SocketAddr) {
+pub(crate) fn start(
+    namespaces: Vec<NamespaceConfig>,
+    state: Option<&Path>,
+) -> (Server, SocketAddr) {
     let state = state.map(Path::to_owned);
     let server = Server::start(config(namespaces), state, Tuning::default()).unwrap();
     let address = server.addresses()[0];
@@ -54,7 +68,10 @@ pub(crate) fn start(namespaces: Vec<NamespaceConfig>, state: Option<&Path>) -> (
 pub(crate) fn options(number: u8, digests: bool) -> Options {
     let host = nqn(&host_name(number));
     let host_id = host.to_host_id();
-    let digests = Digests { header: digests, data: digests };
+    let digests = Digests {
+        header: digests,
+        data: digests,
+    };
     Options {
         transport: Transport::Tcp,
         host,
@@ -75,10 +92,17 @@ pub(crate) fn write(queue: &mut Queue, nsid: u32, start: u64, data: &[u8]) {
     let mut buffer = Buffer::zeroed(data.len());
     buffer[..data.len()].copy_from_slice(data);
     let command = transfer(Io::Write, nsid, start, (data.len() / BLOCK) as u32);
-    queue.call("Write", command, Payload::Out(buffer, data.len())).unwrap();
+    queue
+        .call("Write", command, Payload::Out(buffer, data.len()))
+        .unwrap();
 }
 
-pub(crate) fn read(queue: &mut Queue, nsid: u32, start: u64, length: usize) -> Result<Vec<u8>, HostError> {
+pub(crate) fn read(
+    queue: &mut Queue,
+    nsid: u32,
+    start: u64,
+    length: usize,
+) -> Result<Vec<u8>, HostError> {
     let command = transfer(Io::Read, nsid, start, (length / BLOCK) as u32);
     let done = queue.call("Read", command, Payload::In(Buffer::zeroed(length), length))?;
     Ok(done.buffer.unwrap()[..length].to_vec())
@@ -94,7 +118,12 @@ fn our_host_reads_what_it_wrote() {
     let (_server, address) = start(namespaces, None);
     for digests in [false, true] {
         let mut client = client(address, digests);
-        let found: Vec<u64> = client.namespaces().unwrap().iter().map(|it| it.blocks).collect();
+        let found: Vec<u64> = client
+            .namespaces()
+            .unwrap()
+            .iter()
+            .map(|it| it.blocks)
+            .collect();
         assert_eq!(found, [BLOCKS, BLOCKS]);
         let mut queues = client.queues(2, 16).unwrap();
         for nsid in [1, 2] {
@@ -114,7 +143,10 @@ fn a_write_does_not_change_what_was_read_before() {
     const LENGTH: usize = 1 << 20;
     const COUNT: usize = 4;
     let bytes = (COUNT * LENGTH) as u64;
-    let (_server, address) = start(vec![namespace(1, BackendConfig::Memory(Bytes(bytes)))], None);
+    let (_server, address) = start(
+        vec![namespace(1, BackendConfig::Memory(Bytes(bytes)))],
+        None,
+    );
     let mut client = client(address, false);
     let mut queues = client.queues(2, 16).unwrap();
     let blocks = LENGTH / BLOCK;
@@ -144,8 +176,11 @@ fn a_write_does_not_change_what_was_read_before() {
         for done in done {
             // The target may have executed the command after a write, but not in the middle of a page.
             let data = done.buffer.unwrap();
-            let is_known =
-                |page: &[u8]| [round - 1, round].iter().any(|it| page.iter().all(|byte| byte == it));
+            let is_known = |page: &[u8]| {
+                [round - 1, round]
+                    .iter()
+                    .any(|it| page.iter().all(|byte| byte == it))
+            };
             assert!(data.chunks(LENGTH / pieces).all(is_known), "round {round}");
         }
     }
@@ -154,12 +189,23 @@ fn a_write_does_not_change_what_was_read_before() {
 /// A null disk accepts every write within its size.
 #[test]
 fn a_null_disk_discards_writes() {
-    let (_server, address) = start(vec![namespace(1, BackendConfig::Null(Bytes(1 << 40)))], None);
+    let (_server, address) = start(
+        vec![namespace(1, BackendConfig::Null(Bytes(1 << 40)))],
+        None,
+    );
     let mut client = client(address, false);
-    assert_eq!(client.namespace(1).unwrap().blocks, (1 << 40) / BLOCK as u64);
+    assert_eq!(
+        client.namespace(1).unwrap().blocks,
+        (1 << 40) / BLOCK as u64
+    );
     let mut queue = client.queues(1, 8).unwrap().remove(0);
     write(&mut queue, 1, (1 << 28) - 1, &pattern(1, BLOCK));
-    assert!(read(&mut queue, 1, (1 << 28) - 1, BLOCK).unwrap().iter().all(|byte| *byte == 0));
+    assert!(
+        read(&mut queue, 1, (1 << 28) - 1, BLOCK)
+            .unwrap()
+            .iter()
+            .all(|byte| *byte == 0)
+    );
     assert!(read(&mut queue, 1, 1 << 28, BLOCK).is_err());
 }
 
@@ -180,7 +226,9 @@ fn many_commands_at_once_leave_what_they_wrote() {
             let mut buffer = Buffer::zeroed(data.len());
             buffer[..data.len()].copy_from_slice(&data);
             let command = transfer(Io::Write, 1, start, blocks as u32);
-            queue.submit(command, Payload::Out(buffer, data.len()), next).unwrap();
+            queue
+                .submit(command, Payload::Out(buffer, data.len()), next)
+                .unwrap();
             next += 1;
         }
         queue.wait(&mut done).unwrap();
@@ -189,11 +237,16 @@ fn many_commands_at_once_leave_what_they_wrote() {
             finished += 1;
         }
     }
-    queue.call("Flush", transfer(Io::Flush, 1, 0, 1), Payload::None).unwrap();
+    queue
+        .call("Flush", transfer(Io::Flush, 1, 0, 1), Payload::None)
+        .unwrap();
     for number in 200..400_u64 {
         let (start, blocks) = (number % 200 * 5, 1 + number % 5);
         let expected = pattern(number, blocks as usize * BLOCK);
-        assert!(read(&mut queue, 1, start, expected.len()).unwrap() == expected, "write {number}");
+        assert!(
+            read(&mut queue, 1, start, expected.len()).unwrap() == expected,
+            "write {number}"
+        );
     }
 }
 
@@ -201,71 +254,131 @@ fn many_commands_at_once_leave_what_they_wrote() {
 fn what_is_changed_at_run_time_is_there_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state.toml");
-    let (server, address) = start(vec![namespace(1, file(&folder.path().join("one")))], Some(&state));
+    let (server, address) = start(
+        vec![namespace(1, file(&folder.path().join("one")))],
+        Some(&state),
+    );
     let mut first = client(address, false);
     let mut queue = first.queues(1, 4).unwrap().remove(0);
     write(&mut queue, 1, 0, &pattern(1, BLOCK));
-    server.add_namespace(&nqn(SUBSYSTEM), namespace(7, file(&folder.path().join("seven")))).unwrap();
-    server.resize_namespace(&nqn(SUBSYSTEM), 1, Bytes(2 * BLOCKS * BLOCK as u64)).unwrap();
-    let before = server.target().subsystem(&nqn(SUBSYSTEM)).unwrap().namespace(7).unwrap().identity();
+    server
+        .add_namespace(
+            &nqn(SUBSYSTEM),
+            namespace(7, file(&folder.path().join("seven"))),
+        )
+        .unwrap();
+    server
+        .resize_namespace(&nqn(SUBSYSTEM), 1, Bytes(2 * BLOCKS * BLOCK as u64))
+        .unwrap();
+    let before = server
+        .target()
+        .subsystem(&nqn(SUBSYSTEM))
+        .unwrap()
+        .namespace(7)
+        .unwrap()
+        .identity();
     write(&mut queue, 7, 9, &pattern(7, BLOCK));
     write(&mut queue, 1, 2 * BLOCKS - 1, &pattern(2, BLOCK));
     server.remove_namespace(&nqn(SUBSYSTEM), 7).unwrap();
-    assert!(matches!(read(&mut queue, 7, 9, BLOCK), Err(HostError::Status { status, .. })
-        if status.plain() == Status::INVALID_NAMESPACE));
-    server.add_namespace(&nqn(SUBSYSTEM), namespace(7, file(&folder.path().join("seven")))).unwrap();
+    assert!(
+        matches!(read(&mut queue, 7, 9, BLOCK), Err(HostError::Status { status, .. })
+        if status.plain() == Status::INVALID_NAMESPACE)
+    );
+    server
+        .add_namespace(
+            &nqn(SUBSYSTEM),
+            namespace(7, file(&folder.path().join("seven"))),
+        )
+        .unwrap();
     drop(server);
 
     let server = Server::start(Config::default(), Some(state), Tuning::default()).unwrap();
     let mut again = client(server.addresses()[0], false);
-    let found: Vec<_> = again.namespaces().unwrap().iter().map(|it| (it.nsid, it.blocks)).collect();
+    let found: Vec<_> = again
+        .namespaces()
+        .unwrap()
+        .iter()
+        .map(|it| (it.nsid, it.blocks))
+        .collect();
     assert_eq!(found, [(1, 2 * BLOCKS), (7, BLOCKS)]);
-    let after = server.target().subsystem(&nqn(SUBSYSTEM)).unwrap().namespace(7).unwrap().identity();
+    let after = server
+        .target()
+        .subsystem(&nqn(SUBSYSTEM))
+        .unwrap()
+        .namespace(7)
+        .unwrap()
+        .identity();
     assert_eq!(before, after);
     let mut queue = again.queues(1, 4).unwrap().remove(0);
     assert_eq!(read(&mut queue, 1, 0, BLOCK).unwrap(), pattern(1, BLOCK));
-    assert_eq!(read(&mut queue, 1, 2 * BLOCKS - 1, BLOCK).unwrap(), pattern(2, BLOCK));
+    assert_eq!(
+        read(&mut queue, 1, 2 * BLOCKS - 1, BLOCK).unwrap(),
+        pattern(2, BLOCK)
+    );
     assert_eq!(read(&mut queue, 7, 9, BLOCK).unwrap(), pattern(7, BLOCK));
 }
 
 /// More responses than fit the staging buffer of the host, repeatedly.
 #[test]
 fn many_small_answers_at_once_are_all_read() {
-    let (_server, address) = start(vec![namespace(1, BackendConfig::Memory(Bytes(4 << 20)))], None);
+    let (_server, address) = start(
+        vec![namespace(1, BackendConfig::Memory(Bytes(4 << 20)))],
+        None,
+    );
     let mut client = client(address, false);
     let mut queue = client.queues(1, 512).unwrap().remove(0);
     let mut done = Vec::new();
     for _ in 0..20 {
         for token in 0..512 {
             let payload = Payload::In(Buffer::zeroed(BLOCK), BLOCK);
-            queue.submit(transfer(Io::Read, 1, token, 1), payload, token).unwrap();
+            queue
+                .submit(transfer(Io::Read, 1, token, 1), payload, token)
+                .unwrap();
         }
         while queue.outstanding() > 0 {
             queue.wait(&mut done).unwrap();
         }
-        assert_eq!(done.drain(..).filter(|done| done.completion.status().is_success()).count(), 512);
+        assert_eq!(
+            done.drain(..)
+                .filter(|done| done.completion.status().is_success())
+                .count(),
+            512
+        );
     }
 }
 
 #[test]
 fn discovery_is_understood() {
-    let (_server, address) = start(vec![namespace(1, BackendConfig::Null(Bytes(1 << 20)))], None);
+    let (_server, address) = start(
+        vec![namespace(1, BackendConfig::Null(Bytes(1 << 20)))],
+        None,
+    );
     let found = discover(address, &options(1, false)).unwrap();
     let disk = found.iter().find(|it| it.kind == "nvm").unwrap();
-    assert_eq!((disk.subsystem.as_str(), disk.transport), (SUBSYSTEM, "tcp"));
+    assert_eq!(
+        (disk.subsystem.as_str(), disk.transport),
+        (SUBSYSTEM, "tcp")
+    );
     assert_eq!(disk.service, address.port().to_string());
 }
 
 #[test]
 fn silent_and_vanished_hosts_do_not_disturb_others() {
-    let (server, address) = start(vec![namespace(1, BackendConfig::Memory(Bytes(64 << 20)))], None);
-    let silent: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    let (server, address) = start(
+        vec![namespace(1, BackendConfig::Memory(Bytes(64 << 20)))],
+        None,
+    );
+    let silent: Vec<_> = (0..20)
+        .map(|_| std::net::TcpStream::connect(address).unwrap())
+        .collect();
     for _ in 0..3 {
         let mut client = client(address, false);
         let mut queue = client.queues(1, 64).unwrap().remove(0);
         for token in 0..64 {
             let payload = Payload::In(Buffer::zeroed(1 << 20), 1 << 20);
-            queue.submit(transfer(Io::Read, 1, 0, 256), payload, token).unwrap();
+            queue
+                .submit(transfer(Io::Read, 1, 0, 256), payload, token)
+                .unwrap();
         }
         // The connection is closed in the middle of 64 MiB of responses.
         queue.poll(&mut Vec::new()).unwrap();
@@ -287,23 +400,46 @@ fn silent_and_vanished_hosts_do_not_disturb_others() {
 
 #[test]
 fn a_measurement_counts_what_it_did() {
-    let (server, address) = start(vec![namespace(1, BackendConfig::Memory(Bytes(4 << 20)))], None);
+    let (server, address) = start(
+        vec![namespace(1, BackendConfig::Memory(Bytes(4 << 20)))],
+        None,
+    );
     let mut client = client(address, false);
     let disk = client.namespace(1).unwrap();
     let mut queues = client.queues(2, 16).unwrap();
-    for (write, block, run) in [(false, true, bench as fn(&mut _, &_, &_) -> _), (true, false, bench_threads)]
-    {
+    for (write, block, run) in [
+        (false, true, bench as fn(&mut _, &_, &_) -> _),
+        (true, false, bench_threads),
+    ] {
         let time = Duration::from_millis(500);
         let (random, bytes, depth, warm_up) = (true, BLOCK, 8, Duration::ZERO);
         let target = Some(std::process::id());
-        let job = Job { write, random, bytes, depth, warm_up, time, block, target };
+        let job = Job {
+            write,
+            random,
+            bytes,
+            depth,
+            warm_up,
+            time,
+            block,
+            target,
+        };
         let figures = run(&mut queues, &disk, &job).unwrap();
         assert!(figures.target_processor.is_some() && figures.over_time.iter().sum::<f64>() > 0.0);
         assert_eq!(figures.errors_over_time, [0; nvme::host::MOMENTS]);
         assert_eq!(figures.errors, 0);
         assert!(figures.latency.total() > 0);
-        let disk = server.target().subsystem(&nqn(SUBSYSTEM)).unwrap().namespace(1).unwrap();
-        let counter = if write { &disk.counters.writes } else { &disk.counters.reads };
+        let disk = server
+            .target()
+            .subsystem(&nqn(SUBSYSTEM))
+            .unwrap()
+            .namespace(1)
+            .unwrap();
+        let counter = if write {
+            &disk.counters.writes
+        } else {
+            &disk.counters.reads
+        };
         let counted = counter.load(std::sync::atomic::Ordering::Relaxed);
         // Commands that are outstanding at the end are finished, and not counted by the benchmark.
         assert!((figures.latency.total()..=figures.latency.total() + 16).contains(&counted));
@@ -320,8 +456,15 @@ fn reservations_survive_a_restart_when_hosts_ask_for_it() {
     let reserve = |queue: &mut Queue, kind: Io, cdw10: u32, data: &[u8]| {
         let mut buffer = Buffer::zeroed(data.len());
         buffer[..data.len()].copy_from_slice(data);
-        let command = wire::nvme::Command { opcode: kind as u8, nsid: 1, cdw10, ..Default::default() };
-        queue.call("a reservation", command, Payload::Out(buffer, data.len())).map(drop)
+        let command = wire::nvme::Command {
+            opcode: kind as u8,
+            nsid: 1,
+            cdw10,
+            ..Default::default()
+        };
+        queue
+            .call("a reservation", command, Payload::Out(buffer, data.len()))
+            .map(drop)
     };
     let register = |queue: &mut Queue, persist: u32| {
         let keys = [0_u64.to_le_bytes(), 5_u64.to_le_bytes()].concat();
@@ -334,7 +477,8 @@ fn reservations_survive_a_restart_when_hosts_ask_for_it() {
         matches!(done, Err(HostError::Status { status, .. }) if status.plain() == conflict)
     };
     let of = |address, number| {
-        let mut client = Client::connect(address, &nqn(SUBSYSTEM), &options(number, false)).unwrap();
+        let mut client =
+            Client::connect(address, &nqn(SUBSYSTEM), &options(number, false)).unwrap();
         let queue = client.queues(1, 4).unwrap().remove(0);
         (client, queue)
     };
@@ -347,7 +491,8 @@ fn reservations_survive_a_restart_when_hosts_ask_for_it() {
         assert!(conflicts(&mut of(address, 2).1));
     }
     {
-        let server = Server::start(Config::default(), Some(state.clone()), Tuning::default()).unwrap();
+        let server =
+            Server::start(Config::default(), Some(state.clone()), Tuning::default()).unwrap();
         let (_client, mut queue) = of(server.addresses()[0], 1);
         assert!(!conflicts(&mut queue));
         let (_other, mut other) = of(server.addresses()[0], 2);

@@ -28,7 +28,10 @@ const WRITE_ZEROES: u16 = 6;
 const FUA: u16 = 1;
 
 fn server() -> (Server, SocketAddr) {
-    start(vec![namespace(1, BackendConfig::Memory(Bytes(SIZE as u64)))], None)
+    start(
+        vec![namespace(1, BackendConfig::Memory(Bytes(SIZE as u64)))],
+        None,
+    )
 }
 
 /// An NBD client that knows nothing of block sizes (NBD_OPT_EXPORT_NAME).
@@ -53,12 +56,26 @@ impl Nbd {
             let mut client = Client::connect(address, &nqn(SUBSYSTEM), &options(1, false)).unwrap();
             let namespace = client.namespace(1).unwrap();
             let (read_only, stop, stall_timeout) = (false, stop, STALL_TIMEOUT);
-            let target = Target { client, namespace, writes, read_only, stop, stall_timeout };
+            let target = Target {
+                client,
+                namespace,
+                writes,
+                read_only,
+                stop,
+                stall_timeout,
+            };
             serve(&mut stream, target, "disk")
         });
         client.read_exact(&mut [0; 18]).unwrap();
-        let choice = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &1_u32.to_be_bytes(), &4_u32.to_be_bytes()];
-        client.write_all(&[&choice.concat()[..], b"disk"].concat()).unwrap();
+        let choice = [
+            &3_u32.to_be_bytes()[..],
+            b"IHAVEOPT",
+            &1_u32.to_be_bytes(),
+            &4_u32.to_be_bytes(),
+        ];
+        client
+            .write_all(&[&choice.concat()[..], b"disk"].concat())
+            .unwrap();
         let mut answer = [0; 10];
         client.read_exact(&mut answer).unwrap();
         assert_eq!(answer[..8], (size as u64).to_be_bytes());
@@ -104,7 +121,9 @@ fn writes_zeros_and_trims_may_begin_and_end_within_blocks() {
     let mut model = vec![0; SIZE];
     let mut random = 1_u64;
     let mut below = move |limit: usize| -> usize {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) as usize % limit
     };
     for round in 0..400 {
@@ -113,7 +132,10 @@ fn writes_zeros_and_trims_may_begin_and_end_within_blocks() {
         let most = [100, 2 * BLOCK, 20 * BLOCK][below(3)];
         let length = (1 + below(most)).next_multiple_of(unit);
         let offset = below(SIZE - length) / unit * unit;
-        let (range, flags) = (offset..offset + length, if round % 3 == 0 { FUA } else { 0 });
+        let (range, flags) = (
+            offset..offset + length,
+            if round % 3 == 0 { FUA } else { 0 },
+        );
         match below(3) {
             0 => {
                 nbd.ask(WRITE_ZEROES, flags, offset, length, &[]);
@@ -138,7 +160,10 @@ fn writes_zeros_and_trims_may_begin_and_end_within_blocks() {
         }
         let start = offset / BLOCK * BLOCK;
         let end = range.end.next_multiple_of(BLOCK);
-        assert!(nbd.read(start, end - start) == model[start..end], "round {round}: {range:?}");
+        assert!(
+            nbd.read(start, end - start) == model[start..end],
+            "round {round}: {range:?}"
+        );
     }
     assert!(nbd.read(0, SIZE) == model);
     nbd.ask(FLUSH, FUA, 0, 0, &[]);
@@ -155,7 +180,9 @@ fn clients_that_share_blocks_lose_no_write() {
     const ROUNDS: usize = 60;
     let (_server, address) = server();
     let writes = Arc::default();
-    let mut all: Vec<Nbd> = (0..CLIENTS).map(|_| Nbd::connect(address, &writes)).collect();
+    let mut all: Vec<Nbd> = (0..CLIENTS)
+        .map(|_| Nbd::connect(address, &writes))
+        .collect();
     std::thread::scope(|scope| {
         for (number, nbd) in all.iter_mut().enumerate() {
             scope.spawn(move || {
@@ -168,20 +195,32 @@ fn clients_that_share_blocks_lose_no_write() {
                         assert_eq!(nbd.replied(), 0);
                     }
                     for block in 0..BLOCKS {
-                        assert_eq!(nbd.read(block * BLOCK + number * PART, PART), data, "round {round}");
+                        assert_eq!(
+                            nbd.read(block * BLOCK + number * PART, PART),
+                            data,
+                            "round {round}"
+                        );
                     }
                 }
             });
         }
     });
     // Writes of whole blocks beside writes of parts: the part is written before or after the whole.
-    let [whole, part, ..] = &mut all[..] else { panic!("eight clients") };
+    let [whole, part, ..] = &mut all[..] else {
+        panic!("eight clients")
+    };
     for round in 0..ROUNDS {
         whole.ask(WRITE, 0, 0, BLOCK, &[round as u8; BLOCK]);
         part.ask(WRITE, 0, 512, 512, &[0xff; 512]);
         assert_eq!((whole.replied(), part.replied()), (0, 0));
         let found = whole.read(0, BLOCK);
-        assert!(found[..512].iter().chain(&found[1024..]).all(|byte| *byte == round as u8), "round {round}");
+        assert!(
+            found[..512]
+                .iter()
+                .chain(&found[1024..])
+                .all(|byte| *byte == round as u8),
+            "round {round}"
+        );
     }
     whole.write(0, &[0; BLOCK]);
 }
@@ -220,10 +259,19 @@ enum Ending {
 fn every_end_waits_for_outstanding_writes_and_shuts_down_the_controller() {
     const DISCONNECT: u16 = 2;
     let size = peer::BLOCKS as usize * peer::BLOCK;
-    for ending in [Ending::Stop, Ending::Disconnect, Ending::ClientGone, Ending::Fault] {
-        let peer = Peer::start(Behaviour { holds_writes: true, ..Behaviour::default() });
+    for ending in [
+        Ending::Stop,
+        Ending::Disconnect,
+        Ending::ClientGone,
+        Ending::Fault,
+    ] {
+        let peer = Peer::start(Behaviour {
+            holds_writes: true,
+            ..Behaviour::default()
+        });
         let stop = Stop::new().unwrap();
-        let (mut nbd, thread) = Nbd::with_end(peer.address, &Arc::default(), size, Arc::clone(&stop));
+        let (mut nbd, thread) =
+            Nbd::with_end(peer.address, &Arc::default(), size, Arc::clone(&stop));
         nbd.ask(WRITE, 0, 0, BLOCK, &[7; BLOCK]);
         while peer.seen().commands.get(&1) != Some(&1) {
             std::thread::sleep(Duration::from_millis(1));
@@ -233,19 +281,28 @@ fn every_end_waits_for_outstanding_writes_and_shuts_down_the_controller() {
             Ending::Stop => {
                 stop.request();
                 // This request comes too late: it is neither executed nor answered.
-                nbd.as_mut().unwrap().ask(WRITE, 0, BLOCK, BLOCK, &[8; BLOCK]);
+                nbd.as_mut()
+                    .unwrap()
+                    .ask(WRITE, 0, BLOCK, BLOCK, &[8; BLOCK]);
             }
             Ending::Disconnect => nbd.as_mut().unwrap().ask(DISCONNECT, 0, 0, 0, &[]),
             Ending::ClientGone => nbd = None,
             Ending::Fault => nbd.as_mut().unwrap().0.write_all(&[0; 28]).unwrap(),
         }
         std::thread::sleep(Duration::from_millis(100));
-        assert!(!thread.is_finished() && !peer.is_shut_down(), "{ending:?} does not wait for the write");
+        assert!(
+            !thread.is_finished() && !peer.is_shut_down(),
+            "{ending:?} does not wait for the write"
+        );
         peer.release_writes();
         let ended = thread.join().unwrap();
         assert!(peer.is_shut_down(), "{ending:?}: {ended:?}");
         let seen = peer.seen();
-        assert_eq!((seen.commands[&1], seen.written, seen.written_after_shutdown), (1, 1, 0), "{ending:?}");
+        assert_eq!(
+            (seen.commands[&1], seen.written, seen.written_after_shutdown),
+            (1, 1, 0),
+            "{ending:?}"
+        );
         match ending {
             Ending::Stop | Ending::Disconnect => {
                 ended.unwrap();
@@ -263,10 +320,16 @@ fn every_end_waits_for_outstanding_writes_and_shuts_down_the_controller() {
 #[test]
 fn a_controller_that_is_not_shut_down_is_an_error_after_a_limited_time() {
     let size = peer::BLOCKS as usize * peer::BLOCK;
-    let peer = Peer::start(Behaviour { shuts_down: false, ..Behaviour::default() });
+    let peer = Peer::start(Behaviour {
+        shuts_down: false,
+        ..Behaviour::default()
+    });
     let stop = Stop::new().unwrap();
     let (_nbd, thread) = Nbd::with_end(peer.address, &Arc::default(), size, Arc::clone(&stop));
     stop.request();
     let ended = thread.join().unwrap();
-    assert!(matches!(ended, Err(NbdError::NotShutDown(HostError::NotShutDown(_)))), "{ended:?}");
+    assert!(
+        matches!(ended, Err(NbdError::NotShutDown(HostError::NotShutDown(_)))),
+        "{ended:?}"
+    );
 }

@@ -22,13 +22,18 @@ use crate::support::{SUBSYSTEM, nqn, pattern};
 const BLOCK: usize = 4096;
 
 fn server() -> (Server, SocketAddr) {
-    start(vec![namespace(1, BackendConfig::Memory(Bytes(16 << 20)))], None)
+    start(
+        vec![namespace(1, BackendConfig::Memory(Bytes(16 << 20)))],
+        None,
+    )
 }
 
 /// A connection from another address, which the target takes for another machine.
 fn from_elsewhere(address: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).unwrap();
+    socket
+        .bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into())
+        .unwrap();
     socket.connect(&address.into()).unwrap();
     socket.into()
 }
@@ -41,9 +46,17 @@ fn other_hosts_are_served(address: SocketAddr, seed: u64) {
     let data = pattern(seed, BLOCK);
     let mut buffer = Buffer::zeroed(BLOCK);
     buffer[..BLOCK].copy_from_slice(&data);
-    queue.call("Write", transfer(Io::Write, 1, seed, 1), Payload::Out(buffer, BLOCK)).unwrap();
+    queue
+        .call(
+            "Write",
+            transfer(Io::Write, 1, seed, 1),
+            Payload::Out(buffer, BLOCK),
+        )
+        .unwrap();
     let payload = Payload::In(Buffer::zeroed(BLOCK), BLOCK);
-    let done = queue.call("Read", transfer(Io::Read, 1, seed, 1), payload).unwrap();
+    let done = queue
+        .call("Read", transfer(Io::Read, 1, seed, 1), payload)
+        .unwrap();
     assert!(done.buffer.unwrap()[..BLOCK] == data);
 }
 
@@ -68,14 +81,22 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 #[test]
 fn unauthenticated_connections_of_one_address_do_not_block_others() {
     let (server, address) = server();
-    let unauthenticated: Vec<TcpStream> = (0..UNAUTHENTICATED_MAX).map(|_| from_elsewhere(address)).collect();
-    until("the connections", || server.shared().connections() == UNAUTHENTICATED_MAX);
+    let unauthenticated: Vec<TcpStream> = (0..UNAUTHENTICATED_MAX)
+        .map(|_| from_elsewhere(address))
+        .collect();
+    until("the connections", || {
+        server.shared().connections() == UNAUTHENTICATED_MAX
+    });
     let mut one_more = from_elsewhere(address);
     assert_eq!(one_more.read(&mut [0; 1]).unwrap_or(0), 0, "it is closed");
-    until("its end", || server.shared().ended_so_far(End::Unauthenticated) == 1);
+    until("its end", || {
+        server.shared().ended_so_far(End::Unauthenticated) == 1
+    });
     other_hosts_are_served(address, 1);
     drop(unauthenticated);
-    until("their end", || server.shared().ended_so_far(End::Host) >= UNAUTHENTICATED_MAX as u64);
+    until("their end", || {
+        server.shared().ended_so_far(End::Host) >= UNAUTHENTICATED_MAX as u64
+    });
     other_hosts_are_served(address, 2);
 }
 
@@ -88,7 +109,8 @@ fn partial_capsules_do_not_delay_other_hosts() {
     let mut slow: Vec<TcpStream> = (0..32).map(|_| from_elsewhere(address)).collect();
     let said = [initialize, capsule[..capsule.len() - 1].to_vec()].concat();
     for (round, byte) in said.iter().enumerate() {
-        slow.iter_mut().for_each(|stream| stream.write_all(&[*byte]).unwrap());
+        slow.iter_mut()
+            .for_each(|stream| stream.write_all(&[*byte]).unwrap());
         if round % 64 == 0 {
             other_hosts_are_served(address, round as u64);
         }
@@ -102,11 +124,14 @@ fn hosts_that_read_no_responses_do_not_delay_others() {
     let (server, address) = server();
     let stalled_hosts: Vec<_> = (0..4)
         .map(|number| {
-            let mut client = Client::connect(address, &nqn(SUBSYSTEM), &options(10 + number, false)).unwrap();
+            let mut client =
+                Client::connect(address, &nqn(SUBSYSTEM), &options(10 + number, false)).unwrap();
             let mut queue = client.queues(1, 512).unwrap().remove(0);
             for token in 0..512 {
                 let payload = Payload::In(Buffer::zeroed(1 << 20), 1 << 20);
-                queue.submit(transfer(Io::Read, 1, 0, 256), payload, token).unwrap();
+                queue
+                    .submit(transfer(Io::Read, 1, 0, 256), payload, token)
+                    .unwrap();
             }
             queue.poll(&mut Vec::new()).unwrap();
             (client, queue)
@@ -130,9 +155,16 @@ const UNTAKEN: u64 = 30;
 /// hosts by address.
 fn small_server() -> (Server, SocketAddr, SocketAddr) {
     let mut config = config(vec![namespace(1, BackendConfig::Memory(Bytes(16 << 20)))]);
-    let port = PortConfig { address: "[::1]:0".parse().unwrap(), ..config.ports[0].clone() };
+    let port = PortConfig {
+        address: "[::1]:0".parse().unwrap(),
+        ..config.ports[0].clone()
+    };
     config.ports.push(port);
-    let tuning = Tuning { data_bytes: BUDGET, stall_timeout: Duration::from_secs(1), ..Tuning::default() };
+    let tuning = Tuning {
+        data_bytes: BUDGET,
+        stall_timeout: Duration::from_secs(1),
+        ..Tuning::default()
+    };
     let server = Server::start(config, None, tuning).unwrap();
     let addresses = server.addresses();
     let of = |v6: bool| *addresses.iter().find(|it| it.is_ipv6() == v6).unwrap();
@@ -144,7 +176,9 @@ fn small_server() -> (Server, SocketAddr, SocketAddr) {
 /// memory, and all memory is back, although the hosts stay.
 #[track_caller]
 fn all_are_closed(server: &Server, hosts: usize) {
-    until("the end of all I/O queues", || server.shared().ended_so_far(End::Stalled) == hosts as u64);
+    until("the end of all I/O queues", || {
+        server.shared().ended_so_far(End::Stalled) == hosts as u64
+    });
     until("the memory", || server.shared().data_bytes() == 0);
 }
 
@@ -161,16 +195,23 @@ fn hosts_that_send_no_data_share_one_budget_and_are_closed() {
     stalled_hosts_share_one_budget(Io::Write, Payload::Out, 1000);
 }
 
-fn stalled_hosts_share_one_budget(kind: Io, payload: fn(Buffer, usize) -> Payload, first_seed: u64) {
+fn stalled_hosts_share_one_budget(
+    kind: Io,
+    payload: fn(Buffer, usize) -> Payload,
+    first_seed: u64,
+) {
     let (server, ours, theirs) = small_server();
     let mut most = 0;
     let stalled_hosts: Vec<_> = (0..STALLED_HOSTS)
         .map(|number| {
-            let mut client = Client::connect(theirs, &nqn(SUBSYSTEM), &options(10 + number, false)).unwrap();
+            let mut client =
+                Client::connect(theirs, &nqn(SUBSYSTEM), &options(10 + number, false)).unwrap();
             let mut queue = client.queues(1, 64).unwrap().remove(0);
             for token in 0..UNTAKEN {
                 let payload = payload(Buffer::zeroed(1 << 20), 1 << 20);
-                queue.submit(transfer(kind, 1, 0, 256), payload, token).unwrap();
+                queue
+                    .submit(transfer(kind, 1, 0, 256), payload, token)
+                    .unwrap();
             }
             queue.poll(&mut Vec::new()).unwrap();
             // The first may be closed before the last has come, on a slow machine.
@@ -204,12 +245,20 @@ fn commands_that_wait_for_memory_are_all_carried_out() {
                         _ => Payload::Out(Buffer::zeroed(1 << 20), 1 << 20),
                     };
                     let kind = if token % 2 == 0 { Io::Read } else { Io::Write };
-                    queue.submit(transfer(kind, 1, 256 * (1 + number as u64), 256), payload, token).unwrap();
+                    queue
+                        .submit(
+                            transfer(kind, 1, 256 * (1 + number as u64), 256),
+                            payload,
+                            token,
+                        )
+                        .unwrap();
                 }
                 while queue.outstanding() > 0 {
                     queue.wait(&mut done).unwrap();
                 }
-                let succeeded = done.iter().filter(|done| done.completion.status().is_success());
+                let succeeded = done
+                    .iter()
+                    .filter(|done| done.completion.status().is_success());
                 assert_eq!(succeeded.count() as u64, 2 * UNTAKEN);
             });
         }
@@ -233,15 +282,32 @@ fn nbd_client(
         let mut client = Client::connect(address, &nqn(SUBSYSTEM), &options(1, false)).unwrap();
         let namespace = client.namespace(1).unwrap();
         let (writes, stop) = (std::sync::Arc::default(), nbd::Stop::new().unwrap());
-        let target = nbd::Target { client, namespace, writes, read_only: true, stop, stall_timeout };
+        let target = nbd::Target {
+            client,
+            namespace,
+            writes,
+            read_only: true,
+            stop,
+            stall_timeout,
+        };
         nbd::serve(&mut stream, target, "disk")
     });
     // Fixed newstyle without zeroes; NBD_OPT_EXPORT_NAME with an empty name.
     client.read_exact(&mut [0; 18]).unwrap();
-    let choice = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &1_u32.to_be_bytes(), &0_u32.to_be_bytes()];
+    let choice = [
+        &3_u32.to_be_bytes()[..],
+        b"IHAVEOPT",
+        &1_u32.to_be_bytes(),
+        &0_u32.to_be_bytes(),
+    ];
     client.write_all(&choice.concat()).unwrap();
     client.read_exact(&mut [0; 10]).unwrap();
-    let request = [&0x2560_9513_u32.to_be_bytes()[..], &[0; 20], &NBD_LENGTH.to_be_bytes()].concat();
+    let request = [
+        &0x2560_9513_u32.to_be_bytes()[..],
+        &[0; 20],
+        &NBD_LENGTH.to_be_bytes(),
+    ]
+    .concat();
     client.write_all(&request.repeat(requests)).unwrap();
     (client, exporting)
 }
@@ -253,12 +319,23 @@ fn nbd_clients_that_read_no_replies_are_not_read_from() {
     const COUNT: usize = 50;
     let (server, address) = server();
     let (mut client, exporting) = nbd_client(address, COUNT, STALL_TIMEOUT);
-    let disk = server.target().subsystem(&nqn(SUBSYSTEM)).unwrap().namespace(1).unwrap();
+    let disk = server
+        .target()
+        .subsystem(&nqn(SUBSYSTEM))
+        .unwrap()
+        .namespace(1)
+        .unwrap();
     let read = || disk.counters.read_bytes.load(Ordering::Relaxed);
-    until("the requests that the server reads", || read() >= NBD_CLIENT_BYTES as u64);
+    until("the requests that the server reads", || {
+        read() >= NBD_CLIENT_BYTES as u64
+    });
     for _ in 0..25 {
         // One request beyond the limit, one in the socket buffer, and parts of both.
-        assert!(read() <= NBD_CLIENT_BYTES as u64 + 3 * u64::from(NBD_LENGTH), "{}", read());
+        assert!(
+            read() <= NBD_CLIENT_BYTES as u64 + 3 * u64::from(NBD_LENGTH),
+            "{}",
+            read()
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     let mut answer = vec![0; 16 + NBD_LENGTH as usize];
@@ -277,9 +354,13 @@ fn nbd_clients_that_read_no_replies_are_disconnected() {
     let (mut client, exporting) = nbd_client(address, 5, Duration::from_millis(300));
     let ended = exporting.join().unwrap();
     assert!(matches!(ended, Err(nbd::NbdError::Stalled(_))), "{ended:?}");
-    until("the end of its queues", || server.shared().connections() == 0);
+    until("the end of its queues", || {
+        server.shared().connections() == 0
+    });
     // The rest of the socket's buffer, then the end of the connection.
-    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
     let mut rest = Vec::new();
     client.read_to_end(&mut rest).unwrap();
     assert!(rest.len() < 5 * NBD_LENGTH as usize, "{}", rest.len());
@@ -309,8 +390,14 @@ fn long_commands_do_not_delay_other_hosts() {
                 let mut queue = client.queues(1, 64).unwrap().remove(0);
                 while !stop.load(Ordering::Relaxed) {
                     for token in 0..64 {
-                        let kind = if token % 2 == 0 { Io::WriteZeroes } else { Io::Verify };
-                        queue.submit(transfer(kind, 1, 1024, 3072), Payload::None, token).unwrap();
+                        let kind = if token % 2 == 0 {
+                            Io::WriteZeroes
+                        } else {
+                            Io::Verify
+                        };
+                        queue
+                            .submit(transfer(kind, 1, 1024, 3072), Payload::None, token)
+                            .unwrap();
                     }
                     while queue.outstanding() > 0 {
                         queue.wait(&mut Vec::new()).unwrap();
@@ -333,9 +420,13 @@ fn random_bytes_close_their_connection() {
     for seed in 0..50 {
         let mut stream = from_elsewhere(address);
         _ = stream.write_all(&pattern(seed, 300));
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
         _ = stream.read_to_end(&mut Vec::new());
     }
-    until("their faults", || server.shared().ended_so_far(End::Fault) >= 45);
+    until("their faults", || {
+        server.shared().ended_so_far(End::Fault) >= 45
+    });
     other_hosts_are_served(address, 1);
 }

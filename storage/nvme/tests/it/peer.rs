@@ -61,7 +61,12 @@ impl Default for Behaviour {
             ..identify::Controller::split(&[0; IDENTIFY_SIZE]).unwrap().0
         };
         Self {
-            response: Initialize { format: 0, alignment: 0, digests: 0, limit: 131_072 },
+            response: Initialize {
+                format: 0,
+                alignment: 0,
+                digests: 0,
+                limit: 131_072,
+            },
             capabilities: 127 | 1 << 16 | 1 << 24 | 1 << 37,
             ready_timeouts: 0,
             status: 1,
@@ -165,8 +170,16 @@ struct Line<'a> {
 impl<'a> Line<'a> {
     fn new(state: &'a State, stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        Self { state, stream, queue: None, keep_alive: Duration::ZERO, pending: HashMap::new() }
+        stream
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
+        Self {
+            state,
+            stream,
+            queue: None,
+            keep_alive: Duration::ZERO,
+            pending: HashMap::new(),
+        }
     }
 
     /// Serves until the connection ends.
@@ -181,7 +194,12 @@ impl<'a> Line<'a> {
             let header = Header::parse(frame.kind, &rest).unwrap();
             let data = &rest[rest.len() - frame.data..];
             if frame.data > 0 {
-                self.state.seen.lock().unwrap().data.push((common.data_offset, frame.data));
+                self.state
+                    .seen
+                    .lock()
+                    .unwrap()
+                    .data
+                    .push((common.data_offset, frame.data));
             }
             match header {
                 Header::InitializeRequest(_) => {
@@ -211,7 +229,8 @@ impl<'a> Line<'a> {
                 Ok(count) => bytes = &mut bytes[count..],
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let silent = self.state.kept_alive.lock().unwrap().elapsed();
-                    let is_demanded = self.behaviour().demands_keep_alive && !self.keep_alive.is_zero();
+                    let is_demanded =
+                        self.behaviour().demands_keep_alive && !self.keep_alive.is_zero();
                     if is_demanded && silent > self.keep_alive {
                         return Err(io::ErrorKind::TimedOut.into());
                     }
@@ -229,28 +248,46 @@ impl<'a> Line<'a> {
     }
 
     fn respond(&mut self, cid: u16, status: Status, result: u64) -> io::Result<()> {
-        let completion = Completion { result, ..Completion::new(cid, status) };
+        let completion = Completion {
+            result,
+            ..Completion::new(cid, status)
+        };
         self.send(&Header::Response(completion), 0, &[])
     }
 
     /// Sends data, and success.
     fn give(&mut self, cid: u16, data: &[u8]) -> io::Result<()> {
-        let header = Data { cid, tag: 0, offset: 0, length: data.len() as u32 };
+        let header = Data {
+            cid,
+            tag: 0,
+            offset: 0,
+            length: data.len() as u32,
+        };
         self.send(&Header::ControllerData(header), flag::LAST, data)?;
         self.respond(cid, Status::SUCCESS, 0)
     }
 
     fn command(&mut self, command: Command, data: &[u8]) -> io::Result<()> {
-        let is_connect = command.opcode == opcode::FABRICS && command.nsid as u8 == Fabrics::Connect as u8;
+        let is_connect =
+            command.opcode == opcode::FABRICS && command.nsid as u8 == Fabrics::Connect as u8;
         let is_io = self.queue.is_some_and(|queue| queue > 0);
         if is_io {
-            *self.state.seen.lock().unwrap().commands.entry(command.opcode).or_default() += 1;
+            *self
+                .state
+                .seen
+                .lock()
+                .unwrap()
+                .commands
+                .entry(command.opcode)
+                .or_default() += 1;
         }
         if is_connect || is_io {
             let refusal = {
                 let mut behaviour = self.behaviour();
                 let refusals = behaviour.refusals.get_mut(&command.opcode);
-                refusals.filter(|them| !them.is_empty()).map(|them| them.remove(0))
+                refusals
+                    .filter(|them| !them.is_empty())
+                    .map(|them| them.remove(0))
             };
             if let Some(status) = refusal {
                 return self.respond(command.cid, status, 0);
@@ -273,7 +310,12 @@ impl<'a> Line<'a> {
                     let end = data[from..].iter().position(|byte| *byte == 0).unwrap();
                     String::from_utf8(data[from..from + end].to_vec()).unwrap()
                 };
-                self.state.seen.lock().unwrap().connects.push((connect, name(256), name(512)));
+                self.state
+                    .seen
+                    .lock()
+                    .unwrap()
+                    .connects
+                    .push((connect, name(256), name(512)));
                 if connect.queue_id == 0 {
                     self.keep_alive = Duration::from_millis(connect.keep_alive_ms.into());
                     *self.state.kept_alive.lock().unwrap() = Instant::now();
@@ -298,7 +340,9 @@ impl<'a> Line<'a> {
                     property::STATUS if self.is_shut_down() && behaviour.shuts_down => {
                         property::status::SHUTDOWN_COMPLETE.into()
                     }
-                    _ if enabled.is_some_and(|at| at.elapsed() >= behaviour.ready_after) => behaviour.status,
+                    _ if enabled.is_some_and(|at| at.elapsed() >= behaviour.ready_after) => {
+                        behaviour.status
+                    }
                     _ => 0,
                 };
                 self.respond(cid, Status::SUCCESS, value)
@@ -315,7 +359,10 @@ impl<'a> Line<'a> {
                 match command.cdw10 as u8 {
                     cns::CONTROLLER => bytes = behaviour.controller.to_bytes().to_vec(),
                     cns::ACTIVE => {
-                        let after = behaviour.namespaces.iter().filter(|nsid| **nsid > command.nsid);
+                        let after = behaviour
+                            .namespaces
+                            .iter()
+                            .filter(|nsid| **nsid > command.nsid);
                         for (place, nsid) in bytes.chunks_exact_mut(4).zip(after) {
                             place.copy_from_slice(&nsid.to_le_bytes());
                         }
@@ -335,7 +382,11 @@ impl<'a> Line<'a> {
             code if code == Admin::KeepAlive as u8 => {
                 self.state.seen.lock().unwrap().keep_alives += 1;
                 *self.state.kept_alive.lock().unwrap() = Instant::now();
-                if behaviour.answers_keep_alive { self.respond(cid, Status::SUCCESS, 0) } else { Ok(()) }
+                if behaviour.answers_keep_alive {
+                    self.respond(cid, Status::SUCCESS, 0)
+                } else {
+                    Ok(())
+                }
             }
             _ => self.respond(cid, Status::INVALID_OPCODE.permanent(), 0),
         }
@@ -352,8 +403,20 @@ impl<'a> Line<'a> {
                 self.give(cid, &data)
             }
             code if code == Io::Write as u8 && data.is_empty() => {
-                self.pending.insert(cid, Pending { command, data: vec![0; length], received: 0 });
-                let ready = ReadyToTransfer { cid, tag: 9, offset: 0, length: length as u32 };
+                self.pending.insert(
+                    cid,
+                    Pending {
+                        command,
+                        data: vec![0; length],
+                        received: 0,
+                    },
+                );
+                let ready = ReadyToTransfer {
+                    cid,
+                    tag: 9,
+                    offset: 0,
+                    length: length as u32,
+                };
                 self.send(&Header::ReadyToTransfer(ready), 0, &[])
             }
             code if code == Io::Write as u8 => {

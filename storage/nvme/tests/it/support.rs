@@ -7,7 +7,8 @@ use std::sync::Arc;
 use buffer::Buffer;
 use nvme::Nqn;
 use nvme::controller::{
-    Hosts, Identity, Namespace, Origin, Outcome, Plan, Port, Queue, Subsystem, Target, Transport, Wake,
+    Hosts, Identity, Namespace, Origin, Outcome, Plan, Port, Queue, Subsystem, Target, Transport,
+    Wake,
 };
 use nvme::engine::Engine;
 use nvme::store::{Memory, Store};
@@ -40,7 +41,13 @@ pub(crate) fn host_name(number: u8) -> String {
 pub(crate) fn memory_namespace(nsid: u32) -> Namespace {
     let bytes = BLOCKS * BLOCK as u64;
     let store = Store::Memory(Memory::new(bytes).unwrap());
-    Namespace::new(nsid, Identity::of(&nqn(SUBSYSTEM), nsid), BLOCK as u32, bytes, store)
+    Namespace::new(
+        nsid,
+        Identity::of(&nqn(SUBSYSTEM), nsid),
+        BLOCK as u32,
+        bytes,
+        store,
+    )
 }
 
 /// A target with one subsystem of one namespace in memory.
@@ -50,11 +57,23 @@ pub(crate) fn target() -> Arc<Target> {
 
 pub(crate) fn target_for(hosts: Hosts) -> Arc<Target> {
     let target = Target::new();
-    let subsystem = Subsystem::new(nqn(SUBSYSTEM), "serial".to_owned(), "model".to_owned(), hosts);
+    let subsystem = Subsystem::new(
+        nqn(SUBSYSTEM),
+        "serial".to_owned(),
+        "model".to_owned(),
+        hosts,
+    );
     target.add_subsystem(subsystem).unwrap();
-    target.add_namespace(&nqn(SUBSYSTEM), memory_namespace(1)).unwrap();
+    target
+        .add_namespace(&nqn(SUBSYSTEM), memory_namespace(1))
+        .unwrap();
     let address = "192.0.2.1:4420".parse().unwrap();
-    target.add_port(Port { id: 1, transport: Transport::Tcp { tls: false }, address, subsystems: None });
+    target.add_port(Port {
+        id: 1,
+        transport: Transport::Tcp { tls: false },
+        address,
+        subsystems: None,
+    });
     Arc::new(target)
 }
 
@@ -98,8 +117,11 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(target: &Arc<Target>, number: u8) -> Self {
-        let origin =
-            Origin { port: 1, local: "192.0.2.1:4420".parse().unwrap(), peer: [192, 0, 2, number].into() };
+        let origin = Origin {
+            port: 1,
+            local: "192.0.2.1:4420".parse().unwrap(),
+            peer: [192, 0, 2, number].into(),
+        };
         let queue = Queue::new(Arc::clone(target), origin, Arc::new(NoWake));
         Self {
             connection: Connection::new(queue),
@@ -117,9 +139,16 @@ impl Line {
     /// A connection after ICReq and ICResp.
     pub(crate) fn initialized(target: &Arc<Target>, number: u8, digests: Digests) -> Self {
         let mut line = Self::new(target, number);
-        let request = Initialize { format: 0, alignment: 0, digests: digests.bits(), limit: 0 };
+        let request = Initialize {
+            format: 0,
+            alignment: 0,
+            digests: digests.bits(),
+            limit: 0,
+        };
         line.send(&Header::InitializeRequest(request), 0, &[]);
-        let Header::InitializeResponse(response) = line.pdu().header else { panic!("no ICResp") };
+        let Header::InitializeResponse(response) = line.pdu().header else {
+            panic!("no ICResp")
+        };
         assert_eq!(response.digests, digests.bits());
         line.digests = digests;
         line
@@ -196,19 +225,33 @@ impl Line {
             let header = Header::parse(frame.kind, behind).unwrap();
             if frame.header_digest {
                 let digest = crc32c::crc32c(&self.incoming[..frame.header]).to_le_bytes();
-                assert_eq!(self.incoming[frame.header..frame.header + DIGEST_SIZE], digest);
+                assert_eq!(
+                    self.incoming[frame.header..frame.header + DIGEST_SIZE],
+                    digest
+                );
             }
             let data = self.incoming[frame.before_data..frame.before_data + frame.data].to_vec();
             if frame.data_digest {
-                assert_eq!(self.incoming[length - DIGEST_SIZE..length], crc32c::crc32c(&data).to_le_bytes());
+                assert_eq!(
+                    self.incoming[length - DIGEST_SIZE..length],
+                    crc32c::crc32c(&data).to_le_bytes()
+                );
             }
             self.incoming.drain(..length);
-            self.pdus.push_back(Pdu { header, flags: frame.flags, data });
+            self.pdus.push_back(Pdu {
+                header,
+                flags: frame.flags,
+                data,
+            });
         }
     }
 
     pub(crate) fn encode(&self, header: &Header, flags: u8, data: &[u8]) -> Vec<u8> {
-        let digests = if header.kind().has_digests() { self.digests } else { Digests::default() };
+        let digests = if header.kind().has_digests() {
+            self.digests
+        } else {
+            Digests::default()
+        };
         let mut head = [0; ENCODED_MAX];
         let end = header.encode(flags, digests, data.len(), 4, &mut head);
         let length = usize::from(header.kind().header_length());
@@ -247,7 +290,11 @@ impl Line {
 
     /// A command without data.
     pub(crate) fn plain(&mut self, command: Command) -> Completion {
-        let command = Command { cid: self.cid(), ..command }.with_sgl(Sgl::Transport { length: 0 });
+        let command = Command {
+            cid: self.cid(),
+            ..command
+        }
+        .with_sgl(Sgl::Transport { length: 0 });
         self.send(&Header::Command(command), 0, &[]);
         let completion = self.response();
         assert_eq!(completion.cid, command.cid);
@@ -256,16 +303,34 @@ impl Line {
 
     /// A command with data in its capsule.
     pub(crate) fn give(&mut self, command: Command, data: &[u8]) -> Completion {
-        let sgl = Sgl::InCapsule { offset: 0, length: data.len() as u32 };
-        let command = Command { cid: self.cid(), ..command }.with_sgl(sgl);
+        let sgl = Sgl::InCapsule {
+            offset: 0,
+            length: data.len() as u32,
+        };
+        let command = Command {
+            cid: self.cid(),
+            ..command
+        }
+        .with_sgl(sgl);
         self.send(&Header::Command(command), 0, data);
         self.response()
     }
 
     /// Sends a command and its data after an R2T, in PDUs of `piece` bytes.
-    pub(crate) fn give_when_asked(&mut self, command: Command, data: &[u8], piece: usize) -> Completion {
-        let sgl = Sgl::Transport { length: data.len() as u32 };
-        let command = Command { cid: self.cid(), ..command }.with_sgl(sgl);
+    pub(crate) fn give_when_asked(
+        &mut self,
+        command: Command,
+        data: &[u8],
+        piece: usize,
+    ) -> Completion {
+        let sgl = Sgl::Transport {
+            length: data.len() as u32,
+        };
+        let command = Command {
+            cid: self.cid(),
+            ..command
+        }
+        .with_sgl(sgl);
         self.send(&Header::Command(command), 0, &[]);
         self.answer_request(data, piece);
         self.response()
@@ -273,7 +338,9 @@ impl Line {
 
     /// Sends the data that an R2T requests.
     pub(crate) fn answer_request(&mut self, data: &[u8], piece: usize) {
-        let Header::ReadyToTransfer(ready) = self.pdu().header else { panic!("no R2T") };
+        let Header::ReadyToTransfer(ready) = self.pdu().header else {
+            panic!("no R2T")
+        };
         assert_eq!((ready.offset, ready.length as usize), (0, data.len()));
         for (index, part) in data.chunks(piece).enumerate() {
             let offset = index * piece;
@@ -283,20 +350,33 @@ impl Line {
                 offset: offset as u32,
                 length: part.len() as u32,
             };
-            let flags = if offset + part.len() == data.len() { flag::LAST } else { 0 };
+            let flags = if offset + part.len() == data.len() {
+                flag::LAST
+            } else {
+                0
+            };
             self.send(&Header::HostData(header), flags, part);
         }
     }
 
     /// A command that returns data.
     pub(crate) fn take(&mut self, command: Command, length: usize) -> Result<Vec<u8>, Status> {
-        let sgl = Sgl::Transport { length: length as u32 };
-        let command = Command { cid: self.cid(), ..command }.with_sgl(sgl);
+        let sgl = Sgl::Transport {
+            length: length as u32,
+        };
+        let command = Command {
+            cid: self.cid(),
+            ..command
+        }
+        .with_sgl(sgl);
         self.send(&Header::Command(command), 0, &[]);
         let pdu = self.pdu();
         match pdu.header {
             Header::ControllerData(data) => {
-                assert_eq!((data.cid, data.offset, data.length as usize), (command.cid, 0, length));
+                assert_eq!(
+                    (data.cid, data.offset, data.length as usize),
+                    (command.cid, 0, length)
+                );
                 assert!(pdu.flags & flag::LAST != 0);
                 if pdu.flags & flag::SUCCESS == 0 {
                     assert!(self.response().status().is_success());
@@ -316,7 +396,14 @@ impl Line {
         controller_id: u16,
         attributes: u8,
     ) -> Completion {
-        self.connect_as(&host_name(self.number), subsystem, queue_id, entries, controller_id, attributes)
+        self.connect_as(
+            &host_name(self.number),
+            subsystem,
+            queue_id,
+            entries,
+            controller_id,
+            attributes,
+        )
     }
 
     pub(crate) fn connect_as(
@@ -328,7 +415,13 @@ impl Line {
         controller_id: u16,
         attributes: u8,
     ) -> Completion {
-        let connect = Connect { format: 0, queue_id, size: entries - 1, attributes, keep_alive_ms: 5000 };
+        let connect = Connect {
+            format: 0,
+            queue_id,
+            size: entries - 1,
+            attributes,
+            keep_alive_ms: 5000,
+        };
         let data = ConnectData {
             host_id: [self.number; 16],
             controller_id,
@@ -339,18 +432,30 @@ impl Line {
     }
 
     pub(crate) fn set_property(&mut self, offset: u32, value: u64) -> Completion {
-        let property = Property { wide: false, offset, value };
+        let property = Property {
+            wide: false,
+            offset,
+            value,
+        };
         self.plain(property.to_command(Fabrics::PropertySet, 0))
     }
 
     pub(crate) fn property(&mut self, wide: bool, offset: u32) -> Completion {
-        let property = Property { wide, offset, value: 0 };
+        let property = Property {
+            wide,
+            offset,
+            value: 0,
+        };
         self.plain(property.to_command(Fabrics::PropertyGet, 0))
     }
 
     pub(crate) fn enable(&mut self) {
         let value = property::configuration::ENABLE | property::configuration::ENTRIES;
-        assert!(self.set_property(property::CONFIGURATION, value.into()).status().is_success());
+        assert!(
+            self.set_property(property::CONFIGURATION, value.into())
+                .status()
+                .is_success()
+        );
         assert_eq!(self.property(false, property::STATUS).result, 1);
     }
 
@@ -382,7 +487,11 @@ impl Host {
         let mut io = Line::initialized(target, number, digests);
         let connected = io.connect_to(SUBSYSTEM, 1, entries, controller, attributes);
         assert!(connected.status().is_success(), "{:?}", connected.status());
-        Self { admin, io, controller }
+        Self {
+            admin,
+            io,
+            controller,
+        }
     }
 }
 
@@ -405,30 +514,70 @@ pub(crate) fn admin(target: &Arc<Target>, number: u8, digests: Digests) -> (Line
 
 /// The I/O queue of host 1 without a transport.
 pub(crate) fn bare_queue(target: &Arc<Target>, controller_id: u16) -> Queue {
-    let origin = Origin { port: 1, local: ([192, 0, 2, 1], 4420).into(), peer: [192, 0, 2, 1].into() };
+    let origin = Origin {
+        port: 1,
+        local: ([192, 0, 2, 1], 4420).into(),
+        peer: [192, 0, 2, 1].into(),
+    };
     let mut queue = Queue::new(Arc::clone(target), origin, Arc::new(NoWake));
-    let connect = Connect { format: 0, queue_id: 1, size: 127, attributes: 0, keep_alive_ms: 0 };
+    let connect = Connect {
+        format: 0,
+        queue_id: 1,
+        size: 127,
+        attributes: 0,
+        keep_alive_ms: 0,
+    };
     let (subsystem, host) = (text::zeroed(SUBSYSTEM), text::zeroed(&host_name(1)));
-    let data = ConnectData { host_id: [1; 16], controller_id, subsystem, host }.to_bytes();
+    let data = ConnectData {
+        host_id: [1; 16],
+        controller_id,
+        subsystem,
+        host,
+    }
+    .to_bytes();
     let mut buffer = Buffer::zeroed(data.len());
     buffer[..data.len()].copy_from_slice(&data);
     let plan = queue.accept(&connect.to_command(0), data.len() as u32, 0);
-    let Plan::Take(request) = plan else { panic!("{plan:?}") };
-    assert!(!request.is_written_in_place(), "a Fabrics command writes nothing");
+    let Plan::Take(request) = plan else {
+        panic!("{plan:?}")
+    };
+    assert!(
+        !request.is_written_in_place(),
+        "a Fabrics command writes nothing"
+    );
     let outcome = queue.execute(request, Some(buffer), 0);
-    let Outcome::Reply(completion, _) = outcome else { panic!("{outcome:?}") };
-    assert!(completion.status().is_success(), "{:?}", completion.status());
+    let Outcome::Reply(completion, _) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert!(
+        completion.status().is_success(),
+        "{:?}",
+        completion.status()
+    );
     queue
 }
 
 pub(crate) fn request_event(line: &mut Line, cid: u16) {
-    let command = Command { cid, opcode: wire::nvme::Admin::AsyncEventRequest as u8, ..Command::default() };
-    line.send(&Header::Command(command.with_sgl(Sgl::Transport { length: 0 })), 0, &[]);
+    let command = Command {
+        cid,
+        opcode: wire::nvme::Admin::AsyncEventRequest as u8,
+        ..Command::default()
+    };
+    line.send(
+        &Header::Command(command.with_sgl(Sgl::Transport { length: 0 })),
+        0,
+        &[],
+    );
 }
 
 pub(crate) fn io(kind: wire::nvme::Io, start: u64, count: u32) -> Command {
     let blocks = wire::nvme::command::Blocks { start, count };
-    Command { opcode: kind as u8, nsid: 1, ..Command::default() }.with_blocks(blocks)
+    Command {
+        opcode: kind as u8,
+        nsid: 1,
+        ..Command::default()
+    }
+    .with_blocks(blocks)
 }
 
 /// Data that depend on their offset.

@@ -16,21 +16,36 @@ use crate::support::{SUBSYSTEM, host_name, nqn, pattern};
 const OTHER: &str = "nqn.2024-01.org.example:other";
 
 fn key(byte: u8, hash: Option<Hash>) -> TlsKey {
-    TlsKey::new(&vec![byte; if hash == Some(Hash::Sha384) { 48 } else { 32 }], hash).unwrap()
+    TlsKey::new(
+        &vec![byte; if hash == Some(Hash::Sha384) { 48 } else { 32 }],
+        hash,
+    )
+    .unwrap()
 }
 
 /// Hosts 1 and 2 have PSKs, with SHA-256 and SHA-384; returns a port without and one with TLS.
 fn start() -> (Server, SocketAddr, SocketAddr) {
     let mut config = config(vec![namespace(1, BackendConfig::Memory(Bytes(4 << 20)))]);
-    let tls = PortConfig { tls: true, ..config.ports[0].clone() };
+    let tls = PortConfig {
+        tls: true,
+        ..config.ports[0].clone()
+    };
     config.ports.push(tls);
     config.subsystems.push(SubsystemConfig::new(nqn(OTHER)));
     for (number, hash) in [(1, Hash::Sha256), (2, Hash::Sha384)] {
-        let credentials = Credentials { secrets: None, tls_key: Some(key(number, Some(hash))) };
-        config.subsystems[0].credentials.insert(nqn(&host_name(number)), credentials);
+        let credentials = Credentials {
+            secrets: None,
+            tls_key: Some(key(number, Some(hash))),
+        };
+        config.subsystems[0]
+            .credentials
+            .insert(nqn(&host_name(number)), credentials);
     }
     let text = config.to_text();
-    assert!(text.contains("tls = true") && text.contains("tls-key = \"NVMeTLSkey-1:02:"), "{text}");
+    assert!(
+        text.contains("tls = true") && text.contains("tls-key = \"NVMeTLSkey-1:02:"),
+        "{text}"
+    );
     let server = Server::start(config, None, Tuning::default()).unwrap();
     let addresses = server.addresses();
     (server, addresses[0], addresses[1])
@@ -41,7 +56,14 @@ fn with(number: u8, key: TlsKey, version: Version) -> Options {
 }
 
 fn derived(number: u8, key: TlsKey, (version, derivation): (Version, Derivation)) -> Options {
-    Options { tls: Some(Tls { key, version, derivation }), ..options(number, false) }
+    Options {
+        tls: Some(Tls {
+            key,
+            version,
+            derivation,
+        }),
+        ..options(number, false)
+    }
 }
 
 #[test]
@@ -50,7 +72,10 @@ fn hosts_with_keys_use_their_disk_in_tls() {
     let data = pattern(5, 1 << 20);
     for (number, hash) in [(1, Hash::Sha256), (2, Hash::Sha384)] {
         let versions = [Version::Names, Version::Digest];
-        for form in versions.into_iter().flat_map(|version| Derivation::ALL.map(|it| (version, it))) {
+        for form in versions
+            .into_iter()
+            .flat_map(|version| Derivation::ALL.map(|it| (version, it)))
+        {
             let options = derived(number, key(number, Some(hash)), form);
             let mut client = Client::connect(tls_port, &nqn(SUBSYSTEM), &options).unwrap();
             let mut queues = client.queues(2, 8).unwrap();
@@ -58,7 +83,10 @@ fn hosts_with_keys_use_their_disk_in_tls() {
             assert!(read(&mut queues[1], 1, 3, data.len()).unwrap() == data);
             // The same PSK is used for the discovery service, whose log shows which ports require TLS.
             let found = discover(tls_port, &options).unwrap();
-            let ports: Vec<_> = found.iter().map(|it| (it.service.parse().unwrap(), it.tls)).collect();
+            let ports: Vec<_> = found
+                .iter()
+                .map(|it| (it.service.parse().unwrap(), it.tls))
+                .collect();
             assert!(
                 ports.contains(&(tls_port.port(), true)) && ports.contains(&(plain.port(), false)),
                 "{found:?}"
@@ -74,31 +102,50 @@ fn connections_without_a_known_key_are_refused() {
     let refused = |options: &Options, address, subsystem: &str| {
         Client::connect(address, &nqn(subsystem), options).unwrap_err()
     };
-    for (number, key) in [(1, key(9, Some(Hash::Sha256))), (1, key(1, None)), (3, own()), (2, own())] {
+    for (number, key) in [
+        (1, key(9, Some(Hash::Sha256))),
+        (1, key(1, None)),
+        (3, own()),
+        (2, own()),
+    ] {
         let error = refused(&with(number, key, Version::Digest), tls_port, SUBSYSTEM);
         assert!(matches!(error, HostError::Tls(_)), "{error:?}");
     }
     // Known names, with another PSK under the same identity.
-    let error = refused(&with(1, key(9, Some(Hash::Sha256)), Version::Names), tls_port, SUBSYSTEM);
+    let error = refused(
+        &with(1, key(9, Some(Hash::Sha256)), Version::Names),
+        tls_port,
+        SUBSYSTEM,
+    );
     assert!(matches!(error, HostError::Tls(_)), "{error:?}");
     // A PSK is valid for one subsystem. A host that has one is refused on a port without TLS.
     let error = refused(&with(1, own(), Version::Digest), tls_port, OTHER);
     assert!(matches!(error, HostError::Tls(_)), "{error:?}");
     match refused(&options(1, false), plain, SUBSYSTEM) {
-        HostError::Status { status, .. } => assert_eq!(status, Status::CONNECT_INVALID_HOST.permanent()),
+        HostError::Status { status, .. } => {
+            assert_eq!(status, Status::CONNECT_INVALID_HOST.permanent())
+        }
         error => panic!("{error:?}"),
     }
     let shown = |number| discover(plain, &options(number, false)).unwrap();
     assert!(shown(1).iter().any(|it| it.subsystem == SUBSYSTEM));
-    assert!(!shown(3).iter().any(|it| it.subsystem == SUBSYSTEM), "it may not come");
+    assert!(
+        !shown(3).iter().any(|it| it.subsystem == SUBSYSTEM),
+        "it may not come"
+    );
     // A connection without TLS is refused on the port.
     assert!(Client::connect(tls_port, &nqn(SUBSYSTEM), &options(1, false)).is_err());
     let mut stream = TcpStream::connect(tls_port).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     _ = stream.read_to_end(&mut answer);
-    assert!(server.shared().ended_so_far(nvme::serve::End::TlsHandshake) >= 7, "each was counted");
+    assert!(
+        server.shared().ended_so_far(nvme::serve::End::TlsHandshake) >= 7,
+        "each was counted"
+    );
     // Hosts with a valid PSK still connect.
     Client::connect(tls_port, &nqn(SUBSYSTEM), &with(1, own(), Version::Digest)).unwrap();
 }
@@ -110,8 +157,13 @@ fn a_key_that_is_used_as_it_is_has_one_identity_in_both_derivations() {
     config.ports[0].tls = true;
     for (number, length) in [(1, 32), (2, 48)] {
         let tls_key = Some(TlsKey::new(&vec![number; length], None).unwrap());
-        let credentials = Credentials { secrets: None, tls_key };
-        config.subsystems[0].credentials.insert(nqn(&host_name(number)), credentials);
+        let credentials = Credentials {
+            secrets: None,
+            tls_key,
+        };
+        config.subsystems[0]
+            .credentials
+            .insert(nqn(&host_name(number)), credentials);
     }
     let server = Server::start(config, None, Tuning::default()).unwrap();
     let address = server.addresses()[0];
@@ -119,8 +171,12 @@ fn a_key_that_is_used_as_it_is_has_one_identity_in_both_derivations() {
         let key = |byte: u8| TlsKey::new(&vec![byte; length], None).unwrap();
         for version in [Version::Names, Version::Digest] {
             let (host, subsystem) = (nqn(&host_name(number)), nqn(SUBSYSTEM));
-            let identity =
-                |derivation| key(number).psk(&host, &subsystem, (version, derivation)).unwrap().identity;
+            let identity = |derivation| {
+                key(number)
+                    .psk(&host, &subsystem, (version, derivation))
+                    .unwrap()
+                    .identity
+            };
             assert_eq!(identity(Derivation::Rfc8446), identity(Derivation::Compat));
             for derivation in Derivation::ALL {
                 let options = derived(number, key(number), (version, derivation));
@@ -140,7 +196,9 @@ fn a_host_hears_whether_its_identity_or_its_key_is_wrong() {
     let refused = |key: TlsKey, version: Version| {
         let options = with(1, key, version);
         let error = Client::connect(tls_port, &nqn(SUBSYSTEM), &options).unwrap_err();
-        let HostError::Tls(error) = error else { panic!("{error:?}") };
+        let HostError::Tls(error) = error else {
+            panic!("{error:?}")
+        };
         format!("{error:?}")
     };
     let other = || key(9, Some(Hash::Sha256));

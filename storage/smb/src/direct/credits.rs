@@ -17,7 +17,12 @@ pub struct Credits {
 impl Credits {
     /// Before the sides have agreed: one receive, for the peer's negotiate message.
     pub(super) const fn for_negotiation() -> Self {
-        Self { send: 0, target: 1, posted: 0, granted: 0 }
+        Self {
+            send: 0,
+            target: 1,
+            posted: 0,
+            granted: 0,
+        }
     }
 
     pub(super) const fn receives_to_post(&self) -> u16 {
@@ -93,7 +98,12 @@ mod tests {
 
     #[test]
     fn the_last_credit_is_for_a_message_that_grants() {
-        let mut credits = Credits { send: 2, target: 4, posted: 4, granted: 4 };
+        let mut credits = Credits {
+            send: 2,
+            target: 4,
+            posted: 4,
+            granted: 4,
+        };
         assert!(credits.may_send());
         assert_eq!(credits.send(), 0);
         assert!(!credits.may_send());
@@ -107,18 +117,38 @@ mod tests {
 
     #[test]
     fn a_credit_is_kept_for_the_last_message_while_the_peer_has_enough() {
-        let mut credits = Credits { send: 3, target: 8, posted: 8, granted: 6 };
+        let mut credits = Credits {
+            send: 3,
+            target: 8,
+            posted: 8,
+            granted: 6,
+        };
         assert_eq!([credits.send(), credits.send(), credits.send()], [1, 0, 1]);
         assert!(!credits.may_send());
-        let mut credits = Credits { send: 3, target: 8, posted: 8, granted: 2 };
+        let mut credits = Credits {
+            send: 3,
+            target: 8,
+            posted: 8,
+            granted: 2,
+        };
         assert_eq!([credits.send(), credits.send()], [6, 0], "the peer has few");
-        let mut credits = Credits { send: 2, target: 1, posted: 1, granted: 0 };
+        let mut credits = Credits {
+            send: 2,
+            target: 1,
+            posted: 1,
+            granted: 0,
+        };
         assert_eq!(credits.send(), 1);
     }
 
     #[test]
     fn messages_without_a_credit_are_refused() {
-        let mut credits = Credits { send: 3, target: 4, posted: 4, granted: 1 };
+        let mut credits = Credits {
+            send: 3,
+            target: 4,
+            posted: 4,
+            granted: 1,
+        };
         assert!(credits.consumed().is_some());
         assert!(credits.consumed().is_none());
     }

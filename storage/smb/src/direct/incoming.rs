@@ -55,7 +55,9 @@ impl Incoming {
         let length = data.len() as u64 + u64::from(remaining);
         match self.remaining {
             _ if length == 0 => return Ok(None),
-            0 if length > u64::from(limit) => return Err(ReassemblyError::TooLong { length, limit }),
+            0 if length > u64::from(limit) => {
+                return Err(ReassemblyError::TooLong { length, limit });
+            }
             expected if expected != 0 && length != u64::from(expected) => {
                 return Err(ReassemblyError::Mismatch { length, expected });
             }
@@ -66,7 +68,11 @@ impl Incoming {
         }
         let begins = (!self.has_begun).then_some(length as u32);
         self.has_begun = remaining > 0;
-        Ok(Some(Fragment { data, begins, remaining }))
+        Ok(Some(Fragment {
+            data,
+            begins,
+            remaining,
+        }))
     }
 }
 
@@ -82,7 +88,10 @@ mod tests {
         assert_eq!(incoming.fragment(&[], 0, 100), Ok(None));
         let second = incoming.fragment(&[2; 15], 0, 100).unwrap().unwrap();
         assert_eq!((second.begins, second.remaining), (None, 0));
-        assert_eq!(incoming.fragment(&[3; 1], 0, 100).unwrap().unwrap().begins, Some(1));
+        assert_eq!(
+            incoming.fragment(&[3; 1], 0, 100).unwrap().unwrap().begins,
+            Some(1)
+        );
     }
 
     #[test]
@@ -101,16 +110,34 @@ mod tests {
         }
         incoming.fragment(&[], 25, 100).unwrap();
         let other = incoming.fragment(&[1; 10], 16, 100);
-        assert_eq!(other, Err(ReassemblyError::Mismatch { length: 26, expected: 25 }));
+        assert_eq!(
+            other,
+            Err(ReassemblyError::Mismatch {
+                length: 26,
+                expected: 25
+            })
+        );
     }
 
     #[test]
     fn fragments_that_do_not_fit_are_refused() {
         let mut incoming = Incoming::default();
         let long = incoming.fragment(&[0; 1], u32::MAX, 100);
-        assert_eq!(long, Err(ReassemblyError::TooLong { length: 1 << 32, limit: 100 }));
+        assert_eq!(
+            long,
+            Err(ReassemblyError::TooLong {
+                length: 1 << 32,
+                limit: 100
+            })
+        );
         incoming.fragment(&[0; 10], 15, 100).unwrap();
         let other = incoming.fragment(&[0; 10], 4, 100);
-        assert_eq!(other, Err(ReassemblyError::Mismatch { length: 14, expected: 15 }));
+        assert_eq!(
+            other,
+            Err(ReassemblyError::Mismatch {
+                length: 14,
+                expected: 15
+            })
+        );
     }
 }

@@ -148,7 +148,10 @@ struct Timers {
 
 impl Timers {
     fn next(&self) -> Option<Duration> {
-        [self.negotiate, self.idle, self.response, self.grant].into_iter().flatten().min()
+        [self.negotiate, self.idle, self.response, self.grant]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 
@@ -192,7 +195,10 @@ impl Connection {
             credits: Credits::for_negotiation(),
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
-            timers: Timers { negotiate: Some(negotiate), ..Timers::default() },
+            timers: Timers {
+                negotiate: Some(negotiate),
+                ..Timers::default()
+            },
             must_respond: false,
             asks_for_response: false,
             peer_sends_data: false,
@@ -224,7 +230,8 @@ impl Connection {
     /// begins with few for a peer that has not set up a session.
     pub fn set_credits(&mut self, credits: u16) {
         self.parameters.credits = credits.max(1);
-        self.credits.set_target(self.peer_requests.min(self.parameters.credits));
+        self.credits
+            .set_target(self.peer_requests.min(self.parameters.credits));
     }
 
     /// Announces a message of `length` bytes, which [`Connection::append`] fills. The key is invalidated at
@@ -233,7 +240,10 @@ impl Connection {
     /// # Errors
     /// [`SendError`] when the peer would not take it.
     pub fn begin(&mut self, length: u32, invalidate: Option<u32>) -> Result<(), SendError> {
-        let limit = self.agreement().ok_or(SendError::NotEstablished)?.fragmented_send_size;
+        let limit = self
+            .agreement()
+            .ok_or(SendError::NotEstablished)?
+            .fragmented_send_size;
         match length {
             0 => Err(SendError::Empty),
             length if length > limit => Err(SendError::TooLong { length, limit }),
@@ -271,7 +281,11 @@ impl Connection {
     ///
     /// # Errors
     /// [`Closed`]: the driver sends what [`Connection::poll_transmit`] still has, then disconnects.
-    pub fn receive<'a>(&mut self, bytes: &'a [u8], now: Duration) -> Result<Option<Fragment<'a>>, Closed> {
+    pub fn receive<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        now: Duration,
+    ) -> Result<Option<Fragment<'a>>, Closed> {
         let handled = match self.state {
             State::Listening => self.handle_request(bytes, now).map(|()| None),
             State::Requested => self.handle_response(bytes, now).map(|()| None),
@@ -291,7 +305,8 @@ impl Connection {
             Ok(agreement) => {
                 self.agreement = agreement;
                 self.peer_requests = agreement.receives;
-                self.credits.set_target(self.peer_requests.min(self.parameters.credits));
+                self.credits
+                    .set_target(self.peer_requests.min(self.parameters.credits));
                 (wire::smb::direct::STATUS_SUCCESS, Ok(()))
             }
             Err(error) => match error.status() {
@@ -301,7 +316,10 @@ impl Connection {
             },
         };
         self.state = State::Responding { status };
-        self.timers = Timers { negotiate: Some(now + NEGOTIATE_LISTENER), ..Timers::default() };
+        self.timers = Timers {
+            negotiate: Some(now + NEGOTIATE_LISTENER),
+            ..Timers::default()
+        };
         outcome
     }
 
@@ -310,7 +328,8 @@ impl Connection {
         let (agreement, credits) = negotiation::conclude(&self.parameters, bytes)?;
         self.agreement = agreement;
         self.peer_requests = agreement.receives;
-        self.credits.set_target(self.peer_requests.min(self.parameters.credits));
+        self.credits
+            .set_target(self.peer_requests.min(self.parameters.credits));
         self.credits.granted_by_peer(credits);
         self.establish(now);
         // The listener cannot send before it has credits, and may have the first message.
@@ -320,14 +339,22 @@ impl Connection {
 
     fn establish(&mut self, now: Duration) {
         self.state = State::Established;
-        self.timers = Timers { idle: Some(now + IDLE), ..Timers::default() };
+        self.timers = Timers {
+            idle: Some(now + IDLE),
+            ..Timers::default()
+        };
     }
 
-    fn handle_data<'a>(&mut self, bytes: &'a [u8], now: Duration) -> Result<Option<Fragment<'a>>, Closed> {
+    fn handle_data<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        now: Duration,
+    ) -> Result<Option<Fragment<'a>>, Closed> {
         self.credits.consumed().ok_or(Closed::NoCredit)?;
         let (header, data) = DataTransfer::parse_message(bytes)?;
         self.peer_requests = header.credits_requested;
-        self.credits.set_target(self.peer_requests.min(self.parameters.credits));
+        self.credits
+            .set_target(self.peer_requests.min(self.parameters.credits));
         self.credits.granted_by_peer(header.credits_granted);
         self.must_respond |= header.flags & RESPONSE_REQUESTED != 0;
         self.timers.idle = Some(now + IDLE);
@@ -335,7 +362,9 @@ impl Connection {
         self.peer_sends_data = !data.is_empty();
         self.timers.grant = Some(now + GRANT_DELAY);
         let limit = self.parameters.fragmented_size;
-        Ok(self.incoming.fragment(data, header.remaining_data_length, limit)?)
+        Ok(self
+            .incoming
+            .fragment(data, header.remaining_data_length, limit)?)
     }
 
     /// The next message to send, written to the start of `buffer`, which has at least
@@ -352,7 +381,10 @@ impl Connection {
                     return None;
                 }
                 self.establish(now);
-                Some(plain(negotiation::response(&self.parameters, &self.agreement, granted), buffer))
+                Some(plain(
+                    negotiation::response(&self.parameters, &self.agreement, granted),
+                    buffer,
+                ))
             }
             State::Responding { status } => {
                 self.close();
@@ -379,12 +411,24 @@ impl Connection {
         let header = DataTransfer {
             credits_requested: self.parameters.credits,
             credits_granted,
-            flags: if self.asks_for_response { RESPONSE_REQUESTED } else { 0 },
+            flags: if self.asks_for_response {
+                RESPONSE_REQUESTED
+            } else {
+                0
+            },
             remaining_data_length: fragment.remaining,
-            data_offset: if fragment.length == 0 { 0 } else { wire::smb::direct::DATA_OFFSET as u32 },
+            data_offset: if fragment.length == 0 {
+                0
+            } else {
+                wire::smb::direct::DATA_OFFSET as u32
+            },
             data_length: fragment.length,
         };
-        (self.must_respond, self.asks_for_response, self.peer_sends_data) = (false, false, false);
+        (
+            self.must_respond,
+            self.asks_for_response,
+            self.peer_sends_data,
+        ) = (false, false, false);
         Some(outgoing::frame(&header, fragment.invalidate, buffer))
     }
 
@@ -407,7 +451,11 @@ impl Connection {
         if is_over(self.timers.negotiate) {
             let listens = matches!(self.state, State::Listening | State::Responding { .. });
             self.close();
-            let time = if listens { NEGOTIATE_LISTENER } else { NEGOTIATE_INITIATOR };
+            let time = if listens {
+                NEGOTIATE_LISTENER
+            } else {
+                NEGOTIATE_INITIATOR
+            };
             return Err(Closed::NegotiationTimeout(time));
         }
         if is_over(self.timers.response) {
@@ -433,5 +481,8 @@ fn plain<const N: usize>(message: [u8; N], buffer: &mut [u8]) -> Transmit {
     if let Some(place) = buffer.first_chunk_mut() {
         *place = message;
     }
-    Transmit { length: N, invalidate: None }
+    Transmit {
+        length: N,
+        invalidate: None,
+    }
 }

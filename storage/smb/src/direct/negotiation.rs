@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 use wire::smb::direct::{
-    FRAGMENTED_SIZE_MIN, NegotiateRequest, NegotiateResponse, RECEIVE_SIZE_MIN, STATUS_NOT_SUPPORTED,
-    STATUS_SUCCESS, VERSION,
+    FRAGMENTED_SIZE_MIN, NegotiateRequest, NegotiateResponse, RECEIVE_SIZE_MIN,
+    STATUS_NOT_SUPPORTED, STATUS_SUCCESS, VERSION,
 };
 
 use super::Parameters;
@@ -33,7 +33,9 @@ pub enum NegotiationError {
         length: usize,
     },
     /// The range of versions does not contain 1.0.
-    #[error("SMB Direct: the peer speaks versions {min:#06x} to {max:#06x}, this side {VERSION:#06x}")]
+    #[error(
+        "SMB Direct: the peer speaks versions {min:#06x} to {max:#06x}, this side {VERSION:#06x}"
+    )]
     Version {
         /// The field MinVersion.
         min: u16,
@@ -81,7 +83,15 @@ impl NegotiationError {
 }
 
 fn at_least(field: &'static str, value: u32, least: u32) -> Result<(), NegotiationError> {
-    if value < least { Err(NegotiationError::TooSmall { field, value, least }) } else { Ok(()) }
+    if value < least {
+        Err(NegotiationError::TooSmall {
+            field,
+            value,
+            least,
+        })
+    } else {
+        Ok(())
+    }
 }
 
 pub(super) fn request(parameters: &Parameters) -> [u8; NegotiateRequest::SIZE] {
@@ -98,19 +108,31 @@ pub(super) fn request(parameters: &Parameters) -> [u8; NegotiateRequest::SIZE] {
 
 /// Processes the request at the listener; returns the agreed parameters.
 pub(super) fn accept(parameters: &Parameters, bytes: &[u8]) -> Result<Agreement, NegotiationError> {
-    let length = NegotiationError::Length { length: bytes.len() };
+    let length = NegotiationError::Length {
+        length: bytes.len(),
+    };
     let (request, _) = NegotiateRequest::split(bytes).ok_or(length)?;
     if !(request.min_version..=request.max_version).contains(&VERSION) {
-        return Err(NegotiationError::Version { min: request.min_version, max: request.max_version });
+        return Err(NegotiationError::Version {
+            min: request.min_version,
+            max: request.max_version,
+        });
     }
     if request.credits_requested == 0 {
         return Err(NegotiationError::NoCredits);
     }
     at_least("MaxReceiveSize", request.max_receive_size, RECEIVE_SIZE_MIN)?;
-    at_least("MaxFragmentedSize", request.max_fragmented_size, FRAGMENTED_SIZE_MIN)?;
+    at_least(
+        "MaxFragmentedSize",
+        request.max_fragmented_size,
+        FRAGMENTED_SIZE_MIN,
+    )?;
     Ok(Agreement {
         send_size: parameters.send_size.min(request.max_receive_size),
-        receive_size: parameters.receive_size.min(request.preferred_send_size).max(RECEIVE_SIZE_MIN),
+        receive_size: parameters
+            .receive_size
+            .min(request.preferred_send_size)
+            .max(RECEIVE_SIZE_MIN),
         fragmented_send_size: request.max_fragmented_size,
         read_write_size: parameters.read_write_size,
         receives: request.credits_requested,
@@ -149,20 +171,38 @@ pub(super) fn refusal(status: u32) -> [u8; NegotiateResponse::SIZE] {
 }
 
 /// Processes the response at the initiator; returns the agreed parameters, and the credits that it grants.
-pub(super) fn conclude(parameters: &Parameters, bytes: &[u8]) -> Result<(Agreement, u16), NegotiationError> {
-    let length = NegotiationError::Length { length: bytes.len() };
+pub(super) fn conclude(
+    parameters: &Parameters,
+    bytes: &[u8],
+) -> Result<(Agreement, u16), NegotiationError> {
+    let length = NegotiationError::Length {
+        length: bytes.len(),
+    };
     let (response, _) = NegotiateResponse::split(bytes).ok_or(length)?;
     if response.status != STATUS_SUCCESS {
-        return Err(NegotiationError::Refused { status: response.status });
+        return Err(NegotiationError::Refused {
+            status: response.status,
+        });
     }
     if response.negotiated_version != VERSION {
-        return Err(NegotiationError::Version { min: response.min_version, max: response.max_version });
+        return Err(NegotiationError::Version {
+            min: response.min_version,
+            max: response.max_version,
+        });
     }
     if response.credits_requested == 0 || response.credits_granted == 0 {
         return Err(NegotiationError::NoCredits);
     }
-    at_least("MaxReceiveSize", response.max_receive_size, RECEIVE_SIZE_MIN)?;
-    at_least("MaxFragmentedSize", response.max_fragmented_size, FRAGMENTED_SIZE_MIN)?;
+    at_least(
+        "MaxReceiveSize",
+        response.max_receive_size,
+        RECEIVE_SIZE_MIN,
+    )?;
+    at_least(
+        "MaxFragmentedSize",
+        response.max_fragmented_size,
+        FRAGMENTED_SIZE_MIN,
+    )?;
     let (size, limit) = (response.preferred_send_size, parameters.receive_size);
     if size > limit {
         return Err(NegotiationError::SendSize { size, limit });

@@ -37,13 +37,22 @@ pub(super) struct OutgoingFragment {
 
 impl Outgoing {
     pub(super) fn begin(&mut self, length: u32, invalidate: Option<u32>) {
-        self.messages.push_back(Message { remaining: length, missing: length, invalidate });
+        self.messages.push_back(Message {
+            remaining: length,
+            missing: length,
+            invalidate,
+        });
     }
 
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), SendError> {
-        let missing = self.messages.back().map_or(0, |message| message.missing as usize);
+        let missing = self
+            .messages
+            .back()
+            .map_or(0, |message| message.missing as usize);
         if bytes.len() > missing {
-            return Err(SendError::TooMany { extra: bytes.len() - missing });
+            return Err(SendError::TooMany {
+                extra: bytes.len() - missing,
+            });
         }
         if let Some(message) = self.messages.back_mut() {
             message.missing -= bytes.len() as u32;
@@ -72,11 +81,19 @@ impl Outgoing {
         self.bytes.drain(..length);
         message.remaining -= length as u32;
         let remaining = message.remaining;
-        let invalidate = if remaining == 0 { message.invalidate } else { None };
+        let invalidate = if remaining == 0 {
+            message.invalidate
+        } else {
+            None
+        };
         if remaining == 0 {
             self.messages.pop_front();
         }
-        Some(OutgoingFragment { length: length as u32, remaining, invalidate })
+        Some(OutgoingFragment {
+            length: length as u32,
+            remaining,
+            invalidate,
+        })
     }
 }
 
@@ -84,10 +101,16 @@ impl Outgoing {
 pub(super) fn frame(header: &DataTransfer, invalidate: Option<u32>, buffer: &mut [u8]) -> Transmit {
     buffer[..DataTransfer::SIZE].copy_from_slice(&header.to_bytes());
     match header.data_length {
-        0 => Transmit { length: DataTransfer::SIZE, invalidate: None },
+        0 => Transmit {
+            length: DataTransfer::SIZE,
+            invalidate: None,
+        },
         length => {
             buffer[DataTransfer::SIZE..DATA_OFFSET].fill(0);
-            Transmit { length: DATA_OFFSET + length as usize, invalidate }
+            Transmit {
+                length: DATA_OFFSET + length as usize,
+                invalidate,
+            }
         }
     }
 }

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use buffer::Buffer;
 use wire::smb::direct::BufferDescriptor;
 use wire::smb::message::{
-    Header, NegotiateResponse, ReadRequest, ReadResponse, SHARE_DISK, STATUS_PENDING, TreeConnectResponse,
-    WriteRequest, channel, command,
+    Header, NegotiateResponse, ReadRequest, ReadResponse, SHARE_DISK, STATUS_PENDING,
+    TreeConnectResponse, WriteRequest, channel, command,
 };
 
 use super::elements;
@@ -46,7 +46,12 @@ enum Request {
     /// None, or one that passes as it comes.
     Stream,
     /// The data of a WRITE.
-    Write { fixed: [u8; requests::FIXED], descriptor: BufferDescriptor, invalidates: bool, length: u32 },
+    Write {
+        fixed: [u8; requests::FIXED],
+        descriptor: BufferDescriptor,
+        invalidates: bool,
+        length: u32,
+    },
     /// The rest of a message that was forwarded.
     Rest,
 }
@@ -107,7 +112,9 @@ impl Dial {
 
     /// Decides how a message of the client is forwarded.
     fn plan(&self, total: u32, head: &[u8]) -> Plan {
-        let Some(header) = elements::header(head) else { return Plan::Pass };
+        let Some(header) = elements::header(head) else {
+            return Plan::Pass;
+        };
         let has_channels = self.dialect >= DIALECT_3_0 && self.dialect != DIALECT_WILDCARD;
         // Another connection may know the session and the tree: without a session of its own a client gets no
         // buffers.
@@ -135,7 +142,11 @@ impl Dial {
                     let (offset, length) = (usize::from(write.data_offset), write.length);
                     let is_inside = (requests::FIXED..=head.len()).contains(&offset)
                         && offset as u64 + u64::from(length) <= u64::from(total);
-                    if is_inside { Plan::Write { offset, length } } else { Plan::Pass }
+                    if is_inside {
+                        Plan::Write { offset, length }
+                    } else {
+                        Plan::Pass
+                    }
                 }
                 _ => Plan::Pass,
             },
@@ -145,7 +156,9 @@ impl Dial {
 
     fn request(&mut self, total: u32, head: &[u8], peer: &mut impl Peer) -> Result<(), Ended> {
         let plan = self.plan(total, head);
-        let Some(fixed) = head.first_chunk::<{ requests::FIXED }>() else { return self.pass(total, peer) };
+        let Some(fixed) = head.first_chunk::<{ requests::FIXED }>() else {
+            return self.pass(total, peer);
+        };
         let length = match plan {
             Plan::Pass => return self.pass(total, peer),
             Plan::Read(length) | Plan::Write { length, .. } if length > peer.read_write_size() => {
@@ -160,10 +173,19 @@ impl Dial {
         };
         match plan {
             Plan::Write { offset, .. } => {
-                let Opened { buffer, descriptor, invalidates } = opened;
+                let Opened {
+                    buffer,
+                    descriptor,
+                    invalidates,
+                } = opened;
                 self.from_client.take(offset);
                 self.from_client.fill(buffer, length as usize);
-                self.request = Request::Write { fixed: *fixed, descriptor, invalidates, length };
+                self.request = Request::Write {
+                    fixed: *fixed,
+                    descriptor,
+                    invalidates,
+                    length,
+                };
                 Ok(())
             }
             _ => {
@@ -189,13 +211,28 @@ impl Dial {
         is_read: bool,
         peer: &mut impl Peer,
     ) -> Result<(), Ended> {
-        let channel = if opened.invalidates { channel::RDMA_V1_INVALIDATE } else { channel::RDMA_V1 };
+        let channel = if opened.invalidates {
+            channel::RDMA_V1_INVALIDATE
+        } else {
+            channel::RDMA_V1
+        };
         let message = requests::with_descriptor(fixed, opened.descriptor, channel);
         let message_id = Header::split(fixed).map_or(0, |(header, _)| header.message_id);
         if self.pending.len() >= REQUESTS_MAX {
             return Err(Ended::TooManyRequests(REQUESTS_MAX));
         }
-        if self.pending.insert(message_id, Pending { opened, length, is_read }).is_some() {
+        if self
+            .pending
+            .insert(
+                message_id,
+                Pending {
+                    opened,
+                    length,
+                    is_read,
+                },
+            )
+            .is_some()
+        {
             return Err(Ended::MessageId(message_id));
         }
         peer.begin(message.len() as u32, None)?;
@@ -205,7 +242,9 @@ impl Dial {
     /// Handles what was received from the client.
     fn process(&mut self, peer: &mut impl Peer) -> Result<(), Ended> {
         while !self.from_client.is_blocked() {
-            let Some(piece) = self.from_client.next()? else { return Ok(()) };
+            let Some(piece) = self.from_client.next()? else {
+                return Ok(());
+            };
             match piece {
                 Piece::Head(total, bytes) => {
                     let count = bytes.len().min(REQUEST_HEAD);
@@ -213,12 +252,24 @@ impl Dial {
                     head[..count].copy_from_slice(&bytes[..count]);
                     self.request(total, &head[..count], peer)?;
                 }
-                Piece::More(bytes, _) if matches!(self.request, Request::Stream) => peer.append(bytes)?,
+                Piece::More(bytes, _) if matches!(self.request, Request::Stream) => {
+                    peer.append(bytes)?
+                }
                 Piece::More(..) => {}
                 Piece::Filled(buffer) => {
                     let request = std::mem::replace(&mut self.request, Request::Rest);
-                    if let Request::Write { fixed, descriptor, invalidates, length } = request {
-                        let opened = Opened { buffer, descriptor, invalidates };
+                    if let Request::Write {
+                        fixed,
+                        descriptor,
+                        invalidates,
+                        length,
+                    } = request
+                    {
+                        let opened = Opened {
+                            buffer,
+                            descriptor,
+                            invalidates,
+                        };
                         self.send(&fixed, opened, length, false, peer)?;
                     }
                 }
@@ -229,7 +280,9 @@ impl Dial {
 
     /// Decides about a message of the server when enough of it is here.
     fn decide(&mut self, total: u32) -> Result<(), Ended> {
-        let Response::Head(bytes) = &mut self.response else { return Ok(()) };
+        let Response::Head(bytes) = &mut self.response else {
+            return Ok(());
+        };
         if bytes.len() < (total as usize).min(responses::FIXED) {
             return Ok(());
         }
@@ -260,7 +313,11 @@ impl Dial {
     fn answer_read(&mut self, header: &Header, length: u32, pending: Pending) -> Result<(), Ended> {
         if length > pending.length {
             let (message_id, limit) = (header.message_id, pending.length);
-            return Err(Ended::Answer { message_id, length: length.into(), limit });
+            return Err(Ended::Answer {
+                message_id,
+                length: length.into(),
+                limit,
+            });
         }
         self.moved[0].add(length as usize);
         let total = responses::FIXED as u64 + u64::from(length);
@@ -293,10 +350,12 @@ impl Dial {
 
 /// How many bytes of a READ went by RDMA; `None` for any other answer.
 fn placed_by(header: &Header, bytes: &[u8]) -> Option<u32> {
-    let is_placed =
-        header.command == command::READ && !header.is_signed() && responses::has_data(header.status);
+    let is_placed = header.command == command::READ
+        && !header.is_signed()
+        && responses::has_data(header.status);
     let (response, _) = ReadResponse::split(bytes.get(Header::SIZE..)?)?;
-    (is_placed && response.data_length == 0 && response.data_remaining > 0).then_some(response.data_remaining)
+    (is_placed && response.data_length == 0 && response.data_remaining > 0)
+        .then_some(response.data_remaining)
 }
 
 impl Session for Dial {

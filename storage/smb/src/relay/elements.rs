@@ -26,7 +26,8 @@ impl<'a> Element<'a> {
 /// The header at the start of a message in the clear; `None` for anything else.
 pub fn header(bytes: &[u8]) -> Option<Header> {
     let (header, _) = Header::split(bytes)?;
-    let is_plain = header.protocol_id == PROTOCOL_ID && header.structure_size == HEADER_STRUCTURE_SIZE;
+    let is_plain =
+        header.protocol_id == PROTOCOL_ID && header.structure_size == HEADER_STRUCTURE_SIZE;
     is_plain.then_some(header)
 }
 
@@ -37,7 +38,10 @@ pub fn split(mut message: &[u8]) -> Option<Vec<Element<'_>>> {
         let header = header(message)?;
         let next = header.next_command as usize;
         if next == 0 {
-            elements.push(Element { header, bytes: message });
+            elements.push(Element {
+                header,
+                bytes: message,
+            });
             return Some(elements);
         }
         if next < Header::SIZE || !next.is_multiple_of(8) {
@@ -76,7 +80,10 @@ mod tests {
         message.extend([0; 8]);
         message.extend(plain(0));
         let elements = split(&message).unwrap();
-        assert_eq!(elements.iter().map(|it| it.bytes.len()).collect::<Vec<_>>(), [72, 64]);
+        assert_eq!(
+            elements.iter().map(|it| it.bytes.len()).collect::<Vec<_>>(),
+            [72, 64]
+        );
         for next in [8, 68, 136, 1 << 20, u32::MAX] {
             set_next(&mut message, next);
             assert!(split(&message).is_none(), "{next}");

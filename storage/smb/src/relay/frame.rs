@@ -80,7 +80,9 @@ impl ToTcp {
         }
         self.queued += bytes.len();
         match self.parts.back_mut() {
-            Some(Part::Bytes(block)) if block.len() + bytes.len() <= BLOCK => block.extend_from_slice(bytes),
+            Some(Part::Bytes(block)) if block.len() + bytes.len() <= BLOCK => {
+                block.extend_from_slice(bytes)
+            }
             _ => self.parts.push_back(Part::Bytes(bytes.to_vec())),
         }
     }
@@ -98,7 +100,11 @@ impl ToTcp {
     /// Appends bytes, and data that are not here yet.
     pub(crate) fn awaited(&mut self, operation: u64, head: Vec<u8>, length: usize) {
         self.queued += head.len();
-        self.parts.push_back(Part::Awaited { operation, head, length });
+        self.parts.push_back(Part::Awaited {
+            operation,
+            head,
+            length,
+        });
     }
 
     /// Fills an awaited part: the data are in the buffer behind the room for the part's bytes. Returns the
@@ -106,7 +112,11 @@ impl ToTcp {
     pub(crate) fn arrived(&mut self, arrived: u64, mut buffer: Buffer) -> usize {
         for part in &mut self.parts {
             match part {
-                Part::Awaited { operation, head, length } if *operation == arrived => {
+                Part::Awaited {
+                    operation,
+                    head,
+                    length,
+                } if *operation == arrived => {
                     let length = *length;
                     self.queued -= head.len();
                     let range = 0..head.len() + length;
@@ -168,7 +178,10 @@ mod tests {
         assert!(matches!(prefix(1 << 24), Err(Ended::Length(_))));
         assert_eq!(length([0, 1, 2, 3]).unwrap(), 0x01_0203);
         assert_eq!(length([KEEPALIVE, 0, 0, 0]).unwrap(), 0);
-        assert!(matches!(length([0x81, 0, 0, 0x44]), Err(Ended::Frame(0x81))));
+        assert!(matches!(
+            length([0x81, 0, 0, 0x44]),
+            Err(Ended::Frame(0x81))
+        ));
     }
 
     #[test]

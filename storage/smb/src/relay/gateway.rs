@@ -20,7 +20,9 @@ use super::requests::{self, Asked, Remote};
 use super::{DIALECT_3_0_2, Moved, Session, Trust, responses};
 use crate::direct::incoming::Fragment;
 use crate::ended::Ended;
-use crate::limits::{DESCRIPTORS_MAX, MESSAGE_MAX, PART_BYTES, REQUESTS_MAX, UNAUTHENTICATED_MESSAGE_MAX};
+use crate::limits::{
+    DESCRIPTORS_MAX, MESSAGE_MAX, PART_BYTES, REQUESTS_MAX, UNAUTHENTICATED_MESSAGE_MAX,
+};
 use crate::peer::Peer;
 
 /// Bytes of a server's message that are looked at: the data of a READ response begin within 255.
@@ -58,7 +60,12 @@ enum Response {
     /// One that is needed as a whole.
     Collect(Vec<u8>),
     /// The data of a READ, of which so many bytes are placed.
-    Read { header: Header, remote: Remote, length: u32, placed: u32 },
+    Read {
+        header: Header,
+        remote: Remote,
+        length: u32,
+        placed: u32,
+    },
     /// The rest of a READ response behind its data.
     Rest,
 }
@@ -101,14 +108,22 @@ impl Default for Gateway {
 
 /// Whether a message has to be here as a whole before it is forwarded.
 fn is_rewritten(head: &[u8]) -> bool {
-    let Some(header) = elements::header(head) else { return false };
-    header.next_command != 0 || requests::has_channel(&Element { header, bytes: head })
+    let Some(header) = elements::header(head) else {
+        return false;
+    };
+    header.next_command != 0
+        || requests::has_channel(&Element {
+            header,
+            bytes: head,
+        })
 }
 
 impl Gateway {
     /// Decides about a message of the client when enough of it is here.
     fn decide(&mut self, total: u32) -> Result<(), Ended> {
-        let Request::Collect(bytes) = &mut self.request else { return Ok(()) };
+        let Request::Collect(bytes) = &mut self.request else {
+            return Ok(());
+        };
         if bytes.len() < (total as usize).min(requests::FIXED) {
             return Ok(());
         }
@@ -118,9 +133,16 @@ impl Gateway {
             self.request = Request::Stream;
             return Ok(());
         }
-        let limit = if self.trust == Trust::Stranger { UNAUTHENTICATED_MESSAGE_MAX } else { MESSAGE_MAX };
+        let limit = if self.trust == Trust::Stranger {
+            UNAUTHENTICATED_MESSAGE_MAX
+        } else {
+            MESSAGE_MAX
+        };
         if total > limit {
-            return Err(Ended::Compound { length: total, limit });
+            return Err(Ended::Compound {
+                length: total,
+                limit,
+            });
         }
         if bytes.len() < total as usize {
             return Ok(());
@@ -143,13 +165,23 @@ impl Gateway {
         }
         let total: usize = parts.iter().map(Part::length).sum();
         let mut bytes = frame::prefix(total as u64)?.to_vec();
-        for Part { bytes: rewritten, data } in parts {
+        for Part {
+            bytes: rewritten,
+            data,
+        } in parts
+        {
             bytes.extend_from_slice(&rewritten);
-            let Some((remote, padding)) = data else { continue };
+            let Some((remote, padding)) = data else {
+                continue;
+            };
             let head = std::mem::replace(&mut bytes, vec![0; padding]);
             let (operation, length) = (self.operations, remote.length as usize);
             self.operations += 1;
-            self.fetches.push_back(Fetch { operation, remote, head: head.len() });
+            self.fetches.push_back(Fetch {
+                operation,
+                remote,
+                head: head.len(),
+            });
             self.to_server.awaited(operation, head, length);
         }
         self.to_server.bytes(&bytes);
@@ -158,14 +190,26 @@ impl Gateway {
 
     fn rewrite(&mut self, element: &Element<'_>) -> Result<Part, Ended> {
         let (mut bytes, remote, is_read) = match requests::asked(element) {
-            Asked::Nothing => return Ok(Part { bytes: element.bytes.to_vec(), data: None }),
+            Asked::Nothing => {
+                return Ok(Part {
+                    bytes: element.bytes.to_vec(),
+                    data: None,
+                });
+            }
             // Without a session the server refuses a READ or WRITE anyway: no memory is taken for its data.
             _ if self.trust == Trust::Stranger => (requests::invalid(element), None, false),
             Asked::Invalid => (requests::invalid(element), None, false),
             Asked::Read(remote) => (requests::inline_read(element), Some(remote), true),
-            Asked::Write(remote) => (requests::inline_write(element, remote.length), Some(remote), false),
+            Asked::Write(remote) => (
+                requests::inline_write(element, remote.length),
+                Some(remote),
+                false,
+            ),
         };
-        let data = remote.as_ref().filter(|remote| !is_read && remote.length > 0).cloned();
+        let data = remote
+            .as_ref()
+            .filter(|remote| !is_read && remote.length > 0)
+            .cloned();
         if let Some(mut remote) = remote {
             remote.invalidate = remote.invalidate.filter(|_| self.has_invalidation);
             self.expect(element.header.message_id, Pending { remote, is_read })?;
@@ -179,11 +223,18 @@ impl Gateway {
             return Ok(Part { bytes, data: None });
         };
         let end = bytes.len() + remote.length as usize;
-        let padding = if element.is_last() { 0 } else { end.next_multiple_of(8) - end };
+        let padding = if element.is_last() {
+            0
+        } else {
+            end.next_multiple_of(8) - end
+        };
         if !element.is_last() {
             elements::set_next(&mut bytes, (end + padding) as u32);
         }
-        Ok(Part { bytes, data: Some((remote, padding)) })
+        Ok(Part {
+            bytes,
+            data: Some((remote, padding)),
+        })
     }
 
     fn expect(&mut self, message_id: u64, pending: Pending) -> Result<(), Ended> {
@@ -203,18 +254,28 @@ impl Gateway {
     /// The request that this message of the server answers finally. Nothing may touch its memory afterwards.
     fn answered(&mut self, header: &Header) -> Option<Pending> {
         let is_final = header.is_response() && header.status != STATUS_PENDING;
-        let pending = if is_final { self.pending.remove(&header.message_id) } else { None };
-        self.descriptors -= pending.as_ref().map_or(0, |pending| pending.remote.descriptors.len());
+        let pending = if is_final {
+            self.pending.remove(&header.message_id)
+        } else {
+            None
+        };
+        self.descriptors -= pending
+            .as_ref()
+            .map_or(0, |pending| pending.remote.descriptors.len());
         pending
     }
 
     /// Decides about a message of the server.
     fn respond(&mut self, total: u32, head: &[u8], peer: &mut impl Peer) -> Result<(), Ended> {
-        let Some(header) = elements::header(head) else { return self.pass(total, None, peer) };
-        self.trust.learn(&header, head.get(Header::SIZE..).unwrap_or_default());
+        let Some(header) = elements::header(head) else {
+            return self.pass(total, None, peer);
+        };
+        self.trust
+            .learn(&header, head.get(Header::SIZE..).unwrap_or_default());
         if header.command == command::NEGOTIATE
             && header.is_response()
-            && let Some((negotiated, _)) = head.get(Header::SIZE..).and_then(NegotiateResponse::split)
+            && let Some((negotiated, _)) =
+                head.get(Header::SIZE..).and_then(NegotiateResponse::split)
         {
             self.has_invalidation = negotiated.dialect >= DIALECT_3_0_2;
         }
@@ -226,28 +287,45 @@ impl Gateway {
         let fixed = head.first_chunk::<{ responses::FIXED }>();
         let data = fixed.and_then(|fixed| responses::data_of(fixed, total));
         match (self.pending.get(&header.message_id), data) {
-            (Some(Pending { is_read: true, remote }), Some((offset, length)))
-                if header.is_response()
-                    && !header.is_signed()
-                    && header.command == command::READ
-                    && responses::has_data(header.status)
-                    && length > 0 =>
+            (
+                Some(Pending {
+                    is_read: true,
+                    remote,
+                }),
+                Some((offset, length)),
+            ) if header.is_response()
+                && !header.is_signed()
+                && header.command == command::READ
+                && responses::has_data(header.status)
+                && length > 0 =>
             {
                 check(&header, remote, length)?;
                 self.from_server.take(offset as usize);
                 if let Some(Pending { remote, .. }) = self.answered(&header) {
-                    self.response = Response::Read { header, remote, length, placed: 0 };
+                    self.response = Response::Read {
+                        header,
+                        remote,
+                        length,
+                        placed: 0,
+                    };
                 }
                 self.receive_part(peer)
             }
             _ => {
-                let invalidate = self.answered(&header).and_then(|pending| pending.remote.invalidate);
+                let invalidate = self
+                    .answered(&header)
+                    .and_then(|pending| pending.remote.invalidate);
                 self.pass(total, invalidate, peer)
             }
         }
     }
 
-    fn pass(&mut self, total: u32, invalidate: Option<u32>, peer: &mut impl Peer) -> Result<(), Ended> {
+    fn pass(
+        &mut self,
+        total: u32,
+        invalidate: Option<u32>,
+        peer: &mut impl Peer,
+    ) -> Result<(), Ended> {
         self.from_server.take(0);
         self.response = Response::Stream;
         peer.begin(total, invalidate)
@@ -255,7 +333,9 @@ impl Gateway {
 
     /// Has the next part of a READ's data put into a buffer. Without memory the server's bytes wait.
     fn receive_part(&mut self, peer: &mut impl Peer) -> Result<(), Ended> {
-        let Response::Read { length, placed, .. } = self.response else { return Ok(()) };
+        let Response::Read { length, placed, .. } = self.response else {
+            return Ok(());
+        };
         let part = (length - placed).min(PART_BYTES) as usize;
         match peer.buffer(part)? {
             Some(buffer) => self.from_server.fill(buffer, part),
@@ -266,7 +346,15 @@ impl Gateway {
 
     /// Sends a part of the data of a READ, and behind the last one its answer.
     fn place_part(&mut self, buffer: Buffer, peer: &mut impl Peer) -> Result<(), Ended> {
-        let Response::Read { header, remote, length, placed } = &mut self.response else { return Ok(()) };
+        let Response::Read {
+            header,
+            remote,
+            length,
+            placed,
+        } = &mut self.response
+        else {
+            return Ok(());
+        };
         let (begin, length) = (*placed, *length);
         *placed = length.min(begin + PART_BYTES);
         place(buffer, begin..*placed, remote, peer);
@@ -312,7 +400,9 @@ impl Gateway {
         peer: &mut impl Peer,
     ) -> Result<Option<[u8; responses::FIXED]>, Ended> {
         let header = element.header;
-        let Some(Pending { remote, is_read }) = self.answered(&header) else { return Ok(None) };
+        let Some(Pending { remote, is_read }) = self.answered(&header) else {
+            return Ok(None);
+        };
         // One message invalidates one key.
         *invalidate = invalidate.or(remote.invalidate);
         if !is_read || header.is_signed() || !responses::has_data(header.status) {
@@ -320,7 +410,9 @@ impl Gateway {
         }
         let fixed = element.bytes.first_chunk::<{ responses::FIXED }>();
         let data = fixed.and_then(|fixed| responses::data_of(fixed, element.bytes.len() as u32));
-        let Some((offset, length)) = data.filter(|(_, length)| *length > 0) else { return Ok(None) };
+        let Some((offset, length)) = data.filter(|(_, length)| *length > 0) else {
+            return Ok(None);
+        };
         check(&header, &remote, length)?;
         let (begin, count) = (offset as usize, length as usize);
         let mut buffer = peer.buffer_beyond(count)?.ok_or(Ended::Unauthenticated)?;
@@ -333,7 +425,9 @@ impl Gateway {
     /// Handles what was received from the server.
     fn process(&mut self, peer: &mut impl Peer) -> Result<(), Ended> {
         while !self.from_server.is_blocked() {
-            let Some(piece) = self.from_server.next()? else { return Ok(()) };
+            let Some(piece) = self.from_server.next()? else {
+                return Ok(());
+            };
             match piece {
                 Piece::Head(total, bytes) => {
                     let count = bytes.len().min(RESPONSE_HEAD);
@@ -360,9 +454,16 @@ impl Gateway {
     }
 
     fn start_fetches(&mut self, peer: &mut impl Peer) -> Result<(), Ended> {
-        while let Some(Fetch { operation, remote, head }) = self.fetches.front() {
+        while let Some(Fetch {
+            operation,
+            remote,
+            head,
+        }) = self.fetches.front()
+        {
             let length = remote.length as usize;
-            let Some(buffer) = peer.buffer(head + length)? else { return Ok(()) };
+            let Some(buffer) = peer.buffer(head + length)? else {
+                return Ok(());
+            };
             peer.fetch(*operation, buffer, *head, &remote.descriptors, length);
             self.fetches.pop_front();
         }
@@ -378,7 +479,11 @@ struct Part {
 
 impl Part {
     fn length(&self) -> usize {
-        self.bytes.len() + self.data.as_ref().map_or(0, |(remote, padding)| remote.length as usize + padding)
+        self.bytes.len()
+            + self
+                .data
+                .as_ref()
+                .map_or(0, |(remote, padding)| remote.length as usize + padding)
     }
 }
 
@@ -394,7 +499,15 @@ fn place(buffer: Buffer, range: Range<u32>, remote: &Remote, peer: &mut impl Pee
 /// A server must not answer a READ with more bytes than were requested.
 fn check(header: &Header, remote: &Remote, length: u32) -> Result<(), Ended> {
     let (message_id, limit) = (header.message_id, remote.length);
-    if length > limit { Err(Ended::Answer { message_id, length: length.into(), limit }) } else { Ok(()) }
+    if length > limit {
+        Err(Ended::Answer {
+            message_id,
+            length: length.into(),
+            limit,
+        })
+    } else {
+        Ok(())
+    }
 }
 
 impl Session for Gateway {
@@ -453,9 +566,20 @@ impl Session for Gateway {
     }
 
     fn held(&mut self) -> usize {
-        let request = if let Request::Collect(bytes) = &self.request { bytes.len() } else { 0 };
-        let response = if let Response::Collect(bytes) = &self.response { bytes.len() } else { 0 };
-        request + response + self.to_server.queued() + self.descriptors * size_of::<BufferDescriptor>()
+        let request = if let Request::Collect(bytes) = &self.request {
+            bytes.len()
+        } else {
+            0
+        };
+        let response = if let Response::Collect(bytes) = &self.response {
+            bytes.len()
+        } else {
+            0
+        };
+        request
+            + response
+            + self.to_server.queued()
+            + self.descriptors * size_of::<BufferDescriptor>()
     }
 
     fn moved(&self) -> [Moved; 2] {

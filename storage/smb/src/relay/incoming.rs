@@ -21,7 +21,12 @@ enum State {
     /// The rest of a message is taken as it comes.
     Stream { remaining: u32 },
     /// The next bytes go to a buffer.
-    Fill { buffer: Buffer, at: usize, end: usize, rest: u32 },
+    Fill {
+        buffer: Buffer,
+        at: usize,
+        end: usize,
+        rest: u32,
+    },
 }
 
 /// Bytes for the session.
@@ -53,7 +58,15 @@ impl FromTcp {
     /// A session that decides on the first `head` bytes of each message.
     pub(super) fn new(head: usize) -> Self {
         let staging = vec![0; STAGING].into_boxed_slice();
-        Self { staging, begin: 0, end: 0, state: State::Prefix, head, is_long: false, is_blocked: false }
+        Self {
+            staging,
+            begin: 0,
+            end: 0,
+            state: State::Prefix,
+            head,
+            is_long: false,
+            is_blocked: false,
+        }
     }
 
     /// The place where received bytes are to be put.
@@ -65,7 +78,9 @@ impl FromTcp {
             State::Prefix | State::Head { .. } if self.is_long => frame::PREFIX + self.head,
             _ => self.staging.len(),
         };
-        if let State::Fill { buffer, at, end, .. } = &mut self.state
+        if let State::Fill {
+            buffer, at, end, ..
+        } = &mut self.state
             && self.begin == self.end
         {
             return buffer.get_mut(*at..*end);
@@ -98,7 +113,9 @@ impl FromTcp {
             match &mut self.state {
                 State::Prefix => {
                     let bytes = &self.staging[self.begin..self.end];
-                    let Some(prefix) = bytes.first_chunk() else { return Ok(None) };
+                    let Some(prefix) = bytes.first_chunk() else {
+                        return Ok(None);
+                    };
                     let total = frame::length(*prefix)?;
                     self.begin += frame::PREFIX;
                     if total > 0 {
@@ -111,7 +128,10 @@ impl FromTcp {
                         return Ok(None);
                     }
                     let count = staged.min(total as usize);
-                    return Ok(Some(Piece::Head(total, &self.staging[self.begin..self.begin + count])));
+                    return Ok(Some(Piece::Head(
+                        total,
+                        &self.staging[self.begin..self.begin + count],
+                    )));
                 }
                 State::Stream { remaining: 0 } => self.state = State::Prefix,
                 State::Stream { .. } if staged == 0 => return Ok(None),
@@ -122,12 +142,15 @@ impl FromTcp {
                     self.begin += count;
                     return Ok(Some(Piece::More(bytes, *remaining)));
                 }
-                State::Fill { buffer, at, end, .. } if *at < *end => {
+                State::Fill {
+                    buffer, at, end, ..
+                } if *at < *end => {
                     if staged == 0 {
                         return Ok(None);
                     }
                     let count = staged.min(*end - *at);
-                    buffer[*at..*at + count].copy_from_slice(&self.staging[self.begin..self.begin + count]);
+                    buffer[*at..*at + count]
+                        .copy_from_slice(&self.staging[self.begin..self.begin + count]);
                     *at += count;
                     self.begin += count;
                 }
@@ -146,7 +169,9 @@ impl FromTcp {
         if let State::Head { total } = self.state {
             self.begin += count;
             self.is_long = false;
-            self.state = State::Stream { remaining: total - count as u32 };
+            self.state = State::Stream {
+                remaining: total - count as u32,
+            };
         }
     }
 
@@ -154,7 +179,12 @@ impl FromTcp {
     pub(super) fn fill(&mut self, buffer: Buffer, length: usize) {
         if let State::Stream { remaining } = self.state {
             self.is_long = length >= LONG;
-            self.state = State::Fill { buffer, at: 0, end: length, rest: remaining - length as u32 };
+            self.state = State::Fill {
+                buffer,
+                at: 0,
+                end: length,
+                rest: remaining - length as u32,
+            };
         }
     }
 }

@@ -48,15 +48,21 @@ pub fn asked(element: &Element<'_>) -> Asked {
     }
     match element.header.command {
         command::READ => {
-            let Some((read, _)) = ReadRequest::split(element.body()) else { return Asked::Nothing };
+            let Some((read, _)) = ReadRequest::split(element.body()) else {
+                return Asked::Nothing;
+            };
             let place = (read.channel_info_offset, read.channel_info_length);
             match read.channel {
                 channel::NONE => Asked::Nothing,
-                channel => remote(element, channel, place, read.length).map_or(Asked::Invalid, Asked::Read),
+                channel => {
+                    remote(element, channel, place, read.length).map_or(Asked::Invalid, Asked::Read)
+                }
             }
         }
         command::WRITE => {
-            let Some((write, _)) = WriteRequest::split(element.body()) else { return Asked::Nothing };
+            let Some((write, _)) = WriteRequest::split(element.body()) else {
+                return Asked::Nothing;
+            };
             let place = (write.channel_info_offset, write.channel_info_length);
             match write.channel {
                 channel::NONE => Asked::Nothing,
@@ -84,18 +90,31 @@ pub fn has_channel(element: &Element<'_>) -> bool {
     channel.is_some_and(|channel| channel != channel::NONE)
 }
 
-fn remote(element: &Element<'_>, channel: u32, (offset, size): (u16, u16), length: u32) -> Option<Remote> {
-    if !matches!(channel, channel::RDMA_V1 | channel::RDMA_V1_INVALIDATE) || length > READ_WRITE_MAX {
+fn remote(
+    element: &Element<'_>,
+    channel: u32,
+    (offset, size): (u16, u16),
+    length: u32,
+) -> Option<Remote> {
+    if !matches!(channel, channel::RDMA_V1 | channel::RDMA_V1_INVALIDATE) || length > READ_WRITE_MAX
+    {
         return None;
     }
     let all: Vec<_> = BufferDescriptor::array(buffer(element.bytes, offset, size)?)?.collect();
     let invalidate = (channel == channel::RDMA_V1_INVALIDATE).then_some(all.first()?.token);
     let descriptors = part_of(&all, 0..length)?;
-    Some(Remote { descriptors, length, invalidate })
+    Some(Remote {
+        descriptors,
+        length,
+        invalidate,
+    })
 }
 
 /// The described memory from one byte to another; `None` when there is less of it, or an address wraps.
-pub fn part_of(descriptors: &[BufferDescriptor], range: Range<u32>) -> Option<Vec<BufferDescriptor>> {
+pub fn part_of(
+    descriptors: &[BufferDescriptor],
+    range: Range<u32>,
+) -> Option<Vec<BufferDescriptor>> {
     let (mut skipped, mut missing) = (range.start, range.end.checked_sub(range.start)?);
     let mut pieces = Vec::new();
     for descriptor in descriptors {
@@ -105,7 +124,11 @@ pub fn part_of(descriptors: &[BufferDescriptor], range: Range<u32>) -> Option<Ve
         offset.checked_add(u64::from(length))?;
         (skipped, missing) = (skipped - before, missing - length);
         if length > 0 {
-            pieces.push(BufferDescriptor { offset, length, ..*descriptor });
+            pieces.push(BufferDescriptor {
+                offset,
+                length,
+                ..*descriptor
+            });
         }
     }
     (missing == 0).then_some(pieces)
@@ -113,7 +136,9 @@ pub fn part_of(descriptors: &[BufferDescriptor], range: Range<u32>) -> Option<Ve
 
 /// The READ without descriptors: its answer has the data.
 pub fn inline_read(element: &Element<'_>) -> Vec<u8> {
-    let fixed = ReadRequest::split(element.body()).map(|(read, _)| read).unwrap_or_default();
+    let fixed = ReadRequest::split(element.body())
+        .map(|(read, _)| read)
+        .unwrap_or_default();
     let read = ReadRequest {
         padding: READ_PADDING,
         channel: channel::NONE,
@@ -128,7 +153,9 @@ pub fn inline_read(element: &Element<'_>) -> Vec<u8> {
 
 /// The WRITE without descriptors: `length` bytes of data follow.
 pub fn inline_write(element: &Element<'_>, length: u32) -> Vec<u8> {
-    let fixed = WriteRequest::split(element.body()).map(|(write, _)| write).unwrap_or_default();
+    let fixed = WriteRequest::split(element.body())
+        .map(|(write, _)| write)
+        .unwrap_or_default();
     let write = WriteRequest {
         data_offset: FIXED as u16,
         length,
@@ -149,7 +176,11 @@ pub fn invalid(element: &Element<'_>) -> Vec<u8> {
 
 /// The header, as that of the last message of a compound.
 fn header_of(element: &Element<'_>) -> [u8; Header::SIZE] {
-    Header { next_command: 0, ..element.header }.to_bytes()
+    Header {
+        next_command: 0,
+        ..element.header
+    }
+    .to_bytes()
 }
 
 /// The READ or WRITE with one buffer descriptor in place of inline data. `fixed` has the first 112 bytes.
@@ -158,15 +189,32 @@ pub fn with_descriptor(fixed: &[u8; FIXED], descriptor: BufferDescriptor, channe
     let (offset, length) = (FIXED as u16, BufferDescriptor::SIZE as u16);
     let place = (channel, offset, length);
     let body = match Header::split(header) {
-        Some((Header { command: command::WRITE, .. }, _)) => write_with(body, place, descriptor.length),
+        Some((
+            Header {
+                command: command::WRITE,
+                ..
+            },
+            _,
+        )) => write_with(body, place, descriptor.length),
         _ => read_with(body, place),
     };
     [header, &body[..], &descriptor.to_bytes()].concat()
 }
 
-fn read_with(body: &[u8], (channel, channel_info_offset, channel_info_length): (u32, u16, u16)) -> [u8; 48] {
-    let fixed = ReadRequest::split(body).map(|(read, _)| read).unwrap_or_default();
-    ReadRequest { channel, channel_info_offset, channel_info_length, ..fixed }.to_bytes()
+fn read_with(
+    body: &[u8],
+    (channel, channel_info_offset, channel_info_length): (u32, u16, u16),
+) -> [u8; 48] {
+    let fixed = ReadRequest::split(body)
+        .map(|(read, _)| read)
+        .unwrap_or_default();
+    ReadRequest {
+        channel,
+        channel_info_offset,
+        channel_info_length,
+        ..fixed
+    }
+    .to_bytes()
 }
 
 fn write_with(
@@ -174,8 +222,21 @@ fn write_with(
     (channel, channel_info_offset, channel_info_length): (u32, u16, u16),
     remaining_bytes: u32,
 ) -> [u8; 48] {
-    let fixed = WriteRequest::split(body).map(|(write, _)| write).unwrap_or_default();
+    let fixed = WriteRequest::split(body)
+        .map(|(write, _)| write)
+        .unwrap_or_default();
     let (data_offset, length) = (0, 0);
-    let with = WriteRequest { channel, channel_info_offset, channel_info_length, ..fixed };
-    WriteRequest { data_offset, length, remaining_bytes, ..with }.to_bytes()
+    let with = WriteRequest {
+        channel,
+        channel_info_offset,
+        channel_info_length,
+        ..fixed
+    };
+    WriteRequest {
+        data_offset,
+        length,
+        remaining_bytes,
+        ..with
+    }
+    .to_bytes()
 }

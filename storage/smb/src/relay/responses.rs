@@ -24,21 +24,42 @@ pub fn data_of(fixed: &[u8; FIXED], total: u32) -> Option<(u32, u32)> {
 
 /// The response whose data went to the client by RDMA.
 pub fn placed(header: &Header, length: u32) -> [u8; FIXED] {
-    response(header, ReadResponse { data_length: 0, data_remaining: length, ..fixed() })
+    response(
+        header,
+        ReadResponse {
+            data_length: 0,
+            data_remaining: length,
+            ..fixed()
+        },
+    )
 }
 
 /// The response whose data follow in the message.
 pub fn inline(header: &Header, length: u32) -> [u8; FIXED] {
-    response(header, ReadResponse { data_length: length, data_remaining: 0, ..fixed() })
+    response(
+        header,
+        ReadResponse {
+            data_length: length,
+            data_remaining: 0,
+            ..fixed()
+        },
+    )
 }
 
 fn fixed() -> ReadResponse {
-    ReadResponse { structure_size: 17, data_offset: FIXED as u8, ..ReadResponse::default() }
+    ReadResponse {
+        structure_size: 17,
+        data_offset: FIXED as u8,
+        ..ReadResponse::default()
+    }
 }
 
 fn response(header: &Header, body: ReadResponse) -> [u8; FIXED] {
     let mut bytes = [0; FIXED];
-    let header = Header { next_command: 0, ..*header };
+    let header = Header {
+        next_command: 0,
+        ..*header
+    };
     bytes[..Header::SIZE].copy_from_slice(&header.to_bytes());
     bytes[Header::SIZE..].copy_from_slice(&body.to_bytes());
     bytes

@@ -32,7 +32,10 @@ struct State {
 
 impl Backend {
     pub(super) fn new(address: SocketAddr) -> Arc<Self> {
-        Arc::new(Self { address, state: Mutex::default() })
+        Arc::new(Self {
+            address,
+            state: Mutex::default(),
+        })
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -46,7 +49,11 @@ impl Backend {
     /// Whether the server takes connections; `None` if that has to be asked.
     pub(super) fn is_reachable(&self) -> Option<bool> {
         let (is_reachable, at) = self.lock().known?;
-        let time = if is_reachable { REACHABLE_TIME } else { UNREACHABLE_TIME };
+        let time = if is_reachable {
+            REACHABLE_TIME
+        } else {
+            UNREACHABLE_TIME
+        };
         (at.elapsed() < time).then_some(is_reachable)
     }
 
@@ -64,7 +71,9 @@ impl Backend {
             this.note(&TcpStream::connect_timeout(&this.address, ASK_TIMEOUT));
             this.call_waiting();
         };
-        let thread = std::thread::Builder::new().name("smb-server".to_owned()).stack_size(STACK_BYTES);
+        let thread = std::thread::Builder::new()
+            .name("smb-server".to_owned())
+            .stack_size(STACK_BYTES);
         if let Err(error) = thread.spawn(ask) {
             self.note(&Err(error));
             self.call_waiting();
@@ -73,7 +82,10 @@ impl Backend {
 
     fn call_waiting(&self) {
         let waiting = self.lock().waiting.take();
-        waiting.into_iter().flatten().for_each(|answered| answered());
+        waiting
+            .into_iter()
+            .flatten()
+            .for_each(|answered| answered());
     }
 
     /// Connects to the server for a client.
@@ -116,7 +128,9 @@ impl Backend {
 
 impl fmt::Debug for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Backend").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Backend")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
 
@@ -141,12 +155,19 @@ mod tests {
         assert_eq!(backend.is_reachable(), None);
         assert_eq!(asked(&backend), Some(true));
         backend.doubt();
-        assert_eq!(backend.is_reachable(), None, "the server ended a connection");
+        assert_eq!(
+            backend.is_reachable(),
+            None,
+            "the server ended a connection"
+        );
         assert!(backend.connect().is_ok());
         drop(listener);
         assert_eq!(asked(&backend), Some(false));
         backend.doubt();
-        assert!(backend.lock().known.is_some(), "an unreachable server is not doubted");
+        assert!(
+            backend.lock().known.is_some(),
+            "an unreachable server is not doubted"
+        );
         assert!(backend.connect().is_err() && backend.lock().is_down);
         std::thread::sleep(UNREACHABLE_TIME);
         assert_eq!(backend.is_reachable(), None, "the server is asked again");

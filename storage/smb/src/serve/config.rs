@@ -75,17 +75,35 @@ pub enum ConfigError {
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, ConfigError> {
     use std::io::Read;
     let (own, mut text) = (|| path.to_owned(), String::new());
-    let read =
-        std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
-    let count = read.map_err(|source| ConfigError::File { path: own(), source })?;
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
+    let count = read.map_err(|source| ConfigError::File {
+        path: own(),
+        source,
+    })?;
     if count as u64 > FILE_BYTES_MAX {
         return Err(ConfigError::TooLong { path: own() });
     }
-    toml::from_str(&text).map_err(|source| ConfigError::Text { path: own(), source: Box::new(source) })
+    toml::from_str(&text).map_err(|source| ConfigError::Text {
+        path: own(),
+        source: Box::new(source),
+    })
 }
 
-fn with_address<T>(config: T, path: &Path, field: &'static str, count: usize) -> Result<T, ConfigError> {
-    if count == 0 { Err(ConfigError::NoAddress { path: path.to_owned(), field }) } else { Ok(config) }
+fn with_address<T>(
+    config: T,
+    path: &Path,
+    field: &'static str,
+    count: usize,
+) -> Result<T, ConfigError> {
+    if count == 0 {
+        Err(ConfigError::NoAddress {
+            path: path.to_owned(),
+            field,
+        })
+    } else {
+        Ok(config)
+    }
 }
 
 impl GatewayConfig {
@@ -126,9 +144,16 @@ mod tests {
     fn files_name_addresses_and_the_server() {
         let file = written("rdma = ['192.0.2.1:445', '[::1]:445']\nserver = 'localhost'\n");
         let config = GatewayConfig::read(file.path()).unwrap();
-        assert_eq!((config.rdma.len(), config.server.as_str(), config.metrics), (2, "localhost", None));
-        let file = written("listen = ['127.0.0.1:1445']\nserver = 'h:1'\nmetrics = '127.0.0.1:9'\n");
-        assert_eq!(DialConfig::read(file.path()).unwrap().metrics, Some(([127, 0, 0, 1], 9).into()));
+        assert_eq!(
+            (config.rdma.len(), config.server.as_str(), config.metrics),
+            (2, "localhost", None)
+        );
+        let file =
+            written("listen = ['127.0.0.1:1445']\nserver = 'h:1'\nmetrics = '127.0.0.1:9'\n");
+        assert_eq!(
+            DialConfig::read(file.path()).unwrap().metrics,
+            Some(([127, 0, 0, 1], 9).into())
+        );
     }
 
     #[test]
@@ -141,10 +166,16 @@ mod tests {
         ] {
             let file = written(text);
             let error = GatewayConfig::read(file.path()).unwrap_err().to_string();
-            assert!(error.contains(named) && error.contains(file.path().to_str().unwrap()), "{error}");
+            assert!(
+                error.contains(named) && error.contains(file.path().to_str().unwrap()),
+                "{error}"
+            );
         }
         assert!(GatewayConfig::read(Path::new("/nonexistent/file")).is_err());
         let long = written(&" ".repeat(FILE_BYTES_MAX as usize + 1));
-        assert!(matches!(DialConfig::read(long.path()), Err(ConfigError::TooLong { .. })));
+        assert!(matches!(
+            DialConfig::read(long.path()),
+            Err(ConfigError::TooLong { .. })
+        ));
     }
 }

@@ -15,7 +15,9 @@ use super::backend::Backend;
 use super::limiter::Permit;
 use super::report::Listed;
 use crate::ended::Ended;
-use crate::limits::{PART_BYTES, SESSION_TIMEOUT, TO_DIRECT_MAX, TO_TCP_MAX, UNAUTHENTICATED_QUEUE_MAX};
+use crate::limits::{
+    PART_BYTES, SESSION_TIMEOUT, TO_DIRECT_MAX, TO_TCP_MAX, UNAUTHENTICATED_QUEUE_MAX,
+};
 use crate::relay::{Session, Trust};
 use crate::transport::Transport;
 
@@ -71,7 +73,15 @@ impl<'a, S: Session> Driver<'a, S> {
         tcp: Tcp,
         share: Arc<UnauthenticatedShare>,
     ) -> Self {
-        Self { shared, permit, listed, transport, session, tcp, share: Some(share) }
+        Self {
+            shared,
+            permit,
+            listed,
+            transport,
+            session,
+            tcp,
+            share: Some(share),
+        }
     }
 
     /// Runs until the connection ends; returns why.
@@ -96,18 +106,31 @@ impl<'a, S: Session> Driver<'a, S> {
 
     fn count(&self) {
         let moved = self.session.moved();
-        self.listed.entry.counters.set(&moved, self.transport.invalidations());
+        self.listed
+            .entry
+            .counters
+            .set(&moved, self.transport.invalidations());
     }
 
     fn serve(&mut self) -> Result<std::convert::Infallible, Ended> {
         let began = Instant::now();
         let (mut is_released, mut unseen) = (true, 0);
-        let mut woken = Woken { completions: true, state: false, other: None };
-        let mut ready = Ready { reads: false, writes: true };
+        let mut woken = Woken {
+            completions: true,
+            state: false,
+            other: None,
+        };
+        let mut ready = Ready {
+            reads: false,
+            writes: true,
+        };
         loop {
             unseen = if woken.other.is_none() { unseen + 1 } else { 0 };
             let is_ready = woken.other.unwrap_or(unseen % UNSEEN_MAX == 0);
-            ready = Ready { reads: is_ready, writes: ready.writes | is_ready };
+            ready = Ready {
+                reads: is_ready,
+                writes: ready.writes | is_ready,
+            };
             let mut is_completed = woken.completions;
             // A turn may send or free something that the next turn waits for. TCP is read until it is empty.
             while self.turn(is_completed, &mut ready)? {
@@ -115,8 +138,11 @@ impl<'a, S: Session> Driver<'a, S> {
             }
             self.count();
             let most = self.time_to_sleep(began)?;
-            let most =
-                if is_released { most } else { Some(most.map_or(IDLE_AFTER, |it| it.min(IDLE_AFTER))) };
+            let most = if is_released {
+                most
+            } else {
+                Some(most.map_or(IDLE_AFTER, |it| it.min(IDLE_AFTER)))
+            };
             let tcp = self.watched();
             woken = self.transport.wait(tcp, most)?;
             let is_idle = !woken.completions && woken.other == Some(false);
@@ -130,9 +156,15 @@ impl<'a, S: Session> Driver<'a, S> {
     /// The events of the TCP connection to wait for.
     fn watched(&mut self) -> Option<Watched> {
         let reads = self.may_receive();
-        let Tcp::Open(stream) = &self.tcp else { return None };
+        let Tcp::Open(stream) = &self.tcp else {
+            return None;
+        };
         let writes = !self.session.to_tcp().next().is_empty();
-        Some(Watched { descriptor: stream.as_raw_fd(), reads, writes })
+        Some(Watched {
+            descriptor: stream.as_raw_fd(),
+            reads,
+            writes,
+        })
     }
 
     /// Does what can be done now; returns whether there was anything.
@@ -154,10 +186,15 @@ impl<'a, S: Session> Driver<'a, S> {
         progress |= ready.writes && self.send(ready)?;
         progress |= ready.reads && self.receive(ready)?;
         let most = self.queue_max(TO_TCP_MAX);
-        self.transport.set_receiving(self.session.to_tcp().queued() < most);
+        self.transport
+            .set_receiving(self.session.to_tcp().queued() < most);
         self.transport.flush()?;
         let held = self.session.held() + self.transport.held();
-        if self.permit.hold(held) { Ok(progress) } else { Err(Ended::Unauthenticated) }
+        if self.permit.hold(held) {
+            Ok(progress)
+        } else {
+            Err(Ended::Unauthenticated)
+        }
     }
 
     /// Gives the client what its session admits. That of a guest proves nothing: its memory is charged to
@@ -183,12 +220,18 @@ impl<'a, S: Session> Driver<'a, S> {
 
     /// How many bytes may wait in a queue, which is `most` once the client has a session.
     fn queue_max(&self, most: usize) -> usize {
-        if self.session.trust() == Trust::Stranger { most.min(UNAUTHENTICATED_QUEUE_MAX) } else { most }
+        if self.session.trust() == Trust::Stranger {
+            most.min(UNAUTHENTICATED_QUEUE_MAX)
+        } else {
+            most
+        }
     }
 
     /// Writes to TCP as long as there are bytes and room for them.
     fn send(&mut self, ready: &mut Ready) -> Result<bool, Ended> {
-        let Tcp::Open(stream) = &mut self.tcp else { return Ok(false) };
+        let Tcp::Open(stream) = &mut self.tcp else {
+            return Ok(false);
+        };
         let (queue, mut progress) = (self.session.to_tcp(), false);
         while let bytes = queue.next()
             && !bytes.is_empty()
@@ -213,8 +256,12 @@ impl<'a, S: Session> Driver<'a, S> {
     fn receive(&mut self, ready: &mut Ready) -> Result<bool, Ended> {
         let mut total = 0;
         while total < TURN_BYTES && self.may_receive() {
-            let Tcp::Open(stream) = &mut self.tcp else { break };
-            let Some(place) = self.session.tcp_place() else { break };
+            let Tcp::Open(stream) = &mut self.tcp else {
+                break;
+            };
+            let Some(place) = self.session.tcp_place() else {
+                break;
+            };
             let room = place.len();
             match later(stream.read(place))? {
                 None => {
@@ -241,7 +288,9 @@ impl<'a, S: Session> Driver<'a, S> {
     fn time_to_sleep(&self, began: Instant) -> Result<Option<Duration>, Ended> {
         let mut left = self.transport.time_left();
         if self.session.waits_for_memory() {
-            left = Some(left.map_or(MEMORY_CHECK_INTERVAL, |left| left.min(MEMORY_CHECK_INTERVAL)));
+            left = Some(left.map_or(MEMORY_CHECK_INTERVAL, |left| {
+                left.min(MEMORY_CHECK_INTERVAL)
+            }));
         }
         if self.session.trust() != Trust::Stranger {
             return Ok(left);
@@ -250,8 +299,11 @@ impl<'a, S: Session> Driver<'a, S> {
         if until.is_zero() {
             return Err(Ended::NoSession(SESSION_TIMEOUT));
         }
-        let until =
-            if matches!(self.tcp, Tcp::Later(_)) { until.min(DISPLACED_CHECK_INTERVAL) } else { until };
+        let until = if matches!(self.tcp, Tcp::Later(_)) {
+            until.min(DISPLACED_CHECK_INTERVAL)
+        } else {
+            until
+        };
         Ok(Some(left.map_or(until, |left| left.min(until))))
     }
 }

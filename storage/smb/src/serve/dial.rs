@@ -50,7 +50,9 @@ struct Door {
 
 impl Door {
     fn lock(&self) -> MutexGuard<'_, bool> {
-        self.is_closed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.is_closed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Connects to the server. The receive for its negotiate message is posted.
@@ -58,9 +60,12 @@ impl Door {
         let parameters = &self.parameters;
         let prepare = |connection: &mut rdma::Connection, domain: &Arc<rdma::Domain>| {
             let buffer = transport::first_receive(domain, parameters)?;
-            connection.receive(buffer, transport::RECEIVE).map_err(|(error, _)| error)
+            connection
+                .receive(buffer, transport::RECEIVE)
+                .map_err(|(error, _)| error)
         };
-        let connected = rdma::Connection::connect(self.server, transport::sizes(parameters), &[], prepare);
+        let connected =
+            rdma::Connection::connect(self.server, transport::sizes(parameters), &[], prepare);
         connected.map(|(connection, _)| connection)
     }
 
@@ -79,7 +84,9 @@ impl Door {
         let server = self.server;
         tracing::warn!(%server, %error, "the server takes no connections: clients are refused until it does");
         let this = Arc::clone(self);
-        let thread = std::thread::Builder::new().name("smb-server".to_owned()).stack_size(STACK_BYTES);
+        let thread = std::thread::Builder::new()
+            .name("smb-server".to_owned())
+            .stack_size(STACK_BYTES);
         if thread.spawn(move || this.await_server()).is_err() {
             self.open(&mut is_closed);
         }
@@ -109,7 +116,10 @@ impl Door {
     fn wait(&self) {
         let mut is_closed = self.lock();
         while *is_closed {
-            is_closed = self.opened.wait(is_closed).unwrap_or_else(PoisonError::into_inner);
+            is_closed = self
+                .opened
+                .wait(is_closed)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -119,13 +129,28 @@ impl Dialer {
     ///
     /// # Errors
     /// When the address cannot be bound.
-    pub fn new(shared: &Arc<Shared>, address: SocketAddr, server: SocketAddr) -> Result<Self, ServeError> {
+    pub fn new(
+        shared: &Arc<Shared>,
+        address: SocketAddr,
+        server: SocketAddr,
+    ) -> Result<Self, ServeError> {
         let cannot = |source| ServeError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(cannot)?;
         let address = listener.local_addr().map_err(cannot)?;
         let (parameters, opened) = (shared.parameters, Condvar::new());
-        let door = Arc::new(Door { listener, server, parameters, is_closed: Mutex::new(false), opened });
-        Ok(Self { door, address, shared: Arc::clone(shared), trees: Trees::default() })
+        let door = Arc::new(Door {
+            listener,
+            server,
+            parameters,
+            is_closed: Mutex::new(false),
+            opened,
+        });
+        Ok(Self {
+            door,
+            address,
+            shared: Arc::clone(shared),
+            trees: Trees::default(),
+        })
     }
 
     /// The address that is listened on.
@@ -142,15 +167,26 @@ impl Dialer {
                 continue;
             };
             let admitted = self.shared.limiter.admit(peer.ip());
-            let admitted = admitted.and_then(|mut permit| permit.charge().map(|memory| (permit, memory)));
+            let admitted =
+                admitted.and_then(|mut permit| permit.charge().map(|memory| (permit, memory)));
             let Some((permit, memory)) = admitted else {
                 self.shared.refused.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(%peer, "refused: too many connections without a session");
                 continue;
             };
             let (shared, trees) = (Arc::clone(&self.shared), self.trees.clone());
-            let (door, client) = (Arc::clone(&self.door), Client { stream, peer, permit, memory });
-            let thread = std::thread::Builder::new().name("smb-dial".to_owned()).stack_size(STACK_BYTES);
+            let (door, client) = (
+                Arc::clone(&self.door),
+                Client {
+                    stream,
+                    peer,
+                    permit,
+                    memory,
+                },
+            );
+            let thread = std::thread::Builder::new()
+                .name("smb-dial".to_owned())
+                .stack_size(STACK_BYTES);
             let started = thread.spawn(move || serve(&shared, trees, client, &door));
             if let Err(error) = started {
                 tracing::warn!(%peer, %error, "no thread for a connection");
@@ -192,15 +228,36 @@ fn relay(
     client: Client,
     (connection, server): (rdma::Connection, SocketAddr),
 ) -> Ended {
-    let Client { stream, peer, permit, memory } = client;
-    let connected = stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true));
+    let Client {
+        stream,
+        peer,
+        permit,
+        memory,
+    } = client;
+    let connected = stream
+        .set_nodelay(true)
+        .and_then(|()| stream.set_nonblocking(true));
     if let Err(error) = connected {
         return error.into();
     }
     tracing::info!(%peer, %server, "connected");
-    let transport =
-        Transport::new(connection, shared.parameters, false, &shared.memory, Some(memory.clone()));
+    let transport = Transport::new(
+        connection,
+        shared.parameters,
+        false,
+        &shared.memory,
+        Some(memory.clone()),
+    );
     let tcp = Tcp::Open(stream);
     let listed = shared.list(peer.to_string());
-    Driver::new(shared, permit, listed, transport, Dial::new(trees), tcp, memory.share).run()
+    Driver::new(
+        shared,
+        permit,
+        listed,
+        transport,
+        Dial::new(trees),
+        tcp,
+        memory.share,
+    )
+    .run()
 }

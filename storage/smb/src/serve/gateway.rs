@@ -52,17 +52,30 @@ impl Listener {
     ///
     /// # Errors
     /// When the verbs libraries are missing, or no device has the address.
-    pub fn new(shared: &Arc<Shared>, address: SocketAddr, server: SocketAddr) -> Result<Self, ServeError> {
+    pub fn new(
+        shared: &Arc<Shared>,
+        address: SocketAddr,
+        server: SocketAddr,
+    ) -> Result<Self, ServeError> {
         let listener = rdma::Listener::new(address, BACKLOG);
         let listener = listener.map_err(|source| ServeError::Rdma { address, source })?;
         let cannot = |source| ServeError::Listen { address, source };
         let poll = Poll::new().map_err(cannot)?;
         let descriptor = listener.descriptor();
-        let registered = poll.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE);
+        let registered =
+            poll.registry()
+                .register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE);
         registered.map_err(cannot)?;
         let waker = Arc::new(Waker::new(poll.registry(), Token(1)).map_err(cannot)?);
         let (backend, shared) = (shared.backend(server), Arc::clone(shared));
-        Ok(Self { listener, poll, waker, backend, asking: VecDeque::new(), shared })
+        Ok(Self {
+            listener,
+            poll,
+            waker,
+            backend,
+            asking: VecDeque::new(),
+            shared,
+        })
     }
 
     /// Accepts connections as long as the process lives.
@@ -70,7 +83,10 @@ impl Listener {
         let mut events = Events::with_capacity(4);
         let mut waiting: VecDeque<Waiting> = VecDeque::new();
         loop {
-            while waiting.front().is_some_and(|it| it.began.elapsed() > CONFIRM_TIMEOUT) {
+            while waiting
+                .front()
+                .is_some_and(|it| it.began.elapsed() > CONFIRM_TIMEOUT)
+            {
                 waiting.pop_front();
             }
             match self.listener.next_event() {
@@ -85,7 +101,9 @@ impl Listener {
                         self.start(confirmed);
                     }
                 }
-                Ok(Some(ListenerEvent::Failed(key))) => waiting.retain(|it| it.connection.key() != key),
+                Ok(Some(ListenerEvent::Failed(key))) => {
+                    waiting.retain(|it| it.connection.key() != key)
+                }
                 Ok(None) => {
                     let most = (!waiting.is_empty()).then_some(CHECK_INTERVAL);
                     if self.poll.poll(&mut events, most).is_err() {
@@ -126,7 +144,12 @@ impl Listener {
             return None;
         };
         match self.prepare(request) {
-            Ok(connection) => Some(Waiting { connection, peer, permit, began: Instant::now() }),
+            Ok(connection) => Some(Waiting {
+                connection,
+                peer,
+                permit,
+                began: Instant::now(),
+            }),
             Err(error) => {
                 tracing::warn!(%peer, %error, "a connection cannot be accepted");
                 None
@@ -139,13 +162,20 @@ impl Listener {
         let domain = request.domain()?;
         let mut connection = request.prepare(&domain, transport::sizes(parameters))?;
         let buffer = transport::first_receive(&domain, parameters)?;
-        connection.receive(buffer, transport::RECEIVE).map_err(|(error, _)| error)?;
+        connection
+            .receive(buffer, transport::RECEIVE)
+            .map_err(|(error, _)| error)?;
         connection.accept(&[])?;
         Ok(connection)
     }
 
     fn start(&self, waiting: Waiting) {
-        let Waiting { connection, peer, mut permit, .. } = waiting;
+        let Waiting {
+            connection,
+            peer,
+            mut permit,
+            ..
+        } = waiting;
         let Some(memory) = permit.charge() else {
             self.shared.refused.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%peer, "refused: the memory of unauthenticated clients is used up");
@@ -156,7 +186,9 @@ impl Listener {
             Ok(connection) => serve(&shared, connection, (peer, permit, memory), backend),
             Err(error) => tracing::warn!(%peer, %error, "a connection cannot be served"),
         };
-        let thread = std::thread::Builder::new().name("smb-gateway".to_owned()).stack_size(STACK_BYTES);
+        let thread = std::thread::Builder::new()
+            .name("smb-gateway".to_owned())
+            .stack_size(STACK_BYTES);
         if let Err(error) = thread.spawn(serve) {
             tracing::warn!(%peer, %error, "no thread for a connection");
         }
@@ -171,7 +203,11 @@ fn make_room(waiting: &mut VecDeque<Waiting>) {
     }
     let count = |address: IpAddr| waiting.iter().filter(|it| it.peer == address).count();
     // `max_by_key` returns the last of equal ones, which is the oldest in this order.
-    let victim = waiting.iter().enumerate().rev().max_by_key(|(_, it)| count(it.peer));
+    let victim = waiting
+        .iter()
+        .enumerate()
+        .rev()
+        .max_by_key(|(_, it)| count(it.peer));
     if let Some((place, _)) = victim {
         waiting.remove(place);
     }
@@ -188,10 +224,25 @@ fn serve(
 ) {
     let server = backend.address();
     tracing::info!(%peer, %server, reads = connection.reads(), "connected");
-    let transport = Transport::new(connection, shared.parameters, true, &shared.memory, Some(memory.clone()));
+    let transport = Transport::new(
+        connection,
+        shared.parameters,
+        true,
+        &shared.memory,
+        Some(memory.clone()),
+    );
     let (session, tcp) = (Gateway::default(), Tcp::Later(Arc::clone(&backend)));
     let listed = shared.list(peer.to_string());
-    let ended = Driver::new(shared, permit, listed, transport, session, tcp, memory.share).run();
+    let ended = Driver::new(
+        shared,
+        permit,
+        listed,
+        transport,
+        session,
+        tcp,
+        memory.share,
+    )
+    .run();
     match ended {
         Ended::Disconnected => tracing::info!(%peer, "disconnected"),
         // The log has a line for the state of the server.

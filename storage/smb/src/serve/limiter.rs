@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use buffer::UnauthenticatedBudget;
 
 use crate::limits::{
-    ADDRESS_UNAUTHENTICATED_MAX, CONNECTION_BYTES, CONNECTIONS_MAX, HALF_OPEN_MAX, UNAUTHENTICATED_BYTES,
+    ADDRESS_UNAUTHENTICATED_MAX, CONNECTION_BYTES, CONNECTIONS_MAX, HALF_OPEN_MAX,
+    UNAUTHENTICATED_BYTES,
 };
 use crate::memory::Unauthenticated;
 
@@ -43,7 +44,10 @@ impl Default for Limiter {
     fn default() -> Self {
         // Half-open connections have no address that is known to be true: they have a part of their own.
         let bytes = UNAUTHENTICATED_BYTES - HALF_OPEN_MAX * CONNECTION_BYTES;
-        Self { counts: Mutex::default(), budget: UnauthenticatedBudget::new(bytes) }
+        Self {
+            counts: Mutex::default(),
+            budget: UnauthenticatedBudget::new(bytes),
+        }
     }
 }
 
@@ -68,7 +72,13 @@ impl Limiter {
         counts.connections += 1;
         counts.addresses.insert(address, same + 1);
         let limiter = Arc::clone(self);
-        Some(Permit { limiter, address, is_unauthenticated: true, memory: None, held: 0 })
+        Some(Permit {
+            limiter,
+            address,
+            is_unauthenticated: true,
+            memory: None,
+            held: 0,
+        })
     }
 }
 
@@ -84,14 +94,18 @@ impl Permit {
 
     /// Whether another client needs the memory of this one.
     pub(super) fn is_displaced(&self) -> bool {
-        self.memory.as_ref().is_some_and(|memory| memory.share.is_displaced())
+        self.memory
+            .as_ref()
+            .is_some_and(|memory| memory.share.is_displaced())
     }
 
     /// Notes how many bytes the connection holds in queues, receives and sends; `false` when there are not as
     /// many for it.
     #[must_use]
     pub(super) fn hold(&mut self, bytes: usize) -> bool {
-        let Some(Unauthenticated { share, .. }) = &self.memory else { return true };
+        let Some(Unauthenticated { share, .. }) = &self.memory else {
+            return true;
+        };
         if bytes > self.held && !share.grow(bytes - self.held) {
             return false;
         }
@@ -102,7 +116,9 @@ impl Permit {
 
     /// Whether `bytes` more leave half of the memory to others.
     pub(super) fn is_affordable(&self, bytes: usize) -> bool {
-        self.memory.as_ref().is_none_or(|memory| memory.leaves_half(bytes))
+        self.memory
+            .as_ref()
+            .is_none_or(|memory| memory.leaves_half(bytes))
     }
 
     /// Notes that the client has authenticated.
@@ -140,8 +156,9 @@ mod tests {
     #[test]
     fn one_address_does_not_take_the_places_of_others() {
         let limiter = Arc::new(Limiter::default());
-        let mut permits: Vec<_> =
-            (0..ADDRESS_UNAUTHENTICATED_MAX).map(|_| limiter.admit(address(1)).unwrap()).collect();
+        let mut permits: Vec<_> = (0..ADDRESS_UNAUTHENTICATED_MAX)
+            .map(|_| limiter.admit(address(1)).unwrap())
+            .collect();
         assert!(limiter.admit(address(1)).is_none());
         assert!(limiter.admit(address(2)).is_some());
         permits[0].mark_authenticated();
@@ -156,12 +173,15 @@ mod tests {
         let limiter = Arc::new(Limiter::default());
         let mut permits: Vec<Permit> = Vec::new();
         let open = |permits: &mut Vec<Permit>, number: usize| {
-            let mut permit = limiter.admit(address(number)).expect("fewer than one address may have");
+            let mut permit = limiter
+                .admit(address(number))
+                .expect("fewer than one address may have");
             let is_charged = permit.charge().is_some() && permit.hold(72 << 10);
             permits.extend(is_charged.then_some(permit));
             permits.retain(|permit| !permit.is_displaced());
             assert!(
-                limiter.unauthenticated_bytes() + HALF_OPEN_MAX * CONNECTION_BYTES <= UNAUTHENTICATED_BYTES
+                limiter.unauthenticated_bytes() + HALF_OPEN_MAX * CONNECTION_BYTES
+                    <= UNAUTHENTICATED_BYTES
             );
             is_charged
         };
@@ -174,7 +194,10 @@ mod tests {
         for number in 0..200 {
             open(&mut permits, number % 4);
         }
-        let of_fifth = permits.iter().filter(|permit| permit.address == address(9)).count();
+        let of_fifth = permits
+            .iter()
+            .filter(|permit| permit.address == address(9))
+            .count();
         assert_eq!(of_fifth, 10, "the others give way to each other");
         permits.iter_mut().for_each(Permit::mark_authenticated);
         assert_eq!(limiter.unauthenticated_bytes(), 0);
@@ -194,7 +217,11 @@ mod tests {
         assert!(permit.is_affordable(1 << 20) && !permit.is_affordable(UNAUTHENTICATED_BYTES / 2));
         permit.mark_authenticated();
         assert!(permit.hold(UNAUTHENTICATED_BYTES) && permit.is_affordable(usize::MAX));
-        assert_eq!(limiter.unauthenticated_bytes(), CONNECTION_BYTES + 2000, "the share has another owner");
+        assert_eq!(
+            limiter.unauthenticated_bytes(),
+            CONNECTION_BYTES + 2000,
+            "the share has another owner"
+        );
         drop(share);
         assert_eq!(limiter.unauthenticated_bytes(), 0);
     }

@@ -90,7 +90,10 @@ impl Counters {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let moved = self.moved.each_ref();
         (
-            moved.map(|[requests, bytes]| TransferReport { requests: load(requests), bytes: load(bytes) }),
+            moved.map(|[requests, bytes]| TransferReport {
+                requests: load(requests),
+                bytes: load(bytes),
+            }),
             load(&self.invalidated),
         )
     }
@@ -117,9 +120,17 @@ impl Shared {
     pub(super) fn list(self: &Arc<Self>, client: String) -> Listed {
         let id = self.numbers.fetch_add(1, Ordering::Relaxed);
         let (counters, has_session) = Default::default();
-        let entry = Arc::new(Entry { id, client, counters, has_session });
+        let entry = Arc::new(Entry {
+            id,
+            client,
+            counters,
+            has_session,
+        });
         self.lock().push(Arc::clone(&entry));
-        Listed { shared: Arc::clone(self), entry }
+        Listed {
+            shared: Arc::clone(self),
+            entry,
+        }
     }
 }
 
@@ -144,7 +155,13 @@ impl Report {
             let ([read, write], _) = entry.counters.report();
             let has_session = entry.has_session.load(Ordering::Relaxed);
             let client = entry.client.clone();
-            connections.push(ConnectionReport { id: entry.id, client, has_session, read, write });
+            connections.push(ConnectionReport {
+                id: entry.id,
+                client,
+                has_session,
+                read,
+                write,
+            });
         }
         let ([read, write], invalidated) = sum.report();
         Self {
@@ -166,27 +183,76 @@ impl Report {
         let mut text = String::new();
         let role = &self.smb;
         let mut family = |name: &str, kind: &str, help: &str, samples: &[(&str, u64)]| {
-            _ = writeln!(text, "# HELP rockery_smb_{name} {help}\n# TYPE rockery_smb_{name} {kind}");
+            _ = writeln!(
+                text,
+                "# HELP rockery_smb_{name} {help}\n# TYPE rockery_smb_{name} {kind}"
+            );
             for (labels, value) in samples {
-                _ = writeln!(text, "rockery_smb_{name}{{role=\"{role}\"{labels}}} {value}");
+                _ = writeln!(
+                    text,
+                    "rockery_smb_{name}{{role=\"{role}\"{labels}}} {value}"
+                );
             }
         };
         let with_session = self.connections.iter().filter(|it| it.has_session).count() as u64;
         let without = self.connections.len() as u64 - with_session;
-        let sessions = [(",session=\"yes\"", with_session), (",session=\"no\"", without)];
+        let sessions = [
+            (",session=\"yes\"", with_session),
+            (",session=\"no\"", without),
+        ];
         let (read, write) = (",operation=\"read\"", ",operation=\"write\"");
-        family("connections", "gauge", "Open connections, with and without a session.", &sessions);
-        family("ended_total", "counter", "Connections that have ended.", &[("", self.ended)]);
-        family("refused_total", "counter", "Connections that a limit refused.", &[("", self.refused)]);
-        family("data_bytes", "gauge", "Registered data buffers in bytes.", &[("", self.data_bytes)]);
+        family(
+            "connections",
+            "gauge",
+            "Open connections, with and without a session.",
+            &sessions,
+        );
+        family(
+            "ended_total",
+            "counter",
+            "Connections that have ended.",
+            &[("", self.ended)],
+        );
+        family(
+            "refused_total",
+            "counter",
+            "Connections that a limit refused.",
+            &[("", self.refused)],
+        );
+        family(
+            "data_bytes",
+            "gauge",
+            "Registered data buffers in bytes.",
+            &[("", self.data_bytes)],
+        );
         let help = "Memory of clients that have not authenticated, in bytes.";
-        family("unauthenticated_bytes", "gauge", help, &[("", self.unauthenticated_bytes)]);
+        family(
+            "unauthenticated_bytes",
+            "gauge",
+            help,
+            &[("", self.unauthenticated_bytes)],
+        );
         let requests = [(read, self.read.requests), (write, self.write.requests)];
-        family("rdma_requests_total", "counter", "Requests whose data moved by RDMA.", &requests);
+        family(
+            "rdma_requests_total",
+            "counter",
+            "Requests whose data moved by RDMA.",
+            &requests,
+        );
         let bytes = [(read, self.read.bytes), (write, self.write.bytes)];
-        family("rdma_bytes_total", "counter", "Data that moved by RDMA, in bytes.", &bytes);
+        family(
+            "rdma_bytes_total",
+            "counter",
+            "Data that moved by RDMA, in bytes.",
+            &bytes,
+        );
         let invalidated = [("", self.invalidated)];
-        family("invalidated_total", "counter", "Keys that a SEND with Invalidate ended.", &invalidated);
+        family(
+            "invalidated_total",
+            "counter",
+            "Keys that a SEND with Invalidate ended.",
+            &invalidated,
+        );
         text
     }
 }
@@ -199,13 +265,37 @@ mod tests {
     fn counters_of_ended_connections_are_kept() {
         let shared = Shared::new();
         let one = shared.list("192.0.2.1".to_owned());
-        one.entry.counters.set(&[Moved { requests: 3, bytes: 30 }, Moved::default()], 3);
+        one.entry.counters.set(
+            &[
+                Moved {
+                    requests: 3,
+                    bytes: 30,
+                },
+                Moved::default(),
+            ],
+            3,
+        );
         let other = shared.list("192.0.2.2".to_owned());
-        other.entry.counters.set(&[Moved::default(), Moved { requests: 1, bytes: 5 }], 1);
+        other.entry.counters.set(
+            &[
+                Moved::default(),
+                Moved {
+                    requests: 1,
+                    bytes: 5,
+                },
+            ],
+            1,
+        );
         drop(one);
         let report = Report::of(&shared, "gateway", Instant::now());
         assert_eq!((report.connections.len(), report.ended), (1, 1));
-        assert_eq!(report.read, TransferReport { requests: 3, bytes: 30 });
+        assert_eq!(
+            report.read,
+            TransferReport {
+                requests: 3,
+                bytes: 30
+            }
+        );
         assert_eq!(report.invalidated, 4);
         let metrics = report.to_prometheus();
         let line = "rockery_smb_rdma_bytes_total{role=\"gateway\",operation=\"write\"} 5\n";

@@ -8,7 +8,8 @@ use std::time::Duration;
 use smb::direct::negotiation::NegotiationError;
 use smb::direct::{Closed, Connection, IDLE, NEGOTIATE_INITIATOR, Parameters, RESPONSE, Transmit};
 use wire::smb::direct::{
-    DATA_OFFSET, DataTransfer, NegotiateRequest, NegotiateResponse, RESPONSE_REQUESTED, STATUS_NOT_SUPPORTED,
+    DATA_OFFSET, DataTransfer, NegotiateRequest, NegotiateResponse, RESPONSE_REQUESTED,
+    STATUS_NOT_SUPPORTED,
 };
 
 use super::request::request;
@@ -34,7 +35,11 @@ fn response() -> NegotiateResponse {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     /// It accepts, with its MaxReceiveSize and PreferredSendSize, and this many credits.
-    Accepted { receive: u32, send: u32, credits: u16 },
+    Accepted {
+        receive: u32,
+        send: u32,
+        credits: u16,
+    },
     /// It answers with this status, and drops the connection.
     Refused(u32),
     /// It drops the connection without a response.
@@ -57,67 +62,182 @@ fn listen(bytes: &[u8], parameters: Parameters) -> Outcome {
         assert!(received.is_err() && !listener.is_established());
         return Outcome::Refused(answer.status);
     }
-    assert_eq!((answer.negotiated_version, answer.max_fragmented_size), (0x0100, parameters.fragmented_size));
+    assert_eq!(
+        (answer.negotiated_version, answer.max_fragmented_size),
+        (0x0100, parameters.fragmented_size)
+    );
     assert!(answer.credits_requested > 0 && listener.is_established());
     let (receive, send) = (answer.max_receive_size, answer.preferred_send_size);
-    Outcome::Accepted { receive, send, credits: answer.credits_granted }
+    Outcome::Accepted {
+        receive,
+        send,
+        credits: answer.credits_granted,
+    }
 }
 
 #[test]
 fn negotiate_requests() {
     use Outcome::*;
-    let accepted = |receive, send, credits| Accepted { receive, send, credits };
+    let accepted = |receive, send, credits| Accepted {
+        receive,
+        send,
+        credits,
+    };
     let base = request();
     let cases = [
-        ("as Linux sends it", NegotiateRequest { credits_requested: 255, ..base }, accepted(1024, 1024, 255)),
-        ("versions around 1.0", NegotiateRequest { max_version: 0x0200, ..base }, accepted(1024, 1024, 10)),
-        ("versions up to 1.0", NegotiateRequest { min_version: 0, ..base }, accepted(1024, 1024, 10)),
+        (
+            "as Linux sends it",
+            NegotiateRequest {
+                credits_requested: 255,
+                ..base
+            },
+            accepted(1024, 1024, 255),
+        ),
+        (
+            "versions around 1.0",
+            NegotiateRequest {
+                max_version: 0x0200,
+                ..base
+            },
+            accepted(1024, 1024, 10),
+        ),
+        (
+            "versions up to 1.0",
+            NegotiateRequest {
+                min_version: 0,
+                ..base
+            },
+            accepted(1024, 1024, 10),
+        ),
         (
             "versions above",
-            NegotiateRequest { min_version: 0x0101, max_version: 0x0200, ..base },
+            NegotiateRequest {
+                min_version: 0x0101,
+                max_version: 0x0200,
+                ..base
+            },
             Refused(STATUS_NOT_SUPPORTED),
         ),
         (
             "versions below",
-            NegotiateRequest { min_version: 0, max_version: 0x00ff, ..base },
+            NegotiateRequest {
+                min_version: 0,
+                max_version: 0x00ff,
+                ..base
+            },
             Refused(STATUS_NOT_SUPPORTED),
         ),
-        ("an empty range", NegotiateRequest { max_version: 0x00ff, ..base }, Refused(STATUS_NOT_SUPPORTED)),
-        ("no credits", NegotiateRequest { credits_requested: 0, ..base }, Dropped),
-        ("one credit", NegotiateRequest { credits_requested: 1, ..base }, accepted(1024, 1024, 1)),
-        ("most credits", NegotiateRequest { credits_requested: 65_535, ..base }, accepted(1024, 1024, 255)),
+        (
+            "an empty range",
+            NegotiateRequest {
+                max_version: 0x00ff,
+                ..base
+            },
+            Refused(STATUS_NOT_SUPPORTED),
+        ),
+        (
+            "no credits",
+            NegotiateRequest {
+                credits_requested: 0,
+                ..base
+            },
+            Dropped,
+        ),
+        (
+            "one credit",
+            NegotiateRequest {
+                credits_requested: 1,
+                ..base
+            },
+            accepted(1024, 1024, 1),
+        ),
+        (
+            "most credits",
+            NegotiateRequest {
+                credits_requested: 65_535,
+                ..base
+            },
+            accepted(1024, 1024, 255),
+        ),
         (
             "the least receive size",
-            NegotiateRequest { max_receive_size: 128, ..base },
+            NegotiateRequest {
+                max_receive_size: 128,
+                ..base
+            },
             accepted(1024, 128, 10),
         ),
-        ("a receive size below it", NegotiateRequest { max_receive_size: 127, ..base }, Dropped),
-        ("no receive size", NegotiateRequest { max_receive_size: 0, ..base }, Dropped),
+        (
+            "a receive size below it",
+            NegotiateRequest {
+                max_receive_size: 127,
+                ..base
+            },
+            Dropped,
+        ),
+        (
+            "no receive size",
+            NegotiateRequest {
+                max_receive_size: 0,
+                ..base
+            },
+            Dropped,
+        ),
         (
             "the most to receive",
-            NegotiateRequest { max_receive_size: u32::MAX, ..base },
+            NegotiateRequest {
+                max_receive_size: u32::MAX,
+                ..base
+            },
             accepted(1024, 8192, 10),
         ),
         (
             "less to send than the least",
-            NegotiateRequest { preferred_send_size: 127, ..base },
+            NegotiateRequest {
+                preferred_send_size: 127,
+                ..base
+            },
             accepted(128, 1024, 10),
         ),
-        ("nothing to send", NegotiateRequest { preferred_send_size: 0, ..base }, accepted(128, 1024, 10)),
+        (
+            "nothing to send",
+            NegotiateRequest {
+                preferred_send_size: 0,
+                ..base
+            },
+            accepted(128, 1024, 10),
+        ),
         (
             "the most to send",
-            NegotiateRequest { preferred_send_size: u32::MAX, ..base },
+            NegotiateRequest {
+                preferred_send_size: u32::MAX,
+                ..base
+            },
             accepted(8192, 1024, 10),
         ),
-        ("a fragmented size below", NegotiateRequest { max_fragmented_size: 131_071, ..base }, Dropped),
+        (
+            "a fragmented size below",
+            NegotiateRequest {
+                max_fragmented_size: 131_071,
+                ..base
+            },
+            Dropped,
+        ),
         (
             "the most to reassemble",
-            NegotiateRequest { max_fragmented_size: u32::MAX, ..base },
+            NegotiateRequest {
+                max_fragmented_size: u32::MAX,
+                ..base
+            },
             accepted(1024, 1024, 10),
         ),
     ];
     for (name, request, outcome) in cases {
-        assert_eq!(listen(&request.to_bytes(), Parameters::default()), outcome, "{name}");
+        assert_eq!(
+            listen(&request.to_bytes(), Parameters::default()),
+            outcome,
+            "{name}"
+        );
     }
     for behind in [100, 492] {
         let long = [&base.to_bytes()[..], &vec![0; behind]].concat();
@@ -129,16 +249,26 @@ fn negotiate_requests() {
     }
     let mut reserved = base.to_bytes();
     reserved[4..6].fill(0xff);
-    assert_eq!(listen(&reserved, Parameters::default()), accepted(1024, 1024, 10), "the reserved field");
+    assert_eq!(
+        listen(&reserved, Parameters::default()),
+        accepted(1024, 1024, 10),
+        "the reserved field"
+    );
     for length in 0..NegotiateRequest::SIZE {
-        assert_eq!(listen(&base.to_bytes()[..length], Parameters::default()), Dropped, "{length} bytes");
+        assert_eq!(
+            listen(&base.to_bytes()[..length], Parameters::default()),
+            Dropped,
+            "{length} bytes"
+        );
     }
 }
 
 fn initiator() -> Connection {
     let mut initiator = Connection::initiator(Parameters::default(), NOW);
     initiator.receives_posted(initiator.receives_to_post());
-    initiator.poll_transmit(&mut [0; 64], NOW).expect("a request");
+    initiator
+        .poll_transmit(&mut [0; 64], NOW)
+        .expect("a request");
     initiator
 }
 
@@ -147,43 +277,93 @@ fn negotiate_responses() {
     let base = response();
     let good = [
         base,
-        NegotiateResponse { credits_granted: 1, ..base },
-        NegotiateResponse { max_read_write_size: u32::MAX, ..base },
-        NegotiateResponse { max_receive_size: 128, preferred_send_size: 128, ..base },
-        NegotiateResponse { preferred_send_size: 8192, ..base },
+        NegotiateResponse {
+            credits_granted: 1,
+            ..base
+        },
+        NegotiateResponse {
+            max_read_write_size: u32::MAX,
+            ..base
+        },
+        NegotiateResponse {
+            max_receive_size: 128,
+            preferred_send_size: 128,
+            ..base
+        },
+        NegotiateResponse {
+            preferred_send_size: 8192,
+            ..base
+        },
     ];
     for response in good {
         let mut initiator = initiator();
-        assert_eq!(initiator.receive(&response.to_bytes(), NOW), Ok(None), "{response:?}");
+        assert_eq!(
+            initiator.receive(&response.to_bytes(), NOW),
+            Ok(None),
+            "{response:?}"
+        );
         let agreement = initiator.agreement().expect("an agreement");
-        assert!(agreement.send_size <= response.max_receive_size && agreement.read_write_size <= 8 << 20);
+        assert!(
+            agreement.send_size <= response.max_receive_size
+                && agreement.read_write_size <= 8 << 20
+        );
     }
     let bad = [
-        NegotiateResponse { status: STATUS_NOT_SUPPORTED, ..base },
-        NegotiateResponse { negotiated_version: 0x0200, ..base },
-        NegotiateResponse { credits_requested: 0, ..base },
-        NegotiateResponse { credits_granted: 0, ..base },
-        NegotiateResponse { max_receive_size: 127, ..base },
-        NegotiateResponse { max_fragmented_size: 131_071, ..base },
-        NegotiateResponse { preferred_send_size: 8193, ..base },
+        NegotiateResponse {
+            status: STATUS_NOT_SUPPORTED,
+            ..base
+        },
+        NegotiateResponse {
+            negotiated_version: 0x0200,
+            ..base
+        },
+        NegotiateResponse {
+            credits_requested: 0,
+            ..base
+        },
+        NegotiateResponse {
+            credits_granted: 0,
+            ..base
+        },
+        NegotiateResponse {
+            max_receive_size: 127,
+            ..base
+        },
+        NegotiateResponse {
+            max_fragmented_size: 131_071,
+            ..base
+        },
+        NegotiateResponse {
+            preferred_send_size: 8193,
+            ..base
+        },
     ];
     for response in bad {
         let mut initiator = initiator();
         let bytes = response.to_bytes();
         let refused = initiator.receive(&bytes, NOW);
-        assert!(matches!(refused, Err(Closed::Negotiation(_))), "{response:?}");
+        assert!(
+            matches!(refused, Err(Closed::Negotiation(_))),
+            "{response:?}"
+        );
         assert!(!initiator.is_established() && initiator.deadline().is_none());
     }
     let mut initiator = initiator();
     let short = &base.to_bytes()[..31];
     let refused = initiator.receive(short, NOW);
-    assert_eq!(refused, Err(Closed::Negotiation(NegotiationError::Length { length: 31 })));
+    assert_eq!(
+        refused,
+        Err(Closed::Negotiation(NegotiationError::Length { length: 31 }))
+    );
 }
 
 #[test]
 fn an_initiator_waits_two_minutes_for_the_response() {
     let mut initiator = initiator();
-    assert_eq!(initiator.handle_timeout(NEGOTIATE_INITIATOR - Duration::from_nanos(1)), Ok(()));
+    assert_eq!(
+        initiator.handle_timeout(NEGOTIATE_INITIATOR - Duration::from_nanos(1)),
+        Ok(())
+    );
     let closed = initiator.handle_timeout(NEGOTIATE_INITIATOR);
     assert_eq!(closed, Err(Closed::NegotiationTimeout(NEGOTIATE_INITIATOR)));
 }
@@ -192,14 +372,22 @@ fn an_initiator_waits_two_minutes_for_the_response() {
 pub(crate) fn established(credits: u16) -> Connection {
     let mut listener = Connection::listener(Parameters::default(), NOW);
     listener.receives_posted(listener.receives_to_post());
-    let request = NegotiateRequest { credits_requested: credits, ..request() };
-    listener.receive(&request.to_bytes(), NOW).expect("a request within the rules");
+    let request = NegotiateRequest {
+        credits_requested: credits,
+        ..request()
+    };
+    listener
+        .receive(&request.to_bytes(), NOW)
+        .expect("a request within the rules");
     listener.receives_posted(listener.receives_to_post());
     assert!(transmit(&mut listener, NOW).is_some());
     listener
 }
 
-pub(crate) fn transmit(connection: &mut Connection, now: Duration) -> Option<(DataTransfer, Transmit)> {
+pub(crate) fn transmit(
+    connection: &mut Connection,
+    now: Duration,
+) -> Option<(DataTransfer, Transmit)> {
     let mut buffer = [0; 8192];
     let sent = connection.poll_transmit(&mut buffer, now)?;
     Some((DataTransfer::split(&buffer).expect("20 bytes").0, sent))
@@ -207,7 +395,11 @@ pub(crate) fn transmit(connection: &mut Connection, now: Duration) -> Option<(Da
 
 pub(crate) fn data(header: DataTransfer, length: usize) -> Vec<u8> {
     let data_offset = if length == 0 { 0 } else { DATA_OFFSET as u32 };
-    let header = DataTransfer { data_offset, data_length: length as u32, ..header };
+    let header = DataTransfer {
+        data_offset,
+        data_length: length as u32,
+        ..header
+    };
     let mut bytes = header.to_bytes().to_vec();
     if length > 0 {
         bytes.resize(DATA_OFFSET + length, 0xdd);
@@ -216,7 +408,11 @@ pub(crate) fn data(header: DataTransfer, length: usize) -> Vec<u8> {
 }
 
 pub(crate) fn grants(requested: u16, granted: u16) -> DataTransfer {
-    DataTransfer { credits_requested: requested, credits_granted: granted, ..DataTransfer::default() }
+    DataTransfer {
+        credits_requested: requested,
+        credits_granted: granted,
+        ..DataTransfer::default()
+    }
 }
 
 #[test]
@@ -226,7 +422,10 @@ fn credits_are_granted_for_posted_receives_only() {
     listener.receive(&data(grants(10, 5), 1), NOW).unwrap();
     listener.send(&[1; 10], None).unwrap();
     let (header, _) = transmit(&mut listener, NOW).unwrap();
-    assert_eq!(header.credits_granted, 0, "the two receives are not posted again");
+    assert_eq!(
+        header.credits_granted, 0,
+        "the two receives are not posted again"
+    );
     assert!(header.credits_requested > 0);
     listener.receives_posted(listener.receives_to_post());
     listener.send(&[1; 10], None).unwrap();
@@ -241,9 +440,17 @@ fn credits_are_granted_for_posted_receives_only() {
 fn sends_wait_for_credits_and_the_last_one_grants() {
     let mut listener = established(10);
     listener.send(&[1; 10], None).unwrap();
-    assert_eq!(transmit(&mut listener, NOW), None, "the peer has granted nothing");
+    assert_eq!(
+        transmit(&mut listener, NOW),
+        None,
+        "the peer has granted nothing"
+    );
     listener.receive(&data(grants(10, 1), 0), NOW).unwrap();
-    assert_eq!(transmit(&mut listener, NOW), None, "the last credit is for a message that grants");
+    assert_eq!(
+        transmit(&mut listener, NOW),
+        None,
+        "the last credit is for a message that grants"
+    );
     listener.receives_posted(listener.receives_to_post());
     let (header, _) = transmit(&mut listener, NOW).unwrap();
     assert_eq!((header.credits_granted, header.data_length), (1, 10));
@@ -255,15 +462,26 @@ fn sends_wait_for_credits_and_the_last_one_grants() {
 fn fewer_or_more_credits_are_posted_as_the_peer_asks() {
     let mut listener = established(10);
     listener.receive(&data(grants(3, 5), 1), NOW).unwrap();
-    assert_eq!(listener.receives_to_post(), 0, "9 are posted, 3 are asked for");
+    assert_eq!(
+        listener.receives_to_post(),
+        0,
+        "9 are posted, 3 are asked for"
+    );
     listener.receive(&data(grants(300, 5), 1), NOW).unwrap();
-    assert_eq!(listener.receives_to_post(), 255 - 8, "no more than this side's own limit");
+    assert_eq!(
+        listener.receives_to_post(),
+        255 - 8,
+        "no more than this side's own limit"
+    );
 }
 
 #[test]
 fn data_transfers() {
     let base = grants(10, 1);
-    let remaining = |remaining_data_length| DataTransfer { remaining_data_length, ..base };
+    let remaining = |remaining_data_length| DataTransfer {
+        remaining_data_length,
+        ..base
+    };
     let whole = data(base, 1000);
     let mut at_32 = data(base, 100);
     at_32[12] = 32;
@@ -272,15 +490,39 @@ fn data_transfers() {
         ("no data", data(base, 0), None),
         ("one byte", data(base, 1), Some((1, 0))),
         ("a full message", whole.clone(), Some((1000, 0))),
-        ("the first fragment", data(remaining(5000), 1000), Some((1000, 5000))),
+        (
+            "the first fragment",
+            data(remaining(5000), 1000),
+            Some((1000, 5000)),
+        ),
         ("data at 32", at_32, Some((100, 0))),
-        ("bytes behind the data", [&whole[..], &[0; 9]].concat(), Some((1000, 0))),
-        ("unknown flags", data(DataTransfer { flags: 0xfffe, ..base }, 8), Some((8, 0))),
+        (
+            "bytes behind the data",
+            [&whole[..], &[0; 9]].concat(),
+            Some((1000, 0)),
+        ),
+        (
+            "unknown flags",
+            data(
+                DataTransfer {
+                    flags: 0xfffe,
+                    ..base
+                },
+                8,
+            ),
+            Some((8, 0)),
+        ),
     ];
     for (name, bytes, expected) in good {
         let mut listener = established(10);
-        let fragment = listener.receive(&bytes, NOW).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(fragment.map(|it| (it.data.len(), it.remaining)), expected, "{name}");
+        let fragment = listener
+            .receive(&bytes, NOW)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(
+            fragment.map(|it| (it.data.len(), it.remaining)),
+            expected,
+            "{name}"
+        );
     }
     type Damage = fn(&mut Vec<u8>);
     let bad: [(&str, Damage); 8] = [
@@ -290,39 +532,70 @@ fn data_transfers() {
         ("data within the header", |bytes| bytes[12] = 16),
         ("data at 25", |bytes| bytes[12] = 25),
         ("data behind the message", |bytes| bytes[14] = 1),
-        ("more data than the message has", |bytes| bytes[16..20].copy_from_slice(&2000_u32.to_le_bytes())),
+        ("more data than the message has", |bytes| {
+            bytes[16..20].copy_from_slice(&2000_u32.to_le_bytes())
+        }),
         ("data up to 4 GiB", |bytes| bytes[16..20].fill(0xff)),
     ];
     for (name, damage) in bad {
         let (mut listener, mut bytes) = (established(10), whole.clone());
         damage(&mut bytes);
-        assert!(matches!(listener.receive(&bytes, NOW), Err(Closed::Message(_))), "{name}");
-        assert_eq!(transmit(&mut listener, NOW), None, "{name}: nothing is sent afterwards");
+        assert!(
+            matches!(listener.receive(&bytes, NOW), Err(Closed::Message(_))),
+            "{name}"
+        );
+        assert_eq!(
+            transmit(&mut listener, NOW),
+            None,
+            "{name}: nothing is sent afterwards"
+        );
     }
 }
 
 #[test]
 fn fragments_add_up_to_the_announced_length() {
-    let fragment =
-        |remaining, length| data(DataTransfer { remaining_data_length: remaining, ..grants(10, 1) }, length);
+    let fragment = |remaining, length| {
+        data(
+            DataTransfer {
+                remaining_data_length: remaining,
+                ..grants(10, 1)
+            },
+            length,
+        )
+    };
     let mut listener = established(10);
     for (remaining, length) in [(1500, 500), (1000, 500), (0, 1000)] {
-        assert!(listener.receive(&fragment(remaining, length), NOW).unwrap().is_some());
-        assert_eq!(listener.receive(&fragment(0, 0), NOW), Ok(None), "an empty message between fragments");
+        assert!(
+            listener
+                .receive(&fragment(remaining, length), NOW)
+                .unwrap()
+                .is_some()
+        );
+        assert_eq!(
+            listener.receive(&fragment(0, 0), NOW),
+            Ok(None),
+            "an empty message between fragments"
+        );
     }
     for (remaining, length) in [(1001, 500), (999, 500), (0, 1499), (1500, 500)] {
         let mut listener = established(10);
         listener.receive(&fragment(1500, 500), NOW).unwrap();
         let bytes = fragment(remaining, length);
         let closed = listener.receive(&bytes, NOW);
-        assert!(matches!(closed, Err(Closed::Reassembly(_))), "{length} bytes, {remaining} remain");
+        assert!(
+            matches!(closed, Err(Closed::Reassembly(_))),
+            "{length} bytes, {remaining} remain"
+        );
     }
 }
 
 #[test]
 fn a_requested_response_is_sent_at_once_and_awaited_for_five_seconds() {
     let mut listener = established(10);
-    let asks = DataTransfer { flags: RESPONSE_REQUESTED, ..grants(10, 5) };
+    let asks = DataTransfer {
+        flags: RESPONSE_REQUESTED,
+        ..grants(10, 5)
+    };
     listener.receive(&data(asks, 0), NOW).unwrap();
     let (header, _) = transmit(&mut listener, NOW).expect("a response");
     assert_eq!((header.data_length, header.flags), (0, 0));
@@ -331,8 +604,14 @@ fn a_requested_response_is_sent_at_once_and_awaited_for_five_seconds() {
     let (header, _) = transmit(&mut listener, IDLE).expect("a message that asks for one");
     assert_eq!(header.flags, RESPONSE_REQUESTED);
     let last = IDLE + RESPONSE;
-    assert_eq!(listener.handle_timeout(last - Duration::from_nanos(1)), Ok(()));
-    assert_eq!(listener.handle_timeout(last), Err(Closed::ResponseTimeout(RESPONSE)));
+    assert_eq!(
+        listener.handle_timeout(last - Duration::from_nanos(1)),
+        Ok(())
+    );
+    assert_eq!(
+        listener.handle_timeout(last),
+        Err(Closed::ResponseTimeout(RESPONSE))
+    );
 }
 
 #[test]

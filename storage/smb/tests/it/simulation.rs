@@ -27,8 +27,13 @@ struct Side {
 impl Side {
     fn new(connection: Connection, messages: Vec<Vec<u8>>) -> Self {
         let to_send = messages.into();
-        let mut side =
-            Self { connection, posted: 0, to_send, partial: (Vec::new(), 0), received: Vec::new() };
+        let mut side = Self {
+            connection,
+            posted: 0,
+            to_send,
+            partial: (Vec::new(), 0),
+            received: Vec::new(),
+        };
         side.post(u16::MAX);
         side
     }
@@ -44,18 +49,27 @@ impl Side {
         while self.connection.is_established()
             && let Some(message) = self.to_send.pop_front()
         {
-            self.connection.send(&message, None).expect("a message within the limits");
+            self.connection
+                .send(&message, None)
+                .expect("a message within the limits");
         }
     }
 
     fn deliver(&mut self, message: &[u8], now: Duration, seed: u64) {
-        assert!(self.posted > 0, "seed {seed}: a message came and no receive was posted");
+        assert!(
+            self.posted > 0,
+            "seed {seed}: a message came and no receive was posted"
+        );
         self.posted -= 1;
         let fragment = self.connection.receive(message, now);
         let fragment = fragment.unwrap_or_else(|closed| panic!("seed {seed}: {closed}"));
         let Some(fragment) = fragment else { return };
         if let Some(length) = fragment.begins {
-            assert_eq!(self.partial, (Vec::new(), 0), "seed {seed}: a message begins within another");
+            assert_eq!(
+                self.partial,
+                (Vec::new(), 0),
+                "seed {seed}: a message begins within another"
+            );
             self.partial.1 = length as usize;
         }
         self.partial.0.extend_from_slice(fragment.data);
@@ -89,7 +103,9 @@ fn messages(random: &mut ChaCha8Rng) -> Vec<Vec<u8>> {
         random.fill_bytes(&mut bytes);
         bytes
     };
-    (0..random.next_u32() % 6).map(|_| message(random)).collect()
+    (0..random.next_u32() % 6)
+        .map(|_| message(random))
+        .collect()
 }
 
 fn run(seed: u64) {
@@ -107,7 +123,11 @@ fn run(seed: u64) {
     for _ in 0..STEPS {
         let done = |side: &Side, messages: &[Vec<u8>]| side.received.len() == messages.len();
         if done(&sides[0], &sent[1]) && done(&sides[1], &sent[0]) {
-            assert_eq!((&sides[0].received, &sides[1].received), (&sent[1], &sent[0]), "seed {seed}");
+            assert_eq!(
+                (&sides[0].received, &sides[1].received),
+                (&sent[1], &sent[0]),
+                "seed {seed}"
+            );
             return;
         }
         let side = (random.next_u32() % 2) as usize;
@@ -116,7 +136,8 @@ fn run(seed: u64) {
             1..=3 => {
                 sides[side].submit();
                 let mut buffer = [0; 512];
-                if let Some(Transmit { length, .. }) = sides[side].connection.poll_transmit(&mut buffer, now)
+                if let Some(Transmit { length, .. }) =
+                    sides[side].connection.poll_transmit(&mut buffer, now)
                 {
                     links[1 - side].push_back(buffer[..length].to_vec());
                 }
@@ -128,7 +149,10 @@ fn run(seed: u64) {
             }
             _ => {
                 // Time passes up to the next deadline, but not to those of silent peers: no peer is.
-                let next = sides.iter().filter_map(|side| side.connection.deadline()).min();
+                let next = sides
+                    .iter()
+                    .filter_map(|side| side.connection.deadline())
+                    .min();
                 let timeout = now + Duration::from_secs(1);
                 if let Some(deadline) = next.filter(|deadline| *deadline < timeout) {
                     now = now.max(deadline);
@@ -136,13 +160,22 @@ fn run(seed: u64) {
             }
         }
     }
-    let missing = [sent[1].len() - sides[0].received.len(), sent[0].len() - sides[1].received.len()];
-    panic!("seed {seed}: stalled, {missing:?} messages are missing: {:#?}", sides.map(|it| it.connection));
+    let missing = [
+        sent[1].len() - sides[0].received.len(),
+        sent[0].len() - sides[1].received.len(),
+    ];
+    panic!(
+        "seed {seed}: stalled, {missing:?} messages are missing: {:#?}",
+        sides.map(|it| it.connection)
+    );
 }
 
 #[test]
 fn every_message_arrives_and_nothing_stalls() {
-    let seeds = std::env::var("SMB_TEST_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
+    let seeds = std::env::var("SMB_TEST_SEEDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(SEEDS);
     (0..seeds).for_each(run);
 }
 
@@ -150,7 +183,10 @@ fn every_message_arrives_and_nothing_stalls() {
 #[test]
 fn keepalive_holds_an_idle_connection() {
     let mut now = Duration::ZERO;
-    let parameters = Parameters { credits: 8, ..Parameters::default() };
+    let parameters = Parameters {
+        credits: 8,
+        ..Parameters::default()
+    };
     let mut sides = [
         Side::new(Connection::initiator(parameters, now), Vec::new()),
         Side::new(Connection::listener(parameters, now), Vec::new()),
@@ -174,8 +210,13 @@ fn keepalive_holds_an_idle_connection() {
         let deadlines = sides.iter().filter_map(|side| side.connection.deadline());
         now = deadlines.min().expect("an idle timer runs").max(now);
         for side in &mut sides {
-            side.connection.handle_timeout(now).expect("both sides answer");
+            side.connection
+                .handle_timeout(now)
+                .expect("both sides answer");
         }
     }
-    assert!((30..200).contains(&messages), "{messages} messages in an hour");
+    assert!(
+        (30..200).contains(&messages),
+        "{messages} messages in an hour"
+    );
 }

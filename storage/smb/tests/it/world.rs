@@ -10,7 +10,8 @@ use smb::ended::Ended;
 use smb::peer::{Opened, Peer};
 use wire::smb::direct::BufferDescriptor;
 use wire::smb::message::{
-    Header, PROTOCOL_ID, ReadRequest, ReadResponse, SessionSetupResponse, WriteRequest, command, flag,
+    Header, PROTOCOL_ID, ReadRequest, ReadResponse, SessionSetupResponse, WriteRequest, command,
+    flag,
 };
 
 /// A whole message of the relay, and the key that its last fragment invalidates.
@@ -38,7 +39,10 @@ impl Recorder {
     pub(crate) fn complete(&mut self, index: usize) -> (u64, Buffer) {
         let (operation, mut buffer, mut at, from) = self.fetches.remove(index);
         for piece in from {
-            let memory = self.memory.get(&piece.token).expect("memory that is open is read");
+            let memory = self
+                .memory
+                .get(&piece.token)
+                .expect("memory that is open is read");
             let begin = piece.offset as usize;
             let bytes = &memory[begin..begin + piece.length as usize];
             buffer[at..at + bytes.len()].copy_from_slice(bytes);
@@ -59,13 +63,20 @@ impl Recorder {
 
 impl Peer for Recorder {
     fn begin(&mut self, length: u32, invalidate: Option<u32>) -> Result<(), Ended> {
-        assert!(self.current.is_none(), "a message begins before the last one is complete");
+        assert!(
+            self.current.is_none(),
+            "a message begins before the last one is complete"
+        );
         self.current = Some((length, invalidate, Vec::new()));
         Ok(())
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<(), Ended> {
-        self.current.as_mut().expect("a message was announced").2.extend_from_slice(bytes);
+        self.current
+            .as_mut()
+            .expect("a message was announced")
+            .2
+            .extend_from_slice(bytes);
         self.finish();
         Ok(())
     }
@@ -84,10 +95,23 @@ impl Peer for Recorder {
 
     fn recycle(&mut self, _: Buffer) {}
 
-    fn fetch(&mut self, operation: u64, buffer: Buffer, at: usize, from: &[BufferDescriptor], length: usize) {
-        assert_eq!(from.iter().map(|it| it.length as usize).sum::<usize>(), length);
+    fn fetch(
+        &mut self,
+        operation: u64,
+        buffer: Buffer,
+        at: usize,
+        from: &[BufferDescriptor],
+        length: usize,
+    ) {
+        assert_eq!(
+            from.iter().map(|it| it.length as usize).sum::<usize>(),
+            length
+        );
         for piece in from {
-            assert!(self.memory.contains_key(&piece.token), "memory is read after its answer");
+            assert!(
+                self.memory.contains_key(&piece.token),
+                "memory is read after its answer"
+            );
         }
         self.fetches.push((operation, buffer, at, from.to_vec()));
     }
@@ -95,7 +119,10 @@ impl Peer for Recorder {
     fn place(&mut self, buffer: Buffer, range: Range<usize>, to: &[BufferDescriptor]) {
         let mut bytes = &buffer[range];
         for piece in to {
-            let memory = self.memory.get_mut(&piece.token).expect("memory is written after its answer");
+            let memory = self
+                .memory
+                .get_mut(&piece.token)
+                .expect("memory is written after its answer");
             let (now, later) = bytes.split_at(piece.length as usize);
             memory[piece.offset as usize..][..now.len()].copy_from_slice(now);
             bytes = later;
@@ -112,12 +139,23 @@ impl Peer for Recorder {
         self.next_key += 1;
         self.open.insert(self.next_key, buffer.as_ptr() as usize);
         let offset = u64::from(self.next_key) << 32;
-        let descriptor = BufferDescriptor { offset, token: self.next_key, length: length as u32 };
-        Ok(Some(Opened { buffer, descriptor, invalidates }))
+        let descriptor = BufferDescriptor {
+            offset,
+            token: self.next_key,
+            length: length as u32,
+        };
+        Ok(Some(Opened {
+            buffer,
+            descriptor,
+            invalidates,
+        }))
     }
 
     fn close(&mut self, opened: Opened) {
-        assert!(self.open.remove(&opened.descriptor.token).is_some(), "a buffer is closed once");
+        assert!(
+            self.open.remove(&opened.descriptor.token).is_some(),
+            "a buffer is closed once"
+        );
     }
 
     fn read_write_size(&self) -> u32 {
@@ -140,7 +178,12 @@ pub(crate) fn header(command: u16, message_id: u64) -> Header {
 }
 
 /// A READ with descriptors.
-pub(crate) fn read(header: Header, length: u32, channel: u32, descriptors: &[BufferDescriptor]) -> Vec<u8> {
+pub(crate) fn read(
+    header: Header,
+    length: u32,
+    channel: u32,
+    descriptors: &[BufferDescriptor],
+) -> Vec<u8> {
     let info = array(descriptors);
     let body = ReadRequest {
         structure_size: 49,
@@ -156,7 +199,12 @@ pub(crate) fn read(header: Header, length: u32, channel: u32, descriptors: &[Buf
 }
 
 /// A WRITE of the memory that descriptors name.
-pub(crate) fn write(header: Header, length: u32, channel: u32, descriptors: &[BufferDescriptor]) -> Vec<u8> {
+pub(crate) fn write(
+    header: Header,
+    length: u32,
+    channel: u32,
+    descriptors: &[BufferDescriptor],
+) -> Vec<u8> {
     let info = array(descriptors);
     let body = WriteRequest {
         structure_size: 49,
@@ -174,30 +222,52 @@ pub(crate) fn write(header: Header, length: u32, channel: u32, descriptors: &[Bu
 /// A WRITE with its data.
 pub(crate) fn inline_write(header: Header, data: &[u8]) -> Vec<u8> {
     let (data_offset, length) = (112, data.len() as u32);
-    let body = WriteRequest { structure_size: 49, data_offset, length, ..WriteRequest::default() };
+    let body = WriteRequest {
+        structure_size: 49,
+        data_offset,
+        length,
+        ..WriteRequest::default()
+    };
     [&header.to_bytes()[..], &body.to_bytes(), data].concat()
 }
 
 fn array(descriptors: &[BufferDescriptor]) -> Vec<u8> {
-    descriptors.iter().flat_map(BufferDescriptor::to_bytes).collect()
+    descriptors
+        .iter()
+        .flat_map(BufferDescriptor::to_bytes)
+        .collect()
 }
 
 /// The answer to a request, with this status and body.
 pub(crate) fn answer(request: &Header, status: u32, body: &[u8]) -> Vec<u8> {
-    let header = Header { status, flags: flag::RESPONSE, next_command: 0, ..*request };
+    let header = Header {
+        status,
+        flags: flag::RESPONSE,
+        next_command: 0,
+        ..*request
+    };
     [&header.to_bytes()[..], body].concat()
 }
 
 /// The answer that sets up a session, with these SessionFlags.
 pub(crate) fn session_setup(flags: u16) -> Vec<u8> {
-    let body = SessionSetupResponse { structure_size: 9, session_flags: flags, ..Default::default() };
+    let body = SessionSetupResponse {
+        structure_size: 9,
+        session_flags: flags,
+        ..Default::default()
+    };
     answer(&header(command::SESSION_SETUP, 0), 0, &body.to_bytes())
 }
 
 /// The answer to a READ, with its data.
 pub(crate) fn read_answer(request: &Header, data: &[u8]) -> Vec<u8> {
     let (data_offset, data_length) = (80, data.len() as u32);
-    let body = ReadResponse { structure_size: 17, data_offset, data_length, ..ReadResponse::default() };
+    let body = ReadResponse {
+        structure_size: 17,
+        data_offset,
+        data_length,
+        ..ReadResponse::default()
+    };
     answer(request, 0, &[&body.to_bytes()[..], data].concat())
 }
 
@@ -206,7 +276,9 @@ pub(crate) const ERROR: [u8; 9] = [9, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// Bytes of a pattern that differs from place to place.
 pub(crate) fn pattern(seed: u64, length: usize) -> Vec<u8> {
-    (0..length as u64).map(|at| (at.wrapping_mul(31) ^ seed.wrapping_mul(97) ^ (at >> 8)) as u8).collect()
+    (0..length as u64)
+        .map(|at| (at.wrapping_mul(31) ^ seed.wrapping_mul(97) ^ (at >> 8)) as u8)
+        .collect()
 }
 
 /// The fragments of a message, of at most `size` bytes each.
@@ -215,7 +287,11 @@ pub(crate) fn fragments(message: &[u8], size: usize) -> impl Iterator<Item = Fra
     message.chunks(size).enumerate().map(move |(index, data)| {
         let end = index * size + data.len();
         let begins = (index == 0).then_some(total as u32);
-        Fragment { data, begins, remaining: (total - end) as u32 }
+        Fragment {
+            data,
+            begins,
+            remaining: (total - end) as u32,
+        }
     })
 }
 

@@ -39,24 +39,39 @@ fn show() -> Result<(), Error> {
     let start = Instant::now();
     let rockery = Rockery::built();
     let pair = Pair::new(MTU)?.with(&rockery);
-    println!("Two hosts (network namespaces), a veth of MTU {MTU} between them, perftest over rockery:\n");
+    println!(
+        "Two hosts (network namespaces), a veth of MTU {MTU} between them, perftest over rockery:\n"
+    );
     println!(
         "{:<28}{:>8}{:>10}{:>12}{:>10}{:>10}{:>7}",
         "operation", "bytes", "Gb/s", "messages/s", "p50 us", "p99 us", "cores"
     );
     for (name, line) in BANDWIDTH {
         let (row, cores) = measured(&pair, line)?;
-        let [_, average, millions, ..] = row.figures[..] else { continue };
+        let [_, average, millions, ..] = row.figures[..] else {
+            continue;
+        };
         let (gbit, rate) = (average * MIB_PER_S_IN_GBIT_PER_S, millions * 1e6);
-        println!("{name:<28}{:>8}{gbit:>10.1}{rate:>12.0}{:>10}{:>10}{cores:>7.2}", row.bytes, "", "");
+        println!(
+            "{name:<28}{:>8}{gbit:>10.1}{rate:>12.0}{:>10}{:>10}{cores:>7.2}",
+            row.bytes, "", ""
+        );
     }
     for (name, line) in LATENCY {
         let (row, cores) = measured(&pair, line)?;
-        let [_, _, typical, _, _, p99, ..] = row.figures[..] else { continue };
-        println!("{name:<28}{:>8}{:>10}{:>12}{typical:>10.2}{p99:>10.2}{cores:>7.2}", row.bytes, "", "");
+        let [_, _, typical, _, _, p99, ..] = row.figures[..] else {
+            continue;
+        };
+        println!(
+            "{name:<28}{:>8}{:>10}{:>12}{typical:>10.2}{p99:>10.2}{cores:>7.2}",
+            row.bytes, "", ""
+        );
     }
     let (gbit, cores) = iperf3(&pair)?;
-    println!("{:<28}{:>8}{gbit:>10.1}{:>12}{:>10}{:>10}{cores:>7.2}", "TCP (iperf3)", "", "", "", "");
+    println!(
+        "{:<28}{:>8}{gbit:>10.1}{:>12}{:>10}{:>10}{cores:>7.2}",
+        "TCP (iperf3)", "", "", "", ""
+    );
     println!("\ncores: how many of this machine's were busy, with both hosts and all else.");
     println!("Took {:.0?}.", start.elapsed());
     println!("Try it: {} run -- ibv_devinfo", rockery.path().display());
@@ -65,21 +80,31 @@ fn show() -> Result<(), Error> {
 
 fn measured(pair: &Pair, line: &str) -> Result<(perftest::Row, f64), Error> {
     let (exchange, cores) = with_cores(|| perftest::run(&pair.left, &pair.right, line))?;
-    let failed = || Error::Failed { command: line.to_owned(), output: described(&exchange) };
+    let failed = || Error::Failed {
+        command: line.to_owned(),
+        output: described(&exchange),
+    };
     if !exchange.client.succeeded() {
         return Err(failed());
     }
-    let row = perftest::rows(&exchange.client.output).into_iter().next_back().ok_or_else(failed)?;
+    let row = perftest::rows(&exchange.client.output)
+        .into_iter()
+        .next_back()
+        .ok_or_else(failed)?;
     Ok((row, cores))
 }
 
 fn described(exchange: &Exchange) -> String {
-    format!("server: {}\nclient: {}", exchange.server.output, exchange.client.output)
+    format!(
+        "server: {}\nclient: {}",
+        exchange.server.output, exchange.client.output
+    )
 }
 
 fn iperf3(pair: &Pair) -> Result<(f64, f64), Error> {
-    let plain =
-        |machine: &Namespace, line: &str| machine.start_plain(&line.split_whitespace().collect::<Vec<_>>());
+    let plain = |machine: &Namespace, line: &str| {
+        machine.start_plain(&line.split_whitespace().collect::<Vec<_>>())
+    };
     let _server = plain(&pair.left, "iperf3 -s -1")?;
     pair.left.wait_for_listener(5201, SECONDS)?;
     let client = format!("iperf3 -f g -t 3 -c {}", pair.left.address());
@@ -87,12 +112,20 @@ fn iperf3(pair: &Pair) -> Result<(f64, f64), Error> {
         use programs::Job;
         plain(&pair.right, &client)?.wait(SECONDS)
     })?;
-    let gbit = finished.output.lines().rev().find(|line| line.ends_with("receiver")).and_then(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let unit = words.iter().position(|word| *word == "Gbits/sec")?;
-        words.get(unit.checked_sub(1)?)?.parse().ok()
-    });
-    let failed = || Error::Failed { command: client.clone(), output: finished.output.clone() };
+    let gbit = finished
+        .output
+        .lines()
+        .rev()
+        .find(|line| line.ends_with("receiver"))
+        .and_then(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let unit = words.iter().position(|word| *word == "Gbits/sec")?;
+            words.get(unit.checked_sub(1)?)?.parse().ok()
+        });
+    let failed = || Error::Failed {
+        command: client.clone(),
+        output: finished.output.clone(),
+    };
     Ok((gbit.ok_or_else(failed)?, cores))
 }
 
@@ -110,7 +143,11 @@ fn with_cores<T>(run: impl FnOnce() -> Result<T, Error>) -> Result<(T, f64), Err
 fn processor_time() -> (f64, f64) {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let first = stat.lines().next().unwrap_or_default();
-    let ticks: Vec<f64> = first.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+    let ticks: Vec<f64> = first
+        .split_whitespace()
+        .skip(1)
+        .filter_map(|word| word.parse().ok())
+        .collect();
     let total: f64 = ticks.iter().take(8).sum();
     let idle: f64 = ticks.iter().skip(3).take(2).sum();
     (total - idle, total)

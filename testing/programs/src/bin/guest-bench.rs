@@ -45,7 +45,11 @@ impl Unit {
 
     /// How many times as fast as `other` `one` is.
     fn speedup(self, one: f64, other: f64) -> f64 {
-        if self == Self::MicrosecondsP50 { other / one } else { one / other }
+        if self == Self::MicrosecondsP50 {
+            other / one
+        } else {
+            one / other
+        }
     }
 }
 
@@ -78,11 +82,16 @@ fn main() {
     words.drain(..usize::from(json));
     let processors = match words.as_slice() {
         [] => Some(1),
-        [word] => word.parse().ok().filter(|processors| (1..=PROCESSORS_MAX).contains(processors)),
+        [word] => word
+            .parse()
+            .ok()
+            .filter(|processors| (1..=PROCESSORS_MAX).contains(processors)),
         _ => None,
     };
     let Some(processors) = processors else {
-        eprintln!("usage: guest-bench [--json] [PROCESSORS]   (1 to {PROCESSORS_MAX}, 1 if not given)");
+        eprintln!(
+            "usage: guest-bench [--json] [PROCESSORS]   (1 to {PROCESSORS_MAX}, 1 if not given)"
+        );
         std::process::exit(2);
     };
     match compare(processors) {
@@ -102,11 +111,18 @@ fn compare(processors: u32) -> Result<Comparison, Error> {
     let guest: Guest = segment.guest_with_processors(11, processors, &files)?;
     let kernel = figures(&guest)?;
     let guest = GuestWithRockery::new(guest, &rockery)?;
-    Ok(Comparison { processors, kernel, rockery: figures(&guest)? })
+    Ok(Comparison {
+        processors,
+        kernel,
+        rockery: figures(&guest)?,
+    })
 }
 
 fn figures(machine: &dyn Machine) -> Result<Vec<Option<f64>>, Error> {
-    FIGURES.iter().map(|(line, unit)| figure(machine, line, *unit)).collect()
+    FIGURES
+        .iter()
+        .map(|(line, unit)| figure(machine, line, *unit))
+        .collect()
 }
 
 /// `None` when no run could measure its clock, which emulation sometimes keeps it from.
@@ -122,7 +138,9 @@ fn figure(machine: &dyn Machine, line: &str, unit: Unit) -> Result<Option<f64>, 
 fn once(machine: &dyn Machine, line: &str, unit: Unit) -> Result<Option<f64>, Error> {
     for _ in 0..ATTEMPTS_MAX {
         let exchange = perftest::run(machine, machine, line)?;
-        let row = perftest::rows(&exchange.client.output).into_iter().next_back();
+        let row = perftest::rows(&exchange.client.output)
+            .into_iter()
+            .next_back();
         if let Some(figure) = row.and_then(|row| unit.figure(&row)) {
             return Ok(Some(figure));
         }
@@ -136,15 +154,29 @@ fn shown(figure: Option<f64>, digits: usize) -> String {
 
 /// How many times as fast as the kernel's device rockery is.
 fn times(unit: Unit, kernel: Option<f64>, rockery: Option<f64>) -> Option<f64> {
-    kernel.zip(rockery).map(|(kernel, rockery)| unit.speedup(rockery, kernel))
+    kernel
+        .zip(rockery)
+        .map(|(kernel, rockery)| unit.speedup(rockery, kernel))
 }
 
-fn as_table(Comparison { processors, kernel, rockery }: &Comparison) -> String {
+fn as_table(
+    Comparison {
+        processors,
+        kernel,
+        rockery,
+    }: &Comparison,
+) -> String {
     let mut table = Table::new(1, ["program", "unit", "rxe", "rockery", "times"]);
     for (((line, unit), kernel), rockery) in FIGURES.iter().zip(kernel).zip(rockery) {
         let times = shown(times(*unit, *kernel, *rockery), 2);
         let [kernel, rockery] = [kernel, rockery].map(|figure| shown(*figure, 1));
-        table.push([(*line).to_owned(), unit.name().to_owned(), kernel, rockery, times]);
+        table.push([
+            (*line).to_owned(),
+            unit.name().to_owned(),
+            kernel,
+            rockery,
+            times,
+        ]);
     }
     format!(
         "Both ends in one guest of {processors} emulated processor(s) (QEMU TCG), Ethernet MTU {MTU}, \
@@ -153,17 +185,28 @@ fn as_table(Comparison { processors, kernel, rockery }: &Comparison) -> String {
     )
 }
 
-fn as_json(Comparison { processors, kernel, rockery }: &Comparison) -> String {
-    let figures = FIGURES.iter().zip(kernel).zip(rockery).map(|(((line, unit), kernel), rockery)| {
-        let times = times(*unit, *kernel, *rockery);
-        json!({
-            "processors": processors,
-            "program": line,
-            "unit": unit.name(),
-            "rxe": kernel,
-            "rockery": rockery,
-            "times": times,
-        })
-    });
+fn as_json(
+    Comparison {
+        processors,
+        kernel,
+        rockery,
+    }: &Comparison,
+) -> String {
+    let figures =
+        FIGURES
+            .iter()
+            .zip(kernel)
+            .zip(rockery)
+            .map(|(((line, unit), kernel), rockery)| {
+                let times = times(*unit, *kernel, *rockery);
+                json!({
+                    "processors": processors,
+                    "program": line,
+                    "unit": unit.name(),
+                    "rxe": kernel,
+                    "rockery": rockery,
+                    "times": times,
+                })
+            });
     format!("{:#}", Value::from_iter(figures))
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use buffer::Buffer;
 use nvme::host::{Client, Options, Payload, Transport, transfer};
 use nvme::serve::{
-    BackendConfig, Bytes, Config, End, NamespaceConfig, PortConfig, Server, SubsystemConfig, TransportConfig,
-    Tuning,
+    BackendConfig, Bytes, Config, End, NamespaceConfig, PortConfig, Server, SubsystemConfig,
+    TransportConfig, Tuning,
 };
 use programs::storage::{NQN, options};
 use rdma::{Connection, Domain, Done, Sizes};
@@ -56,16 +56,32 @@ fn start() -> (Server, [SocketAddr; 2]) {
     };
     let backend = BackendConfig::Memory(Bytes(16 << 20));
     let namespace = NamespaceConfig::new(1, backend);
-    let subsystem =
-        SubsystemConfig { namespaces: vec![namespace], ..SubsystemConfig::new(NQN.parse().expect("a name")) };
+    let subsystem = SubsystemConfig {
+        namespaces: vec![namespace],
+        ..SubsystemConfig::new(NQN.parse().expect("a name"))
+    };
     let ports = addresses.map(port).into();
-    let config = Config { subsystems: vec![subsystem], ports, referrals: Vec::new() };
-    let tuning = Tuning { data_bytes: BUDGET, stall_timeout: Duration::from_secs(1), ..Tuning::default() };
-    (Server::start(config, None, tuning).expect("it starts"), addresses)
+    let config = Config {
+        subsystems: vec![subsystem],
+        ports,
+        referrals: Vec::new(),
+    };
+    let tuning = Tuning {
+        data_bytes: BUDGET,
+        stall_timeout: Duration::from_secs(1),
+        ..Tuning::default()
+    };
+    (
+        Server::start(config, None, tuning).expect("it starts"),
+        addresses,
+    )
 }
 
 fn rdma_options() -> Options {
-    Options { transport: Transport::Rdma, ..options() }
+    Options {
+        transport: Transport::Rdma,
+        ..options()
+    }
 }
 
 /// An I/O queue whose only receive was for the response to Connect, and its controller.
@@ -78,47 +94,95 @@ struct Deaf {
 impl Deaf {
     fn connect(address: SocketAddr) -> Self {
         let subsystem: nvme::Nqn = NQN.parse().expect("a name");
-        let mut client = Client::connect(address, &subsystem, &rdma_options()).expect("a controller");
+        let mut client =
+            Client::connect(address, &subsystem, &rdma_options()).expect("a controller");
         client.grant(1).expect("a queue is granted");
         let (receive_size, send_size, controller_id) = (ENTRIES, ENTRIES - 1, client.id());
-        let private = Request { format: 0, queue_id: 1, receive_size, send_size, controller_id };
-        let sizes = Sizes { send: u32::from(ENTRIES), receive: 1, reads: 0, rnr_retry: 7 };
+        let private = Request {
+            format: 0,
+            queue_id: 1,
+            receive_size,
+            send_size,
+            controller_id,
+        };
+        let sizes = Sizes {
+            send: u32::from(ENTRIES),
+            receive: 1,
+            reads: 0,
+            rnr_retry: 7,
+        };
         let prepare = |connection: &mut Connection, domain: &Arc<Domain>| {
             let buffer = domain.registered(COMPLETION_SIZE)?;
             connection.receive(buffer, 0).map_err(|(error, _)| error)
         };
-        let (connection, _) =
-            Connection::connect(address, sizes, &private.to_bytes(), prepare).expect("a connection");
+        let (connection, _) = Connection::connect(address, sizes, &private.to_bytes(), prepare)
+            .expect("a connection");
         let memory = connection.domain().open(LENGTH).expect("memory");
-        let mut deaf = Self { _client: client, connection, memory };
+        let mut deaf = Self {
+            _client: client,
+            connection,
+            memory,
+        };
         deaf.become_a_queue(&subsystem, controller_id);
         deaf
     }
 
     fn become_a_queue(&mut self, subsystem: &nvme::Nqn, controller_id: u16) {
         let Options { host, host_id, .. } = rdma_options();
-        let (subsystem, host) = (text::zeroed(subsystem.as_str()), text::zeroed(host.as_str()));
-        let data = ConnectData { host_id, controller_id, subsystem, host };
+        let (subsystem, host) = (
+            text::zeroed(subsystem.as_str()),
+            text::zeroed(host.as_str()),
+        );
+        let data = ConnectData {
+            host_id,
+            controller_id,
+            subsystem,
+            host,
+        };
         self.memory[..ConnectData::SIZE].copy_from_slice(&data.to_bytes());
         let (size, attributes) = (ENTRIES - 1, CONNECT_NO_FLOW_CONTROL);
-        let connect = Connect { format: 0, queue_id: 1, size, attributes, keep_alive_ms: 0 };
+        let connect = Connect {
+            format: 0,
+            queue_id: 1,
+            size,
+            attributes,
+            keep_alive_ms: 0,
+        };
         self.send(&connect.to_command(1), ConnectData::SIZE as u32);
         let mut completed = Vec::new();
         until("the response to Connect", || {
-            self.connection.poll(&mut completed).expect("it is connected");
-            completed.iter().any(|it| matches!(it.done, Ok(Done::Receive(_))))
+            self.connection
+                .poll(&mut completed)
+                .expect("it is connected");
+            completed
+                .iter()
+                .any(|it| matches!(it.done, Ok(Done::Receive(_))))
         });
     }
 
     fn send(&mut self, command: &Command, length: u32) {
-        let (address, key) = self.connection.domain().remote(&self.memory).expect("it is open");
-        let sgl = Sgl::Keyed { address, length, key, invalidate: false };
-        self.connection.send_short(&command.with_sgl(sgl).to_bytes(), None).expect("a free entry");
+        let (address, key) = self
+            .connection
+            .domain()
+            .remote(&self.memory)
+            .expect("it is open");
+        let sgl = Sgl::Keyed {
+            address,
+            length,
+            key,
+            invalidate: false,
+        };
+        self.connection
+            .send_short(&command.with_sgl(sgl).to_bytes(), None)
+            .expect("a free entry");
         self.connection.flush().expect("it is connected");
     }
 
     fn read(&mut self, cid: u16) {
-        let command = Command { cid, ..transfer(Io::Read, 1, 0, (LENGTH / BLOCK) as u32) };
+        let command = Command {
+            cid,
+            ..transfer(Io::Read, 1, 0, (LENGTH / BLOCK) as u32)
+        };
         self.send(&command, LENGTH as u32);
     }
 }
@@ -130,15 +194,30 @@ fn another_host_is_served(address: SocketAddr, seed: u8) {
     let mut queue = client.queues(1, 8).expect("a queue").remove(0);
     let mut buffer = queue.buffer(BLOCK).expect("memory");
     buffer[..BLOCK].fill(seed);
-    queue.call("Write", transfer(Io::Write, 1, 2048, 1), Payload::Out(buffer, BLOCK)).expect("a write");
+    queue
+        .call(
+            "Write",
+            transfer(Io::Write, 1, 2048, 1),
+            Payload::Out(buffer, BLOCK),
+        )
+        .expect("a write");
     let payload = Payload::In(queue.buffer(BLOCK).expect("memory"), BLOCK);
-    let done = queue.call("Read", transfer(Io::Read, 1, 2048, 1), payload).expect("a read");
-    assert!(done.buffer.expect("data")[..BLOCK].iter().all(|byte| *byte == seed));
+    let done = queue
+        .call("Read", transfer(Io::Read, 1, 2048, 1), payload)
+        .expect("a read");
+    assert!(
+        done.buffer.expect("data")[..BLOCK]
+            .iter()
+            .all(|byte| *byte == seed)
+    );
 }
 
 fn main() {
     let (server, [ours, theirs]) = start();
-    let subsystem = server.target().subsystem(&NQN.parse().expect("a name")).expect("it is there");
+    let subsystem = server
+        .target()
+        .subsystem(&NQN.parse().expect("a name"))
+        .expect("it is there");
     let disk = subsystem.namespace(1).expect("it is there");
     let read = || disk.counters.read_bytes.load(Ordering::Relaxed);
     let mut most = 0;
@@ -149,7 +228,9 @@ fn main() {
         // and behind it the data of the others.
         let before = read();
         host.read(0);
-        until("the first command", || read() > before || server.shared().ended_so_far(End::Stalled) > 0);
+        until("the first command", || {
+            read() > before || server.shared().ended_so_far(End::Stalled) > 0
+        });
         (1..=COMMANDS).for_each(|cid| host.read(cid));
         most = most.max(server.shared().data_bytes());
         deaf_hosts.push(host);
@@ -163,7 +244,9 @@ fn main() {
         server.shared().ended_so_far(End::Stalled) == HOSTS
     });
     // The admin queues stay, each with the buffers of its last requests, which no completion has reported.
-    until("the memory", || server.shared().data_bytes() <= HOSTS as usize * UNREPORTED_BYTES);
+    until("the memory", || {
+        server.shared().data_bytes() <= HOSTS as usize * UNREPORTED_BYTES
+    });
     another_host_is_served(theirs, 10);
     println!("within the budget: {}", (LENGTH..=BUDGET).contains(&most));
     println!("stalled: {}", server.shared().ended_so_far(End::Stalled));

@@ -59,15 +59,27 @@ impl Falsifier {
 
     fn falsified(&self, right: BufferDescriptor) -> BufferDescriptor {
         match self.wrong {
-            Wrong::Token => BufferDescriptor { token: right.token ^ 0x0010_0000, ..right },
-            Wrong::Offset => BufferDescriptor { offset: right.offset + (1 << 40), ..right },
-            Wrong::End => BufferDescriptor { offset: right.offset + 1, ..right },
+            Wrong::Token => BufferDescriptor {
+                token: right.token ^ 0x0010_0000,
+                ..right
+            },
+            Wrong::Offset => BufferDescriptor {
+                offset: right.offset + (1 << 40),
+                ..right
+            },
+            Wrong::End => BufferDescriptor {
+                offset: right.offset + 1,
+                ..right
+            },
         }
     }
 
     fn all(&mut self, right: &[BufferDescriptor]) -> Vec<BufferDescriptor> {
         let is_wrong = self.is_next_wrong();
-        right.iter().map(|&it| if is_wrong { self.falsified(it) } else { it }).collect()
+        right
+            .iter()
+            .map(|&it| if is_wrong { self.falsified(it) } else { it })
+            .collect()
     }
 }
 
@@ -92,7 +104,14 @@ impl Peer for Falsifier {
         self.transport.recycle(buffer);
     }
 
-    fn fetch(&mut self, operation: u64, buffer: Buffer, at: usize, from: &[BufferDescriptor], length: usize) {
+    fn fetch(
+        &mut self,
+        operation: u64,
+        buffer: Buffer,
+        at: usize,
+        from: &[BufferDescriptor],
+        length: usize,
+    ) {
         let from = self.all(from);
         self.transport.fetch(operation, buffer, at, &from, length);
     }
@@ -103,9 +122,14 @@ impl Peer for Falsifier {
     }
 
     fn open(&mut self, length: usize, invalidates: bool) -> Result<Option<Opened>, Ended> {
-        let Some(opened) = self.transport.open(length, invalidates)? else { return Ok(None) };
+        let Some(opened) = self.transport.open(length, invalidates)? else {
+            return Ok(None);
+        };
         let descriptor = self.all(&[opened.descriptor]).remove(0);
-        Ok(Some(Opened { descriptor, ..opened }))
+        Ok(Some(Opened {
+            descriptor,
+            ..opened
+        }))
     }
 
     fn close(&mut self, opened: Opened) {
@@ -130,7 +154,11 @@ fn later(result: io::Result<usize>) -> io::Result<Option<usize>> {
 }
 
 /// Relays until the connection ends.
-fn relay(direct: &mut Falsifier, session: &mut impl Session, tcp: &mut TcpStream) -> Result<(), Ended> {
+fn relay(
+    direct: &mut Falsifier,
+    session: &mut impl Session,
+    tcp: &mut TcpStream,
+) -> Result<(), Ended> {
     tcp.set_nonblocking(true)?;
     loop {
         let mut progress = direct.transport.poll(session)?;
@@ -173,15 +201,36 @@ fn dial(listen: SocketAddr, server: SocketAddr, (wrong, right): (Wrong, u32)) ->
     let parameters = Parameters::default();
     let prepare = |connection: &mut rdma::Connection, domain: &Arc<rdma::Domain>| {
         let buffer = transport::first_receive(domain, &parameters)?;
-        connection.receive(buffer, transport::RECEIVE).map_err(|(error, _)| error)
+        connection
+            .receive(buffer, transport::RECEIVE)
+            .map_err(|(error, _)| error)
     };
-    let (connection, _) = rdma::Connection::connect(server, transport::sizes(&parameters), &[], prepare)?;
-    let transport = Transport::new(connection, parameters, false, &Memory::new(MEMORY_BYTES), None);
-    relay(&mut Falsifier { transport, wrong, right }, &mut Dial::new(Trees::default()), &mut tcp)
+    let (connection, _) =
+        rdma::Connection::connect(server, transport::sizes(&parameters), &[], prepare)?;
+    let transport = Transport::new(
+        connection,
+        parameters,
+        false,
+        &Memory::new(MEMORY_BYTES),
+        None,
+    );
+    relay(
+        &mut Falsifier {
+            transport,
+            wrong,
+            right,
+        },
+        &mut Dial::new(Trees::default()),
+        &mut tcp,
+    )
 }
 
 /// One connection of an SMB Direct client to a server over TCP.
-fn gateway(listen: SocketAddr, server: SocketAddr, (wrong, right): (Wrong, u32)) -> Result<(), Ended> {
+fn gateway(
+    listen: SocketAddr,
+    server: SocketAddr,
+    (wrong, right): (Wrong, u32),
+) -> Result<(), Ended> {
     let listener = Listener::new(listen, 1)?;
     say("listening");
     let (parameters, mut waiting) = (Parameters::default(), None);
@@ -191,7 +240,8 @@ fn gateway(listen: SocketAddr, server: SocketAddr, (wrong, right): (Wrong, u32))
                 let domain = request.domain()?;
                 let mut half = request.prepare(&domain, transport::sizes(&parameters))?;
                 let buffer = transport::first_receive(&domain, &parameters)?;
-                half.receive(buffer, transport::RECEIVE).map_err(|(error, _)| error)?;
+                half.receive(buffer, transport::RECEIVE)
+                    .map_err(|(error, _)| error)?;
                 half.accept(&[])?;
                 waiting = Some(half);
             }
@@ -205,19 +255,36 @@ fn gateway(listen: SocketAddr, server: SocketAddr, (wrong, right): (Wrong, u32))
         }
     };
     let mut tcp = TcpStream::connect(server)?;
-    let transport = Transport::new(connection, parameters, true, &Memory::new(MEMORY_BYTES), None);
-    relay(&mut Falsifier { transport, wrong, right }, &mut Gateway::default(), &mut tcp)
+    let transport = Transport::new(
+        connection,
+        parameters,
+        true,
+        &Memory::new(MEMORY_BYTES),
+        None,
+    );
+    relay(
+        &mut Falsifier {
+            transport,
+            wrong,
+            right,
+        },
+        &mut Gateway::default(),
+        &mut tcp,
+    )
 }
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [role, listen, server, wrong, right] = &words[..] else { return ExitCode::FAILURE };
+    let [role, listen, server, wrong, right] = &words[..] else {
+        return ExitCode::FAILURE;
+    };
     let wrong = match wrong.as_str() {
         "token" => Wrong::Token,
         "offset" => Wrong::Offset,
         _ => Wrong::End,
     };
-    let (Ok(listen), Ok(server), Ok(right)) = (listen.parse(), server.parse(), right.parse()) else {
+    let (Ok(listen), Ok(server), Ok(right)) = (listen.parse(), server.parse(), right.parse())
+    else {
         return ExitCode::FAILURE;
     };
     let ended = match role.as_str() {

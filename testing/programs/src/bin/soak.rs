@@ -36,13 +36,21 @@ struct Held {
 impl Held {
     fn by(process: u32) -> Option<Self> {
         let field = |name: &str| status(process, name);
-        let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?.count();
-        Some(Self { resident_kb: field("VmRSS:")?, descriptors, threads: field("Threads:")? })
+        let descriptors = std::fs::read_dir(format!("/proc/{process}/fd"))
+            .ok()?
+            .count();
+        Some(Self {
+            resident_kb: field("VmRSS:")?,
+            descriptors,
+            threads: field("Threads:")?,
+        })
     }
 }
 
 fn main() -> ExitCode {
-    let seconds = std::env::args().nth(1).map_or(Ok(3600), |text| text.parse());
+    let seconds = std::env::args()
+        .nth(1)
+        .map_or(Ok(3600), |text| text.parse());
     let Ok(seconds) = seconds else {
         eprintln!("soak: how many seconds?");
         return ExitCode::from(2);
@@ -64,13 +72,20 @@ fn soak(time: Duration) -> Result<bool, Failure> {
     let server = Server::start(folder.path(), &words)?;
     let mut ledger = Ledger::new(1, 0, BLOCKS);
     let (began, mut round, mut first) = (Instant::now(), 0, None);
-    println!("{:>8} {:>10} {:>12} {:>6} {:>8}", "seconds", "commands", "resident kB", "files", "threads");
+    println!(
+        "{:>8} {:>10} {:>12} {:>6} {:>8}",
+        "seconds", "commands", "resident kB", "files", "threads"
+    );
     let mut commands = 0;
     while began.elapsed() < time || round <= WARM_UP_ROUNDS {
         commands += one_round(&server, &mut ledger, round)?;
         round += 1;
         let held = Held::by(server.id()).ok_or(Failure::Gone)?;
-        let Held { resident_kb, descriptors, threads } = held;
+        let Held {
+            resident_kb,
+            descriptors,
+            threads,
+        } = held;
         println!(
             "{:>8} {commands:>10} {resident_kb:>12} {descriptors:>6} {threads:>8}",
             began.elapsed().as_secs()
@@ -108,8 +123,13 @@ fn one_round(server: &Server, ledger: &mut Ledger, round: u32) -> Result<u64, Fa
     let (mut client, mut queues) = server.connect(2, DEPTH);
     let mut commands = 0;
     while Instant::now() < until {
-        let mut writer =
-            Writer::new(ledger, &mut queues[0], 1, DEPTH.into(), u64::from(round) << 32 | commands);
+        let mut writer = Writer::new(
+            ledger,
+            &mut queues[0],
+            1,
+            DEPTH.into(),
+            u64::from(round) << 32 | commands,
+        );
         commands += writer.run(|completed| completed < 2000)?;
         server.ask(&format!("serve add {NQN} --id 7 --memory 4M"))?;
         discover(server.address(), &options())?;

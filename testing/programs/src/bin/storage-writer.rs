@@ -41,7 +41,13 @@ fn run() -> Result<String, Box<dyn Error>> {
         return Err("storage-writer ADDRESS:PORT TRANSPORT STOP".into());
     };
     let transport: Transport = transport.parse()?;
-    let (address, options) = (address.parse()?, Options { transport, ..options() });
+    let (address, options) = (
+        address.parse()?,
+        Options {
+            transport,
+            ..options()
+        },
+    );
     let mut ledger = Ledger::new(1, 0, BLOCKS);
     let (mut connections, mut commands) = (0, 0);
     loop {
@@ -55,7 +61,9 @@ fn run() -> Result<String, Box<dyn Error>> {
                 Err(error) if is_of_the_connection(&error) => println!("disconnected: {error}"),
                 Err(error) => return Err(error.into()),
                 Ok(wrong) if !wrong.is_empty() => return Err(format!("wrong: {wrong:?}").into()),
-                Ok(_) if stops => return Ok(format!("{commands} commands, {connections} connections")),
+                Ok(_) if stops => {
+                    return Ok(format!("{commands} commands, {connections} connections"));
+                }
                 Ok(_) if Path::new(stop).exists() => {}
                 Ok(_) => {
                     println!("round");
@@ -104,5 +112,8 @@ fn connect(address: SocketAddr, options: &Options) -> Result<(Client, Vec<Queue>
 
 /// Whether another connection may do better.
 fn is_of_the_connection(error: &HostError) -> bool {
-    !matches!(error, HostError::Status { .. } | HostError::Buffer | HostError::Full)
+    !matches!(
+        error,
+        HostError::Status { .. } | HostError::Buffer | HostError::Full
+    )
 }

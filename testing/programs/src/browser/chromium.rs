@@ -33,7 +33,10 @@ impl Chromium {
     /// # Errors
     /// [`Error::Start`] or [`Error::Failed`] when Chromium cannot be started.
     pub fn start() -> Result<Self, Error> {
-        let failed = |what: &str| Error::Failed { command: "chromium".to_owned(), output: what.to_owned() };
+        let failed = |what: &str| Error::Failed {
+            command: "chromium".to_owned(),
+            output: what.to_owned(),
+        };
         let folder = TempDir::new().map_err(|error| failed(&error.to_string()))?;
         let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
         call(&["mkfifo", &path("commands"), &path("messages")])?;
@@ -42,24 +45,42 @@ impl Chromium {
                       --no-first-run --window-size=1400,1000 --user-data-dir=\"$1/profile\" \
                       --remote-debugging-pipe about:blank 3<\"$1/commands\" 4>\"$1/messages\"";
         let mut command = Command::new("sh");
-        command.args(["-c", script, "sh"]).arg(folder.path()).stdin(Stdio::null());
+        command
+            .args(["-c", script, "sh"])
+            .arg(folder.path())
+            .stdin(Stdio::null());
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let start = |source| Error::Start { program: "chromium".to_owned(), source };
+        let start = |source| Error::Start {
+            program: "chromium".to_owned(),
+            source,
+        };
         let process = command.spawn().map_err(start)?;
         // Both ends of a pipe are opened at once; without a shell at the other end this would wait for ever.
-        let commands = OpenOptions::new().write(true).open(path("commands")).map_err(start)?;
+        let commands = OpenOptions::new()
+            .write(true)
+            .open(path("commands"))
+            .map_err(start)?;
         let messages = File::open(path("messages")).map_err(start)?;
         let (send, receive) = channel();
         std::thread::spawn(move || {
             for message in BufReader::new(messages).split(0).map_while(Result::ok) {
-                let Ok(message) = serde_json::from_slice(&message) else { break };
+                let Ok(message) = serde_json::from_slice(&message) else {
+                    break;
+                };
                 if send.send(message).is_err() {
                     break;
                 }
             }
         });
         let session = String::new();
-        let mut browser = Self { process, commands, messages: receive, session, number: 0, _folder: folder };
+        let mut browser = Self {
+            process,
+            commands,
+            messages: receive,
+            session,
+            number: 0,
+            _folder: folder,
+        };
         browser.open_page()?;
         Ok(browser)
     }
@@ -69,7 +90,10 @@ impl Chromium {
     /// # Errors
     /// [`Error::Failed`] with the browser's message, or when there is none in time.
     pub fn command(&mut self, method: &str, parameters: Value) -> Result<Value, Error> {
-        let failed = |output: String| Error::Failed { command: method.to_owned(), output };
+        let failed = |output: String| Error::Failed {
+            command: method.to_owned(),
+            output,
+        };
         self.number += 1;
         let mut command = json!({ "id": self.number, "method": method, "params": parameters });
         if !self.session.is_empty() {
@@ -80,7 +104,10 @@ impl Chromium {
         let until = Instant::now() + COMMAND_TIMEOUT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let answer = self.messages.recv_timeout(left).map_err(|_| failed("no answer".to_owned()))?;
+            let answer = self
+                .messages
+                .recv_timeout(left)
+                .map_err(|_| failed("no answer".to_owned()))?;
             if answer["id"] == self.number {
                 return match answer.get("error") {
                     Some(error) => Err(failed(error.to_string())),
@@ -102,7 +129,8 @@ impl Browser for Chromium {
     }
 
     fn load(&mut self, address: &str) -> Result<(), Error> {
-        self.command("Page.navigate", json!({ "url": address })).map(drop)
+        self.command("Page.navigate", json!({ "url": address }))
+            .map(drop)
     }
 
     fn value(&mut self, expression: &str) -> Result<Value, Error> {
@@ -114,7 +142,10 @@ impl Browser for Chromium {
         });
         let mut answer = self.command("Runtime.evaluate", parameters)?;
         match answer.get("exceptionDetails") {
-            Some(thrown) => Err(Error::Failed { command: expression.to_owned(), output: thrown.to_string() }),
+            Some(thrown) => Err(Error::Failed {
+                command: expression.to_owned(),
+                output: thrown.to_string(),
+            }),
             None => Ok(answer["result"]["value"].take()),
         }
     }
@@ -142,8 +173,10 @@ impl Browser for Chromium {
 
     fn picture(&mut self) -> Result<String, Error> {
         let mut answer = self.command("Page.captureScreenshot", json!({ "format": "png" }))?;
-        serde_json::from_value(answer["data"].take())
-            .map_err(|error| Error::Failed { command: "a picture".to_owned(), output: error.to_string() })
+        serde_json::from_value(answer["data"].take()).map_err(|error| Error::Failed {
+            command: "a picture".to_owned(),
+            output: error.to_string(),
+        })
     }
 }
 

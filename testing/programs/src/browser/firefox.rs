@@ -60,7 +60,10 @@ impl Drop for Starting {
 }
 
 fn failed(command: &str) -> impl Fn(std::io::Error) -> Error + '_ {
-    move |error| Error::Failed { command: format!("{PROGRAM}: {command}"), output: error.to_string() }
+    move |error| Error::Failed {
+        command: format!("{PROGRAM}: {command}"),
+        output: error.to_string(),
+    }
 }
 
 impl Firefox {
@@ -74,22 +77,51 @@ impl Firefox {
         fs::create_dir(&profile).map_err(failed("a profile"))?;
         fs::write(profile.join("user.js"), SETTINGS).map_err(failed("a profile"))?;
         let mut command = Command::new(PROGRAM);
-        command.args(["--headless", "--marionette", "--no-remote", "--width", "1400", "--height", "1000"]);
-        command.arg("--profile").arg(&profile).arg("about:blank").env("HOME", folder.path());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let start = |source| Error::Start { program: PROGRAM.to_owned(), source };
+        command.args([
+            "--headless",
+            "--marionette",
+            "--no-remote",
+            "--width",
+            "1400",
+            "--height",
+            "1000",
+        ]);
+        command
+            .arg("--profile")
+            .arg(&profile)
+            .arg("about:blank")
+            .env("HOME", folder.path());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let start = |source| Error::Start {
+            program: PROGRAM.to_owned(),
+            source,
+        };
         let mut process = Starting(Some(command.spawn().map_err(start)?));
         let connection = connect(&profile.join(PORT))?;
-        connection.set_read_timeout(Some(COMMAND_TIMEOUT)).map_err(failed("a connection"))?;
+        connection
+            .set_read_timeout(Some(COMMAND_TIMEOUT))
+            .map_err(failed("a connection"))?;
         let mut connection = BufReader::new(connection);
         // Firefox sends the first message: the version of the protocol.
         receive(&mut connection)?;
-        let process =
-            process.0.take().ok_or_else(|| failed("a process")(std::io::ErrorKind::Other.into()))?;
-        let mut browser = Self { process, connection, number: 0, _folder: folder };
+        let process = process
+            .0
+            .take()
+            .ok_or_else(|| failed("a process")(std::io::ErrorKind::Other.into()))?;
+        let mut browser = Self {
+            process,
+            connection,
+            number: 0,
+            _folder: folder,
+        };
         let timeouts = json!({ "script": COMMAND_TIMEOUT.as_millis() as u64 });
-        browser
-            .command("WebDriver:NewSession", json!({ "pageLoadStrategy": "none", "timeouts": timeouts }))?;
+        browser.command(
+            "WebDriver:NewSession",
+            json!({ "pageLoadStrategy": "none", "timeouts": timeouts }),
+        )?;
         Ok(browser)
     }
 
@@ -102,7 +134,10 @@ impl Firefox {
         const COMMAND: u8 = 0;
         self.number += 1;
         let message = json!([COMMAND, self.number, name, parameters]).to_string();
-        let sent = self.connection.get_mut().write_all(format!("{}:{message}", message.len()).as_bytes());
+        let sent = self
+            .connection
+            .get_mut()
+            .write_all(format!("{}:{message}", message.len()).as_bytes());
         sent.map_err(failed(name))?;
         loop {
             let mut answer = receive(&mut self.connection)?;
@@ -111,7 +146,10 @@ impl Firefox {
             }
             return match &answer[2] {
                 Value::Null => Ok(answer[3].take()),
-                error => Err(Error::Failed { command: name.to_owned(), output: error.to_string() }),
+                error => Err(Error::Failed {
+                    command: name.to_owned(),
+                    output: error.to_string(),
+                }),
             };
         }
     }
@@ -121,7 +159,9 @@ impl Firefox {
 fn connect(port: &Path) -> Result<TcpStream, Error> {
     let until = Instant::now() + COMMAND_TIMEOUT;
     loop {
-        let found = fs::read_to_string(port).ok().and_then(|text| text.trim().parse().ok());
+        let found = fs::read_to_string(port)
+            .ok()
+            .and_then(|text| text.trim().parse().ok());
         let connection = found.map(|port: u16| TcpStream::connect(("127.0.0.1", port)));
         match connection {
             Some(Ok(connection)) => return Ok(connection),
@@ -140,22 +180,35 @@ fn connect(port: &Path) -> Result<TcpStream, Error> {
 fn receive(connection: &mut BufReader<TcpStream>) -> Result<Value, Error> {
     let wrong = || failed("a message")(std::io::ErrorKind::InvalidData.into());
     let mut length = Vec::new();
-    connection.take(LENGTH_BYTES_MAX).read_until(b':', &mut length).map_err(failed("a message"))?;
+    connection
+        .take(LENGTH_BYTES_MAX)
+        .read_until(b':', &mut length)
+        .map_err(failed("a message"))?;
     let length = String::from_utf8_lossy(&length);
     let length: usize = length.trim_end_matches(':').parse().map_err(|_| wrong())?;
     let mut message = vec![0; length];
-    connection.read_exact(&mut message).map_err(failed("a message"))?;
+    connection
+        .read_exact(&mut message)
+        .map_err(failed("a message"))?;
     serde_json::from_slice(&message).map_err(|_| wrong())
 }
 
 impl Browser for Firefox {
     fn open_page(&mut self) -> Result<(), Error> {
-        let page = self.command("WebDriver:NewWindow", json!({ "type": "tab", "focus": true }))?;
-        self.command("WebDriver:SwitchToWindow", json!({ "handle": page["handle"], "focus": true })).map(drop)
+        let page = self.command(
+            "WebDriver:NewWindow",
+            json!({ "type": "tab", "focus": true }),
+        )?;
+        self.command(
+            "WebDriver:SwitchToWindow",
+            json!({ "handle": page["handle"], "focus": true }),
+        )
+        .map(drop)
     }
 
     fn load(&mut self, address: &str) -> Result<(), Error> {
-        self.command("WebDriver:Navigate", json!({ "url": address })).map(drop)
+        self.command("WebDriver:Navigate", json!({ "url": address }))
+            .map(drop)
     }
 
     fn value(&mut self, expression: &str) -> Result<Value, Error> {
@@ -179,13 +232,16 @@ impl Browser for Firefox {
             actions.push(one("keyUp", CTRL));
         }
         let keyboard = json!({ "type": "key", "id": "keyboard", "actions": actions });
-        self.command("WebDriver:PerformActions", json!({ "actions": [keyboard] })).map(drop)
+        self.command("WebDriver:PerformActions", json!({ "actions": [keyboard] }))
+            .map(drop)
     }
 
     fn picture(&mut self) -> Result<String, Error> {
         let mut answer = self.command("WebDriver:TakeScreenshot", json!({ "full": false }))?;
-        serde_json::from_value(answer["value"].take())
-            .map_err(|error| Error::Failed { command: "a picture".to_owned(), output: error.to_string() })
+        serde_json::from_value(answer["value"].take()).map_err(|error| Error::Failed {
+            command: "a picture".to_owned(),
+            output: error.to_string(),
+        })
     }
 }
 

@@ -46,7 +46,11 @@ pub trait Browser {
     /// When the expression has no value.
     #[track_caller]
     fn text(&mut self, expression: &str) -> String {
-        self.value(expression).expect("a value").as_str().unwrap_or_default().to_owned()
+        self.value(expression)
+            .expect("a value")
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// Presses and releases a key; with Ctrl held down if `with_ctrl`.
@@ -71,7 +75,10 @@ pub trait Browser {
             if Instant::now() > until {
                 let text = self.value("document.body.innerText.slice(0, 2000)")?;
                 let output = text.as_str().unwrap_or_default().to_owned();
-                return Err(Error::Failed { command: format!("waiting for {expression}"), output });
+                return Err(Error::Failed {
+                    command: format!("waiting for {expression}"),
+                    output,
+                });
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -87,6 +94,14 @@ pub trait Browser {
         let packed = path.with_extension("base64");
         fs::write(&packed, picture).map_err(Error::file(path))?;
         let script = "base64 -d \"$1\" >\"$2\" && rm \"$1\"";
-        call(&["sh", "-c", script, "sh", &packed.to_string_lossy(), &path.to_string_lossy()]).map(drop)
+        call(&[
+            "sh",
+            "-c",
+            script,
+            "sh",
+            &packed.to_string_lossy(),
+            &path.to_string_lossy(),
+        ])
+        .map(drop)
     }
 }

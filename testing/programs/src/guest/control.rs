@@ -16,7 +16,9 @@ impl Control {
     /// `None` when nothing is there yet. Answers are waited for as long as `seconds`.
     pub(super) fn connect(socket: &Path, seconds: u64) -> Option<Self> {
         let writer = UnixStream::connect(socket).ok()?;
-        writer.set_read_timeout(Some(Duration::from_secs(seconds))).ok()?;
+        writer
+            .set_read_timeout(Some(Duration::from_secs(seconds)))
+            .ok()?;
         let reader = BufReader::new(writer.try_clone().ok()?);
         Some(Self { writer, reader })
     }
@@ -41,7 +43,10 @@ impl Control {
             if let Some(text) = text.strip_prefix('|') {
                 output.push_str(text);
             } else if let Some(status) = text.strip_prefix('=') {
-                return Some(Finished { status: status.trim().parse().ok(), output });
+                return Some(Finished {
+                    status: status.trim().parse().ok(),
+                    output,
+                });
             }
         }
     }

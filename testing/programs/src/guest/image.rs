@@ -23,7 +23,9 @@ pub(super) fn build(kernel: Kernel) -> Result<PathBuf, Error> {
     // Tests run side by side, and one build is enough: within this process by the first lock, and among the
     // several test programs by the second.
     static BUILDING: Mutex<()> = Mutex::new(());
-    let _building = BUILDING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _building = BUILDING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let (folder, kind) = match kernel {
         Kernel::Plain => ("../../target/guest", "plain"),
         Kernel::Authenticating => ("../../target/guest-authenticating", "authenticating"),
@@ -40,7 +42,11 @@ pub(super) fn build(kernel: Kernel) -> Result<PathBuf, Error> {
 
 /// An initramfs in `folder` with `programs` at the paths they have here: the kernel unpacks one archive after
 /// the other.
-pub(super) fn with_programs(image: &Path, programs: &[&Path], folder: &Path) -> Result<PathBuf, Error> {
+pub(super) fn with_programs(
+    image: &Path,
+    programs: &[&Path],
+    folder: &Path,
+) -> Result<PathBuf, Error> {
     let plain = image.join("initrd.gz");
     if programs.is_empty() {
         return Ok(plain);
@@ -62,11 +68,18 @@ pub(super) fn with_programs(image: &Path, programs: &[&Path], folder: &Path) -> 
 }
 
 /// An initramfs in `folder` with these further archives of the image.
-pub(super) fn with_archives(image: &Path, archives: &[&str], folder: &Path) -> Result<PathBuf, Error> {
+pub(super) fn with_archives(
+    image: &Path,
+    archives: &[&str],
+    folder: &Path,
+) -> Result<PathBuf, Error> {
     let initrd = folder.join("initrd");
     let sources: Vec<PathBuf> = archives.iter().map(|name| image.join(name)).collect();
     let paths = [&[initrd.clone(), image.join("initrd.gz")][..], &sources].concat();
-    let paths: Vec<String> = paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let paths: Vec<String> = paths
+        .iter()
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect();
     let mut argv = vec!["sh", "-c", "out=$1; shift; cat \"$@\" >\"$out\"", "sh"];
     argv.extend(paths.iter().map(String::as_str));
     system::call(&argv)?;

@@ -21,14 +21,20 @@ fn rping_verifies_its_data() {
 #[test]
 fn rping_runs_over_the_loopback() {
     let alone = Namespace::with_rockery();
-    let (server, client) = ("rping -s -a 127.0.0.1 -V -C 100", "rping -c -a 127.0.0.1 -V -C 100");
+    let (server, client) = (
+        "rping -s -a 127.0.0.1 -V -C 100",
+        "rping -c -a 127.0.0.1 -V -C 100",
+    );
     connection::expect((&alone, server), (&alone, client), SECONDS);
 }
 
 #[test]
 fn ucmatose_transfers_in_both_directions() {
     let pair = Pair::with_rockery(1500);
-    let (server, client) = ("ucmatose -c 10 -C 20 -S 5000", "ucmatose -s 10.88.0.1 -c 10 -C 20 -S 5000");
+    let (server, client) = (
+        "ucmatose -c 10 -C 20 -S 5000",
+        "ucmatose -s 10.88.0.1 -c 10 -C 20 -S 5000",
+    );
     let exchange = connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
     for end in [exchange.server, exchange.client] {
         assert!(end.output.contains("return status 0"), "{}", end.output);
@@ -38,14 +44,20 @@ fn ucmatose_transfers_in_both_directions() {
 #[test]
 fn programs_that_create_their_own_queue_pairs_connect() {
     let pair = Pair::with_rockery(1500);
-    let (server, client) = ("rping -s -a 10.88.0.1 -q -V -C 200", "rping -c -a 10.88.0.1 -q -V -C 200");
+    let (server, client) = (
+        "rping -s -a 10.88.0.1 -q -V -C 200",
+        "rping -c -a 10.88.0.1 -q -V -C 200",
+    );
     connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
 }
 
 #[test]
 fn a_persistent_server_takes_one_client_after_the_other() {
     let pair = Pair::with_rockery(1500);
-    let mut server = pair.left.start(&["rping", "-s", "-P", "-a", "10.88.0.1"]).unwrap();
+    let mut server = pair
+        .left
+        .start(&["rping", "-s", "-P", "-a", "10.88.0.1"])
+        .unwrap();
     until(SECONDS, || pair.left.awaits_requests()).unwrap();
     let client: Vec<&str> = "rping -c -a 10.88.0.1 -V -C 20".split(' ').collect();
     for _ in 0..5 {
@@ -63,17 +75,28 @@ fn endpoints_connect_synchronously() {
         ("rdma_xserver -c x", "rdma_xclient -c x -s 10.88.0.1"),
     ] {
         let exchange = connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
-        assert!(exchange.client.output.contains("end 0"), "{client}: {}", exchange.client.output);
+        assert!(
+            exchange.client.output.contains("end 0"),
+            "{client}: {}",
+            exchange.client.output
+        );
     }
 }
 
 #[test]
 fn ucmatose_migrates_to_another_channel_and_runs_over_ipv6() {
     let pair = Pair::with_rockery(1500);
-    let ends = [("ucmatose -m", "ucmatose -m -s 10.88.0.1"), ("ucmatose -b fd88::1", "ucmatose -s fd88::1")];
+    let ends = [
+        ("ucmatose -m", "ucmatose -m -s 10.88.0.1"),
+        ("ucmatose -b fd88::1", "ucmatose -s fd88::1"),
+    ];
     for (server, client) in ends {
         let exchange = connection::expect((&pair.left, server), (&pair.right, client), SECONDS);
-        assert!(exchange.client.output.contains("return status 0"), "{}", exchange.client.output);
+        assert!(
+            exchange.client.output.contains("return status 0"),
+            "{}",
+            exchange.client.output
+        );
     }
 }
 
@@ -84,16 +107,21 @@ fn datagram_services_are_found() {
         let server = format!("udaddy -b {address} -c 4 -C 20");
         let client = format!("udaddy -s {address} -c 4 -C 20");
         let exchange = connection::expect((&pair.left, &server), (&pair.right, &client), SECONDS);
-        assert!(exchange.server.output.contains("return status 0"), "{}", exchange.server.output);
+        assert!(
+            exchange.server.output.contains("return status 0"),
+            "{}",
+            exchange.server.output
+        );
     }
 }
 
 #[test]
 fn multicast_reaches_the_members_of_its_group() {
     let pair = Pair::with_rockery(1500);
-    for (group, here, there) in
-        [("239.7.7.7", "10.88.0.1", "10.88.0.2"), ("ff0e::4791", "fd88::1", "fd88::2")]
-    {
+    for (group, here, there) in [
+        ("239.7.7.7", "10.88.0.1", "10.88.0.2"),
+        ("ff0e::4791", "fd88::1", "fd88::2"),
+    ] {
         let server = ["mckey", "-m", group, "-b", here];
         let mut server = pair.left.start(&server).unwrap();
         let joined = || Ok(pair.left.call("ip maddress show dev eth0")?.contains(group));
@@ -101,14 +129,21 @@ fn multicast_reaches_the_members_of_its_group() {
         let client = ["mckey", "-m", group, "-b", there, "-s"];
         pair.right.run(&client, SECONDS).unwrap().expect_success();
         let server = server.wait(SECONDS).unwrap().expect_success();
-        assert!(server.output.contains("return status 0"), "{}", server.output);
+        assert!(
+            server.output.contains("return status 0"),
+            "{}",
+            server.output
+        );
     }
 }
 
 #[test]
 fn cmtime_opens_and_closes_many_connections() {
     let pair = Pair::with_rockery(1500);
-    let mut server = pair.left.start(&["cmtime", "-b", "10.88.0.1", "-c", "500"]).unwrap();
+    let mut server = pair
+        .left
+        .start(&["cmtime", "-b", "10.88.0.1", "-c", "500"])
+        .unwrap();
     assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
     for _ in 0..2 {
         let client = ["cmtime", "-s", "10.88.0.1", "-c", "500"];
@@ -127,7 +162,11 @@ fn the_peer_of_a_killed_process_is_disconnected() {
         let mut server = pair.left.start(&server).unwrap();
         assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
         let mut client = pair.right.start(&client).unwrap();
-        let (dies, lives) = if server_dies { (&mut server, &mut client) } else { (&mut client, &mut server) };
+        let (dies, lives) = if server_dies {
+            (&mut server, &mut client)
+        } else {
+            (&mut client, &mut server)
+        };
         lives.expect_output("ping data", SECONDS);
         dies.kill().unwrap();
         lives.expect_output("DISCONNECT EVENT", SECONDS);
@@ -139,17 +178,34 @@ fn the_peer_of_a_killed_process_is_disconnected() {
 #[test]
 fn perftest_connects_by_rdma_cm() {
     let run = |server: &Namespace, client: &Namespace, address: &str, line: &str| {
-        let lines = (format!("{line} -R -n 100"), format!("{line} -R -n 100 {address}"));
+        let lines = (
+            format!("{line} -R -n 100"),
+            format!("{line} -R -n 100 {address}"),
+        );
         let exchange = connection::expect((server, &lines.0), (client, &lines.1), SECONDS);
-        assert!(!perftest::rows(&exchange.client.output).is_empty(), "{}", exchange.client.output);
+        assert!(
+            !perftest::rows(&exchange.client.output).is_empty(),
+            "{}",
+            exchange.client.output
+        );
     };
     let jumbo = Pair::with_rockery(9000);
-    for line in ["ib_send_bw", "ib_write_lat", "ib_read_bw -q 4", "ib_atomic_lat", "ib_send_bw -c UD -s 1024"]
-    {
+    for line in [
+        "ib_send_bw",
+        "ib_write_lat",
+        "ib_read_bw -q 4",
+        "ib_atomic_lat",
+        "ib_send_bw -c UD -s 1024",
+    ] {
         run(&jumbo.left, &jumbo.right, "10.88.0.1", line);
     }
     let pair = Pair::with_rockery(1500);
-    for line in ["ib_send_lat -c UD -s 1024", "ib_read_lat", "ib_atomic_bw", "ib_write_bw"] {
+    for line in [
+        "ib_send_lat -c UD -s 1024",
+        "ib_read_lat",
+        "ib_atomic_bw",
+        "ib_write_bw",
+    ] {
         run(&pair.left, &pair.right, "10.88.0.1", line);
     }
     for address in ["127.0.0.1", "10.88.0.1"] {
@@ -164,7 +220,12 @@ fn an_xrc_initiator_gets_the_queue_pair_number_of_its_target() {
     let probe = Probe::compile_with("cc", "initiator", &["-lrdmacm", "-libverbs"]).unwrap();
     let pair = Pair::with_rockery(1500);
     let path = probe.path().to_string_lossy();
-    let said = pair.left.run(&[&path, "10.88.0.1"], SECONDS).unwrap().expect_success().output;
+    let said = pair
+        .left
+        .run(&[&path, "10.88.0.1"], SECONDS)
+        .unwrap()
+        .expect_success()
+        .output;
     let expected = "the request names the initiator: yes\nthe reply names the target: yes\n\
                     the target's event has private data: no\n";
     assert_eq!(said, expected);
@@ -179,7 +240,11 @@ fn requests_are_completed_before_their_connection_ends() {
     let mut server = pair.left.start(&[&path, "serve", "10.88.0.1"]).unwrap();
     assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
     for client in [&pair.right, &pair.left] {
-        let said = client.run(&[&path, "ask", "10.88.0.1", "200"], SECONDS).unwrap().expect_success().output;
+        let said = client
+            .run(&[&path, "ask", "10.88.0.1", "200"], SECONDS)
+            .unwrap()
+            .expect_success()
+            .output;
         assert_eq!(said, "of 200 ends, 0 came before the completion\n");
     }
     server.kill().unwrap();
@@ -187,9 +252,19 @@ fn requests_are_completed_before_their_connection_ends() {
 
 #[test]
 fn mistakes_return_the_errors_of_the_manual_pages() {
-    let probe = Probe::compile_with("cc", "cm_errors", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
+    let probe = Probe::compile_with(
+        "cc",
+        "cm_errors",
+        &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"],
+    )
+    .unwrap();
     let pair = Pair::with_rockery(1500);
     let path = probe.path().to_string_lossy();
-    let said = pair.left.run(&[&path, "10.88.0.1", "192.0.2.1"], SECONDS).unwrap().expect_success().output;
+    let said = pair
+        .left
+        .run(&[&path, "10.88.0.1", "192.0.2.1"], SECONDS)
+        .unwrap()
+        .expect_success()
+        .output;
     assert_eq!(said, include_str!("../../probe/cm_errors.expected"));
 }

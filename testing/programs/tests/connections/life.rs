@@ -11,7 +11,9 @@ fn compile(name: &str) -> Probe {
 }
 
 fn start<'a>(machine: &'a Namespace, line: &str) -> Box<dyn Job + 'a> {
-    machine.start(&line.split(' ').collect::<Vec<_>>()).expect("it starts")
+    machine
+        .start(&line.split(' ').collect::<Vec<_>>())
+        .expect("it starts")
 }
 
 /// A server keeps the communication IDs of closed connections in time-wait; a new program has other ones.
@@ -22,7 +24,10 @@ fn a_new_program_is_not_refused_for_connections_of_an_earlier_one() {
     let mut server = pair.left.start(&[&path, "listen", "10.88.0.1"]).unwrap();
     assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
     for count in ["1000", "1", "1500", "1", "1", "1000"] {
-        pair.right.run(&[&path, "connect", "10.88.0.1", count], SECONDS).unwrap().expect_success();
+        pair.right
+            .run(&[&path, "connect", "10.88.0.1", count], SECONDS)
+            .unwrap()
+            .expect_success();
     }
     server.kill().unwrap();
 }
@@ -44,7 +49,13 @@ const fn death(
     server_dies: bool,
     heard: &'static str,
 ) -> Death {
-    Death { space, serve, ask, server_dies, heard }
+    Death {
+        space,
+        serve,
+        ask,
+        server_dies,
+        heard,
+    }
 }
 
 const DEATHS: [Death; 15] = [
@@ -63,7 +74,13 @@ const DEATHS: [Death; 15] = [
     death("tcp", "part", "established", false, "DISCONNECTED 0"),
     // Time-wait: the survivor's goes on to its end.
     death("tcp", "established answer", "part", true, "TIMEWAIT_EXIT 0"),
-    death("tcp", "established answer", "part", false, "TIMEWAIT_EXIT 0"),
+    death(
+        "tcp",
+        "established answer",
+        "part",
+        false,
+        "TIMEWAIT_EXIT 0",
+    ),
     // The SIDR_REQ was sent.
     death("udp", "listen", "connect", true, "UNREACHABLE 2"),
     death("udp", "request", "connect", true, "UNREACHABLE 2"),
@@ -75,7 +92,14 @@ const DEATHS: [Death; 15] = [
 fn the_surviving_end_gets_an_event_in_every_connection_state() {
     let (pair, probe) = (Pair::with_rockery(1500), compile("stages"));
     let path = probe.path().to_string_lossy();
-    for Death { space, serve, ask, server_dies, heard } in DEATHS {
+    for Death {
+        space,
+        serve,
+        ask,
+        server_dies,
+        heard,
+    } in DEATHS
+    {
         let line = |role: &str, stage: &str| format!("{path} {role} 10.88.0.1 {space} {stage}");
         let (serve, ask) = (line("serve", serve), line("ask", ask));
         let mut server = start(&pair.left, &serve);
@@ -86,10 +110,18 @@ fn the_surviving_end_gets_an_event_in_every_connection_state() {
         if serve.ends_with("answer") {
             client.expect_output("DISCONNECTED 0\n", SECONDS);
         }
-        let (dies, lives) = if server_dies { (&mut server, &mut client) } else { (&mut client, &mut server) };
+        let (dies, lives) = if server_dies {
+            (&mut server, &mut client)
+        } else {
+            (&mut client, &mut server)
+        };
         dies.kill().unwrap();
         let in_time = until(SECONDS, || Ok(lives.output()?.contains(heard))).unwrap();
-        assert!(in_time, "{serve} / {ask}: {heard} is not in\n{}", lives.output().unwrap());
+        assert!(
+            in_time,
+            "{serve} / {ask}: {heard} is not in\n{}",
+            lives.output().unwrap()
+        );
         lives.kill().unwrap();
         assert!(until(SECONDS, || Ok(!pair.left.awaits_requests()?)).unwrap());
     }
@@ -100,9 +132,15 @@ fn the_surviving_end_gets_an_event_in_every_connection_state() {
 fn the_dreq_of_a_dead_process_is_repeated_until_answered() {
     let (pair, probe) = (Pair::with_rockery(1500), compile("stages"));
     let path = probe.path().to_string_lossy();
-    let mut server = pair.left.start(&[&path, "serve", "10.88.0.1", "tcp", "established"]).unwrap();
+    let mut server = pair
+        .left
+        .start(&[&path, "serve", "10.88.0.1", "tcp", "established"])
+        .unwrap();
     assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
-    let mut client = pair.right.start(&[&path, "ask", "10.88.0.1", "tcp", "established"]).unwrap();
+    let mut client = pair
+        .right
+        .start(&[&path, "ask", "10.88.0.1", "tcp", "established"])
+        .unwrap();
     server.expect_output("there\n", SECONDS);
     pair.right.call("ip link set eth0 down").unwrap();
     client.kill().unwrap();
@@ -117,9 +155,19 @@ fn the_dreq_of_a_dead_process_is_repeated_until_answered() {
 
 /// The resources that `cm_churn` reports, each time: the numbers behind a word.
 fn numbers(output: &str, word: &str) -> Vec<u64> {
-    let lines = output.lines().filter(|line| line.starts_with("none is open"));
+    let lines = output
+        .lines()
+        .filter(|line| line.starts_with("none is open"));
     let behind = lines.filter_map(|line| Some(line.split_once(word)?.1));
-    behind.filter_map(|rest| rest.split_whitespace().next()?.trim_end_matches(',').parse().ok()).collect()
+    behind
+        .filter_map(|rest| {
+            rest.split_whitespace()
+                .next()?
+                .trim_end_matches(',')
+                .parse()
+                .ok()
+        })
+        .collect()
 }
 
 /// Connections at a time, and how often.
@@ -129,14 +177,24 @@ const ROUNDS: usize = 3;
 /// Nothing that is counted grows from one round to the next. Memory does while there is more time-wait than
 /// there was before, and not when connections have come at a steady rate for a while.
 fn assert_no_leak(name: &str, output: &str) {
-    for what in [": descriptors ", " mappings ", "agent's descriptors ", " names "] {
-        let [warm, .., last] = numbers(output, what)[..] else { panic!("{name}: {output}") };
+    for what in [
+        ": descriptors ",
+        " mappings ",
+        "agent's descriptors ",
+        " names ",
+    ] {
+        let [warm, .., last] = numbers(output, what)[..] else {
+            panic!("{name}: {output}")
+        };
         assert_eq!(warm, last, "{what} of {name}:\n{output}");
     }
     for what in [" KiB ", " its KiB "] {
         let memory = numbers(output, what);
         let (first, steady, last) = (memory[0], memory[ROUNDS + 1], memory[memory.len() - 1]);
-        assert!(last <= first + first / 4 + 1024, "{what} of {name}:\n{output}");
+        assert!(
+            last <= first + first / 4 + 1024,
+            "{what} of {name}:\n{output}"
+        );
         assert!(last <= steady + 512, "{what} of {name}:\n{output}");
     }
 }
@@ -145,7 +203,8 @@ fn assert_no_leak(name: &str, output: &str) {
 /// ten minutes).
 #[test]
 fn ten_thousand_connections_leak_nothing() {
-    let seconds = std::env::var("ROCKERY_TEST_CONNECTING").map_or(5, |text| text.parse().expect("seconds"));
+    let seconds =
+        std::env::var("ROCKERY_TEST_CONNECTING").map_or(5, |text| text.parse().expect("seconds"));
     let (pair, probe) = (Pair::with_rockery(1500), compile("cm_churn"));
     let path = probe.path().to_string_lossy();
     let mut server = start(&pair.left, &format!("{path} serve 10.88.0.1"));
@@ -153,15 +212,22 @@ fn ten_thousand_connections_leak_nothing() {
     let line = format!("{path} ask 10.88.0.1 {AT_ONCE} {ROUNDS} 1000 {seconds}");
     let mut client = start(&pair.right, &line);
     client.expect_output(&format!("{AT_ONCE} are open\n"), SECONDS);
-    let said = client.wait(seconds + 3 * SECONDS).unwrap().expect_success().output;
+    let said = client
+        .wait(seconds + 3 * SECONDS)
+        .unwrap()
+        .expect_success()
+        .output;
     let all = || Ok(server.output()?.matches("none is open").count() > ROUNDS + 1);
     assert!(until(SECONDS, all).unwrap(), "{}", server.output().unwrap());
     assert_no_leak("the client", &said);
     assert_no_leak("the server", &server.output().unwrap());
     let mut listed = String::new();
     let none_is_left = until(SECONDS, || {
-        listed = pair.left.call(&format!("{} devices --json", Rockery::built().word()))?;
-        Ok(listed.contains("\"program\":\"cm_churn\"") && listed.contains("\"queue_pairs_total\":0"))
+        listed = pair
+            .left
+            .call(&format!("{} devices --json", Rockery::built().word()))?;
+        Ok(listed.contains("\"program\":\"cm_churn\"")
+            && listed.contains("\"queue_pairs_total\":0"))
     });
     assert!(none_is_left.unwrap(), "{listed}");
     server.kill().unwrap();
@@ -186,13 +252,25 @@ fn every_id_reports_the_removal_of_its_device() {
 fn connections_survive_a_link_that_is_down() {
     let (pair, probe) = (Pair::with_rockery(1500), compile("stages"));
     let path = probe.path().to_string_lossy();
-    let mut server = start(&pair.left, &format!("{path} serve 10.88.0.1 tcp established"));
+    let mut server = start(
+        &pair.left,
+        &format!("{path} serve 10.88.0.1 tcp established"),
+    );
     assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
-    let mut client = start(&pair.right, &format!("{path} ask 10.88.0.1 tcp established"));
+    let mut client = start(
+        &pair.right,
+        &format!("{path} ask 10.88.0.1 tcp established"),
+    );
     server.expect_output("there\n", SECONDS);
     client.expect_output("there\n", SECONDS);
     pair.left.call("ip link set eth0 down").unwrap();
-    assert!(until(SECONDS, || Ok(!pair.right.call("ip link show eth0")?.contains("state UP"))).unwrap());
+    assert!(
+        until(SECONDS, || Ok(!pair
+            .right
+            .call("ip link show eth0")?
+            .contains("state UP")))
+        .unwrap()
+    );
     // Programs are notified of links in the same way as this probe: give them a moment.
     std::thread::sleep(std::time::Duration::from_millis(500));
     pair.left.call("ip link set eth0 up").unwrap();
@@ -200,7 +278,10 @@ fn connections_survive_a_link_that_is_down() {
     assert!(until(SECONDS, carried).unwrap());
     for job in [&mut server, &mut client] {
         let said = job.output().unwrap();
-        assert!(!said.contains("DISCONNECTED") && !said.contains("REMOVAL"), "{said}");
+        assert!(
+            !said.contains("DISCONNECTED") && !said.contains("REMOVAL"),
+            "{said}"
+        );
     }
     // And each is still notified of the other's end.
     client.kill().unwrap();
@@ -211,11 +292,19 @@ fn connections_survive_a_link_that_is_down() {
 /// Hosts that are not there, and one where no program has opened a device.
 #[test]
 fn a_silent_peer_is_reported_as_unreachable() {
-    let probe = Probe::compile_with("cc", "silence", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
+    let probe =
+        Probe::compile_with("cc", "silence", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
     let pair = Pair::with_rockery(1500);
     for address in ["10.88.0.2", "10.88.0.77"] {
-        let line = format!("env ROCKERY_CM_RESPONSE_TIMEOUT=13 {} {address}", probe.path().display());
-        let said = start(&pair.left, &line).wait(SECONDS).unwrap().expect_success().output;
+        let line = format!(
+            "env ROCKERY_CM_RESPONSE_TIMEOUT=13 {} {address}",
+            probe.path().display()
+        );
+        let said = start(&pair.left, &line)
+            .wait(SECONDS)
+            .unwrap()
+            .expect_success()
+            .output;
         let expected = "connections: RDMA_CM_EVENT_UNREACHABLE -ETIMEDOUT\n\
                         datagrams: RDMA_CM_EVENT_UNREACHABLE -ETIMEDOUT\n\
                         a call that waits: -1 ETIMEDOUT\n";
@@ -226,7 +315,10 @@ fn a_silent_peer_is_reported_as_unreachable() {
 /// Each process has connections of its own; a child of a fork leaves its parent's alone.
 #[test]
 fn a_forked_child_makes_its_own_connections() {
-    let (pair, probe) = (Pair::with_rockery(1500), Probe::compile_with("cc", "fork", &FORK_OPTIONS).unwrap());
+    let (pair, probe) = (
+        Pair::with_rockery(1500),
+        Probe::compile_with("cc", "fork", &FORK_OPTIONS).unwrap(),
+    );
     let mut program = start(&pair.left, &format!("{} 10.88.0.1", probe.path().display()));
     let said = program.wait(SECONDS).unwrap().expect_success().output;
     let child = "the parent's connection, of a child: ENODEV\na child connected and parted\n";
@@ -240,12 +332,25 @@ const FORK_OPTIONS: [&str; 4] = ["-D_GNU_SOURCE", "-lrdmacm", "-libverbs", "-pth
 fn many_processes_share_queue_pair_1() {
     let pair = Pair::with_rockery(1500);
     let port = |number: usize| 7200 + number;
-    let server = |number| start(&pair.left, &format!("rping -s -a 10.88.0.1 -p {} -V -C 50", port(number)));
+    let server = |number| {
+        start(
+            &pair.left,
+            &format!("rping -s -a 10.88.0.1 -p {} -V -C 50", port(number)),
+        )
+    };
     let mut servers: Vec<_> = (0..8).map(server).collect();
     let rockery = Rockery::built();
-    let listeners = || pair.left.call(&format!("{} listeners", rockery.path().display()));
+    let listeners = || {
+        pair.left
+            .call(&format!("{} listeners", rockery.path().display()))
+    };
     assert!(until(SECONDS, || Ok(listeners()?.lines().count() == 8)).unwrap());
-    let client = |number| start(&pair.right, &format!("rping -c -a 10.88.0.1 -p {} -V -C 50", port(number)));
+    let client = |number| {
+        start(
+            &pair.right,
+            &format!("rping -c -a 10.88.0.1 -p {} -V -C 50", port(number)),
+        )
+    };
     let mut clients: Vec<_> = (0..8).map(client).collect();
     for job in clients.iter_mut().chain(&mut servers) {
         job.wait(SECONDS).unwrap().expect_success();

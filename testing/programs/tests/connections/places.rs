@@ -25,7 +25,8 @@ fn everywhere(run: impl Fn(&Namespace, &Namespace, &str)) {
 fn expect_everywhere(server: &str, client: &str, said: &str) {
     everywhere(|left, right, address| {
         let lines = [server, client].map(|line| line.replace("{}", address));
-        let Exchange { client: end, .. } = connection::expect((left, &lines[0]), (right, &lines[1]), SECONDS);
+        let Exchange { client: end, .. } =
+            connection::expect((left, &lines[0]), (right, &lines[1]), SECONDS);
         assert!(end.output.contains(said), "{}: {}", lines[1], end.output);
     });
 }
@@ -33,7 +34,8 @@ fn expect_everywhere(server: &str, client: &str, said: &str) {
 #[test]
 fn rping_with_its_own_queue_pairs_port_and_sizes() {
     for options in ["-S 64", "-S 65000", "-q -S 4001", "-p 7999"] {
-        let [server, client] = ["-s", "-c"].map(|end| format!("rping {end} -a {{}} -V -v -C 20 {options}"));
+        let [server, client] =
+            ["-s", "-c"].map(|end| format!("rping {end} -a {{}} -V -v -C 20 {options}"));
         expect_everywhere(&server, &client, "ping data: rdma-ping-19:");
     }
 }
@@ -41,8 +43,13 @@ fn rping_with_its_own_queue_pairs_port_and_sizes() {
 #[test]
 fn rping_to_a_server_that_stays() {
     everywhere(|left, right, address| {
-        let mut server = left.start(&["rping", "-s", "-P", "-a", address]).expect("rping");
-        assert!(until(SECONDS, || left.awaits_requests()).unwrap(), "it listens");
+        let mut server = left
+            .start(&["rping", "-s", "-P", "-a", address])
+            .expect("rping");
+        assert!(
+            until(SECONDS, || left.awaits_requests()).unwrap(),
+            "it listens"
+        );
         for _ in 0..3 {
             let client = ["rping", "-c", "-a", address, "-V", "-C", "20"];
             right.run(&client, SECONDS).unwrap().expect_success();
@@ -56,16 +63,28 @@ fn rping_to_a_server_that_stays() {
 fn rping_ten_thousand_times() {
     let pings = std::env::var("ROCKERY_TEST_PINGS").unwrap_or_else(|_| "10000".to_owned());
     let (pair, alone) = (Pair::with_rockery(1500), Namespace::with_rockery());
-    for (left, right, address) in [(&alone, &alone, "127.0.0.1"), (&pair.left, &pair.right, "10.88.0.1")] {
-        let lines = ["-s", "-c"].map(|end| format!("rping {end} -a {address} -V -C {pings} -S 100"));
+    for (left, right, address) in [
+        (&alone, &alone, "127.0.0.1"),
+        (&pair.left, &pair.right, "10.88.0.1"),
+    ] {
+        let lines =
+            ["-s", "-c"].map(|end| format!("rping {end} -a {address} -V -C {pings} -S 100"));
         connection::expect((left, &lines[0]), (right, &lines[1]), LONG_SECONDS);
     }
 }
 
 #[test]
 fn ucmatose_and_udaddy() {
-    expect_everywhere("ucmatose -b {} -c 4 -C 10 -S 5000", "ucmatose -s {} -c 4 -C 10 -S 5000", "status 0");
-    expect_everywhere("udaddy -b {} -c 4 -C 10", "udaddy -s {} -c 4 -C 10", "status 0");
+    expect_everywhere(
+        "ucmatose -b {} -c 4 -C 10 -S 5000",
+        "ucmatose -s {} -c 4 -C 10 -S 5000",
+        "status 0",
+    );
+    expect_everywhere(
+        "udaddy -b {} -c 4 -C 10",
+        "udaddy -s {} -c 4 -C 10",
+        "status 0",
+    );
 }
 
 #[test]
@@ -90,8 +109,13 @@ fn reliable_and_extended_reliable_connections() {
 #[test]
 fn cmtime_connects_a_hundred_times() {
     everywhere(|left, right, address| {
-        let mut server = left.start(&["cmtime", "-b", address, "-c", "100"]).expect("cmtime");
-        assert!(until(SECONDS, || left.awaits_requests()).unwrap(), "it listens");
+        let mut server = left
+            .start(&["cmtime", "-b", address, "-c", "100"])
+            .expect("cmtime");
+        assert!(
+            until(SECONDS, || left.awaits_requests()).unwrap(),
+            "it listens"
+        );
         let client = ["cmtime", "-s", address, "-c", "100"];
         let client = right.run(&client, SECONDS).unwrap().expect_success();
         assert!(client.output.contains("disconnect"), "{}", client.output);
@@ -103,7 +127,11 @@ fn cmtime_connects_a_hundred_times() {
 fn streams_and_mapped_memory() {
     for program in ["rstream", "riostream"] {
         let line = format!("{program} -T v -S 65536 -C 10 -I 5");
-        expect_everywhere(&format!("{line} -b {{}}"), &format!("{line} -s {{}}"), "Gb/sec");
+        expect_everywhere(
+            &format!("{line} -b {{}}"),
+            &format!("{line} -s {{}}"),
+            "Gb/sec",
+        );
     }
 }
 
@@ -117,7 +145,11 @@ fn datagrams_of_all_sizes() {
         for size in ["16", "64", "1000", "1400", "2000"] {
             let client = ["udpong", "-s", address, "-T", "e", "-C", "50", "-S", size];
             let client = right.run(&client, SECONDS).unwrap().expect_success();
-            assert!(client.output.contains("custom"), "{size} bytes to {address}: {}", client.output);
+            assert!(
+                client.output.contains("custom"),
+                "{size} bytes to {address}: {}",
+                client.output
+            );
         }
         server.kill().unwrap();
     });

@@ -10,10 +10,27 @@ const SECONDS: u64 = 240;
 #[test]
 fn all_cases_of_connections_pass() {
     let pair = Pair::with_rockery(1500);
-    let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../../device/verbs/tests/pyverbs/run.py");
-    let argv =
-        ["env", "CASES=test_rdmacm.", "/usr/bin/python3", run, CASES, "--dev", "rk_eth0", "--gid", "1"];
-    let said = pair.left.run(&argv, SECONDS).unwrap().expect_success().output;
+    let run = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../device/verbs/tests/pyverbs/run.py"
+    );
+    let argv = [
+        "env",
+        "CASES=test_rdmacm.",
+        "/usr/bin/python3",
+        run,
+        CASES,
+        "--dev",
+        "rk_eth0",
+        "--gid",
+        "1",
+    ];
+    let said = pair
+        .left
+        .run(&argv, SECONDS)
+        .unwrap()
+        .expect_success()
+        .output;
     let passed = said.lines().filter(|line| line.starts_with("ok ")).count();
     assert_eq!(passed, 10, "{said}");
 }

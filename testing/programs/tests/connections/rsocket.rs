@@ -27,7 +27,12 @@ fn attempt(client: &dyn Machine, argv: &[&str]) -> (bool, String) {
 
 /// Runs a program's two ends. Rsocket listeners are in no table of the kernel, so a client that was there
 /// first is refused, and tries again.
-fn exchange(server: &dyn Machine, client: &dyn Machine, address: IpAddr, program: &str) -> (String, String) {
+fn exchange(
+    server: &dyn Machine,
+    client: &dyn Machine,
+    address: IpAddr,
+    program: &str,
+) -> (String, String) {
     let line = format!("{program} -s {address}");
     let mut serving = server.start(&words(program)).expect("the server starts");
     let mut output = String::new();
@@ -41,7 +46,9 @@ fn exchange(server: &dyn Machine, client: &dyn Machine, address: IpAddr, program
         "{line}:\n{output}\nserver:\n{}",
         serving.output().unwrap_or_default()
     );
-    let served = serving.wait(SECONDS).unwrap_or_else(|error| panic!("{program}: {error}"));
+    let served = serving
+        .wait(SECONDS)
+        .unwrap_or_else(|error| panic!("{program}: {error}"));
     (served.expect_success().output, output)
 }
 
@@ -49,8 +56,14 @@ fn exchange(server: &dyn Machine, client: &dyn Machine, address: IpAddr, program
 fn expect(pair: &Pair, program: &str) {
     let (server, client) = exchange(&pair.left, &pair.right, pair.left.address(), program);
     for said in [&server, &client] {
-        assert!(said.contains("Gb/sec") && said.lines().count() >= 2, "{program}:\n{said}");
-        assert!(!said.contains("error") && !said.contains("failed"), "{program}:\n{said}");
+        assert!(
+            said.contains("Gb/sec") && said.lines().count() >= 2,
+            "{program}:\n{said}"
+        );
+        assert!(
+            !said.contains("error") && !said.contains("failed"),
+            "{program}:\n{said}"
+        );
     }
 }
 
@@ -59,7 +72,10 @@ fn rstream_finds_every_byte_where_it_belongs() {
     for mtu in [1500, 9000] {
         let pair = Pair::with_rockery(mtu);
         for way in ["b", "n", "a"] {
-            expect(&pair, &format!("rstream -T {way} -T v -S 100001 -C 20 -I 5"));
+            expect(
+                &pair,
+                &format!("rstream -T {way} -T v -S 100001 -C 20 -I 5"),
+            );
             expect(&pair, &format!("rstream -T {way} -T v -S 1 -C 200 -I 2"));
         }
         expect(&pair, "rstream -T v -S 3000000 -C 4 -I 3 -B 65536");
@@ -69,7 +85,12 @@ fn rstream_finds_every_byte_where_it_belongs() {
 #[test]
 fn rstream_runs_over_the_loopback() {
     let alone = Namespace::with_rockery();
-    let (_, said) = exchange(&alone, &alone, alone.address(), "rstream -T v -S 65536 -C 50 -I 10");
+    let (_, said) = exchange(
+        &alone,
+        &alone,
+        alone.address(),
+        "rstream -T v -S 65536 -C 50 -I 10",
+    );
     assert!(said.contains("64k"), "{said}");
 }
 
@@ -78,14 +99,21 @@ fn a_port_without_a_listener_refuses_connections() {
     let alone = Namespace::with_rockery();
     let line = words("rstream -T b -s 127.0.0.1 -S 64 -C 1 -I 1");
     let refused = alone.run(&line, SECONDS).unwrap();
-    assert!(refused.output.contains("Connection refused"), "{}", refused.output);
+    assert!(
+        refused.output.contains("Connection refused"),
+        "{}",
+        refused.output
+    );
 }
 
 #[test]
 fn riostream_writes_to_mapped_memory() {
     let pair = Pair::with_rockery(1500);
     for way in ["b", "n", "a"] {
-        expect(&pair, &format!("riostream -T {way} -T v -S 65536 -C 20 -I 5"));
+        expect(
+            &pair,
+            &format!("riostream -T {way} -T v -S 65536 -C 20 -I 5"),
+        );
     }
 }
 
@@ -94,8 +122,14 @@ fn riostream_writes_to_mapped_memory() {
 fn calls_return_what_they_return_on_sockets() {
     let probe = Probe::compile_with("cc", "sockets", &["-lrdmacm", "-lpthread"]).unwrap();
     let pair = Pair::with_rockery(1500);
-    let said = pair.left.run(&[&probe.path().to_string_lossy(), "10.88.0.1"], SECONDS).unwrap();
-    assert_eq!(said.expect_success().output, include_str!("../../probe/sockets.expected"));
+    let said = pair
+        .left
+        .run(&[&probe.path().to_string_lossy(), "10.88.0.1"], SECONDS)
+        .unwrap();
+    assert_eq!(
+        said.expect_success().output,
+        include_str!("../../probe/sockets.expected")
+    );
 }
 
 /// Runs the client of `peer_killed` against a server, which the client kills, and returns what it printed.
@@ -103,12 +137,27 @@ fn with_a_killed_peer(run: &[&str], action: &str) -> String {
     let probe = Probe::compile_with("cc", "peer_killed", &["-lrdmacm"]).expect("a C compiler");
     let program = probe.path().to_string_lossy().into_owned();
     let pair = Pair::with_rockery(1500);
-    let mut server = pair.left.start(&[&program, "serve", "10.88.0.1"]).expect("the server starts");
-    assert!(until(SECONDS, || pair.left.awaits_requests()).expect("listeners"), "it does not listen");
+    let mut server = pair
+        .left
+        .start(&[&program, "serve", "10.88.0.1"])
+        .expect("the server starts");
+    assert!(
+        until(SECONDS, || pair.left.awaits_requests()).expect("listeners"),
+        "it does not listen"
+    );
     let rockery = Rockery::built().path().to_string_lossy().into_owned();
-    let argv = [&[rockery.as_str(), "run"][..], run, &["--", &program, action, "10.88.0.1"]].concat();
+    let argv = [
+        &[rockery.as_str(), "run"][..],
+        run,
+        &["--", &program, action, "10.88.0.1"],
+    ]
+    .concat();
     let mut client = pair.right.start_plain(&argv).expect("the client starts");
-    let said = client.wait(SECONDS).expect("in time").expect_success().output;
+    let said = client
+        .wait(SECONDS)
+        .expect("in time")
+        .expect_success()
+        .output;
     _ = server.wait(SECONDS);
     said
 }
@@ -131,8 +180,16 @@ fn shutting_down_ends_when_the_peer_was_killed() {
 
 /// How many datagrams the server's queue pair has received.
 fn received_datagrams(server: &Namespace) -> u64 {
-    let listed = server.call(&format!("{} devices", Rockery::built().word())).expect("devices");
-    let figure = |line: &str| line.trim().strip_prefix("received_datagrams")?.trim().parse().ok();
+    let listed = server
+        .call(&format!("{} devices", Rockery::built().word()))
+        .expect("devices");
+    let figure = |line: &str| {
+        line.trim()
+            .strip_prefix("received_datagrams")?
+            .trim()
+            .parse()
+            .ok()
+    };
     listed.lines().find_map(figure).unwrap_or(0)
 }
 
@@ -152,7 +209,11 @@ fn udpong_sends_datagrams_and_gets_them_back() {
                     output = said;
                     Ok(succeeded && output.contains("custom"))
                 });
-                assert!(done.unwrap(), "{line}:\n{output}\nserver:\n{}", server.output().unwrap_or_default());
+                assert!(
+                    done.unwrap(),
+                    "{line}:\n{output}\nserver:\n{}",
+                    server.output().unwrap_or_default()
+                );
                 let received = received_datagrams(&pair.left);
                 assert!(received >= 150, "{line}: {received} datagrams by RDMA");
             }
@@ -163,7 +224,9 @@ fn udpong_sends_datagrams_and_gets_them_back() {
 
 /// Writes a file that has no two equal parts, and returns its bytes.
 fn make(path: &Path, length: u32) -> Vec<u8> {
-    let bytes: Vec<u8> = (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let bytes: Vec<u8> = (0..length)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
     fs::write(path, &bytes).expect("a temporary file");
     bytes
 }
@@ -174,17 +237,32 @@ fn rcopy_copies_a_file() {
     let (source, target) = (folder.path().join("source"), folder.path().join("target"));
     let bytes = make(&source, 5_000_003);
     let mut server = pair.left.start(&["rcopy"]).unwrap();
-    let argv = ["rcopy", &source.to_string_lossy(), &format!("{}:{}", pair.left.address(), target.display())];
+    let argv = [
+        "rcopy",
+        &source.to_string_lossy(),
+        &format!("{}:{}", pair.left.address(), target.display()),
+    ];
     let copied = until(SECONDS, || Ok(attempt(&pair.right, &argv).0)).unwrap();
-    assert!(copied && fs::read(&target).unwrap() == bytes, "{}", server.output().unwrap_or_default());
+    assert!(
+        copied && fs::read(&target).unwrap() == bytes,
+        "{}",
+        server.output().unwrap_or_default()
+    );
     server.kill().unwrap();
 }
 
 /// How many segments of TCP have left a host.
 fn tcp_segments(host: &Namespace) -> u64 {
     let text = host.call("cat /proc/net/snmp").expect("Linux counts");
-    let tcp = text.lines().filter(|line| line.starts_with("Tcp:")).nth(1).unwrap_or_default();
-    tcp.split_whitespace().nth(10).and_then(|word| word.parse().ok()).expect("Linux counts segments")
+    let tcp = text
+        .lines()
+        .filter(|line| line.starts_with("Tcp:"))
+        .nth(1)
+        .unwrap_or_default();
+    tcp.split_whitespace()
+        .nth(10)
+        .and_then(|word| word.parse().ok())
+        .expect("Linux counts segments")
 }
 
 /// Runs a client again until it has found its server, and returns its output.
@@ -196,13 +274,18 @@ fn patiently(server: &mut dyn Job, client: &Namespace, line: &str) -> String {
         Ok(succeeded)
     });
     let said = server.output().unwrap_or_default();
-    assert!(done.expect("the client runs"), "{line}:\n{output}\nserver:\n{said}");
+    assert!(
+        done.expect("the client runs"),
+        "{line}:\n{output}\nserver:\n{said}"
+    );
     output
 }
 
 /// Sockets become rsockets by rockery's own library.
 fn with_sockets(mtu: u32) -> Pair {
-    Pair::new(mtu).expect("a pair").with(&Rockery::with_sockets())
+    Pair::new(mtu)
+        .expect("a pair")
+        .with(&Rockery::with_sockets())
 }
 
 fn source(name: &str) -> String {
@@ -211,12 +294,24 @@ fn source(name: &str) -> String {
 
 fn iperf3(server: &Namespace, client: &Namespace, address: IpAddr, prefix: &str) {
     let before = tcp_segments(server);
-    let mut serving = server.start(&words(&format!("{prefix} iperf3 -s -1 -B {address}"))).expect("iperf3");
-    let output = patiently(&mut *serving, client, &format!("{prefix} iperf3 -c {address} -n 50M"));
+    let mut serving = server
+        .start(&words(&format!("{prefix} iperf3 -s -1 -B {address}")))
+        .expect("iperf3");
+    let output = patiently(
+        &mut *serving,
+        client,
+        &format!("{prefix} iperf3 -c {address} -n 50M"),
+    );
     assert!(output.contains("receiver"), "{address}: {output}");
-    serving.wait(SECONDS).expect("the server ends").expect_success();
+    serving
+        .wait(SECONDS)
+        .expect("the server ends")
+        .expect_success();
     let segments = tcp_segments(server) - before;
-    assert!(segments < 100, "{address}: {segments} segments went over TCP");
+    assert!(
+        segments < 100,
+        "{address}: {segments} segments went over TCP"
+    );
 }
 
 #[test]
@@ -227,8 +322,13 @@ fn iperf3_runs_over_rsockets() {
             iperf3(&pair.left, &pair.right, address, "");
         }
     }
-    let alone = Namespace::alone().expect("a namespace").with(&Rockery::with_sockets());
-    for address in [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)] {
+    let alone = Namespace::alone()
+        .expect("a namespace")
+        .with(&Rockery::with_sockets());
+    for address in [
+        IpAddr::from(Ipv4Addr::LOCALHOST),
+        IpAddr::from(Ipv6Addr::LOCALHOST),
+    ] {
         iperf3(&alone, &alone, address, "");
     }
 }
@@ -236,7 +336,12 @@ fn iperf3_runs_over_rsockets() {
 #[test]
 fn rdma_cores_library_turns_sockets_into_our_rsockets() {
     let pair = Pair::with_rockery(9000);
-    iperf3(&pair.left, &pair.right, pair.left.address(), &format!("env LD_PRELOAD={PRELOAD}"));
+    iperf3(
+        &pair.left,
+        &pair.right,
+        pair.left.address(),
+        &format!("env LD_PRELOAD={PRELOAD}"),
+    );
 }
 
 #[test]
@@ -246,13 +351,26 @@ fn curl_downloads_from_a_server_in_c() {
     let bytes = make(&file, 3_000_001);
     let probe = Probe::compile_with("cc", "serve", &[]).unwrap();
     let address = pair.left.address();
-    let line = format!("{} {address} 8000 {}", probe.path().display(), file.display());
+    let line = format!(
+        "{} {address} 8000 {}",
+        probe.path().display(),
+        file.display()
+    );
     let mut server = pair.left.start(&words(&line)).unwrap();
     let target = folder.path().join("downloaded");
-    let line = format!("curl -sS -f -o {} http://{address}:8000/file", target.display());
+    let line = format!(
+        "curl -sS -f -o {} http://{address}:8000/file",
+        target.display()
+    );
     patiently(&mut *server, &pair.right, &line);
-    assert!(fs::read(&target).unwrap() == bytes, "what was downloaded is not what was there");
-    assert!(!pair.left.listens(8000).unwrap(), "the server listens on TCP");
+    assert!(
+        fs::read(&target).unwrap() == bytes,
+        "what was downloaded is not what was there"
+    );
+    assert!(
+        !pair.left.listens(8000).unwrap(),
+        "the server listens on TCP"
+    );
     server.kill().unwrap();
 }
 
@@ -264,7 +382,11 @@ fn curl_downloads_from_a_server_in_python() {
     let web = source("web.py");
     for (kind, port) in [("thread", 8001), ("fork", 8002)] {
         let address = pair.left.address();
-        let variable = if kind == "fork" { "RDMAV_FORK_SAFE=1" } else { "RDMAV_FORK_SAFE=0" };
+        let variable = if kind == "fork" {
+            "RDMAV_FORK_SAFE=1"
+        } else {
+            "RDMAV_FORK_SAFE=0"
+        };
         let shown = folder.path().display();
         let line = format!("env {variable} /usr/bin/python3 {web} {address} {port} {shown} {kind}");
         let mut server = pair.left.start(&words(&line)).unwrap();
@@ -273,7 +395,10 @@ fn curl_downloads_from_a_server_in_python() {
             let url = format!("http://{address}:{port}/file");
             let line = format!("env {variable} curl -sS -f -o {} {url}", target.display());
             patiently(&mut *server, &pair.right, &line);
-            assert!(fs::read(&target).unwrap() == bytes, "{kind}: what was downloaded is not what was there");
+            assert!(
+                fs::read(&target).unwrap() == bytes,
+                "{kind}: what was downloaded is not what was there"
+            );
         }
         server.kill().unwrap();
     }
@@ -304,16 +429,23 @@ fn an_idle_connection_is_kept_alive() {
     const KEEP_ALIVE: &str = "e0000001";
     let (pair, echo, idle) = (with_sockets(1500), source("echo.py"), source("idle.py"));
     let address = pair.left.address();
-    let mut server = pair.left.start(&words(&format!("/usr/bin/python3 {echo} {address} 8004"))).unwrap();
-    let mut seen = watch(&pair.left, "udp dst port 4791 and inbound", &["infiniband.immdt"]).unwrap();
+    let mut server = pair
+        .left
+        .start(&words(&format!("/usr/bin/python3 {echo} {address} 8004")))
+        .unwrap();
+    let mut seen = watch(
+        &pair.left,
+        "udp dst port 4791 and inbound",
+        &["infiniband.immdt"],
+    )
+    .unwrap();
     let line = format!("/usr/bin/python3 {idle} {address} 8004");
     // A client that starts before the server listens is refused, and ends.
     let connected = until(SECONDS, || {
         let mut client = pair.right.start(&words(&line))?;
-        if !until(
-            ATTEMPT_SECONDS,
-            || Ok(client.output()?.contains("silent") || client.finished()?.is_some()),
-        )? {
+        if !until(ATTEMPT_SECONDS, || {
+            Ok(client.output()?.contains("silent") || client.finished()?.is_some())
+        })? {
             return Ok(false);
         }
         if !client.output()?.starts_with("silent") {
@@ -341,10 +473,21 @@ fn rdma_cores_rsockets_over_the_kernels_device_are_peers() {
     segment.introduce(&ours, &theirs).unwrap();
     let ends: [[&dyn Machine; 2]; 2] = [[&ours, &theirs], [&theirs, &ours]];
     for [server, client] in ends {
-        for program in ["rstream -T v -T b -S 5000 -C 20 -I 3", "riostream -T v -T b -S 5000 -C 10 -I 2"] {
-            let (one, other) = exchange(server, client, server.address(), &format!("/usr/bin/{program}"));
+        for program in [
+            "rstream -T v -T b -S 5000 -C 20 -I 3",
+            "riostream -T v -T b -S 5000 -C 10 -I 2",
+        ] {
+            let (one, other) = exchange(
+                server,
+                client,
+                server.address(),
+                &format!("/usr/bin/{program}"),
+            );
             for said in [one, other] {
-                assert!(said.contains("Gb/sec") && !said.contains("failed"), "{program}:\n{said}");
+                assert!(
+                    said.contains("Gb/sec") && !said.contains("failed"),
+                    "{program}:\n{said}"
+                );
             }
         }
     }

@@ -18,11 +18,19 @@ struct Streams<'a> {
 
 /// Starts both ends, and waits until the client runs, if it ever does.
 fn start<'a>(pair: &'a Pair, probe: &Probe, how: &str, runs: bool) -> Streams<'a> {
-    let (path, address) = (probe.path().to_string_lossy().into_owned(), pair.left.address().to_string());
+    let (path, address) = (
+        probe.path().to_string_lossy().into_owned(),
+        pair.left.address().to_string(),
+    );
     let words: Vec<&str> = std::iter::once(&*path).chain(how.split(' ')).collect();
     let server = pair.left.start(&words).expect("a server");
-    pair.left.wait_for_listener(PORT, SECONDS).expect("a listener");
-    let mut client = pair.right.start(&[&words[..], &[&address]].concat()).expect("a client");
+    pair.left
+        .wait_for_listener(PORT, SECONDS)
+        .expect("a listener");
+    let mut client = pair
+        .right
+        .start(&[&words[..], &[&address]].concat())
+        .expect("a client");
     if runs {
         client.expect_output("running", SECONDS);
     }
@@ -81,7 +89,11 @@ fn the_link_goes_down_and_comes_back_within_the_retries() {
         std::thread::sleep(std::time::Duration::from_millis(200));
         pair.left.call("ip link set eth0 up").unwrap();
         std::thread::sleep(std::time::Duration::from_millis(300));
-        assert!(streams.client.finished().unwrap().is_none(), "{:?}", streams.client.output());
+        assert!(
+            streams.client.finished().unwrap().is_none(),
+            "{:?}",
+            streams.client.output()
+        );
     }
     streams.client.kill().unwrap();
     expect(&mut *streams.server, "the peer is gone\n");
@@ -99,7 +111,9 @@ fn the_link_goes_down_for_good() {
 fn the_address_of_the_requester_is_removed() {
     let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     let mut streams = start(&pair, &probe, "write", true);
-    pair.right.call("ip address flush dev eth0 scope global").unwrap();
+    pair.right
+        .call("ip address flush dev eth0 scope global")
+        .unwrap();
     expect(&mut *streams.client, RETRY_EXCEEDED);
 }
 
@@ -107,7 +121,10 @@ fn the_address_of_the_requester_is_removed() {
 fn the_receiver_never_posts() {
     let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     let mut streams = start(&pair, &probe, "deaf", false);
-    expect(&mut *streams.client, "failed: RNR retry counter exceeded\nflushed: 15\n");
+    expect(
+        &mut *streams.client,
+        "failed: RNR retry counter exceeded\nflushed: 15\n",
+    );
     expect(&mut *streams.server, "the peer is gone\n");
 }
 
@@ -116,8 +133,18 @@ fn a_completion_queue_overflows() {
     let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     let mut streams = start(&pair, &probe, "overflow", false);
     let finished = streams.client.wait(SECONDS).unwrap().expect_success();
-    assert!(finished.output.contains("event: CQ error\n"), "{}", finished.output);
-    assert!(finished.output.contains("event: local work queue catastrophic error\n"), "{}", finished.output);
+    assert!(
+        finished.output.contains("event: CQ error\n"),
+        "{}",
+        finished.output
+    );
+    assert!(
+        finished
+            .output
+            .contains("event: local work queue catastrophic error\n"),
+        "{}",
+        finished.output
+    );
 }
 
 #[test]
@@ -128,10 +155,15 @@ fn the_port_is_taken() {
     let mut holder = pair.left.start_plain(&["python3", "-c", holder]).unwrap();
     let bound = until(SECONDS, || Ok(holder.output()?.contains("bound")));
     assert!(bound.unwrap(), "{:?}", holder.output());
-    let refused = pair.left.run(&["ibv_rc_pingpong", "-g", "1"], SECONDS).unwrap();
+    let refused = pair
+        .left
+        .run(&["ibv_rc_pingpong", "-g", "1"], SECONDS)
+        .unwrap();
     assert!(!refused.succeeded(), "{}", refused.output);
     assert!(
-        refused.output.contains("UDP port 4791 is taken in this network namespace"),
+        refused
+            .output
+            .contains("UDP port 4791 is taken in this network namespace"),
         "{}",
         refused.output
     );
@@ -146,24 +178,36 @@ fn there_is_no_memory() {
         let limit = format!("--as={}", mebibytes << 20);
         let program = ["prlimit", &limit, "ibv_devinfo", "-v", "-d", "rk_eth0"];
         let finished = pair.left.run(&program, SECONDS).unwrap();
-        assert!(finished.status.is_some(), "{mebibytes} MiB: a signal\n{}", finished.output);
+        assert!(
+            finished.status.is_some(),
+            "{mebibytes} MiB: a signal\n{}",
+            finished.output
+        );
     }
 }
 
 /// The processes of a namespace whose program has this name.
 fn pids(namespace: &Namespace, program: &str) -> Vec<String> {
-    let all = namespace.call(&format!("ip netns pids {}", namespace.netns())).expect("a list");
+    let all = namespace
+        .call(&format!("ip netns pids {}", namespace.netns()))
+        .expect("a list");
     let is_it = |pid: &&str| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == program)
+        std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            .is_ok_and(|name| name.trim() == program)
     };
-    all.split_whitespace().filter(is_it).map(str::to_owned).collect()
+    all.split_whitespace()
+        .filter(is_it)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Sends a signal to all of them.
 fn signal(namespace: &Namespace, program: &str, name: &str) {
     let pids = pids(namespace, program);
     assert!(!pids.is_empty(), "{program} does not run");
-    namespace.call(&format!("kill -{name} {}", pids.join(" "))).expect("kill");
+    namespace
+        .call(&format!("kill -{name} {}", pids.join(" ")))
+        .expect("kill");
 }
 
 fn for_a_moment() {
@@ -179,7 +223,11 @@ fn the_server_is_stopped_for_less_and_for_more_than_the_retries() {
         for_a_moment();
         signal(&pair.left, "stream", "CONT");
         for_a_moment();
-        assert!(streams.client.finished().unwrap().is_none(), "{:?}", streams.client.output());
+        assert!(
+            streams.client.finished().unwrap().is_none(),
+            "{:?}",
+            streams.client.output()
+        );
     }
     signal(&pair.left, "stream", "STOP");
     expect(&mut *streams.client, RETRY_EXCEEDED);
@@ -192,7 +240,9 @@ fn the_server_is_stopped_for_less_and_for_more_than_the_retries() {
 fn the_address_of_the_responder_is_removed() {
     let (pair, probe) = (Pair::with_rockery(1500), Probe::compile("stream").unwrap());
     let mut streams = start(&pair, &probe, "write", true);
-    pair.left.call("ip address flush dev eth0 scope global").unwrap();
+    pair.left
+        .call("ip address flush dev eth0 scope global")
+        .unwrap();
     expect(&mut *streams.client, RETRY_EXCEEDED);
 }
 
@@ -205,7 +255,11 @@ fn the_mtu_falls_below_what_packets_need_and_rises_again() {
         for_a_moment();
         pair.right.call("ip link set eth0 mtu 1500").unwrap();
         for_a_moment();
-        assert!(streams.client.finished().unwrap().is_none(), "{:?}", streams.client.output());
+        assert!(
+            streams.client.finished().unwrap().is_none(),
+            "{:?}",
+            streams.client.output()
+        );
     }
     pair.right.call("ip link set eth0 mtu 1000").unwrap();
     expect(&mut *streams.client, RETRY_EXCEEDED);
@@ -228,9 +282,20 @@ fn the_agent_is_killed_while_programs_run() {
     let mut streams = start(&pair, &probe, "write", true);
     signal(&pair.left, "rockery-agent", "KILL");
     for_a_moment();
-    assert!(streams.client.finished().unwrap().is_none(), "{:?}", streams.client.output());
-    let refused = pair.left.run(&["ibv_devinfo", "-d", "rk_eth0"], SECONDS).unwrap();
-    assert!(refused.output.contains("UDP port 4791 is taken"), "{}", refused.output);
+    assert!(
+        streams.client.finished().unwrap().is_none(),
+        "{:?}",
+        streams.client.output()
+    );
+    let refused = pair
+        .left
+        .run(&["ibv_devinfo", "-d", "rk_eth0"], SECONDS)
+        .unwrap();
+    assert!(
+        refused.output.contains("UDP port 4791 is taken"),
+        "{}",
+        refused.output
+    );
     streams.client.kill().unwrap();
     expect(&mut *streams.server, "the peer is gone\n");
     nothing_is_left(&pair, &probe);
@@ -244,9 +309,20 @@ fn there_are_no_descriptors() {
         let limit = format!("--nofile={limit}:");
         let program = ["prlimit", &limit, "ibv_devinfo", "-v", "-d", "rk_eth0"];
         let finished = pair.left.run(&program, SECONDS).unwrap();
-        assert!(finished.status.is_some(), "{limit}: a signal\n{}", finished.output);
+        assert!(
+            finished.status.is_some(),
+            "{limit}: a signal\n{}",
+            finished.output
+        );
     }
-    let program = ["prlimit", "--nofile=64:", "ibv_devinfo", "-v", "-d", "rk_eth0"];
+    let program = [
+        "prlimit",
+        "--nofile=64:",
+        "ibv_devinfo",
+        "-v",
+        "-d",
+        "rk_eth0",
+    ];
     pair.left.run(&program, SECONDS).unwrap().expect_success();
 }
 
@@ -259,13 +335,25 @@ fn the_disk_is_full_where_a_capture_goes() {
     let program = |address: &str| format!("{script} {address}");
     let shell = |line: &str| ["unshare", "--mount", "sh", "-c", line].map(str::to_owned);
     let server = shell(&program(""));
-    let mut server = pair.left.start(&server.each_ref().map(String::as_str)).unwrap();
+    let mut server = pair
+        .left
+        .start(&server.each_ref().map(String::as_str))
+        .unwrap();
     pair.left.wait_for_listener(18515, SECONDS).unwrap();
     let client = shell(&program(&pair.left.address().to_string()));
-    let client = pair.right.run(&client.each_ref().map(String::as_str), SECONDS).unwrap().expect_success();
+    let client = pair
+        .right
+        .run(&client.each_ref().map(String::as_str), SECONDS)
+        .unwrap()
+        .expect_success();
     let server = server.wait(SECONDS).unwrap().expect_success();
     for end in [server, client] {
-        assert!(end.output.contains("rockery: the capture ends here: No space left"), "{}", end.output);
+        assert!(
+            end.output
+                .contains("rockery: the capture ends here: No space left"),
+            "{}",
+            end.output
+        );
     }
 }
 
@@ -275,7 +363,10 @@ fn threads_go_on_while_their_program_forks() {
     for rockery in [Rockery::built(), Rockery::by_packets()] {
         let alone = Namespace::alone().unwrap().with(&rockery);
         let path = probe.path().to_string_lossy();
-        let forks = alone.run(&[&path, "rk_lo", "1", "30"], SECONDS).unwrap().expect_success();
+        let forks = alone
+            .run(&[&path, "rk_lo", "1", "30"], SECONDS)
+            .unwrap()
+            .expect_success();
         assert!(forks.output.ends_with("all went on\n"), "{}", forks.output);
     }
 }
@@ -286,7 +377,11 @@ fn objects_are_created_while_the_agent_is_stopped() {
     let pair = Pair::with_rockery(1500);
     let probe = Probe::compile_with("cc", "stopped_agent", &["-libverbs", "-lpthread"]).unwrap();
     let path = probe.path().to_string_lossy().into_owned();
-    let finished = pair.left.run(&[&path], SECONDS).expect("it ends").expect_success();
+    let finished = pair
+        .left
+        .run(&[&path], SECONDS)
+        .expect("it ends")
+        .expect_success();
     let says = "objects made while the domain was being opened: yes\ndone\n";
     assert!(finished.output.ends_with(says), "{}", finished.output);
 }
@@ -299,8 +394,11 @@ fn addresses_are_resolved_while_the_agent_is_stopped() {
     let libraries = ["-lrdmacm", "-libverbs", "-lpthread"];
     let probe = Probe::compile_with("cc", "stopped_listener", &libraries).unwrap();
     let path = probe.path().to_string_lossy().into_owned();
-    let finished =
-        pair.left.run(&[&path, &pair.left.address().to_string()], SECONDS).expect("it ends").expect_success();
+    let finished = pair
+        .left
+        .run(&[&path, &pair.left.address().to_string()], SECONDS)
+        .expect("it ends")
+        .expect_success();
     let says = "addresses resolved while a port was being bound: yes\ndone\n";
     assert!(finished.output.ends_with(says), "{}", finished.output);
 }

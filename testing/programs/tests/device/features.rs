@@ -22,14 +22,30 @@ fn perftest(pair: &Pair, server_options: &str, client_options: &str, program: &s
 }
 
 /// The same, with the client's environment as `env` takes it.
-fn perftest_in(pair: &Pair, server_options: &str, client_options: &str, environment: &str, program: &str) {
+fn perftest_in(
+    pair: &Pair,
+    server_options: &str,
+    client_options: &str,
+    environment: &str,
+    program: &str,
+) {
     let words = run(server_options, program);
     let argv: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut server = pair.left.start_plain(&argv).expect("it starts");
-    pair.left.wait_for_listener(18515, SECONDS).expect("in time");
-    let words = run(client_options, &format!("env {environment} {program} {}", pair.left.address()));
+    pair.left
+        .wait_for_listener(18515, SECONDS)
+        .expect("in time");
+    let words = run(
+        client_options,
+        &format!("env {environment} {program} {}", pair.left.address()),
+    );
     let argv: Vec<&str> = words.iter().map(String::as_str).collect();
-    pair.right.start_plain(&argv).expect("it starts").wait(SECONDS).expect("in time").expect_success();
+    pair.right
+        .start_plain(&argv)
+        .expect("it starts")
+        .wait(SECONDS)
+        .expect("in time")
+        .expect_success();
     server.wait(SECONDS).expect("in time").expect_success();
 }
 
@@ -41,19 +57,32 @@ fn both_ends_capture_the_same_packets_and_wireshark_finds_no_fault_in_them() {
         let (left, right) = (file("left"), file("right"));
         let option = |path: &Path| format!("--pcap {}", path.display());
         let pair = Pair::new(1500).unwrap();
-        perftest(&pair, &option(&left), &option(&right), &format!("ib_read_bw -n 8 -s 10000 {address}"));
+        perftest(
+            &pair,
+            &option(&left),
+            &option(&right),
+            &format!("ib_read_bw -n 8 -s 10000 {address}"),
+        );
         let packets = |path: &Path, direction: u32| {
             let filter = format!("infiniband && frame.packet_flags_direction == {direction}");
             dissector::fields(
                 path,
                 &filter,
-                &["infiniband.bth.destqp", "infiniband.bth.psn", "infiniband.bth.opcode"],
+                &[
+                    "infiniband.bth.destqp",
+                    "infiniband.bth.psn",
+                    "infiniband.bth.opcode",
+                ],
             )
         };
         let (asked, heard) = (packets(&right, 2), packets(&left, 1));
         assert_eq!(asked.len(), 8, "a request for each READ: {asked:?}");
         assert_eq!(asked, heard);
-        assert_eq!(packets(&left, 2).len(), 8 * 10, "ten packets of response for each READ");
+        assert_eq!(
+            packets(&left, 2).len(),
+            8 * 10,
+            "ten packets of response for each READ"
+        );
         assert_eq!(packets(&left, 2), packets(&right, 1));
         for path in [&left, &right] {
             let bad = dissector::fields(
@@ -69,21 +98,31 @@ fn both_ends_capture_the_same_packets_and_wireshark_finds_no_fault_in_them() {
 #[test]
 fn read_responses_are_equally_long_where_the_requester_takes_that() {
     let folder = TempDir::new().unwrap();
-    for (number, (environment, positions)) in
-        [("", &["16"] as &[_]), ("ROCKERY_RESPONSE_ONLY=0", &["13", "14", "15"])].iter().enumerate()
+    for (number, (environment, positions)) in [
+        ("", &["16"] as &[_]),
+        ("ROCKERY_RESPONSE_ONLY=0", &["13", "14", "15"]),
+    ]
+    .iter()
+    .enumerate()
     {
         let file = folder.path().join(format!("{number}.pcapng"));
         let pair = Pair::new(1500).unwrap();
         let option = format!("--pcap {}", file.display());
         perftest_in(&pair, "", &option, environment, "ib_read_bw -n 8 -s 10000");
-        let mut opcodes =
-            dissector::fields(&file, "infiniband.bth.opcode in {13 .. 16}", &["infiniband.bth.opcode"]);
+        let mut opcodes = dissector::fields(
+            &file,
+            "infiniband.bth.opcode in {13 .. 16}",
+            &["infiniband.bth.opcode"],
+        );
         assert_eq!(opcodes.len(), 8 * 10, "{opcodes:?}");
         opcodes.sort();
         opcodes.dedup();
         assert_eq!(opcodes, *positions);
-        let bad =
-            dissector::fields(&file, "_ws.malformed || _ws.expert.severity >= 0x600000", &["frame.number"]);
+        let bad = dissector::fields(
+            &file,
+            "_ws.malformed || _ws.expert.severity >= 0x600000",
+            &["frame.number"],
+        );
         assert_eq!(bad, Vec::<String>::new());
     }
 }
@@ -100,11 +139,16 @@ fn queue_pairs_leave_from_ports_of_their_own() {
     flows.sort();
     flows.dedup();
     assert_eq!(flows.len(), 16, "a queue pair has one port: {flows:?}");
-    let mut ports: Vec<u16> =
-        flows.iter().map(|flow| flow.rsplit('\t').next().unwrap().parse().unwrap()).collect();
+    let mut ports: Vec<u16> = flows
+        .iter()
+        .map(|flow| flow.rsplit('\t').next().unwrap().parse().unwrap())
+        .collect();
     ports.sort_unstable();
     ports.dedup();
-    assert!(ports.len() >= 4 && ports.iter().all(|&port| port >= 0xc000), "{ports:?}");
+    assert!(
+        ports.len() >= 4 && ports.iter().all(|&port| port >= 0xc000),
+        "{ports:?}"
+    );
 }
 
 #[test]
@@ -115,19 +159,36 @@ fn programs_and_their_queue_pairs_are_listed() {
         let line = format!("{} devices {options}", rockery.path().display());
         pair.left.call(&line).unwrap()
     };
-    assert!(listed("").contains("rk_eth0  interface eth0, MTU 1500, path MTU 1024"), "{}", listed(""));
-    let mut server = pair.left.start(&["ib_write_bw", "-D", "30", "-q", "3"]).unwrap();
+    assert!(
+        listed("").contains("rk_eth0  interface eth0, MTU 1500, path MTU 1024"),
+        "{}",
+        listed("")
+    );
+    let mut server = pair
+        .left
+        .start(&["ib_write_bw", "-D", "30", "-q", "3"])
+        .unwrap();
     pair.left.wait_for_listener(18515, SECONDS).unwrap();
     let address = pair.left.address().to_string();
-    let mut client = pair.right.start(&["ib_write_bw", "-D", "30", "-q", "3", &address]).unwrap();
+    let mut client = pair
+        .right
+        .start(&["ib_write_bw", "-D", "30", "-q", "3", &address])
+        .unwrap();
     let mut last = String::new();
     let shown = until(SECONDS, || {
         last = listed("--json");
         Ok(last.matches("\"state\":\"RTR\"").count() == 3)
     });
     assert!(shown.unwrap(), "{last}");
-    assert!(last.contains("\"program\":\"ib_write_bw\"") && last.contains("\"transport\":\"RC\""), "{last}");
-    assert!(listed("").contains("ib_write_bw (process "), "{}", listed(""));
+    assert!(
+        last.contains("\"program\":\"ib_write_bw\"") && last.contains("\"transport\":\"RC\""),
+        "{last}"
+    );
+    assert!(
+        listed("").contains("ib_write_bw (process "),
+        "{}",
+        listed("")
+    );
     client.kill().unwrap();
     server.kill().unwrap();
     let gone = until(SECONDS, || Ok(!listed("").contains("ib_write_bw")));
@@ -141,28 +202,57 @@ fn one_device_can_be_chosen_by_name_interface_and_address() {
     for name in ["rk_eth0", "eth0", &address] {
         let words = run(&format!("--device {name}"), "ibv_devices");
         let argv: Vec<&str> = words.iter().map(String::as_str).collect();
-        let listed = pair.left.start_plain(&argv).unwrap().wait(SECONDS).unwrap().expect_success().output;
-        assert!(listed.contains("rk_eth0") && !listed.contains("rk_lo"), "{listed}");
+        let listed = pair
+            .left
+            .start_plain(&argv)
+            .unwrap()
+            .wait(SECONDS)
+            .unwrap()
+            .expect_success()
+            .output;
+        assert!(
+            listed.contains("rk_eth0") && !listed.contains("rk_lo"),
+            "{listed}"
+        );
     }
     for (options, says) in [
-        ("--device eth7", "no device is called eth7, and no interface that is up has that address"),
+        (
+            "--device eth7",
+            "no device is called eth7, and no interface that is up has that address",
+        ),
         ("--device 192.0.2.1", "there are: rk_eth0, rk_lo"),
-        ("--pcap /nonexistent/file", "/nonexistent/file: No such file"),
+        (
+            "--pcap /nonexistent/file",
+            "/nonexistent/file: No such file",
+        ),
         ("--congestion fast", "possible values: window, dcqcn, off"),
     ] {
         let words = run(options, "ibv_devices");
         let argv: Vec<&str> = words.iter().map(String::as_str).collect();
         let refused = pair.left.start_plain(&argv).unwrap().wait(SECONDS).unwrap();
-        assert!(!refused.succeeded() && refused.output.contains(says), "{options}: {}", refused.output);
+        assert!(
+            !refused.succeeded() && refused.output.contains(says),
+            "{options}: {}",
+            refused.output
+        );
     }
 }
 
 #[test]
 fn out_of_order_receive_and_dcqcn_can_be_chosen() {
     let pair = Pair::new(9000).unwrap();
-    for options in ["--out-of-order", "--congestion dcqcn", "--congestion off --out-of-order"] {
+    for options in [
+        "--out-of-order",
+        "--congestion dcqcn",
+        "--congestion off --out-of-order",
+    ] {
         for program in ["ib_write_bw", "ib_read_bw", "ib_send_bw"] {
-            perftest(&pair, options, options, &format!("{program} -n 200 -s 65536"));
+            perftest(
+                &pair,
+                options,
+                options,
+                &format!("{program} -n 200 -s 65536"),
+            );
         }
     }
 }
@@ -181,7 +271,10 @@ fn watched(job: &mut dyn Job, wanted: &[&str]) {
             None => false,
         }))
     });
-    assert!(seen.expect("its output"), "not in this order, {wanted:?}:\n{last}");
+    assert!(
+        seen.expect("its output"),
+        "not in this order, {wanted:?}:\n{last}"
+    );
 }
 
 #[test]
@@ -189,9 +282,15 @@ fn an_open_device_follows_its_interface() {
     let pair = Pair::with_rockery(1500);
     let change = |line: &str| pair.left.call(line).unwrap();
     let gids = |left: &Namespace| {
-        left.run(&["ibv_devinfo", "-v", "-d", "rk_eth0"], SECONDS).unwrap().expect_success().output
+        left.run(&["ibv_devinfo", "-v", "-d", "rk_eth0"], SECONDS)
+            .unwrap()
+            .expect_success()
+            .output
     };
-    let mut watch = pair.left.start(&["stdbuf", "-oL", "ibv_asyncwatch", "-d", "rk_eth0"]).unwrap();
+    let mut watch = pair
+        .left
+        .start(&["stdbuf", "-oL", "ibv_asyncwatch", "-d", "rk_eth0"])
+        .unwrap();
     watched(&mut *watch, &["async event FD"]);
     change("ip addr add 192.0.2.7/24 dev eth0");
     watched(&mut *watch, &["GID_CHANGE"]);
@@ -213,9 +312,17 @@ fn attaching_to_a_multicast_group_joins_it_on_the_interface() {
     let argv = [&*path, "rk_eth0", "2", "::ffff:239.7.7.7", "ff0e::4791"];
     let mut member = pair.left.start(&argv).unwrap();
     member.expect_output("attached", SECONDS);
-    assert!(groups().contains("239.7.7.7") && groups().contains("ff0e::4791"), "{}", groups());
+    assert!(
+        groups().contains("239.7.7.7") && groups().contains("ff0e::4791"),
+        "{}",
+        groups()
+    );
     member.expect_output("detached", SECONDS);
-    assert!(!groups().contains("239.7.7.7") && !groups().contains("ff0e::4791"), "{}", groups());
+    assert!(
+        !groups().contains("239.7.7.7") && !groups().contains("ff0e::4791"),
+        "{}",
+        groups()
+    );
     member.wait(SECONDS).unwrap().expect_success();
 }
 
@@ -229,7 +336,12 @@ fn packets_leave_one_by_one_without_segmentation_offload() {
     pair.left.wait_for_listener(18515, SECONDS).unwrap();
     let words = run("", &format!("{program} {}", pair.left.address()));
     let argv: Vec<&str> = words.iter().map(String::as_str).collect();
-    pair.right.start_plain(&argv).unwrap().wait(SECONDS).unwrap().expect_success();
+    pair.right
+        .start_plain(&argv)
+        .unwrap()
+        .wait(SECONDS)
+        .unwrap()
+        .expect_success();
     server.wait(SECONDS).unwrap().expect_success();
 }
 
@@ -245,7 +357,13 @@ fn set_user_id_programs_ignore_the_environment() {
     let alone = Namespace::alone().unwrap();
     let devices = || {
         let argv = ["env", "ROCKERY_DEVICES=none", &*path];
-        alone.start_plain(&argv).unwrap().wait(SECONDS).unwrap().expect_success().output
+        alone
+            .start_plain(&argv)
+            .unwrap()
+            .wait(SECONDS)
+            .unwrap()
+            .expect_success()
+            .output
     };
     assert_eq!(devices(), "no more rights, 0 devices\n");
     alone.call(&format!("chown 65534 {path}")).unwrap();

@@ -8,7 +8,10 @@ const SECONDS: u64 = 60;
 
 /// The options of every job. fio keeps the state of a verification in a file, which goes to `folder`.
 fn job(folder: &TempDir) -> String {
-    format!("--ioengine=rdma --port=7710 --bs=64k --aux-path={}", folder.path().display())
+    format!(
+        "--ioengine=rdma --port=7710 --bs=64k --aux-path={}",
+        folder.path().display()
+    )
 }
 
 fn folder() -> TempDir {
@@ -27,7 +30,11 @@ fn fio_moves_its_blocks_by_every_verb() {
             "fio --name=client {job} --size=32m --rw=write --iodepth=8 --hostname={address} --verb={verb}"
         );
         let exchange = connection::expect((&pair.left, &server), (&pair.right, &client), SECONDS);
-        assert!(exchange.client.output.contains("io=32.0MiB"), "{verb}: {}", exchange.client.output);
+        assert!(
+            exchange.client.output.contains("io=32.0MiB"),
+            "{verb}: {}",
+            exchange.client.output
+        );
     }
 }
 
@@ -49,7 +56,10 @@ fn fio_verifies_what_it_receives() {
         );
         let exchange = connection::expect((&pair.left, &server), (&pair.right, &client), SECONDS);
         let said = exchange.server.output;
-        assert!(said.contains("io=16.0MiB") && !said.contains("verify:"), "{sum}: {said}");
+        assert!(
+            said.contains("io=16.0MiB") && !said.contains("verify:"),
+            "{sum}: {said}"
+        );
     }
 }
 
@@ -64,8 +74,15 @@ fn fio_detects_wrong_blocks() {
         pair.left.address()
     );
     let mut server = pair.left.start(&words(&server)).expect("fio starts");
-    assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap(), "it listens");
+    assert!(
+        until(SECONDS, || pair.left.awaits_requests()).unwrap(),
+        "it listens"
+    );
     let _client = pair.right.start(&words(&client)).expect("fio starts");
     let finished = server.wait(SECONDS).expect("it ends");
-    assert!(!finished.succeeded() && finished.output.contains("bad magic header"), "{}", finished.output);
+    assert!(
+        !finished.succeeded() && finished.output.contains("bad magic header"),
+        "{}",
+        finished.output
+    );
 }

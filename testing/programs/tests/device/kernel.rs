@@ -19,7 +19,12 @@ fn perftest_runs_from_guest_to_guest() {
         let rows = perftest::expect(&server, &client, &format!("{program} {FEW}"));
         assert_eq!(rows[0].iterations, 20, "{program}");
     }
-    for program in ["ib_send_lat", "ib_write_lat", "ib_read_lat", "ib_atomic_lat"] {
+    for program in [
+        "ib_send_lat",
+        "ib_write_lat",
+        "ib_read_lat",
+        "ib_atomic_lat",
+    ] {
         perftest::expect(&server, &client, &format!("{program} {FEW}"));
     }
     perftest::expect(&server, &client, &format!("ib_send_bw -c UD {FEW}"));

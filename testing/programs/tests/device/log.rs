@@ -19,7 +19,10 @@ fn start<'a>(end: &'a Namespace, variables: &[String], program: &str) -> Box<dyn
 }
 
 fn variables(level: &str, file: &Path) -> Vec<String> {
-    vec![format!("ROCKERY_LOG={level}"), format!("ROCKERY_LOG_FILE={}", file.display())]
+    vec![
+        format!("ROCKERY_LOG={level}"),
+        format!("ROCKERY_LOG_FILE={}", file.display()),
+    ]
 }
 
 fn read(file: &Path) -> String {
@@ -29,7 +32,11 @@ fn read(file: &Path) -> String {
 /// The lines of a log that contain all of these.
 #[track_caller]
 fn assert_logged(log: &str, parts: &[&str]) {
-    assert!(log.lines().any(|line| parts.iter().all(|part| line.contains(part))), "{parts:?} in:\n{log}");
+    assert!(
+        log.lines()
+            .any(|line| parts.iter().all(|part| line.contains(part))),
+        "{parts:?} in:\n{log}"
+    );
 }
 
 #[test]
@@ -43,12 +50,33 @@ fn the_log_has_calls_states_and_the_transport_of_a_write_benchmark() {
     client.wait(SECONDS).unwrap().expect_success();
     server.wait(SECONDS).unwrap().expect_success();
     let log = read(&log);
-    assert_logged(&log, &["INFO", "host: device opened", "rk_eth0", "window_bytes="]);
+    assert_logged(
+        &log,
+        &["INFO", "host: device opened", "rk_eth0", "window_bytes="],
+    );
     assert_logged(&log, &["DEBUG", "call: ibv_create_qp: 0x"]);
     assert_logged(&log, &["DEBUG", "call: ibv_modify_qp: "]);
-    assert_logged(&log, &["DEBUG", "rnic: queue pair state", "from=ReadyToReceive to=ReadyToSend"]);
-    assert_logged(&log, &["INFO", "host: transport: packets", "qpn=", &pair.left.address().to_string()]);
-    assert!(!log.contains("post_send"), "calls on the data path are for the level trace:\n{log}");
+    assert_logged(
+        &log,
+        &[
+            "DEBUG",
+            "rnic: queue pair state",
+            "from=ReadyToReceive to=ReadyToSend",
+        ],
+    );
+    assert_logged(
+        &log,
+        &[
+            "INFO",
+            "host: transport: packets",
+            "qpn=",
+            &pair.left.address().to_string(),
+        ],
+    );
+    assert!(
+        !log.contains("post_send"),
+        "calls on the data path are for the level trace:\n{log}"
+    );
 }
 
 #[test]
@@ -62,13 +90,29 @@ fn a_wrong_rkey_is_found_in_the_logs_of_both_ends() {
     let program = format!("{program} {}", pair.left.address());
     let mut client = start(&pair.right, &variables("warn,rnic=debug", &right), &program);
     let finished = client.wait(SECONDS).unwrap().expect_success();
-    assert!(finished.output.contains("failed: remote access error"), "{}", finished.output);
+    assert!(
+        finished.output.contains("failed: remote access error"),
+        "{}",
+        finished.output
+    );
     server.wait(SECONDS).unwrap().expect_success();
     let (left, right) = (read(&left), read(&right));
-    assert_logged(&left, &["INFO", "rnic: NAK sent: remote access error: unknown rkey"]);
-    assert_logged(&right, &["DEBUG", "rnic: NAK received: remote access error"]);
-    assert_logged(&right, &["INFO", "rnic: send request failed", "status=RemoteAccess"]);
-    assert!(!right.contains("call:") && !right.contains("host:"), "other targets have level warn:\n{right}");
+    assert_logged(
+        &left,
+        &["INFO", "rnic: NAK sent: remote access error: unknown rkey"],
+    );
+    assert_logged(
+        &right,
+        &["DEBUG", "rnic: NAK received: remote access error"],
+    );
+    assert_logged(
+        &right,
+        &["INFO", "rnic: send request failed", "status=RemoteAccess"],
+    );
+    assert!(
+        !right.contains("call:") && !right.contains("host:"),
+        "other targets have level warn:\n{right}"
+    );
 }
 
 #[test]
@@ -88,20 +132,42 @@ fn a_peer_that_is_not_reached_is_found_by_its_retries() {
     let (log, address) = (read(&file), pair.left.address().to_string());
     let retry = "rnic: retry: no acknowledgement within the local ACK timeout";
     assert_logged(&log, &["DEBUG", retry, &address, "retries=6 limit=7"]);
-    assert_logged(&log, &["INFO", "rnic: send request failed", "status=RetryExceeded"]);
+    assert_logged(
+        &log,
+        &["INFO", "rnic: send request failed", "status=RetryExceeded"],
+    );
 }
 
 #[test]
 fn wrong_settings_are_errors_and_misspelt_ones_warnings() {
     let pair = Pair::new(1500).unwrap();
-    let mut wrong = start(&pair.left, &["ROCKERY_SAME_HOST=no".to_owned()], "ibv_devinfo");
+    let mut wrong = start(
+        &pair.left,
+        &["ROCKERY_SAME_HOST=no".to_owned()],
+        "ibv_devinfo",
+    );
     let output = wrong.wait(SECONDS).unwrap().output;
     assert!(output.contains("Failed to open device"), "{output}");
-    assert!(output.contains("ROCKERY_SAME_HOST=no: the value has to be 0 or 1"), "{output}");
+    assert!(
+        output.contains("ROCKERY_SAME_HOST=no: the value has to be 0 or 1"),
+        "{output}"
+    );
     let misspelt = ["ROCKERY_CONGETSION=dcqcn".to_owned()];
-    let finished = start(&pair.left, &misspelt, "ibv_devinfo").wait(SECONDS).unwrap().expect_success();
-    assert!(finished.output.contains("ROCKERY_CONGETSION is no setting of rockery"), "{}", finished.output);
-    let finished = start(&pair.left, &[], "ibv_devinfo").wait(SECONDS).unwrap().expect_success();
+    let finished = start(&pair.left, &misspelt, "ibv_devinfo")
+        .wait(SECONDS)
+        .unwrap()
+        .expect_success();
+    assert!(
+        finished
+            .output
+            .contains("ROCKERY_CONGETSION is no setting of rockery"),
+        "{}",
+        finished.output
+    );
+    let finished = start(&pair.left, &[], "ibv_devinfo")
+        .wait(SECONDS)
+        .unwrap()
+        .expect_success();
     assert!(
         !finished.output.contains("rockery["),
         "without a setting nothing is logged: {}",

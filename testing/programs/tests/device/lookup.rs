@@ -12,7 +12,9 @@ fn look(namespace: &Namespace, view: &str, argv: &[&str]) -> String {
     let rockery = Rockery::built();
     let path = rockery.path().to_string_lossy();
     let run = [&*path, "run", "--view", view, "--"];
-    let mut job = namespace.start_plain(&[&run, argv].concat()).expect("it starts");
+    let mut job = namespace
+        .start_plain(&[&run, argv].concat())
+        .expect("it starts");
     let finished = job.wait(SECONDS).expect("in time");
     finished.expect_success().output
 }
@@ -24,7 +26,11 @@ fn ibstat_and_ibstatus_print_what_verbs_report() {
         let listed = look(&pair.left, view, &["ibstat", "-l"]);
         assert_eq!(listed.lines().collect::<Vec<_>>(), ["rk_eth0", "rk_lo"]);
         let devinfo = look(&pair.left, view, &["ibv_devinfo", "-d", "rk_eth0"]);
-        let guid = devinfo.lines().find_map(|line| line.trim().strip_prefix("node_guid:")).unwrap().trim();
+        let guid = devinfo
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("node_guid:"))
+            .unwrap()
+            .trim();
         let stat = look(&pair.left, view, &["ibstat", "rk_eth0"]);
         let said = |what: &str| assert!(stat.contains(what), "{view}: no {what} in\n{stat}");
         said(&format!("Node GUID: 0x{}", guid.replace(':', "")));
@@ -35,7 +41,10 @@ fn ibstat_and_ibstatus_print_what_verbs_report() {
         said("Link layer: Ethernet");
         assert!(devinfo.contains("board_id:\t\t\trockery"), "{devinfo}");
         let status = look(&pair.left, view, &["ibstatus", "rk_eth0:1"]);
-        assert!(status.contains("4: ACTIVE") && status.contains("100 Gb/sec (4X EDR)"), "{status}");
+        assert!(
+            status.contains("4: ACTIVE") && status.contains("100 Gb/sec (4X EDR)"),
+            "{status}"
+        );
     }
 }
 
@@ -48,7 +57,12 @@ fn shells_see_the_files_of_the_view() {
         echo 0 >/dev/null; cat /sys/class/net/eth0/mtu; test -e /sys/class/infiniband/mlx5_0 || echo none";
     for view in BOTH {
         let said = look(&pair.left, view, &["bash", "-c", script]);
-        let expected = ["rk_eth0 rk_lo", "0000:0000:0000:0000:0000:ffff:0a58:0001", "RoCE v2", "eth0"];
+        let expected = [
+            "rk_eth0 rk_lo",
+            "0000:0000:0000:0000:0000:ffff:0a58:0001",
+            "RoCE v2",
+            "eth0",
+        ];
         let expected = [&expected[..], &["character device", "1500", "none"]].concat();
         assert_eq!(said.lines().collect::<Vec<_>>(), expected, "{view}");
     }
@@ -59,11 +73,32 @@ fn an_ordinary_user_needs_no_rights() {
     let pair = Pair::new(1500).unwrap();
     let (_prefix, rockery) = Rockery::built().installed();
     let path = rockery.to_string_lossy();
-    let user = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", &*path, "run", "--view"];
+    let user = [
+        "setpriv",
+        "--reuid",
+        "65534",
+        "--regid",
+        "65534",
+        "--clear-groups",
+        &*path,
+        "run",
+        "--view",
+    ];
     for view in BOTH {
         let argv = [&user[..], &[view, "--", "sh", "-c", "id -u; ibstat -l"]].concat();
-        let said = pair.left.start_plain(&argv).unwrap().wait(SECONDS).unwrap().expect_success().output;
-        assert_eq!(said.lines().collect::<Vec<_>>(), ["65534", "rk_eth0", "rk_lo"], "{view}");
+        let said = pair
+            .left
+            .start_plain(&argv)
+            .unwrap()
+            .wait(SECONDS)
+            .unwrap()
+            .expect_success()
+            .output;
+        assert_eq!(
+            said.lines().collect::<Vec<_>>(),
+            ["65534", "rk_eth0", "rk_lo"],
+            "{view}"
+        );
     }
 }
 
@@ -73,24 +108,46 @@ fn the_preloaded_view_works_where_namespaces_are_forbidden() {
     let confine = Probe::compile("confine").unwrap();
     let pair = Pair::new(1500).unwrap();
     let rockery = Rockery::built();
-    let run = [&*confine.path().to_string_lossy(), "namespaces", &*rockery.path().to_string_lossy(), "run"];
+    let run = [
+        &*confine.path().to_string_lossy(),
+        "namespaces",
+        &*rockery.path().to_string_lossy(),
+        "run",
+    ];
     let confined = |argv: &[&str]| {
-        let mut job = pair.left.start_plain(&[&run, argv].concat()).expect("it starts");
+        let mut job = pair
+            .left
+            .start_plain(&[&run, argv].concat())
+            .expect("it starts");
         job.wait(SECONDS).expect("in time")
     };
     let listed = confined(&["--", "ibstat", "-l"]).expect_success().output;
     assert_eq!(listed.lines().collect::<Vec<_>>(), ["rk_eth0", "rk_lo"]);
     let found = confined(&["--", "ucx_info", "-d"]).expect_success().output;
-    assert!(found.contains("Transport: rc_verbs\n#         Device: rk_eth0:1"), "{found}");
+    assert!(
+        found.contains("Transport: rc_verbs\n#         Device: rk_eth0:1"),
+        "{found}"
+    );
     let refused = confined(&["--view", "namespace", "--", "ibstat", "-l"]);
-    assert!(!refused.succeeded() && refused.output.contains("--view preload"), "{}", refused.output);
+    assert!(
+        !refused.succeeded() && refused.output.contains("--view preload"),
+        "{}",
+        refused.output
+    );
 }
 
 #[test]
 fn without_a_view_no_device_files_exist() {
     let alone = Namespace::alone().unwrap();
-    let said =
-        look(&alone, "none", &["sh", "-c", "ls /sys/class/infiniband /dev/infiniband 2>/dev/null; true"]);
+    let said = look(
+        &alone,
+        "none",
+        &[
+            "sh",
+            "-c",
+            "ls /sys/class/infiniband /dev/infiniband 2>/dev/null; true",
+        ],
+    );
     assert_eq!(said, "");
 }
 
@@ -100,8 +157,25 @@ fn a_hidden_device_is_hidden_here_too() {
     for view in BOTH {
         let rockery = Rockery::built();
         let path = rockery.path().to_string_lossy();
-        let argv = [&*path, "run", "--device", "eth0", "--view", view, "--", "ls", "/sys/class/infiniband"];
-        let said = pair.left.start_plain(&argv).unwrap().wait(SECONDS).unwrap().expect_success().output;
+        let argv = [
+            &*path,
+            "run",
+            "--device",
+            "eth0",
+            "--view",
+            view,
+            "--",
+            "ls",
+            "/sys/class/infiniband",
+        ];
+        let said = pair
+            .left
+            .start_plain(&argv)
+            .unwrap()
+            .wait(SECONDS)
+            .unwrap()
+            .expect_success()
+            .output;
         assert_eq!(said, "rk_eth0\n", "{view}");
     }
 }
@@ -121,7 +195,10 @@ fn a_program_that_loads_libraries_as_nccl_does_finds_all_it_asks_for() {
     }
     let rockery = Rockery::built();
     let alone = Namespace::alone().unwrap().with(&rockery);
-    alone.run(&[&*path, "rk_lo", "127.0.0.1"], SECONDS).unwrap().expect_success();
+    alone
+        .run(&[&*path, "rk_lo", "127.0.0.1"], SECONDS)
+        .unwrap()
+        .expect_success();
 }
 
 /// iproute2's tool asks the kernel over netlink; scripts and tests of other projects look there.
@@ -131,16 +208,38 @@ fn rdma_lists_devices_links_and_counters() {
     let index = pair.left.call("cat /sys/class/net/eth0/ifindex").unwrap();
     let rdma = |words: &[&str]| look(&pair.left, "preload", &[&["rdma"], words].concat());
     let links = rdma(&["link"]);
-    assert!(links.contains("link rk_eth0/1 state ACTIVE physical_state LINK_UP netdev eth0"), "{links}");
-    assert!(links.contains("link rk_lo/1 ") && links.lines().count() == 2, "{links}");
+    assert!(
+        links.contains("link rk_eth0/1 state ACTIVE physical_state LINK_UP netdev eth0"),
+        "{links}"
+    );
+    assert!(
+        links.contains("link rk_lo/1 ") && links.lines().count() == 2,
+        "{links}"
+    );
     let devices = rdma(&["dev", "show", "rk_eth0"]);
-    assert!(devices.contains(&format!("{}: rk_eth0: node_type ca", index.trim())), "{devices}");
-    let guid = look(&pair.left, "preload", &["cat", "/sys/class/infiniband/rk_eth0/node_guid"]);
-    assert!(devices.contains(&format!("node_guid {}", guid.trim())), "{devices}");
+    assert!(
+        devices.contains(&format!("{}: rk_eth0: node_type ca", index.trim())),
+        "{devices}"
+    );
+    let guid = look(
+        &pair.left,
+        "preload",
+        &["cat", "/sys/class/infiniband/rk_eth0/node_guid"],
+    );
+    assert!(
+        devices.contains(&format!("node_guid {}", guid.trim())),
+        "{devices}"
+    );
     let statistics = rdma(&["statistic", "show", "link", "rk_lo/1"]);
-    assert!(statistics.contains("link rk_lo/1") && statistics.contains("out_of_sequence 0"), "{statistics}");
+    assert!(
+        statistics.contains("link rk_lo/1") && statistics.contains("out_of_sequence 0"),
+        "{statistics}"
+    );
     let json = rdma(&["-j", "link"]);
-    assert!(json.contains("\"ifname\":\"rk_eth0\"") && json.contains("\"netdev\":\"eth0\""), "{json}");
+    assert!(
+        json.contains("\"ifname\":\"rk_eth0\"") && json.contains("\"netdev\":\"eth0\""),
+        "{json}"
+    );
 }
 
 #[test]
@@ -150,7 +249,10 @@ fn unsupported_requests_of_rdma_fail_with_an_error() {
         "rdma resource show qp; echo status $?; rdma link add rxe0 type rxe netdev eth0; echo status $?
         rdma dev show nothing; echo status $?";
     let said = look(&pair.left, "preload", &["sh", "-c", script]);
-    let failed = said.lines().filter(|line| line.starts_with("status ") && *line != "status 0").count();
+    let failed = said
+        .lines()
+        .filter(|line| line.starts_with("status ") && *line != "status 0")
+        .count();
     assert_eq!(failed, 3, "{said}");
 }
 
@@ -161,24 +263,48 @@ fn counters_follow_the_traffic() {
     let mut server = pair.left.start(&argv).unwrap();
     pair.left.wait_for_listener(18515, SECONDS).unwrap();
     let address = pair.left.address().to_string();
-    let mut client = pair.right.start(&[&argv[..], &[&address]].concat()).unwrap();
+    let mut client = pair
+        .right
+        .start(&[&argv[..], &[&address]].concat())
+        .unwrap();
     let folder = "/sys/class/infiniband/rk_eth0/ports/1";
     let value = |name: &str| -> u64 {
-        let said = look(&pair.right, "preload", &["cat", &format!("{folder}/{name}")]);
+        let said = look(
+            &pair.right,
+            "preload",
+            &["cat", &format!("{folder}/{name}")],
+        );
         said.trim().parse().expect(&said)
     };
     assert!(until(SECONDS, || Ok(value("counters/port_xmit_data") > 1 << 20)).unwrap());
     let before = value("hw_counters/sent_packets");
     assert!(until(SECONDS, || Ok(value("hw_counters/sent_packets") > before)).unwrap());
     // A shell that works in the folder, and lists it.
-    let listed = look(&pair.right, "preload", &["sh", "-c", &format!("cd {folder}/counters; grep -H . *")]);
-    let sent = listed.lines().find_map(|line| line.strip_prefix("port_xmit_packets:")).unwrap();
-    assert!(sent.parse::<u64>().unwrap() > 0 && listed.contains("port_rcv_errors:0"), "{listed}");
-    let told = look(&pair.right, "preload", &["rdma", "statistic", "show", "link", "rk_eth0/1"]);
+    let listed = look(
+        &pair.right,
+        "preload",
+        &["sh", "-c", &format!("cd {folder}/counters; grep -H . *")],
+    );
+    let sent = listed
+        .lines()
+        .find_map(|line| line.strip_prefix("port_xmit_packets:"))
+        .unwrap();
+    assert!(
+        sent.parse::<u64>().unwrap() > 0 && listed.contains("port_rcv_errors:0"),
+        "{listed}"
+    );
+    let told = look(
+        &pair.right,
+        "preload",
+        &["rdma", "statistic", "show", "link", "rk_eth0/1"],
+    );
     assert!(!told.contains("sent_packets 0 "), "{told}");
     client.kill().unwrap();
     server.kill().unwrap();
-    assert!(until(SECONDS, || Ok(value("counters/port_xmit_data") == 0)).unwrap(), "no program has it open");
+    assert!(
+        until(SECONDS, || Ok(value("counters/port_xmit_data") == 0)).unwrap(),
+        "no program has it open"
+    );
 }
 
 /// Programs name the indices 0, 1 and 3 without looking at the table.
@@ -186,10 +312,20 @@ fn counters_follow_the_traffic() {
 fn common_gid_indices_are_the_ipv4_address() {
     let pair = Pair::with_rockery(1500);
     for end in [&pair.left, &pair.right] {
-        end.call("sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1").unwrap();
+        end.call("sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1")
+            .unwrap();
     }
     for index in ["0", "1", "2", "3"] {
-        let argv = ["ibv_rc_pingpong", "-d", "rk_eth0", "-g", index, "-n", "20", "-c"];
+        let argv = [
+            "ibv_rc_pingpong",
+            "-d",
+            "rk_eth0",
+            "-g",
+            index,
+            "-n",
+            "20",
+            "-c",
+        ];
         let done = Exchange::run(&pair.left, &pair.right, &argv, "-g", 18515, SECONDS).unwrap();
         done.expect_success();
     }
@@ -199,8 +335,17 @@ fn common_gid_indices_are_the_ipv4_address() {
     let files = look(&pair.left, "preload", &["sh", "-c", script]);
     let address = "0000:0000:0000:0000:0000:ffff:0a58:0001 RoCE v2";
     let none = "0000:0000:0000:0000:0000:0000:0000:0000";
-    assert_eq!(files.lines().collect::<Vec<_>>(), [address, address, address, address, none]);
-    let verbs = look(&pair.left, "preload", &["ibv_devinfo", "-v", "-d", "rk_eth0"]);
-    let gids = verbs.lines().filter(|line| line.contains("GID[") && line.contains("::ffff:10.88.0.1"));
+    assert_eq!(
+        files.lines().collect::<Vec<_>>(),
+        [address, address, address, address, none]
+    );
+    let verbs = look(
+        &pair.left,
+        "preload",
+        &["ibv_devinfo", "-v", "-d", "rk_eth0"],
+    );
+    let gids = verbs
+        .lines()
+        .filter(|line| line.contains("GID[") && line.contains("::ffff:10.88.0.1"));
     assert_eq!(gids.count(), 4, "{verbs}");
 }

@@ -5,7 +5,14 @@ use programs::machine::until;
 use programs::{Finished, Job, Machine, Namespace, Rockery};
 
 const SECONDS: u64 = 60;
-const NOBODY: [&str; 6] = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];
+const NOBODY: [&str; 6] = [
+    "setpriv",
+    "--reuid",
+    "65534",
+    "--regid",
+    "65534",
+    "--clear-groups",
+];
 
 /// Prints `ready` when its sockets are there, and stays.
 const BEGINNING: &str = "
@@ -32,17 +39,26 @@ fn stranger<'a>(namespace: &'a Namespace, script: &str) -> impl Job + 'a {
 fn rockery(namespace: &Namespace, words: &[&str]) -> Finished {
     let rockery = Rockery::built();
     let path = rockery.path().to_string_lossy();
-    let mut job = namespace.start_plain(&[&[&*path], words].concat()).expect("it starts");
+    let mut job = namespace
+        .start_plain(&[&[&*path], words].concat())
+        .expect("it starts");
     job.wait(SECONDS).expect("in time")
 }
 
 #[test]
 fn an_agents_name_that_is_taken_is_an_error_that_names_its_owner() {
     let namespace = Namespace::alone().unwrap();
-    let _taken = stranger(&namespace, "it = listen('rockery-agent-0', 8)\nready()\ntime.sleep(600)");
+    let _taken = stranger(
+        &namespace,
+        "it = listen('rockery-agent-0', 8)\nready()\ntime.sleep(600)",
+    );
     let finished = rockery(&namespace, &["run", "--", "ibv_devinfo", "-d", "rk_lo"]);
     assert!(!finished.succeeded(), "{}", finished.output);
-    assert!(finished.output.contains("of user 65534"), "{}", finished.output);
+    assert!(
+        finished.output.contains("of user 65534"),
+        "{}",
+        finished.output
+    );
 }
 
 #[test]
@@ -63,7 +79,11 @@ time.sleep(600)",
     );
     let finished = rockery(&namespace, &["run", "--", "ibv_devinfo", "-d", "rk_lo"]);
     assert!(!finished.succeeded(), "{}", finished.output);
-    assert!(finished.output.contains("@rockery-agent-0 did not answer"), "{}", finished.output);
+    assert!(
+        finished.output.contains("@rockery-agent-0 did not answer"),
+        "{}",
+        finished.output
+    );
 }
 
 /// A device whose report has escapes for the terminal, one that tells a byte now and then, and one that does
@@ -99,8 +119,23 @@ fn reports_of_another_users_devices_are_not_shown_to_a_user() {
     let _devices = stranger(&namespace, DEVICES);
     let (_prefix, installed) = Rockery::built().installed();
     let path = installed.to_string_lossy();
-    let user = ["setpriv", "--reuid", "65533", "--regid", "65533", "--clear-groups", &*path, "devices"];
-    let said = namespace.start_plain(&user).unwrap().wait(SECONDS).unwrap().expect_success().output;
+    let user = [
+        "setpriv",
+        "--reuid",
+        "65533",
+        "--regid",
+        "65533",
+        "--clear-groups",
+        &*path,
+        "devices",
+    ];
+    let said = namespace
+        .start_plain(&user)
+        .unwrap()
+        .wait(SECONDS)
+        .unwrap()
+        .expect_success()
+        .output;
     assert!(said.contains("rk_lo"), "{said}");
     for false_word in ["root-owned", "slow", "endless", "gave no report"] {
         assert!(!said.contains(false_word), "{said}");
@@ -116,10 +151,19 @@ fn reports_of_another_users_devices_do_not_harm_root() {
     for json in [&[][..], &["--json"]] {
         let words = [&["devices"], json].concat();
         let said = rockery(&namespace, &words).expect_success().output;
-        assert!(!said.chars().any(|it| it.is_control() && it != '\n'), "{said:?}");
-        assert!(said.contains("root-owned") && !said.contains("endless"), "{said}");
+        assert!(
+            !said.chars().any(|it| it.is_control() && it != '\n'),
+            "{said:?}"
+        );
+        assert!(
+            said.contains("root-owned") && !said.contains("endless"),
+            "{said}"
+        );
         // The process is the one that the kernel names, not the one it claims to be.
-        assert!(!said.contains("(process 1)") && !said.contains("\"pid\":1,"), "{said}");
+        assert!(
+            !said.contains("(process 1)") && !said.contains("\"pid\":1,"),
+            "{said}"
+        );
     }
     let said = rockery(&namespace, &["devices"]).output;
     assert!(said.contains("2 open devices gave no report"), "{said}");
@@ -136,5 +180,8 @@ time.sleep(600)",
     );
     let said = rockery(&namespace, &["devices"]).expect_success().output;
     assert!(said.contains("64 open devices gave no report"), "{said}");
-    namespace.run(&["ibv_devinfo", "-d", "rk_lo"], SECONDS).unwrap().expect_success();
+    namespace
+        .run(&["ibv_devinfo", "-d", "rk_lo"], SECONDS)
+        .unwrap()
+        .expect_success();
 }

@@ -42,7 +42,13 @@ fn perftest_runs_in_both_directions_at_mtu_9000() {
 #[test]
 fn perftest_runs_in_both_directions_over_ipv6() {
     let (ours, theirs, _segment) = Segment::rockery_and_kernel(1500, &[]);
-    for program in ["ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw", "ib_send_bw -c UD -s 1024"] {
+    for program in [
+        "ib_send_bw",
+        "ib_write_bw",
+        "ib_read_bw",
+        "ib_atomic_bw",
+        "ib_send_bw -c UD -s 1024",
+    ] {
         let line = format!("{program} -x 2 -n 20");
         perftest::expect(&theirs, &ours, &line);
         perftest::expect(&ours, &theirs, &line);
@@ -56,7 +62,13 @@ fn every_byte_between_rockery_and_the_kernel_is_as_it_was_sent() {
         let (ours, theirs, _segment) = Segment::rockery_and_kernel(mtu, &[probe.path()]);
         for operation in patterns::OPERATIONS {
             patterns::expect(&theirs, &ours, &probe, &format!("-m {path_mtu}"), operation);
-            patterns::expect(&ours, &theirs, &probe, &format!("-m {path_mtu} -6"), operation);
+            patterns::expect(
+                &ours,
+                &theirs,
+                &probe,
+                &format!("-m {path_mtu} -6"),
+                operation,
+            );
         }
     }
 }
@@ -67,8 +79,20 @@ fn every_byte_between_two_of_rockery_is_as_it_was_sent() {
     for (mtu, path_mtu) in MTUS {
         let pair = Pair::with_rockery(mtu);
         for operation in patterns::OPERATIONS {
-            patterns::expect(&pair.left, &pair.right, &probe, &format!("-m {path_mtu}"), operation);
-            patterns::expect(&pair.right, &pair.left, &probe, &format!("-m {path_mtu} -6"), operation);
+            patterns::expect(
+                &pair.left,
+                &pair.right,
+                &probe,
+                &format!("-m {path_mtu}"),
+                operation,
+            );
+            patterns::expect(
+                &pair.right,
+                &pair.left,
+                &probe,
+                &format!("-m {path_mtu} -6"),
+                operation,
+            );
         }
     }
 }

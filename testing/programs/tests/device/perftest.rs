@@ -51,7 +51,11 @@ fn sizes_from_two_bytes_to_eight_mebibytes_pass() {
     for program in ["ib_send_bw", "ib_write_bw", "ib_read_bw"] {
         let rows = perftest::expect(&pair.left, &pair.right, &format!("{program} -a -n 10"));
         let sizes: Vec<u64> = rows.iter().map(|row| row.bytes).collect();
-        assert_eq!(sizes, (1..=23).map(|power| 1 << power).collect::<Vec<u64>>(), "{program}");
+        assert_eq!(
+            sizes,
+            (1..=23).map(|power| 1 << power).collect::<Vec<u64>>(),
+            "{program}"
+        );
     }
 }
 
@@ -83,7 +87,11 @@ fn eight_queue_pairs_work_at_once() {
 fn both_directions_work_at_once() {
     let pair = Pair::with_rockery(9000);
     for program in ["ib_send_bw", "ib_write_bw", "ib_read_bw"] {
-        perftest::expect(&pair.left, &pair.right, &format!("{program} -b -s 4096 -n 200"));
+        perftest::expect(
+            &pair.left,
+            &pair.right,
+            &format!("{program} -b -s 4096 -n 200"),
+        );
     }
 }
 
@@ -92,18 +100,38 @@ fn both_directions_work_at_once() {
 #[test]
 fn unreliable_transports_lose_nothing_when_both_ends_send_all_sizes() {
     let pair = Pair::with_rockery(1500);
-    for (line, sizes) in [("ib_send_bw -c UC -a -b -n 5", 23), ("ib_send_bw -c UD -a -b -n 100", 10)] {
-        assert_eq!(perftest::expect(&pair.left, &pair.right, line).len(), sizes, "{line}");
+    for (line, sizes) in [
+        ("ib_send_bw -c UC -a -b -n 5", 23),
+        ("ib_send_bw -c UD -a -b -n 100", 10),
+    ] {
+        assert_eq!(
+            perftest::expect(&pair.left, &pair.right, line).len(),
+            sizes,
+            "{line}"
+        );
     }
-    perftest::expect(&pair.left, &pair.right, "ib_send_bw -c UC -s 65536 -b -n 500");
+    perftest::expect(
+        &pair.left,
+        &pair.right,
+        "ib_send_bw -c UC -s 65536 -b -n 500",
+    );
 }
 
 /// Bandwidth programs with each transport that they take, and the options that they take there: perftest has
 /// no events for WRITE, and inline data goes where payload does.
 const BANDWIDTH: &[(&str, &[&str])] = &[
-    ("ib_send_bw -s 32", &["-b -q 8 -l 8", "-e -q 8", "-I 32 -l 8"]),
-    ("ib_send_bw -c UC -s 32", &["-b -q 8 -l 8", "-e -q 8", "-I 32 -l 8"]),
-    ("ib_send_bw -c UD -s 32", &["-b -q 8 -l 8", "-e -q 8", "-I 32 -l 8"]),
+    (
+        "ib_send_bw -s 32",
+        &["-b -q 8 -l 8", "-e -q 8", "-I 32 -l 8"],
+    ),
+    (
+        "ib_send_bw -c UC -s 32",
+        &["-b -q 8 -l 8", "-e -q 8", "-I 32 -l 8"],
+    ),
+    (
+        "ib_send_bw -c UD -s 32",
+        &["-b -q 8 -l 8", "-e -q 8", "-I 32 -l 8"],
+    ),
     ("ib_send_bw -c XRC -s 32", &["-b -q 8", "-l 8"]),
     ("ib_write_bw -s 32", &["-b -q 8 -l 8", "-I 32 -q 8"]),
     ("ib_write_bw -c UC -s 32", &["-b -q 8 -l 8", "-I 32 -q 8"]),
@@ -153,7 +181,10 @@ fn options_go_with_every_program_and_transport_on_one_host() {
 fn every_latency_program_passes_all_its_sizes() {
     let pair = Pair::with_rockery(1500);
     for program in ["ib_send_lat", "ib_write_lat", "ib_read_lat"] {
-        assert_eq!(perftest::expect(&pair.left, &pair.right, &format!("{program} -a -n 5")).len(), 23);
+        assert_eq!(
+            perftest::expect(&pair.left, &pair.right, &format!("{program} -a -n 5")).len(),
+            23
+        );
     }
 }
 
@@ -215,14 +246,18 @@ fn every_program_and_transport_passes_on_one_host_with_private_and_shared_memory
     let name = format!("/dev/shm/rockery-perftest-{}-{{end}}", std::process::id());
     let files = ["server", "client"].map(|end| name.replace("{end}", end));
     for file in &files {
-        std::fs::File::create(file).and_then(|file| file.set_len(64 << 20)).unwrap();
+        std::fs::File::create(file)
+            .and_then(|file| file.set_len(64 << 20))
+            .unwrap();
     }
     every_program(&format!(" --mmap={name}"), all_sizes);
     // Otherwise others show the same.
     if all_sizes {
         every_program("", all_sizes);
     }
-    files.iter().for_each(|file| std::fs::remove_file(file).unwrap());
+    files
+        .iter()
+        .for_each(|file| std::fs::remove_file(file).unwrap());
 }
 
 /// Lost packets are sent again after an ACK timeout, which would not show here: so there is none
@@ -230,12 +265,25 @@ fn every_program_and_transport_passes_on_one_host_with_private_and_shared_memory
 #[test]
 fn no_ack_timeout_is_needed_on_one_host() {
     let alone = loopback();
-    let mut others: Vec<_> =
-        (0..6).map(|_| alone.start_plain(&["sh", "-c", "while :; do :; done"]).unwrap()).collect();
+    let mut others: Vec<_> = (0..6)
+        .map(|_| {
+            alone
+                .start_plain(&["sh", "-c", "while :; do :; done"])
+                .unwrap()
+        })
+        .collect();
     for _ in 0..3 {
         for transport in ["RC", "XRC"] {
-            perftest::expect(&alone, &alone, &format!("ib_send_bw -c {transport} -s 32 -b -q 8 -n 800 -u 0"));
-            perftest::expect(&alone, &alone, &format!("ib_write_bw -c {transport} -q 8 -n 80 -u 0"));
+            perftest::expect(
+                &alone,
+                &alone,
+                &format!("ib_send_bw -c {transport} -s 32 -b -q 8 -n 800 -u 0"),
+            );
+            perftest::expect(
+                &alone,
+                &alone,
+                &format!("ib_write_bw -c {transport} -q 8 -n 80 -u 0"),
+            );
         }
     }
     others.iter_mut().for_each(|other| other.kill().unwrap());

@@ -9,25 +9,50 @@ const SECONDS: u64 = 60;
 fn expect(server: &dyn Machine, client: &dyn Machine, line: &str) {
     let argv: Vec<&str> = line.split_whitespace().collect();
     let exchange = Exchange::run(server, client, &argv, "-g", PORT, SECONDS);
-    let exchange = exchange.unwrap_or_else(|error| panic!("{line}: {error}")).expect_success();
-    assert!(exchange.client.output.contains("iters in"), "{line}:\n{}", exchange.client.output);
+    let exchange = exchange
+        .unwrap_or_else(|error| panic!("{line}: {error}"))
+        .expect_success();
+    assert!(
+        exchange.client.output.contains("iters in"),
+        "{line}:\n{}",
+        exchange.client.output
+    );
 }
 
 #[test]
 fn devices_are_listed_after_their_interfaces() {
     let pair = Pair::with_rockery(1500);
-    let listed = pair.left.run(&["ibv_devices"], SECONDS).unwrap().expect_success().output;
-    assert!(listed.contains("rk_eth0") && listed.contains("rk_lo"), "{listed}");
+    let listed = pair
+        .left
+        .run(&["ibv_devices"], SECONDS)
+        .unwrap()
+        .expect_success()
+        .output;
+    assert!(
+        listed.contains("rk_eth0") && listed.contains("rk_lo"),
+        "{listed}"
+    );
 }
 
 #[test]
 fn the_active_mtu_follows_the_interface() {
     for (mtu, active) in [(1500, "1024 (3)"), (9000, "4096 (5)")] {
         let devinfo = ["ibv_devinfo", "-v", "-d", "rk_eth0"];
-        let told = Pair::with_rockery(mtu).left.run(&devinfo, SECONDS).unwrap().expect_success().output;
-        let line = told.lines().find(|line| line.contains("active_mtu")).unwrap_or_default();
+        let told = Pair::with_rockery(mtu)
+            .left
+            .run(&devinfo, SECONDS)
+            .unwrap()
+            .expect_success()
+            .output;
+        let line = told
+            .lines()
+            .find(|line| line.contains("active_mtu"))
+            .unwrap_or_default();
         assert!(line.contains(active), "MTU {mtu}: {line}");
-        assert!(told.contains("PORT_ACTIVE") && told.contains("::ffff:10.88.0.1"), "{told}");
+        assert!(
+            told.contains("PORT_ACTIVE") && told.contains("::ffff:10.88.0.1"),
+            "{told}"
+        );
     }
 }
 
@@ -49,7 +74,11 @@ fn rc_pingpong_waits_for_events() {
 fn rc_pingpong_carries_messages_of_all_sizes() {
     let pair = Pair::with_rockery(1500);
     for size in [1, 1024, 1025, 65536, 1_048_576] {
-        expect(&pair.left, &pair.right, &format!("ibv_rc_pingpong -g 1 -n 20 -c -s {size}"));
+        expect(
+            &pair.left,
+            &pair.right,
+            &format!("ibv_rc_pingpong -g 1 -n 20 -c -s {size}"),
+        );
     }
 }
 
@@ -68,7 +97,11 @@ fn uc_pingpong_runs_over_a_veth() {
 #[test]
 fn ud_pingpong_runs_over_a_veth() {
     let pair = Pair::with_rockery(1500);
-    expect(&pair.left, &pair.right, "ibv_ud_pingpong -g 1 -n 100 -c -s 1024");
+    expect(
+        &pair.left,
+        &pair.right,
+        "ibv_ud_pingpong -g 1 -n 100 -c -s 1024",
+    );
 }
 
 #[test]
@@ -85,7 +118,11 @@ fn xsrq_pingpong_shares_receives_among_connections_and_its_clients() {
         let argv: Vec<&str> = line.split_whitespace().collect();
         let exchange = Exchange::run(&pair.left, &pair.right, &argv, "-g", PORT, SECONDS).unwrap();
         let client = exchange.expect_success().client;
-        assert!(client.output.ends_with("success\n"), "{line}:\n{}", client.output);
+        assert!(
+            client.output.ends_with("success\n"),
+            "{line}:\n{}",
+            client.output
+        );
     }
 }
 
@@ -94,11 +131,19 @@ fn uc_ud_and_srq_wait_for_events_and_carry_several_sizes() {
     let pair = Pair::with_rockery(9000);
     for line in ["ibv_uc_pingpong", "ibv_srq_pingpong"] {
         for options in ["-e", "-s 1", "-s 4097", "-s 65536 -e"] {
-            expect(&pair.left, &pair.right, &format!("{line} -g 1 -n 50 -c {options}"));
+            expect(
+                &pair.left,
+                &pair.right,
+                &format!("{line} -g 1 -n 50 -c {options}"),
+            );
         }
     }
     for options in ["-e", "-s 1", "-s 2048 -e"] {
-        expect(&pair.left, &pair.right, &format!("ibv_ud_pingpong -g 1 -n 50 -c {options}"));
+        expect(
+            &pair.left,
+            &pair.right,
+            &format!("ibv_ud_pingpong -g 1 -n 50 -c {options}"),
+        );
     }
 }
 
@@ -108,18 +153,30 @@ fn every_pingpong_runs_over_the_loopback() {
     let alone = Namespace::with_rockery();
     for program in ["ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong"] {
         for options in ["", "-e", "-s 1", "-s 1048576", "-s 65537 -e"] {
-            expect(&alone, &alone, &format!("{program} -g 1 -n 100 -c {options}"));
+            expect(
+                &alone,
+                &alone,
+                &format!("{program} -g 1 -n 100 -c {options}"),
+            );
         }
     }
     for options in ["", "-e", "-s 1", "-s 4096 -e"] {
-        expect(&alone, &alone, &format!("ibv_ud_pingpong -g 1 -n 100 -c {options}"));
+        expect(
+            &alone,
+            &alone,
+            &format!("ibv_ud_pingpong -g 1 -n 100 -c {options}"),
+        );
     }
     for options in ["", "-e", "-s 4097"] {
         let line = format!("ibv_xsrq_pingpong -g 1 -n 100 {options}");
         let argv: Vec<&str> = line.split_whitespace().collect();
         let exchange = Exchange::run(&alone, &alone, &argv, "-g", PORT, SECONDS).unwrap();
         let client = exchange.expect_success().client;
-        assert!(client.output.ends_with("success\n"), "{line}:\n{}", client.output);
+        assert!(
+            client.output.ends_with("success\n"),
+            "{line}:\n{}",
+            client.output
+        );
     }
 }
 

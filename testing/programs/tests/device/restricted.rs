@@ -32,14 +32,24 @@ struct Methods {
     direct: bool,
 }
 
-const BY_RINGS: Methods = Methods { memory: 2, packets: 0, direct: false };
-const BY_PACKETS: Methods = Methods { memory: 0, packets: 2, direct: false };
+const BY_RINGS: Methods = Methods {
+    memory: 2,
+    packets: 0,
+    direct: false,
+};
+const BY_PACKETS: Methods = Methods {
+    memory: 0,
+    packets: 2,
+    direct: false,
+};
 
 /// The number after a name in `rockery devices --json`, each time.
 fn numbers(json: &str, name: &str) -> Vec<u64> {
     let name = format!("\"{name}\":");
     let after = json.split(&name).skip(1);
-    after.filter_map(|rest| rest.split([',', '}']).next()?.parse().ok()).collect()
+    after
+        .filter_map(|rest| rest.split([',', '}']).next()?.parse().ok())
+        .collect()
 }
 
 fn is_direct(json: &str) -> bool {
@@ -57,28 +67,45 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let rockery = Rockery::built().path().to_owned();
-        Self { alone: Namespace::alone().unwrap(), rockery, prefix: None }
+        Self {
+            alone: Namespace::alone().unwrap(),
+            rockery,
+            prefix: None,
+        }
     }
 
     /// The same for all users.
     fn for_all() -> Self {
         let (prefix, rockery) = Rockery::built().installed();
-        Self { alone: Namespace::alone().unwrap(), rockery, prefix: Some(prefix) }
+        Self {
+            alone: Namespace::alone().unwrap(),
+            rockery,
+            prefix: Some(prefix),
+        }
     }
 
     /// A program where all users may run it.
     fn publish(&self, program: &Path, mode: u32) -> PathBuf {
-        let Some(prefix) = &self.prefix else { return program.to_owned() };
+        let Some(prefix) = &self.prefix else {
+            return program.to_owned();
+        };
         let copy = prefix.path().join(program.file_name().unwrap());
         fs::copy(program, &copy).unwrap();
         fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).unwrap();
         copy
     }
 
-    fn start<'a>(&self, before: Before<'a>, after: Before<'a>, program: &[&'a str]) -> impl Job + use<'a> {
+    fn start<'a>(
+        &self,
+        before: Before<'a>,
+        after: Before<'a>,
+        program: &[&'a str],
+    ) -> impl Job + use<'a> {
         let rockery = self.rockery.to_string_lossy().into_owned();
         let run = [rockery.as_str(), "run", "--"];
-        self.alone.start_plain(&[before, &run, after, program].concat()).unwrap()
+        self.alone
+            .start_plain(&[before, &run, after, program].concat())
+            .unwrap()
     }
 
     /// How the ends of a program that WRITEs and waits reach each other. `before` starts rockery, `after` is
@@ -93,7 +120,9 @@ impl Place {
         let mut client = self.start(ends[1].0, ends[1].1, &words);
         let mut last = String::new();
         let running = until(SECONDS, || {
-            last = self.alone.call(&format!("{} devices --json", self.rockery.display()))?;
+            last = self
+                .alone
+                .call(&format!("{} devices --json", self.rockery.display()))?;
             let sent = numbers(&last, "sent_packets");
             let many = sent.len() >= 2 && sent.iter().all(|&packets| packets > MANY);
             Ok(last.matches("\"state\":\"RTS\"").count() == 2 && (many || is_direct(&last)))
@@ -103,22 +132,34 @@ impl Place {
         client.kill().unwrap();
         server.kill().unwrap();
         let count = |what: &str| last.matches(&format!("\"path\":\"{what}\"")).count();
-        Methods { memory: count("memory"), packets: count("packets"), direct: is_direct(&last) }
+        Methods {
+            memory: count("memory"),
+            packets: count("packets"),
+            direct: is_direct(&last),
+        }
     }
 
     /// Every operation, every byte.
     fn patterns(&self, ends: [(Before<'_>, Before<'_>); 2]) {
         let probe = Probe::compile("patterns").unwrap();
-        let path = self.publish(probe.path(), 0o755).to_string_lossy().into_owned();
+        let path = self
+            .publish(probe.path(), 0o755)
+            .to_string_lossy()
+            .into_owned();
         for operation in patterns::OPERATIONS {
             let words = [&*path, "-d", "rk_lo", operation];
             let mut server = self.start(ends[0].0, ends[0].1, &words);
-            self.alone.wait_for_listener(patterns::PORT, SECONDS).unwrap();
+            self.alone
+                .wait_for_listener(patterns::PORT, SECONDS)
+                .unwrap();
             let words = [&words[..], &["127.0.0.1"]].concat();
             let mut client = self.start(ends[1].0, ends[1].1, &words);
             for end in [&mut client, &mut server] {
                 let said = end.wait(SECONDS).unwrap().expect_success().output;
-                assert!(said.contains("all as they were sent"), "{operation}: {said}");
+                assert!(
+                    said.contains("all as they were sent"),
+                    "{operation}: {said}"
+                );
             }
         }
     }
@@ -129,7 +170,13 @@ const PLAIN: (Before<'static>, Before<'static>) = (&[], &[]);
 #[test]
 fn without_restrictions_the_requester_executes_its_writes() {
     let methods = Place::new().methods([PLAIN, PLAIN], "ib_write_lat");
-    assert_eq!(methods, Methods { direct: true, ..BY_RINGS });
+    assert_eq!(
+        methods,
+        Methods {
+            direct: true,
+            ..BY_RINGS
+        }
+    );
 }
 
 #[test]
@@ -137,10 +184,19 @@ fn without_access_to_the_peers_memory_payload_goes_through_the_rings() {
     let (place, confine) = (Place::new(), Probe::compile("confine").unwrap());
     let path = confine.path().to_string_lossy();
     let confined: (Before<'_>, Before<'_>) = (&[], &[&path, "memory"]);
-    assert_eq!(place.methods([confined, confined], "ib_write_lat"), BY_RINGS);
+    assert_eq!(
+        place.methods([confined, confined], "ib_write_lat"),
+        BY_RINGS
+    );
     place.patterns([confined, confined]);
     // The other one still may.
-    assert_eq!(place.methods([confined, PLAIN], "ib_write_lat"), Methods { direct: true, ..BY_RINGS });
+    assert_eq!(
+        place.methods([confined, PLAIN], "ib_write_lat"),
+        Methods {
+            direct: true,
+            ..BY_RINGS
+        }
+    );
     place.patterns([confined, PLAIN]);
 }
 
@@ -149,7 +205,10 @@ fn without_shared_memory_packets_are_used() {
     let (place, confine) = (Place::new(), Probe::compile("confine").unwrap());
     let path = confine.path().to_string_lossy();
     let confined: (Before<'_>, Before<'_>) = (&[], &[&path, "shared"]);
-    assert_eq!(place.methods([confined, confined], "ib_write_lat"), BY_PACKETS);
+    assert_eq!(
+        place.methods([confined, confined], "ib_write_lat"),
+        BY_PACKETS
+    );
     place.patterns([confined, confined]);
 }
 
@@ -159,9 +218,20 @@ fn without_shared_memory_packets_are_used() {
 fn an_undumpable_program_is_reached_through_the_rings() {
     let place = Place::for_all();
     let perftest = place.publish(Path::new("/usr/bin/ib_write_lat"), 0o711);
-    let nobody = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--bounding-set=-all"];
+    let nobody = [
+        "setpriv",
+        "--reuid",
+        NOBODY,
+        "--regid",
+        NOBODY,
+        "--clear-groups",
+        "--bounding-set=-all",
+    ];
     let end: (Before<'_>, Before<'_>) = (&nobody, &[]);
-    assert_eq!(place.methods([end, end], &perftest.to_string_lossy()), BY_RINGS);
+    assert_eq!(
+        place.methods([end, end], &perftest.to_string_lossy()),
+        BY_RINGS
+    );
 }
 
 #[test]
@@ -170,7 +240,14 @@ fn the_other_end_may_be_in_a_container_of_the_same_network() {
     for container in [
         &["unshare", "--user", "--map-root-user"][..],
         &["unshare", "--pid", "--fork", "--mount-proc"][..],
-        &["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"][..],
+        &[
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+        ][..],
     ] {
         let end: (Before<'_>, Before<'_>) = (container, &[]);
         place.patterns([end, PLAIN]);
@@ -183,17 +260,48 @@ fn the_other_end_may_be_in_a_container_of_the_same_network() {
 fn another_user_gets_no_device_and_sees_no_programs() {
     let place = Place::for_all();
     let serving = ["ib_write_lat", "-d", "rk_lo"];
-    let mut server = place.start(&["setpriv", "--reuid", NOBODY, "--clear-groups"], &[], &serving);
-    place.alone.wait_for_listener(PERFTEST_PORT, SECONDS).unwrap();
-    let other = ["setpriv", "--reuid", OTHER_USER, "--clear-groups", "--bounding-set=-all"];
-    let refused = place.start(&other, &[], &["ibv_rc_pingpong", "-d", "rk_lo", "-g", "1"]).wait(SECONDS);
+    let mut server = place.start(
+        &["setpriv", "--reuid", NOBODY, "--clear-groups"],
+        &[],
+        &serving,
+    );
+    place
+        .alone
+        .wait_for_listener(PERFTEST_PORT, SECONDS)
+        .unwrap();
+    let other = [
+        "setpriv",
+        "--reuid",
+        OTHER_USER,
+        "--clear-groups",
+        "--bounding-set=-all",
+    ];
+    let refused = place
+        .start(&other, &[], &["ibv_rc_pingpong", "-d", "rk_lo", "-g", "1"])
+        .wait(SECONDS);
     let refused = refused.unwrap();
-    assert!(!refused.succeeded() && refused.output.contains("UDP port 4791 is taken"), "{}", refused.output);
+    assert!(
+        !refused.succeeded() && refused.output.contains("UDP port 4791 is taken"),
+        "{}",
+        refused.output
+    );
     let listed = |before: &[&str]| {
-        let line = format!("{} {} devices --json", before.join(" "), place.rockery.display());
+        let line = format!(
+            "{} {} devices --json",
+            before.join(" "),
+            place.rockery.display()
+        );
         place.alone.call(line.trim()).unwrap()
     };
-    assert!(listed(&[]).contains("ib_write_lat"), "root sees all: {}", listed(&[]));
-    assert!(!listed(&other).contains("ib_write_lat"), "{}", listed(&other));
+    assert!(
+        listed(&[]).contains("ib_write_lat"),
+        "root sees all: {}",
+        listed(&[])
+    );
+    assert!(
+        !listed(&other).contains("ib_write_lat"),
+        "{}",
+        listed(&other)
+    );
     server.kill().unwrap();
 }

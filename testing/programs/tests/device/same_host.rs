@@ -11,7 +11,10 @@ const CHURN_SECONDS: u64 = 600;
 
 #[test]
 fn every_byte_between_two_programs_is_where_it_belongs() {
-    let (alone, probe) = (Namespace::with_rockery(), Probe::compile("patterns").unwrap());
+    let (alone, probe) = (
+        Namespace::with_rockery(),
+        Probe::compile("patterns").unwrap(),
+    );
     for operation in patterns::OPERATIONS {
         patterns::expect(&alone, &alone, &probe, "", operation);
         patterns::expect(&alone, &alone, &probe, "-m 256", operation);
@@ -30,12 +33,22 @@ fn devices_show_how_a_stream_is_copied() {
     let mut client = alone.start(&client_line).unwrap();
     let command = Rockery::built().path().display().to_string();
     let shown = || {
-        let said =
-            alone.start_plain(&[&command, "devices", "--json"])?.wait(SECONDS)?.expect_success().output;
+        let said = alone
+            .start_plain(&[&command, "devices", "--json"])?
+            .wait(SECONDS)?
+            .expect_success()
+            .output;
         let value: Value = serde_json::from_str(&said).expect("JSON");
-        let programs =
-            value["devices"].as_array().into_iter().flatten().filter_map(|it| it["programs"].as_array());
-        let streams = programs.flatten().filter_map(|it| it["streams"].as_array()).flatten().cloned();
+        let programs = value["devices"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|it| it["programs"].as_array());
+        let streams = programs
+            .flatten()
+            .filter_map(|it| it["streams"].as_array())
+            .flatten()
+            .cloned();
         Ok(streams.collect::<Vec<_>>())
     };
     let is_measured = |stream: &Value| {
@@ -57,13 +70,22 @@ fn every_kind_of_memory_can_be_registered() {
     let probe = Probe::compile_with("cc", "memory_kinds", &["-libverbs", "-pthread"]).unwrap();
     let path = probe.path().to_string_lossy();
     let huge = HugePages::allow();
-    let (options, kinds) = if huge.is_some() { (&["-H"][..], 20) } else { (&[][..], 19) };
+    let (options, kinds) = if huge.is_some() {
+        (&["-H"][..], 20)
+    } else {
+        (&[][..], 19)
+    };
     for rockery in [Rockery::built(), Rockery::by_packets()] {
         let alone = Namespace::alone().unwrap().with(&rockery);
         for devices in [&[][..], &["-2"]] {
             let line = [&[&*path, "-d", "rk_lo"], devices, options].concat();
             let run = alone.run(&line, SECONDS).unwrap().expect_success();
-            assert_eq!(run.output.matches(": as it should be").count(), kinds, "{}", run.output);
+            assert_eq!(
+                run.output.matches(": as it should be").count(),
+                kinds,
+                "{}",
+                run.output
+            );
         }
     }
 }
@@ -98,8 +120,15 @@ fn atomics_of_four_programs_and_of_the_owners_processor_do_not_overlap() {
     let path = probe.path().to_string_lossy();
     for rockery in [Rockery::built(), Rockery::by_packets()] {
         let alone = Namespace::alone().unwrap().with(&rockery);
-        let said = alone.run(&[&path, "-d", "rk_lo"], SECONDS).unwrap().expect_success().output;
-        assert!(said.contains("412000 counted by 4 programs and 2 threads, each once"), "{said}");
+        let said = alone
+            .run(&[&path, "-d", "rk_lo"], SECONDS)
+            .unwrap()
+            .expect_success()
+            .output;
+        assert!(
+            said.contains("412000 counted by 4 programs and 2 threads, each once"),
+            "{said}"
+        );
     }
 }
 
@@ -119,9 +148,14 @@ fn a_thousand_processes_leak_nothing() {
     let path = probe.path().to_string_lossy();
     for rockery in [Rockery::built(), Rockery::by_packets()] {
         let alone = Namespace::alone().unwrap().with(&rockery);
-        let run = alone.run(&[&path, "-d", "rk_lo", &processes], CHURN_SECONDS).unwrap();
+        let run = alone
+            .run(&[&path, "-d", "rk_lo", &processes], CHURN_SECONDS)
+            .unwrap();
         let said = run.expect_success().output;
-        assert!(said.contains(&format!("{processes} processes left nothing")), "{said}");
+        assert!(
+            said.contains(&format!("{processes} processes left nothing")),
+            "{said}"
+        );
     }
 }
 
@@ -133,10 +167,23 @@ fn srqs_xrc_memory_windows_and_solicited_events_work_between_two_programs() {
     let path = probe.path().to_string_lossy();
     for rockery in [Rockery::built(), Rockery::by_packets()] {
         let alone = Namespace::alone().unwrap().with(&rockery);
-        let ends = Exchange::run(&alone, &alone, &[&*path, "-d", "rk_lo"], "-g", PORT, SECONDS).unwrap();
+        let ends = Exchange::run(
+            &alone,
+            &alone,
+            &[&*path, "-d", "rk_lo"],
+            "-g",
+            PORT,
+            SECONDS,
+        )
+        .unwrap();
         let ends = ends.expect_success();
         for end in [ends.server, ends.client] {
-            assert_eq!(end.output.matches(": as it should be").count(), 4, "{}", end.output);
+            assert_eq!(
+                end.output.matches(": as it should be").count(),
+                4,
+                "{}",
+                end.output
+            );
         }
     }
 }
@@ -148,9 +195,25 @@ fn an_xrc_domain_is_shared_by_all_processes_that_open_its_file() {
     let probe = Probe::compile("domain").unwrap();
     let path = probe.path().to_string_lossy();
     let alone = Namespace::with_rockery();
-    let ends = Exchange::run(&alone, &alone, &[&*path, "-d", "rk_lo", &*path], "-g", PORT, SECONDS).unwrap();
+    let ends = Exchange::run(
+        &alone,
+        &alone,
+        &[&*path, "-d", "rk_lo", &*path],
+        "-g",
+        PORT,
+        SECONDS,
+    )
+    .unwrap();
     let two = Pair::with_rockery(1500);
-    let apart = Exchange::run(&two.left, &two.right, &[&*path, &*path], "-g", PORT, SECONDS).unwrap();
+    let apart = Exchange::run(
+        &two.left,
+        &two.right,
+        &[&*path, &*path],
+        "-g",
+        PORT,
+        SECONDS,
+    )
+    .unwrap();
     for ends in [ends, apart] {
         let said = ends.expect_success().server.output;
         assert_eq!(said.matches(": as it should be").count(), 5, "{said}");

@@ -18,7 +18,13 @@ fn documents(parts: &str, path: Option<&Path>) -> (Value, String, TempDir) {
     let at = |name: &str| folder.path().join(name);
     let mut command = Command::new(Rockery::built().path());
     command.args(["bench", "documents", "--quick", "--part", parts]);
-    command.arg("--keep").arg(at("kept")).arg("--json").arg(at("json")).arg("--html").arg(at("html"));
+    command
+        .arg("--keep")
+        .arg(at("kept"))
+        .arg("--json")
+        .arg(at("json"))
+        .arg("--html")
+        .arg(at("html"));
     if let Some(path) = path {
         command.env("PATH", path);
     }
@@ -33,12 +39,17 @@ fn documents(parts: &str, path: Option<&Path>) -> (Value, String, TempDir) {
             let columns = |name: &str| table[name].as_array().unwrap().len();
             for row in table["rows"].as_array().unwrap() {
                 let cells = |name: &str| row[name].as_array().unwrap().len();
-                assert_eq!((cells("here"), cells("published")), (columns("here"), columns("published")));
+                assert_eq!(
+                    (cells("here"), cells("published")),
+                    (columns("here"), columns("published"))
+                );
             }
         }
     }
     let page = fs::read_to_string(at("html")).unwrap();
-    assert!(!page.contains("src=") && !page.contains("href=") && page.contains("<h2>Commands</h2>"));
+    assert!(
+        !page.contains("src=") && !page.contains("href=") && page.contains("<h2>Commands</h2>")
+    );
     (report, said, folder)
 }
 
@@ -46,9 +57,21 @@ fn documents(parts: &str, path: Option<&Path>) -> (Value, String, TempDir) {
 fn row(document: &Value, title: &str, what: &str) -> (Vec<Option<f64>>, Vec<Option<f64>>) {
     let tables = document["tables"].as_array().unwrap();
     let table = tables.iter().find(|table| table["title"] == title);
-    let rows = table.unwrap_or_else(|| panic!("no table {title}: {document:#}"))["rows"].as_array().unwrap();
-    let row = rows.iter().find(|row| row["what"] == what).unwrap_or_else(|| panic!("no row {what}"));
-    let numbers = |name: &str| row[name].as_array().unwrap().iter().map(Value::as_f64).collect();
+    let rows = table.unwrap_or_else(|| panic!("no table {title}: {document:#}"))["rows"]
+        .as_array()
+        .unwrap();
+    let row = rows
+        .iter()
+        .find(|row| row["what"] == what)
+        .unwrap_or_else(|| panic!("no row {what}"));
+    let numbers = |name: &str| {
+        row[name]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(Value::as_f64)
+            .collect()
+    };
     (numbers("here"), numbers("published"))
 }
 
@@ -63,8 +86,14 @@ fn kept_json(folder: &TempDir, name: &str) -> Value {
 
 /// The number in a column of the line that begins with `first`.
 fn column(text: &str, first: &str, column: usize) -> Option<f64> {
-    let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    lines.find(|words| words.first() == Some(&first))?.get(column)?.parse().ok()
+    let mut lines = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines
+        .find(|words| words.first() == Some(&first))?
+        .get(column)?
+        .parse()
+        .ok()
 }
 
 #[test]
@@ -77,7 +106,11 @@ fn infiniband_has_each_layer_as_its_program_printed_it() {
         "{said}"
     );
     for (test, published) in [("ib_read_bw", 2275.69), ("ib_write_bw", 2850.94)] {
-        let printed = column(&kept(&folder, &format!("infiniband-{test}.txt")), "65536", 3);
+        let printed = column(
+            &kept(&folder, &format!("infiniband-{test}.txt")),
+            "65536",
+            3,
+        );
         assert!(printed.is_some_and(|rate| rate > 0.0));
         let expected = (vec![printed], vec![Some(published)]);
         assert_eq!(row(document, "Verbs", &format!("{test}, 64 KiB")), expected);
@@ -90,27 +123,53 @@ fn infiniband_has_each_layer_as_its_program_printed_it() {
     }
     let iperf = kept_json(&folder, "infiniband-iperf3.txt");
     let (here, published) = row(document, "TCP", "iperf, window 1 MiB");
-    assert_eq!(here[0].map(|rate| rate * 1e9), iperf["end"]["sum_received"]["bits_per_second"].as_f64());
+    assert_eq!(
+        here[0].map(|rate| rate * 1e9),
+        iperf["end"]["sum_received"]["bits_per_second"].as_f64()
+    );
     assert_eq!(published, [Some(7.29), Some(5.48)]);
     let netpipe = kept(&folder, "infiniband-netpipe.out");
     let sweep = kept(&folder, "infiniband-sweep-all.txt");
     for bytes in [2_u64, 1 << 20, 8 << 20] {
         let us = column(&sweep, &bytes.to_string(), 4).unwrap();
         let (here, published) = row(document, "NetPIPE's sweep", &format!("{bytes} B"));
-        assert_eq!(here, [Some(bytes as f64 * 8.0 / us), column(&netpipe, &bytes.to_string(), 1)]);
+        assert_eq!(
+            here,
+            [
+                Some(bytes as f64 * 8.0 / us),
+                column(&netpipe, &bytes.to_string(), 1)
+            ]
+        );
         assert_eq!(published, [(bytes == 1 << 20).then_some(7686.283)]);
     }
-    assert!(row(document, "NetPIPE's sweep", "1 B").0.iter().all(Option::is_some));
-    for (index, group) in ["local,tcp,direct", "tcp-veth,direct-udp"].into_iter().enumerate() {
+    assert!(
+        row(document, "NetPIPE's sweep", "1 B")
+            .0
+            .iter()
+            .all(Option::is_some)
+    );
+    for (index, group) in ["local,tcp,direct", "tcp-veth,direct-udp"]
+        .into_iter()
+        .enumerate()
+    {
         let smb = kept_json(&folder, &format!("infiniband-smb-{group}.json"));
         let jobs = smb["series"][1]["jobs"].as_array().unwrap();
-        let job = jobs.iter().find(|job| job["job"] == "write:1m:8t4").unwrap();
+        let job = jobs
+            .iter()
+            .find(|job| job["job"] == "write:1m:8t4")
+            .unwrap();
         let at = index * 3 + 1;
         let (here, published) = row(document, "Files", "write four files at once");
-        assert_eq!(here[at].map(|rate| rate * 1e6), job["bytes-per-second"].as_f64());
+        assert_eq!(
+            here[at].map(|rate| rate * 1e6),
+            job["bytes-per-second"].as_f64()
+        );
         assert_eq!(published, [Some(959.0)]);
-        let (here, published) =
-            row(document, "Processor time of the server", "write four files at once, server's CPU");
+        let (here, published) = row(
+            document,
+            "Processor time of the server",
+            "write four files at once, server's CPU",
+        );
         assert!(here[at].is_some() && published == [Some(8.0), Some(11.0)]);
     }
 }
@@ -122,38 +181,77 @@ fn functions_and_spraying_have_the_figures_of_paths_and_simulations() {
     let paths = kept_json(&folder, "functions-paths.json");
     let printed = paths["rows"].as_array().unwrap();
     // On a busy machine a path may have no figure: then the reason is there.
-    let mut tests: Vec<&str> = printed.iter().filter_map(|row| row["test"].as_str()).collect();
+    let mut tests: Vec<&str> = printed
+        .iter()
+        .filter_map(|row| row["test"].as_str())
+        .collect();
     tests.dedup();
     assert!(tests.contains(&"RDMA WRITE, 64 KiB"), "{said}");
     for test in tests {
-        let rates = printed.iter().filter(|row| row["test"] == test).map(|row| row["gbps"].as_f64());
+        let rates = printed
+            .iter()
+            .filter(|row| row["test"] == test)
+            .map(|row| row["gbps"].as_f64());
         let (here, published) = row(functions, "Paths", test);
-        assert_eq!(here.into_iter().filter(Option::is_some).collect::<Vec<_>>(), rates.collect::<Vec<_>>());
-        let expected = if test == "TCP, 5 streams" { Some([Some(8.68), Some(9.57)]) } else { None };
-        assert!(expected.is_none_or(|expected| published == expected), "{said}");
+        assert_eq!(
+            here.into_iter().filter(Option::is_some).collect::<Vec<_>>(),
+            rates.collect::<Vec<_>>()
+        );
+        let expected = if test == "TCP, 5 streams" {
+            Some([Some(8.68), Some(9.57)])
+        } else {
+            None
+        };
+        assert!(
+            expected.is_none_or(|expected| published == expected),
+            "{said}"
+        );
     }
     let reasons = paths["remarks"].as_array().unwrap();
-    assert!(reasons.iter().all(|reason| said.contains(reason.as_str().unwrap())), "{said}");
+    assert!(
+        reasons
+            .iter()
+            .all(|reason| said.contains(reason.as_str().unwrap())),
+        "{said}"
+    );
     let goodput = |name: &str, index: usize| {
-        kept_json(&folder, name)["workloads"][index]["goodput_bps"].as_f64().map(|rate| rate / 1e9)
+        kept_json(&folder, name)["workloads"][index]["goodput_bps"]
+            .as_f64()
+            .map(|rate| rate / 1e9)
     };
     let (here, published) = row(functions, "Functions", "five streams");
-    assert_eq!((here, published), (vec![goodput("functions-sim.json", 0)], vec![Some(9.57)]));
+    assert_eq!(
+        (here, published),
+        (vec![goodput("functions-sim.json", 0)], vec![Some(9.57)])
+    );
     let (here, published) = row(spraying, "Spraying", "adaptive routing on, two paths");
-    assert_eq!((here[0], published[0]), (goodput("spraying-two-paths-0.json", 0), Some(97.66)));
+    assert_eq!(
+        (here[0], published[0]),
+        (goodput("spraying-two-paths-0.json", 0), Some(97.66))
+    );
     let (here, _) = row(spraying, "Spraying", "adaptive routing off, two paths");
     assert_eq!(here[0], goodput("spraying-recovery-4.json", 0));
-    let swapped = kept_json(&folder, "spraying-two-paths-0.json")["workloads"][0]["swapped_percent"].as_f64();
-    assert_eq!(row(spraying, "Spraying", "out of order, two paths"), (vec![swapped], vec![Some(25.03)]));
+    let swapped =
+        kept_json(&folder, "spraying-two-paths-0.json")["workloads"][0]["swapped_percent"].as_f64();
+    assert_eq!(
+        row(spraying, "Spraying", "out of order, two paths"),
+        (vec![swapped], vec![Some(25.03)])
+    );
 }
 
 #[test]
 fn the_matrix_has_every_way_to_the_disk_also_through_the_lab() {
     let (report, said, folder) = documents("crs504", None);
     let document = &report["documents"][0];
-    let missing: Vec<_> = document["missing"].as_array().unwrap().iter().map(|it| &it["what"]).collect();
+    let missing: Vec<_> = document["missing"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["what"])
+        .collect();
     let of_iser = |it: &Value| {
-        it.as_str().is_some_and(|it| it.starts_with("iSER, read") || it.starts_with("iSER, write"))
+        it.as_str()
+            .is_some_and(|it| it.starts_with("iSER, read") || it.starts_with("iSER, write"))
     };
     assert!(missing.iter().all(|it| of_iser(it)), "{said}");
     let (here, published) = row(document, "CrystalDiskMark's matrix", "read RND4K Q32T16");
@@ -161,15 +259,29 @@ fn the_matrix_has_every_way_to_the_disk_also_through_the_lab() {
     let nvme = kept_json(&folder, "crs504-nvme.json");
     let of = |series: &Value, job: &str| {
         let jobs = series["jobs"].as_array().unwrap().iter();
-        jobs.clone().find(|it| it["job"] == job).and_then(|it| it["bytes-per-second"].as_f64())
+        jobs.clone()
+            .find(|it| it["job"] == job)
+            .and_then(|it| it["bytes-per-second"].as_f64())
     };
-    let printed: Vec<_> =
-        nvme["series"].as_array().unwrap().iter().map(|it| of(it, "randread:4k:32t16")).collect();
-    let rates: Vec<_> = here.iter().map(|rate| rate.map(|rate| rate * 1_048_576.0)).collect();
+    let printed: Vec<_> = nvme["series"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| of(it, "randread:4k:32t16"))
+        .collect();
+    let rates: Vec<_> = here
+        .iter()
+        .map(|rate| rate.map(|rate| rate * 1_048_576.0))
+        .collect();
     assert_eq!(rates[..4], printed, "{said}");
     let lab = kept(&folder, "crs504-lab.txt");
-    let lab = lab.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let lab = lab.into_iter().find(|it| it["job"] == "randread:4k:32t16").unwrap();
+    let lab = lab
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lab = lab
+        .into_iter()
+        .find(|it| it["job"] == "randread:4k:32t16")
+        .unwrap();
     assert_eq!(rates[4], lab["bytes-per-second"].as_f64());
     assert!(said.contains("RDMA, lab: packets were delivered"), "{said}");
     assert_eq!(rates.len(), 4 + 1 + 5 + 2, "{said}");
@@ -180,7 +292,9 @@ fn the_matrix_has_every_way_to_the_disk_also_through_the_lab() {
 /// The columns of iSER, read again from what libiscsi's programs printed, and from the target's counters.
 fn iser_is_what_its_programs_printed(document: &Value, folder: &TempDir, said: &str) {
     let after = |text: &str, word: &str| {
-        let found = text.rsplit_once(word).and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
+        let found = text
+            .rsplit_once(word)
+            .and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
         found.unwrap_or_else(|| panic!("no {word}: {text}"))
     };
     let mut read = 0.0;
@@ -199,33 +313,61 @@ fn iser_is_what_its_programs_printed(document: &Value, folder: &TempDir, said: &
             };
             Some(per_second * bytes / 1_048_576.0)
         });
-        assert!(printed.iter().all(|rate| *rate > Some(0.0)), "{row_name}: {printed:?}");
+        assert!(
+            printed.iter().all(|rate| *rate > Some(0.0)),
+            "{row_name}: {printed:?}"
+        );
         assert_eq!(here[10..], printed, "{row_name}: {said}");
         if !job.starts_with("write") {
             read += printed.iter().flatten().sum::<f64>() * 1_048_576.0;
         }
     }
-    for what in ["read SEQ1M Q8T1", "write SEQ1M Q1T1", "read RND4K Q32T16", "write RND4K Q32T1"] {
-        assert_eq!(row(document, "CrystalDiskMark's matrix", what).0[10..], [None, None], "{what}");
-        assert!(said.lines().any(|line| line.starts_with("missing: iSER") && line.contains(what)), "{said}");
+    for what in [
+        "read SEQ1M Q8T1",
+        "write SEQ1M Q1T1",
+        "read RND4K Q32T16",
+        "write RND4K Q32T1",
+    ] {
+        assert_eq!(
+            row(document, "CrystalDiskMark's matrix", what).0[10..],
+            [None, None],
+            "{what}"
+        );
+        assert!(
+            said.lines()
+                .any(|line| line.starts_with("missing: iSER") && line.contains(what)),
+            "{said}"
+        );
     }
     // The bytes went through the target's RDMA device: each reader ran for a second, and 64 MiB were written
     // over packets.
     let devices = kept_json(folder, "crs504-iser-devices.txt");
-    let programs = devices["devices"].as_array().unwrap().iter().flat_map(|it| it["programs"].as_array());
-    let target = programs.flatten().find(|program| program["program"] == "tgtd").unwrap();
+    let programs = devices["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|it| it["programs"].as_array());
+    let target = programs
+        .flatten()
+        .find(|program| program["program"] == "tgtd")
+        .unwrap();
     let counter = |name: &str| target["counters"][name].as_f64().unwrap();
     assert!(counter("sent_bytes") > read / 2.0, "{read}: {target}");
     assert!(counter("received_bytes") >= f64::from(64 << 20), "{target}");
 }
 
 /// What measurements between two namespaces start.
-const PLACE: [&str; 9] = ["setpriv", "timeout", "unshare", "nsenter", "sh", "mount", "ip", "cat", "grep"];
+const PLACE: [&str; 9] = [
+    "setpriv", "timeout", "unshare", "nsenter", "sh", "mount", "ip", "cat", "grep",
+];
 
 /// The path of an installed program.
 fn installed(program: &str) -> PathBuf {
     let found = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(|it| Path::new(it).join(program));
-    found.into_iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{program}"))
+    found
+        .into_iter()
+        .find(|path| path.exists())
+        .unwrap_or_else(|| panic!("{program}"))
 }
 
 /// A folder that is the whole path: other programs are not installed.
@@ -242,8 +384,10 @@ fn path_with(programs: &[&str]) -> TempDir {
 #[test]
 fn a_client_starts_when_its_server_listens() {
     let folder = path_with(&["sleep"]);
-    let late =
-        format!("#!/bin/sh\n[ \"$1\" = -s ] && sleep 3\nexec {} \"$@\"\n", installed("iperf3").display());
+    let late = format!(
+        "#!/bin/sh\n[ \"$1\" = -s ] && sleep 3\nexec {} \"$@\"\n",
+        installed("iperf3").display()
+    );
     let program = folder.path().join("iperf3");
     fs::write(&program, late).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -259,21 +403,38 @@ fn programs_that_are_missing_are_named_with_the_reason() {
     let document = &report["documents"][0];
     let missing = document["missing"].as_array().unwrap();
     let reason = |what: &str| {
-        let found = missing.iter().find(|it| it["what"].as_str().unwrap().starts_with(what));
+        let found = missing
+            .iter()
+            .find(|it| it["what"].as_str().unwrap().starts_with(what));
         found.unwrap_or_else(|| panic!("{what} is not missing: {said}"))["reason"]
             .as_str()
             .unwrap()
             .to_owned()
     };
-    assert!(reason("NetPIPE").contains("NPtcp: no such program"), "{said}");
-    assert!(reason("ib_write_bw").contains("ib_write_bw: no such program"), "{said}");
+    assert!(
+        reason("NetPIPE").contains("NPtcp: no such program"),
+        "{said}"
+    );
+    assert!(
+        reason("ib_write_bw").contains("ib_write_bw: no such program"),
+        "{said}"
+    );
     assert!(!reason("files over local,tcp,direct").is_empty());
-    assert!(row(document, "Verbs", "ib_read_bw, 64 KiB").0[0].is_some(), "{said}");
+    assert!(
+        row(document, "Verbs", "ib_read_bw, 64 KiB").0[0].is_some(),
+        "{said}"
+    );
     assert_eq!(row(document, "Verbs", "ib_write_bw, 64 KiB").0, [None]);
     assert!(said.contains("missing: NetPIPE"), "{said}");
     let (report, said, _folder) = documents("crs504", Some(folder.path()));
     let missing = report["documents"][0]["missing"].as_array().unwrap();
-    let iser = missing.iter().find(|it| it["what"] == "iSER").unwrap_or_else(|| panic!("{said}"));
+    let iser = missing
+        .iter()
+        .find(|it| it["what"] == "iSER")
+        .unwrap_or_else(|| panic!("{said}"));
     let reason = iser["reason"].as_str().unwrap();
-    assert!(reason.contains("tgtd: no such program") && reason.contains("package tgt"), "{reason}");
+    assert!(
+        reason.contains("tgtd: no such program") && reason.contains("package tgt"),
+        "{reason}"
+    );
 }

@@ -23,7 +23,10 @@ fn examples() -> PathBuf {
 
 fn build(command: &mut Command) {
     let status = command.status();
-    assert!(status.is_ok_and(|status| status.success()), "{command:?} failed");
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "{command:?} failed"
+    );
 }
 
 /// A folder that anyone can read, with what is copied there.
@@ -43,9 +46,24 @@ fn readable(files: &[&Path]) -> TempDir {
 fn run_as_nobody(argv: &[&str]) -> String {
     let alone = Namespace::alone().expect("a namespace");
     let (_prefix, rockery) = Rockery::built().installed();
-    let nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "--no-new-privs"];
-    let run = ["--bounding-set=-all", &*rockery.to_string_lossy(), "run", "--"];
-    let mut job = alone.start_plain(&[&nobody[..], &run, argv].concat()).expect("setpriv");
+    let nobody = [
+        "setpriv",
+        "--reuid",
+        "65534",
+        "--regid",
+        "65534",
+        "--clear-groups",
+        "--no-new-privs",
+    ];
+    let run = [
+        "--bounding-set=-all",
+        &*rockery.to_string_lossy(),
+        "run",
+        "--",
+    ];
+    let mut job = alone
+        .start_plain(&[&nobody[..], &run, argv].concat())
+        .expect("setpriv");
     job.wait(SECONDS).expect("in time").expect_success().output
 }
 
@@ -62,7 +80,10 @@ fn a_program_in_c_passes() {
             .arg("-libverbs"),
     );
     let said = run_as_nobody(&[&program.to_string_lossy()]);
-    assert!(said.contains("100000 bytes sent, 100000 bytes written"), "{said}");
+    assert!(
+        said.contains("100000 bytes sent, 100000 bytes written"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -70,7 +91,9 @@ fn a_program_in_rust_passes() {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ci");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--locked", "--manifest-path"]).arg(examples().join("rust/Cargo.toml"));
+    command
+        .args(["build", "--quiet", "--locked", "--manifest-path"])
+        .arg(examples().join("rust/Cargo.toml"));
     build(command.env("CARGO_TARGET_DIR", &target));
     let folder = readable(&[&target.join("debug/message")]);
     let said = run_as_nobody(&[&folder.path().join("message").to_string_lossy()]);
@@ -82,31 +105,45 @@ fn tests_in_python_pass() {
     let folder = readable(&[&examples().join("python/test_message.py")]);
     let test = folder.path().join("test_message.py");
     let said = run_as_nobody(&["/usr/bin/python3", "-B", &test.to_string_lossy()]);
-    assert!(said.contains("Ran 2 tests") && said.ends_with("OK\n"), "{said}");
+    assert!(
+        said.contains("Ran 2 tests") && said.ends_with("OK\n"),
+        "{said}"
+    );
 }
 
 /// `go test -exec`, as docs/ci.md has it, because the program `go` is static; and the example as an ordinary
 /// user.
 #[test]
 fn tests_in_go_pass() {
-    let files = ["go.mod", "message.go", "message_test.go"].map(|it| examples().join("go").join(it));
+    let files =
+        ["go.mod", "message.go", "message_test.go"].map(|it| examples().join("go").join(it));
     let folder = readable(&files.iter().map(PathBuf::as_path).collect::<Vec<_>>());
     let at = folder.path().display();
     let alone = Namespace::alone().expect("a namespace");
     let (_prefix, rockery) = Rockery::built().installed();
     let go = |words: &[&str]| {
-        let places = [format!("--chdir={at}"), format!("GOCACHE={at}/cache"), format!("GOPATH={at}/path")];
+        let places = [
+            format!("--chdir={at}"),
+            format!("GOCACHE={at}/cache"),
+            format!("GOPATH={at}/path"),
+        ];
         let places: Vec<&str> = places.iter().map(String::as_str).collect();
         let argv = [&["env"], &places[..], &["GOTOOLCHAIN=local", "go"], words].concat();
         let mut job = alone.start_plain(&argv).expect("go");
-        job.wait(GO_SECONDS).expect("in time").expect_success().output
+        job.wait(GO_SECONDS)
+            .expect("in time")
+            .expect_success()
+            .output
     };
     let exec = format!("{} run --", rockery.display());
     let said = go(&["test", "-count=1", "-v", "-exec", &exec, "./..."]);
     assert!(said.contains("--- PASS: TestMessage"), "{said}");
     go(&["build", "-buildvcs=false", "-o", "message", "."]);
     let said = run_as_nobody(&[&folder.path().join("message").to_string_lossy()]);
-    assert!(said.contains("devices [rk_lo]") && said.contains("100000 bytes written"), "{said}");
+    assert!(
+        said.contains("devices [rk_lo]") && said.contains("100000 bytes written"),
+        "{said}"
+    );
 }
 
 /// The script of docs/ci.md: UCX's benchmark over verbs alone.
@@ -124,7 +161,9 @@ fn commands(file: &Path) -> Vec<String> {
     let mut lines = text.lines().peekable();
     let mut found = Vec::new();
     while let Some(line) = lines.next() {
-        let Some((before, command)) = line.split_once("run: ") else { continue };
+        let Some((before, command)) = line.split_once("run: ") else {
+            continue;
+        };
         if !before.trim_matches([' ', '-']).is_empty() {
             continue;
         }
@@ -149,7 +188,10 @@ struct Runner {
 impl Runner {
     /// One whose workspace holds a project with the three examples, and where rockery was checked out.
     fn new() -> Self {
-        let folder = readable(&[&examples().join("c/message.c"), &examples().join("python/test_message.py")]);
+        let folder = readable(&[
+            &examples().join("c/message.c"),
+            &examples().join("python/test_message.py"),
+        ]);
         let (project, rust) = (folder.path(), examples().join("rust"));
         fs::create_dir(project.join("src")).expect("our own folder");
         for file in ["Cargo.toml", "Cargo.lock", "src/main.rs"] {
@@ -160,7 +202,10 @@ impl Runner {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("ci");
         fs::create_dir_all(&target).expect("cargo's folder");
         std::os::unix::fs::symlink(target, project.join("target")).expect("our own folder");
-        Self { alone: Namespace::alone().expect("a namespace"), folder }
+        Self {
+            alone: Namespace::alone().expect("a namespace"),
+            folder,
+        }
     }
 
     fn told(&self, file: &str) -> String {
@@ -174,7 +219,11 @@ impl Runner {
         for folder in self.told("path").lines() {
             path = format!("{folder}:{path}");
         }
-        let mut words = vec!["env".to_owned(), format!("--chdir={home}"), format!("PATH={path}")];
+        let mut words = vec![
+            "env".to_owned(),
+            format!("--chdir={home}"),
+            format!("PATH={path}"),
+        ];
         // The toolchain and the crates stay where they are.
         for (name, folder) in [("RUSTUP_HOME", ".rustup"), ("CARGO_HOME", ".cargo")] {
             let before = std::env::var("HOME").expect("a shell's variable");
@@ -185,13 +234,28 @@ impl Runner {
         // `make install` installs what the packages are made of, instead of building the same once more.
         words.push(format!("BUILT={}", Packages::built().display()));
         words.extend(
-            ["env", "output", "path"].map(|file| format!("GITHUB_{}={home}/{file}", file.to_uppercase())),
+            ["env", "output", "path"]
+                .map(|file| format!("GITHUB_{}={home}/{file}", file.to_uppercase())),
         );
         words.extend(self.told("env").lines().map(str::to_owned));
-        words.extend(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script].map(str::to_owned));
+        words.extend(
+            [
+                "bash",
+                "--noprofile",
+                "--norc",
+                "-eo",
+                "pipefail",
+                "-c",
+                script,
+            ]
+            .map(str::to_owned),
+        );
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut job = self.alone.start_plain(&words).expect("bash");
-        job.wait(STEP_SECONDS).expect("in time").expect_success().output
+        job.wait(STEP_SECONDS)
+            .expect("in time")
+            .expect_success()
+            .output
     }
 }
 
@@ -199,7 +263,10 @@ impl Runner {
 fn block(file: &str, first: &str) -> String {
     let text = fs::read_to_string(examples().join(file)).expect("an example");
     let lines: Vec<&str> = text.lines().collect();
-    let begin = lines.iter().position(|line| line.contains(first)).expect("the block");
+    let begin = lines
+        .iter()
+        .position(|line| line.contains(first))
+        .expect("the block");
     let further_in = |line: &str| line.len() - line.trim_start().len();
     let depth = further_in(lines[begin]);
     lines[begin..]
@@ -213,24 +280,43 @@ fn block(file: &str, first: &str) -> String {
 #[test]
 fn packages_are_installed_as_the_action_and_the_template_say() {
     let packages = Packages::made();
-    let tarball = packages.folder().join(packages.named("rockery-", ".tar.gz"));
+    let tarball = packages
+        .folder()
+        .join(packages.named("rockery-", ".tar.gz"));
     let sums = fs::read_to_string(packages.folder().join("SHA256SUMS")).expect("the checksums");
-    let sum = sums.lines().find(|line| line.ends_with(".tar.gz")).expect("the tarball's").split(' ').next();
+    let sum = sums
+        .lines()
+        .find(|line| line.ends_with(".tar.gz"))
+        .expect("the tarball's")
+        .split(' ')
+        .next();
     let sum = sum.expect("a checksum").to_owned();
-    let given = |sum: &str| format!("PACKAGE_URL=file://{} PACKAGE_SHA256={sum}\n", tarball.display());
+    let given = |sum: &str| {
+        format!(
+            "PACKAGE_URL=file://{} PACKAGE_SHA256={sum}\n",
+            tarball.display()
+        )
+    };
     let action = commands(&examples().join("package/action.yml"));
-    let [install, show] = &*action else { panic!("two steps: {action:?}") };
+    let [install, show] = &*action else {
+        panic!("two steps: {action:?}")
+    };
     let runner = Runner::new();
     runner.step(&(given(&sum) + install));
     assert!(runner.step(show).contains("rk_lo"));
-    assert!(runner.step("rockery run -- ibv_devices").contains("rk_lo"), "for the steps that follow");
+    assert!(
+        runner.step("rockery run -- ibv_devices").contains("rk_lo"),
+        "for the steps that follow"
+    );
     let template = block("gitlab.yml", "package=$(mktemp");
     let runner = Runner::new();
     let job = given(&sum) + &template + "rockery run -- ibv_devices\n";
     assert!(runner.step(&job).contains("rk_lo"));
     let forged = given(&"0".repeat(64)) + &template;
     let refused = "if bash -eo pipefail step; then exit 1; fi; test ! -e ~/.local/rockery";
-    runner.step(&format!("rm -rf ~/.local; cat >step <<'END'\n{forged}END\n{refused}"));
+    runner.step(&format!(
+        "rm -rf ~/.local; cat >step <<'END'\n{forged}END\n{refused}"
+    ));
 }
 
 /// Each command of the action and of the workflow, but for the packages, which are there.
@@ -248,17 +334,24 @@ fn the_action_and_the_workflow_do_what_they_say() {
         .filter(|command| !command.contains("apt-get"))
         .map(|command| runner.step(command))
         .collect();
-    let [c, rust, python] = &*said else { panic!("three kinds of tests: {workflow:?}") };
+    let [c, rust, python] = &*said else {
+        panic!("three kinds of tests: {workflow:?}")
+    };
     assert!(c.contains("100000 bytes sent"), "{c}");
     assert!(rust.contains("test result: ok. 1 passed"), "{rust}");
-    assert!(python.contains("Ran 2 tests") && python.contains("OK"), "{python}");
+    assert!(
+        python.contains("Ran 2 tests") && python.contains("OK"),
+        "{python}"
+    );
     // As `every-step` promises.
     assert!(runner.step("./message").contains("100000 bytes sent"));
 }
 
 /// A command of the workflow that ran, or would run, where it is tested.
 fn expect_success(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
     assert!(output.status.success(), "{command:?}: {text}");
     text
@@ -270,18 +363,27 @@ fn expect_release(step: &str) {
     let runner = Runner::new();
     let packages = Packages::made();
     let fake = "#!/bin/sh\necho gh \"$@\"";
-    runner.step(&format!("mkdir bin; cat >bin/gh <<'END'\n{fake}\nEND\nchmod +x bin/gh"));
+    runner.step(&format!(
+        "mkdir bin; cat >bin/gh <<'END'\n{fake}\nEND\nchmod +x bin/gh"
+    ));
     runner.step("echo \"$PWD/bin\" >>$GITHUB_PATH");
     runner.step("echo GITHUB_REF_NAME=v0.0.0 >>$GITHUB_ENV; echo GITHUB_REPOSITORY=OWNER/NAME >>$GITHUB_ENV");
     runner.step(&format!("cp -r {} dist", packages.folder().display()));
     let said = runner.step(step);
-    let released =
-        said.lines().find(|line| line.starts_with("gh release create v0.0.0 ")).expect("a release");
+    let released = said
+        .lines()
+        .find(|line| line.starts_with("gh release create v0.0.0 "))
+        .expect("a release");
     assert!(released.contains("--repo OWNER/NAME"), "{said}");
-    for name in
-        [packages.named("rockery-", ".tar.gz"), packages.named("rockery_", ".deb"), "SHA256SUMS".into()]
-    {
-        assert!(released.split(' ').any(|word| word == name), "{name} is not released: {said}");
+    for name in [
+        packages.named("rockery-", ".tar.gz"),
+        packages.named("rockery_", ".deb"),
+        "SHA256SUMS".into(),
+    ] {
+        assert!(
+            released.split(' ').any(|word| word == name),
+            "{name} is not released: {said}"
+        );
     }
     runner.step("echo more >>dist/SHA256SUMS; echo more >>dist/$(ls dist | grep tar.gz)");
     let refused = "if bash -eo pipefail step >said; then exit 1; fi; ! grep '^gh ' said";
@@ -299,17 +401,29 @@ fn each_command_of_our_own_workflow_is_known_and_works() {
         expect_success(Command::new("bash").args(["-n", "-c", step]));
         match step.as_str() {
             "scripts/packages.sh build" => {
-                expect_success(Command::new("bash").args(["-c", step]).current_dir(&workspace));
+                expect_success(
+                    Command::new("bash")
+                        .args(["-c", step])
+                        .current_dir(&workspace),
+                );
             }
             "make check" | "make quick" | "make test" | "make dist" => {
                 let target = step.trim_start_matches("make ");
-                assert!(makefile.contains(&format!("\n{target}:")), "{step} has no target");
-                let listed =
-                    Command::new("make").args(["--dry-run", target]).current_dir(&workspace).output();
+                assert!(
+                    makefile.contains(&format!("\n{target}:")),
+                    "{step} has no target"
+                );
+                let listed = Command::new("make")
+                    .args(["--dry-run", target])
+                    .current_dir(&workspace)
+                    .output();
                 assert!(listed.is_ok_and(|output| output.status.success()), "{step}");
             }
             _ if step.starts_with("apt-get update && apt-get install ") => {
-                let install = step.replace("apt-get update && apt-get install", "apt-get install --simulate");
+                let install = step.replace(
+                    "apt-get update && apt-get install",
+                    "apt-get install --simulate",
+                );
                 expect_success(Command::new("bash").args(["-c", &install]));
             }
             _ if step.contains("gh release create") => expect_release(step),

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 /// A run in WebAssembly, on a busy machine.
 const SECONDS: u64 = 240;
 /// The page has completed the run.
-const IDLE: &str = "document.body?.dataset.state === 'idle' && document.querySelector('#report h2') !== null";
+const IDLE: &str =
+    "document.body?.dataset.state === 'idle' && document.querySelector('#report h2') !== null";
 /// Everything that a link has to restore.
 const SHOWN: &str = "JSON.stringify([text.value, report.innerHTML, \
                      document.getElementById('command').textContent, \
@@ -27,19 +28,43 @@ struct Server {
 impl Server {
     /// Starts a command whose first line has its address.
     fn start(command: &mut Command) -> Self {
-        let mut process = command.stdout(Stdio::piped()).spawn().expect("the server starts");
+        let mut process = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
         let mut line = String::new();
         let out = process.stdout.take().expect("a pipe");
-        BufReader::new(out).read_line(&mut line).expect("the server prints its address");
-        let at = line.find("http://").unwrap_or_else(|| panic!("no address: {line}"));
-        let address = line[at..].split([')', ' ', '\n']).next().expect("an address").to_owned();
+        BufReader::new(out)
+            .read_line(&mut line)
+            .expect("the server prints its address");
+        let at = line
+            .find("http://")
+            .unwrap_or_else(|| panic!("no address: {line}"));
+        let address = line[at..]
+            .split([')', ' ', '\n'])
+            .next()
+            .expect("an address")
+            .to_owned();
         Self { process, address }
     }
 
     /// The built page, behind a server of files.
     fn of_files() -> Self {
-        let python = ["-u", "-m", "http.server", "0", "--bind", "127.0.0.1", "--directory"];
-        Self::start(Command::new("python3").args(python).arg(built_page()).stderr(Stdio::null()))
+        let python = [
+            "-u",
+            "-m",
+            "http.server",
+            "0",
+            "--bind",
+            "127.0.0.1",
+            "--directory",
+        ];
+        Self::start(
+            Command::new("python3")
+                .args(python)
+                .arg(built_page())
+                .stderr(Stdio::null()),
+        )
     }
 
     fn of_rockery() -> Self {
@@ -59,9 +84,15 @@ fn built_page() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = workspace().join("target/playground/page");
-        let output = Command::new(workspace().join("scripts/playground.sh")).arg(&folder).output();
+        let output = Command::new(workspace().join("scripts/playground.sh"))
+            .arg(&folder)
+            .output();
         let output = output.expect("bash starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         folder
     })
 }
@@ -79,14 +110,21 @@ fn open(browser: &mut impl Browser, address: &str) {
 
 /// Types a whole file into the editor.
 fn write(browser: &mut impl Browser, file: &str) {
-    let expression = format!("text.value = {}, text.dispatchEvent(new Event('input'))", json!(file));
+    let expression = format!(
+        "text.value = {}, text.dispatchEvent(new Event('input'))",
+        json!(file)
+    );
     browser.value(&expression).expect("the editor");
 }
 
 /// The findings that the command prints for an example.
 fn findings(example: &str) -> Vec<Value> {
     let mut command = Command::new(Rockery::built().path());
-    let output = command.args(["sim", example, "--json"]).current_dir(workspace()).output().expect("rockery");
+    let output = command
+        .args(["sim", example, "--json"])
+        .current_dir(workspace())
+        .output()
+        .expect("rockery");
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     report["findings"].as_array().expect("findings").clone()
 }
@@ -108,30 +146,45 @@ fn expect_nothing_foreign(browser: &mut impl Browser) {
     let foreign = "performance.getEntriesByType('resource')\
                    .filter(({ name }) => !name.startsWith(location.origin))\
                    .length";
-    assert_eq!(browser.value(foreign).expect("a count"), 0, "nothing comes from another server");
+    assert_eq!(
+        browser.value(foreign).expect("a count"),
+        0,
+        "nothing comes from another server"
+    );
 }
 
 /// A mistake in line 3 is marked there, with the message of `rockery sim`.
 fn expect_mistake_at_its_line(browser: &mut impl Browser) {
     write(browser, "title = \"a\"\n[nic.default]\nmtuu = 1024\n");
-    browser.wait_for("document.querySelector('#layer .wrong') !== null", SECONDS).expect("a marked line");
+    browser
+        .wait_for("document.querySelector('#layer .wrong') !== null", SECONDS)
+        .expect("a marked line");
     let marked = "[...layer.querySelectorAll('.line')]\
                   .findIndex((line) => line.classList.contains('wrong')) + 1";
     assert_eq!(browser.value(marked).expect("a line"), 3);
     let said = browser.text("problems.textContent");
-    assert!(said.contains("mtuu") && said.contains("did you mean") && said.contains("file:3"), "{said}");
+    assert!(
+        said.contains("mtuu") && said.contains("did you mean") && said.contains("file:3"),
+        "{said}"
+    );
 }
 
 /// Ctrl+Space completes a field, and then its value.
 fn expect_completion(browser: &mut impl Browser) {
     write(browser, "[nic.default]\nconges");
-    browser.value("(text.focus(), text.setSelectionRange(9999, 9999))").expect("the cursor");
+    browser
+        .value("(text.focus(), text.setSelectionRange(9999, 9999))")
+        .expect("the cursor");
     browser.press(" ", true).expect("Ctrl+Space");
-    browser.wait_for("!choices.hidden", SECONDS).expect("completions");
+    browser
+        .wait_for("!choices.hidden", SECONDS)
+        .expect("completions");
     browser.press("Enter", false).expect("Enter");
     assert_eq!(browser.text("text.value"), "[nic.default]\ncongestion = ");
     browser.press(" ", true).expect("Ctrl+Space");
-    browser.wait_for("!choices.hidden", SECONDS).expect("completions");
+    browser
+        .wait_for("!choices.hidden", SECONDS)
+        .expect("completions");
     assert!(browser.text("choices.textContent").contains("dcqcn"));
 }
 
@@ -146,7 +199,10 @@ fn expect_page_to_answer_during_a_large_run(browser: &mut impl Browser) {
          [[workload]]\npattern = \"permutation\"\nmessage = \"256KiB\"\nmessages = 2\n",
     );
     browser
-        .wait_for("document.querySelectorAll('line[data-link]').length === 3072", SECONDS)
+        .wait_for(
+            "document.querySelectorAll('line[data-link]').length === 3072",
+            SECONDS,
+        )
         .expect("a report");
     assert!(
         browser.value("window.ticks").expect("a count").as_u64() > Some(9),
@@ -164,8 +220,12 @@ fn picture(name: &str) -> PathBuf {
 /// The address after "Copy link", opened in another page, shows the same.
 fn expect_link_to_restore(browser: &mut impl Browser) {
     let before = browser.text("location.hash");
-    browser.value("document.getElementById('link').click()").expect("a click");
-    browser.wait_for(&format!("location.hash !== {}", json!(before)), SECONDS).expect("a link");
+    browser
+        .value("document.getElementById('link').click()")
+        .expect("a click");
+    browser
+        .wait_for(&format!("location.hash !== {}", json!(before)), SECONDS)
+        .expect("a link");
     let (shown, address) = (browser.text(SHOWN), browser.text("location.href"));
     browser.open_page().expect("another page");
     open(browser, &address);
@@ -183,15 +243,31 @@ fn static_files_run_an_example_with_the_finding_of_the_command() {
                                    dial.dispatchEvent(new Event('change')); })\
                                    (document.querySelector('#dials select'))";
     browser.value(without_the_last_script).expect("a choice");
-    let changed = format!("{IDLE} && document.querySelector('.finding')?.textContent !== {}", json!(before));
-    browser.wait_for(&changed, SECONDS).expect("another finding");
+    let changed = format!(
+        "{IDLE} && document.querySelector('.finding')?.textContent !== {}",
+        json!(before)
+    );
+    browser
+        .wait_for(&changed, SECONDS)
+        .expect("another finding");
     expect_link_to_restore(&mut browser);
     for scheme in ["light", "dark"] {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
-        browser.command("Emulation.setEmulatedMedia", features).expect("a colour scheme");
-        browser.screenshot(&picture(&format!("{scheme}.png"))).expect("a picture");
+        browser
+            .command("Emulation.setEmulatedMedia", features)
+            .expect("a colour scheme");
+        browser
+            .screenshot(&picture(&format!("{scheme}.png")))
+            .expect("a picture");
         let paper = browser.text("getComputedStyle(document.body).backgroundColor");
-        assert_eq!(paper, if scheme == "light" { "rgb(255, 255, 255)" } else { "rgb(20, 23, 27)" });
+        assert_eq!(
+            paper,
+            if scheme == "light" {
+                "rgb(255, 255, 255)"
+            } else {
+                "rgb(20, 23, 27)"
+            }
+        );
     }
 }
 
@@ -204,7 +280,11 @@ fn the_time_slider_colours_links_and_captures_are_pcap_files() {
     let whole = browser.text(strokes);
     let slide = |to: &str| format!("moment.value = {to}, moment.dispatchEvent(new Event('input'))");
     browser.value(&slide("0")).expect("the slider");
-    assert_ne!(browser.text(strokes), whole, "the first moment is not the whole run");
+    assert_ne!(
+        browser.text(strokes),
+        whole,
+        "the first moment is not the whole run"
+    );
     browser.value(&slide("-1")).expect("the slider");
     assert_eq!(browser.text(strokes), whole);
     let saved = "new Promise((resolve) => { \
@@ -241,7 +321,9 @@ fn the_page_of_static_files_works_in_firefox() {
     expect_findings_of_the_command(&mut browser);
     expect_nothing_foreign(&mut browser);
     expect_link_to_restore(&mut browser);
-    browser.screenshot(&picture("firefox.png")).expect("a picture");
+    browser
+        .screenshot(&picture("firefox.png"))
+        .expect("a picture");
     expect_mistake_at_its_line(&mut browser);
     expect_completion(&mut browser);
     expect_page_to_answer_during_a_large_run(&mut browser);
@@ -253,13 +335,32 @@ fn rockery_web_serves_the_page_with_its_own_simulator() {
     let mut browser = opened(&format!("{}#crs504/ecn-off", server.address));
     expect_findings_of_the_command(&mut browser);
     expect_link_to_restore(&mut browser);
-    browser.wait_for("live.textContent.includes('Devices of this machine')", SECONDS).expect("the devices");
-    let devices = browser.value("fetch('api/devices').then((answer) => answer.json())").expect("JSON");
+    browser
+        .wait_for(
+            "live.textContent.includes('Devices of this machine')",
+            SECONDS,
+        )
+        .expect("the devices");
+    let devices = browser
+        .value("fetch('api/devices').then((answer) => answer.json())")
+        .expect("JSON");
     assert!(devices["devices"].is_array(), "{devices}");
     let evil = Command::new("curl")
-        .args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: evil.example"])
+        .args([
+            "-s",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code}",
+            "-H",
+            "Host: evil.example",
+        ])
         .arg(format!("{}api/devices", server.address))
         .output()
         .expect("curl starts");
-    assert_eq!(String::from_utf8_lossy(&evil.stdout), "403", "a name that another site had resolved");
+    assert_eq!(
+        String::from_utf8_lossy(&evil.stdout),
+        "403",
+        "a name that another site had resolved"
+    );
 }

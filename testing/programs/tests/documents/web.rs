@@ -29,7 +29,10 @@ struct Place(TempDir);
 impl Place {
     fn new() -> Self {
         let place = Self(TempDir::new().expect("a temporary folder"));
-        DirBuilder::new().mode(0o700).create(place.sockets()).expect("our own folder");
+        DirBuilder::new()
+            .mode(0o700)
+            .create(place.sockets())
+            .expect("our own folder");
         place
     }
 
@@ -40,13 +43,20 @@ impl Place {
 
     fn rockery(&self, words: &str) -> Command {
         let mut command = Command::new(Rockery::built().path());
-        command.args(words.split_whitespace()).env("XDG_RUNTIME_DIR", self.0.path()).stdin(Stdio::null());
+        command
+            .args(words.split_whitespace())
+            .env("XDG_RUNTIME_DIR", self.0.path())
+            .stdin(Stdio::null());
         command
     }
 
     /// Starts a command, and waits for the line that begins with `said`; what follows in that line.
     fn start(&self, words: &str, said: &str) -> (Running, String) {
-        let mut child = self.rockery(words).stdout(Stdio::piped()).spawn().expect("rockery starts");
+        let mut child = self
+            .rockery(words)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("rockery starts");
         let out = child.stdout.take().expect("a pipe");
         let running = Running(child);
         for line in BufReader::new(out).lines().map_while(Result::ok) {
@@ -126,7 +136,9 @@ fn opened(address: &str) -> Chromium {
     let mut browser = Chromium::start().expect("chromium starts");
     browser.load(address).expect("the page");
     let sections = "document.querySelectorAll('#live > section').length === 3";
-    browser.wait_for(&format!("document.body !== null && {sections}"), SECONDS).expect("live counters");
+    browser
+        .wait_for(&format!("document.body !== null && {sections}"), SECONDS)
+        .expect("live counters");
     browser
 }
 
@@ -142,9 +154,13 @@ fn cell(table: &str, row: &str, at: usize) -> String {
 
 /// Waits until a cell has a figure above zero, and then until it has another one.
 fn expect_to_grow(browser: &mut Chromium, cell: &str) {
-    browser.wait_for(&format!("parseFloat({cell}) > 0"), SECONDS).expect("a figure");
+    browser
+        .wait_for(&format!("parseFloat({cell}) > 0"), SECONDS)
+        .expect("a figure");
     let before = browser.text(cell);
-    browser.wait_for(&format!("{cell} !== {}", json!(before)), SECONDS).expect("another figure");
+    browser
+        .wait_for(&format!("{cell} !== {}", json!(before)), SECONDS)
+        .expect("another figure");
 }
 
 /// Column titles of a table.
@@ -154,19 +170,29 @@ fn titles(browser: &mut Chromium, table: &str) -> Vec<String> {
         json!(table)
     );
     let titles = browser.value(&titles).expect("titles");
-    let texts = titles.as_array().expect("a list").iter().map(|title| title.as_str().unwrap_or_default());
+    let texts = titles
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|title| title.as_str().unwrap_or_default());
     texts.map(str::to_owned).collect()
 }
 
 fn column(browser: &mut Chromium, table: &str, title: &str) -> usize {
     let titles = titles(browser, table);
-    titles.iter().position(|one| one == title).unwrap_or_else(|| panic!("{title}: {titles:?}"))
+    titles
+        .iter()
+        .position(|one| one == title)
+        .unwrap_or_else(|| panic!("{title}: {titles:?}"))
 }
 
 #[test]
 fn figures_of_a_target_change_and_what_has_ended_disappears() {
     let place = Place::new();
-    let words = format!("serve nvme --memory 16M --listen 127.0.0.1:0 --subsystem {}", storage::NQN);
+    let words = format!(
+        "serve nvme --memory 16M --listen 127.0.0.1:0 --subsystem {}",
+        storage::NQN
+    );
     let (mut target, listens) = place.start(&words, "listening on ");
     let _load = Load::of_target(&listens);
     let (_web, address) = place.start("web --listen 127.0.0.1:0", "");
@@ -183,13 +209,20 @@ fn figures_of_a_target_change_and_what_has_ended_disappears() {
     browser.wait_for(&rated, SECONDS).expect("a rate");
     let at = column(&mut browser, namespaces, "in progress");
     let depth = browser.text(&cell(namespaces, storage::NQN, at));
-    assert!(depth.parse::<f64>().is_ok_and(|depth| depth >= 0.0), "{depth}");
+    assert!(
+        depth.parse::<f64>().is_ok_and(|depth| depth >= 0.0),
+        "{depth}"
+    );
     let at = column(&mut browser, hosts, "reads");
     expect_to_grow(&mut browser, &cell(hosts, storage::HOST, at));
 
     // A table that has the focus keeps it while its figures change.
     let label = json!(namespaces);
-    browser.value(&format!("document.querySelector('[aria-label={label}]').focus()")).expect("a focus");
+    browser
+        .value(&format!(
+            "document.querySelector('[aria-label={label}]').focus()"
+        ))
+        .expect("a focus");
     let at = column(&mut browser, namespaces, "reads");
     expect_to_grow(&mut browser, &cell(namespaces, storage::NQN, at));
     assert_eq!(browser.text("document.activeElement.ariaLabel"), namespaces);
@@ -197,11 +230,16 @@ fn figures_of_a_target_change_and_what_has_ended_disappears() {
     target.kill();
     let none = "live.textContent.includes('None runs: rockery serve nvme') \
                 && document.querySelector('#live .problem') === null";
-    browser.wait_for(none, SECONDS).expect("no target, and no error");
+    browser
+        .wait_for(none, SECONDS)
+        .expect("no target, and no error");
 }
 
 fn column_when_there(browser: &mut Chromium, table: &str, title: &str) -> usize {
-    let there = format!("document.querySelector('[aria-label={}] tbody tr') !== null", json!(table));
+    let there = format!(
+        "document.querySelector('[aria-label={}] tbody tr') !== null",
+        json!(table)
+    );
     browser.wait_for(&there, SECONDS).expect("a table");
     column(browser, table, title)
 }
@@ -218,12 +256,23 @@ fn text_of_a_server_is_escaped_and_slow_servers_delay_no_others() {
         "smb": MARKUP, "at_ns": 5, "refused": 0, "ended": 0, "data_bytes": 0, "unauthenticated_bytes": 0,
         "read": moved, "write": moved, "invalidated": 0, "connections": [client],
     });
-    answer_with(&place.sockets(), "smb-markup.sock", format!("{report}\n").into_bytes());
+    answer_with(
+        &place.sockets(),
+        "smb-markup.sock",
+        format!("{report}\n").into_bytes(),
+    );
     answer_with(&place.sockets(), "smb-silent.sock", Vec::new());
     answer_with(&place.sockets(), "smb-endless.sock", vec![b' '; 17 << 20]);
-    answer_with(&place.sockets(), "smb-strange.sock", b"{\"smb\": [1]}\n".to_vec());
+    answer_with(
+        &place.sockets(),
+        "smb-strange.sock",
+        b"{\"smb\": [1]}\n".to_vec(),
+    );
     fs::write(place.sockets().join("smb-file.sock"), "no socket").expect("our own folder");
-    let words = format!("serve nvme --memory 16M --listen 127.0.0.1:0 --subsystem {}", storage::NQN);
+    let words = format!(
+        "serve nvme --memory 16M --listen 127.0.0.1:0 --subsystem {}",
+        storage::NQN
+    );
     let (_target, listens) = place.start(&words, "listening on ");
     let _load = Load::of_target(&listens);
     let (_web, address) = place.start("web --listen 127.0.0.1:0", "");
@@ -252,8 +301,14 @@ fn figures_of_a_lab_change_and_it_disappears_with_its_end() {
     let file = programs::workspace().join("examples/crs504/lab.toml");
     let words = format!("lab up {} --slow 20 --name {name} --json", file.display());
     let (mut lab, _) = place.start(&words, "{");
-    let words = format!("lab exec --machine-clock --lab {name} sender0 -- ping -4 -q -i 0.01 -s 1400 server");
-    let load = place.rockery(&words).stdout(Stdio::null()).spawn().expect("rockery starts");
+    let words = format!(
+        "lab exec --machine-clock --lab {name} sender0 -- ping -4 -q -i 0.01 -s 1400 server"
+    );
+    let load = place
+        .rockery(&words)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("rockery starts");
     let _load = Running(load);
     let (_web, address) = place.start("web --listen 127.0.0.1:0", "");
     let mut browser = opened(&address);
@@ -270,19 +325,37 @@ fn figures_of_a_lab_change_and_it_disappears_with_its_end() {
     }
     let at = column(&mut browser, &hosts, "frames in");
     expect_to_grow(&mut browser, &cell(&hosts, "sender0", at));
-    let status = place.rockery("lab ps --json").output().expect("rockery").stdout;
-    let status: Vec<Value> = serde_json::Deserializer::from_slice(&status).into_iter().flatten().collect();
-    let own = status.iter().find(|status| status["name"] == json!(name)).expect("the lab");
+    let status = place
+        .rockery("lab ps --json")
+        .output()
+        .expect("rockery")
+        .stdout;
+    let status: Vec<Value> = serde_json::Deserializer::from_slice(&status)
+        .into_iter()
+        .flatten()
+        .collect();
+    let own = status
+        .iter()
+        .find(|status| status["name"] == json!(name))
+        .expect("the lab");
     let shortest = own["shortest_link_ns"].as_u64().expect("a number");
     let shortest = browser.text(&format!("({shortest}).toLocaleString('en')"));
     let shown = browser.text("live.textContent");
     assert!(shown.contains("slowed down 20 times"), "{shown}");
-    assert!(shown.contains(&format!("the shortest link takes {shortest} ns")), "{shown}");
+    assert!(
+        shown.contains(&format!("the shortest link takes {shortest} ns")),
+        "{shown}"
+    );
 
-    let down = place.rockery(&format!("lab down {name}")).status().expect("rockery");
+    let down = place
+        .rockery(&format!("lab down {name}"))
+        .status()
+        .expect("rockery");
     assert!(down.success());
     _ = lab.0.wait();
     // Neither its figures nor an error that names it.
     let gone = format!("!live.textContent.includes({})", json!(name));
-    browser.wait_for(&gone, SECONDS).expect("no lab, and no error");
+    browser
+        .wait_for(&gone, SECONDS)
+        .expect("no lab, and no error");
 }

@@ -20,7 +20,10 @@ fn rping_connects_and_checks_what_it_reads() {
         down"#,
         SECONDS,
     );
-    live::expect_lines(&said, &["client: 20, server: 20", "left: 0 processes, 0 sockets"]);
+    live::expect_lines(
+        &said,
+        &["client: 20, server: 20", "left: 0 processes, 0 sockets"],
+    );
 }
 
 #[test]
@@ -46,12 +49,21 @@ fn datagrams_of_perftest_and_of_udaddy_cross_the_switch() {
         down"#,
         SECONDS,
     );
-    assert!(said.lines().any(|line| line.trim().starts_with("2048") && line.contains("400")), "{said}");
+    assert!(
+        said.lines()
+            .any(|line| line.trim().starts_with("2048") && line.contains("400")),
+        "{said}"
+    );
     assert_eq!(said.matches("return status 0").count(), 2, "{said}");
     live::expect_lines(&said, &["left: 0 processes, 0 sockets"]);
     let received = said.split("\"rdma_received\":").skip(1);
-    let most = received.filter_map(|rest| rest.lines().next()?.parse().ok()).max();
-    assert!(most.is_some_and(|packets: u64| packets >= 400 + 40), "{said}");
+    let most = received
+        .filter_map(|rest| rest.lines().next()?.parse().ok())
+        .max();
+    assert!(
+        most.is_some_and(|packets: u64| packets >= 400 + 40),
+        "{said}"
+    );
 }
 
 /// Each member joins the group and gets the packets of another one: the lab replicates them in place of the
@@ -85,7 +97,12 @@ fn a_multicast_group_reaches_its_members_on_other_hosts() {
 #[test]
 fn mpi_ranks_on_eight_hosts_exchange_what_they_check() {
     let probe = Probe::compile_with("mpicc", "ranks", &[]).expect("mpicc: libopenmpi-dev has it");
-    let program = probe.path().file_name().expect("a program").to_string_lossy().into_owned();
+    let program = probe
+        .path()
+        .file_name()
+        .expect("a program")
+        .to_string_lossy()
+        .into_owned();
     let said = live::script_with(
         &format!(
             r#"
@@ -137,10 +154,19 @@ FILE
         SECONDS,
         &[probe.path()],
     );
-    live::expect_lines(&said, &["all 8 ranks are right", "left: 0 processes, 0 sockets"]);
-    let sent: Vec<u64> =
-        said.split("\"rdma_sent\":").skip(1).filter_map(|rest| rest.lines().next()?.parse().ok()).collect();
-    assert!(sent.len() == 8 && sent.iter().all(|packets| *packets > 0), "{said}");
+    live::expect_lines(
+        &said,
+        &["all 8 ranks are right", "left: 0 processes, 0 sockets"],
+    );
+    let sent: Vec<u64> = said
+        .split("\"rdma_sent\":")
+        .skip(1)
+        .filter_map(|rest| rest.lines().next()?.parse().ok())
+        .collect();
+    assert!(
+        sent.len() == 8 && sent.iter().all(|packets| *packets > 0),
+        "{said}"
+    );
 }
 
 #[test]
@@ -165,7 +191,9 @@ fn storage_over_rdma_between_two_hosts() {
     live::expect_lines(&said, &["the same bytes", "left: 0 processes, 0 sockets"]);
     // The client's data crossed the network: 16 MiB in packets of 4096 bytes.
     let sent = said.split("\"rdma_sent\":").skip(1);
-    let most = sent.filter_map(|rest| rest.lines().next()?.parse().ok()).max();
+    let most = sent
+        .filter_map(|rest| rest.lines().next()?.parse().ok())
+        .max();
     assert!(most.is_some_and(|packets: u64| packets >= 4096), "{said}");
 }
 
@@ -201,7 +229,11 @@ FILE
         cat $D/fio? $D/server"#,
         SECONDS,
     );
-    let verified = ["client 0 has verified", "client 1 has verified", "client 2 has verified"];
+    let verified = [
+        "client 0 has verified",
+        "client 1 has verified",
+        "client 2 has verified",
+    ];
     live::expect_lines(&said, &verified);
     live::expect_lines(&said, &["left: 0 processes, 0 sockets"]);
     // The port to the server was congested: its queue was marked, or paused the senders.

@@ -16,8 +16,10 @@ fn clocks_and_waits_of_programs_are_those_of_the_lab() {
         300,
         &[probe.path()],
     );
-    for line in ["in the lab's time: 47 of 47 checks passed", "in the machine's time: 47 of 47 checks passed"]
-    {
+    for line in [
+        "in the lab's time: 47 of 47 checks passed",
+        "in the machine's time: 47 of 47 checks passed",
+    ] {
         assert!(said.contains(line), "{line}: {said}");
     }
     assert!(said.contains("left: 0 processes, 0 sockets"), "{said}");
@@ -45,13 +47,25 @@ fn programs_run_for_as_long_as_they_are_told_on_the_clock_of_the_lab() {
         300,
     );
     let took = |program: &str| -> u64 {
-        let found = said.lines().find_map(|line| line.strip_prefix(program)?.strip_prefix(": "));
-        found.and_then(|rest| rest.strip_suffix(" ms")?.parse().ok()).unwrap_or_else(|| panic!("{said}"))
+        let found = said
+            .lines()
+            .find_map(|line| line.strip_prefix(program)?.strip_prefix(": "));
+        found
+            .and_then(|rest| rest.strip_suffix(" ms")?.parse().ok())
+            .unwrap_or_else(|| panic!("{said}"))
     };
     // A second of the lab is ten of the machine; the programs' own clocks report one.
-    assert!(took("iperf3") >= 10_000 && took("ib_write_bw") >= 10_000, "{said}");
-    let seconds =
-        said.split("\"seconds\":").nth(1).and_then(|rest| rest.split(',').next()?.trim().parse().ok());
-    assert!(seconds.is_some_and(|seconds: f64| (0.9..5.0).contains(&seconds)), "{said}");
+    assert!(
+        took("iperf3") >= 10_000 && took("ib_write_bw") >= 10_000,
+        "{said}"
+    );
+    let seconds = said
+        .split("\"seconds\":")
+        .nth(1)
+        .and_then(|rest| rest.split(',').next()?.trim().parse().ok());
+    assert!(
+        seconds.is_some_and(|seconds: f64| (0.9..5.0).contains(&seconds)),
+        "{said}"
+    );
     assert!(said.contains("left: 0 processes, 0 sockets"), "{said}");
 }

@@ -41,7 +41,8 @@ for link in json.load(sys.stdin)['dcbx']:
 ";
 
 fn script(text: &str) -> String {
-    let prepare = format!("cat >$D/two.toml <<'FILE'{FILE}FILE\ncat >$D/state.py <<'FILE'{STATE}FILE\n");
+    let prepare =
+        format!("cat >$D/two.toml <<'FILE'{FILE}FILE\ncat >$D/state.py <<'FILE'{STATE}FILE\n");
     live::script(&(prepare + text), SECONDS)
 }
 
@@ -61,7 +62,9 @@ fn ends_agree_on_pfc_or_the_report_names_them() {
         $R lab ps --json | python3 $D/state.py | grep "heard a"
         down"#,
     );
-    let (before, after) = said.split_once("the port is set").unwrap_or_else(|| panic!("{said}"));
+    let (before, after) = said
+        .split_once("the port is set")
+        .unwrap_or_else(|| panic!("{said}"));
     for line in [
         "link ('a', [3], True) ('sw:0', [3], False)",
         "heard a [[3], []]",
@@ -71,8 +74,14 @@ fn ends_agree_on_pfc_or_the_report_names_them() {
     ] {
         assert!(before.contains(line), "{line}: {said}");
     }
-    let shown = before.lines().find(|line| line.starts_with("0 ")).unwrap_or_else(|| panic!("{said}"));
-    assert!(shown.contains("a 02:00:00:00:00:01") && shown.contains("3:42%"), "{said}");
+    let shown = before
+        .lines()
+        .find(|line| line.starts_with("0 "))
+        .unwrap_or_else(|| panic!("{said}"));
+    assert!(
+        shown.contains("a 02:00:00:00:00:01") && shown.contains("3:42%"),
+        "{said}"
+    );
     for line in [
         "link ('a', [4], True) ('sw:0', [4], False)",
         "link ('b', [4], False) ('sw:1', [4], False)",
@@ -123,7 +132,9 @@ fn programs_of_a_host_hear_its_switch_and_are_heard() {
         down
         echo "heard:"; cat $D/heard.json"#
     ));
-    let (said, heard) = said.split_once("heard:\n").unwrap_or_else(|| panic!("{said}"));
+    let (said, heard) = said
+        .split_once("heard:\n")
+        .unwrap_or_else(|| panic!("{said}"));
     for line in [
         "the program is heard",
         "the adapter is heard again",
@@ -142,6 +153,14 @@ fn programs_of_a_host_hear_its_switch_and_are_heard() {
     let found: Value = serde_json::from_str(heard.trim()).unwrap_or_else(|_| panic!("{heard}"));
     // Its own frames are no neighbour's: a program receives those of the switch's port alone.
     assert_eq!(found.as_array().map(Vec::len), Some(1), "{heard}");
-    assert_eq!((&found[0]["system"], &found[0]["port"]), (&"sw".into(), &"0".into()), "{heard}");
-    assert_eq!(found[0]["pfc"]["enabled"], serde_json::json!([3]), "{heard}");
+    assert_eq!(
+        (&found[0]["system"], &found[0]["port"]),
+        (&"sw".into(), &"0".into()),
+        "{heard}"
+    );
+    assert_eq!(
+        found[0]["pfc"]["enabled"],
+        serde_json::json!([3]),
+        "{heard}"
+    );
 }

@@ -30,7 +30,9 @@ messages = 1
 
 fn script(text: &str) -> String {
     live::script(
-        &format!("cat >$D/slow.toml <<'FILE'{FILE}FILE\n$R lab up -d $D/slow.toml || exit 1\n{text}\ndown"),
+        &format!(
+            "cat >$D/slow.toml <<'FILE'{FILE}FILE\n$R lab up -d $D/slow.toml || exit 1\n{text}\ndown"
+        ),
         SECONDS,
     )
 }
@@ -52,10 +54,16 @@ FILE
         echo "the sender has heard of marks"
         $R lab ps | head -2"#,
     );
-    for line in ["the sender has heard of marks", "left: 0 processes, 0 sockets"] {
+    for line in [
+        "the sender has heard of marks",
+        "left: 0 processes, 0 sockets",
+    ] {
         assert!(said.contains(line), "{line}: {said}");
     }
-    let marked = said.split("marked ").nth(1).and_then(|rest| rest.split(',').next()?.parse().ok());
+    let marked = said
+        .split("marked ")
+        .nth(1)
+        .and_then(|rest| rest.split(',').next()?.parse().ok());
     assert!(marked.is_some_and(|marked: u64| marked > 0), "{said}");
 }
 

@@ -67,9 +67,15 @@ FILE
     );
     live::expect_lines(&said, &["left: 0 sockets"]);
     let line = said.lines().find(|line| line.starts_with('{'));
-    let document: Value = serde_json::from_str(line.unwrap_or_else(|| panic!("{said}"))).expect("JSON");
-    let workloads = document["report"]["workloads"].as_array().expect("workloads");
-    workloads.iter().map(|one| one["goodput_bps"].as_f64().expect("a rate") / 1e6).collect()
+    let document: Value =
+        serde_json::from_str(line.unwrap_or_else(|| panic!("{said}"))).expect("JSON");
+    let workloads = document["report"]["workloads"]
+        .as_array()
+        .expect("workloads");
+    workloads
+        .iter()
+        .map(|one| one["goodput_bps"].as_f64().expect("a rate") / 1e6)
+        .collect()
 }
 
 #[test]
@@ -80,7 +86,10 @@ fn eight_functions_share_a_full_port_by_their_rates() {
     assert!(sum > 9_400.0, "the port is full: {goodput:?}");
     for (own, rate) in goodput.iter().zip(rates) {
         let due = sum * rate as f64 / parts as f64;
-        assert!((own / due - 1.0).abs() <= 0.03, "{own} of {due}: {goodput:?}");
+        assert!(
+            (own / due - 1.0).abs() <= 0.03,
+            "{own} of {due}: {goodput:?}"
+        );
     }
 }
 
@@ -91,7 +100,10 @@ fn eight_functions_send_no_faster_than_their_maximum_rates() {
     for (own, rate) in goodput.iter().zip(rates) {
         // Of a frame of 4,178 bytes on the wire 4,096 are payload.
         let due = 400.0 * rate as f64 * 4096.0 / 4178.0;
-        assert!((own / due - 1.0).abs() <= 0.03, "{own} of {due}: {goodput:?}");
+        assert!(
+            (own / due - 1.0).abs() <= 0.03,
+            "{own} of {due}: {goodput:?}"
+        );
     }
 }
 
@@ -188,12 +200,25 @@ fn a_function_is_a_device_of_its_own_behind_the_switch_of_its_adapter() {
         has_all outside
         $R lab ps --json | grep -o '"function":{"of":"server","vf":1,"up":true'
     "#);
-    let ran = said.lines().filter(|line| line.trim().starts_with("65536") && line.contains("100"));
+    let ran = said
+        .lines()
+        .filter(|line| line.trim().starts_with("65536") && line.contains("100"));
     assert_eq!(ran.count(), 2, "{said}");
-    live::expect_lines(&said, &["02:00:00:00:77:00", "outside: 0", "inside: all", "outside: all"]);
     live::expect_lines(
         &said,
-        &["\"function\":{\"of\":\"server\",\"vf\":1,\"up\":true", "left: 0 processes, 0 sockets"],
+        &[
+            "02:00:00:00:77:00",
+            "outside: 0",
+            "inside: all",
+            "outside: all",
+        ],
+    );
+    live::expect_lines(
+        &said,
+        &[
+            "\"function\":{\"of\":\"server\",\"vf\":1,\"up\":true",
+            "left: 0 processes, 0 sockets",
+        ],
     );
 }
 
@@ -283,7 +308,10 @@ fn functions_of_a_running_lab_are_set_by_the_words_of_ip() {
     assert!(!shown("vf 3")[0].contains("vlan"), "{said}");
     // The file is as it was.
     assert!(shown("vf 0")[1].contains("spoof checking on"), "{said}");
-    let trust: Vec<bool> = shown("vf 1").iter().map(|line| line.contains("trust on")).collect();
+    let trust: Vec<bool> = shown("vf 1")
+        .iter()
+        .map(|line| line.contains("trust on"))
+        .collect();
     assert_eq!(trust, [false, true], "{said}");
 }
 
@@ -316,7 +344,10 @@ FILE
         python3 $D/rate.py $R
     "#);
     let rate = said.lines().find_map(|line| line.strip_prefix("Mb/s: "));
-    let rate: u64 = rate.unwrap_or_else(|| panic!("{said}")).parse().expect("a number");
+    let rate: u64 = rate
+        .unwrap_or_else(|| panic!("{said}"))
+        .parse()
+        .expect("a number");
     // No more leaves than the rate allows, however slow the machine is.
     assert!((1..=52).contains(&rate), "{said}");
 }
@@ -372,6 +403,10 @@ fn forged_gids_and_macs_of_functions_are_dropped_and_counted() {
     ));
     live::expect_lines(
         &said,
-        &["of the trusted one: 0", "all forged datagrams were dropped", "left: 0 processes, 0 sockets"],
+        &[
+            "of the trusted one: 0",
+            "all forged datagrams were dropped",
+            "left: 0 processes, 0 sockets",
+        ],
     );
 }

@@ -20,9 +20,16 @@ fn perftest_runs_between_two_hosts_and_nothing_is_left() {
         down"#,
     );
     assert!(said.contains("left: 0 processes, 0 sockets"), "{said}");
-    assert!(said.lines().any(|line| line.trim().starts_with("65536") && line.contains("200")), "{said}");
+    assert!(
+        said.lines()
+            .any(|line| line.trim().starts_with("65536") && line.contains("200")),
+        "{said}"
+    );
     // Every packet crossed the switch: 200 messages of 16 packets of 4096 bytes.
-    let sent = said.split("\"rdma_sent\":").skip(1).filter_map(|rest| rest.split(',').next()?.parse().ok());
+    let sent = said
+        .split("\"rdma_sent\":")
+        .skip(1)
+        .filter_map(|rest| rest.split(',').next()?.parse().ok());
     assert!(sent.max().is_some_and(|sent: u64| sent >= 3200), "{said}");
 }
 
@@ -40,9 +47,15 @@ fn tcp_of_the_kernel_crosses_the_same_switch() {
         down"#,
     );
     assert!(said.contains("left: 0 processes, 0 sockets"), "{said}");
-    let bytes = said.split("\"bytes\":").nth(1).and_then(|rest| rest.split(',').next()?.trim().parse().ok());
+    let bytes = said
+        .split("\"bytes\":")
+        .nth(1)
+        .and_then(|rest| rest.split(',').next()?.trim().parse().ok());
     // iperf3 ends before the receiver has counted its last blocks.
-    assert!(bytes.is_some_and(|bytes: u64| bytes >= 40_000_000), "{said}");
+    assert!(
+        bytes.is_some_and(|bytes: u64| bytes >= 40_000_000),
+        "{said}"
+    );
 }
 
 #[test]
@@ -233,8 +246,17 @@ FILE
         echo "status $?"
         down"#,
     );
-    for line in ["lab lab (process", "rockery: lab a-false-one: ", "status 1", "top goes on", "status 0"] {
-        assert!(said.lines().any(|said| said.starts_with(line)), "{line}: {said}");
+    for line in [
+        "lab lab (process",
+        "rockery: lab a-false-one: ",
+        "status 1",
+        "top goes on",
+        "status 0",
+    ] {
+        assert!(
+            said.lines().any(|said| said.starts_with(line)),
+            "{line}: {said}"
+        );
     }
     assert!(said.contains("left: 0 processes, 0 sockets"), "{said}");
 }

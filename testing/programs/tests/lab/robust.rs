@@ -9,7 +9,10 @@ const SEED: u64 = 1;
 
 #[test]
 fn nothing_is_left_of_programs_hosts_and_labs_that_are_killed() {
-    let (kills, seed) = (number("ROCKERY_TEST_KILLS", KILLS), number("ROCKERY_TEST_SEED", SEED));
+    let (kills, seed) = (
+        number("ROCKERY_TEST_KILLS", KILLS),
+        number("ROCKERY_TEST_SEED", SEED),
+    );
     let said = live::script(
         &format!(
             r#"
@@ -59,7 +62,10 @@ fn nothing_is_left_of_programs_hosts_and_labs_that_are_killed() {
         ),
         60 + kills * 30,
     );
-    assert!(said.contains("all rounds") && said.contains("left: 0 processes, 0 sockets"), "{said}");
+    assert!(
+        said.contains("all rounds") && said.contains("left: 0 processes, 0 sockets"),
+        "{said}"
+    );
     assert_eq!(said.matches("killed a").count() as u64, kills, "{said}");
 }
 
@@ -167,7 +173,9 @@ fn a_host_that_scribbles_over_its_rings_harms_itself_alone() {
         240,
     );
     assert_eq!(said.matches("scribbled").count(), 3, "{said}");
-    let measured = said.lines().filter(|line| line.trim().starts_with("65536") && line.contains("200"));
+    let measured = said
+        .lines()
+        .filter(|line| line.trim().starts_with("65536") && line.contains("200"));
     assert_eq!(measured.count(), 3, "{said}");
     assert!(said.contains("sender0 reaches server"), "{said}");
     assert!(said.contains("left: 0 processes, 0 sockets"), "{said}");

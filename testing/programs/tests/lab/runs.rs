@@ -28,7 +28,11 @@ fn run(file: &str, options: &str) -> Value {
     );
     let document = document(&said);
     // The status is that of the run's validity.
-    let status = if document["valid"] == true { "status 0" } else { "status 1" };
+    let status = if document["valid"] == true {
+        "status 0"
+    } else {
+        "status 1"
+    };
     assert!(said.contains(status), "{said}");
     document
 }
@@ -36,13 +40,22 @@ fn run(file: &str, options: &str) -> Value {
 /// A figure of the live run and of the simulation.
 fn figures(document: &Value, what: &str) -> (f64, f64) {
     let all = document["differences"].as_array().expect("differences");
-    let found = all.iter().find(|one| one["what"] == what).unwrap_or_else(|| panic!("{what}: {all:?}"));
-    (found["live"].as_f64().expect("a number"), found["simulated"].as_f64().expect("a number"))
+    let found = all
+        .iter()
+        .find(|one| one["what"] == what)
+        .unwrap_or_else(|| panic!("{what}: {all:?}"));
+    (
+        found["live"].as_f64().expect("a number"),
+        found["simulated"].as_f64().expect("a number"),
+    )
 }
 
 fn is_near(document: &Value, what: &str, part: f64) {
     let (live, simulated) = figures(document, what);
-    assert!((live - simulated).abs() <= part * simulated, "{what}: {live} live, {simulated} simulated");
+    assert!(
+        (live - simulated).abs() <= part * simulated,
+        "{what}: {live} live, {simulated} simulated"
+    );
 }
 
 #[test]
@@ -50,13 +63,22 @@ fn without_ecn_pauses_alone_slow_senders_down() {
     let document = run("crs504/ecn-off.toml", "--slow auto --set duration=4ms");
     assert_eq!(figures(&document, "crs504: dropped"), (0.0, 0.0));
     assert_eq!(figures(&document, "crs504: marked"), (0.0, 0.0));
-    assert!(figures(&document, "crs504: pauses sent").0 > 0.0, "{document}");
-    assert!(figures(&document, "storage: goodput, Gb/s").0 > 0.0, "{document}");
+    assert!(
+        figures(&document, "crs504: pauses sent").0 > 0.0,
+        "{document}"
+    );
+    assert!(
+        figures(&document, "storage: goodput, Gb/s").0 > 0.0,
+        "{document}"
+    );
     if document["valid"] == true {
         is_near(&document, "storage: goodput, Gb/s", 0.05);
         is_near(&document, "crs504: pauses sent", 0.25);
         for report in [&document["report"], &document["simulated"]] {
-            assert!(report["findings"].to_string().contains("ECN is off"), "{report}");
+            assert!(
+                report["findings"].to_string().contains("ECN is off"),
+                "{report}"
+            );
         }
     }
 }
@@ -66,11 +88,20 @@ fn a_class_without_map_entries_drops_and_one_with_them_does_not() {
     // Senders that get no processor in time send less: slower hosts are less late.
     let drops = |document: &Value| figures(document, "crs504: dropped").0 > 0.0;
     let slowed = [1000, 4000, 16_000].into_iter();
-    let mut runs =
-        slowed.map(|slow| run("crs504/as-written.toml", &format!("--slow {slow} --set duration=3ms")));
+    let mut runs = slowed.map(|slow| {
+        run(
+            "crs504/as-written.toml",
+            &format!("--slow {slow} --set duration=3ms"),
+        )
+    });
     let document = runs.find(drops).expect("packets are dropped");
     let findings = document["report"]["findings"].as_array().expect("findings");
-    assert!(findings.iter().any(|finding| finding.to_string().contains("DSCP 26")), "{findings:?}");
+    assert!(
+        findings
+            .iter()
+            .any(|finding| finding.to_string().contains("DSCP 26")),
+        "{findings:?}"
+    );
     let document = run("crs504/mapped.toml", "--slow 1000 --set duration=3ms");
     assert_eq!(figures(&document, "crs504: dropped").0, 0.0, "{document}");
 }
@@ -78,7 +109,10 @@ fn a_class_without_map_entries_drops_and_one_with_them_does_not() {
 #[test]
 fn packets_that_are_sprayed_arrive_out_of_order() {
     let document = run("spraying/two-paths.toml", "--slow auto --set duration=1ms");
-    assert!(figures(&document, "ib_write_bw: swapped, %").0 > 0.0, "{document}");
+    assert!(
+        figures(&document, "ib_write_bw: swapped, %").0 > 0.0,
+        "{document}"
+    );
     if document["valid"] == true {
         // A live device has a window of its own in place of the adapter's and sends a tenth as fast: fewer
         // packets follow each other closely enough to be swapped.
@@ -122,8 +156,12 @@ FILE
         SECONDS,
     );
     let line = said.lines().find(|line| line.starts_with('{'));
-    let document: Value = serde_json::from_str(line.unwrap_or_else(|| panic!("{said}"))).expect("JSON");
-    for workload in document["report"]["workloads"].as_array().expect("workloads") {
+    let document: Value =
+        serde_json::from_str(line.unwrap_or_else(|| panic!("{said}"))).expect("JSON");
+    for workload in document["report"]["workloads"]
+        .as_array()
+        .expect("workloads")
+    {
         assert_eq!(workload["delivered_bytes"], 5 * 32768, "{workload}");
         assert_eq!(workload["bytes"], 5 * 32768, "{workload}");
     }
@@ -166,7 +204,11 @@ fn ack_timeouts_are_those_that_devices_count() {
     let document = document(&said);
     let workload = &document["report"]["workloads"][0];
     // Each timeout sends the only packet again; the last time it arrives.
-    let count = |what: &str| workload[what].as_u64().unwrap_or_else(|| panic!("{what}: {workload}"));
+    let count = |what: &str| {
+        workload[what]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{what}: {workload}"))
+    };
     assert!(count("timeouts") >= 1, "{workload}");
     assert_eq!(count("timeouts"), count("retransmitted"), "{workload}");
 }

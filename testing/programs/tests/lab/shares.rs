@@ -68,10 +68,20 @@ fn shared(slow: u32, options: &str, skipped: u32) -> Shared {
         SECONDS,
     );
     assert!(said.contains("left: 0 processes, 0 sockets"), "{said}");
-    let find = |name: &str| said.lines().find_map(|line| line.strip_prefix(name)).expect("a line of it");
-    let counts: Vec<f64> =
-        find("packets: ").split(' ').map(|count| count.parse().expect("a number")).collect();
-    Shared { ratio: counts[1] / counts[0], is_valid: find("valid: ") == "True", said }
+    let find = |name: &str| {
+        said.lines()
+            .find_map(|line| line.strip_prefix(name))
+            .expect("a line of it")
+    };
+    let counts: Vec<f64> = find("packets: ")
+        .split(' ')
+        .map(|count| count.parse().expect("a number"))
+        .collect();
+    Shared {
+        ratio: counts[1] / counts[0],
+        is_valid: find("valid: ") == "True",
+        said,
+    }
 }
 
 /// DCQCN is off: its pacing sends nothing while a program waits for a processor, and a class that is not
@@ -89,9 +99,16 @@ fn iperf3_and_storage_share_a_port_one_to_three() {
 fn storage_that_dcqcn_paces_has_its_share_too() {
     let mut all = String::new();
     for _ in 0..2 {
-        let Shared { ratio, is_valid, said } = shared(SLOWEST, "", 10_000);
+        let Shared {
+            ratio,
+            is_valid,
+            said,
+        } = shared(SLOWEST, "", 10_000);
         let is_due = (ratio / 3.0 - 1.0).abs() <= 0.05;
-        assert!(is_due || !is_valid && ratio > 1.0 && ratio < 3.0, "{ratio}: {said}");
+        assert!(
+            is_due || !is_valid && ratio > 1.0 && ratio < 3.0,
+            "{ratio}: {said}"
+        );
         if is_due {
             return;
         }

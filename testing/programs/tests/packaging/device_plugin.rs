@@ -36,14 +36,26 @@ impl Kubelet {
     fn new(folder: &Path) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("probe/kubelet.py");
         let mut command = Command::new("/usr/bin/python3");
-        command.arg(script).arg(folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg(script)
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut process = command.spawn().expect("python3");
-        let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
-        Self { _process: Owned(process), input, output: BufReader::new(output) }
+        let (input, output) = (
+            process.stdin.take().unwrap(),
+            process.stdout.take().unwrap(),
+        );
+        Self {
+            _process: Owned(process),
+            input,
+            output: BufReader::new(output),
+        }
     }
 
     fn ask(&mut self, words: &Value) -> Value {
-        writeln!(self.input, "{words}").expect("packages python3-grpcio and python3-protobuf are needed");
+        writeln!(self.input, "{words}")
+            .expect("packages python3-grpcio and python3-protobuf are needed");
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("{words}: no answer"))
@@ -60,12 +72,18 @@ struct Node {
 impl Node {
     fn new() -> Self {
         let (prefix, rockery) = Rockery::built().installed();
-        Self { _prefix: prefix, rockery, folder: TempDir::new().unwrap() }
+        Self {
+            _prefix: prefix,
+            rockery,
+            folder: TempDir::new().unwrap(),
+        }
     }
 
     fn plugin(&self, options: &[&str]) -> Owned {
         let mut command = Command::new(&self.rockery);
-        command.args(["device-plugin", "--resource", RESOURCE, "--folder"]).arg(self.folder.path());
+        command
+            .args(["device-plugin", "--resource", RESOURCE, "--folder"])
+            .arg(self.folder.path());
         Owned(command.args(options).spawn().unwrap())
     }
 }
@@ -75,15 +93,36 @@ fn a_kubelet_registers_lists_and_allocates() {
     let node = Node::new();
     let mut kubelet = Kubelet::new(node.folder.path());
     let _plugin = node.plugin(&["--count", "3"]);
-    assert_eq!(kubelet.ask(&json!(["registration"])), json!(["v1beta1", SOCKET, RESOURCE]));
-    assert_eq!(kubelet.ask(&json!(["options"])), json!({ "pre-start": false, "preferred": false }));
-    let devices = json!([["rockery-0", "Healthy"], ["rockery-1", "Healthy"], ["rockery-2", "Healthy"]]);
+    assert_eq!(
+        kubelet.ask(&json!(["registration"])),
+        json!(["v1beta1", SOCKET, RESOURCE])
+    );
+    assert_eq!(
+        kubelet.ask(&json!(["options"])),
+        json!({ "pre-start": false, "preferred": false })
+    );
+    let devices = json!([
+        ["rockery-0", "Healthy"],
+        ["rockery-1", "Healthy"],
+        ["rockery-2", "Healthy"]
+    ]);
     assert_eq!(kubelet.ask(&json!(["watch"])), devices);
-    let given = kubelet.ask(&json!(["allocate", [["rockery-1"], ["rockery-0", "rockery-2"]]]));
-    assert_eq!(given.as_array().map(Vec::len), Some(2), "one answer for each container: {given}");
+    let given = kubelet.ask(&json!([
+        "allocate",
+        [["rockery-1"], ["rockery-0", "rockery-2"]]
+    ]));
+    assert_eq!(
+        given.as_array().map(Vec::len),
+        Some(2),
+        "one answer for each container: {given}"
+    );
     assert_eq!(given[0], given[1]);
     // The same as in the specification of `rockery cdi`.
-    let specification = Command::new(&node.rockery).arg("cdi").output().unwrap().stdout;
+    let specification = Command::new(&node.rockery)
+        .arg("cdi")
+        .output()
+        .unwrap()
+        .stdout;
     let specification: Value = serde_json::from_slice(&specification).unwrap();
     let edits = &specification["devices"][0]["containerEdits"];
     let envs = given[0]["envs"].as_object().unwrap();
@@ -93,9 +132,15 @@ fn a_kubelet_registers_lists_and_allocates() {
         assert_eq!(envs[name], value);
     }
     let mounts = edits["mounts"].as_array().unwrap().iter();
-    let mounts: Vec<_> = mounts.map(|it| json!([it["containerPath"], it["hostPath"], true])).collect();
+    let mounts: Vec<_> = mounts
+        .map(|it| json!([it["containerPath"], it["hostPath"], true]))
+        .collect();
     assert_eq!(given[0]["mounts"], json!(mounts));
-    assert!(Path::new(mounts[0][1].as_str().unwrap()).join("libibverbs.so.1").exists());
+    assert!(
+        Path::new(mounts[0][1].as_str().unwrap())
+            .join("libibverbs.so.1")
+            .exists()
+    );
     assert_eq!(given[0]["cdi"], json!([]));
 }
 
@@ -105,11 +150,20 @@ fn devices_that_are_not_there_are_refused() {
     let mut kubelet = Kubelet::new(node.folder.path());
     let _plugin = node.plugin(&["--count", "1"]);
     kubelet.ask(&json!(["registration"]));
-    for ids in [json!(["rockery-1"]), json!([]), json!(["rockery-0", "mlx5_0"])] {
+    for ids in [
+        json!(["rockery-1"]),
+        json!([]),
+        json!(["rockery-0", "mlx5_0"]),
+    ] {
         let refused = kubelet.ask(&json!(["allocate", [ids]]));
         assert_eq!(refused["error"], "INVALID_ARGUMENT", "{refused}");
     }
-    assert!(kubelet.ask(&json!(["allocate", [["rockery-0"]]])).is_array(), "it serves on");
+    assert!(
+        kubelet
+            .ask(&json!(["allocate", [["rockery-0"]]]))
+            .is_array(),
+        "it serves on"
+    );
 }
 
 #[test]
@@ -118,9 +172,16 @@ fn with_cdi_containers_get_the_name_of_the_device() {
     let mut kubelet = Kubelet::new(node.folder.path());
     let _plugin = node.plugin(&["--cdi"]);
     kubelet.ask(&json!(["registration"]));
-    assert_eq!(kubelet.ask(&json!(["watch"])).as_array().map(Vec::len), Some(100), "the default");
+    assert_eq!(
+        kubelet.ask(&json!(["watch"])).as_array().map(Vec::len),
+        Some(100),
+        "the default"
+    );
     let given = kubelet.ask(&json!(["allocate", [["rockery-99"]]]));
-    assert_eq!(given, json!([{ "envs": {}, "mounts": [], "cdi": ["rockery.dev/rdma=all"] }]));
+    assert_eq!(
+        given,
+        json!([{ "envs": {}, "mounts": [], "cdi": ["rockery.dev/rdma=all"] }])
+    );
 }
 
 #[test]
@@ -135,13 +196,20 @@ fn a_kubelet_that_starts_again_or_later_finds_the_plugin() {
     kubelet.ask(&json!(["registration"]));
     let devices = kubelet.ask(&json!(["watch"]));
     kubelet.ask(&json!(["restart"]));
-    assert_eq!(kubelet.ask(&json!(["registration"])), json!(["v1beta1", SOCKET, RESOURCE]));
+    assert_eq!(
+        kubelet.ask(&json!(["registration"])),
+        json!(["v1beta1", SOCKET, RESOURCE])
+    );
     assert_eq!(kubelet.ask(&json!(["watch"])), devices);
     // A kubelet also removes the sockets of all plugins when it starts.
     fs::remove_file(&socket).unwrap();
     kubelet.ask(&json!(["registration"]));
     assert_eq!(kubelet.ask(&json!(["watch"])), devices);
-    assert!(kubelet.ask(&json!(["allocate", [["rockery-1"]]])).is_array());
+    assert!(
+        kubelet
+            .ask(&json!(["allocate", [["rockery-1"]]]))
+            .is_array()
+    );
 }
 
 #[test]
@@ -150,11 +218,20 @@ fn devices_are_unhealthy_while_the_libraries_are_gone() {
     let mut kubelet = Kubelet::new(node.folder.path());
     let _plugin = node.plugin(&["--count", "1"]);
     kubelet.ask(&json!(["registration"]));
-    assert_eq!(kubelet.ask(&json!(["watch"])), json!([["rockery-0", "Healthy"]]));
+    assert_eq!(
+        kubelet.ask(&json!(["watch"])),
+        json!([["rockery-0", "Healthy"]])
+    );
     let libraries = node.rockery.parent().unwrap().join("../lib/rockery");
     let aside = libraries.with_file_name("aside");
     fs::rename(&libraries, &aside).unwrap();
-    assert_eq!(kubelet.ask(&json!(["next_list"])), json!([["rockery-0", "Unhealthy"]]));
+    assert_eq!(
+        kubelet.ask(&json!(["next_list"])),
+        json!([["rockery-0", "Unhealthy"]])
+    );
     fs::rename(&aside, &libraries).unwrap();
-    assert_eq!(kubelet.ask(&json!(["next_list"])), json!([["rockery-0", "Healthy"]]));
+    assert_eq!(
+        kubelet.ask(&json!(["next_list"])),
+        json!([["rockery-0", "Healthy"]])
+    );
 }

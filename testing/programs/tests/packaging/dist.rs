@@ -16,7 +16,13 @@ const SECONDS: u64 = 120;
 const GLIBC: (u32, u32) = (2, 28);
 
 /// The libraries that packages need of other packages: the C library's parts.
-const NEEDED: [&str; 5] = ["libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"];
+const NEEDED: [&str; 5] = [
+    "libc.so.6",
+    "libm.so.6",
+    "libpthread.so.0",
+    "libdl.so.2",
+    "ld-linux-x86-64.so.2",
+];
 
 /// Programs that an installation has to do without.
 const COMPILERS: [&str; 4] = ["cc", "gcc", "ld", "cargo"];
@@ -27,7 +33,9 @@ fn version() -> &'static str {
 
 /// The output of a command.
 fn said(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
     assert!(output.status.success(), "{command:?}: {text}");
     text
@@ -38,9 +46,13 @@ fn on_each(body: impl Fn(&str, Distribution, &Namespace)) {
     let packages = Packages::made();
     let names = std::env::var("ROCKERY_TEST_DISTRIBUTIONS");
     for name in names.as_deref().unwrap_or("debian-13").split_whitespace() {
-        let root = Distribution::clean(name, packages.folder()).unwrap_or_else(|it| panic!("{name}: {it}"));
+        let root = Distribution::clean(name, packages.folder())
+            .unwrap_or_else(|it| panic!("{name}: {it}"));
         for compiler in COMPILERS {
-            assert!(!root.root().join("usr/bin").join(compiler).exists(), "{name} has {compiler}");
+            assert!(
+                !root.root().join("usr/bin").join(compiler).exists(),
+                "{name} has {compiler}"
+            );
         }
         body(name, root, &Namespace::alone().expect("a namespace"));
     }
@@ -48,11 +60,18 @@ fn on_each(body: impl Fn(&str, Distribution, &Namespace)) {
 
 /// Runs a command in the root, and returns what it prints.
 fn call(machine: &dyn Machine, argv: &[&str]) -> String {
-    machine.run(argv, SECONDS).unwrap_or_else(|it| panic!("{argv:?}: {it}")).expect_success().output
+    machine
+        .run(argv, SECONDS)
+        .unwrap_or_else(|it| panic!("{argv:?}: {it}"))
+        .expect_success()
+        .output
 }
 
 fn perftest_runs(machine: &dyn Machine) {
-    for line in ["ib_write_bw -d rk_lo -n 100", "ib_send_lat -d rk_lo -n 100 -c UD"] {
+    for line in [
+        "ib_write_bw -d rk_lo -n 100",
+        "ib_send_lat -d rk_lo -n 100 -c UD",
+    ] {
         perftest::expect(machine, machine, line);
     }
 }
@@ -69,7 +88,11 @@ fn the_deb_installs_runs_and_goes() {
         let told = call(&root.on(alone), &["rockery", "--version"]);
         assert_eq!(told.trim(), format!("rockery {}", version()), "{name}");
         call(&root.on(alone), &["ldconfig"]);
-        assert_eq!(call(&root.on(alone), &["ldconfig", "-p"]), before, "{name}: nothing else uses it");
+        assert_eq!(
+            call(&root.on(alone), &["ldconfig", "-p"]),
+            before,
+            "{name}: nothing else uses it"
+        );
         let root = root.with_command("/usr/bin/rockery");
         perftest_runs(&root.on(alone));
 
@@ -81,9 +104,17 @@ fn the_deb_installs_runs_and_goes() {
         perftest_runs(&root.on(alone));
         call(&root.on(alone), &["dpkg", "-r", "rockery-default"]);
         call(&root.on(alone), &["ldconfig"]);
-        assert_eq!(call(&root.on(alone), &["ldconfig", "-p"]), before, "{name}: removed");
+        assert_eq!(
+            call(&root.on(alone), &["ldconfig", "-p"]),
+            before,
+            "{name}: removed"
+        );
         call(&root.on(alone), &["dpkg", "-r", "rockery"]);
-        for path in ["usr/bin/rockery", "usr/lib/rockery", "usr/share/doc/rockery"] {
+        for path in [
+            "usr/bin/rockery",
+            "usr/lib/rockery",
+            "usr/share/doc/rockery",
+        ] {
             assert!(!root.root().join(path).exists(), "{name}: {path} is left");
         }
     });
@@ -92,14 +123,25 @@ fn the_deb_installs_runs_and_goes() {
 #[test]
 fn the_tarball_installs_and_runs() {
     let packages = Packages::made();
-    let tarball = packages.folder().join(packages.named("rockery-", ".tar.gz"));
+    let tarball = packages
+        .folder()
+        .join(packages.named("rockery-", ".tar.gz"));
     on_each(|_, root, alone| {
         // By this machine's tar: the root has no gzip.
         let opt = root.root().join("opt");
         fs::create_dir_all(&opt).expect("a folder of the root");
-        said(Command::new("tar").arg("-xf").arg(&tarball).arg("-C").arg(opt));
+        said(
+            Command::new("tar")
+                .arg("-xf")
+                .arg(&tarball)
+                .arg("-C")
+                .arg(opt),
+        );
         let folder = format!("/opt/rockery-{}-x86_64-linux", version());
-        call(&root.on(alone), &[&format!("{folder}/install.sh"), "/opt/elsewhere"]);
+        call(
+            &root.on(alone),
+            &[&format!("{folder}/install.sh"), "/opt/elsewhere"],
+        );
         fs::remove_dir_all(root.root().join(&folder[1..])).expect("it was unpacked there");
         let root = root.with_command("/opt/elsewhere/bin/rockery");
         perftest_runs(&root.on(alone));
@@ -110,17 +152,29 @@ fn the_tarball_installs_and_runs() {
 #[test]
 fn the_rpm_installs_and_runs() {
     let packages = Packages::made();
-    let rpm = packages.folder().join(packages.named(&format!("rockery-{}", version()), ".rpm"));
-    let default = packages.folder().join(packages.named("rockery-default-", ".rpm"));
+    let rpm = packages
+        .folder()
+        .join(packages.named(&format!("rockery-{}", version()), ".rpm"));
+    let default = packages
+        .folder()
+        .join(packages.named("rockery-default-", ".rpm"));
     assert!(said(Command::new("rpm").arg("-K").arg(&rpm)).contains("digests OK"));
-    assert!(said(Command::new("rpm").args(["-qp", "--requires"]).arg(&rpm)).contains("glibc >= 2.28"));
+    assert!(
+        said(Command::new("rpm").args(["-qp", "--requires"]).arg(&rpm)).contains("glibc >= 2.28")
+    );
     let provided = said(Command::new("rpm").args(["-qp", "--provides"]).arg(&rpm));
-    assert!(!provided.contains("libibverbs"), "packages that need rdma-core must not get this: {provided}");
+    assert!(
+        !provided.contains("libibverbs"),
+        "packages that need rdma-core must not get this: {provided}"
+    );
     let files = said(Command::new("rpm").args(["-qlp"]).arg(&default));
     assert_eq!(files.trim(), "/etc/ld.so.conf.d/00-rockery.conf");
     on_each(|_, root, alone| {
         let mut install = Command::new("rpm");
-        install.arg("--root").arg(root.root()).args(["--dbpath", "/var/lib/rpm", "--nodeps", "-i"]);
+        install
+            .arg("--root")
+            .arg(root.root())
+            .args(["--dbpath", "/var/lib/rpm", "--nodeps", "-i"]);
         said(install.arg(&rpm));
         let root = root.with_command("/usr/bin/rockery");
         perftest_runs(&root.on(alone));
@@ -145,12 +199,25 @@ fn the_wheel_installs_simulates_and_runs() {
             "--no-index",
             "--no-deps",
         ]);
-        said(install.arg("--root").arg(root.root()).args(["--prefix", "/opt/wheel"]).arg(&wheel));
+        said(
+            install
+                .arg("--root")
+                .arg(root.root())
+                .args(["--prefix", "/opt/wheel"])
+                .arg(&wheel),
+        );
         let library = root.root().join("opt/wheel/lib");
         let entries = fs::read_dir(library).expect("the installation");
-        let mut names =
-            entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
-        let python = names.find(|name| name.starts_with("python3")).expect("a folder of Python");
+        let mut names = entries.map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        });
+        let python = names
+            .find(|name| name.starts_with("python3"))
+            .expect("a folder of Python");
         let path = format!("PYTHONPATH=/opt/wheel/lib/{python}/site-packages");
         let code = "import rockery; print(rockery.__version__, rockery.command(), rockery.sim({'topology': \
                     {'kind': 'star', 'hosts': 3}, 'workload': [{'from': ['h1'], 'to': ['h0'], \
@@ -166,15 +233,34 @@ fn the_wheel_installs_simulates_and_runs() {
 fn unpacked() -> (TempDir, Vec<PathBuf>) {
     let packages = Packages::made();
     let folder = TempDir::new().expect("a temporary folder");
-    let tarball = packages.folder().join(packages.named("rockery-", ".tar.gz"));
-    said(Command::new("tar").arg("-xf").arg(tarball).arg("-C").arg(folder.path()));
-    let inside = folder.path().join(format!("rockery-{}-x86_64-linux", version()));
+    let tarball = packages
+        .folder()
+        .join(packages.named("rockery-", ".tar.gz"));
+    said(
+        Command::new("tar")
+            .arg("-xf")
+            .arg(tarball)
+            .arg("-C")
+            .arg(folder.path()),
+    );
+    let inside = folder
+        .path()
+        .join(format!("rockery-{}-x86_64-linux", version()));
     let libraries = fs::read_dir(inside.join("lib/rockery")).expect("the libraries");
-    let libraries = libraries.map(|entry| entry.expect("an entry").path()).filter(|path| !path.is_symlink());
+    let libraries = libraries
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| !path.is_symlink());
     let wheel = packages.folder().join(packages.named("rockery-", ".whl"));
-    said(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(folder.path().join("wheel")));
+    said(
+        Command::new("python3")
+            .args(["-m", "zipfile", "-e"])
+            .arg(wheel)
+            .arg(folder.path().join("wheel")),
+    );
     let module = folder.path().join("wheel/rockery/_rockery.abi3.so");
-    let files: Vec<PathBuf> = libraries.chain([inside.join("bin/rockery"), module]).collect();
+    let files: Vec<PathBuf> = libraries
+        .chain([inside.join("bin/rockery"), module])
+        .collect();
     assert!(files.len() >= 6, "{files:?}");
     (folder, files)
 }
@@ -184,26 +270,54 @@ fn no_file_needs_more_than_glibc_2_28() {
     let (_folder, files) = unpacked();
     for file in &files {
         let symbols = said(Command::new("objdump").arg("-T").arg(file));
-        let versions = symbols.split(['(', ')', ' ']).filter_map(|word| word.strip_prefix("GLIBC_"));
+        let versions = symbols
+            .split(['(', ')', ' '])
+            .filter_map(|word| word.strip_prefix("GLIBC_"));
         let number = |version: &str| {
-            let mut numbers = version.split('.').map(|number| number.parse().expect("GLIBC_2.17"));
+            let mut numbers = version
+                .split('.')
+                .map(|number| number.parse().expect("GLIBC_2.17"));
             (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
         };
-        let newest: (u32, u32) = versions.map(number).max().expect("every file calls the C library");
-        assert!(newest <= GLIBC, "{} needs glibc {}.{}", file.display(), newest.0, newest.1);
+        let newest: (u32, u32) = versions
+            .map(number)
+            .max()
+            .expect("every file calls the C library");
+        assert!(
+            newest <= GLIBC,
+            "{} needs glibc {}.{}",
+            file.display(),
+            newest.0,
+            newest.1
+        );
         let headers = said(Command::new("objdump").arg("-p").arg(file));
-        let needed = headers.lines().filter_map(|line| line.trim().strip_prefix("NEEDED"));
+        let needed = headers
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("NEEDED"));
         for library in needed.map(str::trim) {
-            assert!(NEEDED.contains(&library), "{} needs {library}", file.display());
+            assert!(
+                NEEDED.contains(&library),
+                "{} needs {library}",
+                file.display()
+            );
         }
     }
 }
 
 /// Names with versions that a library exports.
 fn exported(library: &Path) -> BTreeSet<String> {
-    let listed = said(Command::new("nm").args(["-D", "--defined-only"]).arg(library));
-    let names = listed.lines().filter_map(|line| line.split(' ').next_back());
-    names.filter(|name| name.contains('@')).map(str::to_owned).collect()
+    let listed = said(
+        Command::new("nm")
+            .args(["-D", "--defined-only"])
+            .arg(library),
+    );
+    let names = listed
+        .lines()
+        .filter_map(|line| line.split(' ').next_back());
+    names
+        .filter(|name| name.contains('@'))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Versions of symbols are what another linker may do otherwise.
@@ -217,8 +331,15 @@ fn packaged_libraries_export_what_a_build_for_this_machine_exports() {
         ("librockery-providers.so", "libdv_stubs.so"),
     ] {
         let packaged = files.iter().find(|file| file.ends_with(name)).expect(name);
-        let (ours, theirs) = (exported(packaged), exported(&here.path().with_file_name(built)));
-        assert!(!ours.is_empty() && ours == theirs, "{name}: {:?}", ours.symmetric_difference(&theirs));
+        let (ours, theirs) = (
+            exported(packaged),
+            exported(&here.path().with_file_name(built)),
+        );
+        assert!(
+            !ours.is_empty() && ours == theirs,
+            "{name}: {:?}",
+            ours.symmetric_difference(&theirs)
+        );
     }
 }
 
@@ -230,40 +351,77 @@ fn packages_are_made_again_byte_for_byte() {
     let script = programs::workspace().join("packaging/package.py");
     let script = script.canonicalize().expect("our own script");
     let mut again = Command::new("sh");
-    again.args(["-c", "umask 077 && exec \"$@\"", "sh"]).arg(script).arg(Packages::built());
-    said(again.arg(other.path().join("out")).current_dir(other.path()).env("TZ", "Asia/Tokyo"));
-    let sums = |folder: &Path| fs::read_to_string(folder.join("SHA256SUMS")).expect("the checksums");
+    again
+        .args(["-c", "umask 077 && exec \"$@\"", "sh"])
+        .arg(script)
+        .arg(Packages::built());
+    said(
+        again
+            .arg(other.path().join("out"))
+            .current_dir(other.path())
+            .env("TZ", "Asia/Tokyo"),
+    );
+    let sums =
+        |folder: &Path| fs::read_to_string(folder.join("SHA256SUMS")).expect("the checksums");
     assert_eq!(sums(packages.folder()), sums(&other.path().join("out")));
-    said(Command::new("sha256sum").args(["-c", "--strict", "SHA256SUMS"]).current_dir(packages.folder()));
+    said(
+        Command::new("sha256sum")
+            .args(["-c", "--strict", "SHA256SUMS"])
+            .current_dir(packages.folder()),
+    );
 }
 
 #[test]
 fn the_bill_of_materials_lists_what_is_linked() {
     let packages = Packages::made();
-    let path = packages.folder().join(packages.named("rockery-", ".cdx.json"));
+    let path = packages
+        .folder()
+        .join(packages.named("rockery-", ".cdx.json"));
     let bill = fs::read_to_string(path).expect("the bill of materials");
-    for linked in ["pkg:cargo/crc32fast@", "pkg:cargo/rockery-rnic@", "pkg:generic/openssl@"] {
+    for linked in [
+        "pkg:cargo/crc32fast@",
+        "pkg:cargo/rockery-rnic@",
+        "pkg:generic/openssl@",
+    ] {
         assert!(bill.contains(linked), "{linked} is missing");
     }
-    for absent in ["pkg:cargo/proptest@", "pkg:cargo/rockery-programs@", "pkg:cargo/syn@"] {
+    for absent in [
+        "pkg:cargo/proptest@",
+        "pkg:cargo/rockery-programs@",
+        "pkg:cargo/syn@",
+    ] {
         assert!(!bill.contains(absent), "{absent} is in no package");
     }
 }
 
 #[test]
 fn the_citation_has_the_version_of_the_workspace() {
-    let citation = fs::read_to_string(programs::workspace().join("CITATION.cff")).expect("our own file");
-    assert!(citation.lines().any(|line| line == format!("version: {}", version())), "{citation}");
+    let citation =
+        fs::read_to_string(programs::workspace().join("CITATION.cff")).expect("our own file");
+    assert!(
+        citation
+            .lines()
+            .any(|line| line == format!("version: {}", version())),
+        "{citation}"
+    );
 }
 
 /// A tag, the changelog's newest section and the version of Cargo.toml that differ stop `make dist`.
 #[test]
 fn version_changelog_and_tags_agree() {
     let script = programs::workspace().join("packaging/package.py");
-    let examples = said(Command::new("python3").args(["-B", "-m", "doctest", "-v"]).arg(script));
+    let examples = said(
+        Command::new("python3")
+            .args(["-B", "-m", "doctest", "-v"])
+            .arg(script),
+    );
     assert!(examples.contains("5 passed"), "{examples}");
     let packages = Packages::made();
-    for (begin, end) in [("rockery_", "_amd64.deb"), ("rockery-default_", ".deb"), ("rockery-", ".tar.gz")] {
+    for (begin, end) in [
+        ("rockery_", "_amd64.deb"),
+        ("rockery-default_", ".deb"),
+        ("rockery-", ".tar.gz"),
+    ] {
         assert!(packages.named(begin, end).contains(version()));
     }
 }

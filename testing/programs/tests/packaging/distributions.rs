@@ -17,16 +17,25 @@ const LIBFABRIC_PORT: u16 = 47592;
 /// The names of distributions, and the rockery that they use.
 fn selected() -> (String, Rockery) {
     let named = std::env::var("ROCKERY_TEST_DISTRIBUTIONS");
-    named.map_or_else(|_| ("debian-13".to_owned(), Rockery::built()), |names| (names, Rockery::packaged()))
+    named.map_or_else(
+        |_| ("debian-13".to_owned(), Rockery::built()),
+        |names| (names, Rockery::packaged()),
+    )
 }
 
 /// Calls `body` with each distribution.
 fn on_each(body: impl Fn(&str, &Distribution)) {
     let (names, rockery) = selected();
-    assert!(names.split_whitespace().next().is_some(), "ROCKERY_TEST_DISTRIBUTIONS names no distribution");
+    assert!(
+        names.split_whitespace().next().is_some(),
+        "ROCKERY_TEST_DISTRIBUTIONS names no distribution"
+    );
     for name in names.split_whitespace() {
         let distribution = Distribution::new(name, &rockery);
-        body(name, &distribution.unwrap_or_else(|error| panic!("{name}: {error}")));
+        body(
+            name,
+            &distribution.unwrap_or_else(|error| panic!("{name}: {error}")),
+        );
     }
 }
 
@@ -57,7 +66,10 @@ fn symbols(library: &Path) -> BTreeSet<String> {
         let name = symbol.strip_suffix("@IBVERBS_1.0");
         name.is_some_and(|name| all.contains(&format!("{name}@IBVERBS_1.1")))
     };
-    all.iter().filter(|symbol| !is_replaced(symbol)).cloned().collect()
+    all.iter()
+        .filter(|symbol| !is_replaced(symbol))
+        .cloned()
+        .collect()
 }
 
 /// With `debian-testing` among the distributions this compares with the newest rdma-core that is packaged.
@@ -67,15 +79,30 @@ fn every_symbol_of_the_distribution_is_there() {
     on_each(|name, distribution| {
         let mut missing = Vec::new();
         for (library, file) in LIBRARIES {
-            let theirs = distribution.root().join("usr/lib/x86_64-linux-gnu").join(library);
+            let theirs = distribution
+                .root()
+                .join("usr/lib/x86_64-linux-gnu")
+                .join(library);
             if !theirs.exists() {
-                assert!(library != "libibverbs.so.1", "{name} has no {library} in {}", theirs.display());
+                assert!(
+                    library != "libibverbs.so.1",
+                    "{name} has no {library} in {}",
+                    theirs.display()
+                );
                 continue;
             }
             let ours = symbols(&rockery.path().with_file_name(file));
-            missing.extend(symbols(&theirs).difference(&ours).map(|symbol| format!("{library}: {symbol}")));
+            missing.extend(
+                symbols(&theirs)
+                    .difference(&ours)
+                    .map(|symbol| format!("{library}: {symbol}")),
+            );
         }
-        assert!(missing.is_empty(), "{name} has symbols that rockery lacks:\n{}", missing.join("\n"));
+        assert!(
+            missing.is_empty(),
+            "{name} has symbols that rockery lacks:\n{}",
+            missing.join("\n")
+        );
     });
 }
 
@@ -84,9 +111,14 @@ fn every_symbol_of_the_distribution_is_there() {
 #[test]
 fn perftest_runs_every_program() {
     on_a_machine(|name, machine| {
-        for (operation, options) in
-            [("send", ""), ("send", "-c UD"), ("write", ""), ("write", "-c UC"), ("read", ""), ("atomic", "")]
-        {
+        for (operation, options) in [
+            ("send", ""),
+            ("send", "-c UD"),
+            ("write", ""),
+            ("write", "-c UC"),
+            ("read", ""),
+            ("atomic", ""),
+        ] {
             for kind in ["bw", "lat"] {
                 let line = format!("ib_{operation}_{kind} -d rk_lo -n 100 {options}");
                 println!("{name}: {line}");
@@ -98,7 +130,11 @@ fn perftest_runs_every_program() {
             (machine, "ib_write_bw -R -n 100 127.0.0.1"),
             SECONDS,
         );
-        assert!(!perftest::rows(&connected.client.output).is_empty(), "{}", connected.client.output);
+        assert!(
+            !perftest::rows(&connected.client.output).is_empty(),
+            "{}",
+            connected.client.output
+        );
     });
 }
 
@@ -110,7 +146,11 @@ fn rping_pings() {
             (machine, "rping -c -a 127.0.0.1 -C 20 -v"),
             SECONDS,
         );
-        assert!(exchange.client.output.contains("ping data"), "{name}: {}", exchange.client.output);
+        assert!(
+            exchange.client.output.contains("ping data"),
+            "{name}: {}",
+            exchange.client.output
+        );
     });
 }
 
@@ -125,14 +165,22 @@ fn ucx_runs_over_verbs() {
         }
         let alone = Namespace::alone().expect("a namespace");
         let machine = &distribution.on(&alone);
-        let found = machine.run(&["ucx_info", "-d"], SECONDS).unwrap().expect_success().output;
+        let found = machine
+            .run(&["ucx_info", "-d"], SECONDS)
+            .unwrap()
+            .expect_success()
+            .output;
         for transport in ["rc_verbs", "ud_verbs"] {
             let lines = format!("Transport: {transport}\n#         Device: rk_lo:1");
             assert!(found.contains(&lines), "{name}: no {transport}:\n{found}");
         }
-        for (transport, test) in [("rc_verbs", "put_bw -s 65536 -D zcopy"), ("ud_verbs", "am_lat -s 8")] {
-            let line =
-                format!("ucx_perftest -P 0 -p {UCX_PORT} -w 10 -d rk_lo:1 -x {transport} -n 200 -t {test}");
+        for (transport, test) in [
+            ("rc_verbs", "put_bw -s 65536 -D zcopy"),
+            ("ud_verbs", "am_lat -s 8"),
+        ] {
+            let line = format!(
+                "ucx_perftest -P 0 -p {UCX_PORT} -w 10 -d rk_lo:1 -x {transport} -n 200 -t {test}"
+            );
             ucx(name, machine, &line);
         }
         let variables = "env UCX_TLS=rc UCX_NET_DEVICES=rk_lo:1";
@@ -147,13 +195,28 @@ fn ucx_runs_over_verbs() {
 /// `-P 0`: where its standard input is no terminal, a UCX built with MPI takes for granted that MPI has
 /// started it. Others do not have the option.
 fn ucx(name: &str, machine: &dyn Machine, line: &str) {
-    let usage = machine.run(&["ucx_perftest", "-h"], SECONDS).expect("UCX is installed").output;
-    let has_mpi = usage.lines().any(|line| line.trim_start().starts_with("-P "));
-    let line = if has_mpi { line.to_owned() } else { line.replace(" -P 0", "") };
+    let usage = machine
+        .run(&["ucx_perftest", "-h"], SECONDS)
+        .expect("UCX is installed")
+        .output;
+    let has_mpi = usage
+        .lines()
+        .any(|line| line.trim_start().starts_with("-P "));
+    let line = if has_mpi {
+        line.to_owned()
+    } else {
+        line.replace(" -P 0", "")
+    };
     let argv: Vec<&str> = line.split_whitespace().collect();
     let exchange = Exchange::run(machine, machine, &argv, "-x", UCX_PORT, SECONDS);
-    let exchange = exchange.unwrap_or_else(|error| panic!("{name}: {line}: {error}")).expect_success();
-    assert!(exchange.client.output.contains("Final:"), "{name}: {line}:\n{}", exchange.client.output);
+    let exchange = exchange
+        .unwrap_or_else(|error| panic!("{name}: {line}: {error}"))
+        .expect_success();
+    assert!(
+        exchange.client.output.contains("Final:"),
+        "{name}: {line}:\n{}",
+        exchange.client.output
+    );
 }
 
 /// Between two hosts: libfabric's provider skips loopback interfaces.
@@ -163,7 +226,16 @@ fn libfabric_plays_over_verbs() {
         let pair = Pair::new(1500).expect("a pair");
         let (left, right) = (distribution.on(&pair.left), distribution.on(&pair.right));
         for (provider, endpoint) in [("verbs", "msg"), ("verbs;ofi_rxm", "rdm")] {
-            let argv = ["fi_pingpong", "-p", provider, "-e", endpoint, "-I", "10", "-c"];
+            let argv = [
+                "fi_pingpong",
+                "-p",
+                provider,
+                "-e",
+                endpoint,
+                "-I",
+                "10",
+                "-c",
+            ];
             let exchange = Exchange::run(&left, &right, &argv, "", LIBFABRIC_PORT, SECONDS);
             let exchange = exchange.unwrap_or_else(|error| panic!("{name}: {provider}: {error}"));
             let client = exchange.expect_success().client.output;
@@ -187,7 +259,10 @@ const CASES_SECONDS: u64 = 900;
 
 /// Cases of a release that do not pass. rdma-core 39 binds a window with a key made of the region's instead
 /// of the window's.
-const KNOWN: [(&str, &str); 1] = [("ubuntu-22.04", "test_qpex.QpExTestCase.test_qp_ex_rc_bind_mw")];
+const KNOWN: [(&str, &str); 1] = [(
+    "ubuntu-22.04",
+    "test_qpex.QpExTestCase.test_qp_ex_rc_bind_mw",
+)];
 
 /// All of rdma-core's tests through its Python binding, both of the distribution's release, in one process.
 /// Those of RDMA-CM need a device with an IP address other than loopback.
@@ -198,18 +273,33 @@ fn pyverbs_passes_the_tests_of_its_release() {
         let pair = Pair::new(1500).expect("a pair");
         let machine = distribution.on(&pair.left);
         let tests = "/usr/share/doc/rdma-core/tests";
-        let argv = ["python3", "-c", run, tests, "--dev", "rk_eth0", "--gid", "1"];
-        let said = machine.run(&argv, CASES_SECONDS).unwrap().expect_success().output;
-        let is_known = |line: &str| KNOWN.iter().any(|(of, case)| *of == name && line.contains(case));
+        let argv = [
+            "python3", "-c", run, tests, "--dev", "rk_eth0", "--gid", "1",
+        ];
+        let said = machine
+            .run(&argv, CASES_SECONDS)
+            .unwrap()
+            .expect_success()
+            .output;
+        let is_known = |line: &str| {
+            KNOWN
+                .iter()
+                .any(|(of, case)| *of == name && line.contains(case))
+        };
         let of_word = |word: &'static str| {
-            said.lines().filter(move |line| line.starts_with(word)).filter(|line| !is_known(line))
+            said.lines()
+                .filter(move |line| line.starts_with(word))
+                .filter(|line| !is_known(line))
         };
         println!("{name}: {} cases pass", of_word("ok ").count());
         let failed: Vec<&str> = of_word("failure ").chain(of_word("error ")).collect();
         assert!(failed.is_empty(), "{name}:\n{}\n{said}", failed.join("\n"));
         for (module, at_least) in MODULES {
             let passed = of_word("ok ").filter(|line| line.contains(module)).count();
-            assert!(passed >= at_least, "{name}: {passed} cases of {module}\n{said}");
+            assert!(
+                passed >= at_least,
+                "{name}: {passed} cases of {module}\n{said}"
+            );
         }
     });
 }

@@ -21,8 +21,16 @@ fn interpreter() -> PathBuf {
         if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
             return python;
         }
-        done(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
-        done(Command::new(&python).args(["-m", "pip", "install", "-q", "-r"]).arg(&requirements));
+        done(
+            Command::new("python3")
+                .args(["-m", "venv", "--clear"])
+                .arg(&folder),
+        );
+        done(
+            Command::new(&python)
+                .args(["-m", "pip", "install", "-q", "-r"])
+                .arg(&requirements),
+        );
         fs::write(&stamp, wanted).expect("our own folder");
         python
     };
@@ -30,9 +38,15 @@ fn interpreter() -> PathBuf {
 }
 
 fn done(command: &mut Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&said));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&said)
+    );
 }
 
 /// A folder for PYTHONPATH with the package, as a wheel has it.
@@ -43,7 +57,8 @@ fn package(rockery: &Rockery) -> TempDir {
     for entry in fs::read_dir(workspace().join("apps/python/rockery")).expect("the package") {
         let path = entry.expect("an entry").path();
         if path.is_file() {
-            fs::copy(&path, package.join(path.file_name().expect("a name"))).expect("our own folder");
+            fs::copy(&path, package.join(path.file_name().expect("a name")))
+                .expect("our own folder");
         }
     }
     let library = rockery.path().with_file_name("lib_rockery.so");
@@ -70,9 +85,21 @@ fn pytest(arguments: &[&str]) -> String {
     let mut argv = vec!["env".to_owned()];
     argv.extend(variables);
     argv.push(interpreter().to_string_lossy().into_owned());
-    let plugin = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "rockery.pytest_plugin"];
+    let plugin = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "rockery.pytest_plugin",
+    ];
     argv.extend(plugin.map(str::to_owned));
-    argv.extend(arguments.iter().map(|argument| argument.replace("PACKAGE", &path)));
+    argv.extend(
+        arguments
+            .iter()
+            .map(|argument| argument.replace("PACKAGE", &path)),
+    );
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let alone = Namespace::alone().expect("a namespace");
     let mut job = alone.start_plain(&argv).expect("python");
@@ -82,13 +109,21 @@ fn pytest(arguments: &[&str]) -> String {
 #[test]
 fn the_tests_of_the_module_pass() {
     let said = pytest(&[&workspace().join("apps/python/tests").to_string_lossy()]);
-    assert!(said.contains(" passed") && !said.contains("skipped"), "{said}");
+    assert!(
+        said.contains(" passed") && !said.contains("skipped"),
+        "{said}"
+    );
 }
 
 #[test]
 fn the_examples_in_its_documentation_are_right() {
     let page = workspace().join("docs/python.md");
     let page = page.to_string_lossy();
-    let said = pytest(&["--doctest-modules", "--doctest-glob=*.md", "PACKAGE/rockery", &page]);
+    let said = pytest(&[
+        "--doctest-modules",
+        "--doctest-glob=*.md",
+        "PACKAGE/rockery",
+        &page,
+    ]);
     assert!(said.contains("6 passed"), "{said}");
 }

@@ -32,7 +32,14 @@ const FEW: [&str; 11] = [
 fn contents(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(folder).expect("a folder").flatten();
     let read = |path: &Path| std::fs::read(path).expect("a file");
-    entries.map(|it| (it.file_name().to_string_lossy().into_owned(), read(&it.path()))).collect()
+    entries
+        .map(|it| {
+            (
+                it.file_name().to_string_lossy().into_owned(),
+                read(&it.path()),
+            )
+        })
+        .collect()
 }
 
 #[test]
@@ -43,8 +50,9 @@ fn a_hundred_files_go_there_and_back() {
     std::fs::create_dir(&from).unwrap();
     for number in 0..100_usize {
         let length = number * number * number;
-        let content: Vec<u8> =
-            (0..length).map(|at| ((at + number).wrapping_mul(0x9e37_79b1) >> 7) as u8).collect();
+        let content: Vec<u8> = (0..length)
+            .map(|at| ((at + number).wrapping_mul(0x9e37_79b1) >> 7) as u8)
+            .collect();
         std::fs::write(from.join(format!("file{number}")), content).unwrap();
     }
     let sent = contents(&from);
@@ -59,8 +67,13 @@ fn a_hundred_files_go_there_and_back() {
         );
         let option = format!("--client-protection={protection}");
         let argv = smbclient(chain.address(), SHARE, &[&option], &commands);
-        samba::run(&chain.namespace, &argv, SECONDS).unwrap().expect_success();
-        assert!(contents(&chain.samba.share().join(protection)) == sent, "written, {protection}");
+        samba::run(&chain.namespace, &argv, SECONDS)
+            .unwrap()
+            .expect_success();
+        assert!(
+            contents(&chain.samba.share().join(protection)) == sent,
+            "written, {protection}"
+        );
         assert!(contents(&to) == sent, "read, {protection}");
     }
 }
@@ -69,13 +82,18 @@ fn a_hundred_files_go_there_and_back() {
 fn samba_answers_smbtorture_through_smb_direct_as_it_does_directly() {
     let chain = SmbChain::new();
     let is_all = std::env::var(WHICH).is_ok_and(|which| which == "all");
-    let tests: Vec<&str> = if is_all { ALL.lines().collect() } else { FEW.to_vec() };
+    let tests: Vec<&str> = if is_all {
+        ALL.lines().collect()
+    } else {
+        FEW.to_vec()
+    };
     let mut different = Vec::new();
     let mut count = 0;
     for test in tests {
         let run = |server| {
             let argv = smbtorture(server, test);
-            samba::run(&chain.namespace, &argv, SECONDS).map(|done| (results(&done.output), done.output))
+            samba::run(&chain.namespace, &argv, SECONDS)
+                .map(|done| (results(&done.output), done.output))
         };
         let (directly, _) = run(chain.samba.address()).expect("it ends");
         let (through, output) = run(chain.address()).expect("it ends");
@@ -85,12 +103,18 @@ fn samba_answers_smbtorture_through_smb_direct_as_it_does_directly() {
         println!(
             "{test}: {} results, {}",
             directly.len(),
-            if directly == through { "equal" } else { "different" }
+            if directly == through {
+                "equal"
+            } else {
+                "different"
+            }
         );
         if directly != through {
             let tail: Vec<&str> = output.lines().rev().take(15).collect();
-            different
-                .push(format!("{test}: directly {directly:?}, through {through:?}\n{}", tail.join("\n")));
+            different.push(format!(
+                "{test}: directly {directly:?}, through {through:?}\n{}",
+                tail.join("\n")
+            ));
         }
     }
     println!("{count} results, {} different", different.len());
@@ -103,15 +127,28 @@ fn the_benchmark_measures_every_transport_and_leaves_nothing() {
     let folder = tempfile::TempDir::new().unwrap();
     let path = |name: &str| folder.path().join(name);
     let mut bench = std::process::Command::new(rockery.path());
-    bench.args(["bench", "smb", "--quick", "--part", "copy", "--size", "16MiB", "--folder"]);
-    bench.arg(folder.path()).arg("--json").arg(path("json")).arg("--html").arg(path("html"));
+    bench.args([
+        "bench", "smb", "--quick", "--part", "copy", "--size", "16MiB", "--folder",
+    ]);
+    bench
+        .arg(folder.path())
+        .arg("--json")
+        .arg(path("json"))
+        .arg("--html")
+        .arg(path("html"));
     let done = bench.output().unwrap();
     let output = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
     assert!(done.status.success(), "{output}");
-    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(path("json")).unwrap()).unwrap();
+    let report: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(path("json")).unwrap()).unwrap();
     let series = report["series"].as_array().unwrap();
     assert_eq!(series.len(), 5, "{output}");
-    assert!(series.iter().all(|it| it["jobs"].as_array().is_some_and(|jobs| jobs.len() == 4)), "{report}");
+    assert!(
+        series
+            .iter()
+            .all(|it| it["jobs"].as_array().is_some_and(|jobs| jobs.len() == 4)),
+        "{report}"
+    );
     let page = std::fs::read_to_string(path("html")).unwrap();
     assert!(page.contains("SMB Direct over UDP") && page.contains("626.0"));
     let mut left: Vec<String> = contents(folder.path()).into_keys().collect();

@@ -20,14 +20,20 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let namespace = Namespace::with_rockery();
-        Self { namespace, runtime: TempDir::new().expect("a folder") }
+        Self {
+            namespace,
+            runtime: TempDir::new().expect("a folder"),
+        }
     }
 
     fn start(&self, words: &str) -> Process {
         let rockery = Rockery::built().path().display().to_string();
         let runtime = format!("XDG_RUNTIME_DIR={}", self.runtime.path().display());
         let words = words.split_whitespace();
-        let argv: Vec<&str> = ["env", &runtime, &rockery].into_iter().chain(words).collect();
+        let argv: Vec<&str> = ["env", &runtime, &rockery]
+            .into_iter()
+            .chain(words)
+            .collect();
         self.namespace.start_plain(&argv).expect("it starts")
     }
 
@@ -50,13 +56,27 @@ impl Place {
 fn gateways_and_dials_on_one_host_have_sockets_of_their_own() {
     let place = Place::new();
     let mut servers = vec![place.serve("dial --listen 127.0.0.1:2445 --server 127.0.0.1:445")];
-    let names =
-        |status: &Value| status.as_object().map(|all| all.keys().cloned().collect::<Vec<_>>()).expect("JSON");
+    let names = |status: &Value| {
+        status
+            .as_object()
+            .map(|all| all.keys().cloned().collect::<Vec<_>>())
+            .expect("JSON")
+    };
     let status = |place: &Place| -> Value {
         serde_json::from_str(&place.run("serve status").expect_success().output).expect("JSON")
     };
-    assert_eq!(status(&place)["smb"], "dial", "the report itself, of the only server");
-    assert!(place.run("top --total").expect_success().output.starts_with("SMB dial: "));
+    assert_eq!(
+        status(&place)["smb"],
+        "dial",
+        "the report itself, of the only server"
+    );
+    assert!(
+        place
+            .run("top --total")
+            .expect_success()
+            .output
+            .starts_with("SMB dial: ")
+    );
 
     for words in [
         "dial --listen 127.0.0.1:2446 --server 127.0.0.1:445",
@@ -75,17 +95,33 @@ fn gateways_and_dials_on_one_host_have_sockets_of_their_own() {
     .map(|name| place.socket(name).display().to_string());
     let all = status(&place);
     assert_eq!(names(&all), sockets);
-    assert_eq!((&all[&sockets[1]]["smb"], &all[&sockets[3]]["smb"]), (&"dial".into(), &"gateway".into()));
+    assert_eq!(
+        (&all[&sockets[1]]["smb"], &all[&sockets[3]]["smb"]),
+        (&"dial".into(), &"gateway".into())
+    );
     for how in ["--total", "--once --interval 0.1"] {
         let pages = place.run(&format!("top {how}")).expect_success().output;
         assert_eq!(pages.matches("SMB dial: ").count(), 2, "{pages}");
         assert_eq!(pages.matches("SMB gateway: ").count(), 2, "{pages}");
-        assert!(sockets.iter().all(|path| pages.contains(path.as_str())), "{pages}");
+        assert!(
+            sockets.iter().all(|path| pages.contains(path.as_str())),
+            "{pages}"
+        );
     }
     let metrics = place.run("serve metrics");
-    assert!(!metrics.succeeded() && metrics.output.contains(&sockets[2]), "{}", metrics.output);
-    let one = place.run(&format!("serve metrics --control {}", sockets[2])).expect_success().output;
-    assert!(one.contains("rockery_smb_ended_total{role=\"gateway\"} 0"), "{one}");
+    assert!(
+        !metrics.succeeded() && metrics.output.contains(&sockets[2]),
+        "{}",
+        metrics.output
+    );
+    let one = place
+        .run(&format!("serve metrics --control {}", sockets[2]))
+        .expect_success()
+        .output;
+    assert!(
+        one.contains("rockery_smb_ended_total{role=\"gateway\"} 0"),
+        "{one}"
+    );
 
     // A server that was killed leaves its file, which is no server.
     servers[0].kill().expect("it is ours");
@@ -99,16 +135,33 @@ fn gateways_and_dials_on_one_host_have_sockets_of_their_own() {
 fn a_socket_that_another_server_has_is_an_error() {
     let place = Place::new();
     let _first = place.serve("dial --listen 127.0.0.1:2445 --server 127.0.0.1:445");
-    let taken = place.socket("smb-dial-127.0.0.1-2445.sock").display().to_string();
+    let taken = place
+        .socket("smb-dial-127.0.0.1-2445.sock")
+        .display()
+        .to_string();
     // The address is free in another network namespace; the folder is the same.
-    let other = Place { namespace: Place::new().namespace, runtime: place.runtime };
+    let other = Place {
+        namespace: Place::new().namespace,
+        runtime: place.runtime,
+    };
     let refused = other.run("smb dial --listen 127.0.0.1:2445 --server 127.0.0.1:445");
     assert!(!refused.succeeded(), "{}", refused.output);
-    assert!(refused.output.contains(&taken) && refused.output.contains("--control"), "{}", refused.output);
+    assert!(
+        refused.output.contains(&taken) && refused.output.contains("--control"),
+        "{}",
+        refused.output
+    );
     let own = place_socket(&other);
-    other.serve(&format!("dial --listen 127.0.0.1:2445 --server 127.0.0.1:445 --control {own}"));
+    other.serve(&format!(
+        "dial --listen 127.0.0.1:2445 --server 127.0.0.1:445 --control {own}"
+    ));
 }
 
 fn place_socket(place: &Place) -> String {
-    place.runtime.path().join("other.sock").display().to_string()
+    place
+        .runtime
+        .path()
+        .join("other.sock")
+        .display()
+        .to_string()
 }

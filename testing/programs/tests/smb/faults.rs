@@ -40,9 +40,15 @@ impl Held {
     fn by(id: u32) -> Self {
         let descriptors = std::fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count);
         let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap_or_default();
-        let is_shared =
-            |line: &&str| line.split_whitespace().nth(1).is_some_and(|rights| rights.ends_with('s'));
-        Self { descriptors, shared: maps.lines().filter(is_shared).count() }
+        let is_shared = |line: &&str| {
+            line.split_whitespace()
+                .nth(1)
+                .is_some_and(|rights| rights.ends_with('s'))
+        };
+        Self {
+            descriptors,
+            shared: maps.lines().filter(is_shared).count(),
+        }
     }
 
     /// Whether this is no more than `before`, with a little room for what an agent or a log opens meanwhile:
@@ -69,26 +75,45 @@ fn kill_under_load(party: Party, load: Load) {
     chain.wait_until_idle();
     let settled = |chain: &SmbChain| [Held::by(chain.dial.id()), Held::by(chain.gateway.id())];
     let before = settled(&chain);
-    let reported = [&mut chain.dial, &mut chain.gateway].map(|it| ends(&it.output().expect("its log")));
+    let reported =
+        [&mut chain.dial, &mut chain.gateway].map(|it| ends(&it.output().expect("its log")));
     let (moved, invalidated) = (chain.moved("dial"), chain.invalidated()[1]);
 
     let commands = match load {
         Load::Reads => format!("get large {}", copy.display()),
         Load::Writes => put,
     };
-    let argv = smbclient(chain.address(), SHARE, &[UNSIGNED], &vec![commands.as_str(); 1000].join("; "));
+    let argv = smbclient(
+        chain.address(),
+        SHARE,
+        &[UNSIGNED],
+        &vec![commands.as_str(); 1000].join("; "),
+    );
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    let mut client = chain.namespace.start_plain(&argv).expect("smbclient starts");
+    let mut client = chain
+        .namespace
+        .start_plain(&argv)
+        .expect("smbclient starts");
     let which = usize::from(load == Load::Writes);
     let is_loaded = || {
         let uses_windows = chain.invalidated()[1] > invalidated + REQUESTS;
         Ok(uses_windows && chain.moved("dial")[which] > moved[which] + REQUESTS)
     };
-    assert!(until(SECONDS, is_loaded).expect("no error"), "no load: {:?}", client.output());
+    assert!(
+        until(SECONDS, is_loaded).expect("no error"),
+        "no load: {:?}",
+        client.output()
+    );
     // Otherwise what is compared at the end would not show a connection that is left.
     let under_load = settled(&chain);
-    let is_more = under_load.iter().zip(&before).all(|(now, before)| !now.is_within(*before));
-    assert!(is_more, "dial and gateway held {before:?}, and under load {under_load:?}");
+    let is_more = under_load
+        .iter()
+        .zip(&before)
+        .all(|(now, before)| !now.is_within(*before));
+    assert!(
+        is_more,
+        "dial and gateway held {before:?}, and under load {under_load:?}"
+    );
     match party {
         Party::Client => client.kill().expect("it is ours"),
         Party::Dial => chain.dial.kill().expect("it is ours"),
@@ -96,14 +121,23 @@ fn kill_under_load(party: Party, load: Load) {
         Party::Samba => chain.samba.kill().expect("it is ours"),
     }
     let ended = client.wait(SECONDS).expect("smbclient ends");
-    assert!(!ended.succeeded(), "{party:?} was killed, and smbclient reports no error");
+    assert!(
+        !ended.succeeded(),
+        "{party:?} was killed, and smbclient reports no error"
+    );
     // The others log that the connection has ended.
     for (process, reported, is_killed) in [
         (&mut chain.dial, reported[0], party == Party::Dial),
         (&mut chain.gateway, reported[1], party == Party::Gateway),
     ] {
-        let reports = until(SECONDS, || Ok(is_killed || ends(&process.output()?) > reported));
-        assert!(reports.expect("its log"), "{party:?} was killed: {:?}", process.output());
+        let reports = until(SECONDS, || {
+            Ok(is_killed || ends(&process.output()?) > reported)
+        });
+        assert!(
+            reports.expect("its log"),
+            "{party:?} was killed: {:?}",
+            process.output()
+        );
     }
     match party {
         Party::Client => {}
@@ -114,11 +148,23 @@ fn kill_under_load(party: Party, load: Load) {
     chain.wait_until_idle();
     // Samba's process of the connection ends when the gateway closes it.
     let gone = || Ok(chain.samba.processes().len() <= idle_processes);
-    assert!(until(SECONDS, gone).expect("no error"), "{party:?}: Samba still has a connection");
+    assert!(
+        until(SECONDS, gone).expect("no error"),
+        "{party:?}: Samba still has a connection"
+    );
     chain.there_and_back(&[UNSIGNED]);
-    let is_back = || Ok(settled(&chain).iter().zip(&before).all(|(now, before)| now.is_within(*before)));
+    let is_back = || {
+        Ok(settled(&chain)
+            .iter()
+            .zip(&before)
+            .all(|(now, before)| now.is_within(*before)))
+    };
     let is_back = until(SECONDS, is_back).expect("no error");
-    assert!(is_back, "{party:?}: dial and gateway held {before:?}, now {:?}", settled(&chain));
+    assert!(
+        is_back,
+        "{party:?}: dial and gateway held {before:?}, now {:?}",
+        settled(&chain)
+    );
 }
 
 #[test]
@@ -154,7 +200,8 @@ fn a_killed_samba_leaves_nothing() {
 #[test]
 fn a_silent_session_stays() {
     let chain = SmbChain::new();
-    let seconds: u64 = std::env::var("ROCKERY_TEST_SMB_IDLE").map_or(2, |it| it.parse().expect("a number"));
+    let seconds: u64 =
+        std::env::var("ROCKERY_TEST_SMB_IDLE").map_or(2, |it| it.parse().expect("a number"));
     let folder = tempfile::TempDir::new().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     std::fs::write(&from, vec![7; 100_000]).unwrap();
@@ -167,7 +214,9 @@ fn a_silent_session_stays() {
         to.display()
     );
     let argv = ["sh", "-c", &line].map(str::to_owned);
-    let done = programs::samba::run(&chain.namespace, &argv, seconds + SECONDS).unwrap().expect_success();
+    let done = programs::samba::run(&chain.namespace, &argv, seconds + SECONDS)
+        .unwrap()
+        .expect_success();
     assert!(done.output.contains("slept"), "{}", done.output);
     assert!(!done.output.contains("NT_STATUS"), "{}", done.output);
     assert_eq!(std::fs::read(&to).unwrap(), vec![7; 100_000]);

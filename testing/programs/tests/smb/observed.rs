@@ -39,9 +39,17 @@ fn scrape(chain: &SmbChain, role: &str) -> BTreeMap<String, u64> {
         .spawn()
         .expect("python3");
     let text = chain.metrics(role);
-    python.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("it reads");
+    python
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(text.as_bytes())
+        .expect("it reads");
     let output = python.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "package python3-prometheus-client is needed\n{text}");
+    assert!(
+        output.status.success(),
+        "package python3-prometheus-client is needed\n{text}"
+    );
     let output = String::from_utf8(output.stdout).expect("text");
     let sample = |line: &str| {
         let (name, value) = line.rsplit_once(' ').expect("a name and a value");
@@ -55,7 +63,10 @@ fn metrics_count_what_is_copied_while_it_is_copied() {
     let chain = SmbChain::new();
     for role in ["gateway", "dial"] {
         let idle = scrape(&chain, role);
-        assert!(idle.len() >= 9 && idle.values().all(|value| *value == 0), "{role} {idle:?}");
+        assert!(
+            idle.len() >= 9 && idle.values().all(|value| *value == 0),
+            "{role} {idle:?}"
+        );
     }
     let folder = tempfile::TempDir::new().unwrap();
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
@@ -65,12 +76,24 @@ fn metrics_count_what_is_copied_while_it_is_copied() {
     let half = format!("'put {} file' 'get file {}' ", from.display(), to.display());
     let half = half.repeat(COPIES as usize / 2);
     let words = smbclient(chain.address(), SHARE, &[UNSIGNED], "");
-    let words: Vec<String> = words[..words.len() - 2].iter().map(|word| format!("'{word}'")).collect();
-    let wait = format!("'!until [ -e {} ]; do sleep 0.1; done' ", half_seen.display());
+    let words: Vec<String> = words[..words.len() - 2]
+        .iter()
+        .map(|word| format!("'{word}'"))
+        .collect();
+    let wait = format!(
+        "'!until [ -e {} ]; do sleep 0.1; done' ",
+        half_seen.display()
+    );
     let line = format!("printf '%s\\n' {half}{wait}{half} | {}", words.join(" "));
-    let mut client = chain.namespace.start_plain(&["sh", "-c", &line]).expect("smbclient starts");
+    let mut client = chain
+        .namespace
+        .start_plain(&["sh", "-c", &line])
+        .expect("smbclient starts");
 
-    let counters = ["rdma_bytes_total:operation=read", "rdma_bytes_total:operation=write"];
+    let counters = [
+        "rdma_bytes_total:operation=read",
+        "rdma_bytes_total:operation=write",
+    ];
     let (mut last, mut seen, mut partial) = (BTreeMap::new(), 0, 0);
     while client.finished().expect("its status").is_none() {
         for role in ["gateway", "dial"] {
@@ -79,7 +102,11 @@ fn metrics_count_what_is_copied_while_it_is_copied() {
             partial += u64::from((1..COPIES * BYTES).contains(&now[counters[0]]));
             for counter in counters {
                 let before = last.insert((role, counter), now[counter]).unwrap_or(0);
-                assert!(before <= now[counter], "{role} {counter}: {before}, then {}", now[counter]);
+                assert!(
+                    before <= now[counter],
+                    "{role} {counter}: {before}, then {}",
+                    now[counter]
+                );
             }
         }
         if seen >= 1 && partial >= 1 {
@@ -96,11 +123,34 @@ fn metrics_count_what_is_copied_while_it_is_copied() {
         let done = scrape(&chain, role);
         for operation in ["read", "write"] {
             let value = |what: &str| done[&format!("rdma_{what}_total:operation={operation}")];
-            assert_eq!(value("bytes"), COPIES * BYTES, "{role} {operation} {done:?}");
-            assert_eq!(value("requests"), COPIES * BYTES.div_ceil(REQUEST), "{role} {operation} {done:?}");
+            assert_eq!(
+                value("bytes"),
+                COPIES * BYTES,
+                "{role} {operation} {done:?}"
+            );
+            assert_eq!(
+                value("requests"),
+                COPIES * BYTES.div_ceil(REQUEST),
+                "{role} {operation} {done:?}"
+            );
         }
-        assert_eq!((done["connections:session=yes"], done["connections:session=no"]), (0, 0), "{role}");
-        assert_eq!((done["ended_total"], done["refused_total"], done["data_bytes"]), (1, 0, 0), "{role}");
+        assert_eq!(
+            (
+                done["connections:session=yes"],
+                done["connections:session=no"]
+            ),
+            (0, 0),
+            "{role}"
+        );
+        assert_eq!(
+            (
+                done["ended_total"],
+                done["refused_total"],
+                done["data_bytes"]
+            ),
+            (1, 0, 0),
+            "{role}"
+        );
     }
 }
 
@@ -111,7 +161,11 @@ fn files_configure_a_gateway_and_a_dial() {
     let [read, write] = chain.moved("gateway");
     assert!(read > 0 && write > 0);
     for role in ["gateway", "dial"] {
-        assert_eq!(scrape(&chain, role)["rdma_requests_total:operation=read"], read, "{role}");
+        assert_eq!(
+            scrape(&chain, role)["rdma_requests_total:operation=read"],
+            read,
+            "{role}"
+        );
     }
 }
 
@@ -122,14 +176,31 @@ fn a_gateway_and_a_dial_run_over_the_verbs_libraries_that_they_are_given() {
     let [read, write] = chain.moved("gateway");
     assert!(read > 0 && write > 0);
     // Both processes have rockery's library, and would not have found a device with the distribution's.
-    let maps = std::fs::read_to_string(format!("/proc/{}/maps", chain.gateway.id())).expect("it runs");
-    let libraries: Vec<&str> = maps.lines().filter(|line| line.contains("libibverbs")).collect();
-    assert!(!libraries.is_empty() && !libraries.iter().any(|it| it.contains(" /usr/lib")), "{libraries:?}");
+    let maps =
+        std::fs::read_to_string(format!("/proc/{}/maps", chain.gateway.id())).expect("it runs");
+    let libraries: Vec<&str> = maps
+        .lines()
+        .filter(|line| line.contains("libibverbs"))
+        .collect();
+    assert!(
+        !libraries.is_empty() && !libraries.iter().any(|it| it.contains(" /usr/lib")),
+        "{libraries:?}"
+    );
     let rockery = programs::Rockery::built().path().display().to_string();
-    let words = "smb gateway --rdma 127.0.0.1:446 --server 127.0.0.1:1445 --control none --system-verbs";
-    let argv: Vec<&str> = [rockery.as_str()].into_iter().chain(words.split(' ')).collect();
+    let words =
+        "smb gateway --rdma 127.0.0.1:446 --server 127.0.0.1:1445 --control none --system-verbs";
+    let argv: Vec<&str> = [rockery.as_str()]
+        .into_iter()
+        .chain(words.split(' '))
+        .collect();
     let mut without = chain.namespace.start_plain(&argv).expect("it starts");
     let refused = without.wait(SECONDS).expect("it ends");
     assert!(!refused.succeeded(), "{}", refused.output);
-    assert!(refused.output.contains("cannot serve SMB Direct at 127.0.0.1:446"), "{}", refused.output);
+    assert!(
+        refused
+            .output
+            .contains("cannot serve SMB Direct at 127.0.0.1:446"),
+        "{}",
+        refused.output
+    );
 }

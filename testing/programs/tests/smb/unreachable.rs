@@ -18,7 +18,9 @@ fn count(process: &mut dyn Job, text: &str) -> usize {
 /// Waits until a text is in the log so many times, and no more.
 #[track_caller]
 fn expect(process: &mut dyn Job, text: &str, times: usize) {
-    let is_so = until(SECONDS, || Ok(process.output()?.matches(text).count() >= times));
+    let is_so = until(SECONDS, || {
+        Ok(process.output()?.matches(text).count() >= times)
+    });
     assert!(
         is_so.expect("its log") && count(process, text) == times,
         "{text}: {}",
@@ -28,12 +30,19 @@ fn expect(process: &mut dyn Job, text: &str, times: usize) {
 
 #[test]
 fn clients_are_refused_while_the_server_is_down() {
-    const DOWN: [&str; 2] = ["the SMB server takes no connections", "clients are refused until it does"];
-    const BACK: [&str; 2] = ["the SMB server takes connections again", "clients are accepted again"];
+    const DOWN: [&str; 2] = [
+        "the SMB server takes no connections",
+        "clients are refused until it does",
+    ];
+    const BACK: [&str; 2] = [
+        "the SMB server takes connections again",
+        "clients are accepted again",
+    ];
     let mut chain = SmbChain::new();
     chain.there_and_back(&[]);
     chain.wait_until_idle();
-    let probe = Probe::compile_with("cc", "stranger", &["-lrdmacm", "-libverbs"]).expect("a compiler");
+    let probe =
+        Probe::compile_with("cc", "stranger", &["-lrdmacm", "-libverbs"]).expect("a compiler");
     let direct = format!(
         "{} run -- {} 127.0.0.1 445 {CLIENTS} silent",
         Rockery::built().path().display(),
@@ -50,10 +59,20 @@ fn clients_are_refused_while_the_server_is_down() {
         assert!(is_over.expect("its output"));
         let said = strangers.output().expect("its output");
         assert!(said.contains(&format!("made 0 of {CLIENTS}")), "{said}");
-        assert_eq!(count(&mut chain.gateway, "connected "), connected, "clients were rejected before");
+        assert_eq!(
+            count(&mut chain.gateway, "connected "),
+            connected,
+            "clients were rejected before"
+        );
         // The first client of the dial is accepted by the kernel. Further ones are refused.
-        let is_refused = until(SECONDS, || Ok(chain.smbclient(&[], "ls").output.contains("REFUSED")));
-        assert!(is_refused.expect("smbclient ends"), "{}", chain.smbclient(&[], "ls").output);
+        let is_refused = until(SECONDS, || {
+            Ok(chain.smbclient(&[], "ls").output.contains("REFUSED"))
+        });
+        assert!(
+            is_refused.expect("smbclient ends"),
+            "{}",
+            chain.smbclient(&[], "ls").output
+        );
         expect(&mut chain.gateway, DOWN[0], turn);
         expect(&mut chain.dial, DOWN[1], turn);
         assert_eq!(count(&mut chain.gateway, "connected "), connected);

@@ -25,7 +25,13 @@ const fn loopback(port: u16) -> SocketAddr {
 }
 
 /// Starts the program that names wrong memory, and waits until it listens.
-fn start(chain: &SmbChain, role: &str, listen: SocketAddr, server: SocketAddr, wrong: &str) -> Process {
+fn start(
+    chain: &SmbChain,
+    role: &str,
+    listen: SocketAddr,
+    server: SocketAddr,
+    wrong: &str,
+) -> Process {
     let (rockery, program) = (Rockery::built(), env!("CARGO_BIN_EXE_smb_wrong_keys"));
     let rockery = rockery.word();
     let line = format!("{rockery} run -- {program} {role} {listen} {server} {wrong} {RIGHT}");
@@ -39,7 +45,10 @@ fn start(chain: &SmbChain, role: &str, listen: SocketAddr, server: SocketAddr, w
 fn copies(folder: &TempDir) -> [String; 2] {
     let (from, to) = (folder.path().join("from"), folder.path().join("to"));
     std::fs::write(&from, vec![0x5a; FILE_BYTES]).expect("our folder");
-    [format!("put {} written", from.display()), format!("get file {}", to.display())]
+    [
+        format!("put {} written", from.display()),
+        format!("get file {}", to.display()),
+    ]
 }
 
 fn times(log: &str, text: &str) -> usize {
@@ -51,7 +60,11 @@ fn times(log: &str, text: &str) -> usize {
 fn copy_fails(chain: &SmbChain, through: SocketAddr, commands: &str, mut wrong: Process) -> String {
     let argv = smbclient(through, SHARE, &[UNSIGNED], commands);
     let copied = samba::run(&chain.namespace, &argv, SECONDS).expect("smbclient ends");
-    assert!(copied.output.contains("NT_STATUS"), "{commands}: {}", copied.output);
+    assert!(
+        copied.output.contains("NT_STATUS"),
+        "{commands}: {}",
+        copied.output
+    );
     let said = wrong.wait(SECONDS).expect("it ends").output;
     assert!(said.contains("wrong") && said.contains("ended: "), "{said}");
     said
@@ -63,28 +76,51 @@ fn a_gateway_ends_connections_whose_descriptors_are_wrong() {
     let folder = TempDir::new().expect("a folder");
     let copies = copies(&folder);
     // The file to read, and what stays of a first client.
-    chain.smbclient(&[UNSIGNED], &copies[0].replace(" written", " file")).expect_success();
+    chain
+        .smbclient(&[UNSIGNED], &copies[0].replace(" written", " file"))
+        .expect_success();
     // Another client is served during all of this: 64 MiB a thousand times take longer.
     let large = folder.path().join("large");
-    std::fs::File::create(&large).and_then(|file| file.set_len(64 << 20)).expect("our folder");
+    std::fs::File::create(&large)
+        .and_then(|file| file.set_len(64 << 20))
+        .expect("our folder");
     let other = format!("put {} other", large.display());
-    let argv = smbclient(chain.address(), SHARE, &[UNSIGNED], &vec![other.as_str(); 1000].join(";"));
+    let argv = smbclient(
+        chain.address(),
+        SHARE,
+        &[UNSIGNED],
+        &vec![other.as_str(); 1000].join(";"),
+    );
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
-    let mut beside = chain.namespace.start_plain(&argv).expect("smbclient starts");
+    let mut beside = chain
+        .namespace
+        .start_plain(&argv)
+        .expect("smbclient starts");
     assert!(until(SECONDS, || Ok(chain.connections("gateway") == 1)).expect("it answers"));
     for wrong in ["token", "offset", "end"] {
         for commands in &copies {
             let before = times(&chain.gateway.output().expect("its log"), REFUSED);
             let dial = start(&chain, "dial", loopback(3445), loopback(445), wrong);
             copy_fails(&chain, loopback(3445), commands, dial);
-            let is_alone = until(SECONDS, || Ok(chain.connections("gateway") == 1)).expect("it answers");
+            let is_alone =
+                until(SECONDS, || Ok(chain.connections("gateway") == 1)).expect("it answers");
             let log = chain.gateway.output().expect("its log");
-            assert!(is_alone && times(&log, REFUSED) == before + 1, "{wrong}, {commands}: {log}");
+            assert!(
+                is_alone && times(&log, REFUSED) == before + 1,
+                "{wrong}, {commands}: {log}"
+            );
         }
     }
     let moved = chain.moved("gateway")[1];
-    assert!(until(SECONDS, || Ok(chain.moved("gateway")[1] > moved)).expect("it answers"), "no more load");
-    assert!(beside.finished().expect("it is ours").is_none(), "{:?}", beside.output());
+    assert!(
+        until(SECONDS, || Ok(chain.moved("gateway")[1] > moved)).expect("it answers"),
+        "no more load"
+    );
+    assert!(
+        beside.finished().expect("it is ours").is_none(),
+        "{:?}",
+        beside.output()
+    );
     beside.kill().expect("it is ours");
     chain.wait_until_idle();
     chain.there_and_back(&[UNSIGNED]);
@@ -95,7 +131,9 @@ fn a_dial_ends_connections_whose_server_accesses_wrong_memory() {
     let chain = SmbChain::new();
     let folder = TempDir::new().expect("a folder");
     let copies = copies(&folder);
-    chain.smbclient(&[UNSIGNED], &copies[0].replace(" written", " file")).expect_success();
+    chain
+        .smbclient(&[UNSIGNED], &copies[0].replace(" written", " file"))
+        .expect_success();
     let mut dial = chain.another_dial(loopback(3445), loopback(446));
     let descriptors =
         |id: u32| std::fs::read_dir(format!("/proc/{id}/fd")).map_or(0, |entries| entries.count());
@@ -103,16 +141,32 @@ fn a_dial_ends_connections_whose_server_accesses_wrong_memory() {
     for wrong in ["token", "offset", "end"] {
         for commands in &copies {
             let ended = times(&dial.output().expect("its log"), "connection ended");
-            let gateway = start(&chain, "gateway", loopback(446), chain.samba.address(), wrong);
+            let gateway = start(
+                &chain,
+                "gateway",
+                loopback(446),
+                chain.samba.address(),
+                wrong,
+            );
             let said = copy_fails(&chain, loopback(3445), commands, gateway);
             assert!(said.contains(REFUSED), "{wrong}, {commands}: {said}");
-            let reports =
-                until(SECONDS, || Ok(times(&dial.output()?, "connection ended") > ended)).expect("its log");
-            assert!(reports, "{wrong}, {commands}: {}", dial.output().expect("its log"));
+            let reports = until(SECONDS, || {
+                Ok(times(&dial.output()?, "connection ended") > ended)
+            })
+            .expect("its log");
+            assert!(
+                reports,
+                "{wrong}, {commands}: {}",
+                dial.output().expect("its log")
+            );
             // The first one leaves what is kept for the life of the process.
             let most = *before.get_or_insert_with(|| descriptors(dial.id()));
             let is_back = until(SECONDS, || Ok(descriptors(dial.id()) <= most)).expect("no error");
-            assert!(is_back, "{most} descriptors became {}", descriptors(dial.id()));
+            assert!(
+                is_back,
+                "{most} descriptors became {}",
+                descriptors(dial.id())
+            );
         }
     }
     let log = dial.output().expect("its log");

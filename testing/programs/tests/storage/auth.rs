@@ -20,10 +20,34 @@ struct Way {
 /// Every kind of secret, one way and both ways. The larger groups take a kernel under emulation minutes, and
 /// with 8192 bits longer than a connection may take.
 const WAYS: [Way; 4] = [
-    Way { port: 4421, hash: 0, bytes: 32, group: "null", both: false },
-    Way { port: 4422, hash: 1, bytes: 32, group: "ffdhe2048", both: true },
-    Way { port: 4423, hash: 2, bytes: 48, group: "ffdhe3072", both: false },
-    Way { port: 4424, hash: 3, bytes: 64, group: "ffdhe2048", both: true },
+    Way {
+        port: 4421,
+        hash: 0,
+        bytes: 32,
+        group: "null",
+        both: false,
+    },
+    Way {
+        port: 4422,
+        hash: 1,
+        bytes: 32,
+        group: "ffdhe2048",
+        both: true,
+    },
+    Way {
+        port: 4423,
+        hash: 2,
+        bytes: 48,
+        group: "ffdhe3072",
+        both: false,
+    },
+    Way {
+        port: 4424,
+        hash: 3,
+        bytes: 64,
+        group: "ffdhe2048",
+        both: true,
+    },
 ];
 
 #[test]
@@ -32,41 +56,71 @@ fn the_kernel_authenticates_itself_and_our_target() {
     let segment = Segment::new(1500).expect("a segment");
     let server = segment.namespace(1).expect("a namespace");
     let guest = segment.authenticating_guest(11).expect("a guest");
-    segment.introduce(&server, &guest).expect("they hear each other");
+    segment
+        .introduce(&server, &guest)
+        .expect("they hear each other");
     let shell = |line: &str| guest.shell(line).expect("the guest answers");
     shell("/sbin/modprobe nvme_tcp").expect_success();
     let key = |way: &Way, name: &str| {
-        let line = format!("nvme gen-dhchap-key --hmac={} --key-length={} --nqn={name}", way.hash, way.bytes);
+        let line = format!(
+            "nvme gen-dhchap-key --hmac={} --key-length={} --nqn={name}",
+            way.hash, way.bytes
+        );
         let printed = shell(&line).expect_success().output;
-        let key = printed.lines().find(|line| line.starts_with("DHHC-1:")).expect("a key");
+        let key = printed
+            .lines()
+            .find(|line| line.starts_with("DHHC-1:"))
+            .expect("a key");
         key.trim().to_owned()
     };
     let mut servers = Vec::new();
     let mut secrets = Vec::new();
     for way in &WAYS {
         let (secret, controller) = (key(way, HOST), key(way, NQN));
-        let mutual = if way.both { format!("controller-secret = \"{controller}\"\n") } else { String::new() };
+        let mutual = if way.both {
+            format!("controller-secret = \"{controller}\"\n")
+        } else {
+            String::new()
+        };
         let text = format!(
             "[[subsystem]]\nnqn = \"{NQN}\"\n[subsystem.host.\"{HOST}\"]\nsecret = \"{secret}\"\n\
              {mutual}group = \"{}\"\n[[subsystem.namespace]]\nid = 1\nmemory = \"8MiB\"\n\
              [[port]]\naddress = \"0.0.0.0:{}\"\n",
             way.group, way.port
         );
-        let path = |kind: &str| folder.path().join(format!("{kind}{}", way.port)).display().to_string();
+        let path = |kind: &str| {
+            folder
+                .path()
+                .join(format!("{kind}{}", way.port))
+                .display()
+                .to_string()
+        };
         fs::write(path("config"), text).expect("a file");
         let rockery = Rockery::built().path().display().to_string();
         let (config, control) = (path("config"), path("control"));
         // Modular exponentiation in an emulated kernel takes long on a busy machine.
-        let argv = [&rockery, "serve", "nvme", "--config", &config, "--control", &control];
+        let argv = [
+            &rockery,
+            "serve",
+            "nvme",
+            "--config",
+            &config,
+            "--control",
+            &control,
+        ];
         let argv = [&argv[..], &["--connect-timeout", "120"]].concat();
         servers.push(server.start_plain(&argv).expect("it starts"));
         secrets.push((secret, controller));
     }
     let address = server.address();
     for (way, (secret, controller)) in WAYS.iter().zip(&secrets) {
-        server.wait_for_listener(way.port, SECONDS).expect("it listens");
+        server
+            .wait_for_listener(way.port, SECONDS)
+            .expect("it listens");
         let connect = |secret: &str, controller: Option<&str>| {
-            let mutual = controller.map(|key| format!("--dhchap-ctrl-secret={key}")).unwrap_or_default();
+            let mutual = controller
+                .map(|key| format!("--dhchap-ctrl-secret={key}"))
+                .unwrap_or_default();
             shell(&format!(
                 "nvme connect -t tcp -a {address} -s {} -n {NQN} -q {HOST} -I {HOST_ID} -i 1 \
                  --dhchap-secret={secret} {mutual} 2>&1",
@@ -76,7 +130,12 @@ fn the_kernel_authenticates_itself_and_our_target() {
         let group = way.group;
         let connected = connect(secret, way.both.then_some(controller));
         let log = || shell("dmesg | tail -n 20").output;
-        assert!(connected.succeeded(), "{group}: {}\n{}", connected.output, log());
+        assert!(
+            connected.succeeded(),
+            "{group}: {}\n{}",
+            connected.output,
+            log()
+        );
         shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
         shell("dd if=/dev/nvme0n1 of=/dev/null bs=64k count=4 iflag=direct 2>&1").expect_success();
         shell(&format!("nvme disconnect -n {NQN}")).expect_success();
@@ -84,7 +143,11 @@ fn the_kernel_authenticates_itself_and_our_target() {
         let other = key(way, HOST);
         assert!(!connect(&other, None).succeeded(), "{group}: {}", log());
         if way.both {
-            assert!(!connect(secret, Some(&other)).succeeded(), "{group}: {}", log());
+            assert!(
+                !connect(secret, Some(&other)).succeeded(),
+                "{group}: {}",
+                log()
+            );
         }
         let without = format!(
             "nvme connect -t tcp -a {address} -s {} -n {NQN} -q {HOST} -I {HOST_ID} -i 1 2>&1",
@@ -109,7 +172,10 @@ fn nvmet(guest: &Guest, secret: &str, controller: &str, group: &str) {
          echo {secret} >$h/dhchap_key && echo {controller} >$h/dhchap_ctrl_key && \
          echo {group} >$h/dhchap_dhgroup"
     );
-    guest.shell(&made).expect("the guest answers").expect_success();
+    guest
+        .shell(&made)
+        .expect("the guest answers")
+        .expect_success();
 }
 
 /// The other way round: the kernel's target authenticates our host, which authenticates the target.
@@ -118,11 +184,22 @@ fn our_host_authenticates_itself_and_the_kernels_target() {
     let segment = Segment::new(1500).expect("a segment");
     let place = segment.namespace(1).expect("a namespace");
     let guest = segment.authenticating_guest(11).expect("a guest");
-    segment.introduce(&place, &guest).expect("they hear each other");
+    segment
+        .introduce(&place, &guest)
+        .expect("they hear each other");
     let key = |hash: u8, bytes: u8, name: &str| {
         let line = format!("nvme gen-dhchap-key --hmac={hash} --key-length={bytes} --nqn={name}");
-        let printed = guest.shell(&line).expect("the guest answers").expect_success().output;
-        printed.lines().find(|line| line.starts_with("DHHC-1:")).expect("a key").trim().to_owned()
+        let printed = guest
+            .shell(&line)
+            .expect("the guest answers")
+            .expect_success()
+            .output;
+        printed
+            .lines()
+            .find(|line| line.starts_with("DHHC-1:"))
+            .expect("a key")
+            .trim()
+            .to_owned()
     };
     for (hash, bytes, group) in [(0, 32, "null"), (2, 48, "null"), (3, 64, "ffdhe2048")] {
         let (secret, controller) = (key(hash, bytes, HOST), key(hash, bytes, NQN));
@@ -135,16 +212,25 @@ fn our_host_is_believed(guest: &Guest, place: &Namespace, secret: &str, controll
     let address = guest.address();
     let nvme = |act: &str, words: &str| {
         let rockery = Rockery::built().path().display().to_string();
-        let line =
-            format!("{rockery} nvme {act} {address}:4420 --subsystem {NQN} --host {HOST} {words} 2>&1");
+        let line = format!(
+            "{rockery} nvme {act} {address}:4420 --subsystem {NQN} --host {HOST} {words} 2>&1"
+        );
         let mut job = place.start_plain(&["sh", "-c", &line]).expect("it starts");
         job.wait(SECONDS).expect("in time")
     };
-    let log = || guest.shell("dmesg | tail -n 20").expect("the guest answers").output;
+    let log = || {
+        guest
+            .shell("dmesg | tail -n 20")
+            .expect("the guest answers")
+            .output
+    };
     let written = nvme("write", &format!("--secret {secret} </bin/sh"));
     assert!(written.succeeded(), "{}\n{}", written.output, log());
     let both = format!("--secret {secret} --controller-secret {controller}");
-    let read = nvme("read", &format!("--blocks 8 {both} | cmp -n 4096 - /bin/sh"));
+    let read = nvme(
+        "read",
+        &format!("--blocks 8 {both} | cmp -n 4096 - /bin/sh"),
+    );
     assert!(read.succeeded(), "{}\n{}", read.output, log());
     let crossed = format!("--secret {secret} --controller-secret {secret}");
     for wrong in [String::new(), format!("--secret {controller}"), crossed] {

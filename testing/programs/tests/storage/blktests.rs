@@ -24,10 +24,22 @@ const CASES: &[(&str, &str)] = &[
         "d=/sys/block/nvme0n1; u=$(cat $d/uuid) && \
         [ uuid.$u = $(cat $d/wwid) ] && nvme ns-descs /dev/nvme0n1 | grep -q $u",
     ),
-    ("005 a reset", "echo 1 >/sys/class/nvme/nvme0/reset_controller && $live && $look"),
-    ("008, 009 a file and memory are disks", "[ -b /dev/nvme0n1 ] && [ -b /dev/nvme0n2 ]"),
-    ("010 fio finds what it wrote, in memory", "$fio --filename=/dev/nvme0n2"),
-    ("011 fio finds what it wrote, in a file", "$fio --filename=/dev/nvme0n1"),
+    (
+        "005 a reset",
+        "echo 1 >/sys/class/nvme/nvme0/reset_controller && $live && $look",
+    ),
+    (
+        "008, 009 a file and memory are disks",
+        "[ -b /dev/nvme0n1 ] && [ -b /dev/nvme0n2 ]",
+    ),
+    (
+        "010 fio finds what it wrote, in memory",
+        "$fio --filename=/dev/nvme0n2",
+    ),
+    (
+        "011 fio finds what it wrote, in a file",
+        "$fio --filename=/dev/nvme0n1",
+    ),
     (
         "012 the same in a file system, in memory",
         "mkfs.ext4 -qF /dev/nvme0n2 && mount /dev/nvme0n2 /mnt && \
@@ -38,23 +50,41 @@ const CASES: &[(&str, &str)] = &[
         "mkfs.ext4 -qF /dev/nvme0n1 && mount /dev/nvme0n1 /mnt && \
         $fio --directory=/mnt && umount /mnt && fsck.ext4 -fn /dev/nvme0n1",
     ),
-    ("014 flush, in memory", "dd if=/dev/urandom of=/dev/nvme0n2 bs=64k count=64 && nvme flush /dev/nvme0n2"),
-    ("015 flush, in a file", "dd if=/dev/urandom of=/dev/nvme0n1 bs=64k count=64 && nvme flush /dev/nvme0n1"),
+    (
+        "014 flush, in memory",
+        "dd if=/dev/urandom of=/dev/nvme0n2 bs=64k count=64 && nvme flush /dev/nvme0n2",
+    ),
+    (
+        "015 flush, in a file",
+        "dd if=/dev/urandom of=/dev/nvme0n1 bs=64k count=64 && nvme flush /dev/nvme0n1",
+    ),
     (
         "018 a read beyond the end is refused",
         "nvme read /dev/nvme0n1 -s 8192 -c 0 -z 4096 -d /tmp/x 2>&1 | \
         grep -qi 'LBA out of range'",
     ),
-    ("019 discard, in memory", "nvme dsm /dev/nvme0n2 -d -s 0,10,20,30 -b 5,5,5,5"),
-    ("020 discard, in a file", "nvme dsm /dev/nvme0n1 -d -s 0,10,20,30 -b 5,5,5,5"),
+    (
+        "019 discard, in memory",
+        "nvme dsm /dev/nvme0n2 -d -s 0,10,20,30 -b 5,5,5,5",
+    ),
+    (
+        "020 discard, in a file",
+        "nvme dsm /dev/nvme0n1 -d -s 0,10,20,30 -b 5,5,5,5",
+    ),
     ("021 list", "nvme list | grep -q nvme0n1"),
     (
         "022 reset of all",
         "for c in /sys/class/nvme/nvme*/reset_controller; do echo 1 >$c; done; $live && $look",
     ),
-    ("023, 024 health", "nvme smart-log /dev/nvme0 -n 1 && nvme smart-log /dev/nvme0 -n 2"),
+    (
+        "023, 024 health",
+        "nvme smart-log /dev/nvme0 -n 1 && nvme smart-log /dev/nvme0 -n 2",
+    ),
     ("025 effects", "nvme effects-log /dev/nvme0"),
-    ("026 descriptors of a namespace", "nvme ns-descs /dev/nvme0n1 && nvme ns-descs /dev/nvme0n2"),
+    (
+        "026 descriptors of a namespace",
+        "nvme ns-descs /dev/nvme0n1 && nvme ns-descs /dev/nvme0n2",
+    ),
     ("027 a scan for namespaces", "nvme ns-rescan /dev/nvme0"),
     ("028 subsystems", "nvme list-subsys | grep -q nvme0"),
     (
@@ -123,12 +153,18 @@ impl<'a> Target<'a> {
     fn start(place: &'a StoragePlace, transport: &'static str) -> Self {
         let address = place.server.address().to_string();
         let disk = place.file("disk.img").display().to_string();
-        let words =
-            format!("{disk} --size 32M --subsystem {NQN} --listen {address}:4420 --rdma {address}:4420");
+        let words = format!(
+            "{disk} --size 32M --subsystem {NQN} --listen {address}:4420 --rdma {address}:4420"
+        );
         let server = place.serve(&words);
         place.tell(&format!("add {NQN} --memory 32M --id 2"));
         place.shell(&format!("/sbin/modprobe nvme_{transport}; mkdir -p /mnt"));
-        Self { place, transport, address, server }
+        Self {
+            place,
+            transport,
+            address,
+            server,
+        }
     }
 
     fn connect(&self, options: &str) {
@@ -141,14 +177,21 @@ impl<'a> Target<'a> {
     }
 
     fn discover(&self) -> String {
-        self.place.nvme(&format!("discover -t {} -a {} -s 4420", self.transport, self.address))
+        self.place.nvme(&format!(
+            "discover -t {} -a {} -s 4420",
+            self.transport, self.address
+        ))
     }
 
     /// Waits until a line of shell succeeds.
     #[track_caller]
     fn waits_for(&self, line: &str) {
         let happened = until(SECONDS, || Ok(self.place.guest.shell(line)?.succeeded()));
-        assert!(happened.expect("the guest answers"), "{line}: {}", self.place.shell("dmesg | tail -n 20"));
+        assert!(
+            happened.expect("the guest answers"),
+            "{line}: {}",
+            self.place.shell("dmesg | tail -n 20")
+        );
     }
 
     /// Runs one case after the other; the message has all that failed.
@@ -158,37 +201,58 @@ impl<'a> Target<'a> {
             // `eval`, so that the words may hold several.
             let run = |line: &str| line.replace("$live", "eval \"$live\"");
             let line = format!("{WORDS}; {}", run(line));
-            let finished = timed(name, || self.place.guest.shell(&line)).expect("the guest answers");
+            let finished =
+                timed(name, || self.place.guest.shell(&line)).expect("the guest answers");
             if !finished.succeeded() {
-                _ = writeln!(failed, "{name}: status {:?}\n{}", finished.status, finished.output);
+                _ = writeln!(
+                    failed,
+                    "{name}: status {:?}\n{}",
+                    finished.status, finished.output
+                );
             }
         }
-        assert!(failed.is_empty(), "{failed}\n{}", self.place.shell("dmesg | tail -n 30"));
+        assert!(
+            failed.is_empty(),
+            "{failed}\n{}",
+            self.place.shell("dmesg | tail -n 30")
+        );
     }
 
     /// Namespaces and subsystems come and go, one after the other and at once.
     fn changes(&self) {
         // 030: the generation of the discovery log; 031, 038: subsystems that are gone again at once.
-        let generation =
-            |page: String| page.lines().find(|line| line.contains("Generation counter")).map(str::to_owned);
+        let generation = |page: String| {
+            page.lines()
+                .find(|line| line.contains("Generation counter"))
+                .map(str::to_owned)
+        };
         let before = generation(self.discover());
         for round in 0..4 {
             let name = format!("nqn.2024-01.org.example:more{round}");
             self.place.tell(&format!("add-subsystem {name}"));
             self.place.tell(&format!("add {name} --memory 1M"));
             if round == 0 {
-                assert!(before.is_some() && generation(self.discover()) != before, "030: {before:?}");
+                assert!(
+                    before.is_some() && generation(self.discover()) != before,
+                    "030: {before:?}"
+                );
             }
             let (transport, address) = (self.transport, &self.address);
-            self.place.nvme(&format!("connect -t {transport} -a {address} -s 4420 -n {name}"));
+            self.place.nvme(&format!(
+                "connect -t {transport} -a {address} -s 4420 -n {name}"
+            ));
             self.place.nvme(&format!("disconnect -n {name}"));
             self.place.tell(&format!("remove-subsystem {name}"));
         }
         // 052, 058: namespaces that come, go, and are others under the same number.
         for round in 1..4 {
             let size = round * 8;
-            self.place.tell(&format!("add {NQN} --memory {size}M --id 3"));
-            self.waits_for(&format!("[ $(cat /sys/block/nvme0n3/size) = {} ]", size * 2048));
+            self.place
+                .tell(&format!("add {NQN} --memory {size}M --id 3"));
+            self.waits_for(&format!(
+                "[ $(cat /sys/block/nvme0n3/size) = {} ]",
+                size * 2048
+            ));
             self.place.tell(&format!("remove {NQN} 3"));
             self.waits_for("[ ! -e /sys/block/nvme0n3 ]");
         }
@@ -215,11 +279,17 @@ impl<'a> Target<'a> {
     fn paths(&self) {
         let (transport, address) = (self.transport, &self.address);
         self.place.tell(&format!("listen {address}:4421"));
-        self.place.nvme(&format!("connect -t tcp -a {address} -s 4421 -n {NQN}"));
+        self.place
+            .nvme(&format!("connect -t tcp -a {address} -s 4421 -n {NQN}"));
         let argv = format!("{WORDS}; $fio --io_size=8M --filename=/dev/nvme0n1");
-        let mut fio = self.place.guest.start(&["sh", "-c", &argv]).expect("it starts");
+        let mut fio = self
+            .place
+            .guest
+            .start(&["sh", "-c", &argv])
+            .expect("it starts");
         let port = if transport == "tcp" { 1 } else { 2 };
-        let way = |port: u32, state: &str| self.place.tell(&format!("access {NQN} {port} 1 {state}"));
+        let way =
+            |port: u32, state: &str| self.place.tell(&format!("access {NQN} {port} 1 {state}"));
         for _ in 0..3 {
             way(port, "inaccessible");
             way(port, "optimized");
@@ -237,12 +307,18 @@ impl<'a> Target<'a> {
     /// 060, 061: the target goes and comes back, while fio writes.
     fn restarts(&mut self) {
         let argv = format!("{WORDS}; $fio --io_size=8M --filename=/dev/nvme0n1");
-        let mut fio = self.place.guest.start(&["sh", "-c", &argv]).expect("it starts");
+        let mut fio = self
+            .place
+            .guest
+            .start(&["sh", "-c", &argv])
+            .expect("it starts");
         for _ in 0..2 {
             self.server.kill().expect("it is ours");
             self.server.wait(SECONDS).expect("it ends");
             let address = &self.address;
-            self.server = self.place.serve(&format!("--listen {address}:4420 --rdma {address}:4420"));
+            self.server = self
+                .place
+                .serve(&format!("--listen {address}:4420 --rdma {address}:4420"));
         }
         fio.wait(SECONDS).expect("it ends").expect_success();
     }
@@ -252,10 +328,16 @@ impl<'a> Target<'a> {
         let namespaces = number("ROCKERY_TEST_NAMESPACES", NAMESPACES);
         let mut text = String::new();
         for number in 0..SUBSYSTEMS {
-            _ = writeln!(text, "[[subsystem]]\nnqn = \"nqn.2024-01.org.example:crowd{number}\"");
+            _ = writeln!(
+                text,
+                "[[subsystem]]\nnqn = \"nqn.2024-01.org.example:crowd{number}\""
+            );
             if number == 0 {
                 for id in 1..=namespaces {
-                    _ = writeln!(text, "[[subsystem.namespace]]\nid = {id}\nmemory = \"1MiB\"");
+                    _ = writeln!(
+                        text,
+                        "[[subsystem.namespace]]\nid = {id}\nmemory = \"1MiB\""
+                    );
                 }
             }
         }
@@ -264,16 +346,38 @@ impl<'a> Target<'a> {
         let config = self.place.file("crowd.toml");
         std::fs::write(&config, text).expect("it is written");
         let rockery = programs::Rockery::built().path().display().to_string();
-        let (config, control) =
-            (config.display().to_string(), self.place.file("crowd").display().to_string());
-        let argv = [&rockery, "serve", "nvme", "--config", &config, "--control", &control];
+        let (config, control) = (
+            config.display().to_string(),
+            self.place.file("crowd").display().to_string(),
+        );
+        let argv = [
+            &rockery,
+            "serve",
+            "nvme",
+            "--config",
+            &config,
+            "--control",
+            &control,
+        ];
         let _server = self.place.server.start_plain(&argv).expect("it starts");
-        self.place.server.wait_for_listener(4430, SECONDS).expect("it listens");
-        let found = self.place.nvme(&format!("discover -t tcp -a {address} -s 4430"));
-        assert_eq!(found.matches("nqn.2024-01.org.example:crowd").count(), SUBSYSTEMS, "002: subsystems");
+        self.place
+            .server
+            .wait_for_listener(4430, SECONDS)
+            .expect("it listens");
+        let found = self
+            .place
+            .nvme(&format!("discover -t tcp -a {address} -s 4430"));
+        assert_eq!(
+            found.matches("nqn.2024-01.org.example:crowd").count(),
+            SUBSYSTEMS,
+            "002: subsystems"
+        );
         let first = "nqn.2024-01.org.example:crowd0";
-        self.place.nvme(&format!("connect -t tcp -a {address} -s 4430 -n {first}"));
-        self.waits_for(&format!("[ $(nvme list-ns /dev/nvme0 | wc -l) = {namespaces} ]"));
+        self.place
+            .nvme(&format!("connect -t tcp -a {address} -s 4430 -n {first}"));
+        self.waits_for(&format!(
+            "[ $(nvme list-ns /dev/nvme0 | wc -l) = {namespaces} ]"
+        ));
         self.place.nvme(&format!("disconnect -n {first}"));
     }
 }
@@ -294,9 +398,15 @@ fn the_group_passes(transport: &'static str) {
     timed("057, 064", || target.paths());
     target.disconnect();
     // 047: queues for writes alone, and queues that are polled.
-    for options in ["--nr-write-queues 1", "--nr-write-queues 1 --nr-poll-queues 1"] {
+    for options in [
+        "--nr-write-queues 1",
+        "--nr-write-queues 1 --nr-poll-queues 1",
+    ] {
         target.connect(&format!("--nr-io-queues 1 {options}"));
-        target.plays(&[("047 queues of several kinds", "$fio --filename=/dev/nvme0n1")]);
+        target.plays(&[(
+            "047 queues of several kinds",
+            "$fio --filename=/dev/nvme0n1",
+        )]);
         target.disconnect();
     }
     no_complaints(&place);

@@ -46,7 +46,10 @@ fn load(address: SocketAddr, ledgers: &mut [Ledger], after: u64, seed: u64, kill
                     before = now;
                     true
                 });
-                assert!(matches!(ended, Err(HostError::Io(_) | HostError::Terminated(None))), "{ended:?}");
+                assert!(
+                    matches!(ended, Err(HostError::Io(_) | HostError::Terminated(None))),
+                    "{ended:?}"
+                );
             });
         }
         while completed.load(Ordering::Relaxed) < after {
@@ -58,7 +61,9 @@ fn load(address: SocketAddr, ledgers: &mut [Ledger], after: u64, seed: u64, kill
 
 fn ledgers(seed: u64) -> Vec<Ledger> {
     let first_blocks = (0..u64::from(WRITERS)).map(|writer| writer * BLOCKS as u64);
-    first_blocks.map(|first| Ledger::new(seed, first, BLOCKS)).collect()
+    first_blocks
+        .map(|first| Ledger::new(seed, first, BLOCKS))
+        .collect()
 }
 
 #[track_caller]
@@ -71,14 +76,23 @@ fn look(server: &Server, ledgers: &mut [Ledger], loss: Loss, when: &str) {
 }
 
 fn crash_and_look(options: &str) {
-    let (crashes, seed) = (number("ROCKERY_TEST_CRASHES", 6), number("ROCKERY_TEST_SEED", 1));
+    let (crashes, seed) = (
+        number("ROCKERY_TEST_CRASHES", 6),
+        number("ROCKERY_TEST_SEED", 1),
+    );
     let folder = TempDir::new().expect("a folder");
     let mut ledgers = ledgers(seed);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut server = start(&folder, options);
     for crash in 0..crashes {
         let after = u64::from(random.next_u32() % 1500);
-        load(server.address(), &mut ledgers, after, random.next_u64(), || server.kill());
+        load(
+            server.address(),
+            &mut ledgers,
+            after,
+            random.next_u64(),
+            || server.kill(),
+        );
         server = start(&folder, options);
         let when = format!("crash {crash} of seed {seed}, after {after} commands");
         look(&server, &mut ledgers, Loss::Process, &when);
@@ -125,13 +139,19 @@ fn lose_power_and_look(options: &str) {
             log.display()
         );
         let guest = Guest::with_disk(port, 4420, &drive, &[rockery.path()]).expect("a guest");
-        let line = format!("{binary} serve nvme /dev/vda --subsystem {NQN} {options} --control /tmp/control");
-        let _server = guest.start(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts");
+        let line = format!(
+            "{binary} serve nvme /dev/vda --subsystem {NQN} {options} --control /tmp/control"
+        );
+        let _server = guest
+            .start(&line.split_whitespace().collect::<Vec<_>>())
+            .expect("it starts");
         guest.wait_for_listener(4420, SECONDS).expect("it listens");
         // The emulated guest is slow.
         let after = u64::from(random.next_u32() % 400);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        load(address, &mut ledgers, after, random.next_u64(), || guest.power_off().expect("it had power"));
+        load(address, &mut ledgers, after, random.next_u64(), || {
+            guest.power_off().expect("it had power")
+        });
         let bytes = std::fs::read(&log).expect("a log");
         let written = WriteLog::parse(&bytes).expect("QEMU's log");
         let mut kept = before;

@@ -15,7 +15,12 @@ const SECONDS: u64 = 60;
 /// As the program's own blocks.
 const SIZE: usize = 512 * 4096;
 /// Of a thousand frames. The MTU is small, so that a write is many of them.
-const BAD: Faults = Faults { lost: 2, reordered: 10, doubled: 5, damaged: 1 };
+const BAD: Faults = Faults {
+    lost: 2,
+    reordered: 10,
+    doubled: 5,
+    damaged: 1,
+};
 
 fn serve(place: &Impaired, folder: &Path) -> Process {
     let address = place.left.address();
@@ -35,14 +40,23 @@ fn serve(place: &Impaired, folder: &Path) -> Process {
 }
 
 fn count(writer: &mut dyn Job, word: &str) -> usize {
-    writer.output().expect("its output").lines().filter(|line| line.starts_with(word)).count()
+    writer
+        .output()
+        .expect("its output")
+        .lines()
+        .filter(|line| line.starts_with(word))
+        .count()
 }
 
 /// Waits until the writer has printed a word so many times.
 #[track_caller]
 fn wait_for(writer: &mut dyn Job, word: &str, least: usize) {
     let said = until(SECONDS, || Ok(count(writer, word) >= least));
-    assert!(said.expect("its output"), "no {word}: {:?}", writer.output());
+    assert!(
+        said.expect("its output"),
+        "no {word}: {:?}",
+        writer.output()
+    );
 }
 
 /// Waits until all that was written has been found once more.
@@ -60,7 +74,12 @@ fn a_bad_network_loses_nothing(transport: &str) {
     let stop = folder.path().join("stop");
     let mut server = serve(&place, folder.path());
     let to = format!("{}:4420", place.left.address());
-    let argv = [env!("CARGO_BIN_EXE_storage-writer"), &to, transport, &stop.display().to_string()];
+    let argv = [
+        env!("CARGO_BIN_EXE_storage-writer"),
+        &to,
+        transport,
+        &stop.display().to_string(),
+    ];
     let mut writer = place.right.start(&argv).expect("a writer");
     wait_for_round(&mut *writer);
     let pause = |ms| std::thread::sleep(Duration::from_millis(ms));
@@ -69,12 +88,18 @@ fn a_bad_network_loses_nothing(transport: &str) {
         place.treat(seed, BAD).expect("a wire");
         wait_for_round(&mut *writer);
         // Too short to be noticed but by what is missing.
-        place.left.call("ip link set eth0 down").expect("it goes down");
+        place
+            .left
+            .call("ip link set eth0 down")
+            .expect("it goes down");
         pause(300);
         place.left.call("ip link set eth0 up").expect("it comes up");
         // The kernel reports it up to a second later, and a server finds no device before.
         let is_up = || Ok(place.left.call("cat /sys/class/net/eth0/operstate")?.trim() == "up");
-        assert!(until(SECONDS, is_up).expect("its state"), "it does not come up");
+        assert!(
+            until(SECONDS, is_up).expect("its state"),
+            "it does not come up"
+        );
         wait_for_round(&mut *writer);
         // In the middle of a round, whenever that is.
         pause(50 * (seed % 10));
@@ -86,8 +111,15 @@ fn a_bad_network_loses_nothing(transport: &str) {
         wait_for_round(&mut *writer);
     }
     std::fs::write(&stop, "").expect("it is written");
-    let said = writer.wait(SECONDS).expect("it stops").expect_success().output;
-    assert!(said.matches("disconnected").count() as u64 >= rounds, "{said}");
+    let said = writer
+        .wait(SECONDS)
+        .expect("it stops")
+        .expect_success()
+        .output;
+    assert!(
+        said.matches("disconnected").count() as u64 >= rounds,
+        "{said}"
+    );
     server.kill().expect("it is ours");
 }
 

@@ -22,24 +22,45 @@ const DESCRIPTORS_LEFT: usize = 8;
 fn size(process: &Process) -> (u64, usize) {
     let folder = format!("/proc/{}", process.id());
     let status = std::fs::read_to_string(format!("{folder}/status")).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
-    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
-    (kib << 10, std::fs::read_dir(format!("{folder}/fd")).expect("it runs").count())
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .expect("a process has memory");
+    let kib: u64 = line
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .expect("a number");
+    (
+        kib << 10,
+        std::fs::read_dir(format!("{folder}/fd"))
+            .expect("it runs")
+            .count(),
+    )
 }
 
 fn requests_without_rtu(words: &str) {
     let pair = Pair::new(9000).expect("a pair");
     let folder = TempDir::new().expect("a folder");
-    let (address, rockery) = (pair.left.address(), Rockery::built().path().display().to_string());
+    let (address, rockery) = (
+        pair.left.address(),
+        Rockery::built().path().display().to_string(),
+    );
     let control = folder.path().join("control").display().to_string();
     let line = format!(
         "{rockery} serve nvme --memory 16M --subsystem {NQN} --listen {address}:4420 --rdma {address}:4420 \
          --control {control} --connect-timeout 3 {words}"
     );
-    let server = pair.left.start_plain(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts");
-    pair.left.wait_for_listener(4420, SECONDS).expect("it listens");
+    let server = pair
+        .left
+        .start_plain(&line.split_whitespace().collect::<Vec<_>>())
+        .expect("it starts");
+    pair.left
+        .wait_for_listener(4420, SECONDS)
+        .expect("it listens");
     let connect = || {
-        let line = format!("{rockery} nvme id-ctrl {address}:4420 --transport rdma --subsystem {NQN}");
+        let line =
+            format!("{rockery} nvme id-ctrl {address}:4420 --transport rdma --subsystem {NQN}");
         let argv: Vec<&str> = line.split_whitespace().collect();
         let mut job = pair.left.start_plain(&argv).expect("it starts");
         job.wait(SECONDS).expect("in time").expect_success();
@@ -47,10 +68,14 @@ fn requests_without_rtu(words: &str) {
     // The resources that one connection leaves, such as shared receives, are there before.
     connect();
     let (memory, descriptors) = size(&server);
-    let probe = Probe::compile_with("cc", "half-open", &["-lrdmacm", "-libverbs"]).expect("a compiler");
+    let probe =
+        Probe::compile_with("cc", "half-open", &["-lrdmacm", "-libverbs"]).expect("a compiler");
     let probe = probe.path().display().to_string();
     let flood = format!("{rockery} run -- {probe} {address} 4420 {REQUESTS}");
-    let mut flood = pair.right.start_plain(&flood.split_whitespace().collect::<Vec<_>>()).expect("it starts");
+    let mut flood = pair
+        .right
+        .start_plain(&flood.split_whitespace().collect::<Vec<_>>())
+        .expect("it starts");
     let mut most = (0, 0);
     let is_over = until(SECONDS, || {
         let (memory, descriptors) = size(&server);
@@ -59,10 +84,27 @@ fn requests_without_rtu(words: &str) {
     });
     assert!(is_over.expect("its output"), "{:?}", flood.output());
     let said = flood.output().expect("its output");
-    let accepted = said.trim().rsplit(' ').next().and_then(|count| count.parse::<usize>().ok());
-    assert!(accepted.is_some_and(|count| count > nvme::limits::HALF_OPEN_MAX), "{said}");
-    assert!(most.0 < memory + MEMORY_MAX, "{} bytes became {}", memory, most.0);
-    assert!(most.1 < descriptors + DESCRIPTORS_MAX, "{} descriptors became {}", descriptors, most.1);
+    let accepted = said
+        .trim()
+        .rsplit(' ')
+        .next()
+        .and_then(|count| count.parse::<usize>().ok());
+    assert!(
+        accepted.is_some_and(|count| count > nvme::limits::HALF_OPEN_MAX),
+        "{said}"
+    );
+    assert!(
+        most.0 < memory + MEMORY_MAX,
+        "{} bytes became {}",
+        memory,
+        most.0
+    );
+    assert!(
+        most.1 < descriptors + DESCRIPTORS_MAX,
+        "{} descriptors became {}",
+        descriptors,
+        most.1
+    );
     // Another host gets in while there are as many as there may be.
     connect();
     flood.kill().expect("it is ours");
@@ -71,7 +113,10 @@ fn requests_without_rtu(words: &str) {
         left = size(&server);
         Ok(left.0 <= memory + MEMORY_LEFT && left.1 <= descriptors + DESCRIPTORS_LEFT)
     });
-    assert!(is_released.expect("it runs"), "{memory} and {descriptors} became {left:?}");
+    assert!(
+        is_released.expect("it runs"),
+        "{memory} and {descriptors} became {left:?}"
+    );
     connect();
 }
 
@@ -90,14 +135,22 @@ fn half_open_connections_are_few_with_shared_receives() {
 fn orderly_disconnections_are_counted_as_such() {
     let pair = Pair::new(9000).expect("a pair");
     let folder = TempDir::new().expect("a folder");
-    let (address, rockery) = (pair.left.address(), Rockery::built().path().display().to_string());
+    let (address, rockery) = (
+        pair.left.address(),
+        Rockery::built().path().display().to_string(),
+    );
     let control = folder.path().join("control").display().to_string();
     let line = format!(
         "{rockery} serve nvme --memory 16M --subsystem {NQN} --listen {address}:4420 --rdma {address}:4420 \
          --control {control}"
     );
-    let _server = pair.left.start_plain(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts");
-    pair.left.wait_for_listener(4420, SECONDS).expect("it listens");
+    let _server = pair
+        .left
+        .start_plain(&line.split_whitespace().collect::<Vec<_>>())
+        .expect("it starts");
+    pair.left
+        .wait_for_listener(4420, SECONDS)
+        .expect("it listens");
     let shell = |place: &programs::Namespace, line: &str| {
         let mut job = place.start_plain(&["sh", "-c", line]).expect("it starts");
         job.wait(SECONDS).expect("in time").expect_success().output
@@ -108,20 +161,31 @@ fn orderly_disconnections_are_counted_as_such() {
             let to = format!("{address}:4420 --transport rdma --subsystem {NQN}");
             shell(
                 place,
-                &format!("{rockery} nvme bench {to} --job randread:4k:8x2 --seconds 0.1 --warm-up 0"),
+                &format!(
+                    "{rockery} nvme bench {to} --job randread:4k:8x2 --seconds 0.1 --warm-up 0"
+                ),
             );
         }
     }
-    let metrics = || shell(&pair.left, &format!("{rockery} serve metrics --control {control}"));
+    let metrics = || {
+        shell(
+            &pair.left,
+            &format!("{rockery} serve metrics --control {control}"),
+        )
+    };
     let count = |said: &str, reason: &str| {
         let label = format!("reason=\"{reason}\"}} ");
-        said.lines().find_map(|line| line.split_once(&label)?.1.parse::<usize>().ok())
+        said.lines()
+            .find_map(|line| line.split_once(&label)?.1.parse::<usize>().ok())
     };
     // Each host had an admin queue and two more, which end with its controller where that is seen first.
     let is_counted = until(SECONDS, || {
         let said = metrics();
-        let [closed, with_controller] = ["closed-by-host", "controller-gone"].map(|it| count(&said, it));
-        Ok(closed.zip(with_controller).is_some_and(|(one, other)| one + other == 2 * 3 * HOSTS))
+        let [closed, with_controller] =
+            ["closed-by-host", "controller-gone"].map(|it| count(&said, it));
+        Ok(closed
+            .zip(with_controller)
+            .is_some_and(|(one, other)| one + other == 2 * 3 * HOSTS))
     });
     let said = metrics();
     assert!(is_counted.expect("it answers"), "{said}");
@@ -135,7 +199,11 @@ fn orderly_disconnections_are_counted_as_such() {
 fn hosts_without_receives_share_one_budget_and_are_closed() {
     let alone = Namespace::with_rockery();
     let program = [env!("CARGO_BIN_EXE_rdma_overload")];
-    let said = alone.run(&program, 4 * SECONDS).expect("it runs").expect_success().output;
+    let said = alone
+        .run(&program, 4 * SECONDS)
+        .expect("it runs")
+        .expect_success()
+        .output;
     assert_eq!(said, "within the budget: true\nstalled: 4\n");
 }
 
@@ -144,18 +212,40 @@ fn hosts_without_receives_share_one_budget_and_are_closed() {
 #[test]
 fn our_host_announces_no_initiator_depth() {
     let pair = Pair::new(1500).expect("a pair");
-    let probe = Probe::compile_with("cc", "requested", &["-lrdmacm", "-libverbs"]).expect("a compiler");
+    let probe =
+        Probe::compile_with("cc", "requested", &["-lrdmacm", "-libverbs"]).expect("a compiler");
     let rockery = Rockery::built().path().display().to_string();
-    let listen = format!("{rockery} run -- {} {}", probe.path().display(), pair.left.address());
-    let mut listener =
-        pair.left.start_plain(&listen.split_whitespace().collect::<Vec<_>>()).expect("it starts");
+    let listen = format!(
+        "{rockery} run -- {} {}",
+        probe.path().display(),
+        pair.left.address()
+    );
+    let mut listener = pair
+        .left
+        .start_plain(&listen.split_whitespace().collect::<Vec<_>>())
+        .expect("it starts");
     let left = || pair.left.call(&format!("{rockery} listeners"));
-    assert!(until(SECONDS, || Ok(!left()?.is_empty())).expect("listeners"), "it does not listen");
-    let line =
-        format!("{rockery} nvme id-ctrl {}:7471 --transport rdma --subsystem {NQN}", pair.left.address());
-    let mut host = pair.right.start_plain(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts");
-    assert!(!host.wait(SECONDS).expect("in time").succeeded(), "it is rejected");
-    let said = listener.wait(SECONDS).expect("in time").expect_success().output;
+    assert!(
+        until(SECONDS, || Ok(!left()?.is_empty())).expect("listeners"),
+        "it does not listen"
+    );
+    let line = format!(
+        "{rockery} nvme id-ctrl {}:7471 --transport rdma --subsystem {NQN}",
+        pair.left.address()
+    );
+    let mut host = pair
+        .right
+        .start_plain(&line.split_whitespace().collect::<Vec<_>>())
+        .expect("it starts");
+    assert!(
+        !host.wait(SECONDS).expect("in time").succeeded(),
+        "it is rejected"
+    );
+    let said = listener
+        .wait(SECONDS)
+        .expect("in time")
+        .expect_success()
+        .output;
     // The passive side gets the values of the other side: its responder resources are our initiator depth.
     assert_eq!(said, "responder resources 0, initiator depth 16\n");
 }

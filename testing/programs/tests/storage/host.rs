@@ -26,7 +26,9 @@ struct Files {
 
 impl Files {
     fn new() -> Self {
-        let files = Self { folder: TempDir::new().expect("a folder") };
+        let files = Self {
+            folder: TempDir::new().expect("a folder"),
+        };
         let mut state = 7_u32;
         let bytes: Vec<u8> = std::iter::repeat_with(|| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -75,12 +77,28 @@ fn use_a_disk(place: &Namespace, transport: &str, address: IpAddr, files: &Files
     let to = format!("{to} --subsystem {NQN}");
     let said = nvme(place, &format!("id-ctrl {to}"));
     assert!(said.contains("namespace   1"), "{said}");
-    let block = if said.contains("blocks of 512 bytes") { 512 } else { 4096 };
+    let block = if said.contains("blocks of 512 bytes") {
+        512
+    } else {
+        4096
+    };
     let (start, blocks) = (START / block, BYTES / block);
     let (written, read) = (files.path("written"), files.path("read"));
-    nvme(place, &format!("write {to} --start {start} <{}", written.display()));
-    nvme(place, &format!("read {to} --start {start} --blocks {blocks} >{}", read.display()));
-    assert!(same(&written, &read), "{transport}: what was read is not what was written");
+    nvme(
+        place,
+        &format!("write {to} --start {start} <{}", written.display()),
+    );
+    nvme(
+        place,
+        &format!(
+            "read {to} --start {start} --blocks {blocks} >{}",
+            read.display()
+        ),
+    );
+    assert!(
+        same(&written, &read),
+        "{transport}: what was read is not what was written"
+    );
 }
 
 fn same(one: &Path, other: &Path) -> bool {
@@ -99,10 +117,20 @@ fn our_host_uses_our_disk_over_every_transport() {
         use_a_disk(&pair.left, transport, address, &files);
     }
     let address = pair.left.address_v6();
-    let wrong = format!("{} nvme discover [{address}]:4420 --transport rdma", Rockery::built().word());
-    let mut job = pair.right.start_plain(&["sh", "-c", &wrong]).expect("it starts");
+    let wrong = format!(
+        "{} nvme discover [{address}]:4420 --transport rdma",
+        Rockery::built().word()
+    );
+    let mut job = pair
+        .right
+        .start_plain(&["sh", "-c", &wrong])
+        .expect("it starts");
     let finished = job.wait(SECONDS).expect("in time");
-    assert!(finished.status != Some(0), "no process listens there: {}", finished.output);
+    assert!(
+        finished.status != Some(0),
+        "no process listens there: {}",
+        finished.output
+    );
     server.kill().expect("it was there");
 }
 
@@ -121,13 +149,17 @@ fn rdma_queues_share_their_receives() {
     );
     let start = |seconds: &str| {
         let line = format!("{line} --seconds {seconds}");
-        pair.right.start_plain(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts")
+        pair.right
+            .start_plain(&line.split_whitespace().collect::<Vec<_>>())
+            .expect("it starts")
     };
     for _ in 0..3 {
         let mut killed = [start("60"), start("60")];
         let mut measured = start("0.5");
         measured.wait(SECONDS).expect("in time").expect_success();
-        killed.iter_mut().for_each(|it| it.kill().expect("it was there"));
+        killed
+            .iter_mut()
+            .for_each(|it| it.kill().expect("it was there"));
     }
     use_a_disk(&pair.right, "rdma", address, &files);
     use_a_disk(&pair.left, "rdma", address, &files);
@@ -142,13 +174,17 @@ fn queues_have_1024_entries() {
     let address = pair.left.address();
     let mut server = serve(&pair.left, address, &files);
     for transport in ["tcp", "rdma"] {
-        let to =
-            format!("{address}:4420 --transport {transport} --subsystem {NQN} --warm-up 0 --seconds 0.5");
+        let to = format!(
+            "{address}:4420 --transport {transport} --subsystem {NQN} --warm-up 0 --seconds 0.5"
+        );
         let said = nvme(
             &pair.right,
             &format!("bench {to} --destroy --job randread:4k:1023 --job randwrite:4k:1023x2"),
         );
-        assert!(said.contains("randread:4k:1023") && said.contains("randwrite:4k:1023x2"), "{said}");
+        assert!(
+            said.contains("randread:4k:1023") && said.contains("randwrite:4k:1023x2"),
+            "{said}"
+        );
     }
     server.kill().expect("it was there");
 }
@@ -167,7 +203,10 @@ fn nvmet(guest: &Guest) {
          echo $t >$p/addr_trtype && echo 4420 >$p/addr_trsvcid && echo ipv4 >$p/addr_adrfam && \
          ln -s $s $p/subsystems/disk || exit 1; done"
     );
-    guest.shell(&line).expect("the guest answers").expect_success();
+    guest
+        .shell(&line)
+        .expect("the guest answers")
+        .expect_success();
 }
 
 /// rxe, and the kernel's own NVMe, at the other end.
@@ -176,7 +215,9 @@ fn our_host_uses_the_kernels_disk_over_tcp_and_rdma() {
     let segment = Segment::new(1500).expect("a segment");
     let place = segment.namespace(1).expect("a namespace");
     let guest = segment.storage_guest(11).expect("a guest");
-    segment.introduce(&place, &guest).expect("they hear each other");
+    segment
+        .introduce(&place, &guest)
+        .expect("they hear each other");
     nvmet(&guest);
     let files = Files::new();
     for transport in ["tcp", "rdma"] {
@@ -190,9 +231,16 @@ fn our_host_uses_the_kernels_disk_over_tcp_and_rdma() {
         let theirs = digest.expect("the guest answers").expect_success().output;
         let line = format!("md5sum <{}", files.path("written").display());
         let mut job = place.start_plain(&["sh", "-c", &line]).expect("it starts");
-        assert_eq!(theirs, job.wait(SECONDS).expect("in time").output, "{transport}");
+        assert_eq!(
+            theirs,
+            job.wait(SECONDS).expect("in time").output,
+            "{transport}"
+        );
         let clear = "dd if=/dev/zero of=/dev/loop0 bs=1M count=8 2>/dev/null; sync";
-        guest.shell(clear).expect("the guest answers").expect_success();
+        guest
+            .shell(clear)
+            .expect("the guest answers")
+            .expect_success();
     }
 }
 
@@ -210,19 +258,33 @@ fn nbd_clients_use_a_remote_disk() {
     let address = pair.left.address();
     let _server = serve(&pair.left, address, &files);
     let (here, written, read) = (&pair.right, files.path("written"), files.path("read"));
-    let run = format!("XDG_RUNTIME_DIR={} {} nvme", files.folder.path().display(), Rockery::built().word());
+    let run = format!(
+        "XDG_RUNTIME_DIR={} {} nvme",
+        files.folder.path().display(),
+        Rockery::built().word()
+    );
     for transport in ["tcp", "rdma"] {
-        let connect = format!("{run} connect {address}:4420 --transport {transport} --subsystem {NQN}");
+        let connect =
+            format!("{run} connect {address}:4420 --transport {transport} --subsystem {NQN}");
         let uri = shell(here, &connect);
         let uri = uri.trim();
         assert!(uri.starts_with("nbd+unix://"), "{uri}");
         assert!(shell(here, &format!("{run} list")).contains(uri));
         let said = shell(here, &format!("nbdinfo '{uri}'"));
-        assert!(said.contains("export-size: 67108864") && said.contains("can_trim: true"), "{said}");
+        assert!(
+            said.contains("export-size: 67108864") && said.contains("can_trim: true"),
+            "{said}"
+        );
         let (written, read) = (written.display(), read.display());
         shell(here, &format!("nbdcopy --flush {written} '{uri}'"));
-        shell(here, &format!("nbdcopy '{uri}' {read} && truncate -s {BYTES} {read}"));
-        assert!(same(&files.path("written"), &files.path("read")), "{transport}");
+        shell(
+            here,
+            &format!("nbdcopy '{uri}' {read} && truncate -s {BYTES} {read}"),
+        );
+        assert!(
+            same(&files.path("written"), &files.path("read")),
+            "{transport}"
+        );
         shell(
             here,
             &format!(
@@ -250,7 +312,12 @@ fn nbd_clients_negotiate_all_that_they_know() {
     for name in ["", "disk"] {
         let uri = format!("nbd+unix:///{name}?socket={socket}");
         let said = shell(&alone, &format!("nbdinfo '{uri}'"));
-        for wanted in ["using structured packets", "base:allocation", "can_fua: true", "can_df: true"] {
+        for wanted in [
+            "using structured packets",
+            "base:allocation",
+            "can_fua: true",
+            "can_df: true",
+        ] {
             assert!(said.contains(wanted), "{wanted}: {said}");
         }
         let map = shell(&alone, &format!("nbdinfo --map '{uri}'"));
@@ -258,13 +325,22 @@ fn nbd_clients_negotiate_all_that_they_know() {
         let map = shell(&alone, &format!("qemu-img map --output=json '{uri}'"));
         assert!(map.contains("\"length\": 67108864"), "{map}");
     }
-    let listed = shell(&alone, &format!("nbdinfo --list 'nbd+unix:///?socket={socket}'"));
+    let listed = shell(
+        &alone,
+        &format!("nbdinfo --list 'nbd+unix:///?socket={socket}'"),
+    );
     assert!(listed.contains("export=\"disk\""), "{listed}");
-    shell(&alone, &format!("! nbdinfo 'nbd+unix:///other?socket={socket}'"));
+    shell(
+        &alone,
+        &format!("! nbdinfo 'nbd+unix:///other?socket={socket}'"),
+    );
     let commands = "-c 'write -P 7 -f 0 8k' -c 'write -P 9 1000 3000' -c 'write -z 100 10' -c 'flush' \
                     -c 'discard 4096 5000' -c 'read -P 7 110 890' -c 'read -P 9 1000 3000' \
                     -c 'read -P 0 100 10'";
-    let said = shell(&alone, &format!("qemu-io -f raw {commands} 'nbd+unix:///disk?socket={socket}'"));
+    let said = shell(
+        &alone,
+        &format!("qemu-io -f raw {commands} 'nbd+unix:///disk?socket={socket}'"),
+    );
     assert!(!said.contains("failed"), "{said}");
 }
 
@@ -281,34 +357,60 @@ fn a_measurement_with_failed_commands_fails() {
         Rockery::built().word(),
         files.path("disk").display()
     );
-    let _server = alone.start_plain(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts");
+    let _server = alone
+        .start_plain(&line.split_whitespace().collect::<Vec<_>>())
+        .expect("it starts");
     alone.wait_for_listener(4420, SECONDS).expect("it listens");
     let bench = format!(
         "{} nvme bench 127.0.0.1:4420 --subsystem {NQN} --job randread:4k:4 --seconds 0.3 --warm-up 0",
         Rockery::built().word()
     );
     let run = || {
-        let mut job = alone.start_plain(&bench.split_whitespace().collect::<Vec<_>>()).expect("it starts");
+        let mut job = alone
+            .start_plain(&bench.split_whitespace().collect::<Vec<_>>())
+            .expect("it starts");
         job.wait(SECONDS).expect("in time")
     };
     let whole = run().expect_success().output;
-    assert!(whole.lines().any(|line| line.starts_with("randread:4k:4") && line.ends_with(" 0")), "{whole}");
+    assert!(
+        whole
+            .lines()
+            .any(|line| line.starts_with("randread:4k:4") && line.ends_with(" 0")),
+        "{whole}"
+    );
     disk.set_len(0).expect("it is ours");
     let failed = run();
     assert_eq!(failed.status, Some(1), "{}", failed.output);
-    assert!(failed.output.contains("failed, the first with: unrecovered read error"), "{}", failed.output);
+    assert!(
+        failed
+            .output
+            .contains("failed, the first with: unrecovered read error"),
+        "{}",
+        failed.output
+    );
 }
 
 /// A measurement that would write is refused before the host connects, in place of being left out.
 #[test]
 fn a_job_that_writes_needs_destroy() {
     let done = std::process::Command::new(Rockery::built().path())
-        .args(["nvme", "bench", "127.0.0.1:9", "--job", "randread:4k:16", "--job", "randwrite:4k:32"])
+        .args([
+            "nvme",
+            "bench",
+            "127.0.0.1:9",
+            "--job",
+            "randread:4k:16",
+            "--job",
+            "randwrite:4k:32",
+        ])
         .output()
         .expect("it was built");
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert_eq!(done.status.code(), Some(2), "{said}");
-    assert!(said.contains("randwrite:4k:32") && said.contains("--destroy"), "{said}");
+    assert!(
+        said.contains("randwrite:4k:32") && said.contains("--destroy"),
+        "{said}"
+    );
 }
 
 /// The zone of an address is an interface's name or index; other zones and forms are named in the error.
@@ -324,12 +426,21 @@ fn targets_have_zones() {
     };
     for target in ["[fe80::1%lo]:9", "[fe80::1%1]:9"] {
         let said = connect(target);
-        assert!(said.contains("the connection to the target failed"), "{target}: {said}");
+        assert!(
+            said.contains("the connection to the target failed"),
+            "{target}: {said}"
+        );
     }
-    for (target, wrong) in [("[fe80::1%nosuch0]:9", "nosuch0"), ("fe80::1", "fe80::1"), ("server", "server")]
-    {
+    for (target, wrong) in [
+        ("[fe80::1%nosuch0]:9", "nosuch0"),
+        ("fe80::1", "fe80::1"),
+        ("server", "server"),
+    ] {
         let said = connect(target);
-        assert!(said.contains(wrong) && !said.contains("the connection"), "{target}: {said}");
+        assert!(
+            said.contains(wrong) && !said.contains("the connection"),
+            "{target}: {said}"
+        );
     }
 }
 
@@ -345,19 +456,34 @@ fn the_comparison_is_made_and_opens_offline() {
         page.display()
     );
     let said = shell(&alone, &bench);
-    let words =
-        ["local", "RDMA, same host", "RDMA over UDP", "TCP", "read SEQ1M Q8T1", "published: \"RDMA", "drift"];
+    let words = [
+        "local",
+        "RDMA, same host",
+        "RDMA over UDP",
+        "TCP",
+        "read SEQ1M Q8T1",
+        "published: \"RDMA",
+        "drift",
+    ];
     for word in words {
         assert!(said.contains(word), "{word}: {said}");
     }
     let json = std::fs::read_to_string(json).expect("it was written");
-    assert!(json.contains("\"errors\": 0") && !json.contains("\"per-second\": 0.0"), "{json}");
+    assert!(
+        json.contains("\"errors\": 0") && !json.contains("\"per-second\": 0.0"),
+        "{json}"
+    );
     let page = std::fs::read_to_string(page).expect("it was written");
     assert!(page.matches("<svg").count() == 6 && !page.contains("src=") && !page.contains("href="));
 }
 
 /// Serves a remote disk to NBD clients, on a socket in the folder.
-fn export(place: &Namespace, address: IpAddr, transport: &str, files: &Files) -> (Process, PathBuf) {
+fn export(
+    place: &Namespace,
+    address: IpAddr,
+    transport: &str,
+    files: &Files,
+) -> (Process, PathBuf) {
     let socket = files.path(&format!("{transport}.sock"));
     let line = format!(
         "{} nvme export {address}:4420 --transport {transport} --subsystem {NQN} --nbd unix:{}",
@@ -380,9 +506,18 @@ fn a_file_system_lies_on_a_remote_disk() {
     let address = pair.left.address();
     let _server = serve(&pair.left, address, &files);
     let (_export, socket) = export(&pair.right, address, "rdma", &files);
-    let disk = format!("driver=nbd,server.type=unix,server.path={}", socket.display());
+    let disk = format!(
+        "driver=nbd,server.type=unix,server.path={}",
+        socket.display()
+    );
     let guest = Guest::with_disk_and_storage(&disk).expect("a guest");
-    let line = |line: &str| guest.shell(line).expect("the guest answers").expect_success().output;
+    let line = |line: &str| {
+        guest
+            .shell(line)
+            .expect("the guest answers")
+            .expect_success()
+            .output
+    };
     line("/sbin/modprobe ext4 && mkfs.ext4 -q /dev/vda && mkdir -p /mnt && mount /dev/vda /mnt");
     line("dd if=/dev/urandom of=/mnt/file bs=1M count=8 2>/dev/null");
     line(
@@ -394,10 +529,14 @@ fn a_file_system_lies_on_a_remote_disk() {
     assert_eq!(line("md5sum </mnt/file"), digest);
     line("umount /mnt");
     let image = files.path("image").display().to_string();
-    let read = format!("read {address}:4420 --transport tcp --subsystem {NQN} --blocks 16384 >{image}");
+    let read =
+        format!("read {address}:4420 --transport tcp --subsystem {NQN} --blocks 16384 >{image}");
     nvme(&pair.left, &read);
     shell(&pair.left, &format!("e2fsck -fn {image}"));
-    let found = shell(&pair.left, &format!("debugfs -R 'cat /file' {image} 2>/dev/null | md5sum"));
+    let found = shell(
+        &pair.left,
+        &format!("debugfs -R 'cat /file' {image} 2>/dev/null | md5sum"),
+    );
     assert_eq!(found, digest);
 }
 
@@ -406,7 +545,12 @@ fn ticks(process: &Process) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).expect("it runs");
     // Behind the name, which may hold anything: user and system time are the 14th and 15th field.
     let behind = stat.rsplit(')').next().unwrap_or_default();
-    behind.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+    behind
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<u64>().ok())
+        .sum()
 }
 
 /// An NBD client that completes the handshake and then sends nothing.
@@ -415,11 +559,19 @@ fn silent_client(socket: &Path) -> UnixStream {
     let mut greeting = [0; 18];
     client.read_exact(&mut greeting).expect("a greeting");
     // Fixed newstyle, no zeroes behind the answer; NBD_OPT_EXPORT_NAME of no name.
-    let choice = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &1_u32.to_be_bytes(), &0_u32.to_be_bytes()];
+    let choice = [
+        &3_u32.to_be_bytes()[..],
+        b"IHAVEOPT",
+        &1_u32.to_be_bytes(),
+        &0_u32.to_be_bytes(),
+    ];
     client.write_all(&choice.concat()).expect("it is there");
     let mut answer = [0; 10];
     client.read_exact(&mut answer).expect("an answer");
-    assert_eq!(u64::from_be_bytes(answer[..8].try_into().expect("eight")), 64 << 20);
+    assert_eq!(
+        u64::from_be_bytes(answer[..8].try_into().expect("eight")),
+        64 << 20
+    );
     client
 }
 
@@ -438,11 +590,18 @@ fn idle_processes_take_no_processor_time() {
     let _clients = [tcp_socket, rdma_socket].map(|socket| silent_client(&socket));
     // The work of connecting is over.
     std::thread::sleep(Duration::from_secs(1));
-    let all = [("target", &server), ("TCP host", &tcp), ("RDMA host", &rdma)];
+    let all = [
+        ("target", &server),
+        ("TCP host", &tcp),
+        ("RDMA host", &rdma),
+    ];
     let before = all.map(|(_, process)| ticks(process));
     std::thread::sleep(LOOK);
     for ((who, process), before) in all.into_iter().zip(before) {
         let took = ticks(process) - before;
-        assert!(took <= TICKS_MAX, "the {who} took {took} ticks of 10 ms in {LOOK:?}");
+        assert!(
+            took <= TICKS_MAX,
+            "the {who} took {took} ticks of 10 ms in {LOOK:?}"
+        );
     }
 }

@@ -27,13 +27,20 @@ impl Drop for Server {
 
 fn rockery(folder: &Path, words: &str) -> Command {
     let mut command = Command::new(Rockery::built().path());
-    command.args(words.split_whitespace()).current_dir(folder).stdin(Stdio::null());
+    command
+        .args(words.split_whitespace())
+        .current_dir(folder)
+        .stdin(Stdio::null());
     command
 }
 
 /// What a command prints on standard output, and on standard error.
 fn run(folder: &Path, words: &str) -> (String, String) {
-    let Output { status, stdout, stderr } = rockery(folder, words).output().unwrap();
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = rockery(folder, words).output().unwrap();
     let [said, log] = [stdout, stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     assert!(status.success(), "{words}: {log}");
     (said, log)
@@ -44,7 +51,9 @@ impl Server {
         let log = folder.join(format!("log-{}", fs::read_dir(folder).unwrap().count()));
         let words = format!("serve nvme {words} --listen 127.0.0.1:0");
         let mut command = rockery(folder, &words);
-        command.stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
+        command
+            .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log).unwrap());
         let mut child = command.spawn().unwrap();
         let (mut name, mut address) = (String::new(), String::new());
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
@@ -57,8 +66,17 @@ impl Server {
                 break;
             }
         }
-        assert!(!address.is_empty(), "{words}: {}", fs::read_to_string(&log).unwrap());
-        Self { child, name, address, log }
+        assert!(
+            !address.is_empty(),
+            "{words}: {}",
+            fs::read_to_string(&log).unwrap()
+        );
+        Self {
+            child,
+            name,
+            address,
+            log,
+        }
     }
 
     fn log(&self) -> String {
@@ -68,14 +86,22 @@ impl Server {
     /// What our host sees: name, serial number, UUIDs and NGUIDs, without the controller's identifier.
     fn seen(&self, folder: &Path) -> String {
         let (said, _) = run(folder, &format!("nvme id-ctrl {}", self.address));
-        assert!(said.contains("uuid") && said.contains("nguid") && said.contains(&self.name), "{said}");
-        said.lines().filter(|line| !line.starts_with("controller")).collect::<Vec<_>>().join("\n")
+        assert!(
+            said.contains("uuid") && said.contains("nguid") && said.contains(&self.name),
+            "{said}"
+        );
+        said.lines()
+            .filter(|line| !line.starts_with("controller"))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// The values behind a word.
     fn values(&self, folder: &Path, word: &str) -> Vec<String> {
         let seen = self.seen(folder);
-        let values = seen.lines().filter_map(|line| line.trim().strip_prefix(word));
+        let values = seen
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix(word));
         values.map(|value| value.trim().to_owned()).collect()
     }
 }
@@ -84,19 +110,30 @@ impl Server {
 fn two_files_are_two_disks_and_a_restart_changes_nothing() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
-    let start = |number: u8, words: &str| Server::start(folder, &format!("{words} --control c{number}"));
+    let start =
+        |number: u8, words: &str| Server::start(folder, &format!("{words} --control c{number}"));
     let (first, second) = (start(1, "a.img --size 1MiB"), start(2, "b.img --size 1MiB"));
     assert_ne!(first.name, second.name);
     for word in ["uuid", "nguid"] {
-        assert_ne!(first.values(folder, word), second.values(folder, word), "{word}");
+        assert_ne!(
+            first.values(folder, word),
+            second.values(folder, word),
+            "{word}"
+        );
     }
     // The same name does not make them one disk.
     let name = "--subsystem nqn.2024-01.org.example:disk";
-    let (third, fourth) =
-        (start(3, &format!("c.img --size 1MiB {name}")), start(4, &format!("d.img --size 1MiB {name}")));
+    let (third, fourth) = (
+        start(3, &format!("c.img --size 1MiB {name}")),
+        start(4, &format!("d.img --size 1MiB {name}")),
+    );
     assert_eq!(third.name, fourth.name);
     for word in ["uuid", "nguid"] {
-        assert_ne!(third.values(folder, word), fourth.values(folder, word), "{word}");
+        assert_ne!(
+            third.values(folder, word),
+            fourth.values(folder, word),
+            "{word}"
+        );
     }
     let seen = first.seen(folder);
     assert_eq!(start(5, "a.img").seen(folder), seen, "one file is one disk");
@@ -114,23 +151,43 @@ fn printed_identifiers_make_another_server_a_path_to_the_disk() {
     let folder = folder.path();
     let first = Server::start(folder, "a.img --size 1MiB --control one");
     let (lines, _) = run(folder, "serve identifiers --control one");
-    let lines = lines
-        .replace("[[subsystem.namespace]]\n", "[[subsystem.namespace]]\nfile = \"b.img\"\nsize = 1048576\n");
-    fs::write(folder.join("path.toml"), format!("{lines}[[port]]\naddress = \"127.0.0.1:0\"\n")).unwrap();
+    let lines = lines.replace(
+        "[[subsystem.namespace]]\n",
+        "[[subsystem.namespace]]\nfile = \"b.img\"\nsize = 1048576\n",
+    );
+    fs::write(
+        folder.join("path.toml"),
+        format!("{lines}[[port]]\naddress = \"127.0.0.1:0\"\n"),
+    )
+    .unwrap();
     let second = Server::start(folder, "--config path.toml --control two");
     assert_eq!(second.seen(folder), first.seen(folder));
 
     // The options do the same, here with what earlier versions derived from the names.
     let (lines, _) = run(folder, "serve identifiers --former");
     let value = |key: &str| {
-        let line = lines.lines().find_map(|line| line.strip_prefix(&format!("{key} = \""))).unwrap();
+        let line = lines
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{key} = \"")))
+            .unwrap();
         line.trim_end_matches('"').to_owned()
     };
-    let options = ["uuid", "nguid", "serial"].map(|key| format!("--{key} {}", value(key))).join(" ");
+    let options = ["uuid", "nguid", "serial"]
+        .map(|key| format!("--{key} {}", value(key)))
+        .join(" ");
     let subsystem = "--subsystem nqn.2024-01.org.rockery:disk";
-    let former = Server::start(folder, &format!("c.img --size 1MiB {subsystem} {options} --control three"));
-    assert_eq!(former.values(folder, "uuid"), ["49413ec9-4ecd-8654-b5eb-9cf5fa054add"]);
-    assert_eq!(former.values(folder, "nguid"), ["ef425865220241aaf0a65581a1313037"]);
+    let former = Server::start(
+        folder,
+        &format!("c.img --size 1MiB {subsystem} {options} --control three"),
+    );
+    assert_eq!(
+        former.values(folder, "uuid"),
+        ["49413ec9-4ecd-8654-b5eb-9cf5fa054add"]
+    );
+    assert_eq!(
+        former.values(folder, "nguid"),
+        ["ef425865220241aaf0a65581a1313037"]
+    );
     assert!(former.seen(folder).contains("4e42390ebf14e688"));
 }
 
@@ -144,28 +201,62 @@ fn relative_paths_mean_the_same_after_a_restart_in_another_folder() {
     }
     let control = folder.path().join("control").display().to_string();
     let state = here.join("state.toml").display().to_string();
-    let server = Server::start(&here, &format!("a.img --size 1MiB --state state.toml --control {control}"));
-    run(&here, &format!("serve add {} b.img --size 1MiB --control {control}", server.name));
-    run(&elsewhere, &format!("serve add {} ../elsewhere/c.img --size 1MiB --control {control}", server.name));
+    let server = Server::start(
+        &here,
+        &format!("a.img --size 1MiB --state state.toml --control {control}"),
+    );
+    run(
+        &here,
+        &format!(
+            "serve add {} b.img --size 1MiB --control {control}",
+            server.name
+        ),
+    );
+    run(
+        &elsewhere,
+        &format!(
+            "serve add {} ../elsewhere/c.img --size 1MiB --control {control}",
+            server.name
+        ),
+    );
     let written = "blocks of a file that is not to be lost";
-    let mut write = rockery(&here, &format!("nvme write {} --namespace 1", server.address));
+    let mut write = rockery(
+        &here,
+        &format!("nvme write {} --namespace 1", server.address),
+    );
     let mut child = write.stdin(Stdio::piped()).spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), written.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
     let (config, _) = run(&elsewhere, &format!("serve config --control {control}"));
     for (folder, name) in [(&here, "a.img"), (&here, "b.img")] {
-        assert!(config.contains(&format!("\"{}\"", folder.join(name).display())), "{config}");
+        assert!(
+            config.contains(&format!("\"{}\"", folder.join(name).display())),
+            "{config}"
+        );
     }
     let (name, seen) = (server.name.clone(), server.seen(&here));
     drop(server);
 
     fs::write(elsewhere.join("config.toml"), config).unwrap();
-    for words in [format!("--state {state}"), "--config config.toml".to_owned()] {
+    for words in [
+        format!("--state {state}"),
+        "--config config.toml".to_owned(),
+    ] {
         let server = Server::start(&elsewhere, &format!("{words} --control {control}"));
-        assert_eq!((&server.name, server.seen(&elsewhere)), (&name, seen.clone()), "{words}");
-        let (read, _) = run(&elsewhere, &format!("nvme read {} --blocks 1", server.address));
+        assert_eq!(
+            (&server.name, server.seen(&elsewhere)),
+            (&name, seen.clone()),
+            "{words}"
+        );
+        let (read, _) = run(
+            &elsewhere,
+            &format!("nvme read {} --blocks 1", server.address),
+        );
         assert!(read.starts_with(written), "{words}");
-        assert!(!elsewhere.join("a.img").exists() && !elsewhere.join("b.img").exists(), "{words}");
+        assert!(
+            !elsewhere.join("a.img").exists() && !elsewhere.join("b.img").exists(),
+            "{words}"
+        );
     }
 }
 
@@ -177,7 +268,10 @@ fn bytes_that_hosts_do_not_reach_are_reported() {
         fs::write(folder.join(name), vec![1; 1_000_001]).unwrap();
     }
     let has = |text: &str, numbers: &[&str]| {
-        assert!(numbers.iter().all(|number| text.contains(number)), "{numbers:?}: {text}");
+        assert!(
+            numbers.iter().all(|number| text.contains(number)),
+            "{numbers:?}: {text}"
+        );
     };
     let server = Server::start(folder, "odd.img --control one");
     has(&server.log(), &["odd.img", "1000001", "999424", "577"]);
@@ -186,7 +280,10 @@ fn bytes_that_hosts_do_not_reach_are_reported() {
         &ask(&format!("add {} added.img --block-size 512", server.name)),
         &["added.img", "1000001", "999936"],
     );
-    has(&ask(&format!("resize {} 1 1000100", server.name)), &["odd.img", "1000100", "999424"]);
+    has(
+        &ask(&format!("resize {} 1 1000100", server.name)),
+        &["odd.img", "1000100", "999424"],
+    );
     assert_eq!(ask(&format!("resize {} 1 1003520", server.name)), "");
     let front = Server::start(folder, "listed.img --size 64KiB --control two");
     has(&front.log(), &["listed.img", "1000001", "65536"]);
@@ -204,7 +301,10 @@ fn bytes_that_hosts_do_not_reach_are_reported() {
     "#;
     fs::write(folder.join("config.toml"), text).unwrap();
     let larger = Server::start(folder, "--config config.toml --control two");
-    has(&larger.log(), &["listed.img", "1000001", "2097152", "999424"]);
+    has(
+        &larger.log(),
+        &["listed.img", "1000001", "2097152", "999424"],
+    );
     drop(larger);
     let whole = Server::start(folder, "whole.img --size 1MiB --control two");
     assert_eq!(whole.log(), "");
@@ -215,13 +315,30 @@ fn a_host_uses_the_only_subsystem_and_does_not_choose_among_several() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let server = Server::start(folder, "--memory 1MiB --control one");
-    assert_eq!(run(folder, &format!("nvme read {} --blocks 1", server.address)).0.len(), 4096);
+    assert_eq!(
+        run(folder, &format!("nvme read {} --blocks 1", server.address))
+            .0
+            .len(),
+        4096
+    );
     let other = "nqn.2024-01.org.example:other";
-    run(folder, &format!("serve add-subsystem {other} --serial A1 --control one"));
-    let refused = rockery(folder, &format!("nvme id-ctrl {}", server.address)).output().unwrap();
+    run(
+        folder,
+        &format!("serve add-subsystem {other} --serial A1 --control one"),
+    );
+    let refused = rockery(folder, &format!("nvme id-ctrl {}", server.address))
+        .output()
+        .unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
     let told = [other, &server.name, "--subsystem"];
-    assert!(!refused.status.success() && told.iter().all(|word| said.contains(word)), "{said}");
-    let named = run(folder, &format!("nvme id-ctrl {} --subsystem {other}", server.address)).0;
+    assert!(
+        !refused.status.success() && told.iter().all(|word| said.contains(word)),
+        "{said}"
+    );
+    let named = run(
+        folder,
+        &format!("nvme id-ctrl {} --subsystem {other}", server.address),
+    )
+    .0;
     assert!(named.contains("(A1)"), "{named}");
 }

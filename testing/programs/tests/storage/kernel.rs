@@ -25,11 +25,18 @@ fn discovery_lists_every_address_and_notifies_of_changes() {
     let place = StoragePlace::new();
     place.shell("/sbin/modprobe nvme_rdma");
     let addresses = [place.server.address(), place.server.address_v6()];
-    let ports: Vec<String> =
-        addresses.iter().map(|it| format!("--listen {0}:4420 --rdma {0}:4420", at(*it))).collect();
+    let ports: Vec<String> = addresses
+        .iter()
+        .map(|it| format!("--listen {0}:4420 --rdma {0}:4420", at(*it)))
+        .collect();
     let referrals = "--referral 192.0.2.7:8009 --referral [2001:db8::7]:8009";
-    let _server = place.serve(&format!("--memory 8M --subsystem {NQN} {} {referrals}", ports.join(" ")));
-    let more: Vec<String> = (0..10).map(|number| format!("nqn.2024-01.org.example:more{number}")).collect();
+    let _server = place.serve(&format!(
+        "--memory 8M --subsystem {NQN} {} {referrals}",
+        ports.join(" ")
+    ));
+    let more: Vec<String> = (0..10)
+        .map(|number| format!("nqn.2024-01.org.example:more{number}"))
+        .collect();
     for name in &more {
         place.tell(&format!("add-subsystem {name}"));
     }
@@ -40,21 +47,38 @@ fn discovery_lists_every_address_and_notifies_of_changes() {
             // Each subsystem at each of four ports, two referrals, and the service itself.
             let entries = found.matches("Discovery Log Entry").count();
             assert_eq!(entries, 11 * 4 + 2 + 1, "{to}: {found}");
-            assert_eq!(found.matches("discovery subsystem referral").count(), 2, "{to}");
-            assert!(found.contains("192.0.2.7") && found.contains("2001:db8::7"), "{to}");
-            assert!(more.iter().all(|name| found.contains(name.as_str())), "{to}");
+            assert_eq!(
+                found.matches("discovery subsystem referral").count(),
+                2,
+                "{to}"
+            );
+            assert!(
+                found.contains("192.0.2.7") && found.contains("2001:db8::7"),
+                "{to}"
+            );
+            assert!(
+                more.iter().all(|name| found.contains(name.as_str())),
+                "{to}"
+            );
             place.nvme(&format!("connect {to} -n {NQN} --nr-io-queues 1"));
-            place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+            place.shell(
+                "i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done",
+            );
             place.shell("dd if=/dev/urandom of=/tmp/data bs=64k count=4 2>/dev/null");
             place.shell("dd if=/tmp/data of=/dev/nvme0n1 bs=64k oflag=direct 2>/dev/null");
-            place.shell("dd if=/dev/nvme0n1 bs=64k count=4 iflag=direct 2>/dev/null | cmp - /tmp/data");
+            place.shell(
+                "dd if=/dev/nvme0n1 bs=64k count=4 iflag=direct 2>/dev/null | cmp - /tmp/data",
+            );
             place.nvme(&format!("disconnect -n {NQN}"));
         }
     }
     // A persistent connection is notified of each change, once it has read the log page of the one before.
     let address = place.server.address();
     place.nvme(&format!("discover -t tcp -a {address} -s 4420 -p"));
-    assert_eq!(place.shell("cat /sys/class/nvme/nvme0/cntrltype").trim(), "discovery");
+    assert_eq!(
+        place.shell("cat /sys/class/nvme/nvme0/cntrltype").trim(),
+        "discovery"
+    );
     place.shell("busybox uevent sh -c 'echo $NVME_AEN >>/tmp/aen' >/dev/null 2>&1 &");
     let changes = [
         "add-subsystem nqn.2024-01.org.example:late".to_owned(),
@@ -65,17 +89,34 @@ fn discovery_lists_every_address_and_notifies_of_changes() {
     for (count, change) in changes.iter().enumerate() {
         place.tell(change);
         // Notice, discovery log page change, page 0x70.
-        let told =
-            || Ok(place.guest.shell("grep -c 0x70f002 /tmp/aen")?.output.trim() == format!("{}", count + 1));
+        let told = || {
+            Ok(place
+                .guest
+                .shell("grep -c 0x70f002 /tmp/aen")?
+                .output
+                .trim()
+                == format!("{}", count + 1))
+        };
         let log = || place.shell("cat /tmp/aen; dmesg | tail");
-        assert!(until(SECONDS, told).expect("the guest answers"), "{change}: {}", log());
+        assert!(
+            until(SECONDS, told).expect("the guest answers"),
+            "{change}: {}",
+            log()
+        );
         // A host that reads the log page from its beginning gets a notification of the next change.
         place.nvme("get-log /dev/nvme0 --log-id=0x70 --log-len=1024 >/dev/null");
     }
     place.nvme(&format!("discover -t tcp -a {address} -s 4420 >/tmp/found"));
     let found = place.shell("cat /tmp/found");
-    assert!(found.contains(":late") && found.contains("4421") && !found.contains(&format!("{}\n", more[0])));
-    assert!(!found.contains(&format!("{NQN}\n")), "this host may no longer use it");
+    assert!(
+        found.contains(":late")
+            && found.contains("4421")
+            && !found.contains(&format!("{}\n", more[0]))
+    );
+    assert!(
+        !found.contains(&format!("{NQN}\n")),
+        "this host may no longer use it"
+    );
 }
 
 #[test]
@@ -92,13 +133,27 @@ fn the_kernel_uses_the_path_whose_ana_state_allows_it() {
     }
     place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
     let state = |port: usize| {
-        format!("/sys/class/nvme-subsystem/nvme-subsys0/nvme{0}/nvme0c{0}n1/ana_state", port - 1)
+        format!(
+            "/sys/class/nvme-subsystem/nvme-subsys0/nvme{0}/nvme0c{0}n1/ana_state",
+            port - 1
+        )
     };
     let set = |port: usize, access: &str| {
         place.tell(&format!("access {NQN} {port} 1 {access}"));
-        let seen = || Ok(place.guest.shell(&format!("cat {}", state(port)))?.output.trim() == access);
+        let seen = || {
+            Ok(place
+                .guest
+                .shell(&format!("cat {}", state(port)))?
+                .output
+                .trim()
+                == access)
+        };
         let log = || place.shell("nvme list-subsys; dmesg | tail");
-        assert!(until(SECONDS, seen).expect("the guest answers"), "{port} {access}: {}", log());
+        assert!(
+            until(SECONDS, seen).expect("the guest answers"),
+            "{port} {access}: {}",
+            log()
+        );
     };
     // Data written through one path are read through the other.
     set(1, "inaccessible");
@@ -106,7 +161,9 @@ fn the_kernel_uses_the_path_whose_ana_state_allows_it() {
     place.shell("timeout 60 dd if=/tmp/data of=/dev/nvme0n1 bs=64k oflag=direct 2>/dev/null");
     set(1, "non-optimized");
     set(2, "persistent-loss");
-    place.shell("timeout 60 dd if=/dev/nvme0n1 bs=64k count=16 iflag=direct 2>/dev/null | cmp - /tmp/data");
+    place.shell(
+        "timeout 60 dd if=/dev/nvme0n1 bs=64k count=16 iflag=direct 2>/dev/null | cmp - /tmp/data",
+    );
     set(1, "optimized");
     set(2, "optimized");
     // Ways open and close under a load that checks what it reads.
@@ -129,25 +186,46 @@ fn the_kernel_uses_the_path_whose_ana_state_allows_it() {
     // And one connection that goes.
     place.nvme("disconnect -d nvme1");
     let ended = || Ok(place.guest.shell("cat /tmp/fio.status")?.succeeded());
-    assert!(until(120, ended).expect("the guest answers"), "fio ends: {}", place.shell("dmesg | tail"));
+    assert!(
+        until(120, ended).expect("the guest answers"),
+        "fio ends: {}",
+        place.shell("dmesg | tail")
+    );
     assert_eq!(
         place.shell("cat /tmp/fio.status").trim(),
         "0",
         "{}",
         place.shell("tail -n 20 /tmp/fio; dmesg | tail")
     );
-    assert_eq!(place.shell("dmesg | grep -ci 'i/o error' || true").trim(), "0");
+    assert_eq!(
+        place.shell("dmesg | grep -ci 'i/o error' || true").trim(),
+        "0"
+    );
 }
 
 /// A server on a file that is filled with `fill`, on a port and with a control socket of its own.
 fn serve_filled(place: &StoragePlace, fill: u8, port: u16, words: &str) -> Process {
-    let (disk, control) = (place.file(&format!("{port}.img")), place.file(&format!("{port}.control")));
+    let (disk, control) = (
+        place.file(&format!("{port}.img")),
+        place.file(&format!("{port}.control")),
+    );
     std::fs::write(&disk, vec![fill; 32 << 20]).expect("room");
     let (disk, control) = (disk.display(), control.display());
-    let (rockery, address) = (Rockery::built().path().display().to_string(), place.server.address());
-    let line = format!("{rockery} serve nvme {disk} --listen {address}:{port} --control {control} {words}");
-    let server = place.server.start_plain(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts");
-    place.server.wait_for_listener(port, SECONDS).expect("it listens");
+    let (rockery, address) = (
+        Rockery::built().path().display().to_string(),
+        place.server.address(),
+    );
+    let line = format!(
+        "{rockery} serve nvme {disk} --listen {address}:{port} --control {control} {words}"
+    );
+    let server = place
+        .server
+        .start_plain(&line.split_whitespace().collect::<Vec<_>>())
+        .expect("it starts");
+    place
+        .server
+        .wait_for_listener(port, SECONDS)
+        .expect("it listens");
     server
 }
 
@@ -156,20 +234,36 @@ fn serve_filled(place: &StoragePlace, fill: u8, port: u16, words: &str) -> Proce
 fn two_servers_are_two_disks_of_the_kernel_or_the_second_is_refused() {
     let place = StoragePlace::new();
     let connect = |port: u16| {
-        let to = format!("-t tcp -a {} -s {port} -q {HOST} -I {HOST_ID}", place.server.address());
+        let to = format!(
+            "-t tcp -a {} -s {port} -q {HOST} -I {HOST_ID}",
+            place.server.address()
+        );
         place.nvme(&format!("connect-all {to}"));
     };
     // The letters of eight direct reads: one, or several that alternate.
     let letters = |disk: &str| {
         place
-            .shell(&format!("dd if={disk} bs=4k count=8 iflag=direct 2>/dev/null | tr -s ab"))
+            .shell(&format!(
+                "dd if={disk} bs=4k count=8 iflag=direct 2>/dev/null | tr -s ab"
+            ))
             .trim()
             .to_owned()
     };
-    let servers = [(b'a', 4420), (b'b', 4421)].map(|(fill, port)| serve_filled(&place, fill, port, ""));
+    let servers =
+        [(b'a', 4420), (b'b', 4421)].map(|(fill, port)| serve_filled(&place, fill, port, ""));
     [4420, 4421].into_iter().for_each(connect);
-    let disks = || place.shell("ls /dev/nvme*n1 || true").lines().map(str::to_owned).collect::<Vec<_>>();
-    assert!(until(SECONDS, || Ok(disks().len() == 2)).expect("the guest answers"), "{:?}", disks());
+    let disks = || {
+        place
+            .shell("ls /dev/nvme*n1 || true")
+            .lines()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        until(SECONDS, || Ok(disks().len() == 2)).expect("the guest answers"),
+        "{:?}",
+        disks()
+    );
     let mut contents: Vec<_> = disks().iter().map(|it| letters(it)).collect();
     contents.sort();
     assert!(contents == ["a", "b"], "{}", place.nvme("list-subsys"));
@@ -183,11 +277,21 @@ fn two_servers_are_two_disks_of_the_kernel_or_the_second_is_refused() {
     let _servers = [(b'a', 4422), (b'b', 4423)]
         .map(|(fill, port)| serve_filled(&place, fill, port, &format!("--subsystem {NQN}")));
     [4422, 4423].into_iter().for_each(connect);
-    let refused =
-        || Ok(place.guest.shell("dmesg | grep \"IDs don't match for shared namespace 1\"")?.succeeded());
-    assert!(until(SECONDS, refused).expect("the guest answers"), "{}", place.shell("dmesg | tail"));
+    let refused = || {
+        Ok(place
+            .guest
+            .shell("dmesg | grep \"IDs don't match for shared namespace 1\"")?
+            .succeeded())
+    };
+    assert!(
+        until(SECONDS, refused).expect("the guest answers"),
+        "{}",
+        place.shell("dmesg | tail")
+    );
     place.shell("for it in /sys/class/nvme-subsystem/*/iopolicy; do echo round-robin >$it; done");
-    let [disk] = &disks()[..] else { panic!("{:?}", disks()) };
+    let [disk] = &disks()[..] else {
+        panic!("{:?}", disks())
+    };
     assert_eq!(letters(disk), "a", "{disk}");
 }
 
@@ -196,14 +300,25 @@ fn two_servers_are_two_disks_of_the_kernel_or_the_second_is_refused() {
 #[test]
 fn the_kernels_reservation_ioctls_work_without_a_state_file() {
     let place = StoragePlace::new();
-    place.bring(Probe::compile_with("cc", "reservation_ioctl", &[]).expect("a compiler").path());
+    place.bring(
+        Probe::compile_with("cc", "reservation_ioctl", &[])
+            .expect("a compiler")
+            .path(),
+    );
     let _server = place.serve_without_state(&format!("--memory 8M --subsystem {NQN}"));
     place.connect("--nr-io-queues 1");
-    let call =
-        |words: &str| place.shell(&format!("/tmp/reservation_ioctl /dev/nvme0n1 {words}")).trim().to_owned();
+    let call = |words: &str| {
+        place
+            .shell(&format!("/tmp/reservation_ioctl /dev/nvme0n1 {words}"))
+            .trim()
+            .to_owned()
+    };
     let reports = |wanted: &[&str]| {
         let report = place.shell("nvme resv-report /dev/nvme0n1 --eds | tr -d ' '");
-        assert!(wanted.iter().all(|it| report.contains(it)), "{wanted:?}: {report}");
+        assert!(
+            wanted.iter().all(|it| report.contains(it)),
+            "{wanted:?}: {report}"
+        );
     };
     assert_eq!(call("register 0 5"), "0");
     reports(&["regctl:1", "rkey:5", "cntlid:ffff", "rtype:0", "ptpls:0"]);
@@ -243,8 +358,15 @@ fn open_files(place: &StoragePlace) -> Vec<(String, u32, u32)> {
     );
     let line = |line: &str| {
         let mut words = line.split_whitespace();
-        let (name, flags) = (words.next()?.to_owned(), u32::from_str_radix(words.next()?, 8).ok()?);
-        Some((name, flags, words.next().and_then(|it| it.parse().ok()).unwrap_or(0)))
+        let (name, flags) = (
+            words.next()?.to_owned(),
+            u32::from_str_radix(words.next()?, 8).ok()?,
+        );
+        Some((
+            name,
+            flags,
+            words.next().and_then(|it| it.parse().ok()).unwrap_or(0),
+        ))
     };
     listed.lines().filter_map(line).collect()
 }
@@ -259,12 +381,19 @@ fn a_block_device_is_served() {
         "/tmp/rockery serve nvme /dev/loop0 /tmp/plain --size 32M --block-size 512 --subsystem {NQN} \
          --listen 127.0.0.1:4421 --control /tmp/control >/tmp/server 2>&1 &"
     ));
-    place.guest.wait_for_listener(4421, SECONDS).expect("it listens");
-    place.nvme(&format!("connect -t tcp -a 127.0.0.1 -s 4421 -n {NQN} --nr-io-queues 1"));
+    place
+        .guest
+        .wait_for_listener(4421, SECONDS)
+        .expect("it listens");
+    place.nvme(&format!(
+        "connect -t tcp -a 127.0.0.1 -s 4421 -n {NQN} --nr-io-queues 1"
+    ));
     place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
     assert_eq!(place.shell("cat /sys/block/nvme0n1/size").trim(), "65536");
     place.shell("mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /mnt && mount /dev/nvme0n1 /mnt");
-    place.shell("dd if=/dev/urandom of=/mnt/file bs=1M count=4 2>/dev/null && md5sum </mnt/file >/tmp/sum");
+    place.shell(
+        "dd if=/dev/urandom of=/mnt/file bs=1M count=4 2>/dev/null && md5sum </mnt/file >/tmp/sum",
+    );
     place.shell("umount /mnt");
     // Past the page cache where the file system lets it, as block devices do and memory does not; by a ring.
     let open = open_files(&place);
@@ -272,13 +401,24 @@ fn a_block_device_is_served() {
         let found = open.iter().find(|(file, ..)| file == name);
         found.map(|(_, flags, _)| flags & O_DIRECT != 0)
     };
-    assert_eq!((is_direct("/dev/loop0"), is_direct("/tmp/plain")), (Some(true), Some(false)), "{open:?}");
-    let carried = open.iter().filter(|(name, ..)| name == RING).map(|(.., tail)| tail).sum::<u32>();
+    assert_eq!(
+        (is_direct("/dev/loop0"), is_direct("/tmp/plain")),
+        (Some(true), Some(false)),
+        "{open:?}"
+    );
+    let carried = open
+        .iter()
+        .filter(|(name, ..)| name == RING)
+        .map(|(.., tail)| tail)
+        .sum::<u32>();
     assert!(carried > 100, "{open:?}");
     // A durable write reaches the device with a flush, and nothing else causes one.
     let flushes = || -> u64 {
         let stat = place.shell("cat /sys/block/loop0/stat");
-        stat.split_whitespace().nth(15).and_then(|it| it.parse().ok()).expect("a count of flushes")
+        stat.split_whitespace()
+            .nth(15)
+            .and_then(|it| it.parse().ok())
+            .expect("a count of flushes")
     };
     let mut before = flushes();
     let write = "write /dev/nvme0n1 -s 60000 -c 0 -z 512 -d /dev/zero";

@@ -60,39 +60,76 @@ fn with_faults(faults: &[(&str, Option<u64>)], options: &str, check: impl FnOnce
     for (number, (kind, block)) in faults.iter().enumerate() {
         let rule = format!("file.inject-error.{number}");
         drive += &format!(",{rule}.event=none,{rule}.iotype={kind},{rule}.errno=5,{rule}.once=off");
-        drive += &block.map_or(String::new(), |block| format!(",{rule}.sector={}", block * SECTORS));
+        drive += &block.map_or(String::new(), |block| {
+            format!(",{rule}.sector={}", block * SECTORS)
+        });
     }
     let rockery = Rockery::built();
     let binary = rockery.path().display().to_string();
     let port = free_port();
     let guest = Guest::with_disk(port, 4420, &drive, &[rockery.path()]).expect("a guest");
-    let line = format!("{binary} serve nvme /dev/vda --subsystem {NQN} {options} --control /tmp/control");
-    let _server = guest.start(&line.split_whitespace().collect::<Vec<_>>()).expect("it starts");
+    let line =
+        format!("{binary} serve nvme /dev/vda --subsystem {NQN} {options} --control /tmp/control");
+    let _server = guest
+        .start(&line.split_whitespace().collect::<Vec<_>>())
+        .expect("it starts");
     guest.wait_for_listener(4420, SECONDS).expect("it listens");
     let (_client, mut queues) = connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), 2, 8);
     check(&mut queues);
 }
 
-const BAD_BLOCKS: [(&str, Option<u64>); 3] =
-    [("read", Some(UNREADABLE)), ("write", Some(UNWRITABLE)), ("write-zeroes", Some(UNWRITABLE))];
+const BAD_BLOCKS: [(&str, Option<u64>); 3] = [
+    ("read", Some(UNREADABLE)),
+    ("write", Some(UNWRITABLE)),
+    ("write-zeroes", Some(UNWRITABLE)),
+];
 
 #[test]
 fn reads_and_writes_that_the_disk_fails_end_with_a_media_error() {
     with_faults(&BAD_BLOCKS, "", |queues| {
         let queue = &mut queues[0];
-        for (start, blocks) in [(UNREADABLE, 1), (UNREADABLE - 3, 8), (UNREADABLE - 200, 256)] {
-            assert_eq!(call(queue, Io::Read, start, blocks), Status::UNRECOVERED_READ, "{start}");
+        for (start, blocks) in [
+            (UNREADABLE, 1),
+            (UNREADABLE - 3, 8),
+            (UNREADABLE - 200, 256),
+        ] {
+            assert_eq!(
+                call(queue, Io::Read, start, blocks),
+                Status::UNRECOVERED_READ,
+                "{start}"
+            );
         }
         for io in [Io::Compare, Io::Verify] {
-            assert_eq!(call(queue, io, UNREADABLE, 1), Status::UNRECOVERED_READ, "{io:?}");
+            assert_eq!(
+                call(queue, io, UNREADABLE, 1),
+                Status::UNRECOVERED_READ,
+                "{io:?}"
+            );
         }
-        for (start, blocks) in [(UNWRITABLE, 1), (UNWRITABLE - 3, 8), (UNWRITABLE - 200, 256)] {
-            assert_eq!(call(queue, Io::Write, start, blocks), Status::WRITE_FAULT, "{start}");
+        for (start, blocks) in [
+            (UNWRITABLE, 1),
+            (UNWRITABLE - 3, 8),
+            (UNWRITABLE - 200, 256),
+        ] {
+            assert_eq!(
+                call(queue, Io::Write, start, blocks),
+                Status::WRITE_FAULT,
+                "{start}"
+            );
         }
-        assert_eq!(call(queue, Io::WriteZeroes, UNWRITABLE - 4, 8), Status::WRITE_FAULT);
+        assert_eq!(
+            call(queue, Io::WriteZeroes, UNWRITABLE - 4, 8),
+            Status::WRITE_FAULT
+        );
         assert_eq!(write_durably(queue, UNWRITABLE), Status::WRITE_FAULT);
         // Beside them, nothing is wrong.
-        for start in [0, UNREADABLE - 1, UNREADABLE + 1, UNWRITABLE - 1, UNWRITABLE + 1] {
+        for start in [
+            0,
+            UNREADABLE - 1,
+            UNREADABLE + 1,
+            UNWRITABLE - 1,
+            UNWRITABLE + 1,
+        ] {
             assert_eq!(call(queue, Io::Write, start, 1), Status::SUCCESS, "{start}");
             assert_eq!(call(queue, Io::Read, start, 1), Status::SUCCESS, "{start}");
         }
@@ -106,9 +143,16 @@ fn reads_and_writes_that_the_disk_fails_end_with_a_media_error() {
 #[test]
 fn a_lost_page_cache_write_fails_every_later_flush() {
     with_faults(&BAD_BLOCKS, "--cached", |queues| {
-        assert_eq!(call(&mut queues[0], Io::Read, UNREADABLE, 1), Status::UNRECOVERED_READ);
+        assert_eq!(
+            call(&mut queues[0], Io::Read, UNREADABLE, 1),
+            Status::UNRECOVERED_READ
+        );
         assert_eq!(call(&mut queues[1], Io::Flush, 0, 1), Status::SUCCESS);
-        assert_eq!(call(&mut queues[1], Io::Write, UNWRITABLE, 1), Status::SUCCESS, "the page cache took it");
+        assert_eq!(
+            call(&mut queues[1], Io::Write, UNWRITABLE, 1),
+            Status::SUCCESS,
+            "the page cache took it"
+        );
         for queue in queues {
             for _ in 0..2 {
                 assert_eq!(call(queue, Io::Flush, 0, 1), Status::WRITE_FAULT);
@@ -166,8 +210,14 @@ serve
 fn a_change_that_the_state_file_has_no_room_for_is_refused_and_a_restart_works() {
     let folder = TempDir::new().expect("a folder");
     let mut script = Command::new("unshare");
-    script.args(["--mount", "sh", "-c", FULL]).current_dir(folder.path());
-    let done = script.env("ROCKERY", Rockery::built().path()).env("NQN", NQN).output().expect("a shell");
+    script
+        .args(["--mount", "sh", "-c", FULL])
+        .current_dir(folder.path());
+    let done = script
+        .env("ROCKERY", Rockery::built().path())
+        .env("NQN", NQN)
+        .output()
+        .expect("a shell");
     let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
     assert!(done.status.success(), "{said}");
 }
@@ -186,7 +236,10 @@ fn export(server: &Server, socket: &Path) -> Ended {
     let address = server.address().to_string();
     let mut export = Command::new(Rockery::built().path());
     export.args(["nvme", "export", &address, "--subsystem", NQN, "--nbd"]);
-    export.arg(format!("unix:{}", socket.display())).stdout(Stdio::null()).stderr(Stdio::null());
+    export
+        .arg(format!("unix:{}", socket.display()))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let export = Ended(export.spawn().expect("it was built"));
     assert!(until(SECONDS, || Ok(socket.exists())).expect("no error"));
     export
@@ -202,10 +255,25 @@ fn fio_verifies_all_writes_that_a_killed_target_had_completed() {
         let words = format!("{} --size 64M {options}", disk.display());
         let fio = |more: &[&str]| {
             let mut fio = Command::new("fio");
-            fio.args(["--name=v", "--ioengine=nbd", "--rw=randwrite", "--bs=4k", "--size=48M"]);
-            fio.args(["--iodepth=16", "--verify=crc32c", "--verify_fatal=1", "--randseed=7"]);
-            fio.arg(format!("--uri=nbd+unix:///?socket={}", socket.display())).args(more);
-            let done = fio.current_dir(folder.path()).output().expect("it is installed");
+            fio.args([
+                "--name=v",
+                "--ioengine=nbd",
+                "--rw=randwrite",
+                "--bs=4k",
+                "--size=48M",
+            ]);
+            fio.args([
+                "--iodepth=16",
+                "--verify=crc32c",
+                "--verify_fatal=1",
+                "--randseed=7",
+            ]);
+            fio.arg(format!("--uri=nbd+unix:///?socket={}", socket.display()))
+                .args(more);
+            let done = fio
+                .current_dir(folder.path())
+                .output()
+                .expect("it is installed");
             let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
             (done.status.success(), said)
         };
@@ -222,13 +290,24 @@ fn fio_verifies_all_writes_that_a_killed_target_had_completed() {
         let server = Server::start(folder.path(), &words).expect("it starts again");
         fs::remove_file(&socket).expect("a stale socket");
         let _second = export(&server, &socket);
-        let load = ["--verify_only=1", "--verify_state_load=1", "--verify_state_save=0"];
+        let load = [
+            "--verify_only=1",
+            "--verify_state_load=1",
+            "--verify_state_save=0",
+        ];
         let (verified, said) = fio(&[&load[..], &["--output-format=terse"]].concat());
         assert!(verified, "{options}: {said}");
         // The fifth field of the terse output, the first of reads, is KiB.
-        let fields: Vec<&str> =
-            said.lines().find(|it| it.starts_with('3')).expect("a line").split(';').collect();
-        assert!(fields[5].parse::<u64>().expect("a number") > 0, "nothing was verified: {said}");
+        let fields: Vec<&str> = said
+            .lines()
+            .find(|it| it.starts_with('3'))
+            .expect("a line")
+            .split(';')
+            .collect();
+        assert!(
+            fields[5].parse::<u64>().expect("a number") > 0,
+            "nothing was verified: {said}"
+        );
     }
 }
 
@@ -245,13 +324,21 @@ fn fio_on_the_kernels_disk_verifies_across_killed_targets() {
          --fsync=64 >/tmp/fio 2>&1; echo $? >/tmp/fio.status) </dev/null >/dev/null 2>&1 & echo started",
     );
     for _ in 0..3 {
-        let written =
-            place.shell("cut -d' ' -f7 /sys/block/nvme0n1/stat || awk '{print $7}' /sys/block/nvme0n1/stat");
+        let written = place.shell(
+            "cut -d' ' -f7 /sys/block/nvme0n1/stat || awk '{print $7}' /sys/block/nvme0n1/stat",
+        );
         let grown = || {
-            let now = place.guest.shell("cut -d' ' -f7 /sys/block/nvme0n1/stat")?.output;
+            let now = place
+                .guest
+                .shell("cut -d' ' -f7 /sys/block/nvme0n1/stat")?
+                .output;
             Ok(now != written || place.guest.shell("test -e /tmp/fio.status")?.succeeded())
         };
-        assert!(until(SECONDS, grown).expect("the guest answers"), "{}", place.shell("dmesg | tail"));
+        assert!(
+            until(SECONDS, grown).expect("the guest answers"),
+            "{}",
+            place.shell("dmesg | tail")
+        );
         server.kill().expect("it is ours");
         server.wait(SECONDS).expect("it ends");
         server = place.serve("");

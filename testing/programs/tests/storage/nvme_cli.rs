@@ -22,7 +22,10 @@ fn the_kernel_uses_a_disk_over_tcp_and_survives_a_restart() {
     let mut server = place.serve(&format!("{disk} --size 64M --subsystem {NQN}"));
     let address = place.server.address();
     let found = place.nvme(&format!("discover -t tcp -a {address} -s 4420"));
-    assert!(found.contains(NQN) && found.contains("current discovery subsystem"), "{found}");
+    assert!(
+        found.contains(NQN) && found.contains("current discovery subsystem"),
+        "{found}"
+    );
 
     place.connect("");
     place.shell("mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /mnt && mount /dev/nvme0n1 /mnt");
@@ -38,18 +41,37 @@ fn the_kernel_uses_a_disk_over_tcp_and_survives_a_restart() {
         let line = "timeout 5 md5sum </mnt/file";
         Ok(place.guest.shell(line)?.output == digest)
     };
-    assert!(until(RECONNECT_SECONDS, again).unwrap(), "the host comes back: {}", place.shell("dmesg | tail"));
+    assert!(
+        until(RECONNECT_SECONDS, again).unwrap(),
+        "the host comes back: {}",
+        place.shell("dmesg | tail")
+    );
     place.shell("umount /mnt && fsck.ext4 -fn /dev/nvme0n1");
 
     // A host has set a write protection; the next server keeps it.
     let protected = |state: &str| {
-        let seen = || Ok(place.guest.shell("cat /sys/block/nvme0n1/ro")?.output.trim() == state);
-        assert!(until(SECONDS, seen).expect("the guest answers"), "{state}: {}", place.shell("dmesg | tail"));
+        let seen = || {
+            Ok(place
+                .guest
+                .shell("cat /sys/block/nvme0n1/ro")?
+                .output
+                .trim()
+                == state)
+        };
+        assert!(
+            until(SECONDS, seen).expect("the guest answers"),
+            "{state}: {}",
+            place.shell("dmesg | tail")
+        );
     };
     place.nvme("set-feature /dev/nvme0 -n 1 -f 0x84 -v 1");
     protected("1");
     let write = "write /dev/nvme0n1 -s 0 -c 0 -z 4096 -d /dev/zero 2>&1";
-    assert!(place.shell(&format!("nvme {write} || true")).contains("Write Protected"));
+    assert!(
+        place
+            .shell(&format!("nvme {write} || true"))
+            .contains("Write Protected")
+    );
     place.nvme(&format!("disconnect -n {NQN}"));
     server.kill().unwrap();
     server.wait(SECONDS).unwrap();
@@ -61,7 +83,12 @@ fn the_kernel_uses_a_disk_over_tcp_and_survives_a_restart() {
 
     place.shell(FIO);
     let errors = place.shell("dmesg | grep -ciE 'i/o error|timeout' || true");
-    assert_eq!(errors.trim(), "0", "{}", place.shell("dmesg | grep -iE 'i/o error|timeout'"));
+    assert_eq!(
+        errors.trim(),
+        "0",
+        "{}",
+        place.shell("dmesg | grep -iE 'i/o error|timeout'")
+    );
     place.nvme(&format!("disconnect -n {NQN}"));
     server.kill().unwrap();
 }
@@ -71,7 +98,10 @@ fn digests_protect_and_commands_do_what_nvme_cli_asks() {
     let place = StoragePlace::new();
     let _server = place.serve(&format!("--memory 64M --block-size 512 --subsystem {NQN}"));
     place.connect("--hdr-digest --data-digest --nr-io-queues 2 --queue-size 1024");
-    assert_eq!(place.shell("cat /sys/class/nvme/nvme0/sqsize").trim(), "1023");
+    assert_eq!(
+        place.shell("cat /sys/class/nvme/nvme0/sqsize").trim(),
+        "1023"
+    );
     place.shell(FIO);
     for command in [
         "write-zeroes /dev/nvme0n1 -s 0 -c 15",
@@ -99,12 +129,25 @@ fn digests_protect_and_commands_do_what_nvme_cli_asks() {
     place.tell(&format!("resize {NQN} 1 128M"));
     place.tell(&format!("add {NQN} --memory 8M"));
     let sees = || {
-        Ok(place.guest.shell("[ -b /dev/nvme0n2 ] && cat /sys/block/nvme0n1/size")?.output.trim() == "262144")
+        Ok(place
+            .guest
+            .shell("[ -b /dev/nvme0n2 ] && cat /sys/block/nvme0n1/size")?
+            .output
+            .trim()
+            == "262144")
     };
-    assert!(until(SECONDS, sees).unwrap(), "{}", place.shell("ls /dev/nvme*; dmesg | tail"));
+    assert!(
+        until(SECONDS, sees).unwrap(),
+        "{}",
+        place.shell("ls /dev/nvme*; dmesg | tail")
+    );
     place.tell(&format!("remove {NQN} 2"));
     let gone = || Ok(!place.guest.shell("[ -b /dev/nvme0n2 ]")?.succeeded());
-    assert!(until(SECONDS, gone).unwrap(), "{}", place.shell("ls /dev/nvme*; dmesg | tail"));
+    assert!(
+        until(SECONDS, gone).unwrap(),
+        "{}",
+        place.shell("ls /dev/nvme*; dmesg | tail")
+    );
     assert!(place.tell("status").contains("\"keep-alive-ms\": 5000"));
     place.nvme(&format!("disconnect -n {NQN}"));
 }
@@ -118,16 +161,26 @@ fn the_kernel_uses_a_disk_over_rdma() {
     let disk = place.file("disk.img").display().to_string();
     // TCP has the port too: it is how the test sees that the server is there.
     let listen = format!("--listen {address}:4420 --rdma {address}:4420");
-    let _server = place.serve(&format!("{disk} --size 64M --block-size 512 --subsystem {NQN} {listen}"));
+    let _server = place.serve(&format!(
+        "{disk} --size 64M --block-size 512 --subsystem {NQN} {listen}"
+    ));
     let found = place.nvme(&format!("discover -t rdma -a {address} -s 4420"));
-    assert!(found.contains("trtype:  rdma") && found.contains(NQN), "{found}");
+    assert!(
+        found.contains("trtype:  rdma") && found.contains(NQN),
+        "{found}"
+    );
     place.connect_over("rdma", "--nr-io-queues 1");
     place.shell("mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /mnt && mount /dev/nvme0n1 /mnt");
     place.shell("dd if=/dev/urandom of=/mnt/file bs=1M count=4 2>/dev/null && sync");
     place.shell("umount /mnt && fsck.ext4 -fn /dev/nvme0n1");
     place.shell(FIO);
     let errors = place.shell("dmesg | grep -ciE 'i/o error|timeout' || true");
-    assert_eq!(errors.trim(), "0", "{}", place.shell("dmesg | grep -iE 'i/o error|timeout'"));
+    assert_eq!(
+        errors.trim(),
+        "0",
+        "{}",
+        place.shell("dmesg | grep -iE 'i/o error|timeout'")
+    );
     place.nvme(&format!("disconnect -n {NQN}"));
 }
 
@@ -151,15 +204,36 @@ const FEATURES: &str = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22
 
 /// Fields in which a target has to differ from nvmet, with the reason. Fields as `QUESTION field`.
 const DIFFERENT: &[(&str, &[&str])] = &[
-    ("names of its own", &["id-ctrl sn", "id-ctrl mn", "id-ctrl fr", "id-ctrl subnqn", "ns-descs uuid"]),
+    (
+        "names of its own",
+        &[
+            "id-ctrl sn",
+            "id-ctrl mn",
+            "id-ctrl fr",
+            "id-ctrl subnqn",
+            "ns-descs uuid",
+        ],
+    ),
     (
         "controllers are numbered from a random one, so that two targets of one name differ",
         &["id-ctrl cntlid"],
     ),
-    ("names that nvmet gives only to those that it was told", &["id-ns nguid", "ns-descs nguid"]),
-    ("the version that it follows: 2.0", &["id-ctrl ver", "id-ctrl crdt1"]),
-    ("nvmet has no limit, and takes what memory there is", &["id-ctrl mdts"]),
-    ("as many errors as are kept, and no arbitration to advise on", &["id-ctrl elpe", "id-ctrl rab"]),
+    (
+        "names that nvmet gives only to those that it was told",
+        &["id-ns nguid", "ns-descs nguid"],
+    ),
+    (
+        "the version that it follows: 2.0",
+        &["id-ctrl ver", "id-ctrl crdt1"],
+    ),
+    (
+        "nvmet has no limit, and takes what memory there is",
+        &["id-ctrl mdts"],
+    ),
+    (
+        "as many errors as are kept, and no arbitration to advise on",
+        &["id-ctrl elpe", "id-ctrl rab"],
+    ),
     (
         "commands that nvmet does not have: Compare and Write, Verify, Copy, Flush of all namespaces",
         &[
@@ -173,10 +247,16 @@ const DIFFERENT: &[(&str, &[&str])] = &[
             "id-ns msrc",
         ],
     ),
-    ("reservations", &["id-ns rescap", "get-feature 130", "get-feature 131"]),
+    (
+        "reservations",
+        &["id-ns rescap", "get-feature 130", "get-feature 131"],
+    ),
     ("one more size of blocks", &["id-ns nlbaf", "id-ns lbaf  1"]),
     ("what is discarded reads as zeros", &["id-ns dlfeat"]),
-    ("blocks are best written and discarded by pages", &["id-ns npwg", "id-ns npwa", "id-ns nows"]),
+    (
+        "blocks are best written and discarded by pages",
+        &["id-ns npwg", "id-ns npwa", "id-ns nows"],
+    ),
     ("how large it is", &["id-ns nvmcap"]),
     (
         "the health of a machine in its room, not of one at absolute zero",
@@ -188,7 +268,10 @@ const DIFFERENT: &[(&str, &[&str])] = &[
             "id-ctrl ps      0",
         ],
     ),
-    ("a slot with firmware: the version", &["fw-log afi", "fw-log frs1"]),
+    (
+        "a slot with firmware: the version",
+        &["fw-log afi", "fw-log frs1"],
+    ),
     (
         "features that nvmet does not have",
         &[
@@ -202,7 +285,10 @@ const DIFFERENT: &[(&str, &[&str])] = &[
             "get-feature 25",
         ],
     ),
-    ("the queues that the host was granted, not the most that there can be", &["get-feature 7"]),
+    (
+        "the queues that the host was granted, not the most that there can be",
+        &["get-feature 7"],
+    ),
 ];
 
 /// Answers by question and name.
@@ -210,16 +296,28 @@ fn answers(place: &StoragePlace) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut keep = |question: &str, output: &str| {
         for line in output.lines() {
-            let Some((name, value)) = line.split_once(':') else { continue };
-            let name = format!("{} {}", question.split(' ').next().unwrap_or_default(), name.trim());
+            let Some((name, value)) = line.split_once(':') else {
+                continue;
+            };
+            let name = format!(
+                "{} {}",
+                question.split(' ').next().unwrap_or_default(),
+                name.trim()
+            );
             // Why something that is not there is refused is each target's own affair.
             let is_refused = value.trim().starts_with("NVMe status");
-            all.insert(name, if is_refused { "refused" } else { value.trim() }.to_owned());
+            all.insert(
+                name,
+                if is_refused { "refused" } else { value.trim() }.to_owned(),
+            );
         }
     };
     for question in QUESTIONS {
         let (command, options) = question.split_once(' ').unwrap_or((question, ""));
-        keep(question, &place.shell(&format!("nvme {command} /dev/nvme0 {options} 2>&1 || true")));
+        keep(
+            question,
+            &place.shell(&format!("nvme {command} /dev/nvme0 {options} 2>&1 || true")),
+        );
     }
     let line = format!(
         "for f in {FEATURES}; do echo $f: $(nvme get-feature /dev/nvme0 -n 1 -f $f 2>&1 | tr '\\n' ' '); done"
@@ -260,11 +358,19 @@ fn nvme_cli_output_differs_from_the_kernels_target_only_in_listed_fields() {
     let unexpected: Vec<_> = names
         .iter()
         .filter(|name| ours.get(**name) != theirs.get(**name) && !is_known(name))
-        .map(|name| format!("{name}: theirs {:?}, ours {:?}", theirs.get(*name), ours.get(*name)))
+        .map(|name| {
+            format!(
+                "{name}: theirs {:?}, ours {:?}",
+                theirs.get(*name),
+                ours.get(*name)
+            )
+        })
         .collect();
     assert!(unexpected.is_empty(), "{unexpected:#?}");
     // Every field in the list still differs.
     let listed = DIFFERENT.iter().flat_map(|(_, names)| names.iter());
-    let settled: Vec<_> = listed.filter(|name| ours.get(**name) == theirs.get(**name)).collect();
+    let settled: Vec<_> = listed
+        .filter(|name| ours.get(**name) == theirs.get(**name))
+        .collect();
     assert!(settled.is_empty(), "{settled:?}");
 }

@@ -48,7 +48,10 @@ open(file, "w").write(f"-----BEGIN {name}-----\n{base64.encodebytes(session).dec
 "#;
 
 fn output(program: &str, arguments: &[&str]) -> String {
-    let done = Command::new(program).args(arguments).output().expect("it is installed");
+    let done = Command::new(program)
+        .args(arguments)
+        .output()
+        .expect("it is installed");
     let text = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
     assert!(done.status.success(), "{program}: {text}");
     text
@@ -57,7 +60,12 @@ fn output(program: &str, arguments: &[&str]) -> String {
 /// A key by SHA-256 (1) or SHA-384 (2).
 fn key(hash: &str) -> String {
     let printed = output("nvme", &["gen-tls-key", &format!("--hmac={hash}")]);
-    printed.lines().find(|line| line.starts_with("NVMeTLSkey-1:")).expect("a key").trim().to_owned()
+    printed
+        .lines()
+        .find(|line| line.starts_with("NVMeTLSkey-1:"))
+        .expect("a key")
+        .trim()
+        .to_owned()
 }
 
 /// The identity and the TLS PSK of a key.
@@ -79,9 +87,16 @@ const COMPAT: &str = "compat";
 
 fn derived_as(key: &str, version: &str, form: &str, folder: &Path) -> Derived {
     let session = folder.join("session").display().to_string();
-    let printed = output("python3", &["-c", DERIVE, key, HOST, NQN, version, form, &session]);
+    let printed = output(
+        "python3",
+        &["-c", DERIVE, key, HOST, NQN, version, form, &session],
+    );
     let (identity, key) = printed.trim().split_once('\n').expect("two lines");
-    Derived { identity: identity.to_owned(), key: key.to_owned(), session }
+    Derived {
+        identity: identity.to_owned(),
+        key: key.to_owned(),
+        session,
+    }
 }
 
 /// A server whose only host has this key.
@@ -117,19 +132,38 @@ impl Drop for Ended {
 #[test]
 fn openssl_connects_with_the_key() {
     let (small, large) = ("AES_128_GCM_SHA256", "AES_256_GCM_SHA384");
-    let both = [("1", "0", small), ("1", "1", small), ("2", "0", large), ("2", "1", large)];
-    let forms = [RFC8446, COMPAT].into_iter().flat_map(|form| both.map(|it| (it, form)));
+    let both = [
+        ("1", "0", small),
+        ("1", "1", small),
+        ("2", "0", large),
+        ("2", "1", large),
+    ];
+    let forms = [RFC8446, COMPAT]
+        .into_iter()
+        .flat_map(|form| both.map(|it| (it, form)));
     for ((hash, version, cipher), form) in forms {
         let folder = TempDir::new().expect("a folder");
         let key = key(hash);
         let server = serve(folder.path(), &key);
         let address = server.address().to_string();
-        let Derived { identity, session, .. } = derived_as(&key, version, form, folder.path());
+        let Derived {
+            identity, session, ..
+        } = derived_as(&key, version, form, folder.path());
         let client = |key: &str| {
             let said = folder.path().join("said");
             let mut child = Command::new("openssl")
-                .args(["s_client", "-connect", &address, "-tls1_3", "-ign_eof", "-nocommands"])
-                .args(["-ciphersuites", "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256"])
+                .args([
+                    "s_client",
+                    "-connect",
+                    &address,
+                    "-tls1_3",
+                    "-ign_eof",
+                    "-nocommands",
+                ])
+                .args([
+                    "-ciphersuites",
+                    "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256",
+                ])
                 .args(["-psk_identity", &identity, "-psk_session", key])
                 .stdin(Stdio::piped())
                 .stdout(std::fs::File::create(&said).expect("a file"))
@@ -140,7 +174,11 @@ fn openssl_connects_with_the_key() {
             let mut request = [0; 128];
             request[..8].copy_from_slice(&REQUEST);
             // After a failed handshake no process reads it.
-            _ = child.0.stdin.as_mut().map(|stdin| stdin.write_all(&request));
+            _ = child
+                .0
+                .stdin
+                .as_mut()
+                .map(|stdin| stdin.write_all(&request));
             (child, said)
         };
         let (_child, said) = client(&session);
@@ -148,15 +186,27 @@ fn openssl_connects_with_the_key() {
             let said = std::fs::read(&said).unwrap_or_default();
             Ok(said.windows(8).any(|it| it == RESPONSE))
         };
-        let text = || String::from_utf8_lossy(&std::fs::read(&said).unwrap_or_default()).into_owned();
-        assert!(until(SECONDS, answered).expect("no error"), "{version} {hash} {form}: {}", text());
-        assert!(text().contains(cipher) && text().contains("TLSv1.3"), "{}", text());
+        let text =
+            || String::from_utf8_lossy(&std::fs::read(&said).unwrap_or_default()).into_owned();
+        assert!(
+            until(SECONDS, answered).expect("no error"),
+            "{version} {hash} {form}: {}",
+            text()
+        );
+        assert!(
+            text().contains(cipher) && text().contains("TLSv1.3"),
+            "{}",
+            text()
+        );
         // The same name with another key.
         let other = derived_as(&self::key(hash), version, form, folder.path()).session;
         let (mut child, said) = client(&other);
         let status = child.0.wait().expect("it ends");
         let text = String::from_utf8_lossy(&std::fs::read(said).unwrap_or_default()).into_owned();
-        assert!(!status.success() && !text.contains("Reused, TLSv1.3"), "{text}");
+        assert!(
+            !status.success() && !text.contains("Reused, TLSv1.3"),
+            "{text}"
+        );
     }
 }
 
@@ -169,7 +219,14 @@ fn an_unknown_identity_and_a_wrong_key_are_in_the_log() {
     let address = server.address().to_string();
     let handshake = |identity: &str, secret: &str| {
         let done = Command::new("openssl")
-            .args(["s_client", "-connect", &address, "-tls1_3", "-ciphersuites", "TLS_AES_128_GCM_SHA256"])
+            .args([
+                "s_client",
+                "-connect",
+                &address,
+                "-tls1_3",
+                "-ciphersuites",
+                "TLS_AES_128_GCM_SHA256",
+            ])
             .args(["-psk_identity", identity, "-psk", secret])
             .stdin(Stdio::null())
             .output()
@@ -184,8 +241,13 @@ fn an_unknown_identity_and_a_wrong_key_are_in_the_log() {
     let said = handshake(&identity, &wrong);
     assert!(said.contains("decrypt error"), "{said}");
     let log = || server.log();
-    let expected =
-        ["unknown PSK identity", "somebody", "--tls-key", "does not have the key of PSK identity", NQN];
+    let expected = [
+        "unknown PSK identity",
+        "somebody",
+        "--tls-key",
+        "does not have the key of PSK identity",
+        NQN,
+    ];
     let has_all = || Ok(expected.iter().all(|text| log().contains(text)));
     assert!(until(SECONDS, has_all).expect("no error"), "{}", log());
     assert!(!log().contains('\u{1b}'), "{}", log());
@@ -199,7 +261,11 @@ fn a_target_in_tls_is_not_talked_down() {
     let key = key("1");
     let server = serve(folder.path(), &key);
     let address = server.address().to_string();
-    let Derived { identity, key: secret, session } = derived(&key, "1", folder.path());
+    let Derived {
+        identity,
+        key: secret,
+        session,
+    } = derived(&key, "1", folder.path());
     let mut request = [0; 128];
     request[..8].copy_from_slice(&REQUEST);
     let client = |arguments: &[&str]| {
@@ -213,26 +279,45 @@ fn a_target_in_tls_is_not_talked_down() {
             .spawn()
             .map(Ended)
             .expect("it is installed");
-        _ = child.0.stdin.as_mut().map(|stdin| stdin.write_all(&request));
+        _ = child
+            .0
+            .stdin
+            .as_mut()
+            .map(|stdin| stdin.write_all(&request));
         (child, said)
     };
     let psk = ["-psk_identity", &identity, "-psk", &secret];
     let with_session = ["-psk_identity", &identity, "-psk_session", &session];
     let lesser: [Vec<&str>; 6] = [
         [&["-tls1_2", "-cipher", "PSK:@SECLEVEL=0"], &psk[..]].concat(),
-        [&["-tls1_2", "-cipher", "ECDHE-PSK-AES256-CBC-SHA384:DHE-PSK-AES256-GCM-SHA384"], &psk[..]].concat(),
+        [
+            &[
+                "-tls1_2",
+                "-cipher",
+                "ECDHE-PSK-AES256-CBC-SHA384:DHE-PSK-AES256-GCM-SHA384",
+            ],
+            &psk[..],
+        ]
+        .concat(),
         vec!["-tls1_2"],
         vec!["-tls1_3"],
         // The client could do better, and does without the key.
         vec!["-no_tls1_1"],
-        [&["-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"], &with_session[..]].concat(),
+        [
+            &["-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"],
+            &with_session[..],
+        ]
+        .concat(),
     ];
     for arguments in &lesser {
         let (mut child, said) = client(arguments);
         let status = child.0.wait().expect("it ends");
         let said = std::fs::read(said).unwrap_or_default();
         let text = String::from_utf8_lossy(&said).into_owned();
-        assert!(!status.success() && !said.windows(8).any(|it| it == RESPONSE), "{arguments:?}: {text}");
+        assert!(
+            !status.success() && !said.windows(8).any(|it| it == RESPONSE),
+            "{arguments:?}: {text}"
+        );
     }
     let mut plain = TcpStream::connect(server.address()).expect("it listens");
     plain.write_all(&request).expect("it is there");
@@ -247,7 +332,12 @@ fn a_target_in_tls_is_not_talked_down() {
     // The same key in TLS 1.3 is what there is.
     let tls = ["-tls1_3", "-ciphersuites", "TLS_AES_128_GCM_SHA256"];
     let (_child, said) = client(&[&tls, &with_session[..]].concat());
-    let answered = || Ok(std::fs::read(&said).unwrap_or_default().windows(8).any(|it| it == RESPONSE));
+    let answered = || {
+        Ok(std::fs::read(&said)
+            .unwrap_or_default()
+            .windows(8)
+            .any(|it| it == RESPONSE))
+    };
     assert!(until(SECONDS, answered).expect("no error"));
 }
 
@@ -258,15 +348,30 @@ fn a_host_with_a_key_is_not_talked_down() {
     let key = key("1");
     let file = folder.path().join("key");
     std::fs::write(&file, &key).expect("a file");
-    let Derived { identity, key: secret, .. } = derived(&key, "1", folder.path());
+    let Derived {
+        identity,
+        key: secret,
+        ..
+    } = derived(&key, "1", folder.path());
     let host = |address: &str| {
         let done = Command::new(Rockery::built().path())
-            .args(["nvme", "id-ctrl", address, "--subsystem", NQN, "--host", HOST])
+            .args([
+                "nvme",
+                "id-ctrl",
+                address,
+                "--subsystem",
+                NQN,
+                "--host",
+                HOST,
+            ])
             .args(["--tls-key", &format!("@{}", file.display())])
             .output()
             .expect("it was built");
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert!(!done.status.success() && said.contains("TLS with the target failed"), "{said}");
+        assert!(
+            !done.status.success() && said.contains("TLS with the target failed"),
+            "{said}"
+        );
     };
     let plain = Server::start(folder.path(), "--memory 16M").expect("it starts");
     host(&plain.address().to_string());
@@ -274,8 +379,22 @@ fn a_host_with_a_key_is_not_talked_down() {
     let port = free_port();
     let heard = folder.path().join("heard");
     let _server = Command::new("openssl")
-        .args(["s_server", "-accept", &format!("127.0.0.1:{port}"), "-tls1_2", "-nocert", "-quiet"])
-        .args(["-cipher", "PSK:@SECLEVEL=0", "-psk_identity", &identity, "-psk", &secret])
+        .args([
+            "s_server",
+            "-accept",
+            &format!("127.0.0.1:{port}"),
+            "-tls1_2",
+            "-nocert",
+            "-quiet",
+        ])
+        .args([
+            "-cipher",
+            "PSK:@SECLEVEL=0",
+            "-psk_identity",
+            &identity,
+            "-psk",
+            &secret,
+        ])
         .stdin(Stdio::piped())
         .stdout(std::fs::File::create(&heard).expect("a file"))
         .stderr(Stdio::null())
@@ -296,16 +415,27 @@ fn a_host_with_a_key_is_not_talked_down() {
 fn our_host_speaks_to_openssl_with_the_key() {
     let folder = TempDir::new().expect("a folder");
     let both = [("1", "0"), ("1", "1"), ("2", "0"), ("2", "1")];
-    let forms = [RFC8446, COMPAT].into_iter().flat_map(|form| both.map(|it| (it, form)));
+    let forms = [RFC8446, COMPAT]
+        .into_iter()
+        .flat_map(|form| both.map(|it| (it, form)));
     for ((hash, version), form) in forms {
         let key = key(hash);
         let file = folder.path().join("key");
         std::fs::write(&file, format!("{key}\n")).expect("a file");
-        let Derived { identity, session, .. } = derived_as(&key, version, form, folder.path());
+        let Derived {
+            identity, session, ..
+        } = derived_as(&key, version, form, folder.path());
         let port = free_port();
         let heard = folder.path().join("heard");
         let _server = Command::new("openssl")
-            .args(["s_server", "-accept", &format!("127.0.0.1:{port}"), "-tls1_3", "-nocert", "-quiet"])
+            .args([
+                "s_server",
+                "-accept",
+                &format!("127.0.0.1:{port}"),
+                "-tls1_3",
+                "-nocert",
+                "-quiet",
+            ])
             .args(["-psk_identity", &identity, "-psk_session", &session])
             .stdin(Stdio::piped())
             .stdout(std::fs::File::create(&heard).expect("a file"))
@@ -321,16 +451,37 @@ fn our_host_speaks_to_openssl_with_the_key() {
         // It gets no answer, so it is ended.
         let rockery = Rockery::built();
         let _host = Command::new(rockery.path())
-            .args(["nvme", "id-ctrl", &format!("127.0.0.1:{port}"), "--subsystem", NQN, "--host", HOST])
-            .args(["--tls-key", &format!("@{}", file.display()), "--tls-identity", version])
+            .args([
+                "nvme",
+                "id-ctrl",
+                &format!("127.0.0.1:{port}"),
+                "--subsystem",
+                NQN,
+                "--host",
+                HOST,
+            ])
+            .args([
+                "--tls-key",
+                &format!("@{}", file.display()),
+                "--tls-identity",
+                version,
+            ])
             .args((form == COMPAT).then_some("--tls-key-compat"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .map(Ended)
             .expect("it was built");
-        let asked = || Ok(std::fs::read(&heard).unwrap_or_default().starts_with(&REQUEST));
-        assert!(until(SECONDS, asked).expect("no error"), "{hash} {version}: {:?}", std::fs::read(&heard));
+        let asked = || {
+            Ok(std::fs::read(&heard)
+                .unwrap_or_default()
+                .starts_with(&REQUEST))
+        };
+        assert!(
+            until(SECONDS, asked).expect("no error"),
+            "{hash} {version}: {:?}",
+            std::fs::read(&heard)
+        );
     }
 }
 
@@ -344,8 +495,14 @@ fn our_host_uses_our_disk_in_tls() {
     std::fs::write(&file, &key).expect("a file");
     let rockery = Rockery::built();
     let nvme = |words: &str, key: &str| {
-        let line = format!("{} nvme {words} --host {HOST} --tls-key {key} 2>&1", rockery.path().display());
-        Command::new("sh").args(["-c", &line]).output().expect("a shell")
+        let line = format!(
+            "{} nvme {words} --host {HOST} --tls-key {key} 2>&1",
+            rockery.path().display()
+        );
+        Command::new("sh")
+            .args(["-c", &line])
+            .output()
+            .expect("a shell")
     };
     let (address, at) = (server.address(), format!("@{}", file.display()));
     let found = nvme(&format!("discover {address}"), &at);
@@ -357,12 +514,18 @@ fn our_host_uses_our_disk_in_tls() {
     assert!(read == std::fs::read("/bin/sh").expect("it is there")[..4 * 4096]);
     let refused = nvme(&format!("id-ctrl {to}"), &self::key("1"));
     let said = String::from_utf8_lossy(&refused.stdout).into_owned();
-    assert!(!refused.status.success() && said.contains("TLS with the target failed"), "{said}");
+    assert!(
+        !refused.status.success() && said.contains("TLS with the target failed"),
+        "{said}"
+    );
 }
 
 /// Keys for the kernel: the hash (1 is SHA-256, 2 SHA-384), the version of the identity, and the cipher.
-const KERNEL_KEYS: [(&str, &str, &str); 3] =
-    [("1", "0", "AES_128_GCM"), ("1", "1", "AES_128_GCM"), ("2", "1", "AES_256_GCM")];
+const KERNEL_KEYS: [(&str, &str, &str); 3] = [
+    ("1", "0", "AES_128_GCM"),
+    ("1", "1", "AES_128_GCM"),
+    ("2", "1", "AES_256_GCM"),
+];
 
 /// The program that makes the kernel's handshakes, while it runs in the guest.
 struct Agent<'a>(&'a StoragePlace);
@@ -397,8 +560,8 @@ impl Drop for Agent<'_> {
 #[test]
 fn the_kernel_speaks_tls_as_host_and_as_target() {
     let place = StoragePlace::authenticating();
-    let agent =
-        Probe::compile_with("cc", "handshake", &["-lssl", "-lcrypto"]).expect("libssl-dev is installed");
+    let agent = Probe::compile_with("cc", "handshake", &["-lssl", "-lcrypto"])
+        .expect("libssl-dev is installed");
     place.bring(agent.path());
     place.shell("/sbin/modprobe tls && /sbin/modprobe nvmet_tcp");
     let folder = TempDir::new().expect("a folder");
@@ -409,7 +572,13 @@ fn the_kernel_speaks_tls_as_host_and_as_target() {
     }
 }
 
-fn the_kernel_uses_our_disk(place: &StoragePlace, folder: &TempDir, key: &str, version: &str, cipher: &str) {
+fn the_kernel_uses_our_disk(
+    place: &StoragePlace,
+    folder: &TempDir,
+    key: &str,
+    version: &str,
+    cipher: &str,
+) {
     let address = place.server.address();
     let config = config(folder.path(), key, &format!("{address}:4420"));
     _ = std::fs::remove_file(place.file("state"));
@@ -419,31 +588,59 @@ fn the_kernel_uses_our_disk(place: &StoragePlace, folder: &TempDir, key: &str, v
         "transport=tcp,traddr={address},trsvcid=4420,nqn={NQN},hostnqn={HOST},hostid={HOST_ID},\
          nr_io_queues=1,tls"
     );
-    let connect =
-        || place.guest.shell(&format!("echo '{options}' >/dev/nvme-fabrics")).expect("the guest answers");
+    let connect = || {
+        place
+            .guest
+            .shell(&format!("echo '{options}' >/dev/nvme-fabrics"))
+            .expect("the guest answers")
+    };
     {
         let wrong = key.chars().rev().collect::<String>();
         let agent = Agent::start(place, &identity, &wrong);
         assert!(!connect().succeeded(), "{identity}: {}", agent.log());
-        assert!(agent.said().contains("refused"), "{identity}: {}", agent.log());
+        assert!(
+            agent.said().contains("refused"),
+            "{identity}: {}",
+            agent.log()
+        );
     }
     let agent = Agent::start(place, &identity, &key);
     let connected = connect();
-    assert!(connected.succeeded(), "{identity}: {}\n{}", connected.output, agent.log());
+    assert!(
+        connected.succeeded(),
+        "{identity}: {}\n{}",
+        connected.output,
+        agent.log()
+    );
     place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
     place.shell(
         "fio --name=v --filename=/dev/nvme0n1 --direct=1 --ioengine=libaio --iodepth=8 \
          --rw=randrw --bsrange=4k-128k --size=4M --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7",
     );
     place.nvme(&format!("disconnect -n {NQN}"));
-    assert_eq!(agent.said().matches(cipher).count(), 2, "both queues: {}", agent.log());
+    assert_eq!(
+        agent.said().matches(cipher).count(),
+        2,
+        "both queues: {}",
+        agent.log()
+    );
     server.kill().expect("it is ours");
     server.wait(SECONDS).expect("it ends");
 }
 
-fn we_use_the_kernels_disk(place: &StoragePlace, folder: &TempDir, key: &str, version: &str, cipher: &str) {
+fn we_use_the_kernels_disk(
+    place: &StoragePlace,
+    folder: &TempDir,
+    key: &str,
+    version: &str,
+    cipher: &str,
+) {
     let address = place.guest.address();
-    let Derived { identity, key: secret, .. } = derived(key, version, folder.path());
+    let Derived {
+        identity,
+        key: secret,
+        ..
+    } = derived(key, version, folder.path());
     let agent = Agent::start(place, &identity, &secret);
     let made = place.guest.shell(&format!(
         "mount -t configfs config /sys/kernel/config 2>/dev/null; \
@@ -464,14 +661,36 @@ fn we_use_the_kernels_disk(place: &StoragePlace, folder: &TempDir, key: &str, ve
             "{rockery} nvme {act} {address}:4420 --subsystem {NQN} --host {HOST} --tls-key @{file} \
              --tls-identity {version} {rest} 2>&1"
         );
-        let mut job = place.server.start_plain(&["sh", "-c", &line]).expect("it starts");
+        let mut job = place
+            .server
+            .start_plain(&["sh", "-c", &line])
+            .expect("it starts");
         job.wait(SECONDS).expect("in time")
     };
     let written = nvme("write", key, "</bin/sh");
-    assert!(written.succeeded(), "{identity}: {}\n{}", written.output, agent.log());
+    assert!(
+        written.succeeded(),
+        "{identity}: {}\n{}",
+        written.output,
+        agent.log()
+    );
     let read = nvme("read", key, "--blocks 32 | cmp -n 16384 - /bin/sh");
-    assert!(read.succeeded(), "{identity}: {}\n{}", read.output, agent.log());
-    assert_eq!(agent.said().matches(cipher).count(), 4, "two connections each: {}", agent.log());
+    assert!(
+        read.succeeded(),
+        "{identity}: {}\n{}",
+        read.output,
+        agent.log()
+    );
+    assert_eq!(
+        agent.said().matches(cipher).count(),
+        4,
+        "two connections each: {}",
+        agent.log()
+    );
     let other = self::key(if cipher.contains("256") { "2" } else { "1" });
-    assert!(!nvme("id-ctrl", &other, "").succeeded(), "{identity}: {}", agent.log());
+    assert!(
+        !nvme("id-ctrl", &other, "").succeeded(),
+        "{identity}: {}",
+        agent.log()
+    );
 }

@@ -58,7 +58,11 @@ impl Machine {
         let (prefix, rockery) = Rockery::built().installed();
         let shared = TempDir::new().unwrap();
         fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o1777)).unwrap();
-        Self { shared, _prefix: prefix, rockery }
+        Self {
+            shared,
+            _prefix: prefix,
+            rockery,
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -68,29 +72,57 @@ impl Machine {
     /// A program of a user without `XDG_RUNTIME_DIR`.
     fn command(&self, user: &str, program: &Path) -> Command {
         let mut command = Command::new("setpriv");
-        command.args(["--reuid", user, "--regid", user, "--clear-groups"]).arg(program);
-        command.env_remove("XDG_RUNTIME_DIR").env("TMPDIR", self.shared.path()).stdin(Stdio::null());
+        command
+            .args(["--reuid", user, "--regid", user, "--clear-groups"])
+            .arg(program);
+        command
+            .env_remove("XDG_RUNTIME_DIR")
+            .env("TMPDIR", self.shared.path())
+            .stdin(Stdio::null());
         command
     }
 
     /// Runs rockery; whether it succeeded, and what it printed.
     fn run(&self, user: &str, words: &str) -> (bool, String) {
-        let done = self.command(user, &self.rockery).args(words.split_whitespace()).output().unwrap();
-        (done.status.success(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+        let done = self
+            .command(user, &self.rockery)
+            .args(words.split_whitespace())
+            .output()
+            .unwrap();
+        (
+            done.status.success(),
+            String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned(),
+        )
     }
 }
 
 #[test]
 fn a_folder_of_another_user_is_not_used() {
     let machine = Machine::new();
-    let (folder, heard, said) = (machine.path("rockery-0"), machine.path("heard"), machine.path("said"));
+    let (folder, heard, said) = (
+        machine.path("rockery-0"),
+        machine.path("heard"),
+        machine.path("said"),
+    );
     let own = TempDir::new().unwrap();
     let precious = own.path().join("precious");
     fs::write(&precious, "precious").unwrap();
     let mut squatter = machine.command(NOBODY, Path::new(PYTHON));
-    squatter.args(["-c", SQUATTER]).args([&folder, &precious, &heard]);
-    let _squatter = Ended(squatter.stdout(fs::File::create(&said).unwrap()).spawn().unwrap());
-    assert!(until(SECONDS, || Ok(fs::read(&said).unwrap_or_default() == b"ready\n")).unwrap());
+    squatter
+        .args(["-c", SQUATTER])
+        .args([&folder, &precious, &heard]);
+    let _squatter = Ended(
+        squatter
+            .stdout(fs::File::create(&said).unwrap())
+            .spawn()
+            .unwrap(),
+    );
+    assert!(
+        until(SECONDS, || Ok(
+            fs::read(&said).unwrap_or_default() == b"ready\n"
+        ))
+        .unwrap()
+    );
 
     let secret = "DHHC-1:00:AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQHMnzFi:";
     for words in [
@@ -103,15 +135,28 @@ fn a_folder_of_another_user_is_not_used() {
         "nvme disconnect".to_owned(),
     ] {
         let (succeeded, said) = machine.run("0", &words);
-        let told = [&*folder.display().to_string(), "user 65534", "XDG_RUNTIME_DIR"];
+        let told = [
+            &*folder.display().to_string(),
+            "user 65534",
+            "XDG_RUNTIME_DIR",
+        ];
         let is_told = told.iter().all(|word| said.contains(word));
         assert!(!succeeded && is_told, "{words}: {said}");
     }
     // Where a path is given, it is the process that is looked at.
-    let (succeeded, said) =
-        machine.run("0", &format!("serve status --control {}/nvme.sock", folder.display()));
-    assert!(!succeeded && said.contains("a process of user 65534"), "{said}");
-    assert_eq!(fs::read(&heard).unwrap_or_default(), b"", "nothing was sent");
+    let (succeeded, said) = machine.run(
+        "0",
+        &format!("serve status --control {}/nvme.sock", folder.display()),
+    );
+    assert!(
+        !succeeded && said.contains("a process of user 65534"),
+        "{said}"
+    );
+    assert_eq!(
+        fs::read(&heard).unwrap_or_default(),
+        b"",
+        "nothing was sent"
+    );
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }
 
@@ -119,24 +164,53 @@ fn a_folder_of_another_user_is_not_used() {
 fn each_user_has_a_server_and_finds_it() {
     let machine = Machine::new();
     let mut servers = Vec::new();
-    for (user, name) in [("0", "nqn.2024-01.org.example:root"), (NOBODY, "nqn.2024-01.org.example:nobody")] {
+    for (user, name) in [
+        ("0", "nqn.2024-01.org.example:root"),
+        (NOBODY, "nqn.2024-01.org.example:nobody"),
+    ] {
         let said = machine.path(&format!("said-{user}"));
         let mut server = machine.command(user, &machine.rockery);
-        server.args(["serve", "nvme", "--memory", "1M", "--listen", "127.0.0.1:0", "--subsystem", name]);
+        server.args([
+            "serve",
+            "nvme",
+            "--memory",
+            "1M",
+            "--listen",
+            "127.0.0.1:0",
+            "--subsystem",
+            name,
+        ]);
         let output = fs::File::create(&said).unwrap();
-        servers.push(Ended(server.stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap()));
-        let is_up = || Ok(fs::read_to_string(&said).is_ok_and(|said| said.contains("listening on")));
-        assert!(until(SECONDS, is_up).unwrap(), "{:?}", fs::read_to_string(&said));
+        servers.push(Ended(
+            server
+                .stdout(output.try_clone().unwrap())
+                .stderr(output)
+                .spawn()
+                .unwrap(),
+        ));
+        let is_up =
+            || Ok(fs::read_to_string(&said).is_ok_and(|said| said.contains("listening on")));
+        assert!(
+            until(SECONDS, is_up).unwrap(),
+            "{:?}",
+            fs::read_to_string(&said)
+        );
         let (succeeded, status) = machine.run(user, "serve status");
         assert!(succeeded && status.contains(name), "{status}");
     }
     // Only root is answered, no other user, even with the path of root's socket.
     let control = |user: &str| {
-        format!("serve status --control {}/rockery-{user}/nvme.sock", machine.shared.path().display())
+        format!(
+            "serve status --control {}/rockery-{user}/nvme.sock",
+            machine.shared.path().display()
+        )
     };
     assert!(!machine.run(NOBODY, &control("0")).0);
     let (succeeded, said) = machine.run("0", &control(NOBODY));
-    assert!(!succeeded && said.contains("a process of user 65534"), "root sends no secrets there: {said}");
+    assert!(
+        !succeeded && said.contains("a process of user 65534"),
+        "root sends no secrets there: {said}"
+    );
     assert!(machine.run(NOBODY, "serve status").0 && machine.run("0", "serve status").0);
 }
 
@@ -149,20 +223,37 @@ fn disconnecting_ends_the_process_that_exports_and_no_other() {
     let errors = folder.path().join("errors");
     let run = |words: &str| {
         let mut command = Command::new(Rockery::built().path());
-        command.arg("nvme").args(words.split_whitespace()).env("XDG_RUNTIME_DIR", folder.path());
-        let done = command.stderr(fs::File::create(&errors).unwrap()).output().unwrap();
-        let said = String::from_utf8_lossy(&done.stdout).into_owned() + &fs::read_to_string(&errors).unwrap();
+        command
+            .arg("nvme")
+            .args(words.split_whitespace())
+            .env("XDG_RUNTIME_DIR", folder.path());
+        let done = command
+            .stderr(fs::File::create(&errors).unwrap())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&done.stdout).into_owned()
+            + &fs::read_to_string(&errors).unwrap();
         (done.status.success(), said)
     };
     let (connected, uri) = run(&format!("connect {} --subsystem {NQN}", server.address()));
     assert!(connected, "{uri}");
     let record = folder.path().join("rockery/nvme/disk.json");
     let right = fs::read_to_string(&record).unwrap();
-    let number: u32 = right.split(['"', ':', ',']).find_map(|word| word.parse().ok()).unwrap();
+    let number: u32 = right
+        .split(['"', ':', ','])
+        .find_map(|word| word.parse().ok())
+        .unwrap();
     let mut innocent = Ended(Command::new("sleep").arg("600").spawn().unwrap());
-    fs::write(&record, right.replace(&number.to_string(), &innocent.0.id().to_string())).unwrap();
+    fs::write(
+        &record,
+        right.replace(&number.to_string(), &innocent.0.id().to_string()),
+    )
+    .unwrap();
     let (ended, said) = run("disconnect");
-    assert!(!ended && said.contains("neither is ended") && said.contains(&number.to_string()), "{said}");
+    assert!(
+        !ended && said.contains("neither is ended") && said.contains(&number.to_string()),
+        "{said}"
+    );
     assert!(innocent.0.try_wait().unwrap().is_none());
     assert!(run("list").1.contains(uri.trim()));
     fs::write(&record, right).unwrap();
@@ -180,10 +271,25 @@ fn an_export_replaces_no_file_that_is_no_socket() {
     let precious = folder.path().join("precious");
     fs::write(&precious, "precious").unwrap();
     let mut command = Command::new("timeout");
-    command.arg(SECONDS.to_string()).arg(Rockery::built().path());
-    command.args(["nvme", "export", &server.address().to_string(), "--subsystem", NQN, "--nbd"]);
-    let done = command.arg(format!("unix:{}", precious.display())).output().unwrap();
+    command
+        .arg(SECONDS.to_string())
+        .arg(Rockery::built().path());
+    command.args([
+        "nvme",
+        "export",
+        &server.address().to_string(),
+        "--subsystem",
+        NQN,
+        "--nbd",
+    ]);
+    let done = command
+        .arg(format!("unix:{}", precious.display()))
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(!done.status.success() && said.contains("it is a regular file"), "{said}");
+    assert!(
+        !done.status.success() && said.contains("it is a regular file"),
+        "{said}"
+    );
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }

@@ -54,7 +54,10 @@ impl Routed {
                 host.call(&line).expect("a link of a host");
             }
         }
-        routed.router.call("sysctl -qw net.ipv4.ip_forward=1").expect("a router");
+        routed
+            .router
+            .call("sysctl -qw net.ipv4.ip_forward=1")
+            .expect("a router");
         routed
     }
 
@@ -74,8 +77,10 @@ impl Routed {
     fn listening(&self) -> Process {
         let rockery = Rockery::built();
         let path = rockery.path().display().to_string();
-        let mut listener =
-            self.asked.start_plain(&[&path, "doctor", "probe", "--listen"]).expect("it starts");
+        let mut listener = self
+            .asked
+            .start_plain(&[&path, "doctor", "probe", "--listen"])
+            .expect("it starts");
         listener.expect_output("answering", SECONDS);
         listener
     }
@@ -94,11 +99,18 @@ impl Routed {
 
 /// The JSON of a probe, and the rules of its findings.
 fn page(output: &str) -> (Value, Vec<String>) {
-    let end = output.rfind('}').unwrap_or_else(|| panic!("no JSON: {output}"));
-    let start = output.find('{').unwrap_or_else(|| panic!("no JSON: {output}"));
-    let page: Value = serde_json::from_str(&output[start..=end]).unwrap_or_else(|_| panic!("{output}"));
+    let end = output
+        .rfind('}')
+        .unwrap_or_else(|| panic!("no JSON: {output}"));
+    let start = output
+        .find('{')
+        .unwrap_or_else(|| panic!("no JSON: {output}"));
+    let page: Value =
+        serde_json::from_str(&output[start..=end]).unwrap_or_else(|_| panic!("{output}"));
     let rules = page["findings"].as_array().expect("findings").iter();
-    let rules = rules.map(|finding| finding["rule"].as_str().expect("a rule").to_owned()).collect();
+    let rules = rules
+        .map(|finding| finding["rule"].as_str().expect("a rule").to_owned())
+        .collect();
     (page, rules)
 }
 
@@ -114,7 +126,13 @@ fn nothing_is_found_in_a_network_without_fault() {
         (&"answers".into(), &4096.into(), &1.into())
     );
     assert_eq!(host["marks"].as_array().map(Vec::len), Some(3), "{page:#}");
-    assert!(host["marks"].as_array().into_iter().flatten().all(|mark| mark["sent"] == mark["arrived"]));
+    assert!(
+        host["marks"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .all(|mark| mark["sent"] == mark["arrived"])
+    );
 }
 
 #[test]
@@ -124,18 +142,33 @@ fn bleached_ecn_is_named() {
     routed.rule("ip ecn set not-ect");
     let (page, rules) = routed.probe();
     assert_eq!(rules, ["probe-ecn-bleached"], "{page:#}");
-    assert!(page["findings"][0]["what"].as_str().expect("text").contains("in both directions"), "{page:#}");
+    assert!(
+        page["findings"][0]["what"]
+            .as_str()
+            .expect("text")
+            .contains("in both directions"),
+        "{page:#}"
+    );
 }
 
 #[test]
 fn ecn_that_is_bleached_on_one_way_and_a_rewritten_dscp_are_named() {
     let routed = Routed::new(9000);
     let _listener = routed.listening();
-    routed.rule("oifname side2 ip ecn set not-ect").rule("iifname side1 ip dscp 26 ip dscp set 0");
+    routed
+        .rule("oifname side2 ip ecn set not-ect")
+        .rule("iifname side1 ip dscp 26 ip dscp set 0");
     let (page, rules) = routed.probe();
-    assert_eq!(rules, ["probe-dscp-rewritten", "probe-ecn-bleached"], "{page:#}");
+    assert_eq!(
+        rules,
+        ["probe-dscp-rewritten", "probe-ecn-bleached"],
+        "{page:#}"
+    );
     let what = |index: usize| page["findings"][index]["what"].as_str().expect("text");
-    assert!(what(0).contains("DSCP 26 is rewritten on the way to it: it arrives as 0"), "{page:#}");
+    assert!(
+        what(0).contains("DSCP 26 is rewritten on the way to it: it arrives as 0"),
+        "{page:#}"
+    );
     assert!(what(1).contains("on the way to it"), "{page:#}");
 }
 
@@ -150,7 +183,10 @@ fn a_small_mtu_in_the_middle_is_named_with_its_router() {
         "{page:#}"
     );
     assert!(
-        page["findings"][0]["what"].as_str().expect("text").contains("10.77.1.1 has a link with MTU 1500")
+        page["findings"][0]["what"]
+            .as_str()
+            .expect("text")
+            .contains("10.77.1.1 has a link with MTU 1500")
     );
 }
 
@@ -163,9 +199,23 @@ fn a_small_mtu_that_no_icmp_reports_is_named_and_needs_no_cooperation() {
     // No program of the host answers: its kernel reports closed ports.
     assert_eq!(rules, ["probe-no-stack", "probe-mtu"], "{page:#}");
     let host = &page["hosts"][0];
-    assert_eq!((&host["payload"], &host["cooperates"]), (&1024.into(), &false.into()), "{page:#}");
-    assert_eq!(host["marks"], Value::Array(Vec::new()), "marks are unknown: {page:#}");
-    assert!(page["findings"][1]["what"].as_str().expect("text").contains("vanish"), "{page:#}");
+    assert_eq!(
+        (&host["payload"], &host["cooperates"]),
+        (&1024.into(), &false.into()),
+        "{page:#}"
+    );
+    assert_eq!(
+        host["marks"],
+        Value::Array(Vec::new()),
+        "marks are unknown: {page:#}"
+    );
+    assert!(
+        page["findings"][1]["what"]
+            .as_str()
+            .expect("text")
+            .contains("vanish"),
+        "{page:#}"
+    );
 }
 
 #[test]
@@ -176,7 +226,10 @@ fn a_blocked_port_is_told_from_a_host_that_is_down() {
     let (page, rules) = routed.probe();
     assert_eq!(rules, ["probe-port-blocked"], "{page:#}");
     drop(listener);
-    routed.asked.call("ip link set eth0 down").expect("a host that is down");
+    routed
+        .asked
+        .call("ip link set eth0 down")
+        .expect("a host that is down");
     let (page, rules) = routed.probe();
     assert_eq!(rules, ["probe-host-down"], "{page:#}");
 }
@@ -189,11 +242,18 @@ fn a_rockery_device_answers_like_any_roce_stack() {
     let serving = [&*path, "run", "--", "ib_send_bw", "--rdma_cm"];
     let _server = routed.asked.start_plain(&serving).expect("perftest");
     let listens = || Ok(!routed.asked.call(&format!("{path} listeners"))?.is_empty());
-    assert!(until(SECONDS, listens).expect("rockery listeners"), "perftest does not listen");
+    assert!(
+        until(SECONDS, listens).expect("rockery listeners"),
+        "perftest does not listen"
+    );
     let (page, rules) = routed.probe();
     assert!(rules.is_empty(), "{page:#}");
     let host = &page["hosts"][0];
-    assert_eq!((&host["roce"], &host["cooperates"]), (&"answers".into(), &false.into()), "{page:#}");
+    assert_eq!(
+        (&host["roce"], &host["cooperates"]),
+        (&"answers".into(), &false.into()),
+        "{page:#}"
+    );
 }
 
 /// A lab with three hosts: two that send, and one that requests it. Links have 50 Mb/s of the wall clock.
@@ -259,13 +319,29 @@ impl LoadedLab {
     fn with_queues(name: &str, nic: &str, rate: &str, map: &str, queues: &str) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let file = folder.path().join("lab.toml");
-        let text = SWITCH.replace("NIC_OF_SECOND", nic).replace("RATE_OF_SECOND", rate);
+        let text = SWITCH
+            .replace("NIC_OF_SECOND", nic)
+            .replace("RATE_OF_SECOND", rate);
         fs::write(&file, text.replace("DSCP_MAP", map) + queues).expect("our own folder");
         let rockery = Rockery::built().path().display().to_string();
         let name = format!("probe-{name}-{}", std::process::id());
-        let mut lab = Self { rockery, folder, name, listeners: Vec::new() };
+        let mut lab = Self {
+            rockery,
+            folder,
+            name,
+            listeners: Vec::new(),
+        };
         let file = file.display().to_string();
-        lab.call(&["lab", "up", "-d", "--slow", "1000", "--name", &lab.name.clone(), &file]);
+        lab.call(&[
+            "lab",
+            "up",
+            "-d",
+            "--slow",
+            "1000",
+            "--name",
+            &lab.name.clone(),
+            &file,
+        ]);
         for host in ["first", "second"] {
             lab.listen(host);
         }
@@ -273,7 +349,10 @@ impl LoadedLab {
     }
 
     fn call(&self, words: &[&str]) -> String {
-        let output = Command::new(&self.rockery).args(words).output().expect("rockery");
+        let output = Command::new(&self.rockery)
+            .args(words)
+            .output()
+            .expect("rockery");
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         assert!(output.status.success(), "{words:?}: {said}");
         said
@@ -301,8 +380,15 @@ impl LoadedLab {
             .stdout(file)
             .spawn();
         self.listeners.push(started.expect("rockery"));
-        let is_ready = || Ok(fs::read_to_string(Path::new(&out)).unwrap_or_default().contains("answering"));
-        assert!(until(SECONDS, is_ready).expect("its output"), "{host} does not listen");
+        let is_ready = || {
+            Ok(fs::read_to_string(Path::new(&out))
+                .unwrap_or_default()
+                .contains("answering"))
+        };
+        assert!(
+            until(SECONDS, is_ready).expect("its output"),
+            "{host} does not listen"
+        );
     }
 
     /// The output of a probe of both hosts with load, and the rules of its findings.
@@ -323,16 +409,30 @@ impl LoadedLab {
             "doctor",
             "probe",
         ];
-        let options = ["--json", "--load", "40Mb/s", "--seconds", "4", "first", "second"];
-        let output = Command::new(&self.rockery).args([&words[..], &options, more].concat()).output();
+        let options = [
+            "--json",
+            "--load",
+            "40Mb/s",
+            "--seconds",
+            "4",
+            "first",
+            "second",
+        ];
+        let output = Command::new(&self.rockery)
+            .args([&words[..], &options, more].concat())
+            .output();
         let output = output.expect("rockery");
-        page(&String::from_utf8_lossy(&[output.stdout, output.stderr].concat()))
+        page(&String::from_utf8_lossy(
+            &[output.stdout, output.stderr].concat(),
+        ))
     }
 }
 
 impl Drop for LoadedLab {
     fn drop(&mut self) {
-        _ = Command::new(&self.rockery).args(["lab", "down", &self.name]).output();
+        _ = Command::new(&self.rockery)
+            .args(["lab", "down", &self.name])
+            .output();
         for listener in &mut self.listeners {
             _ = listener.wait();
         }
@@ -348,8 +448,16 @@ fn a_lossless_class_loses_nothing_under_load() {
     assert!(rules.is_empty(), "{page:#}");
     let loads = page["load"].as_array().expect("loads");
     assert_eq!(loads.len(), 4, "{page:#}");
-    assert!(loads.iter().all(|load| load["lost"] == 0 && load["sent"].as_u64() > Some(0)), "{page:#}");
-    let held_back = loads[2..].iter().filter_map(|load| load["held_back"].as_u64()).sum::<u64>();
+    assert!(
+        loads
+            .iter()
+            .all(|load| load["lost"] == 0 && load["sent"].as_u64() > Some(0)),
+        "{page:#}"
+    );
+    let held_back = loads[2..]
+        .iter()
+        .filter_map(|load| load["held_back"].as_u64())
+        .sum::<u64>();
     assert!(held_back > 0, "senders were paused: {page:#}");
 }
 
@@ -372,7 +480,13 @@ fn a_host_at_half_speed_is_named() {
     let (page, rules) = LoadedLab::new("slot", "", "25Gb/s", MAPPED).probe();
     assert_eq!(rules, ["probe-slow-host"], "{page:#}");
     let finding = &page["findings"][0];
-    assert!(finding["place"] == "second" && finding["what"].as_str().expect("text").contains("PCIe slot"));
+    assert!(
+        finding["place"] == "second"
+            && finding["what"]
+                .as_str()
+                .expect("text")
+                .contains("PCIe slot")
+    );
 }
 
 /// Tables of queues: class 3 for data, class 0 for the rest.
@@ -390,9 +504,17 @@ fn classes_that_share_as_the_fabric_file_says_have_no_finding() {
     let shares = page["shares"].as_array().expect("shares");
     assert_eq!(shares.len(), 2, "{page:#}");
     for (share, (dscp, expected)) in shares.iter().zip([(26, 60.0), (0, 40.0)]) {
-        assert_eq!((&share["dscp"], share["expected"].as_f64()), (&dscp.into(), Some(expected)), "{page:#}");
+        assert_eq!(
+            (&share["dscp"], share["expected"].as_f64()),
+            (&dscp.into(), Some(expected)),
+            "{page:#}"
+        );
         let measured = share["measured"].as_f64().expect("a number");
-        assert!((measured - expected).abs() < 10.0 && share["limited"] == true, "{:#}", page["shares"]);
+        assert!(
+            (measured - expected).abs() < 10.0 && share["limited"] == true,
+            "{:#}",
+            page["shares"]
+        );
     }
 }
 
@@ -403,7 +525,10 @@ fn a_class_below_a_strict_one_is_starved_and_named() {
     let (page, rules) = lab.probe_with(&["--expect-share", "26=50,0=50"]);
     assert_eq!(rules, ["probe-share"], "{page:#}");
     let what = page["findings"][0]["what"].as_str().expect("text");
-    assert!(what.starts_with("DSCP 26 gets ") && what.contains("instead of 50 %"), "{page:#}");
+    assert!(
+        what.starts_with("DSCP 26 gets ") && what.contains("instead of 50 %"),
+        "{page:#}"
+    );
     // The same switch does what a file with its weights expects.
     let file = lab.folder.path().join("lab.toml").display().to_string();
     let (page, rules) = lab.probe_with(&["--fabric", &file, "--as", "monitor"]);

@@ -20,24 +20,66 @@ pub struct Wing {
 
 /// The wings from the bottom to the top.
 pub const WINGS: &[Wing] = &[
-    Wing { name: "core", sees: &[] },
-    Wing { name: "device", sees: &["core"] },
-    Wing { name: "network", sees: &["core"] },
-    Wing { name: "storage", sees: &["core"] },
-    Wing { name: "apps", sees: &["core", "device", "network", "storage"] },
-    Wing { name: "testing", sees: &["core", "device", "network", "storage", "apps"] },
+    Wing {
+        name: "core",
+        sees: &[],
+    },
+    Wing {
+        name: "device",
+        sees: &["core"],
+    },
+    Wing {
+        name: "network",
+        sees: &["core"],
+    },
+    Wing {
+        name: "storage",
+        sees: &["core"],
+    },
+    Wing {
+        name: "apps",
+        sees: &["core", "device", "network", "storage"],
+    },
+    Wing {
+        name: "testing",
+        sees: &["core", "device", "network", "storage", "apps"],
+    },
 ];
 
 /// Arrows between wings that do not see each other: from, to, reason.
 pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("lab", "host", "a lab gives each of its hosts a device"),
     ("lab", "buffer", "workloads of a lab register memory"),
-    ("lab", "rdma", "workloads of a lab post requests as any program does, through the C libraries"),
-    ("nvme", "buffer", "blocks are transferred from and to registered memory"),
-    ("nvme", "rdma", "NVMe over RDMA uses the C libraries, ours or the system's"),
-    ("smb", "buffer", "files are transferred from and to registered memory"),
-    ("smb", "rdma", "SMB Direct uses the C libraries, ours or the system's"),
-    ("rockery", "bench", "the benchmarks of documents are commands"),
+    (
+        "lab",
+        "rdma",
+        "workloads of a lab post requests as any program does, through the C libraries",
+    ),
+    (
+        "nvme",
+        "buffer",
+        "blocks are transferred from and to registered memory",
+    ),
+    (
+        "nvme",
+        "rdma",
+        "NVMe over RDMA uses the C libraries, ours or the system's",
+    ),
+    (
+        "smb",
+        "buffer",
+        "files are transferred from and to registered memory",
+    ),
+    (
+        "smb",
+        "rdma",
+        "SMB Direct uses the C libraries, ours or the system's",
+    ),
+    (
+        "rockery",
+        "bench",
+        "the benchmarks of documents are commands",
+    ),
 ];
 
 /// A crate of the workspace.
@@ -86,9 +128,21 @@ impl Workspace {
     pub fn of(root: &Path) -> Self {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        command.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]).current_dir(root);
+        command
+            .args([
+                "metadata",
+                "--format-version",
+                "1",
+                "--no-deps",
+                "--offline",
+            ])
+            .current_dir(root);
         let output = command.output().expect("cargo runs");
-        assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "cargo metadata: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let metadata = serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON");
         Self::from_metadata(&metadata)
     }
@@ -101,14 +155,23 @@ impl Workspace {
             for dependency in package["dependencies"].as_array().into_iter().flatten() {
                 let to = short(&dependency["name"]);
                 if dependency["path"].is_string() {
-                    workspace.arrows.push(Arrow { from: from.clone(), to });
+                    workspace.arrows.push(Arrow {
+                        from: from.clone(),
+                        to,
+                    });
                 } else if !workspace.foreign.contains(&to) {
                     workspace.foreign.push(to);
                 }
             }
             let manifest = package["manifest_path"].as_str().unwrap_or_default();
-            let folder = manifest.strip_prefix(root).unwrap_or(manifest).trim_start_matches('/');
-            let folder = folder.strip_suffix("/Cargo.toml").unwrap_or(folder).to_owned();
+            let folder = manifest
+                .strip_prefix(root)
+                .unwrap_or(manifest)
+                .trim_start_matches('/');
+            let folder = folder
+                .strip_suffix("/Cargo.toml")
+                .unwrap_or(folder)
+                .to_owned();
             workspace.crates.push(Crate { name: from, folder });
         }
         workspace
@@ -133,26 +196,55 @@ fn wing_named(name: &str) -> Option<&'static Wing> {
 /// needs any more.
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut find =
-        |folder: &str, what: String| findings.push(Finding { path: folder.to_owned(), line: 0, what });
-    for one in workspace.crates.iter().filter(|one| wing_named(one.wing()).is_none()) {
-        find(&one.folder, format!("`{}` is no wing of testing/tidy/src/rules/arrows.rs", one.wing()));
+    let mut find = |folder: &str, what: String| {
+        findings.push(Finding {
+            path: folder.to_owned(),
+            line: 0,
+            what,
+        })
+    };
+    for one in workspace
+        .crates
+        .iter()
+        .filter(|one| wing_named(one.wing()).is_none())
+    {
+        find(
+            &one.folder,
+            format!(
+                "`{}` is no wing of testing/tidy/src/rules/arrows.rs",
+                one.wing()
+            ),
+        );
     }
     for Arrow { from, to } in &workspace.arrows {
-        let (Some(above), Some(below)) = (workspace.crate_named(from), workspace.crate_named(to)) else {
+        let (Some(above), Some(below)) = (workspace.crate_named(from), workspace.crate_named(to))
+        else {
             continue;
         };
         let sees = wing_named(above.wing()).map_or(&[][..], |wing| wing.sees);
         let is_seen = above.wing() == below.wing() || sees.contains(&below.wing());
-        if !is_seen && !EXCEPTIONS.iter().any(|(source, target, _)| source == from && target == to) {
+        if !is_seen
+            && !EXCEPTIONS
+                .iter()
+                .any(|(source, target, _)| source == from && target == to)
+        {
             let wings = format!("`{}` does not see `{}`", above.wing(), below.wing());
-            find(&above.folder, format!("depends on `{to}`, and the wing {wings}"));
+            find(
+                &above.folder,
+                format!("depends on `{to}`, and the wing {wings}"),
+            );
         }
     }
     for (from, to, _) in EXCEPTIONS {
-        let is_needed = workspace.arrows.iter().any(|arrow| arrow.from == *from && arrow.to == *to);
+        let is_needed = workspace
+            .arrows
+            .iter()
+            .any(|arrow| arrow.from == *from && arrow.to == *to);
         if !is_needed && workspace.crate_named(from).is_some() {
-            find(from, format!("does not depend on `{to}`: remove the exception"));
+            find(
+                from,
+                format!("does not depend on `{to}`: remove the exception"),
+            );
         }
     }
     findings
@@ -178,14 +270,20 @@ mod tests {
 
     fn check_packages(packages: &[Value]) -> Vec<String> {
         let metadata = json!({ "workspace_root": "/r", "packages": packages });
-        check(&Workspace::from_metadata(&metadata)).iter().map(ToString::to_string).collect()
+        check(&Workspace::from_metadata(&metadata))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
     fn arrows_to_lower_wings_and_within_a_wing_are_allowed() {
         let wire = package("core/wire", &[("thiserror", false)]);
         let rnic = package("core/rnic", &[("rockery-wire", true)]);
-        let app = package("apps/top", &[("rockery-wire", true), ("rockery-rnic", true)]);
+        let app = package(
+            "apps/top",
+            &[("rockery-wire", true), ("rockery-rnic", true)],
+        );
         assert_eq!(check_packages(&[wire, rnic, app]), [""; 0]);
     }
 
@@ -209,7 +307,10 @@ mod tests {
         packages.push(package("storage/smb", &both));
         assert_eq!(check_packages(&packages), [""; 0]);
         packages[2] = package("storage/smb", &both[..1]);
-        assert!(check_packages(&packages)[0].contains("does not depend on `rdma`: remove the exception"));
+        assert!(
+            check_packages(&packages)[0]
+                .contains("does not depend on `rdma`: remove the exception")
+        );
     }
 
     #[test]

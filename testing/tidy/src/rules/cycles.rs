@@ -12,8 +12,13 @@ use crate::{File, Finding, Tree};
 pub fn between_modules(tree: &Tree) -> Vec<Finding> {
     let root_of = |path: &'static str| move |file: &&File| file.path.ends_with(path);
     let (libraries, programs) = (root_of("/src/lib.rs"), root_of("/src/main.rs"));
-    let roots = tree.files.iter().filter(|file| libraries(file) || programs(file));
-    roots.flat_map(|root| Graph::of(&Modules::below(tree, root)).cycles()).collect()
+    let roots = tree
+        .files
+        .iter()
+        .filter(|file| libraries(file) || programs(file));
+    roots
+        .flat_map(|root| Graph::of(&Modules::below(tree, root)).cycles())
+        .collect()
 }
 
 /// Imports between the modules of one crate: for each module what it imports, and at which line.
@@ -26,7 +31,10 @@ impl<'m, 'a> Graph<'m, 'a> {
     fn of(modules: &'m Modules<'a>) -> Self {
         let all = modules.all();
         let imports = all.iter().map(|from| modules.imports_of(from)).collect();
-        Self { modules: all, imports }
+        Self {
+            modules: all,
+            imports,
+        }
     }
 
     fn cycles(&self) -> Vec<Finding> {
@@ -36,7 +44,9 @@ impl<'m, 'a> Graph<'m, 'a> {
             if is_reported[start] {
                 continue;
             }
-            let Some(cycle) = self.shortest_cycle(start) else { continue };
+            let Some(cycle) = self.shortest_cycle(start) else {
+                continue;
+            };
             cycle.iter().for_each(|module| is_reported[*module] = true);
             findings.push(self.finding(&cycle));
         }
@@ -45,9 +55,15 @@ impl<'m, 'a> Graph<'m, 'a> {
 
     /// The modules of the shortest cycle through `start`, which comes first.
     fn shortest_cycle(&self, start: usize) -> Option<Vec<usize>> {
-        let is_beside = |next: &usize| !self.is_within(*next, start) && !self.is_within(start, *next);
-        let beside = self.imports[start].iter().map(|(next, _)| *next).filter(is_beside);
-        let mut cycle = beside.filter_map(|next| self.path(next, start)).min_by_key(Vec::len)?;
+        let is_beside =
+            |next: &usize| !self.is_within(*next, start) && !self.is_within(start, *next);
+        let beside = self.imports[start]
+            .iter()
+            .map(|(next, _)| *next)
+            .filter(is_beside);
+        let mut cycle = beside
+            .filter_map(|next| self.path(next, start))
+            .min_by_key(Vec::len)?;
         cycle.pop();
         cycle.insert(0, start);
         Some(cycle)
@@ -77,14 +93,22 @@ impl<'m, 'a> Graph<'m, 'a> {
     }
 
     fn is_within(&self, inner: usize, outer: usize) -> bool {
-        self.modules[inner].path.starts_with(&self.modules[outer].path)
+        self.modules[inner]
+            .path
+            .starts_with(&self.modules[outer].path)
     }
 
     fn finding(&self, cycle: &[usize]) -> Finding {
         let (start, next) = (cycle[0], *cycle.get(1).unwrap_or(&cycle[0]));
-        let line = self.imports[start].iter().find(|(to, _)| *to == next).map_or(0, |(_, line)| *line);
-        let names: Vec<String> =
-            cycle.iter().chain([&start]).map(|module| self.modules[*module].path.join("::")).collect();
+        let line = self.imports[start]
+            .iter()
+            .find(|(to, _)| *to == next)
+            .map_or(0, |(_, line)| *line);
+        let names: Vec<String> = cycle
+            .iter()
+            .chain([&start])
+            .map(|module| self.modules[*module].path.join("::"))
+            .collect();
         let what = format!(
             "an import cycle, {}: move what both sides use to a module below them",
             names.join(" → ")
@@ -97,12 +121,22 @@ impl<'m, 'a> Graph<'m, 'a> {
 mod tests {
     use super::*;
 
-    const ROOT: (&str, &str) = ("core/a/src/lib.rs", "mod b;\nmod c;\nmod d;\npub use c::C;\n");
+    const ROOT: (&str, &str) = (
+        "core/a/src/lib.rs",
+        "mod b;\nmod c;\nmod d;\npub use c::C;\n",
+    );
 
     fn found(b: &str, c: &str, d: &str) -> Vec<String> {
-        let files = [("core/a/src/b.rs", b), ("core/a/src/c.rs", c), ("core/a/src/d/mod.rs", d)];
+        let files = [
+            ("core/a/src/b.rs", b),
+            ("core/a/src/c.rs", c),
+            ("core/a/src/d/mod.rs", d),
+        ];
         let tree = Tree::of(&[&[ROOT], files.as_slice()].concat());
-        between_modules(&tree).iter().map(ToString::to_string).collect()
+        between_modules(&tree)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
@@ -110,7 +144,9 @@ mod tests {
         let c = "pub struct C(crate::d::D);";
         let d = "pub struct D(Option<super::b::B>);";
         let advice = "move what both sides use to a module below them";
-        let expected = [format!("core/a/src/b.rs:1: an import cycle, b → c → d → b: {advice}")];
+        let expected = [format!(
+            "core/a/src/b.rs:1: an import cycle, b → c → d → b: {advice}"
+        )];
         for b in [
             "use crate::c::C;\npub struct B(C);",
             "use super::{c::{self as other}, d as _};\npub struct B(other::C);",
@@ -125,16 +161,35 @@ mod tests {
 
     #[test]
     fn imports_in_one_direction_are_no_cycle() {
-        assert_eq!(found("use crate::c::C;", "use crate::d::D;", "pub struct D;"), [""; 0]);
+        assert_eq!(
+            found("use crate::c::C;", "use crate::d::D;", "pub struct D;"),
+            [""; 0]
+        );
         let tests = "#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}";
-        assert_eq!(found("use crate::c::C;", tests, "#[cfg(test)]\nuse crate::b::B;"), [""; 0]);
-        assert_eq!(found("use crate::c::C;", "// crate::b\nconst A: &str = \"crate::b::B\";", ""), [""; 0]);
+        assert_eq!(
+            found("use crate::c::C;", tests, "#[cfg(test)]\nuse crate::b::B;"),
+            [""; 0]
+        );
+        assert_eq!(
+            found(
+                "use crate::c::C;",
+                "// crate::b\nconst A: &str = \"crate::b::B\";",
+                ""
+            ),
+            [""; 0]
+        );
     }
 
     #[test]
     fn a_module_and_those_within_it_are_one_idea() {
-        let child = ("core/a/src/d/e.rs", "use super::D;\nuse crate::C;\npub struct E(D);");
-        let parent = ("core/a/src/d/mod.rs", "mod e;\npub use e::E;\npub struct D(Option<Box<E>>);");
+        let child = (
+            "core/a/src/d/e.rs",
+            "use super::D;\nuse crate::C;\npub struct E(D);",
+        );
+        let parent = (
+            "core/a/src/d/mod.rs",
+            "mod e;\npub use e::E;\npub struct D(Option<Box<E>>);",
+        );
         let tree = |c| Tree::of(&[ROOT, ("core/a/src/c.rs", c), parent, child]);
         assert_eq!(between_modules(&tree("pub struct C;")), []);
         // Through the re-export, the child is imported, and imports what imports it.

@@ -23,7 +23,10 @@ pub fn versions_stand_in_one_place(tree: &Tree) -> Vec<Finding> {
             if line.starts_with('[') {
                 in_dependencies = line.trim_end().ends_with("dependencies]");
             } else if in_dependencies && line.contains('=') && !line.contains("workspace = true") {
-                findings.push(file.finding(index + 1, "declare it in [workspace.dependencies] of the root"));
+                findings.push(file.finding(
+                    index + 1,
+                    "declare it in [workspace.dependencies] of the root",
+                ));
             }
         }
     }
@@ -45,7 +48,10 @@ pub fn crates_are_uniform(tree: &Tree) -> Vec<Finding> {
     for file in tree.files.iter().filter(|file| is_member(file)) {
         let name = package_name(file);
         if !file.text.contains("[lints]\nworkspace = true") {
-            findings.push(file.finding(0, "take the lints of the workspace: [lints] workspace = true"));
+            findings.push(file.finding(
+                0,
+                "take the lints of the workspace: [lints] workspace = true",
+            ));
         }
         if !file.text.contains(&format!("name = \"{name}\"")) {
             findings.push(file.finding(0, format!("call the package {name}, after its folder")));
@@ -57,7 +63,10 @@ pub fn crates_are_uniform(tree: &Tree) -> Vec<Finding> {
 /// Every dependency has a reason in the decisions page.
 pub fn dependencies_have_a_reason(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let reasons = tree.file(DECISIONS).map_or("", |file| &file.text);
-    let without = workspace.foreign.iter().filter(|name| !reasons.contains(&format!("`{name}`")));
+    let without = workspace
+        .foreign
+        .iter()
+        .filter(|name| !reasons.contains(&format!("`{name}`")));
     without
         .map(|name| Finding {
             path: DECISIONS.to_owned(),
@@ -89,25 +98,39 @@ mod tests {
         let text = "[dependencies]\na.workspace = true\nb = { workspace = true }\n\
                    d = \"1\"\n\n[lib]\nname = \"x\"";
         let findings = versions_stand_in_one_place(&Tree::of(&[("core/x/Cargo.toml", text)]));
-        assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [4]);
+        assert_eq!(
+            findings
+                .iter()
+                .map(|finding| finding.line)
+                .collect::<Vec<_>>(),
+            [4]
+        );
     }
 
     #[test]
     fn a_crate_with_rules_of_its_own_is_found() {
         let text = "[package]\nname = \"rockery-x\"\n[lints]\nworkspace = true";
         assert!(crates_are_uniform(&Tree::of(&[("core/x/Cargo.toml", text)])).is_empty());
-        assert_eq!(crates_are_uniform(&Tree::of(&[("core/y/Cargo.toml", text)])).len(), 1);
+        assert_eq!(
+            crates_are_uniform(&Tree::of(&[("core/y/Cargo.toml", text)])).len(),
+            1
+        );
         let without_lints = ("core/x/Cargo.toml", "name = \"rockery-x\"");
         assert_eq!(crates_are_uniform(&Tree::of(&[without_lints])).len(), 1);
         let inner = text.replace("rockery-x", "rockery-preload-x");
-        assert!(crates_are_uniform(&Tree::of(&[("device/preload/x/Cargo.toml", &inner)])).is_empty());
+        assert!(
+            crates_are_uniform(&Tree::of(&[("device/preload/x/Cargo.toml", &inner)])).is_empty()
+        );
         let command = text.replace("rockery-x", "rockery");
         assert!(crates_are_uniform(&Tree::of(&[("apps/rockery/Cargo.toml", &command)])).is_empty());
     }
 
     #[test]
     fn a_dependency_without_a_reason_is_found() {
-        let workspace = Workspace { foreign: vec!["a".to_owned(), "b".to_owned()], ..Workspace::default() };
+        let workspace = Workspace {
+            foreign: vec!["a".to_owned(), "b".to_owned()],
+            ..Workspace::default()
+        };
         let tree = Tree::of(&[(DECISIONS, "- `a`: because.")]);
         let findings = dependencies_have_a_reason(&tree, &workspace);
         assert_eq!(findings.len(), 1);
@@ -117,6 +140,9 @@ mod tests {
     #[test]
     fn a_lock_from_elsewhere_is_found() {
         let text = format!("{LOCK_SOURCE}\nsource = \"git+https://example.com/x\"\n");
-        assert_eq!(locks_name_crates_io(&Tree::of(&[("testing/fuzz/Cargo.lock", &text)])).len(), 1);
+        assert_eq!(
+            locks_name_crates_io(&Tree::of(&[("testing/fuzz/Cargo.lock", &text)])).len(),
+            1
+        );
     }
 }

@@ -18,8 +18,13 @@ pub fn of_one_machine(tree: &Tree) -> Vec<Finding> {
         for (index, line) in file.text.lines().enumerate() {
             for machine in MACHINES {
                 // The name may be a folder further down a path or an address, and is then someone else's.
-                if line.match_indices(machine).any(|(at, _)| !line[..at].ends_with(is_part_of_a_path)) {
-                    findings.push(file.finding(index + 1, format!("{machine} is a path of one machine")));
+                if line
+                    .match_indices(machine)
+                    .any(|(at, _)| !line[..at].ends_with(is_part_of_a_path))
+                {
+                    findings.push(
+                        file.finding(index + 1, format!("{machine} is a path of one machine")),
+                    );
                 }
             }
         }
@@ -41,7 +46,9 @@ pub fn links(tree: &Tree) -> Vec<Finding> {
                 let leads_somewhere =
                     path.is_empty() || resolve(file, path).is_some_and(|path| exists(tree, &path));
                 if !target.contains("://") && !target.starts_with("mailto:") && !leads_somewhere {
-                    findings.push(file.finding(index + 1, format!("the link to {target} leads nowhere")));
+                    findings.push(
+                        file.finding(index + 1, format!("the link to {target} leads nowhere")),
+                    );
                 }
             }
         }
@@ -51,7 +58,10 @@ pub fn links(tree: &Tree) -> Vec<Finding> {
 
 /// The targets of links: the text between `](` and `)`.
 fn targets_of(line: &str) -> impl Iterator<Item = &str> {
-    line.split("](").skip(1).filter_map(|rest| rest.split(')').next()).filter(|target| !target.is_empty())
+    line.split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .filter(|target| !target.is_empty())
 }
 
 /// A path as seen from `file`; `None` when it leaves the repository.
@@ -71,7 +81,9 @@ fn resolve(file: &File, path: &str) -> Option<String> {
 /// Folders and files that are no text count as well.
 fn exists(tree: &Tree, path: &str) -> bool {
     let folder = format!("{path}/");
-    tree.files.iter().any(|file| file.path == path || file.path.starts_with(&folder))
+    tree.files
+        .iter()
+        .any(|file| file.path == path || file.path.starts_with(&folder))
         || tree.root.components().next().is_some() && tree.root.join(path).exists()
 }
 
@@ -85,12 +97,16 @@ pub fn dead_files(tree: &Tree) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     for file in tree.with_extension(&["rs"]) {
-        let Some(package) = crate_of(tree, file) else { continue };
+        let Some(package) = crate_of(tree, file) else {
+            continue;
+        };
         let stem = match file.name() {
             "mod.rs" => file.path.rsplit('/').nth(1).unwrap_or_default(),
             name => name.trim_end_matches(".rs"),
         };
-        let declared = modules.get(package).is_some_and(|names| names.iter().any(|name| name == stem));
+        let declared = modules
+            .get(package)
+            .is_some_and(|names| names.iter().any(|name| name == stem));
         if !declared && !["lib", "main"].contains(&stem) && !file.path.contains("/src/bin/") {
             findings.push(file.finding(0, "no `mod` names this file: the compiler never sees it"));
         }
@@ -107,7 +123,10 @@ fn crate_of<'a>(tree: &Tree, file: &'a File) -> Option<&'a str> {
     let (package, rest) = file.path.split_once("/tests/")?;
     let (program, _) = rest.split_once('/')?;
     let folder = &file.path[..package.len() + "/tests/".len() + program.len()];
-    tree.files.iter().any(|file| file.path == format!("{folder}/main.rs")).then_some(folder)
+    tree.files
+        .iter()
+        .any(|file| file.path == format!("{folder}/main.rs"))
+        .then_some(folder)
 }
 
 #[cfg(test)]
@@ -123,17 +142,34 @@ mod tests {
 
     #[test]
     fn links_that_lead_nowhere_are_found() {
-        let count = |text| links(&Tree::of(&[("docs/a.md", text), ("docs/b.md", ""), ("c/d.md", "")])).len();
-        assert_eq!(count("[b](b.md) [c](../c/d.md#e) [c](../c) [f](https://example.com) [g](#h)"), 0);
+        let count = |text| {
+            links(&Tree::of(&[
+                ("docs/a.md", text),
+                ("docs/b.md", ""),
+                ("c/d.md", ""),
+            ]))
+            .len()
+        };
+        assert_eq!(
+            count("[b](b.md) [c](../c/d.md#e) [c](../c) [f](https://example.com) [g](#h)"),
+            0
+        );
         assert_eq!(count("[x](x.md) [out](../../b.md)"), 2);
     }
 
     #[test]
     fn files_without_a_mod_are_found() {
-        let files = [("core/a/src/lib.rs", "mod b;"), ("core/a/src/b.rs", ""), ("core/a/src/c.rs", "")];
+        let files = [
+            ("core/a/src/lib.rs", "mod b;"),
+            ("core/a/src/b.rs", ""),
+            ("core/a/src/c.rs", ""),
+        ];
         let findings = dead_files(&Tree::of(&files));
         assert_eq!(
-            findings.iter().map(|finding| finding.path.as_str()).collect::<Vec<_>>(),
+            findings
+                .iter()
+                .map(|finding| finding.path.as_str())
+                .collect::<Vec<_>>(),
             ["core/a/src/c.rs"]
         );
     }
@@ -141,11 +177,18 @@ mod tests {
     #[test]
     fn tests_that_no_program_has_as_a_module_are_found() {
         let main = ("a/tests/device/main.rs", "mod b;");
-        let files =
-            [main, ("a/tests/device/b.rs", ""), ("a/tests/device/c.rs", ""), ("a/tests/alone.rs", "")];
+        let files = [
+            main,
+            ("a/tests/device/b.rs", ""),
+            ("a/tests/device/c.rs", ""),
+            ("a/tests/alone.rs", ""),
+        ];
         let findings = dead_files(&Tree::of(&files));
         assert_eq!(
-            findings.iter().map(|finding| finding.path.as_str()).collect::<Vec<_>>(),
+            findings
+                .iter()
+                .map(|finding| finding.path.as_str())
+                .collect::<Vec<_>>(),
             ["a/tests/device/c.rs"]
         );
     }

@@ -30,14 +30,19 @@ pub const DISALLOWED: &[&str] = &[
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for name in SANS_IO {
-        let Some(root) = tree.file(&format!("core/{name}/src/lib.rs")) else { continue };
+        let Some(root) = tree.file(&format!("core/{name}/src/lib.rs")) else {
+            continue;
+        };
         for attribute in ["#![no_std]", "#![forbid(unsafe_code)]"] {
             if !root.text.lines().any(|line| line == attribute) {
                 findings.push(root.finding(0, format!("a sans-IO crate has {attribute}")));
             }
         }
         let path = format!("core/{name}/clippy.toml");
-        let config = tree.file(&path).cloned().unwrap_or_else(|| File::new(&path, ""));
+        let config = tree
+            .file(&path)
+            .cloned()
+            .unwrap_or_else(|| File::new(&path, ""));
         for method in DISALLOWED {
             if !config.text.contains(&format!("\"{method}\"")) {
                 findings.push(config.finding(0, format!("name {method} under disallowed-methods")));
@@ -52,7 +57,10 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 fn std_by_the_back_door(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.with_extension(&["rs"]) {
-        if !SANS_IO.iter().any(|name| file.path.starts_with(&format!("core/{name}/src/"))) {
+        if !SANS_IO
+            .iter()
+            .any(|name| file.path.starts_with(&format!("core/{name}/src/")))
+        {
             continue;
         }
         let mut before = "";
@@ -73,11 +81,18 @@ mod tests {
     const ROOT: &str = "//! X.\n#![no_std]\n#![forbid(unsafe_code)]\n";
 
     fn config() -> String {
-        DISALLOWED.iter().map(|method| format!("\"{method}\",\n")).collect()
+        DISALLOWED
+            .iter()
+            .map(|method| format!("\"{method}\",\n"))
+            .collect()
     }
 
     fn findings(root: &str, config: &str) -> usize {
-        check(&Tree::of(&[("core/wire/src/lib.rs", root), ("core/wire/clippy.toml", config)])).len()
+        check(&Tree::of(&[
+            ("core/wire/src/lib.rs", root),
+            ("core/wire/clippy.toml", config),
+        ]))
+        .len()
     }
 
     #[test]
@@ -87,6 +102,9 @@ mod tests {
         assert_eq!(findings("#![forbid(unsafe_code)]", &config()), 1);
         assert_eq!(findings(ROOT, ""), DISALLOWED.len());
         assert_eq!(findings(&format!("{ROOT}extern crate std;"), &config()), 1);
-        assert_eq!(findings(&format!("{ROOT}#[cfg(test)]\nextern crate std;"), &config()), 0);
+        assert_eq!(
+            findings(&format!("{ROOT}#[cfg(test)]\nextern crate std;"), &config()),
+            0
+        );
     }
 }

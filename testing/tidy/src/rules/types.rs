@@ -29,16 +29,25 @@ pub fn with_several_meanings(tree: &Tree) -> Vec<Finding> {
 fn several_but_for(tree: &Tree, ratchet: &[(&str, &str, usize)]) -> Vec<Finding> {
     let mut places: BTreeMap<(&str, &str), Vec<Finding>> = BTreeMap::new();
     for file in tree.with_extension(&["rs"]) {
-        let Some(package) = package_of(file) else { continue };
+        let Some(package) = package_of(file) else {
+            continue;
+        };
         for (index, line) in file.text.lines().enumerate() {
-            let Some(name) = type_defined(line) else { continue };
-            let finding = file.finding(index + 1, format!("`{name}` is the name of another type as well"));
+            let Some(name) = type_defined(line) else {
+                continue;
+            };
+            let finding = file.finding(
+                index + 1,
+                format!("`{name}` is the name of another type as well"),
+            );
             places.entry((package, name)).or_default().push(finding);
         }
     }
     let mut findings = Vec::new();
     for ((package, name), found) in &places {
-        let allowed = ratchet.iter().find(|(of, entry, _)| of == package && entry == name);
+        let allowed = ratchet
+            .iter()
+            .find(|(of, entry, _)| of == package && entry == name);
         if found.len() > allowed.map_or(1, |entry| entry.2) {
             findings.extend(found.iter().cloned());
         }
@@ -47,7 +56,11 @@ fn several_but_for(tree: &Tree, ratchet: &[(&str, &str, usize)]) -> Vec<Finding>
         let found = places.get(&(*package, *name)).map_or(0, Vec::len);
         if found < *number {
             let what = format!("`{name}` is used {found} times now: bring {LIST} up to date");
-            findings.push(Finding { path: (*package).to_owned(), line: 0, what });
+            findings.push(Finding {
+                path: (*package).to_owned(),
+                line: 0,
+                what,
+            });
         }
     }
     findings
@@ -55,9 +68,13 @@ fn several_but_for(tree: &Tree, ratchet: &[(&str, &str, usize)]) -> Vec<Finding>
 
 /// The name in `pub struct Name` at the beginning of a line.
 fn type_defined(line: &str) -> Option<&str> {
-    let after = VISIBILITIES.iter().find_map(|visibility| line.trim_start().strip_prefix(visibility))?;
+    let after = VISIBILITIES
+        .iter()
+        .find_map(|visibility| line.trim_start().strip_prefix(visibility))?;
     let rest = KINDS.iter().find_map(|kind| after.strip_prefix(kind))?;
-    let name = rest.split(|character: char| !character.is_alphanumeric() && character != '_').next()?;
+    let name = rest
+        .split(|character: char| !character.is_alphanumeric() && character != '_')
+        .next()?;
     // In a macro the name may be a parameter.
     (!name.is_empty()).then_some(name)
 }
@@ -74,8 +91,14 @@ mod tests {
 
     #[test]
     fn names_of_several_types_are_found() {
-        let first = ("core/a/src/b.rs", "pub struct Slot {}\nstruct Own;\npub(crate) enum Port {}\n");
-        let second = ("core/a/src/c.rs", "pub(crate) struct Slot;\npub struct Own;\n");
+        let first = (
+            "core/a/src/b.rs",
+            "pub struct Slot {}\nstruct Own;\npub(crate) enum Port {}\n",
+        );
+        let second = (
+            "core/a/src/c.rs",
+            "pub(crate) struct Slot;\npub struct Own;\n",
+        );
         let other = ("core/d/src/c.rs", "pub struct Port;\n");
         let tree = Tree::of(&[first, second, other]);
         assert_eq!(several_but_for(&tree, &[]).len(), 2);

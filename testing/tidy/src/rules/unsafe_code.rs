@@ -6,24 +6,66 @@ use crate::{File, Finding, Tree};
 /// The modules that may hold unsafe code, by the beginning of their path, and what they need it for.
 pub const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("core/link/src/sys/", "system calls and shared rings"),
-    ("device/host/src/sys/", "application memory, shared memory, system calls"),
-    ("device/host/tests/it/sys.rs", "shared mappings and Unix sockets, for tests of what peers show and say"),
-    ("core/rnic/tests/it/capacity.rs", "an allocator that counts, for a test"),
+    (
+        "device/host/src/sys/",
+        "application memory, shared memory, system calls",
+    ),
+    (
+        "device/host/tests/it/sys.rs",
+        "shared mappings and Unix sockets, for tests of what peers show and say",
+    ),
+    (
+        "core/rnic/tests/it/capacity.rs",
+        "an allocator that counts, for a test",
+    ),
     ("storage/nvme/src/sys/", "io_uring, calls on files"),
-    ("device/buffer/src/sys/", "memory of the allocator and mappings"),
+    (
+        "device/buffer/src/sys/",
+        "memory of the allocator and mappings",
+    ),
     ("network/sim/src/sys/", "instructions that load cache lines"),
-    ("device/rdma/src/sys/", "calls into libibverbs and librdmacm"),
-    ("device/ffi/src/", "the frame of functions that C calls, and errno"),
+    (
+        "device/rdma/src/sys/",
+        "calls into libibverbs and librdmacm",
+    ),
+    (
+        "device/ffi/src/",
+        "the frame of functions that C calls, and errno",
+    ),
     ("device/verbs/src/", "the C ABI of libibverbs"),
-    ("device/verbs/tests/", "loading the library and looking for its symbols"),
+    (
+        "device/verbs/tests/",
+        "loading the library and looking for its symbols",
+    ),
     ("device/rdmacm/src/", "the C ABI of librdmacm"),
-    ("examples/ci/rust/src/", "registering memory, with someone else's crate"),
-    ("device/preload/sysfs/src/", "the C library's functions that take a path"),
-    ("device/preload/sockets/src/", "the C library's functions on sockets and descriptors"),
-    ("device/preload/clock/src/", "the C library's functions that read clocks and wait"),
-    ("network/lab/src/sys/", "namespaces, processes, taps, sockets"),
-    ("apps/playground/src/sys/", "memory that a worker of a browser shares with WebAssembly"),
-    ("apps/rockery/src/sys/", "namespaces and mounts of a program that is started"),
+    (
+        "examples/ci/rust/src/",
+        "registering memory, with someone else's crate",
+    ),
+    (
+        "device/preload/sysfs/src/",
+        "the C library's functions that take a path",
+    ),
+    (
+        "device/preload/sockets/src/",
+        "the C library's functions on sockets and descriptors",
+    ),
+    (
+        "device/preload/clock/src/",
+        "the C library's functions that read clocks and wait",
+    ),
+    (
+        "network/lab/src/sys/",
+        "namespaces, processes, taps, sockets",
+    ),
+    (
+        "apps/playground/src/sys/",
+        "memory that a worker of a browser shares with WebAssembly",
+    ),
+    (
+        "apps/rockery/src/sys/",
+        "namespaces and mounts of a program that is started",
+    ),
 ];
 
 /// How far above a statement's `unsafe` its reason may begin: the line of a `let`, and attributes.
@@ -33,7 +75,10 @@ const REASON_DISTANCE: usize = 3;
 pub fn only_where_allowed(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, tokens) in rust_files(tree) {
-        if UNSAFE_MODULES.iter().any(|(prefix, _)| file.path.starts_with(prefix)) {
+        if UNSAFE_MODULES
+            .iter()
+            .any(|(prefix, _)| file.path.starts_with(prefix))
+        {
             continue;
         }
         for (kind, line) in tokens.unsafes() {
@@ -60,11 +105,17 @@ pub fn has_a_reason(tree: &Tree) -> Vec<Finding> {
                     findings.push(file.finding(line, "say above it why it is sound: // SAFETY: …"));
                 }
                 Unsafe::Code if refers_elsewhere(&comment_above(above)) => {
-                    findings.push(file.finding(line, "give the reason itself, not where another one is"));
+                    findings.push(
+                        file.finding(line, "give the reason itself, not where another one is"),
+                    );
                 }
-                Unsafe::Contract if !comment_above(above).contains("# Safety") && !is_private(above) => {
-                    findings
-                        .push(file.finding(line, "say in its documentation what its users owe: # Safety"));
+                Unsafe::Contract
+                    if !comment_above(above).contains("# Safety") && !is_private(above) =>
+                {
+                    findings.push(file.finding(
+                        line,
+                        "say in its documentation what its users owe: # Safety",
+                    ));
                 }
                 _ => {}
             }
@@ -74,34 +125,61 @@ pub fn has_a_reason(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Reasons that only refer to another one: `SAFETY: as above`.
-const REFERENCES: &[&str] =
-    &["as above", "as before", "as below", "the same", "see above", "ditto", "likewise"];
+const REFERENCES: &[&str] = &[
+    "as above",
+    "as before",
+    "as below",
+    "the same",
+    "see above",
+    "ditto",
+    "likewise",
+];
 
 fn refers_elsewhere(comment: &str) -> bool {
-    let reason = comment.rsplit("SAFETY:").next().unwrap_or_default().trim_start().to_lowercase();
-    REFERENCES.iter().any(|reference| reason.starts_with(reference))
+    let reason = comment
+        .rsplit("SAFETY:")
+        .next()
+        .unwrap_or_default()
+        .trim_start()
+        .to_lowercase();
+    REFERENCES
+        .iter()
+        .any(|reference| reason.starts_with(reference))
 }
 
 fn rust_files(tree: &Tree) -> impl Iterator<Item = (&File, Tokens)> {
-    tree.with_extension(&["rs"]).filter_map(|file| Some((file, Tokens::of(&file.text).ok()?)))
+    tree.with_extension(&["rs"])
+        .filter_map(|file| Some((file, Tokens::of(&file.text).ok()?)))
 }
 
 /// The last line of `lines` and the comment above it, a few lines of the same statement between them allowed.
 fn comment_above(lines: &[&str]) -> String {
-    let is_comment = |line: &&str| line.trim_start().starts_with("//") || line.trim_start().starts_with("#[");
+    let is_comment =
+        |line: &&str| line.trim_start().starts_with("//") || line.trim_start().starts_with("#[");
     let (last, above) = lines.split_last().unwrap_or((&"", &[]));
-    let code = above.iter().rev().take_while(|line| !is_comment(line)).count();
+    let code = above
+        .iter()
+        .rev()
+        .take_while(|line| !is_comment(line))
+        .count();
     if code > REASON_DISTANCE {
         return (*last).to_owned();
     }
-    let comment: Vec<&str> =
-        above.iter().rev().skip(code).copied().take_while(|line| is_comment(line)).collect();
+    let comment: Vec<&str> = above
+        .iter()
+        .rev()
+        .skip(code)
+        .copied()
+        .take_while(|line| is_comment(line))
+        .collect();
     [comment.concat(), (*last).to_owned()].concat()
 }
 
 /// Functions that only their own module calls may say it beside the code.
 fn is_private(lines: &[&str]) -> bool {
-    lines.last().is_some_and(|line| !line.trim_start().starts_with("pub"))
+    lines
+        .last()
+        .is_some_and(|line| !line.trim_start().starts_with("pub"))
 }
 
 #[cfg(test)]
@@ -114,7 +192,10 @@ mod tests {
     fn unsafe_code_elsewhere_is_found() {
         let text = "fn a() {\n    // SAFETY: b.\n    unsafe { b() }\n}\ntype C = unsafe fn();";
         assert!(only_where_allowed(&Tree::of(&[(SYS, text)])).is_empty());
-        assert_eq!(only_where_allowed(&Tree::of(&[("core/wire/src/a.rs", text)])).len(), 1);
+        assert_eq!(
+            only_where_allowed(&Tree::of(&[("core/wire/src/a.rs", text)])).len(),
+            1
+        );
     }
 
     #[test]
@@ -122,11 +203,23 @@ mod tests {
         let reasons = |text| has_a_reason(&Tree::of(&[(SYS, text)])).len();
         assert_eq!(reasons("// SAFETY: a.\nunsafe impl A for B {}"), 0);
         assert_eq!(reasons("unsafe impl A for B {}"), 1);
-        assert_eq!(reasons("fn a() {\n// SAFETY: b,\n// and c.\nlet d =\nunsafe { b() };\n}"), 0);
-        assert_eq!(reasons("// SAFETY: of another.\nfn a() {\n\n\n\nunsafe { b() };\n}"), 1);
-        assert_eq!(reasons("fn a() {\n// SAFETY: as above.\nunsafe { b() };\n}"), 1);
+        assert_eq!(
+            reasons("fn a() {\n// SAFETY: b,\n// and c.\nlet d =\nunsafe { b() };\n}"),
+            0
+        );
+        assert_eq!(
+            reasons("// SAFETY: of another.\nfn a() {\n\n\n\nunsafe { b() };\n}"),
+            1
+        );
+        assert_eq!(
+            reasons("fn a() {\n// SAFETY: as above.\nunsafe { b() };\n}"),
+            1
+        );
         assert_eq!(reasons("/// A.\npub unsafe fn a() {}"), 1);
-        assert_eq!(reasons("/// A.\n///\n/// # Safety\n/// B.\n#[inline]\npub unsafe fn a() {}"), 0);
+        assert_eq!(
+            reasons("/// A.\n///\n/// # Safety\n/// B.\n#[inline]\npub unsafe fn a() {}"),
+            0
+        );
         assert_eq!(reasons("/// A.\nunsafe fn a() {}"), 0);
     }
 }

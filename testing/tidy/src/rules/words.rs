@@ -7,13 +7,17 @@ use crate::{Finding, Tree};
 const MACROS: &[&str] = &["todo", "dbg", "unimplemented"];
 
 /// Names that do not describe the contents of a file.
-const NAMES: &[&str] = &["utils", "util", "common", "manager", "helpers", "helper", "misc", "stuff"];
+const NAMES: &[&str] = &[
+    "utils", "util", "common", "manager", "helpers", "helper", "misc", "stuff",
+];
 
 /// Calls of macros that mark something unfinished.
 pub fn unfinished(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.with_extension(&["rs"]) {
-        let Ok(tokens) = Tokens::of(&file.text) else { continue };
+        let Ok(tokens) = Tokens::of(&file.text) else {
+            continue;
+        };
         for (name, line) in tokens.macros() {
             if MACROS.contains(&name.as_str()) {
                 findings.push(file.finding(line, format!("{name}! does not stay")));
@@ -26,8 +30,13 @@ pub fn unfinished(tree: &Tree) -> Vec<Finding> {
 /// Files and folders whose names do not describe their contents.
 pub fn names(tree: &Tree) -> Vec<Finding> {
     let means_nothing = |part: &str| NAMES.contains(&part.split('.').next().unwrap_or(part));
-    let files = tree.files.iter().filter(|file| file.path.split('/').any(means_nothing));
-    files.map(|file| file.finding(0, "call it after what is in it")).collect()
+    let files = tree
+        .files
+        .iter()
+        .filter(|file| file.path.split('/').any(means_nothing));
+    files
+        .map(|file| file.finding(0, "call it after what is in it"))
+        .collect()
 }
 
 /// Spaces at the ends of lines, and files that do not end with a newline.
@@ -55,10 +64,18 @@ mod tests {
         let text = "fn a() { todo!() }\nfn b() { dbg!(1); }\n// todo!()\n";
         assert_eq!(unfinished(&Tree::of(&[("a.rs", text)])).len(), 2);
         assert_eq!(
-            names(&Tree::of(&[("core/a/src/utils.rs", ""), ("a/common/b.rs", ""), ("a/ring.rs", "")])).len(),
+            names(&Tree::of(&[
+                ("core/a/src/utils.rs", ""),
+                ("a/common/b.rs", ""),
+                ("a/ring.rs", "")
+            ]))
+            .len(),
             2
         );
         assert_eq!(loose_ends(&Tree::of(&[("a.md", "a \nb")])).len(), 2);
-        assert_eq!(loose_ends(&Tree::of(&[("a.md", "a\nb\n"), ("empty.md", "")])).len(), 0);
+        assert_eq!(
+            loose_ends(&Tree::of(&[("a.md", "a\nb\n"), ("empty.md", "")])).len(),
+            0
+        );
     }
 }

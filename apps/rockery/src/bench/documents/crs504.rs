@@ -15,9 +15,18 @@ use crate::bench::smb::published::matrix;
 
 /// The network of the document, for the lab.
 const FILES: [(&str, &str); 3] = [
-    ("lab.toml", include_str!("../../../../../examples/crs504/lab.toml")),
-    ("roce.rsc", include_str!("../../../../../examples/crs504/roce.rsc")),
-    ("as-printed.rsc", include_str!("../../../../../examples/crs504/as-printed.rsc")),
+    (
+        "lab.toml",
+        include_str!("../../../../../examples/crs504/lab.toml"),
+    ),
+    (
+        "roce.rsc",
+        include_str!("../../../../../examples/crs504/roce.rsc"),
+    ),
+    (
+        "as-printed.rsc",
+        include_str!("../../../../../examples/crs504/as-printed.rsc"),
+    ),
 ];
 /// The first host of the file, and where it listens.
 const SERVER: (&str, &str) = ("server", "10.0.0.1:4420");
@@ -49,7 +58,10 @@ pub(super) fn measure(runner: &mut Runner) -> Document {
 }
 
 fn table(series: &[Value], files: &Files, iser: &[Series]) -> Table {
-    let mut here: Vec<String> = columns(series).into_iter().map(|name| format!("NVMe {name}")).collect();
+    let mut here: Vec<String> = columns(series)
+        .into_iter()
+        .map(|name| format!("NVMe {name}"))
+        .collect();
     here.extend(files.columns().into_iter().map(share));
     here.extend(iser.iter().map(|series| series.name.to_owned()));
     let mut rows = Vec::new();
@@ -57,13 +69,26 @@ fn table(series: &[Value], files: &Files, iser: &[Series]) -> Table {
         for (name, how, many) in MATRIX {
             let spec = format!("{how}{what}:{many}");
             let rate = |job: &Value| Some(number(job, "/bytes-per-second")? / MIB);
-            let mut here: Vec<Option<f64>> =
-                series.iter().map(|series| job(series, &spec).and_then(rate)).collect();
+            let mut here: Vec<Option<f64>> = series
+                .iter()
+                .map(|series| job(series, &spec).and_then(rate))
+                .collect();
             here.extend(files.each(&spec, rate));
-            here.extend(iser.iter().map(|series| series.rate(&spec).map(|rate| rate / MIB)));
+            here.extend(
+                iser.iter()
+                    .map(|series| series.rate(&spec).map(|rate| rate / MIB)),
+            );
             let published = matrix(name).unwrap_or_default();
-            let published = published.iter().map(|pair| pair.get(direction).copied()).collect();
-            rows.push(Row { what: format!("{what} {name}"), unit: "MiB/s", here, published });
+            let published = published
+                .iter()
+                .map(|pair| pair.get(direction).copied())
+                .collect();
+            rows.push(Row {
+                what: format!("{what} {name}"),
+                unit: "MiB/s",
+                here,
+                published,
+            });
         }
     }
     Table {
@@ -79,7 +104,11 @@ fn table(series: &[Value], files: &Files, iser: &[Series]) -> Table {
 
 /// The column of a transport of files.
 fn share(name: String) -> String {
-    if name.starts_with("SMB") { name } else { format!("SMB {name}") }
+    if name.starts_with("SMB") {
+        name
+    } else {
+        format!("SMB {name}")
+    }
 }
 
 /// A lab that ends with this value.
@@ -112,7 +141,10 @@ fn through_the_lab(runner: &mut Runner) -> Result<(Value, String), String> {
     let (file, control) = (runner.path("lab.toml"), runner.path("lab.sock"));
     let (file, control) = (file.display().to_string(), control.display().to_string());
     let (own, is_quick) = (runner.own().display().to_string(), runner.is_quick());
-    let lab = Lab { name: format!("documents-{}", std::process::id()), runner };
+    let lab = Lab {
+        name: format!("documents-{}", std::process::id()),
+        runner,
+    };
     let command = lab.command(&["up", "-d", "--name", &lab.name, &file]);
     lab.runner.run("crs504-lab-up", &command)?;
     let inside = |host: &str, words: &[&str]| {
@@ -121,28 +153,56 @@ fn through_the_lab(runner: &mut Runner) -> Result<(Value, String), String> {
         command
     };
     let (host, address) = SERVER;
-    let serve = ["serve", "nvme", "--memory", "64MiB", "--rdma", address, "--listen", address];
+    let serve = [
+        "serve", "nvme", "--memory", "64MiB", "--rdma", address, "--listen", address,
+    ];
     let mut target = inside(host, &serve);
     target.args(["--system-verbs", "--control", &control]);
-    let (warm_up, seconds) = if is_quick { ("0.02", "0.08") } else { ("0.1", "0.5") };
-    let bench = ["nvme", "bench", address, "--transport", "rdma", "--system-verbs", "--destroy", "--fill"];
+    let (warm_up, seconds) = if is_quick {
+        ("0.02", "0.08")
+    } else {
+        ("0.1", "0.5")
+    };
+    let bench = [
+        "nvme",
+        "bench",
+        address,
+        "--transport",
+        "rdma",
+        "--system-verbs",
+        "--destroy",
+        "--fill",
+    ];
     let mut bench = inside(CLIENT, &bench);
     bench.args(["--json", "--warm-up", warm_up, "--seconds", seconds]);
     for what in ["read", "write"] {
-        MATRIX.iter().for_each(|(_, how, many)| _ = bench.args(["--job", &format!("{how}{what}:{many}")]));
+        MATRIX
+            .iter()
+            .for_each(|(_, how, many)| _ = bench.args(["--job", &format!("{how}{what}:{many}")]));
     }
     let status = lab.command(&["ps", "--json"]);
     let _target = lab.runner.start(&target)?;
     let text = lab.runner.ask("crs504-lab", &bench, START)?;
-    let jobs: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let jobs: Vec<Value> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
     let status = lab.runner.run("crs504-lab-ps", &status)?;
-    Ok((json!({ "transport": "RDMA, lab", "jobs": jobs }), lateness(&status, &lab.name)))
+    Ok((
+        json!({ "transport": "RDMA, lab", "jobs": jobs }),
+        lateness(&status, &lab.name),
+    ))
 }
 
 /// Whether the lab was in time, in a sentence without its full stop.
 fn lateness(status: &str, name: &str) -> String {
-    let all = status.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let own = all.into_iter().find(|lab| lab["name"] == name).unwrap_or_default();
+    let all = status
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let own = all
+        .into_iter()
+        .find(|lab| lab["name"] == name)
+        .unwrap_or_default();
     match own["valid"].as_bool() {
         Some(true) => {
             "RDMA, lab: packets were delivered in time, so links and switch limit the rates".to_owned()

@@ -6,7 +6,10 @@ use super::report::{Document, Row, Table};
 use super::runner::{Runner, number};
 
 /// Published Gb/s with one stream and with five: virtual switch, function.
-const STREAMS: [(&str, [f64; 2]); 2] = [("TCP, 1 stream", [2.21, 3.21]), ("TCP, 5 streams", [8.68, 9.57])];
+const STREAMS: [(&str, [f64; 2]); 2] = [
+    ("TCP, 1 stream", [2.21, 3.21]),
+    ("TCP, 5 streams", [8.68, 9.57]),
+];
 
 /// The adapter with functions, for the simulator.
 const FILE: &str = include_str!("../../../../../examples/functions.toml");
@@ -24,7 +27,10 @@ pub(super) fn measure(runner: &mut Runner) -> Document {
     let paths = runner.json("functions-paths", &["bench", "paths", "--seconds", seconds]);
     if let Some(report) = document.or_missing("paths between two containers", paths) {
         let remarks = report["remarks"].as_array().into_iter().flatten();
-        document.remarks = remarks.filter_map(Value::as_str).map(str::to_owned).collect();
+        document.remarks = remarks
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
         document.add(paths_table(&report));
     }
     if let Some(report) = simulated(runner, &mut document) {
@@ -47,16 +53,31 @@ fn paths_table(report: &Value) -> Table {
     let (paths, tests) = (distinct("path"), distinct("test"));
     let mut rows = Vec::new();
     for test in &tests {
-        let published = STREAMS.iter().find(|(name, _)| name == test).map(|(_, figures)| *figures);
-        let published = published.map_or_else(|| vec![None; 2], |figures| figures.map(Some).to_vec());
+        let published = STREAMS
+            .iter()
+            .find(|(name, _)| name == test)
+            .map(|(_, figures)| *figures);
+        let published =
+            published.map_or_else(|| vec![None; 2], |figures| figures.map(Some).to_vec());
         for (unit, field) in [("Gb/s", "/gbps"), ("CPU s/GB", "/cpu-seconds-per-gb")] {
             let here = |path: &String| {
-                let row = all.iter().find(|row| row["path"] == **path && row["test"] == **test)?;
+                let row = all
+                    .iter()
+                    .find(|row| row["path"] == **path && row["test"] == **test)?;
                 number(row, field)
             };
             let here = paths.iter().map(here).collect();
-            let published = if unit == "Gb/s" { published.clone() } else { vec![None; 2] };
-            rows.push(Row { what: test.clone(), unit, here, published });
+            let published = if unit == "Gb/s" {
+                published.clone()
+            } else {
+                vec![None; 2]
+            };
+            rows.push(Row {
+                what: test.clone(),
+                unit,
+                here,
+                published,
+            });
         }
     }
     Table {
@@ -82,7 +103,12 @@ fn functions_table(report: &Value) -> Table {
     let row = |(name, published): (&str, f64)| {
         let found = workloads().find(|workload| workload["name"] == name);
         let here = vec![found.and_then(|found| Some(number(found, "/goodput_bps")? / 1e9))];
-        Row { what: name.to_owned(), unit: "Gb/s", here, published: vec![Some(published)] }
+        Row {
+            what: name.to_owned(),
+            unit: "Gb/s",
+            here,
+            published: vec![Some(published)],
+        }
     };
     Table {
         title: "Functions".to_owned(),

@@ -55,16 +55,33 @@ pub(super) fn measure(runner: &mut Runner) -> Document {
 
 impl Document {
     fn add_verbs(&mut self, ends: &mut Ends<'_>) {
-        let count = if ends.runner.is_quick() { "100" } else { "5000" };
+        let count = if ends.runner.is_quick() {
+            "100"
+        } else {
+            "5000"
+        };
         let mut rows = Vec::new();
         for (test, published) in [("ib_read_bw", READ_BW), ("ib_write_bw", WRITE_BW)] {
-            let text = ends.perftest(&format!("infiniband-{test}"), &[test, "-s", "65536", "-n", count]);
-            let found = self.or_missing(test, text).and_then(|text| perftest::bandwidth(&text, 65536));
+            let text = ends.perftest(
+                &format!("infiniband-{test}"),
+                &[test, "-s", "65536", "-n", count],
+            );
+            let found = self
+                .or_missing(test, text)
+                .and_then(|text| perftest::bandwidth(&text, 65536));
             rows.push(row(format!("{test}, 64 KiB"), "MiB/s", found, published));
         }
-        for (test, published) in [("ib_read_lat", READ_LATENCY), ("ib_write_lat", WRITE_LATENCY)] {
-            let text = ends.perftest(&format!("infiniband-{test}"), &[test, "-s", "2", "-n", count]);
-            let found = self.or_missing(test, text).and_then(|text| perftest::latency(&text, 2));
+        for (test, published) in [
+            ("ib_read_lat", READ_LATENCY),
+            ("ib_write_lat", WRITE_LATENCY),
+        ] {
+            let text = ends.perftest(
+                &format!("infiniband-{test}"),
+                &[test, "-s", "2", "-n", count],
+            );
+            let found = self
+                .or_missing(test, text)
+                .and_then(|text| perftest::latency(&text, 2));
             rows.push(row(format!("{test}, 2 B"), "us", found, published));
         }
         self.add(Table {
@@ -82,8 +99,9 @@ impl Document {
         // On a busy machine iperf3 may end with an error in its report and status 0.
         let mut result = Err(String::new());
         for _ in 0..ATTEMPTS {
-            result =
-                ends.between("infiniband-iperf3", &["iperf3", "-s"], &client).and_then(|text| rate(&text));
+            result = ends
+                .between("infiniband-iperf3", &["iperf3", "-s"], &client)
+                .and_then(|text| rate(&text));
             if result.is_ok() {
                 break;
             }
@@ -115,7 +133,9 @@ impl Document {
             let text = ends.perftest(&format!("infiniband-sweep-{name}"), &words);
             texts.extend(self.or_missing("ib_send_lat, sweep", text));
         }
-        let sizes = (0..).map(|power| 1_u64 << power).take_while(|bytes| *bytes <= SWEEP_MAX);
+        let sizes = (0..)
+            .map(|power| 1_u64 << power)
+            .take_while(|bytes| *bytes <= SWEEP_MAX);
         let rows = sizes.map(|bytes| {
             let us = texts.iter().find_map(|text| perftest::latency(text, bytes));
             let rdma = us.filter(|us| *us > 0.0).map(|us| bytes as f64 * 8.0 / us);
@@ -140,38 +160,73 @@ impl Document {
 
 /// Runs NetPIPE over TCP with powers of two, and returns its rows.
 fn netpipe(ends: &mut Ends<'_>, is_quick: bool) -> Result<Vec<(u64, f64, f64)>, String> {
-    let file = ends.runner.path("infiniband-netpipe.out").display().to_string();
+    let file = ends
+        .runner
+        .path("infiniband-netpipe.out")
+        .display()
+        .to_string();
     let most = SWEEP_MAX.to_string();
     let mut client = vec!["NPtcp", "-p", "0", "-u", &most, "-o", &file];
     if is_quick {
         client.extend(["-n", "3"]);
     }
     client.push("-h");
-    let server: Vec<&str> = client.iter().copied().take(5).chain(["-o", "/dev/null"]).collect();
-    let server = [server, if is_quick { vec!["-n", "3"] } else { Vec::new() }].concat();
+    let server: Vec<&str> = client
+        .iter()
+        .copied()
+        .take(5)
+        .chain(["-o", "/dev/null"])
+        .collect();
+    let server = [
+        server,
+        if is_quick {
+            vec!["-n", "3"]
+        } else {
+            Vec::new()
+        },
+    ]
+    .concat();
     ends.between("infiniband-netpipe", &server, &client)?;
     let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;
     Ok(perftest::netpipe(&text))
 }
 
 fn row(what: String, unit: &'static str, found: Option<f64>, published: f64) -> Row {
-    Row { what, unit, here: vec![found], published: vec![Some(published)] }
+    Row {
+        what,
+        unit,
+        here: vec![found],
+        published: vec![Some(published)],
+    }
 }
 
 /// Jobs of a copy, with the published figures: read, write.
 fn copies() -> [(&'static str, &'static str, [f64; 2]); 2] {
     let one = ("one file", "1m:8", [SEQUENTIAL.read, SEQUENTIAL.write]);
-    [one, ("four files at once", "1m:8t4", [CONCURRENT.read, CONCURRENT.write])]
+    [
+        one,
+        (
+            "four files at once",
+            "1m:8t4",
+            [CONCURRENT.read, CONCURRENT.write],
+        ),
+    ]
 }
 
 fn files(groups: &Files) -> Table {
     let mut rows = Vec::new();
     for (name, many, published) in copies() {
         for (what, published) in ["read", "write"].into_iter().zip(published) {
-            let here =
-                groups.each(&format!("{what}:{many}"), |job| Some(number(job, "/bytes-per-second")? / 1e6));
+            let here = groups.each(&format!("{what}:{many}"), |job| {
+                Some(number(job, "/bytes-per-second")? / 1e6)
+            });
             let published = vec![Some(published)];
-            rows.push(Row { what: format!("{what} {name}"), unit: "MB/s", here, published });
+            rows.push(Row {
+                what: format!("{what} {name}"),
+                unit: "MB/s",
+                here,
+                published,
+            });
         }
     }
     Table {
@@ -194,7 +249,12 @@ fn server_cpu(groups: &Files) -> Table {
                 Some((samba + number(job, "/gateway").unwrap_or_default()) / cores * 100.0)
             });
             let published = published.map(Some).to_vec();
-            rows.push(Row { what: format!("{what} {name}, server's CPU"), unit: "%", here, published });
+            rows.push(Row {
+                what: format!("{what} {name}, server's CPU"),
+                unit: "%",
+                here,
+                published,
+            });
         }
     }
     Table {
@@ -211,5 +271,10 @@ fn server_cpu(groups: &Files) -> Table {
 fn rate(report: &str) -> Result<f64, String> {
     let report: Value = serde_json::from_str(report).map_err(|error| error.to_string())?;
     let rate = number(&report, "/end/sum_received/bits_per_second");
-    rate.ok_or_else(|| report["error"].as_str().unwrap_or("the report has no rate").to_owned())
+    rate.ok_or_else(|| {
+        report["error"]
+            .as_str()
+            .unwrap_or("the report has no rate")
+            .to_owned()
+    })
 }

@@ -14,8 +14,10 @@ use crate::bench::place::{ADDRESSES, Held};
 
 /// Columns: the end of the veth where the initiator runs (the target is at the first), and its options of
 /// `rockery run`.
-const WAYS: [(&str, usize, &[&str]); 2] =
-    [("iSER, same host", 0, &[]), ("iSER over UDP", 1, &["--no-same-host"])];
+const WAYS: [(&str, usize, &[&str]); 2] = [
+    ("iSER, same host", 0, &[]),
+    ("iSER over UDP", 1, &["--no-same-host"]),
+];
 const TARGET: &str = "iqn.2024-01.org.rockery:disk";
 const INITIATOR: &str = "iqn.2024-01.org.rockery:documents";
 const DISK_BYTES: u64 = 64 << 20;
@@ -41,7 +43,10 @@ pub(super) struct Series {
 
 impl Series {
     pub(super) fn rate(&self, job: &str) -> Option<f64> {
-        self.rates.iter().find(|(name, _)| name == job).map(|(_, rate)| *rate)
+        self.rates
+            .iter()
+            .find(|(name, _)| name == job)
+            .map(|(_, rate)| *rate)
     }
 }
 
@@ -81,7 +86,11 @@ impl Job {
     /// The job of `how`, `what` and `many` (`rand`, `read`, `4k:32t16`), or the reason why there is none.
     fn of(how: &str, what: &str, many: &str) -> Result<Self, &'static str> {
         let (size, depth) = many.split_once(':').unwrap_or((many, "1"));
-        let unit = if size.ends_with('m') { 1 << 20 } else { 1 << 10 };
+        let unit = if size.ends_with('m') {
+            1 << 20
+        } else {
+            1 << 10
+        };
         let bytes = size.trim_end_matches(['k', 'm']).parse().unwrap_or(0) * unit;
         let is_random = !how.is_empty();
         if bytes > LONGEST {
@@ -91,8 +100,17 @@ impl Job {
             return Err("iscsi-perf only reads, and qemu-img writes at offsets in a row only");
         }
         let depth = depth.parse().map_err(|_| "iscsi-perf has one thread")?;
-        let program = if what == "write" { Program::QemuImg } else { Program::IscsiPerf };
-        Ok(Self { program, bytes, depth, is_random })
+        let program = if what == "write" {
+            Program::QemuImg
+        } else {
+            Program::IscsiPerf
+        };
+        Ok(Self {
+            program,
+            bytes,
+            depth,
+            is_random,
+        })
     }
 
     /// The words of the initiator's command.
@@ -132,7 +150,9 @@ impl Job {
                 (seconds > 0.0).then(|| count / seconds)
             }
         };
-        per_second.filter(|rate| *rate > 0.0).map(|rate| rate * self.bytes as f64)
+        per_second
+            .filter(|rate| *rate > 0.0)
+            .map(|rate| rate * self.bytes as f64)
     }
 }
 
@@ -151,10 +171,18 @@ struct Target<'a, 'b> {
 
 impl<'a, 'b> Target<'a, 'b> {
     fn new(ends: &'a mut Ends<'b>) -> Result<Self, String> {
-        let (disk, socket) = (ends.runner.path("iser.disk"), ends.runner.path("tgt").display().to_string());
+        let (disk, socket) = (
+            ends.runner.path("iser.disk"),
+            ends.runner.path("tgt").display().to_string(),
+        );
         let file = File::create(&disk).and_then(|file| file.set_len(DISK_BYTES));
         file.map_err(|error| format!("{}: {error}", disk.display()))?;
-        let mut target = Self { ends, socket, disk, server: None };
+        let mut target = Self {
+            ends,
+            socket,
+            disk,
+            server: None,
+        };
         let rockery = target.ends.runner.own().display().to_string();
         let mut command = target.command(0);
         command.args([&*rockery, "run", "--", "tgtd", "-f", "--iser", POOL]);
@@ -170,26 +198,47 @@ impl<'a, 'b> Target<'a, 'b> {
 
     /// A program at an end, with the place of tgtd's socket.
     fn command(&self, end: usize) -> Command {
-        let mut command = self.ends.end(end).map_or_else(|| Command::new("false"), Held::enter);
-        command.arg("env").arg(format!("TGT_IPC_SOCKET={}", self.socket));
+        let mut command = self
+            .ends
+            .end(end)
+            .map_or_else(|| Command::new("false"), Held::enter);
+        command
+            .arg("env")
+            .arg(format!("TGT_IPC_SOCKET={}", self.socket));
         command
     }
 
     /// Runs tgtadm. Its last argument is passed as it is, since it may contain blanks.
     fn administer(&mut self, words: &str, last: &str) -> Result<(), String> {
         let mut command = self.command(0);
-        command.args(["tgtadm", "--lld", "iser", "--mode"]).args(words.split(' ')).arg(last);
-        self.ends.runner.ask("crs504-iser-tgtadm", &command, START)?;
+        command
+            .args(["tgtadm", "--lld", "iser", "--mode"])
+            .args(words.split(' '))
+            .arg(last);
+        self.ends
+            .runner
+            .ask("crs504-iser-tgtadm", &command, START)?;
         Ok(())
     }
 
     /// Runs a job over a way.
-    fn measure(&mut self, job: Job, end: usize, options: &[&str], name: &str) -> Result<f64, String> {
+    fn measure(
+        &mut self,
+        job: Job,
+        end: usize,
+        options: &[&str],
+        name: &str,
+    ) -> Result<f64, String> {
         let rockery = self.ends.runner.own().display().to_string();
         let mut command = self.command(end);
-        command.args([&*rockery, "run"]).args(options).arg("--").args(job.words(self.ends.runner.is_quick()));
+        command
+            .args([&*rockery, "run"])
+            .args(options)
+            .arg("--")
+            .args(job.words(self.ends.runner.is_quick()));
         let text = self.ends.runner.ask(name, &command, START)?;
-        job.rate(&text).ok_or_else(|| format!("{} printed no rate", job.program.name()))
+        job.rate(&text)
+            .ok_or_else(|| format!("{} printed no rate", job.program.name()))
     }
 }
 
@@ -224,11 +273,14 @@ fn expressible(document: &mut Document) -> Vec<(String, Job)> {
     let mut missing: Vec<(String, Vec<String>)> = Vec::new();
     for what in ["read", "write"] {
         for (name, how, many) in MATRIX {
-            let job = Job::of(how, what, many).map_err(str::to_owned).and_then(|job| {
-                let packages = job.program.packages();
-                installed(job.program.name()).map_err(|reason| format!("{reason} ({packages})"))?;
-                Ok(job)
-            });
+            let job = Job::of(how, what, many)
+                .map_err(str::to_owned)
+                .and_then(|job| {
+                    let packages = job.program.packages();
+                    installed(job.program.name())
+                        .map_err(|reason| format!("{reason} ({packages})"))?;
+                    Ok(job)
+                });
             match job {
                 Ok(job) => jobs.push((format!("{how}{what}:{many}"), job)),
                 Err(reason) => match missing.iter_mut().find(|known| known.0 == reason) {
@@ -244,7 +296,11 @@ fn expressible(document: &mut Document) -> Vec<(String, Job)> {
     jobs
 }
 
-fn all(ends: &mut Ends<'_>, jobs: &[(String, Job)], document: &mut Document) -> Result<Vec<Series>, String> {
+fn all(
+    ends: &mut Ends<'_>,
+    jobs: &[(String, Job)],
+    document: &mut Document,
+) -> Result<Vec<Series>, String> {
     let mut series = Vec::new();
     let mut target = Target::new(ends)?;
     for (way, end, options) in WAYS {
@@ -253,7 +309,9 @@ fn all(ends: &mut Ends<'_>, jobs: &[(String, Job)], document: &mut Document) -> 
             let output = format!("crs504-iser-{end}-{}", name.replace(':', "-"));
             let rate = target.measure(*job, end, options, &output);
             rates.extend(
-                document.or_missing(&format!("{way}, {name}"), rate).map(|rate| (name.clone(), rate)),
+                document
+                    .or_missing(&format!("{way}, {name}"), rate)
+                    .map(|rate| (name.clone(), rate)),
             );
         }
         series.push(Series { name: way, rates });
@@ -277,17 +335,36 @@ mod tests {
     #[test]
     fn each_row_has_a_program_or_a_reason() {
         let job = Job::of("rand", "read", "4k:32").unwrap();
-        assert_eq!(job, Job { program: Program::IscsiPerf, bytes: 4096, depth: 32, is_random: true });
-        assert!(job.words(true).join(" ").contains("-t 1 -r -m 32 -b 8 iser://198.18.0.1:3260/"));
+        assert_eq!(
+            job,
+            Job {
+                program: Program::IscsiPerf,
+                bytes: 4096,
+                depth: 32,
+                is_random: true
+            }
+        );
+        assert!(
+            job.words(true)
+                .join(" ")
+                .contains("-t 1 -r -m 32 -b 8 iser://198.18.0.1:3260/")
+        );
         let job = Job::of("", "write", "128k:32").unwrap();
         assert_eq!(job.program, Program::QemuImg);
-        assert!(job.words(true).join(" ").starts_with("qemu-img bench -w -t none -c 512 -d 32 -s 131072 "));
+        assert!(
+            job.words(true)
+                .join(" ")
+                .starts_with("qemu-img bench -w -t none -c 512 -d 32 -s 131072 ")
+        );
         for (how, what, many, reason) in [
             ("", "read", "1m:8t1", "256 KiB"),
             ("rand", "write", "4k:1", "only reads"),
             ("rand", "read", "4k:32t16", "one thread"),
         ] {
-            assert!(Job::of(how, what, many).is_err_and(|it| it.contains(reason)), "{many}");
+            assert!(
+                Job::of(how, what, many).is_err_and(|it| it.contains(reason)),
+                "{many}"
+            );
         }
     }
 

@@ -64,7 +64,11 @@ pub(crate) struct BenchDocuments {
 /// When no part could be measured, or a file cannot be written.
 pub(super) fn act(what: &BenchDocuments) -> Result<(), Error> {
     let mut runner = Runner::new(what.quick, what.keep.clone())?;
-    let documents: Vec<_> = what.part.iter().map(|part| measure(*part, &mut runner)).collect();
+    let documents: Vec<_> = what
+        .part
+        .iter()
+        .map(|part| measure(*part, &mut runner))
+        .collect();
     if documents.iter().all(|document| document.tables.is_empty()) {
         let missing = documents.iter().flat_map(|document| &document.missing);
         missing.for_each(|missing| eprintln!("{}: {}", missing.what, missing.reason));

@@ -24,7 +24,10 @@ impl<'a> Ends<'a> {
     pub(super) fn new(runner: &'a mut Runner) -> Result<Self, String> {
         let reason = "this user may make no network namespaces (root may, and \
                    unshare --user --map-root-user)";
-        Ok(Self { runner, pair: Pair::new().ok_or(reason)? })
+        Ok(Self {
+            runner,
+            pair: Pair::new().ok_or(reason)?,
+        })
     }
 
     /// The first or the second end.
@@ -40,7 +43,12 @@ impl<'a> Ends<'a> {
 
     /// Runs `server` at one end and `client` with the server's address at the other, and returns what the
     /// client printed.
-    pub(super) fn between(&mut self, name: &str, server: &[&str], client: &[&str]) -> Result<String, String> {
+    pub(super) fn between(
+        &mut self,
+        name: &str,
+        server: &[&str],
+        client: &[&str],
+    ) -> Result<String, String> {
         installed(name_of(server))?;
         let [one, other] = &self.pair.0;
         let (server, mut client) = (Self::command(one, server), Self::command(other, client));
@@ -50,7 +58,10 @@ impl<'a> Ends<'a> {
             let mut serving = self.runner.start(&server)?;
             wait_for_listener(one, &mut serving);
             result = self.runner.ask(name, &client, START);
-            if !result.as_ref().is_err_and(|reason| reason.contains(UNCALIBRATED)) {
+            if !result
+                .as_ref()
+                .is_err_and(|reason| reason.contains(UNCALIBRATED))
+            {
                 break;
             }
         }
@@ -79,7 +90,10 @@ fn wait_for_listener(end: &Held, server: &mut Server) {
 
 /// The program that words start, where rockery starts it as well.
 fn name_of<'a>(words: &[&'a str]) -> &'a str {
-    let at = words.iter().position(|word| *word == "--").map_or(0, |at| at + 1);
+    let at = words
+        .iter()
+        .position(|word| *word == "--")
+        .map_or(0, |at| at + 1);
     words.get(at).copied().unwrap_or_default()
 }
 
@@ -96,7 +110,8 @@ fn row(text: &str, bytes: u64) -> Option<Vec<f64>> {
         let numbers: Result<Vec<f64>, _> = line.split_whitespace().map(str::parse).collect();
         numbers.unwrap_or_default()
     });
-    rows.into_iter().find(|row| row.len() > 3 && row.first() == Some(&(bytes as f64)))
+    rows.into_iter()
+        .find(|row| row.len() > 3 && row.first() == Some(&(bytes as f64)))
 }
 
 /// Average bandwidth in MiB/s, which perftest calls MB/sec: bytes, iterations, peak, average, rate.
@@ -114,7 +129,11 @@ pub(super) fn netpipe(text: &str) -> Vec<(u64, f64, f64)> {
     let row = |line: &str| {
         let mut words = line.split_whitespace();
         let bytes = words.next()?.parse().ok()?;
-        Some((bytes, words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+        Some((
+            bytes,
+            words.next()?.parse().ok()?,
+            words.next()?.parse().ok()?,
+        ))
     };
     text.lines().filter_map(row).collect()
 }
@@ -128,7 +147,10 @@ mod tests {
         let text = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]\n \
                     2          1000             9.91               9.01                 4.724\n \
                     65536      1000             2345.10            2275.69              0.036411\n";
-        assert_eq!((bandwidth(text, 65536), bandwidth(text, 64)), (Some(2275.69), None));
+        assert_eq!(
+            (bandwidth(text, 65536), bandwidth(text, 64)),
+            (Some(2275.69), None)
+        );
         let text = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]\n \
                     2       1000          1.40           9.99         1.44                1.50\n";
         assert_eq!(latency(text, 2), Some(1.44));
@@ -137,13 +159,22 @@ mod tests {
     #[test]
     fn the_file_of_netpipe_has_three_columns() {
         let text = "       1     0.391234    0.00001950\n 1048576  7686.283000    0.00104081\n";
-        assert_eq!(netpipe(text), [(1, 0.391234, 0.0000195), (1_048_576, 7686.283, 0.00104081)]);
+        assert_eq!(
+            netpipe(text),
+            [(1, 0.391234, 0.0000195), (1_048_576, 7686.283, 0.00104081)]
+        );
     }
 
     #[test]
     fn the_program_is_behind_that_of_rockery() {
-        assert_eq!(name_of(&["/bin/rockery", "run", "--", "ib_read_bw", "-a"]), "ib_read_bw");
+        assert_eq!(
+            name_of(&["/bin/rockery", "run", "--", "ib_read_bw", "-a"]),
+            "ib_read_bw"
+        );
         assert_eq!(name_of(&["iperf3", "-s"]), "iperf3");
-        assert!(installed("rockery-no-such-program").is_err_and(|reason| reason.contains("no such program")));
+        assert!(
+            installed("rockery-no-such-program")
+                .is_err_and(|reason| reason.contains("no such program"))
+        );
     }
 }

@@ -35,7 +35,9 @@ pub(super) struct Table {
 impl Table {
     /// Whether anything was measured.
     fn is_measured(&self) -> bool {
-        self.rows.iter().any(|row| row.here.iter().any(Option::is_some))
+        self.rows
+            .iter()
+            .any(|row| row.here.iter().any(Option::is_some))
     }
 }
 
@@ -59,8 +61,19 @@ pub(super) struct Document {
 }
 
 impl Document {
-    pub(super) const fn new(title: &'static str, date: &'static str, hardware: &'static str) -> Self {
-        Self { title, date, hardware, tables: Vec::new(), missing: Vec::new(), remarks: Vec::new() }
+    pub(super) const fn new(
+        title: &'static str,
+        date: &'static str,
+        hardware: &'static str,
+    ) -> Self {
+        Self {
+            title,
+            date,
+            hardware,
+            tables: Vec::new(),
+            missing: Vec::new(),
+            remarks: Vec::new(),
+        }
     }
 
     /// Adds a table, unless nothing of it was measured: the reason is among the missing parts then.
@@ -76,7 +89,10 @@ impl Document {
     }
 
     pub(super) fn miss(&mut self, what: &str, reason: impl Into<String>) {
-        self.missing.push(Missing { what: what.to_owned(), reason: reason.into() });
+        self.missing.push(Missing {
+            what: what.to_owned(),
+            reason: reason.into(),
+        });
     }
 }
 
@@ -102,18 +118,28 @@ impl Report {
 }
 
 fn heads(table: &Table) -> Vec<String> {
-    let published = table.published.iter().map(|column| format!("published: {column}"));
+    let published = table
+        .published
+        .iter()
+        .map(|column| format!("published: {column}"));
     let mut all = vec![table.title.clone(), "unit".to_owned()];
     all.extend(table.here.iter().cloned().chain(published));
     all
 }
 
 fn cells(row: &Row) -> Vec<String> {
-    let here = |value: &Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+    let here =
+        |value: &Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
     // Published figures have the digits of the document.
-    let published = |value: &Option<f64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
+    let published =
+        |value: &Option<f64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
     let mut all = vec![row.what.clone(), row.unit.to_owned()];
-    all.extend(row.here.iter().map(here).chain(row.published.iter().map(published)));
+    all.extend(
+        row.here
+            .iter()
+            .map(here)
+            .chain(row.published.iter().map(published)),
+    );
     all
 }
 
@@ -127,7 +153,15 @@ fn text(table: &Table, out: &mut String) {
 impl Printed for Report {
     fn table(&self) -> String {
         let mut out = format!("{}\n", self.conditions());
-        for Document { title, date, hardware, tables, missing, remarks } in &self.documents {
+        for Document {
+            title,
+            date,
+            hardware,
+            tables,
+            missing,
+            remarks,
+        } in &self.documents
+        {
             let _ = writeln!(out, "\n=== {title}, {date}\n{hardware}");
             for table in tables {
                 out.push('\n');
@@ -136,8 +170,12 @@ impl Printed for Report {
             if !missing.is_empty() || !remarks.is_empty() {
                 out.push('\n');
             }
-            remarks.iter().for_each(|remark| _ = writeln!(out, "{remark}."));
-            missing.iter().for_each(|it| _ = writeln!(out, "missing: {}: {}", it.what, it.reason));
+            remarks
+                .iter()
+                .for_each(|remark| _ = writeln!(out, "{remark}."));
+            missing
+                .iter()
+                .for_each(|it| _ = writeln!(out, "missing: {}: {}", it.what, it.reason));
         }
         out
     }
@@ -146,7 +184,14 @@ impl Printed for Report {
         let mut page = head("Five published documents on this machine");
         let _ = writeln!(page, "<p class=\"soft\">{}</p>", escape(&self.conditions()));
         for document in &self.documents {
-            let Document { title, date, hardware, tables, missing, remarks } = document;
+            let Document {
+                title,
+                date,
+                hardware,
+                tables,
+                missing,
+                remarks,
+            } = document;
             let _ = writeln!(page, "<h2>{}, {}</h2>", escape(title), escape(date));
             let _ = writeln!(page, "<p class=\"soft\">{}</p>", escape(hardware));
             for table in tables {
@@ -155,14 +200,19 @@ impl Printed for Report {
                 page += &rows(&heads, table.rows.iter().map(cells));
                 let _ = writeln!(page, "<p>{}</p>", escape(table.differs));
             }
-            remarks.iter().for_each(|remark| _ = writeln!(page, "<p>{}.</p>", escape(remark)));
+            remarks
+                .iter()
+                .for_each(|remark| _ = writeln!(page, "<p>{}.</p>", escape(remark)));
             for Missing { what, reason } in missing {
                 let text = escape(&format!("{what}: {reason}"));
                 let _ = writeln!(page, "<p class=\"finding note\">Missing: {text}</p>");
             }
         }
         let commands = escape(&self.commands.join("\n"));
-        let _ = write!(page, "<h2>Commands</h2>\n<pre>{commands}</pre>\n</body></html>\n");
+        let _ = write!(
+            page,
+            "<h2>Commands</h2>\n<pre>{commands}</pre>\n</body></html>\n"
+        );
         page
     }
 }
@@ -192,8 +242,21 @@ mod tests {
         document.add(table(Some(4321.125)));
         document.or_missing::<()>("NetPIPE", Err("NPtcp: not installed".to_owned()));
         let (machine, commands) = (Machine::this(), vec!["ib_read_bw".to_owned()]);
-        let report = Report { machine, quick: true, documents: vec![document], commands };
-        let wanted = ["4321.1", "2275.69", "A title", "2012", "Memory in place", "NetPIPE", "not installed"];
+        let report = Report {
+            machine,
+            quick: true,
+            documents: vec![document],
+            commands,
+        };
+        let wanted = [
+            "4321.1",
+            "2275.69",
+            "A title",
+            "2012",
+            "Memory in place",
+            "NetPIPE",
+            "not installed",
+        ];
         for text in [report.table(), report.page(), report.json()] {
             for wanted in wanted {
                 assert!(text.contains(wanted), "{wanted}: {text}");

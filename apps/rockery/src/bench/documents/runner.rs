@@ -50,7 +50,14 @@ impl Runner {
             }
         };
         let until = Instant::now() + limit;
-        Ok(Self { own, folder, _folder: owned, until, quick, commands: Vec::new() })
+        Ok(Self {
+            own,
+            folder,
+            _folder: owned,
+            until,
+            quick,
+            commands: Vec::new(),
+        })
     }
 
     /// Whether only a check is wanted.
@@ -82,20 +89,39 @@ impl Runner {
 
     /// The command with a time limit, which also ends when this process does.
     fn bounded(&self, command: &Command) -> Result<Command, String> {
-        let left = self.until.saturating_duration_since(Instant::now()).as_secs();
+        let left = self
+            .until
+            .saturating_duration_since(Instant::now())
+            .as_secs();
         if left == 0 {
             return Err("the time for all documents was over".to_owned());
         }
         let mut bounded = Command::new("setpriv");
-        bounded.args(["--pdeathsig", "TERM", "timeout", "--kill-after", GRACE, &left.to_string()]);
-        bounded.arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+        bounded.args([
+            "--pdeathsig",
+            "TERM",
+            "timeout",
+            "--kill-after",
+            GRACE,
+            &left.to_string(),
+        ]);
+        bounded
+            .arg(command.get_program())
+            .args(command.get_args())
+            .stdin(Stdio::null());
         Ok(bounded)
     }
 
     fn note(&mut self, command: &Command) {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let own = self.own.as_os_str();
-        let words = words.map(|word| if word == own { "rockery".into() } else { word.to_string_lossy() });
+        let words = words.map(|word| {
+            if word == own {
+                "rockery".into()
+            } else {
+                word.to_string_lossy()
+            }
+        });
         self.commands.push(words.collect::<Vec<_>>().join(" "));
     }
 
@@ -104,7 +130,9 @@ impl Runner {
         self.note(command);
         let mut bounded = self.bounded(command)?;
         bounded.stdout(Stdio::null()).stderr(Stdio::null());
-        let child = bounded.spawn().map_err(|error| format!("setpriv: {error}"))?;
+        let child = bounded
+            .spawn()
+            .map_err(|error| format!("setpriv: {error}"))?;
         Ok(Server(Owned(child)))
     }
 
@@ -115,7 +143,12 @@ impl Runner {
     }
 
     /// The same again and again until it succeeds, because its server may not listen yet.
-    pub(super) fn ask(&mut self, name: &str, command: &Command, timeout: Duration) -> Result<String, String> {
+    pub(super) fn ask(
+        &mut self,
+        name: &str,
+        command: &Command,
+        timeout: Duration,
+    ) -> Result<String, String> {
         self.note(command);
         let until = Instant::now() + timeout;
         loop {
@@ -128,11 +161,16 @@ impl Runner {
     }
 
     fn attempt(&self, name: &str, command: &Command) -> Result<String, String> {
-        let output = self.bounded(command)?.output().map_err(|error| format!("setpriv: {error}"))?;
+        let output = self
+            .bounded(command)?
+            .output()
+            .map_err(|error| format!("setpriv: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         self.provide(&format!("{name}.txt"), &text)?;
         if text.contains(UNCALIBRATED) {
-            return Err(format!("it could not measure the processor's clock: {UNCALIBRATED}"));
+            return Err(format!(
+                "it could not measure the processor's clock: {UNCALIBRATED}"
+            ));
         }
         if output.status.success() {
             return Ok(text);
@@ -142,7 +180,9 @@ impl Runner {
         }
         let said = String::from_utf8_lossy(&output.stderr);
         let last_of = |lines: &mut std::str::Lines<'_>| {
-            lines.rfind(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned())
+            lines
+                .rfind(|line| !line.trim().is_empty())
+                .map(|line| line.trim().to_owned())
         };
         // Programs that write a report to the standard output may put the error there as well.
         let last = last_of(&mut said.lines()).or_else(|| last_of(&mut text.lines()));
@@ -178,7 +218,10 @@ impl Drop for Server {
         }
         // timeout(1) passes the signal on to its process group; it cannot pass on SIGKILL.
         let child: &mut Child = &mut self.0.0;
-        if Pidfd::open(child.id()).and_then(|process| process.terminate()).is_ok() {
+        if Pidfd::open(child.id())
+            .and_then(|process| process.terminate())
+            .is_ok()
+        {
             _ = child.wait();
         }
     }
@@ -204,12 +247,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut runner = Runner::new(true, Some(folder.path().to_owned())).unwrap();
         assert_eq!(runner.run("good", &shell("echo 17")).unwrap(), "17\n");
-        assert_eq!(fs::read_to_string(folder.path().join("good.txt")).unwrap(), "17\n");
-        let reason = runner.run("bad", &shell("echo one; echo no such device >&2; exit 3")).unwrap_err();
+        assert_eq!(
+            fs::read_to_string(folder.path().join("good.txt")).unwrap(),
+            "17\n"
+        );
+        let reason = runner
+            .run("bad", &shell("echo one; echo no such device >&2; exit 3"))
+            .unwrap_err();
         assert_eq!(reason, "no such device");
-        let reason = runner.run("silent", &shell("echo an error in the report; exit 3")).unwrap_err();
+        let reason = runner
+            .run("silent", &shell("echo an error in the report; exit 3"))
+            .unwrap_err();
         assert_eq!(reason, "an error in the report");
-        let reason = runner.run("none", &Command::new("rockery-no-such-program")).unwrap_err();
+        let reason = runner
+            .run("none", &Command::new("rockery-no-such-program"))
+            .unwrap_err();
         assert!(reason.contains("rockery-no-such-program"), "{reason}");
     }
 
@@ -230,7 +282,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut runner = Runner::new(true, Some(folder.path().to_owned())).unwrap();
         let file = folder.path().join("child");
-        let script = format!("sleep 600 & echo $! >{0}.new; mv {0}.new {0}; wait", file.display());
+        let script = format!(
+            "sleep 600 & echo $! >{0}.new; mv {0}.new {0}; wait",
+            file.display()
+        );
         let server = runner.start(&shell(&script)).unwrap();
         let written = || fs::read_to_string(&file).ok();
         while written().is_none() {

@@ -22,10 +22,14 @@ pub(super) fn measure(runner: &mut Runner, of: &str, part: &str, document: &mut 
         }
         let name = format!("{of}-smb-{transports}");
         let report = runner.json(&name, &words);
-        let Some(report) = document.or_missing(&format!("files over {transports}"), report) else { continue };
+        let Some(report) = document.or_missing(&format!("files over {transports}"), report) else {
+            continue;
+        };
         series.extend(report["series"].as_array().into_iter().flatten().cloned());
         let remarks = report["remarks"].as_array().into_iter().flatten();
-        document.remarks.extend(remarks.filter_map(Value::as_str).map(str::to_owned));
+        document
+            .remarks
+            .extend(remarks.filter_map(Value::as_str).map(str::to_owned));
     }
     Files(series)
 }
@@ -39,6 +43,9 @@ impl Files {
 
     /// A figure of a job, for each transport.
     pub(super) fn each(&self, job: &str, of: impl Fn(&Value) -> Option<f64>) -> Vec<Option<f64>> {
-        self.0.iter().map(|series| super::storage::job(series, job).and_then(&of)).collect()
+        self.0
+            .iter()
+            .map(|series| super::storage::job(series, job).and_then(&of))
+            .collect()
     }
 }

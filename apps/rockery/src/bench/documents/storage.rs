@@ -29,18 +29,28 @@ pub(super) fn series(
     }
     let report = runner.json(name, &all)?;
     let list = |name: &str| report[name].as_array().cloned().unwrap_or_default();
-    let remarks = list("remarks").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let remarks = list("remarks")
+        .iter()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
     Ok((list("series"), remarks))
 }
 
 /// The job of a series.
 pub(super) fn job<'a>(series: &'a Value, job: &str) -> Option<&'a Value> {
-    series["jobs"].as_array()?.iter().find(|it| it["job"] == job)
+    series["jobs"]
+        .as_array()?
+        .iter()
+        .find(|it| it["job"] == job)
 }
 
 /// Names of the series.
 pub(super) fn columns(series: &[Value]) -> Vec<String> {
-    series.iter().map(|it| it["transport"].as_str().unwrap_or_default().to_owned()).collect()
+    series
+        .iter()
+        .map(|it| it["transport"].as_str().unwrap_or_default().to_owned())
+        .collect()
 }
 
 /// Measures all but CrystalDiskMark's matrix, which is the CRS504's.
@@ -51,7 +61,12 @@ pub(super) fn measure(runner: &mut Runner) -> Document {
         "3 September 2025",
         "Two hosts of 48 cores, RoCEv2 at 100 Gb/s and TCP at 40 Gb/s, SPDK's target, two drives of 7 GB/s.",
     );
-    let words = ["--transport", "rdma,rdma-udp,tcp", "--part", "latency,throughput,stability"];
+    let words = [
+        "--transport",
+        "rdma,rdma-udp,tcp",
+        "--part",
+        "latency,throughput,stability",
+    ];
     let found = series(runner, "nvme-nvme", &words);
     let Some((series, remarks)) = document.or_missing("NVMe over RDMA and TCP", found) else {
         return document;
@@ -71,22 +86,51 @@ pub(super) fn measure(runner: &mut Runner) -> Document {
 }
 
 fn rows(series: &[Value]) -> Vec<Row> {
-    let both = |of: fn(&Published) -> f64| [RDMA, TCP].iter().map(|it| Some(of(it))).collect::<Vec<_>>();
-    let mut rows = Vec::new();
-    let mut add = |what: &str, unit, of: &dyn Fn(&Value) -> Option<f64>, published: Vec<Option<f64>>| {
-        let here = series.iter().map(of).collect();
-        rows.push(Row { what: what.to_owned(), unit, here, published });
+    let both = |of: fn(&Published) -> f64| {
+        [RDMA, TCP]
+            .iter()
+            .map(|it| Some(of(it)))
+            .collect::<Vec<_>>()
     };
+    let mut rows = Vec::new();
+    let mut add =
+        |what: &str, unit, of: &dyn Fn(&Value) -> Option<f64>, published: Vec<Option<f64>>| {
+            let here = series.iter().map(of).collect();
+            rows.push(Row {
+                what: what.to_owned(),
+                unit,
+                here,
+                published,
+            });
+        };
     let figure = |series: &Value, name: &str, path: &str| number(job(series, name)?, path);
     let alone = "randread:4k:1";
-    for (what, path, index) in [("mean", "/mean-us", 0), ("p99", "/p99-us", 1), ("longest", "/max-us", 2)] {
-        let published = [RDMA, TCP].iter().map(|it| it.latency_us.get(index).copied()).collect();
+    for (what, path, index) in [
+        ("mean", "/mean-us", 0),
+        ("p99", "/p99-us", 1),
+        ("longest", "/max-us", 2),
+    ] {
+        let published = [RDMA, TCP]
+            .iter()
+            .map(|it| it.latency_us.get(index).copied())
+            .collect();
         let what = format!("4 KiB random read, QD 1, {what}");
-        add(&what, "us", &|series| figure(series, alone, path), published);
+        add(
+            &what,
+            "us",
+            &|series| figure(series, alone, path),
+            published,
+        );
     }
-    let mean = |series: &Value, depth: u16| figure(series, &format!("randread:4k:{depth}"), "/mean-us");
+    let mean =
+        |series: &Value, depth: u16| figure(series, &format!("randread:4k:{depth}"), "/mean-us");
     let growth = |series: &Value| Some(mean(series, 16)? - mean(series, 1)?);
-    add("the same, QD 16: mean added", "us", &growth, both(|it| it.growth_us));
+    add(
+        "the same, QD 16: mean added",
+        "us",
+        &growth,
+        both(|it| it.growth_us),
+    );
     for (index, what) in ["read", "write"].into_iter().enumerate() {
         let peak = |series: &Value| {
             let rates = JOBS.iter().filter_map(|count| {
@@ -94,17 +138,38 @@ fn rows(series: &[Value]) -> Vec<Row> {
             });
             rates.reduce(f64::max)
         };
-        let published = [RDMA, TCP].iter().map(|it| it.bandwidth.get(index).copied()).collect();
-        add(&format!("1 MiB sequential {what}, most of 1 to 64 jobs"), "GB/s", &peak, published);
+        let published = [RDMA, TCP]
+            .iter()
+            .map(|it| it.bandwidth.get(index).copied())
+            .collect();
+        add(
+            &format!("1 MiB sequential {what}, most of 1 to 64 jobs"),
+            "GB/s",
+            &peak,
+            published,
+        );
     }
     let deep = "randread:4k:128";
     let rate = |series: &Value| figure(series, deep, "/per-second");
-    add("4 KiB random read, QD 128", "per second", &rate, both(|it| it.rate[1]));
+    add(
+        "4 KiB random read, QD 128",
+        "per second",
+        &rate,
+        both(|it| it.rate[1]),
+    );
     let errors = |series: &Value| {
-        let [good, bad] = [figure(series, deep, "/commands")?, figure(series, deep, "/errors")?];
+        let [good, bad] = [
+            figure(series, deep, "/commands")?,
+            figure(series, deep, "/errors")?,
+        ];
         Some(bad / (good + bad).max(1.0) * 100.0)
     };
-    add("the same: failed commands", "%", &errors, ERRORS.map(Some).to_vec());
+    add(
+        "the same: failed commands",
+        "%",
+        &errors,
+        ERRORS.map(Some).to_vec(),
+    );
     let cpu = |series: &Value| {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         Some(figure(series, deep, "/host-processor")? / cores * 100.0)
@@ -126,12 +191,26 @@ mod tests {
                    "commands": 3,
                    "errors": 1, "host-processor": 1.0, "bytes-per-second": 7e9})
         };
-        let jobs = [job("randread:4k:1", 2.0), job("randread:4k:16", 3.5), job("read:1m:1t8", 1.0)];
+        let jobs = [
+            job("randread:4k:1", 2.0),
+            job("randread:4k:16", 3.5),
+            job("read:1m:1t8", 1.0),
+        ];
         let rows = rows(&[json!({"transport": "TCP", "jobs": jobs})]);
-        let of = |what: &str| rows.iter().find(|row| row.what.contains(what)).map(|row| row.here[0]);
+        let of = |what: &str| {
+            rows.iter()
+                .find(|row| row.what.contains(what))
+                .map(|row| row.here[0])
+        };
         assert_eq!(of("mean added"), Some(Some(1.5)));
-        assert_eq!((of("sequential read"), of("sequential write")), (Some(Some(7.0)), Some(None)));
+        assert_eq!(
+            (of("sequential read"), of("sequential write")),
+            (Some(Some(7.0)), Some(None))
+        );
         assert_eq!(of("failed"), Some(None));
-        assert!(rows.iter().all(|row| row.here.len() == 1 && row.published.len() == 2));
+        assert!(
+            rows.iter()
+                .all(|row| row.here.len() == 1 && row.published.len() == 2)
+        );
     }
 }

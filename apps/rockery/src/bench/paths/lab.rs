@@ -60,21 +60,35 @@ impl Functions {
         let path = folder.0.join("functions.toml");
         std::fs::write(&path, file(mtu)).map_err(|error| error.to_string())?;
         let mut command = Command::new(&binary);
-        command.args(["lab", "up", "--json", "--name", &name]).arg(&path);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(["lab", "up", "--json", "--name", &name])
+            .arg(&path);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut lab = Owned(command.spawn().map_err(|error| error.to_string())?);
         let mut line = String::new();
         if let Some(out) = lab.0.stdout.take() {
-            BufReader::new(out).read_line(&mut line).map_err(|error| error.to_string())?;
+            BufReader::new(out)
+                .read_line(&mut line)
+                .map_err(|error| error.to_string())?;
         }
         if line.is_empty() {
             let mut said = String::new();
             if let Some(mut error) = lab.0.stderr.take() {
-                error.read_to_string(&mut said).map_err(|error| error.to_string())?;
+                error
+                    .read_to_string(&mut said)
+                    .map_err(|error| error.to_string())?;
             }
             return Err(said.trim().to_owned());
         }
-        Ok(Self { lab, name, binary, _folder: folder })
+        Ok(Self {
+            lab,
+            name,
+            binary,
+            _folder: folder,
+        })
     }
 
     /// A program in the host of a function.
@@ -100,9 +114,15 @@ mod tests {
             let text = file(mtu);
             assert!(text.contains(&format!("mtu = {payload}\n")), "{text}");
             let files = &mut |name: &str| Err(name.to_owned());
-            let document = fabric::file::Document::read("file", &text, files).expect("a fabric file");
+            let document =
+                fabric::file::Document::read("file", &text, files).expect("a fabric file");
             let plan = ::lab::Plan::new("paths".to_owned(), document, files).expect("a lab");
-            assert!(HOSTS.iter().all(|name| plan.hosts.iter().any(|host| host.name == *name)), "{text}");
+            assert!(
+                HOSTS
+                    .iter()
+                    .all(|name| plan.hosts.iter().any(|host| host.name == *name)),
+                "{text}"
+            );
         }
     }
 }

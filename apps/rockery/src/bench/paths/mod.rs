@@ -44,7 +44,12 @@ impl Way {
 #[derive(Debug, clap::Args)]
 pub(crate) struct BenchPaths {
     /// Paths to measure, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "bridge,macvlan,tap,function")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "bridge,macvlan,tap,function"
+    )]
     path: Vec<Way>,
     /// Duration of each measurement in seconds, 1 to 3600.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
@@ -88,7 +93,10 @@ pub(super) fn act(what: &BenchPaths) -> Result<(), Error> {
         }
     }
     if report.rows.is_empty() {
-        report.remarks.iter().for_each(|remark| eprintln!("{remark}"));
+        report
+            .remarks
+            .iter()
+            .for_each(|remark| eprintln!("{remark}"));
         return Err(Error::NothingMeasured("paths"));
     }
     what.output.write(&report)
@@ -97,14 +105,18 @@ pub(super) fn act(what: &BenchPaths) -> Result<(), Error> {
 /// Starts this command again in namespaces of its own, in which it may make interfaces.
 fn enter() -> Result<(), Error> {
     let own = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
-    let is_root =
-        std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
+    let is_root = std::fs::metadata("/proc/self")
+        .is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0);
     let mut command = Command::new("unshare");
     if !is_root {
         command.args(["--user", "--map-root-user"]);
     }
-    let error =
-        command.args(["--net", "--mount"]).arg(own).args(std::env::args_os().skip(1)).arg("--inside").exec();
+    let error = command
+        .args(["--net", "--mount"])
+        .arg(own)
+        .args(std::env::args_os().skip(1))
+        .arg("--inside")
+        .exec();
     Err(Error::NoNamespace(error))
 }
 
@@ -131,7 +143,15 @@ fn tcp(place: &Place, way: Way, streams: u32, seconds: u32) -> Result<Row, Strin
     let switch = place.switch_seconds();
     let server = place.serve("iperf3", &["-s"])?;
     let (streams_text, seconds_text) = (streams.to_string(), seconds.to_string());
-    let arguments = ["-J", "-c", place.address(), "-P", &streams_text, "-t", &seconds_text];
+    let arguments = [
+        "-J",
+        "-c",
+        place.address(),
+        "-P",
+        &streams_text,
+        "-t",
+        &seconds_text,
+    ];
     // Where no server listens yet, iperf3 prints the error as JSON, without this, and exits with 0.
     let text = place.ask("iperf3", &arguments, "\"sum_received\"")?;
     drop(server);
@@ -145,11 +165,15 @@ fn tcp(place: &Place, way: Way, streams: u32, seconds: u32) -> Result<Row, Strin
     rates.sort_by(f64::total_cmp);
     let sum = &result["end"]["sum_received"];
     let cpu = &result["end"]["cpu_utilization_percent"];
-    let ends = (number(&cpu["host_total"]) + number(&cpu["remote_total"])) / 100.0 * number(&sum["seconds"]);
+    let ends = (number(&cpu["host_total"]) + number(&cpu["remote_total"])) / 100.0
+        * number(&sum["seconds"]);
     let busy = ends + place.switch_seconds() - switch;
     Ok(Row {
         path: way.name(),
-        test: format!("TCP, {streams} {}", if streams == 1 { "stream" } else { "streams" }),
+        test: format!(
+            "TCP, {streams} {}",
+            if streams == 1 { "stream" } else { "streams" }
+        ),
         gbps: number(&sum["bits_per_second"]) / 1e9,
         slowest: rates.first().copied(),
         fastest: rates.last().copied(),
@@ -163,22 +187,44 @@ fn rdma(place: &Place, way: Way, seconds: u32) -> Result<Row, String> {
     let own = own.display().to_string();
     let switch = place.switch_seconds();
     let seconds_text = seconds.to_string();
-    let test = ["ib_write_bw", "-s", "65536", "-D", &seconds_text, "--report_gbits"];
+    let test = [
+        "ib_write_bw",
+        "-s",
+        "65536",
+        "-D",
+        &seconds_text,
+        "--report_gbits",
+    ];
     let run = |peer: Option<&str>| {
         // The shell's `times` prints the processor time of its children.
-        let mut words = vec!["-c", "\"$@\" && times", "sh", own.as_str(), "run", "--no-same-host", "--"];
+        let mut words = vec![
+            "-c",
+            "\"$@\" && times",
+            "sh",
+            own.as_str(),
+            "run",
+            "--no-same-host",
+            "--",
+        ];
         words.extend(test);
         words.extend(peer);
         words.into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     let words = |all: &[String]| all.to_vec();
     let (server, client) = (run(None), run(Some(place.address())));
-    let server = place.serve("sh", &words(&server).iter().map(String::as_str).collect::<Vec<_>>())?;
+    let server = place.serve(
+        "sh",
+        &words(&server)
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>(),
+    )?;
     let client: Vec<&str> = client.iter().map(String::as_str).collect();
     let text = place.ask("sh", &client, "BW average")?;
     let other = output(server)?;
     let gbps = bandwidth(&text).ok_or("ib_write_bw printed no bandwidth")?;
-    let busy = place::child_seconds(&text) + place::child_seconds(&other) + place.switch_seconds() - switch;
+    let busy = place::child_seconds(&text) + place::child_seconds(&other) + place.switch_seconds()
+        - switch;
     Ok(Row {
         path: way.name(),
         test: "RDMA WRITE, 64 KiB".to_owned(),
@@ -192,8 +238,12 @@ fn rdma(place: &Place, way: Way, seconds: u32) -> Result<Row, String> {
 
 /// The average that ib_write_bw prints, in Gb/s: bytes, iterations, peak, average, rate.
 fn bandwidth(text: &str) -> Option<f64> {
-    let fields = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let row = fields.into_iter().find(|fields| fields.len() == 5 && fields[0] == "65536")?;
+    let fields = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let row = fields
+        .into_iter()
+        .find(|fields| fields.len() == 5 && fields[0] == "65536")?;
     row[3].parse().ok()
 }
 

@@ -43,12 +43,17 @@ pub(super) struct Place {
 /// Runs a command in this process's namespace.
 fn call(words: &str) -> Result<(), String> {
     let (program, arguments) = words.split_once(' ').unwrap_or((words, ""));
-    let output = Command::new(program).args(arguments.split_whitespace()).output();
+    let output = Command::new(program)
+        .args(arguments.split_whitespace())
+        .output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(format!("{words}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+    Err(format!(
+        "{words}: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    ))
 }
 
 /// Two veth pairs and a bridge.
@@ -59,7 +64,9 @@ fn bridge(ids: &[String; 2], mtu: u32) -> Result<(), String> {
     call(&format!("ip link set bridge0 mtu {mtu} up"))?;
     for (number, id) in ids.iter().enumerate() {
         let port = format!("port{number}");
-        call(&format!("ip link add {port} mtu {mtu} type veth peer name v0 mtu {mtu} netns {id}"))?;
+        call(&format!(
+            "ip link add {port} mtu {mtu} type veth peer name v0 mtu {mtu} netns {id}"
+        ))?;
         call(&format!("ip link set {port} master bridge0 up"))?;
     }
     Ok(())
@@ -68,11 +75,15 @@ fn bridge(ids: &[String; 2], mtu: u32) -> Result<(), String> {
 /// Two macvlan interfaces on one parent.
 fn macvlan(ids: &[String; 2], mtu: u32) -> Result<(), String> {
     _ = call("ip link del parent0");
-    call(&format!("ip link add parent0 mtu {mtu} type veth peer name parent1 mtu {mtu}"))?;
+    call(&format!(
+        "ip link add parent0 mtu {mtu} type veth peer name parent1 mtu {mtu}"
+    ))?;
     call("ip link set parent0 up")?;
     call("ip link set parent1 up")?;
     for id in ids {
-        call(&format!("ip link add link parent0 name v0 netns {id} type macvlan mode bridge"))?;
+        call(&format!(
+            "ip link add link parent0 name v0 netns {id} type macvlan mode bridge"
+        ))?;
     }
     Ok(())
 }
@@ -97,7 +108,10 @@ fn forward(ids: &[String; 2], mtu: u32, forwards: &Forwards) -> Result<(), Strin
 
 /// Two namespaces, each with an interface `v0` and an address. `connect` makes the interfaces and the path
 /// between them.
-fn namespaces(mtu: u32, connect: impl FnOnce(&[String; 2]) -> Result<(), String>) -> Result<Ends, String> {
+fn namespaces(
+    mtu: u32,
+    connect: impl FnOnce(&[String; 2]) -> Result<(), String>,
+) -> Result<Ends, String> {
     let none = "this user may make no network namespaces here";
     let ends = [Held::new().ok_or(none)?, Held::new().ok_or(none)?];
     connect(&[ends[0].process(), ends[1].process()])?;
@@ -105,7 +119,9 @@ fn namespaces(mtu: u32, connect: impl FnOnce(&[String; 2]) -> Result<(), String>
         let done = end.call(&format!("ip link set v0 mtu {mtu} up"))
             && end.call(&format!("ip address add {address}/24 dev v0"));
         if !done {
-            return Err(format!("the interface v0 with {address} could not be set up"));
+            return Err(format!(
+                "the interface v0 with {address} could not be set up"
+            ));
         }
     }
     Ok(Ends::Namespaces(ends))
@@ -121,7 +137,10 @@ impl Place {
             Way::Tap => namespaces(mtu, |ids| forward(ids, mtu, &forwards))?,
             Way::Function => {
                 let functions = Functions::new(mtu)?;
-                forwards.lock().unwrap_or_else(PoisonError::into_inner).push(functions.process());
+                forwards
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(functions.process());
                 Ends::Functions(functions)
             }
         };
@@ -147,25 +166,41 @@ impl Place {
     /// Processor time of what forwards frames, so far.
     pub(super) fn switch_seconds(&self) -> f64 {
         let forwards = self.forwards.lock().unwrap_or_else(PoisonError::into_inner);
-        forwards.iter().map(|folder| processor_time(folder).as_secs_f64()).sum()
+        forwards
+            .iter()
+            .map(|folder| processor_time(folder).as_secs_f64())
+            .sum()
     }
 
     /// Starts a program that serves, at the second end.
     pub(super) fn serve(&self, program: &str, arguments: &[&str]) -> Result<Owned, String> {
         let mut command = self.enter(1);
         command.arg(program).args(arguments);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        command.spawn().map(Owned).map_err(|error| format!("{program}: {error}"))
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        command
+            .spawn()
+            .map(Owned)
+            .map_err(|error| format!("{program}: {error}"))
     }
 
     /// Runs a program that connects to it, at the first end, until it prints what is expected: the server may
     /// not listen yet.
-    pub(super) fn ask(&self, program: &str, arguments: &[&str], expected: &str) -> Result<String, String> {
+    pub(super) fn ask(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        expected: &str,
+    ) -> Result<String, String> {
         let until = Instant::now() + START;
         loop {
             let mut command = self.enter(0);
             command.arg(program).args(arguments).stdin(Stdio::null());
-            let output = command.output().map_err(|error| format!("{program}: {error}"))?;
+            let output = command
+                .output()
+                .map_err(|error| format!("{program}: {error}"))?;
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             if output.status.success() && text.contains(expected) {
                 return Ok(text);
@@ -175,7 +210,10 @@ impl Place {
                 // The last line of JSON is a bracket.
                 let is_text = |line: &&str| line.contains(char::is_alphabetic);
                 let last = said.lines().chain(text.lines()).rfind(is_text);
-                return Err(format!("{program}: {}", last.unwrap_or("it printed nothing").trim()));
+                return Err(format!(
+                    "{program}: {}",
+                    last.unwrap_or("it printed nothing").trim()
+                ));
             }
             std::thread::sleep(Duration::from_millis(200));
         }
@@ -187,14 +225,18 @@ pub(super) fn output(mut server: Owned) -> Result<String, String> {
     let child: &mut Child = &mut server.0;
     let mut text = String::new();
     let out = child.stdout.as_mut().ok_or("the server has no output")?;
-    out.read_to_string(&mut text).map_err(|error| error.to_string())?;
+    out.read_to_string(&mut text)
+        .map_err(|error| error.to_string())?;
     Ok(text)
 }
 
 /// Forwards frames, with their offloads, until one of the taps is gone.
 fn pass(mut from: File, mut to: File, forwards: &Forwards) {
     if let Ok(own) = std::fs::read_link("/proc/thread-self") {
-        forwards.lock().unwrap_or_else(PoisonError::into_inner).push(Path::new("/proc").join(own));
+        forwards
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Path::new("/proc").join(own));
     }
     let mut frame = vec![0; FRAME_BYTES_MAX];
     loop {
@@ -218,7 +260,11 @@ pub(super) fn child_seconds(text: &str) -> f64 {
         let (minutes, seconds) = word.strip_suffix('s')?.split_once('m')?;
         Some(minutes.parse::<f64>().ok()? * 60.0 + seconds.parse::<f64>().ok()?)
     };
-    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let last = text
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or_default();
     last.split_whitespace().filter_map(time).sum()
 }
 
@@ -228,7 +274,10 @@ mod tests {
 
     #[test]
     fn processor_time_is_that_of_children() {
-        assert_eq!(child_seconds("BW\n0m0.00s 0m0.01s\n1m2.50s 0m0.25s\n"), 62.75);
+        assert_eq!(
+            child_seconds("BW\n0m0.00s 0m0.01s\n1m2.50s 0m0.25s\n"),
+            62.75
+        );
         assert_eq!(child_seconds(""), 0.0);
     }
 }

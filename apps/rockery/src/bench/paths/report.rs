@@ -60,16 +60,28 @@ pub(super) struct Report {
     pub(super) source: &'static str,
 }
 
-const HEAD: [&str; 7] =
-    ["path", "test", "Gb/s", "slowest second", "fastest second", "CPU s per GB", "published Gb/s"];
+const HEAD: [&str; 7] = [
+    "path",
+    "test",
+    "Gb/s",
+    "slowest second",
+    "fastest second",
+    "CPU s per GB",
+    "published Gb/s",
+];
 
 impl Report {
     fn conditions(&self) -> String {
-        format!("{}. {} s each, MTU {}.", self.machine, self.seconds, self.mtu)
+        format!(
+            "{}. {} s each, MTU {}.",
+            self.machine, self.seconds, self.mtu
+        )
     }
 
     fn cells(&self) -> impl Iterator<Item = Vec<String>> {
-        let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+        let shown = |value: Option<f64>| {
+            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"))
+        };
         self.rows.iter().map(move |row| {
             vec![
                 row.path.to_owned(),
@@ -89,7 +101,9 @@ impl Printed for Report {
         let mut figures = Table::new(2, HEAD);
         self.cells().for_each(|cells| figures.push(cells));
         let mut text = format!("{}\n\n{}\n", self.conditions(), figures.text());
-        self.remarks.iter().for_each(|remark| _ = writeln!(text, "{remark}"));
+        self.remarks
+            .iter()
+            .for_each(|remark| _ = writeln!(text, "{remark}"));
         let _ = writeln!(text, "{}\nPublished: {}.", self.limits, self.source);
         text
     }
@@ -101,7 +115,11 @@ impl Printed for Report {
         for text in self.remarks.iter().map(String::as_str).chain([self.limits]) {
             let _ = writeln!(page, "<p>{}</p>", escape(text));
         }
-        let _ = write!(page, "<p class=\"soft\">Published: {}.</p>\n</body></html>\n", escape(self.source));
+        let _ = write!(
+            page,
+            "<p class=\"soft\">Published: {}.</p>\n</body></html>\n",
+            escape(self.source)
+        );
         page
     }
 }
@@ -131,9 +149,15 @@ mod tests {
             source: SOURCE,
         };
         for text in [report.table(), report.page()] {
-            for wanted in
-                ["12.35", "11.00", "0.432", "8.68", "without a hypervisor", "liaoya", "no /dev/net/tun"]
-            {
+            for wanted in [
+                "12.35",
+                "11.00",
+                "0.432",
+                "8.68",
+                "without a hypervisor",
+                "liaoya",
+                "no /dev/net/tun",
+            ] {
                 assert!(text.contains(wanted), "{wanted}: {text}");
             }
         }

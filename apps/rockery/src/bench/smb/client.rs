@@ -17,7 +17,12 @@ pub(super) trait Carrier: Send {
 
     /// Buffer descriptors of the memory for request `slot`, if data go past the messages. For a WRITE the
     /// memory has [`pattern`].
-    fn descriptors(&mut self, _slot: usize, _bytes: usize, _write: bool) -> io::Result<Option<Vec<u8>>> {
+    fn descriptors(
+        &mut self,
+        _slot: usize,
+        _bytes: usize,
+        _write: bool,
+    ) -> io::Result<Option<Vec<u8>>> {
         Ok(None)
     }
 
@@ -56,7 +61,12 @@ fn refused(what: &str, status: u32) -> io::Error {
 
 impl Client {
     /// Opens a session, the share and the file.
-    pub(super) fn open(carrier: Box<dyn Carrier>, server: &str, share: &str, file: &str) -> io::Result<Self> {
+    pub(super) fn open(
+        carrier: Box<dyn Carrier>,
+        server: &str,
+        share: &str,
+        file: &str,
+    ) -> io::Result<Self> {
         let mut client = Self {
             carrier,
             ids: Ids::default(),
@@ -126,37 +136,58 @@ impl Client {
     }
 
     /// Begins a READ or WRITE.
-    pub(super) fn submit(&mut self, slot: usize, write: bool, offset: u64, bytes: usize) -> io::Result<()> {
+    pub(super) fn submit(
+        &mut self,
+        slot: usize,
+        write: bool,
+        offset: u64,
+        bytes: usize,
+    ) -> io::Result<()> {
         let descriptors = self.carrier.descriptors(slot, bytes, write)?;
         let data = descriptors.as_deref().map_or(Data::Inline, Data::Described);
         let request = match write {
             true => message::write(self.ids, self.file, offset, bytes, data),
             false => message::read(self.ids, self.file, offset, bytes, data),
         };
-        self.pending.push(Pending { message_id: self.ids.message, slot, bytes, write });
+        self.pending.push(Pending {
+            message_id: self.ids.message,
+            slot,
+            bytes,
+            write,
+        });
         self.spend(message::charge(bytes));
         let is_inline = write && descriptors.is_none();
         if is_inline && self.data.len() < bytes {
             self.data = pattern(bytes);
         }
-        self.carrier.send(&request, if is_inline { &self.data[..bytes] } else { &[] })
+        self.carrier
+            .send(&request, if is_inline { &self.data[..bytes] } else { &[] })
     }
 
     /// Waits until a READ or WRITE is complete, and returns its slot.
     pub(super) fn complete(&mut self) -> io::Result<usize> {
         let header = self.receive()?;
-        let place = self.pending.iter().position(|it| it.message_id == header.message_id);
+        let place = self
+            .pending
+            .iter()
+            .position(|it| it.message_id == header.message_id);
         let Some(place) = place else {
-            return Err(io::Error::other("the server answered a request that was not made"));
+            return Err(io::Error::other(
+                "the server answered a request that was not made",
+            ));
         };
-        let Pending { slot, bytes, write, .. } = self.pending.swap_remove(place);
+        let Pending {
+            slot, bytes, write, ..
+        } = self.pending.swap_remove(place);
         let what = if write { "WRITE" } else { "READ" };
         if header.status != 0 {
             return Err(refused(what, header.status));
         }
         let found = transferred(&self.response[Header::SIZE..], write);
         if found != bytes {
-            return Err(io::Error::other(format!("{what}: {found} of {bytes} bytes")));
+            return Err(io::Error::other(format!(
+                "{what}: {found} of {bytes} bytes"
+            )));
         }
         Ok(slot)
     }
@@ -171,13 +202,20 @@ impl Client {
         }
         match self.data(0, BYTES) == pattern(BYTES) {
             true => Ok(()),
-            false => Err(io::Error::other("the server returned other bytes than were written")),
+            false => Err(io::Error::other(
+                "the server returned other bytes than were written",
+            )),
         }
     }
 
     /// The data of the READ that completed last: in the message, or where the server placed them.
     fn data(&self, slot: usize, bytes: usize) -> &[u8] {
-        let at = usize::from(self.response.get(Header::SIZE + 2).copied().unwrap_or_default());
+        let at = usize::from(
+            self.response
+                .get(Header::SIZE + 2)
+                .copied()
+                .unwrap_or_default(),
+        );
         match self.response.get(at..at + bytes) {
             Some(inline) if at > Header::SIZE => inline,
             _ => self.carrier.placed(slot).get(..bytes).unwrap_or_default(),
@@ -191,10 +229,16 @@ fn transferred(body: &[u8], write: bool) -> usize {
         let bytes = body.get(at..).and_then(|rest| rest.first_chunk()).copied();
         u32::from_le_bytes(bytes.unwrap_or_default()) as usize
     };
-    if write { number(4) } else { number(4) + number(8) }
+    if write {
+        number(4)
+    } else {
+        number(4) + number(8)
+    }
 }
 
 /// The contents of files: bytes that differ from place to place, so that nothing compresses them away.
 pub(super) fn pattern(bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|at| (at.wrapping_mul(0x9e37_79b1) >> 11) as u8).collect()
+    (0..bytes)
+        .map(|at| (at.wrapping_mul(0x9e37_79b1) >> 11) as u8)
+        .collect()
 }

@@ -51,7 +51,9 @@ impl Direct {
         let parameters = Parameters::default();
         let prepare = |connection: &mut rdma::Connection, domain: &Arc<Domain>| {
             let buffer = transport::first_receive(domain, &parameters)?;
-            connection.receive(buffer, transport::RECEIVE).map_err(|(error, _)| error)
+            connection
+                .receive(buffer, transport::RECEIVE)
+                .map_err(|(error, _)| error)
         };
         let sizes = transport::sizes(&parameters);
         let (connection, _) =
@@ -85,7 +87,11 @@ impl Direct {
         while posted < self.direct.receives_to_post() {
             let buffer = match self.received.pop() {
                 Some(buffer) => buffer,
-                None => self.connection.domain().registered(self.receive_size).map_err(io::Error::other)?,
+                None => self
+                    .connection
+                    .domain()
+                    .registered(self.receive_size)
+                    .map_err(io::Error::other)?,
             };
             let done = self.connection.receive(buffer, transport::RECEIVE);
             done.map_err(|(error, _)| io::Error::other(error))?;
@@ -99,13 +105,19 @@ impl Direct {
         while self.connection.room() > 0 {
             let mut buffer = match self.sends.pop() {
                 Some(buffer) => buffer,
-                None => self.connection.domain().registered(self.receive_size).map_err(io::Error::other)?,
+                None => self
+                    .connection
+                    .domain()
+                    .registered(self.receive_size)
+                    .map_err(io::Error::other)?,
             };
             let Some(message) = self.direct.poll_transmit(&mut buffer, now) else {
                 self.sends.push(buffer);
                 break;
             };
-            let sent = self.connection.send(buffer, message.length, message.invalidate, SEND);
+            let sent = self
+                .connection
+                .send(buffer, message.length, message.invalidate, SEND);
             sent.map_err(|(error, _)| io::Error::other(error))?;
         }
         self.connection.flush().map_err(io::Error::other)
@@ -114,11 +126,22 @@ impl Direct {
     /// Handles what has completed; returns whether anything has.
     fn poll(&mut self) -> io::Result<bool> {
         let mut completed = std::mem::take(&mut self.completed);
-        let count = self.connection.poll(&mut completed).map_err(io::Error::other)?;
+        let count = self
+            .connection
+            .poll(&mut completed)
+            .map_err(io::Error::other)?;
         let now = self.origin.elapsed();
-        for Completion { token, done, buffer, .. } in completed.drain(..) {
+        for Completion {
+            token,
+            done,
+            buffer,
+            ..
+        } in completed.drain(..)
+        {
             let done = done.map_err(|status| {
-                io::Error::other(format!("the connection has ended (work completion status {status})"))
+                io::Error::other(format!(
+                    "the connection has ended (work completion status {status})"
+                ))
             })?;
             match (token, done, buffer) {
                 (transport::RECEIVE, Done::Receive(length), Some(buffer)) => {
@@ -141,7 +164,8 @@ impl Direct {
         self.message.extend_from_slice(fragment.data);
         if fragment.remaining == 0 {
             let next = self.free.pop().unwrap_or_default();
-            self.messages.push_back(std::mem::replace(&mut self.message, next));
+            self.messages
+                .push_back(std::mem::replace(&mut self.message, next));
         }
         Ok(())
     }
@@ -149,13 +173,23 @@ impl Direct {
     /// Makes progress: waits until something happens.
     fn step(&mut self) -> io::Result<()> {
         self.flush()?;
-        let deadline = self.direct.deadline().map(|at| at.saturating_sub(self.origin.elapsed()));
+        let deadline = self
+            .direct
+            .deadline()
+            .map(|at| at.saturating_sub(self.origin.elapsed()));
         let most = deadline.map_or(SILENCE, |left| left.min(SILENCE));
-        let woken = self.connection.wait(None, POLLS, Some(most)).map_err(io::Error::other)?;
+        let woken = self
+            .connection
+            .wait(None, POLLS, Some(most))
+            .map_err(io::Error::other)?;
         if woken.state {
             self.connection.check_events().map_err(io::Error::other)?;
         }
-        if woken.completions && self.poll()? { self.flush() } else { Ok(()) }
+        if woken.completions && self.poll()? {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     /// The memory of a slot, of at least so many bytes.
@@ -163,12 +197,24 @@ impl Direct {
         if self.slots.len() <= slot {
             self.slots.resize_with(slot + 1, || None);
         }
-        let place = self.slots.get_mut(slot).ok_or(io::ErrorKind::InvalidInput)?;
+        let place = self
+            .slots
+            .get_mut(slot)
+            .ok_or(io::ErrorKind::InvalidInput)?;
         if place.as_ref().is_none_or(|it| it.buffer.len() < bytes) {
-            let buffer = self.connection.domain().open(bytes).map_err(io::Error::other)?;
-            *place = Some(Slot { buffer, has_pattern: false });
+            let buffer = self
+                .connection
+                .domain()
+                .open(bytes)
+                .map_err(io::Error::other)?;
+            *place = Some(Slot {
+                buffer,
+                has_pattern: false,
+            });
         }
-        place.as_mut().ok_or_else(|| io::ErrorKind::InvalidInput.into())
+        place
+            .as_mut()
+            .ok_or_else(|| io::ErrorKind::InvalidInput.into())
     }
 }
 
@@ -199,7 +245,12 @@ impl Carrier for Direct {
         }
     }
 
-    fn descriptors(&mut self, slot: usize, bytes: usize, write: bool) -> io::Result<Option<Vec<u8>>> {
+    fn descriptors(
+        &mut self,
+        slot: usize,
+        bytes: usize,
+        write: bool,
+    ) -> io::Result<Option<Vec<u8>>> {
         if bytes < DESCRIBED_MIN {
             return Ok(None);
         }
@@ -210,12 +261,21 @@ impl Carrier for Direct {
             slot.buffer.copy_from_slice(&all);
             slot.has_pattern = true;
         }
-        let (offset, token) = domain.remote(&slot.buffer).ok_or(io::ErrorKind::InvalidInput)?;
-        let descriptor = BufferDescriptor { offset, token, length: bytes as u32 };
+        let (offset, token) = domain
+            .remote(&slot.buffer)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let descriptor = BufferDescriptor {
+            offset,
+            token,
+            length: bytes as u32,
+        };
         Ok(Some(descriptor.to_bytes().to_vec()))
     }
 
     fn placed(&self, slot: usize) -> &[u8] {
-        self.slots.get(slot).and_then(Option::as_ref).map_or(&[], |slot| &slot.buffer)
+        self.slots
+            .get(slot)
+            .and_then(Option::as_ref)
+            .map_or(&[], |slot| &slot.buffer)
     }
 }

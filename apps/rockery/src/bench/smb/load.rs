@@ -80,8 +80,17 @@ pub(super) struct Local {
 
 impl Local {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        Ok(Self { file, data: pattern(1 << 20), done: Vec::new() })
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        Ok(Self {
+            file,
+            data: pattern(1 << 20),
+            done: Vec::new(),
+        })
     }
 }
 
@@ -91,7 +100,10 @@ impl Target for Local {
     }
 
     fn submit(&mut self, slot: usize, write: bool, offset: u64, bytes: usize) -> io::Result<()> {
-        let data = self.data.get_mut(..bytes).ok_or(io::ErrorKind::InvalidInput)?;
+        let data = self
+            .data
+            .get_mut(..bytes)
+            .ok_or(io::ErrorKind::InvalidInput)?;
         match write {
             true => self.file.write_all_at(data, offset)?,
             false => self.file.read_exact_at(data, offset)?,
@@ -101,7 +113,9 @@ impl Target for Local {
     }
 
     fn complete(&mut self) -> io::Result<usize> {
-        self.done.pop().ok_or_else(|| io::Error::other("no transfer is under way"))
+        self.done
+            .pop()
+            .ok_or_else(|| io::Error::other("no transfer is under way"))
     }
 }
 
@@ -126,8 +140,14 @@ impl Places {
     fn new(spec: &Spec, size: u64, thread: u64) -> Self {
         let count = (size / spec.bytes as u64).max(1);
         let first = count / u64::from(spec.queues.max(1)) * thread;
-        let random = spec.random.then_some((thread + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        Self { count, next: first, random }
+        let random = spec
+            .random
+            .then_some((thread + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Self {
+            count,
+            next: first,
+            random,
+        }
     }
 
     fn next(&mut self) -> u64 {
@@ -164,7 +184,12 @@ fn work(
         while !is_over.load(Ordering::Relaxed) && target.may_submit(spec.bytes) {
             let Some(slot) = free.pop() else { break };
             begun[slot] = Instant::now();
-            target.submit(slot, spec.write, places.next() * spec.bytes as u64, spec.bytes)?;
+            target.submit(
+                slot,
+                spec.write,
+                places.next() * spec.bytes as u64,
+                spec.bytes,
+            )?;
         }
         if free.len() == begun.len() {
             return Ok(latencies);
@@ -184,14 +209,18 @@ pub(super) fn run(
     load: &Load,
     open: impl Fn() -> io::Result<Box<dyn Target>>,
 ) -> io::Result<Figures> {
-    let mut targets: Vec<Box<dyn Target>> = (0..spec.queues).map(|_| open()).collect::<io::Result<_>>()?;
+    let mut targets: Vec<Box<dyn Target>> = (0..spec.queues)
+        .map(|_| open())
+        .collect::<io::Result<_>>()?;
     let (begin, is_over) = (Barrier::new(targets.len() + 1), AtomicBool::new(false));
     let shared = (&begin, &is_over);
     let (found, times) = std::thread::scope(|scope| {
         let threads: Vec<_> = targets
             .iter_mut()
             .zip(0..)
-            .map(|(target, thread)| scope.spawn(move || work(&mut **target, spec, load, thread, shared)))
+            .map(|(target, thread)| {
+                scope.spawn(move || work(&mut **target, spec, load, thread, shared))
+            })
             .collect();
         begin.wait();
         std::thread::sleep(load.warm_up);
@@ -200,16 +229,20 @@ pub(super) fn run(
         is_over.store(true, Ordering::Relaxed);
         let after = (Instant::now(), processors(load));
         let joined = threads.into_iter().map(|thread| {
-            thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the benchmark panicked")))
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a thread of the benchmark panicked")))
         });
         let found: io::Result<Vec<Vec<u32>>> = joined.collect();
         (found, (before, after))
     });
     let ((begin, before), (end, after)) = times;
     let seconds = (end - begin).as_secs_f64();
-    let used = |which: usize| Some(after[which]?.saturating_sub(before[which]?).as_secs_f64() / seconds);
+    let used =
+        |which: usize| Some(after[which]?.saturating_sub(before[which]?).as_secs_f64() / seconds);
     let mut figures = Figures::of(spec, found?.concat(), seconds);
-    (figures.client, figures.gateway, figures.samba) = (used(0).unwrap_or_default(), used(1), used(2));
+    (figures.client, figures.gateway, figures.samba) =
+        (used(0).unwrap_or_default(), used(1), used(2));
     Ok(figures)
 }
 
@@ -240,7 +273,11 @@ impl Figures {
 /// Processor time of this process, the gateway and Samba.
 fn processors(load: &Load) -> [Option<Duration>; 3] {
     let [gateway, samba] = load.others;
-    [Some(of_process(std::process::id())), gateway.map(of_family), samba.map(of_family)]
+    [
+        Some(of_process(std::process::id())),
+        gateway.map(of_family),
+        samba.map(of_family),
+    ]
 }
 
 fn of_process(process: u32) -> Duration {
@@ -251,7 +288,10 @@ fn of_process(process: u32) -> Duration {
 fn of_family(process: u32) -> Duration {
     let path = format!("/proc/{process}/task/{process}/children");
     let children = fs::read_to_string(path).unwrap_or_default();
-    let children = children.split_whitespace().filter_map(|it| it.parse().ok()).map(of_family);
+    let children = children
+        .split_whitespace()
+        .filter_map(|it| it.parse().ok())
+        .map(of_family);
     of_process(process) + children.sum::<Duration>()
 }
 
@@ -263,7 +303,10 @@ mod tests {
     fn threads_begin_apart_and_stay_within_the_file() {
         let spec: Spec = "read:1m:8t4".parse().expect("a job");
         let mut places = Places::new(&spec, 16 << 20, 3);
-        assert_eq!((0..5).map(|_| places.next()).collect::<Vec<_>>(), [12, 13, 14, 15, 0]);
+        assert_eq!(
+            (0..5).map(|_| places.next()).collect::<Vec<_>>(),
+            [12, 13, 14, 15, 0]
+        );
         let spec: Spec = "randread:4k:1".parse().expect("a job");
         let mut places = Places::new(&spec, 1 << 20, 0);
         let found: std::collections::BTreeSet<_> = (0..10_000).map(|_| places.next()).collect();
@@ -274,8 +317,14 @@ mod tests {
     fn figures_are_of_all_latencies() {
         let spec: Spec = "read:4k:1".parse().expect("a job");
         let figures = Figures::of(&spec, vec![3000, 1000, 2000, 10_000], 2.0);
-        assert_eq!((figures.per_second, figures.bytes_per_second), (2.0, 8192.0));
-        assert_eq!((figures.mean_us, figures.p50_us, figures.max_us), (4.0, 3.0, 10.0));
+        assert_eq!(
+            (figures.per_second, figures.bytes_per_second),
+            (2.0, 8192.0)
+        );
+        assert_eq!(
+            (figures.mean_us, figures.p50_us, figures.max_us),
+            (4.0, 3.0, 10.0)
+        );
     }
 
     #[test]
@@ -287,7 +336,12 @@ mod tests {
         assert_eq!(fs::metadata(&path).expect("a file").len(), 100_000);
         let spec: Spec = "randread:4k:4t2".parse().expect("a job");
         let (warm_up, time) = (Duration::ZERO, Duration::from_millis(20));
-        let load = Load { warm_up, time, size: 100_000, others: [None; 2] };
+        let load = Load {
+            warm_up,
+            time,
+            size: 100_000,
+            others: [None; 2],
+        };
         let open = || Ok(Box::new(Local::open(&path)?) as Box<dyn Target>);
         assert!(run(&spec, &load, open).expect("it runs").per_second > 0.0);
     }

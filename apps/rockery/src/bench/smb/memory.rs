@@ -29,17 +29,27 @@ struct File(Vec<RwLock<Box<[u8]>>>);
 impl File {
     fn new(size: u64) -> Self {
         let pieces = size.div_ceil(PIECE as u64);
-        Self((0..pieces).map(|_| RwLock::new(vec![0; PIECE].into_boxed_slice())).collect())
+        Self(
+            (0..pieces)
+                .map(|_| RwLock::new(vec![0; PIECE].into_boxed_slice()))
+                .collect(),
+        )
     }
 
     fn has(&self, offset: u64, length: u32) -> bool {
         let size = (self.0.len() * PIECE) as u64;
         (1..=LONGEST).contains(&length)
-            && offset.checked_add(u64::from(length)).is_some_and(|end| end <= size)
+            && offset
+                .checked_add(u64::from(length))
+                .is_some_and(|end| end <= size)
     }
 
     /// The pieces that a range of the file lies in, and the part of each.
-    fn pieces(&self, offset: u64, length: u32) -> impl Iterator<Item = (&RwLock<Box<[u8]>>, Range<usize>)> {
+    fn pieces(
+        &self,
+        offset: u64,
+        length: u32,
+    ) -> impl Iterator<Item = (&RwLock<Box<[u8]>>, Range<usize>)> {
         let (begin, end) = (offset as usize, offset as usize + length as usize);
         let first = begin / PIECE;
         let pieces = self.0.iter().enumerate().skip(first);
@@ -53,13 +63,23 @@ impl File {
 /// Serves at this address; returns only when it cannot.
 pub(super) fn serve(at: SocketAddr, size: u64) -> io::Result<()> {
     let listener = TcpListener::bind(at)?;
-    writeln!(io::stdout().lock(), "listening at {}", listener.local_addr()?)?;
+    writeln!(
+        io::stdout().lock(),
+        "listening at {}",
+        listener.local_addr()?
+    )?;
     let file = Arc::new(File::new(size));
     for stream in listener.incoming() {
         let (stream, file) = (stream?, Arc::clone(&file));
         stream.set_nodelay(true)?;
         // It ends when the client closes the connection, or sends what is no request.
-        std::thread::spawn(move || Connection { input: BufReader::new(stream), file }.run());
+        std::thread::spawn(move || {
+            Connection {
+                input: BufReader::new(stream),
+                file,
+            }
+            .run()
+        });
     }
     Ok(())
 }
@@ -78,7 +98,9 @@ impl Connection {
             let mut head = [0; Header::SIZE];
             self.input.read_exact(&mut head)?;
             let (header, _) = Header::split(&head).ok_or(io::ErrorKind::InvalidData)?;
-            let left = length.checked_sub(Header::SIZE).ok_or(io::ErrorKind::InvalidData)?;
+            let left = length
+                .checked_sub(Header::SIZE)
+                .ok_or(io::ErrorKind::InvalidData)?;
             match header.command {
                 command::READ => self.read(&header, left)?,
                 command::WRITE => self.write(&header, left)?,
@@ -93,7 +115,11 @@ impl Connection {
 
     fn skip(&mut self, bytes: usize) -> io::Result<()> {
         let skipped = io::copy(&mut self.input.by_ref().take(bytes as u64), &mut io::sink())?;
-        if skipped == bytes as u64 { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+        if skipped == bytes as u64 {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
     }
 
     fn fixed<const N: usize>(&mut self, left: usize) -> io::Result<([u8; N], usize)> {
@@ -119,7 +145,11 @@ impl Connection {
         let mut head = framed(header, 0, &fixed.to_bytes(), asked.length);
         for (piece, range) in self.file.pieces(asked.offset, asked.length) {
             let piece = piece.read().unwrap_or_else(PoisonError::into_inner);
-            send_all(self.input.get_mut(), &head, piece.get(range).unwrap_or_default())?;
+            send_all(
+                self.input.get_mut(),
+                &head,
+                piece.get(range).unwrap_or_default(),
+            )?;
             head.clear();
         }
         Ok(())
@@ -134,7 +164,8 @@ impl Connection {
         let file = Arc::clone(&self.file);
         for (piece, range) in file.pieces(asked.offset, asked.length) {
             let mut piece = piece.write().unwrap_or_else(PoisonError::into_inner);
-            self.input.read_exact(piece.get_mut(range).unwrap_or_default())?;
+            self.input
+                .read_exact(piece.get_mut(range).unwrap_or_default())?;
         }
         let mut body = [0; 16];
         body[0] = 17;
@@ -143,7 +174,9 @@ impl Connection {
     }
 
     fn send(&mut self, asked: &Header, status: u32, body: &[u8]) -> io::Result<()> {
-        self.input.get_mut().write_all(&framed(asked, status, body, 0))
+        self.input
+            .get_mut()
+            .write_all(&framed(asked, status, body, 0))
     }
 }
 
@@ -196,12 +229,20 @@ mod tests {
     fn a_range_lies_in_the_pieces_that_it_touches() {
         let file = File::new(3 * PIECE as u64);
         let ranges = |offset, length| {
-            file.pieces(offset, length).map(|(_, range)| (range.start, range.end)).collect::<Vec<_>>()
+            file.pieces(offset, length)
+                .map(|(_, range)| (range.start, range.end))
+                .collect::<Vec<_>>()
         };
         assert_eq!(ranges(4096, 4096), [(4096, 8192)]);
         assert_eq!(ranges(PIECE as u64, PIECE as u32), [(0, PIECE)]);
-        assert_eq!(ranges(PIECE as u64 - 1, PIECE as u32 + 2), [(PIECE - 1, PIECE), (0, PIECE), (0, 1)]);
-        assert!(file.has(2 * PIECE as u64, PIECE as u32) && !file.has(2 * PIECE as u64 + 1, PIECE as u32));
+        assert_eq!(
+            ranges(PIECE as u64 - 1, PIECE as u32 + 2),
+            [(PIECE - 1, PIECE), (0, PIECE), (0, 1)]
+        );
+        assert!(
+            file.has(2 * PIECE as u64, PIECE as u32)
+                && !file.has(2 * PIECE as u64 + 1, PIECE as u32)
+        );
         assert!(!file.has(u64::MAX, 4096));
     }
 }

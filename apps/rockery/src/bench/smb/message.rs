@@ -166,7 +166,13 @@ pub(super) fn create(ids: Ids, name: &str) -> Vec<u8> {
     request.extend([0; 2]);
     request.extend(IMPERSONATION.to_le_bytes());
     request.extend([0; 16]);
-    for field in [READ_AND_WRITE, 0, SHARED_BY_ALL, OPEN_OR_CREATE, NO_DIRECTORY] {
+    for field in [
+        READ_AND_WRITE,
+        0,
+        SHARED_BY_ALL,
+        OPEN_OR_CREATE,
+        NO_DIRECTORY,
+    ] {
         request.extend(field.to_le_bytes());
     }
     for field in [120, name.len() as u16] {
@@ -208,7 +214,11 @@ pub(super) fn read(ids: Ids, file: FileId, offset: u64, bytes: usize, data: Data
     };
     request.extend(body.to_bytes());
     // The fixed part counts one byte of the buffer, even where there is none.
-    request.extend(if descriptors.is_empty() { &[0] } else { descriptors });
+    request.extend(if descriptors.is_empty() {
+        &[0]
+    } else {
+        descriptors
+    });
     request
 }
 
@@ -266,17 +276,27 @@ mod tests {
 
     #[test]
     fn data_cost_a_credit_for_each_64_kib() {
-        assert_eq!([0, 1, 65_536, 65_537, 1 << 20].map(charge), [1, 1, 1, 2, 16]);
+        assert_eq!(
+            [0, 1, 65_536, 65_537, 1 << 20].map(charge),
+            [1, 1, 1, 2, 16]
+        );
     }
 
     #[test]
     fn buffers_begin_where_their_offsets_say() {
-        let ids = Ids { message: 3, session: 5, tree: 7 };
+        let ids = Ids {
+            message: 3,
+            session: 5,
+            tree: 7,
+        };
         let setup = second_setup(ids);
         assert_eq!(setup.get(88..96), Some(&b"NTLMSSP\0"[..]));
         // The user: its length twice, and its offset in the token, behind two responses.
         let user = UNKNOWN_USER.len() as u8 * 2;
-        assert_eq!(setup.get(124..132), Some(&[user, 0, user, 0, 112, 0, 0, 0][..]));
+        assert_eq!(
+            setup.get(124..132),
+            Some(&[user, 0, user, 0, 112, 0, 0, 0][..])
+        );
         assert_eq!(setup.len(), 88 + 112 + usize::from(user));
         assert_eq!(setup.get(88 + 112..88 + 114), Some(&b"r\0"[..]));
         assert_eq!(create(ids, "f").get(120..), Some(&b"f\0"[..]));
@@ -285,7 +305,10 @@ mod tests {
         let described = write(ids, [0; 16], 0, 4096, Data::Described(&[1; 16]));
         assert_eq!(described.get(112..), Some(&[1; 16][..]));
         let (header, _) = Header::split(&described).expect("a header");
-        assert_eq!((tree(&header), header.session_id, header.message_id), (7, 5, 3));
+        assert_eq!(
+            (tree(&header), header.session_id, header.message_id),
+            (7, 5, 3)
+        );
         assert_eq!(negotiated(&negotiate_answer(9)).ok(), Some([9, 9]));
     }
 }

@@ -91,10 +91,16 @@ impl BenchSmb {
         let mut jobs = Vec::new();
         for part in &self.part {
             let rows: Vec<String> = match part {
-                SmbPart::Matrix => MATRIX.iter().map(|(_, how, many)| format!("{how}?:{many}")).collect(),
+                SmbPart::Matrix => MATRIX
+                    .iter()
+                    .map(|(_, how, many)| format!("{how}?:{many}"))
+                    .collect(),
                 SmbPart::Copy => COPIES.iter().map(|many| format!("?:{many}")).collect(),
             };
-            jobs.extend(rows.iter().flat_map(|row| ["read", "write"].map(|what| row.replace('?', what))));
+            jobs.extend(
+                rows.iter()
+                    .flat_map(|row| ["read", "write"].map(|what| row.replace('?', what))),
+            );
         }
         unique(jobs)
     }
@@ -113,11 +119,17 @@ impl BenchSmb {
     fn words(&self) -> Vec<String> {
         let load = self.load();
         let seconds = |time: Duration| time.as_secs_f64().to_string();
-        ["--size", &self.size.0.to_string(), "--warm-up", &seconds(load.warm_up), "--seconds"]
-            .map(str::to_owned)
-            .into_iter()
-            .chain([seconds(load.time)])
-            .collect()
+        [
+            "--size",
+            &self.size.0.to_string(),
+            "--warm-up",
+            &seconds(load.warm_up),
+            "--seconds",
+        ]
+        .map(str::to_owned)
+        .into_iter()
+        .chain([seconds(load.time)])
+        .collect()
     }
 }
 
@@ -185,7 +197,11 @@ pub(super) fn act(what: &BenchSmb) -> Result<(), Error> {
             }
         },
     )?;
-    let series = what.transport.iter().zip(&runs).map(|(transport, runs)| Series::new(*transport, runs));
+    let series = what
+        .transport
+        .iter()
+        .zip(&runs)
+        .map(|(transport, runs)| Series::new(*transport, runs));
     let load = what.load();
     what.output.write(&Report {
         machine: Machine::this(),
@@ -203,7 +219,9 @@ pub(super) fn act(what: &BenchSmb) -> Result<(), Error> {
 /// The same file, without a network.
 fn local(what: &BenchSmb, jobs: &[String], file: &Path) -> Result<Vec<Figures>, Error> {
     let run = |job: &String| {
-        let spec: Spec = job.parse().map_err(|_| Error::NothingMeasured("local file"))?;
+        let spec: Spec = job
+            .parse()
+            .map_err(|_| Error::NothingMeasured("local file"))?;
         let open = || Ok(Box::new(Local::open(file)?) as Box<dyn Target>);
         load::run(&spec, &what.load(), open).map_err(Error::file(file))
     };
@@ -223,7 +241,9 @@ fn measure(what: &BenchSmb, server: SocketAddr) -> Result<(), Error> {
             client.verify()?;
             if client.longest(spec.write) < spec.bytes {
                 let most = client.longest(spec.write);
-                return Err(io::Error::other(format!("the server takes no more than {most} bytes at once")));
+                return Err(io::Error::other(format!(
+                    "the server takes no more than {most} bytes at once"
+                )));
             }
             Ok(Box::new(client) as Box<dyn Target>)
         };
@@ -250,7 +270,13 @@ mod tests {
     fn jobs_are_rows_of_the_matrix_and_copies_once_each() {
         let jobs = Line::parse_from(["bench"]).what.jobs();
         assert_eq!(jobs.len(), 6 * 2 + 2);
-        assert!(jobs.iter().all(|job| job.parse::<Spec>().is_ok_and(|spec| spec.to_string() == *job)));
-        assert!(jobs.contains(&"randwrite:4k:32t16".to_owned()) && jobs.contains(&"read:1m:8t4".to_owned()));
+        assert!(jobs.iter().all(|job| {
+            job.parse::<Spec>()
+                .is_ok_and(|spec| spec.to_string() == *job)
+        }));
+        assert!(
+            jobs.contains(&"randwrite:4k:32t16".to_owned())
+                && jobs.contains(&"read:1m:8t4".to_owned())
+        );
     }
 }

@@ -121,9 +121,14 @@ fn program(binary: &Path, transport: SmbTransport, end: Option<&Held>) -> Comman
         command.arg(binary);
     }
     match transport {
-        SmbTransport::Direct | SmbTransport::MemoryDirect => _ = command.args(["run", "--"]).arg(binary),
+        SmbTransport::Direct | SmbTransport::MemoryDirect => {
+            _ = command.args(["run", "--"]).arg(binary)
+        }
         SmbTransport::DirectUdp => _ = command.args(["run", "--no-same-host", "--"]).arg(binary),
-        SmbTransport::Local | SmbTransport::Tcp | SmbTransport::TcpVeth | SmbTransport::MemoryTcp => {}
+        SmbTransport::Local
+        | SmbTransport::Tcp
+        | SmbTransport::TcpVeth
+        | SmbTransport::MemoryTcp => {}
     }
     command
 }
@@ -131,7 +136,13 @@ fn program(binary: &Path, transport: SmbTransport, end: Option<&Held>) -> Comman
 impl Started {
     /// Starts a gateway.
     fn gateway(mut command: Command, rdma: SocketAddr, server: SocketAddr) -> Result<Self, Error> {
-        command.args(["smb", "gateway", "--system-verbs", "--rdma", &rdma.to_string()]);
+        command.args([
+            "smb",
+            "gateway",
+            "--system-verbs",
+            "--rdma",
+            &rdma.to_string(),
+        ]);
         command.args(["--server", &server.to_string()]);
         Self::start(command, "rockery smb gateway")
     }
@@ -139,7 +150,14 @@ impl Started {
     /// Starts a server of a file of so many bytes in memory.
     fn memory(binary: &Path, at: SocketAddr, size: u64) -> Result<Self, Error> {
         let mut command = Command::new(binary);
-        command.args(["bench", "smb", "--serve", &at.to_string(), "--size", &size.to_string()]);
+        command.args([
+            "bench",
+            "smb",
+            "--serve",
+            &at.to_string(),
+            "--size",
+            &size.to_string(),
+        ]);
         Self::start(command, "a server in memory")
     }
 
@@ -148,7 +166,9 @@ impl Started {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut process = Owned(command.spawn().map_err(Error::file(what))?);
         let nothing = Error::NothingMeasured(what);
-        let Some(out) = process.0.stdout.take() else { return Err(nothing) };
+        let Some(out) = process.0.stdout.take() else {
+            return Err(nothing);
+        };
         let mut output = BufReader::new(out);
         let mut line = String::new();
         while !line.starts_with("listening") {
@@ -157,7 +177,10 @@ impl Started {
                 return Err(nothing);
             }
         }
-        Ok(Self { process, _output: output })
+        Ok(Self {
+            process,
+            _output: output,
+        })
     }
 }
 
@@ -166,14 +189,26 @@ impl Place {
     /// gateway before it.
     pub(super) fn new(transport: SmbTransport, folder: &Path, size: u64) -> Result<Self, Error> {
         let binary = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
-        let pair = if transport.is_apart() { Some(Pair::new().ok_or(Error::NoPair)?) } else { None };
+        let pair = if transport.is_apart() {
+            Some(Pair::new().ok_or(Error::NoPair)?)
+        } else {
+            None
+        };
         let end = pair.as_ref().map(|pair| &pair.0[0]);
         let at = |ip: &str, port: u16| {
             let address = format!("{ip}:{port}").parse::<SocketAddr>();
             address.map_err(|_| Error::NothingMeasured(transport.name()))
         };
-        let reached = if end.is_some() { ADDRESSES[0] } else { "127.0.0.1" };
-        let server_ip = if transport.is_direct() { "127.0.0.1" } else { reached };
+        let reached = if end.is_some() {
+            ADDRESSES[0]
+        } else {
+            "127.0.0.1"
+        };
+        let server_ip = if transport.is_direct() {
+            "127.0.0.1"
+        } else {
+            reached
+        };
         let server_at = at(server_ip, free_port()?)?;
         let server = match transport.is_in_memory() {
             true => Server::Memory(Started::memory(&binary, server_at, size)?),
@@ -183,11 +218,21 @@ impl Place {
             true => {
                 let address = at(reached, free_port()?)?;
                 let command = program(&binary, transport, end);
-                (Some(Started::gateway(command, address, server_at)?), address)
+                (
+                    Some(Started::gateway(command, address, server_at)?),
+                    address,
+                )
             }
             false => (None, server_at),
         };
-        Ok(Self { transport, gateway, server, address, binary, pair })
+        Ok(Self {
+            transport,
+            gateway,
+            server,
+            address,
+            binary,
+            pair,
+        })
     }
 
     /// How it came about.
@@ -195,7 +240,9 @@ impl Place {
         let text = match self.transport {
             SmbTransport::Local | SmbTransport::Tcp => return None,
             SmbTransport::TcpVeth => format!("TCP, veth: two network namespaces, MTU {MTU}"),
-            SmbTransport::Direct => "SMB Direct: the gateway reaches Samba over loopback".to_owned(),
+            SmbTransport::Direct => {
+                "SMB Direct: the gateway reaches Samba over loopback".to_owned()
+            }
             SmbTransport::MemoryTcp | SmbTransport::MemoryDirect => {
                 "memory: a server of rockery's in place of Samba, over loopback".to_owned()
             }
@@ -211,18 +258,30 @@ impl Place {
         let client = self.pair.as_ref().map(|pair| &pair.0[1]);
         let mut command = program(&self.binary, self.transport, client);
         command.args(["bench", "smb", "--transport", self.transport.option()]);
-        command.args(["--measure", &self.address.to_string()]).args(words);
+        command
+            .args(["--measure", &self.address.to_string()])
+            .args(words);
         command.args(["--samba-process", &self.server.process().to_string()]);
         if let Some(gateway) = &self.gateway {
             // In a namespace and through `run`, each program becomes the next: the number stays.
             command.args(["--gateway-process", &gateway.process.0.id().to_string()]);
         }
         jobs.iter().for_each(|job| _ = command.args(["--job", job]));
-        let done = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        let done = command
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output();
         let done = done.map_err(Error::file(&self.binary))?;
         let text = String::from_utf8_lossy(&done.stdout);
-        let found: Vec<Figures> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let found: Vec<Figures> = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
         let is_all = done.status.success() && found.len() == jobs.len();
-        if is_all { Ok(found) } else { Err(Error::NothingMeasured(self.transport.name())) }
+        if is_all {
+            Ok(found)
+        } else {
+            Err(Error::NothingMeasured(self.transport.name()))
+        }
     }
 }

@@ -35,9 +35,15 @@ pub(in crate::bench) struct Copies {
 }
 
 /// One file at a time.
-pub(in crate::bench) const SEQUENTIAL: Copies = Copies { read: 626.0, write: 502.0 };
+pub(in crate::bench) const SEQUENTIAL: Copies = Copies {
+    read: 626.0,
+    write: 502.0,
+};
 /// Several at once.
-pub(in crate::bench) const CONCURRENT: Copies = Copies { read: 785.0, write: 959.0 };
+pub(in crate::bench) const CONCURRENT: Copies = Copies {
+    read: 785.0,
+    write: 959.0,
+};
 
 #[cfg(test)]
 mod tests {
@@ -45,7 +51,11 @@ mod tests {
 
     #[test]
     fn every_row_of_the_matrix_is_published() {
-        assert!(MATRIX.iter().all(|(name, ..)| super::matrix(name).is_some()));
+        assert!(
+            MATRIX
+                .iter()
+                .all(|(name, ..)| super::matrix(name).is_some())
+        );
         assert_eq!(super::matrix("SEQ2M Q1T1"), None);
     }
 }

@@ -71,27 +71,53 @@ impl Median {
             samba: some(|it| it.samba),
         };
         let spread = Spread::of(repeats.iter().map(|it| it.bytes_per_second));
-        let all = figures.client + figures.gateway.unwrap_or_default() + figures.samba.unwrap_or_default();
+        let all = figures.client
+            + figures.gateway.unwrap_or_default()
+            + figures.samba.unwrap_or_default();
         let rate = figures.bytes_per_second;
         let processor_seconds_per_gb = (rate > 0.0).then(|| all * 1e9 / rate);
-        Self { figures, spread, processor_seconds_per_gb }
+        Self {
+            figures,
+            spread,
+            processor_seconds_per_gb,
+        }
     }
 
     /// Processors that client, gateway and server use, in percent.
     fn processors(&self) -> String {
-        let percent =
-            |part: Option<f64>| part.map_or_else(|| "-".to_owned(), |it| format!("{:.0}", it * 100.0));
-        let Figures { client, gateway, samba, .. } = &self.figures;
-        format!("{}+{}+{}%", percent(Some(*client)), percent(*gateway), percent(*samba))
+        let percent = |part: Option<f64>| {
+            part.map_or_else(|| "-".to_owned(), |it| format!("{:.0}", it * 100.0))
+        };
+        let Figures {
+            client,
+            gateway,
+            samba,
+            ..
+        } = &self.figures;
+        format!(
+            "{}+{}+{}%",
+            percent(Some(*client)),
+            percent(*gateway),
+            percent(*samba)
+        )
     }
 }
 
 impl Series {
     pub(super) fn new(transport: SmbTransport, runs: &[Vec<Figures>]) -> Self {
         let count = runs.first().map_or(0, Vec::len);
-        let of =
-            |index: usize| Median::new(&runs.iter().filter_map(|run| run.get(index)).collect::<Vec<_>>());
-        Self { transport: transport.name(), jobs: (0..count).map(of).collect() }
+        let of = |index: usize| {
+            Median::new(
+                &runs
+                    .iter()
+                    .filter_map(|run| run.get(index))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        Self {
+            transport: transport.name(),
+            jobs: (0..count).map(of).collect(),
+        }
     }
 
     pub(super) fn job(&self, job: &str) -> Option<&Median> {
@@ -115,13 +141,21 @@ pub(super) fn rows(what: &str, direction: usize) -> Vec<Row> {
 impl Report {
     /// The conditions of the measurement: machine, repeats, durations, file, and remarks.
     pub(super) fn conditions(&self) -> String {
-        let Self { machine, repeats, seconds, warm_up, .. } = self;
+        let Self {
+            machine,
+            repeats,
+            seconds,
+            warm_up,
+            ..
+        } = self;
         let size = self.size >> 20;
         let mut text = format!(
             "{machine}. Medians of {repeats}, {seconds} s each after {warm_up} s; a file of {size} MiB, \
              in the page cache."
         );
-        self.remarks.iter().for_each(|remark| _ = write!(text, " {remark}."));
+        self.remarks
+            .iter()
+            .for_each(|remark| _ = write!(text, " {remark}."));
         text
     }
 }
@@ -138,7 +172,10 @@ pub(super) fn table(report: &Report) -> String {
 }
 
 fn rate(series: &Series, job: &str, unit: f64) -> String {
-    series.job(job).map_or_else(|| "-".to_owned(), |it| format!("{:.1}", it.figures.bytes_per_second / unit))
+    series.job(job).map_or_else(
+        || "-".to_owned(),
+        |it| format!("{:.1}", it.figures.bytes_per_second / unit),
+    )
 }
 
 fn matrix(report: &Report, text: &mut String) {
@@ -147,14 +184,22 @@ fn matrix(report: &Report, text: &mut String) {
         return;
     }
     let _ = write!(text, "\n{:22}", "MiB/s");
-    report.series.iter().for_each(|series| _ = write!(text, "{:>24}", series.transport));
+    report
+        .series
+        .iter()
+        .for_each(|series| _ = write!(text, "{:>24}", series.transport));
     *text += "   published: ";
     *text += &published::COLUMNS.join("; ");
     for (direction, what) in ["read", "write"].into_iter().enumerate() {
         for (name, job, published) in rows(what, direction) {
             let _ = write!(text, "\n{:22}", format!("{what} {name}"));
-            report.series.iter().for_each(|series| _ = write!(text, "{:>24}", rate(series, &job, MIB)));
-            published.iter().for_each(|figure| _ = write!(text, "{figure:>10.0}"));
+            report
+                .series
+                .iter()
+                .for_each(|series| _ = write!(text, "{:>24}", rate(series, &job, MIB)));
+            published
+                .iter()
+                .for_each(|figure| _ = write!(text, "{figure:>10.0}"));
         }
     }
     text.push('\n');
@@ -166,14 +211,23 @@ fn copies(report: &Report, text: &mut String) {
         return;
     }
     let _ = write!(text, "\n{:22}", "copies, MB/s");
-    report.series.iter().for_each(|series| _ = write!(text, "{:>24}", series.transport));
+    report
+        .series
+        .iter()
+        .for_each(|series| _ = write!(text, "{:>24}", series.transport));
     *text += "   published, SMB Direct";
-    let published = [("one file", published::SEQUENTIAL), ("four files", published::CONCURRENT)];
+    let published = [
+        ("one file", published::SEQUENTIAL),
+        ("four files", published::CONCURRENT),
+    ];
     for (many, (name, Copies { read, write })) in COPIES.iter().zip(published) {
         for (what, figure) in [("read", read), ("write", write)] {
             let _ = write!(text, "\n{:22}", format!("{what} {name}"));
             let job = format!("{what}:{many}");
-            report.series.iter().for_each(|series| _ = write!(text, "{:>24}", rate(series, &job, MB)));
+            report
+                .series
+                .iter()
+                .for_each(|series| _ = write!(text, "{:>24}", rate(series, &job, MB)));
             let _ = write!(text, "{figure:>10.0}");
         }
     }
@@ -208,7 +262,9 @@ fn details(report: &Report, text: &mut String) {
                 it.per_second,
                 median.spread.percent_of(it.bytes_per_second),
                 median.processors(),
-                median.processor_seconds_per_gb.map_or_else(|| "-".to_owned(), |it| format!("{it:.2}"))
+                median
+                    .processor_seconds_per_gb
+                    .map_or_else(|| "-".to_owned(), |it| format!("{it:.2}"))
             );
         }
     }
@@ -229,14 +285,28 @@ mod tests {
         };
         let all = [figures(1e9), figures(2e9), figures(4e9)];
         let median = Median::new(&all.iter().collect::<Vec<_>>());
-        assert!(median.processor_seconds_per_gb.is_some_and(|it| (it - 0.5).abs() < 1e-9));
+        assert!(
+            median
+                .processor_seconds_per_gb
+                .is_some_and(|it| (it - 0.5).abs() < 1e-9)
+        );
         assert_eq!(Median::new(&[&figures(0.0)]).processor_seconds_per_gb, None);
-        assert_eq!((median.spread, median.processors().as_str()), (Spread([1e9, 4e9]), "50+30+20%"));
+        assert_eq!(
+            (median.spread, median.processors().as_str()),
+            (Spread([1e9, 4e9]), "50+30+20%")
+        );
     }
 
     #[test]
     fn rows_have_the_published_figures_of_their_direction() {
         let rows = rows("write", 1);
-        assert_eq!(rows[0], ("SEQ1M Q8T1".to_owned(), "write:1m:8".to_owned(), [7903.0, 7822.0, 5647.0]));
+        assert_eq!(
+            rows[0],
+            (
+                "SEQ1M Q8T1".to_owned(),
+                "write:1m:8".to_owned(),
+                [7903.0, 7822.0, 5647.0]
+            )
+        );
     }
 }

@@ -29,18 +29,29 @@ pub(super) struct Samba {
 
 impl Samba {
     /// Starts it with a share of `folder`, in a network namespace if there is one.
-    pub(super) fn start(folder: &Path, address: SocketAddr, place: Option<&Held>) -> Result<Self, Error> {
+    pub(super) fn start(
+        folder: &Path,
+        address: SocketAddr,
+        place: Option<&Held>,
+    ) -> Result<Self, Error> {
         if !Path::new(SMBD).exists() {
             return Err(Error::NoSuchProgram(SMBD.to_owned()));
         }
         let state = runtime::subfolder(&format!("samba-{}", std::process::id()))?;
         let file = state.join("smb.conf");
         let is_root = sys::user() == 0;
-        let user = if is_root { NOBODY.1.to_owned() } else { own_name()? };
+        let user = if is_root {
+            NOBODY.1.to_owned()
+        } else {
+            own_name()?
+        };
         let text = configuration(folder, &state, address, &user);
         std::fs::write(&file, text).map_err(Error::file(&file))?;
         let mut words: Vec<&str> = Vec::new();
-        let (map_user, map_group) = (format!("--map-user={}", NOBODY.0), format!("--map-group={}", NOBODY.0));
+        let (map_user, map_group) = (
+            format!("--map-user={}", NOBODY.0),
+            format!("--map-group={}", NOBODY.0),
+        );
         if is_root {
             // As root, smbd would change to the user of each session, which it does not need to here.
             words.extend(["unshare", "--user", &map_user, &map_group]);
@@ -49,11 +60,21 @@ impl Samba {
         // It ends with this process, however that ends.
         words.extend(["setpriv", "--pdeathsig", "TERM", SMBD, "-F", "-l"]);
         let mut command = place.map_or_else(|| Command::new(words[0]), Held::enter);
-        command.args(if place.is_some() { &words[..] } else { &words[1..] });
+        command.args(if place.is_some() {
+            &words[..]
+        } else {
+            &words[1..]
+        });
         command.arg(&state).arg("-s").arg(&file);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let child = command.spawn().map_err(Error::file(SMBD))?;
-        let mut samba = Self { smbd: Owned(child), state };
+        let mut samba = Self {
+            smbd: Owned(child),
+            state,
+        };
         match samba.listens(address, place) {
             true => Ok(samba),
             false => Err(Error::NoSamba(samba.log())),
@@ -86,7 +107,11 @@ impl Samba {
     fn log(&self) -> String {
         let text = std::fs::read_to_string(self.state.join("log")).unwrap_or_default();
         let skipped = text.lines().count().saturating_sub(10);
-        text.lines().skip(skipped).map(str::trim).collect::<Vec<_>>().join("; ")
+        text.lines()
+            .skip(skipped)
+            .map(str::trim)
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }
 
@@ -105,12 +130,17 @@ impl Drop for Samba {
 /// the shared file to its guest.
 fn add_account(as_user: &[&str], file: &Path, user: &str) -> Result<(), Error> {
     let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(io::Error::from).map_err(Error::file("random numbers"))?;
+    getrandom::fill(&mut random)
+        .map_err(io::Error::from)
+        .map_err(Error::file("random numbers"))?;
     let password: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     let words: Vec<&str> = [as_user, &["pdbedit", "-a", "-t", "-u", user, "-s"]].concat();
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).arg(file);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut child = command.spawn().map_err(Error::file("pdbedit"))?;
     if let Some(input) = &mut child.stdin {
         writeln!(input, "{password}\n{password}").map_err(Error::file("pdbedit"))?;
@@ -123,14 +153,26 @@ fn add_account(as_user: &[&str], file: &Path, user: &str) -> Result<(), Error> {
 
 /// The name of this user.
 fn own_name() -> Result<String, Error> {
-    let output = Command::new("id").arg("-un").output().map_err(Error::file("id"))?;
+    let output = Command::new("id")
+        .arg("-un")
+        .output()
+        .map_err(Error::file("id"))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn configuration(folder: &Path, state: &Path, address: SocketAddr, user: &str) -> String {
     let (folder, state) = (folder.display(), state.display());
-    let mut text = format!("[global]\nserver role = standalone server\ninterfaces = {}\n", address.ip());
-    for setting in ["state directory", "lock directory", "cache directory", "private dir", "pid directory"] {
+    let mut text = format!(
+        "[global]\nserver role = standalone server\ninterfaces = {}\n",
+        address.ip()
+    );
+    for setting in [
+        "state directory",
+        "lock directory",
+        "cache directory",
+        "private dir",
+        "pid directory",
+    ] {
         let _ = writeln!(text, "{setting} = {state}");
     }
     let _ = write!(

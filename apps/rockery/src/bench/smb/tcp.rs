@@ -29,10 +29,16 @@ impl Carrier for Tcp {
     fn send(&mut self, message: &[u8], data: &[u8]) -> io::Result<()> {
         let length = message.len() + data.len();
         if length > LENGTH_MAX {
-            return Err(io::Error::other("a message is longer than SMB over TCP allows"));
+            return Err(io::Error::other(
+                "a message is longer than SMB over TCP allows",
+            ));
         }
         let length = (length as u32).to_be_bytes();
-        let mut parts = &mut [IoSlice::new(&length), IoSlice::new(message), IoSlice::new(data)][..];
+        let mut parts = &mut [
+            IoSlice::new(&length),
+            IoSlice::new(message),
+            IoSlice::new(data),
+        ][..];
         while !parts.is_empty() {
             let sent = self.0.write_vectored(parts)?;
             if sent == 0 {

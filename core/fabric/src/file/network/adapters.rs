@@ -28,14 +28,21 @@ impl NetworkBuilder<'_> {
         for (number, name) in names.into_iter().enumerate() {
             let entry = self.host_entry[number];
             let nic = entry.map_or("default", |entry| self.file.host[entry].nic.as_str());
-            let field = entry.map_or_else(|| "nic".to_owned(), |entry| format!("host[{entry}].nic"));
+            let field =
+                entry.map_or_else(|| "nic".to_owned(), |entry| format!("host[{entry}].nic"));
             if attached[number].is_none() && self.problems.is_empty() {
                 let what = format!("host {name} is attached to no switch");
                 let instead = format!("[[link]] between = [\"{name}\", \"a switch\"]");
-                self.wrong(Mistake::Combination, &field.replace(".nic", ".name"), what, &instead);
+                self.wrong(
+                    Mistake::Combination,
+                    &field.replace(".nic", ".name"),
+                    what,
+                    &instead,
+                );
             }
-            let of =
-                |name: fn(&HostTable) -> &str| entry.map_or("default", |entry| name(&self.file.host[entry]));
+            let of = |name: fn(&HostTable) -> &str| {
+                entry.map_or("default", |entry| name(&self.file.host[entry]))
+            };
             let (processor, drive) = (of(|host| &host.processor), of(|host| &host.drive));
             let live = entry.is_some_and(|entry| self.file.host[entry].live);
             let drives = entry.map_or(1, |entry| self.file.host[entry].drives.max(1));
@@ -48,11 +55,25 @@ impl NetworkBuilder<'_> {
                 (drive_table.is_none(), "drive", drive),
             ] {
                 if missing {
-                    self.no_such_table(&field.replace(".nic", &format!(".{kind}")), kind, wanted, entry);
+                    self.no_such_table(
+                        &field.replace(".nic", &format!(".{kind}")),
+                        kind,
+                        wanted,
+                        entry,
+                    );
                 }
             }
-            if let (Some(nic), Some(processor), Some(drive)) = (nic_table, processor_table, drive_table) {
-                hosts.push(NamedHost { name, nic, processor, drive, drives, live });
+            if let (Some(nic), Some(processor), Some(drive)) =
+                (nic_table, processor_table, drive_table)
+            {
+                hosts.push(NamedHost {
+                    name,
+                    nic,
+                    processor,
+                    drive,
+                    drives,
+                    live,
+                });
             }
         }
         // If a table is missing, the list has gaps; the file is refused then.
@@ -61,9 +82,15 @@ impl NetworkBuilder<'_> {
                 set_function(&mut hosts[function.host as usize].nic, &function.settings);
             }
         }
-        let tables: Vec<(String, NicTable)> =
-            self.file.nic.iter().map(|(name, nic)| (name.clone(), nic.clone())).collect();
-        tables.iter().for_each(|(name, nic)| self.check_nic(&format!("nic.{name}"), nic));
+        let tables: Vec<(String, NicTable)> = self
+            .file
+            .nic
+            .iter()
+            .map(|(name, nic)| (name.clone(), nic.clone()))
+            .collect();
+        tables
+            .iter()
+            .for_each(|(name, nic)| self.check_nic(&format!("nic.{name}"), nic));
         self.check_storage_tables();
         hosts
     }
@@ -77,7 +104,12 @@ impl NetworkBuilder<'_> {
                 self.wrong(Mistake::Value, &format!("processor.{name}.cores"), what, "");
             }
         }
-        for (index, host) in file.host.iter().enumerate().filter(|(_, host)| host.drives > DRIVES_MAX) {
+        for (index, host) in file
+            .host
+            .iter()
+            .enumerate()
+            .filter(|(_, host)| host.drives > DRIVES_MAX)
+        {
             let what = format!("{} is more than {DRIVES_MAX}", host.drives);
             self.wrong(Mistake::Value, &format!("host[{index}].drives"), what, "");
         }
@@ -86,7 +118,12 @@ impl NetworkBuilder<'_> {
     fn check_nic(&mut self, field: &str, nic: &NicTable) {
         if ![256, 512, 1024, 2048, 4096].contains(&nic.mtu) {
             let what = format!("{} is no path MTU of InfiniBand", nic.mtu);
-            self.wrong(Mistake::Value, &format!("{field}.mtu"), what, "write 256, 512, 1024, 2048 or 4096");
+            self.wrong(
+                Mistake::Value,
+                &format!("{field}.mtu"),
+                what,
+                "write 256, 512, 1024, 2048 or 4096",
+            );
         }
         for (name, value, limit) in [
             ("dscp", nic.dscp, 63),
@@ -101,20 +138,41 @@ impl NetworkBuilder<'_> {
         ] {
             if value > limit {
                 let what = format!("{value} is more than {limit}");
-                self.wrong(Mistake::Value, &format!("{field}.{name}"), what, &format!("0 to {limit}"));
+                self.wrong(
+                    Mistake::Value,
+                    &format!("{field}.{name}"),
+                    what,
+                    &format!("0 to {limit}"),
+                );
             }
         }
         if nic.outstanding == Some(0) {
             let what = "nothing may ever leave".to_owned();
-            self.wrong(Mistake::Value, &format!("{field}.outstanding"), what, "at least 1");
+            self.wrong(
+                Mistake::Value,
+                &format!("{field}.outstanding"),
+                what,
+                "at least 1",
+            );
         }
         if let Some(class) = nic.pfc.iter().find(|class| **class > 7) {
-            self.wrong(Mistake::Value, &format!("{field}.pfc"), format!("{class} is no priority"), "0 to 7");
+            self.wrong(
+                Mistake::Value,
+                &format!("{field}.pfc"),
+                format!("{class} is no priority"),
+                "0 to 7",
+            );
         }
     }
 
     /// Notes that an entry names a table that is not there: once per entry, however many hosts it has.
-    pub(super) fn no_such_table(&mut self, field: &str, kind: &str, name: &str, entry: Option<usize>) {
+    pub(super) fn no_such_table(
+        &mut self,
+        field: &str,
+        kind: &str,
+        name: &str,
+        entry: Option<usize>,
+    ) {
         if entry.is_some() && self.problems.iter().any(|problem| problem.field == field) {
             return;
         }
@@ -128,7 +186,12 @@ impl NetworkBuilder<'_> {
             Some(meant) => format!("did you mean \"{meant}\"?"),
             None => format!("add [{kind}.{name}]"),
         };
-        self.wrong(Mistake::UnknownName, field, format!("there is no table [{kind}.{name}]"), &instead);
+        self.wrong(
+            Mistake::UnknownName,
+            field,
+            format!("there is no table [{kind}.{name}]"),
+            &instead,
+        );
     }
 }
 
@@ -145,5 +208,8 @@ fn set_function(nic: &mut NicTable, settings: &FunctionSettings) {
 
 /// A table by name; the one called `default` is there without being written.
 fn table<T: Clone + Default>(tables: &BTreeMap<String, T>, name: &str) -> Option<T> {
-    tables.get(name).cloned().or_else(|| (name == "default").then(T::default))
+    tables
+        .get(name)
+        .cloned()
+        .or_else(|| (name == "default").then(T::default))
 }

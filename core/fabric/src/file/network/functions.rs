@@ -3,12 +3,13 @@
 
 use super::{NamedSwitch, NetworkBuilder};
 use crate::config::{
-    BufferConfig, CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, PortConfig, Profile, QueueConfig,
-    SwitchConfig, Treatment, Weigh,
+    BufferConfig, CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, PortConfig, Profile,
+    QueueConfig, SwitchConfig, Treatment, Weigh,
 };
 use crate::file::error::Mistake;
 use crate::file::functions::{
-    Eswitch, FUNCTIONS_MAX, Function, FunctionLink, FunctionSettings, Functions, VLAN_MAX, parse_mac, range,
+    Eswitch, FUNCTIONS_MAX, Function, FunctionLink, FunctionSettings, Functions, VLAN_MAX,
+    parse_mac, range,
 };
 use crate::file::profile::FRAME_MAX_BYTES;
 use crate::file::schema::NicTable;
@@ -62,11 +63,22 @@ impl SharedAdapter {
     /// Weights by which functions share the port, the physical function's first. Guaranteed rates count as
     /// they are; functions without one share the rest, at least a hundredth of the port.
     pub fn weights(&self) -> Vec<u64> {
-        let kept = self.functions.iter().map(|function| function.settings.min_bps);
+        let kept = self
+            .functions
+            .iter()
+            .map(|function| function.settings.min_bps);
         let total: u64 = kept.clone().sum();
         let others = 1 + kept.clone().filter(|kept| *kept == 0).count() as u64;
-        let left = self.uplink.bps().saturating_sub(total).max(self.uplink.bps() / 100) / others;
-        core::iter::once(0).chain(kept).map(|kept| if kept == 0 { left.max(1) } else { kept }).collect()
+        let left = self
+            .uplink
+            .bps()
+            .saturating_sub(total)
+            .max(self.uplink.bps() / 100)
+            / others;
+        core::iter::once(0)
+            .chain(kept)
+            .map(|kept| if kept == 0 { left.max(1) } else { kept })
+            .collect()
     }
 
     /// Names of the embedded switch's ports.
@@ -76,7 +88,10 @@ impl SharedAdapter {
             Eswitch::Switchdev => ["p0", "pf0", "pf0vf"],
         };
         let functions = (0..self.functions.len()).map(|number| format!("{virtual_}{number}"));
-        [uplink.to_string(), physical.to_string()].into_iter().chain(functions).collect()
+        [uplink.to_string(), physical.to_string()]
+            .into_iter()
+            .chain(functions)
+            .collect()
     }
 }
 
@@ -84,12 +99,17 @@ impl NetworkBuilder<'_> {
     /// Replaces each adapter with functions by its embedded switch, and adds the functions as hosts.
     pub(super) fn add_functions(&mut self) {
         let file = self.file;
-        let tables: Vec<(&String, &Functions)> =
-            file.nic.iter().filter_map(|(name, nic)| Some((name, nic.functions.as_ref()?))).collect();
+        let tables: Vec<(&String, &Functions)> = file
+            .nic
+            .iter()
+            .filter_map(|(name, nic)| Some((name, nic.functions.as_ref()?)))
+            .collect();
         if tables.is_empty() || !self.problems.is_empty() {
             return;
         }
-        tables.iter().for_each(|(name, functions)| self.check_functions(name, functions));
+        tables
+            .iter()
+            .for_each(|(name, functions)| self.check_functions(name, functions));
         if !self.problems.is_empty() {
             return;
         }
@@ -105,9 +125,13 @@ impl NetworkBuilder<'_> {
         for host in 0..self.hosts.len() as u32 {
             let entry = self.host_entry[host as usize];
             let nic = entry.map_or("default", |entry| file.host[entry].nic.as_str());
-            let Some((table, functions)) = tables.iter().find(|(name, _)| *name == nic) else { continue };
+            let Some((table, functions)) = tables.iter().find(|(name, _)| *name == nic) else {
+                continue;
+            };
             // Without a link the host is reported with the others that have none.
-            let Some(link) = links[host as usize] else { continue };
+            let Some(link) = links[host as usize] else {
+                continue;
+            };
             self.add_adapter(host, table, functions, link, &mut taken);
         }
     }
@@ -121,11 +145,21 @@ impl NetworkBuilder<'_> {
         taken: &mut BTreeMap<[u8; 6], String>,
     ) {
         let field = format!("nic.{nic}.functions");
-        let name = self.hosts.iter().nth(host as usize).unwrap_or_default().to_string();
+        let name = self
+            .hosts
+            .iter()
+            .nth(host as usize)
+            .unwrap_or_default()
+            .to_string();
         let too_many = self.hosts.len() as u64 + u64::from(functions.count) > u64::from(HOSTS_MAX);
         if too_many || self.switches.len() as u64 >= u64::from(SWITCHES_MAX) {
             let what = format!("with its functions the network has more than {HOSTS_MAX} hosts");
-            return self.wrong(Mistake::Limit, &format!("{field}.count"), what, "fewer functions");
+            return self.wrong(
+                Mistake::Limit,
+                &format!("{field}.count"),
+                what,
+                "fewer functions",
+            );
         }
         let uplink = self.topology.links()[link as usize].config;
         let switch = self.topology.add_switch();
@@ -134,7 +168,11 @@ impl NetworkBuilder<'_> {
         self.switch_entry.push(None);
         self.port_names.push(Vec::new());
         let mut connected = self.topology.move_end(link, end, Node::Switch(switch));
-        connected = connected.and(self.topology.connect(Node::Host(host), Node::Switch(switch), INSIDE));
+        connected = connected.and(self.topology.connect(
+            Node::Host(host),
+            Node::Switch(switch),
+            INSIDE,
+        ));
         let mut adapter = SharedAdapter {
             host,
             nic: nic.to_string(),
@@ -148,21 +186,43 @@ impl NetworkBuilder<'_> {
             free = free && !self.switches.has(&own) && self.hosts.add(&own);
             let function = self.topology.add_host();
             self.host_entry.push(self.host_entry[host as usize]);
-            connected =
-                connected.and(self.topology.connect(Node::Host(function), Node::Switch(switch), INSIDE));
+            connected = connected.and(self.topology.connect(
+                Node::Host(function),
+                Node::Switch(switch),
+                INSIDE,
+            ));
             let written = functions.written(number).unwrap_or_default();
             let settings = settings(&written, host, number);
             if let Some(other) = taken.insert(settings.mac, own.clone()) {
                 let what = format!("{other} and {own} have one MAC address");
-                self.wrong(Mistake::Combination, &field, what, "one address for one function of one host");
+                self.wrong(
+                    Mistake::Combination,
+                    &field,
+                    what,
+                    "one address for one function of one host",
+                );
             }
             self.set_link_state(settings.state, link);
-            adapter.functions.push(NamedFunction { host: function, settings });
+            adapter.functions.push(NamedFunction {
+                host: function,
+                settings,
+            });
         }
-        let kept: u64 = adapter.functions.iter().map(|function| function.settings.min_bps).sum();
+        let kept: u64 = adapter
+            .functions
+            .iter()
+            .map(|function| function.settings.min_bps)
+            .sum();
         if !free {
-            let what = format!("{name}: its functions are called {name}v0 and so on, its switch {eswitch}");
-            self.wrong(Mistake::Combination, &field, what, "other names for hosts and switches");
+            let what = format!(
+                "{name}: its functions are called {name}v0 and so on, its switch {eswitch}"
+            );
+            self.wrong(
+                Mistake::Combination,
+                &field,
+                what,
+                "other names for hosts and switches",
+            );
         } else if let Err(error) = connected {
             self.wrong(Mistake::Limit, &field, error.to_string(), "fewer functions");
         } else if kept > adapter.uplink.bps() {
@@ -171,7 +231,12 @@ impl NetworkBuilder<'_> {
                 kept as f64 / 1e9,
                 adapter.uplink.bps() as f64 / 1e9
             );
-            self.wrong(Mistake::Combination, &format!("{field}.vf"), what, "rates that fit");
+            self.wrong(
+                Mistake::Combination,
+                &format!("{field}.vf"),
+                what,
+                "rates that fit",
+            );
         }
         self.shared.push(adapter);
     }
@@ -183,8 +248,15 @@ impl NetworkBuilder<'_> {
             FunctionLink::Disable => self.topology.take_down(own, Time(0), Time::NEVER),
             FunctionLink::Enable => {}
             FunctionLink::Auto => {
-                let outages = self.topology.outages().get(&uplink).cloned().unwrap_or_default();
-                outages.iter().for_each(|(from, until)| self.topology.take_down(own, *from, *until));
+                let outages = self
+                    .topology
+                    .outages()
+                    .get(&uplink)
+                    .cloned()
+                    .unwrap_or_default();
+                outages
+                    .iter()
+                    .for_each(|(from, until)| self.topology.take_down(own, *from, *until));
             }
         }
     }
@@ -197,29 +269,54 @@ impl NetworkBuilder<'_> {
             return self.wrong(Mistake::Value, &format!("{field}.count"), what, "");
         }
         if self.file.nic.get(nic).is_some_and(|nic| nic.pcie.is_none()) {
-            let what = "functions share the PCIe slot of their adapter, which the file does not describe";
+            let what =
+                "functions share the PCIe slot of their adapter, which the file does not describe";
             let instead = format!("add [nic.{nic}.pcie]");
             self.wrong(Mistake::Combination, &field, what.to_string(), &instead);
         }
         if let Err((key, what)) = functions.written(0) {
-            return self.wrong(Mistake::Value, &format!("{field}.{key}"), what, "write 3 or \"0-7\"");
+            return self.wrong(
+                Mistake::Value,
+                &format!("{field}.{key}"),
+                what,
+                "write 3 or \"0-7\"",
+            );
         }
         for (key, entry) in &functions.vf {
             let single = range(key, functions.count).is_some_and(|(from, to)| from == to);
             if let Some((name, what)) = mistake(entry, single) {
-                self.wrong(Mistake::Value, &format!("{field}.vf.{key}.{name}"), what, "");
+                self.wrong(
+                    Mistake::Value,
+                    &format!("{field}.vf.{key}.{name}"),
+                    what,
+                    "",
+                );
             }
         }
         for number in 0..functions.count {
-            let Function { min_rate, max_rate, vlan, qos, .. } =
-                functions.written(number).unwrap_or_default();
-            if min_rate.zip(max_rate).is_some_and(|(min, max)| min.0.bps() > max.0.bps()) {
+            let Function {
+                min_rate,
+                max_rate,
+                vlan,
+                qos,
+                ..
+            } = functions.written(number).unwrap_or_default();
+            if min_rate
+                .zip(max_rate)
+                .is_some_and(|(min, max)| min.0.bps() > max.0.bps())
+            {
                 let what = format!("function {number}: min-rate is above max-rate");
                 self.wrong(Mistake::Combination, &format!("{field}.vf"), what, "");
             }
             if qos.is_some_and(|qos| qos > 0) && vlan.unwrap_or(0) == 0 {
-                let what = format!("function {number}: qos is of the VLAN tag, and there is no vlan");
-                self.wrong(Mistake::Combination, &format!("{field}.vf"), what, "give it a vlan");
+                let what =
+                    format!("function {number}: qos is of the VLAN tag, and there is no vlan");
+                self.wrong(
+                    Mistake::Combination,
+                    &format!("{field}.vf"),
+                    what,
+                    "give it a vlan",
+                );
             }
         }
     }
@@ -237,7 +334,10 @@ impl NetworkBuilder<'_> {
         let least = 2 * (nic.mtu + 128);
         let map = class_map(nic);
         let mut profiles = alloc::vec![port(nic, map.clone(), uplink)];
-        let mut ports = alloc::vec![PortConfig { rate: adapter.uplink, profile: 0 }];
+        let mut ports = alloc::vec![PortConfig {
+            rate: adapter.uplink,
+            profile: 0
+        }];
         for weight in weights {
             let share = (u128::from(TRANSMIT_BYTES) * u128::from(weight) / total.max(1)) as u32;
             let profile = inside(map.clone(), share.max(least));
@@ -247,23 +347,38 @@ impl NetworkBuilder<'_> {
                 profiles.len() - 1
             });
             // At most 256 profiles exist: shares beyond these use the last profile.
-            ports.push(PortConfig { rate: INSIDE.rate, profile: index.min(255) as u8 });
+            ports.push(PortConfig {
+                rate: INSIDE.rate,
+                profile: index.min(255) as u8,
+            });
         }
         profiles.truncate(256);
         let mut config = SwitchConfig {
             ports,
             profiles,
-            buffer: BufferConfig { total_bytes: u32::MAX, headroom_pool_bytes: None, cell_bytes: 1 },
+            buffer: BufferConfig {
+                total_bytes: u32::MAX,
+                headroom_pool_bytes: None,
+                cell_bytes: 1,
+            },
         };
         // The transmit buffer is added to the receive buffer, and so is all headroom.
         config.buffer.total_bytes = 0;
         let reserved = config.overcommitted().unwrap_or(0);
         let receive = nic.pcie.as_ref().map_or(0, |pcie| pcie.receive_buffer.0);
         let transmit = u64::from(TRANSMIT_BYTES + least) * (adapter.functions.len() as u64 + 1);
-        config.buffer.total_bytes = u32::try_from(reserved + receive + transmit).unwrap_or(u32::MAX);
+        config.buffer.total_bytes =
+            u32::try_from(reserved + receive + transmit).unwrap_or(u32::MAX);
         let ports = adapter.ports();
         let name = format!("{name}.eswitch");
-        NamedSwitch { name, ports, config, imported: None, watchdog: None, willing: nic.willing }
+        NamedSwitch {
+            name,
+            ports,
+            config,
+            imported: None,
+            watchdog: None,
+            willing: nic.willing,
+        }
     }
 }
 
@@ -275,13 +390,19 @@ fn mistake(entry: &Function, single: bool) -> Option<(&'static str, String)> {
             return Some(("mac", what));
         }
         if !single {
-            return Some(("mac", "several functions cannot have one MAC address".to_string()));
+            return Some((
+                "mac",
+                "several functions cannot have one MAC address".to_string(),
+            ));
         }
     }
     if let Some(vlan) = entry.vlan.filter(|vlan| *vlan > VLAN_MAX) {
         return Some(("vlan", format!("{vlan} is more than {VLAN_MAX}")));
     }
-    entry.qos.filter(|qos| *qos > 7).map(|qos| ("qos", format!("{qos} is more than 7")))
+    entry
+        .qos
+        .filter(|qos| *qos > 7)
+        .map(|qos| ("qos", format!("{qos} is more than 7")))
 }
 
 /// The speed of the port: the link's, or the adapter's own where that is lower.
@@ -295,7 +416,11 @@ fn settings(written: &Function, host: u32, number: u32) -> FunctionSettings {
     let [_, a, b, c] = host.to_be_bytes();
     FunctionSettings {
         // Bit 1 of the first byte: locally administered (802 clause 8.4).
-        mac: written.mac.as_deref().and_then(parse_mac).unwrap_or([0x06, a, b, c, 0, number as u8]),
+        mac: written
+            .mac
+            .as_deref()
+            .and_then(parse_mac)
+            .unwrap_or([0x06, a, b, c, 0, number as u8]),
         vlan: written.vlan.unwrap_or(0),
         qos: written.qos.unwrap_or(0),
         min_bps: bps(written.min_rate),
@@ -315,7 +440,10 @@ fn class_map(nic: &NicTable) -> ClassMap {
         }
     };
     set(nic.cnp_dscp, nic.cnp_priority);
-    set(nic.ack_dscp.unwrap_or(nic.dscp), nic.ack_priority.unwrap_or(nic.priority));
+    set(
+        nic.ack_dscp.unwrap_or(nic.dscp),
+        nic.ack_priority.unwrap_or(nic.priority),
+    );
     set(nic.dscp, nic.priority);
     ClassMap {
         trust_dscp: true,
@@ -328,7 +456,10 @@ fn class_map(nic: &NicTable) -> ClassMap {
 
 /// Queues as those of an adapter's port: notifications and higher priorities are served first.
 fn queues() -> [QueueConfig; CLASSES] {
-    core::array::from_fn(|class| QueueConfig { level: u8::from(class >= 6), ..QueueConfig::default() })
+    core::array::from_fn(|class| QueueConfig {
+        level: u8::from(class >= 6),
+        ..QueueConfig::default()
+    })
 }
 
 fn headroom(link: &LinkConfig, response: Span) -> u32 {
@@ -346,13 +477,23 @@ fn headroom(link: &LinkConfig, response: Span) -> u32 {
 
 /// The uplink: priorities of `nic.pfc` are lossless, and pause frames of the external switch are obeyed.
 fn port(nic: &NicTable, map: ClassMap, link: &LinkConfig) -> Profile {
-    let lossless = nic.pfc.iter().fold(0_u8, |mask, class| mask | 1 << (class & 7));
-    let receive = nic.pcie.as_ref().map_or(1 << 19, |pcie| pcie.receive_buffer.0);
+    let lossless = nic
+        .pfc
+        .iter()
+        .fold(0_u8, |mask, class| mask | 1 << (class & 7));
+    let receive = nic
+        .pcie
+        .as_ref()
+        .map_or(1 << 19, |pcie| pcie.receive_buffer.0);
     let receive = u32::try_from(receive).unwrap_or(u32::MAX);
     let group = |class: usize| GroupConfig {
         reserve_bytes: 0,
         limit: Limit::Static(receive / 2),
-        headroom_bytes: if lossless >> class & 1 == 1 { headroom(link, RESPONSE) } else { 0 },
+        headroom_bytes: if lossless >> class & 1 == 1 {
+            headroom(link, RESPONSE)
+        } else {
+            0
+        },
         xon_offset_bytes: receive / 4,
     };
     Profile {
@@ -361,7 +502,12 @@ fn port(nic: &NicTable, map: ClassMap, link: &LinkConfig) -> Profile {
         weigh: Weigh::Bytes,
         group_of_class: [0, 1, 2, 3, 4, 5, 6, 7],
         groups: core::array::from_fn(group),
-        pfc: PfcConfig { send: lossless, obey: lossless, response: RESPONSE, ..PfcConfig::default() },
+        pfc: PfcConfig {
+            send: lossless,
+            obey: lossless,
+            response: RESPONSE,
+            ..PfcConfig::default()
+        },
     }
 }
 
@@ -379,6 +525,10 @@ fn inside(map: ClassMap, limit: u32) -> Profile {
         weigh: Weigh::Bytes,
         group_of_class: [0, 1, 2, 3, 4, 5, 6, 7],
         groups: [group; CLASSES],
-        pfc: PfcConfig { send: 0xff, obey: 0xff, ..PfcConfig::default() },
+        pfc: PfcConfig {
+            send: 0xff,
+            obey: 0xff,
+            ..PfcConfig::default()
+        },
     }
 }

@@ -22,10 +22,12 @@ impl NetworkBuilder<'_> {
         let speeds = generator.speeds();
         let mut missing = Vec::new();
         let mut number = |name: &'static str, value: Option<u32>| {
-            value.filter(|value| (1..=u32::from(u16::MAX)).contains(value)).unwrap_or_else(|| {
-                missing.push(name);
-                1
-            })
+            value
+                .filter(|value| (1..=u32::from(u16::MAX)).contains(value))
+                .unwrap_or_else(|| {
+                    missing.push(name);
+                    1
+                })
         };
         let (made, names): Generated;
         let sizes: [u32; 3];
@@ -38,7 +40,10 @@ impl NetworkBuilder<'_> {
                 let [leaves, spines] = [("leaves", generator.leaves), ("spines", generator.spines)]
                     .map(|(name, value)| number(name, value));
                 sizes = [leaves, spines, number("hosts", generator.hosts)];
-                (made, names) = (topology::leaf_spine(leaves, spines, sizes[2], speeds), leaf_spine_names);
+                (made, names) = (
+                    topology::leaf_spine(leaves, spines, sizes[2], speeds),
+                    leaf_spine_names,
+                );
             }
             Shape::FatTree => {
                 let k = number("k", generator.k.filter(|k| k % 2 == 0 && *k <= 64));
@@ -49,13 +54,20 @@ impl NetworkBuilder<'_> {
                 let [servers, rails] = [("servers", generator.servers), ("rails", generator.rails)]
                     .map(|(name, value)| number(name, value));
                 sizes = [servers, rails, number("spines", generator.spines)];
-                (made, names) = (topology::rail_optimised(servers, rails, sizes[2], speeds), rail_names);
+                (made, names) = (
+                    topology::rail_optimised(servers, rails, sizes[2], speeds),
+                    rail_names,
+                );
             }
             Shape::Dragonfly => {
-                let [groups, routers] = [("groups", generator.groups), ("routers", generator.routers)]
-                    .map(|(name, value)| number(name, value));
+                let [groups, routers] =
+                    [("groups", generator.groups), ("routers", generator.routers)]
+                        .map(|(name, value)| number(name, value));
                 sizes = [groups, routers, number("hosts", generator.hosts)];
-                (made, names) = (topology::dragonfly(groups, routers, sizes[2], speeds), dragonfly_names);
+                (made, names) = (
+                    topology::dragonfly(groups, routers, sizes[2], speeds),
+                    dragonfly_names,
+                );
             }
         }
         if !missing.is_empty() {
@@ -76,9 +88,16 @@ impl NetworkBuilder<'_> {
                 self.host_entry = alloc::vec![None; hosts.len()];
                 self.switch_entry = alloc::vec![None; switches.len()];
                 let ports = (0..self.topology.switches()).map(|switch| self.topology.ports(switch));
-                self.port_names = ports.map(|count| alloc::vec![None; usize::from(count)]).collect();
+                self.port_names = ports
+                    .map(|count| alloc::vec![None; usize::from(count)])
+                    .collect();
             }
-            Err(error) => self.wrong(Mistake::Limit, "topology", error.to_string(), "make it smaller"),
+            Err(error) => self.wrong(
+                Mistake::Limit,
+                "topology",
+                error.to_string(),
+                "make it smaller",
+            ),
         }
     }
 }
@@ -93,22 +112,34 @@ fn star_names([hosts, ..]: [u32; 3]) -> NodeNames {
 }
 
 fn leaf_spine_names([leaves, spines, hosts]: [u32; 3]) -> NodeNames {
-    (numbered("h", leaves * hosts), [numbered("leaf", leaves), numbered("spine", spines)].concat())
+    (
+        numbered("h", leaves * hosts),
+        [numbered("leaf", leaves), numbered("spine", spines)].concat(),
+    )
 }
 
 /// Of one size: ports per switch.
 fn fat_tree_names([k, ..]: [u32; 3]) -> NodeNames {
     let half = k / 2;
-    let switches = [numbered("edge", k * half), numbered("agg", k * half), numbered("core", half * half)];
+    let switches = [
+        numbered("edge", k * half),
+        numbered("agg", k * half),
+        numbered("core", half * half),
+    ];
     (numbered("h", k * half * half), switches.concat())
 }
 
 fn rail_names([servers, rails, spines]: [u32; 3]) -> NodeNames {
-    let hosts = (0..servers).flat_map(|server| (0..rails).map(move |rail| format!("n{server}r{rail}")));
-    (hosts.collect(), [numbered("rail", rails), numbered("spine", spines)].concat())
+    let hosts =
+        (0..servers).flat_map(|server| (0..rails).map(move |rail| format!("n{server}r{rail}")));
+    (
+        hosts.collect(),
+        [numbered("rail", rails), numbered("spine", spines)].concat(),
+    )
 }
 
 fn dragonfly_names([groups, routers, hosts]: [u32; 3]) -> NodeNames {
-    let switches = (0..groups).flat_map(|group| (0..routers).map(move |router| format!("g{group}r{router}")));
+    let switches =
+        (0..groups).flat_map(|group| (0..routers).map(move |router| format!("g{group}r{router}")));
     (numbered("h", groups * routers * hosts), switches.collect())
 }

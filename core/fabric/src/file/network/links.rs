@@ -30,8 +30,12 @@ impl NetworkBuilder<'_> {
             (None, Some(length)) => length.delay(),
             (None, None) => Span::from_us(1),
         };
-        let config =
-            LinkConfig { rate: link.rate.0, delay, loss: link.loss.chance(), bit_errors: link.bit_errors.0 };
+        let config = LinkConfig {
+            rate: link.rate.0,
+            delay,
+            loss: link.loss.chance(),
+            bit_errors: link.bit_errors.0,
+        };
         let chance = match link.chance() {
             Ok(chance) => chance,
             Err((name, what, instead)) => {
@@ -42,9 +46,16 @@ impl NetworkBuilder<'_> {
         let to = self.ends(&format!("{field}.between[1]"), &link.between[1]);
         if to.len() > 1 {
             let what = format!("\"{}\" stands for {} ends", link.between[1], to.len());
-            return self.wrong(Mistake::Value, &format!("{field}.between[1]"), what, "only the first may");
+            return self.wrong(
+                Mistake::Value,
+                &format!("{field}.between[1]"),
+                what,
+                "only the first may",
+            );
         }
-        let Some((to, to_port)) = to.into_iter().next() else { return };
+        let Some((to, to_port)) = to.into_iter().next() else {
+            return;
+        };
         for (from, from_port) in from {
             for _ in 0..link.count {
                 if self.topology.links().len() >= LINKS_MAX {
@@ -53,7 +64,10 @@ impl NetworkBuilder<'_> {
                 }
                 match self.topology.connect(from, to, config) {
                     Ok(()) => {
-                        let extra = Extra { chance: chance.clone(), ..Extra::of(link.extra_delay.0) };
+                        let extra = Extra {
+                            chance: chance.clone(),
+                            ..Extra::of(link.extra_delay.0)
+                        };
                         if extra != Extra::default() {
                             let number = self.topology.links().len() as u32 - 1;
                             self.topology.slow_down(number, 0, extra);
@@ -65,8 +79,12 @@ impl NetworkBuilder<'_> {
                     Err(error) => {
                         let what = match error {
                             topology::LinkError::HostConnected(host) => {
-                                let name =
-                                    self.hosts.iter().nth(host as usize).unwrap_or_default().to_owned();
+                                let name = self
+                                    .hosts
+                                    .iter()
+                                    .nth(host as usize)
+                                    .unwrap_or_default()
+                                    .to_owned();
                                 format!("host {name} has a link already, and a host has one port")
                             }
                             other => other.to_string(),
@@ -85,14 +103,20 @@ impl NetworkBuilder<'_> {
             let field = format!("{field}.down[{index}]");
             if down.times > OUTAGES_MAX || (down.times > 1 && down.every.0 <= down.lasts.0) {
                 let what = format!("{} times, one every {}", down.times, down.every);
-                let instead =
-                    format!("at most {OUTAGES_MAX} times, and longer from one to the next than each");
+                let instead = format!(
+                    "at most {OUTAGES_MAX} times, and longer from one to the next than each"
+                );
                 return self.wrong(Mistake::Value, &field, what, &instead);
             }
             self.outages += down.times as usize;
             if self.outages > ALL_OUTAGES_MAX {
                 let what = format!("links go down more than {ALL_OUTAGES_MAX} times altogether");
-                return self.wrong(Mistake::Limit, &field, what, "fewer times, or on fewer links");
+                return self.wrong(
+                    Mistake::Limit,
+                    &field,
+                    what,
+                    "fewer times, or on fewer links",
+                );
             }
             for time in 0..u64::from(down.times) {
                 let from = Time(0) + down.at.0 + down.every.0.times(time);
@@ -112,10 +136,15 @@ impl NetworkBuilder<'_> {
     }
 
     fn ends(&mut self, field: &str, text: &str) -> Vec<(Node, Option<String>)> {
-        let (name, port) = text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port)));
+        let (name, port) = text
+            .split_once(':')
+            .map_or((text, None), |(name, port)| (name, Some(port)));
         let hosts = self.hosts.matching(name).into_iter().map(Node::Host);
         let switches = self.switches.matching(name).into_iter().map(Node::Switch);
-        let ends: Vec<_> = hosts.chain(switches).map(|node| (node, port.map(str::to_owned))).collect();
+        let ends: Vec<_> = hosts
+            .chain(switches)
+            .map(|node| (node, port.map(str::to_owned)))
+            .collect();
         if ends.is_empty() {
             let names = self.hosts.iter().chain(self.switches.iter());
             let instead = match nearest(name, names) {

@@ -130,7 +130,11 @@ impl Network {
         }
         builder.add_functions();
         let hosts = builder.adapters();
-        let switches = if builder.problems.is_empty() { builder.configure(files) } else { Vec::new() };
+        let switches = if builder.problems.is_empty() {
+            builder.configure(files)
+        } else {
+            Vec::new()
+        };
         if !builder.problems.is_empty() {
             return Err(FileError(builder.problems));
         }
@@ -141,22 +145,35 @@ impl Network {
             SpreadKind::Adaptive => Spread::Adaptive,
             SpreadKind::Flowlet => Spread::Flowlet(file.routing.flowlet_gap.0),
         };
-        Ok(Self { topology: builder.topology, hosts, switches, adapters: builder.shared, spread })
+        Ok(Self {
+            topology: builder.topology,
+            hosts,
+            switches,
+            adapters: builder.shared,
+            spread,
+        })
     }
 
     /// Numbers of the hosts whose names match.
     pub fn hosts_matching(&self, pattern: &str) -> Vec<u32> {
         let all = self.hosts.iter().zip(0..);
-        all.filter(|(host, _)| super::names::matches(pattern, &host.name)).map(|(_, number)| number).collect()
+        all.filter(|(host, _)| super::names::matches(pattern, &host.name))
+            .map(|(_, number)| number)
+            .collect()
     }
 
     /// The adapter with functions that a host belongs to, as physical or as virtual function.
     pub fn adapter_of(&self, host: u32) -> Option<&SharedAdapter> {
         // Functions come last, adapter by adapter: those before are physical ones.
-        let after = self.adapters.partition_point(|adapter| adapter.functions[0].host <= host);
+        let after = self
+            .adapters
+            .partition_point(|adapter| adapter.functions[0].host <= host);
         let of_function = after.checked_sub(1).map(|before| &self.adapters[before]);
         of_function.or_else(|| {
-            let found = self.adapters.binary_search_by_key(&host, |adapter| adapter.host).ok()?;
+            let found = self
+                .adapters
+                .binary_search_by_key(&host, |adapter| adapter.host)
+                .ok()?;
             Some(&self.adapters[found])
         })
     }
@@ -187,6 +204,7 @@ impl NetworkBuilder<'_> {
             return;
         }
         let place = self.document.place_of(field);
-        self.problems.push(self.document.problem(mistake, field, place, what, instead));
+        self.problems
+            .push(self.document.problem(mistake, field, place, what, instead));
     }
 }

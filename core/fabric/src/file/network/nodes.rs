@@ -16,7 +16,9 @@ impl NetworkBuilder<'_> {
             let field = format!("host[{index}].name");
             for name in self.valid_names(&field, name, *count, true) {
                 let there = self.hosts.matching(&name);
-                there.iter().for_each(|number| self.host_entry[*number as usize] = Some(index));
+                there
+                    .iter()
+                    .for_each(|number| self.host_entry[*number as usize] = Some(index));
                 if there.is_empty() && is_pattern(&name) {
                     self.unknown(&field, "host", &name, true);
                 } else if there.is_empty() {
@@ -30,7 +32,9 @@ impl NetworkBuilder<'_> {
             let field = format!("switch[{index}].name");
             for name in self.valid_names(&field, name, *count, false) {
                 let there = self.switches.matching(&name);
-                there.iter().for_each(|number| self.switch_entry[*number as usize] = Some(index));
+                there
+                    .iter()
+                    .for_each(|number| self.switch_entry[*number as usize] = Some(index));
                 if there.is_empty() && is_pattern(&name) {
                     self.unknown(&field, "switch", &name, false);
                 } else if there.is_empty() {
@@ -44,7 +48,13 @@ impl NetworkBuilder<'_> {
     }
 
     /// The names that an entry stands for; none, and a mistake noted, where these are not valid or too many.
-    fn valid_names(&mut self, field: &str, name: &str, count: Option<u32>, host: bool) -> Vec<String> {
+    fn valid_names(
+        &mut self,
+        field: &str,
+        name: &str,
+        count: Option<u32>,
+        host: bool,
+    ) -> Vec<String> {
         let (limit, own, other) = if host {
             (HOSTS_MAX, &self.hosts, &self.switches)
         } else {
@@ -54,9 +64,15 @@ impl NetworkBuilder<'_> {
         let taken = !is_pattern(name) && other.number(name).is_some();
         let odd = |letter: char| letter == ':' || letter.is_whitespace() || letter.is_control();
         let what = if name.len() > NAME_BYTES_MAX {
-            format!("the name has {} bytes, and {NAME_BYTES_MAX} are the most", name.len())
+            format!(
+                "the name has {} bytes, and {NAME_BYTES_MAX} are the most",
+                name.len()
+            )
         } else if name.is_empty() || name.contains(odd) {
-            format!("\"{}\": a name has no colon and no space", name.escape_debug())
+            format!(
+                "\"{}\": a name has no colon and no space",
+                name.escape_debug()
+            )
         } else if taken {
             format!("\"{name}\": a host and a switch have this name")
         } else if total > u64::from(limit) {
@@ -76,8 +92,17 @@ impl NetworkBuilder<'_> {
         let some: Vec<&str> = names.iter().take(8).collect();
         let instead = meant.unwrap_or_else(|| match some.as_slice() {
             [] => format!("there is no {kind} at all: add [[{kind}]], or a topology"),
-            some => format!("there are {}{}", some.join(", "), if some.len() == 8 { ", …" } else { "" }),
+            some => format!(
+                "there are {}{}",
+                some.join(", "),
+                if some.len() == 8 { ", …" } else { "" }
+            ),
         });
-        self.wrong(Mistake::UnknownName, field, format!("no {kind} is called \"{name}\""), &instead);
+        self.wrong(
+            Mistake::UnknownName,
+            field,
+            format!("no {kind} is called \"{name}\""),
+            &instead,
+        );
     }
 }

@@ -14,7 +14,11 @@ pub(super) struct PortProfiles {
 }
 
 impl PortProfiles {
-    pub(super) fn add(&mut self, link: &LinkConfig, profile: Profile) -> Result<(), (String, String)> {
+    pub(super) fn add(
+        &mut self,
+        link: &LinkConfig,
+        profile: Profile,
+    ) -> Result<(), (String, String)> {
         let found = self.profiles.iter().position(|other| *other == profile);
         let index = found.unwrap_or_else(|| {
             self.profiles.push(profile);
@@ -26,7 +30,10 @@ impl PortProfiles {
                 format!("its ports need more than {PROFILES_MAX} different profiles"),
             ));
         }
-        self.ports.push(PortConfig { rate: link.rate, profile: index as u8 });
+        self.ports.push(PortConfig {
+            rate: link.rate,
+            profile: index as u8,
+        });
         Ok(())
     }
 }

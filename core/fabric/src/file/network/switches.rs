@@ -24,7 +24,11 @@ impl NetworkBuilder<'_> {
         for (number, name) in names.into_iter().enumerate() {
             let entry = self.switch_entry[number];
             let links = &links[number];
-            if let Some(adapter) = self.shared.iter().find(|adapter| adapter.switch as usize == number) {
+            if let Some(adapter) = self
+                .shared
+                .iter()
+                .find(|adapter| adapter.switch as usize == number)
+            {
                 let nic = self.file.nic.get(&adapter.nic).cloned().unwrap_or_default();
                 switches.push(self.embedded(adapter, &nic, &links[0]));
                 continue;
@@ -40,7 +44,11 @@ impl NetworkBuilder<'_> {
             });
             let made = match vendor {
                 Some((entry, kind, paths)) => {
-                    let entry = VendorSwitch { number, index: entry, kind };
+                    let entry = VendorSwitch {
+                        number,
+                        index: entry,
+                        kind,
+                    };
                     self.imported(name, &entry, &paths, links, files)
                 }
                 None => self.native(name, entry, links),
@@ -55,8 +63,12 @@ impl NetworkBuilder<'_> {
     fn cut_through(&mut self) {
         let cuts = |entry: &Option<usize>| {
             let entry = entry.map(|entry| &self.file.switch[entry]);
-            let vendor = entry.is_some_and(|entry| entry.routeros.is_some() || entry.sonic.is_some());
-            let qos = self.file.qos.get(entry.map_or("default", |entry| entry.qos.as_str()));
+            let vendor =
+                entry.is_some_and(|entry| entry.routeros.is_some() || entry.sonic.is_some());
+            let qos = self
+                .file
+                .qos
+                .get(entry.map_or("default", |entry| entry.qos.as_str()));
             !vendor && qos.is_some_and(|qos| qos.forwarding == Forwarding::CutThrough)
         };
         let cuts: Vec<bool> = self.switch_entry.iter().map(cuts).collect();
@@ -74,15 +86,32 @@ impl NetworkBuilder<'_> {
                 let Node::Switch(to) = to.node else { continue };
                 if cuts[to as usize] && link.config.rate.bps() >= fastest[to as usize] {
                     let extra = self.topology.extra(number, direction);
-                    self.topology.slow_down(number, direction, Extra { cut_through: true, ..extra });
+                    self.topology.slow_down(
+                        number,
+                        direction,
+                        Extra {
+                            cut_through: true,
+                            ..extra
+                        },
+                    );
                 }
             }
         }
     }
 
-    fn native(&mut self, name: String, entry: Option<usize>, links: &[LinkConfig]) -> Option<NamedSwitch> {
+    fn native(
+        &mut self,
+        name: String,
+        entry: Option<usize>,
+        links: &[LinkConfig],
+    ) -> Option<NamedSwitch> {
         let table = entry.map_or("default", |entry| self.file.switch[entry].qos.as_str());
-        let Some(qos) = self.file.qos.get(table).cloned().or_else(|| (table == "default").then(Qos::default))
+        let Some(qos) = self
+            .file
+            .qos
+            .get(table)
+            .cloned()
+            .or_else(|| (table == "default").then(Qos::default))
         else {
             let field = entry.map_or_else(String::new, |entry| format!("switch[{entry}].qos"));
             self.no_such_table(&field, "qos", table, entry);
@@ -91,7 +120,9 @@ impl NetworkBuilder<'_> {
         let table = format!("qos.{table}");
         let mut ports = PortProfiles::default();
         for link in links {
-            let added = qos.profile(link).and_then(|profile| ports.add(link, profile));
+            let added = qos
+                .profile(link)
+                .and_then(|profile| ports.add(link, profile));
             if let Err((field, what)) = added {
                 self.wrong(Mistake::Value, &format!("{table}.{field}"), what, "");
                 return None;
@@ -99,16 +130,35 @@ impl NetworkBuilder<'_> {
         }
         let all = (!qos.pfc.classes.is_empty()).then(|| ("pfc.xoff".to_owned(), qos.pfc.xoff));
         let own = qos.pfc.class.iter();
-        let own =
-            own.filter_map(|(class, own)| own.xoff.map(|xoff| (format!("pfc.class.{class}.xoff"), xoff)));
-        for (field, _) in all.into_iter().chain(own).filter(|(_, xoff)| is_closed(xoff.0)) {
-            let what = "nothing may ever be buffered, so every sender is paused for good".to_owned();
-            self.wrong(Mistake::Value, &format!("{table}.{field}"), what, "write \"alpha 1/8\"");
+        let own = own.filter_map(|(class, own)| {
+            own.xoff
+                .map(|xoff| (format!("pfc.class.{class}.xoff"), xoff))
+        });
+        for (field, _) in all
+            .into_iter()
+            .chain(own)
+            .filter(|(_, xoff)| is_closed(xoff.0))
+        {
+            let what =
+                "nothing may ever be buffered, so every sender is paused for good".to_owned();
+            self.wrong(
+                Mistake::Value,
+                &format!("{table}.{field}"),
+                what,
+                "write \"alpha 1/8\"",
+            );
         }
         let sizes = bytes(qos.buffer.0, "buffer").and_then(|total| {
             let cell = bytes(qos.cell.0, "cell")?;
-            let pool = qos.headroom_pool.map(|pool| bytes(pool.0, "headroom-pool")).transpose()?;
-            Ok(BufferConfig { total_bytes: total, headroom_pool_bytes: pool, cell_bytes: cell })
+            let pool = qos
+                .headroom_pool
+                .map(|pool| bytes(pool.0, "headroom-pool"))
+                .transpose()?;
+            Ok(BufferConfig {
+                total_bytes: total,
+                headroom_pool_bytes: pool,
+                cell_bytes: cell,
+            })
         });
         let buffer = match sizes {
             Ok(buffer) => buffer,
@@ -117,7 +167,11 @@ impl NetworkBuilder<'_> {
                 return None;
             }
         };
-        let config = SwitchConfig { ports: ports.ports, profiles: ports.profiles, buffer };
+        let config = SwitchConfig {
+            ports: ports.ports,
+            profiles: ports.profiles,
+            buffer,
+        };
         if let Some(need) = config.overcommitted() {
             let what = format!(
                 "{name}: headroom and reserves of {} ports need {need} bytes, and the buffer has {}",
@@ -125,19 +179,34 @@ impl NetworkBuilder<'_> {
                 buffer.total_bytes
             );
             let instead = "make it larger, set headroom-pool, or shorten the links";
-            self.wrong(Mistake::Combination, &format!("{table}.buffer"), what, instead);
+            self.wrong(
+                Mistake::Combination,
+                &format!("{table}.buffer"),
+                what,
+                instead,
+            );
         }
         let ports = (0..links.len()).map(|port| port.to_string()).collect();
         let watchdog = qos.pfc.watchdog.as_ref();
-        let watchdog =
-            watchdog.map(|watchdog| Watchdog { detect: watchdog.detect.0, restore: watchdog.restore.0 });
-        Some(NamedSwitch { name, ports, config, imported: None, watchdog, willing: qos.willing })
+        let watchdog = watchdog.map(|watchdog| Watchdog {
+            detect: watchdog.detect.0,
+            restore: watchdog.restore.0,
+        });
+        Some(NamedSwitch {
+            name,
+            ports,
+            config,
+            imported: None,
+            watchdog,
+            willing: qos.willing,
+        })
     }
 }
 
 /// For each switch the links of its ports, in order of ports.
 fn links_of_ports(topology: &Topology) -> Vec<Vec<LinkConfig>> {
-    let mut found: Vec<Vec<(u16, LinkConfig)>> = alloc::vec![Vec::new(); topology.switches() as usize];
+    let mut found: Vec<Vec<(u16, LinkConfig)>> =
+        alloc::vec![Vec::new(); topology.switches() as usize];
     for link in topology.links() {
         for end in link.ends {
             if let Node::Switch(switch) = end.node {

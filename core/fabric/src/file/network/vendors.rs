@@ -30,7 +30,11 @@ impl NetworkBuilder<'_> {
         links: &[LinkConfig],
         files: &mut ReadFile<'_>,
     ) -> Option<NamedSwitch> {
-        let VendorSwitch { number, index, kind } = *entry;
+        let VendorSwitch {
+            number,
+            index,
+            kind,
+        } = *entry;
         let field = format!("switch[{index}].{kind}");
         if paths.is_empty() {
             let what = "needs one of routeros and sonic".to_owned();
@@ -43,7 +47,12 @@ impl NetworkBuilder<'_> {
                 Ok(text) => texts.push((path.as_str(), text)),
                 Err(why) => {
                     let what = format!("{path}: {why}");
-                    self.wrong(Mistake::Reference, &field, what, "names are relative to this file");
+                    self.wrong(
+                        Mistake::Reference,
+                        &field,
+                        what,
+                        "names are relative to this file",
+                    );
                     return None;
                 }
             }
@@ -60,7 +69,11 @@ impl NetworkBuilder<'_> {
         let mut names = Vec::new();
         for (port, link) in links.iter().enumerate() {
             let wanted = given.get(port).cloned().flatten();
-            let place = PortPlace { name: wanted.as_deref(), index: port, count: links.len() };
+            let place = PortPlace {
+                name: wanted.as_deref(),
+                index: port,
+                count: links.len(),
+            };
             match imported.port(&place, link) {
                 Ok((name, profile)) => {
                     names.push(name);
@@ -71,8 +84,9 @@ impl NetworkBuilder<'_> {
                 }
                 Err(what) => {
                     let there = imported.port_names();
-                    let meant =
-                        wanted.as_deref().and_then(|name| nearest(name, there.iter().map(String::as_str)));
+                    let meant = wanted
+                        .as_deref()
+                        .and_then(|name| nearest(name, there.iter().map(String::as_str)));
                     let instead = match meant {
                         Some(meant) => format!("did you mean \"{name}:{meant}\"?"),
                         None => format!("its ports are {}", there.join(", ")),
@@ -83,8 +97,19 @@ impl NetworkBuilder<'_> {
             }
         }
         let buffer = imported.buffer();
-        let config = SwitchConfig { ports: ports.ports, profiles: ports.profiles, buffer };
+        let config = SwitchConfig {
+            ports: ports.ports,
+            profiles: ports.profiles,
+            buffer,
+        };
         let watchdog = imported.watchdog();
-        Some(NamedSwitch { name, ports: names, config, imported: Some(imported), watchdog, willing: false })
+        Some(NamedSwitch {
+            name,
+            ports: names,
+            config,
+            imported: Some(imported),
+            watchdog,
+            willing: false,
+        })
     }
 }

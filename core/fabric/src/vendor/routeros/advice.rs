@@ -12,7 +12,12 @@ pub(crate) const ECN_ON: &str = "/interface ethernet switch qos tx-manager set e
 impl RouterOsConfig {
     /// The reason why the class of data is not lossless; `name` is the name of the switch.
     pub(crate) fn why_lossy(&self, name: &str, lossy: &LossyClass<'_>) -> Advice {
-        let LossyClass { port, class, dscp, lossless } = *lossy;
+        let LossyClass {
+            port,
+            class,
+            dscp,
+            lossless,
+        } = *lossy;
         let (cause, instead) = self.lossy_setting(name, port, (class, dscp, lossless));
         Advice { cause, instead }
     }
@@ -33,11 +38,16 @@ impl RouterOsConfig {
         (class, dscp, lossless): (u8, u8, u8),
     ) -> (String, String) {
         let Some(own) = self.ports.get(port) else {
-            return (format!("{name}: port {port} is not configured"), String::new());
+            return (
+                format!("{name}: port {port} is not configured"),
+                String::new(),
+            );
         };
         if lossless == 0 {
-            let cause =
-                format!("{name}: pfc={}: no class is lossless, and data is in class {class}", own.pfc);
+            let cause = format!(
+                "{name}: pfc={}: no class is lossless, and data is in class {class}",
+                own.pfc
+            );
             return (
                 cause,
                 format!(
@@ -47,7 +57,10 @@ impl RouterOsConfig {
             );
         }
         let mapped = self.dscp.contains_key(&dscp);
-        let wanted = self.profiles.iter().find(|profile| lossless >> profile.traffic_class & 1 == 1);
+        let wanted = self
+            .profiles
+            .iter()
+            .find(|profile| lossless >> profile.traffic_class & 1 == 1);
         let wanted = wanted.map_or("roce", |profile| profile.name.as_str());
         let only = crate::vendor::class_list(lossless);
         match own.trust_l3 {
@@ -56,7 +69,10 @@ impl RouterOsConfig {
                     "{name}: data is in class {class} by profile={}, and pfc={} is for class {only}",
                     own.profile, own.pfc
                 );
-                (cause, format!("set the PFC profile's traffic-class={class}"))
+                (
+                    cause,
+                    format!("set the PFC profile's traffic-class={class}"),
+                )
             }
             TrustMode::Ignore => {
                 let cause = format!(
@@ -73,14 +89,22 @@ impl RouterOsConfig {
                      (class {class}), not the port's",
                     own.trust_l3.name()
                 );
-                (cause, format!("/interface ethernet switch qos map ip add dscp={dscp} profile={wanted}"))
+                (
+                    cause,
+                    format!(
+                        "/interface ethernet switch qos map ip add dscp={dscp} profile={wanted}"
+                    ),
+                )
             }
             TrustMode::Trust | TrustMode::Keep => {
                 let cause = format!(
                     "{name}: pfc={} is for class {only}, and data (DSCP {dscp}) is in class {class}",
                     own.pfc
                 );
-                (cause, format!("set the PFC profile's traffic-class={class}"))
+                (
+                    cause,
+                    format!("set the PFC profile's traffic-class={class}"),
+                )
             }
         }
     }

@@ -195,11 +195,28 @@ impl Default for RouterOsConfig {
         let low = |weight| TxQueue::new(Schedule::Low, weight);
         let high = |weight| TxQueue::new(Schedule::High, weight);
         let strict = TxQueue::new(Schedule::Strict, 0);
-        let queues = [low(1), low(2), low(3), high(3), high(4), high(5), strict, strict];
-        let manager = |name: &str| TxManager { name: name.to_owned(), ecn: false, queues };
+        let queues = [
+            low(1),
+            low(2),
+            low(3),
+            high(3),
+            high(4),
+            high(5),
+            strict,
+            strict,
+        ];
+        let manager = |name: &str| TxManager {
+            name: name.to_owned(),
+            ecn: false,
+            queues,
+        };
         let lanes = (1..=PORTS).flat_map(|port| (1..=LANES).map(move |lane| (port, lane)));
-        let ports =
-            lanes.map(|(port, lane)| (alloc::format!("qsfp28-{port}-{lane}"), RouterOsPort::default()));
+        let ports = lanes.map(|(port, lane)| {
+            (
+                alloc::format!("qsfp28-{port}-{lane}"),
+                RouterOsPort::default(),
+            )
+        });
         Self {
             offloaded: false,
             dcbx: false,
@@ -222,7 +239,14 @@ impl Default for RouterOsConfig {
 
 impl TxQueue {
     const fn new(schedule: Schedule, weight: u8) -> Self {
-        Self { schedule, weight, buffers: None, shared: true, wred: false, ecn: false }
+        Self {
+            schedule,
+            weight,
+            buffers: None,
+            shared: true,
+            wred: false,
+            ecn: false,
+        }
     }
 }
 

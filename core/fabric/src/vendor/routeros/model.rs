@@ -5,11 +5,12 @@
 //! the shared pool, divided by ports in use; the other half takes packets that arrive after the pause).
 
 use super::{
-    PfcProfile, QosProfile, RouterOsConfig, RouterOsPort, Schedule, TrustMode, TxManager, WredThreshold,
+    PfcProfile, QosProfile, RouterOsConfig, RouterOsPort, Schedule, TrustMode, TxManager,
+    WredThreshold,
 };
 use crate::config::{
-    BufferConfig, CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, Profile, QueueConfig, Red, RedAt, Shaper,
-    Treatment, Weigh,
+    BufferConfig, CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, Profile, QueueConfig, Red,
+    RedAt, Shaper, Treatment, Weigh,
 };
 use crate::time::{Rate, Span};
 use crate::topology::LinkConfig;
@@ -42,17 +43,25 @@ const RESPONSE: Span = Span::from_ns(670);
 impl RouterOsConfig {
     /// The packet memory: it is one, and headroom lies in the shared pool.
     pub const fn buffer(&self) -> BufferConfig {
-        BufferConfig { total_bytes: MEMORY_BYTES, headroom_pool_bytes: None, cell_bytes: BLOCK_BYTES }
+        BufferConfig {
+            total_bytes: MEMORY_BYTES,
+            headroom_pool_bytes: None,
+            cell_bytes: BLOCK_BYTES,
+        }
     }
 
     /// Bytes of the shared pool.
     pub fn shared_bytes(&self) -> u32 {
-        self.settings.shared_bytes.unwrap_or(SHARED_BLOCKS * BLOCK_BYTES)
+        self.settings
+            .shared_bytes
+            .unwrap_or(SHARED_BLOCKS * BLOCK_BYTES)
     }
 
     /// Bytes kept for multicast.
     pub fn multicast_bytes(&self) -> u32 {
-        self.settings.multicast_bytes.unwrap_or(MULTICAST_BLOCKS * BLOCK_BYTES)
+        self.settings
+            .multicast_bytes
+            .unwrap_or(MULTICAST_BLOCKS * BLOCK_BYTES)
     }
 
     /// How far above a queue's cap marking becomes certain.
@@ -67,20 +76,32 @@ impl RouterOsConfig {
 
     /// Whether packets can get into a queue: some profile maps to its class.
     pub fn is_active(&self, class: usize) -> bool {
-        self.offloaded && self.profiles.iter().any(|profile| usize::from(profile.traffic_class) == class)
+        self.offloaded
+            && self
+                .profiles
+                .iter()
+                .any(|profile| usize::from(profile.traffic_class) == class)
     }
 
     /// Bytes that a queue has for itself, with so many ports in use.
     pub fn queue_bytes(&self, manager: &TxManager, class: usize, ports: usize) -> u32 {
-        let active = (0..CLASSES).filter(|class| self.is_active(*class)).count().max(1) as u32;
+        let active = (0..CLASSES)
+            .filter(|class| self.is_active(*class))
+            .count()
+            .max(1) as u32;
         let rest = MEMORY_BYTES.saturating_sub(self.shared_bytes() + self.multicast_bytes());
         let share = rest / (ports.max(1) as u32 * active);
-        manager.queues[class].buffers.unwrap_or(share).max(QUEUE_BLOCKS_MIN * BLOCK_BYTES)
+        manager.queues[class]
+            .buffers
+            .unwrap_or(share)
+            .max(QUEUE_BLOCKS_MIN * BLOCK_BYTES)
     }
 
     /// Bytes at which Xoff is sent, and at which Xon is sent.
     pub fn pause_bytes(&self, pfc: &PfcProfile, ports: usize) -> (u32, u32) {
-        let pause = pfc.pause_threshold.unwrap_or(self.shared_bytes() / 2 / ports.max(1) as u32);
+        let pause = pfc
+            .pause_threshold
+            .unwrap_or(self.shared_bytes() / 2 / ports.max(1) as u32);
         let resume = pfc.resume_threshold.unwrap_or(pause / 2).min(pause);
         (pause, resume)
     }
@@ -89,8 +110,15 @@ impl RouterOsConfig {
     pub(crate) fn profile(&self, name: &str, ports: usize, link: &LinkConfig) -> Profile {
         let fallback = RouterOsPort::default();
         let port = self.ports.get(name).unwrap_or(&fallback);
-        let manager = self.tx_managers.iter().find(|manager| manager.name == port.tx_manager);
-        let pfc = self.pfc.iter().find(|pfc| pfc.name == port.pfc).filter(|_| self.offloaded);
+        let manager = self
+            .tx_managers
+            .iter()
+            .find(|manager| manager.name == port.tx_manager);
+        let pfc = self
+            .pfc
+            .iter()
+            .find(|pfc| pfc.name == port.pfc)
+            .filter(|_| self.offloaded);
         let mut queues = [QueueConfig::default(); CLASSES];
         for (class, queue) in queues.iter_mut().enumerate() {
             if let Some(manager) = manager.filter(|_| self.offloaded) {
@@ -99,8 +127,14 @@ impl RouterOsConfig {
         }
         let mut groups = [GroupConfig::default(); CLASSES];
         let classes = pfc.map_or(0, |pfc| pfc.traffic_classes);
-        for (class, group) in groups.iter_mut().enumerate().filter(|(class, _)| classes >> class & 1 == 1) {
-            let Some(pfc) = pfc.filter(|pfc| pfc.tx) else { continue };
+        for (class, group) in groups
+            .iter_mut()
+            .enumerate()
+            .filter(|(class, _)| classes >> class & 1 == 1)
+        {
+            let Some(pfc) = pfc.filter(|pfc| pfc.tx) else {
+                continue;
+            };
             let (pause, resume) = self.pause_bytes(pfc, ports);
             let headroom = (self.shared_bytes() / ports.max(1) as u32).saturating_sub(pause);
             *group = GroupConfig {
@@ -112,8 +146,9 @@ impl RouterOsConfig {
             debug_assert!(class < CLASSES && link.rate.bps() > 0);
         }
         // Receiving needs the queue's rate, or pause times cannot be computed (the manual, on PFC).
-        let rated =
-            (0..CLASSES).fold(0, |mask, class| mask | u8::from(port.egress_rates[class].is_some()) << class);
+        let rated = (0..CLASSES).fold(0, |mask, class| {
+            mask | u8::from(port.egress_rates[class].is_some()) << class
+        });
         Profile {
             map: self.class_map(port),
             queues,
@@ -121,8 +156,12 @@ impl RouterOsConfig {
             group_of_class: [0, 1, 2, 3, 4, 5, 6, 7],
             groups,
             pfc: PfcConfig {
-                send: pfc.filter(|pfc| pfc.tx).map_or(0, |pfc| pfc.traffic_classes),
-                obey: pfc.filter(|pfc| pfc.rx).map_or(0, |pfc| pfc.traffic_classes & rated),
+                send: pfc
+                    .filter(|pfc| pfc.tx)
+                    .map_or(0, |pfc| pfc.traffic_classes),
+                obey: pfc
+                    .filter(|pfc| pfc.rx)
+                    .map_or(0, |pfc| pfc.traffic_classes & rated),
                 response: RESPONSE,
                 ..PfcConfig::default()
             },
@@ -150,8 +189,10 @@ impl RouterOsConfig {
                 Schedule::Strict => 2 + class as u8,
             },
             weight: u16::from(queue.weight.max(1)),
-            shaper: port.egress_rates[class]
-                .map(|bps| Shaper { rate: Rate::from_bps(bps), burst_bytes: BURST_BYTES }),
+            shaper: port.egress_rates[class].map(|bps| Shaper {
+                rate: Rate::from_bps(bps),
+                burst_bytes: BURST_BYTES,
+            }),
             red: (marks || queue.wred).then(|| Red {
                 min_bytes: own,
                 max_bytes: own + self.wred_bytes(),
@@ -162,7 +203,11 @@ impl RouterOsConfig {
             }),
             // Lossless queues have no limit: their packets are paused at the ingress instead of dropped at
             // the egress.
-            limit: if lossless { Limit::None } else { Limit::Static(own + shared) },
+            limit: if lossless {
+                Limit::None
+            } else {
+                Limit::Static(own + shared)
+            },
         }
     }
 
@@ -171,14 +216,24 @@ impl RouterOsConfig {
         if !self.offloaded {
             let untreated = Treatment::default();
             let (dscp, pcp) = ([untreated; 64], [untreated; 8]);
-            return ClassMap { trust_dscp: false, trust_pcp: false, dscp, pcp, default: untreated };
+            return ClassMap {
+                trust_dscp: false,
+                trust_pcp: false,
+                dscp,
+                pcp,
+                default: untreated,
+            };
         }
         let trusted = |l2: bool, name: Option<&str>| {
             let profile = self.named(name.unwrap_or("default"));
             // The header that decides is rewritten unless it is kept; the other one always, unless kept.
             let keep = if l2 { port.trust_l2 } else { port.trust_l3 } == TrustMode::Keep;
             let keep_other = if l2 { port.trust_l3 } else { port.trust_l2 } == TrustMode::Keep;
-            let (keep_pcp, keep_dscp) = if l2 { (keep, keep_other) } else { (keep_other, keep) };
+            let (keep_pcp, keep_dscp) = if l2 {
+                (keep, keep_other)
+            } else {
+                (keep_other, keep)
+            };
             Treatment {
                 class: profile.map_or(0, |profile| profile.traffic_class),
                 dscp: profile.filter(|_| !keep_dscp).map(|profile| profile.dscp),
@@ -188,11 +243,17 @@ impl RouterOsConfig {
         let own = self.named(&port.profile);
         let mut dscp = [Treatment::default(); 64];
         for (value, entry) in (0_u8..).zip(&mut dscp) {
-            *entry = trusted(false, self.dscp.get(&value).map(alloc::string::String::as_str));
+            *entry = trusted(
+                false,
+                self.dscp.get(&value).map(alloc::string::String::as_str),
+            );
         }
         let mut pcp = [Treatment::default(); 8];
         for (value, entry) in (0_u8..).zip(&mut pcp) {
-            *entry = trusted(true, self.pcp.get(&value).map(alloc::string::String::as_str));
+            *entry = trusted(
+                true,
+                self.pcp.get(&value).map(alloc::string::String::as_str),
+            );
         }
         ClassMap {
             trust_dscp: port.trust_l3 != TrustMode::Ignore,

@@ -17,22 +17,33 @@ struct RouterOsTable {
 
 impl RouterOsTable {
     fn new(columns: &[&str]) -> Self {
-        Self { rows: alloc::vec![columns.iter().map(|name| (*name).to_owned()).collect()] }
+        Self {
+            rows: alloc::vec![columns.iter().map(|name| (*name).to_owned()).collect()],
+        }
     }
 
     fn row(&mut self, cells: &[&str]) {
-        self.rows.push(cells.iter().map(|cell| (*cell).to_owned()).collect());
+        self.rows
+            .push(cells.iter().map(|cell| (*cell).to_owned()).collect());
     }
 
     fn text(&self, heading: &str) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let cells = |column: usize| self.rows.iter().filter_map(move |row| row.get(column));
         let widths: Vec<usize> = (0..columns)
-            .map(|column| cells(column).map(|cell| cell.chars().count()).max().unwrap_or(0))
+            .map(|column| {
+                cells(column)
+                    .map(|cell| cell.chars().count())
+                    .max()
+                    .unwrap_or(0)
+            })
             .collect();
         let mut text = format!("{heading}\n");
         for row in &self.rows {
-            let padded = row.iter().zip(&widths).map(|(cell, width)| columns::left(cell, *width));
+            let padded = row
+                .iter()
+                .zip(&widths)
+                .map(|(cell, width)| columns::left(cell, *width));
             let line = padded.collect::<Vec<_>>().join("  ");
             text += line.trim_end();
             text.push('\n');
@@ -66,25 +77,55 @@ impl RouterOsConfig {
     fn print_tx_managers(&self) -> String {
         let mut table = RouterOsTable::new(&["#", "", "NAME", "QUEUE-BUFFERS", "ECN"]);
         for (index, manager) in self.tx_managers.iter().enumerate() {
-            table.row(&[&index.to_string(), self.flag(), &manager.name, "auto", yes(manager.ecn)]);
+            table.row(&[
+                &index.to_string(),
+                self.flag(),
+                &manager.name,
+                "auto",
+                yes(manager.ecn),
+            ]);
         }
         table.text("[tx-manager print]  Flags: H - HW-OFFLOADED")
     }
 
     fn print_queues(&self) -> String {
-        let columns = ["#", "", "TX-MANAGER", "TRAFFIC-CLASS", "SCHEDULE", "WEIGHT", "QUEUE-BUFFERS"];
+        let columns = [
+            "#",
+            "",
+            "TX-MANAGER",
+            "TRAFFIC-CLASS",
+            "SCHEDULE",
+            "WEIGHT",
+            "QUEUE-BUFFERS",
+        ];
         let more = ["USE-SHARED-BUFFERS", "WRED-ACTUAL", "ECN-ACTUAL"];
         let mut table = RouterOsTable::new(&[columns.as_slice(), more.as_slice()].concat());
-        let Some(manager) = self.tx_managers.first() else { return String::new() };
+        let Some(manager) = self.tx_managers.first() else {
+            return String::new();
+        };
         for (class, queue) in manager.queues.iter().enumerate() {
             let active = self.is_active(class);
             let ecn = active && queue.shared && (manager.ecn || queue.ecn);
             let flag = if active { self.flag() } else { "I" };
-            let buffers = queue.buffers.map_or_else(|| "auto".to_owned(), |bytes| size(u64::from(bytes)));
+            let buffers = queue
+                .buffers
+                .map_or_else(|| "auto".to_owned(), |bytes| size(u64::from(bytes)));
             let (class, weight) = (class.to_string(), weight(queue));
-            let cells = [&class, flag, &manager.name, &class, schedule(queue), &weight, &buffers];
+            let cells = [
+                &class,
+                flag,
+                &manager.name,
+                &class,
+                schedule(queue),
+                &weight,
+                &buffers,
+            ];
             // The chip's early drop and its marking are one mechanism, and are reported alike.
-            let last = [yes(queue.shared), yes(ecn || active && queue.wred), yes(ecn)];
+            let last = [
+                yes(queue.shared),
+                yes(ecn || active && queue.wred),
+                yes(ecn),
+            ];
             table.row(&[cells.as_slice(), last.as_slice()].concat());
         }
         table.text("[tx-manager queue print]  Flags: I - INACTIVE, H - HW-OFFLOADED")
@@ -93,25 +134,48 @@ impl RouterOsConfig {
     fn print_profiles(&self) -> String {
         let mut table = RouterOsTable::new(&["#", "", "NAME", "PCP", "DSCP", "TRAFFIC-CLASS"]);
         for (index, profile) in self.profiles.iter().enumerate() {
-            let numbers = [profile.pcp, profile.dscp, profile.traffic_class].map(|number| number.to_string());
+            let numbers =
+                [profile.pcp, profile.dscp, profile.traffic_class].map(|number| number.to_string());
             let [pcp, dscp, class] = &numbers;
-            table.row(&[&index.to_string(), self.flag(), &profile.name, pcp, dscp, class]);
+            table.row(&[
+                &index.to_string(),
+                self.flag(),
+                &profile.name,
+                pcp,
+                dscp,
+                class,
+            ]);
         }
         table.text("[profile print]  Flags: H - HW-OFFLOADED")
     }
 
     fn print_pfc(&self) -> String {
-        let columns = ["#", "", "NAME", "TRAFFIC-CLASS", "RX", "TX", "PAUSE-THRESHOLD", "RESUME-THRESHOLD"];
+        let columns = [
+            "#",
+            "",
+            "NAME",
+            "TRAFFIC-CLASS",
+            "RX",
+            "TX",
+            "PAUSE-THRESHOLD",
+            "RESUME-THRESHOLD",
+        ];
         let mut table = RouterOsTable::new(&columns);
         for (index, pfc) in self.pfc.iter().enumerate() {
             let classes = (0..8).filter(|class| pfc.traffic_classes >> class & 1 == 1);
-            let classes = classes.map(|class| class.to_string()).collect::<Vec<_>>().join(",");
+            let classes = classes
+                .map(|class| class.to_string())
+                .collect::<Vec<_>>()
+                .join(",");
             let threshold = |bytes: Option<u32>| match bytes {
                 _ if index == 0 => String::new(),
                 None => "auto".to_owned(),
                 Some(bytes) => size(u64::from(bytes)),
             };
-            let (pause, resume) = (threshold(pfc.pause_threshold), threshold(pfc.resume_threshold));
+            let (pause, resume) = (
+                threshold(pfc.pause_threshold),
+                threshold(pfc.resume_threshold),
+            );
             let number = index.to_string();
             table.row(&[
                 &number,
@@ -128,19 +192,47 @@ impl RouterOsConfig {
     }
 
     fn print_ports(&self, counters: &CountedSwitch) -> String {
-        let columns = ["", "NAME", "SWITCH", "PROFILE", "MAP", "TRUST-L2", "TRUST-L3", "TX-MANAGER", "PFC"];
+        let columns = [
+            "",
+            "NAME",
+            "SWITCH",
+            "PROFILE",
+            "MAP",
+            "TRUST-L2",
+            "TRUST-L3",
+            "TX-MANAGER",
+            "PFC",
+        ];
         let mut table = RouterOsTable::new(&[&["#"], columns.as_slice()].concat());
         for (index, (name, port)) in self.ports.iter().enumerate() {
             let running = counters.ports.iter().any(|counted| counted.name == *name);
             let flag = if running { "R" } else { "" };
             let number = index.to_string();
             let (l2, l3) = (port.trust_l2.name(), port.trust_l3.name());
-            let pfc = if port.pfc == "disabled" { "" } else { &port.pfc };
-            let first = [number.as_str(), flag, name, "switch1", &port.profile, "default"];
+            let pfc = if port.pfc == "disabled" {
+                ""
+            } else {
+                &port.pfc
+            };
+            let first = [
+                number.as_str(),
+                flag,
+                name,
+                "switch1",
+                &port.profile,
+                "default",
+            ];
             table.row(&[first.as_slice(), &[l2, l3, &port.tx_manager, pfc]].concat());
         }
         let cpu = self.ports.len().to_string();
-        let first = [cpu.as_str(), "", "switch1-cpu", "switch1", "default", "default"];
+        let first = [
+            cpu.as_str(),
+            "",
+            "switch1-cpu",
+            "switch1",
+            "default",
+            "default",
+        ];
         table.row(&[first.as_slice(), &["ignore", "ignore", "default", ""]].concat());
         table.text("[port print]  Flags: R - RUNNING")
     }
@@ -153,13 +245,24 @@ impl RouterOsConfig {
     /// Most bytes that queues held. `byte-use`, the bytes held now, is 0 once all packets have arrived.
     fn print_usage(counters: &CountedSwitch) -> String {
         let entry = |port: &CountedPort| {
-            let queues = port.counters.queues.iter().enumerate().filter(|(_, queue)| queue.sent_packets > 0);
+            let queues = port
+                .counters
+                .queues
+                .iter()
+                .enumerate()
+                .filter(|(_, queue)| queue.sent_packets > 0);
             let most = queues.map(|(queue, counted)| {
-                field(&format!("queue{queue}-byte-max"), u64::from(counted.peak_bytes))
+                field(
+                    &format!("queue{queue}-byte-max"),
+                    u64::from(counted.peak_bytes),
+                )
             });
             fields(&named(port).into_iter().chain(most).collect::<Vec<_>>())
         };
-        format!("[port print usage]\n{}", counters.ports.iter().map(entry).collect::<String>())
+        format!(
+            "[port print usage]\n{}",
+            counters.ports.iter().map(entry).collect::<String>()
+        )
     }
 
     /// Counters of the MACs: `/interface ethernet print stats`.
@@ -177,14 +280,20 @@ impl RouterOsConfig {
             ];
             fields(&named(port).into_iter().chain(rows).collect::<Vec<_>>())
         };
-        format!("[ethernet print stats]\n{}", counters.ports.iter().map(entry).collect::<String>())
+        format!(
+            "[ethernet print stats]\n{}",
+            counters.ports.iter().map(entry).collect::<String>()
+        )
     }
 
     fn print_port_pfc(&self, counters: &CountedSwitch) -> String {
         let mut text = "[port print pfc]\n".to_owned();
         for counted in &counters.ports {
             let Some(pfc) = self.ports.get(&counted.name).and_then(|port| {
-                self.pfc.iter().find(|pfc| pfc.name == port.pfc).filter(|pfc| pfc.traffic_classes != 0)
+                self.pfc
+                    .iter()
+                    .find(|pfc| pfc.name == port.pfc)
+                    .filter(|pfc| pfc.traffic_classes != 0)
             }) else {
                 continue;
             };
@@ -192,10 +301,16 @@ impl RouterOsConfig {
             text += &format!("  name: {}\n", counted.name);
             let ingress = &counted.counters.ingress;
             text += &format!("  pfc-rx: {}\n", grouped(ingress.pauses_received));
-            text += &format!("  pfc-tx: {}\n", grouped(ingress.pauses_sent + ingress.resumes_sent));
+            text += &format!(
+                "  pfc-tx: {}\n",
+                grouped(ingress.pauses_sent + ingress.resumes_sent)
+            );
             for class in (0..8).filter(|class| pfc.traffic_classes >> class & 1 == 1) {
                 text += &format!("  pfc{class}-pause-threshold: {}\n", size(u64::from(pause)));
-                text += &format!("  pfc{class}-resume-threshold: {}\n", size(u64::from(resume)));
+                text += &format!(
+                    "  pfc{class}-resume-threshold: {}\n",
+                    size(u64::from(resume))
+                );
             }
         }
         text
@@ -205,16 +320,29 @@ impl RouterOsConfig {
         let mut text = "[monitor]\n".to_owned();
         let mut pool = |name: &str, cap: u32, used: u64| {
             let block = u64::from(BLOCK_BYTES);
-            text += &format!("  {name}-packet-cap: {}\n", grouped(u64::from(cap / BLOCK_BYTES)));
+            text += &format!(
+                "  {name}-packet-cap: {}\n",
+                grouped(u64::from(cap / BLOCK_BYTES))
+            );
             text += &format!("  {name}-packet-use: {}\n", grouped(used.div_ceil(block)));
             text += &format!("  {name}-byte-cap: {}\n", size(u64::from(cap)));
             text += &format!("  {name}-byte-use: {}\n", size(used));
         };
         pool("total", MEMORY_BYTES, u64::from(counters.buffer.peak_bytes));
         pool("multicast", self.multicast_bytes(), 0);
-        pool("shared-pool0", self.shared_bytes(), u64::from(counters.buffer.shared_peak_bytes));
-        for (name, bytes) in [("wred", self.wred_bytes()), ("wred-shared-pool", self.wred_bytes() / 2)] {
-            text += &format!("  {name}-packet-cap: {}\n", grouped(u64::from(bytes / BLOCK_BYTES)));
+        pool(
+            "shared-pool0",
+            self.shared_bytes(),
+            u64::from(counters.buffer.shared_peak_bytes),
+        );
+        for (name, bytes) in [
+            ("wred", self.wred_bytes()),
+            ("wred-shared-pool", self.wred_bytes() / 2),
+        ] {
+            text += &format!(
+                "  {name}-packet-cap: {}\n",
+                grouped(u64::from(bytes / BLOCK_BYTES))
+            );
             text += &format!("  {name}-byte-cap: {}\n", size(u64::from(bytes)));
         }
         text
@@ -226,7 +354,10 @@ fn named(port: &CountedPort) -> [(String, String); 1] {
 }
 
 fn sent(port: &CountedPort) -> Tally {
-    let of = |queue: &crate::QueueCounters| Tally { packets: queue.sent_packets, bytes: queue.sent_bytes };
+    let of = |queue: &crate::QueueCounters| Tally {
+        packets: queue.sent_packets,
+        bytes: queue.sent_bytes,
+    };
     port.counters.queues.iter().map(of).sum()
 }
 
@@ -238,7 +369,10 @@ fn stats(port: &CountedPort) -> Vec<(String, String)> {
     let (all, lost) = (sent(port), dropped.iter().copied().sum::<Tally>());
     let mut rows = Vec::from(named(port));
     rows.extend([field("tx-packet", all.packets), field("tx-byte", all.bytes)]);
-    rows.extend([field("drop-packet", lost.packets), field("drop-byte", lost.bytes)]);
+    rows.extend([
+        field("drop-packet", lost.packets),
+        field("drop-byte", lost.bytes),
+    ]);
     let mut by_queue = |what: &str, count: &dyn Fn(usize) -> u64| {
         let used = (0..8).filter(|queue| count(*queue) > 0);
         rows.extend(used.map(|queue| field(&what.replace('N', &queue.to_string()), count(queue))));
@@ -263,7 +397,11 @@ const fn schedule(queue: &TxQueue) -> &'static str {
 }
 
 fn weight(queue: &TxQueue) -> String {
-    if queue.schedule == Schedule::Strict { String::new() } else { queue.weight.to_string() }
+    if queue.schedule == Schedule::Strict {
+        String::new()
+    } else {
+        queue.weight.to_string()
+    }
 }
 
 /// Digits in groups of three, parted by spaces.
@@ -276,7 +414,11 @@ fn fields(rows: &[(String, String)]) -> String {
     let width = |of: fn(&(String, String)) -> usize| rows.iter().map(of).max().unwrap_or(0);
     let (names, values) = (width(|row| row.0.len()), width(|row| row.1.len()));
     let line = |(name, value): &(String, String)| {
-        format!("    {}:  {}\n", columns::right(name, names), columns::right(value, values))
+        format!(
+            "    {}:  {}\n",
+            columns::right(name, names),
+            columns::right(value, values)
+        )
     };
     rows.iter().map(line).collect()
 }

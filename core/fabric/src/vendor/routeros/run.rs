@@ -42,7 +42,12 @@ impl RouterOsConfig {
         for command in commands(file, text)? {
             self.apply(&command).map_err(|(what, instead)| {
                 let line = command.line;
-                ImportError { file: file.to_owned(), line, what, instead }
+                ImportError {
+                    file: file.to_owned(),
+                    line,
+                    what,
+                    instead,
+                }
             })?;
         }
         self.check().map_err(|what| ImportError {
@@ -60,8 +65,14 @@ impl RouterOsConfig {
         match command.menu.as_str() {
             "interface ethernet switch" => self.switch(command),
             "interface ethernet" => {
-                for (_, value) in command.properties.iter().filter(|(name, _)| name == "l2mtu") {
-                    let bytes = value.parse::<u32>().map_err(|_| not_a(value, "a number of bytes"))?;
+                for (_, value) in command
+                    .properties
+                    .iter()
+                    .filter(|(name, _)| name == "l2mtu")
+                {
+                    let bytes = value
+                        .parse::<u32>()
+                        .map_err(|_| not_a(value, "a number of bytes"))?;
                     self.l2mtu = Some(self.l2mtu.map_or(bytes, |other| other.max(bytes)));
                 }
                 Ok(())
@@ -95,7 +106,10 @@ impl RouterOsConfig {
     fn qos(&mut self, menu: &str, command: &Command) -> Result<(), Refusal> {
         match menu {
             "profile" => self.profile_menu(command),
-            "map" => Err(refuse("only the map \"default\" is known", Some("use map ip and map vlan"))),
+            "map" => Err(refuse(
+                "only the map \"default\" is known",
+                Some("use map ip and map vlan"),
+            )),
             "map ip" => self.map_menu(command, true),
             "map vlan" => self.map_menu(command, false),
             "tx-manager" => self.tx_manager_menu(command),
@@ -112,12 +126,21 @@ impl RouterOsConfig {
     }
 
     fn profile_menu(&mut self, command: &Command) -> Result<(), Refusal> {
-        let names: Vec<String> = self.profiles.iter().map(|profile| profile.name.clone()).collect();
+        let names: Vec<String> = self
+            .profiles
+            .iter()
+            .map(|profile| profile.name.clone())
+            .collect();
         let chosen = match command.verb.as_str() {
             "add" => {
                 room(self.profiles.len())?;
                 let name = new_name(command, &names)?;
-                self.profiles.push(QosProfile { name, pcp: 0, dscp: 0, traffic_class: 0 });
+                self.profiles.push(QosProfile {
+                    name,
+                    pcp: 0,
+                    dscp: 0,
+                    traffic_class: 0,
+                });
                 alloc::vec![self.profiles.len() - 1]
             }
             _ => chosen(command, &names)?,
@@ -132,7 +155,10 @@ impl RouterOsConfig {
                     "dscp" => profile.dscp = number(value, 63)?,
                     "traffic-class" => profile.traffic_class = number(value, 7)?,
                     other => {
-                        return Err(no_property(other, &["name", "pcp", "dscp", "traffic-class", "color"]));
+                        return Err(no_property(
+                            other,
+                            &["name", "pcp", "dscp", "traffic-class", "color"],
+                        ));
                     }
                 }
             }
@@ -155,7 +181,10 @@ impl RouterOsConfig {
         }
         let profile = profile.ok_or_else(|| refuse("a map entry needs profile=NAME", None))?;
         if command.verb != "add" {
-            return Err(refuse("entries of a map are added, not set", Some("remove it and add it again")));
+            return Err(refuse(
+                "entries of a map are added, not set",
+                Some("remove it and add it again"),
+            ));
         }
         let map = if ip { &mut self.dscp } else { &mut self.pcp };
         values.into_iter().for_each(|value| {
@@ -165,7 +194,11 @@ impl RouterOsConfig {
     }
 
     fn tx_manager_menu(&mut self, command: &Command) -> Result<(), Refusal> {
-        let names: Vec<String> = self.tx_managers.iter().map(|manager| manager.name.clone()).collect();
+        let names: Vec<String> = self
+            .tx_managers
+            .iter()
+            .map(|manager| manager.name.clone())
+            .collect();
         let chosen = match command.verb.as_str() {
             "add" => {
                 room(self.tx_managers.len())?;
@@ -173,7 +206,11 @@ impl RouterOsConfig {
                     .tx_managers
                     .first()
                     .map_or([TxQueue::new(Schedule::Low, 1); 8], |first| first.queues);
-                let manager = TxManager { name: new_name(command, &names)?, ecn: false, queues: fresh };
+                let manager = TxManager {
+                    name: new_name(command, &names)?,
+                    ecn: false,
+                    queues: fresh,
+                };
                 self.tx_managers.push(manager);
                 alloc::vec![self.tx_managers.len() - 1]
             }
@@ -187,7 +224,10 @@ impl RouterOsConfig {
                     "ecn" => manager.ecn = yes(value)?,
                     "queue-buffers" => {
                         let each = buffers(value)?.map(|bytes| bytes / 8);
-                        manager.queues.iter_mut().for_each(|queue| queue.buffers = each);
+                        manager
+                            .queues
+                            .iter_mut()
+                            .for_each(|queue| queue.buffers = each);
                     }
                     other => return Err(no_property(other, &["name", "ecn", "queue-buffers"])),
                 }
@@ -213,10 +253,16 @@ impl RouterOsConfig {
                 })
                 .copied()
                 .collect(),
-            None => chosen(command, &labels)?.into_iter().map(|index| queues[index]).collect::<Vec<_>>(),
+            None => chosen(command, &labels)?
+                .into_iter()
+                .map(|index| queues[index])
+                .collect::<Vec<_>>(),
         };
         if chosen.is_empty() {
-            return Err(refuse("no queue matches", Some("queues are numbered from 0, eight per tx-manager")));
+            return Err(refuse(
+                "no queue matches",
+                Some("queues are numbered from 0, eight per tx-manager"),
+            ));
         }
         for (manager, queue) in chosen {
             let queue = &mut self.tx_managers[manager].queues[queue];
@@ -230,7 +276,9 @@ impl RouterOsConfig {
     fn port_menu(&mut self, command: &Command) -> Result<(), Refusal> {
         let names: Vec<String> = self.ports.keys().cloned().collect();
         for index in chosen(command, &names)? {
-            let Some(port) = self.ports.get_mut(&names[index]) else { continue };
+            let Some(port) = self.ports.get_mut(&names[index]) else {
+                continue;
+            };
             for (name, value) in &command.properties {
                 set_port(port, name, value)?;
             }
@@ -239,18 +287,26 @@ impl RouterOsConfig {
     }
 
     fn pfc_menu(&mut self, command: &Command) -> Result<(), Refusal> {
-        let names: Vec<String> = self.pfc.iter().map(|profile| profile.name.clone()).collect();
+        let names: Vec<String> = self
+            .pfc
+            .iter()
+            .map(|profile| profile.name.clone())
+            .collect();
         let chosen = match command.verb.as_str() {
             "add" => {
                 room(self.pfc.len())?;
-                self.pfc.push(PfcProfile::named(&new_name(command, &names)?));
+                self.pfc
+                    .push(PfcProfile::named(&new_name(command, &names)?));
                 alloc::vec![self.pfc.len() - 1]
             }
             _ => chosen(command, &names)?,
         };
         for index in chosen {
             if index == 0 {
-                return Err(refuse("the entry \"disabled\" cannot be changed", Some("add one with a name")));
+                return Err(refuse(
+                    "the entry \"disabled\" cannot be changed",
+                    Some("add one with a name"),
+                ));
             }
             let profile = &mut self.pfc[index];
             for (name, value) in &command.properties {
@@ -258,15 +314,22 @@ impl RouterOsConfig {
                     "name" | "numbers" | "comment" => {}
                     "traffic-class" => {
                         let classes = list(value, 7)?;
-                        profile.traffic_classes = classes.iter().fold(0, |mask, class| mask | 1 << class);
+                        profile.traffic_classes =
+                            classes.iter().fold(0, |mask, class| mask | 1 << class);
                     }
                     "rx" => profile.rx = yes(value)?,
                     "tx" => profile.tx = yes(value)?,
                     "pause-threshold" => profile.pause_threshold = buffers(value)?,
                     "resume-threshold" => profile.resume_threshold = buffers(value)?,
                     other => {
-                        let known =
-                            ["name", "traffic-class", "rx", "tx", "pause-threshold", "resume-threshold"];
+                        let known = [
+                            "name",
+                            "traffic-class",
+                            "rx",
+                            "tx",
+                            "pause-threshold",
+                            "resume-threshold",
+                        ];
                         return Err(no_property(other, &known));
                     }
                 }
@@ -308,7 +371,10 @@ impl RouterOsConfig {
             }
         }
         for (port, config) in &self.ports {
-            let manager = self.tx_managers.iter().any(|manager| manager.name == config.tx_manager);
+            let manager = self
+                .tx_managers
+                .iter()
+                .any(|manager| manager.name == config.tx_manager);
             let pfc = self.pfc.iter().any(|pfc| pfc.name == config.pfc);
             for (there, kind, name) in [
                 (profile(&config.profile), "profile", &config.profile),
@@ -316,7 +382,9 @@ impl RouterOsConfig {
                 (pfc, "pfc", &config.pfc),
             ] {
                 if !there {
-                    return Err(format!("port {port} names {kind} \"{name}\", which there is not"));
+                    return Err(format!(
+                        "port {port} names {kind} \"{name}\", which there is not"
+                    ));
                 }
             }
         }
@@ -332,7 +400,12 @@ fn set_queue(queue: &mut TxQueue, name: &str, value: &str) -> Result<(), Refusal
                 "strict-priority" => Schedule::Strict,
                 "high-priority-group" => Schedule::High,
                 "low-priority-group" => Schedule::Low,
-                _ => return Err(not_a(value, "strict-priority, high-priority-group or low-priority-group")),
+                _ => {
+                    return Err(not_a(
+                        value,
+                        "strict-priority, high-priority-group or low-priority-group",
+                    ));
+                }
             }
         }
         "weight" => queue.weight = number(value, 255)?,
@@ -341,7 +414,14 @@ fn set_queue(queue: &mut TxQueue, name: &str, value: &str) -> Result<(), Refusal
         "wred" => queue.wred = yes(value)?,
         "ecn" => queue.ecn = yes(value)?,
         other => {
-            let known = ["schedule", "weight", "queue-buffers", "use-shared-buffers", "wred", "ecn"];
+            let known = [
+                "schedule",
+                "weight",
+                "queue-buffers",
+                "use-shared-buffers",
+                "wred",
+                "ecn",
+            ];
             return Err(no_property(other, &known));
         }
     }
@@ -365,16 +445,28 @@ fn set_port(port: &mut RouterOsPort, name: &str, value: &str) -> Result<(), Refu
         "tx-manager" => port.tx_manager = value.to_owned(),
         "pfc" => port.pfc = value.to_owned(),
         name => {
-            let queue = name.strip_prefix("egress-rate-queue").and_then(|queue| queue.parse::<usize>().ok());
+            let queue = name
+                .strip_prefix("egress-rate-queue")
+                .and_then(|queue| queue.parse::<usize>().ok());
             let Some(rate) = queue.and_then(|queue| port.egress_rates.get_mut(queue)) else {
-                let known = ["profile", "trust-l2", "trust-l3", "tx-manager", "pfc", "egress-rate-queue3"];
+                let known = [
+                    "profile",
+                    "trust-l2",
+                    "trust-l3",
+                    "tx-manager",
+                    "pfc",
+                    "egress-rate-queue3",
+                ];
                 return Err(no_property(name, &known));
             };
             *rate = match value {
                 "" => None,
-                value => {
-                    Some(Bandwidth::parse(value).ok_or_else(|| not_a(value, "a rate: 100.0Gbps"))?.0.bps())
-                }
+                value => Some(
+                    Bandwidth::parse(value)
+                        .ok_or_else(|| not_a(value, "a rate: 100.0Gbps"))?
+                        .0
+                        .bps(),
+                ),
             };
         }
     }
@@ -385,9 +477,9 @@ fn set_port(port: &mut RouterOsPort, name: &str, value: &str) -> Result<(), Refu
 fn chosen(command: &Command, names: &[String]) -> Result<Vec<usize>, Refusal> {
     if let Some(conditions) = query(command) {
         let matches = |name: &String| {
-            conditions
-                .iter()
-                .all(|(key, value)| matches!(key.as_str(), "name" | "default-name") && name == value)
+            conditions.iter().all(|(key, value)| {
+                matches!(key.as_str(), "name" | "default-name") && name == value
+            })
         };
         return Ok(names
             .iter()
@@ -396,13 +488,19 @@ fn chosen(command: &Command, names: &[String]) -> Result<Vec<usize>, Refusal> {
             .map(|(index, _)| index)
             .collect());
     }
-    let numbers =
-        command.properties.iter().find(|(name, _)| name == "numbers").map(|(_, value)| value.as_str());
+    let numbers = command
+        .properties
+        .iter()
+        .find(|(name, _)| name == "numbers")
+        .map(|(_, value)| value.as_str());
     let texts = command.entries.iter().map(String::as_str).chain(numbers);
     let mut indices = Vec::new();
     for text in texts.flat_map(|text| text.split(',')) {
         let by_name = names.iter().position(|name| name == text);
-        let by_number = text.parse::<usize>().ok().filter(|index| *index < names.len());
+        let by_number = text
+            .parse::<usize>()
+            .ok()
+            .filter(|index| *index < names.len());
         let index = by_name.or(by_number).ok_or_else(|| {
             let meant = crate::file::nearest(text, names.iter().map(String::as_str));
             let instead = match meant {
@@ -414,30 +512,59 @@ fn chosen(command: &Command, names: &[String]) -> Result<Vec<usize>, Refusal> {
         indices.push(index);
     }
     if indices.is_empty() {
-        return Err(refuse("set needs an entry", Some("its name, its number, or [find]")));
+        return Err(refuse(
+            "set needs an entry",
+            Some("its name, its number, or [find]"),
+        ));
     }
     Ok(indices)
 }
 
 /// The conditions of `[ find … ]`; none match everything.
 fn query(command: &Command) -> Option<Vec<(String, String)>> {
-    let text = command.entries.first()?.strip_prefix('[')?.strip_suffix(']')?.trim();
-    let text = text.strip_prefix("find")?.trim().trim_start_matches("where").trim();
-    let conditions = text.split_whitespace().filter_map(|part| part.split_once('='));
-    Some(conditions.map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned())).collect())
+    let text = command
+        .entries
+        .first()?
+        .strip_prefix('[')?
+        .strip_suffix(']')?
+        .trim();
+    let text = text
+        .strip_prefix("find")?
+        .trim()
+        .trim_start_matches("where")
+        .trim();
+    let conditions = text
+        .split_whitespace()
+        .filter_map(|part| part.split_once('='));
+    Some(
+        conditions
+            .map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned()))
+            .collect(),
+    )
 }
 
 fn new_name(command: &Command, names: &[String]) -> Result<String, Refusal> {
-    let name = command.properties.iter().find(|(name, _)| name == "name").map(|(_, value)| value.clone());
+    let name = command
+        .properties
+        .iter()
+        .find(|(name, _)| name == "name")
+        .map(|(_, value)| value.clone());
     let name = name.ok_or_else(|| refuse("add needs name=NAME", None))?;
     if names.contains(&name) {
-        return Err(refuse(&format!("there is an entry \"{name}\" already"), Some("set it")));
+        return Err(refuse(
+            &format!("there is an entry \"{name}\" already"),
+            Some("set it"),
+        ));
     }
     Ok(name)
 }
 
 fn room(count: usize) -> Result<(), Refusal> {
-    if count < ENTRIES_MAX { Ok(()) } else { Err(refuse("the chip has no room for more entries", None)) }
+    if count < ENTRIES_MAX {
+        Ok(())
+    } else {
+        Err(refuse("the chip has no room for more entries", None))
+    }
 }
 
 fn refuse(what: &str, instead: Option<&str>) -> Refusal {
@@ -445,7 +572,10 @@ fn refuse(what: &str, instead: Option<&str>) -> Refusal {
 }
 
 fn not_a(value: &str, grammar: &str) -> Refusal {
-    (format!("\"{value}\" is not understood"), Some(format!("write {grammar}")))
+    (
+        format!("\"{value}\" is not understood"),
+        Some(format!("write {grammar}")),
+    )
 }
 
 fn no_property(name: &str, known: &[&str]) -> Refusal {
@@ -453,7 +583,10 @@ fn no_property(name: &str, known: &[&str]) -> Refusal {
         Some(meant) => format!("did you mean \"{meant}\"?"),
         None => format!("there are {}", known.join(", ")),
     };
-    (format!("there is no property \"{name}\" here"), Some(instead))
+    (
+        format!("there is no property \"{name}\" here"),
+        Some(instead),
+    )
 }
 
 fn yes(value: &str) -> Result<bool, Refusal> {
@@ -486,10 +619,16 @@ fn buffers(value: &str) -> Result<Option<u32>, Refusal> {
     }
     if let Some(percent) = value.strip_suffix('%') {
         let percent = number(percent, 100)?;
-        return Ok(Some((u64::from(super::model::MEMORY_BYTES) * u64::from(percent) / 100) as u32));
+        return Ok(Some(
+            (u64::from(super::model::MEMORY_BYTES) * u64::from(percent) / 100) as u32,
+        ));
     }
     let plain = value.parse::<u64>().ok();
     let with_unit = || crate::file::units::Size::parse(value).map(|size| size.0);
-    let bytes = plain.or_else(with_unit).and_then(|bytes| u32::try_from(bytes).ok());
-    bytes.map(Some).ok_or_else(|| not_a(value, "auto, a percentage, or bytes such as 256KiB"))
+    let bytes = plain
+        .or_else(with_unit)
+        .and_then(|bytes| u32::try_from(bytes).ok());
+    bytes
+        .map(Some)
+        .ok_or_else(|| not_a(value, "auto, a percentage, or bytes such as 256KiB"))
 }

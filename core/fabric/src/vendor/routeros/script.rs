@@ -21,21 +21,34 @@ pub(crate) struct Command {
     pub(crate) properties: Vec<(String, String)>,
 }
 
-const VERBS: &[&str] = &["add", "set", "remove", "print", "export", "monitor", "reset", "enable", "disable"];
+const VERBS: &[&str] = &[
+    "add", "set", "remove", "print", "export", "monitor", "reset", "enable", "disable",
+];
 
 /// The commands of a script.
 pub(crate) fn commands(file: &str, text: &str) -> Result<Vec<Command>, ImportError> {
     let mut commands = Vec::new();
     let mut menu = String::new();
     for (line, logical) in logical_lines(text) {
-        let wrong = |what: String| ImportError { file: file.to_owned(), line, what, instead: None };
+        let wrong = |what: String| ImportError {
+            file: file.to_owned(),
+            line,
+            what,
+            instead: None,
+        };
         let mut words = words(&logical).map_err(wrong)?;
         let Some(first) = words.first() else { continue };
         if let Some(path) = first.strip_prefix('/') {
-            let mut path: Vec<String> =
-                path.split('/').filter(|part| !part.is_empty()).map(long_form).collect();
+            let mut path: Vec<String> = path
+                .split('/')
+                .filter(|part| !part.is_empty())
+                .map(long_form)
+                .collect();
             words.remove(0);
-            while words.first().is_some_and(|word| !VERBS.contains(&word.as_str()) && !word.contains('=')) {
+            while words
+                .first()
+                .is_some_and(|word| !VERBS.contains(&word.as_str()) && !word.contains('='))
+            {
                 path.extend(words.remove(0).split('/').map(long_form));
             }
             menu = path.join(" ");
@@ -45,7 +58,9 @@ pub(crate) fn commands(file: &str, text: &str) -> Result<Vec<Command>, ImportErr
         }
         let verb = words.remove(0);
         if !VERBS.contains(&verb.as_str()) {
-            return Err(wrong(format!("\"{verb}\" is no command here: a line is a menu, or add or set")));
+            return Err(wrong(format!(
+                "\"{verb}\" is no command here: a line is a menu, or add or set"
+            )));
         }
         let (mut entries, mut properties) = (Vec::new(), Vec::new());
         for word in words {
@@ -56,7 +71,13 @@ pub(crate) fn commands(file: &str, text: &str) -> Result<Vec<Command>, ImportErr
                 _ => entries.push(unquote(&word)),
             }
         }
-        commands.push(Command { line, menu: menu.clone(), verb, entries, properties });
+        commands.push(Command {
+            line,
+            menu: menu.clone(),
+            verb,
+            entries,
+            properties,
+        });
     }
     Ok(commands)
 }
@@ -79,7 +100,9 @@ fn logical_lines(text: &str) -> Vec<(usize, String)> {
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim_end();
         let part = if open { line.trim_start() } else { line.trim() };
-        let (part, continued) = part.strip_suffix('\\').map_or((part, false), |part| (part, true));
+        let (part, continued) = part
+            .strip_suffix('\\')
+            .map_or((part, false), |part| (part, true));
         match lines.last_mut().filter(|_| open) {
             Some((_, whole)) => whole.push_str(part),
             None if part.starts_with('#') || part.is_empty() => {}
@@ -118,7 +141,10 @@ fn words(line: &str) -> Result<Vec<String>, String> {
 }
 
 fn unquote(text: &str) -> String {
-    text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text).to_owned()
+    text.strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'))
+        .unwrap_or(text)
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -134,8 +160,14 @@ mod tests {
         assert_eq!(commands[0].line, 3);
         assert_eq!(commands[0].menu, "interface ethernet switch qos profile");
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(commands[0].properties, [pair("name", "a b"), pair("traffic-class", "3")]);
-        assert_eq!((commands[1].line, commands[1].menu.as_str()), (6, "interface ethernet switch qos port"));
+        assert_eq!(
+            commands[0].properties,
+            [pair("name", "a b"), pair("traffic-class", "3")]
+        );
+        assert_eq!(
+            (commands[1].line, commands[1].menu.as_str()),
+            (6, "interface ethernet switch qos port")
+        );
         assert_eq!(commands[1].entries, ["[ find where name=x ]"]);
         assert_eq!(commands[2].entries, ["3"]);
     }
@@ -143,7 +175,10 @@ mod tests {
     #[test]
     fn what_is_no_command_is_named_with_its_line() {
         let error = commands("x.rsc", "/interface ethernet\n\nset a=\"b\n").unwrap_err();
-        assert_eq!(error.to_string(), "x.rsc:3: a quote or a bracket is not closed");
+        assert_eq!(
+            error.to_string(),
+            "x.rsc:3: a quote or a bracket is not closed"
+        );
         assert!(
             commands("x.rsc", "/ip neighbor\nfrobnicate a=b")
                 .unwrap_err()

@@ -4,8 +4,8 @@ mod print;
 
 use super::ImportError;
 use crate::config::{
-    BufferConfig, CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, Profile, QueueConfig, Red, RedAt, Shaper,
-    Treatment, Weigh,
+    BufferConfig, CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, Profile, QueueConfig, Red,
+    RedAt, Shaper, Treatment, Weigh,
 };
 use crate::headroom::Headroom;
 use crate::time::{Rate, Span};
@@ -106,7 +106,11 @@ pub fn read(name: &str, text: &str) -> Result<SonicConfig, ImportError> {
         what: format!("no JSON: {error}"),
         instead: None,
     })?;
-    let reader = Reader { file: name, text, root: &root };
+    let reader = Reader {
+        file: name,
+        text,
+        root: &root,
+    };
     reader.check_tables()?;
     reader.config()
 }
@@ -122,7 +126,12 @@ type Read<T> = Result<T, ImportError>;
 impl<'a> Reader<'a> {
     fn wrong(&self, path: &[&str], what: String, instead: Option<String>) -> ImportError {
         let line = line_of(self.text, path);
-        ImportError { file: self.file.to_owned(), line, what: format!("{}: {what}", path.join(" ")), instead }
+        ImportError {
+            file: self.file.to_owned(),
+            line,
+            what: format!("{}: {what}", path.join(" ")),
+            instead,
+        }
     }
 
     /// Refuses QoS tables that are not supported: their settings would silently have no effect.
@@ -131,11 +140,24 @@ impl<'a> Reader<'a> {
             return Err(self.wrong(&[], "the file is a table of tables".to_owned(), None));
         };
         for name in tables.keys() {
-            let about_qos = ["_TO_TC_", "TC_TO_", "TC_AND_", "PFC_", "BUFFER_PG", "BUFFER_QUEUE", "WRED"];
-            if !TABLES.contains(&name.as_str()) && about_qos.iter().any(|part| name.contains(part)) {
+            let about_qos = [
+                "_TO_TC_",
+                "TC_TO_",
+                "TC_AND_",
+                "PFC_",
+                "BUFFER_PG",
+                "BUFFER_QUEUE",
+                "WRED",
+            ];
+            if !TABLES.contains(&name.as_str()) && about_qos.iter().any(|part| name.contains(part))
+            {
                 let meant = crate::file::nearest(name, TABLES.iter().copied());
                 let instead = meant.map(|meant| format!("did you mean {meant}?"));
-                return Err(self.wrong(&[name], "this QoS table is not understood".to_owned(), instead));
+                return Err(self.wrong(
+                    &[name],
+                    "this QoS table is not understood".to_owned(),
+                    instead,
+                ));
             }
         }
         Ok(())
@@ -152,14 +174,19 @@ impl<'a> Reader<'a> {
         let entries = self.table(table);
         let found = entries.and_then(|entries| entries.get(name));
         found.map(|entry| (name.to_owned(), entry)).ok_or_else(|| {
-            let names = entries.into_iter().flat_map(|entries| entries.keys().map(String::as_str));
-            let meant = crate::file::nearest(name, names).map(|meant| format!("did you mean \"{meant}\"?"));
+            let names = entries
+                .into_iter()
+                .flat_map(|entries| entries.keys().map(String::as_str));
+            let meant =
+                crate::file::nearest(name, names).map(|meant| format!("did you mean \"{meant}\"?"));
             self.wrong(path, format!("{table} has no entry \"{name}\""), meant)
         })
     }
 
     fn number(&self, path: &[&str], value: &Value, max: u64) -> Read<u64> {
-        let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.trim().parse().ok()));
+        let number = value
+            .as_u64()
+            .or_else(|| value.as_str().and_then(|text| text.trim().parse().ok()));
         number
             .filter(|number| *number <= max)
             .ok_or_else(|| self.wrong(path, format!("{value} is no number from 0 to {max}"), None))
@@ -167,19 +194,26 @@ impl<'a> Reader<'a> {
 
     fn optional(&self, path: &[&str], entry: &Value, field: &str, max: u64) -> Read<Option<u64>> {
         let path = [path, &[field]].concat();
-        entry.get(field).map(|value| self.number(&path, value, max)).transpose()
+        entry
+            .get(field)
+            .map(|value| self.number(&path, value, max))
+            .transpose()
     }
 
     fn config(&self) -> Read<SonicConfig> {
         let mut names: Vec<String> = Vec::new();
         let listed = self.table("PORT").into_iter().flat_map(Map::keys).cloned();
         let mapped = self.table("PORT_QOS_MAP").into_iter().flat_map(Map::keys);
-        let mapped =
-            mapped.flat_map(|key| key.split(',')).filter(|name| *name != "global").map(str::to_owned);
+        let mapped = mapped
+            .flat_map(|key| key.split(','))
+            .filter(|name| *name != "global")
+            .map(str::to_owned);
         names.extend(listed.chain(mapped));
         names.sort_by_key(|name| (name.len(), name.clone()));
         names.dedup();
-        let ports = names.into_iter().map(|name| Ok((name.clone(), self.port(&name)?)));
+        let ports = names
+            .into_iter()
+            .map(|name| Ok((name.clone(), self.port(&name)?)));
         let ports = ports.collect::<Read<BTreeMap<_, _>>>()?;
         if ports.is_empty() {
             return Err(self.wrong(&["PORT"], "the file names no port".to_owned(), None));
@@ -189,17 +223,25 @@ impl<'a> Reader<'a> {
         let (mut xoff, mut shared) = (None, POOL.to_owned());
         for (name, pool) in pools.into_iter().flatten() {
             let path = ["BUFFER_POOL", name];
-            let size = self.optional(&path, pool, "size", u64::from(u32::MAX))?.unwrap_or(0);
+            let size = self
+                .optional(&path, pool, "size", u64::from(u32::MAX))?
+                .unwrap_or(0);
             if pool.get("type").and_then(Value::as_str) == Some("ingress") {
                 // The pool with headroom is the one of lossless traffic.
                 if total == 0 || pool.get("xoff").is_some() {
                     shared.clone_from(name);
                 }
                 total += size;
-                xoff = self.optional(&path, pool, "xoff", u64::from(u32::MAX))?.or(xoff);
+                xoff = self
+                    .optional(&path, pool, "xoff", u64::from(u32::MAX))?
+                    .or(xoff);
             }
         }
-        let total_bytes = if total == 0 { MEMORY_BYTES } else { (total + xoff.unwrap_or(0)) as u32 };
+        let total_bytes = if total == 0 {
+            MEMORY_BYTES
+        } else {
+            (total + xoff.unwrap_or(0)) as u32
+        };
         Ok(SonicConfig {
             ports,
             total_bytes,
@@ -221,8 +263,8 @@ impl<'a> Reader<'a> {
             let path = ["PFC_WD", key.as_str()];
             let time = |field| self.optional(&path, entry, field, 60_000);
             let times = time("detection_time")?.zip(time("restoration_time")?);
-            port.watchdog =
-                times.map(|(found, over)| (Span::from_us(found * 1000), Span::from_us(over * 1000)));
+            port.watchdog = times
+                .map(|(found, over)| (Span::from_us(found * 1000), Span::from_us(over * 1000)));
         }
         Ok(port)
     }
@@ -230,24 +272,35 @@ impl<'a> Reader<'a> {
     /// The entry whose key names a port, alone or among others.
     fn entry(&self, table: &str, name: &str) -> Option<(String, &'a Value)> {
         let entries = self.table(table)?;
-        let found = entries.iter().find(|(key, _)| key.split(',').any(|part| part == name));
+        let found = entries
+            .iter()
+            .find(|(key, _)| key.split(',').any(|part| part == name));
         found.map(|(key, entry)| (key.clone(), entry))
     }
 
     fn qos_map(&self, port: &mut SonicPort, key: &str, entry: &'a Value) -> Read<()> {
-        let Some(fields) = entry.as_object() else { return Ok(()) };
+        let Some(fields) = entry.as_object() else {
+            return Ok(());
+        };
         for (field, value) in fields {
             let path = ["PORT_QOS_MAP", key, field.as_str()];
             let text = value.as_str().unwrap_or_default();
             match field.as_str() {
-                "dscp_to_tc_map" => port.dscp = Some(self.map(&path, "DSCP_TO_TC_MAP", text, [0; 64])?),
-                "dot1p_to_tc_map" => port.pcp = Some(self.map(&path, "DOT1P_TO_TC_MAP", text, [0; 8])?),
-                "tc_to_queue_map" => port.queue = self.map(&path, "TC_TO_QUEUE_MAP", text, port.queue)?,
+                "dscp_to_tc_map" => {
+                    port.dscp = Some(self.map(&path, "DSCP_TO_TC_MAP", text, [0; 64])?)
+                }
+                "dot1p_to_tc_map" => {
+                    port.pcp = Some(self.map(&path, "DOT1P_TO_TC_MAP", text, [0; 8])?)
+                }
+                "tc_to_queue_map" => {
+                    port.queue = self.map(&path, "TC_TO_QUEUE_MAP", text, port.queue)?
+                }
                 "tc_to_pg_map" => {
                     port.group = self.map(&path, "TC_TO_PRIORITY_GROUP_MAP", text, port.group)?
                 }
                 "pfc_to_queue_map" => {
-                    let queues = self.map(&path, "MAP_PFC_PRIORITY_TO_QUEUE", text, port.pfc_queues)?;
+                    let queues =
+                        self.map(&path, "MAP_PFC_PRIORITY_TO_QUEUE", text, port.pfc_queues)?;
                     port.pfc_queues = queues;
                 }
                 "pfc_enable" => {
@@ -258,7 +311,11 @@ impl<'a> Reader<'a> {
                 }
                 "pfc_to_pg_map" | "pfcwd_sw_enable" => {}
                 "scheduler" => {
-                    return Err(self.wrong(&path, "port schedulers are not understood".to_owned(), None));
+                    return Err(self.wrong(
+                        &path,
+                        "port schedulers are not understood".to_owned(),
+                        None,
+                    ));
                 }
                 _ => {
                     let known = [
@@ -297,12 +354,15 @@ impl<'a> Reader<'a> {
     fn ranged(&self, table: &'a str, name: &str) -> Read<Vec<(&'a str, Vec<usize>, &'a Value)>> {
         let mut found = Vec::new();
         for (key, entry) in self.table(table).into_iter().flatten() {
-            let Some((ports, range)) = key.split_once('|') else { continue };
+            let Some((ports, range)) = key.split_once('|') else {
+                continue;
+            };
             if !ports.split(',').any(|port| port == name) {
                 continue;
             }
             let (from, to) = range.split_once('-').unwrap_or((range, range));
-            let number = |text: &str| self.number(&[table, key], &Value::String(text.to_owned()), 7);
+            let number =
+                |text: &str| self.number(&[table, key], &Value::String(text.to_owned()), 7);
             let (from, to) = (number(from)?, number(to)?);
             found.push((key.as_str(), (from as usize..=to as usize).collect(), entry));
         }
@@ -315,15 +375,25 @@ impl<'a> Reader<'a> {
             if let Some(scheduler) = entry.get("scheduler").and_then(Value::as_str) {
                 let (scheduler, entry) = self.referred(&path, "SCHEDULER", scheduler)?;
                 for queue in &queues {
-                    self.schedule(&mut port.queues[*queue], *queue, &scheduler, entry, &mut port.weigh)?;
+                    self.schedule(
+                        &mut port.queues[*queue],
+                        *queue,
+                        &scheduler,
+                        entry,
+                        &mut port.weigh,
+                    )?;
                 }
             }
-            if let Some(profile) =
-                entry.get("wred_profile").and_then(Value::as_str).filter(|name| !name.is_empty())
+            if let Some(profile) = entry
+                .get("wred_profile")
+                .and_then(Value::as_str)
+                .filter(|name| !name.is_empty())
             {
                 let (profile, entry) = self.referred(&path, "WRED_PROFILE", profile)?;
                 let red = self.wred(&profile, entry)?;
-                queues.iter().for_each(|queue| port.queues[*queue].red = red);
+                queues
+                    .iter()
+                    .for_each(|queue| port.queues[*queue].red = red);
             }
         }
         Ok(())
@@ -347,14 +417,20 @@ impl<'a> Reader<'a> {
                 return Err(self.wrong(&path, what, Some("write DWRR, WRR or STRICT".to_owned())));
             }
         }
-        queue.weight = self.optional(&path, entry, "weight", 100)?.unwrap_or(1).max(1) as u16;
+        queue.weight = self
+            .optional(&path, entry, "weight", 100)?
+            .unwrap_or(1)
+            .max(1) as u16;
         // Bytes per second, as the schema has it, unless packets are metered.
         let rate = self.optional(&path, entry, "pir", u64::MAX / 8)?;
         let in_bytes = entry.get("meter_type").and_then(Value::as_str) != Some("packets");
         if let Some(rate) = rate.filter(|rate| *rate > 0 && in_bytes) {
             let burst = self.optional(&path, entry, "pbs", u64::from(u32::MAX))?;
             let burst_bytes = burst.map_or(BURST_BYTES, |burst| burst as u32);
-            queue.shaper = Some(Shaper { rate: Rate::from_bps(rate * 8), burst_bytes });
+            queue.shaper = Some(Shaper {
+                rate: Rate::from_bps(rate * 8),
+                burst_bytes,
+            });
         }
         Ok(())
     }
@@ -362,15 +438,30 @@ impl<'a> Reader<'a> {
     /// Marks are counted in green, the colour that everything has here.
     fn wred(&self, name: &str, entry: &Value) -> Read<Option<Red>> {
         let path = ["WRED_PROFILE", name];
-        let on = |field| matches!(entry.get(field).and_then(Value::as_str), Some("true" | "yes"));
-        let ecn = entry.get("ecn").and_then(Value::as_str).unwrap_or("ecn_none");
-        let mark = matches!(ecn, "ecn_all" | "ecn_green" | "ecn_green_yellow" | "ecn_green_red");
+        let on = |field| {
+            matches!(
+                entry.get(field).and_then(Value::as_str),
+                Some("true" | "yes")
+            )
+        };
+        let ecn = entry
+            .get("ecn")
+            .and_then(Value::as_str)
+            .unwrap_or("ecn_none");
+        let mark = matches!(
+            ecn,
+            "ecn_all" | "ecn_green" | "ecn_green_yellow" | "ecn_green_red"
+        );
         let drop = on("wred_green_enable");
         let limit = u64::from(u32::MAX);
         let min = self.optional(&path, entry, "green_min_threshold", limit)?;
         let max = self.optional(&path, entry, "green_max_threshold", limit)?;
-        let percent = self.optional(&path, entry, "green_drop_probability", 100)?.unwrap_or(100);
-        let Some((min, max)) = min.zip(max).filter(|_| mark || drop) else { return Ok(None) };
+        let percent = self
+            .optional(&path, entry, "green_drop_probability", 100)?
+            .unwrap_or(100);
+        let Some((min, max)) = min.zip(max).filter(|_| mark || drop) else {
+            return Ok(None);
+        };
         let chance = (percent << 32) / 100;
         Ok(Some(Red {
             min_bytes: min as u32,
@@ -385,19 +476,32 @@ impl<'a> Reader<'a> {
     fn groups(&self, port: &mut SonicPort, name: &str) -> Read<()> {
         for (key, groups, entry) in self.ranged("BUFFER_PG", name)? {
             let path = ["BUFFER_PG", key];
-            let profile = entry.get("profile").and_then(Value::as_str).unwrap_or("NULL");
-            let group =
-                if profile == "NULL" { Some(Group::computed()) } else { Some(self.buffer(&path, profile)?) };
-            groups.iter().for_each(|number| port.groups[*number] = group);
+            let profile = entry
+                .get("profile")
+                .and_then(Value::as_str)
+                .unwrap_or("NULL");
+            let group = if profile == "NULL" {
+                Some(Group::computed())
+            } else {
+                Some(self.buffer(&path, profile)?)
+            };
+            groups
+                .iter()
+                .for_each(|number| port.groups[*number] = group);
         }
         for (key, queues, entry) in self.ranged("BUFFER_QUEUE", name)? {
             let path = ["BUFFER_QUEUE", key];
-            let Some(profile) = entry.get("profile").and_then(Value::as_str).filter(|name| *name != "NULL")
+            let Some(profile) = entry
+                .get("profile")
+                .and_then(Value::as_str)
+                .filter(|name| *name != "NULL")
             else {
                 continue;
             };
             let limit = self.buffer(&path, profile)?.limit;
-            queues.iter().for_each(|queue| port.queues[*queue].limit = limit);
+            queues
+                .iter()
+                .for_each(|queue| port.queues[*queue].limit = limit);
         }
         Ok(())
     }
@@ -406,8 +510,10 @@ impl<'a> Reader<'a> {
         let (name, entry) = self.referred(path, "BUFFER_PROFILE", profile)?;
         let path = ["BUFFER_PROFILE", name.as_str()];
         let max = u64::from(u32::MAX);
-        let size =
-            |field| self.optional(&path, entry, field, max).map(|value| value.map(|value| value as u32));
+        let size = |field| {
+            self.optional(&path, entry, field, max)
+                .map(|value| value.map(|value| value as u32))
+        };
         let computed = entry.get("headroom_type").and_then(Value::as_str) == Some("dynamic");
         let headroom = size("xoff")?;
         let limit = match (entry.get("dynamic_th"), size("static_th")?) {
@@ -416,7 +522,9 @@ impl<'a> Reader<'a> {
             (None, None) => Limit::Dynamic(crate::config::ALPHA_ONE),
         };
         Ok(Group {
-            reserve: size("size")?.unwrap_or(0).saturating_sub(headroom.unwrap_or(0)),
+            reserve: size("size")?
+                .unwrap_or(0)
+                .saturating_sub(headroom.unwrap_or(0)),
             limit,
             lossless: computed || headroom.is_some_and(|bytes| bytes > 0),
             headroom,
@@ -426,11 +534,17 @@ impl<'a> Reader<'a> {
 
     /// `dynamic_th` n stands for an alpha of 2^n.
     fn alpha(&self, path: &[&str], value: &Value) -> Read<u32> {
-        let number = value.as_i64().or_else(|| value.as_str().and_then(|text| text.parse().ok()));
+        let number = value
+            .as_i64()
+            .or_else(|| value.as_str().and_then(|text| text.parse().ok()));
         match number {
             Some(power @ 0..=14) => Ok(crate::config::ALPHA_ONE << power),
             Some(power @ -16..0) => Ok(crate::config::ALPHA_ONE >> -power),
-            _ => Err(self.wrong(path, format!("dynamic_th {value} is no power from -16 to 14"), None)),
+            _ => Err(self.wrong(
+                path,
+                format!("dynamic_th {value} is no power from -16 to 14"),
+                None,
+            )),
         }
     }
 }
@@ -438,7 +552,13 @@ impl<'a> Reader<'a> {
 impl Group {
     const fn computed() -> Self {
         let limit = Limit::Dynamic(crate::config::ALPHA_ONE);
-        Self { reserve: 0, limit, headroom: None, xon_offset: 0, lossless: true }
+        Self {
+            reserve: 0,
+            limit,
+            headroom: None,
+            xon_offset: 0,
+            lossless: true,
+        }
     }
 }
 
@@ -464,7 +584,11 @@ impl SonicConfig {
     /// The packet memory.
     pub(crate) const fn buffer(&self) -> BufferConfig {
         let (total_bytes, headroom_pool_bytes) = (self.total_bytes, self.headroom_pool_bytes);
-        BufferConfig { total_bytes, headroom_pool_bytes, cell_bytes: CELL_BYTES }
+        BufferConfig {
+            total_bytes,
+            headroom_pool_bytes,
+            cell_bytes: CELL_BYTES,
+        }
     }
 
     /// How a port treats traffic.
@@ -481,7 +605,10 @@ impl SonicConfig {
             frame_min_bytes: 64,
         };
         let groups = port.groups.map(|group| match group {
-            None => GroupConfig { limit: Limit::Dynamic(crate::config::ALPHA_ONE), ..GroupConfig::default() },
+            None => GroupConfig {
+                limit: Limit::Dynamic(crate::config::ALPHA_ONE),
+                ..GroupConfig::default()
+            },
             Some(group) => GroupConfig {
                 reserve_bytes: group.reserve,
                 limit: group.limit,
@@ -492,8 +619,10 @@ impl SonicConfig {
                 xon_offset_bytes: group.xon_offset,
             },
         });
-        let treatment =
-            |class: u8| Treatment { class: port.queue[usize::from(class & 7)], ..Treatment::default() };
+        let treatment = |class: u8| Treatment {
+            class: port.queue[usize::from(class & 7)],
+            ..Treatment::default()
+        };
         // A queue is what the engine calls a class: classes of one queue must share their priority group.
         let mut group_of_class = [0; CLASSES];
         for class in 0..CLASSES {
@@ -554,7 +683,10 @@ fn line_of(text: &str, path: &[&str]) -> usize {
                     }
                     escaped = inner == '\\' && !escaped;
                 }
-                let is_key = text[end..].trim_start_matches('"').trim_start().starts_with(':');
+                let is_key = text[end..]
+                    .trim_start_matches('"')
+                    .trim_start()
+                    .starts_with(':');
                 if is_key && depth == next + 1 && path.get(next) == text.get(at + 1..end).as_ref() {
                     found = line;
                     next += 1;

@@ -30,7 +30,9 @@ impl SonicTable {
     /// Columns for something of which there are eight.
     fn numbered(first: &str, name: &str) -> Self {
         let heads = (0..CLASSES).map(|number| format!("{name}{number}"));
-        Self(vec![core::iter::once(first.to_owned()).chain(heads).collect()])
+        Self(vec![
+            core::iter::once(first.to_owned()).chain(heads).collect(),
+        ])
     }
 
     fn row(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -38,15 +40,23 @@ impl SonicTable {
     }
 
     fn text(&self) -> String {
-        let Some((heads, rows)) = self.0.split_first() else { return String::new() };
+        let Some((heads, rows)) = self.0.split_first() else {
+            return String::new();
+        };
         let width = |(column, head): (usize, &String)| {
-            let cells = rows.iter().filter_map(|row| row.get(column)).map(String::len);
+            let cells = rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(String::len);
             cells.max().unwrap_or(0).max(head.len() + HEAD_PADDING)
         };
         let widths: Vec<usize> = heads.iter().enumerate().map(width).collect();
         let dashes: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
         let line = |cells: &Vec<String>| {
-            let padded = cells.iter().zip(&widths).map(|(cell, width)| columns::right(cell, *width));
+            let padded = cells
+                .iter()
+                .zip(&widths)
+                .map(|(cell, width)| columns::right(cell, *width));
             padded.collect::<Vec<_>>().join("  ") + "\n"
         };
         [heads, &dashes].into_iter().chain(rows).map(line).collect()
@@ -56,7 +66,10 @@ impl SonicTable {
 impl SonicConfig {
     /// The output of the commands that show counters and watermarks: each command, then its table.
     pub fn print(&self, switch: &CountedSwitch) -> String {
-        let (shared, headroom) = (switch.buffer.shared_peak_bytes, switch.buffer.headroom_peak_bytes);
+        let (shared, headroom) = (
+            switch.buffer.shared_peak_bytes,
+            switch.buffer.headroom_peak_bytes,
+        );
         let commands = [
             ("show interfaces counters", interfaces(switch)),
             ("show pfc counters", pfc(switch)),
@@ -64,13 +77,27 @@ impl SonicConfig {
             ("show queue wredcounters", wred(switch)),
             ("show queue watermark unicast", queue_watermarks(switch)),
             ("show priority-group drop counters", group_drops(switch)),
-            ("show priority-group watermark shared", group_watermarks(switch, true)),
-            ("show priority-group watermark headroom", group_watermarks(switch, false)),
-            ("show buffer_pool watermark", self.pool("Shared pool maximum occupancy:", shared)),
-            ("show headroom-pool watermark", self.pool("Headroom pool maximum occupancy:", headroom)),
+            (
+                "show priority-group watermark shared",
+                group_watermarks(switch, true),
+            ),
+            (
+                "show priority-group watermark headroom",
+                group_watermarks(switch, false),
+            ),
+            (
+                "show buffer_pool watermark",
+                self.pool("Shared pool maximum occupancy:", shared),
+            ),
+            (
+                "show headroom-pool watermark",
+                self.pool("Headroom pool maximum occupancy:", headroom),
+            ),
             ("show pfcwd stats", self.watchdog(switch)),
         ];
-        commands.map(|(command, table)| format!("$ {command}\n{table}")).join("\n")
+        commands
+            .map(|(command, table)| format!("$ {command}\n{table}"))
+            .join("\n")
     }
 
     fn pool(&self, title: &str, bytes: u32) -> String {
@@ -81,18 +108,46 @@ impl SonicConfig {
 
     /// Queues that a watchdog has found in a storm, as SONiC lists them.
     fn watchdog(&self, switch: &CountedSwitch) -> String {
-        let heads = ["QUEUE", "STATUS", "STORM DETECTED/RESTORED", "TX OK/DROP", "RX OK/DROP"];
-        let mut table = SonicTable::new(heads.into_iter().chain(["TX LAST OK/DROP", "RX LAST OK/DROP"]));
+        let heads = [
+            "QUEUE",
+            "STATUS",
+            "STORM DETECTED/RESTORED",
+            "TX OK/DROP",
+            "RX OK/DROP",
+        ];
+        let mut table = SonicTable::new(
+            heads
+                .into_iter()
+                .chain(["TX LAST OK/DROP", "RX LAST OK/DROP"]),
+        );
         for port in &switch.ports {
-            let Some(incidents) = &port.counters.incidents else { continue };
+            let Some(incidents) = &port.counters.incidents else {
+                continue;
+            };
             for queue in (0..CLASSES).filter(|queue| incidents.storms_detected[*queue] > 0) {
-                let (found, over) = (incidents.storms_detected[queue], incidents.storms_restored[queue]);
-                let status = if found > over { "stormed" } else { "operational" };
+                let (found, over) = (
+                    incidents.storms_detected[queue],
+                    incidents.storms_restored[queue],
+                );
+                let status = if found > over {
+                    "stormed"
+                } else {
+                    "operational"
+                };
                 let dropped = incidents.dropped[queue][Drop::Storm as usize].packets;
                 let sent = port.counters.queues[queue].sent_packets;
-                let first = [format!("{}:{queue}", port.name), status.to_owned(), format!("{found}/{over}")];
+                let first = [
+                    format!("{}:{queue}", port.name),
+                    status.to_owned(),
+                    format!("{found}/{over}"),
+                ];
                 let unknown = [NOT_COUNTED, NOT_COUNTED, NOT_COUNTED].map(str::to_owned);
-                table.row(first.into_iter().chain([format!("{sent}/{dropped}")]).chain(unknown));
+                table.row(
+                    first
+                        .into_iter()
+                        .chain([format!("{sent}/{dropped}")])
+                        .chain(unknown),
+                );
             }
         }
         table.text()
@@ -106,15 +161,24 @@ fn interfaces(switch: &CountedSwitch) -> String {
     let mut table = SonicTable::new(["IFACE", "STATE"].into_iter().chain(receive).chain(send));
     for port in &switch.ports {
         let (ingress, rate) = (&port.counters.ingress, port.rate.bps());
-        let reasons = Drop::ALL.iter().zip(ingress.dropped).filter(|(why, _)| !why.is_of_queue());
+        let reasons = Drop::ALL
+            .iter()
+            .zip(ingress.dropped)
+            .filter(|(why, _)| !why.is_of_queue());
         let refused = reasons.map(|(_, count)| count).sum();
         let sent: Tally = port.counters.queues.iter().map(sent).sum();
-        let unsent: Tally = (0..CLASSES).map(|queue| port.counters.dropped(queue, Drop::is_of_queue)).sum();
-        let received = Tally { packets: ingress.packets, bytes: ingress.bytes };
+        let unsent: Tally = (0..CLASSES)
+            .map(|queue| port.counters.dropped(queue, Drop::is_of_queue))
+            .sum();
+        let received = Tally {
+            packets: ingress.packets,
+            bytes: ingress.bytes,
+        };
         let mut cells = vec![port.name.clone(), "U".to_owned()];
-        for (tally, errors, dropped) in
-            [(received, port.counters.link.damaged, refused), (sent, 0, unsent.packets)]
-        {
+        for (tally, errors, dropped) in [
+            (received, port.counters.link.damaged, refused),
+            (sent, 0, unsent.packets),
+        ] {
             let [bytes_per_s, part] = rates(tally, rate, switch.elapsed);
             let counts = [errors, dropped, 0].map(comma);
             cells.extend([comma(tally.packets), bytes_per_s, part]);
@@ -126,7 +190,10 @@ fn interfaces(switch: &CountedSwitch) -> String {
 }
 
 fn sent(queue: &QueueCounters) -> Tally {
-    Tally { packets: queue.sent_packets, bytes: queue.sent_bytes }
+    Tally {
+        packets: queue.sent_packets,
+        bytes: queue.sent_bytes,
+    }
 }
 
 /// Bytes per second and part of the link, as `portstat` writes them.
@@ -137,7 +204,10 @@ fn rates(tally: Tally, rate_bps: u64, elapsed: Span) -> [String; 2] {
         some if some > 1e4 => format!("{:.2} KB/s", some / 1e3),
         few => format!("{few:.2} B/s"),
     };
-    [speed, format!("{:.2}%", bytes_per_s * 800.0 / rate_bps.max(1) as f64)]
+    [
+        speed,
+        format!("{:.2}%", bytes_per_s * 800.0 / rate_bps.max(1) as f64),
+    ]
 }
 
 fn pfc(switch: &CountedSwitch) -> String {
@@ -150,13 +220,19 @@ fn pfc(switch: &CountedSwitch) -> String {
         }
         table.text()
     };
-    let [received, sent] =
-        [of("Port Rx", |incidents| incidents.pfc_received), of("Port Tx", |incidents| incidents.pfc_sent)];
+    let [received, sent] = [
+        of("Port Rx", |incidents| incidents.pfc_received),
+        of("Port Tx", |incidents| incidents.pfc_sent),
+    ];
     format!("{received}\n{sent}")
 }
 
 /// One table per port, a row per queue.
-fn by_queue(switch: &CountedSwitch, heads: &[&str], cells: fn(&CountedPort, usize) -> [u64; 4]) -> String {
+fn by_queue(
+    switch: &CountedSwitch,
+    heads: &[&str],
+    cells: fn(&CountedPort, usize) -> [u64; 4],
+) -> String {
     let tables = switch.ports.iter().map(|port| {
         let mut table = SonicTable::new(["Port", "TxQ"].iter().chain(heads).copied());
         for queue in 0..CLASSES {
@@ -169,18 +245,33 @@ fn by_queue(switch: &CountedSwitch, heads: &[&str], cells: fn(&CountedPort, usiz
 }
 
 fn queues(switch: &CountedSwitch) -> String {
-    by_queue(switch, &["Counter/pkts", "Counter/bytes", "Drop/pkts", "Drop/bytes"], |port, queue| {
-        let (sent, dropped) =
-            (sent(&port.counters.queues[queue]), port.counters.dropped(queue, Drop::is_of_queue));
-        [sent.packets, sent.bytes, dropped.packets, dropped.bytes]
-    })
+    by_queue(
+        switch,
+        &["Counter/pkts", "Counter/bytes", "Drop/pkts", "Drop/bytes"],
+        |port, queue| {
+            let (sent, dropped) = (
+                sent(&port.counters.queues[queue]),
+                port.counters.dropped(queue, Drop::is_of_queue),
+            );
+            [sent.packets, sent.bytes, dropped.packets, dropped.bytes]
+        },
+    )
 }
 
 fn wred(switch: &CountedSwitch) -> String {
-    let heads = ["WredDrp/pkts", "WredDrp/bytes", "EcnMarked/pkts", "EcnMarked/bytes"];
+    let heads = [
+        "WredDrp/pkts",
+        "WredDrp/bytes",
+        "EcnMarked/pkts",
+        "EcnMarked/bytes",
+    ];
     by_queue(switch, &heads, |port, queue| {
         let dropped = port.counters.dropped(queue, |why| why == Drop::Early);
-        let QueueCounters { marked_packets, marked_bytes, .. } = port.counters.queues[queue];
+        let QueueCounters {
+            marked_packets,
+            marked_bytes,
+            ..
+        } = port.counters.queues[queue];
         [dropped.packets, dropped.bytes, marked_packets, marked_bytes]
     })
 }
@@ -201,20 +292,37 @@ fn by_number(
 
 fn queue_watermarks(switch: &CountedSwitch) -> String {
     let title = "Egress shared pool occupancy per unicast queue:";
-    by_number(switch, (title, "UC"), |port, queue| u64::from(port.counters.queues[queue].peak_bytes))
-}
-
-fn group_drops(switch: &CountedSwitch) -> String {
-    by_number(switch, ("Ingress PG dropped packets:", "PG"), |port, group| {
-        port.counters.incidents.as_ref().map_or(0, |incidents| incidents.refused[group].packets)
+    by_number(switch, (title, "UC"), |port, queue| {
+        u64::from(port.counters.queues[queue].peak_bytes)
     })
 }
 
+fn group_drops(switch: &CountedSwitch) -> String {
+    by_number(
+        switch,
+        ("Ingress PG dropped packets:", "PG"),
+        |port, group| {
+            port.counters
+                .incidents
+                .as_ref()
+                .map_or(0, |incidents| incidents.refused[group].packets)
+        },
+    )
+}
+
 fn group_watermarks(switch: &CountedSwitch, shared: bool) -> String {
-    let title = if shared { "Ingress shared pool occupancy per PG:" } else { "Ingress headroom per PG:" };
+    let title = if shared {
+        "Ingress shared pool occupancy per PG:"
+    } else {
+        "Ingress headroom per PG:"
+    };
     by_number(switch, (title, "PG"), |port, group| {
         let counted = port.counters.groups[group];
-        u64::from(if shared { counted.shared_peak_bytes } else { counted.headroom_peak_bytes })
+        u64::from(if shared {
+            counted.shared_peak_bytes
+        } else {
+            counted.headroom_peak_bytes
+        })
     })
 }
 

@@ -105,7 +105,11 @@ fn every_state_ends_when_nobody_answers_and_nobody_cares() {
             state = next;
         }
         for _ in 0..CmState::ALL.len() {
-            let input = if state.lingers() { I::WaitOver } else { I::GiveUp };
+            let input = if state.lingers() {
+                I::WaitOver
+            } else {
+                I::GiveUp
+            };
             if let Step::To(next) = step(state, input) {
                 state = next;
             }
@@ -120,7 +124,9 @@ fn whoever_waits_has_a_timer_or_an_owner() {
         let by_timer = state.repeats() && matches!(step(state, I::GiveUp), Step::To(_))
             || state.lingers() && step(state, I::WaitOver) == Step::To(S::Idle);
         let owner = [I::Accept, I::Ready, I::Reject, I::Disconnect, I::Resolve];
-        let by_owner = owner.into_iter().any(|input| matches!(step(state, input), Step::To(_)));
+        let by_owner = owner
+            .into_iter()
+            .any(|input| matches!(step(state, input), Step::To(_)));
         assert!(by_timer || by_owner || state == S::Idle, "{state:?}");
         assert!(!(state.repeats() && state.lingers()), "{state:?}");
     }

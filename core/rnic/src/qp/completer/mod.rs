@@ -95,7 +95,9 @@ impl Completer {
     fn check_msn(&mut self, cx: &Context<'_>, requester: &Requester, packet: &Packet) -> bool {
         let aeth = match packet.message {
             Message::Acknowledge(aeth) | Message::AtomicAcknowledge { aeth, .. } => aeth,
-            Message::ReadResponse { aeth: Some(aeth), .. } => aeth,
+            Message::ReadResponse {
+                aeth: Some(aeth), ..
+            } => aeth,
             _ => return true,
         };
         let messages = requester.messages_outstanding(cx.qp) + self.expected.read_ends.len() as u32;
@@ -104,14 +106,22 @@ impl Completer {
     }
 
     #[inline(always)]
-    fn handle_acknowledge(&mut self, cx: &mut Context<'_>, requester: &mut Requester, psn: Psn, aeth: Aeth) {
+    fn handle_acknowledge(
+        &mut self,
+        cx: &mut Context<'_>,
+        requester: &mut Requester,
+        psn: Psn,
+        aeth: Aeth,
+    ) {
         cx.resources.port.counters.received_acks += 1;
         match aeth.syndrome {
             Syndrome::Ack(_) => self.ack(cx, requester, psn.plus(1)),
             Syndrome::RnrNak(code) => self.rnr_nak(cx, requester, psn, code),
             Syndrome::Nak(0) => self.sequence_nak(cx, requester, psn),
             Syndrome::Nak(code) => self.nak(cx, requester, psn, code),
-            READY if cx.origin.transport().announces_receives() => self.receiver_ready(cx, requester, psn),
+            READY if cx.origin.transport().announces_receives() => {
+                self.receiver_ready(cx, requester, psn)
+            }
             Syndrome::Reserved(_) => drop_unexpected(cx),
         }
     }
@@ -138,7 +148,9 @@ impl Completer {
         self.retries = 0;
         self.rnr_retries = 0;
         self.recovering = false;
-        cx.qp.congestion.acknowledged(gained.saturating_mul(cx.qp.mtu()), cx.now);
+        cx.qp
+            .congestion
+            .acknowledged(gained.saturating_mul(cx.qp.mtu()), cx.now);
         requester.restart_ack_timer(cx);
         requester.retire(cx);
     }
@@ -215,7 +227,10 @@ impl Completer {
 
     /// Handles a NAK that allows no retry: the request with this PSN fails.
     fn nak(&mut self, cx: &mut Context<'_>, requester: &mut Requester, psn: Psn, code: u8) {
-        if !requester.entry_of(psn).is_some_and(|entry| can_be_refused(&entry.operation, code)) {
+        if !requester
+            .entry_of(psn)
+            .is_some_and(|entry| can_be_refused(&entry.operation, code))
+        {
             return drop_unexpected(cx);
         }
         cx.resources.port.counters.received_error_naks += 1;
@@ -255,7 +270,11 @@ impl Completer {
         }
         cx.resources.port.counters.local_ack_timeout_err += 1;
         cx.qp.counters.local_ack_timeout_err += 1;
-        log::retry(cx.qp, self.retries, "no acknowledgement within the local ACK timeout");
+        log::retry(
+            cx.qp,
+            self.retries,
+            "no acknowledgement within the local ACK timeout",
+        );
         self.msn.forget();
         cx.qp.congestion.timed_out(cx.now);
         self.retry(cx, requester);
@@ -327,8 +346,11 @@ impl Completer {
         memory: &mut impl Memory,
     ) {
         let asked = |read: &Outstanding| psn.is_before(read.end) && !psn.is_before(read.next);
-        let oldest =
-            self.expected.outstanding.front().filter(|_| self.expected.outstanding.iter().any(asked));
+        let oldest = self
+            .expected
+            .outstanding
+            .front()
+            .filter(|_| self.expected.outstanding.iter().any(asked));
         let oldest = oldest.map(|read| read.next);
         let distance = oldest.map_or(u32::MAX, |oldest| psn.distance_from(oldest) as u32);
         let Some(oldest) = oldest.filter(|_| distance <= cx.resources.config.reorder_window) else {
@@ -354,8 +376,14 @@ impl Completer {
     fn take_arrived(&mut self, cx: &mut Context<'_>, requester: &mut Requester, mut psn: Psn) {
         loop {
             self.take_response(cx, requester, psn);
-            let oldest = self.expected.outstanding.front().filter(|_| cx.qp.is_sending());
-            let Some(oldest) = oldest else { return self.ahead.clear() };
+            let oldest = self
+                .expected
+                .outstanding
+                .front()
+                .filter(|_| cx.qp.is_sending());
+            let Some(oldest) = oldest else {
+                return self.ahead.clear();
+            };
             // Requests without a response may lie between two that have one.
             let steps = oldest.next.distance_from(psn);
             psn = oldest.next;
@@ -371,7 +399,13 @@ impl Completer {
 
     /// A response this far ahead of a missing one means that it was lost: half of the window remains for its
     /// retransmission.
-    fn suspect_loss(&mut self, cx: &mut Context<'_>, requester: &mut Requester, missing: Psn, distance: u32) {
+    fn suspect_loss(
+        &mut self,
+        cx: &mut Context<'_>,
+        requester: &mut Requester,
+        missing: Psn,
+        distance: u32,
+    ) {
         let lost = distance >= cx.resources.config.reorder_window / 2;
         if lost && !self.recovering {
             self.recovering = true;
@@ -384,11 +418,16 @@ impl Completer {
     /// Number of packets that a response represents, at most as many as were requested.
     #[inline(always)]
     fn packets_of(&self, cx: &Context<'_>, response: &Response<'_>) -> u32 {
-        let (Response::Data(payload), Some(oldest)) = (response, self.expected.outstanding.front()) else {
+        let (Response::Data(payload), Some(oldest)) = (response, self.expected.outstanding.front())
+        else {
             return 1;
         };
         let asked = oldest.end.distance_from(oldest.next).max(1) as u32;
-        let packets = cx.origin.transport().packets_of(payload.len(), cx.qp.mtu()).unwrap_or(1);
+        let packets = cx
+            .origin
+            .transport()
+            .packets_of(payload.len(), cx.qp.mtu())
+            .unwrap_or(1);
         packets.min(asked)
     }
 
@@ -427,7 +466,13 @@ fn place(
         // An ATOMIC WRITE is answered by an empty READ response (IBTA A19.4.3).
         (Operation::AtomicWrite { .. }, Response::Data(payload)) if payload.is_empty() => Ok(()),
         (Operation::CompareSwap { .. } | Operation::FetchAdd { .. }, Response::Original(value)) => {
-            store(cx, requester, entry, (0, Payload::Bytes(&value.to_ne_bytes())), memory)
+            store(
+                cx,
+                requester,
+                entry,
+                (0, Payload::Bytes(&value.to_ne_bytes())),
+                memory,
+            )
         }
         _ => Err(Status::BadResponse),
     }
@@ -443,7 +488,13 @@ fn store(
     memory: &mut impl Memory,
 ) -> Result<(), Status> {
     cx.resources
-        .resolve(cx.qp.pd(), requester.sges(entry), offset, payload.len(), Access::LOCAL_WRITE)
+        .resolve(
+            cx.qp.pd(),
+            requester.sges(entry),
+            offset,
+            payload.len(),
+            Access::LOCAL_WRITE,
+        )
         .and_then(|pieces| scatter(pieces, payload, memory))
         .map_err(|error| match error {
             Unresolved::Key | Unresolved::Payload => Status::LocalProtection,

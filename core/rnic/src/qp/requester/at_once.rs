@@ -21,10 +21,16 @@ use wire::{Qpn, Reth, Rkey};
 #[inline(always)]
 pub(super) fn target_of(operation: &Operation) -> Option<(u64, Rkey, Access)> {
     match *operation {
-        Operation::Write { address, rkey, immediate: None } => Some((address, rkey, Access::empty())),
+        Operation::Write {
+            address,
+            rkey,
+            immediate: None,
+        } => Some((address, rkey, Access::empty())),
         Operation::Read { address, rkey }
         | Operation::FetchAdd { address, rkey, .. }
-        | Operation::CompareSwap { address, rkey, .. } => Some((address, rkey, Access::LOCAL_WRITE)),
+        | Operation::CompareSwap { address, rkey, .. } => {
+            Some((address, rkey, Access::LOCAL_WRITE))
+        }
         _ => None,
     }
 }
@@ -36,7 +42,11 @@ pub(super) fn direct_of<'a>(operation: &Operation, pieces: &'a [Piece]) -> Direc
     match *operation {
         Operation::Read { .. } => Direct::Read(pieces),
         Operation::FetchAdd { add, .. } => Direct::FetchAdd { add, into: pieces },
-        Operation::CompareSwap { compare, swap, .. } => Direct::CompareSwap { compare, swap, into: pieces },
+        Operation::CompareSwap { compare, swap, .. } => Direct::CompareSwap {
+            compare,
+            swap,
+            into: pieces,
+        },
         _ => Direct::Write(pieces),
     }
 }
@@ -56,7 +66,9 @@ impl Requester {
         if !self.is_at_rest(cx) {
             return false;
         }
-        let Some((address, rkey, need)) = target_of(&request.operation) else { return false };
+        let Some((address, rkey, need)) = target_of(&request.operation) else {
+            return false;
+        };
         let is_read = need.contains(Access::LOCAL_WRITE);
         if is_read && cx.qp.attr.max_rd_atomic == 0 {
             return false;
@@ -64,21 +76,38 @@ impl Requester {
         let (path, qpns) = (&cx.qp.path, (cx.qp.qpn, cx.qp.attr.destination));
         let (length, done) = match request.data {
             Data::Sges([sge]) if self.queue.takes_one(&request.operation, sge) => {
-                let Some(piece) = cx.resources.regions.local(cx.qp.pd(), sge, need) else { return false };
-                let reth = Reth { address, rkey, length: sge.length };
+                let Some(piece) = cx.resources.regions.local(cx.qp.pd(), sge, need) else {
+                    return false;
+                };
+                let reth = Reth {
+                    address,
+                    rkey,
+                    length: sge.length,
+                };
                 let direct = direct_of(&request.operation, slice::from_ref(&piece));
                 (sge.length, execute(path, qpns, &reth, direct))
             }
             Data::Inline(bytes) if !is_read && self.queue.takes_inline(bytes) => {
-                let reth = Reth { address, rkey, length: bytes.len() as u32 };
-                (reth.length, execute(path, qpns, &reth, Direct::Write(Gather::Inline(bytes))))
+                let reth = Reth {
+                    address,
+                    rkey,
+                    length: bytes.len() as u32,
+                };
+                (
+                    reth.length,
+                    execute(path, qpns, &reth, Direct::Write(Gather::Inline(bytes))),
+                )
             }
             _ => return false,
         };
         if done {
             cx.count_sent(if is_read { 0 } else { length });
             let mtu = cx.qp.mtu();
-            self.posted = self.posted.plus(if length <= mtu { 1 } else { length.div_ceil(mtu) });
+            self.posted = self.posted.plus(if length <= mtu {
+                1
+            } else {
+                length.div_ceil(mtu)
+            });
             (self.next, self.high, self.unacknowledged) = (self.posted, self.posted, self.posted);
             if wants_completion(cx, request.flags) {
                 cx.now = now();

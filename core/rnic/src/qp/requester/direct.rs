@@ -27,11 +27,18 @@ impl Requester {
         if !self.heard || !is_chosen::<S>(cx, entry) {
             return None;
         }
-        match sink.channels()?.execution(&cx.qp.path, is_read(entry), entry.length) {
+        match sink
+            .channels()?
+            .execution(&cx.qp.path, is_read(entry), entry.length)
+        {
             Execution::ByChannel => None,
             Execution::Direct if self.is_waiting() => {
                 self.urge();
-                Some(if self.resend.is_empty() { Step::Blocked } else { Step::Progressed })
+                Some(if self.resend.is_empty() {
+                    Step::Blocked
+                } else {
+                    Step::Progressed
+                })
             }
             Execution::Direct => None,
             Execution::Later => Some(cx.qp.wait_for_room()),
@@ -40,12 +47,19 @@ impl Requester {
 
     /// Notifies the driver of a request that begins to go through the channel.
     #[inline]
-    pub(super) fn begins_in_channel<S: Sink>(&self, cx: &Context<'_>, entry: &SendEntry, sink: &mut S) {
+    pub(super) fn begins_in_channel<S: Sink>(
+        &self,
+        cx: &Context<'_>,
+        entry: &SendEntry,
+        sink: &mut S,
+    ) {
         if entry.length < S::Channels::CHOSEN_FROM || cx.qp.transport != Transport::SharedMemory {
             return;
         }
         let kind = match entry.operation {
-            Operation::Write { immediate: None, .. } => Streamed::Write,
+            Operation::Write {
+                immediate: None, ..
+            } => Streamed::Write,
             Operation::Read { .. } => Streamed::Read,
             Operation::Send(_) => Streamed::Send,
             _ => return,
@@ -71,7 +85,9 @@ impl Requester {
             return false;
         }
         let (is_read, path) = (is_read(first), &cx.qp.path);
-        let Some(channels) = sink.channels() else { return false };
+        let Some(channels) = sink.channels() else {
+            return false;
+        };
         if !channels.takes_runs(path, is_read, first.length) {
             return false;
         }
@@ -88,7 +104,11 @@ impl Requester {
         }
         let (from, to) = (cx.qp.qpn, cx.qp.attr.destination);
         let done = channels.execute_run(path, from, to, is_read, &run[..count]);
-        let Some(last) = done.checked_sub(1).and_then(|last| self.queue.entry(last)).copied() else {
+        let Some(last) = done
+            .checked_sub(1)
+            .and_then(|last| self.queue.entry(last))
+            .copied()
+        else {
             return false;
         };
         for request in &run[..done] {
@@ -110,14 +130,17 @@ impl Requester {
         place: &mut RunRequest,
     ) -> bool {
         let (address, rkey, need) = match entry.operation {
-            Operation::Write { address, rkey, immediate: None } if !is_read => {
-                (address, rkey, Access::empty())
-            }
+            Operation::Write {
+                address,
+                rkey,
+                immediate: None,
+            } if !is_read => (address, rkey, Access::empty()),
             Operation::Read { address, rkey } if is_read => (address, rkey, Access::LOCAL_WRITE),
             _ => return false,
         };
         let sge = self.queue.only_sge(entry);
-        let Some(piece) = sge.and_then(|sge| cx.resources.regions.local(cx.qp.pd(), sge, need)) else {
+        let Some(piece) = sge.and_then(|sge| cx.resources.regions.local(cx.qp.pd(), sge, need))
+        else {
             return false;
         };
         (place.reth.address, place.reth.rkey, place.reth.length) = (address, rkey, entry.length);
@@ -139,14 +162,24 @@ impl Requester {
         if !cx.qp.transport.may_execute(cx.qp.kind, entry) || !self.is_idle_before(index) {
             return false;
         }
-        let Some(channels) = sink.channels() else { return false };
-        let Some((address, rkey, need)) = target_of(&entry.operation) else { return false };
+        let Some(channels) = sink.channels() else {
+            return false;
+        };
+        let Some((address, rkey, need)) = target_of(&entry.operation) else {
+            return false;
+        };
         let (path, from, to) = (&cx.qp.path, cx.qp.qpn, cx.qp.attr.destination);
-        let reth = Reth { address, rkey, length: entry.length };
+        let reth = Reth {
+            address,
+            rkey,
+            length: entry.length,
+        };
         if let Some(bytes) = self.queue.inline(entry) {
             return channels.execute(path, from, to, &reth, Direct::Write(Gather::Inline(bytes)));
         }
-        let resolved = cx.resources.resolve(cx.qp.pd(), self.queue.sges(entry), 0, entry.length, need);
+        let resolved =
+            cx.resources
+                .resolve(cx.qp.pd(), self.queue.sges(entry), 0, entry.length, need);
         let Ok(pieces) = resolved else { return false };
         let direct = direct_of(&entry.operation, pieces);
         channels.execute(path, from, to, &reth, direct)
@@ -154,8 +187,16 @@ impl Requester {
 }
 
 const NO_REQUEST: RunRequest = RunRequest {
-    reth: Reth { address: 0, rkey: Rkey(0), length: 0 },
-    piece: Piece { address: 0, length: 0, backing: Backing::Null },
+    reth: Reth {
+        address: 0,
+        rkey: Rkey(0),
+        length: 0,
+    },
+    piece: Piece {
+        address: 0,
+        length: 0,
+        backing: Backing::Null,
+    },
 };
 
 /// Whether the driver chooses how the request is executed.

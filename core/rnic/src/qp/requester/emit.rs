@@ -31,14 +31,21 @@ impl Requester {
         }
         let (offset, length) = extent(qp, entry, unit);
         let ends = unit.packet + unit.packets >= entry.packets;
-        let position = Position::of(unit.packet, if ends { unit.packet + 1 } else { entry.packets });
+        let position = Position::of(
+            unit.packet,
+            if ends { unit.packet + 1 } else { entry.packets },
+        );
         let message = message(qp, entry, position, offset, length);
         let psn = entry.first_psn.plus(unit.packet);
         let mut header = Packet::new(qp.service(), qp.attr.destination, psn, message);
         header.ack_req = unit.ack;
         header.xrc_srq = entry.xrc_srq.filter(|_| qp.kind == QpType::XrcSend);
         header.solicited = ends && entry.flags.contains(SendFlags::SOLICITED);
-        let carried = if carries_payload(&entry.operation) { length } else { 0 };
+        let carried = if carries_payload(&entry.operation) {
+            length
+        } else {
+            0
+        };
         self.dispatch(cx, entry, &header, (offset, carried), sink)
     }
 
@@ -52,12 +59,27 @@ impl Requester {
         if entry.length > cx.resources.port.active_mtu.bytes() {
             return Err(Status::LocalLength);
         }
-        let destination = *self.queue.destination(index).ok_or(Status::LocalQpOperation)?;
-        let Operation::Send(tail) = entry.operation else { return Err(Status::LocalQpOperation) };
+        let destination = *self
+            .queue
+            .destination(index)
+            .ok_or(Status::LocalQpOperation)?;
+        let Operation::Send(tail) = entry.operation else {
+            return Err(Status::LocalQpOperation);
+        };
         // A queue key with the top bit set selects the queue pair's own (IBTA 10.2.5).
         let controlled = destination.qkey & 0x8000_0000 != 0;
-        let qkey = if controlled { cx.qp.attr.qkey } else { destination.qkey };
-        let message = Message::Datagram { deth: Deth { qkey, source: cx.qp.qpn }, tail };
+        let qkey = if controlled {
+            cx.qp.attr.qkey
+        } else {
+            destination.qkey
+        };
+        let message = Message::Datagram {
+            deth: Deth {
+                qkey,
+                source: cx.qp.qpn,
+            },
+            tail,
+        };
         let (path, qpn) = self.aim(cx, index).ok_or(Status::LocalQpOperation)?;
         let mut header = Packet::new(cx.qp.service(), qpn, entry.first_psn, message);
         header.solicited = entry.flags.contains(SendFlags::SOLICITED);
@@ -71,8 +93,16 @@ impl Requester {
     pub(super) fn aim(&self, cx: &Context<'_>, index: usize) -> Option<(Path, Qpn)> {
         let destination = self.queue.destination(index)?;
         let group = destination.vector.destination.is_multicast();
-        let qpn = if group { Qpn::MULTICAST } else { destination.qpn };
-        let port = source_port(destination.vector.flow_label, cx.qp.qpn.value(), qpn.value());
+        let qpn = if group {
+            Qpn::MULTICAST
+        } else {
+            destination.qpn
+        };
+        let port = source_port(
+            destination.vector.flow_label,
+            cx.qp.qpn.value(),
+            qpn.value(),
+        );
         Some((cx.resources.path(&destination.vector, port)?, qpn))
     }
 
@@ -108,12 +138,24 @@ impl Requester {
     }
 
     /// Retransmits one packet, out of order (out-of-order mode).
-    pub(super) fn send_again(&mut self, cx: &mut Context<'_>, psn: Psn, sink: &mut impl Sink) -> Step {
+    pub(super) fn send_again(
+        &mut self,
+        cx: &mut Context<'_>,
+        psn: Psn,
+        sink: &mut impl Sink,
+    ) -> Step {
         let index = self.find(psn).filter(|_| self.is_lost(psn));
         let found = index.and_then(|index| Some((index, *self.queue.entry(index)?)));
-        let Some((index, entry)) = found else { return Step::Progressed };
+        let Some((index, entry)) = found else {
+            return Step::Progressed;
+        };
         let packet = psn.distance_from(entry.first_psn) as u32;
-        let unit = Unit { index, packet, packets: 1, ack: true };
+        let unit = Unit {
+            index,
+            packet,
+            packets: 1,
+            ack: true,
+        };
         if let Err(status) = self.emit(cx, &entry, unit, sink) {
             return self.fail_at_cursor(cx, status);
         }
@@ -131,63 +173,128 @@ fn extent(qp: &Common, entry: &SendEntry, unit: Unit) -> (u32, u32) {
     let begin = |packet: u32| match cuts_evenly(qp, entry) {
         // The longer ones first.
         true => {
-            let (each, more) = (entry.length / entry.packets.max(1), entry.length % entry.packets.max(1));
+            let (each, more) = (
+                entry.length / entry.packets.max(1),
+                entry.length % entry.packets.max(1),
+            );
             (packet.saturating_mul(each).saturating_add(packet.min(more))).min(entry.length)
         }
         false => packet.saturating_mul(qp.mtu()).min(entry.length),
     };
     let start = begin(unit.packet);
-    (start, begin(unit.packet.saturating_add(unit.packets)) - start)
+    (
+        start,
+        begin(unit.packet.saturating_add(unit.packets)) - start,
+    )
 }
 
 /// Whether packets, which are WRITEs of their own, are cut to equal lengths instead of being full. They are
 /// then one piece for segmentation offload, together with the packets before and after. A packet never begins
 /// later than a full one would, so that a retransmission covers what was sent in full packets.
 fn cuts_evenly(qp: &Common, entry: &SendEntry) -> bool {
-    let is_own = matches!(entry.operation, Operation::Write { immediate: None, .. });
+    let is_own = matches!(
+        entry.operation,
+        Operation::Write {
+            immediate: None,
+            ..
+        }
+    );
     is_own && qp.write_evenly && qp.transport.cuts_evenly()
 }
 
 // Copied in a register, and not through memory: the packet is read at once.
 #[inline(always)]
-fn message(qp: &Common, entry: &SendEntry, position: Position, offset: u32, length: u32) -> Message {
+fn message(
+    qp: &Common,
+    entry: &SendEntry,
+    position: Position,
+    offset: u32,
+    length: u32,
+) -> Message {
     let at = |address: u64| address.wrapping_add(u64::from(offset));
     match entry.operation {
-        Operation::Send(tail) => {
-            Message::Send { position, tail: if position.ends() { tail } else { Tail::None } }
-        }
-        Operation::Write { address, rkey, immediate } => {
-            let tail = immediate.filter(|_| position.ends()).map_or(Tail::None, Tail::Immediate);
+        Operation::Send(tail) => Message::Send {
+            position,
+            tail: if position.ends() { tail } else { Tail::None },
+        },
+        Operation::Write {
+            address,
+            rkey,
+            immediate,
+        } => {
+            let tail = immediate
+                .filter(|_| position.ends())
+                .map_or(Tail::None, Tail::Immediate);
             if qp.write_only && immediate.is_none() {
                 // With an immediate it stays one message, whose whole length the receiver's completion
                 // reports.
-                let reth = Some(Reth { address: at(address), rkey, length });
-                return Message::Write { position: Position::Only, reth, tail };
+                let reth = Some(Reth {
+                    address: at(address),
+                    rkey,
+                    length,
+                });
+                return Message::Write {
+                    position: Position::Only,
+                    reth,
+                    tail,
+                };
             }
-            let reth = position.starts().then_some(Reth { address, rkey, length: entry.length });
-            Message::Write { position, reth, tail }
+            let reth = position.starts().then_some(Reth {
+                address,
+                rkey,
+                length: entry.length,
+            });
+            Message::Write {
+                position,
+                reth,
+                tail,
+            }
         }
         Operation::Read { address, rkey } => {
-            let reth = Reth { address: at(address), rkey, length };
+            let reth = Reth {
+                address: at(address),
+                rkey,
+                length,
+            };
             let response_only = qp.response_only && qp.transport.has_equal_responses();
-            Message::ReadRequest { reth, response_only }
+            Message::ReadRequest {
+                reth,
+                response_only,
+            }
         }
-        Operation::CompareSwap { address, rkey, compare, swap } => {
-            Message::CompareSwap(AtomicEth { address, rkey, swap_add: swap, compare })
-        }
-        Operation::FetchAdd { address, rkey, add } => {
-            Message::FetchAdd(AtomicEth { address, rkey, swap_add: add, compare: 0 })
-        }
-        Operation::AtomicWrite { address, rkey } => {
-            Message::AtomicWrite(Reth { address, rkey, length: entry.length })
-        }
+        Operation::CompareSwap {
+            address,
+            rkey,
+            compare,
+            swap,
+        } => Message::CompareSwap(AtomicEth {
+            address,
+            rkey,
+            swap_add: swap,
+            compare,
+        }),
+        Operation::FetchAdd { address, rkey, add } => Message::FetchAdd(AtomicEth {
+            address,
+            rkey,
+            swap_add: add,
+            compare: 0,
+        }),
+        Operation::AtomicWrite { address, rkey } => Message::AtomicWrite(Reth {
+            address,
+            rkey,
+            length: entry.length,
+        }),
         // Local operations have no packets; see `execute_locally`.
-        Operation::LocalInvalidate(_) | Operation::BindWindow(_) => {
-            Message::Send { position, tail: Tail::None }
-        }
+        Operation::LocalInvalidate(_) | Operation::BindWindow(_) => Message::Send {
+            position,
+            tail: Tail::None,
+        },
     }
 }
 
 fn carries_payload(operation: &Operation) -> bool {
-    matches!(operation, Operation::Send(_) | Operation::Write { .. } | Operation::AtomicWrite { .. })
+    matches!(
+        operation,
+        Operation::Send(_) | Operation::Write { .. } | Operation::AtomicWrite { .. }
+    )
 }

@@ -122,8 +122,15 @@ impl Requester {
     }
 
     /// Checks and queues a send (`ibv_post_send`).
-    pub(super) fn post(&mut self, cx: &mut Context<'_>, request: &SendRequest<'_>) -> Result<(), Error> {
-        if matches!(cx.qp.state, State::Reset | State::Init | State::ReadyToReceive) {
+    pub(super) fn post(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &SendRequest<'_>,
+    ) -> Result<(), Error> {
+        if matches!(
+            cx.qp.state,
+            State::Reset | State::Init | State::ReadyToReceive
+        ) {
             return Err(Error::WrongState);
         }
         check_operation(cx.qp.kind, request)?;
@@ -132,9 +139,15 @@ impl Requester {
             Operation::Read { .. } | Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
         );
         if reads && cx.qp.attr.max_rd_atomic == 0 {
-            return Err(Error::Invalid("max_rd_atomic of the queue pair is 0: it cannot READ"));
+            return Err(Error::Invalid(
+                "max_rd_atomic of the queue pair is 0: it cannot READ",
+            ));
         }
-        let mtu = if cx.qp.kind == QpType::Ud { 0 } else { cx.qp.mtu() };
+        let mtu = if cx.qp.kind == QpType::Ud {
+            0
+        } else {
+            cx.qp.mtu()
+        };
         let packets = self.queue.post(request, self.posted, mtu)?;
         self.posted = self.posted.plus(packets);
         if matches!(cx.qp.state, State::Error | State::SendQueueError) {
@@ -157,7 +170,9 @@ impl Requester {
         if drained && !self.drain_announced {
             self.drain_announced = true;
             if cx.qp.attr.drain_notify {
-                cx.resources.events.push_back(Event::SendQueueDrained(cx.qp.qpn));
+                cx.resources
+                    .events
+                    .push_back(Event::SendQueueDrained(cx.qp.qpn));
             }
         }
     }
@@ -171,7 +186,8 @@ impl Requester {
     /// Completes all posted requests with "flushed" (IBTA 10.3.1.7).
     pub(super) fn flush(&mut self, cx: &mut Context<'_>) {
         while let Some(entry) = self.queue.pop() {
-            let flushed = cx.completion(entry.id, Status::Flushed, completion_kind(&entry.operation));
+            let flushed =
+                cx.completion(entry.id, Status::Flushed, completion_kind(&entry.operation));
             cx.complete_send(flushed, Notice::Ordinary);
         }
         self.cursor = 0;
@@ -204,7 +220,9 @@ impl Requester {
     #[inline(always)]
     pub(super) fn retire(&mut self, cx: &mut Context<'_>) {
         while self.cursor > 0 {
-            let Some(front) = self.queue.front() else { break };
+            let Some(front) = self.queue.front() else {
+                break;
+            };
             if self.unacknowledged.is_before(front.end_psn()) {
                 break;
             }
@@ -241,7 +259,10 @@ fn check_operation(kind: QpType, request: &SendRequest<'_>) -> Result<(), Error>
     match (kind, &request.operation) {
         (QpType::XrcReceive, _) => unsupported,
         (QpType::Ud, Operation::Send(wire::Tail::None | wire::Tail::Immediate(_))) => {
-            request.destination.map_or(Err(Error::Invalid("a datagram needs an address handle")), |_| Ok(()))
+            request.destination.map_or(
+                Err(Error::Invalid("a datagram needs an address handle")),
+                |_| Ok(()),
+            )
         }
         (QpType::Ud, _) => unsupported,
         (QpType::Uc, Operation::Send(wire::Tail::Invalidate(_))) => unsupported,
@@ -313,9 +334,15 @@ impl Requester {
         let begun = (0..self.started).filter_map(|index| self.queue.entry(index));
         let unanswered = begun
             .take_while(|entry| entry.first_psn.is_before(end))
-            .find(|entry| entry.wants_response() && self.unacknowledged.is_before(entry.end_psn()))?;
+            .find(|entry| {
+                entry.wants_response() && self.unacknowledged.is_before(entry.end_psn())
+            })?;
         let partly = unanswered.first_psn.is_before(self.unacknowledged);
-        Some(if partly { self.unacknowledged } else { unanswered.first_psn })
+        Some(if partly {
+            self.unacknowledged
+        } else {
+            unanswered.first_psn
+        })
     }
 
     /// Moves the acknowledged edge to `end`. Returns by how many packets, 0 if it was there already.
@@ -350,7 +377,12 @@ impl Requester {
 
     /// Restarts the ACK timer, or stops it when nothing is outstanding.
     pub(super) fn restart_ack_timer(&self, cx: &mut Context<'_>) {
-        match cx.qp.transport.ack_timeout(cx.qp.attr.timeout).filter(|_| self.is_waiting()) {
+        match cx
+            .qp
+            .transport
+            .ack_timeout(cx.qp.attr.timeout)
+            .filter(|_| self.is_waiting())
+        {
             Some(timeout) => cx.qp.timers.set(Timer::Retransmit, cx.now + timeout),
             None => cx.qp.timers.stop(Timer::Retransmit),
         }
@@ -415,7 +447,9 @@ impl Requester {
             return Step::Blocked;
         }
         let index = self.cursor;
-        let Some(entry) = self.queue.entry(index).copied() else { return Step::Blocked };
+        let Some(entry) = self.queue.entry(index).copied() else {
+            return Step::Blocked;
+        };
         let fresh = index >= self.started;
         if fresh && self.packet == 0 {
             if !may_begin(cx.qp, expected, &entry) {
@@ -444,10 +478,16 @@ impl Requester {
         if room == 0 {
             return cx.qp.wait_for_room();
         }
-        let Some(packets) = self.window_allows(cx.qp, expected, &entry, room) else { return Step::Blocked };
+        let Some(packets) = self.window_allows(cx.qp, expected, &entry, room) else {
+            return Step::Blocked;
+        };
         self.begin(index);
         if self.execute_directly(cx, index, &entry, sink) {
-            cx.count_sent(if entry.wants_response() { 0 } else { entry.length });
+            cx.count_sent(if entry.wants_response() {
+                0
+            } else {
+                entry.length
+            });
             self.executed(cx, &entry, 1);
             return Step::Sent;
         }
@@ -456,7 +496,12 @@ impl Requester {
         }
         let packet = self.packet;
         let ack = self.wants_acknowledgement(cx.qp, &entry, index, packets);
-        let unit = Unit { index, packet, packets, ack };
+        let unit = Unit {
+            index,
+            packet,
+            packets,
+            ack,
+        };
         if let Err(status) = self.emit(cx, &entry, unit, sink) {
             return self.fail_at_cursor(cx, status);
         }
@@ -476,7 +521,11 @@ impl Requester {
 
     /// Whether the entry waits until the peer has answered an earlier one.
     fn waits_to_execute(&self, qp: &Common, entry: &SendEntry, sink: &mut impl Sink) -> bool {
-        !self.heard && self.is_waiting() && qp.transport.waits_to_execute(qp.kind, &qp.path, entry, sink)
+        !self.heard
+            && self.is_waiting()
+            && qp
+                .transport
+                .waits_to_execute(qp.kind, &qp.path, entry, sink)
     }
 
     /// Records `count` requests, up to and with `last`, that were sent, executed and answered at once.
@@ -491,12 +540,19 @@ impl Requester {
     /// Checks the local memory that READs and atomics store into: a wrong key must be found before the peer
     /// executes the request.
     fn check_local_target(&self, cx: &mut Context<'_>, entry: &SendEntry) -> Result<(), Status> {
-        let stores = entry.wants_response() && !matches!(entry.operation, Operation::AtomicWrite { .. });
+        let stores =
+            entry.wants_response() && !matches!(entry.operation, Operation::AtomicWrite { .. });
         if !stores {
             return Ok(());
         }
         cx.resources
-            .resolve(cx.qp.pd(), self.queue.sges(entry), 0, entry.length, Access::LOCAL_WRITE)
+            .resolve(
+                cx.qp.pd(),
+                self.queue.sges(entry),
+                0,
+                entry.length,
+                Access::LOCAL_WRITE,
+            )
             .map(|_| ())
             .map_err(|_| Status::LocalProtection)
     }
@@ -509,10 +565,15 @@ impl Requester {
         match self.aim(cx, index) {
             Some((path, qpn)) => {
                 let channels = sink.channels();
-                let channel = channels.map_or(0, |channels| channels.datagram_channel(&path, cx.qp.qpn, qpn));
+                let channel = channels.map_or(0, |channels| {
+                    channels.datagram_channel(&path, cx.qp.qpn, qpn)
+                });
                 cx.qp.set_path(crate::address::Path { channel, ..path });
                 let mtu = cx.resources.port.active_mtu.bytes();
-                cx.qp.transport.room(&cx.qp.path, mtu, PacketKind::Data, sink).min(1)
+                cx.qp
+                    .transport
+                    .room(&cx.qp.path, mtu, PacketKind::Data, sink)
+                    .min(1)
             }
             // The error is reported when it is sent.
             None => 1,
@@ -541,7 +602,9 @@ impl Requester {
         if !matches!(entry.operation, Operation::Read { .. }) {
             return (room > 0).then_some(left.min(together).min(room));
         }
-        let wanted = left.min(READ_PACKETS_MAX).min(expected.packets_to_read_end(self.next));
+        let wanted = left
+            .min(READ_PACKETS_MAX)
+            .min(expected.packets_to_read_end(self.next));
         // A small remainder of the window does not justify a request of its own.
         let worth = wanted.min(window.div_ceil(4));
         (room >= worth).then(|| wanted.min(room))
@@ -565,7 +628,10 @@ impl Requester {
 
     /// Starts the pace timer when pacing delays the next request beyond `at`.
     pub(super) fn rest_until(&self, qp: &mut Common, at: Instant) {
-        let next = self.queue.entry(self.cursor).filter(|entry| !entry.is_local());
+        let next = self
+            .queue
+            .entry(self.cursor)
+            .filter(|entry| !entry.is_local());
         if next.is_some() && self.resend.is_empty() && at < self.pace_at {
             qp.timers.set(Timer::Pace, self.pace_at);
         }
@@ -575,7 +641,13 @@ impl Requester {
     /// intervals, and when the window is about to close on packets without a request for one. On a
     /// shared-memory channel also for each short request with a completion: no system call is needed there.
     #[inline]
-    fn wants_acknowledgement(&self, qp: &Common, entry: &SendEntry, index: usize, packets: u32) -> bool {
+    fn wants_acknowledgement(
+        &self,
+        qp: &Common,
+        entry: &SendEntry,
+        index: usize,
+        packets: u32,
+    ) -> bool {
         if !qp.is_reliable() {
             return false;
         }
@@ -617,7 +689,11 @@ impl Requester {
     /// response needs no such request.
     fn urge(&mut self) {
         let last = self.next.minus(1);
-        if self.urged != Some(last) && self.entry_of(last).is_some_and(|entry| !entry.wants_response()) {
+        if self.urged != Some(last)
+            && self
+                .entry_of(last)
+                .is_some_and(|entry| !entry.wants_response())
+        {
             self.urged = Some(last);
             self.packets_since_ack_request = 0;
             self.resend.push_back(last);
@@ -634,13 +710,28 @@ impl Requester {
         ack: bool,
     ) {
         let full = cx.qp.mtu() * packets;
-        let bytes = if entry.wants_response() { 0 } else { full.min(entry.length) };
+        let bytes = if entry.wants_response() {
+            0
+        } else {
+            full.min(entry.length)
+        };
         cx.qp.congestion.sent(full, cx.now);
-        self.pace_at = cx.qp.congestion.paced(bytes + cx.resources.config.overhead_bytes, cx.now);
-        self.packets_since_ack_request = if ack { 0 } else { self.packets_since_ack_request + 1 };
+        self.pace_at = cx
+            .qp
+            .congestion
+            .paced(bytes + cx.resources.config.overhead_bytes, cx.now);
+        self.packets_since_ack_request = if ack {
+            0
+        } else {
+            self.packets_since_ack_request + 1
+        };
         let end = self.next.plus(packets);
         if entry.wants_response() {
-            expected.add(self.next, end, matches!(entry.operation, Operation::Read { .. }));
+            expected.add(
+                self.next,
+                end,
+                matches!(entry.operation, Operation::Read { .. }),
+            );
         }
         if self.next.is_before(self.high) {
             cx.count_retransmitted();
@@ -675,10 +766,12 @@ impl Requester {
             let (qpn, pd) = (cx.qp.qpn, cx.qp.pd());
             let regions = &mut cx.resources.regions;
             let done = match &entry.operation {
-                Operation::LocalInvalidate(rkey) => {
-                    regions.invalidate(qpn, pd, *rkey).ok_or(Status::LocalQpOperation)
+                Operation::LocalInvalidate(rkey) => regions
+                    .invalidate(qpn, pd, *rkey)
+                    .ok_or(Status::LocalQpOperation),
+                Operation::BindWindow(binding) => {
+                    regions.bind(qpn, pd, binding).ok_or(Status::WindowBind)
                 }
-                Operation::BindWindow(binding) => regions.bind(qpn, pd, binding).ok_or(Status::WindowBind),
                 _ => Ok(()),
             };
             if let Err(status) = done {
@@ -696,7 +789,11 @@ impl Requester {
         self.fault = Some(status);
         self.ask_late(cx.qp);
         self.retire(cx);
-        if self.resend.is_empty() { Step::Blocked } else { Step::Progressed }
+        if self.resend.is_empty() {
+            Step::Blocked
+        } else {
+            Step::Progressed
+        }
     }
 
     /// Whether a single packet may be retransmitted: it was not acknowledged meanwhile.

@@ -63,7 +63,13 @@ pub(super) struct Relayed {
 
 impl Answer {
     pub(super) fn is_acknowledgement(&self) -> bool {
-        matches!(self, Self::Acknowledge { syndrome: Syndrome::Ack(_), .. })
+        matches!(
+            self,
+            Self::Acknowledge {
+                syndrome: Syndrome::Ack(_),
+                ..
+            }
+        )
     }
 
     /// Whether it is one packet without payload.
@@ -160,10 +166,18 @@ impl Answers {
     }
 
     pub(super) fn retain(&mut self, stays: impl Fn(&Answer) -> bool) {
-        let Self { queue, relayed, is_urgent } = self;
+        let Self {
+            queue,
+            relayed,
+            is_urgent,
+        } = self;
         let mut bytes = core::mem::take(relayed).into_iter();
         queue.retain(|answer| {
-            let its = if matches!(answer, Answer::Relayed(_)) { bytes.next() } else { None };
+            let its = if matches!(answer, Answer::Relayed(_)) {
+                bytes.next()
+            } else {
+                None
+            };
             let stays = stays(answer);
             relayed.extend(its.filter(|_| stays));
             stays
@@ -201,7 +215,13 @@ struct Responses<'a> {
 impl Responder {
     /// Relays READ responses of another device, unless too many bytes wait already: the peer then repeats its
     /// request.
-    pub(in crate::qp) fn relay(&mut self, cx: &Context<'_>, psn: Psn, position: Position, bytes: Box<[u8]>) {
+    pub(in crate::qp) fn relay(
+        &mut self,
+        cx: &Context<'_>,
+        psn: Psn,
+        position: Position,
+        bytes: Box<[u8]>,
+    ) {
         let next_msn = self.next_msn();
         let Answers { queue, relayed, .. } = &mut self.answers;
         let waiting: usize = relayed.iter().map(|bytes| bytes.len()).sum();
@@ -213,17 +233,34 @@ impl Responder {
         // The number of messages completed when this one is.
         let msn = if ends { self.msn } else { next_msn };
         relayed.push_back(bytes);
-        queue.push_back(Answer::Relayed(Relayed { psn, packets, sent: 0, starts, ends, msn }));
+        queue.push_back(Answer::Relayed(Relayed {
+            psn,
+            packets,
+            sent: 0,
+            starts,
+            ends,
+            msn,
+        }));
     }
 
     /// Sends the next packet that the responder owes.
     #[inline(always)]
-    pub(in crate::qp) fn next_answer(&mut self, cx: &mut Context<'_>, sink: &mut impl Sink) -> Step {
+    pub(in crate::qp) fn next_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        sink: &mut impl Sink,
+    ) -> Step {
         if core::mem::take(&mut self.notify) {
             return self.send_notification(cx, sink);
         }
-        let Some(answer) = self.answers.first().copied() else { return Step::Blocked };
-        let kind = if answer.is_short() { PacketKind::Acknowledgement } else { PacketKind::Data };
+        let Some(answer) = self.answers.first().copied() else {
+            return Step::Blocked;
+        };
+        let kind = if answer.is_short() {
+            PacketKind::Acknowledgement
+        } else {
+            PacketKind::Data
+        };
         let room = cx.qp.room(kind, sink);
         if room == 0 {
             return cx.qp.wait_for_room();
@@ -232,14 +269,38 @@ impl Responder {
             &Answer::Acknowledge { psn, syndrome, msn } => {
                 self.answers.pop();
                 cx.resources.port.counters.sent_acks += 1;
-                send(cx, psn, Message::Acknowledge(Aeth { syndrome, msn }), Gather::EMPTY, sink);
+                send(
+                    cx,
+                    psn,
+                    Message::Acknowledge(Aeth { syndrome, msn }),
+                    Gather::EMPTY,
+                    sink,
+                );
             }
-            &Answer::Atomic { psn, original, msn, .. } => {
+            &Answer::Atomic {
+                psn, original, msn, ..
+            } => {
                 self.answers.pop();
-                let aeth = Aeth { syndrome: Syndrome::ACK, msn };
-                send(cx, psn, Message::AtomicAcknowledge { aeth, original }, Gather::EMPTY, sink);
+                let aeth = Aeth {
+                    syndrome: Syndrome::ACK,
+                    msn,
+                };
+                send(
+                    cx,
+                    psn,
+                    Message::AtomicAcknowledge { aeth, original },
+                    Gather::EMPTY,
+                    sink,
+                );
             }
-            &Answer::Read { ref request, ref reth, packets, sent, msn, .. } => {
+            &Answer::Read {
+                ref request,
+                ref reth,
+                packets,
+                sent,
+                msn,
+                ..
+            } => {
                 let count = room.min(packets - sent);
                 let ends = sent + count >= packets;
                 let position = match is_answered_by_only(cx, request) {
@@ -247,7 +308,14 @@ impl Responder {
                     false => Position::of(sent, if ends { sent + 1 } else { packets }),
                 };
                 self.answers.advance_read(count);
-                let responses = Responses { request, reth, position, first: sent, count, msn };
+                let responses = Responses {
+                    request,
+                    reth,
+                    position,
+                    first: sent,
+                    count,
+                    msn,
+                };
                 self.send_responses(cx, responses, sink);
             }
             Answer::Relayed(relayed) => self.send_relayed(cx, *relayed, room, sink),
@@ -256,15 +324,28 @@ impl Responder {
     }
 
     #[inline(always)]
-    fn send_responses(&mut self, cx: &mut Context<'_>, responses: Responses<'_>, sink: &mut impl Sink) {
-        let Responses { request, reth, position, first, count, msn } = responses;
+    fn send_responses(
+        &mut self,
+        cx: &mut Context<'_>,
+        responses: Responses<'_>,
+        sink: &mut impl Sink,
+    ) {
+        let Responses {
+            request,
+            reth,
+            position,
+            first,
+            count,
+            msn,
+        } = responses;
         let psn = request.psn.plus(first);
         let offset = first * cx.qp.mtu();
         let length = (reth.length - offset).min(cx.qp.mtu() * count);
         let address = reth.address.wrapping_add(u64::from(offset));
         let message = read_response(position, msn);
         // The region may have been deregistered since the request arrived: then it must not be read any more.
-        let sent = match remote_piece(cx, request, reth.rkey, address, length, Access::REMOTE_READ) {
+        let sent = match remote_piece(cx, request, reth.rkey, address, length, Access::REMOTE_READ)
+        {
             Ok(piece) => send(cx, psn, message, Gather::Pieces(piece.as_slice()), sink),
             Err(_) => false,
         };
@@ -275,11 +356,19 @@ impl Responder {
     }
 
     /// Sends the next packets of an answer of another device.
-    fn send_relayed(&mut self, cx: &mut Context<'_>, relayed: Relayed, room: u32, sink: &mut impl Sink) {
+    fn send_relayed(
+        &mut self,
+        cx: &mut Context<'_>,
+        relayed: Relayed,
+        room: u32,
+        sink: &mut impl Sink,
+    ) {
         let (mtu, sent) = (cx.qp.mtu(), relayed.sent);
         let count = room.min(relayed.packets - sent);
         let ends = sent + count >= relayed.packets;
-        let Some(bytes) = self.answers.relayed.pop_front() else { return };
+        let Some(bytes) = self.answers.relayed.pop_front() else {
+            return;
+        };
         let from = ((sent * mtu) as usize).min(bytes.len());
         let to = (((sent + count) * mtu) as usize).min(bytes.len());
         let position = match (relayed.starts && sent == 0, relayed.ends && ends) {
@@ -289,7 +378,13 @@ impl Responder {
             (false, false) => Position::Middle,
         };
         let payload = Gather::Inline(bytes.get(from..to).unwrap_or_default());
-        send(cx, relayed.psn.plus(sent), read_response(position, relayed.msn), payload, sink);
+        send(
+            cx,
+            relayed.psn.plus(sent),
+            read_response(position, relayed.msn),
+            payload,
+            sink,
+        );
         match self.answers.queue.front_mut() {
             Some(Answer::Relayed(first)) if !ends => {
                 first.sent += count;
@@ -304,18 +399,33 @@ impl Responder {
 /// equally long.
 #[inline]
 fn is_answered_by_only(cx: &Context<'_>, request: &Packet) -> bool {
-    let is_asked = matches!(request.message, Message::ReadRequest { response_only: true, .. });
+    let is_asked = matches!(
+        request.message,
+        Message::ReadRequest {
+            response_only: true,
+            ..
+        }
+    );
     is_asked && cx.qp.transport.has_equal_responses()
 }
 
 fn read_response(position: Position, msn: u32) -> Message {
-    let aeth = (position != Position::Middle).then_some(Aeth { syndrome: Syndrome::ACK, msn });
+    let aeth = (position != Position::Middle).then_some(Aeth {
+        syndrome: Syndrome::ACK,
+        msn,
+    });
     Message::ReadResponse { position, aeth }
 }
 
 /// Sends an answer; whether its payload could be read.
 #[inline(always)]
-fn send(cx: &mut Context<'_>, psn: Psn, message: Message, payload: Gather<'_>, sink: &mut impl Sink) -> bool {
+fn send(
+    cx: &mut Context<'_>,
+    psn: Psn,
+    message: Message,
+    payload: Gather<'_>,
+    sink: &mut impl Sink,
+) -> bool {
     let packet = Packet::new(cx.qp.service(), cx.qp.attr.destination, psn, message);
     let length = payload.len();
     let sent = sink.send(&cx.qp.path, &packet, payload).is_ok();

@@ -23,7 +23,9 @@ impl Responder {
         payload: Payload<'_>,
         memory: &mut impl Memory,
     ) {
-        let Message::Datagram { deth, tail } = packet.message else { return };
+        let Message::Datagram { deth, tail } = packet.message else {
+            return;
+        };
         if !cx.qp.is_receiving() {
             cx.resources.port.counters.dropped_no_qp += 1;
             return;
@@ -35,7 +37,11 @@ impl Responder {
         let total = GRH_SIZE as u32 + payload.len();
         let srq = cx.qp.init.srq;
         let room = match srq {
-            Some(srq) => cx.resources.srqs.get(srq).and_then(|srq| srq.queue.next_room()),
+            Some(srq) => cx
+                .resources
+                .srqs
+                .get(srq)
+                .and_then(|srq| srq.queue.next_room()),
             None => self.queue.next_room(),
         };
         if room.is_none_or(|room| room < u64::from(total)) {
@@ -45,7 +51,9 @@ impl Responder {
         if self.take_receive(cx, srq).is_err() {
             return;
         }
-        let Some(id) = self.receive.take() else { return };
+        let Some(id) = self.receive.take() else {
+            return;
+        };
         let status = self.fill_datagram(cx, arrival, payload, memory);
         let mut done = cx.completion(id, status, CompletionKind::Receive);
         done.length = total;
@@ -57,7 +65,11 @@ impl Responder {
         if let Tail::Immediate(bytes) = tail {
             done.extra = Extra::Immediate(bytes);
         }
-        let notice = if packet.solicited { Notice::Solicited } else { Notice::Ordinary };
+        let notice = if packet.solicited {
+            Notice::Solicited
+        } else {
+            Notice::Ordinary
+        };
         cx.complete_receive(srq, done, notice);
         if status != Status::Success {
             cx.fail();
@@ -77,7 +89,11 @@ impl Responder {
         let filled = self
             .fill_receive(cx, srq, 0, header, memory)
             .and_then(|()| self.fill_receive(cx, srq, GRH_SIZE as u32, payload, memory));
-        if filled.is_ok() { Status::Success } else { Status::LocalProtection }
+        if filled.is_ok() {
+            Status::Success
+        } else {
+            Status::LocalProtection
+        }
     }
 }
 

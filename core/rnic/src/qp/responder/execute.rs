@@ -50,11 +50,15 @@ impl Responder {
     pub(super) fn check_opcode(&self, cx: &Context<'_>, message: &Message) -> Result<(), Refusal> {
         let access = cx.qp.attr.access;
         match message {
-            Message::Send { position, .. } => {
-                self.check_sequence(*position, matches!(self.inbound, Some(Inbound::Send { .. })))
-            }
+            Message::Send { position, .. } => self.check_sequence(
+                *position,
+                matches!(self.inbound, Some(Inbound::Send { .. })),
+            ),
             Message::Write { position, .. } => {
-                self.check_sequence(*position, matches!(self.inbound, Some(Inbound::Write { .. })))?;
+                self.check_sequence(
+                    *position,
+                    matches!(self.inbound, Some(Inbound::Write { .. })),
+                )?;
                 allow(access.contains(Access::REMOTE_WRITE))
             }
             Message::ReadRequest { .. } => {
@@ -76,7 +80,11 @@ impl Responder {
     /// First or Only begin a message, Middle or Last go on with one of their kind (IBTA 9.7.4.1.2).
     #[inline(always)]
     fn check_sequence(&self, position: Position, same_kind: bool) -> Result<(), Refusal> {
-        allow(if position.starts() { self.inbound.is_none() } else { same_kind })
+        allow(if position.starts() {
+            self.inbound.is_none()
+        } else {
+            same_kind
+        })
     }
 
     /// Checks that one more READ may be answered.
@@ -90,7 +98,11 @@ impl Responder {
 }
 
 fn allow(is_allowed: bool) -> Result<(), Refusal> {
-    if is_allowed { Ok(()) } else { Err(Refusal::Invalid) }
+    if is_allowed {
+        Ok(())
+    } else {
+        Err(Refusal::Invalid)
+    }
 }
 
 /// Stage 3: the length.
@@ -104,24 +116,37 @@ impl Responder {
         length: u32,
     ) -> Result<Extent, Refusal> {
         match *message {
-            Message::Send { position, .. } => {
-                Ok(Extent { packets: check_packet_length(cx, position, length)?, write: None })
-            }
+            Message::Send { position, .. } => Ok(Extent {
+                packets: check_packet_length(cx, position, length)?,
+                write: None,
+            }),
             Message::Write { position, reth, .. } => {
                 let packets = check_packet_length(cx, position, length)?;
                 let part = self.write_part(reth, length)?;
                 allow(position.ends() == (part.left == 0))?;
-                Ok(Extent { packets, write: Some(part) })
+                Ok(Extent {
+                    packets,
+                    write: Some(part),
+                })
             }
             Message::ReadRequest { reth, .. } => {
                 allow(reth.length <= 1 << 31)?;
-                Ok(Extent { packets: response_packets(cx, &reth), write: None })
+                Ok(Extent {
+                    packets: response_packets(cx, &reth),
+                    write: None,
+                })
             }
             Message::AtomicWrite(reth) => {
                 allow(reth.length == 8)?;
-                Ok(Extent { packets: 1, write: None })
+                Ok(Extent {
+                    packets: 1,
+                    write: None,
+                })
             }
-            _ => Ok(Extent { packets: 1, write: None }),
+            _ => Ok(Extent {
+                packets: 1,
+                write: None,
+            }),
         }
     }
 
@@ -129,14 +154,26 @@ impl Responder {
     #[inline(always)]
     fn write_part(&self, reth: Option<Reth>, length: u32) -> Result<WritePart, Refusal> {
         let (address, rkey, remaining, total) = match (self.inbound, reth) {
-            (Some(Inbound::Write { address, rkey, remaining, total }), None) => {
-                (address, rkey, remaining, total)
-            }
+            (
+                Some(Inbound::Write {
+                    address,
+                    rkey,
+                    remaining,
+                    total,
+                }),
+                None,
+            ) => (address, rkey, remaining, total),
             (None, Some(reth)) => (reth.address, reth.rkey, reth.length, reth.length),
             _ => return Err(Refusal::Invalid),
         };
         let left = remaining.checked_sub(length).ok_or(Refusal::Invalid)?;
-        Ok(WritePart { address, rkey, remaining, left, total })
+        Ok(WritePart {
+            address,
+            rkey,
+            remaining,
+            left,
+            total,
+        })
     }
 }
 
@@ -171,16 +208,26 @@ impl Responder {
     ) -> Result<Target, Refusal> {
         let (rkey, address, length, need) = match packet.message {
             Message::Send { .. } => {
-                return Ok(Target { srq: shared_queue(cx, packet)?, piece: None, write: None });
+                return Ok(Target {
+                    srq: shared_queue(cx, packet)?,
+                    piece: None,
+                    write: None,
+                });
             }
             Message::Write { position, .. } => {
                 let part = extent.write.ok_or(Refusal::Invalid)?;
                 // Checks the whole range at once: a message must not be half executed before it is refused
                 // (IBTA 9.7.4.1.5).
-                let length = if position.starts() { part.remaining } else { length };
+                let length = if position.starts() {
+                    part.remaining
+                } else {
+                    length
+                };
                 (part.rkey, part.address, length, Access::REMOTE_WRITE)
             }
-            Message::ReadRequest { reth, .. } => (reth.rkey, reth.address, reth.length, Access::REMOTE_READ),
+            Message::ReadRequest { reth, .. } => {
+                (reth.rkey, reth.address, reth.length, Access::REMOTE_READ)
+            }
             Message::CompareSwap(eth) | Message::FetchAdd(eth) => {
                 allow(eth.address.is_multiple_of(8))?;
                 (eth.rkey, eth.address, 8, Access::REMOTE_ATOMIC)
@@ -196,7 +243,11 @@ impl Responder {
             Message::Write { .. } => shared_queue(cx, packet)?,
             _ => None,
         };
-        Ok(Target { srq, piece, write: extent.write })
+        Ok(Target {
+            srq,
+            piece,
+            write: extent.write,
+        })
     }
 }
 
@@ -220,7 +271,9 @@ impl Responder {
                 self.count_message();
                 Ok(())
             }
-            Message::CompareSwap(_) | Message::FetchAdd(_) => self.execute_atomic(cx, packet, target, memory),
+            Message::CompareSwap(_) | Message::FetchAdd(_) => {
+                self.execute_atomic(cx, packet, target, memory)
+            }
             Message::AtomicWrite(_) => self.execute_atomic_write(packet, body, target, memory),
             _ => Err(Refusal::Invalid),
         }
@@ -273,12 +326,22 @@ impl Responder {
         }
         if let (Body::Here(payload), Some(piece)) = (body, piece) {
             // The piece of a first packet covers the whole message.
-            let piece = Piece { length: payload.len(), ..piece };
+            let piece = Piece {
+                length: payload.len(),
+                ..piece
+            };
             memory.write(piece, payload).map_err(|_| Refusal::Access)?;
         }
-        let WritePart { rkey, left, total, .. } = part;
+        let WritePart {
+            rkey, left, total, ..
+        } = part;
         let address = part.address.wrapping_add(u64::from(body.len()));
-        self.inbound = (!position.ends()).then_some(Inbound::Write { address, rkey, remaining: left, total });
+        self.inbound = (!position.ends()).then_some(Inbound::Write {
+            address,
+            rkey,
+            remaining: left,
+            total,
+        });
         if position.ends() {
             if let Tail::Immediate(bytes) = tail {
                 let kind = CompletionKind::ReceiveWriteImmediate;
@@ -342,14 +405,28 @@ impl Responder {
     ) -> Result<(), Refusal> {
         self.check_read(cx, again)?;
         allow(reth.length <= 1 << 31)?;
-        remote_piece(cx, packet, reth.rkey, reth.address, reth.length, Access::REMOTE_READ)?;
+        remote_piece(
+            cx,
+            packet,
+            reth.rkey,
+            reth.address,
+            reth.length,
+            Access::REMOTE_READ,
+        )?;
         self.push_read(cx, packet, reth, again);
         Ok(())
     }
 
     fn push_read(&mut self, cx: &Context<'_>, packet: &Packet, reth: Reth, again: bool) {
         let (packets, msn) = (response_packets(cx, &reth), self.next_msn());
-        self.answers.push(Answer::Read { request: *packet, packets, sent: 0, reth, again, msn });
+        self.answers.push(Answer::Read {
+            request: *packet,
+            packets,
+            sent: 0,
+            reth,
+            again,
+            msn,
+        });
     }
 
     /// The answer to an ATOMIC WRITE: an empty READ response.
@@ -357,9 +434,19 @@ impl Responder {
         if self.answers.is_full() {
             return;
         }
-        let reth = Reth { length: 0, ..Reth::default() };
+        let reth = Reth {
+            length: 0,
+            ..Reth::default()
+        };
         let (request, msn) = (*packet, self.msn);
-        self.answers.push(Answer::Read { request, packets: 1, sent: 0, reth, msn, again });
+        self.answers.push(Answer::Read {
+            request,
+            packets: 1,
+            sent: 0,
+            reth,
+            msn,
+            again,
+        });
     }
 
     /// Answers a new atomic, and keeps its result for duplicates: as many as the peer may have outstanding
@@ -369,14 +456,23 @@ impl Responder {
             self.atomics.pop_front();
         }
         self.atomics.push_back((psn, original));
-        self.answers.push(Answer::Atomic { psn, original, msn: self.msn, again: false });
+        self.answers.push(Answer::Atomic {
+            psn,
+            original,
+            msn: self.msn,
+            again: false,
+        });
     }
 }
 
 /// Receives of messages.
 impl Responder {
     /// Takes a receive for the message that begins, unless that of a lost message is left.
-    pub(super) fn take_receive(&mut self, cx: &mut Context<'_>, srq: Option<Srq>) -> Result<(), Refusal> {
+    pub(super) fn take_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        srq: Option<Srq>,
+    ) -> Result<(), Refusal> {
         if self.receive.is_some() {
             return Ok(());
         }
@@ -424,7 +520,13 @@ impl Responder {
     ) -> Result<(), Refusal> {
         let pd = receive_pd(cx, srq);
         cx.resources
-            .resolve(pd, self.sges.iter(), offset, payload.len(), Access::LOCAL_WRITE)
+            .resolve(
+                pd,
+                self.sges.iter(),
+                offset,
+                payload.len(),
+                Access::LOCAL_WRITE,
+            )
             .and_then(|pieces| scatter(pieces, payload, memory))
             .map_err(|error| match error {
                 Unresolved::Key => Refusal::LocalProtection,
@@ -442,12 +544,18 @@ impl Responder {
         srq: Option<Srq>,
         (kind, length, extra): (CompletionKind, u32, Extra),
     ) {
-        let Some(id) = self.receive.take() else { return };
+        let Some(id) = self.receive.take() else {
+            return;
+        };
         let mut done = cx.completion(id, Status::Success, kind);
         done.length = length;
         done.source = cx.qp.attr.destination;
         done.extra = extra;
-        let notice = if packet.solicited { Notice::Solicited } else { Notice::Ordinary };
+        let notice = if packet.solicited {
+            Notice::Solicited
+        } else {
+            Notice::Ordinary
+        };
         cx.complete_receive(srq, done, notice);
     }
 }
@@ -457,10 +565,12 @@ fn consume_tail(cx: &mut Context<'_>, tail: Tail) -> Result<Extra, Refusal> {
     match tail {
         Tail::None => Ok(Extra::None),
         Tail::Immediate(bytes) => Ok(Extra::Immediate(bytes)),
-        Tail::Invalidate(rkey) => match cx.resources.regions.invalidate(cx.qp.qpn, cx.qp.pd(), rkey) {
-            Some(()) => Ok(Extra::Invalidated(rkey)),
-            None => Err(Refusal::Invalidate),
-        },
+        Tail::Invalidate(rkey) => {
+            match cx.resources.regions.invalidate(cx.qp.qpn, cx.qp.pd(), rkey) {
+                Some(()) => Ok(Extra::Invalidated(rkey)),
+                None => Err(Refusal::Invalidate),
+            }
+        }
     }
 }
 

@@ -44,7 +44,12 @@ enum Inbound {
     /// A SEND of which `offset` bytes have arrived.
     Send { offset: u32 },
     /// A WRITE: the address of the next packet, and the remaining length.
-    Write { address: u64, rkey: Rkey, remaining: u32, total: u32 },
+    Write {
+        address: u64,
+        rkey: Rkey,
+        remaining: u32,
+        total: u32,
+    },
 }
 
 /// State of the responder: the expected PSN, the executed messages, and the answers that are owed.
@@ -146,8 +151,12 @@ impl Responder {
         pd: Pd,
         resources: &'a Resources,
     ) -> impl Iterator<Item = Piece> + 'a {
-        let singles = self.queue.single_sges().take_while(|_| self.receive.is_none());
-        let pieces = singles.map_while(move |sge| resources.regions.local(pd, sge, Access::LOCAL_WRITE));
+        let singles = self
+            .queue
+            .single_sges()
+            .take_while(|_| self.receive.is_none());
+        let pieces =
+            singles.map_while(move |sge| resources.regions.local(pd, sge, Access::LOCAL_WRITE));
         pieces.take_while(|piece| piece.backing == Backing::Pinned)
     }
 
@@ -215,7 +224,10 @@ impl Responder {
         let srq = self.taken_from;
         let taken = self.abandon();
         let mut sges = core::mem::take(&mut self.sges);
-        for id in taken.into_iter().chain(core::iter::from_fn(|| self.queue.take(&mut sges))) {
+        for id in taken
+            .into_iter()
+            .chain(core::iter::from_fn(|| self.queue.take(&mut sges)))
+        {
             let flushed = cx.completion(id, Status::Flushed, CompletionKind::Receive);
             cx.complete_receive(srq, flushed, Notice::Ordinary);
         }
@@ -251,8 +263,11 @@ impl Responder {
     /// Records that a request has arrived at a queue pair that accepts requests.
     #[inline(always)]
     pub(super) fn note_established(&mut self, cx: &mut Context<'_>) {
-        if cx.qp.state == State::ReadyToReceive && !core::mem::replace(&mut self.established, true) {
-            cx.resources.events.push_back(Event::CommunicationEstablished(cx.qp.qpn));
+        if cx.qp.state == State::ReadyToReceive && !core::mem::replace(&mut self.established, true)
+        {
+            cx.resources
+                .events
+                .push_back(Event::CommunicationEstablished(cx.qp.qpn));
             cx.resources.note_queue(cx.qp.qpn);
         }
     }
@@ -347,7 +362,12 @@ impl Responder {
     }
 
     /// Handles a request that was executed before: its response was lost (IBTA 9.7.5.1.5).
-    pub(super) fn handle_duplicate(&mut self, cx: &mut Context<'_>, packet: &Packet, payload: Payload<'_>) {
+    pub(super) fn handle_duplicate(
+        &mut self,
+        cx: &mut Context<'_>,
+        packet: &Packet,
+        payload: Payload<'_>,
+    ) {
         cx.count_duplicate();
         match packet.message {
             Message::ReadRequest { reth, .. } => {
@@ -374,7 +394,12 @@ impl Responder {
                 let saved = self.atomics.iter().find(|(psn, _)| *psn == packet.psn);
                 if let Some(&(psn, original)) = saved {
                     self.forget_answers_from(cx, psn);
-                    self.answers.push(Answer::Atomic { psn, original, msn: self.msn, again: true });
+                    self.answers.push(Answer::Atomic {
+                        psn,
+                        original,
+                        msn: self.msn,
+                        again: true,
+                    });
                 }
             }
             Message::AtomicWrite(_) => {
@@ -407,7 +432,11 @@ impl Responder {
         memory: &mut impl Memory,
     ) {
         let in_turn = packet.psn == self.expected;
-        let packets = cx.origin.transport().packets_of(payload.len(), cx.qp.mtu()).unwrap_or(1);
+        let packets = cx
+            .origin
+            .transport()
+            .packets_of(payload.len(), cx.qp.mtu())
+            .unwrap_or(1);
         let next = packet.psn.plus(packets);
         let starts = match packet.message {
             Message::Send { position, .. } | Message::Write { position, .. } => position.starts(),
@@ -426,7 +455,10 @@ impl Responder {
             return;
         }
         self.expected = packet.psn;
-        if self.check_and_execute(cx, packet, Body::Here(payload), memory).is_err() {
+        if self
+            .check_and_execute(cx, packet, Body::Here(payload), memory)
+            .is_err()
+        {
             // IBTA 9.9.3, class D: dropped, and the queue pair stays operational.
             cx.resources.port.counters.dropped_incomplete += 1;
             self.inbound = None;
@@ -484,14 +516,32 @@ impl Responder {
                 self.waiting = cx.origin.transport().skips_executed_requests();
                 return;
             }
-            Refusal::Invalid => (Syndrome::NAK_INVALID_REQUEST, None, Some(Event::QpRequestError(qpn))),
-            Refusal::Access => (Syndrome::NAK_REMOTE_ACCESS, None, Some(Event::QpAccessError(qpn))),
-            Refusal::TooLong => (Syndrome::NAK_INVALID_REQUEST, Some(Status::LocalLength), None),
-            Refusal::LocalProtection => {
-                (Syndrome::NAK_REMOTE_OPERATIONAL, Some(Status::LocalProtection), None)
-            }
+            Refusal::Invalid => (
+                Syndrome::NAK_INVALID_REQUEST,
+                None,
+                Some(Event::QpRequestError(qpn)),
+            ),
+            Refusal::Access => (
+                Syndrome::NAK_REMOTE_ACCESS,
+                None,
+                Some(Event::QpAccessError(qpn)),
+            ),
+            Refusal::TooLong => (
+                Syndrome::NAK_INVALID_REQUEST,
+                Some(Status::LocalLength),
+                None,
+            ),
+            Refusal::LocalProtection => (
+                Syndrome::NAK_REMOTE_OPERATIONAL,
+                Some(Status::LocalProtection),
+                None,
+            ),
             Refusal::Invalidate => (Syndrome::NAK_REMOTE_ACCESS, Some(Status::LocalAccess), None),
-            Refusal::Gone => (Syndrome::NAK_REMOTE_OPERATIONAL, None, Some(Event::QpFatal(qpn))),
+            Refusal::Gone => (
+                Syndrome::NAK_REMOTE_OPERATIONAL,
+                None,
+                Some(Event::QpFatal(qpn)),
+            ),
         };
         cx.resources.port.counters.sent_error_naks += 1;
         log::refused(cx.qp, psn, refusal);
@@ -499,7 +549,9 @@ impl Responder {
         // those would fail instead of this one.
         self.acknowledge(psn, syndrome);
         // Errors of a proxy are reported to the program of the front end only.
-        cx.resources.events.extend(event.filter(|_| self.proxy_for.is_none()));
+        cx.resources
+            .events
+            .extend(event.filter(|_| self.proxy_for.is_none()));
         let srq = self.taken_from;
         if let Some(status) = status
             && let Some(id) = self.abandon()
@@ -514,7 +566,8 @@ impl Responder {
     /// out-of-order receive it requests single packets, and nothing is dropped.
     pub(super) fn forget_answers_from(&mut self, cx: &Context<'_>, psn: Psn) {
         if cx.qp.out_of_order {
-            self.answers.retain(|answer| answer.psn() != psn || answer.is_acknowledgement());
+            self.answers
+                .retain(|answer| answer.psn() != psn || answer.is_acknowledgement());
         } else {
             self.answers.retain(|answer| answer.psn().is_before(psn));
         }

@@ -44,7 +44,9 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn has(&self, distance: u32) -> bool {
-        self.slots.get(distance as usize - 1).is_some_and(Option::is_some)
+        self.slots
+            .get(distance as usize - 1)
+            .is_some_and(Option::is_some)
     }
 
     pub(super) fn hold(&mut self, distance: u32, held: Held) {

@@ -4,7 +4,8 @@
 use crate::captures::capture;
 use crate::cm::pair::path;
 use rnic::cm::{
-    Accept, Cm, CmConfig, CmEvent, Connect, Ece, Listen, ListenAddress, LocalAddress, Resolution, Resolve,
+    Accept, Cm, CmConfig, CmEvent, Connect, Ece, Listen, ListenAddress, LocalAddress, Resolution,
+    Resolve,
 };
 use rnic::{Arrival, Gid, Instant, Mtu};
 use wire::cm::{CmMad, CmMessage, CommId, Rej, Rep, Req};
@@ -16,20 +17,43 @@ const NOW: Instant = Instant(0);
 
 /// The CM datagrams of a capture, and whether the client sent them.
 fn conversation(name: &str) -> Vec<(bool, CmMad)> {
-    let packets = capture(name).into_iter().filter(|captured| captured.packet.dest == Qpn::GSI);
-    packets.map(|captured| (captured.from_requester, CmMad::parse(&captured.payload).unwrap())).collect()
+    let packets = capture(name)
+        .into_iter()
+        .filter(|captured| captured.packet.dest == Qpn::GSI);
+    packets
+        .map(|captured| {
+            (
+                captured.from_requester,
+                CmMad::parse(&captured.payload).unwrap(),
+            )
+        })
+        .collect()
 }
 
 /// The connection manager of one side, with rxe's parameters: an acknowledge delay of 15, an MTU of 1024.
 fn host(gid: Gid, ca_guid: u64) -> Cm {
     let mut cm = Cm::new(CmConfig::default(), [1; 32]);
-    cm.set_address(LocalAddress { gid, ca_guid, mtu: Mtu::B1024, ack_delay: 15 });
+    cm.set_address(LocalAddress {
+        gid,
+        ca_guid,
+        mtu: Mtu::B1024,
+        ack_delay: 15,
+    });
     cm
 }
 
 fn arrival(from_client: bool) -> Arrival {
-    let (source, destination) = if from_client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
-    Arrival { source, destination, traffic_class: 0, hop_limit: 64 }
+    let (source, destination) = if from_client {
+        (CLIENT, SERVER)
+    } else {
+        (SERVER, CLIENT)
+    };
+    Arrival {
+        source,
+        destination,
+        traffic_class: 0,
+        hop_limit: 64,
+    }
 }
 
 /// Maps Linux's communication IDs to the local ones, in either direction.
@@ -41,13 +65,19 @@ struct Names {
 
 impl Names {
     fn ours(&self, theirs: CommId) -> CommId {
-        self.pairs.iter().find(|(linux, _)| *linux == theirs).map_or(theirs, |(_, ours)| *ours)
+        self.pairs
+            .iter()
+            .find(|(linux, _)| *linux == theirs)
+            .map_or(theirs, |(_, ours)| *ours)
     }
 
     /// Replaces Linux's communication IDs in a message by the local ones.
     fn exchange(&self, mad: &CmMad) -> CmMad {
         let mut mad = *mad;
-        let ours = self.transactions.iter().find(|(linux, _)| *linux == mad.transaction);
+        let ours = self
+            .transactions
+            .iter()
+            .find(|(linux, _)| *linux == mad.transaction);
         mad.transaction = ours.map_or(mad.transaction, |(_, ours)| *ours);
         let (local, remote) = match &mut mad.message {
             CmMessage::Req(m) => (&mut m.local_comm_id, None),
@@ -74,8 +104,10 @@ impl Names {
         let mut expected = self.exchange(linux);
         if opens {
             expected.transaction = CmMad::parse(&sent.mad).unwrap().transaction;
-            self.transactions.retain(|(theirs, _)| *theirs != linux.transaction);
-            self.transactions.push((linux.transaction, expected.transaction));
+            self.transactions
+                .retain(|(theirs, _)| *theirs != linux.transaction);
+            self.transactions
+                .push((linux.transaction, expected.transaction));
         }
         assert_eq!(CmMad::parse(&sent.mad), Ok(expected));
         assert_eq!(sent.mad, expected.to_bytes());
@@ -123,7 +155,9 @@ fn accept_of(rep: &Rep) -> Accept {
 }
 
 fn guid_of(conversation: &[(bool, CmMad)], of_client: bool) -> u64 {
-    let mut guids = conversation.iter().filter(|(from_client, _)| *from_client == of_client);
+    let mut guids = conversation
+        .iter()
+        .filter(|(from_client, _)| *from_client == of_client);
     let guids = guids.find_map(|(_, mad)| match mad.message {
         CmMessage::Req(req) => Some(req.local_ca_guid),
         CmMessage::Rep(rep) => Some(rep.local_ca_guid),
@@ -146,7 +180,11 @@ fn replay(name: &str, as_client: bool) -> usize {
                 && !listening.contains(&req.service_id)
                 && !is_refused(&conversation, &req)
             {
-                let listen = Listen { service: req.service_id, address: ListenAddress::AnyV4, backlog: 8 };
+                let listen = Listen {
+                    service: req.service_id,
+                    address: ListenAddress::AnyV4,
+                    backlog: 8,
+                };
                 cm.listen(listen).unwrap();
                 listening.push(req.service_id);
             }
@@ -169,14 +207,17 @@ fn replay(name: &str, as_client: bool) -> usize {
                 cm.accept(current, &accept_of(&rep), NOW).unwrap();
             }
             CmMessage::Rtu(rtu) => {
-                cm.ready(names.ours(rtu.local_comm_id), rtu.private_data, NOW).unwrap();
+                cm.ready(names.ours(rtu.local_comm_id), rtu.private_data, NOW)
+                    .unwrap();
             }
             CmMessage::Dreq(dreq) => {
                 opens = true;
-                cm.disconnect(names.ours(dreq.local_comm_id), dreq.private_data, NOW).unwrap();
+                cm.disconnect(names.ours(dreq.local_comm_id), dreq.private_data, NOW)
+                    .unwrap();
             }
             CmMessage::Drep(drep) => {
-                cm.disconnect(names.ours(drep.local_comm_id), [0; 220], NOW).unwrap();
+                cm.disconnect(names.ours(drep.local_comm_id), [0; 220], NOW)
+                    .unwrap();
             }
             // There is no listener: no call is needed for the answer.
             CmMessage::Rej(_) => {}
@@ -190,7 +231,9 @@ fn replay(name: &str, as_client: bool) -> usize {
 /// Whether Linux rejected this request.
 fn is_refused(conversation: &[(bool, CmMad)], req: &Req) -> bool {
     let of_req = |rej: &Rej| rej.remote_comm_id == req.local_comm_id;
-    conversation.iter().any(|(_, mad)| matches!(&mad.message, CmMessage::Rej(rej) if of_req(rej)))
+    conversation
+        .iter()
+        .any(|(_, mad)| matches!(&mad.message, CmMessage::Rej(rej) if of_req(rej)))
 }
 
 #[test]
@@ -212,8 +255,11 @@ fn conversations_of_linux_are_ours_from_both_sides() {
 #[test]
 fn a_resolution_of_linux_is_ours_from_both_sides() {
     let conversation = conversation("cm_udaddy");
-    let [(_, asked), (_, answered)] = conversation.as_slice() else { panic!("two datagrams") };
-    let (CmMessage::SidrReq(req), CmMessage::SidrRep(rep)) = (asked.message, answered.message) else {
+    let [(_, asked), (_, answered)] = conversation.as_slice() else {
+        panic!("two datagrams")
+    };
+    let (CmMessage::SidrReq(req), CmMessage::SidrRep(rep)) = (asked.message, answered.message)
+    else {
         panic!()
     };
     let mut client = host(CLIENT, 0);
@@ -224,14 +270,25 @@ fn a_resolution_of_linux_is_ours_from_both_sides() {
         private_data: req.private_data,
     };
     let id = client.resolve(&resolve, Ece::default(), NOW).unwrap();
-    let mut names = Names { pairs: vec![(req.request_id, id)], ..Names::default() };
+    let mut names = Names {
+        pairs: vec![(req.request_id, id)],
+        ..Names::default()
+    };
     names.assert_same(&mut client, asked, true);
     client.handle_datagram(&arrival(false), &names.exchange(answered).to_bytes(), NOW);
-    let Some(CmEvent::Resolved { answer, .. }) = client.poll_event() else { panic!("resolved") };
+    let Some(CmEvent::Resolved { answer, .. }) = client.poll_event() else {
+        panic!("resolved")
+    };
     assert_eq!((answer.qpn, answer.qkey), (rep.qpn, rep.qkey));
 
     let mut server = host(SERVER, 0);
-    server.listen(Listen { service: req.service_id, address: ListenAddress::AnyV4, backlog: 8 }).unwrap();
+    server
+        .listen(Listen {
+            service: req.service_id,
+            address: ListenAddress::AnyV4,
+            backlog: 8,
+        })
+        .unwrap();
     server.handle_datagram(&arrival(true), &asked.to_bytes(), NOW);
     let id = server.poll_event().unwrap().id();
     let resolution = Resolution {

@@ -10,8 +10,15 @@ use wire::cm::{
 use wire::{Psn, Qpn};
 
 fn from(source: Gid, destination: Gid, message: impl Into<CmMessage>) -> Datagram {
-    let mad = CmMad { transaction: 1, modifier: 0, message: message.into() };
-    Datagram { path: path(source, destination), mad: mad.to_bytes() }
+    let mad = CmMad {
+        transaction: 1,
+        modifier: 0,
+        message: message.into(),
+    };
+    Datagram {
+        path: path(source, destination),
+        mad: mad.to_bytes(),
+    }
 }
 
 /// Messages of a third host about a connection have no effect, even with all IDs right.
@@ -24,16 +31,52 @@ fn messages_of_a_third_host_do_not_change_a_connection() {
     let ids = (alice, bob);
     let reason = RejectReason::CONSUMER;
     let messages: [CmMessage; 6] = [
-        Dreq { local_comm_id: ids.0, remote_comm_id: ids.1, remote_qpn, ..Dreq::default() }.into(),
-        Drep { local_comm_id: ids.0, remote_comm_id: ids.1, ..Drep::default() }.into(),
-        Rej { local_comm_id: ids.0, remote_comm_id: ids.1, reason, ..Rej::default() }.into(),
-        Rej { local_comm_id: ids.0, reason: RejectReason::TIMEOUT, ..Rej::default() }.into(),
-        Rtu { local_comm_id: ids.0, remote_comm_id: ids.1, ..Rtu::default() }.into(),
-        Mra { local_comm_id: ids.0, remote_comm_id: ids.1, ..Mra::default() }.into(),
+        Dreq {
+            local_comm_id: ids.0,
+            remote_comm_id: ids.1,
+            remote_qpn,
+            ..Dreq::default()
+        }
+        .into(),
+        Drep {
+            local_comm_id: ids.0,
+            remote_comm_id: ids.1,
+            ..Drep::default()
+        }
+        .into(),
+        Rej {
+            local_comm_id: ids.0,
+            remote_comm_id: ids.1,
+            reason,
+            ..Rej::default()
+        }
+        .into(),
+        Rej {
+            local_comm_id: ids.0,
+            reason: RejectReason::TIMEOUT,
+            ..Rej::default()
+        }
+        .into(),
+        Rtu {
+            local_comm_id: ids.0,
+            remote_comm_id: ids.1,
+            ..Rtu::default()
+        }
+        .into(),
+        Mra {
+            local_comm_id: ids.0,
+            remote_comm_id: ids.1,
+            ..Mra::default()
+        }
+        .into(),
     ];
     for message in messages {
         pair.bob.receive(&from(MALLORY, BOB, message), pair.now);
-        assert_eq!(pair.bob.cm.state(bob), Some(CmState::Established), "{message:?}");
+        assert_eq!(
+            pair.bob.cm.state(bob),
+            Some(CmState::Established),
+            "{message:?}"
+        );
         assert!(pair.bob.events.is_empty(), "{message:?}");
     }
     // Of these only the DREQ is answered: to its sender, with the IDs that it sent.
@@ -58,16 +101,40 @@ fn a_peer_that_guesses_changes_nothing() {
             ..Dreq::default()
         }
         .into(),
-        Dreq { local_comm_id: wrong, remote_comm_id: right.1, ..Dreq::default() }.into(),
-        Rej { local_comm_id: wrong, remote_comm_id: right.1, ..Rej::default() }.into(),
+        Dreq {
+            local_comm_id: wrong,
+            remote_comm_id: right.1,
+            ..Dreq::default()
+        }
+        .into(),
+        Rej {
+            local_comm_id: wrong,
+            remote_comm_id: right.1,
+            ..Rej::default()
+        }
+        .into(),
         // Bob did not send the request.
-        Rep { local_comm_id: right.0, remote_comm_id: right.1, ..Rep::default() }.into(),
-        Mra { local_comm_id: right.0, remote_comm_id: right.1, subject: Subject::Reserved, ..Mra::default() }
-            .into(),
+        Rep {
+            local_comm_id: right.0,
+            remote_comm_id: right.1,
+            ..Rep::default()
+        }
+        .into(),
+        Mra {
+            local_comm_id: right.0,
+            remote_comm_id: right.1,
+            subject: Subject::Reserved,
+            ..Mra::default()
+        }
+        .into(),
     ];
     for message in messages {
         pair.bob.receive(&from(ALICE, BOB, message), pair.now);
-        assert_eq!(pair.bob.cm.state(bob), Some(CmState::Established), "{message:?}");
+        assert_eq!(
+            pair.bob.cm.state(bob),
+            Some(CmState::Established),
+            "{message:?}"
+        );
         assert!(pair.bob.events.is_empty(), "{message:?}");
     }
 }
@@ -75,11 +142,23 @@ fn a_peer_that_guesses_changes_nothing() {
 #[test]
 fn a_reply_to_what_was_not_asked_is_rejected() {
     let mut pair = Pair::new();
-    let rep = Rep { local_comm_id: CommId(7), remote_comm_id: CommId(8), ..Rep::default() };
+    let rep = Rep {
+        local_comm_id: CommId(7),
+        remote_comm_id: CommId(8),
+        ..Rep::default()
+    };
     pair.alice.receive(&from(BOB, ALICE, rep), pair.now);
-    let CmMessage::Rej(rej) = pair.alice.said() else { panic!() };
-    assert_eq!((rej.reason, rej.subject), (RejectReason::INVALID_COMM_ID, Subject::Reply));
-    assert_eq!((rej.local_comm_id, rej.remote_comm_id), (CommId(8), CommId(7)));
+    let CmMessage::Rej(rej) = pair.alice.said() else {
+        panic!()
+    };
+    assert_eq!(
+        (rej.reason, rej.subject),
+        (RejectReason::INVALID_COMM_ID, Subject::Reply)
+    );
+    assert_eq!(
+        (rej.local_comm_id, rej.remote_comm_id),
+        (CommId(8), CommId(7))
+    );
 }
 
 #[test]
@@ -87,7 +166,12 @@ fn no_peer_makes_us_wait_for_hours() {
     let mut pair = Pair::new();
     let alice = pair.connect();
     pair.alice.sent.clear();
-    let mra = Mra { local_comm_id: CommId(9), remote_comm_id: alice, service_timeout: 31, ..Mra::default() };
+    let mra = Mra {
+        local_comm_id: CommId(9),
+        remote_comm_id: alice,
+        service_timeout: 31,
+        ..Mra::default()
+    };
     pair.alice.receive(&from(BOB, ALICE, mra), pair.now);
     assert_eq!(pair.alice.cm.state(alice), Some(CmState::ReqMraReceived));
     let wait = pair.alice.cm.next_timeout().unwrap() - pair.now;
@@ -104,13 +188,25 @@ fn alternate_paths_are_refused() {
     let mut pair = Pair::new();
     pair.listen(8);
     let (alice, bob) = pair.connection();
-    let lap = Lap { local_comm_id: alice, remote_comm_id: bob, ..Lap::default() };
+    let lap = Lap {
+        local_comm_id: alice,
+        remote_comm_id: bob,
+        ..Lap::default()
+    };
     for (lap, status) in [
         (lap, AprStatus::UNSUPPORTED),
-        (Lap { remote_comm_id: CommId(bob.0 ^ 1), ..lap }, AprStatus::INVALID_COMM_ID),
+        (
+            Lap {
+                remote_comm_id: CommId(bob.0 ^ 1),
+                ..lap
+            },
+            AprStatus::INVALID_COMM_ID,
+        ),
     ] {
         pair.bob.receive(&from(ALICE, BOB, lap), pair.now);
-        let CmMessage::Apr(apr) = pair.bob.said() else { panic!() };
+        let CmMessage::Apr(apr) = pair.bob.said() else {
+            panic!()
+        };
         assert_eq!((apr.status, apr.remote_comm_id), (status, alice));
     }
 }
@@ -138,10 +234,20 @@ fn one_name_for_two_queue_pairs_is_rejected() {
     let datagram = pair.alice.sent[0];
     pair.carry();
     let mut mad = CmMad::parse(&datagram.mad).unwrap();
-    let CmMessage::Req(req) = &mut mad.message else { panic!() };
+    let CmMessage::Req(req) = &mut mad.message else {
+        panic!()
+    };
     (req.local_qpn, req.starting_psn) = (Qpn::new(0x99), Psn::new(0));
-    pair.bob.receive(&Datagram { path: datagram.path, mad: mad.to_bytes() }, pair.now);
-    let CmMessage::Rej(rej) = pair.bob.said() else { panic!() };
+    pair.bob.receive(
+        &Datagram {
+            path: datagram.path,
+            mad: mad.to_bytes(),
+        },
+        pair.now,
+    );
+    let CmMessage::Rej(rej) = pair.bob.said() else {
+        panic!()
+    };
     assert_eq!(rej.reason, RejectReason::DUPLICATE_LOCAL_COMM_ID);
 }
 
@@ -150,7 +256,12 @@ fn one_name_for_two_queue_pairs_is_rejected() {
 fn communication_ids_cannot_be_guessed() {
     let ids = |seed| {
         let mut host = Host::new(ALICE, CmConfig::default(), seed);
-        let mut draw = |qpn| host.cm.connect(&connect(ALICE, BOB, SERVICE, qpn), Instant(0)).unwrap().0;
+        let mut draw = |qpn| {
+            host.cm
+                .connect(&connect(ALICE, BOB, SERVICE, qpn), Instant(0))
+                .unwrap()
+                .0
+        };
         (0..64).map(&mut draw).collect::<Vec<u32>>()
     };
     let (one, other) = (ids(1), ids(2));

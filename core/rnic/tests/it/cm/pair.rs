@@ -1,8 +1,8 @@
 //! Two hosts and a network that the test controls.
 
 use rnic::cm::{
-    Accept, Cm, CmConfig, CmEvent, Connect, Datagram, Ece, Listen, ListenAddress, ListenerId, LocalAddress,
-    Reject, Resolve,
+    Accept, Cm, CmConfig, CmEvent, Connect, Datagram, Ece, Listen, ListenAddress, ListenerId,
+    LocalAddress, Reject, Resolve,
 };
 use rnic::{Arrival, Gid, Instant, Mtu, Nanos, Path};
 use std::collections::VecDeque;
@@ -28,15 +28,26 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(gid: Gid, config: CmConfig, seed: u8) -> Self {
         let mut cm = Cm::new(config, [seed; 32]);
-        let address = LocalAddress { gid, ca_guid: u64::from(seed), mtu: Mtu::B1024, ack_delay: 15 };
+        let address = LocalAddress {
+            gid,
+            ca_guid: u64::from(seed),
+            mtu: Mtu::B1024,
+            ack_delay: 15,
+        };
         cm.set_address(address);
-        Self { cm, sent: VecDeque::new(), events: VecDeque::new() }
+        Self {
+            cm,
+            sent: VecDeque::new(),
+            events: VecDeque::new(),
+        }
     }
 
     /// Takes the outputs, as a driver does after each input.
     pub(crate) fn drain(&mut self) {
-        self.sent.extend(std::iter::from_fn(|| self.cm.poll_transmit()));
-        self.events.extend(std::iter::from_fn(|| self.cm.poll_event()));
+        self.sent
+            .extend(std::iter::from_fn(|| self.cm.poll_transmit()));
+        self.events
+            .extend(std::iter::from_fn(|| self.cm.poll_event()));
         self.cm.check().unwrap();
     }
 
@@ -76,18 +87,35 @@ impl Pair {
 
     pub(crate) fn with(config: CmConfig) -> Self {
         let (alice, bob) = (Host::new(ALICE, config, 1), Host::new(BOB, config, 2));
-        Self { alice, bob, now: Instant(1_000) }
+        Self {
+            alice,
+            bob,
+            now: Instant(1_000),
+        }
     }
 
     /// Bob listens at any address, for connections and for datagrams.
     pub(crate) fn listen(&mut self, backlog: u32) -> [ListenerId; 2] {
         let address = ListenAddress::Any;
-        [SERVICE, DATAGRAMS].map(|service| self.bob.cm.listen(Listen { service, address, backlog }).unwrap())
+        [SERVICE, DATAGRAMS].map(|service| {
+            self.bob
+                .cm
+                .listen(Listen {
+                    service,
+                    address,
+                    backlog,
+                })
+                .unwrap()
+        })
     }
 
     /// Alice asks for a connection.
     pub(crate) fn connect(&mut self) -> CommId {
-        let id = self.alice.cm.connect(&connect(ALICE, BOB, SERVICE, 0x11), self.now).unwrap();
+        let id = self
+            .alice
+            .cm
+            .connect(&connect(ALICE, BOB, SERVICE, 0x11), self.now)
+            .unwrap();
         self.alice.drain();
         id
     }
@@ -106,7 +134,9 @@ impl Pair {
 
     /// Bob takes a request; returns its communication ID.
     pub(crate) fn request(&mut self) -> CommId {
-        let CmEvent::Request { id, .. } = self.bob.event() else { panic!("a request") };
+        let CmEvent::Request { id, .. } = self.bob.event() else {
+            panic!("a request")
+        };
         self.bob.cm.take(id).unwrap();
         id
     }
@@ -118,7 +148,9 @@ impl Pair {
 
     /// Alice takes a reply.
     pub(crate) fn reply(&mut self, id: CommId) {
-        let CmEvent::Reply { id: replied, .. } = self.alice.event() else { panic!("a reply") };
+        let CmEvent::Reply { id: replied, .. } = self.alice.event() else {
+            panic!("a reply")
+        };
         assert_eq!(replied, id);
     }
 
@@ -137,14 +169,18 @@ impl Pair {
         self.reply(alice);
         self.ready(alice);
         self.carry();
-        assert!(matches!(self.bob.event(), CmEvent::Established { id, private_data: Some(_) } if id == bob));
+        assert!(
+            matches!(self.bob.event(), CmEvent::Established { id, private_data: Some(_) } if id == bob)
+        );
         (alice, bob)
     }
 
     /// Advances the time to the next timer of either host, and handles it.
     pub(crate) fn wait(&mut self) -> bool {
         let next = [self.alice.cm.next_timeout(), self.bob.cm.next_timeout()];
-        let Some(next) = next.into_iter().flatten().min() else { return false };
+        let Some(next) = next.into_iter().flatten().min() else {
+            return false;
+        };
         self.now = self.now.max(next);
         self.alice.cm.handle_timeout(self.now);
         self.bob.cm.handle_timeout(self.now);
@@ -166,8 +202,14 @@ impl Pair {
 
     /// Asserts that no connection and no timer is left.
     pub(crate) fn assert_empty(&self) {
-        assert_eq!((self.alice.cm.connections(), self.bob.cm.connections()), (0, 0));
-        assert_eq!((self.alice.cm.next_timeout(), self.bob.cm.next_timeout()), (None, None));
+        assert_eq!(
+            (self.alice.cm.connections(), self.bob.cm.connections()),
+            (0, 0)
+        );
+        assert_eq!(
+            (self.alice.cm.next_timeout(), self.bob.cm.next_timeout()),
+            (None, None)
+        );
     }
 }
 
@@ -213,7 +255,10 @@ pub(crate) fn connect(source: Gid, destination: Gid, service: ServiceId, qpn: u3
         flow_control: true,
         srq: false,
         packet_lifetime: 16,
-        ece: Ece { vendor_id: 0x12_3456, options: 0x789a },
+        ece: Ece {
+            vendor_id: 0x12_3456,
+            options: 0x789a,
+        },
         private_data: private_data(source, destination, b"hello"),
     }
 }
@@ -229,7 +274,10 @@ pub(crate) fn accept(qpn: u32) -> Accept {
         rnr_retry_count: 7,
         flow_control: true,
         srq: true,
-        ece: Ece { vendor_id: 0x65_4321, options: 0xa987 },
+        ece: Ece {
+            vendor_id: 0x65_4321,
+            options: 0xa987,
+        },
         private_data,
     }
 }
@@ -237,7 +285,10 @@ pub(crate) fn accept(qpn: u32) -> Accept {
 pub(crate) fn reject() -> Reject {
     let mut private_data = [0; 148];
     private_data[..2].copy_from_slice(b"no");
-    Reject { reason: RejectReason::CONSUMER, private_data }
+    Reject {
+        reason: RejectReason::CONSUMER,
+        private_data,
+    }
 }
 
 pub(crate) fn resolve(source: Gid, destination: Gid) -> Resolve {

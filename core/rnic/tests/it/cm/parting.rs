@@ -18,10 +18,17 @@ fn one_parts_and_the_other_confirms() {
     pair.bob.cm.disconnect(bob, [4; 220], pair.now).unwrap();
     pair.bob.drain();
     pair.carry();
-    let CmEvent::Disconnected { id, cause: Parting::Answered(data) } = pair.alice.event() else {
+    let CmEvent::Disconnected {
+        id,
+        cause: Parting::Answered(data),
+    } = pair.alice.event()
+    else {
         panic!("disconnected")
     };
-    assert_eq!((id, &data[..220], &data[220..]), (alice, &[4; 220][..], &[0; 4][..]));
+    assert_eq!(
+        (id, &data[..220], &data[220..]),
+        (alice, &[4; 220][..], &[0; 4][..])
+    );
     // Neither queue pair is used again while packets may be in the network.
     assert_eq!(pair.alice.cm.state(alice), Some(CmState::TimeWait));
     pair.wait_until(|pair| pair.alice.events.len() + pair.bob.events.len() == 2);
@@ -42,8 +49,20 @@ fn both_part_at_once() {
     pair.alice.drain();
     pair.bob.drain();
     pair.carry();
-    assert_eq!(pair.alice.event(), CmEvent::Disconnected { id: alice, cause: Parting::Both });
-    assert_eq!(pair.bob.event(), CmEvent::Disconnected { id: bob, cause: Parting::Both });
+    assert_eq!(
+        pair.alice.event(),
+        CmEvent::Disconnected {
+            id: alice,
+            cause: Parting::Both
+        }
+    );
+    assert_eq!(
+        pair.bob.event(),
+        CmEvent::Disconnected {
+            id: bob,
+            cause: Parting::Both
+        }
+    );
     assert_eq!(pair.bob.cm.state(bob), Some(CmState::TimeWait));
 }
 
@@ -65,7 +84,13 @@ fn a_lost_confirmation_is_given_again() {
     pair.bob.said();
     pair.bob.receive(&dreq, pair.now);
     pair.carry();
-    assert!(matches!(pair.alice.event(), CmEvent::Disconnected { cause: Parting::Answered(_), .. }));
+    assert!(matches!(
+        pair.alice.event(),
+        CmEvent::Disconnected {
+            cause: Parting::Answered(_),
+            ..
+        }
+    ));
 }
 
 #[test]
@@ -79,7 +104,13 @@ fn a_peer_that_is_gone_does_not_hold_us() {
         pair.alice.sent.clear();
         !pair.alice.events.is_empty()
     });
-    assert_eq!(pair.alice.event(), CmEvent::Disconnected { id: alice, cause: Parting::TimedOut });
+    assert_eq!(
+        pair.alice.event(),
+        CmEvent::Disconnected {
+            id: alice,
+            cause: Parting::TimedOut
+        }
+    );
     assert_eq!(pair.alice.cm.counters().retried[5], 15);
 }
 
@@ -92,7 +123,13 @@ fn a_host_that_forgot_the_connection_confirms_its_end() {
     pair.alice.cm.disconnect(alice, [0; 220], pair.now).unwrap();
     pair.alice.drain();
     pair.carry();
-    assert!(matches!(pair.alice.event(), CmEvent::Disconnected { cause: Parting::Answered(_), .. }));
+    assert!(matches!(
+        pair.alice.event(),
+        CmEvent::Disconnected {
+            cause: Parting::Answered(_),
+            ..
+        }
+    ));
 }
 
 #[test]
@@ -115,7 +152,9 @@ fn a_reply_that_is_never_confirmed_is_given_up_on_both_sides() {
         !pair.bob.events.is_empty()
     });
     assert_eq!(pair.bob.event(), CmEvent::Unreachable { id: bob });
-    let CmEvent::Rejected { id, reject } = pair.alice.event() else { panic!("rejected") };
+    let CmEvent::Rejected { id, reject } = pair.alice.event() else {
+        panic!("rejected")
+    };
     assert_eq!((id, reject.reason), (alice, RejectReason::TIMEOUT));
     assert_eq!(pair.alice.cm.state(alice), Some(CmState::TimeWait));
 }
@@ -186,27 +225,46 @@ fn the_pending_dreq_of_a_dead_process_ends_the_connection_at_its_peer() {
 
 /// One end loses all state but its pending DREQ.
 fn one_vanishes(name: &str, stage: Stage, alice_vanishes: bool) {
-    let mut pair = Pair::with(CmConfig { reports_changes: true, ..CmConfig::default() });
+    let mut pair = Pair::with(CmConfig {
+        reports_changes: true,
+        ..CmConfig::default()
+    });
     pair.listen(8);
     let (alice, bob) = stage(&mut pair);
     pair.carry();
-    let (Some(gone), survivor) = (if alice_vanishes { Some(alice) } else { bob }, Some(alice)) else {
+    let (Some(gone), survivor) = (if alice_vanishes { Some(alice) } else { bob }, Some(alice))
+    else {
         return;
     };
-    let host = if alice_vanishes { &mut pair.alice } else { &mut pair.bob };
+    let host = if alice_vanishes {
+        &mut pair.alice
+    } else {
+        &mut pair.bob
+    };
     let changed: Vec<_> = std::iter::from_fn(|| host.cm.poll_change()).collect();
     assert!(changed.contains(&gone), "{name}");
     let words = host.cm.message_at_death(gone).expect("something to say");
     pair.alice.events.clear();
     pair.bob.events.clear();
-    let (other, survivor) = if alice_vanishes { (&mut pair.bob, bob) } else { (&mut pair.alice, survivor) };
+    let (other, survivor) = if alice_vanishes {
+        (&mut pair.bob, bob)
+    } else {
+        (&mut pair.alice, survivor)
+    };
     other.receive(&words, pair.now);
     let ending = |event: &CmEvent| {
-        matches!(event, CmEvent::Rejected { .. } | CmEvent::Disconnected { .. })
-            && survivor.is_none_or(|survivor| event.id() == survivor)
+        matches!(
+            event,
+            CmEvent::Rejected { .. } | CmEvent::Disconnected { .. }
+        ) && survivor.is_none_or(|survivor| event.id() == survivor)
     };
     let knew = name == "parting" && alice_vanishes;
-    assert_eq!(other.events.iter().any(ending), !knew, "{name}: {:?}", other.events);
+    assert_eq!(
+        other.events.iter().any(ending),
+        !knew,
+        "{name}: {:?}",
+        other.events
+    );
 }
 
 /// One owner exits and its end is released; the other end gets an event and is released as well; nothing
@@ -225,16 +283,28 @@ fn one_dies(name: &str, stage: Stage, alice_dies: bool) {
     host.cm.release(dead, pair.now).unwrap();
     host.drain();
     pair.carry();
-    let told = if alice_dies { &pair.bob.events } else { &pair.alice.events };
+    let told = if alice_dies {
+        &pair.bob.events
+    } else {
+        &pair.alice.events
+    };
     let ending = |event: &CmEvent| {
-        matches!(event, CmEvent::Rejected { .. } | CmEvent::Disconnected { .. })
-            && other.is_none_or(|id| event.id() == id)
+        matches!(
+            event,
+            CmEvent::Rejected { .. } | CmEvent::Disconnected { .. }
+        ) && other.is_none_or(|id| event.id() == id)
     };
     let knew = name == "parting" && alice_dies;
     assert_eq!(told.iter().any(ending), !knew, "{name}: {told:?}");
     // The other end is released as well, and nothing remains.
-    let survivor = if alice_dies { &mut pair.bob } else { &mut pair.alice };
-    other.into_iter().for_each(|id| survivor.cm.release(id, pair.now).unwrap());
+    let survivor = if alice_dies {
+        &mut pair.bob
+    } else {
+        &mut pair.alice
+    };
+    other
+        .into_iter()
+        .for_each(|id| survivor.cm.release(id, pair.now).unwrap());
     while let Some(event) = survivor.events.pop_front() {
         survivor.cm.release(event.id(), pair.now).ok();
     }
@@ -244,7 +314,11 @@ fn one_dies(name: &str, stage: Stage, alice_dies: bool) {
         pair.carry();
     }
     pair.assert_empty();
-    assert!(pair.now.0 < 100_000_000_000, "{name}: it took {:?}", pair.now);
+    assert!(
+        pair.now.0 < 100_000_000_000,
+        "{name}: it took {:?}",
+        pair.now
+    );
 }
 
 #[test]
@@ -255,14 +329,22 @@ fn a_released_connection_has_no_events() {
     pair.alice.cm.disconnect(alice, [0; 220], pair.now).unwrap();
     pair.alice.drain();
     let dreq = pair.alice.sent.pop_front().unwrap();
-    let arrival = rnic::Arrival { source: ALICE, destination: BOB, traffic_class: 0, hop_limit: 64 };
+    let arrival = rnic::Arrival {
+        source: ALICE,
+        destination: BOB,
+        traffic_class: 0,
+        hop_limit: 64,
+    };
     pair.bob.cm.handle_datagram(&arrival, &dreq.mad, pair.now);
     // The event is queued already when the owner releases the connection.
     pair.bob.cm.release(bob, pair.now).unwrap();
     pair.bob.drain();
     assert!(pair.bob.events.is_empty());
     assert!(matches!(pair.bob.said(), CmMessage::Drep(_)));
-    assert_eq!(pair.bob.cm.disconnect(bob, [0; 220], pair.now), Err(CmError::NoSuchConnection));
+    assert_eq!(
+        pair.bob.cm.disconnect(bob, [0; 220], pair.now),
+        Err(CmError::NoSuchConnection)
+    );
 }
 
 #[test]
@@ -270,14 +352,19 @@ fn an_address_that_goes_takes_its_connections_along() {
     let mut pair = Pair::new();
     let [listener, _] = pair.listen(8);
     let (_, bob) = pair.connection();
-    pair.alice.cm.connect(&connect(ALICE, BOB, SERVICE, 0x12), pair.now).unwrap();
+    pair.alice
+        .cm
+        .connect(&connect(ALICE, BOB, SERVICE, 0x12), pair.now)
+        .unwrap();
     pair.alice.drain();
     pair.carry();
     pair.bob.cm.remove_address(BOB);
     pair.bob.drain();
     // The request that waited is removed with its address; the owner gets an event for the connection that it
     // took.
-    let CmEvent::Request { id: second, .. } = pair.bob.event() else { panic!("a request") };
+    let CmEvent::Request { id: second, .. } = pair.bob.event() else {
+        panic!("a request")
+    };
     let ids: Vec<_> = pair.bob.events.drain(..).map(|event| event.id()).collect();
     assert_eq!(ids.len(), 2);
     assert!(ids.contains(&bob) && ids.contains(&second));
@@ -296,7 +383,11 @@ fn a_listener_that_goes_rejects_what_waits_for_it() {
     let taken = pair.connect();
     pair.carry();
     let bob = pair.request();
-    let waiting = pair.alice.cm.connect(&connect(ALICE, BOB, SERVICE, 0x12), pair.now).unwrap();
+    let waiting = pair
+        .alice
+        .cm
+        .connect(&connect(ALICE, BOB, SERVICE, 0x12), pair.now)
+        .unwrap();
     pair.alice.drain();
     pair.carry();
     pair.bob.cm.unlisten(listener, pair.now).unwrap();
@@ -340,9 +431,17 @@ fn the_peer_may_reuse_the_id_of_an_ended_connection_in_a_req() {
     pair.listen(8);
     let (_, bob, req) = over(&mut pair);
     let mut mad = CmMad::parse(&req.mad).unwrap();
-    let CmMessage::Req(again) = &mut mad.message else { panic!("a REQ") };
+    let CmMessage::Req(again) = &mut mad.message else {
+        panic!("a REQ")
+    };
     again.local_qpn = Qpn::new(0x99);
-    pair.bob.receive(&Datagram { path: req.path, mad: mad.to_bytes() }, pair.now);
+    pair.bob.receive(
+        &Datagram {
+            path: req.path,
+            mad: mad.to_bytes(),
+        },
+        pair.now,
+    );
     assert!(pair.request() != bob);
     // Its own queue pair stays in time-wait for the full time.
     assert_eq!(pair.bob.cm.state(bob), Some(CmState::TimeWait));
@@ -354,7 +453,11 @@ fn the_peer_may_reuse_the_id_of_an_ended_connection_in_a_rep() {
     let mut pair = Pair::new();
     pair.listen(8);
     let (_, over, _) = over(&mut pair);
-    let next = pair.alice.cm.connect(&connect(ALICE, BOB, SERVICE, 0x33), pair.now).unwrap();
+    let next = pair
+        .alice
+        .cm
+        .connect(&connect(ALICE, BOB, SERVICE, 0x33), pair.now)
+        .unwrap();
     pair.alice.drain();
     pair.carry();
     let bob = pair.request();
@@ -362,8 +465,16 @@ fn the_peer_may_reuse_the_id_of_an_ended_connection_in_a_rep() {
     pair.bob.drain();
     let datagram = pair.bob.sent.pop_front().unwrap();
     let mut mad = CmMad::parse(&datagram.mad).unwrap();
-    let CmMessage::Rep(rep) = &mut mad.message else { panic!("a REP") };
+    let CmMessage::Rep(rep) = &mut mad.message else {
+        panic!("a REP")
+    };
     rep.local_comm_id = over;
-    pair.alice.receive(&Datagram { path: datagram.path, mad: mad.to_bytes() }, pair.now);
+    pair.alice.receive(
+        &Datagram {
+            path: datagram.path,
+            mad: mad.to_bytes(),
+        },
+        pair.now,
+    );
     pair.reply(next);
 }

@@ -5,7 +5,10 @@ use rnic::cm::{CmError, CmEvent, CmState, Ece, Resolution};
 use wire::Qpn;
 use wire::cm::SidrStatus;
 
-const ECE: Ece = Ece { vendor_id: 5, options: 6 };
+const ECE: Ece = Ece {
+    vendor_id: 5,
+    options: 6,
+};
 
 fn resolution() -> Resolution {
     Resolution {
@@ -18,7 +21,11 @@ fn resolution() -> Resolution {
 }
 
 fn ask(pair: &mut Pair) -> wire::cm::CommId {
-    let id = pair.alice.cm.resolve(&resolve(ALICE, BOB), Ece::default(), pair.now).unwrap();
+    let id = pair
+        .alice
+        .cm
+        .resolve(&resolve(ALICE, BOB), Ece::default(), pair.now)
+        .unwrap();
     pair.alice.drain();
     id
 }
@@ -29,18 +36,39 @@ fn a_queue_pair_is_told() {
     let [_, listener] = pair.listen(8);
     let alice = ask(&mut pair);
     pair.carry();
-    let CmEvent::SidrRequest { id: bob, listener: asked, request, addresses, .. } = pair.bob.event() else {
+    let CmEvent::SidrRequest {
+        id: bob,
+        listener: asked,
+        request,
+        addresses,
+        ..
+    } = pair.bob.event()
+    else {
         panic!("a request")
     };
-    assert_eq!((asked, &request.private_data[36..39]), (listener, &b"who"[..]));
+    assert_eq!(
+        (asked, &request.private_data[36..39]),
+        (listener, &b"who"[..])
+    );
     assert_eq!(addresses.unwrap().source(), ip(ALICE));
     pair.bob.cm.take(bob).unwrap();
-    pair.bob.cm.answer_resolution(bob, &resolution(), pair.now).unwrap();
+    pair.bob
+        .cm
+        .answer_resolution(bob, &resolution(), pair.now)
+        .unwrap();
     pair.bob.drain();
     pair.carry();
-    let CmEvent::Resolved { id, answer, ece } = pair.alice.event() else { panic!("resolved") };
-    assert_eq!((id, answer.qpn, answer.qkey, ece), (alice, Qpn::new(0x77), 0x0123_4567, ECE));
-    assert_eq!((answer.status, answer.private_data), (SidrStatus::VALID, [9; 136]));
+    let CmEvent::Resolved { id, answer, ece } = pair.alice.event() else {
+        panic!("resolved")
+    };
+    assert_eq!(
+        (id, answer.qpn, answer.qkey, ece),
+        (alice, Qpn::new(0x77), 0x0123_4567, ECE)
+    );
+    assert_eq!(
+        (answer.status, answer.private_data),
+        (SidrStatus::VALID, [9; 136])
+    );
     pair.alice.cm.release(alice, pair.now).unwrap();
     pair.bob.cm.release(bob, pair.now).unwrap();
     pair.wait_until(|pair| pair.bob.cm.connections() == 0);
@@ -57,7 +85,10 @@ fn a_lost_answer_is_given_again_and_the_program_asked_once() {
     let bob = pair.bob.event().id();
     // Repeated before the program answers, and after.
     pair.bob.receive(&request, pair.now);
-    pair.bob.cm.answer_resolution(bob, &resolution(), pair.now).unwrap();
+    pair.bob
+        .cm
+        .answer_resolution(bob, &resolution(), pair.now)
+        .unwrap();
     pair.bob.cm.release(bob, pair.now).unwrap();
     pair.bob.drain();
     pair.bob.said();
@@ -73,7 +104,9 @@ fn sidr_without_a_listener_without_an_answer_and_after_release() {
     let mut pair = Pair::new();
     ask(&mut pair);
     pair.carry();
-    let CmEvent::Resolved { answer, .. } = pair.alice.event() else { panic!("resolved") };
+    let CmEvent::Resolved { answer, .. } = pair.alice.event() else {
+        panic!("resolved")
+    };
     assert_eq!(answer.status, SidrStatus::UNSUPPORTED);
 
     let alice = ask(&mut pair);
@@ -91,7 +124,9 @@ fn sidr_without_a_listener_without_an_answer_and_after_release() {
     pair.bob.cm.release(bob, pair.now).unwrap();
     pair.bob.drain();
     pair.carry();
-    let CmEvent::Resolved { answer, .. } = pair.alice.event() else { panic!("resolved") };
+    let CmEvent::Resolved { answer, .. } = pair.alice.event() else {
+        panic!("resolved")
+    };
     assert_eq!(answer.status, SidrStatus::REJECTED);
 }
 
@@ -113,12 +148,23 @@ fn resolutions_and_connections_are_not_mixed_up() {
     let connection = pair.connect();
     pair.carry();
     let request = pair.request();
-    assert!(pair.bob.cm.answer_resolution(request, &resolution(), pair.now).is_err());
+    assert!(
+        pair.bob
+            .cm
+            .answer_resolution(request, &resolution(), pair.now)
+            .is_err()
+    );
     // A resolution that was released is deleted; the answer has no receiver.
     pair.alice.cm.release(alice, pair.now).unwrap();
-    pair.bob.cm.answer_resolution(bob, &resolution(), pair.now).unwrap();
+    pair.bob
+        .cm
+        .answer_resolution(bob, &resolution(), pair.now)
+        .unwrap();
     pair.bob.drain();
-    assert!(matches!(pair.bob.sent.back().map(|it| it.mad[17]), Some(0x18)));
+    assert!(matches!(
+        pair.bob.sent.back().map(|it| it.mad[17]),
+        Some(0x18)
+    ));
     pair.carry();
     assert_eq!(pair.alice.cm.counters().unknown, 1);
     assert_eq!(pair.alice.cm.state(connection), Some(CmState::ReqSent));

@@ -12,18 +12,44 @@ fn both_ends_learn_what_the_other_said() {
     let [listener, _] = pair.listen(8);
     let alice = pair.connect();
     pair.carry();
-    let CmEvent::Request { id: bob, listener: asked, path, request, addresses, ece } = pair.bob.event()
+    let CmEvent::Request {
+        id: bob,
+        listener: asked,
+        path,
+        request,
+        addresses,
+        ece,
+    } = pair.bob.event()
     else {
         panic!("a request");
     };
-    assert_eq!((asked, path.source, path.destination), (listener, BOB, ALICE));
-    assert_eq!((request.local_qpn, request.starting_psn), (Qpn::new(0x11), Psn::new(0x10_0011)));
-    assert_eq!((request.responder_resources, request.initiator_depth), (3, 5));
-    assert_eq!((request.retry_count, request.rnr_retry_count, request.path_mtu), (7, 6, 3));
+    assert_eq!(
+        (asked, path.source, path.destination),
+        (listener, BOB, ALICE)
+    );
+    assert_eq!(
+        (request.local_qpn, request.starting_psn),
+        (Qpn::new(0x11), Psn::new(0x10_0011))
+    );
+    assert_eq!(
+        (request.responder_resources, request.initiator_depth),
+        (3, 5)
+    );
+    assert_eq!(
+        (
+            request.retry_count,
+            request.rnr_retry_count,
+            request.path_mtu
+        ),
+        (7, 6, 3)
+    );
     assert_eq!(request.private_data[36..41], *b"hello");
     assert_eq!((ece.vendor_id, ece.options), (0x12_3456, 0x789a));
     let addresses = addresses.unwrap();
-    assert_eq!((addresses.source(), addresses.source_port), (ip(ALICE), SOURCE_PORT));
+    assert_eq!(
+        (addresses.source(), addresses.source_port),
+        (ip(ALICE), SOURCE_PORT)
+    );
     assert_eq!(
         (pair.alice.cm.state(alice), pair.bob.cm.state(bob)),
         (Some(CmState::ReqSent), Some(CmState::ReqReceived))
@@ -31,22 +57,37 @@ fn both_ends_learn_what_the_other_said() {
 
     pair.accept(bob);
     pair.carry();
-    let CmEvent::Reply { id, reply, ece } = pair.alice.event() else { panic!("a reply") };
-    assert_eq!((id, reply.local_qpn, reply.starting_psn), (alice, Qpn::new(0x22), Psn::new(0x20_0022)));
-    assert_eq!((reply.responder_resources, reply.initiator_depth, reply.srq), (4, 2, true));
+    let CmEvent::Reply { id, reply, ece } = pair.alice.event() else {
+        panic!("a reply")
+    };
+    assert_eq!(
+        (id, reply.local_qpn, reply.starting_psn),
+        (alice, Qpn::new(0x22), Psn::new(0x20_0022))
+    );
+    assert_eq!(
+        (reply.responder_resources, reply.initiator_depth, reply.srq),
+        (4, 2, true)
+    );
     assert_eq!(reply.private_data[..7], *b"welcome");
     assert_eq!((ece.vendor_id, ece.options), (0x65_4321, 0xa987));
 
     pair.ready(alice);
     pair.carry();
-    let CmEvent::Established { id, private_data: Some(data) } = pair.bob.event() else {
+    let CmEvent::Established {
+        id,
+        private_data: Some(data),
+    } = pair.bob.event()
+    else {
         panic!("established")
     };
     assert_eq!((id, *data), (bob, [7; 224]));
     assert_eq!(pair.alice.cm.state(alice), Some(CmState::Established));
     assert_eq!(pair.bob.cm.state(bob), Some(CmState::Established));
     // No message is in the network: no timer runs.
-    assert_eq!((pair.alice.cm.next_timeout(), pair.bob.cm.next_timeout()), (None, None));
+    assert_eq!(
+        (pair.alice.cm.next_timeout(), pair.bob.cm.next_timeout()),
+        (None, None)
+    );
     assert!(pair.alice.events.is_empty() && pair.bob.events.is_empty());
 }
 
@@ -63,7 +104,13 @@ fn data_may_come_before_the_rtu() {
     let rtu = pair.alice.sent.pop_front().unwrap();
     pair.bob.cm.data_arrived(bob, pair.now).unwrap();
     pair.bob.drain();
-    assert_eq!(pair.bob.event(), CmEvent::Established { id: bob, private_data: None });
+    assert_eq!(
+        pair.bob.event(),
+        CmEvent::Established {
+            id: bob,
+            private_data: None
+        }
+    );
     // Neither the RTU nor more data causes an event.
     pair.bob.receive(&rtu, pair.now);
     pair.bob.cm.data_arrived(bob, pair.now).unwrap();
@@ -103,7 +150,13 @@ fn a_lost_message_is_repeated_after_the_response_time() {
         pair.carry();
         !pair.bob.events.is_empty()
     });
-    assert!(matches!(pair.bob.event(), CmEvent::Established { private_data: Some(_), .. }));
+    assert!(matches!(
+        pair.bob.event(),
+        CmEvent::Established {
+            private_data: Some(_),
+            ..
+        }
+    ));
     assert_eq!(pair.alice.cm.counters().retried[0], 3);
 }
 
@@ -148,9 +201,14 @@ fn a_connection_released_while_it_waits_for_a_rep_sends_a_rej() {
     );
     assert_eq!(rej.information[..8], 1u64.to_be_bytes());
     pair.carry();
-    let CmEvent::Rejected { id, reject } = pair.bob.event() else { panic!("rejected") };
+    let CmEvent::Rejected { id, reject } = pair.bob.event() else {
+        panic!("rejected")
+    };
     assert_eq!((id, reject.reason), (bob, RejectReason::TIMEOUT));
-    assert_eq!(pair.bob.cm.accept(bob, &accept(1), pair.now), Err(CmError::WrongState(CmState::TimeWait)));
+    assert_eq!(
+        pair.bob.cm.accept(bob, &accept(1), pair.now),
+        Err(CmError::WrongState(CmState::TimeWait))
+    );
 }
 
 #[test]
@@ -158,9 +216,17 @@ fn a_req_for_a_service_without_a_listener_is_rejected() {
     let mut pair = Pair::new();
     let alice = pair.connect();
     pair.carry();
-    let CmEvent::Rejected { id, reject } = pair.alice.event() else { panic!("rejected") };
-    assert_eq!((id, reject.reason), (alice, RejectReason::INVALID_SERVICE_ID));
-    assert_eq!((reject.local_comm_id, reject.subject), (CommId(0), Subject::Request));
+    let CmEvent::Rejected { id, reject } = pair.alice.event() else {
+        panic!("rejected")
+    };
+    assert_eq!(
+        (id, reject.reason),
+        (alice, RejectReason::INVALID_SERVICE_ID)
+    );
+    assert_eq!(
+        (reject.local_comm_id, reject.subject),
+        (CommId(0), Subject::Request)
+    );
     assert_eq!(pair.alice.cm.state(alice), Some(CmState::Idle));
 }
 
@@ -178,7 +244,9 @@ fn a_rejected_req_has_the_private_data_of_the_program() {
     pair.bob.said();
     pair.bob.receive(&req, pair.now);
     pair.carry();
-    let CmEvent::Rejected { id, reject } = pair.alice.event() else { panic!("rejected") };
+    let CmEvent::Rejected { id, reject } = pair.alice.event() else {
+        panic!("rejected")
+    };
     assert_eq!((id, reject.reason), (alice, RejectReason::CONSUMER));
     assert_eq!(reject.private_data[..2], *b"no");
     assert!(pair.bob.events.is_empty());
@@ -205,7 +273,9 @@ fn the_active_side_says_no_to_the_reply() {
     pair.alice.said();
     pair.alice.receive(&rep, pair.now);
     pair.carry();
-    let CmEvent::Rejected { id, reject } = pair.bob.event() else { panic!("rejected") };
+    let CmEvent::Rejected { id, reject } = pair.bob.event() else {
+        panic!("rejected")
+    };
     assert_eq!((id, reject.subject), (bob, Subject::Reply));
 }
 
@@ -238,7 +308,10 @@ fn a_program_that_takes_its_time_makes_the_peer_wait() {
     pair.alice.drain();
     pair.carry();
     assert_eq!(pair.bob.cm.state(bob), Some(CmState::RepMraReceived));
-    assert_eq!(pair.alice.cm.delay(alice, 22, pair.now), Err(CmError::WrongState(CmState::RepMraSent)));
+    assert_eq!(
+        pair.alice.cm.delay(alice, 22, pair.now),
+        Err(CmError::WrongState(CmState::RepMraSent))
+    );
     pair.ready(alice);
     pair.carry();
     assert!(matches!(pair.bob.event(), CmEvent::Established { .. }));
@@ -248,16 +321,29 @@ fn a_program_that_takes_its_time_makes_the_peer_wait() {
 fn both_ask_each_other_at_once() {
     let mut pair = Pair::new();
     pair.listen(8);
-    let listen = Listen { service: SERVICE, address: ListenAddress::Any, backlog: 8 };
+    let listen = Listen {
+        service: SERVICE,
+        address: ListenAddress::Any,
+        backlog: 8,
+    };
     pair.alice.cm.listen(listen).unwrap();
     let from_alice = pair.connect();
-    let from_bob = pair.bob.cm.connect(&connect(BOB, ALICE, SERVICE, 0x33), pair.now).unwrap();
+    let from_bob = pair
+        .bob
+        .cm
+        .connect(&connect(BOB, ALICE, SERVICE, 0x33), pair.now)
+        .unwrap();
     pair.bob.drain();
     pair.carry();
     let at_bob = pair.request();
-    let CmEvent::Request { id: at_alice, .. } = pair.alice.event() else { panic!("a request") };
+    let CmEvent::Request { id: at_alice, .. } = pair.alice.event() else {
+        panic!("a request")
+    };
     pair.accept(at_bob);
-    pair.alice.cm.accept(at_alice, &accept(0x44), pair.now).unwrap();
+    pair.alice
+        .cm
+        .accept(at_alice, &accept(0x44), pair.now)
+        .unwrap();
     pair.alice.drain();
     pair.carry();
     pair.reply(from_alice);
@@ -266,9 +352,12 @@ fn both_ask_each_other_at_once() {
     pair.bob.cm.ready(from_bob, [0; 224], pair.now).unwrap();
     pair.bob.drain();
     pair.carry();
-    for (host, id) in
-        [(&pair.alice, from_alice), (&pair.alice, at_alice), (&pair.bob, from_bob), (&pair.bob, at_bob)]
-    {
+    for (host, id) in [
+        (&pair.alice, from_alice),
+        (&pair.alice, at_alice),
+        (&pair.bob, from_bob),
+        (&pair.bob, at_bob),
+    ] {
         assert_eq!(host.cm.state(id), Some(CmState::Established));
     }
 }
@@ -277,7 +366,11 @@ fn both_ask_each_other_at_once() {
 fn a_host_connects_to_itself() {
     let mut pair = Pair::new();
     pair.listen(8);
-    let active = pair.bob.cm.connect(&connect(BOB, BOB, SERVICE, 0x33), pair.now).unwrap();
+    let active = pair
+        .bob
+        .cm
+        .connect(&connect(BOB, BOB, SERVICE, 0x33), pair.now)
+        .unwrap();
     let carry = |pair: &mut Pair| {
         pair.bob.drain();
         while let Some(datagram) = pair.bob.sent.pop_front() {
@@ -310,7 +403,9 @@ fn a_queue_pair_that_turns_up_again_ends_its_former_connection() {
     pair.alice = Host::new(ALICE, config, 9);
     let again = pair.connect();
     pair.carry();
-    let CmEvent::Rejected { id, reject } = pair.alice.event() else { panic!("rejected") };
+    let CmEvent::Rejected { id, reject } = pair.alice.event() else {
+        panic!("rejected")
+    };
     assert_eq!((id, reject.reason), (again, RejectReason::STALE_CONNECTION));
     // Bob's DREQ was answered by a host that does not know the connection.
     assert!(matches!(pair.bob.event(), CmEvent::Disconnected { id, .. } if id == bob));
@@ -336,10 +431,28 @@ fn requests_in_a_peers_name_end_no_connection() {
         pair.bob.receive(&other.sent.pop_front().unwrap(), pair.now);
         other.cm.release(forged, pair.now).unwrap();
         for (local, remote) in [(CommId(0), bob), (CommId(7), bob), (bob, CommId(0))] {
-            let drep = wire::cm::Drep { local_comm_id: local, remote_comm_id: remote, ..Default::default() };
-            let mad = wire::cm::CmMad { transaction: 1, modifier: 0, message: drep.into() };
-            let path = rnic::Path { source: ALICE, destination: BOB, ..Default::default() };
-            pair.bob.receive(&rnic::cm::Datagram { path, mad: mad.to_bytes() }, pair.now);
+            let drep = wire::cm::Drep {
+                local_comm_id: local,
+                remote_comm_id: remote,
+                ..Default::default()
+            };
+            let mad = wire::cm::CmMad {
+                transaction: 1,
+                modifier: 0,
+                message: drep.into(),
+            };
+            let path = rnic::Path {
+                source: ALICE,
+                destination: BOB,
+                ..Default::default()
+            };
+            pair.bob.receive(
+                &rnic::cm::Datagram {
+                    path,
+                    mad: mad.to_bytes(),
+                },
+                pair.now,
+            );
         }
         pair.carry();
     }
@@ -350,7 +463,9 @@ fn requests_in_a_peers_name_end_no_connection() {
     pair.alice.cm.disconnect(alice, [0; 220], pair.now).unwrap();
     pair.alice.drain();
     pair.carry();
-    assert!(matches!(pair.bob.event(), CmEvent::Disconnected { id, cause: Parting::Peer(_) } if id == bob));
+    assert!(
+        matches!(pair.bob.event(), CmEvent::Disconnected { id, cause: Parting::Peer(_) } if id == bob)
+    );
 }
 
 #[test]
@@ -361,7 +476,9 @@ fn requests_that_cannot_be_are_rejected_with_the_reason() {
         let id = pair.connect();
         let mut datagram = pair.alice.sent.pop_front().unwrap();
         let mut mad = wire::cm::CmMad::parse(&datagram.mad).unwrap();
-        let CmMessage::Req(req) = &mut mad.message else { panic!() };
+        let CmMessage::Req(req) = &mut mad.message else {
+            panic!()
+        };
         change(req);
         datagram.mad = mad.to_bytes();
         pair.bob.receive(&datagram, pair.now);
@@ -398,8 +515,13 @@ fn the_reasons_have_the_information_that_they_ask_for() {
     pair.alice.cm.connect(&large, pair.now).unwrap();
     pair.alice.drain();
     pair.carry();
-    let CmEvent::Rejected { reject, .. } = pair.alice.event() else { panic!("rejected") };
-    assert_eq!((reject.reason, reject.information_length), (RejectReason::INVALID_MTU, 1));
+    let CmEvent::Rejected { reject, .. } = pair.alice.event() else {
+        panic!("rejected")
+    };
+    assert_eq!(
+        (reject.reason, reject.information_length),
+        (RejectReason::INVALID_MTU, 1)
+    );
     assert_eq!(reject.information[0] >> 4, Mtu::B1024 as u8);
 
     let elsewhere = connect(ALICE, Gid::from_ipv4([10, 0, 0, 3]), SERVICE, 0x11);
@@ -408,20 +530,36 @@ fn the_reasons_have_the_information_that_they_ask_for() {
     let mut datagram = pair.alice.sent.pop_front().unwrap();
     datagram.path.destination = BOB;
     pair.bob.receive(&datagram, pair.now);
-    let CmMessage::Rej(rej) = pair.bob.said() else { panic!() };
-    assert_eq!((rej.reason, &rej.information[..16]), (RejectReason::INVALID_GID, &BOB.0[..]));
+    let CmMessage::Rej(rej) = pair.bob.said() else {
+        panic!()
+    };
+    assert_eq!(
+        (rej.reason, &rej.information[..16]),
+        (RejectReason::INVALID_GID, &BOB.0[..])
+    );
 }
 
 #[test]
 fn owners_cannot_ask_for_what_is_not_theirs_or_not_there() {
     let mut pair = Pair::new();
-    assert_eq!(pair.alice.cm.connect(&connect(BOB, ALICE, SERVICE, 1), pair.now), Err(CmError::NotLocal));
+    assert_eq!(
+        pair.alice
+            .cm
+            .connect(&connect(BOB, ALICE, SERVICE, 1), pair.now),
+        Err(CmError::NotLocal)
+    );
     let mut datagrams = connect(ALICE, BOB, SERVICE, 1);
     datagrams.transport = Service::Ud;
-    assert!(matches!(pair.alice.cm.connect(&datagrams, pair.now), Err(CmError::Unsupported(_))));
+    assert!(matches!(
+        pair.alice.cm.connect(&datagrams, pair.now),
+        Err(CmError::Unsupported(_))
+    ));
     let nobody = CommId(5);
     assert_eq!(pair.alice.cm.take(nobody), Err(CmError::NoSuchConnection));
-    assert_eq!(pair.alice.cm.release(nobody, pair.now), Err(CmError::NoSuchConnection));
+    assert_eq!(
+        pair.alice.cm.release(nobody, pair.now),
+        Err(CmError::NoSuchConnection)
+    );
     let id = pair.connect();
     let wrong = Err(CmError::WrongState(CmState::ReqSent));
     assert_eq!(pair.alice.cm.accept(id, &accept(1), pair.now), wrong);
@@ -430,5 +568,8 @@ fn owners_cannot_ask_for_what_is_not_theirs_or_not_there() {
     assert_eq!(pair.alice.cm.data_arrived(id, pair.now), wrong);
     assert_eq!(pair.alice.cm.delay(id, 1, pair.now), wrong);
     pair.alice.cm.release(id, pair.now).unwrap();
-    assert_eq!(pair.alice.cm.release(id, pair.now), Err(CmError::NoSuchConnection));
+    assert_eq!(
+        pair.alice.cm.release(id, pair.now),
+        Err(CmError::NoSuchConnection)
+    );
 }

@@ -30,7 +30,10 @@ mod trust;
 
 fn main() {
     let mut words = std::env::args().skip(1);
-    let (part, argument) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (part, argument) = (
+        words.next().unwrap_or_default(),
+        words.next().unwrap_or_default(),
+    );
     match part.as_str() {
         "victim" => kills::victim(&argument),
         "survivor" => kills::survivor(argument.parse().unwrap()),

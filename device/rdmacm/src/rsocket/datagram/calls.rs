@@ -32,7 +32,10 @@ pub(in crate::rsocket) fn receive(
 ) -> Result<Received, Errno> {
     let (nonblocking, time) = {
         let inner = socket.lock();
-        (inner.nonblocking || flags & libc::MSG_DONTWAIT != 0, inner.receive_timeout)
+        (
+            inner.nonblocking || flags & libc::MSG_DONTWAIT != 0,
+            inner.receive_timeout,
+        )
     };
     socket.wait(nonblocking, time, |inner| {
         if let Some(first) = inner.arrived.front() {
@@ -45,7 +48,11 @@ pub(in crate::rsocket) fn receive(
         match inner.error.take() {
             Some(error) => Err(error),
             None if inner.is_readable => Ok(None),
-            None => Ok(Some(Received { copied: 0, length: 0, from: None })),
+            None => Ok(Some(Received {
+                copied: 0,
+                length: 0,
+                from: None,
+            })),
         }
     })
 }
@@ -68,7 +75,11 @@ impl Datagrams {
             Storage::Slot(_, arrival) => arrival.length as usize,
             Storage::Heap(bytes) => bytes.len(),
         };
-        Received { copied, length, from: Some(self.udp.seen(waiting.from)) }
+        Received {
+            copied,
+            length,
+            from: Some(self.udp.seen(waiting.from)),
+        }
     }
 
     /// The port of the UDP socket; sending binds it if it is not bound.
@@ -82,7 +93,11 @@ impl Datagrams {
             let storage = sockaddr::storage(any);
             // SAFETY: an address as long as it says.
             Errno::check(unsafe {
-                libc::bind(self.udp.descriptor(), storage.as_ptr().cast(), sockaddr::length(&any))
+                libc::bind(
+                    self.udp.descriptor(),
+                    storage.as_ptr().cast(),
+                    sockaddr::length(&any),
+                )
             })?;
         }
         let port = self.udp.local()?.port();
@@ -101,7 +116,10 @@ pub(in crate::rsocket) fn send(
     let length: usize = pieces.iter().map(|piece| piece.len()).sum();
     let (nonblocking, time) = {
         let inner = socket.lock();
-        (inner.nonblocking || flags & libc::MSG_DONTWAIT != 0, inner.send_timeout)
+        (
+            inner.nonblocking || flags & libc::MSG_DONTWAIT != 0,
+            inner.send_timeout,
+        )
     };
     socket.wait(nonblocking, time, |inner| {
         if let Some(error) = inner.error.take() {
@@ -110,7 +128,10 @@ pub(in crate::rsocket) fn send(
         if !inner.is_writable {
             return Err(Errno(libc::EPIPE));
         }
-        let to = to.map(udp::plain).or(inner.connected).ok_or(Errno(libc::EDESTADDRREQ))?;
+        let to = to
+            .map(udp::plain)
+            .or(inner.connected)
+            .ok_or(Errno(libc::EDESTADDRREQ))?;
         // A datagram that has arrived meanwhile may carry the peer's queue pair number.
         inner.progress_with_system_calls();
         let port = inner.port()?;
@@ -142,8 +163,15 @@ pub(in crate::rsocket) unsafe fn connect(
     // SAFETY: by this function's contract, `length` bytes are at `address`; an address begins with its
     // family.
     let (connected, family) = unsafe {
-        let family = address.cast::<libc::sockaddr>().as_ref().ok_or(Errno::INVALID)?.sa_family;
-        (libc::connect(socket.fd, address.cast(), length), c_int::from(family))
+        let family = address
+            .cast::<libc::sockaddr>()
+            .as_ref()
+            .ok_or(Errno::INVALID)?
+            .sa_family;
+        (
+            libc::connect(socket.fd, address.cast(), length),
+            c_int::from(family),
+        )
     };
     Errno::check(connected)?;
     if family == libc::AF_UNSPEC {
@@ -172,7 +200,9 @@ pub(in crate::rsocket) unsafe fn peer(
 
 /// Shuts down sending after the queued datagrams have left, or receiving.
 pub(in crate::rsocket) fn shutdown(socket: &Shared<Datagrams>, how: c_int) -> Result<(), Errno> {
-    let left = socket.wait(false, Some(CLOSE_MAX), |inner| Ok(inner.is_idle().then_some(())));
+    let left = socket.wait(false, Some(CLOSE_MAX), |inner| {
+        Ok(inner.is_idle().then_some(()))
+    });
     let mut inner = socket.lock();
     if inner.connected.is_none() {
         return Err(Errno(libc::ENOTCONN));
@@ -206,7 +236,9 @@ pub(in crate::rsocket) unsafe fn set_option(
     match (level, name) {
         (SOL_RDMA, RDMA_SQSIZE) if is_fresh => inner.sizes.sends = requests()?,
         (SOL_RDMA, RDMA_RQSIZE) if is_fresh => inner.sizes.receives = requests()?,
-        (SOL_RDMA, RDMA_INLINE) if is_fresh => inner.sizes.inline_bytes = number()?.min(INLINE_BYTES_MAX),
+        (SOL_RDMA, RDMA_INLINE) if is_fresh => {
+            inner.sizes.inline_bytes = number()?.min(INLINE_BYTES_MAX)
+        }
         (SOL_RDMA, _) => return Err(Errno::INVALID),
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
             // SAFETY: by this function's contract, `length` bytes are at `value`.
@@ -246,10 +278,18 @@ pub(in crate::rsocket) unsafe fn option(
             (SOL_RDMA, RDMA_RQSIZE) => write(inner.sizes.receives as c_int, value, length),
             (SOL_RDMA, RDMA_INLINE) => write(inner.sizes.inline_bytes as c_int, value, length),
             (SOL_RDMA, _) => Err(Errno(libc::ENOPROTOOPT)),
-            (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => write(timeval(inner.receive_timeout), value, length),
-            (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => write(timeval(inner.send_timeout), value, length),
-            (libc::SOL_SOCKET, libc::SO_RCVBUF) => write(inner.sizes.receive_bytes as c_int, value, length),
-            (libc::SOL_SOCKET, libc::SO_SNDBUF) => write(inner.sizes.send_bytes as c_int, value, length),
+            (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
+                write(timeval(inner.receive_timeout), value, length)
+            }
+            (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => {
+                write(timeval(inner.send_timeout), value, length)
+            }
+            (libc::SOL_SOCKET, libc::SO_RCVBUF) => {
+                write(inner.sizes.receive_bytes as c_int, value, length)
+            }
+            (libc::SOL_SOCKET, libc::SO_SNDBUF) => {
+                write(inner.sizes.send_bytes as c_int, value, length)
+            }
             (libc::SOL_SOCKET, libc::SO_ERROR) if inner.error.is_some() => {
                 let error = inner.error.take().map_or(0, |Errno(error)| error);
                 write(error, value, length)

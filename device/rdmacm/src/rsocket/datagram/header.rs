@@ -57,7 +57,9 @@ pub(super) fn of_source(source: SocketAddr) -> Header {
 /// Reads the sender and the length of the header; `None` for an invalid header. The sender's address has to
 /// equal the source of the packet, which is in the global route header `route`.
 pub(super) fn source(bytes: &[u8], route: &[u8]) -> Option<(SocketAddr, usize)> {
-    let [version, length, high, low, ..] = *bytes else { return None };
+    let [version, length, high, low, ..] = *bytes else {
+        return None;
+    };
     let port = u16::from_be_bytes([high, low]);
     match (version, usize::from(length)) {
         (4, SOURCE_V4_BYTES) => {
@@ -69,7 +71,8 @@ pub(super) fn source(bytes: &[u8], route: &[u8]) -> Option<(SocketAddr, usize)> 
             let address: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
             let flow: [u8; 4] = bytes.get(4..8)?.try_into().ok()?;
             let is_true = route.get(GRH_V6_SOURCE)? == address;
-            let address = SocketAddrV6::new(Ipv6Addr::from(address), port, u32::from_ne_bytes(flow), 0);
+            let address =
+                SocketAddrV6::new(Ipv6Addr::from(address), port, u32::from_ne_bytes(flow), 0);
             is_true.then_some((address.into(), SOURCE_V6_BYTES))
         }
         _ => None,
@@ -89,7 +92,11 @@ pub(super) enum Purpose {
 pub(super) fn of_service(purpose: Purpose, local: IpAddr, qpn: u32) -> Header {
     let mut bytes = [0; SERVICE_BYTES_MAX];
     bytes[..4].copy_from_slice(&TAG.to_be_bytes());
-    bytes[5] = if purpose == Purpose::Data { OP_DATA } else { OP_CONTROL };
+    bytes[5] = if purpose == Purpose::Data {
+        OP_DATA
+    } else {
+        OP_CONTROL
+    };
     bytes[8..12].copy_from_slice(&(qpn & 0xff_ffff).to_be_bytes());
     let length = match local {
         IpAddr::V4(v4) => {
@@ -119,7 +126,11 @@ pub(super) struct Service {
 pub(super) fn service(bytes: &[u8], from: IpAddr) -> Option<Service> {
     let head: &[u8; SERVICE_V4_BYTES] = bytes.first_chunk()?;
     let [t0, t1, t2, t3, says, op, length, _, q0, q1, q2, q3, ..] = *head;
-    let expected = if from.is_ipv4() { SERVICE_V4_BYTES } else { SERVICE_V6_BYTES };
+    let expected = if from.is_ipv4() {
+        SERVICE_V4_BYTES
+    } else {
+        SERVICE_V6_BYTES
+    };
     let length = usize::from(length);
     let is_ours = u32::from_be_bytes([t0, t1, t2, t3]) == TAG
         && says == version(from)
@@ -131,7 +142,11 @@ pub(super) fn service(bytes: &[u8], from: IpAddr) -> Option<Service> {
         _ => return None,
     };
     let qpn = u32::from_be_bytes([q0, q1, q2, q3]) & 0xff_ffff;
-    is_ours.then_some(Service { purpose, qpn, length })
+    is_ours.then_some(Service {
+        purpose,
+        qpn,
+        length,
+    })
 }
 
 const fn version(address: IpAddr) -> u8 {
@@ -157,7 +172,10 @@ mod tests {
         assert_eq!(v4.as_slice(), [4, 8, 0x1c, 0x06, 10, 0, 0, 1]);
         let v6 = of_source("[fd88::2]:9".parse().unwrap());
         assert_eq!(v6.as_slice()[..4], [6, 24, 0, 9]);
-        assert_eq!((v6.as_slice()[8], v6.as_slice()[23], v6.as_slice().len()), (0xfd, 2, SOURCE_BYTES_MAX));
+        assert_eq!(
+            (v6.as_slice()[8], v6.as_slice()[23], v6.as_slice().len()),
+            (0xfd, 2, SOURCE_BYTES_MAX)
+        );
         for text in ["10.0.0.1:7174", "[fd88::2]:9"] {
             let address: SocketAddr = text.parse().unwrap();
             let header = of_source(address);
@@ -169,8 +187,14 @@ mod tests {
     #[test]
     fn source_differing_from_the_packet_is_rejected() {
         let header = of_source("10.0.0.1:7174".parse().unwrap());
-        assert_eq!(source(header.as_slice(), &route("10.0.0.2".parse().unwrap())), None);
-        assert_eq!(source(&header.as_slice()[..7], &route("10.0.0.1".parse().unwrap())), None);
+        assert_eq!(
+            source(header.as_slice(), &route("10.0.0.2".parse().unwrap())),
+            None
+        );
+        assert_eq!(
+            source(&header.as_slice()[..7], &route("10.0.0.1".parse().unwrap())),
+            None
+        );
         assert_eq!(source(&[4, 24, 0, 0, 10, 0, 0, 1], &[0; 40]), None);
     }
 
@@ -178,12 +202,21 @@ mod tests {
     fn udp_headers_have_the_layout_of_rdma_core() {
         let from: IpAddr = "10.0.0.1".parse().unwrap();
         let header = of_service(Purpose::Answer, from, 0x123456);
-        let wanted = [0x55, 0x55, 0x55, 0x55, 4, 7, 16, 0, 0, 0x12, 0x34, 0x56, 10, 0, 0, 1];
+        let wanted = [
+            0x55, 0x55, 0x55, 0x55, 4, 7, 16, 0, 0, 0x12, 0x34, 0x56, 10, 0, 0, 1,
+        ];
         assert_eq!(header.as_slice(), wanted);
-        let expected = Service { purpose: Purpose::Answer, qpn: 0x123456, length: 16 };
+        let expected = Service {
+            purpose: Purpose::Answer,
+            qpn: 0x123456,
+            length: 16,
+        };
         assert_eq!(service(header.as_slice(), from), Some(expected));
         let v6 = of_service(Purpose::Data, "fd88::1".parse().unwrap(), 7);
-        assert_eq!(service(v6.as_slice(), "fd88::1".parse().unwrap()).map(|it| it.length), Some(28));
+        assert_eq!(
+            service(v6.as_slice(), "fd88::1".parse().unwrap()).map(|it| it.length),
+            Some(28)
+        );
     }
 
     #[test]

@@ -123,14 +123,21 @@ impl Datagrams {
     /// The queue pair that sends to a peer, created on first use.
     fn ud_qp_for(&mut self, to: SocketAddr) -> Result<usize, Errno> {
         let address = self.udp.source(to)?;
-        if let Some(found) = self.ud_qps.iter().position(|ud_qp| ud_qp.address == address) {
+        if let Some(found) = self
+            .ud_qps
+            .iter()
+            .position(|ud_qp| ud_qp.address == address)
+        {
             return Ok(found);
         }
         if self.ud_qps.len() >= UD_QPS_MAX {
             return Err(Errno::NO_MEMORY);
         }
         let ud_qp = UdQp::new(address, &self.sizes)?;
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        let mut event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: 0,
+        };
         // SAFETY: both descriptors are ours, and the event is read before the call returns.
         Errno::check(unsafe {
             libc::epoll_ctl(
@@ -154,7 +161,14 @@ impl Datagrams {
                 self.peers.clear();
             }
             if self.peers.len() < PEERS_MAX {
-                self.peers.insert(address, Peer { ud_qp, destination: None, qpn_queried_at: None });
+                self.peers.insert(
+                    address,
+                    Peer {
+                        ud_qp,
+                        destination: None,
+                        qpn_queried_at: None,
+                    },
+                );
             }
         }
         Ok(())
@@ -174,13 +188,22 @@ impl Datagrams {
         if !self.peers.contains_key(&to) {
             self.add_peer(to)?;
         }
-        let Some(peer) = self.peers.get_mut(&to) else { return self.send_by_udp(to, pieces) };
+        let Some(peer) = self.peers.get_mut(&to) else {
+            return self.send_by_udp(to, pieces);
+        };
         let ud_qp = &mut self.ud_qps[peer.ud_qp];
-        let is_due =
-            peer.qpn_queried_at.is_none_or(|qpn_queried_at| qpn_queried_at.elapsed() >= QPN_QUERY_INTERVAL);
-        if let Some(destination) = peer.destination.as_ref().filter(|_| !is_due && ud_qp.fits(length)) {
+        let is_due = peer
+            .qpn_queried_at
+            .is_none_or(|qpn_queried_at| qpn_queried_at.elapsed() >= QPN_QUERY_INTERVAL);
+        if let Some(destination) = peer
+            .destination
+            .as_ref()
+            .filter(|_| !is_due && ud_qp.fits(length))
+        {
             let header = header::of_source(SocketAddr::new(ud_qp.address, port));
-            return Ok(ud_qp.send(header.as_slice(), pieces, destination)?.then_some(()));
+            return Ok(ud_qp
+                .send(header.as_slice(), pieces, destination)?
+                .then_some(()));
         }
         peer.qpn_queried_at = Some(Instant::now());
         self.send_by_udp(to, pieces)
@@ -222,13 +245,21 @@ impl Datagrams {
 
     /// Handles a datagram of the UDP socket. It is dropped if it cannot be stored or its header is invalid.
     fn handle_udp(&mut self, from: SocketAddr, bytes: &[u8]) {
-        let Some(service) = header::service(bytes, from.ip()) else { return };
+        let Some(service) = header::service(bytes, from.ip()) else {
+            return;
+        };
         if self.add_peer(from).is_err() {
             return;
         }
-        let Some(peer) = self.peers.get_mut(&from) else { return };
+        let Some(peer) = self.peers.get_mut(&from) else {
+            return;
+        };
         let ud_qp = &self.ud_qps[peer.ud_qp];
-        if peer.destination.as_ref().is_none_or(|destination| destination.qpn != service.qpn) {
+        if peer
+            .destination
+            .as_ref()
+            .is_none_or(|destination| destination.qpn != service.qpn)
+        {
             peer.destination = ud_qp.destination(from.ip(), service.qpn).ok();
             peer.qpn_queried_at.get_or_insert_with(Instant::now);
         }
@@ -236,9 +267,14 @@ impl Datagrams {
             let header = header::of_service(Purpose::Answer, ud_qp.address, ud_qp.qpn());
             // If the answer is lost, the peer requests it again.
             _ = self.udp.send(from, &[header.as_slice()]);
-            if self.accepts(from) && self.arrived.len() < ud_qp::slots_of_receives(&self.sizes) as usize {
+            if self.accepts(from)
+                && self.arrived.len() < ud_qp::slots_of_receives(&self.sizes) as usize
+            {
                 let bytes = bytes.get(service.length..).unwrap_or_default();
-                self.arrived.push_back(Waiting { from, place: Storage::Heap(bytes.into()) });
+                self.arrived.push_back(Waiting {
+                    from,
+                    place: Storage::Heap(bytes.into()),
+                });
             }
         }
     }
@@ -250,7 +286,11 @@ impl Datagrams {
 
     /// Removes the first received datagram.
     fn drop_first(&mut self) {
-        if let Some(Waiting { place: Storage::Slot(at, arrival), .. }) = self.arrived.pop_front() {
+        if let Some(Waiting {
+            place: Storage::Slot(at, arrival),
+            ..
+        }) = self.arrived.pop_front()
+        {
             // If the queue pair has failed, the next send reports it.
             _ = self.ud_qps[at].release(&arrival);
         }
@@ -276,7 +316,10 @@ impl Endpoint for Datagrams {
             ud_qp.progress(|arrival| {
                 if accepts && connected.is_none_or(|peer| is_same(peer, arrival.from)) {
                     let from = arrival.from;
-                    arrived.push_back(Waiting { from, place: Storage::Slot(at, arrival) });
+                    arrived.push_back(Waiting {
+                        from,
+                        place: Storage::Slot(at, arrival),
+                    });
                 } else {
                     unwanted.push(arrival);
                 }
@@ -288,7 +331,10 @@ impl Endpoint for Datagrams {
     }
 
     fn progress_with_system_calls(&mut self) {
-        if self.udp_read_at.is_none_or(|udp_read_at| udp_read_at.elapsed() >= UDP_READ_INTERVAL) {
+        if self
+            .udp_read_at
+            .is_none_or(|udp_read_at| udp_read_at.elapsed() >= UDP_READ_INTERVAL)
+        {
             self.read_udp();
             self.udp_read_at = Some(Instant::now());
         }
@@ -296,16 +342,24 @@ impl Endpoint for Datagrams {
 
     fn arm(&mut self) -> Result<(), Errno> {
         self.udp_read_at = None;
-        self.ud_qps.iter_mut().try_for_each(|ud_qp| ud_qp.completions.arm())
+        self.ud_qps
+            .iter_mut()
+            .try_for_each(|ud_qp| ud_qp.completions.arm())
     }
 
     fn take_events(&mut self) {
         self.udp_read_at = None;
-        self.ud_qps.iter_mut().for_each(|ud_qp| ud_qp.completions.take_events());
+        self.ud_qps
+            .iter_mut()
+            .for_each(|ud_qp| ud_qp.completions.take_events());
     }
 
     fn descriptors(&self) -> [pollfd; 2] {
-        let events = pollfd { fd: self.events.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let events = pollfd {
+            fd: self.events.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
         [self.udp.pollfd(libc::POLLIN), events]
     }
 

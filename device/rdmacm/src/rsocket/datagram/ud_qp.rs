@@ -11,8 +11,9 @@ use crate::rsocket::sizes::Sizes;
 use crate::sockaddr;
 use crate::verbs::{self, verbs};
 use abi::{
-    IBV_QPT_UD, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_GRH, IBV_WR_SEND, ibv_ah, ibv_cq, ibv_qp_cap,
-    ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc, ibv_wr_remote, ibv_wr_ud, rdma_cm_id,
+    IBV_QPT_UD, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_GRH, IBV_WR_SEND, ibv_ah, ibv_cq,
+    ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc, ibv_wr_remote, ibv_wr_ud,
+    rdma_cm_id,
 };
 use ffi::Errno;
 use rnic::Path;
@@ -91,7 +92,9 @@ impl UdQp {
     pub(super) fn new(address: IpAddr, sizes: &Sizes) -> Result<Self, Errno> {
         let mut raw: *mut rdma_cm_id = null_mut();
         // SAFETY: the place is ours; without a channel the identifier is synchronous.
-        Errno::check(unsafe { rdma_create_id(null_mut(), &mut raw, null_mut(), abi::RDMA_PS_UDP) })?;
+        Errno::check(unsafe {
+            rdma_create_id(null_mut(), &mut raw, null_mut(), abi::RDMA_PS_UDP)
+        })?;
         let id = Identifier(raw);
         let local = sockaddr::storage(SocketAddr::new(address, 0));
         // SAFETY: the identifier is used here only, and created objects belong to it or to the new value.
@@ -104,8 +107,13 @@ impl UdQp {
             let outgoing = Buffer::new(pd, slots as usize * SLOT_BYTES, 0)?;
             let incoming = Buffer::new(pd, receives as usize * RECEIVE_STRIDE, LOCAL_WRITE)?;
             let completions = Completions::new((*raw).verbs, slots + receives)?;
-            let inline_bytes =
-                make_queue_pair(raw, completions.queue(), slots, receives, sizes.inline_bytes)?;
+            let inline_bytes = make_queue_pair(
+                raw,
+                completions.queue(),
+                slots,
+                receives,
+                sizes.inline_bytes,
+            )?;
             let mut ud_qp = Self {
                 address,
                 completions,
@@ -142,7 +150,10 @@ impl UdQp {
         let mut attr = address_vector(this, &path)?;
         // SAFETY: the domain is that of the queue pair.
         let ah = unsafe { (verbs()?.ibv_create_ah)((*self.id.0).pd, &mut attr) };
-        Ok(Destination { ah: Errno::check_pointer(ah)?, qpn })
+        Ok(Destination {
+            ah: Errno::check_pointer(ah)?,
+            qpn,
+        })
     }
 
     /// Whether a datagram of `length` bytes and its header fit in one packet.
@@ -167,7 +178,9 @@ impl UdQp {
         pieces: &[&[u8]],
         destination: &Destination,
     ) -> Result<bool, Errno> {
-        let Some(slot) = self.free.pop() else { return Ok(false) };
+        let Some(slot) = self.free.pop() else {
+            return Ok(false);
+        };
         let start = slot as usize * SLOT_BYTES;
         let mut at = start;
         for piece in [header].iter().chain(pieces) {
@@ -182,7 +195,12 @@ impl UdQp {
             sg_list: &mut piece,
             num_sge: 1,
             opcode: IBV_WR_SEND,
-            send_flags: IBV_SEND_SIGNALED | if length <= self.inline_bytes { IBV_SEND_INLINE } else { 0 },
+            send_flags: IBV_SEND_SIGNALED
+                | if length <= self.inline_bytes {
+                    IBV_SEND_INLINE
+                } else {
+                    0
+                },
             imm_data: 0,
             wr: ibv_wr_remote {
                 ud: ibv_wr_ud {
@@ -197,7 +215,8 @@ impl UdQp {
         };
         let mut bad = null_mut();
         // SAFETY: the slot is ours until its request has completed.
-        let posted = Errno::check(unsafe { verbs::post_send((*self.id.0).qp, &mut request, &mut bad) });
+        let posted =
+            Errno::check(unsafe { verbs::post_send((*self.id.0).qp, &mut request, &mut bad) });
         posted.inspect_err(|_| self.free.push(slot))?;
         Ok(true)
     }
@@ -227,13 +246,20 @@ impl UdQp {
     /// The datagram in a slot; `None` if its header is invalid.
     fn arrival(&self, slot: u32, completion: &ibv_wc) -> Option<Arrival> {
         let is_whole = completion.status == 0 && completion.wc_flags & IBV_WC_GRH != 0;
-        let length = (completion.byte_len as usize).checked_sub(GRH_BYTES).filter(|_| is_whole)?;
+        let length = (completion.byte_len as usize)
+            .checked_sub(GRH_BYTES)
+            .filter(|_| is_whole)?;
         let start = slot as usize * RECEIVE_STRIDE;
         let route: [u8; GRH_BYTES] = self.incoming.read(start);
         let head: [u8; header::SOURCE_BYTES_MAX] = self.incoming.read(start + GRH_BYTES);
         let (from, header) = header::source(head.get(..length.min(head.len()))?, &route)?;
         let length = length.checked_sub(header)? as u32;
-        Some(Arrival { from, slot, offset: (GRH_BYTES + header) as u32, length })
+        Some(Arrival {
+            from,
+            slot,
+            offset: (GRH_BYTES + header) as u32,
+            length,
+        })
     }
 
     /// Copies a datagram from `at` on; returns the number of bytes copied.
@@ -250,8 +276,9 @@ impl UdQp {
     }
 
     fn post_receive(&mut self, slot: u32) -> Result<(), Errno> {
-        let ([mut piece, _], _) =
-            self.incoming.pieces(slot as usize * RECEIVE_STRIDE, GRH_BYTES + SLOT_BYTES);
+        let ([mut piece, _], _) = self
+            .incoming
+            .pieces(slot as usize * RECEIVE_STRIDE, GRH_BYTES + SLOT_BYTES);
         let mut request = ibv_recv_wr {
             wr_id: RECEIVE | u64::from(slot),
             next: null_mut(),

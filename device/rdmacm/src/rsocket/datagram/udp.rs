@@ -22,7 +22,10 @@ impl Udp {
     /// Creates a socket of IPv4 or IPv6.
     pub(super) fn new(family: c_int, flags: c_int) -> Result<Self, Errno> {
         let kind = libc::SOCK_DGRAM | (flags & libc::SOCK_CLOEXEC);
-        Ok(Self { fd: sockaddr::kernel_socket(family, kind)?, is_v6: family == libc::AF_INET6 })
+        Ok(Self {
+            fd: sockaddr::kernel_socket(family, kind)?,
+            is_v6: family == libc::AF_INET6,
+        })
     }
 
     pub(super) fn descriptor(&self) -> c_int {
@@ -30,13 +33,19 @@ impl Udp {
     }
 
     pub(super) fn pollfd(&self, events: i16) -> pollfd {
-        pollfd { fd: self.descriptor(), events, revents: 0 }
+        pollfd {
+            fd: self.descriptor(),
+            events,
+            revents: 0,
+        }
     }
 
     /// Converts an address for the program: on a socket of IPv6, IPv4 is mapped.
     pub(super) fn seen(&self, address: SocketAddr) -> SocketAddr {
         match address.ip() {
-            IpAddr::V4(v4) if self.is_v6 => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),
+            IpAddr::V4(v4) if self.is_v6 => {
+                SocketAddr::new(v4.to_ipv6_mapped().into(), address.port())
+            }
             _ => address,
         }
     }
@@ -46,7 +55,10 @@ impl Udp {
         if pieces.len() > PIECES_MAX {
             return Err(Errno(libc::EMSGSIZE));
         }
-        let piece = |piece: &&[u8]| iovec { iov_base: piece.as_ptr() as *mut c_void, iov_len: piece.len() };
+        let piece = |piece: &&[u8]| iovec {
+            iov_base: piece.as_ptr() as *mut c_void,
+            iov_len: piece.len(),
+        };
         let mut list: Vec<iovec> = pieces.iter().map(piece).collect();
         let address = self.seen(to);
         let mut storage = sockaddr::storage(address);
@@ -99,7 +111,14 @@ impl Udp {
             return Ok(own);
         }
         // Connecting a UDP socket looks up the route and sends nothing.
-        let probe = Self::new(if to.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }, libc::SOCK_CLOEXEC)?;
+        let probe = Self::new(
+            if to.is_ipv4() {
+                libc::AF_INET
+            } else {
+                libc::AF_INET6
+            },
+            libc::SOCK_CLOEXEC,
+        )?;
         let storage = sockaddr::storage(to);
         let place: *const raw_sockaddr = storage.as_ptr().cast();
         // SAFETY: an address as long as it says.
@@ -140,6 +159,9 @@ mod tests {
         let udp = Udp::new(libc::AF_INET6, 0).unwrap();
         assert_eq!(udp.seen(plain(mapped)), mapped);
         assert_eq!(udp.local().unwrap(), "[::]:0".parse().unwrap());
-        assert_eq!(udp.source("127.0.0.1:9".parse().unwrap()), Ok([127, 0, 0, 1].into()));
+        assert_eq!(
+            udp.source("127.0.0.1:9".parse().unwrap()),
+            Ok([127, 0, 0, 1].into())
+        );
     }
 }

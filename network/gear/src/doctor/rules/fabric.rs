@@ -51,7 +51,13 @@ const AREAS: &[Area] = &[
         rule: "fabric-queues",
         begins: &["queue"],
         known: &[],
-        needles: &["schedule", "weight", "bandwidth", "SCHEDULER", "egress-scheduler"],
+        needles: &[
+            "schedule",
+            "weight",
+            "bandwidth",
+            "SCHEDULER",
+            "egress-scheduler",
+        ],
         take: |own, planned| {
             for (own, planned) in own.queues.iter_mut().zip(&planned.queues) {
                 own.schedule = planned.schedule;
@@ -90,19 +96,29 @@ fn area_of(change: &Change) -> &str {
 }
 
 pub(super) fn check(switch: &SwitchFacts, found: &mut Vec<Finding>) {
-    let Some(planned) = &switch.planned else { return };
+    let Some(planned) = &switch.planned else {
+        return;
+    };
     for group in &switch.groups {
-        let wanted = Intent { ports: group.ports.clone(), ..planned.intent.clone() };
+        let wanted = Intent {
+            ports: group.ports.clone(),
+            ..planned.intent.clone()
+        };
         // Settings that the file leaves to the device may have any value.
-        let all: Vec<Change> =
-            changes(group, &wanted).into_iter().filter(|change| change.to != "automatic").collect();
+        let all: Vec<Change> = changes(group, &wanted)
+            .into_iter()
+            .filter(|change| change.to != "automatic")
+            .collect();
         for area in AREAS {
-            let is_own =
-                |change: &&Change| area.begins.iter().any(|begin| area_of(change).starts_with(begin));
+            let is_own = |change: &&Change| {
+                area.begins
+                    .iter()
+                    .any(|begin| area_of(change).starts_with(begin))
+            };
             let own: Vec<&Change> = all.iter().filter(is_own).collect();
-            let is_known = found
-                .iter()
-                .any(|finding| area.known.contains(&finding.rule) && finding.place.starts_with(&switch.file));
+            let is_known = found.iter().any(|finding| {
+                area.known.contains(&finding.rule) && finding.place.starts_with(&switch.file)
+            });
             if !own.is_empty() && !is_known {
                 found.push(differs(switch, group, &wanted, area, &own));
             }
@@ -110,15 +126,34 @@ pub(super) fn check(switch: &SwitchFacts, found: &mut Vec<Finding>) {
     }
 }
 
-fn differs(switch: &SwitchFacts, group: &Intent, wanted: &Intent, area: &Area, own: &[&Change]) -> Finding {
+fn differs(
+    switch: &SwitchFacts,
+    group: &Intent,
+    wanted: &Intent,
+    area: &Area,
+    own: &[&Change],
+) -> Finding {
     let mut fixed = group.clone();
     (area.take)(&mut fixed, wanted);
-    let one = One { switch, intent: group, dscp: DATA_DSCP };
-    let consequence = cost(&Case::incast(group, one.gbps()), &Case::incast(&fixed, one.gbps()));
+    let one = One {
+        switch,
+        intent: group,
+        dscp: DATA_DSCP,
+    };
+    let consequence = cost(
+        &Case::incast(group, one.gbps()),
+        &Case::incast(&fixed, one.gbps()),
+    );
     let said: Vec<String> = own.iter().map(|change| change.to_string()).collect();
     let what = format!("differs from the fabric file: {}", said.join("; "));
     let fix = fix(switch.dialect, group, &fixed);
-    one.say(area.rule, what, one.evidence(area.needles), consequence, fix)
+    one.say(
+        area.rule,
+        what,
+        one.evidence(area.needles),
+        consequence,
+        fix,
+    )
 }
 
 /// The lines that the planned configuration has and this one has not, each below the lines that it is within.
@@ -128,7 +163,10 @@ fn fix(dialect: Dialect, now: &Intent, fixed: &Intent) -> String {
         return "rockery plan FILE --for SWITCH=sonic@VERSION --diff config_db.json shows and writes it"
             .to_owned();
     }
-    let (old, new) = (dialect.write(now, version).text, dialect.write(fixed, version).text);
+    let (old, new) = (
+        dialect.write(now, version).text,
+        dialect.write(fixed, version).text,
+    );
     let old: Vec<&str> = old.lines().collect();
     let indent = |line: &str| line.len() - line.trim_start().len();
     let (mut within, mut text): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
@@ -143,7 +181,8 @@ fn fix(dialect: Dialect, now: &Intent, fixed: &Intent) -> String {
         within.push(line);
     }
     match text.is_empty() {
-        true => "remove what the fabric file does not have: rockery plan FILE --diff shows it".to_owned(),
+        true => "remove what the fabric file does not have: rockery plan FILE --diff shows it"
+            .to_owned(),
         false => text.join("\n"),
     }
 }

@@ -8,11 +8,21 @@ use super::{Adapter, Consequence, Finding, Found, HostFacts, cost, cost_of, gbps
 const MTU_NEEDED: u32 = 4096 + 40 + 8 + 12 + 16 + 4;
 
 pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
-    let own = |rule| Found { rule, host, adapter };
+    let own = |rule| Found {
+        rule,
+        host,
+        adapter,
+    };
     let (netdev, device) = names(adapter);
     if let Some(up) = adapter.up.as_ref().filter(|up| !up.value) {
-        let fix = format!("ip link set {netdev} up; then cable, transceiver, FEC and speed at both ends");
-        found.push(own("link-down").say("no port is up", &[&up.seen], Consequence::NothingArrives, fix));
+        let fix =
+            format!("ip link set {netdev} up; then cable, transceiver, FEC and speed at both ends");
+        found.push(own("link-down").say(
+            "no port is up",
+            &[&up.seen],
+            Consequence::NothingArrives,
+            fix,
+        ));
         return;
     }
     if let (Some(now), Some(most)) = (&adapter.gbps, &adapter.gbps_max)
@@ -22,8 +32,10 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
         case.gbps = now.value;
         let mut fixed = case.clone();
         fixed.gbps = most.value;
-        let what =
-            format!("the link runs at {} Gb/s, and the adapter has modes up to {}", now.value, most.value);
+        let what = format!(
+            "the link runs at {} Gb/s, and the adapter has modes up to {}",
+            now.value, most.value
+        );
         let fix = format!(
             "ethtool -s {netdev} autoneg on; cable, transceiver and the switch's port must have that speed"
         );
@@ -42,7 +54,8 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
             "an interface of {} bytes carries RoCE packets of {fits} bytes, and not of 4096",
             mtu.value
         );
-        let fix = format!("ip link set dev {netdev} mtu 9000, at both ends, and 9216 on the switch");
+        let fix =
+            format!("ip link set dev {netdev} mtu 9000, at both ends, and 9216 on the switch");
         found.push(own("mtu").say(what, &[&mtu.seen], consequence, fix));
     }
     if let Some(mode) = adapter.roce_v2.as_ref().filter(|mode| !mode.value) {
@@ -54,13 +67,23 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
 }
 
 fn gids(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
-    let own = |rule| Found { rule, host, adapter };
+    let own = |rule| Found {
+        rule,
+        host,
+        adapter,
+    };
     let (netdev, _) = names(adapter);
-    let Some(first) = adapter.gids.first() else { return };
+    let Some(first) = adapter.gids.first() else {
+        return;
+    };
     let usable = |index: Option<u32>| {
-        let entries =
-            adapter.gids.iter().filter(|entry| index.is_none_or(|index| entry.value.index == index));
-        entries.filter(|entry| entry.value.v2 != Some(false)).any(|entry| entry.value.is_routable())
+        let entries = adapter
+            .gids
+            .iter()
+            .filter(|entry| index.is_none_or(|index| entry.value.index == index));
+        entries
+            .filter(|entry| entry.value.v2 != Some(false))
+            .any(|entry| entry.value.is_routable())
     };
     if !usable(None) {
         let what = "the table has no RoCEv2 GID with an address that is routed";
@@ -70,18 +93,30 @@ fn gids(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         found.push(own("gid-empty").say(what, &[&first.seen], Consequence::NothingArrives, fix));
         return;
     }
-    for variable in host.gid_variables.iter().filter(|variable| !usable(Some(variable.value.1))) {
+    for variable in host
+        .gid_variables
+        .iter()
+        .filter(|variable| !usable(Some(variable.value.1)))
+    {
         let (name, index) = &variable.value;
-        let right =
-            adapter.gids.iter().find(|entry| entry.value.v2 == Some(true) && entry.value.is_routable());
+        let right = adapter
+            .gids
+            .iter()
+            .find(|entry| entry.value.v2 == Some(true) && entry.value.is_routable());
         let Some(right) = right else { continue };
-        let entry = adapter.gids.iter().find(|entry| entry.value.index == *index);
+        let entry = adapter
+            .gids
+            .iter()
+            .find(|entry| entry.value.index == *index);
         let kind = match entry {
             None => "is empty",
             Some(entry) if entry.value.v2 == Some(false) => "is of RoCEv1",
             Some(_) => "is a link-local address",
         };
-        let what = format!("{name}={index}, and that entry of {} {kind}", adapter.device);
+        let what = format!(
+            "{name}={index}, and that entry of {} {kind}",
+            adapter.device
+        );
         let fix = format!("{name}={}", right.value.index);
         found.push(own("gid-index").say(
             what,
@@ -95,10 +130,17 @@ fn gids(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         .addresses
         .iter()
         .filter(|fact| v4(&fact.value))
-        .find(|fact| !adapter.gids.iter().any(|entry| entry.value.address == fact.value));
+        .find(|fact| {
+            !adapter
+                .gids
+                .iter()
+                .any(|entry| entry.value.address == fact.value)
+        });
     if let Some(address) = missing {
-        let what =
-            format!("{} is an address of {netdev}, and no GID of {} has it", address.value, adapter.device);
+        let what = format!(
+            "{} is an address of {netdev}, and no GID of {} has it",
+            address.value, adapter.device
+        );
         let fix = "in a container: the address of the RDMA device's own network namespace (rdma system set \
             netns exclusive)";
         found.push(own("gid-address").say(

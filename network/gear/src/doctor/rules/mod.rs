@@ -28,7 +28,11 @@ const CNP_DSCP: u8 = 48;
 pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts]) -> Vec<Finding> {
     let mut found = Vec::new();
     for host in hosts {
-        for adapter in host.adapters.iter().filter(|adapter| is_of_interest(host, adapter)) {
+        for adapter in host
+            .adapters
+            .iter()
+            .filter(|adapter| is_of_interest(host, adapter))
+        {
             pcie::check(host, adapter, &mut found);
             gid::check(host, adapter, &mut found);
             qos::check(host, adapter, &mut found);
@@ -37,7 +41,11 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts]) -> Vec<Finding> {
         software::check(host, &mut found);
         smb::check(host, &mut found);
     }
-    let dscp = hosts.iter().flat_map(|host| &host.adapters).find_map(data_dscp).unwrap_or(DATA_DSCP);
+    let dscp = hosts
+        .iter()
+        .flat_map(|host| &host.adapters)
+        .find_map(data_dscp)
+        .unwrap_or(DATA_DSCP);
     for switch in switches {
         switch::check(switch, dscp, &mut found);
         headroom::check(switch, dscp, &mut found);
@@ -53,7 +61,10 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts]) -> Vec<Finding> {
 /// use. InfiniBand links are not RoCE.
 fn is_of_interest(host: &HostFacts, adapter: &Adapter) -> bool {
     let up = |adapter: &Adapter| adapter.up.as_ref().is_none_or(|up| up.value);
-    let ethernet = adapter.ethernet.as_ref().is_none_or(|ethernet| ethernet.value);
+    let ethernet = adapter
+        .ethernet
+        .as_ref()
+        .is_none_or(|ethernet| ethernet.value);
     ethernet && (up(adapter) || !host.adapters.iter().any(up))
 }
 
@@ -64,7 +75,10 @@ fn data_dscp(adapter: &Adapter) -> Option<u8> {
 
 /// Speed of an adapter's link in Gb/s.
 fn gbps(adapter: &Adapter) -> u32 {
-    adapter.gbps.as_ref().map_or(100, |gbps| gbps.value.clamp(1, 800))
+    adapter
+        .gbps
+        .as_ref()
+        .map_or(100, |gbps| gbps.value.clamp(1, 800))
 }
 
 /// Three senders and a receiver of usual settings, with the speed of this adapter.
@@ -74,8 +88,10 @@ fn usual(adapter: &Adapter) -> Case {
 
 /// The cost of a network with a fault against the fixed one.
 fn cost(now: &Case, fixed: &Case) -> Consequence {
-    compare(now, fixed)
-        .map_or(Consequence::NotSimulated("the settings make no network"), Consequence::Simulated)
+    compare(now, fixed).map_or(
+        Consequence::NotSimulated("the settings make no network"),
+        Consequence::Simulated,
+    )
 }
 
 /// The cost of other settings of all adapters.
@@ -92,14 +108,22 @@ fn cost_of(adapter: &Adapter, change: impl Fn(&mut Talk)) -> Consequence {
 fn share_cost(network: &Case, (percent, wanted): (u8, u8)) -> Consequence {
     let with = |percent: u8| {
         let mut case = network.clone();
-        case.switch.queues.iter_mut().for_each(|queue| queue.schedule = Schedule::Strict);
+        case.switch
+            .queues
+            .iter_mut()
+            .for_each(|queue| queue.schedule = Schedule::Strict);
         let class = usize::from(case.switch.class_of_dscp(case.senders.dscp));
         let other = usize::from(class == 0);
         case.switch.queues[class].schedule = Schedule::Weighted(percent.clamp(1, 99));
         case.switch.queues[other].schedule = Schedule::Weighted(100 - percent.clamp(1, 99));
         case.switch.trust = Trust::Dscp;
         case.switch.dscp[0] = other as u8;
-        case.beside = Some(Talk { dscp: 0, priority: 0, pfc: 0, ..Talk::default() });
+        case.beside = Some(Talk {
+            dscp: 0,
+            priority: 0,
+            pfc: 0,
+            ..Talk::default()
+        });
         case
     };
     cost(&with(percent), &with(wanted))
@@ -116,7 +140,10 @@ impl Found<'_> {
     /// The host, the interface and the device.
     fn place(&self) -> String {
         match &self.adapter.netdev {
-            Some(netdev) => format!("{}, {} ({})", self.host.name, netdev.value, self.adapter.device),
+            Some(netdev) => format!(
+                "{}, {} ({})",
+                self.host.name, netdev.value, self.adapter.device
+            ),
             None => format!("{}, {}", self.host.name, self.adapter.device),
         }
     }
@@ -143,7 +170,13 @@ impl Found<'_> {
 
 /// Names for commands: the interface, and the RDMA device.
 fn names(adapter: &Adapter) -> (&str, &str) {
-    (adapter.netdev.as_ref().map_or("IF", |netdev| netdev.value.as_str()), adapter.device.as_str())
+    (
+        adapter
+            .netdev
+            .as_ref()
+            .map_or("IF", |netdev| netdev.value.as_str()),
+        adapter.device.as_str(),
+    )
 }
 
 /// The value of a fact, if it is known.

@@ -19,7 +19,11 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
 }
 
 fn trained(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
-    let own = |rule| Found { rule, host, adapter };
+    let own = |rule| Found {
+        rule,
+        host,
+        adapter,
+    };
     let (Some(capable), Some(trained)) = (&adapter.pcie.capable, &adapter.pcie.trained) else {
         return kernel_log(host, adapter, found);
     };
@@ -36,19 +40,32 @@ fn trained(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     };
     let what = match rule {
         "pcie-below-link" => {
-            format!("the card's {can} is less than the {} Gb/s of its network link", gbps(adapter))
+            format!(
+                "the card's {can} is less than the {} Gb/s of its network link",
+                gbps(adapter)
+            )
         }
         _ => format!("the PCIe link trained to {is}, and the card can do {can}"),
     };
     let fix = match rule {
         "pcie-below-link" => "a card with a wider or newer PCIe link, or a slower network link",
-        "pcie-width" => "another slot: the lanes of this one are fewer, shared, or its riser is faulty",
+        "pcie-width" => {
+            "another slot: the lanes of this one are fewer, shared, or its riser is faulty"
+        }
         _ => {
             "check riser, slot and firmware settings (link speed, ASPM); then lspci -vvv shows LnkSta as \
                 LnkCap"
         }
     };
-    let consequence = limit(adapter, is, if rule == "pcie-below-link" { None } else { Some(can) });
+    let consequence = limit(
+        adapter,
+        is,
+        if rule == "pcie-below-link" {
+            None
+        } else {
+            Some(can)
+        },
+    );
     found.push(own(rule).say(what, &[&trained.seen, &capable.seen], consequence, fix));
 }
 
@@ -63,11 +80,12 @@ fn limit(adapter: &Adapter, is: PcieLink, can: Option<PcieLink>) -> Consequence 
 /// Finds the same fault in the kernel's log where there is no output of lspci.
 fn kernel_log(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let slow = |limited: &&super::Fact<f64>| limited.value < f64::from(gbps(adapter)) * HEADROOM;
-    let Some(limited) = host.pcie_limited.iter().find(slow) else { return };
-    if found
-        .iter()
-        .any(|finding| finding.rule == "pcie-kernel-log" && finding.evidence.contains(&limited.seen))
-    {
+    let Some(limited) = host.pcie_limited.iter().find(slow) else {
+        return;
+    };
+    if found.iter().any(|finding| {
+        finding.rule == "pcie-kernel-log" && finding.evidence.contains(&limited.seen)
+    }) {
         return;
     }
     // The nearest link of that bandwidth stands for the one of the log.
@@ -75,7 +93,9 @@ fn kernel_log(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         .into_iter()
         .flat_map(|width| (1..=5).map(move |generation| PcieLink { generation, width }));
     let nearest = widths.min_by(|one, other| {
-        (one.gbps() - limited.value).abs().total_cmp(&(other.gbps() - limited.value).abs())
+        (one.gbps() - limited.value)
+            .abs()
+            .total_cmp(&(other.gbps() - limited.value).abs())
     });
     let Some(nearest) = nearest else { return };
     let what = format!(
@@ -84,24 +104,38 @@ fn kernel_log(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         gbps(adapter)
     );
     let fix = "check riser and slot; sudo lspci -vvv shows LnkSta below LnkCap";
-    let own = Found { rule: "pcie-kernel-log", host, adapter };
+    let own = Found {
+        rule: "pcie-kernel-log",
+        host,
+        adapter,
+    };
     found.push(own.say(what, &[&limited.seen], limit(adapter, nearest, None), fix));
 }
 
 fn read_requests(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
-    let own = |rule| Found { rule, host, adapter };
+    let own = |rule| Found {
+        rule,
+        host,
+        adapter,
+    };
     let pci = adapter.pci.as_deref().unwrap_or("BDF");
     if let Some(request) = &adapter.pcie.max_read_request
         && request.value <= SMALL_READ_REQUEST
     {
-        let link =
-            adapter.pcie.trained.as_ref().map_or((4, 8), |link| (link.value.generation, link.value.width));
+        let link = adapter
+            .pcie
+            .trained
+            .as_ref()
+            .map_or((4, 8), |link| (link.value.generation, link.value.width));
         let consequence = cost_of(adapter, |talk| {
             talk.pcie = Some(link);
             // A completion is no longer than the request that it answers.
             talk.pcie_payload = request.value.clamp(128, 256);
         });
-        let what = format!("the adapter reads memory in requests of {} bytes", request.value);
+        let what = format!(
+            "the adapter reads memory in requests of {} bytes",
+            request.value
+        );
         let fix = format!(
             "setpci -s {pci} CAP_EXP+8.w=5000:7000   # 4096 bytes; and in the firmware settings of the host"
         );
@@ -123,20 +157,32 @@ fn read_requests(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) 
 }
 
 fn numa(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
-    let Some(node) = &adapter.numa_node else { return };
-    let other = host.gpus.iter().filter(|gpu| gpu.value.is_some_and(|gpu| gpu >= 0 && gpu != node.value));
+    let Some(node) = &adapter.numa_node else {
+        return;
+    };
+    let other = host
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.value.is_some_and(|gpu| gpu >= 0 && gpu != node.value));
     let others: Vec<_> = other.collect();
     // Every GPU is at another node: none of them has a near adapter.
     if host.gpus.is_empty() || others.len() < host.gpus.len() || node.value < 0 {
         return;
     }
-    let near =
-        |adapter: &Adapter| adapter.numa_node.as_ref().is_some_and(|own| Some(own.value) == others[0].value);
+    let near = |adapter: &Adapter| {
+        adapter
+            .numa_node
+            .as_ref()
+            .is_some_and(|own| Some(own.value) == others[0].value)
+    };
     if host.adapters.iter().any(near) {
         return;
     }
-    let link =
-        adapter.pcie.trained.as_ref().map_or((4, 16), |link| (link.value.generation, link.value.width));
+    let link = adapter
+        .pcie
+        .trained
+        .as_ref()
+        .map_or((4, 16), |link| (link.value.generation, link.value.width));
     let mut now = usual(adapter);
     (now.count, now.depth, now.message) = (1, 1, 64 << 10);
     let mut fixed = now.clone();
@@ -145,9 +191,21 @@ fn numa(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
             (talk.pcie, talk.memory_ns) = (Some(link), ns);
         }
     }
-    let what = format!("the adapter is at NUMA node {}, and the GPUs are at another one", node.value);
+    let what = format!(
+        "the adapter is at NUMA node {}, and the GPUs are at another one",
+        node.value
+    );
     let fix = "a slot of the GPUs' processor; until then numactl \
                --cpunodebind keeps processes near the adapter";
-    let own = Found { rule: "numa", host, adapter };
-    found.push(own.say(what, &[&node.seen, &others[0].seen], cost(&now, &fixed), fix));
+    let own = Found {
+        rule: "numa",
+        host,
+        adapter,
+    };
+    found.push(own.say(
+        what,
+        &[&node.seen, &others[0].seen],
+        cost(&now, &fixed),
+        fix,
+    ));
 }

@@ -1,8 +1,8 @@
 //! Marking, DSCP maps, PFC, ECN and ETS of an adapter.
 
 use super::{
-    Adapter, CNP_DSCP, Consequence, DATA_DSCP, Finding, Found, HostFacts, cost, cost_of, data_dscp, names,
-    share_cost, usual,
+    Adapter, CNP_DSCP, Consequence, DATA_DSCP, Finding, Found, HostFacts, cost, cost_of, data_dscp,
+    names, share_cost, usual,
 };
 use crate::consequence::Case;
 
@@ -23,12 +23,23 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
         let (netdev, _) = names(adapter);
         let what = "802.3x pause is on: it stops all priorities, and most adapters then ignore PFC";
         let fix = format!("ethtool -A {netdev} autoneg off rx off tx off");
-        let own = Found { rule: "global-pause", host, adapter };
-        found.push(own.say(what, &[&pause.seen], cost_of(adapter, |talk| talk.pfc = 0), fix));
+        let own = Found {
+            rule: "global-pause",
+            host,
+            adapter,
+        };
+        found.push(own.say(
+            what,
+            &[&pause.seen],
+            cost_of(adapter, |talk| talk.pfc = 0),
+            fix,
+        ));
     }
     // Settings that are wrong already are not reported as lost at a reboot too.
-    if let Some(persistent) =
-        host.persistent.as_ref().filter(|persistent| !persistent.value && found.len() == before)
+    if let Some(persistent) = host
+        .persistent
+        .as_ref()
+        .filter(|persistent| !persistent.value && found.len() == before)
     {
         let what = "nothing in /etc sets DCB at start: PFC and trust are lost with a reboot";
         let fix = "rockery plan FILE --for HOST=mlnx@5.8 --out DIR writes the script and its unit";
@@ -36,21 +47,34 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
             Consequence::Simulated(cost) => Consequence::AfterReboot(cost),
             other => other,
         };
-        let own = Found { rule: "runtime-only", host, adapter };
+        let own = Found {
+            rule: "runtime-only",
+            host,
+            adapter,
+        };
         found.push(own.say(what, &[&persistent.seen], consequence, fix));
     }
 }
 
 fn marking(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
-    let own = |rule| Found { rule, host, adapter };
+    let own = |rule| Found {
+        rule,
+        host,
+        adapter,
+    };
     let (_, device) = names(adapter);
     let Some(tos) = &adapter.tos else { return };
     let fix = format!("cma_roce_tos -d {device} -p 1 -t 106   # DSCP 26 and ECT(0)");
     // A fabric file may plan it so.
     let planned = host.planned.as_ref();
     if tos.value >> 2 == 0 && planned.is_none_or(|planned| planned.dscp != 0) {
-        let what = format!("connections leave with ToS {}: DSCP 0, the class of everything else", tos.value);
-        let consequence = cost_of(adapter, |talk| (talk.dscp, talk.priority, talk.ecn) = (0, 0, false));
+        let what = format!(
+            "connections leave with ToS {}: DSCP 0, the class of everything else",
+            tos.value
+        );
+        let consequence = cost_of(adapter, |talk| {
+            (talk.dscp, talk.priority, talk.ecn) = (0, 0, false)
+        });
         found.push(own("tos-zero").say(what, &[&tos.seen], consequence, fix));
     } else if tos.value & 3 == 0 && planned.is_none_or(|planned| planned.ecn) {
         let what = format!(
@@ -59,22 +83,40 @@ fn marking(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
             tos.value >> 2
         );
         let fix = format!("cma_roce_tos -d {device} -p 1 -t {}", tos.value | 2);
-        found.push(own("tos-no-ect").say(what, &[&tos.seen], cost_of(adapter, |talk| talk.ecn = false), fix));
+        found.push(own("tos-no-ect").say(
+            what,
+            &[&tos.seen],
+            cost_of(adapter, |talk| talk.ecn = false),
+            fix,
+        ));
     }
 }
 
 fn priorities(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
-    let own = |rule| Found { rule, host, adapter };
+    let own = |rule| Found {
+        rule,
+        host,
+        adapter,
+    };
     let (netdev, _) = names(adapter);
     let Some(pfc) = &adapter.pfc else { return };
     let planned = host.planned.as_ref();
     let usual = planned.map_or(DATA_DSCP, |planned| planned.dscp);
-    let dscp = data_dscp(adapter).filter(|dscp| *dscp != 0).unwrap_or(usual);
+    let dscp = data_dscp(adapter)
+        .filter(|dscp| *dscp != 0)
+        .unwrap_or(usual);
     if let Some(trust) = adapter.trusts_dscp.as_ref().filter(|trust| !trust.value) {
-        let what = "the adapter trusts PCP, which untagged packets do not have: data is in priority 0";
-        let fix =
-            format!("mlnx_qos -i {netdev} --trust dscp   (or: dcb apptrust set dev {netdev} order dscp)");
-        found.push(own("trust").say(what, &[&trust.seen], cost_of(adapter, |talk| talk.priority = 0), fix));
+        let what =
+            "the adapter trusts PCP, which untagged packets do not have: data is in priority 0";
+        let fix = format!(
+            "mlnx_qos -i {netdev} --trust dscp   (or: dcb apptrust set dev {netdev} order dscp)"
+        );
+        found.push(own("trust").say(
+            what,
+            &[&trust.seen],
+            cost_of(adapter, |talk| talk.priority = 0),
+            fix,
+        ));
         return;
     }
     // PFC is as planned: other differences are found by the comparison with the file.
@@ -91,7 +133,8 @@ fn priorities(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         let consequence = cost_of(adapter, |talk| talk.pfc = 0);
         found.push(own("pfc-off").say(what, &[&pfc.seen], consequence, command(1 << priority)));
     } else if pfc.value == 0xff {
-        let what = "PFC is on for all priorities: a pause stops notifications and everything else too";
+        let what =
+            "PFC is on for all priorities: a pause stops notifications and everything else too";
         let consequence = Consequence::NotSimulated(
             "switches pause the priorities only that they have PFC for, and the simulated adapter pauses \
              that of data only; it shows with traffic of other priorities, behind a congested receiver",
@@ -105,7 +148,10 @@ fn priorities(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         // The usual map decides which of both is intended.
         let (rule, fix) = match standard {
             true => ("pfc-priority", command(1 << priority)),
-            false => ("dscp-map", format!("mlnx_qos -i {netdev} --dscp2prio set,{dscp},{on}")),
+            false => (
+                "dscp-map",
+                format!("mlnx_qos -i {netdev} --dscp2prio set,{dscp},{on}"),
+            ),
         };
         let what = format!(
             "data (DSCP {dscp}) is in priority {priority}, and PFC is on for {}",
@@ -124,8 +170,9 @@ fn priorities(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
             "priority {priority} shares receive buffer {} with priority 0, which is not paused",
             buffers.value[0]
         );
-        let fix =
-            format!("mlnx_qos -i {netdev} --prio2buffer 0,0,0,1,0,0,0,0   # and --buffer_size for both");
+        let fix = format!(
+            "mlnx_qos -i {netdev} --prio2buffer 0,0,0,1,0,0,0,0   # and --buffer_size for both"
+        );
         let consequence = Consequence::NotSimulated(
             "the simulated adapter has one receive buffer, and does not divide it by \
                 priority; it shows when traffic of priority 0 fills the adapter's buffer",
@@ -137,19 +184,34 @@ fn priorities(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
 /// The command that turns PFC on for some priorities.
 fn pfc_command(adapter: &Adapter, mask: u8) -> String {
     let (netdev, _) = names(adapter);
-    let bits: Vec<String> = (0..8).map(|priority| (mask >> priority & 1).to_string()).collect();
-    let os = if adapter.dcbx_by_host.as_ref().is_some_and(|os| !os.value) { " --dcbx os" } else { "" };
+    let bits: Vec<String> = (0..8)
+        .map(|priority| (mask >> priority & 1).to_string())
+        .collect();
+    let os = if adapter.dcbx_by_host.as_ref().is_some_and(|os| !os.value) {
+        " --dcbx os"
+    } else {
+        ""
+    };
     format!("mlnx_qos -i {netdev}{os} --pfc {}", bits.join(","))
 }
 
 fn notifications(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
-    let own = |rule| Found { rule, host, adapter };
+    let own = |rule| Found {
+        rule,
+        host,
+        adapter,
+    };
     let (netdev, device) = names(adapter);
-    if let Some(cnp) = adapter.cnp_dscp.as_ref().filter(|cnp| cnp.value != CNP_DSCP)
+    if let Some(cnp) = adapter
+        .cnp_dscp
+        .as_ref()
+        .filter(|cnp| cnp.value != CNP_DSCP)
         && host.planned.is_none()
     {
-        let what =
-            format!("notifications leave with DSCP {}: the usual rule of switches is for DSCP 48", cnp.value);
+        let what = format!(
+            "notifications leave with DSCP {}: the usual rule of switches is for DSCP 48",
+            cnp.value
+        );
         let consequence = cost_of(adapter, |talk| talk.cnp_dscp = cnp.value);
         let fix = format!(
             "echo 48 > /sys/class/net/{netdev}/ecn/roce_np/cnp_dscp; mlxconfig -d {device} set \
@@ -161,11 +223,18 @@ fn notifications(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) 
         && pfc.value != 0xff
         && pfc.value >> (priority.value & 7) & 1 == 1
     {
-        let what = format!("notifications have priority {}, which is paused as data is", priority.value);
+        let what = format!(
+            "notifications have priority {}, which is paused as data is",
+            priority.value
+        );
         let fix = format!("echo 6 > /sys/class/net/{netdev}/ecn/roce_np/cnp_802p_prio");
-        let fixed = Case { exchange: true, ..usual(adapter) };
+        let fixed = Case {
+            exchange: true,
+            ..usual(adapter)
+        };
         let mut now = fixed.clone();
-        (now.senders.cnp_priority, now.receiver.cnp_priority) = (priority.value & 7, priority.value & 7);
+        (now.senders.cnp_priority, now.receiver.cnp_priority) =
+            (priority.value & 7, priority.value & 7);
         let consequence = cost(&now, &fixed);
         found.push(own("cnp-priority").say(what, &[&priority.seen, &pfc.seen], consequence, fix));
     }
@@ -176,14 +245,27 @@ fn notifications(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) 
             "roce_np",
             "marked packets are not answered with notifications",
         ),
-        ("ecn-reaction-point", &adapter.reacts, "roce_rp", "notifications do not slow senders down"),
+        (
+            "ecn-reaction-point",
+            &adapter.reacts,
+            "roce_rp",
+            "notifications do not slow senders down",
+        ),
     ] {
         let priority = host.planned.as_ref().map_or(3, |planned| planned.priority);
         let is_meant = host.planned.as_ref().is_none_or(|planned| planned.dcqcn);
-        let Some(on) = map.get(&priority).filter(|on| !on.value && is_meant) else { continue };
-        let fix = format!("echo 1 > /sys/class/net/{netdev}/ecn/{role}/enable/{priority}, at both ends");
+        let Some(on) = map.get(&priority).filter(|on| !on.value && is_meant) else {
+            continue;
+        };
+        let fix =
+            format!("echo 1 > /sys/class/net/{netdev}/ecn/{role}/enable/{priority}, at both ends");
         let what = format!("DCQCN is off for priority {priority}: {effect}");
-        found.push(own(rule).say(what, &[&on.seen], cost_of(adapter, |talk| talk.ecn = false), fix));
+        found.push(own(rule).say(
+            what,
+            &[&on.seen],
+            cost_of(adapter, |talk| talk.ecn = false),
+            fix,
+        ));
     }
 }
 
@@ -193,10 +275,19 @@ fn shares(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         return;
     }
     let dscp = data_dscp(adapter).unwrap_or(DATA_DSCP);
-    let priority = adapter.dscp.as_ref().map_or(3, |map| map.value[usize::from(dscp & 63)]);
-    let Some(class) = adapter.class_of_priority.get(&priority) else { return };
-    let Some(share) = adapter.shares.get(class) else { return };
-    let Some(percent) = share.value.filter(|percent| *percent < SHARE_MIN) else { return };
+    let priority = adapter
+        .dscp
+        .as_ref()
+        .map_or(3, |map| map.value[usize::from(dscp & 63)]);
+    let Some(class) = adapter.class_of_priority.get(&priority) else {
+        return;
+    };
+    let Some(share) = adapter.shares.get(class) else {
+        return;
+    };
+    let Some(percent) = share.value.filter(|percent| *percent < SHARE_MIN) else {
+        return;
+    };
     let (netdev, _) = names(adapter);
     // Eight equal shares are the default of an adapter.
     let others = adapter.shares.values().filter_map(|share| share.value);
@@ -204,9 +295,14 @@ fn shares(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         return;
     }
     let what = format!("data has {percent} % of the link when other classes send");
-    let fix =
-        format!("mlnx_qos -i {netdev} --tsa ets,ets,ets,ets,ets,ets,strict,ets --tcbw 47,1,1,48,1,1,0,1");
+    let fix = format!(
+        "mlnx_qos -i {netdev} --tsa ets,ets,ets,ets,ets,ets,strict,ets --tcbw 47,1,1,48,1,1,0,1"
+    );
     let consequence = share_cost(&usual(adapter), (percent, 50));
-    let own = Found { rule: "ets-share", host, adapter };
+    let own = Found {
+        rule: "ets-share",
+        host,
+        adapter,
+    };
     found.push(own.say(what, &[&share.seen], consequence, fix));
 }

@@ -20,13 +20,22 @@ pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
         }
         let expected = expected(switch, port);
         // Ports that are alike are named in one finding.
-        let alike = seen.iter().find(|(other, meant, _)| is_same(*meant, expected) && are_alike(other, port));
+        let alike = seen
+            .iter()
+            .find(|(other, meant, _)| is_same(*meant, expected) && are_alike(other, port));
         if let Some((_, _, own)) = alike {
-            found[own.clone()].iter_mut().for_each(|finding| finding.place += &format!(", {}", port.title()));
+            found[own.clone()]
+                .iter_mut()
+                .for_each(|finding| finding.place += &format!(", {}", port.title()));
             continue;
         }
         let begin = found.len();
-        let own = Port { switch, port, dscp, expected };
+        let own = Port {
+            switch,
+            port,
+            dscp,
+            expected,
+        };
         own.pfc(found);
         own.classes(found);
         own.marking(found);
@@ -47,7 +56,9 @@ fn is_same(one: Option<&Intent>, other: Option<&Intent>) -> bool {
 /// Whether two ports show the same values, whatever lines these are in.
 fn are_alike(one: &ShownPort, other: &ShownPort) -> bool {
     fn values<T: Copy>(of: &std::collections::BTreeMap<u8, Fact<T>>) -> Vec<(u8, T)> {
-        of.iter().map(|(queue, fact)| (*queue, fact.value)).collect()
+        of.iter()
+            .map(|(queue, fact)| (*queue, fact.value))
+            .collect()
     }
     fn value<T: Copy>(of: Option<&Fact<T>>) -> Option<T> {
         of.map(|fact| fact.value)
@@ -90,7 +101,16 @@ impl Port<'_> {
         let place = format!("{file} ({dialect}), {}", self.port.title());
         let evidence = seen.iter().map(|seen| (*seen).clone()).collect();
         let (link, specification) = (manual::link(rule), manual::specification(rule));
-        Finding { rule, place, what, evidence, consequence, fix, link, specification }
+        Finding {
+            rule,
+            place,
+            what,
+            evidence,
+            consequence,
+            fix,
+            link,
+            specification,
+        }
     }
 
     /// The configuration that faults are simulated with.
@@ -133,30 +153,50 @@ impl Port<'_> {
         let Some(pfc) = &self.port.pfc else { return };
         let class = self.class();
         let off = |case: &mut Case| (case.switch.pfc_send, case.switch.pfc_obey) = (0, 0);
-        let enabled = self.port.pfc_enabled.as_ref().is_some_and(|enabled| enabled.value);
+        let enabled = self
+            .port
+            .pfc_enabled
+            .as_ref()
+            .is_some_and(|enabled| enabled.value);
         let is_meant = self.expected.is_some_and(|intent| intent.lossless(class));
         let (missing, what) = match is_meant {
             true => (
                 pfc.value >> class & 1 == 0,
-                format!("PFC is meant for priority {class}, and in operation for {}", listed(pfc.value)),
+                format!(
+                    "PFC is meant for priority {class}, and in operation for {}",
+                    listed(pfc.value)
+                ),
             ),
             false => (
                 enabled && pfc.value == 0,
-                "PFC is enabled, and in operation for no priority: the other end has not agreed".to_owned(),
+                "PFC is enabled, and in operation for no priority: the other end has not agreed"
+                    .to_owned(),
             ),
         };
         if missing {
             let class = if is_meant { class } else { 3 };
             let consequence = self.cost_of(off);
-            found.push(self.say("shown-pfc", what, &[&pfc.seen], consequence, self.fix_pfc(class)));
+            found.push(self.say(
+                "shown-pfc",
+                what,
+                &[&pfc.seen],
+                consequence,
+                self.fix_pfc(class),
+            ));
         }
     }
 
     /// Data in a class that is not the one with PFC.
     fn classes(&self, found: &mut Vec<Finding>) {
-        let Some(pfc) = self.port.pfc.as_ref().filter(|pfc| pfc.value != 0) else { return };
+        let Some(pfc) = self.port.pfc.as_ref().filter(|pfc| pfc.value != 0) else {
+            return;
+        };
         let own = |group: &Intent| {
-            let one = One { switch: self.switch, intent: group, dscp: self.dscp };
+            let one = One {
+                switch: self.switch,
+                intent: group,
+                dscp: self.dscp,
+            };
             one.fix_map(pfc.value.trailing_zeros() as u8)
         };
         let lossy = |case: &mut Case| {
@@ -165,37 +205,65 @@ impl Port<'_> {
         };
         let fix = own(&self.intent());
         if let Some(trust) = self.port.trusts_dscp.as_ref().filter(|trust| !trust.value) {
-            let what = "DSCP is not trusted: data of untagged packets is in the default class".to_owned();
+            let what =
+                "DSCP is not trusted: data of untagged packets is in the default class".to_owned();
             found.push(self.say("shown-dscp", what, &[&trust.seen], self.cost_of(lossy), fix));
             return;
         }
         let Some(map) = &self.port.dscp else { return };
-        let Some(class) = map.value[usize::from(self.dscp & 63)] else { return };
+        let Some(class) = map.value[usize::from(self.dscp & 63)] else {
+            return;
+        };
         if pfc.value >> class & 1 == 0 {
             let what = format!(
                 "DSCP {} is in priority {class}, and PFC is in operation for {}",
                 self.dscp,
                 listed(pfc.value)
             );
-            found.push(self.say("shown-dscp", what, &[&map.seen, &pfc.seen], self.cost_of(lossy), fix));
+            found.push(self.say(
+                "shown-dscp",
+                what,
+                &[&map.seen, &pfc.seen],
+                self.cost_of(lossy),
+                fix,
+            ));
         }
     }
 
     /// A lossless queue of data that does not mark, where all queues that mark are shown.
     fn marking(&self, found: &mut Vec<Finding>) {
-        let (Some(marks), Some(pfc)) = (&self.port.marks, &self.port.pfc) else { return };
-        let mapped = self.port.dscp.as_ref().and_then(|map| map.value[usize::from(self.dscp & 63)]);
+        let (Some(marks), Some(pfc)) = (&self.port.marks, &self.port.pfc) else {
+            return;
+        };
+        let mapped = self
+            .port
+            .dscp
+            .as_ref()
+            .and_then(|map| map.value[usize::from(self.dscp & 63)]);
         let class = mapped.unwrap_or_else(|| self.class()) & 7;
-        let is_meant = self.expected.is_none_or(|intent| intent.queues[usize::from(class)].ecn.is_some());
-        let has_marked = self.port.marked.get(&class).is_some_and(|packets| packets.value > 0);
+        let is_meant = self
+            .expected
+            .is_none_or(|intent| intent.queues[usize::from(class)].ecn.is_some());
+        let has_marked = self
+            .port
+            .marked
+            .get(&class)
+            .is_some_and(|packets| packets.value > 0);
         if pfc.value >> class & 1 == 0 || marks.value >> class & 1 == 1 || !is_meant || has_marked {
             return;
         }
-        let what =
-            format!("queue {class} of data does not mark (ECN); those that do: {}", listed(marks.value));
+        let what = format!(
+            "queue {class} of data does not mark (ECN); those that do: {}",
+            listed(marks.value)
+        );
         let consequence = self.cost_of(|case| case.switch.queues[usize::from(class)].ecn = None);
         let intent = self.intent();
-        let fix = One { switch: self.switch, intent: &intent, dscp: self.dscp }.fix_ecn(class);
+        let fix = One {
+            switch: self.switch,
+            intent: &intent,
+            dscp: self.dscp,
+        }
+        .fix_ecn(class);
         found.push(self.say("shown-ecn", what, &[&marks.seen], consequence, fix));
     }
 
@@ -224,7 +292,8 @@ impl Port<'_> {
                 fix.to_owned(),
             ));
         }
-        let lossless = |(queue, drops): &(&u8, &Fact<u64>)| drops.value > 0 && self.is_lossless(**queue);
+        let lossless =
+            |(queue, drops): &(&u8, &Fact<u64>)| drops.value > 0 && self.is_lossless(**queue);
         for (queue, drops) in self.port.drops.iter().filter(lossless) {
             let what = format!(
                 "queue {queue} is lossless, and has dropped {} packets since its counters were cleared",
@@ -240,18 +309,29 @@ impl Port<'_> {
     }
 
     fn mtu(&self, found: &mut Vec<Finding>) {
-        let is_used = self.port.pfc.as_ref().is_some_and(|pfc| pfc.value != 0) || self.expected.is_some();
-        let Some(mtu) = self.port.mtu.as_ref().filter(|mtu| mtu.value < MTU_NEEDED && is_used) else {
+        let is_used =
+            self.port.pfc.as_ref().is_some_and(|pfc| pfc.value != 0) || self.expected.is_some();
+        let Some(mtu) = self
+            .port
+            .mtu
+            .as_ref()
+            .filter(|mtu| mtu.value < MTU_NEEDED && is_used)
+        else {
             return;
         };
         // The configuration has the same fault, which was reported with its own line.
         if self.expected.is_some_and(|intent| intent.mtu == mtu.value) {
             return;
         }
-        let fits = [2048, 1024, 512].into_iter().find(|roce| mtu.value >= roce + 80).unwrap_or(256);
+        let fits = [2048, 1024, 512]
+            .into_iter()
+            .find(|roce| mtu.value >= roce + 80)
+            .unwrap_or(256);
         let consequence = self.cost_of(|case| (case.senders.mtu, case.receiver.mtu) = (fits, fits));
-        let what =
-            format!("an MTU of {} carries RoCE packets of {fits} bytes; larger ones are dropped", mtu.value);
+        let what = format!(
+            "an MTU of {} carries RoCE packets of {fits} bytes; larger ones are dropped",
+            mtu.value
+        );
         let port = self.port.title();
         let fix = match self.switch.dialect {
             Dialect::Sonic => format!("config interface mtu {port} 9216"),
@@ -262,5 +342,9 @@ impl Port<'_> {
 }
 
 fn listed(mask: u8) -> String {
-    if mask == 0 { "none".to_owned() } else { ranges(classes(mask)) }
+    if mask == 0 {
+        "none".to_owned()
+    } else {
+        ranges(classes(mask))
+    }
 }

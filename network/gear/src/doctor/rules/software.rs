@@ -3,8 +3,14 @@
 use super::{Adapter, Consequence, Finding, Found, HostFacts, names};
 
 pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
-    let Some(adapter) = host.adapters.first() else { return };
-    let own = |rule| Found { rule, host, adapter };
+    let Some(adapter) = host.adapters.first() else {
+        return;
+    };
+    let own = |rule| Found {
+        rule,
+        host,
+        adapter,
+    };
     if let Some(rule) = host.dropped_4791.first() {
         let fix = "iptables -I INPUT -p udp --dport 4791 -j ACCEPT, or the same in nftables and the \
             cloud's firewall";
@@ -13,15 +19,24 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
     }
     for device in &host.software_devices {
         let hardware = |adapter: &&Adapter| {
-            let on = adapter.netdev.as_ref().is_some_and(|netdev| netdev.value == device.value);
+            let on = adapter
+                .netdev
+                .as_ref()
+                .is_some_and(|netdev| netdev.value == device.value);
             on && !adapter.device.starts_with("rxe") && !adapter.device.starts_with("siw")
         };
-        let Some(adapter) = host.adapters.iter().find(hardware) else { continue };
+        let Some(adapter) = host.adapters.iter().find(hardware) else {
+            continue;
+        };
         let (netdev, name) = names(adapter);
         let what = format!(
             "a software RDMA device is on {netdev}, whose packets {name} takes: both answer port 4791"
         );
-        let own = Found { rule: "software-device", host, adapter };
+        let own = Found {
+            rule: "software-device",
+            host,
+            adapter,
+        };
         let fix = "rdma link delete of the software device";
         found.push(own.say(what, &[&device.seen], Consequence::NothingArrives, fix));
     }
@@ -30,13 +45,16 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
     if let (Some(acs), Some(_)) = (host.acs_redirects.first(), host.gpus.first()) {
         let what = "ACS redirects peer-to-peer requests: data between GPU and \
                    adapter goes through the root complex";
-        let fix = "setpci -s BRIDGE ECAP_ACS+6.w=0, or ACS off in the firmware settings of the host";
+        let fix =
+            "setpci -s BRIDGE ECAP_ACS+6.w=0, or ACS off in the firmware settings of the host";
         found.push(own("acs").say(what, &[&acs.seen], Consequence::NotSimulated(peer), fix));
     }
-    if let (Some(iommu), Some(_)) =
-        (host.iommu_translates.as_ref().filter(|iommu| iommu.value), host.gpus.first())
-    {
-        let what = "the IOMMU translates all accesses of devices, those between GPU and adapter included";
+    if let (Some(iommu), Some(_)) = (
+        host.iommu_translates.as_ref().filter(|iommu| iommu.value),
+        host.gpus.first(),
+    ) {
+        let what =
+            "the IOMMU translates all accesses of devices, those between GPU and adapter included";
         let fix = "iommu=pt on the kernel's command line";
         found.push(own("iommu").say(what, &[&iommu.seen], Consequence::NotSimulated(peer), fix));
     }
@@ -45,16 +63,30 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
 
 /// Adapters of one kind with firmware of different PSIDs: one was flashed as another model.
 fn firmware(host: &HostFacts, found: &mut Vec<Finding>) {
-    let known: Vec<_> =
-        host.adapters.iter().filter_map(|adapter| Some((adapter, adapter.psid.as_ref()?))).collect();
-    let Some((_, first)) = known.first() else { return };
-    let Some((adapter, other)) = known.iter().find(|(_, psid)| psid.value != first.value) else { return };
-    let what = format!("firmware {} and {}: adapters of one host differ", first.value, other.value);
+    let known: Vec<_> = host
+        .adapters
+        .iter()
+        .filter_map(|adapter| Some((adapter, adapter.psid.as_ref()?)))
+        .collect();
+    let Some((_, first)) = known.first() else {
+        return;
+    };
+    let Some((adapter, other)) = known.iter().find(|(_, psid)| psid.value != first.value) else {
+        return;
+    };
+    let what = format!(
+        "firmware {} and {}: adapters of one host differ",
+        first.value, other.value
+    );
     let fix = "mstflint -d BDF query; firmware of the board's own PSID, or the same for all";
     let consequence = Consequence::NotSimulated(
         "adapters are simulated by their settings and not by their firmware; features and defaults of \
          firmware differ between PSIDs",
     );
-    let own = Found { rule: "firmware-psid", host, adapter };
+    let own = Found {
+        rule: "firmware-psid",
+        host,
+        adapter,
+    };
     found.push(own.say(what, &[&other.seen, &first.seen], consequence, fix));
 }

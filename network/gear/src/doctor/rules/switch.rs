@@ -13,7 +13,11 @@ const MTU_NEEDED: u32 = 4200;
 
 pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
     for intent in &switch.groups {
-        let own = One { switch, intent, dscp };
+        let own = One {
+            switch,
+            intent,
+            dscp,
+        };
         own.lossy(found);
         own.marking(found);
         own.rest(found);
@@ -36,10 +40,29 @@ impl One<'_> {
         consequence: Consequence,
         fix: String,
     ) -> Finding {
-        let ports = self.intent.ports.iter().map(|port| port.name.as_str()).collect::<Vec<_>>().join(", ");
-        let place = format!("{} ({}), {ports}", self.switch.file, self.switch.dialect.name());
+        let ports = self
+            .intent
+            .ports
+            .iter()
+            .map(|port| port.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
+        let place = format!(
+            "{} ({}), {ports}",
+            self.switch.file,
+            self.switch.dialect.name()
+        );
         let (link, specification) = (manual::link(rule), manual::specification(rule));
-        Finding { rule, place, what, evidence: vec![seen], consequence, fix, link, specification }
+        Finding {
+            rule,
+            place,
+            what,
+            evidence: vec![seen],
+            consequence,
+            fix,
+            link,
+            specification,
+        }
     }
 
     fn class(&self) -> u8 {
@@ -47,14 +70,23 @@ impl One<'_> {
     }
 
     pub(super) fn gbps(&self) -> u32 {
-        self.intent.ports.iter().filter_map(|port| port.gbps).max().unwrap_or(100).clamp(1, 800)
+        self.intent
+            .ports
+            .iter()
+            .filter_map(|port| port.gbps)
+            .max()
+            .unwrap_or(100)
+            .clamp(1, 800)
     }
 
     /// The cost against the same configuration with one change.
     pub(super) fn against(&self, change: impl Fn(&mut Intent)) -> Consequence {
         let mut fixed = self.intent.clone();
         change(&mut fixed);
-        cost(&Case::incast(self.intent, self.gbps()), &Case::incast(&fixed, self.gbps()))
+        cost(
+            &Case::incast(self.intent, self.gbps()),
+            &Case::incast(&fixed, self.gbps()),
+        )
     }
 
     fn lossy(&self, found: &mut Vec<Finding>) {
@@ -107,10 +139,16 @@ impl One<'_> {
     /// The first line that contains one of the words, in the order of the words.
     pub(super) fn evidence(&self, needles: &[&str]) -> Evidence {
         let lines = || (1..).zip(self.switch.text.lines());
-        let found = needles.iter().find_map(|needle| lines().find(|(_, line)| line.contains(needle)));
+        let found = needles
+            .iter()
+            .find_map(|needle| lines().find(|(_, line)| line.contains(needle)));
         let (line, text) = found.or_else(|| lines().next()).unwrap_or((1, ""));
         let text = text.trim().chars().take(100).collect();
-        Evidence { file: self.switch.file.clone(), line, text }
+        Evidence {
+            file: self.switch.file.clone(),
+            line,
+            text,
+        }
     }
 
     pub(super) fn fix_map(&self, class: u8) -> String {
@@ -144,11 +182,19 @@ impl One<'_> {
 
     /// Advice in RouterOS's terms, from the simulator's importer of scripts.
     fn routeros_advice(&self) -> Option<String> {
-        let imported = Imported::read(false, &[(&self.switch.file, self.switch.text.clone())]).ok()?;
+        let imported =
+            Imported::read(false, &[(&self.switch.file, self.switch.text.clone())]).ok()?;
         let port = &self.intent.ports.first()?.name;
         let lossless = self.intent.pfc_send;
-        let lossy = LossyClass { port, class: self.class(), dscp: self.dscp, lossless };
-        let advice = imported.without_effect().or_else(|| imported.why_lossy(&self.switch.file, &lossy))?;
+        let lossy = LossyClass {
+            port,
+            class: self.class(),
+            dscp: self.dscp,
+            lossless,
+        };
+        let advice = imported
+            .without_effect()
+            .or_else(|| imported.why_lossy(&self.switch.file, &lossy))?;
         Some(format!("{}   # {}", advice.instead, advice.cause))
     }
 
@@ -188,16 +234,20 @@ impl One<'_> {
                 "nv set qos congestion-control default-global traffic-class {class} \
                 ecn enable"
             ),
-            Dialect::Eos => "random-detect ecn minimum-threshold 150 kbytes maximum-threshold 1500 kbytes \
+            Dialect::Eos => {
+                "random-detect ecn minimum-threshold 150 kbytes maximum-threshold 1500 kbytes \
                 max-mark-probability 100 weight 0"
-                .to_owned(),
+                    .to_owned()
+            }
             Dialect::NxOs => format!(
                 "class type queuing c-out-8q-q{class} / random-detect \
                 minimum-threshold 150 kbytes maximum-threshold 1500 kbytes drop-probability 100 weight 0 ecn"
             ),
-            Dialect::Os10 => "wred NAME / random-detect ecn, and random-detect NAME in the class of the \
+            Dialect::Os10 => {
+                "wred NAME / random-detect ecn, and random-detect NAME in the class of the \
                 queue"
-                .to_owned(),
+                    .to_owned()
+            }
             _ => String::new(),
         }
     }
@@ -208,21 +258,37 @@ impl One<'_> {
             return;
         }
         if self.intent.queues[usize::from(class)].ecn.is_none() {
-            let what = format!("queue {class} of data does not mark (ECN): only pauses slow senders down");
-            let consequence = self.against(|fixed| fixed.queues[usize::from(class)].ecn = Some(ECN_DEFAULT));
+            let what =
+                format!("queue {class} of data does not mark (ECN): only pauses slow senders down");
+            let consequence =
+                self.against(|fixed| fixed.queues[usize::from(class)].ecn = Some(ECN_DEFAULT));
             let seen = self.evidence(&["ecn", "wred", "random-detect", "queue"]);
-            found.push(self.say("switch-ecn-off", what, seen, consequence, self.fix_ecn(class)));
+            found.push(self.say(
+                "switch-ecn-off",
+                what,
+                seen,
+                consequence,
+                self.fix_ecn(class),
+            ));
         }
         let cnp = self.intent.class_of_dscp(CNP_DSCP);
         if self.dscp != CNP_DSCP && cnp == class {
-            let what =
-                format!("notifications (DSCP 48) are in class {class}, as data is: they wait behind it");
+            let what = format!(
+                "notifications (DSCP 48) are in class {class}, as data is: they wait behind it"
+            );
             let consequence = self.against(|fixed| {
-                let free = (0..8).rev().find(|class| !fixed.lossless(*class)).unwrap_or(6);
+                let free = (0..8)
+                    .rev()
+                    .find(|class| !fixed.lossless(*class))
+                    .unwrap_or(6);
                 fixed.dscp[usize::from(CNP_DSCP)] = free;
                 fixed.queues[usize::from(free)].schedule = crate::intent::Schedule::Strict;
             });
-            let own = One { switch: self.switch, intent: self.intent, dscp: CNP_DSCP };
+            let own = One {
+                switch: self.switch,
+                intent: self.intent,
+                dscp: CNP_DSCP,
+            };
             let seen = self.evidence(&["48", "dscp"]);
             found.push(self.say("switch-cnp-class", what, seen, consequence, own.fix_map(6)));
         }
@@ -232,7 +298,8 @@ impl One<'_> {
     /// the network link. It is simulated as a receiver that sends no pauses.
     fn not_obeyed(&self) -> Consequence {
         let mut fixed = Case::incast(self.intent, self.gbps());
-        let width = |lanes: &u8| 8.0 * 128.0 / 130.0 * f64::from(*lanes) < f64::from(self.gbps()) * 0.8;
+        let width =
+            |lanes: &u8| 8.0 * 128.0 / 130.0 * f64::from(*lanes) < f64::from(self.gbps()) * 0.8;
         let lanes = [16, 8, 4, 2].into_iter().find(width).unwrap_or(1);
         fixed.receiver.pcie = Some((3, lanes));
         let class = self.class();
@@ -248,7 +315,8 @@ impl One<'_> {
         let unheard = self.intent.pfc_send & !self.intent.pfc_obey;
         if unheard != 0 {
             let list = ranges(classes(unheard));
-            let what = format!("pauses are sent for priority {list}, and received ones are not obeyed");
+            let what =
+                format!("pauses are sent for priority {list}, and received ones are not obeyed");
             let fix = match self.switch.dialect {
                 Dialect::RouterOs => format!(
                     "/interface ethernet switch qos port set PORT egress-rate-queue{list}=100.0Gbps, and \
@@ -260,9 +328,14 @@ impl One<'_> {
             found.push(self.say("switch-pfc-receive", what, seen, self.not_obeyed(), fix));
         }
         // RouterOS scripts that do not set the MTU do not show it.
-        let said = ["mtu", "MTU"].iter().any(|word| self.switch.text.contains(word));
+        let said = ["mtu", "MTU"]
+            .iter()
+            .any(|word| self.switch.text.contains(word));
         if said && self.intent.mtu < MTU_NEEDED {
-            let fits = [2048, 1024, 512].into_iter().find(|roce| self.intent.mtu >= roce + 80).unwrap_or(256);
+            let fits = [2048, 1024, 512]
+                .into_iter()
+                .find(|roce| self.intent.mtu >= roce + 80)
+                .unwrap_or(256);
             let fixed = Case::incast(self.intent, self.gbps());
             let mut now = fixed.clone();
             (now.senders.mtu, now.receiver.mtu) = (fits, fits);
@@ -291,8 +364,14 @@ fn lanes(switch: &SwitchFacts, found: &mut Vec<Finding>) {
                 seen.push(&port.name);
                 continue;
             }
-            let own = One { switch, intent, dscp: super::DATA_DSCP };
-            let module = port.name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+            let own = One {
+                switch,
+                intent,
+                dscp: super::DATA_DSCP,
+            };
+            let module = port
+                .name
+                .trim_end_matches(|letter: char| letter.is_ascii_digit());
             let what = format!("the lanes of port {} are configured differently", port.name);
             let fix = format!("the same for {module}1, {module}2, {module}3 and {module}4");
             let evidence = own.evidence(&[module]);

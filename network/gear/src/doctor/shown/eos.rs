@@ -7,11 +7,19 @@ use super::table::tables;
 use super::{Shown, json};
 use crate::text::{ReadError, mask};
 
-pub(super) fn priority_flow_control(section: &Section<'_>, shown: &mut Shown) -> Result<(), ReadError> {
+pub(super) fn priority_flow_control(
+    section: &Section<'_>,
+    shown: &mut Shown,
+) -> Result<(), ReadError> {
     letters(section, shown)?;
     for table in tables(section) {
-        let columns = (table.column("Port"), table.column("Enabled"), table.column("Priorities"));
-        let ((Some(port), Some(enabled), Some(priorities)), Some(active)) = (columns, table.column("Active"))
+        let columns = (
+            table.column("Port"),
+            table.column("Enabled"),
+            table.column("Priorities"),
+        );
+        let ((Some(port), Some(enabled), Some(priorities)), Some(active)) =
+            (columns, table.column("Active"))
         else {
             continue;
         };
@@ -42,11 +50,19 @@ pub(super) fn priority_flow_control(section: &Section<'_>, shown: &mut Shown) ->
 fn letters(section: &Section<'_>, shown: &mut Shown) -> Result<(), ReadError> {
     for line in &section.lines {
         let words = line.words();
-        let [port, enabled @ ("E" | "D"), active @ ("A" | "-"), "W" | "-", rest @ ..] = words.as_slice()
+        let [
+            port,
+            enabled @ ("E" | "D"),
+            active @ ("A" | "-"),
+            "W" | "-",
+            rest @ ..,
+        ] = words.as_slice()
         else {
             continue;
         };
-        let digits = rest.first().filter(|word| word.chars().all(|letter| letter.is_ascii_digit()));
+        let digits = rest
+            .first()
+            .filter(|word| word.chars().all(|letter| letter.is_ascii_digit()));
         let priorities = match (*active, digits) {
             ("A", Some(digits)) => digits.bytes().map(|digit| digit - b'0').collect(),
             ("A", None) => return Err(section.wrong(line, "the priorities were expected")),
@@ -64,7 +80,11 @@ fn letters(section: &Section<'_>, shown: &mut Shown) -> Result<(), ReadError> {
 
 /// `show qos interfaces [PORT] ecn`: rows `3  kbytes  256  512` of the queues that mark. Without a port in
 /// the command, a line with its name is above its table.
-pub(super) fn ecn(section: &Section<'_>, words: &[&str], shown: &mut Shown) -> Result<(), ReadError> {
+pub(super) fn ecn(
+    section: &Section<'_>,
+    words: &[&str],
+    shown: &mut Shown,
+) -> Result<(), ReadError> {
     let mut port = named_port(words);
     let mut begun = false;
     for line in &section.lines {
@@ -99,7 +119,9 @@ pub(super) fn ecn(section: &Section<'_>, words: &[&str], shown: &mut Shown) -> R
 
 /// The port that a command names: `show qos interfaces ethernet 1/1 ecn`.
 fn named_port(words: &[&str]) -> Option<String> {
-    let at = words.iter().position(|word| word.starts_with("interface"))?;
+    let at = words
+        .iter()
+        .position(|word| word.starts_with("interface"))?;
     match words.get(at + 1..)? {
         [kind, number, ..]
             if "ethernet".starts_with(&kind.to_ascii_lowercase()) && starts_with_digit(number) =>
@@ -124,13 +146,20 @@ pub(super) fn marked(section: &Section<'_>, shown: &mut Shown) -> Result<(), Rea
         return Ok(());
     };
     for (name, port) in ports.entries()? {
-        let Some(queues) = port.get("queueCounters") else { continue };
+        let Some(queues) = port.get("queueCounters") else {
+            continue;
+        };
         for (queue, count) in queues.entries()? {
             if count.text().is_ok_and(|text| text == "-") {
                 continue;
             }
-            let queue: u8 = queue.parse().map_err(|_| count.wrong("the number of a queue was expected"))?;
-            shown.port(&name).marked.insert(queue, count.fact(count.number()?));
+            let queue: u8 = queue
+                .parse()
+                .map_err(|_| count.wrong("the number of a queue was expected"))?;
+            shown
+                .port(&name)
+                .marked
+                .insert(queue, count.fact(count.number()?));
         }
     }
     Ok(())
@@ -142,17 +171,25 @@ pub(super) fn drops(section: &Section<'_>, shown: &mut Shown) -> Result<(), Read
     let ports = json::read(section)?.and_then(|all| all.at(&["egressQueueCounters", "interfaces"]));
     let Some(ports) = ports else { return Ok(()) };
     for (name, port) in ports.entries()? {
-        let Some(classes) = port.at(&["ucastQueues", "trafficClasses"]) else { continue };
+        let Some(classes) = port.at(&["ucastQueues", "trafficClasses"]) else {
+            continue;
+        };
         for (class, counters) in classes.entries()? {
-            let Some(number) = class.strip_prefix("TC").and_then(|number| number.parse::<u8>().ok()) else {
+            let Some(number) = class
+                .strip_prefix("TC")
+                .and_then(|number| number.parse::<u8>().ok())
+            else {
                 continue;
             };
             let mut dropped = 0_u64;
             let mut seen = counters.fact(()).seen;
-            for (_, precedence) in
-                counters.get("dropPrecedences").map_or_else(|| Ok(Vec::new()), |all| all.entries())?
+            for (_, precedence) in counters
+                .get("dropPrecedences")
+                .map_or_else(|| Ok(Vec::new()), |all| all.entries())?
             {
-                let Some(count) = precedence.get("droppedPackets") else { continue };
+                let Some(count) = precedence.get("droppedPackets") else {
+                    continue;
+                };
                 let packets = count.number()?;
                 if packets > 0 {
                     seen = count.fact(()).seen;
@@ -160,7 +197,13 @@ pub(super) fn drops(section: &Section<'_>, shown: &mut Shown) -> Result<(), Read
                 dropped = dropped.saturating_add(packets);
             }
             if number < 8 {
-                shown.port(&name).drops.insert(number, Fact { value: dropped, seen });
+                shown.port(&name).drops.insert(
+                    number,
+                    Fact {
+                        value: dropped,
+                        seen,
+                    },
+                );
             }
         }
     }
@@ -169,7 +212,9 @@ pub(super) fn drops(section: &Section<'_>, shown: &mut Shown) -> Result<(), Read
 
 /// `show interfaces | json`: MTU and state of Ethernet ports.
 pub(super) fn interfaces(section: &Section<'_>, shown: &mut Shown) -> Result<(), ReadError> {
-    let Some(ports) = json::read(section)?.and_then(|all| all.get("interfaces")) else { return Ok(()) };
+    let Some(ports) = json::read(section)?.and_then(|all| all.get("interfaces")) else {
+        return Ok(());
+    };
     for (name, port) in ports.entries()? {
         if !name.starts_with("Ethernet") {
             continue;

@@ -19,11 +19,20 @@ pub(super) struct Node<'s, 'a> {
 /// # Errors
 /// The line at which the output is no JSON.
 pub(super) fn read<'s, 'a>(section: &'s Section<'a>) -> Result<Option<Node<'s, 'a>>, ReadError> {
-    let text = section.lines.iter().map(|line| line.text).collect::<Vec<_>>().join("\n");
+    let text = section
+        .lines
+        .iter()
+        .map(|line| line.text)
+        .collect::<Vec<_>>()
+        .join("\n");
     let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
     match values.next() {
         None => Ok(None),
-        Some(Ok(value)) => Ok(Some(Node { section, value, keys: Vec::new() })),
+        Some(Ok(value)) => Ok(Some(Node {
+            section,
+            value,
+            keys: Vec::new(),
+        })),
         Some(Err(error)) => {
             let index = error.line().max(1).min(section.lines.len()) - 1;
             Err(section.wrong(&section.lines[index], "it is no JSON"))
@@ -34,7 +43,11 @@ pub(super) fn read<'s, 'a>(section: &'s Section<'a>) -> Result<Option<Node<'s, '
 impl<'s, 'a> Node<'s, 'a> {
     fn child(&self, key: &str, value: &Value) -> Self {
         let keys = self.keys.iter().cloned().chain([key.to_owned()]).collect();
-        Self { section: self.section, value: value.clone(), keys }
+        Self {
+            section: self.section,
+            value: value.clone(),
+            keys,
+        }
     }
 
     /// The value of a key.
@@ -46,7 +59,11 @@ impl<'s, 'a> Node<'s, 'a> {
     pub(super) fn at(&self, keys: &[&str]) -> Option<Self> {
         let (first, rest) = keys.split_first()?;
         let found = self.get(first)?;
-        if rest.is_empty() { Some(found) } else { found.at(rest) }
+        if rest.is_empty() {
+            Some(found)
+        } else {
+            found.at(rest)
+        }
     }
 
     /// The entries of an object.
@@ -54,8 +71,14 @@ impl<'s, 'a> Node<'s, 'a> {
     /// # Errors
     /// Values that are no object.
     pub(super) fn entries(&self) -> Result<Vec<(String, Self)>, ReadError> {
-        let object = self.value.as_object().ok_or_else(|| self.wrong("an object was expected"))?;
-        Ok(object.iter().map(|(key, value)| (key.clone(), self.child(key, value))).collect())
+        let object = self
+            .value
+            .as_object()
+            .ok_or_else(|| self.wrong("an object was expected"))?;
+        Ok(object
+            .iter()
+            .map(|(key, value)| (key.clone(), self.child(key, value)))
+            .collect())
     }
 
     /// A number, or text that is one.
@@ -63,8 +86,14 @@ impl<'s, 'a> Node<'s, 'a> {
     /// # Errors
     /// Values that are neither.
     pub(super) fn number(&self) -> Result<u64, ReadError> {
-        let text = self.value.as_str().and_then(|text| text.trim().parse().ok());
-        self.value.as_u64().or(text).ok_or_else(|| self.wrong("a number was expected"))
+        let text = self
+            .value
+            .as_str()
+            .and_then(|text| text.trim().parse().ok());
+        self.value
+            .as_u64()
+            .or(text)
+            .ok_or_else(|| self.wrong("a number was expected"))
     }
 
     /// The value as a text.
@@ -72,7 +101,9 @@ impl<'s, 'a> Node<'s, 'a> {
     /// # Errors
     /// Values that are no text.
     pub(super) fn text(&self) -> Result<&str, ReadError> {
-        self.value.as_str().ok_or_else(|| self.wrong("a text was expected"))
+        self.value
+            .as_str()
+            .ok_or_else(|| self.wrong("a text was expected"))
     }
 
     /// A setting that is on or off.
@@ -123,7 +154,9 @@ impl<'s, 'a> Node<'s, 'a> {
         let mut index = 0;
         for key in &self.keys {
             let quoted = format!("\"{key}\"");
-            index = (index..lines.len()).find(|at| lines[*at].text.contains(&quoted)).unwrap_or(index);
+            index = (index..lines.len())
+                .find(|at| lines[*at].text.contains(&quoted))
+                .unwrap_or(index);
         }
         lines.get(index).unwrap_or(&self.section.head)
     }
@@ -135,7 +168,10 @@ impl<'s, 'a> Node<'s, 'a> {
 
     /// An error of this value.
     pub(super) fn wrong(&self, what: &str) -> ReadError {
-        let key = self.keys.last().map_or_else(String::new, |key| format!("{}: ", shortened(key)));
+        let key = self
+            .keys
+            .last()
+            .map_or_else(String::new, |key| format!("{}: ", shortened(key)));
         self.section.wrong(self.line(), &format!("{key}{what}"))
     }
 }

@@ -57,7 +57,10 @@ impl Shown {
     fn port(&mut self, name: &str) -> &mut ShownPort {
         let found = self.ports.iter().position(|port| port.name == name);
         let index = found.unwrap_or_else(|| {
-            self.ports.push(ShownPort { name: name.to_owned(), ..ShownPort::default() });
+            self.ports.push(ShownPort {
+                name: name.to_owned(),
+                ..ShownPort::default()
+            });
             self.ports.len() - 1
         });
         &mut self.ports[index]
@@ -81,15 +84,22 @@ impl ShownPort {
 
     /// The name in messages.
     pub fn title(&self) -> &str {
-        if self.name.is_empty() { "all ports" } else { &self.name }
+        if self.name.is_empty() {
+            "all ports"
+        } else {
+            &self.name
+        }
     }
 
     /// Whether a configuration's name is of this port: `Et1` and `Ethernet1` are one port.
     pub fn is_called(&self, name: &str) -> bool {
-        let number =
-            |name: &str| name.trim_start_matches(|letter: char| letter.is_ascii_alphabetic()).to_owned();
+        let number = |name: &str| {
+            name.trim_start_matches(|letter: char| letter.is_ascii_alphabetic())
+                .to_owned()
+        };
         let short = |name: &str| name.get(..2).unwrap_or_default().to_ascii_lowercase();
-        self.name == name || (number(&self.name) == number(name) && short(&self.name) == short(name))
+        self.name == name
+            || (number(&self.name) == number(name) && short(&self.name) == short(name))
     }
 }
 
@@ -103,11 +113,18 @@ pub(super) struct Outputs {
 
 /// The command of a line that begins an output.
 fn command(line: &str) -> Option<&str> {
-    if let Some(command) = line.trim().strip_prefix("==> ").and_then(|rest| rest.strip_suffix(" <==")) {
+    if let Some(command) = line
+        .trim()
+        .strip_prefix("==> ")
+        .and_then(|rest| rest.strip_suffix(" <=="))
+    {
         return Some(command);
     }
     // RouterOS: "[admin@MikroTik] /interface/ethernet/switch/qos/port> print stats".
-    let routeros = line.trim_start().strip_prefix('[').and_then(|rest| rest.split_once("] "));
+    let routeros = line
+        .trim_start()
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once("] "));
     if let Some((user, rest)) = routeros
         && user.contains('@')
         && !user.contains(char::is_whitespace)
@@ -119,7 +136,9 @@ fn command(line: &str) -> Option<&str> {
     let (prompt, rest) = line.split_at(at);
     let rest = rest[1..].trim();
     let is_prompt = !prompt.is_empty() && !prompt.contains(char::is_whitespace);
-    let known = ["show ", "nv show ", "nv config show"].iter().any(|word| rest.starts_with(word));
+    let known = ["show ", "nv show ", "nv config show"]
+        .iter()
+        .any(|word| rest.starts_with(word));
     (is_prompt && known).then_some(rest)
 }
 
@@ -133,16 +152,26 @@ pub(super) fn has_outputs(text: &str) -> bool {
 /// # Errors
 /// Lines of a known command that are not understood.
 pub(super) fn read(file: &str, text: &str) -> Result<Outputs, ReadError> {
-    let mut found = Outputs { shown: Shown::default(), dialect: None, configuration: None };
+    let mut found = Outputs {
+        shown: Shown::default(),
+        dialect: None,
+        configuration: None,
+    };
     let mut sections: Vec<Section<'_>> = Vec::new();
     for line in lines(file, text, &[])? {
         match (command(line.text), sections.last_mut()) {
-            (Some(command), _) => sections.push(Section { file, command, head: line, lines: Vec::new() }),
+            (Some(command), _) => sections.push(Section {
+                file,
+                command,
+                head: line,
+                lines: Vec::new(),
+            }),
             (None, Some(section)) => section.lines.push(line),
             // Comments on the origin of outputs.
             (None, None) if line.text.starts_with('#') => {}
             (None, None) => {
-                let what = "outputs begin with \"==> COMMAND <==\" or with the prompt and the command";
+                let what =
+                    "outputs begin with \"==> COMMAND <==\" or with the prompt and the command";
                 return Err(ReadError::new(file, line.number, what));
             }
         }
@@ -167,10 +196,16 @@ pub(super) fn read(file: &str, text: &str) -> Result<Outputs, ReadError> {
 fn words_of(command: &str) -> (Vec<&str>, bool) {
     let (before, after) = command.split_once('|').unwrap_or((command, ""));
     let all: Vec<&str> = before.split_whitespace().collect();
-    let format = all.iter().position(|word| matches!(*word, "-o" | "--output"));
+    let format = all
+        .iter()
+        .position(|word| matches!(*word, "-o" | "--output"));
     let format_is_json = format.is_some_and(|at| all.get(at + 1) == Some(&"json"));
     let json = format_is_json || after.split_whitespace().any(|word| word == "json");
-    let end = if format_is_json { format.unwrap_or(all.len()) } else { all.len() };
+    let end = if format_is_json {
+        format.unwrap_or(all.len())
+    } else {
+        all.len()
+    };
     (all[..end].to_vec(), json)
 }
 
@@ -188,8 +223,12 @@ fn take(section: &Section<'_>, text: &str, found: &mut Outputs) -> Result<(), Re
         ["show", "pfc", "priority", ..] => {
             sonic::priorities(section, shown).map(|()| Some(Dialect::Sonic))?
         }
-        ["show", "pfcwd", "stats", ..] => sonic::watchdog(section, shown).map(|()| Some(Dialect::Sonic))?,
-        ["show", "queue", "counters", ..] => sonic::queues(section, shown).map(|()| Some(Dialect::Sonic))?,
+        ["show", "pfcwd", "stats", ..] => {
+            sonic::watchdog(section, shown).map(|()| Some(Dialect::Sonic))?
+        }
+        ["show", "queue", "counters", ..] => {
+            sonic::queues(section, shown).map(|()| Some(Dialect::Sonic))?
+        }
         ["show", "interfaces", "status", ..] if sonic::is_own_status(section) => {
             sonic::status(section, shown).map(|()| Some(Dialect::Sonic))?
         }
@@ -224,7 +263,18 @@ fn nvue(
         (["nv", "show", "qos", "congestion-control", _, ..], false) => {
             nvue::congestion_control(section, &mut shown.all)?;
         }
-        (["nv", "show", "interface", name, "qos", "congestion-control", ..], false) => {
+        (
+            [
+                "nv",
+                "show",
+                "interface",
+                name,
+                "qos",
+                "congestion-control",
+                ..,
+            ],
+            false,
+        ) => {
             nvue::congestion_control(section, shown.port(name))?;
         }
         _ => return Ok(None),
@@ -232,20 +282,34 @@ fn nvue(
     Ok(Some(Dialect::Nvue))
 }
 
-fn eos_json(section: &Section<'_>, words: &[&str], shown: &mut Shown) -> Result<Option<Dialect>, ReadError> {
+fn eos_json(
+    section: &Section<'_>,
+    words: &[&str],
+    shown: &mut Shown,
+) -> Result<Option<Dialect>, ReadError> {
     match words {
         ["show", "interfaces"] => eos::interfaces(section, shown)?,
         ["show", "interfaces", .., "counters", "queue", "detail"] => eos::drops(section, shown)?,
-        ["show", "qos", "interfaces", .., "ecn", "counters", "queue"] => eos::marked(section, shown)?,
+        ["show", "qos", "interfaces", .., "ecn", "counters", "queue"] => {
+            eos::marked(section, shown)?
+        }
         _ => return Ok(None),
     }
     Ok(Some(Dialect::Eos))
 }
 
-fn nxos(section: &Section<'_>, words: &[&str], shown: &mut Shown) -> Result<Option<Dialect>, ReadError> {
+fn nxos(
+    section: &Section<'_>,
+    words: &[&str],
+    shown: &mut Shown,
+) -> Result<Option<Dialect>, ReadError> {
     match words {
-        ["show", "interface", .., "priority-flow-control"] => nxos::priority_flow_control(section, shown)?,
-        ["show", "interface", .., "priority-flow-control", "detail"] => nxos::detail(section, shown)?,
+        ["show", "interface", .., "priority-flow-control"] => {
+            nxos::priority_flow_control(section, shown)?
+        }
+        ["show", "interface", .., "priority-flow-control", "detail"] => {
+            nxos::detail(section, shown)?
+        }
         ["show", "queuing" | "queueing", "interface", ..] => nxos::queuing(section, words, shown)?,
         ["show", "queuing" | "queueing", "pfc-queue", ..] => nxos::watchdog(section, shown)?,
         ["show", "policy-map", "interface", ..] => nxos::policy_map(section, words, shown)?,
@@ -256,9 +320,15 @@ fn nxos(section: &Section<'_>, words: &[&str], shown: &mut Shown) -> Result<Opti
 
 /// The lines of a section as they are, at their places.
 fn kept(section: &Section<'_>, text: &str) -> String {
-    let last = section.lines.last().map_or(section.head.number, |line| line.number);
+    let last = section
+        .lines
+        .last()
+        .map_or(section.head.number, |line| line.number);
     let own = |number: usize| (section.head.number + 1..=last).contains(&number);
-    let kept = (1..).zip(text.lines()).take(last).map(|(number, line)| if own(number) { line } else { "" });
+    let kept = (1..)
+        .zip(text.lines())
+        .take(last)
+        .map(|(number, line)| if own(number) { line } else { "" });
     kept.collect::<Vec<_>>().join("\n") + "\n"
 }
 
@@ -270,11 +340,23 @@ mod tests {
     fn commands_are_found_behind_prompts_and_nothing_else_is() {
         for (line, expected) in [
             ("==> show pfc priority <==", Some("show pfc priority")),
-            ("admin@sonic:~$ show pfc priority", Some("show pfc priority")),
-            ("Leaf-1#show priority-flow-control", Some("show priority-flow-control")),
-            ("cumulus@leaf01:mgmt:~$ nv show qos roce", Some("nv show qos roce")),
+            (
+                "admin@sonic:~$ show pfc priority",
+                Some("show pfc priority"),
+            ),
+            (
+                "Leaf-1#show priority-flow-control",
+                Some("show priority-flow-control"),
+            ),
+            (
+                "cumulus@leaf01:mgmt:~$ nv show qos roce",
+                Some("nv show qos roce"),
+            ),
             ("[admin@MikroTik] > /export", Some("> /export")),
-            ("[admin@MikroTik] /qos/port> print stats", Some("/qos/port> print stats")),
+            (
+                "[admin@MikroTik] /qos/port> print stats",
+                Some("/qos/port> print stats"),
+            ),
             ("[ 3.067686] mlx5_core 0000:b3:00.0: x", None),
             ("! Command: show running-config", None),
             ("# show pfc priority", None),

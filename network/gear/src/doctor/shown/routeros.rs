@@ -37,19 +37,28 @@ struct PortRow {
 
 /// The words of a command after the menu `qos`; `None` where it is of another menu.
 pub(super) fn words(command: &str) -> Option<Vec<&str>> {
-    let mut words = command.split(['/', '>', ' ']).filter(|word| !word.is_empty());
+    let mut words = command
+        .split(['/', '>', ' '])
+        .filter(|word| !word.is_empty());
     for name in MENU {
         let word = words.next()?;
         if word.len() < 2 || !name.starts_with(word) {
             return None;
         }
     }
-    Some(words.take_while(|word| *word != "where").filter(|word| !word.contains('=')).collect())
+    Some(
+        words
+            .take_while(|word| *word != "where")
+            .filter(|word| !word.contains('='))
+            .collect(),
+    )
 }
 
 /// Whether a command prints the configuration.
 pub(super) fn is_export(command: &str) -> bool {
-    let mut words = command.split(['/', '>', ' ']).filter(|word| !word.is_empty());
+    let mut words = command
+        .split(['/', '>', ' '])
+        .filter(|word| !word.is_empty());
     command.starts_with(['/', '>']) && words.any(|word| word == "export")
 }
 
@@ -68,14 +77,21 @@ pub(super) fn take(
         ["profile", "print", ..] => {
             for row in rows(section) {
                 if let (Some(name), Some(class)) = (row.get("name"), row.get("traffic-class")) {
-                    menus.classes.insert(name.clone(), row.small(section, class, 7)?);
+                    menus
+                        .classes
+                        .insert(name.clone(), row.small(section, class, 7)?);
                 }
             }
         }
         ["map", "ip", "print", ..] => {
             for row in rows(section) {
-                let (Some(dscp), Some(profile)) = (row.get("dscp"), row.get("profile")) else { continue };
-                let map = row.get("map").cloned().unwrap_or_else(|| "default".to_owned());
+                let (Some(dscp), Some(profile)) = (row.get("dscp"), row.get("profile")) else {
+                    continue;
+                };
+                let map = row
+                    .get("map")
+                    .cloned()
+                    .unwrap_or_else(|| "default".to_owned());
                 let values = list(section.file, row.line.number, dscp, 63)?;
                 let known = menus.profiles.entry(map).or_default();
                 known.extend(values.into_iter().map(|value| (value, profile.clone())));
@@ -83,11 +99,19 @@ pub(super) fn take(
         }
         ["priority-flow-control", "print", ..] => {
             for row in rows(section) {
-                let Some(name) = row.get("name") else { continue };
+                let Some(name) = row.get("name") else {
+                    continue;
+                };
                 let classes = row.get("traffic-class").filter(|text| !text.is_empty());
-                let values = classes.map(|text| list(section.file, row.line.number, text, 7)).transpose()?;
+                let values = classes
+                    .map(|text| list(section.file, row.line.number, text, 7))
+                    .transpose()?;
                 let sends = row.yes(section, "tx")?.unwrap_or(false);
-                let pauses = if sends { mask(&values.unwrap_or_default()) } else { 0 };
+                let pauses = if sends {
+                    mask(&values.unwrap_or_default())
+                } else {
+                    0
+                };
                 menus.pauses.insert(name.clone(), pauses);
             }
         }
@@ -99,14 +123,18 @@ pub(super) fn take(
 
 fn ports(section: &Section<'_>, menus: &mut Menus, shown: &mut Shown) -> Result<(), ReadError> {
     for row in rows(section) {
-        let Some(name) = row.get("name").filter(|name| !name.is_empty()) else { continue };
+        let Some(name) = row.get("name").filter(|name| !name.is_empty()) else {
+            continue;
+        };
         let trust = row.get("trust-l3").map(String::as_str).unwrap_or_default();
         let trusts = match trust {
             // The port of the processor has no settings.
             "" => continue,
             "ignore" => false,
             "trust" | "keep" => true,
-            _ => return Err(section.wrong(row.line, "trust-l3: ignore, trust or keep was expected")),
+            _ => {
+                return Err(section.wrong(row.line, "trust-l3: ignore, trust or keep was expected"));
+            }
         };
         let of = |key: &str| row.get(key).filter(|value| !value.is_empty()).cloned();
         let own = shown.port(name);
@@ -116,7 +144,13 @@ fn ports(section: &Section<'_>, menus: &mut Menus, shown: &mut Shown) -> Result<
             own.pfc_enabled = Some(section.fact(row.line, profile != "disabled"));
         }
         let seen = section.fact(row.line, ()).seen;
-        let port = PortRow { name: name.clone(), map: of("map"), pfc, manager: of("tx-manager"), seen };
+        let port = PortRow {
+            name: name.clone(),
+            map: of("map"),
+            pfc,
+            manager: of("tx-manager"),
+            seen,
+        };
         menus.ports.push(port);
     }
     Ok(())
@@ -129,7 +163,11 @@ fn queues(section: &Section<'_>, menus: &mut Menus) -> Result<(), ReadError> {
             continue;
         };
         let actual = row.yes(section, "ecn-actual")?;
-        let Some(marks) = (if actual.is_some() { actual } else { row.yes(section, "ecn")? }) else {
+        let Some(marks) = (if actual.is_some() {
+            actual
+        } else {
+            row.yes(section, "ecn")?
+        }) else {
             continue;
         };
         let class = row.small(section, class, 7)?;
@@ -143,7 +181,10 @@ impl Menus {
     pub(super) fn finish(self, shown: &mut Shown) {
         for port in &self.ports {
             let own = shown.port(&port.name);
-            let fact = |value| super::super::facts::Fact { value, seen: port.seen.clone() };
+            let fact = |value| super::super::facts::Fact {
+                value,
+                seen: port.seen.clone(),
+            };
             if let Some(mask) = port.pfc.as_ref().and_then(|name| self.pauses.get(name))
                 && own.pfc.is_none()
             {
@@ -213,13 +254,23 @@ fn rows<'a, 'b>(section: &'b Section<'a>) -> Vec<Row<'a, 'b>> {
 
 fn table<'a, 'b>(section: &'b Section<'a>, heads: &Line<'_>) -> Vec<Row<'a, 'b>> {
     let columns = heads_of(heads);
-    let is_row = |line: &&Line<'_>| line.text.starts_with(|letter: char| letter.is_ascii_digit());
+    let is_row = |line: &&Line<'_>| {
+        line.text
+            .starts_with(|letter: char| letter.is_ascii_digit())
+    };
     let mut found = Vec::new();
-    for line in section.lines.iter().filter(|line| line.number > heads.number).filter(is_row) {
+    for line in section
+        .lines
+        .iter()
+        .filter(|line| line.number > heads.number)
+        .filter(is_row)
+    {
         let mut cells = BTreeMap::new();
         for (index, (from, name)) in columns.iter().enumerate() {
             let to = columns.get(index + 1).map_or(usize::MAX, |(next, _)| *next);
-            let own = (line.indent..).zip(line.text.chars()).filter(|(at, _)| (*from..to).contains(at));
+            let own = (line.indent..)
+                .zip(line.text.chars())
+                .filter(|(at, _)| (*from..to).contains(at));
             let cell: String = own.map(|(_, letter)| letter).collect();
             cells.insert(name.clone(), cell.trim().trim_matches('"').to_owned());
         }
@@ -244,7 +295,10 @@ fn heads_of(heads: &Line<'_>) -> Vec<(usize, String)> {
         }
         before = letter;
     }
-    columns.into_iter().filter(|(_, name)| name != "#").collect()
+    columns
+        .into_iter()
+        .filter(|(_, name)| name != "#")
+        .collect()
 }
 
 fn details<'a, 'b>(section: &'b Section<'a>) -> Vec<Row<'a, 'b>> {
@@ -252,12 +306,18 @@ fn details<'a, 'b>(section: &'b Section<'a>) -> Vec<Row<'a, 'b>> {
     for line in &section.lines {
         let first = line.words().first().copied().unwrap_or_default();
         if first.parse::<u32>().is_ok() {
-            found.push(Row { line, cells: BTreeMap::new() });
+            found.push(Row {
+                line,
+                cells: BTreeMap::new(),
+            });
         }
-        let Some(row) = found.last_mut() else { continue };
+        let Some(row) = found.last_mut() else {
+            continue;
+        };
         for word in line.words() {
             if let Some((key, value)) = word.split_once('=') {
-                row.cells.insert(key.to_owned(), value.trim_matches('"').to_owned());
+                row.cells
+                    .insert(key.to_owned(), value.trim_matches('"').to_owned());
             }
         }
     }
@@ -273,7 +333,9 @@ fn columns<'b>(
     // Names of ports, and the place after the last letter of each.
     let mut ports: Vec<(String, usize)> = Vec::new();
     for line in &section.lines {
-        let Some((key, rest)) = line.text.split_once(':') else { continue };
+        let Some((key, rest)) = line.text.split_once(':') else {
+            continue;
+        };
         let begin = line.indent + key.chars().count() + 1;
         if key == "name" {
             ports = ends_of(rest, begin);
@@ -281,8 +343,14 @@ fn columns<'b>(
         }
         let mut from = begin;
         for (index, (port, end)) in ports.iter().enumerate() {
-            let to = if index + 1 == ports.len() { usize::MAX } else { *end };
-            let own = (begin..).zip(rest.chars()).filter(|(at, _)| (from..to).contains(at));
+            let to = if index + 1 == ports.len() {
+                usize::MAX
+            } else {
+                *end
+            };
+            let own = (begin..)
+                .zip(rest.chars())
+                .filter(|(at, _)| (from..to).contains(at));
             let value: String = own.map(|(_, letter)| letter).collect();
             from = to;
             if !value.trim().is_empty() {
@@ -321,7 +389,10 @@ fn statistics(section: &Section<'_>, shown: &mut Shown) -> Result<(), ReadError>
     columns(section, |line, port, key, value| {
         if let Some(queue) = numbered(key, "drop-queue", "-packet") {
             let packets: u64 = section.number(line, &value.replace(' ', ""))?;
-            shown.port(port).drops.insert(queue, section.fact(line, packets));
+            shown
+                .port(port)
+                .drops
+                .insert(queue, section.fact(line, packets));
         }
         Ok(())
     })

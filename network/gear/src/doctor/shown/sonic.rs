@@ -8,8 +8,10 @@ use crate::text::{Line, ReadError, list, mask};
 /// `show pfc priority`: what is configured in `PORT_QOS_MAP`, which SONiC programs.
 pub(super) fn priorities(section: &Section<'_>, shown: &mut Shown) -> Result<(), ReadError> {
     for table in tables(section) {
-        let (Some(port), Some(priorities)) = (table.column("Interface"), table.column("Lossless priorities"))
-        else {
+        let (Some(port), Some(priorities)) = (
+            table.column("Interface"),
+            table.column("Lossless priorities"),
+        ) else {
             continue;
         };
         for (line, cells) in &table.rows {
@@ -27,14 +29,19 @@ pub(super) fn priorities(section: &Section<'_>, shown: &mut Shown) -> Result<(),
 /// `show pfcwd stats`: `Ethernet0:3  stormed  1/0 …`.
 pub(super) fn watchdog(section: &Section<'_>, shown: &mut Shown) -> Result<(), ReadError> {
     for table in tables(section) {
-        let (Some(queue), Some(status)) = (table.column("QUEUE"), table.column("STATUS")) else { continue };
+        let (Some(queue), Some(status)) = (table.column("QUEUE"), table.column("STATUS")) else {
+            continue;
+        };
         for (line, cells) in &table.rows {
             let Some((port, number)) = cells[queue].split_once(':') else {
                 return Err(section.wrong(line, "PORT:QUEUE was expected"));
             };
             let number: u8 = section.number(line, number)?;
             if cells[status] == "stormed" && number < 8 {
-                shown.port(port).stormed.insert(number, section.fact(line, ()));
+                shown
+                    .port(port)
+                    .stormed
+                    .insert(number, section.fact(line, ()));
             }
         }
     }
@@ -44,17 +51,28 @@ pub(super) fn watchdog(section: &Section<'_>, shown: &mut Shown) -> Result<(), R
 /// `show queue counters`: unicast queues (`UC3`) of each port.
 pub(super) fn queues(section: &Section<'_>, shown: &mut Shown) -> Result<(), ReadError> {
     for table in tables(section) {
-        let columns = (table.column("Port"), table.column("TxQ"), table.column("Drop/pkts"));
-        let (Some(port), Some(queue), Some(drops)) = columns else { continue };
+        let columns = (
+            table.column("Port"),
+            table.column("TxQ"),
+            table.column("Drop/pkts"),
+        );
+        let (Some(port), Some(queue), Some(drops)) = columns else {
+            continue;
+        };
         for (line, cells) in &table.rows {
-            let Some(number) = cells[queue].strip_prefix("UC").and_then(|number| number.parse::<u8>().ok())
+            let Some(number) = cells[queue]
+                .strip_prefix("UC")
+                .and_then(|number| number.parse::<u8>().ok())
             else {
                 continue;
             };
             if let Some(dropped) = counter(section, line, &cells[drops])?
                 && number < 8
             {
-                shown.port(&cells[port]).drops.insert(number, section.fact(line, dropped));
+                shown
+                    .port(&cells[port])
+                    .drops
+                    .insert(number, section.fact(line, dropped));
             }
         }
     }
@@ -71,14 +89,23 @@ fn counter(section: &Section<'_>, line: &Line<'_>, text: &str) -> Result<Option<
 
 /// Other systems have a command of the same name, with other columns.
 pub(super) fn is_own_status(section: &Section<'_>) -> bool {
-    section.lines.iter().any(|line| line.text.contains("Lanes") && line.text.contains("MTU"))
+    section
+        .lines
+        .iter()
+        .any(|line| line.text.contains("Lanes") && line.text.contains("MTU"))
 }
 
 /// `show interfaces status`.
 pub(super) fn status(section: &Section<'_>, shown: &mut Shown) -> Result<(), ReadError> {
     for table in tables(section) {
-        let columns = (table.column("Interface"), table.column("MTU"), table.column("Oper"));
-        let (Some(port), Some(mtu), Some(state)) = columns else { continue };
+        let columns = (
+            table.column("Interface"),
+            table.column("MTU"),
+            table.column("Oper"),
+        );
+        let (Some(port), Some(mtu), Some(state)) = columns else {
+            continue;
+        };
         for (line, cells) in &table.rows {
             let own = shown.port(&cells[port]);
             if cells[mtu] != "N/A" {

@@ -12,7 +12,9 @@ pub(super) struct Table<'a, 'b> {
 impl Table<'_, '_> {
     /// The number of a column.
     pub(super) fn column(&self, head: &str) -> Option<usize> {
-        self.heads.iter().position(|own| own.eq_ignore_ascii_case(head))
+        self.heads
+            .iter()
+            .position(|own| own.eq_ignore_ascii_case(head))
     }
 }
 
@@ -25,9 +27,16 @@ pub(super) fn tables<'a, 'b>(section: &'b Section<'a>) -> Vec<Table<'a, 'b>> {
         let next_is_dashes = section.lines.get(index + 1).is_some_and(is_dashes);
         if is_dashes(line) {
             columns = spans(line);
-            let heads = index.checked_sub(1).and_then(|before| section.lines.get(before));
-            let heads = heads.and_then(|heads| cells(heads, &columns)).unwrap_or_default();
-            found.push(Table { heads, rows: Vec::new() });
+            let heads = index
+                .checked_sub(1)
+                .and_then(|before| section.lines.get(before));
+            let heads = heads
+                .and_then(|heads| cells(heads, &columns))
+                .unwrap_or_default();
+            found.push(Table {
+                heads,
+                rows: Vec::new(),
+            });
         } else if next_is_dashes {
             columns.clear();
         } else if let (Some(cells), Some(table)) = (cells(line, &columns), found.last_mut()) {
@@ -67,7 +76,9 @@ fn cells(line: &Line<'_>, columns: &[(usize, usize)]) -> Option<Vec<String>> {
     }
     let mut cells = vec![String::new(); columns.len()];
     for (at, letter) in letters(line) {
-        let column = columns.iter().position(|(from, to)| (*from..*to).contains(&at));
+        let column = columns
+            .iter()
+            .position(|(from, to)| (*from..*to).contains(&at));
         match column {
             Some(column) => cells[column].push(letter),
             // Text beyond the dashes of the last column belongs to that column.
@@ -78,5 +89,10 @@ fn cells(line: &Line<'_>, columns: &[(usize, usize)]) -> Option<Vec<String>> {
             None => return None,
         }
     }
-    Some(cells.into_iter().map(|cell| cell.trim().to_owned()).collect())
+    Some(
+        cells
+            .into_iter()
+            .map(|cell| cell.trim().to_owned())
+            .collect(),
+    )
 }

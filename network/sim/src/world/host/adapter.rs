@@ -7,7 +7,9 @@ use crate::world::card::{FunctionDrops, Seat};
 use crate::world::lane::Content;
 use crate::world::link_state::{LinkState, kind};
 use crate::world::scenario::Forgery;
-use fabric::{Egress, FRAME_OVERHEAD_BYTES, Next, Packet, PacketId, PauseFrame, PfcSignal, Telemetry, Time};
+use fabric::{
+    Egress, FRAME_OVERHEAD_BYTES, Next, Packet, PacketId, PauseFrame, PfcSignal, Telemetry, Time,
+};
 use rnic::simulation::Simulated as _;
 use rnic::{Arrival, Fault, Gather, Instant, Memory, Path, Payload, Pending, Piece, Sink};
 use wire::{Message, Service};
@@ -41,7 +43,12 @@ impl Memory for Phantom {
 impl Host {
     /// A packet arrived.
     #[inline]
-    pub(in crate::world) fn handle_packet(&mut self, now: Time, id: PacketId, context: &mut Context<'_>) {
+    pub(in crate::world) fn handle_packet(
+        &mut self,
+        now: Time,
+        id: PacketId,
+        context: &mut Context<'_>,
+    ) {
         if self.seat.is_some() && !self.is_in_vlan(id, context) {
             self.function_drops.vlan += 1;
             return self.drop_arrived(id, context);
@@ -71,7 +78,9 @@ impl Host {
     /// Packets with payload cross the PCIe link first.
     pub(super) fn store(&mut self, now: Time, id: PacketId, context: &mut Context<'_>) {
         let payload = context.links.contents[id.0 as usize].payload;
-        let shared = self.seat.map(|seat| &mut context.cards[seat.card as usize].slot);
+        let shared = self
+            .seat
+            .map(|seat| &mut context.cards[seat.card as usize].slot);
         match &mut self.pcie {
             Some(pcie) if payload > 0 => match pcie.admit(now, id, payload, shared) {
                 Some(signal) => self.signal(signal, context),
@@ -151,7 +160,14 @@ impl Host {
         };
         let at = Instant(now.ns());
         let mut memory = Phantom { written_bytes: 0 };
-        self.device.handle_packet_and_answer(at, &arrival, &content.headers, payload, &mut memory, &mut sink);
+        self.device.handle_packet_and_answer(
+            at,
+            &arrival,
+            &content.headers,
+            payload,
+            &mut memory,
+            &mut sink,
+        );
         if let Some(seat) = self.seat {
             let sent_bytes = sink.sent_bytes;
             context.cards[seat.card as usize].sent(seat.function, now, sent_bytes);
@@ -167,8 +183,16 @@ impl Host {
 
     /// Takes the telemetry of a packet: that of data goes back with an acknowledgement, that of an answer is
     /// for the device.
-    pub(super) fn take_telemetry(&mut self, content: &Content, telemetry: &Telemetry, echoes: &mut Echoes) {
-        if matches!(content.headers.message, Message::Write { .. } | Message::Send { .. }) {
+    pub(super) fn take_telemetry(
+        &mut self,
+        content: &Content,
+        telemetry: &Telemetry,
+        echoes: &mut Echoes,
+    ) {
+        if matches!(
+            content.headers.message,
+            Message::Write { .. } | Message::Send { .. }
+        ) {
             echoes.insert((self.number, content.flow), *telemetry);
             return;
         }
@@ -180,8 +204,13 @@ impl Host {
             rate_bps: hop.rate.bps(),
         };
         let mut hops = [rnic::Hop::default(); fabric::HOPS_MAX];
-        let filled = hops.iter_mut().zip(telemetry.hops()).map(|(to, from)| *to = hop(from)).count();
-        self.device.handle_telemetry(content.headers.dest, &hops[..filled]);
+        let filled = hops
+            .iter_mut()
+            .zip(telemetry.hops())
+            .map(|(to, from)| *to = hop(from))
+            .count();
+        self.device
+            .handle_telemetry(content.headers.dest, &hops[..filled]);
     }
 
     /// The port is free, or a wake-up is due.
@@ -193,7 +222,12 @@ impl Host {
     }
 
     /// A pause frame takes effect.
-    pub(in crate::world) fn handle_pause(&mut self, now: Time, frame: PauseFrame, context: &mut Context<'_>) {
+    pub(in crate::world) fn handle_pause(
+        &mut self,
+        now: Time,
+        frame: PauseFrame,
+        context: &mut Context<'_>,
+    ) {
         self.pauses_received += 1;
         let pfc = &context.kinds[usize::from(self.kind)].profile.pfc;
         let goes_on = self.egress.handle_pause(frame, now, pfc);
@@ -227,7 +261,9 @@ impl Host {
         let mut wake = Time::NEVER;
         self.egress.end_pauses(now);
         if self.egress.has_more() && self.egress.free_at() <= now {
-            let next = self.egress.next(now, &kind.profile, context.packets, &mut self.random);
+            let next = self
+                .egress
+                .next(now, &kind.profile, context.packets, &mut self.random);
             match next {
                 Next::Packet { id, end } => context.links.send(self.lane, id, end, context.packets),
                 Next::Pause { frame, end } => context.links.send_pause(self.lane, frame, end),
@@ -236,11 +272,19 @@ impl Host {
             }
         }
         let class = kind.marks[0].class;
-        let mut readable_at = self.pcie.as_ref().map_or(Time(0), |pcie| pcie.readable_at());
+        let mut readable_at = self
+            .pcie
+            .as_ref()
+            .map_or(Time(0), |pcie| pcie.readable_at());
         if let Some(seat) = self.seat {
-            let asks = self.device.pending() != Pending::Nothing && self.egress.is_clear(class, now);
+            let asks =
+                self.device.pending() != Pending::Nothing && self.egress.is_clear(class, now);
             let card = &mut context.cards[seat.card as usize];
-            readable_at = if asks { card.ask(seat.function, now).err().unwrap_or(now) } else { now };
+            readable_at = if asks {
+                card.ask(seat.function, now).err().unwrap_or(now)
+            } else {
+                now
+            };
         }
         let mut pending = self.device.pending() != Pending::Nothing;
         if pending {
@@ -279,7 +323,10 @@ impl Host {
         }
         let has_more = self.egress.has_more();
         if (has_more || pending) && self.egress.free_at() > now {
-            wake = self.egress.free_at().max(if has_more { now } else { readable_at });
+            wake = self
+                .egress
+                .free_at()
+                .max(if has_more { now } else { readable_at });
         }
         if self.egress.wants_wake(wake) {
             context.links.events.push(wake, self.lane * 4 + kind::WAKE);
@@ -290,7 +337,10 @@ impl Host {
     /// Schedules the next moment at which the device, or a flow that begins, has to be called.
     #[inline(always)]
     pub(in crate::world) fn set_clock(&mut self, links: &mut LinkState) {
-        let mut at = self.device.next_timeout().map_or(Time::NEVER, |at| Time::from_ns(at.0));
+        let mut at = self
+            .device
+            .next_timeout()
+            .map_or(Time::NEVER, |at| Time::from_ns(at.0));
         if self.has_plans() {
             at = at.min(self.planned_at());
         }
@@ -309,10 +359,21 @@ impl Host {
 
     /// The time of their next call.
     fn planned_at(&self) -> Time {
-        let start = self.starts.last().map_or(Time::NEVER, |index| self.posters[*index as usize].flow.start);
-        let slot = self.pcie.as_ref().map_or(Time::NEVER, |pcie| pcie.next_at());
-        let store = self.store.as_ref().map_or(Time::NEVER, |store| store.next_at());
-        let thought = self.thinking.peek().map_or(Time::NEVER, |std::cmp::Reverse((at, _))| *at);
+        let start = self.starts.last().map_or(Time::NEVER, |index| {
+            self.posters[*index as usize].flow.start
+        });
+        let slot = self
+            .pcie
+            .as_ref()
+            .map_or(Time::NEVER, |pcie| pcie.next_at());
+        let store = self
+            .store
+            .as_ref()
+            .map_or(Time::NEVER, |store| store.next_at());
+        let thought = self
+            .thinking
+            .peek()
+            .map_or(Time::NEVER, |std::cmp::Reverse((at, _))| *at);
         start.min(slot).min(store).min(thought)
     }
 }
@@ -350,7 +411,12 @@ impl Sink for PortSink<'_, '_> {
     }
 
     #[inline]
-    fn send(&mut self, path: &Path, headers: &wire::Packet, payload: Gather<'_>) -> Result<(), Fault> {
+    fn send(
+        &mut self,
+        path: &Path,
+        headers: &wire::Packet,
+        payload: Gather<'_>,
+    ) -> Result<(), Fault> {
         let payload = payload.len();
         self.payload += payload;
         let role = match headers.message {
@@ -372,7 +438,8 @@ impl Sink for PortSink<'_, '_> {
             _ => self.telemetry(role, headers, flow),
         };
         let room = telemetry.map_or(0, |_| self.kind.telemetry_bytes);
-        let length = frame_bytes(self.kind.config.headers, headers, payload) + mark.tag_bytes + room;
+        let length =
+            frame_bytes(self.kind.config.headers, headers, payload) + mark.tag_bytes + room;
         let entropy = match self.context.entropies.is_empty() {
             true => None,
             false => self.context.entropies.get(&flow).copied(),
@@ -382,14 +449,26 @@ impl Sink for PortSink<'_, '_> {
         packet.pcp = mark.pcp;
         packet.put_into_class(mark.class);
         packet.sprayable = is_data(&headers.message);
-        let from = if let Forgery::Gid(pretended) = forgery { pretended } else { self.host };
-        let content = Content { headers: *headers, payload, flow, from, source_port: path.source_port };
+        let from = if let Forgery::Gid(pretended) = forgery {
+            pretended
+        } else {
+            self.host
+        };
+        let content = Content {
+            headers: *headers,
+            payload,
+            flow,
+            from,
+            source_port: path.source_port,
+        };
         if self.seat.is_some() {
             let inside = self.context.attachments[self.host as usize].leaf == leaf;
             self.sent_bytes[usize::from(inside)] += u64::from(length + FRAME_OVERHEAD_BYTES);
         }
         let Context { links, packets, .. } = &mut *self.context;
-        let id = links.insert(packet, content, packets).ok_or(Fault::Unmapped)?;
+        let id = links
+            .insert(packet, content, packets)
+            .ok_or(Fault::Unmapped)?;
         if let Some(telemetry) = telemetry {
             packets.set_telemetry(id, telemetry);
         }
@@ -419,7 +498,8 @@ impl PortSink<'_, '_> {
 
     /// Whether the embedded switch drops a packet because of its source address, which it counts.
     fn is_spoofed(&mut self, forgery: Forgery) -> bool {
-        self.seat.is_some_and(|seat| self.drops.forged(seat.guard, forgery))
+        self.seat
+            .is_some_and(|seat| self.drops.forged(seat.guard, forgery))
     }
 
     /// The telemetry header of a packet: empty in data, which collects; acknowledgements return the one of
@@ -431,6 +511,9 @@ impl PortSink<'_, '_> {
         if role != 1 {
             return None;
         }
-        self.context.echoes.remove(&(self.host, flow)).map(Telemetry::returned)
+        self.context
+            .echoes
+            .remove(&(self.host, flow))
+            .map(Telemetry::returned)
     }
 }

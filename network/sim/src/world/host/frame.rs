@@ -36,7 +36,10 @@ impl From<Marking> for Mark {
 
 /// Whether a packet carries data, and switches may spray it.
 pub(super) fn is_data(message: &Message) -> bool {
-    matches!(message, Message::Write { .. } | Message::Send { .. } | Message::ReadResponse { .. })
+    matches!(
+        message,
+        Message::Write { .. } | Message::Send { .. } | Message::ReadResponse { .. }
+    )
 }
 
 /// Bytes from the BTH to the payload.
@@ -44,11 +47,21 @@ pub(super) fn is_data(message: &Message) -> bool {
 fn transport_bytes(packet: &wire::Packet) -> u32 {
     match packet.message {
         // Most packets, without composing an opcode: BTH, and RETH or AETH (IBTA 9.2, 9.3).
-        Message::Write { position, tail: Tail::None, .. } if packet.service == Service::Rc => {
-            if position.starts() { 12 + 16 } else { 12 }
+        Message::Write {
+            position,
+            tail: Tail::None,
+            ..
+        } if packet.service == Service::Rc => {
+            if position.starts() {
+                12 + 16
+            } else {
+                12
+            }
         }
         Message::Acknowledge(_) if packet.service == Service::Rc => 12 + 4,
-        _ => packet.opcode().map_or(12, |opcode| opcode.header_size() as u32),
+        _ => packet
+            .opcode()
+            .map_or(12, |opcode| opcode.header_size() as u32),
     }
 }
 
@@ -60,7 +73,9 @@ pub(super) fn frame_bytes(headers: Headers, packet: &wire::Packet, payload: u32)
             let transport = transport_bytes(packet);
             (OUTER_BYTES + transport + payload.next_multiple_of(4)).max(FRAME_BYTES_MIN)
         }
-        Headers::Fixed { data, control } => payload + u32::from(if payload > 0 { data } else { control }),
+        Headers::Fixed { data, control } => {
+            payload + u32::from(if payload > 0 { data } else { control })
+        }
     }
 }
 
@@ -72,15 +87,33 @@ mod tests {
     #[test]
     fn what_is_said_without_an_opcode_is_what_the_opcode_says() {
         let reth = Some(Reth::default());
-        let write = |position, tail| Message::Write { position, reth, tail };
-        let ack = Message::Acknowledge(Aeth { syndrome: Syndrome::ACK, msn: 1 });
-        let positions = [Position::First, Position::Middle, Position::Last, Position::Only];
+        let write = |position, tail| Message::Write {
+            position,
+            reth,
+            tail,
+        };
+        let ack = Message::Acknowledge(Aeth {
+            syndrome: Syndrome::ACK,
+            msn: 1,
+        });
+        let positions = [
+            Position::First,
+            Position::Middle,
+            Position::Last,
+            Position::Only,
+        ];
         let writes = positions.map(|position| write(position, Tail::None));
-        let others = [write(Position::Last, Tail::Immediate([0; 4])), ack, Message::Congestion];
+        let others = [
+            write(Position::Last, Tail::Immediate([0; 4])),
+            ack,
+            Message::Congestion,
+        ];
         for message in writes.into_iter().chain(others) {
             for service in [Service::Rc, Service::Uc, Service::Xrc] {
                 let packet = Packet::new(service, Qpn::new(17), Psn::new(3), message);
-                let said = packet.opcode().map_or(12, |opcode| opcode.header_size() as u32);
+                let said = packet
+                    .opcode()
+                    .map_or(12, |opcode| opcode.header_size() as u32);
                 assert_eq!(transport_bytes(&packet), said, "{packet:?}");
             }
         }

@@ -15,9 +15,21 @@ impl Host {
     pub(super) fn deliver(&mut self, now: Time, id: PacketId, context: &mut Context<'_>) {
         let flow = context.links.contents[id.0 as usize].flow;
         let packet = context.packets.remove(id);
-        if let Some(live) = context.live.as_deref_mut().filter(|_| flow & LIVE_FLOW != 0) {
+        if let Some(live) = context
+            .live
+            .as_deref_mut()
+            .filter(|_| flow & LIVE_FLOW != 0)
+        {
             let token = flow & !LIVE_FLOW;
-            live.deliver(self.number, Delivered { token, tos: packet.tos, hop_limit: packet.hop_limit }, now);
+            live.deliver(
+                self.number,
+                Delivered {
+                    token,
+                    tos: packet.tos,
+                    hop_limit: packet.hop_limit,
+                },
+                now,
+            );
         }
     }
 
@@ -34,7 +46,10 @@ impl Host {
                 wake = Some(fetched_at.min(pause_due));
             } else {
                 let profile = &context.kinds[usize::from(self.kind)].profile;
-                match self.egress.next(now, profile, context.packets, &mut self.random) {
+                match self
+                    .egress
+                    .next(now, profile, context.packets, &mut self.random)
+                {
                     Next::Packet { id, end } => {
                         self.fetch(now, id, context);
                         if self.is_spoofed(context.packets[id].class()) {
@@ -57,10 +72,16 @@ impl Host {
         if let Some(at) = wake.filter(|at| self.egress.wants_wake(*at)) {
             context.links.events.push(at, self.lane * 4 + kind::WAKE);
         }
-        let stored = self.pcie.as_ref().map_or(Time::NEVER, |pcie| pcie.next_at());
+        let stored = self
+            .pcie
+            .as_ref()
+            .map_or(Time::NEVER, |pcie| pcie.next_at());
         let later = later.min(stored);
         if later != Time::NEVER && self.wants_clock(later) {
-            context.links.events.push(later, self.lane * 4 + kind::CLOCK);
+            context
+                .links
+                .events
+                .push(later, self.lane * 4 + kind::CLOCK);
         }
     }
 
@@ -103,7 +124,8 @@ impl Host {
             [_, true] => Forgery::Mac(self.number),
             _ => Forgery::None,
         };
-        self.seat.is_some_and(|seat| self.function_drops.forged(seat.guard, forgery))
+        self.seat
+            .is_some_and(|seat| self.function_drops.forged(seat.guard, forgery))
     }
 
     /// Whether a call at `at` has to be scheduled: no earlier one is on its way.
@@ -119,7 +141,9 @@ impl Host {
     fn refill(&mut self, now: Time, context: &mut Context<'_>) -> Time {
         loop {
             let wanted = !self.egress.occupied();
-            let Some(live) = context.live.as_deref_mut().filter(|_| wanted != 0) else { return Time::NEVER };
+            let Some(live) = context.live.as_deref_mut().filter(|_| wanted != 0) else {
+                return Time::NEVER;
+            };
             match live.pull(self.number, wanted, now) {
                 Offer::Packet(packet) => self.insert_live(&packet, context),
                 Offer::At(at) => return at,
@@ -130,7 +154,10 @@ impl Host {
 
     fn insert_live(&mut self, live: &LivePacket, context: &mut Context<'_>) {
         let bit = 1 << (live.class & 7);
-        let is = [matches!(live.forgery, Forgery::Gid(_)), matches!(live.forgery, Forgery::Mac(_))];
+        let is = [
+            matches!(live.forgery, Forgery::Gid(_)),
+            matches!(live.forgery, Forgery::Mac(_)),
+        ];
         for (mask, is) in self.forged.iter_mut().zip(is) {
             *mask = *mask & !bit | if is { bit } else { 0 };
         }
@@ -142,8 +169,13 @@ impl Host {
         packet.sprayable = live.sprayable;
         let headers = wire::Packet::new(Service::Rc, Qpn::new(0), Psn::new(0), Message::Congestion);
         let flow = live.token | LIVE_FLOW;
-        let content =
-            Content { headers, payload: live.payload.into(), flow, from: self.number, source_port: 0 };
+        let content = Content {
+            headers,
+            payload: live.payload.into(),
+            flow,
+            from: self.number,
+            source_port: 0,
+        };
         match context.links.insert(packet, content, context.packets) {
             Some(id) => self.egress.enqueue(id, live.class & 7, context.packets),
             None => context.links.lost_tokens.push(live.token),

@@ -42,13 +42,29 @@ impl Kind {
     pub(super) fn new(config: HostConfig, profile: Profile) -> Self {
         let marks = [config.data, config.acknowledgements, config.notifications].map(Mark::from);
         let telemetry_bytes = config.telemetry_bytes();
-        Self { config, profile, marks, telemetry_bytes }
+        Self {
+            config,
+            profile,
+            marks,
+            telemetry_bytes,
+        }
     }
 
     /// The same with other queues and PFC at the port.
     pub(super) fn with_port(&self, pfc: PfcConfig, queues: [QueueConfig; CLASSES]) -> Self {
-        let config = HostConfig { pfc, ..self.config.clone() };
-        Self { config, profile: Profile { queues, pfc, ..self.profile.clone() }, ..*self }
+        let config = HostConfig {
+            pfc,
+            ..self.config.clone()
+        };
+        Self {
+            config,
+            profile: Profile {
+                queues,
+                pfc,
+                ..self.profile.clone()
+            },
+            ..*self
+        }
     }
 }
 
@@ -124,8 +140,24 @@ impl Host {
         fn line<T>(value: &T) -> *const u8 {
             std::ptr::from_ref(value).cast()
         }
-        let Self { number, clocks, seat, starts, posters, egress, .. } = self;
-        [line(number), line(clocks), line(seat), line(starts), line(posters)].into_iter().for_each(&load);
+        let Self {
+            number,
+            clocks,
+            seat,
+            starts,
+            posters,
+            egress,
+            ..
+        } = self;
+        [
+            line(number),
+            line(clocks),
+            line(seat),
+            line(starts),
+            line(posters),
+        ]
+        .into_iter()
+        .for_each(&load);
         egress.lines(0, load);
     }
 

@@ -5,8 +5,8 @@ use crate::world::results::Latency;
 use crate::world::scenario::{Action, Flow, Step, Transfer};
 use fabric::Time;
 use rnic::{
-    Completion, Data, Destination, Instant, Operation, ReceiveRequest, RegionKeys, SendFlags, SendRequest,
-    Sge, Status,
+    Completion, Data, Destination, Instant, Operation, ReceiveRequest, RegionKeys, SendFlags,
+    SendRequest, Sge, Status,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -65,7 +65,11 @@ impl Host {
             self.handle_pcie(now, context);
             return self.pump_live(now, context);
         }
-        let starts = |host: &Self| host.starts.last().map(|index| host.posters[*index as usize].flow.start);
+        let starts = |host: &Self| {
+            host.starts
+                .last()
+                .map(|index| host.posters[*index as usize].flow.start)
+        };
         while starts(self).is_some_and(|start| start <= now) {
             if let Some(index) = self.starts.pop() {
                 self.posters[index as usize].started = now;
@@ -87,10 +91,13 @@ impl Host {
         loop {
             let mut done = [(0, Status::Success, 0); POLL_MAX];
             let mut count = 0;
-            let took = self.device.cqs_mut().poll(self.cq, POLL_MAX, |completion: &Completion| {
-                done[count] = (completion.id, completion.status, completion.qpn.value());
-                count += 1;
-            });
+            let took = self
+                .device
+                .cqs_mut()
+                .poll(self.cq, POLL_MAX, |completion: &Completion| {
+                    done[count] = (completion.id, completion.status, completion.qpn.value());
+                    count += 1;
+                });
             for (id, status, qpn) in &done[..took] {
                 self.completed(now, *id, *status, Qpn::new(*qpn), context);
             }
@@ -128,7 +135,9 @@ impl Host {
         }
         poster.completed += 1;
         poster.last_completion = now;
-        poster.latency.add(posted.map_or(0, |posted| (now - posted).0 / 1000));
+        poster
+            .latency
+            .add(posted.map_or(0, |posted| (now - posted).0 / 1000));
         if poster.completed == poster.flow.messages {
             *context.unfinished -= 1;
         } else if poster.posted < poster.flow.messages {
@@ -147,12 +156,19 @@ impl Host {
         }
         loop {
             let poster = &mut self.posters[index];
-            if poster.posts.len() >= flow.depth as usize || poster.posted >= flow.messages || poster.failed {
+            if poster.posts.len() >= flow.depth as usize
+                || poster.posted >= flow.messages
+                || poster.failed
+            {
                 return;
             }
             poster.posted += 1;
             poster.posts.push_back(now);
-            if !self.pcie.as_mut().is_some_and(|pcie| pcie.post(now, index as u32)) {
+            if !self
+                .pcie
+                .as_mut()
+                .is_some_and(|pcie| pcie.post(now, index as u32))
+            {
                 self.post_to_device(now, index);
             }
         }
@@ -165,18 +181,28 @@ impl Host {
         let step = poster.next_step();
         let length = step.map_or(flow.message_bytes, |step| step.bytes);
         let operation = match flow.operation {
-            _ if step.is_some_and(|step| step.action == Action::Write) => {
-                Operation::Write { address, rkey, immediate: None }
+            _ if step.is_some_and(|step| step.action == Action::Write) => Operation::Write {
+                address,
+                rkey,
+                immediate: None,
+            },
+            _ if step.is_some_and(|step| step.action == Action::Read) => {
+                Operation::Read { address, rkey }
             }
-            _ if step.is_some_and(|step| step.action == Action::Read) => Operation::Read { address, rkey },
-            Transfer::Write | Transfer::UnreliableWrite => {
-                Operation::Write { address, rkey, immediate: None }
-            }
+            Transfer::Write | Transfer::UnreliableWrite => Operation::Write {
+                address,
+                rkey,
+                immediate: None,
+            },
             Transfer::Send | Transfer::Datagram => Operation::Send(Tail::None),
             Transfer::Read => Operation::Read { address, rkey },
             Transfer::StorageRead | Transfer::StorageWrite => return,
         };
-        let sges = [Sge { address, length, lkey: self.keys.lkey }];
+        let sges = [Sge {
+            address,
+            length,
+            lkey: self.keys.lkey,
+        }];
         let request = SendRequest {
             id: u64::from(poster.number),
             operation,
@@ -185,14 +211,25 @@ impl Host {
             destination: poster.datagram.as_deref().copied(),
             xrc_srq: None,
         };
-        if self.device.post_send(poster.qpn, &request, Instant(now.ns())).is_err() {
+        if self
+            .device
+            .post_send(poster.qpn, &request, Instant(now.ns()))
+            .is_err()
+        {
             poster.failed = true;
         }
     }
 
     pub(in crate::world) fn post_receive(&mut self, now: Time, qpn: Qpn) {
-        let sges = [Sge { address: BUFFER_ADDRESS, length: u32::MAX >> 1, lkey: self.keys.lkey }];
-        let request = ReceiveRequest { id: RECEIVE_ID, sges: &sges };
+        let sges = [Sge {
+            address: BUFFER_ADDRESS,
+            length: u32::MAX >> 1,
+            lkey: self.keys.lkey,
+        }];
+        let request = ReceiveRequest {
+            id: RECEIVE_ID,
+            sges: &sges,
+        };
         // A full receive queue is no harm: it is filled again with the next completion.
         let _full = self.device.post_receive(qpn, &request, Instant(now.ns()));
     }

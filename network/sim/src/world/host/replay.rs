@@ -18,7 +18,11 @@ impl Poster {
     /// Bytes of the requests that completed.
     pub(in crate::world) fn completed_bytes(&self) -> u64 {
         match &self.trace {
-            Some(trace) => trace.iter().take(self.completed as usize).map(|step| u64::from(step.bytes)).sum(),
+            Some(trace) => trace
+                .iter()
+                .take(self.completed as usize)
+                .map(|step| u64::from(step.bytes))
+                .sum(),
             None => self.completed * u64::from(self.flow.message_bytes),
         }
     }
@@ -27,7 +31,11 @@ impl Poster {
 impl Host {
     /// Posts the requests that programs have prepared by now.
     pub(super) fn think(&mut self, now: Time) {
-        while self.thinking.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+        while self
+            .thinking
+            .peek()
+            .is_some_and(|Reverse((at, _))| *at <= now)
+        {
             if let Some(Reverse((_, index))) = self.thinking.pop() {
                 self.replay(now, index as usize);
             }
@@ -38,8 +46,13 @@ impl Host {
     pub(super) fn replay(&mut self, now: Time, index: usize) {
         loop {
             let poster = &mut self.posters[index];
-            let next = poster.trace.as_ref().and_then(|trace| trace.get(poster.posted as usize)).copied();
-            let Some(step) = next.filter(|step| !poster.failed && poster.completed >= step.after) else {
+            let next = poster
+                .trace
+                .as_ref()
+                .and_then(|trace| trace.get(poster.posted as usize))
+                .copied();
+            let Some(step) = next.filter(|step| !poster.failed && poster.completed >= step.after)
+            else {
                 return;
             };
             if poster.ready_at == Time::NEVER {
@@ -55,7 +68,11 @@ impl Host {
             poster.ready_at = Time::NEVER;
             poster.posted += 1;
             poster.posts.push_back(now);
-            if !self.pcie.as_mut().is_some_and(|pcie| pcie.post(now, index as u32)) {
+            if !self
+                .pcie
+                .as_mut()
+                .is_some_and(|pcie| pcie.post(now, index as u32))
+            {
                 self.post_to_device(now, index);
             }
         }

@@ -40,9 +40,18 @@ impl Host {
             receive_peak_bytes: self.pcie.as_ref().map_or(0, |pcie| pcie.peak_bytes),
             pcie_busy_ps: self.pcie.as_ref().map_or(0, |pcie| pcie.busy_ps()),
             function_drops: self.function_drops,
-            cores_busy_ps: self.store.as_ref().map_or_else(Vec::new, |store| store.cores_busy_ps()),
-            memory_busy_ps: self.store.as_ref().map_or(0, |store| store.memory_busy_ps()),
-            drives_busy_ps: self.store.as_ref().map_or_else(Vec::new, |store| store.drives_busy_ps()),
+            cores_busy_ps: self
+                .store
+                .as_ref()
+                .map_or_else(Vec::new, |store| store.cores_busy_ps()),
+            memory_busy_ps: self
+                .store
+                .as_ref()
+                .map_or(0, |store| store.memory_busy_ps()),
+            drives_busy_ps: self
+                .store
+                .as_ref()
+                .map_or_else(Vec::new, |store| store.drives_busy_ps()),
         }
     }
 }

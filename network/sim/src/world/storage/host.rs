@@ -4,7 +4,8 @@ use super::session::{Step, Word, Work};
 use crate::world::host::{BUFFER_ADDRESS, Context, Host};
 use fabric::Time;
 use rnic::{
-    Completion, CompletionKind, Data, Extra, Instant, Operation, SendFlags, SendRequest, Sge, Status,
+    Completion, CompletionKind, Data, Extra, Instant, Operation, SendFlags, SendRequest, Sge,
+    Status,
 };
 use wire::Tail;
 
@@ -29,7 +30,11 @@ impl Host {
                 Some(Step::Post { session, work }) => self.post_storage(now, session, work),
                 Some(Step::Interrupt { core }) => store.interrupt(now, core),
                 Some(Step::Served { session, number }) => store.served(now, session, number),
-                Some(Step::Hear { session, word, number }) => {
+                Some(Step::Hear {
+                    session,
+                    word,
+                    number,
+                }) => {
                     if store.hear(now, session, word, number) {
                         self.finish_io(now, session, number, context);
                     }
@@ -39,15 +44,29 @@ impl Host {
     }
 
     /// All completions, those of storage and of others.
-    pub(in super::super) fn take_storage_completions(&mut self, now: Time, context: &mut Context<'_>) {
+    pub(in super::super) fn take_storage_completions(
+        &mut self,
+        now: Time,
+        context: &mut Context<'_>,
+    ) {
         loop {
             let mut done: Vec<Completion> = Vec::with_capacity(POLL_MAX);
-            let took = self.device.cqs_mut().poll(self.cq, POLL_MAX, |completion| done.push(*completion));
+            let took = self
+                .device
+                .cqs_mut()
+                .poll(self.cq, POLL_MAX, |completion| done.push(*completion));
             for completion in &done {
                 let store = self.store.as_ref();
-                let session = store.and_then(|store| store.by_qpn.get(&completion.qpn.value()).copied());
+                let session =
+                    store.and_then(|store| store.by_qpn.get(&completion.qpn.value()).copied());
                 match session {
-                    None => self.completed(now, completion.id, completion.status, completion.qpn, context),
+                    None => self.completed(
+                        now,
+                        completion.id,
+                        completion.status,
+                        completion.qpn,
+                        context,
+                    ),
                     Some(session) => self.completed_storage(now, session, completion, context),
                 }
             }
@@ -72,7 +91,13 @@ impl Host {
                 self.post_receive(now, completion.qpn);
                 let (word, number) = Word::parse(bytes);
                 if let Some(store) = &mut self.store {
-                    store.arrived(now, session, word, number, completion.length + super::NUMBER_BYTES);
+                    store.arrived(
+                        now,
+                        session,
+                        word,
+                        number,
+                        completion.length + super::NUMBER_BYTES,
+                    );
                 }
             }
             (CompletionKind::Read, _) => {
@@ -89,13 +114,31 @@ impl Host {
         let session = &store.sessions[session as usize];
         let (address, rkey) = (BUFFER_ADDRESS, session.peer.rkey);
         let (id, operation, length) = match work {
-            Work::Say { word, number, bytes } => {
-                (0, Operation::Send(Tail::Immediate(word.immediate(number))), bytes)
-            }
-            Work::Place { bytes } => (0, Operation::Write { address, rkey, immediate: None }, bytes),
+            Work::Say {
+                word,
+                number,
+                bytes,
+            } => (
+                0,
+                Operation::Send(Tail::Immediate(word.immediate(number))),
+                bytes,
+            ),
+            Work::Place { bytes } => (
+                0,
+                Operation::Write {
+                    address,
+                    rkey,
+                    immediate: None,
+                },
+                bytes,
+            ),
             Work::Fetch { number, bytes } => (number, Operation::Read { address, rkey }, bytes),
         };
-        let sges = [Sge { address, length, lkey: self.keys.lkey }];
+        let sges = [Sge {
+            address,
+            length,
+            lkey: self.keys.lkey,
+        }];
         let request = SendRequest {
             id,
             operation,
@@ -105,7 +148,10 @@ impl Host {
             xrc_srq: None,
         };
         let (qpn, poster) = (session.qpn, session.poster);
-        if self.device.post_send(qpn, &request, Instant(now.ns())).is_err()
+        if self
+            .device
+            .post_send(qpn, &request, Instant(now.ns()))
+            .is_err()
             && let Some(poster) = poster
         {
             self.posters[poster as usize].failed = true;
@@ -115,7 +161,9 @@ impl Host {
     fn finish_io(&mut self, now: Time, session: u32, number: u64, context: &mut Context<'_>) {
         let Some(store) = &mut self.store else { return };
         let this = &mut store.sessions[session as usize];
-        let (Some(begun), Some(poster)) = (this.open.remove(&number), this.poster) else { return };
+        let (Some(begun), Some(poster)) = (this.open.remove(&number), this.poster) else {
+            return;
+        };
         let poster = &mut self.posters[poster as usize];
         if poster.completed == 0 {
             poster.first_completion = now;
@@ -132,7 +180,9 @@ impl Host {
     /// The queue pair has failed, and its job with it.
     fn fail_storage(&mut self, session: u32, context: &mut Context<'_>) {
         let Some(store) = &mut self.store else { return };
-        let Some(poster) = store.sessions[session as usize].poster else { return };
+        let Some(poster) = store.sessions[session as usize].poster else {
+            return;
+        };
         let poster = &mut self.posters[poster as usize];
         if !std::mem::replace(&mut poster.failed, true) {
             *context.unfinished -= 1;

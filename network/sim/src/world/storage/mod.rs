@@ -49,7 +49,11 @@ const NUMBER_BYTES: u32 = 4;
 /// Work requests and receives that a storage queue pair needs.
 pub(super) fn requests(flow: &Flow, config: &HostConfig) -> [u32; 2] {
     let stream = config.storage.is_some_and(|storage| storage.stream);
-    let pieces = if stream { flow.message_bytes.div_ceil(PIECE_BYTES) } else { 1 };
+    let pieces = if stream {
+        flow.message_bytes.div_ceil(PIECE_BYTES)
+    } else {
+        1
+    };
     let all = flow.depth.saturating_mul(pieces + 2);
     [all, all]
 }
@@ -76,7 +80,12 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn new(config: StorageConfig, mtu: u32, pcie: Option<PcieConfig>, random: Pcg32) -> Self {
+    pub(super) fn new(
+        config: StorageConfig,
+        mtu: u32,
+        pcie: Option<PcieConfig>,
+        random: Pcg32,
+    ) -> Self {
         let cores = config.processor.cores.max(1) as usize;
         Self {
             config,
@@ -111,12 +120,18 @@ impl Store {
     }
 
     pub(super) fn next_at(&self) -> Time {
-        self.steps.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at)
+        self.steps
+            .peek()
+            .map_or(Time::NEVER, |Reverse((at, ..))| *at)
     }
 
     /// How long each core that works did.
     pub(super) fn cores_busy_ps(&self) -> Vec<u64> {
-        self.cores.iter().take(self.sessions.len()).map(|core| core.busy_ps).collect()
+        self.cores
+            .iter()
+            .take(self.sessions.len())
+            .map(|core| core.busy_ps)
+            .collect()
     }
 
     /// How long memory was busy with copies.
@@ -135,8 +150,15 @@ impl Store {
     }
 
     fn due(&mut self, now: Time) -> Option<Step> {
-        let due = self.steps.peek().is_some_and(|Reverse((at, ..))| *at <= now);
-        if due { self.steps.pop().map(|Reverse((_, _, step))| step) } else { None }
+        let due = self
+            .steps
+            .peek()
+            .is_some_and(|Reverse((at, ..))| *at <= now);
+        if due {
+            self.steps.pop().map(|Reverse((_, _, step))| step)
+        } else {
+            None
+        }
     }
 
     fn work(&mut self, now: Time, session: u32, span: Span) -> Time {
@@ -148,7 +170,9 @@ impl Store {
     fn work_and_copy(&mut self, now: Time, session: u32, span: Span, bytes: u32) -> Time {
         let Processor { copy, memory, .. } = self.config.processor;
         let done = self.work(now, session, span + copy.time_of(bytes));
-        let Some(memory) = memory.filter(|_| bytes > 0) else { return done };
+        let Some(memory) = memory.filter(|_| bytes > 0) else {
+            return done;
+        };
         let copied = self.memory.work(now, memory.time_of(bytes).times(PASSES));
         // The core waits for memory, and looks busy.
         self.work(now, session, Span(copied.0.saturating_sub(done.0)))
@@ -166,7 +190,8 @@ impl Store {
             this.issued += 1;
             this.open.insert(number & u64::from(u32::MAX >> 3), now);
             let begun = self.work(now, session, self.config.processor.io);
-            let with_data = flow.operation == Transfer::StorageWrite && flow.message_bytes <= INLINE_BYTES;
+            let with_data =
+                flow.operation == Transfer::StorageWrite && flow.message_bytes <= INLINE_BYTES;
             let bytes = match self.config.stream {
                 true if with_data => TCP_COMMAND_BYTES + flow.message_bytes,
                 true => TCP_COMMAND_BYTES,
@@ -185,7 +210,11 @@ impl Store {
         };
         let copied = if self.config.stream { bytes } else { 0 };
         let done = self.work_and_copy(now, session, span, copied);
-        let work = Work::Say { word, number, bytes: bytes - NUMBER_BYTES };
+        let work = Work::Say {
+            word,
+            number,
+            bytes: bytes - NUMBER_BYTES,
+        };
         self.plan(done + self.posting, Step::Post { session, work });
     }
 
@@ -204,7 +233,14 @@ impl Store {
     fn arrived(&mut self, now: Time, session: u32, word: Word, number: u64, bytes: u32) {
         if !self.config.stream {
             let done = self.work(now, session, self.config.processor.request);
-            return self.plan(done, Step::Hear { session, word, number });
+            return self.plan(
+                done,
+                Step::Hear {
+                    session,
+                    word,
+                    number,
+                },
+            );
         }
         let index = self.sessions[session as usize].core;
         let core = &mut self.cores[index as usize];
@@ -214,7 +250,10 @@ impl Store {
         }
         self.waiting[index as usize].push((session, word, number, bytes));
         if !std::mem::replace(&mut core.interrupted, true) {
-            self.plan(now + self.config.processor.moderation, Step::Interrupt { core: index });
+            self.plan(
+                now + self.config.processor.moderation,
+                Step::Interrupt { core: index },
+            );
         }
     }
 
@@ -224,7 +263,14 @@ impl Store {
         let packets = u64::from(bytes.div_ceil(self.mtu));
         let span = processor.call + processor.packet.times(packets);
         let done = self.work_and_copy(now, session, span, bytes);
-        self.plan(done, Step::Hear { session, word, number });
+        self.plan(
+            done,
+            Step::Hear {
+                session,
+                word,
+                number,
+            },
+        );
     }
 
     fn interrupt(&mut self, now: Time, index: u32) {
@@ -249,7 +295,10 @@ impl Store {
                 match (writes, self.config.stream) {
                     (true, false) => {
                         let done = self.work(begun, session, self.config.processor.request);
-                        let work = Work::Fetch { number, bytes: flow.message_bytes };
+                        let work = Work::Fetch {
+                            number,
+                            bytes: flow.message_bytes,
+                        };
                         self.plan(done + self.posting, Step::Post { session, work });
                     }
                     (true, true) if flow.message_bytes > INLINE_BYTES => {
@@ -271,7 +320,9 @@ impl Store {
         let writes = flow.operation == Transfer::StorageWrite;
         // Jobs begin with different drives.
         let turn = number + u64::from(session);
-        let done = self.shelf.serve(now, turn, flow.message_bytes, writes, &mut self.random);
+        let done = self
+            .shelf
+            .serve(now, turn, flow.message_bytes, writes, &mut self.random);
         self.plan(done, Step::Served { session, number });
     }
 
@@ -287,7 +338,9 @@ impl Store {
         }
         if reads {
             let done = self.work(now, session, self.config.processor.request);
-            let work = Work::Place { bytes: flow.message_bytes };
+            let work = Work::Place {
+                bytes: flow.message_bytes,
+            };
             self.plan(done + self.posting, Step::Post { session, work });
         }
         self.say(now, session, Word::Response, number, RESPONSE_BYTES);

@@ -66,7 +66,11 @@ pub(super) enum Step {
     /// An interrupt comes to a core.
     Interrupt { core: u32 },
     /// The program has a message.
-    Hear { session: u32, word: Word, number: u64 },
+    Hear {
+        session: u32,
+        word: Word,
+        number: u64,
+    },
     /// A drive is done.
     Served { session: u32, number: u64 },
 }
@@ -92,9 +96,18 @@ mod tests {
 
     #[test]
     fn words_travel() {
-        for word in [Word::Command, Word::Ready, Word::Data, Word::Part, Word::Response] {
+        for word in [
+            Word::Command,
+            Word::Ready,
+            Word::Data,
+            Word::Part,
+            Word::Response,
+        ] {
             assert_eq!(Word::parse(word.immediate(77)), (word, 77));
         }
-        assert_eq!(Word::parse(Word::Data.immediate(u64::from(NUMBER_MASK) + 3)), (Word::Data, 2));
+        assert_eq!(
+            Word::parse(Word::Data.immediate(u64::from(NUMBER_MASK) + 3)),
+            (Word::Data, 2)
+        );
     }
 }

@@ -52,7 +52,11 @@ pub(super) struct Shelf {
 impl Shelf {
     pub(super) fn new(config: Drives) -> Self {
         let count = config.count.max(1) as usize;
-        Self { config, until: vec![Time(0); count], busy_ps: vec![0; count] }
+        Self {
+            config,
+            until: vec![Time(0); count],
+            busy_ps: vec![0; count],
+        }
     }
 
     /// Serves an I/O; returns when it is done.
@@ -65,7 +69,11 @@ impl Shelf {
         random: &mut Pcg32,
     ) -> Time {
         let drive = (number % self.until.len() as u64) as usize;
-        let media = if write { self.config.write } else { self.config.read };
+        let media = if write {
+            self.config.write
+        } else {
+            self.config.read
+        };
         let span = media.rate.time_of(bytes).max(self.config.per_command);
         self.until[drive] = self.until[drive].max(now) + span;
         self.busy_ps[drive] += span.0;
@@ -78,7 +86,10 @@ fn exponential(mean: Span, random: &mut Pcg32) -> Span {
     if mean.0 == 0 {
         return Span::ZERO;
     }
-    Span((-natural_log(f64::from(random.next_u32().max(1)) / 4_294_967_296.0) * mean.0 as f64) as u64)
+    Span(
+        (-natural_log(f64::from(random.next_u32().max(1)) / 4_294_967_296.0) * mean.0 as f64)
+            as u64,
+    )
 }
 
 #[cfg(test)]
@@ -88,7 +99,9 @@ mod tests {
     #[test]
     fn means_come_out() {
         let mut random = Pcg32::new(1, 1);
-        let sum: u64 = (0..10_000).map(|_| exponential(Span::from_us(1), &mut random).0).sum();
+        let sum: u64 = (0..10_000)
+            .map(|_| exponential(Span::from_us(1), &mut random).0)
+            .sum();
         assert!((9_700_000_000..10_300_000_000).contains(&sum), "{sum}");
     }
 

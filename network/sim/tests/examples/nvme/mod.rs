@@ -13,7 +13,10 @@ fn storage(ran: &Ran) -> &WorkloadReport {
 
 #[track_caller]
 fn near(value: f64, published: f64) {
-    assert!((value / published - 1.0).abs() <= 0.2, "{value}, and {published} is published");
+    assert!(
+        (value / published - 1.0).abs() <= 0.2,
+        "{value}, and {published} is published"
+    );
 }
 
 fn throughput(file: &str, operation: &str) -> f64 {

@@ -11,7 +11,9 @@ mod prediction;
 
 use fabric::topology::{Extra, LinkConfig, Node, Topology};
 use fabric::{Rate, Span, Spread, Time};
-use sim::world::{Flow, FlowResult, HostConfig, Lossless, Results, Scenario, Transfer, Watch, World};
+use sim::world::{
+    Flow, FlowResult, HostConfig, Lossless, Results, Scenario, Transfer, Watch, World,
+};
 
 const MESSAGE_BYTES: u32 = 64 << 10;
 
@@ -40,7 +42,10 @@ struct Router {
 impl Router {
     fn run(&self) -> Results {
         // Host, router, router, host: three links each way.
-        let link = LinkConfig::new(Rate::from_gbps(100), Span((RTT_PS - (3 + WAITS) * PACKET_PS) / 6));
+        let link = LinkConfig::new(
+            Rate::from_gbps(100),
+            Span((RTT_PS - (3 + WAITS) * PACKET_PS) / 6),
+        );
         let mut topology = Topology::default();
         let hosts = [(); 2].map(|()| Node::Host(topology.add_host()));
         let routers = [(); 2].map(|()| Node::Switch(topology.add_switch()));
@@ -49,7 +54,11 @@ impl Router {
         for packets in &self.paths {
             topology.connect(routers[0], routers[1], link).unwrap();
             // Only packets to the receiver are delayed.
-            topology.slow_down(topology.links().len() as u32 - 1, 0, Extra::of(Span(packets * PACKET_PS)));
+            topology.slow_down(
+                topology.links().len() as u32 - 1,
+                0,
+                Extra::of(Span(packets * PACKET_PS)),
+            );
         }
         let host = HostConfig {
             out_of_order: self.out_of_order,
@@ -67,7 +76,11 @@ impl Router {
         let scenario = Scenario {
             switches: sim::world::lossless_switches(&topology, &Lossless::default()),
             topology,
-            spread: if self.spray { Spread::Random } else { Spread::Hash },
+            spread: if self.spray {
+                Spread::Random
+            } else {
+                Spread::Hash
+            },
             hash_seed: 0,
             reaction: None,
             cards: Vec::new(),
@@ -86,8 +99,13 @@ impl Router {
     }
 }
 
-const QUIET: Router =
-    Router { paths: Vec::new(), out_of_order: false, spray: false, recovery: Span::ZERO, milliseconds: 20 };
+const QUIET: Router = Router {
+    paths: Vec::new(),
+    out_of_order: false,
+    spray: false,
+    recovery: Span::ZERO,
+    milliseconds: 20,
+};
 
 fn gbps(flow: &FlowResult) -> f64 {
     flow.goodput_bps(MESSAGE_BYTES).unwrap() / 1e9
@@ -95,18 +113,34 @@ fn gbps(flow: &FlowResult) -> f64 {
 
 #[track_caller]
 fn near(value: f64, wanted: f64, within: f64) {
-    assert!((value - wanted).abs() <= within, "{value}, not {wanted} within {within}");
+    assert!(
+        (value - wanted).abs() <= within,
+        "{value}, not {wanted} within {within}"
+    );
 }
 
 /// Go-back-N over two paths, with a recovery time in microseconds.
 fn go_back_n(microseconds: u64) -> Results {
     let recovery = Span::from_us(microseconds);
     let milliseconds = 100 + 2 * microseconds;
-    Router { paths: vec![0, 12], spray: true, recovery, milliseconds, ..QUIET }.run()
+    Router {
+        paths: vec![0, 12],
+        spray: true,
+        recovery,
+        milliseconds,
+        ..QUIET
+    }
+    .run()
 }
 
 /// Out-of-order receive over eight paths, each later than the one before, and the last by so many packets.
 fn eight_paths(distance: u64) -> Results {
     let paths = (0..8).map(|path| path * distance / 7).collect();
-    Router { paths, out_of_order: true, spray: true, ..QUIET }.run()
+    Router {
+        paths,
+        out_of_order: true,
+        spray: true,
+        ..QUIET
+    }
+    .run()
 }

@@ -4,17 +4,37 @@ use super::{PACKET_PS, QUIET, RTT_PS, Router, WINDOW_PACKETS, eight_paths, gbps,
 
 #[test]
 fn an_address_in_every_packet_costs_what_it_weighs() {
-    let on = Router { paths: vec![0], out_of_order: true, ..QUIET }.run();
-    let off = Router { paths: vec![0], ..QUIET }.run();
+    let on = Router {
+        paths: vec![0],
+        out_of_order: true,
+        ..QUIET
+    }
+    .run();
+    let off = Router {
+        paths: vec![0],
+        ..QUIET
+    }
+    .run();
     near(gbps(&on.flows[0]), 100.0 * 4096.0 / (4096.0 + 98.0), 0.01);
-    near(gbps(&off.flows[0]), 100.0 * 4096.0 / (4096.0 + 82.0 + 1.0), 0.01);
+    near(
+        gbps(&off.flows[0]),
+        100.0 * 4096.0 / (4096.0 + 82.0 + 1.0),
+        0.01,
+    );
     near(gbps(&on.flows[0]), 97.66, 0.01);
     near(gbps(&off.flows[0]), 98.01, 0.01);
-    near((gbps(&off.flows[0]) / gbps(&on.flows[0]) - 1.0) * 100.0, 0.34, 0.03);
+    near(
+        (gbps(&off.flows[0]) / gbps(&on.flows[0]) - 1.0) * 100.0,
+        0.34,
+        0.03,
+    );
     for results in [&on, &off] {
         let flow = &results.flows[0];
         let per_ack = flow.sender.sent_packets as f64 / flow.receiver.sent_packets as f64;
-        assert!((3.0..=4.01).contains(&per_ack), "an acknowledgement for {per_ack} packets");
+        assert!(
+            (3.0..=4.01).contains(&per_ack),
+            "an acknowledgement for {per_ack} packets"
+        );
         assert_eq!(flow.sender.retransmitted_packets, 0);
     }
     // Acknowledgements are frames of 66 bytes.
@@ -24,13 +44,23 @@ fn an_address_in_every_packet_costs_what_it_weighs() {
 
 #[test]
 fn spraying_over_two_paths_costs_nothing_with_out_of_order_receive() {
-    let results = Router { paths: vec![0, 12], out_of_order: true, spray: true, ..QUIET }.run();
+    let results = Router {
+        paths: vec![0, 12],
+        out_of_order: true,
+        spray: true,
+        ..QUIET
+    }
+    .run();
     let flow = &results.flows[0];
     near(gbps(flow), 97.66, 0.01);
     // Delayed, and the next one not: a quarter (25.03 % were measured).
     let swapped = flow.order.swapped as f64 / flow.order.packets as f64;
     near(swapped, 0.25, 0.01);
-    assert!(flow.order.distance_max > 10 && flow.order.distance_max <= 20, "{:?}", flow.order);
+    assert!(
+        flow.order.distance_max > 10 && flow.order.distance_max <= 20,
+        "{:?}",
+        flow.order
+    );
     assert_eq!(flow.sender.retransmitted_packets, 0);
     assert_eq!(results.hosts[1].device.sent_sequence_naks, 0);
 }
@@ -41,7 +71,10 @@ fn go_back_n_sends_as_many_packets_per_recovery_whatever_that_takes() {
     let packets_per_recovery = |microseconds: u64| {
         let period_ps = (microseconds * 1_000_000 + RTT_PS) as f64;
         let rate = gbps(&go_back_n(microseconds).flows[0]);
-        assert!(rate < 5.0, "{rate} Gb/s with a recovery of {microseconds} us");
+        assert!(
+            rate < 5.0,
+            "{rate} Gb/s with a recovery of {microseconds} us"
+        );
         rate * 1e9 * period_ps / 1e12 / (4096.0 * 8.0)
     };
     let of_500 = packets_per_recovery(500);
@@ -62,10 +95,16 @@ fn far_reordering_is_limited_by_what_may_be_unacknowledged() {
         let results = eight_paths(distance);
         let flow = &results.flows[0];
         let rate = gbps(flow);
-        println!("distance {distance}: {rate} Gb/s, {} by the law", law(distance));
+        println!(
+            "distance {distance}: {rate} Gb/s, {} by the law",
+            law(distance)
+        );
         assert!(distance != 200 || rate >= 97.6, "{rate}");
         near(rate / law(distance), 1.0, 0.01);
         assert_eq!(flow.sender.retransmitted_packets, 0);
-        assert_eq!(results.hosts[1].device.sent_sequence_naks, 0, "nothing is asked for again");
+        assert_eq!(
+            results.hosts[1].device.sent_sequence_naks, 0,
+            "nothing is asked for again"
+        );
     }
 }

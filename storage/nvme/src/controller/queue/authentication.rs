@@ -33,7 +33,9 @@ impl Standing {
     fn authenticator(&mut self) -> Option<&mut Authenticator> {
         match self {
             Self::NotRequired => None,
-            Self::Unauthenticated(authenticator) | Self::Authenticated(authenticator) => Some(authenticator),
+            Self::Unauthenticated(authenticator) | Self::Authenticated(authenticator) => {
+                Some(authenticator)
+            }
         }
     }
 
@@ -50,8 +52,11 @@ impl Standing {
 
 /// The length of the message in an Authentication Send, or of the buffer of an Authentication Receive.
 pub(super) fn length(command: &Command) -> Result<u32, Status> {
-    let is_right = auth::is_ours(command) && (1..=AUTHENTICATION_BYTES_MAX).contains(&command.cdw11);
-    is_right.then_some(command.cdw11).ok_or(Status::INVALID_FIELD.permanent())
+    let is_right =
+        auth::is_ours(command) && (1..=AUTHENTICATION_BYTES_MAX).contains(&command.cdw11);
+    is_right
+        .then_some(command.cdw11)
+        .ok_or(Status::INVALID_FIELD.permanent())
 }
 
 impl Queue {
@@ -72,15 +77,25 @@ impl Queue {
             return Status::COMMAND_INTERRUPTED;
         }
         let mut is_random = true;
-        let progress = target
-            .negotiation_limiter
-            .run(|| authenticator.receive(message, &mut |bytes| is_random &= getrandom::fill(bytes).is_ok()));
+        let progress = target.negotiation_limiter.run(|| {
+            authenticator.receive(message, &mut |bytes| {
+                is_random &= getrandom::fill(bytes).is_ok()
+            })
+        });
         if !was_trusted && progress == Progress::Authenticated {
             target.negotiation_limiter.authenticated(peer);
         }
         // Without random numbers the challenge would be predictable.
-        standing.set(if is_random { progress } else { Progress::Failed });
-        if is_random { Status::SUCCESS } else { Status::INTERNAL_ERROR }
+        standing.set(if is_random {
+            progress
+        } else {
+            Progress::Failed
+        });
+        if is_random {
+            Status::SUCCESS
+        } else {
+            Status::INTERNAL_ERROR
+        }
     }
 
     /// Executes Authentication Receive: a message for the host.
@@ -98,8 +113,12 @@ impl Queue {
                 buffer[message.len()..length].fill(0);
                 self.reply(command.cid, Status::SUCCESS, 0, Some(buffer))
             }
-            (Some(_), buffer) => self.reply(command.cid, Status::INVALID_FIELD.permanent(), 0, buffer),
-            (None, buffer) => self.reply(command.cid, Status::COMMAND_SEQUENCE.permanent(), 0, buffer),
+            (Some(_), buffer) => {
+                self.reply(command.cid, Status::INVALID_FIELD.permanent(), 0, buffer)
+            }
+            (None, buffer) => {
+                self.reply(command.cid, Status::COMMAND_SEQUENCE.permanent(), 0, buffer)
+            }
         }
     }
 }

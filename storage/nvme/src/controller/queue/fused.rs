@@ -86,7 +86,9 @@ impl Pairs {
 
     /// The place of the newest pair, if the last command was its first one.
     fn newest(&self, first_cid: u16) -> Option<usize> {
-        self.pairs.iter().rposition(|pair| pair.first.cid == first_cid)
+        self.pairs
+            .iter()
+            .rposition(|pair| pair.first.cid == first_cid)
     }
 }
 
@@ -140,9 +142,20 @@ impl Queue {
     }
 
     fn begin_pair(&mut self, command: &Command) -> First {
-        let first = Half { cid: command.cid, progress: Progress::InTransport };
-        let second = Half { cid: 0, progress: Progress::Missing };
-        self.pairs.pairs.push(Pair { range: range(command), first, second, failed: None });
+        let first = Half {
+            cid: command.cid,
+            progress: Progress::InTransport,
+        };
+        let second = Half {
+            cid: 0,
+            progress: Progress::Missing,
+        };
+        self.pairs.pairs.push(Pair {
+            range: range(command),
+            first,
+            second,
+            failed: None,
+        });
         First::Accepted(command.cid)
     }
 
@@ -160,11 +173,22 @@ impl Queue {
             (None, Ok(_)) if Io::parse(command.opcode) != Some(Io::Write) => Err(INVALID),
             (None, planned) => planned,
         };
-        let progress = if refusal.is_ok() { Progress::InTransport } else { Progress::Over };
-        pair.second = Half { cid: command.cid, progress };
+        let progress = if refusal.is_ok() {
+            Progress::InTransport
+        } else {
+            Progress::Over
+        };
+        pair.second = Half {
+            cid: command.cid,
+            progress,
+        };
         if refusal.is_err() {
             // Both commands are at fault where their ranges differ.
-            let first = if is_other { INVALID } else { Status::ABORTED_FUSED_FAILED };
+            let first = if is_other {
+                INVALID
+            } else {
+                Status::ABORTED_FUSED_FAILED
+            };
             self.end_pair(Some(place), [first; 2]);
         }
         refusal
@@ -174,7 +198,11 @@ impl Queue {
     /// fails too.
     pub(super) fn abandon_half(&mut self, cid: u16, fuse: Fuse) {
         let found = self.pairs.pairs.iter_mut().position(|pair| {
-            let half = if fuse == Fuse::First { &mut pair.first } else { &mut pair.second };
+            let half = if fuse == Fuse::First {
+                &mut pair.first
+            } else {
+                &mut pair.second
+            };
             let is_it = half.is(cid);
             if is_it {
                 half.progress = Progress::Over;
@@ -186,9 +214,12 @@ impl Queue {
 
     /// Fails a pair: the halves whose data have come at once, the others when their data come.
     fn end_pair(&mut self, place: Option<usize>, statuses: [Status; 2]) {
-        let Some(pair) = place.and_then(|place| self.pairs.pairs.get_mut(place)) else { return };
+        let Some(pair) = place.and_then(|place| self.pairs.pairs.get_mut(place)) else {
+            return;
+        };
         let statuses = *pair.failed.get_or_insert(statuses);
-        let is_expected = matches!(self.pairs.open, Some(First::Accepted(cid)) if cid == pair.first.cid);
+        let is_expected =
+            matches!(self.pairs.open, Some(First::Accepted(cid)) if cid == pair.first.cid);
         if matches!(pair.second.progress, Progress::Missing) && !is_expected {
             pair.second.progress = Progress::Over;
         }
@@ -202,7 +233,9 @@ impl Queue {
     }
 
     fn forget_pairs(&mut self) {
-        self.pairs.pairs.retain(|pair| !(pair.first.is_over() && pair.second.is_over()));
+        self.pairs
+            .pairs
+            .retain(|pair| !(pair.first.is_over() && pair.second.is_over()));
     }
 
     /// Notes that the data of half of a pair have come; executes the pair if those of the other half have.
@@ -212,7 +245,11 @@ impl Queue {
             return self.reply(cid, Status::ABORTED_FUSED_MISSING, 0, buffer);
         };
         let failed = pair.failed;
-        let half = if fuse == Fuse::First { &mut pair.first } else { &mut pair.second };
+        let half = if fuse == Fuse::First {
+            &mut pair.first
+        } else {
+            &mut pair.second
+        };
         if let Some([first, second]) = failed {
             half.progress = Progress::Over;
             self.forget_pairs();
@@ -220,10 +257,17 @@ impl Queue {
             return self.reply(cid, status, 0, buffer);
         }
         half.progress = Progress::Ready(Box::new(work), buffer);
-        let is_complete =
-            [&pair.first, &pair.second].iter().all(|it| matches!(it.progress, Progress::Ready(..)));
-        let both = if is_complete { pair.first.take().zip(pair.second.take()) } else { None };
-        let Some(((first, expected), (second, data))) = both else { return Outcome::Waits };
+        let is_complete = [&pair.first, &pair.second]
+            .iter()
+            .all(|it| matches!(it.progress, Progress::Ready(..)));
+        let both = if is_complete {
+            pair.first.take().zip(pair.second.take())
+        } else {
+            None
+        };
+        let Some(((first, expected), (second, data))) = both else {
+            return Outcome::Waits;
+        };
         self.forget_pairs();
         // Preempt and Abort aborts both commands if it came behind the first.
         let mut second = *second;
@@ -241,7 +285,9 @@ impl Queue {
         let cid = second.command.cid;
         let both = expected.zip(data).ok_or(Status::INTERNAL_ERROR);
         // A host that may write may read: what the second command may do, the first one may too.
-        let begun = self.begin(&second).and_then(|underway| Ok((underway, both?)));
+        let begun = self
+            .begin(&second)
+            .and_then(|underway| Ok((underway, both?)));
         let (underway, (expected, data)) = match begun {
             Ok(begun) => begun,
             Err(status) => {
@@ -251,7 +297,12 @@ impl Queue {
             }
         };
         let durable = self.is_durable(&second.command);
-        let action = Action::CompareAndWrite { first_cid, expected, data, durable };
+        let action = Action::CompareAndWrite {
+            first_cid,
+            expected,
+            data,
+            durable,
+        };
         let task = Task::new(cid, action, second.namespace, second.offset, second.length);
         Outcome::Task(task.counted(Counted::One(underway)))
     }

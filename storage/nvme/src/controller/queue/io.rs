@@ -37,18 +37,28 @@ pub(in crate::controller) struct Work {
 
 impl Work {
     pub(super) fn lends(&self, length: usize) -> bool {
-        self.kind == Io::Read && self.namespace.as_ref().is_some_and(|it| it.store().lends(length))
+        self.kind == Io::Read
+            && self
+                .namespace
+                .as_ref()
+                .is_some_and(|it| it.store().lends(length))
     }
 
     /// Whether the data are written from where they are.
     pub(super) fn is_written_in_place(&self) -> bool {
         let is_plain = self.kind == Io::Write && self.fuse == Fuse::No;
-        is_plain && self.namespace.as_ref().is_some_and(|it| it.store().is_memory())
+        is_plain
+            && self
+                .namespace
+                .as_ref()
+                .is_some_and(|it| it.store().is_memory())
     }
 
     pub(super) fn prefetch(&self) {
         if let Some(namespace) = &self.namespace {
-            namespace.store().prefetch(self.offset, self.length as usize);
+            namespace
+                .store()
+                .prefetch(self.offset, self.length as usize);
         }
     }
 }
@@ -56,14 +66,28 @@ impl Work {
 impl Queue {
     pub(super) fn plan_io(&mut self, command: &Command, length: u32) -> Result<Request, Status> {
         let kind = Io::parse(command.opcode).ok_or(Status::INVALID_OPCODE.permanent())?;
-        let membership = self.membership_mut().ok_or(Status::COMMAND_SEQUENCE.permanent())?;
-        if !membership.session.is_ready.load(std::sync::atomic::Ordering::Acquire) {
+        let membership = self
+            .membership_mut()
+            .ok_or(Status::COMMAND_SEQUENCE.permanent())?;
+        if !membership
+            .session
+            .is_ready
+            .load(std::sync::atomic::Ordering::Acquire)
+        {
             return Err(Status::COMMAND_SEQUENCE.permanent());
         }
         let (port, host) = (membership.session.port, membership.session.host_id);
         if kind == Io::Flush && command.nsid == ALL_NAMESPACES {
             let (offset, length, fuse, mark) = (0, 0, Fuse::No, 0);
-            let work = Work { command: *command, kind, namespace: None, offset, length, fuse, mark };
+            let work = Work {
+                command: *command,
+                kind,
+                namespace: None,
+                offset,
+                length,
+                fuse,
+                mark,
+            };
             return Ok(request(command.cid, Direction::None, 0, work));
         }
         let found = membership.view.namespace(command.nsid, port);
@@ -72,8 +96,15 @@ impl Queue {
         check_rights(namespace, access, &host, kind)?;
         let namespace = Arc::clone(namespace);
         let (offset, length_of_range, fuse) = (0, 0, command.fuse());
-        let work =
-            Work { command: *command, kind, offset, length: length_of_range, fuse, namespace: None, mark };
+        let work = Work {
+            command: *command,
+            kind,
+            offset,
+            length: length_of_range,
+            fuse,
+            namespace: None,
+            mark,
+        };
         plan(work, namespace, length)
     }
 
@@ -92,8 +123,12 @@ impl Queue {
             return self.reserve(cid, &work, length, buffer);
         }
         if work.namespace.is_none() {
-            let subsystem = self.session().and_then(|it| self.target.subsystem(&it.subsystem).ok());
-            let all = subsystem.map(|subsystem| subsystem.begin_on_all(self.stripe)).unwrap_or_default();
+            let subsystem = self
+                .session()
+                .and_then(|it| self.target.subsystem(&it.subsystem).ok());
+            let all = subsystem
+                .map(|subsystem| subsystem.begin_on_all(self.stripe))
+                .unwrap_or_default();
             let (namespaces, underway) = all.into_iter().unzip();
             let task = Task::new(cid, Action::FlushAll(namespaces), None, 0, 0);
             return Outcome::Task(task.counted(Counted::Several(underway)));
@@ -116,7 +151,9 @@ impl Queue {
         if self.is_over() {
             return Err(Status::ABORTED_QUEUE_DELETED);
         }
-        let membership = self.membership_mut().ok_or(Status::COMMAND_SEQUENCE.permanent())?;
+        let membership = self
+            .membership_mut()
+            .ok_or(Status::COMMAND_SEQUENCE.permanent())?;
         let (port, host) = (membership.session.port, membership.session.host_id);
         let found = membership.view.namespace(work.command.nsid, port);
         let found = found.filter(|(namespace, _)| Arc::ptr_eq(namespace, named));
@@ -139,19 +176,33 @@ impl Queue {
         data_at: usize,
         buffer: Option<Buffer>,
     ) -> Result<Task, Status> {
-        let Work { command, kind, namespace, offset, length: bytes, .. } = work;
+        let Work {
+            command,
+            kind,
+            namespace,
+            offset,
+            length: bytes,
+            ..
+        } = work;
         let namespace = namespace.ok_or(Status::INTERNAL_ERROR)?;
         let durable = self.is_durable(&command);
         let data = |buffer: Option<Buffer>| buffer.ok_or(Status::INTERNAL_ERROR);
         let action = match kind {
             Io::Read => buffer.map_or(Action::Lend, Action::Read),
-            Io::Write => Action::Write { data: data(buffer)?, from: data_at, durable },
+            Io::Write => Action::Write {
+                data: data(buffer)?,
+                from: data_at,
+                durable,
+            },
             Io::Compare => Action::Compare(data(buffer)?),
             Io::Flush => Action::Flush,
             Io::Verify => Action::Verify,
             Io::WriteZeroes => {
                 const DEALLOCATE: u32 = 1 << 25;
-                Action::Zero { deallocate: command.cdw12 & DEALLOCATE != 0, durable }
+                Action::Zero {
+                    deallocate: command.cdw12 & DEALLOCATE != 0,
+                    durable,
+                }
             }
             Io::DatasetManagement => {
                 let buffer = data(buffer)?;
@@ -177,7 +228,8 @@ impl Queue {
 
     /// Whether the data of a write have to be on the medium when it completes.
     pub(super) fn is_durable(&self, command: &Command) -> bool {
-        let writes_through = |session: &Arc<Session>| session.writes_through.load(Ordering::Relaxed);
+        let writes_through =
+            |session: &Arc<Session>| session.writes_through.load(Ordering::Relaxed);
         command.forces_unit_access() || self.session().is_some_and(writes_through)
     }
 
@@ -204,15 +256,21 @@ impl Queue {
             });
             return self.reply(cid, Status::SUCCESS, 0, buffer);
         }
-        let data = buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
+        let data = buffer
+            .as_deref()
+            .and_then(|bytes| bytes.get(..length))
+            .unwrap_or_default();
         let host = session.host_id;
-        let change = namespace.change_reservations(|it| change(it, work.kind, &work.command, data, host));
+        let change =
+            namespace.change_reservations(|it| change(it, work.kind, &work.command, data, host));
         drop(underway);
         match change {
             Err(status) => self.reply(cid, status, 0, buffer),
             Ok(notices) => {
                 if is_preempt_and_abort(work) {
-                    let preempted = notices.iter().filter(|(_, it)| *it == Notice::RegistrationPreempted);
+                    let preempted = notices
+                        .iter()
+                        .filter(|(_, it)| *it == Notice::RegistrationPreempted);
                     namespace.aborted.add(preempted.map(|(host, _)| *host));
                 }
                 let mut state = self.target.lock();
@@ -233,7 +291,13 @@ impl Queue {
     }
 }
 
-fn change(it: &mut Reservations, kind: Io, command: &Command, data: &[u8], host: [u8; 16]) -> Change {
+fn change(
+    it: &mut Reservations,
+    kind: Io,
+    command: &Command,
+    data: &[u8],
+    host: [u8; 16],
+) -> Change {
     const IGNORE_KEY: u32 = 1 << 3;
     let ignores_key = command.cdw10 & IGNORE_KEY != 0;
     let action = command.cdw10 & 7;
@@ -257,7 +321,8 @@ fn change(it: &mut Reservations, kind: Io, command: &Command, data: &[u8], host:
             }
         }
         Io::ReservationAcquire if !ignores_key => {
-            let (AcquireData { current, preempted }, _) = AcquireData::split(data).ok_or(INVALID)?;
+            let (AcquireData { current, preempted }, _) =
+                AcquireData::split(data).ok_or(INVALID)?;
             let kind = reserved.ok_or(INVALID)?;
             match action {
                 0 => it.acquire(host, current, kind),
@@ -278,8 +343,18 @@ fn change(it: &mut Reservations, kind: Io, command: &Command, data: &[u8], host:
 }
 
 fn request(cid: u16, direction: Direction, length: usize, work: Work) -> Request {
-    let direction = if length == 0 { Direction::None } else { direction };
-    Request { cid, direction, length, data_at: 0, work: QueueWork::Io(work) }
+    let direction = if length == 0 {
+        Direction::None
+    } else {
+        direction
+    };
+    Request {
+        cid,
+        direction,
+        length,
+        data_at: 0,
+        work: QueueWork::Io(work),
+    }
 }
 
 /// Determines the data of a command, and its range in the namespace.
@@ -341,7 +416,12 @@ fn accessible(access: AnaState) -> Result<(), Status> {
 }
 
 /// Checks that a host may execute a command of this kind.
-fn check_rights(namespace: &Namespace, access: AnaState, host: &[u8; 16], kind: Io) -> Result<(), Status> {
+fn check_rights(
+    namespace: &Namespace,
+    access: AnaState,
+    host: &[u8; 16],
+    kind: Io,
+) -> Result<(), Status> {
     accessible(access)?;
     if !is_reservation(kind) && !namespace.permits(host, is_of_write_group(kind)) {
         return Err(Status::RESERVATION_CONFLICT.permanent());
@@ -357,7 +437,10 @@ fn is_preempt_and_abort(work: &Work) -> bool {
 }
 
 const fn writes(kind: Io) -> bool {
-    matches!(kind, Io::Write | Io::WriteZeroes | Io::DatasetManagement | Io::Copy)
+    matches!(
+        kind,
+        Io::Write | Io::WriteZeroes | Io::DatasetManagement | Io::Copy
+    )
 }
 
 /// Whether a reservation treats the command as a write (Base figure 587).
@@ -368,18 +451,28 @@ const fn is_of_write_group(kind: Io) -> bool {
 const fn is_reservation(kind: Io) -> bool {
     matches!(
         kind,
-        Io::ReservationRegister | Io::ReservationReport | Io::ReservationAcquire | Io::ReservationRelease
+        Io::ReservationRegister
+            | Io::ReservationReport
+            | Io::ReservationAcquire
+            | Io::ReservationRelease
     )
 }
 
 /// The ranges that Dataset Management deallocates, in bytes. Its other attributes are hints, which are
 /// ignored.
-fn discarded(namespace: &Namespace, command: &Command, data: &[u8]) -> Result<Vec<(u64, u64)>, Status> {
+fn discarded(
+    namespace: &Namespace,
+    command: &Command,
+    data: &[u8],
+) -> Result<Vec<(u64, u64)>, Status> {
     let mut ranges = Vec::new();
     let named = (command.cdw10 & 0xff) as usize + 1;
     for chunk in data.chunks_exact(Range::SIZE).take(named) {
         let (range, _) = Range::split(chunk).ok_or(INVALID)?;
-        let blocks = wire::nvme::command::Blocks { start: range.start, count: range.count };
+        let blocks = wire::nvme::command::Blocks {
+            start: range.start,
+            count: range.count,
+        };
         let bytes = namespace.range(blocks)?;
         if command.cdw11 & dsm::DEALLOCATE != 0 && bytes.1 != 0 {
             ranges.push(bytes);
@@ -389,13 +482,23 @@ fn discarded(namespace: &Namespace, command: &Command, data: &[u8]) -> Result<Ve
 }
 
 /// The source ranges of a Copy in bytes, and their total length.
-fn copied(namespace: &Namespace, command: &Command, data: &[u8]) -> Result<(Vec<(u64, u64)>, u64), Status> {
+fn copied(
+    namespace: &Namespace,
+    command: &Command,
+    data: &[u8],
+) -> Result<(Vec<(u64, u64)>, u64), Status> {
     let mut ranges = Vec::new();
     let mut bytes = 0;
-    for chunk in data.chunks_exact(CopyRange::SIZE).take((command.cdw12 & 0xff) as usize + 1) {
+    for chunk in data
+        .chunks_exact(CopyRange::SIZE)
+        .take((command.cdw12 & 0xff) as usize + 1)
+    {
         let (range, _) = CopyRange::split(chunk).ok_or(INVALID)?;
         let count = u32::from(range.count_less_one) + 1;
-        let range = namespace.range(wire::nvme::command::Blocks { start: range.start, count })?;
+        let range = namespace.range(wire::nvme::command::Blocks {
+            start: range.start,
+            count,
+        })?;
         bytes += range.1;
         ranges.push(range);
     }

@@ -132,19 +132,32 @@ impl View {
         nsid: u32,
         port: u16,
     ) -> Option<(&Arc<Namespace>, AnaState)> {
-        let generation = self.subsystem.as_ref().map(|subsystem| subsystem.generation());
+        let generation = self
+            .subsystem
+            .as_ref()
+            .map(|subsystem| subsystem.generation());
         if generation != self.generation {
             self.look(port);
             self.generation = generation;
         }
-        self.namespaces.get(&nsid).map(|(namespace, access)| (namespace, *access))
+        self.namespaces
+            .get(&nsid)
+            .map(|(namespace, access)| (namespace, *access))
     }
 
     fn look(&mut self, port: u16) {
-        let Some(subsystem) = &self.subsystem else { return };
+        let Some(subsystem) = &self.subsystem else {
+            return;
+        };
         let snapshot = subsystem.snapshot();
         let seen = |namespace: &Arc<Namespace>| {
-            (namespace.nsid(), (Arc::clone(namespace), snapshot.access(port, namespace.group())))
+            (
+                namespace.nsid(),
+                (
+                    Arc::clone(namespace),
+                    snapshot.access(port, namespace.group()),
+                ),
+            )
         };
         self.namespaces = snapshot.namespaces.values().map(seen).collect();
     }
@@ -216,7 +229,8 @@ impl Queue {
     /// Whether the host has proved its identity, or this target asks no host for a proof. A host of the
     /// discovery service, or of a subsystem that is open to all, has not, where another host needs a secret.
     pub fn is_authenticated(&self) -> bool {
-        self.membership().is_some_and(|it| it.standing.is_trusted() && !it.is_guest)
+        self.membership()
+            .is_some_and(|it| it.standing.is_trusted() && !it.is_guest)
     }
 
     /// The queue identifier (QID); `None` before Connect.
@@ -227,7 +241,11 @@ impl Queue {
     /// The name of the queue in counters: controller, queue and host; `None` before Connect.
     pub fn name(&self) -> Option<QueueName> {
         let (session, queue) = self.session().zip(self.id())?;
-        Some(QueueName { controller: session.id, queue, host: session.host.clone() })
+        Some(QueueName {
+            controller: session.id,
+            queue,
+            host: session.host.clone(),
+        })
     }
 
     /// The session of the controller; `None` before Connect.
@@ -253,7 +271,8 @@ impl Queue {
     /// queue.
     pub fn is_over(&self) -> bool {
         self.membership().is_some_and(|it| {
-            it.session.is_closed() || it.queue_id != 0 && it.session.epoch.load(Ordering::SeqCst) != it.epoch
+            it.session.is_closed()
+                || it.queue_id != 0 && it.session.epoch.load(Ordering::SeqCst) != it.epoch
         })
     }
 
@@ -263,8 +282,17 @@ impl Queue {
     }
 
     /// As [`Queue::accept`]; a command whose SGL is wrong is refused with a status.
-    pub fn accept_described(&mut self, command: &Command, length: Result<u32, Status>, now_ns: u64) -> Plan {
-        self.head = if self.head + 1 >= self.entries { 0 } else { self.head + 1 };
+    pub fn accept_described(
+        &mut self,
+        command: &Command,
+        length: Result<u32, Status>,
+        now_ns: u64,
+    ) -> Plan {
+        self.head = if self.head + 1 >= self.entries {
+            0
+        } else {
+            self.head + 1
+        };
         let planned = length.and_then(|length| self.plan(command, length, now_ns));
         let planned = match self.id() {
             None | Some(0) => planned,
@@ -313,13 +341,22 @@ impl Queue {
 
     /// Executes a command. The buffer contains the data of the host, or receives those for the host.
     pub fn execute(&mut self, request: Request, buffer: Option<Buffer>, now_ns: u64) -> Outcome {
-        let Request { cid, length, data_at, work, .. } = request;
+        let Request {
+            cid,
+            length,
+            data_at,
+            work,
+            ..
+        } = request;
         match work {
             Work::Fabrics(Fabrics::AuthenticationReceive, command) => {
                 self.authentication_receive(&command, length, buffer)
             }
             Work::Fabrics(kind, command) => {
-                let data = buffer.as_deref().and_then(|bytes| bytes.get(..length)).unwrap_or_default();
+                let data = buffer
+                    .as_deref()
+                    .and_then(|bytes| bytes.get(..length))
+                    .unwrap_or_default();
                 let resets = self.session().map(|it| it.epoch.load(Ordering::SeqCst));
                 let (status, result) = self.fabrics(kind, &command, data, now_ns);
                 match resets == self.session().map(|it| it.epoch.load(Ordering::SeqCst)) {
@@ -358,7 +395,10 @@ impl Queue {
         let membership = self.membership().filter(|it| it.queue_id == 0)?;
         let id = membership.session.id;
         let completion = self.target.lock().controllers.get_mut(&id)?.next_event()?;
-        Some(Completion { sq_head: self.reported_head(), ..completion })
+        Some(Completion {
+            sq_head: self.reported_head(),
+            ..completion
+        })
     }
 
     /// The time in nanoseconds at which the keep alive timer expires; of admin queues only.
@@ -396,7 +436,9 @@ impl Queue {
 
     /// Completes the Property Set that has reset the controller: the commands of its I/O queues are ended.
     fn has_reset(&mut self, cid: u16, buffer: Option<Buffer>) -> Outcome {
-        let subsystem = self.session().and_then(|it| self.target.subsystem(&it.subsystem).ok());
+        let subsystem = self
+            .session()
+            .and_then(|it| self.target.subsystem(&it.subsystem).ok());
         let namespaces = subsystem.map(|it| it.namespaces()).unwrap_or_default();
         self.reply_behind(cid, self.barrier(&namespaces), buffer)
     }
@@ -408,7 +450,11 @@ impl Queue {
 
     /// The completion of a command that was refused, or whose data the transport could not transfer.
     pub fn completion(&self, cid: u16, status: Status, result: u64) -> Completion {
-        Completion { result, sq_head: self.reported_head(), ..Completion::new(cid, status) }
+        Completion {
+            result,
+            sq_head: self.reported_head(),
+            ..Completion::new(cid, status)
+        }
     }
 
     fn reported_head(&self) -> u16 {
@@ -416,17 +462,30 @@ impl Queue {
     }
 
     pub(in crate::controller) fn note_failure(&self, command: &Command, status: Status) {
-        let Some(membership) = self.membership() else { return };
+        let Some(membership) = self.membership() else {
+            return;
+        };
         let (nsid, lba) = match membership.queue_id {
             0 => (0, 0),
             _ => (command.nsid, command.qword10()),
         };
-        if let Some(controller) = self.target.lock().controllers.get_mut(&membership.session.id) {
+        if let Some(controller) = self
+            .target
+            .lock()
+            .controllers
+            .get_mut(&membership.session.id)
+        {
             controller.failed(membership.queue_id, command.cid, status, nsid, lba);
         }
     }
 
-    fn fabrics(&mut self, kind: Fabrics, command: &Command, data: &[u8], now_ns: u64) -> (Status, u64) {
+    fn fabrics(
+        &mut self,
+        kind: Fabrics,
+        command: &Command,
+        data: &[u8],
+        now_ns: u64,
+    ) -> (Status, u64) {
         match kind {
             Fabrics::Connect => self.connect(command, data, now_ns),
             Fabrics::PropertyGet | Fabrics::PropertySet => self.property(kind, command),
@@ -445,24 +504,50 @@ impl Queue {
             return (Status::SGL_LENGTH_INVALID.permanent(), 0);
         };
         let fields = Connect::parse(command);
-        match self.target.connect(fields, &data, (&self.origin, self.proved.as_ref()), &self.wake, now_ns) {
+        match self.target.connect(
+            fields,
+            &data,
+            (&self.origin, self.proved.as_ref()),
+            &self.wake,
+            now_ns,
+        ) {
             Err(refusal) => (refusal.status, refusal.result),
             Ok(connected) => {
                 let id = u64::from(connected.session.id);
                 let asks = connected.authenticator.is_some();
                 self.join(connected);
-                (Status::SUCCESS, id | if asks { CONNECT_AUTHENTICATE } else { 0 })
+                (
+                    Status::SUCCESS,
+                    id | if asks { CONNECT_AUTHENTICATE } else { 0 },
+                )
             }
         }
     }
 
     fn join(&mut self, connected: Connected) {
-        let Connected { session, epoch, queue_id, entries, flow_control, authenticator, is_guest } =
-            connected;
+        let Connected {
+            session,
+            epoch,
+            queue_id,
+            entries,
+            flow_control,
+            authenticator,
+            is_guest,
+        } = connected;
         let standing = Standing::of(authenticator);
         let subsystem = self.target.subsystem(&session.subsystem).ok();
-        let view = View { subsystem, ..View::default() };
-        self.stage = Stage::Connected(Membership { session, queue_id, epoch, standing, is_guest, view });
+        let view = View {
+            subsystem,
+            ..View::default()
+        };
+        self.stage = Stage::Connected(Membership {
+            session,
+            queue_id,
+            epoch,
+            standing,
+            is_guest,
+            view,
+        });
         // Connect uses the first entry of the submission queue.
         (self.head, self.entries, self.flow_control) = (1 % entries, entries, flow_control);
     }
@@ -486,7 +571,9 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        let Some(membership) = self.membership() else { return };
+        let Some(membership) = self.membership() else {
+            return;
+        };
         let (id, queue_id, epoch) = (membership.session.id, membership.queue_id, membership.epoch);
         if queue_id == 0 {
             // A controller ends with its admin queue.
@@ -505,7 +592,10 @@ impl Drop for Queue {
 
 fn is_authentication(command: &Command) -> bool {
     let kind = Fabrics::parse(command.fabrics_type()).filter(|_| command.opcode == FABRICS);
-    matches!(kind, Some(Fabrics::AuthenticationSend | Fabrics::AuthenticationReceive))
+    matches!(
+        kind,
+        Some(Fabrics::AuthenticationSend | Fabrics::AuthenticationReceive)
+    )
 }
 
 fn plan_fabrics(command: &Command, length: u32, queue_id: u16) -> Result<Request, Status> {
@@ -521,11 +611,19 @@ fn fabrics(kind: Fabrics, command: &Command, length: u32) -> Result<Request, Sta
     let direction = Direction::of(kind as u8);
     let expected = match kind {
         Fabrics::Connect => ConnectData::SIZE as u32,
-        Fabrics::AuthenticationSend | Fabrics::AuthenticationReceive => authentication::length(command)?,
+        Fabrics::AuthenticationSend | Fabrics::AuthenticationReceive => {
+            authentication::length(command)?
+        }
         _ => 0,
     };
     let length = transfer(expected, length)?;
-    Ok(Request { cid: command.cid, direction, length, data_at: 0, work: Work::Fabrics(kind, *command) })
+    Ok(Request {
+        cid: command.cid,
+        direction,
+        length,
+        data_at: 0,
+        work: Work::Fabrics(kind, *command),
+    })
 }
 
 /// The length of the data of a command with a data structure of `expected` bytes. The SGL may describe more:

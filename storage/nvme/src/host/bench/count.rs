@@ -59,7 +59,9 @@ impl Count {
 
     /// Counts a finished command. A failed command moved no data, and counts only as an error.
     pub(super) fn one(&mut self, begun: Instant, now: Instant, status: Status) {
-        self.longest_pause = self.longest_pause.max(now.saturating_duration_since(self.last));
+        self.longest_pause = self
+            .longest_pause
+            .max(now.saturating_duration_since(self.last));
         self.last = now;
         let counts = match status.is_success() {
             true => {
@@ -100,9 +102,16 @@ impl Count {
             latency: self.latency,
             processor: ran_ns as f64 / 1e9 / seconds,
             processor_wait: waited_ns as f64 / 1e9 / seconds,
-            longest_pause: self.longest_pause.max(now.saturating_duration_since(self.last)),
-            target_processor: target_ns.map(|(now, then)| now.saturating_sub(then) as f64 / 1e9 / seconds),
-            over_time: self.moments.iter().map(|count| *count as f64 / part).collect(),
+            longest_pause: self
+                .longest_pause
+                .max(now.saturating_duration_since(self.last)),
+            target_processor: target_ns
+                .map(|(now, then)| now.saturating_sub(then) as f64 / 1e9 / seconds),
+            over_time: self
+                .moments
+                .iter()
+                .map(|count| *count as f64 / part)
+                .collect(),
             errors_over_time: self.failed,
         }
     }
@@ -121,7 +130,10 @@ impl Processor {
     fn now() -> Self {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let mut numbers = text.split(' ').map(|number| number.parse().unwrap_or(0));
-        Self { ran_ns: numbers.next().unwrap_or(0), waited_ns: numbers.next().unwrap_or(0) }
+        Self {
+            ran_ns: numbers.next().unwrap_or(0),
+            waited_ns: numbers.next().unwrap_or(0),
+        }
     }
 
     fn since(self, earlier: Self) -> Self {
@@ -137,9 +149,16 @@ fn process_ns(process: u32) -> Option<u64> {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let of = |path: std::path::PathBuf| {
         let text = std::fs::read_to_string(path.join("schedstat")).unwrap_or_default();
-        text.split(' ').next().and_then(|number| number.parse::<u64>().ok())
+        text.split(' ')
+            .next()
+            .and_then(|number| number.parse::<u64>().ok())
     };
-    Some(threads.flatten().filter_map(|thread| of(thread.path())).sum())
+    Some(
+        threads
+            .flatten()
+            .filter_map(|thread| of(thread.path()))
+            .sum(),
+    )
 }
 
 #[cfg(test)]
@@ -150,16 +169,31 @@ mod tests {
     fn the_longest_pause_is_measured_after_the_warm_up_and_up_to_the_end() {
         let [warm_up, time] = [2, 10].map(Duration::from_secs);
         let (write, random, bytes, depth, block, target) = (false, false, 4096, 1, false, None);
-        let job = Job { write, random, bytes, depth, warm_up, time, block, target };
+        let job = Job {
+            write,
+            random,
+            bytes,
+            depth,
+            warm_up,
+            time,
+            block,
+            target,
+        };
         let mut count = Count::new(&job);
         let start = count.started;
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         count.one(start, at(1), Status::SUCCESS);
-        assert!(!count.look(at(9)), "the warm-up ends here, after a pause that does not count");
+        assert!(
+            !count.look(at(9)),
+            "the warm-up ends here, after a pause that does not count"
+        );
         for second in [9, 10, 13, 14] {
             count.one(at(second), at(second), Status::SUCCESS);
         }
         assert_eq!(count.longest_pause, Duration::from_secs(3));
-        assert_eq!(count.figures(at(19), 4096).longest_pause, Duration::from_secs(5));
+        assert_eq!(
+            count.figures(at(19), 4096).longest_pause,
+            Duration::from_secs(5)
+        );
     }
 }

@@ -33,8 +33,14 @@ pub fn fill(queue: &mut Queue, namespace: &Namespace, bytes: usize) -> Result<()
     while start < namespace.blocks {
         let count = most.min(namespace.blocks - start) as u32;
         let payload = Payload::Out(buffer, count as usize * namespace.block_size);
-        let done = queue.call("Write", transfer(Io::Write, namespace.nsid, start, count), payload)?;
-        buffer = done.buffer.ok_or(HostError::Protocol("a write without its buffer"))?;
+        let done = queue.call(
+            "Write",
+            transfer(Io::Write, namespace.nsid, start, count),
+            payload,
+        )?;
+        buffer = done
+            .buffer
+            .ok_or(HostError::Protocol("a write without its buffer"))?;
         start += u64::from(count);
     }
     Ok(())

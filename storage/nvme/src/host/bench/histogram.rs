@@ -13,7 +13,12 @@ const STEPS: u32 = 6;
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: vec![0; 64 << STEPS], total: 0, sum_ns: 0, max_ns: 0 }
+        Self {
+            counts: vec![0; 64 << STEPS],
+            total: 0,
+            sum_ns: 0,
+            max_ns: 0,
+        }
     }
 }
 
@@ -42,7 +47,10 @@ impl Histogram {
 
     /// Adds the counts of another histogram.
     pub(super) fn add(&mut self, other: &Self) {
-        self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
+        self.counts
+            .iter_mut()
+            .zip(&other.counts)
+            .for_each(|(count, more)| *count += more);
         self.total += other.total;
         self.sum_ns += other.sum_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
@@ -83,9 +91,23 @@ mod tests {
 
     #[test]
     fn latencies_are_known_to_two_in_a_hundred() {
-        for ns in [0, 1, 63, 64, 65, 1000, 12_345, 1_000_000, 123_456_789, u64::from(u32::MAX) * 100] {
+        for ns in [
+            0,
+            1,
+            63,
+            64,
+            65,
+            1000,
+            12_345,
+            1_000_000,
+            123_456_789,
+            u64::from(u32::MAX) * 100,
+        ] {
             let value = Histogram::value(Histogram::place(ns));
-            assert!(value >= ns && value as f64 <= ns as f64 * 1.02 + 1.0, "{ns} becomes {value}");
+            assert!(
+                value >= ns && value as f64 <= ns as f64 * 1.02 + 1.0,
+                "{ns} becomes {value}"
+            );
         }
     }
 
@@ -96,7 +118,10 @@ mod tests {
         let near = |found: u64, expected: f64| (found as f64 / expected - 1.0).abs() < 0.02;
         assert!(near(histogram.per_mille_ns(500), 500_000.0));
         assert!(near(histogram.per_mille_ns(990), 990_000.0));
-        assert_eq!((histogram.max_ns(), histogram.mean_ns()), (1_000_000, 500_500));
+        assert_eq!(
+            (histogram.max_ns(), histogram.mean_ns()),
+            (1_000_000, 500_500)
+        );
     }
 
     #[test]
@@ -105,6 +130,9 @@ mod tests {
         (1..=500).for_each(|ns| one.count(ns * 1000));
         (501..=1000).for_each(|ns| other.count(ns * 1000));
         one.add(&other);
-        assert_eq!((one.total(), one.max_ns(), one.mean_ns()), (1000, 1_000_000, 500_500));
+        assert_eq!(
+            (one.total(), one.max_ns(), one.mean_ns()),
+            (1000, 1_000_000, 500_500)
+        );
     }
 }

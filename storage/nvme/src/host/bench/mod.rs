@@ -85,7 +85,11 @@ struct Places {
 
 impl Places {
     fn new(job: &Job, count: u64, first: u64) -> Self {
-        Self { count, next: first % count, random: job.random.then_some(first ^ 0x9e37_79b9_7f4a_7c15) }
+        Self {
+            count,
+            next: first % count,
+            random: job.random.then_some(first ^ 0x9e37_79b9_7f4a_7c15),
+        }
     }
 
     fn next(&mut self) -> u64 {
@@ -119,15 +123,21 @@ impl QueueJob<'_> {
             true => (Io::Write, Payload::Out(buffer, job.bytes)),
             false => (Io::Read, Payload::In(buffer, job.bytes)),
         };
-        self.queue.submit(transfer(kind, namespace.nsid, start, count), payload, token)
+        self.queue
+            .submit(transfer(kind, namespace.nsid, start, count), payload, token)
     }
 }
 
 /// The number of different block ranges of this length in a namespace.
 fn room(namespace: &Namespace, job: &Job) -> Result<u64, HostError> {
     let blocks = (job.bytes / namespace.block_size) as u64;
-    let count = namespace.blocks.checked_div(blocks).filter(|count| *count > 0);
-    count.ok_or(HostError::Protocol("the namespace is smaller than one command"))
+    let count = namespace
+        .blocks
+        .checked_div(blocks)
+        .filter(|count| *count > 0);
+    count.ok_or(HostError::Protocol(
+        "the namespace is smaller than one command",
+    ))
 }
 
 /// Runs a job on queues of one controller, all of them in this thread.
@@ -153,7 +163,11 @@ fn run_from(
     for (index, queue) in queues.iter_mut().enumerate() {
         let places = Places::new(job, count, first + share * index as u64);
         let depth = job.depth.min(queue.depth());
-        let mut queue_job = QueueJob { queue, begun: vec![Instant::now(); depth], places };
+        let mut queue_job = QueueJob {
+            queue,
+            begun: vec![Instant::now(); depth],
+            places,
+        };
         for token in 0..depth {
             let buffer = queue_job.queue.buffer(job.bytes)?;
             queue_job.submit(job, namespace, token as u64, buffer)?;
@@ -176,11 +190,18 @@ fn run_from(
                         queue_job.queue.wait(&mut done)?;
                     }
                     // A command that was repeated to the end has failed within the time of the job.
-                    done.drain(..).for_each(|done| counted.last(done.completion.status()));
+                    done.drain(..)
+                        .for_each(|done| counted.last(done.completion.status()));
                 }
                 return Ok(counted.figures(now, job.bytes));
             }
-            for Done { token, completion, buffer, .. } in done.drain(..) {
+            for Done {
+                token,
+                completion,
+                buffer,
+                ..
+            } in done.drain(..)
+            {
                 counted.one(queue_job.begun[token as usize], now, completion.status());
                 if let Some(buffer) = buffer {
                     queue_job.submit(job, namespace, token, buffer)?;

@@ -18,13 +18,21 @@ const STACK_BYTES: usize = 512 << 10;
 ///
 /// # Errors
 /// As [`super::run`], and when a thread cannot be started.
-pub fn run_threads(queues: &mut [Queue], namespace: &Namespace, job: &Job) -> Result<Figures, HostError> {
+pub fn run_threads(
+    queues: &mut [Queue],
+    namespace: &Namespace,
+    job: &Job,
+) -> Result<Figures, HostError> {
     let share = room(namespace, job)? / queues.len().max(1) as u64;
     let looking = available_parallelism().map_or(1, |count| (count.get() / 2).max(1));
     let block = job.block || queues.len() > looking;
     let parts = queues.chunks_mut(1).enumerate();
     let run = |index: usize, queue: &mut [Queue], target| {
-        let job = Job { block, target, ..*job };
+        let job = Job {
+            block,
+            target,
+            ..*job
+        };
         run_from(queue, namespace, &job, share * index as u64, 0)
     };
     together(parts.map(|(index, queue)| {
@@ -40,7 +48,10 @@ pub fn run_threads(queues: &mut [Queue], namespace: &Namespace, job: &Job) -> Re
 /// The error of the store, or of starting a thread.
 pub fn run_local_threads(store: &Store, size: u64, job: &Job, threads: u16) -> io::Result<Figures> {
     let share = size / job.bytes as u64 / u64::from(threads.max(1));
-    together((0..threads).map(|index| move || run_local_from(store, size, job, share * u64::from(index))))
+    together(
+        (0..threads)
+            .map(|index| move || run_local_from(store, size, job, share * u64::from(index))),
+    )
 }
 
 /// Runs all jobs at the same time, and adds their results.
@@ -50,12 +61,18 @@ fn together<E: From<io::Error> + Send>(
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
         for run in all {
-            let thread = std::thread::Builder::new().name("nvme-job".to_owned()).stack_size(STACK_BYTES);
+            let thread = std::thread::Builder::new()
+                .name("nvme-job".to_owned())
+                .stack_size(STACK_BYTES);
             threads.push(thread.spawn_scoped(scope, run)?);
         }
         let mut sum = Figures::default();
         for thread in threads {
-            sum.add(&thread.join().map_err(|_| io::Error::other("a job's thread ended"))??);
+            sum.add(
+                &thread
+                    .join()
+                    .map_err(|_| io::Error::other("a job's thread ended"))??,
+            );
         }
         Ok(sum)
     })
@@ -80,5 +97,7 @@ impl Figures {
 
 fn add_parts<T: Copy + Default + AddAssign>(sum: &mut Vec<T>, parts: &[T]) {
     sum.resize(parts.len().max(sum.len()), T::default());
-    sum.iter_mut().zip(parts).for_each(|(sum, part)| *sum += *part);
+    sum.iter_mut()
+        .zip(parts)
+        .for_each(|(sum, part)| *sum += *part);
 }

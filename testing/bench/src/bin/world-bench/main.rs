@@ -16,10 +16,16 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 const LINK: LinkConfig = LinkConfig::new(Rate::from_gbps(100), Span::from_us(1));
-const SPEEDS: Speeds = Speeds { hosts: LINK, fabric: LINK };
+const SPEEDS: Speeds = Speeds {
+    hosts: LINK,
+    fabric: LINK,
+};
 
 fn scenario(topology: Topology, mtu: Mtu, flows: Vec<Flow>, threads: u32) -> Scenario {
-    let dcqcn = DcqcnConfig { line_rate_bps: 100_000_000_000, ..DcqcnConfig::default() };
+    let dcqcn = DcqcnConfig {
+        line_rate_bps: 100_000_000_000,
+        ..DcqcnConfig::default()
+    };
     let host = HostConfig {
         mtu,
         ack_interval: 1,
@@ -35,7 +41,10 @@ fn scenario(topology: Topology, mtu: Mtu, flows: Vec<Flow>, threads: u32) -> Sce
         drop: false,
         at: fabric::config::RedAt::Dequeue,
     };
-    let common = Lossless { red: Some(red), ..Lossless::default() };
+    let common = Lossless {
+        red: Some(red),
+        ..Lossless::default()
+    };
     Scenario {
         switches: lossless_switches(&topology, &common),
         hosts: vec![host; topology.hosts() as usize],
@@ -61,29 +70,53 @@ fn permutation(hosts: u32, bytes: u32) -> Vec<Flow> {
     for index in (1..order.len()).rev() {
         order.swap(index, dice.below(index as u64 + 1) as usize);
     }
-    (0..order.len()).map(|at| Flow::write(order[at], order[(at + 1) % order.len()], bytes)).collect()
+    (0..order.len())
+        .map(|at| Flow::write(order[at], order[(at + 1) % order.len()], bytes))
+        .collect()
 }
 
 /// A scenario, made when it is its turn: that of 65,536 hosts takes 100 MB by itself.
 type Make = fn(u32) -> Option<Scenario>;
 
 fn permutation_on_tree(k: u32, mtu: Mtu, bytes: u32, threads: u32) -> Option<Scenario> {
-    Some(scenario(fat_tree(k, SPEEDS).ok()?, mtu, permutation(k * k * k / 4, bytes), threads))
+    Some(scenario(
+        fat_tree(k, SPEEDS).ok()?,
+        mtu,
+        permutation(k * k * k / 4, bytes),
+        threads,
+    ))
 }
 
 const SCENARIOS: [(&str, Make); 7] = [
     ("one-flow", |threads| {
-        Some(scenario(star(2, LINK).ok()?, Mtu::B4096, vec![Flow::write(0, 1, 1_000_000_000)], threads))
+        Some(scenario(
+            star(2, LINK).ok()?,
+            Mtu::B4096,
+            vec![Flow::write(0, 1, 1_000_000_000)],
+            threads,
+        ))
     }),
     ("incast-16", |threads| {
-        let flows = (1..=16).map(|from| Flow::write(from, 0, 10_000_000)).collect();
+        let flows = (1..=16)
+            .map(|from| Flow::write(from, 0, 10_000_000))
+            .collect();
         Some(scenario(star(17, LINK).ok()?, Mtu::B1024, flows, threads))
     }),
-    ("fat-tree-8", |threads| permutation_on_tree(8, Mtu::B4096, 10_000_000, threads)),
-    ("fat-tree-8-mtu-1024", |threads| permutation_on_tree(8, Mtu::B1024, 10_000_000, threads)),
-    ("fat-tree-16", |threads| permutation_on_tree(16, Mtu::B4096, 10_000_000, threads)),
-    ("fat-tree-32", |threads| permutation_on_tree(32, Mtu::B4096, 1_000_000, threads)),
-    ("fat-tree-64", |threads| permutation_on_tree(64, Mtu::B4096, 20_000, threads)),
+    ("fat-tree-8", |threads| {
+        permutation_on_tree(8, Mtu::B4096, 10_000_000, threads)
+    }),
+    ("fat-tree-8-mtu-1024", |threads| {
+        permutation_on_tree(8, Mtu::B1024, 10_000_000, threads)
+    }),
+    ("fat-tree-16", |threads| {
+        permutation_on_tree(16, Mtu::B4096, 10_000_000, threads)
+    }),
+    ("fat-tree-32", |threads| {
+        permutation_on_tree(32, Mtu::B4096, 1_000_000, threads)
+    }),
+    ("fat-tree-64", |threads| {
+        permutation_on_tree(64, Mtu::B4096, 20_000, threads)
+    }),
 ];
 
 /// A digest of results, which distinguishes runs with different ones.
@@ -92,7 +125,9 @@ struct Digest(u64);
 impl std::fmt::Write for Digest {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         // FNV-1a.
-        self.0 = text.bytes().fold(self.0, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        self.0 = text.bytes().fold(self.0, |sum, byte| {
+            (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
         Ok(())
     }
 }
@@ -101,19 +136,28 @@ impl std::fmt::Write for Digest {
 fn digest(results: &Results) -> u32 {
     let mut digest = Digest(0xcbf2_9ce4_8422_2325);
     // Writing into a number cannot fail.
-    let _always = write!(digest, "{:?} {:?} {:?}", results.end, results.flows, results.hosts);
+    let _always = write!(
+        digest,
+        "{:?} {:?} {:?}",
+        results.end, results.flows, results.hosts
+    );
     (digest.0 ^ digest.0 >> 32) as u32
 }
 
 fn main() -> ExitCode {
     let name = std::env::args().nth(1).unwrap_or_default();
-    let threads = std::env::args().nth(2).and_then(|count| count.parse().ok()).unwrap_or(1);
+    let threads = std::env::args()
+        .nth(2)
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(1);
     if name == "steady" {
         return steady::measure(threads, &std::env::args().nth(3).unwrap_or_default());
     }
     let wanted = |title: &str| name.is_empty() || title == name;
     for (title, make) in SCENARIOS.into_iter().filter(|(title, _)| wanted(title)) {
-        let Some(scenario) = make(threads) else { return ExitCode::FAILURE };
+        let Some(scenario) = make(threads) else {
+            return ExitCode::FAILURE;
+        };
         let (world, built) = timed(|| World::new(&scenario));
         let mut world = match world {
             Ok(world) => world,

@@ -13,14 +13,28 @@ const MESSAGE_BYTES: u32 = 256 << 10;
 type Make = fn(u32) -> Option<Scenario>;
 
 const SCENARIOS: [(&str, Make); 5] = [
-    ("fat-tree-4, permutation of 5.2 GB, pauses only", |threads| permuted(20_000, threads)),
-    ("fat-tree-4, permutation of 13 GB, pauses only", |threads| permuted(50_000, threads)),
-    ("fat-tree-4, four transfers across the core, pauses only", |threads| {
-        let mut scenario = across_the_core(threads)?;
-        scenario.hosts.iter_mut().for_each(|host| host.congestion = CongestionConfig::Off);
-        Some(scenario)
+    (
+        "fat-tree-4, permutation of 5.2 GB, pauses only",
+        |threads| permuted(20_000, threads),
+    ),
+    ("fat-tree-4, permutation of 13 GB, pauses only", |threads| {
+        permuted(50_000, threads)
     }),
-    ("fat-tree-4, four transfers across the core, DCQCN", across_the_core),
+    (
+        "fat-tree-4, four transfers across the core, pauses only",
+        |threads| {
+            let mut scenario = across_the_core(threads)?;
+            scenario
+                .hosts
+                .iter_mut()
+                .for_each(|host| host.congestion = CongestionConfig::Off);
+            Some(scenario)
+        },
+    ),
+    (
+        "fat-tree-4, four transfers across the core, DCQCN",
+        across_the_core,
+    ),
     ("incast of 4, DCQCN", |threads| {
         let flows = (1..=4).map(|from| transfer(from, 0, 50_000)).collect();
         Some(scenario(star(5, LINK).ok()?, Mtu::B4096, flows, threads))
@@ -29,19 +43,34 @@ const SCENARIOS: [(&str, Make); 5] = [
 
 fn permuted(messages: u64, threads: u32) -> Option<Scenario> {
     let flows = permutation(16, MESSAGE_BYTES);
-    let flows = flows.iter().map(|flow| transfer(flow.from, flow.to, messages)).collect();
+    let flows = flows
+        .iter()
+        .map(|flow| transfer(flow.from, flow.to, messages))
+        .collect();
     let mut scenario = scenario(fat_tree(4, SPEEDS).ok()?, Mtu::B4096, flows, threads);
-    scenario.hosts.iter_mut().for_each(|host| host.congestion = CongestionConfig::Off);
+    scenario
+        .hosts
+        .iter_mut()
+        .for_each(|host| host.congestion = CongestionConfig::Off);
     Some(scenario)
 }
 
 fn across_the_core(threads: u32) -> Option<Scenario> {
     let flows = (0..4).map(|at| transfer(at, 15 - at, 50_000)).collect();
-    Some(scenario(fat_tree(4, SPEEDS).ok()?, Mtu::B4096, flows, threads))
+    Some(scenario(
+        fat_tree(4, SPEEDS).ok()?,
+        Mtu::B4096,
+        flows,
+        threads,
+    ))
 }
 
 fn transfer(from: u32, to: u32, messages: u64) -> Flow {
-    Flow { messages, depth: 4, ..Flow::write(from, to, MESSAGE_BYTES) }
+    Flow {
+        messages,
+        depth: 4,
+        ..Flow::write(from, to, MESSAGE_BYTES)
+    }
 }
 
 /// Results, and seconds of real time.
@@ -53,7 +82,10 @@ fn run(scenario: &Scenario) -> Option<(Results, f64)> {
 
 /// Runs the scenarios with this in their titles, and prints a line for each.
 pub(super) fn measure(threads: u32, part: &str) -> ExitCode {
-    for (title, make) in SCENARIOS.into_iter().filter(|(title, _)| title.contains(part)) {
+    for (title, make) in SCENARIOS
+        .into_iter()
+        .filter(|(title, _)| title.contains(part))
+    {
         let line = make(threads).and_then(|scenario| {
             let skipping = Scenario { skip_steady: Some(SkipSteady::ONE_PERCENT), ..scenario.clone() };
             let (exact, exact_s) = run(&scenario)?;

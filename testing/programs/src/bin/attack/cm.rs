@@ -36,9 +36,16 @@ fn request(source: Ipv4Addr, to: Ipv4Addr, port: u16, qpn: Qpn, chance: u64) -> 
         ..RequestPath::default()
     };
     let mut private = [0; wire::cm::REQ_PRIVATE_DATA];
-    let header = CmaHeader::new(source.into(), chance as u16 | 0x8000, to.into()).expect("both are IPv4");
+    let header =
+        CmaHeader::new(source.into(), chance as u16 | 0x8000, to.into()).expect("both are IPv4");
     private[..CMA_HEADER_SIZE].copy_from_slice(&header.to_bytes());
-    let queue = Request { format: 0, queue_id: 0, receive_size: 128, send_size: 127, controller_id: 0xffff };
+    let queue = Request {
+        format: 0,
+        queue_id: 0,
+        receive_size: 128,
+        send_size: 127,
+        controller_id: 0xffff,
+    };
     let queue = queue.to_bytes();
     private[CMA_HEADER_SIZE..][..queue.len()].copy_from_slice(&queue);
     let req = Req {
@@ -60,19 +67,48 @@ fn request(source: Ipv4Addr, to: Ipv4Addr, port: u16, qpn: Qpn, chance: u64) -> 
         private_data: private,
         ..Req::default()
     };
-    CmMad { transaction: chance, modifier: 0, message: CmMessage::Req(req) }
+    CmMad {
+        transaction: chance,
+        modifier: 0,
+        message: CmMessage::Req(req),
+    }
 }
 
 /// A target with a disk, over RDMA, in the victim's namespace.
 pub(crate) fn serve(place: &Place, more: &[&str]) -> Result<Process, String> {
     let rockery = Rockery::built();
     let program = rockery.path().to_string_lossy().into_owned();
-    let control = place.folder.path().join("control").to_string_lossy().into_owned();
+    let control = place
+        .folder
+        .path()
+        .join("control")
+        .to_string_lossy()
+        .into_owned();
     let listen = format!("{}:{NVME}", v4(&place.victim));
-    let mut words = vec!["prlimit", "--nofile=2048", &program, "serve", "nvme", "--memory", "16MiB"];
-    words.extend(["--subsystem", NQN, "--listen", &listen, "--rdma", &listen, "--control", &control]);
+    let mut words = vec![
+        "prlimit",
+        "--nofile=2048",
+        &program,
+        "serve",
+        "nvme",
+        "--memory",
+        "16MiB",
+    ];
+    words.extend([
+        "--subsystem",
+        NQN,
+        "--listen",
+        &listen,
+        "--rdma",
+        &listen,
+        "--control",
+        &control,
+    ]);
     words.extend(more);
-    let mut server = place.victim.start_plain(&words).map_err(|error| error.to_string())?;
+    let mut server = place
+        .victim
+        .start_plain(&words)
+        .map_err(|error| error.to_string())?;
     wait_for(&mut server, "listening on")?;
     Ok(server)
 }
@@ -82,9 +118,22 @@ pub(crate) fn host_reads(place: &Place) -> Result<(), String> {
     let target = format!("{}:{NVME}", v4(&place.victim));
     let rockery = Rockery::built();
     let program = rockery.path().to_string_lossy();
-    let words =
-        [&program, "nvme", "read", &target, "--transport", "rdma", "--subsystem", NQN, "--blocks", "1"];
-    let finished = place.peer.start_plain(&words).and_then(|mut job| job.wait(120));
+    let words = [
+        &program,
+        "nvme",
+        "read",
+        &target,
+        "--transport",
+        "rdma",
+        "--subsystem",
+        NQN,
+        "--blocks",
+        "1",
+    ];
+    let finished = place
+        .peer
+        .start_plain(&words)
+        .and_then(|mut job| job.wait(120));
     match finished {
         Ok(finished) if finished.succeeded() => Ok(()),
         Ok(finished) => Err(format!("a host cannot read: {}", finished.output.trim())),
@@ -105,10 +154,16 @@ fn flood(place: &Place, server: &Process, packets: &[Vec<u8>], effort: Effort) -
     let open = descriptors(server).ok_or("the target has ended")?;
     let grown = after.saturating_sub(before);
     if grown > MEMORY_MIB || open > DESCRIPTORS {
-        return Err(format!("{} REQs: {grown} MiB more memory, {open} descriptors", sent.packets));
+        return Err(format!(
+            "{} REQs: {grown} MiB more memory, {open} descriptors",
+            sent.packets
+        ));
     }
     host_reads(place)?;
-    Ok(format!("{} REQs: {grown} MiB more memory, {open} descriptors; a host reads", sent.packets))
+    Ok(format!(
+        "{} REQs: {grown} MiB more memory, {open} descriptors; a host reads",
+        sent.packets
+    ))
 }
 
 fn spoofed(place: &Place) -> Vec<Vec<u8>> {
@@ -144,7 +199,13 @@ pub(crate) fn flood_one_address(effort: Effort) -> Outcome {
     let (source, to) = (v4(&place.attacker), v4(&place.victim));
     let mut packets = Vec::new();
     for number in 0..10_000 {
-        let request = request(source, to, NVME, Qpn::new(0x100 + number), random.next_u64());
+        let request = request(
+            source,
+            to,
+            NVME,
+            Qpn::new(0x100 + number),
+            random.next_u64(),
+        );
         packets.push(route(source, &place.victim).management(&request, number));
     }
     flood(&place, &server, &packets, effort)
@@ -158,7 +219,13 @@ pub(crate) fn garbage(effort: Effort) -> Outcome {
     let source = v4(&place.attacker);
     let mut packets = Vec::new();
     for number in 0..20_000 {
-        let honest = request(source, v4(&place.victim), NVME, Qpn::new(0x100), random.next_u64());
+        let honest = request(
+            source,
+            v4(&place.victim),
+            NVME,
+            Qpn::new(0x100),
+            random.next_u64(),
+        );
         let mut bytes = honest.to_bytes();
         let attributes = CmMessage::ATTRIBUTES;
         bytes[17] = attributes[number as usize % attributes.len()] as u8;
@@ -184,7 +251,10 @@ pub(crate) fn stale(effort: Effort) -> Outcome {
     let listens = || place.victim.awaits_requests();
     programs::machine::until(60, listens).map_err(text)?;
     let address = v4(&place.victim).to_string();
-    let mut client = place.peer.start(&[&words[..], &[&address]].concat()).map_err(text)?;
+    let mut client = place
+        .peer
+        .start(&[&words[..], &[&address]].concat())
+        .map_err(text)?;
     let peers = crate::rc::queue_pair_of(&place.peer)?;
     let mut random = random(4);
     let source = v4(&place.peer);
@@ -199,7 +269,10 @@ pub(crate) fn stale(effort: Effort) -> Outcome {
     let client = client.wait(120).map_err(text)?;
     let server = server.wait(120).map_err(text)?;
     if !client.succeeded() || !server.succeeded() {
-        return Err(format!("the connection ended: {}{}", client.output, server.output));
+        return Err(format!(
+            "the connection ended: {}{}",
+            client.output, server.output
+        ));
     }
     Ok(format!("{} REQs; the connection went on", sent.packets))
 }

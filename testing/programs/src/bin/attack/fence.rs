@@ -52,11 +52,23 @@ impl Server {
         let disk = folder.path().join("disk");
         fs::write(&disk, vec![0; DISK as usize]).map_err(text)?;
         let mut program = Program::new(Rockery::built().path());
-        program.args(["serve", "nvme"]).arg(&disk).args(["--subsystem", NQN, "--listen", "127.0.0.1:0"]);
-        program.arg("--control").arg(folder.path().join("control")).stdout(Stdio::piped());
+        program.args(["serve", "nvme"]).arg(&disk).args([
+            "--subsystem",
+            NQN,
+            "--listen",
+            "127.0.0.1:0",
+        ]);
+        program
+            .arg("--control")
+            .arg(folder.path().join("control"))
+            .stdout(Stdio::piped());
         let mut process = program.stderr(Stdio::null()).spawn().map_err(text)?;
         let output = process.stdout.take().ok_or("no output")?;
-        let mut server = Self { process, folder, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        let mut server = Self {
+            process,
+            folder,
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+        };
         for line in BufReader::new(output).lines() {
             if let Some(address) = line.map_err(text)?.strip_prefix("listening on ") {
                 server.address = address.parse().map_err(text)?;
@@ -77,38 +89,67 @@ impl Server {
     /// Runs `rockery serve` with these words.
     fn change(&self, words: &[&str]) -> Result<(), String> {
         let mut program = Program::new(Rockery::built().path());
-        program.arg("serve").args(words).arg("--control").arg(self.folder.path().join("control"));
+        program
+            .arg("serve")
+            .args(words)
+            .arg("--control")
+            .arg(self.folder.path().join("control"));
         let output = program.output().map_err(text)?;
         match output.status.success() {
             true => Ok(()),
-            false => Err(format!("serve {words:?}: {}", String::from_utf8_lossy(&output.stderr))),
+            false => Err(format!(
+                "serve {words:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            )),
         }
     }
 }
 
 fn of_namespace(kind: Io, cdw10: u32) -> Command {
-    Command { opcode: kind as u8, nsid: 1, cdw10, ..Command::default() }
+    Command {
+        opcode: kind as u8,
+        nsid: 1,
+        cdw10,
+        ..Command::default()
+    }
 }
 
 fn write(kind: Io, start: u64, fuse: Fuse) -> Command {
-    let command = Command { flags: fuse as u8 | 1 << 6, ..of_namespace(kind, 0) };
-    command.with_blocks(Blocks { start, count: COUNT })
+    let command = Command {
+        flags: fuse as u8 | 1 << 6,
+        ..of_namespace(kind, 0)
+    };
+    command.with_blocks(Blocks {
+        start,
+        count: COUNT,
+    })
 }
 
 fn register(host: &mut RawHost, new: u64) -> Result<(), String> {
     let data = RegisterData { current: 0, new }.to_bytes();
-    host.io.succeed(of_namespace(Io::ReservationRegister, 0), &data).map(drop)
+    host.io
+        .succeed(of_namespace(Io::ReservationRegister, 0), &data)
+        .map(drop)
 }
 
 fn acquire(host: &mut RawHost, action: u32, current: u64, preempted: u64) -> Result<(), String> {
-    let command =
-        of_namespace(Io::ReservationAcquire, action | (ReservationType::WriteExclusive as u32) << 8);
-    host.io.succeed(command, &AcquireData { current, preempted }.to_bytes()).map(drop)
+    let command = of_namespace(
+        Io::ReservationAcquire,
+        action | (ReservationType::WriteExclusive as u32) << 8,
+    );
+    host.io
+        .succeed(command, &AcquireData { current, preempted }.to_bytes())
+        .map(drop)
 }
 
 fn release(host: &mut RawHost) -> Result<(), String> {
-    let command = of_namespace(Io::ReservationRelease, (ReservationType::WriteExclusive as u32) << 8);
-    host.io.succeed(command, &ReleaseData { current: KEYS[0] }.to_bytes()).map(drop)
+    let command = of_namespace(
+        Io::ReservationRelease,
+        (ReservationType::WriteExclusive as u32) << 8,
+    );
+    host.io
+        .succeed(command, &ReleaseData { current: KEYS[0] }.to_bytes())
+        .map(drop)
 }
 
 /// How the attacker loses its right.
@@ -160,7 +201,13 @@ impl Fence {
             Self::PreemptAndAbort => acquire(owner, 2, KEYS[0], KEYS[1]),
             Self::WriteProtection => {
                 let opcode = Admin::SetFeatures as u8;
-                let command = Command { opcode, nsid: 1, cdw10: 0x84, cdw11: 1, ..Command::default() };
+                let command = Command {
+                    opcode,
+                    nsid: 1,
+                    cdw10: 0x84,
+                    cdw11: 1,
+                    ..Command::default()
+                };
                 owner.admin.succeed(command, &[]).map(drop)
             }
             Self::Access => server.change(&["access", NQN, "1", "1", "inaccessible"]),
@@ -186,7 +233,12 @@ enum Late {
     BothOfPair,
 }
 
-const LATES: [Late; 4] = [Late::Write, Late::SecondOfPair, Late::FirstOfPair, Late::BothOfPair];
+const LATES: [Late; 4] = [
+    Late::Write,
+    Late::SecondOfPair,
+    Late::FirstOfPair,
+    Late::BothOfPair,
+];
 
 /// Data that the attacker holds back: CID, tag and bytes.
 type Held = Vec<(u16, u16, Vec<u8>)>;
@@ -264,7 +316,11 @@ fn hammer(attacker: &mut RawHost, round: u8) -> Result<u64, String> {
         let mut asked = Vec::new();
         for place in 0..AT_ONCE {
             let start = (index % 8 * AT_ONCE + place) * u64::from(COUNT);
-            asked.push(attacker.io.announce(write(Io::Write, start, Fuse::No), BYTES)?);
+            asked.push(
+                attacker
+                    .io
+                    .announce(write(Io::Write, start, Fuse::No), BYTES)?,
+            );
         }
         // A command that is refused is asked for no data.
         for cid in asked {
@@ -305,9 +361,13 @@ pub(crate) fn busy(effort: Effort) -> Outcome {
             writes += attacker.join().map_err(|_| "an attacker panicked")??;
         }
         if server.content()? != before {
-            return Err(format!("round {rounds}: a write reached the disk after the reservation"));
+            return Err(format!(
+                "round {rounds}: a write reached the disk after the reservation"
+            ));
         }
         release(&mut owner)?;
     }
-    Ok(format!("{rounds} reservations during {writes} writes: nothing was written after one"))
+    Ok(format!(
+        "{rounds} reservations during {writes} writes: nothing was written after one"
+    ))
 }

@@ -33,7 +33,8 @@ fn secret() -> Result<String, String> {
 /// A target whose only disk needs a secret.
 fn serve(place: &Place) -> Result<Process, String> {
     let address = v4(&place.victim);
-    let port = |kind: &str| format!("[[port]]\ntransport = \"{kind}\"\naddress = \"{address}:{NVME}\"\n");
+    let port =
+        |kind: &str| format!("[[port]]\ntransport = \"{kind}\"\naddress = \"{address}:{NVME}\"\n");
     let config = format!(
         "[[subsystem]]\nnqn = \"{NQN}\"\n[subsystem.host.\"{HOST}\"]\nsecret = \"{}\"\n\
          [[subsystem.namespace]]\nid = 1\nmemory = \"16MiB\"\n{}{}",
@@ -41,14 +42,35 @@ fn serve(place: &Place) -> Result<Process, String> {
         port("tcp"),
         port("rdma")
     );
-    let path = |name: &str| place.folder.path().join(name).to_string_lossy().into_owned();
+    let path = |name: &str| {
+        place
+            .folder
+            .path()
+            .join(name)
+            .to_string_lossy()
+            .into_owned()
+    };
     fs::write(path("config"), config).map_err(text)?;
     let program = Rockery::built().path().to_string_lossy().into_owned();
     let (config, control) = (path("config"), path("control"));
-    let words = ["prlimit", "--nofile=8192", &program, "serve", "nvme", "--config", &config];
+    let words = [
+        "prlimit",
+        "--nofile=8192",
+        &program,
+        "serve",
+        "nvme",
+        "--config",
+        &config,
+    ];
     let mut server = place
         .victim
-        .start_plain(&[&words[..], &["--control", &control, "--connect-timeout", "120"]].concat())
+        .start_plain(
+            &[
+                &words[..],
+                &["--control", &control, "--connect-timeout", "120"],
+            ]
+            .concat(),
+        )
         .map_err(text)?;
     wait_for(&mut server, "listening on")?;
     Ok(server)
@@ -59,9 +81,26 @@ fn host_reads(place: &Place) -> Result<(), String> {
     let target = format!("{}:{NVME}", v4(&place.victim));
     let (rockery, secret) = (Rockery::built(), secret()?);
     let program = rockery.path().to_string_lossy();
-    let words = [&program, "nvme", "read", &target, "--transport", "rdma", "--subsystem", NQN];
-    let words = [&words[..], &["--host", HOST, "--secret", &secret, "--blocks", "1"]].concat();
-    match place.peer.start_plain(&words).and_then(|mut job| job.wait(120)) {
+    let words = [
+        &program,
+        "nvme",
+        "read",
+        &target,
+        "--transport",
+        "rdma",
+        "--subsystem",
+        NQN,
+    ];
+    let words = [
+        &words[..],
+        &["--host", HOST, "--secret", &secret, "--blocks", "1"],
+    ]
+    .concat();
+    match place
+        .peer
+        .start_plain(&words)
+        .and_then(|mut job| job.wait(120))
+    {
         Ok(finished) if finished.succeeded() => Ok(()),
         Ok(finished) => Err(format!("a host cannot read: {}", finished.output.trim())),
         Err(error) => Err(format!("a host cannot read: {error}")),
@@ -78,24 +117,46 @@ fn resident_mib(server: &Process) -> Result<u64, String> {
 fn hold(effort: Effort, queue: u16) -> Outcome {
     let place = Place::new().map_err(text)?;
     for source in SOURCES {
-        place.attacker.call(&format!("ip address add {source}/24 dev eth0")).map_err(text)?;
+        place
+            .attacker
+            .call(&format!("ip address add {source}/24 dev eth0"))
+            .map_err(text)?;
     }
     let server = serve(&place)?;
     host_reads(&place)?;
     let before = resident_mib(&server)?;
     let probe = Probe::compile_with("cc", "nvme-hold", &["-lrdmacm", "-libverbs"]).map_err(text)?;
     let count = if effort == Effort::Short { 300 } else { 2000 };
-    let (program, target) = (probe.path().to_string_lossy(), v4(&place.victim).to_string());
+    let (program, target) = (
+        probe.path().to_string_lossy(),
+        v4(&place.victim).to_string(),
+    );
     let (port, count, queue) = (NVME.to_string(), i32::to_string(&count), queue.to_string());
-    let words = ["prlimit", "--nofile=16384", &program, &target, &port, &count, &queue, "5"];
-    let mut attacker = place.attacker.start(&[&words[..], &SOURCES].concat()).map_err(text)?;
+    let words = [
+        "prlimit",
+        "--nofile=16384",
+        &program,
+        &target,
+        &port,
+        &count,
+        &queue,
+        "5",
+    ];
+    let mut attacker = place
+        .attacker
+        .start(&[&words[..], &SOURCES].concat())
+        .map_err(text)?;
     let said = wait_for(attacker.as_mut(), "established")?;
     host_reads(&place)?;
     attacker.wait(120).map_err(text)?;
-    let peak = peak_memory_mib(&server).ok_or("the target has ended")?.saturating_sub(before);
+    let peak = peak_memory_mib(&server)
+        .ok_or("the target has ended")?
+        .saturating_sub(before);
     let mut kept = u64::MAX;
     let is_back = programs::machine::until(60, || {
-        kept = resident_mib(&server).unwrap_or(u64::MAX).saturating_sub(before);
+        kept = resident_mib(&server)
+            .unwrap_or(u64::MAX)
+            .saturating_sub(before);
         Ok(kept <= KEPT_MIB)
     });
     let figures = format!("{}: {peak} MiB more memory, {kept} kept", said.trim());

@@ -40,19 +40,30 @@ fn quoted_ports() -> impl Iterator<Item = Option<u16>> {
 
 /// Runs `ib_write_bw` from the victim to its peer, sends packets from the attacker meanwhile, and looks
 /// whether the transfer ended well.
-fn against_a_transfer(place: &Place, more: &[&str], packets: &[Vec<u8>], effort: Effort) -> Outcome {
+fn against_a_transfer(
+    place: &Place,
+    more: &[&str],
+    packets: &[Vec<u8>],
+    effort: Effort,
+) -> Outcome {
     let seconds = (effort.seconds() + 6).to_string();
     let words = [&["ib_write_bw", "-F", "-s", "65536", "-D", &seconds], more].concat();
     let mut server = place.peer.start(&words).map_err(text)?;
     place.peer.wait_for_listener(18515, 60).map_err(text)?;
     let address = v4(&place.peer).to_string();
-    let mut client = place.victim.start(&[&words[..], &[&address]].concat()).map_err(text)?;
+    let mut client = place
+        .victim
+        .start(&[&words[..], &[&address]].concat())
+        .map_err(text)?;
     crate::rc::queue_pair_of(&place.victim)?;
     let Blasted { packets } = place.blast(packets, RATE, effort).map_err(text)?;
     let client = client.wait(120).map_err(text)?;
     let server = server.wait(120).map_err(text)?;
     if !client.succeeded() || !server.succeeded() {
-        return Err(format!("{packets} packets ended the connection: {}", client.output));
+        return Err(format!(
+            "{packets} packets ended the connection: {}",
+            client.output
+        ));
     }
     Ok(format!("{packets} packets; the transfer ended well"))
 }
@@ -62,7 +73,9 @@ fn has_changed(place: &Place, command: &str, word: &str) -> Result<(), String> {
     let said = place.victim.call(command).map_err(text)?;
     match said.contains(word) {
         true => Ok(()),
-        false => Err(format!("the attack had no effect: `{command}` does not say `{word}`: {said}")),
+        false => Err(format!(
+            "the attack had no effect: `{command}` does not say `{word}`: {said}"
+        )),
     }
 }
 
@@ -102,24 +115,38 @@ pub(crate) fn packet_too_big(effort: Effort) -> Outcome {
 fn errors_v4(place: &Place) -> Vec<Vec<u8>> {
     let (victim, peer) = (v4(&place.victim), v4(&place.peer));
     let unreachable = (0..16).filter(|code| *code != 4).map(|code| (3, code));
-    let kinds: Vec<(u8, u8)> = unreachable.chain([(4, 0), (11, 0), (11, 1), (12, 0)]).collect();
+    let kinds: Vec<(u8, u8)> = unreachable
+        .chain([(4, 0), (11, 0), (11, 1), (12, 0)])
+        .collect();
     let mut packets = Vec::new();
-    for (from, port) in
-        [peer, v4(&place.attacker)].into_iter().flat_map(|from| quoted_ports().map(move |port| (from, port)))
+    for (from, port) in [peer, v4(&place.attacker)]
+        .into_iter()
+        .flat_map(|from| quoted_ports().map(move |port| (from, port)))
     {
         let quoted = quote_v4(victim, peer, port);
-        packets.extend(kinds.iter().map(|kind| icmp(from, victim, *kind, [0; 4], &quoted)));
+        packets.extend(
+            kinds
+                .iter()
+                .map(|kind| icmp(from, victim, *kind, [0; 4], &quoted)),
+        );
     }
     packets
 }
 
 fn errors_v6(place: &Place) -> Vec<Vec<u8>> {
     let (victim, peer) = (v6(&place.victim), v6(&place.peer));
-    let kinds: Vec<(u8, u8)> = (0..8).map(|code| (1, code)).chain([(3, 0), (3, 1), (4, 0), (4, 1)]).collect();
+    let kinds: Vec<(u8, u8)> = (0..8)
+        .map(|code| (1, code))
+        .chain([(3, 0), (3, 1), (4, 0), (4, 1)])
+        .collect();
     let mut packets = Vec::new();
     for port in quoted_ports() {
         let quoted = quote_v6(victim, peer, port);
-        packets.extend(kinds.iter().map(|kind| icmpv6(peer, victim, *kind, [0; 4], &quoted)));
+        packets.extend(
+            kinds
+                .iter()
+                .map(|kind| icmpv6(peer, victim, *kind, [0; 4], &quoted)),
+        );
     }
     packets
 }
@@ -150,9 +177,15 @@ pub(crate) fn errors_during_connection(effort: Effort) -> Outcome {
                 Ok(()) => connected += 1,
             }
         };
-        let sent = blast.join().map_err(|_| "the attacker panicked".to_owned())?.map_err(text)?;
+        let sent = blast
+            .join()
+            .map_err(|_| "the attacker panicked".to_owned())?
+            .map_err(text)?;
         let connected = result?;
-        Ok(format!("{} packets; {connected} hosts connected meanwhile", sent.packets))
+        Ok(format!(
+            "{} packets; {connected} hosts connected meanwhile",
+            sent.packets
+        ))
     })
 }
 
@@ -164,11 +197,20 @@ pub(crate) fn routes_and_groups(effort: Effort) -> Outcome {
     let quoted = quote_v4(victim, peer, Some(QUOTED_PORTS[0]));
     let mut packets = Vec::new();
     for (number, from) in (0_u16..).zip([peer, attacker].into_iter().cycle().take(64)) {
-        packets.push(icmp(from, victim, (5, (number % 4) as u8), attacker.octets(), &quoted));
+        packets.push(icmp(
+            from,
+            victim,
+            (5, (number % 4) as u8),
+            attacker.octets(),
+            &quoted,
+        ));
         packets.push(group_query(from, Ipv4Addr::UNSPECIFIED, (number % 3) as u8));
         packets.extend((0..16).map(|part| fragment(from, victim, number << 4 | part)));
     }
-    let (victim, router) = (v6(&place.victim), Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x99));
+    let (victim, router) = (
+        v6(&place.victim),
+        Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x99),
+    );
     packets.push(router_advertisement(router, victim, 1280));
     let outcome = against_a_transfer(&place, &["-x", "2"], &packets, effort);
     has_changed(&place, "ip -6 route", "default via fe80::99")?;
@@ -180,14 +222,23 @@ pub(crate) fn routes_and_groups(effort: Effort) -> Outcome {
 pub(crate) fn neighbours(effort: Effort) -> Outcome {
     const ELSEWHERE: [u8; 6] = [2, 0, 0, 0, 0x66, 0x66];
     let place = Place::new().map_err(text)?;
-    let mac = place.peer.call("cat /sys/class/net/eth0/address").map_err(text)?;
+    let mac = place
+        .peer
+        .call("cat /sys/class/net/eth0/address")
+        .map_err(text)?;
     for address in [IpAddr::from(v4(&place.peer)), v6(&place.peer).into()] {
-        let command = format!("ip neighbour replace {address} lladdr {} dev eth0 nud permanent", mac.trim());
+        let command = format!(
+            "ip neighbour replace {address} lladdr {} dev eth0 nud permanent",
+            mac.trim()
+        );
         place.victim.call(&command).map_err(text)?;
     }
     // An entry that is not permanent, of an address that no machine has, shows that the replies are believed.
     let absent = Ipv4Addr::new(10, 88, 0, 77);
-    let entry = format!("ip neighbour replace {absent} lladdr {} dev eth0 nud reachable", mac.trim());
+    let entry = format!(
+        "ip neighbour replace {absent} lladdr {} dev eth0 nud reachable",
+        mac.trim()
+    );
     place.victim.call(&entry).map_err(text)?;
     let packets = [
         arp_reply(ELSEWHERE, v4(&place.peer)),
@@ -195,6 +246,10 @@ pub(crate) fn neighbours(effort: Effort) -> Outcome {
         neighbour_advertisement(ELSEWHERE, v6(&place.peer), v6(&place.victim)),
     ];
     let outcome = against_a_transfer(&place, &[], &packets, effort);
-    has_changed(&place, &format!("ip neighbour show {absent}"), "02:00:00:00:66:66")?;
+    has_changed(
+        &place,
+        &format!("ip neighbour show {absent}"),
+        "02:00:00:00:66:66",
+    )?;
     outcome
 }

@@ -197,24 +197,35 @@ const ATTACKS: &[Attack] = &[
 ];
 
 fn main() -> ExitCode {
-    let (options, names): (Vec<String>, Vec<String>) =
-        std::env::args().skip(1).partition(|word| word.starts_with("--"));
+    let (options, names): (Vec<String>, Vec<String>) = std::env::args()
+        .skip(1)
+        .partition(|word| word.starts_with("--"));
     let known = ["--short", "--markdown", "--list"];
     if let Some(unknown) = options.iter().find(|word| !known.contains(&word.as_str())) {
         eprintln!("attack: {unknown}: there are {}", known.join(", "));
         return ExitCode::from(2);
     }
-    let effort = if options.iter().any(|word| word == "--short") { Effort::Short } else { Effort::Long };
+    let effort = if options.iter().any(|word| word == "--short") {
+        Effort::Short
+    } else {
+        Effort::Long
+    };
     let markdown = options.iter().any(|word| word == "--markdown");
-    let chosen = |attack: &&Attack| names.is_empty() || names.iter().any(|word| attack.name.contains(word));
+    let chosen =
+        |attack: &&Attack| names.is_empty() || names.iter().any(|word| attack.name.contains(word));
     let attacks: Vec<&Attack> = ATTACKS.iter().filter(chosen).collect();
     if attacks.is_empty() {
         let known: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();
-        eprintln!("attack: no attack is called so; there are {}", known.join(", "));
+        eprintln!(
+            "attack: no attack is called so; there are {}",
+            known.join(", ")
+        );
         return ExitCode::from(2);
     }
     if options.iter().any(|word| word == "--list") {
-        attacks.iter().for_each(|attack| println!("{}", attack.row()));
+        attacks
+            .iter()
+            .for_each(|attack| println!("{}", attack.row()));
         return ExitCode::SUCCESS;
     }
     if markdown {
@@ -235,5 +246,9 @@ fn main() -> ExitCode {
             println!("{:<22} {result}", attack.name);
         }
     }
-    if all_held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if all_held {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }

@@ -66,21 +66,38 @@ impl Place {
     }
 
     /// Sends forged packets round robin, at most `rate` a second, for the time of `effort`.
-    pub(crate) fn blast(&self, packets: &[Vec<u8>], rate: u32, effort: Effort) -> Result<Blasted, Error> {
+    pub(crate) fn blast(
+        &self,
+        packets: &[Vec<u8>],
+        rate: u32,
+        effort: Effort,
+    ) -> Result<Blasted, Error> {
         let file = self.folder.path().join("packets");
         forge::write(&file, packets)?;
         let (program, file) = (self.blast.path().to_string_lossy(), file.to_string_lossy());
         let (rate, seconds) = (rate.to_string(), effort.seconds().to_string());
         let limit = u64::from(effort.seconds()) + 60;
-        let said = self.attacker.run(&[&program, &file, &rate, &seconds], limit)?.expect_success().output;
-        let packets = said.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0);
+        let said = self
+            .attacker
+            .run(&[&program, &file, &rate, &seconds], limit)?
+            .expect_success()
+            .output;
+        let packets = said
+            .split_whitespace()
+            .nth(1)
+            .and_then(|number| number.parse().ok())
+            .unwrap_or(0);
         Ok(Blasted { packets })
     }
 }
 
 /// A route from `source` to a machine, by a source port that adapters use.
 pub(crate) fn route(source: Ipv4Addr, to: &Namespace) -> Route {
-    Route { source, destination: v4(to), source_port: 0xc000 }
+    Route {
+        source,
+        destination: v4(to),
+        source_port: 0xc000,
+    }
 }
 
 /// The IPv4 address of a machine.
@@ -103,7 +120,11 @@ pub(crate) fn peak_memory_mib(process: &Process) -> Option<u64> {
 
 /// How many descriptors a process has open.
 pub(crate) fn descriptors(process: &Process) -> Option<usize> {
-    Some(fs::read_dir(format!("/proc/{}/fd", process.id())).ok()?.count())
+    Some(
+        fs::read_dir(format!("/proc/{}/fd", process.id()))
+            .ok()?
+            .count(),
+    )
 }
 
 /// Waits for a line of a program that has `word` in it, and returns the program's output.

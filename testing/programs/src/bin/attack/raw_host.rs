@@ -37,10 +37,19 @@ impl RawHost {
         let mut admin = RawQueue::open(address)?;
         let controller = admin.connect(subsystem, number, 0, 0xffff)?;
         let enabled = property::configuration::ENABLE | property::configuration::ENTRIES;
-        let enable = Property { wide: false, offset: property::CONFIGURATION, value: enabled.into() };
+        let enable = Property {
+            wide: false,
+            offset: property::CONFIGURATION,
+            value: enabled.into(),
+        };
         admin.succeed(enable.to_command(Fabrics::PropertySet, 0), &[])?;
         let opcode = Admin::SetFeatures as u8;
-        let queues = Command { opcode, cdw10: feature::QUEUES.into(), cdw11: 0, ..Command::default() };
+        let queues = Command {
+            opcode,
+            cdw10: feature::QUEUES.into(),
+            cdw11: 0,
+            ..Command::default()
+        };
         admin.succeed(queues, &[])?;
         let mut io = RawQueue::open(address)?;
         io.connect(subsystem, number, 1, controller)?;
@@ -53,8 +62,17 @@ impl RawQueue {
         let stream = TcpStream::connect(address).map_err(text_of)?;
         stream.set_read_timeout(Some(TIMEOUT)).map_err(text_of)?;
         stream.set_nodelay(true).map_err(text_of)?;
-        let mut queue = Self { stream, cid: 0, early: Vec::new() };
-        let request = Initialize { format: 0, alignment: 0, digests: 0, limit: 0 };
+        let mut queue = Self {
+            stream,
+            cid: 0,
+            early: Vec::new(),
+        };
+        let request = Initialize {
+            format: 0,
+            alignment: 0,
+            digests: 0,
+            limit: 0,
+        };
         queue.send(&Header::InitializeRequest(request), 0, &[])?;
         match queue.pdu()? {
             Header::InitializeResponse(_) => Ok(queue),
@@ -69,7 +87,13 @@ impl RawQueue {
         queue_id: u16,
         controller: u16,
     ) -> Result<u16, String> {
-        let connect = Connect { format: 0, queue_id, size: 127, attributes: 0, keep_alive_ms: 0 };
+        let connect = Connect {
+            format: 0,
+            queue_id,
+            size: 127,
+            attributes: 0,
+            keep_alive_ms: 0,
+        };
         let data = ConnectData {
             host_id: [number; 16],
             controller_id: controller,
@@ -83,14 +107,17 @@ impl RawQueue {
     fn send(&mut self, header: &Header, flags: u8, data: &[u8]) -> Result<(), String> {
         let mut head = [0; ENCODED_MAX];
         let end = header.encode(flags, Digests::default(), data.len(), 4, &mut head);
-        self.stream.write_all(&[&head[..end], data].concat()).map_err(text_of)
+        self.stream
+            .write_all(&[&head[..end], data].concat())
+            .map_err(text_of)
     }
 
     fn pdu(&mut self) -> Result<Header, String> {
         let mut common = [0; 8];
         self.stream.read_exact(&mut common).map_err(text_of)?;
         let (header, _) = CommonHeader::split(&common).ok_or("a PDU without a header")?;
-        let frame = Frame::parse(&header, Digests::default(), DATA_MAX).map_err(|it| format!("{it:?}"))?;
+        let frame =
+            Frame::parse(&header, Digests::default(), DATA_MAX).map_err(|it| format!("{it:?}"))?;
         let mut rest = vec![0; header.length as usize - common.len()];
         self.stream.read_exact(&mut rest).map_err(text_of)?;
         Header::parse(frame.kind, &rest).ok_or_else(|| "a PDU that cannot be parsed".to_owned())
@@ -101,9 +128,16 @@ impl RawQueue {
         self.cid += 1;
         let sgl = match data.len() {
             0 => Sgl::Transport { length: 0 },
-            length => Sgl::InCapsule { offset: 0, length: length as u32 },
+            length => Sgl::InCapsule {
+                offset: 0,
+                length: length as u32,
+            },
         };
-        let command = Command { cid: self.cid, ..command }.with_sgl(sgl);
+        let command = Command {
+            cid: self.cid,
+            ..command
+        }
+        .with_sgl(sgl);
         self.send(&Header::Command(command), 0, data)?;
         self.response()
     }
@@ -113,21 +147,38 @@ impl RawQueue {
         let completion = self.call(command, data)?;
         match completion.status().is_success() {
             true => Ok(completion),
-            false => Err(format!("opcode {:02x}h: {}", command.opcode, completion.status())),
+            false => Err(format!(
+                "opcode {:02x}h: {}",
+                command.opcode,
+                completion.status()
+            )),
         }
     }
 
     /// Sends a command whose data follow when they are asked for.
     pub(crate) fn announce(&mut self, command: Command, length: usize) -> Result<u16, String> {
         self.cid += 1;
-        let sgl = Sgl::Transport { length: length as u32 };
-        self.send(&Header::Command(Command { cid: self.cid, ..command }.with_sgl(sgl)), 0, &[])?;
+        let sgl = Sgl::Transport {
+            length: length as u32,
+        };
+        self.send(
+            &Header::Command(
+                Command {
+                    cid: self.cid,
+                    ..command
+                }
+                .with_sgl(sgl),
+            ),
+            0,
+            &[],
+        )?;
         Ok(self.cid)
     }
 
     /// Waits until the data of a command are asked for; returns the tag of the transfer.
     pub(crate) fn asked(&mut self, cid: u16) -> Result<u16, String> {
-        self.asked_or_refused(cid)?.map_err(|status| format!("{status} in place of an R2T"))
+        self.asked_or_refused(cid)?
+            .map_err(|status| format!("{status} in place of an R2T"))
     }
 
     /// Waits until the data of a command are asked for, or it is refused.
@@ -146,7 +197,12 @@ impl RawQueue {
 
     /// Sends the data of a command.
     pub(crate) fn pay(&mut self, cid: u16, tag: u16, data: &[u8]) -> Result<(), String> {
-        let header = Data { cid, tag, offset: 0, length: data.len() as u32 };
+        let header = Data {
+            cid,
+            tag,
+            offset: 0,
+            length: data.len() as u32,
+        };
         self.send(&Header::HostData(header), flag::LAST, data)
     }
 

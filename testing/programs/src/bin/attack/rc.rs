@@ -40,7 +40,13 @@ pub(crate) fn queue_pair_of(machine: &Namespace) -> Result<u32, String> {
 /// The number in a line `QP 0xc78511 RC RTS to … sent 1234 packets …` of `rockery devices`.
 fn sending_queue_pair(line: &str) -> Option<u32> {
     let (digits, rest) = line.trim().strip_prefix("QP 0x")?.split_once(" RC ")?;
-    let sent: u64 = rest.split("sent ").nth(1)?.split(' ').next()?.parse().ok()?;
+    let sent: u64 = rest
+        .split("sent ")
+        .nth(1)?
+        .split(' ')
+        .next()?
+        .parse()
+        .ok()?;
     if sent < UNDER_WAY {
         return None;
     }
@@ -56,7 +62,10 @@ fn against_a_transfer(effort: Effort, forge: impl Fn(&Route, Qpn) -> Vec<Vec<u8>
     let mut server = place.peer.start(&words).map_err(text)?;
     place.peer.wait_for_listener(18515, 60).map_err(text)?;
     let address = v4(&place.peer).to_string();
-    let mut client = place.victim.start(&[&words[..], &[&address]].concat()).map_err(text)?;
+    let mut client = place
+        .victim
+        .start(&[&words[..], &[&address]].concat())
+        .map_err(text)?;
     let number = queue_pair_of(&place.victim)?;
     let source: Ipv4Addr = v4(&place.peer);
     let packets = forge(&route(source, &place.victim), Qpn::new(number));
@@ -64,7 +73,10 @@ fn against_a_transfer(effort: Effort, forge: impl Fn(&Route, Qpn) -> Vec<Vec<u8>
     let client = client.wait(120).map_err(text)?;
     let server = server.wait(120).map_err(text)?;
     if !client.succeeded() || !server.succeeded() {
-        return Err(format!("{} packets ended the connection: {}", sent.packets, client.output));
+        return Err(format!(
+            "{} packets ended the connection: {}",
+            sent.packets, client.output
+        ));
     }
     Ok(format!("{} packets; the transfer ended well", sent.packets))
 }
@@ -73,12 +85,21 @@ fn against_a_transfer(effort: Effort, forge: impl Fn(&Route, Qpn) -> Vec<Vec<u8>
 pub(crate) fn naks(effort: Effort) -> Outcome {
     against_a_transfer(effort, |route, victim| {
         let mut random = random(5);
-        let codes =
-            [Syndrome::NAK_INVALID_REQUEST, Syndrome::NAK_REMOTE_ACCESS, Syndrome::NAK_REMOTE_OPERATIONAL];
+        let codes = [
+            Syndrome::NAK_INVALID_REQUEST,
+            Syndrome::NAK_REMOTE_ACCESS,
+            Syndrome::NAK_REMOTE_OPERATIONAL,
+        ];
         let nak = |number: usize| {
-            let aeth = Aeth { syndrome: codes[number % codes.len()], msn: random.next_u32() & 0xff_ffff };
+            let aeth = Aeth {
+                syndrome: codes[number % codes.len()],
+                msn: random.next_u32() & 0xff_ffff,
+            };
             let psn = Psn::new(random.next_u32() & 0xff_ffff);
-            route.packet(&Packet::new(Service::Rc, victim, psn, Message::Acknowledge(aeth)), &[])
+            route.packet(
+                &Packet::new(Service::Rc, victim, psn, Message::Acknowledge(aeth)),
+                &[],
+            )
         };
         (0..PACKETS).map(nak).collect()
     })
@@ -87,8 +108,10 @@ pub(crate) fn naks(effort: Effort) -> Outcome {
 /// Congestion notification packets, which have no PSN.
 pub(crate) fn notifications(effort: Effort) -> Outcome {
     against_a_transfer(effort, |route, victim| {
-        let packet =
-            Packet { becn: true, ..Packet::new(Service::Rc, victim, Psn::new(0), Message::Congestion) };
+        let packet = Packet {
+            becn: true,
+            ..Packet::new(Service::Rc, victim, Psn::new(0), Message::Congestion)
+        };
         vec![route.packet(&packet, &[0; 16])]
     })
 }

@@ -47,9 +47,12 @@ impl Place {
         let segment = Segment::new(1500).map_err(text)?;
         let victim = segment.namespace(1).map_err(text)?;
         let other = segment.namespace(2).map_err(text)?;
-        let attackers: Result<Vec<_>, _> = (0..ATTACKERS).map(|it| segment.namespace(3 + it)).collect();
+        let attackers: Result<Vec<_>, _> =
+            (0..ATTACKERS).map(|it| segment.namespace(3 + it)).collect();
         let folder = TempDir::new().map_err(text)?;
-        let mut server = victim.start_plain(&["python3", "-c", SERVER]).map_err(text)?;
+        let mut server = victim
+            .start_plain(&["python3", "-c", SERVER])
+            .map_err(text)?;
         wait_for(&mut server, "listening")?;
         let (address, control) = (v4(&victim), folder.path().join("control"));
         let line = format!(
@@ -60,17 +63,33 @@ impl Place {
         let words: Vec<&str> = line.split_whitespace().collect();
         let mut gateway = victim.start_plain(&words).map_err(text)?;
         wait_for(&mut gateway, "listening on")?;
-        let stranger = Probe::compile_with("cc", "stranger", &["-lrdmacm", "-libverbs"]).map_err(text)?;
+        let stranger =
+            Probe::compile_with("cc", "stranger", &["-lrdmacm", "-libverbs"]).map_err(text)?;
         let (attackers, _server, _victim) = (attackers.map_err(text)?, server, victim);
         let (_folder, _segment) = (folder, segment);
-        Ok(Self { attackers, other, gateway, address, stranger, _server, _victim, _folder, _segment })
+        Ok(Self {
+            attackers,
+            other,
+            gateway,
+            address,
+            stranger,
+            _server,
+            _victim,
+            _folder,
+            _segment,
+        })
     }
 
     /// Starts connections of a machine.
     fn start(&self, from: &Namespace, count: u32, kind: &str) -> Result<Process, String> {
         let (rockery, probe) = (Rockery::built(), self.stranger.path().display());
-        let line = format!("{} run -- {probe} {} 445 {count} {kind}", rockery.path().display(), self.address);
-        from.start_plain(&line.split_whitespace().collect::<Vec<_>>()).map_err(text)
+        let line = format!(
+            "{} run -- {probe} {} 445 {count} {kind}",
+            rockery.path().display(),
+            self.address
+        );
+        from.start_plain(&line.split_whitespace().collect::<Vec<_>>())
+            .map_err(text)
     }
 }
 
@@ -82,18 +101,27 @@ fn strangers(kind: &str) -> Outcome {
     // What the gateway needs for its first connection is there before.
     wait_for(&mut place.start(&place.other, 1, kind)?, "made 1 of 1")?;
     let before = memory()?;
-    let started: Result<Vec<_>, _> =
-        place.attackers.iter().map(|from| place.start(from, CONNECTIONS, kind)).collect();
+    let started: Result<Vec<_>, _> = place
+        .attackers
+        .iter()
+        .map(|from| place.start(from, CONNECTIONS, kind))
+        .collect();
     let mut made = 0;
     let mut started = started?;
     for attacker in &mut started {
-        let is_there = programs::machine::until(SECONDS, || Ok(attacker.output()?.contains("made ")));
+        let is_there =
+            programs::machine::until(SECONDS, || Ok(attacker.output()?.contains("made ")));
         let said = attacker.output().map_err(text)?;
         if !is_there.map_err(text)? {
             return Err(format!("an attacker did not get so far: {said}"));
         }
-        let count = said.split_whitespace().skip_while(|word| *word != "made").nth(1);
-        made += count.and_then(|count| count.parse::<u32>().ok()).unwrap_or(0);
+        let count = said
+            .split_whitespace()
+            .skip_while(|word| *word != "made")
+            .nth(1);
+        made += count
+            .and_then(|count| count.parse::<u32>().ok())
+            .unwrap_or(0);
     }
     if made < CONNECTIONS {
         return Err(format!("{made} connections are no attack"));
@@ -107,7 +135,9 @@ fn strangers(kind: &str) -> Outcome {
     if grown > MEMORY_MIB {
         return Err(format!("{made} connections: {grown} MiB more memory"));
     }
-    Ok(format!("{made} connections: {grown} MiB more memory; a fifth address connects"))
+    Ok(format!(
+        "{made} connections: {grown} MiB more memory; a fifth address connects"
+    ))
 }
 
 pub(crate) fn silent(_: Effort) -> Outcome {

@@ -34,10 +34,15 @@ struct Disk {
 
 impl Disk {
     fn new() -> Result<Self, String> {
-        let folder = TempDir::new().map_err(Error::file("a temporary folder")).map_err(text)?;
+        let folder = TempDir::new()
+            .map_err(Error::file("a temporary folder"))
+            .map_err(text)?;
         let disk = folder.path().join("disk").display().to_string();
         let server = Server::start(folder.path(), &format!("{disk} --size 16MiB")).map_err(text)?;
-        Ok(Self { server, _folder: folder })
+        Ok(Self {
+            server,
+            _folder: folder,
+        })
     }
 
     /// Waits until no host is connected; then the server must have nothing in use.
@@ -71,7 +76,10 @@ fn compare_and_write(
     [expected, new]: [u8; 2],
 ) -> Result<[Status; 2], HostError> {
     let length = blocks as usize * BLOCK;
-    let half = |kind, flags| Command { flags, ..transfer(kind, 1, block, blocks) };
+    let half = |kind, flags| Command {
+        flags,
+        ..transfer(kind, 1, block, blocks)
+    };
     queue.submit(half(Io::Compare, FIRST), filled(expected, length), 0)?;
     queue.submit(half(Io::Write, SECOND), filled(new, length), 1)?;
     let mut done = Vec::new();
@@ -89,11 +97,26 @@ pub(crate) fn killed_writers(effort: Effort) -> Outcome {
     let kills = 4 * effort.seconds();
     for kill in 0..kills {
         let mut bench = Program::new(Rockery::built().path());
-        bench.args(["nvme", "bench", &address, "--subsystem", NQN, "--destroy", "--job", "write:64k:32x2"]);
-        bench.args(["--seconds", "60"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        bench.args([
+            "nvme",
+            "bench",
+            &address,
+            "--subsystem",
+            NQN,
+            "--destroy",
+            "--job",
+            "write:64k:32x2",
+        ]);
+        bench
+            .args(["--seconds", "60"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let mut bench = bench.spawn().map_err(text)?;
-        let writes =
-            || Ok(disk.server.metric("written_bytes_total")? > 0 && disk.server.metric("connections")? > 2);
+        let writes = || {
+            Ok(disk.server.metric("written_bytes_total")? > 0
+                && disk.server.metric("connections")? > 2)
+        };
         let has_begun = programs::machine::until(60, writes);
         thread::sleep(Duration::from_millis(random(kill.into()).next_u64() % 200));
         bench.kill().map_err(text)?;
@@ -105,14 +128,17 @@ pub(crate) fn killed_writers(effort: Effort) -> Outcome {
         let zeros = queues[0].call("Write", transfer(Io::Write, 1, 0, 1), filled(0, BLOCK));
         zeros.map_err(text)?;
         let statuses = compare_and_write(&mut queues[0], 0, 1, [0, 1]);
-        let statuses = statuses.map_err(|error| format!("Compare and Write behind {kill} kills: {error}"))?;
+        let statuses =
+            statuses.map_err(|error| format!("Compare and Write behind {kill} kills: {error}"))?;
         // A killed host's write may come between the two.
         if statuses[1].is_success() != statuses[0].is_success() {
             return Err(format!("Compare and Write: {statuses:?}"));
         }
     }
     disk.has_given_back()?;
-    Ok(format!("{kills} writing hosts killed; each time another host compared and wrote; nothing in use"))
+    Ok(format!(
+        "{kills} writing hosts killed; each time another host compared and wrote; nothing in use"
+    ))
 }
 
 /// More Compare and Write than the memory of a queue has buffers.
@@ -130,7 +156,9 @@ pub(crate) fn memory_of_pairs(_effort: Effort) -> Outcome {
         }
     }
     disk.has_given_back()?;
-    Ok(format!("{PAIRS} pairs of 4 KiB, each with a read behind it; nothing in use"))
+    Ok(format!(
+        "{PAIRS} pairs of 4 KiB, each with a read behind it; nothing in use"
+    ))
 }
 
 /// Compare and Write of one host beside each other change of the same blocks. If both succeed, the blocks
@@ -143,26 +171,47 @@ pub(crate) fn changes_beside(effort: Effort) -> Outcome {
         both += race(&disk, kind, rounds)?;
     }
     disk.has_given_back()?;
-    Ok(format!("{rounds} pairs beside each of four changes; in {both} both succeeded, and all were whole"))
+    Ok(format!(
+        "{rounds} pairs beside each of four changes; in {both} both succeeded, and all were whole"
+    ))
 }
 
 /// The change that makes the blocks zero, from block 64 on.
 fn zeroing(kind: Io) -> (Command, Payload) {
-    let command = Command { opcode: kind as u8, nsid: 1, ..Command::default() };
+    let command = Command {
+        opcode: kind as u8,
+        nsid: 1,
+        ..Command::default()
+    };
     let mut buffer = Buffer::zeroed(BLOCK);
     match kind {
         Io::DatasetManagement => {
             buffer[4..8].copy_from_slice(&RACE_BLOCKS.to_le_bytes());
             buffer[8..16].copy_from_slice(&64_u64.to_le_bytes());
-            (Command { cdw11: DEALLOCATE, ..command }, Payload::Out(buffer, 16))
+            (
+                Command {
+                    cdw11: DEALLOCATE,
+                    ..command
+                },
+                Payload::Out(buffer, 16),
+            )
         }
         Io::Copy => {
             buffer[8..16].copy_from_slice(&200_u64.to_le_bytes());
             buffer[16..18].copy_from_slice(&(RACE_BLOCKS as u16 - 1).to_le_bytes());
-            (Command { cdw10: 64, ..command }, Payload::Out(buffer, 32))
+            (
+                Command {
+                    cdw10: 64,
+                    ..command
+                },
+                Payload::Out(buffer, 32),
+            )
         }
         Io::WriteZeroes => (transfer(kind, 1, 64, RACE_BLOCKS), Payload::None),
-        _ => (transfer(kind, 1, 64, RACE_BLOCKS), filled(0, RACE_BLOCKS as usize * BLOCK)),
+        _ => (
+            transfer(kind, 1, 64, RACE_BLOCKS),
+            filled(0, RACE_BLOCKS as usize * BLOCK),
+        ),
     }
 }
 
@@ -176,7 +225,9 @@ fn race(disk: &Disk, kind: Io, rounds: u32) -> Result<u32, String> {
         let mut delay = random(9);
         let change = |round| {
             barrier.wait();
-            thread::sleep(Duration::from_micros(delay.next_u64() % 3 * u64::from(round & 1) * 50));
+            thread::sleep(Duration::from_micros(
+                delay.next_u64() % 3 * u64::from(round & 1) * 50,
+            ));
             let (command, payload) = zeroing(kind);
             let done = others[0].call("the change", command, payload);
             barrier.wait();
@@ -186,18 +237,29 @@ fn race(disk: &Disk, kind: Io, rounds: u32) -> Result<u32, String> {
     });
     let mut ended = Vec::new();
     for _ in 0..rounds {
-        let old = queues[0].call("Write", transfer(Io::Write, 1, 64, RACE_BLOCKS), filled(b'o', length));
+        let old = queues[0].call(
+            "Write",
+            transfer(Io::Write, 1, 64, RACE_BLOCKS),
+            filled(b'o', length),
+        );
         ours.wait();
-        let pair = old.and_then(|_| compare_and_write(&mut queues[0], 64, RACE_BLOCKS, [b'o', b'n']));
+        let pair =
+            old.and_then(|_| compare_and_write(&mut queues[0], 64, RACE_BLOCKS, [b'o', b'n']));
         ours.wait();
         let read = Payload::In(Buffer::zeroed(length), length);
         let read = pair.and_then(|statuses| {
             let done = queues[0].call("Read", transfer(Io::Read, 1, 64, RACE_BLOCKS), read)?;
-            Ok((statuses[0].is_success() && statuses[1].is_success(), done.buffer))
+            Ok((
+                statuses[0].is_success() && statuses[1].is_success(),
+                done.buffer,
+            ))
         });
         ended.push(read);
     }
-    let changes = changes.join().map_err(|_| "the other host failed".to_owned())?.map_err(text)?;
+    let changes = changes
+        .join()
+        .map_err(|_| "the other host failed".to_owned())?
+        .map_err(text)?;
     let mut both = 0;
     for (round, (ended, has_changed)) in ended.into_iter().zip(changes).enumerate() {
         let (has_written, contents) = ended.map_err(text)?;

@@ -57,8 +57,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let rows: Vec<Row> =
-        rows::all().into_iter().filter(|row| is_selected(&arguments.row, &row.name)).collect();
+    let rows: Vec<Row> = rows::all()
+        .into_iter()
+        .filter(|row| is_selected(&arguments.row, &row.name))
+        .collect();
     if rows.is_empty() {
         return Err("--row: no row has this in its name; --list names all rows".into());
     }
@@ -69,9 +71,14 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         rows.iter().for_each(|row| println!("{}", row.name));
         return Ok(());
     }
-    let other = arguments.against.as_deref().map(Path::canonicalize).transpose();
-    let other =
-        other.map_err(|error| format!("--against: {error}"))?.map(|path| Place::new(Rockery::at(path)));
+    let other = arguments
+        .against
+        .as_deref()
+        .map(Path::canonicalize)
+        .transpose();
+    let other = other
+        .map_err(|error| format!("--against: {error}"))?
+        .map(|path| Place::new(Rockery::at(path)));
     let results = measure(&rows, other.as_ref(), arguments.rounds)?;
     println!("{}", shown(&results));
     let is_part = !arguments.row.is_empty();
@@ -81,7 +88,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let folder = docs.join("performance");
     results.keep(&folder, is_part)?;
-    Ok(page::write(&docs.join("performance.md"), &page::table(&Results::all(&folder)?))?)
+    Ok(page::write(
+        &docs.join("performance.md"),
+        &page::table(&Results::all(&folder)?),
+    )?)
 }
 
 fn is_selected(texts: &[String], name: &str) -> bool {
@@ -101,15 +111,20 @@ fn measure(rows: &[Row], other: Option<&Place>, rounds: usize) -> Result<Results
     for (index, row) in rows.iter().enumerate() {
         eprintln!("{}/{} {}", index + 1, rows.len(), row.name);
         results.fixed_loop.push(fixed_loop());
-        results.rows.push(turns::measure(row, &place, other, rounds)?);
+        results
+            .rows
+            .push(turns::measure(row, &place, other, rounds)?);
     }
     Ok(results)
 }
 
 /// The printed text: all rows as they would be in the page, or beside the other build.
 fn shown(results: &Results) -> String {
-    let compared =
-        results.rows.iter().map(|row| Some((row, row.against_other()?))).collect::<Option<Vec<_>>>();
+    let compared = results
+        .rows
+        .iter()
+        .map(|row| Some((row, row.against_other()?)))
+        .collect::<Option<Vec<_>>>();
     let Some(compared) = compared else {
         return page::table(std::slice::from_ref(results));
     };

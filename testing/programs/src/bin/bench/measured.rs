@@ -46,16 +46,32 @@ struct Summary {
 impl Summary {
     fn of(figures: &[f64]) -> Self {
         let Spread([low, high]) = Spread::of(figures.iter().copied());
-        Self { median: median(figures.to_vec()), low, high }
+        Self {
+            median: median(figures.to_vec()),
+            low,
+            high,
+        }
     }
 
     fn of_ratios(figures: &[f64], divisors: &[f64]) -> Self {
-        Self::of(&figures.iter().zip(divisors).map(|(one, other)| one / other).collect::<Vec<_>>())
+        Self::of(
+            &figures
+                .iter()
+                .zip(divisors)
+                .map(|(one, other)| one / other)
+                .collect::<Vec<_>>(),
+        )
     }
 
     /// How far the repeats are from their median, in percent of it.
     fn spread(self) -> String {
-        let percent = |end: f64| if self.median > 0.0 { (end / self.median - 1.0) * 100.0 } else { 0.0 };
+        let percent = |end: f64| {
+            if self.median > 0.0 {
+                (end / self.median - 1.0) * 100.0
+            } else {
+                0.0
+            }
+        };
         format!("{:+.0}/{:+.0} %", percent(self.low), percent(self.high))
     }
 
@@ -76,7 +92,12 @@ impl Measured {
         let ratio = |beside: &Beside| {
             let ratio = Summary::of_ratios(&self.figures, &beside.limits);
             let limit = self.unit.text(median(beside.limits.clone()));
-            format!("{:.2} ({}) of {}, {limit}", ratio.median, ratio.spread(), beside.name)
+            format!(
+                "{:.2} ({}) of {}, {limit}",
+                ratio.median,
+                ratio.spread(),
+                beside.name
+            )
         };
         self.limits.iter().map(ratio).collect::<Vec<_>>().join("; ")
     }
@@ -89,9 +110,17 @@ impl Measured {
         });
         let ratios = self.limits.iter().filter_map(|beside| {
             let ratio = Summary::of_ratios(&self.figures, &beside.limits);
-            Some(ratio.verdict(beside.goal?).replacen(':', &format!(" of {}:", beside.name), 1))
+            Some(
+                ratio
+                    .verdict(beside.goal?)
+                    .replacen(':', &format!(" of {}:", beside.name), 1),
+            )
         });
-        figure.into_iter().chain(ratios).collect::<Vec<_>>().join("; ")
+        figure
+            .into_iter()
+            .chain(ratios)
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 
     /// The other build's figure, the figure as a multiple of it, and which is better. A difference that is
@@ -138,18 +167,37 @@ pub(crate) mod tests {
         let measured = measured();
         assert_eq!(measured.figure(), "10.00 GB/s (-10/+10 %)");
         assert_eq!(measured.ratios(), "0.90 (-11/+11 %) of memcpy, 11.00 GB/s");
-        assert_eq!(measured.verdicts(), "at least 10 GB/s: within the noise; at least 0.8 of memcpy: met");
+        assert_eq!(
+            measured.verdicts(),
+            "at least 10 GB/s: within the noise; at least 0.8 of memcpy: met"
+        );
         assert_eq!(measured.against_other(), None);
     }
 
     #[test]
     fn builds_differ_only_where_all_repeats_say_so() {
-        let with = |other: [f64; 3], unit| Measured { other: Some(other.to_vec()), unit, ..measured() };
+        let with = |other: [f64; 3], unit| Measured {
+            other: Some(other.to_vec()),
+            unit,
+            ..measured()
+        };
         let verdict = |it: Measured| it.against_other().map(|[.., verdict]| verdict);
         let none = "no difference beyond the noise";
-        assert_eq!(verdict(with([9.5, 10.0, 10.5], Unit::gigabytes())).as_deref(), Some(none));
-        assert_eq!(verdict(with([8.0, 8.0, 8.0], Unit::gigabytes())).as_deref(), Some("better"));
-        assert_eq!(verdict(with([8.0, 8.0, 8.0], Unit::microseconds())).as_deref(), Some("worse"));
-        assert_eq!(verdict(with([12.0, 12.0, 12.0], Unit::microseconds())).as_deref(), Some("better"));
+        assert_eq!(
+            verdict(with([9.5, 10.0, 10.5], Unit::gigabytes())).as_deref(),
+            Some(none)
+        );
+        assert_eq!(
+            verdict(with([8.0, 8.0, 8.0], Unit::gigabytes())).as_deref(),
+            Some("better")
+        );
+        assert_eq!(
+            verdict(with([8.0, 8.0, 8.0], Unit::microseconds())).as_deref(),
+            Some("worse")
+        );
+        assert_eq!(
+            verdict(with([12.0, 12.0, 12.0], Unit::microseconds())).as_deref(),
+            Some("better")
+        );
     }
 }

@@ -13,7 +13,9 @@ const END: &str = "<!-- end of what `make bench` makes -->";
 /// A table with a column for each processor.
 pub(crate) fn table(all: &[Results]) -> String {
     let heads = all.iter().map(|it| it.machine.processor.clone());
-    let heads = ["what".to_owned()].into_iter().chain(heads.flat_map(|name| [name, "goal".to_owned()]));
+    let heads = ["what".to_owned()]
+        .into_iter()
+        .chain(heads.flat_map(|name| [name, "goal".to_owned()]));
     let mut table = Table::new(1, heads);
     let mut names: Vec<&str> = Vec::new();
     for row in all.iter().flat_map(|it| &it.rows) {
@@ -26,7 +28,8 @@ pub(crate) fn table(all: &[Results]) -> String {
             let row = it.rows.iter().find(|row| row.name == name);
             let figure = row.map_or_else(|| "not measured".to_owned(), |row| row.figure());
             let ratios = row.map(|row| row.ratios()).filter(|it| !it.is_empty());
-            let measured = ratios.map_or_else(|| figure.clone(), |ratios| format!("{figure}: {ratios}"));
+            let measured =
+                ratios.map_or_else(|| figure.clone(), |ratios| format!("{figure}: {ratios}"));
             [measured, row.map(|row| row.verdicts()).unwrap_or_default()]
         });
         table.push([name.to_owned()].into_iter().chain(cells));
@@ -38,9 +41,13 @@ pub(crate) fn table(all: &[Results]) -> String {
 /// Puts a table between its marks in the page.
 pub(crate) fn write(page: &Path, table: &str) -> io::Result<()> {
     let text = fs::read_to_string(page)?;
-    let marks = text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let marks = text
+        .split_once(BEGIN)
+        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
     let Some((before, after)) = marks else {
-        return Err(io::Error::other("the marks between which the table goes are gone"));
+        return Err(io::Error::other(
+            "the marks between which the table goes are gone",
+        ));
     };
     fs::write(page, format!("{before}{BEGIN}\n{table}{END}{after}"))
 }
@@ -59,8 +66,14 @@ mod tests {
         assert_eq!(lines[0], "| what | AMD | goal | Other | goal |");
         let cells: Vec<&str> = lines[2].split('|').map(str::trim).collect();
         assert_eq!(cells[1], "a copy");
-        assert_eq!(cells[2], "10.00 GB/s (-10/+10 %): 0.90 (-11/+11 %) of memcpy, 11.00 GB/s");
-        assert_eq!(cells[3], "at least 10 GB/s: within the noise; at least 0.8 of memcpy: met");
+        assert_eq!(
+            cells[2],
+            "10.00 GB/s (-10/+10 %): 0.90 (-11/+11 %) of memcpy, 11.00 GB/s"
+        );
+        assert_eq!(
+            cells[3],
+            "at least 10 GB/s: within the noise; at least 0.8 of memcpy: met"
+        );
         assert_eq!(cells[4..6], ["not measured", ""]);
     }
 

@@ -95,17 +95,26 @@ impl Place {
 
     /// `probe/many_queue_pairs.c`: messages among many queue pairs.
     pub(crate) fn many_queue_pairs(&self) -> Result<&Path, Error> {
-        Ok(made(&self.many_queue_pairs, || Probe::compile("many_queue_pairs"))?.path())
+        Ok(made(&self.many_queue_pairs, || {
+            Probe::compile("many_queue_pairs")
+        })?
+        .path())
     }
 
     /// `probe/setup.c`: connections one after the other.
     pub(crate) fn setup(&self) -> Result<&Path, Error> {
         let libraries = ["-lrdmacm", "-libverbs"];
-        Ok(made(&self.setup, || Probe::compile_with("cc", "setup", &libraries))?.path())
+        Ok(made(&self.setup, || {
+            Probe::compile_with("cc", "setup", &libraries)
+        })?
+        .path())
     }
 
     /// A folder for disks and sockets.
     pub(crate) fn folder(&self) -> Result<&Path, Error> {
-        Ok(made(&self.folder, || TempDir::new().map_err(Error::file("a temporary folder")))?.path())
+        Ok(made(&self.folder, || {
+            TempDir::new().map_err(Error::file("a temporary folder"))
+        })?
+        .path())
     }
 }

@@ -31,7 +31,10 @@ impl Results {
         let mut found = BTreeMap::new();
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "json") {
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "json")
+            {
                 let results: Self = serde_json::from_str(&fs::read_to_string(&path)?)
                     .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
                 found.insert(path, results);
@@ -45,7 +48,8 @@ impl Results {
     pub(crate) fn keep(mut self, folder: &Path, is_part: bool) -> io::Result<()> {
         fs::create_dir_all(folder)?;
         let path = folder.join(format!("{}.json", file_name(&self.machine)));
-        if let Ok(text) = fs::read_to_string(&path).and_then(|it| Ok(serde_json::from_str::<Self>(&it)?))
+        if let Ok(text) =
+            fs::read_to_string(&path).and_then(|it| Ok(serde_json::from_str::<Self>(&it)?))
             && is_part
         {
             let (fresh, kept) = (std::mem::take(&mut self.rows), text.rows);
@@ -73,8 +77,14 @@ impl Results {
 
 /// The processor's name in lower case, with dashes for what a file's name should not have.
 fn file_name(machine: &Machine) -> String {
-    let words = machine.processor.split(|letter: char| !letter.is_ascii_alphanumeric());
-    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-").to_ascii_lowercase()
+    let words = machine
+        .processor
+        .split(|letter: char| !letter.is_ascii_alphanumeric());
+    words
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join("-")
+        .to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -84,7 +94,11 @@ pub(crate) mod tests {
 
     pub(crate) fn results(processor: &str) -> Results {
         Results {
-            machine: Machine { processor: processor.into(), cores: 2, kernel: "6.1".into() },
+            machine: Machine {
+                processor: processor.into(),
+                cores: 2,
+                kernel: "6.1".into(),
+            },
             date: "2026-11-23".into(),
             rounds: 3,
             fixed_loop: vec![20.0, 19.0, 22.0],
@@ -113,13 +127,22 @@ pub(crate) mod tests {
             figures: figures.to_vec(),
             ..measured()
         };
-        let part = Results { rows: vec![named("a ring", &[1.0]), named("a copy", &[2.0])], ..whole.clone() };
+        let part = Results {
+            rows: vec![named("a ring", &[1.0]), named("a copy", &[2.0])],
+            ..whole.clone()
+        };
         part.keep(folder.path(), true).expect("a file");
         let kept = Results::all(folder.path()).expect("results");
-        let figures: Vec<_> = kept[0].rows.iter().map(|it| (it.name.as_str(), &*it.figures)).collect();
+        let figures: Vec<_> = kept[0]
+            .rows
+            .iter()
+            .map(|it| (it.name.as_str(), &*it.figures))
+            .collect();
         assert_eq!(figures, [("a copy", &[2.0][..]), ("a ring", &[1.0])]);
 
-        results("Other").keep(folder.path(), false).expect("a second file");
+        results("Other")
+            .keep(folder.path(), false)
+            .expect("a second file");
         assert_eq!(Results::all(folder.path()).expect("results").len(), 2);
         whole.clone().keep(folder.path(), false).expect("a file");
         assert_eq!(Results::all(folder.path()).expect("results")[0], whole);

@@ -39,12 +39,21 @@ impl Row {
         unit: Unit,
         ours: impl Fn(&Place) -> Result<f64, Error> + 'static,
     ) -> Self {
-        Self { name: name.into(), unit, goal: None, ours: Box::new(ours), limits: Vec::new() }
+        Self {
+            name: name.into(),
+            unit,
+            goal: None,
+            ours: Box::new(ours),
+            limits: Vec::new(),
+        }
     }
 
     /// The same row with a goal for the figure itself.
     pub(crate) fn goal(self, goal: Bound) -> Self {
-        Self { goal: Some(goal), ..self }
+        Self {
+            goal: Some(goal),
+            ..self
+        }
     }
 
     /// The same row with one more limit.
@@ -54,7 +63,11 @@ impl Row {
         goal: Option<Bound>,
         measure: impl Fn(&Place) -> Result<f64, Error> + 'static,
     ) -> Self {
-        self.limits.push(Limit { name: name.into(), goal, measure: Box::new(measure) });
+        self.limits.push(Limit {
+            name: name.into(),
+            goal,
+            measure: Box::new(measure),
+        });
         self
     }
 }
@@ -72,11 +85,18 @@ pub(crate) struct Unit {
 
 impl Unit {
     fn more(symbol: &str, decimals: usize) -> Self {
-        Self { symbol: symbol.to_owned(), decimals, less_is_better: false }
+        Self {
+            symbol: symbol.to_owned(),
+            decimals,
+            less_is_better: false,
+        }
     }
 
     fn less(symbol: &str, decimals: usize) -> Self {
-        Self { less_is_better: true, ..Self::more(symbol, decimals) }
+        Self {
+            less_is_better: true,
+            ..Self::more(symbol, decimals)
+        }
     }
 
     pub(crate) fn gigabits() -> Self {
@@ -113,7 +133,11 @@ impl Unit {
 
     /// A figure with its unit.
     pub(crate) fn text(&self, figure: f64) -> String {
-        let blank = if self.symbol.starts_with('/') { "" } else { " " };
+        let blank = if self.symbol.starts_with('/') {
+            ""
+        } else {
+            " "
+        };
         format!("{figure:.*}{blank}{}", self.decimals, self.symbol)
     }
 }

@@ -22,13 +22,21 @@ pub(crate) fn succeeded(finished: Finished, argv: &[&str]) -> Result<String, Err
     if finished.succeeded() {
         return Ok(finished.output);
     }
-    Err(Error::Failed { command: argv.join(" "), output: finished.output })
+    Err(Error::Failed {
+        command: argv.join(" "),
+        output: finished.output,
+    })
 }
 
 /// The figure on the line that begins with `name`.
 pub(crate) fn number(output: &str, name: &str) -> Result<f64, Error> {
-    let figure = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok());
-    figure.ok_or_else(|| Error::Failed { command: name.to_owned(), output: output.to_owned() })
+    let figure = output
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok());
+    figure.ok_or_else(|| Error::Failed {
+        command: name.to_owned(),
+        output: output.to_owned(),
+    })
 }
 
 /// A column of what perftest's programs print: of bandwidths the average in MiB/s and millions of messages
@@ -58,7 +66,10 @@ pub(crate) fn perftest(
     };
     let figure = rows.last().and_then(|row| row.figures.get(index)).copied();
     let figure = figure.filter(|_| exchange.client.succeeded());
-    figure.ok_or_else(|| Error::Failed { command: line.to_owned(), output })
+    figure.ok_or_else(|| Error::Failed {
+        command: line.to_owned(),
+        output,
+    })
 }
 
 /// A figure of perftest between two processes of one host.
@@ -69,19 +80,29 @@ pub(crate) fn on_one_host(place: &Place, line: &str, column: Column) -> Result<f
 
 /// The rate at the receiver of iperf3 in Gb/s, from the output of the client.
 pub(crate) fn iperf3_rate(output: &str) -> Result<f64, Error> {
-    let gbit = output.lines().rev().find(|line| line.ends_with("receiver")).and_then(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let unit = words.iter().position(|word| *word == "Gbits/sec")?;
-        words.get(unit.checked_sub(1)?)?.parse().ok()
-    });
-    gbit.ok_or_else(|| Error::Failed { command: "iperf3".to_owned(), output: output.to_owned() })
+    let gbit = output
+        .lines()
+        .rev()
+        .find(|line| line.ends_with("receiver"))
+        .and_then(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let unit = words.iter().position(|word| *word == "Gbits/sec")?;
+            words.get(unit.checked_sub(1)?)?.parse().ok()
+        });
+    gbit.ok_or_else(|| Error::Failed {
+        command: "iperf3".to_owned(),
+        output: output.to_owned(),
+    })
 }
 
 /// A figure of the machine by `limits MODE ARGUMENT`.
 pub(crate) fn limit(place: &Place, mode: &str, argument: &str, figure: &str) -> Result<f64, Error> {
     let path = place.limits()?.to_string_lossy().into_owned();
     let argv = [path.as_str(), mode, argument];
-    number(&succeeded(place.alone()?.start_plain(&argv)?.wait(SECONDS)?, &argv)?, figure)
+    number(
+        &succeeded(place.alone()?.start_plain(&argv)?.wait(SECONDS)?, &argv)?,
+        figure,
+    )
 }
 
 /// Starts one end of `limits` on the left, waits until it is ready, and runs the other on the right.
@@ -101,13 +122,30 @@ pub(crate) fn limits_between(
 
 /// The last figures that `ucx_perftest` prints: messages, microseconds three times, MB/s twice, messages per
 /// second twice.
-pub(crate) fn ucx(server: &Namespace, client: &Namespace, line: &str, port: u16) -> Result<Vec<f64>, Error> {
-    let output =
-        succeeded(Exchange::run(server, client, &words(line), "-x", port, SECONDS)?.client, &[line])?;
-    let numbers =
-        |line: &str| -> Vec<f64> { line.split_whitespace().filter_map(|w| w.parse().ok()).collect() };
-    let found = output.lines().rev().map(numbers).find(|numbers| numbers.len() >= 7);
-    found.ok_or(Error::Failed { command: line.to_owned(), output })
+pub(crate) fn ucx(
+    server: &Namespace,
+    client: &Namespace,
+    line: &str,
+    port: u16,
+) -> Result<Vec<f64>, Error> {
+    let output = succeeded(
+        Exchange::run(server, client, &words(line), "-x", port, SECONDS)?.client,
+        &[line],
+    )?;
+    let numbers = |line: &str| -> Vec<f64> {
+        line.split_whitespace()
+            .filter_map(|w| w.parse().ok())
+            .collect()
+    };
+    let found = output
+        .lines()
+        .rev()
+        .map(numbers)
+        .find(|numbers| numbers.len() >= 7);
+    found.ok_or(Error::Failed {
+        command: line.to_owned(),
+        output,
+    })
 }
 
 /// The rate of all messages that `ucx_perftest` printed, in bytes per second.
@@ -125,7 +163,10 @@ impl SharedFiles {
         let files = Self;
         for file in files.all() {
             let made = std::fs::File::create(&file).and_then(|made| made.set_len(Self::BYTES));
-            made.map_err(|error| Error::Failed { command: file, output: error.to_string() })?;
+            made.map_err(|error| Error::Failed {
+                command: file,
+                output: error.to_string(),
+            })?;
         }
         Ok(files)
     }
@@ -142,6 +183,8 @@ impl SharedFiles {
 
 impl Drop for SharedFiles {
     fn drop(&mut self) {
-        self.all().iter().for_each(|file| _ = std::fs::remove_file(file));
+        self.all()
+            .iter()
+            .for_each(|file| _ = std::fs::remove_file(file));
     }
 }

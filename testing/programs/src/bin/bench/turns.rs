@@ -17,8 +17,17 @@ pub(crate) fn measure(
     other: Option<&Place>,
     rounds: usize,
 ) -> Result<Measured, Error> {
-    let limits = if other.is_none() { &row.limits[..] } else { &[] };
-    let look = || limits.iter().map(|limit| (limit.measure)(place)).collect::<Result<Vec<f64>, Error>>();
+    let limits = if other.is_none() {
+        &row.limits[..]
+    } else {
+        &[]
+    };
+    let look = || {
+        limits
+            .iter()
+            .map(|limit| (limit.measure)(place))
+            .collect::<Result<Vec<f64>, Error>>()
+    };
     let mut before = look()?;
     let (mut figures, mut others) = (Vec::new(), Vec::new());
     let mut beside = vec![Vec::new(); limits.len()];
@@ -42,7 +51,13 @@ pub(crate) fn measure(
         unit: row.unit.clone(),
         goal: row.goal,
         figures,
-        limits: beside.map(|(it, limits)| Beside { name: it.name.clone(), goal: it.goal, limits }).collect(),
+        limits: beside
+            .map(|(it, limits)| Beside {
+                name: it.name.clone(),
+                goal: it.goal,
+                limits,
+            })
+            .collect(),
         other: other.map(|_| others),
     })
 }
@@ -74,7 +89,10 @@ mod tests {
     fn a_figure_lies_between_its_limits() {
         // Limit 1, figure 2, limit 3, figure 4, limit 5.
         let measured = measure(&row(), &place("this"), None, 2).expect("nothing fails");
-        assert_eq!((&*measured.figures, &*measured.limits[0].limits), (&[2.0, 4.0][..], &[2.0, 4.0][..]));
+        assert_eq!(
+            (&*measured.figures, &*measured.limits[0].limits),
+            (&[2.0, 4.0][..], &[2.0, 4.0][..])
+        );
         assert_eq!(measured.other, None);
     }
 

@@ -81,6 +81,7 @@ fn the_same_seed_gives_the_same_run() {
 
 #[test]
 fn one_seed() {
-    let seed = std::env::var("CM_SEED").map_or(0, |text| text.parse().expect("CM_SEED is a number"));
+    let seed =
+        std::env::var("CM_SEED").map_or(0, |text| text.parse().expect("CM_SEED is a number"));
     World::new(seed).run();
 }

@@ -49,8 +49,13 @@ pub(crate) struct Faults {
 pub(crate) const LIFETIME: u8 = 8;
 
 impl Faults {
-    pub(crate) const NONE: Self =
-        Self { lose: 0, double: 0, delay: Nanos(0), forge_elsewhere: 0, forge_as_peer: 0 };
+    pub(crate) const NONE: Self = Self {
+        lose: 0,
+        double: 0,
+        delay: Nanos(0),
+        forge_elsewhere: 0,
+        forge_as_peer: 0,
+    };
 
     pub(crate) fn roll(dice: &mut Dice) -> Self {
         let mut some = |values: &[u64]| *dice.pick(values);

@@ -57,7 +57,10 @@ impl Story {
 
     fn hear(&mut self, side: Side, heard: Heard) {
         let before = self.heard[side as usize];
-        assert!(before < heard, "{side:?} heard {before:?}, then {heard:?}: {self:?}");
+        assert!(
+            before < heard,
+            "{side:?} heard {before:?}, then {heard:?}: {self:?}"
+        );
         self.heard[side as usize] = heard;
     }
 
@@ -65,7 +68,10 @@ impl Story {
     /// were lost for longer than answers are kept, or because its table was full.
     pub(crate) fn request(&mut self, passive: CommId, forgotten: bool) {
         if self.passive.is_some() {
-            assert!(forgotten && self.ended_by[1], "one REQ, two requests: {self:?}");
+            assert!(
+                forgotten && self.ended_by[1],
+                "one REQ, two requests: {self:?}"
+            );
             self.heard[1] = Heard::Nothing;
         }
         self.passive = Some(passive);
@@ -78,7 +84,10 @@ impl Story {
     }
 
     pub(crate) fn established(&mut self, by_data: bool) {
-        assert!(self.readied || by_data, "the active end is not ready: {self:?}");
+        assert!(
+            self.readied || by_data,
+            "the active end is not ready: {self:?}"
+        );
         self.hear(Side::Passive, Heard::Established);
         self.established = true;
     }
@@ -102,12 +111,22 @@ impl Story {
         let [active, passive] = self.heard;
         match self.ended_by {
             [false, false] if self.readied => {
-                assert_eq!((active, passive), (Heard::Opening, Heard::Established), "{self:?}");
+                assert_eq!(
+                    (active, passive),
+                    (Heard::Opening, Heard::Established),
+                    "{self:?}"
+                );
             }
             [false, false] if self.accepted => assert!(active >= Heard::Opening, "{self:?}"),
-            [false, true] => assert!(active >= Heard::Ending, "the active end does not know: {self:?}"),
+            [false, true] => assert!(
+                active >= Heard::Ending,
+                "the active end does not know: {self:?}"
+            ),
             [true, false] if self.passive.is_some() => {
-                assert!(passive >= Heard::Ending, "the passive end does not know: {self:?}");
+                assert!(
+                    passive >= Heard::Ending,
+                    "the passive end does not know: {self:?}"
+                );
             }
             _ => {}
         }

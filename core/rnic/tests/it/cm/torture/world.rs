@@ -5,7 +5,9 @@ use super::network::{Dice, Faults, LIFETIME, damage};
 use super::programs::{Act, Manners};
 use super::story::{Side, Story};
 use crate::cm::pair::*;
-use rnic::cm::{CmConfig, CmEvent, Datagram, Ece, Listen, ListenAddress, ListenerId, Parting, Resolution};
+use rnic::cm::{
+    CmConfig, CmEvent, Datagram, Ece, Listen, ListenAddress, ListenerId, Parting, Resolution,
+};
 use rnic::{Gid, Instant, Nanos};
 use std::collections::BTreeMap;
 use wire::Qpn;
@@ -69,7 +71,8 @@ impl World {
             connections_max: *dice.pick(&[4, 65_536, 65_536]),
             ..CmConfig::default()
         };
-        let hosts = [0, 1].map(|index| Host::new(GIDS[index], config, dice.below(250) as u8 + index as u8));
+        let hosts =
+            [0, 1].map(|index| Host::new(GIDS[index], config, dice.below(250) as u8 + index as u8));
         let manners = Manners::roll(&mut dice);
         let mut world = Self {
             config,
@@ -107,7 +110,14 @@ impl World {
             let by = self.dice.below(2) as usize;
             let resolve = self.dice.percent(20);
             let after = Nanos(self.dice.below(RAGE.0));
-            self.after(after, if resolve { Happening::Resolve { by } } else { Happening::Connect { by } });
+            self.after(
+                after,
+                if resolve {
+                    Happening::Resolve { by }
+                } else {
+                    Happening::Connect { by }
+                },
+            );
         }
         if self.dice.percent(30) {
             let (by, after) = (self.dice.below(2) as usize, Nanos(self.dice.below(RAGE.0)));
@@ -117,7 +127,8 @@ impl World {
 
     fn after(&mut self, delay: Nanos, happening: Happening) {
         self.happened += 1;
-        self.agenda.insert((self.now + delay, self.happened), happening);
+        self.agenda
+            .insert((self.now + delay, self.happened), happening);
     }
 
     fn listen(&mut self, by: usize) {
@@ -125,7 +136,11 @@ impl World {
         // Slow programs with a short backlog make peers give up.
         self.reliable &= u64::from(backlog) >= ATTEMPTS_MAX || self.manners.thinks == Nanos(0);
         for service in [SERVICE, DATAGRAMS] {
-            let listen = Listen { service, address: ListenAddress::Any, backlog };
+            let listen = Listen {
+                service,
+                address: ListenAddress::Any,
+                backlog,
+            };
             let id = self.hosts[by].cm.listen(listen).unwrap();
             self.listeners[by].push(id);
         }
@@ -138,7 +153,9 @@ impl World {
         let healed = self.now;
         self.go_on_until(healed + Nanos(CALM.0 / 2));
         if self.reliable && self.honest {
-            self.stories.iter().for_each(Story::must_have_come_to_something);
+            self.stories
+                .iter()
+                .for_each(Story::must_have_come_to_something);
         }
         for by in [0, 1] {
             let ids: Vec<CommId> = self.roles[by].keys().copied().collect();
@@ -153,7 +170,11 @@ impl World {
             self.summary.digest ^= host.cm.counters().received.iter().sum::<u64>() << 32;
         }
         self.summary.digest ^= self.happened;
-        self.summary.established = self.stories.iter().filter(|story| story.established).count() as u64;
+        self.summary.established = self
+            .stories
+            .iter()
+            .filter(|story| story.established)
+            .count() as u64;
         self.summary.failed = self.stories.len() as u64 - self.summary.established;
         self.summary
     }
@@ -161,16 +182,24 @@ impl World {
     /// Handles the scheduled events until `end`.
     fn go_on_until(&mut self, end: Instant) {
         loop {
-            let timers = self.hosts.iter().filter_map(|host| host.cm.next_timeout()).min();
+            let timers = self
+                .hosts
+                .iter()
+                .filter_map(|host| host.cm.next_timeout())
+                .min();
             let next = self.agenda.keys().next().map(|(at, _)| *at);
-            let Some(at) = timers.into_iter().chain(next).min().filter(|at| *at <= end) else { break };
+            let Some(at) = timers.into_iter().chain(next).min().filter(|at| *at <= end) else {
+                break;
+            };
             self.now = self.now.max(at);
             if next.is_some_and(|next| next <= self.now)
                 && let Some((_, happening)) = self.agenda.pop_first()
             {
                 self.happen(happening);
             } else {
-                self.hosts.iter_mut().for_each(|host| host.cm.handle_timeout(self.now));
+                self.hosts
+                    .iter_mut()
+                    .for_each(|host| host.cm.handle_timeout(self.now));
             }
             self.settle();
         }
@@ -183,7 +212,10 @@ impl World {
             Happening::Connect { by } => self.connect(by),
             Happening::Resolve { by } => {
                 let resolve = resolve(GIDS[by], GIDS[1 - by]);
-                self.hosts[by].cm.resolve(&resolve, Ece::default(), self.now).ok();
+                self.hosts[by]
+                    .cm
+                    .resolve(&resolve, Ece::default(), self.now)
+                    .ok();
             }
             Happening::Act { by, id, act } => self.act(by, id, act),
             Happening::Relisten { by } => self.relisten(by),
@@ -221,8 +253,10 @@ impl World {
     fn crash(&mut self, by: usize) {
         self.hosts[by].drain();
         let died = std::mem::take(&mut self.roles[by]);
-        let words: Vec<Datagram> =
-            died.keys().filter_map(|id| self.hosts[by].cm.message_at_death(*id)).collect();
+        let words: Vec<Datagram> = died
+            .keys()
+            .filter_map(|id| self.hosts[by].cm.message_at_death(*id))
+            .collect();
         self.hosts[by] = Host::new(GIDS[by], self.config, 252 + by as u8);
         for (story, side) in died.into_values() {
             if let Some(story) = self.stories.get_mut(story as usize) {
@@ -231,7 +265,9 @@ impl World {
         }
         (self.reliable, self.forgets) = (false, true);
         self.summary.crashes += 1;
-        words.into_iter().for_each(|datagram| self.carry(1 - by, datagram));
+        words
+            .into_iter()
+            .for_each(|datagram| self.carry(1 - by, datagram));
         self.listeners[by].clear();
         self.listen(by);
     }
@@ -255,7 +291,10 @@ impl World {
         if datagram.path.destination != GIDS[to] {
             return;
         }
-        let copies = match (self.dice.percent(self.faults.lose), self.dice.percent(self.faults.double)) {
+        let copies = match (
+            self.dice.percent(self.faults.lose),
+            self.dice.percent(self.faults.double),
+        ) {
             (true, _) => 0,
             (false, true) => 2,
             (false, false) => 1,
@@ -263,7 +302,13 @@ impl World {
         self.summary.spoiled += u64::from(copies != 1);
         for _ in 0..copies {
             let delay = Nanos(self.dice.below(self.faults.delay.0 + 1));
-            self.after(delay, Happening::Arrive { at: to, datagram: Box::new(datagram) });
+            self.after(
+                delay,
+                Happening::Arrive {
+                    at: to,
+                    datagram: Box::new(datagram),
+                },
+            );
         }
         if self.dice.percent(self.faults.forge_elsewhere) {
             self.summary.spoiled += 1;
@@ -272,25 +317,47 @@ impl World {
                 forged = datagram;
             }
             forged.path.source = MALLORY;
-            self.after(Nanos(0), Happening::Arrive { at: to, datagram: Box::new(forged) });
+            self.after(
+                Nanos(0),
+                Happening::Arrive {
+                    at: to,
+                    datagram: Box::new(forged),
+                },
+            );
         }
         if self.dice.percent(self.faults.forge_as_peer) {
             self.summary.spoiled += 1;
             let forged = damage(&mut self.dice, &datagram);
-            self.after(Nanos(0), Happening::Arrive { at: to, datagram: Box::new(forged) });
+            self.after(
+                Nanos(0),
+                Happening::Arrive {
+                    at: to,
+                    datagram: Box::new(forged),
+                },
+            );
         }
     }
 
     fn hear(&mut self, by: usize, event: &CmEvent) {
         self.check(by, event);
         for (delay, act) in self.manners.react(&mut self.dice, event) {
-            self.after(delay, Happening::Act { by, id: event.id(), act });
+            self.after(
+                delay,
+                Happening::Act {
+                    by,
+                    id: event.id(),
+                    act,
+                },
+            );
         }
     }
 
     /// Checks an event against the model.
     fn check(&mut self, by: usize, event: &CmEvent) {
-        if let CmEvent::Request { id, request, path, .. } = event {
+        if let CmEvent::Request {
+            id, request, path, ..
+        } = event
+        {
             // A third host may send requests too; the model does not contain them.
             if path.destination == MALLORY || !self.honest {
                 self.roles[by].insert(*id, (u64::MAX, Side::Passive));
@@ -306,8 +373,12 @@ impl World {
             return;
         }
         self.summary.resolved += u64::from(matches!(event, CmEvent::Resolved { .. }));
-        let Some(&(story, side)) = self.roles[by].get(&event.id()) else { return };
-        let Some(story) = self.stories.get_mut(story as usize).filter(|_| self.honest) else { return };
+        let Some(&(story, side)) = self.roles[by].get(&event.id()) else {
+            return;
+        };
+        let Some(story) = self.stories.get_mut(story as usize).filter(|_| self.honest) else {
+            return;
+        };
         match event {
             CmEvent::Reply { reply, .. } => {
                 assert_eq!(reply.private_data[..7], *b"welcome");
@@ -319,10 +390,16 @@ impl World {
                 assert!(!self.reliable, "the peer is there: {story:?}");
                 story.unreachable(side);
             }
-            CmEvent::Disconnected { cause: Parting::Peer(_), .. } => story.parted_by_peer(side),
+            CmEvent::Disconnected {
+                cause: Parting::Peer(_),
+                ..
+            } => story.parted_by_peer(side),
             CmEvent::Disconnected { cause, .. } => {
                 let timed_out = *cause == Parting::TimedOut;
-                assert!(!(self.reliable && timed_out), "the peer is there: {story:?}");
+                assert!(
+                    !(self.reliable && timed_out),
+                    "the peer is there: {story:?}"
+                );
                 story.parted(side);
             }
             CmEvent::TimeWaitOver { .. } => story.time_wait_over(side),
@@ -334,7 +411,8 @@ impl World {
     fn act(&mut self, by: usize, id: CommId, act: Act) {
         let now = self.now;
         let role = self.roles[by].get(&id).copied();
-        let story = role.and_then(|(story, side)| Some((self.stories.get_mut(story as usize)?, side)));
+        let story =
+            role.and_then(|(story, side)| Some((self.stories.get_mut(story as usize)?, side)));
         // Only an end that is ready has sent data.
         if act == Act::Data && story.as_ref().is_some_and(|(story, _)| !story.readied) {
             return;
@@ -367,6 +445,9 @@ const RESOLUTION: Resolution = Resolution {
     status: SidrStatus::VALID,
     qpn: Qpn::new(7),
     qkey: 1,
-    ece: Ece { vendor_id: 0, options: 0 },
+    ece: Ece {
+        vendor_id: 0,
+        options: 0,
+    },
     private_data: [0; 136],
 };

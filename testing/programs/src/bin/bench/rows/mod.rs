@@ -32,6 +32,9 @@ mod tests {
         let rows = all();
         let names: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names.len(), rows.len());
-        assert!(rows.iter().all(|row| !row.name.contains('|')), "a name is a cell of a table");
+        assert!(
+            rows.iter().all(|row| !row.name.contains('|')),
+            "a name is a cell of a table"
+        );
     }
 }

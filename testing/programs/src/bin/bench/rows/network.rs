@@ -5,7 +5,9 @@ use programs::{Error, Job as _, Machine as _, Pair};
 
 use crate::place::Place;
 use crate::row::{Bound, Row, Unit};
-use crate::tools::{Column, MIB, SECONDS, iperf3_rate, limits_between, number, perftest, succeeded};
+use crate::tools::{
+    Column, MIB, SECONDS, iperf3_rate, limits_between, number, perftest, succeeded,
+};
 
 /// BTH and ICRC: what a packet of a SEND has beside its payload.
 const PACKET_OVERHEAD: u32 = 16;
@@ -33,7 +35,11 @@ fn between(pair: &Pair, line: &str, column: Column) -> Result<f64, Error> {
 }
 
 fn pair_of(place: &Place, mtu: u32) -> Result<&Pair, Error> {
-    if mtu == 9000 { place.jumbo() } else { place.ethernet() }
+    if mtu == 9000 {
+        place.jumbo()
+    } else {
+        place.ethernet()
+    }
 }
 
 /// 64 KiB messages, beside raw UDP with segments as long as the packets, and beside TCP.
@@ -43,11 +49,19 @@ fn bandwidth(program: &'static str, mtu: u32, goal: f64) -> Row {
         let line = format!("{program} -s 65536 -n 60000");
         Ok(between(pair_of(place, mtu)?, &line, Column::Average)? * MIB * 8.0 / 1e9)
     };
-    Row::new(format!("`{program}` 64 KiB, MTU {mtu}"), Unit::gigabits(), ours)
-        .beside("raw UDP with GSO", Some(Bound::AtLeast(goal)), move |place| {
-            raw_bandwidth(place, pair_of(place, mtu)?, payload + PACKET_OVERHEAD)
-        })
-        .beside("iperf3 over TCP", Some(Bound::AtLeast(1.0)), move |place| iperf3(pair_of(place, mtu)?))
+    Row::new(
+        format!("`{program}` 64 KiB, MTU {mtu}"),
+        Unit::gigabits(),
+        ours,
+    )
+    .beside(
+        "raw UDP with GSO",
+        Some(Bound::AtLeast(goal)),
+        move |place| raw_bandwidth(place, pair_of(place, mtu)?, payload + PACKET_OVERHEAD),
+    )
+    .beside("iperf3 over TCP", Some(Bound::AtLeast(1.0)), move |place| {
+        iperf3(pair_of(place, mtu)?)
+    })
 }
 
 /// Medians beside those of raw UDP, and tails beside medians.
@@ -56,17 +70,31 @@ fn latencies() -> Vec<Row> {
         .into_iter()
         .flat_map(|(program, goal)| {
             let latency = move |place: &Place, column| {
-                between(place.jumbo()?, &format!("{program} -s 64 -n 100000"), column)
+                between(
+                    place.jumbo()?,
+                    &format!("{program} -s 64 -n 100000"),
+                    column,
+                )
             };
-            let median = Row::new(format!("`{program}` 64 B, p50"), Unit::microseconds(), move |place| {
-                latency(place, Column::P50)
-            });
-            let tail = Row::new(format!("`{program}` 64 B, p99"), Unit::microseconds(), move |place| {
-                latency(place, Column::P99)
-            });
+            let median = Row::new(
+                format!("`{program}` 64 B, p50"),
+                Unit::microseconds(),
+                move |place| latency(place, Column::P50),
+            );
+            let tail = Row::new(
+                format!("`{program}` 64 B, p99"),
+                Unit::microseconds(),
+                move |place| latency(place, Column::P99),
+            );
             [
-                median.beside("raw UDP, both spinning", Some(Bound::AtMost(goal)), raw_latency),
-                tail.beside("its p50", Some(Bound::AtMost(2.0)), move |place| latency(place, Column::P50)),
+                median.beside(
+                    "raw UDP, both spinning",
+                    Some(Bound::AtMost(goal)),
+                    raw_latency,
+                ),
+                tail.beside("its p50", Some(Bound::AtMost(2.0)), move |place| {
+                    latency(place, Column::P50)
+                }),
             ]
         })
         .collect()

@@ -9,12 +9,16 @@ use crate::tools::{SECONDS, number, succeeded};
 pub(crate) fn rows() -> Vec<Row> {
     let per_message = "nanoseconds per message";
     vec![
-        Row::new("a message among 10,000 active queue pairs", Unit::nanoseconds(), move |place| {
-            run(place, "10000", "40", per_message)
-        })
-        .beside("a message between one pair of them", Some(Bound::AtMost(2.0)), move |place| {
-            run(place, "2", "200000", per_message)
-        }),
+        Row::new(
+            "a message among 10,000 active queue pairs",
+            Unit::nanoseconds(),
+            move |place| run(place, "10000", "40", per_message),
+        )
+        .beside(
+            "a message between one pair of them",
+            Some(Bound::AtMost(2.0)),
+            move |place| run(place, "2", "200000", per_message),
+        ),
         Row::new("an idle queue pair of a million", Unit::bytes(), |place| {
             run(place, "1000000", "0", "bytes per queue pair")
         })
@@ -29,5 +33,8 @@ pub(crate) fn rows() -> Vec<Row> {
 fn run(place: &Place, queue_pairs: &str, rounds: &str, figure: &str) -> Result<f64, Error> {
     let path = place.many_queue_pairs()?.to_string_lossy().into_owned();
     let argv = [path.as_str(), "-d", "rk_lo", queue_pairs, rounds];
-    number(&succeeded(place.alone()?.run(&argv, SECONDS)?, &argv)?, figure)
+    number(
+        &succeeded(place.alone()?.run(&argv, SECONDS)?, &argv)?,
+        figure,
+    )
 }

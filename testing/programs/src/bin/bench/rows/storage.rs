@@ -68,7 +68,11 @@ impl Figure {
 
     /// From fio's JSON.
     fn of_fio(self, value: &Value, way: &str) -> Option<f64> {
-        let of = |path: &str| value.pointer(&format!("/jobs/0/{way}/{path}")).and_then(Value::as_f64);
+        let of = |path: &str| {
+            value
+                .pointer(&format!("/jobs/0/{way}/{path}"))
+                .and_then(Value::as_f64)
+        };
         match self {
             Self::PerSecond => of("iops"),
             Self::Gigabytes => Some(of("bw_bytes")? / 1e9),
@@ -84,7 +88,11 @@ const ONE: Load = Load {
     fio: "--rw=randread --bs=4k --iodepth=1",
     figure: Figure::P50,
 };
-const TAIL: Load = Load { name: "4 KiB random read, 1 at once, p99", figure: Figure::P99, ..ONE };
+const TAIL: Load = Load {
+    name: "4 KiB random read, 1 at once, p99",
+    figure: Figure::P99,
+    ..ONE
+};
 const MANY: Load = Load {
     name: "4 KiB random read, 128 at once",
     job: "randread:4k:128",
@@ -156,7 +164,13 @@ fn target<'a>(place: &Place, server: &'a Namespace, disk: &str) -> Result<Target
 }
 
 /// A load on the target of a namespace.
-fn load(place: &Place, server: &Namespace, host: &Namespace, over: &str, load: Load) -> Result<f64, Error> {
+fn load(
+    place: &Place,
+    server: &Namespace,
+    host: &Namespace,
+    over: &str,
+    load: Load,
+) -> Result<f64, Error> {
     let line = format!(
         "{} nvme bench {}:{PORT} --transport {over} --subsystem {NQN} --job {} --destroy --fill --seconds 1 \
          --warm-up 0.3 --json",
@@ -166,8 +180,13 @@ fn load(place: &Place, server: &Namespace, host: &Namespace, over: &str, load: L
     );
     let argv = words(&line);
     let output = succeeded(host.start_plain(&argv)?.wait(SECONDS)?, &argv)?;
-    let found = output.lines().find_map(|line| load.figure.of_ours(&serde_json::from_str(line).ok()?));
-    found.ok_or(Error::Failed { command: line, output })
+    let found = output
+        .lines()
+        .find_map(|line| load.figure.of_ours(&serde_json::from_str(line).ok()?));
+    found.ok_or(Error::Failed {
+        command: line,
+        output,
+    })
 }
 
 fn fio(place: &Place, engine: &str, load: Load) -> Result<f64, Error> {
@@ -178,11 +197,18 @@ fn fio(place: &Place, engine: &str, load: Load) -> Result<f64, Error> {
     );
     let argv = words(&line);
     let output = succeeded(place.alone()?.start_plain(&argv)?.wait(SECONDS)?, &argv)?;
-    let way = if load.fio.contains("write") { "write" } else { "read" };
+    let way = if load.fio.contains("write") {
+        "write"
+    } else {
+        "read"
+    };
     let begin = output.find('{').unwrap_or_default();
     let value = serde_json::from_str(&output[begin..]).ok();
     let found = value.and_then(|value: Value| load.figure.of_fio(&value, way));
-    found.ok_or(Error::Failed { command: line, output })
+    found.ok_or(Error::Failed {
+        command: line,
+        output,
+    })
 }
 
 /// A load on a disk in memory.
@@ -194,7 +220,10 @@ fn on_memory(place: &Place, over: &str, which: Load) -> Result<f64, Error> {
 
 fn memory_by_rdma(load: Load) -> Row {
     let name = format!("NVMe/RDMA on one host, memory disk, {}", load.name);
-    Row::new(name, load.figure.unit(), move |place| on_memory(place, "rdma", load)).beside(
+    Row::new(name, load.figure.unit(), move |place| {
+        on_memory(place, "rdma", load)
+    })
+    .beside(
         "NVMe/TCP",
         Some(load.figure.beside_a_peer(1.0)),
         move |place| on_memory(place, "tcp", load),
@@ -206,11 +235,27 @@ fn memory_by_tcp(load: Load) -> Row {
     let name = format!("NVMe/TCP, memory disk, {}", load.name);
     let nbd = move |place: &Place| {
         let (alone, port) = (place.alone()?, NBD_PORT.to_string());
-        let _peer = alone.start_plain(&["nbdkit", "-f", "-i", "127.0.0.1", "-p", &port, "memory", SIZE])?;
+        let _peer = alone.start_plain(&[
+            "nbdkit",
+            "-f",
+            "-i",
+            "127.0.0.1",
+            "-p",
+            &port,
+            "memory",
+            SIZE,
+        ])?;
         alone.wait_for_listener(NBD_PORT, SECONDS)?;
-        fio(place, &format!("--ioengine=nbd --uri=nbd://127.0.0.1:{NBD_PORT}"), load)
+        fio(
+            place,
+            &format!("--ioengine=nbd --uri=nbd://127.0.0.1:{NBD_PORT}"),
+            load,
+        )
     };
-    Row::new(name, load.figure.unit(), move |place| on_memory(place, "tcp", load)).beside(
+    Row::new(name, load.figure.unit(), move |place| {
+        on_memory(place, "tcp", load)
+    })
+    .beside(
         "nbdkit, fio's nbd engine",
         Some(load.figure.beside_a_peer(1.0)),
         nbd,
