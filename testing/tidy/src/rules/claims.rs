@@ -9,6 +9,7 @@ const FUZZING: &str = "testing/fuzz/README.md";
 /// Files at the root of the repository. Any other file there was left behind.
 const ROOT_FILES: &[&str] = &[
     ".dockerignore",
+    ".git-blame-ignore-revs",
     ".gitignore",
     "CHANGELOG.md",
     "CITATION.cff",
@@ -22,7 +23,6 @@ const ROOT_FILES: &[&str] = &[
     "SECURITY.md",
     "clippy.toml",
     "deny.toml",
-    "rustfmt.toml",
 ];
 
 /// Files at the root that are not in the list.
