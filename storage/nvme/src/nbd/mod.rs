@@ -8,6 +8,7 @@
 mod export;
 mod negotiation;
 mod reply;
+mod request;
 mod session;
 mod stop;
 mod terms;
@@ -16,7 +17,8 @@ mod writes;
 
 pub use export::{NbdError, Target, serve};
 pub use reply::Reply;
-pub use session::{Demand, Session};
+pub use request::Demand;
+pub use session::Session;
 pub use stop::Stop;
 pub use terms::{Export, Fault, REQUEST_BYTES_MAX, flag};
 pub use writes::Writes;

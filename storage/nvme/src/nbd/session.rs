@@ -5,82 +5,13 @@ use super::negotiation::{
     self, ALLOCATION_ID, Agreed, Asked, Next, OPTION_BYTES_MAX, OPTION_HEAD, OPTIONS_MAX,
 };
 use super::reply::{self, Reply};
-use super::terms::{Export, Fault, REQUEST_BYTES_MAX, flag};
+use super::request::{Demand, NbdRequest, REQUEST_SIZE, command};
+use super::terms::{Export, Fault, REQUEST_BYTES_MAX};
 
 /// Bytes of replies that wait to be sent. No further request is read beyond it.
 const OUTPUT_MAX: usize = 64 << 20;
-/// Bytes of a request without its data.
-const REQUEST_SIZE: usize = 28;
-const REQUEST_MAGIC: u32 = 0x2560_9513;
 /// The status of an extent in `base:allocation` that has data, or may have: NVMe does not say.
 const ALLOCATED: u32 = 0;
-
-mod command {
-    pub(super) const READ: u16 = 0;
-    pub(super) const WRITE: u16 = 1;
-    pub(super) const DISCONNECT: u16 = 2;
-    pub(super) const FLUSH: u16 = 3;
-    pub(super) const TRIM: u16 = 4;
-    pub(super) const WRITE_ZEROES: u16 = 6;
-    pub(super) const BLOCK_STATUS: u16 = 7;
-    pub(super) const FUA: u16 = 1;
-    pub(super) const NO_HOLE: u16 = 1 << 1;
-    pub(super) const DONT_FRAGMENT: u16 = 1 << 2;
-    pub(super) const ONE_EXTENT: u16 = 1 << 3;
-}
-
-/// A request of the client: its cookie, and a range in bytes. Ranges have at least one byte and lie
-/// within the export; they need not be multiples of the block size.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Demand<'a> {
-    /// Read a range (NBD_CMD_READ).
-    Read {
-        /// The cookie of the request, which the reply repeats.
-        cookie: u64,
-        /// The first byte of the range.
-        offset: u64,
-        /// The length of the range in bytes.
-        length: usize,
-    },
-    /// Write a range (NBD_CMD_WRITE).
-    Write {
-        /// The cookie of the request, which the reply repeats.
-        cookie: u64,
-        /// The first byte of the range.
-        offset: u64,
-        /// The bytes to write.
-        data: &'a [u8],
-        /// Whether the data have to be on the medium before the reply (FUA).
-        durable: bool,
-    },
-    /// Flush all finished writes to the medium (NBD_CMD_FLUSH).
-    Flush {
-        /// The cookie of the request, which the reply repeats.
-        cookie: u64,
-    },
-    /// Deallocate a range (NBD_CMD_TRIM).
-    Trim {
-        /// The cookie of the request, which the reply repeats.
-        cookie: u64,
-        /// The first byte of the range.
-        offset: u64,
-        /// The length of the range in bytes.
-        length: u64,
-    },
-    /// Make a range read as zeros (NBD_CMD_WRITE_ZEROES).
-    Zero {
-        /// The cookie of the request, which the reply repeats.
-        cookie: u64,
-        /// The first byte of the range.
-        offset: u64,
-        /// The length of the range in bytes.
-        length: u64,
-        /// Whether the range may be deallocated.
-        may_deallocate: bool,
-        /// Whether the data have to be on the medium before the reply (FUA).
-        durable: bool,
-    },
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -105,27 +36,6 @@ pub struct Session {
     skipped: usize,
     output: Vec<u8>,
     sent: usize,
-}
-
-struct Parsed {
-    flags: u16,
-    kind: u16,
-    cookie: u64,
-    offset: u64,
-    length: u32,
-}
-
-fn parse(b: &[u8; REQUEST_SIZE]) -> Result<Parsed, Fault> {
-    if u32::from_be_bytes([b[0], b[1], b[2], b[3]]) != REQUEST_MAGIC {
-        return Err(Fault::Magic);
-    }
-    Ok(Parsed {
-        flags: u16::from_be_bytes([b[4], b[5]]),
-        kind: u16::from_be_bytes([b[6], b[7]]),
-        cookie: u64::from_be_bytes([b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]]),
-        offset: u64::from_be_bytes([b[16], b[17], b[18], b[19], b[20], b[21], b[22], b[23]]),
-        length: u32::from_be_bytes([b[24], b[25], b[26], b[27]]),
-    })
 }
 
 impl Session {
@@ -230,12 +140,8 @@ impl Session {
                     let Some(head) = input.first_chunk::<REQUEST_SIZE>() else {
                         return Ok(None);
                     };
-                    let request = parse(head)?;
-                    let data = if request.kind == command::WRITE {
-                        request.length as usize
-                    } else {
-                        0
-                    };
+                    let request = NbdRequest::parse(head)?;
+                    let data = request.data_bytes();
                     if data > REQUEST_BYTES_MAX {
                         return Err(Fault::TooLong);
                     }
@@ -248,9 +154,11 @@ impl Session {
                         self.phase = Phase::End;
                         return Ok(None);
                     }
-                    match self.check(&request) {
+                    match request.check(&self.export, &self.agreed) {
                         Errno::Success if self.is_answered(&request) => {}
-                        Errno::Success => return Ok(Some(self.demand(&request, begin, data))),
+                        Errno::Success => {
+                            return Ok(Some(request.demand(&self.input[begin..begin + data])));
+                        }
                         errno => self.reply(request.cookie, Reply::Failed(errno)),
                     }
                 }
@@ -282,52 +190,9 @@ impl Session {
         }
     }
 
-    /// Checks type, flags and range of a request.
-    fn check(&self, request: &Parsed) -> Errno {
-        let Parsed {
-            flags,
-            kind,
-            offset,
-            length,
-            ..
-        } = *request;
-        let has = self.export.flags;
-        // The transmission flag without which the type is unknown, and the flags that only this type has.
-        let (wanted, own) = match kind {
-            command::READ if self.agreed.structured => (0, command::DONT_FRAGMENT),
-            command::READ | command::WRITE => (0, 0),
-            command::FLUSH => (flag::FLUSH, 0),
-            command::TRIM => (flag::TRIM, 0),
-            command::WRITE_ZEROES => (flag::WRITE_ZEROES, command::NO_HOLE),
-            command::BLOCK_STATUS if self.agreed.allocation => (0, command::ONE_EXTENT),
-            _ => return Errno::Invalid,
-        };
-        let writes = matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
-        // FUA is allowed with every command, and means nothing to those that write nothing.
-        let allowed = own
-            | if has & flag::FUA != 0 {
-                command::FUA
-            } else {
-                0
-            };
-        let is_inside = offset
-            .checked_add(length.into())
-            .is_some_and(|end| end <= self.export.size);
-        match kind {
-            _ if writes && has & flag::READ_ONLY != 0 => Errno::Permission,
-            _ if flags & !allowed != 0 || has & wanted != wanted => Errno::Invalid,
-            command::FLUSH if offset != 0 || length != 0 => Errno::Invalid,
-            command::READ if length as usize > REQUEST_BYTES_MAX => Errno::Invalid,
-            command::BLOCK_STATUS if length == 0 => Errno::Invalid,
-            command::WRITE | command::WRITE_ZEROES if !is_inside => Errno::NoSpace,
-            _ if !is_inside => Errno::Invalid,
-            _ => Errno::Success,
-        }
-    }
-
     /// Answers a request for which nothing is to be done at the disk; returns whether it was one.
-    fn is_answered(&mut self, request: &Parsed) -> bool {
-        let Parsed {
+    fn is_answered(&mut self, request: &NbdRequest) -> bool {
+        let NbdRequest {
             kind,
             cookie,
             length,
@@ -343,55 +208,13 @@ impl Session {
         }
         true
     }
-
-    fn demand(&self, request: &Parsed, begin: usize, bytes: usize) -> Demand<'_> {
-        let Parsed {
-            flags,
-            kind,
-            cookie,
-            offset,
-            length,
-        } = *request;
-        let durable = flags & command::FUA != 0;
-        match kind {
-            command::READ => Demand::Read {
-                cookie,
-                offset,
-                length: length as usize,
-            },
-            command::WRITE => {
-                let data = &self.input[begin..begin + bytes];
-                Demand::Write {
-                    cookie,
-                    offset,
-                    data,
-                    durable,
-                }
-            }
-            command::TRIM => Demand::Trim {
-                cookie,
-                offset,
-                length: length.into(),
-            },
-            command::WRITE_ZEROES => {
-                let may_deallocate = flags & command::NO_HOLE == 0;
-                Demand::Zero {
-                    cookie,
-                    offset,
-                    length: length.into(),
-                    may_deallocate,
-                    durable,
-                }
-            }
-            // `check` refuses all other types.
-            _ => Demand::Flush { cookie },
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::export::STAGING;
+    use super::super::request::REQUEST_MAGIC;
+    use super::super::terms::flag;
     use super::*;
     use crate::limits::NBD_NEGOTIATION_BYTES;
 

@@ -12,7 +12,7 @@ use slab::Slab;
 use wire::nvme::command::Blocks;
 use wire::nvme::{Command, Io, Status};
 
-use super::session::Demand;
+use super::request::Demand;
 use super::writes::{Claim, Writes};
 use super::{Errno, Reply};
 use crate::host::{Done, HostError, Namespace, Payload, Queue};
