@@ -177,6 +177,14 @@ impl Report {
     /// The report in the text format 0.0.4 of Prometheus.
     pub fn to_prometheus(&self) -> String {
         let mut text = Text(String::new());
+        self.write_connections(&mut text);
+        self.write_namespaces(&mut text);
+        self.write_latencies(&mut text);
+        text.0
+    }
+
+    /// Metrics of the server as a whole.
+    fn write_connections(&self, text: &mut Text) {
         let gauges = [
             (
                 "connections",
@@ -218,43 +226,27 @@ impl Report {
             "Connections that ended, by why.",
             &ended,
         );
-        let of = |value: fn(&NamespaceReport) -> u64| -> Vec<_> {
-            self.namespaces
+    }
+
+    /// Counters of each namespace.
+    fn write_namespaces(&self, text: &mut Text) {
+        for metric in NAMESPACE_METRICS {
+            let values: Vec<_> = self
+                .namespaces
                 .iter()
-                .map(|it| (it.labels(), value(it)))
-                .collect()
-        };
-        let values = of(|it| it.bytes);
-        text.plain(
-            "rockery_nvme_namespace_size_bytes",
-            "gauge",
-            "The namespace's size.",
-            &values,
-        );
-        let values = of(|it| it.in_flight);
-        let help = "Commands that act on the namespace's medium, or wait until they may.";
-        text.plain("rockery_nvme_commands_in_flight", "gauge", help, &values);
-        let values = of(|it| it.read_bytes);
-        text.plain(
-            "rockery_nvme_read_bytes_total",
-            "counter",
-            "Bytes that hosts read.",
-            &values,
-        );
-        let values = of(|it| it.written_bytes);
-        text.plain(
-            "rockery_nvme_written_bytes_total",
-            "counter",
-            "Bytes that hosts wrote.",
-            &values,
-        );
-        let values = of(|it| it.errors);
-        text.plain(
-            "rockery_nvme_errors_total",
-            "counter",
-            "Commands that failed.",
-            &values,
-        );
+                .map(|it| (it.labels(), (metric.value)(it)))
+                .collect();
+            text.plain(
+                &format!("rockery_nvme_{}", metric.name),
+                metric.kind,
+                metric.help,
+                &values,
+            );
+        }
+    }
+
+    /// Histograms of each namespace, and of each queue.
+    fn write_latencies(&self, text: &mut Text) {
         let namespaces = self.namespaces.iter().map(|it| (it.labels(), &it.latency));
         let help =
             "What commands took in the target, from the arrival of their data to their completion.";
@@ -265,9 +257,50 @@ impl Report {
             "The same, of each queue that is open.",
             queues,
         );
-        text.0
     }
 }
+
+/// A metric with one value for each namespace.
+struct NamespaceMetric {
+    /// The name behind `rockery_nvme_`.
+    name: &'static str,
+    kind: &'static str,
+    help: &'static str,
+    value: fn(&NamespaceReport) -> u64,
+}
+
+const NAMESPACE_METRICS: [NamespaceMetric; 5] = [
+    NamespaceMetric {
+        name: "namespace_size_bytes",
+        kind: "gauge",
+        help: "The namespace's size.",
+        value: |it| it.bytes,
+    },
+    NamespaceMetric {
+        name: "commands_in_flight",
+        kind: "gauge",
+        help: "Commands that act on the namespace's medium, or wait until they may.",
+        value: |it| it.in_flight,
+    },
+    NamespaceMetric {
+        name: "read_bytes_total",
+        kind: "counter",
+        help: "Bytes that hosts read.",
+        value: |it| it.read_bytes,
+    },
+    NamespaceMetric {
+        name: "written_bytes_total",
+        kind: "counter",
+        help: "Bytes that hosts wrote.",
+        value: |it| it.written_bytes,
+    },
+    NamespaceMetric {
+        name: "errors_total",
+        kind: "counter",
+        help: "Commands that failed.",
+        value: |it| it.errors,
+    },
+];
 
 impl NamespaceReport {
     fn labels(&self) -> String {

@@ -180,80 +180,79 @@ impl Report {
 
     /// The report as metrics of Prometheus.
     pub fn to_prometheus(&self) -> String {
-        let mut text = String::new();
-        let role = &self.smb;
-        let mut family = |name: &str, kind: &str, help: &str, samples: &[(&str, u64)]| {
-            _ = writeln!(
-                text,
-                "# HELP rockery_smb_{name} {help}\n# TYPE rockery_smb_{name} {kind}"
-            );
-            for (labels, value) in samples {
-                _ = writeln!(
-                    text,
-                    "rockery_smb_{name}{{role=\"{role}\"{labels}}} {value}"
-                );
-            }
+        let mut metrics = Metrics {
+            role: &self.smb,
+            text: String::new(),
         };
+        self.write_connections(&mut metrics);
+        self.write_transfers(&mut metrics);
+        metrics.text
+    }
+
+    /// Metrics of the connections and of their memory.
+    fn write_connections(&self, metrics: &mut Metrics<'_>) {
         let with_session = self.connections.iter().filter(|it| it.has_session).count() as u64;
         let without = self.connections.len() as u64 - with_session;
         let sessions = [
             (",session=\"yes\"", with_session),
             (",session=\"no\"", without),
         ];
-        let (read, write) = (",operation=\"read\"", ",operation=\"write\"");
-        family(
-            "connections",
-            "gauge",
-            "Open connections, with and without a session.",
-            &sessions,
-        );
-        family(
-            "ended_total",
-            "counter",
-            "Connections that have ended.",
-            &[("", self.ended)],
-        );
-        family(
-            "refused_total",
-            "counter",
-            "Connections that a limit refused.",
-            &[("", self.refused)],
-        );
-        family(
-            "data_bytes",
-            "gauge",
-            "Registered data buffers in bytes.",
-            &[("", self.data_bytes)],
-        );
+        let help = "Open connections, with and without a session.";
+        metrics.gauge("connections", help, &sessions);
+        let ended = [("", self.ended)];
+        metrics.counter("ended_total", "Connections that have ended.", &ended);
+        let help = "Connections that a limit refused.";
+        metrics.counter("refused_total", help, &[("", self.refused)]);
+        let help = "Registered data buffers in bytes.";
+        metrics.gauge("data_bytes", help, &[("", self.data_bytes)]);
         let help = "Memory of clients that have not authenticated, in bytes.";
-        family(
-            "unauthenticated_bytes",
-            "gauge",
-            help,
-            &[("", self.unauthenticated_bytes)],
-        );
+        let bytes = [("", self.unauthenticated_bytes)];
+        metrics.gauge("unauthenticated_bytes", help, &bytes);
+    }
+
+    /// Metrics of the data that moved by RDMA.
+    fn write_transfers(&self, metrics: &mut Metrics<'_>) {
+        let (read, write) = (",operation=\"read\"", ",operation=\"write\"");
         let requests = [(read, self.read.requests), (write, self.write.requests)];
-        family(
-            "rdma_requests_total",
-            "counter",
-            "Requests whose data moved by RDMA.",
-            &requests,
-        );
+        let help = "Requests whose data moved by RDMA.";
+        metrics.counter("rdma_requests_total", help, &requests);
         let bytes = [(read, self.read.bytes), (write, self.write.bytes)];
-        family(
-            "rdma_bytes_total",
-            "counter",
-            "Data that moved by RDMA, in bytes.",
-            &bytes,
+        let help = "Data that moved by RDMA, in bytes.";
+        metrics.counter("rdma_bytes_total", help, &bytes);
+        let help = "Keys that a SEND with Invalidate ended.";
+        metrics.counter("invalidated_total", help, &[("", self.invalidated)]);
+    }
+}
+
+/// The text that Prometheus reads. All its samples have the role as a label.
+struct Metrics<'a> {
+    role: &'a str,
+    text: String,
+}
+
+impl Metrics<'_> {
+    /// Writes the samples of a counter: further labels, and the value.
+    fn counter(&mut self, name: &str, help: &str, samples: &[(&str, u64)]) {
+        self.family(name, "counter", help, samples);
+    }
+
+    /// Writes the samples of a gauge.
+    fn gauge(&mut self, name: &str, help: &str, samples: &[(&str, u64)]) {
+        self.family(name, "gauge", help, samples);
+    }
+
+    fn family(&mut self, name: &str, kind: &str, help: &str, samples: &[(&str, u64)]) {
+        let Self { role, text } = self;
+        _ = writeln!(
+            text,
+            "# HELP rockery_smb_{name} {help}\n# TYPE rockery_smb_{name} {kind}"
         );
-        let invalidated = [("", self.invalidated)];
-        family(
-            "invalidated_total",
-            "counter",
-            "Keys that a SEND with Invalidate ended.",
-            &invalidated,
-        );
-        text
+        for (labels, value) in samples {
+            _ = writeln!(
+                text,
+                "rockery_smb_{name}{{role=\"{role}\"{labels}}} {value}"
+            );
+        }
     }
 }
 
