@@ -27,10 +27,9 @@ impl PagePipe {
     /// Those of `pipe2(2)` and `F_SETPIPE_SZ`: no descriptors left, or the user has too many pages in pipes.
     pub(crate) fn new() -> io::Result<Self> {
         let mut ends = [0; 2];
+        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         // SAFETY: room for two descriptors.
-        checked(
-            unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) } as isize,
-        )?;
+        checked(unsafe { libc::pipe2(ends.as_mut_ptr(), flags) } as isize)?;
         // SAFETY: new descriptors, which this owns.
         let [reader, writer] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
         // SAFETY: a descriptor that is open; the rest are numbers.

@@ -278,8 +278,8 @@ unsafe extern "C" fn offered(
     // SAFETY: OpenSSL calls this with a connection that lives, and places.
     let ssl = unsafe { SslRef::from_ptr(ssl) };
     // After a HelloRetryRequest the hash function is fixed.
-    // SAFETY: OpenSSL passes null or a digest that it owns, and the call only reads its size.
     let fits = |key: &&Psk| {
+        // SAFETY: OpenSSL passes null or a digest that it owns, and the call only reads its size.
         hash.is_null() || unsafe { ffi::EVP_MD_get_size(hash) } == key.hash.length() as c_int
     };
     let key = key_of(ssl).filter(fits);
