@@ -163,13 +163,39 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
+/// A command with its data.
+struct Message {
+    command: Command,
+    /// The data that the host sends, or as many zeros as it receives.
+    data: Vec<u8>,
+    to_host: bool,
+}
+
+impl Message {
+    fn without_data(command: Command) -> Self {
+        Self::with_data(command, Vec::new())
+    }
+
+    fn with_data(command: Command, data: Vec<u8>) -> Self {
+        Self {
+            command,
+            data,
+            to_host: false,
+        }
+    }
+
+    fn to_host(command: Command, length: usize) -> Self {
+        Self {
+            command,
+            data: vec![0; length],
+            to_host: true,
+        }
+    }
+}
+
 impl Sent {
-    fn command(&self, cid: u16) -> (Command, Vec<u8>, bool) {
+    fn message(&self, cid: u16) -> Message {
         let opcode = KINDS[self.kind];
-        let blocks = Blocks {
-            start: self.start,
-            count: self.count,
-        };
         let command = Command {
             opcode,
             cid,
@@ -177,94 +203,89 @@ impl Sent {
             flags: self.fuse,
             ..Command::default()
         };
-        let keys = [7_u64.to_le_bytes(), 7_u64.to_le_bytes()].concat();
-        let data = self.count as usize * BLOCK;
-        let bit = |at: u32| self.bits >> at & 1;
+        let with_blocks = command.with_blocks(Blocks {
+            start: self.start,
+            count: self.count,
+        });
+        let length = self.count as usize * BLOCK;
         match Io::parse(opcode) {
             Some(Io::Write | Io::Compare) => {
-                let command = command.with_blocks(blocks);
-                (
-                    Command {
-                        cdw12: command.cdw12 | bit(0) << 30,
-                        ..command
-                    },
-                    pattern(bit(1).into(), data),
-                    false,
-                )
+                let flags = self.bit(0) << 30;
+                let data = pattern(self.bit(1).into(), length);
+                Message::with_data(or_into_cdw12(with_blocks, flags), data)
             }
-            Some(Io::Read) => (command.with_blocks(blocks), vec![0; data], true),
+            Some(Io::Read) => Message::to_host(with_blocks, length),
             Some(Io::WriteZeroes) => {
-                let command = command.with_blocks(blocks);
-                let flags = bit(0) << 30 | bit(1) << 25;
-                (
-                    Command {
-                        cdw12: command.cdw12 | flags,
-                        ..command
-                    },
-                    Vec::new(),
-                    false,
-                )
+                let flags = self.bit(0) << 30 | self.bit(1) << 25;
+                Message::without_data(or_into_cdw12(with_blocks, flags))
             }
-            Some(Io::DatasetManagement) => {
-                let range = [0_u32.to_le_bytes(), self.count.to_le_bytes()].concat();
-                let range = [range, self.start.to_le_bytes().to_vec()].concat();
-                let command = Command {
-                    cdw10: self.count - 1,
-                    cdw11: bit(0) << 2,
-                    ..command
-                };
-                (command, range.repeat(self.count as usize), false)
-            }
-            Some(Io::Copy) => {
-                let range = [
-                    [0; 8],
-                    self.start.to_le_bytes(),
-                    u64::from(self.count - 1).to_le_bytes(),
-                    [0; 8],
-                ];
-                let command = Command {
-                    cdw10: bit(0) * 9,
-                    cdw12: bit(1),
-                    ..command
-                };
-                (command, range.concat().repeat(1 + bit(1) as usize), false)
-            }
-            Some(Io::ReservationRegister) => (
-                Command {
-                    cdw10: bit(0) | bit(1) << 3,
-                    ..command
-                },
-                keys,
-                false,
-            ),
-            Some(Io::ReservationAcquire) => (
-                Command {
-                    cdw10: bit(0) | 1 << 8,
-                    ..command
-                },
-                keys,
-                false,
-            ),
-            Some(Io::ReservationRelease) => (
-                Command {
-                    cdw10: bit(0) | 1 << 8,
-                    ..command
-                },
-                keys[..8].to_vec(),
-                false,
-            ),
-            Some(Io::ReservationReport) => (
-                Command {
-                    cdw10: 31,
-                    cdw11: bit(0),
-                    ..command
-                },
-                vec![0; 128],
-                true,
-            ),
-            Some(Io::Verify) => (command.with_blocks(blocks), Vec::new(), false),
-            Some(Io::Flush) | None => (command, Vec::new(), false),
+            Some(Io::DatasetManagement) => self.deallocation(command),
+            Some(Io::Copy) => self.copy(command),
+            Some(
+                kind @ (Io::ReservationRegister
+                | Io::ReservationAcquire
+                | Io::ReservationRelease
+                | Io::ReservationReport),
+            ) => self.reservation(kind, command),
+            Some(Io::Verify) => Message::without_data(with_blocks),
+            Some(Io::Flush) | None => Message::without_data(command),
         }
+    }
+
+    /// One of the random bits that vary a command.
+    fn bit(&self, at: u32) -> u32 {
+        self.bits >> at & 1
+    }
+
+    fn deallocation(&self, command: Command) -> Message {
+        let range = [0_u32.to_le_bytes(), self.count.to_le_bytes()].concat();
+        let range = [range, self.start.to_le_bytes().to_vec()].concat();
+        let command = Command {
+            cdw10: self.count - 1,
+            cdw11: self.bit(0) << 2,
+            ..command
+        };
+        Message::with_data(command, range.repeat(self.count as usize))
+    }
+
+    fn copy(&self, command: Command) -> Message {
+        let range = [
+            [0; 8],
+            self.start.to_le_bytes(),
+            u64::from(self.count - 1).to_le_bytes(),
+            [0; 8],
+        ];
+        let command = Command {
+            cdw10: self.bit(0) * 9,
+            cdw12: self.bit(1),
+            ..command
+        };
+        Message::with_data(command, range.concat().repeat(1 + self.bit(1) as usize))
+    }
+
+    fn reservation(&self, kind: Io, command: Command) -> Message {
+        let keys = [7_u64.to_le_bytes(), 7_u64.to_le_bytes()].concat();
+        let with = |cdw10| Command { cdw10, ..command };
+        let bit = self.bit(0);
+        match kind {
+            Io::ReservationRegister => Message::with_data(with(bit | self.bit(1) << 3), keys),
+            Io::ReservationAcquire => Message::with_data(with(bit | 1 << 8), keys),
+            Io::ReservationRelease => Message::with_data(with(bit | 1 << 8), keys[..8].to_vec()),
+            _ => {
+                let report = Command {
+                    cdw11: bit,
+                    ..with(31)
+                };
+                Message::to_host(report, 128)
+            }
+        }
+    }
+}
+
+fn or_into_cdw12(command: Command, flags: u32) -> Command {
+    Command {
+        cdw12: command.cdw12 | flags,
+        ..command
     }
 }
 
@@ -297,7 +318,11 @@ impl Run {
         let cid = self.next_cid;
         self.next_cid += 1;
         self.outstanding.insert(cid);
-        let (command, data, to_host) = sent.command(cid);
+        let Message {
+            command,
+            data,
+            to_host,
+        } = sent.message(cid);
         let length = data.len() as u32;
         let in_capsule =
             !to_host && !data.is_empty() && matches!(sent.way, Way::InCapsule | Way::Damaged);

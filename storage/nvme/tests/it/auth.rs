@@ -1,6 +1,7 @@
 //! DH-HMAC-CHAP on both sides, and the commands that an unauthenticated host may send.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use nvme::auth::{Authenticator, Credentials, Group, Hash, Progress, Secret, Secrets, Supplicant};
@@ -191,78 +192,114 @@ fn a_reflected_challenge_is_refused() {
     );
 }
 
-/// A recorded transaction is sent again, to another connection and to the same one.
-#[test]
-fn a_replayed_conversation_is_refused() {
-    for (group, controller) in [
-        (Group::Null, None),
-        (Group::Null, Some(9)),
-        (Group::Ffdhe2048, None),
-        (Group::Ffdhe2048, Some(9)),
-    ] {
-        let secrets = || secrets(7, controller, Some(group));
-        let (ours, theirs, said) = converse(secrets(), secrets(), |_, _| {});
-        assert_eq!(
-            (ours, theirs),
-            (Progress::Authenticated, Progress::Authenticated)
-        );
-        let fresh = || Authenticator::new("nqn.2014-08.org:host", SUBSYSTEM, secrets());
-        // All messages of the host in their order, to a target with another challenge.
-        let mut authenticator = fresh();
-        for round in 0..3 {
+/// The messages of a transaction that succeeded, and the secrets of both sides in it.
+struct Recording {
+    secrets: Secrets,
+    messages: Vec<Vec<u8>>,
+}
+
+impl Recording {
+    /// A transaction with each group that the tests replay, without and with a challenge of the host.
+    fn all() -> Vec<Self> {
+        let of = |group, controller| {
+            let secrets = secrets(7, controller, Some(group));
+            let (ours, theirs, messages) = converse(secrets.clone(), secrets.clone(), |_, _| {});
             assert_eq!(
-                authenticator.receive(&said[0], &mut random(10 + round)),
+                (ours, theirs),
+                (Progress::Authenticated, Progress::Authenticated)
+            );
+            Self { secrets, messages }
+        };
+        let groups = [Group::Null, Group::Ffdhe2048];
+        groups
+            .into_iter()
+            .flat_map(|group| [of(group, None), of(group, Some(9))])
+            .collect()
+    }
+
+    /// A target that has received nothing.
+    fn target(&self) -> Authenticator {
+        Authenticator::new("nqn.2014-08.org:host", SUBSYSTEM, self.secrets.clone())
+    }
+
+    fn host(&self, transaction: u16) -> Supplicant {
+        Supplicant::new(
+            "nqn.2014-08.org:host",
+            SUBSYSTEM,
+            self.secrets.clone(),
+            transaction,
+        )
+    }
+}
+
+/// The messages of the host in their order, to a target with another challenge.
+#[test]
+fn a_recording_of_a_host_does_not_answer_another_challenge() {
+    for recording in Recording::all() {
+        let said = &recording.messages;
+        for round in 0..3 {
+            let mut target = recording.target();
+            assert_eq!(
+                target.receive(&said[0], &mut random(10 + round)),
                 Progress::Continues
             );
             assert_ne!(
-                authenticator.next_message().unwrap(),
+                target.next_message().unwrap(),
                 said[1],
                 "each challenge is another one"
             );
-            assert_eq!(
-                authenticator.receive(&said[2], &mut random(20)),
-                Progress::Failed
-            );
-            assert_eq!(
-                Failure::split(&authenticator.next_message().unwrap())
-                    .unwrap()
-                    .0
-                    .id,
-                message::FAILURE1
-            );
-            authenticator = fresh();
+            assert_eq!(target.receive(&said[2], &mut random(20)), Progress::Failed);
+            let failure = target.next_message().unwrap();
+            assert_eq!(Failure::split(&failure).unwrap().0.id, message::FAILURE1);
         }
-        // Messages in the wrong state: before the challenge, and instead of the response.
+    }
+}
+
+/// Before the challenge, and instead of the response.
+#[test]
+fn recorded_messages_in_the_wrong_state_are_refused() {
+    for recording in Recording::all() {
+        let said = &recording.messages;
         for message in &said[2..] {
-            assert_eq!(fresh().receive(message, &mut random(4)), Progress::Failed);
-            let mut asked = fresh();
+            let mut target = recording.target();
+            assert_eq!(target.receive(message, &mut random(4)), Progress::Failed);
+            let mut asked = recording.target();
             asked.receive(&said[0], &mut random(4));
             asked.next_message();
             assert_eq!(asked.receive(message, &mut random(4)), Progress::Failed);
         }
-        // The same Reply again, to the connection that has accepted it.
-        let (mut first, mut host) = (
-            fresh(),
-            Supplicant::new("nqn.2014-08.org:host", SUBSYSTEM, secrets(), 1),
-        );
+    }
+}
+
+/// To the connection that has accepted it.
+#[test]
+fn a_recorded_reply_is_accepted_once() {
+    for recording in Recording::all() {
+        let (mut first, mut host) = (recording.target(), recording.host(1));
         first.receive(&host.begin(), &mut random(5));
         let (answer, _) = host.receive(&first.next_message().unwrap(), &mut random(6));
         assert_ne!(first.receive(&answer, &mut random(7)), Progress::Failed);
         assert_eq!(first.receive(&answer, &mut random(7)), Progress::Failed);
-        // Recorded messages of a target are sent to a host: a host with a challenge of its own detects it.
-        let mut host = Supplicant::new("nqn.2014-08.org:host", SUBSYSTEM, secrets(), 0x1234);
+    }
+}
+
+#[test]
+fn a_host_with_a_challenge_detects_a_recording_of_a_target() {
+    for recording in Recording::all() {
+        let said = &recording.messages;
+        let mut host = recording.host(0x1234);
         host.begin();
         assert_eq!(
             host.receive(&said[1], &mut random(30)).1,
             Progress::Continues
         );
-        let (_, controller_progress) = host.receive(&said[3], &mut random(31));
-        let expected = if controller.is_some() {
+        let (_, progress) = host.receive(&said[3], &mut random(31));
+        let expected = if recording.secrets.controller_secret.is_some() {
             Progress::Failed
         } else {
             Progress::Authenticated
         };
-        assert_eq!(controller_progress, expected, "{group:?}");
+        assert_eq!(progress, expected, "{:?}", recording.secrets.group);
     }
 }
 
@@ -490,78 +527,114 @@ fn hosts_without_secrets_are_refused_under_any_name() {
     assert_eq!(free.plain(long).status(), Status::INVALID_FIELD.permanent());
 }
 
-/// Our host with our target: each queue authenticates, and so does the target if the host requests it. A host
-/// whose secret changes at run time has to connect again with the new one, after a restart too.
-#[test]
-fn our_host_proves_itself_and_secrets_change_at_run_time() {
-    let folder = tempfile::tempdir().unwrap();
-    let state = folder.path().join("state");
-    let config = live::config(vec![live::namespace(
-        1,
-        BackendConfig::Memory(Bytes(1 << 20)),
-    )]);
-    let start = |config| Server::start(config, Some(state.clone()), Tuning::default()).unwrap();
-    let server = start(config);
-    let (name, host) = (nqn(SUBSYSTEM), nqn(&host_name(1)));
-    let address = server.addresses()[0];
-    let with = |secrets: Option<Secrets>| Options {
-        secrets,
-        ..live::options(1, false)
-    };
-    let connect = |secrets| -> Result<Client, HostError> {
-        let mut client = Client::connect(address, &name, &with(secrets))?;
+/// A server of one namespace in memory, and our host.
+struct Served {
+    server: Server,
+    state: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Served {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let memory = BackendConfig::Memory(Bytes(1 << 20));
+        let config = live::config(vec![live::namespace(1, memory)]);
+        Self {
+            server: Server::start(config, Some(state.clone()), Tuning::default()).unwrap(),
+            state,
+            _folder: folder,
+        }
+    }
+
+    /// The server ends, and another one starts with its state.
+    fn restarted(self) -> Self {
+        let Self {
+            server,
+            state,
+            _folder,
+        } = self;
+        drop(server);
+        let server =
+            Server::start(Config::default(), Some(state.clone()), Tuning::default()).unwrap();
+        Self {
+            server,
+            state,
+            _folder,
+        }
+    }
+
+    /// Connects our host, with I/O queues.
+    fn connect(&self, secrets: Option<Secrets>) -> Result<Client, HostError> {
+        let options = Options {
+            secrets,
+            ..live::options(1, false)
+        };
+        let address = self.server.addresses()[0];
+        let mut client = Client::connect(address, &nqn(SUBSYSTEM), &options)?;
         client.queues(2, 8)?;
         Ok(client)
-    };
-    let mut free = connect(None).unwrap();
+    }
+
+    /// Sets the secrets of our host at the server.
+    fn set_secrets(&self, secrets: Secrets) {
+        let credentials = Credentials {
+            secrets: Some(secrets),
+            tls_key: None,
+        };
+        let host = nqn(&host_name(1));
+        self.server
+            .set_credentials(&nqn(SUBSYSTEM), host, Some(credentials))
+            .unwrap();
+    }
+}
+
+#[test]
+fn without_required_authentication_a_host_may_have_a_secret() {
+    let served = Served::new();
+    assert!(served.connect(None).is_ok());
+    assert!(served.connect(Some(secrets(7, None, None))).is_ok());
     assert!(
-        connect(Some(secrets(7, None, None))).is_ok(),
-        "without required authentication no secret is needed"
-    );
-    assert!(
-        connect(Some(secrets(7, Some(9), None))).is_err(),
+        served.connect(Some(secrets(7, Some(9), None))).is_err(),
         "a target that does not prove itself"
     );
+}
 
-    let tell = |server: &Server, secrets: Option<Secrets>| {
-        let credentials = secrets.map(|it| Credentials {
-            secrets: Some(it),
-            tls_key: None,
-        });
-        server
-            .set_credentials(&name, host.clone(), credentials)
-            .unwrap();
-    };
-    tell(&server, Some(secrets(7, Some(9), Some(Group::Ffdhe2048))));
+/// Each queue authenticates, and so does the target if the host requests it.
+#[test]
+fn our_host_and_our_target_authenticate_each_other() {
+    let served = Served::new();
+    let mut free = served.connect(None).unwrap();
+    served.set_secrets(secrets(7, Some(9), Some(Group::Ffdhe2048)));
     assert!(
         free.keep_alive().is_err(),
         "an unauthenticated host is disconnected"
     );
-    assert!(matches!(connect(None), Err(HostError::NoSecret)));
-    assert!(matches!(
-        connect(Some(secrets(8, None, None))),
-        Err(HostError::NotBelieved)
-    ));
-    assert!(matches!(
-        connect(Some(secrets(7, Some(8), None))),
-        Err(HostError::NotBelieved)
-    ));
-    let mut one_way = connect(Some(secrets(7, None, None))).unwrap();
-    let mut both = connect(Some(secrets(7, Some(9), None))).unwrap();
+    assert!(matches!(served.connect(None), Err(HostError::NoSecret)));
+    for wrong in [secrets(8, None, None), secrets(7, Some(8), None)] {
+        let refused = served.connect(Some(wrong));
+        assert!(matches!(refused, Err(HostError::NotBelieved)));
+    }
+    let mut one_way = served.connect(Some(secrets(7, None, None))).unwrap();
+    let mut both = served.connect(Some(secrets(7, Some(9), None))).unwrap();
     assert!(one_way.namespace(1).is_ok() && both.namespace(1).is_ok());
+}
 
-    tell(&server, Some(secrets(5, None, None)));
+/// A host whose secret changes has to connect again with the new one, after a restart too.
+#[test]
+fn secrets_change_at_run_time() {
+    let served = Served::new();
+    served.set_secrets(secrets(7, Some(9), Some(Group::Ffdhe2048)));
+    let mut one_way = served.connect(Some(secrets(7, None, None))).unwrap();
+    let mut both = served.connect(Some(secrets(7, Some(9), None))).unwrap();
+    served.set_secrets(secrets(5, None, None));
     assert!(one_way.keep_alive().is_err() && both.keep_alive().is_err());
     assert!(matches!(
-        connect(Some(secrets(7, None, None))),
+        served.connect(Some(secrets(7, None, None))),
         Err(HostError::NotBelieved)
     ));
-    assert!(connect(Some(secrets(5, None, None))).is_ok());
-    drop(server);
-
-    let server = start(Config::default());
-    let address = server.addresses()[0];
-    let connect = |secrets| Client::connect(address, &name, &with(secrets));
-    assert!(matches!(connect(None), Err(HostError::NoSecret)));
-    assert!(connect(Some(secrets(5, None, None))).is_ok());
+    assert!(served.connect(Some(secrets(5, None, None))).is_ok());
+    let served = served.restarted();
+    assert!(matches!(served.connect(None), Err(HostError::NoSecret)));
+    assert!(served.connect(Some(secrets(5, None, None))).is_ok());
 }

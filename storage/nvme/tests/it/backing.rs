@@ -204,7 +204,15 @@ fn a_change_that_cannot_be_kept_is_not_made() {
     std::fs::remove_dir_all(path("state.toml.new")).unwrap();
     server.add_namespace(&name, file(2, &path("two"))).unwrap();
     assert_ne!(std::fs::read(&state).unwrap(), kept);
-    // A change that fails by itself is not kept either.
+}
+
+#[test]
+fn a_change_that_fails_is_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let state = path("state.toml");
+    let (server, _) = start(vec![file(1, &path("one"))], Some(&state));
+    let name = nqn(SUBSYSTEM);
     let kept = std::fs::read(&state).unwrap();
     assert!(
         server

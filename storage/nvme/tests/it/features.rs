@@ -310,7 +310,25 @@ fn the_broadcast_identifier_sets_the_feature_of_every_namespace() {
             "{number:#x}: of one namespace"
         );
     }
-    // A later namespace of the same identifier begins with the defaults.
+    // Without a folder for them, no reservation persists, and no namespace says that it would.
+    assert_eq!(
+        set(
+            &mut line,
+            feature::RESERVATION_PERSISTENCE,
+            ALL_NAMESPACES,
+            1
+        ),
+        Status::INVALID_FIELD
+    );
+}
+
+#[test]
+fn a_later_namespace_of_the_same_identifier_has_the_default_features() {
+    let target = target();
+    target
+        .add_namespace(&nqn(SUBSYSTEM), memory_namespace(7))
+        .unwrap();
+    let (mut line, _) = admin(&target, 1, Digests::default());
     assert_eq!(
         set(&mut line, feature::RESERVATION_MASK, ALL_NAMESPACES, 2),
         Status::SUCCESS
@@ -327,17 +345,13 @@ fn the_broadcast_identifier_sets_the_feature_of_every_namespace() {
         .unwrap();
     assert_eq!(get(&mut line, feature::RESERVATION_MASK, 0, 7), Ok(0));
     assert_eq!(get(&mut line, feature::RESERVATION_MASK, 0, 1), Ok(2));
-    // Without a folder for them, no reservation persists, and no namespace says that it would.
-    assert_eq!(
-        set(
-            &mut line,
-            feature::RESERVATION_PERSISTENCE,
-            ALL_NAMESPACES,
-            1
-        ),
-        Status::INVALID_FIELD
-    );
-    // A namespace that stays read-only keeps the others from being changed halfway.
+}
+
+/// A namespace that stays read-only keeps the others from being changed halfway.
+#[test]
+fn a_feature_that_one_namespace_refuses_is_set_for_none() {
+    let target = target();
+    let (mut line, _) = admin(&target, 1, Digests::default());
     assert_eq!(
         set(&mut line, feature::WRITE_PROTECTION, ALL_NAMESPACES, 1),
         Status::SUCCESS

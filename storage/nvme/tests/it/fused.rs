@@ -1,6 +1,8 @@
 //! Compare and Write: two commands of which the second is right behind the first.
 
 use nvme::controller::{Identity, Namespace};
+use nvme::store::Store;
+use wire::nvme::command::Blocks;
 use wire::nvme::fabrics::Property;
 use wire::nvme::tcp::{Data, Header, ReadyToTransfer, flag};
 use wire::nvme::{Command, Fabrics, Io, Sgl, Status};
@@ -130,180 +132,122 @@ fn expect(host: &mut Host, sequence: &[(Command, Status)]) {
     assert_eq!(host.io.connection.data_bytes(), 0);
 }
 
-#[test]
-fn the_second_command_is_right_behind_the_first() {
-    const OK: Status = Status::SUCCESS;
-    const MISSING: Status = Status::ABORTED_FUSED_MISSING;
-    const FAILED: Status = Status::ABORTED_FUSED_FAILED;
-    const INVALID: Status = Status::INVALID_FIELD;
-    let target = target();
-    let null = nvme::store::Store::Null;
-    let other = Namespace::new(
-        2,
-        Identity::of(&nqn(SUBSYSTEM), 2),
-        BLOCK as u32,
-        1 << 20,
-        null,
-    );
-    target.add_namespace(&nqn(SUBSYSTEM), other).unwrap();
-    let host = &mut Host::new(&target, 1);
-    let plain = |kind| Command {
+const OK: Status = Status::SUCCESS;
+const MISSING: Status = Status::ABORTED_FUSED_MISSING;
+const FAILED: Status = Status::ABORTED_FUSED_FAILED;
+const INVALID: Status = Status::INVALID_FIELD;
+
+/// An SGL that TCP does not have.
+const KEYED: Sgl = Sgl::Keyed {
+    address: 0,
+    length: BLOCK as u32,
+    key: 0,
+    invalidate: false,
+};
+
+fn plain(kind: Io) -> Command {
+    Command {
         flags: 0,
         ..io(kind, 5, 1)
-    };
-    let keyed = Sgl::Keyed {
-        address: 0,
-        length: BLOCK as u32,
-        key: 0,
-        invalidate: false,
+    }
+}
+
+#[test]
+fn the_second_command_is_right_behind_the_first() {
+    let host = &mut Host::new(&target(), 1);
+    let (one, two) = (first(), second());
+    expect(host, &[(one, OK), (two, OK), (one, OK), (two, OK)]);
+    expect(host, &[(two, MISSING), (one, OK), (two, OK)]);
+    expect(
+        host,
+        &[(one, MISSING), (one, OK), (two, OK), (two, MISSING)],
+    );
+    let flush = plain(Io::Flush);
+    expect(host, &[(one, OK), (two, OK), (one, MISSING), (flush, OK)]);
+}
+
+/// Also one that is refused, or of another command set.
+#[test]
+fn any_command_between_the_two_parts_them() {
+    let host = &mut Host::new(&target(), 1);
+    let unknown = Command {
+        opcode: 0x7e,
+        ..plain(Io::Flush)
     };
     let get = Property {
         wide: false,
         offset: 0x1c,
         value: 0,
+    };
+    for (between, status) in [
+        (plain(Io::Flush), OK),
+        (unknown, Status::INVALID_OPCODE),
+        (get.to_command(Fabrics::PropertyGet, 0), INVALID),
+        (plain(Io::Write).with_sgl(KEYED), Status::SGL_TYPE_INVALID),
+    ] {
+        expect(
+            host,
+            &[(first(), MISSING), (between, status), (second(), MISSING)],
+        );
     }
-    .to_command(Fabrics::PropertyGet, 0);
-    let unknown = Command {
-        opcode: 0x7e,
+}
+
+#[test]
+fn a_half_that_is_refused_takes_the_other_with_it() {
+    let host = &mut Host::new(&target(), 1);
+    let beyond = first().with_blocks(Blocks {
+        start: BLOCKS,
+        count: 1,
+    });
+    expect(
+        host,
+        &[
+            (beyond, Status::LBA_OUT_OF_RANGE),
+            (second(), FAILED),
+            (second(), MISSING),
+        ],
+    );
+    let (first_keyed, second_keyed) = (first().with_sgl(KEYED), second().with_sgl(KEYED));
+    let sgl = Status::SGL_TYPE_INVALID;
+    expect(
+        host,
+        &[(first(), FAILED), (second_keyed, sgl), (second(), MISSING)],
+    );
+    expect(host, &[(first_keyed, sgl), (second(), FAILED)]);
+    let flush = Command {
+        flags: 2,
         ..plain(Io::Flush)
     };
-    let beyond = |command: Command| {
-        command.with_blocks(wire::nvme::command::Blocks {
-            start: BLOCKS,
-            count: 1,
-        })
+    expect(host, &[(first(), FAILED), (flush, INVALID)]);
+}
+
+#[test]
+fn ranges_that_differ_are_the_fault_of_both() {
+    let target = target();
+    let identity = Identity::of(&nqn(SUBSYSTEM), 2);
+    let other = Namespace::new(2, identity, BLOCK as u32, 1 << 20, Store::Null);
+    target.add_namespace(&nqn(SUBSYSTEM), other).unwrap();
+    let host = &mut Host::new(&target, 1);
+    let of_another_range = Command {
+        flags: 2,
+        ..io(Io::Write, 6, 1)
     };
-    expect(
-        host,
-        &[(first(), OK), (second(), OK), (first(), OK), (second(), OK)],
-    );
-    expect(host, &[(second(), MISSING), (first(), OK), (second(), OK)]);
-    expect(
-        host,
-        &[
-            (first(), MISSING),
-            (first(), OK),
-            (second(), OK),
-            (second(), MISSING),
-        ],
-    );
-    // Any command between the two parts them, also one that is refused, or of another command set.
-    expect(
-        host,
-        &[
-            (first(), MISSING),
-            (plain(Io::Flush), OK),
-            (second(), MISSING),
-        ],
-    );
-    expect(
-        host,
-        &[
-            (first(), MISSING),
-            (unknown, Status::INVALID_OPCODE),
-            (second(), MISSING),
-        ],
-    );
-    expect(
-        host,
-        &[(first(), MISSING), (get, INVALID), (second(), MISSING)],
-    );
-    let without_memory = plain(Io::Write).with_sgl(keyed);
-    expect(
-        host,
-        &[
-            (first(), MISSING),
-            (without_memory, Status::SGL_TYPE_INVALID),
-            (second(), MISSING),
-        ],
-    );
-    // A half that is refused takes the other with it.
-    let range = Status::LBA_OUT_OF_RANGE;
-    expect(
-        host,
-        &[
-            (beyond(first()), range),
-            (second(), FAILED),
-            (second(), MISSING),
-        ],
-    );
-    expect(
-        host,
-        &[
-            (first(), FAILED),
-            (second().with_sgl(keyed), Status::SGL_TYPE_INVALID),
-            (second(), MISSING),
-        ],
-    );
-    expect(
-        host,
-        &[
-            (first().with_sgl(keyed), Status::SGL_TYPE_INVALID),
-            (second(), FAILED),
-        ],
-    );
-    expect(
-        host,
-        &[
-            (first(), FAILED),
-            (
-                Command {
-                    flags: 2,
-                    ..plain(Io::Flush)
-                },
-                INVALID,
-            ),
-        ],
-    );
-    // Ranges that differ are the fault of both.
-    expect(
-        host,
-        &[
-            (first(), INVALID),
-            (
-                Command {
-                    flags: 2,
-                    ..io(Io::Write, 6, 1)
-                },
-                INVALID,
-            ),
-        ],
-    );
-    expect(
-        host,
-        &[
-            (first(), INVALID),
-            (
-                Command {
-                    nsid: 2,
-                    ..second()
-                },
-                INVALID,
-            ),
-        ],
-    );
-    expect(
-        host,
-        &[
-            (first(), MISSING),
-            (
-                Command {
-                    flags: 3,
-                    ..plain(Io::Write)
-                },
-                INVALID,
-            ),
-        ],
-    );
-    expect(
-        host,
-        &[
-            (first(), OK),
-            (second(), OK),
-            (first(), MISSING),
-            (plain(Io::Flush), OK),
-        ],
-    );
+    expect(host, &[(first(), INVALID), (of_another_range, INVALID)]);
+    let of_another_namespace = Command {
+        nsid: 2,
+        ..second()
+    };
+    expect(host, &[(first(), INVALID), (of_another_namespace, INVALID)]);
+}
+
+#[test]
+fn the_reserved_value_of_fuse_is_invalid() {
+    let host = &mut Host::new(&target(), 1);
+    let reserved = Command {
+        flags: 3,
+        ..plain(Io::Write)
+    };
+    expect(host, &[(first(), MISSING), (reserved, INVALID)]);
 }
 
 /// Many pairs of a queue are under way at once; their data come in any order.
@@ -369,12 +313,6 @@ fn the_data_of_pairs_come_in_any_order() {
 fn commands_with_wrong_descriptors_take_an_entry_of_the_queue() {
     let target = target();
     let mut host = Host::new(&target, 1);
-    let sgl = Sgl::Keyed {
-        address: 0,
-        length: BLOCK as u32,
-        key: 0,
-        invalidate: false,
-    };
     let before = host.io.plain(io(Io::Flush, 0, 1)).sq_head;
     host.io.send(
         &Header::Command(
@@ -382,7 +320,7 @@ fn commands_with_wrong_descriptors_take_an_entry_of_the_queue() {
                 cid: 9,
                 ..io(Io::Write, 0, 1)
             }
-            .with_sgl(sgl),
+            .with_sgl(KEYED),
         ),
         0,
         &[],

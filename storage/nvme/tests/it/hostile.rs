@@ -125,39 +125,61 @@ fn unsolicited_data_end_the_connection() {
     assert_eq!(data(0, 7, 0, all, all, 0), Some(Fatal::HeaderField));
 }
 
-#[test]
-fn damaged_headers_end_the_connection_and_damaged_data_the_command() {
-    let target = target();
-    let mut host = Host::with(
-        &target,
-        1,
-        Digests {
-            header: true,
-            data: true,
-        },
-        128,
-        0,
-    );
+const BOTH_DIGESTS: Digests = Digests {
+    header: true,
+    data: true,
+};
+
+/// Writes a block, with one bit of the PDU flipped.
+fn write_damaged(host: &mut Host, at: usize) {
     let command = io(Io::Write, 0, 1).with_sgl(Sgl::InCapsule {
         offset: 0,
         length: BLOCK as u32,
     });
-    let damaged = |host: &mut Host, at: usize| {
-        let mut bytes = host
-            .io
-            .encode(&Header::Command(command), 0, &pattern(1, BLOCK));
-        bytes[at] ^= 4;
-        host.io.bytes(&bytes);
-    };
+    let mut bytes = host
+        .io
+        .encode(&Header::Command(command), 0, &pattern(1, BLOCK));
+    bytes[at] ^= 4;
+    host.io.bytes(&bytes);
+}
+
+#[test]
+fn damaged_headers_end_the_connection() {
+    let target = target();
+    for at in [10, 73] {
+        let mut host = Host::with(&target, 2, BOTH_DIGESTS, 128, 0);
+        write_damaged(&mut host, at);
+        assert_eq!(
+            host.io.closing(),
+            Closing::Fault(Fatal::HeaderDigest),
+            "byte {at}"
+        );
+    }
+}
+
+#[test]
+fn damaged_data_in_a_capsule_end_the_command() {
+    let target = target();
+    let mut host = Host::with(&target, 1, BOTH_DIGESTS, 128, 0);
     for at in [80, 200, 72 + 4 + BLOCK] {
-        damaged(&mut host, at);
+        write_damaged(&mut host, at);
         assert_eq!(
             host.io.response().status(),
             Status::TRANSIENT_TRANSPORT,
             "byte {at}"
         );
     }
-    // The second of three PDUs with data is damaged: the command fails when all data have arrived.
+    assert_eq!(
+        host.io.take(io(Io::Read, 0, 1), BLOCK).unwrap(),
+        vec![0; BLOCK]
+    );
+}
+
+/// The second of three PDUs with data is damaged: the command fails when all data have arrived.
+#[test]
+fn damaged_data_that_were_asked_for_end_the_command() {
+    let target = target();
+    let mut host = Host::with(&target, 1, BOTH_DIGESTS, 128, 0);
     let write = Command {
         cid: 9,
         ..io(Io::Write, 0, 3)
@@ -170,11 +192,10 @@ fn damaged_headers_end_the_connection_and_damaged_data_the_command() {
         panic!("no R2T")
     };
     for part in 0..3 {
-        let offset = (part * BLOCK) as u32;
         let header = Data {
             cid: 9,
             tag: ready.tag,
-            offset,
+            offset: (part * BLOCK) as u32,
             length: BLOCK as u32,
         };
         let flags = if part == 2 { flag::LAST } else { 0 };
@@ -189,24 +210,6 @@ fn damaged_headers_end_the_connection_and_damaged_data_the_command() {
         host.io.take(io(Io::Read, 0, 3), 3 * BLOCK).unwrap(),
         vec![0; 3 * BLOCK]
     );
-    for at in [10, 73] {
-        let mut host = Host::with(
-            &target,
-            2,
-            Digests {
-                header: true,
-                data: true,
-            },
-            128,
-            0,
-        );
-        damaged(&mut host, at);
-        assert_eq!(
-            host.io.closing(),
-            Closing::Fault(Fatal::HeaderDigest),
-            "byte {at}"
-        );
-    }
 }
 
 /// Half of a fused pair was damaged: neither half is executed, and both are completed.

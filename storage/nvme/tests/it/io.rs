@@ -193,23 +193,33 @@ fn descriptors_that_tcp_does_not_have_are_refused() {
     assert!(!host.io.response().status().is_success());
 }
 
-#[test]
-fn write_zeroes_deallocate_and_copy_have_their_effects() {
-    let target = target();
-    let mut host = Host::new(&target, 1);
+/// A host that has written 16 blocks, and these blocks.
+fn host_with_data() -> (Host, Vec<u8>) {
+    let mut host = Host::new(&target(), 1);
     let data = pattern(9, 16 * BLOCK);
-    assert!(
-        host.io
-            .give(io(Io::Write, 0, 16), &data)
-            .status()
-            .is_success()
-    );
-    assert!(
-        host.io
-            .plain(io(Io::WriteZeroes, 2, 2))
-            .status()
-            .is_success()
-    );
+    let written = host.io.give(io(Io::Write, 0, 16), &data);
+    assert!(written.status().is_success());
+    (host, data)
+}
+
+/// Expects that the 16 blocks are these, by reading them.
+#[track_caller]
+fn expect_data(host: &mut Host, expected: &[u8]) {
+    assert!(host.io.take(io(Io::Read, 0, 16), 16 * BLOCK).unwrap() == expected);
+}
+
+#[test]
+fn blocks_of_write_zeroes_are_zero() {
+    let (mut host, mut data) = host_with_data();
+    let zeroed = host.io.plain(io(Io::WriteZeroes, 2, 2));
+    assert!(zeroed.status().is_success());
+    data[2 * BLOCK..4 * BLOCK].fill(0);
+    expect_data(&mut host, &data);
+}
+
+#[test]
+fn deallocated_blocks_are_zero() {
+    let (mut host, mut data) = host_with_data();
     let range = Range {
         attributes: 0,
         count: 2,
@@ -221,12 +231,10 @@ fn write_zeroes_deallocate_and_copy_have_their_effects() {
         cdw11: 4,
         ..Command::default()
     };
-    assert!(
-        host.io
-            .give(discard, &range.to_bytes())
-            .status()
-            .is_success()
-    );
+    let discarded = host.io.give(discard, &range.to_bytes());
+    assert!(discarded.status().is_success());
+    data[6 * BLOCK..8 * BLOCK].fill(0);
+    expect_data(&mut host, &data);
     // Linux always sends a buffer for 256 ranges.
     let mut page = range.to_bytes().to_vec();
     page.resize(4096, 0xff);
@@ -237,7 +245,13 @@ fn write_zeroes_deallocate_and_copy_have_their_effects() {
     };
     let refused = host.io.give(discard, &beyond.to_bytes());
     assert_eq!(refused.status().plain(), Status::LBA_OUT_OF_RANGE);
+    expect_data(&mut host, &data);
+}
 
+/// The destination overlaps the source that is read last.
+#[test]
+fn copied_blocks_are_those_of_the_sources() {
+    let (mut host, mut data) = host_with_data();
     let sources = [
         CopyRange {
             start: 8,
@@ -257,13 +271,14 @@ fn write_zeroes_deallocate_and_copy_have_their_effects() {
     };
     let bytes: Vec<u8> = sources.iter().flat_map(CopyRange::to_bytes).collect();
     assert!(host.io.give(copy, &bytes).status().is_success());
+    let copied = [&data[8 * BLOCK..10 * BLOCK], &data[..BLOCK]].concat();
+    data[BLOCK..4 * BLOCK].copy_from_slice(&copied);
+    expect_data(&mut host, &data);
+}
 
-    let mut expected = data.clone();
-    expected[2 * BLOCK..4 * BLOCK].fill(0);
-    expected[6 * BLOCK..8 * BLOCK].fill(0);
-    let copied = [&expected[8 * BLOCK..10 * BLOCK], &expected[..BLOCK]].concat();
-    expected[BLOCK..4 * BLOCK].copy_from_slice(&copied);
-    assert!(host.io.take(io(Io::Read, 0, 16), 16 * BLOCK).unwrap() == expected);
+#[test]
+fn flush_and_verify_succeed() {
+    let (mut host, _) = host_with_data();
     for kind in [Io::Flush, Io::Verify] {
         assert!(
             host.io.plain(io(kind, 0, 16)).status().is_success(),
