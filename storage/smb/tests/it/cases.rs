@@ -75,189 +75,118 @@ fn listen(bytes: &[u8], parameters: Parameters) -> Outcome {
     }
 }
 
-#[test]
-fn negotiate_requests() {
-    use Outcome::*;
-    let accepted = |receive, send, credits| Accepted {
-        receive,
-        send,
-        credits,
-    };
-    let base = request();
-    let cases = [
-        (
-            "as Linux sends it",
-            NegotiateRequest {
-                credits_requested: 255,
-                ..base
-            },
-            accepted(1024, 1024, 255),
-        ),
-        (
-            "versions around 1.0",
-            NegotiateRequest {
-                max_version: 0x0200,
-                ..base
-            },
-            accepted(1024, 1024, 10),
-        ),
-        (
-            "versions up to 1.0",
-            NegotiateRequest {
-                min_version: 0,
-                ..base
-            },
-            accepted(1024, 1024, 10),
-        ),
-        (
-            "versions above",
-            NegotiateRequest {
-                min_version: 0x0101,
-                max_version: 0x0200,
-                ..base
-            },
-            Refused(STATUS_NOT_SUPPORTED),
-        ),
-        (
-            "versions below",
-            NegotiateRequest {
-                min_version: 0,
-                max_version: 0x00ff,
-                ..base
-            },
-            Refused(STATUS_NOT_SUPPORTED),
-        ),
-        (
-            "an empty range",
-            NegotiateRequest {
-                max_version: 0x00ff,
-                ..base
-            },
-            Refused(STATUS_NOT_SUPPORTED),
-        ),
-        (
-            "no credits",
-            NegotiateRequest {
-                credits_requested: 0,
-                ..base
-            },
-            Dropped,
-        ),
-        (
-            "one credit",
-            NegotiateRequest {
-                credits_requested: 1,
-                ..base
-            },
-            accepted(1024, 1024, 1),
-        ),
-        (
-            "most credits",
-            NegotiateRequest {
-                credits_requested: 65_535,
-                ..base
-            },
-            accepted(1024, 1024, 255),
-        ),
-        (
-            "the least receive size",
-            NegotiateRequest {
-                max_receive_size: 128,
-                ..base
-            },
-            accepted(1024, 128, 10),
-        ),
-        (
-            "a receive size below it",
-            NegotiateRequest {
-                max_receive_size: 127,
-                ..base
-            },
-            Dropped,
-        ),
-        (
-            "no receive size",
-            NegotiateRequest {
-                max_receive_size: 0,
-                ..base
-            },
-            Dropped,
-        ),
-        (
-            "the most to receive",
-            NegotiateRequest {
-                max_receive_size: u32::MAX,
-                ..base
-            },
-            accepted(1024, 8192, 10),
-        ),
-        (
-            "less to send than the least",
-            NegotiateRequest {
-                preferred_send_size: 127,
-                ..base
-            },
-            accepted(128, 1024, 10),
-        ),
-        (
-            "nothing to send",
-            NegotiateRequest {
-                preferred_send_size: 0,
-                ..base
-            },
-            accepted(128, 1024, 10),
-        ),
-        (
-            "the most to send",
-            NegotiateRequest {
-                preferred_send_size: u32::MAX,
-                ..base
-            },
-            accepted(8192, 1024, 10),
-        ),
-        (
-            "a fragmented size below",
-            NegotiateRequest {
-                max_fragmented_size: 131_071,
-                ..base
-            },
-            Dropped,
-        ),
-        (
-            "the most to reassemble",
-            NegotiateRequest {
-                max_fragmented_size: u32::MAX,
-                ..base
-            },
-            accepted(1024, 1024, 10),
-        ),
-    ];
+/// Expects a listener's response to each request.
+#[track_caller]
+fn expect(cases: &[(&str, NegotiateRequest, Outcome)]) {
     for (name, request, outcome) in cases {
         assert_eq!(
             listen(&request.to_bytes(), Parameters::default()),
-            outcome,
+            *outcome,
             "{name}"
         );
     }
+}
+
+const fn accepted(receive: u32, send: u32, credits: u16) -> Outcome {
+    Outcome::Accepted {
+        receive,
+        send,
+        credits,
+    }
+}
+
+#[test]
+fn a_listener_negotiates_version_1_0_only() {
+    let versions = |min_version, max_version| NegotiateRequest {
+        min_version,
+        max_version,
+        ..request()
+    };
+    let ours = accepted(1024, 1024, 10);
+    let refused = Outcome::Refused(STATUS_NOT_SUPPORTED);
+    expect(&[
+        ("versions around 1.0", versions(0x0100, 0x0200), ours),
+        ("versions up to 1.0", versions(0, 0x0100), ours),
+        ("versions above", versions(0x0101, 0x0200), refused),
+        ("versions below", versions(0, 0x00ff), refused),
+        ("an empty range", versions(0x0100, 0x00ff), refused),
+    ]);
+}
+
+#[test]
+fn a_listener_grants_up_to_255_requested_credits() {
+    let credits = |credits_requested| NegotiateRequest {
+        credits_requested,
+        ..request()
+    };
+    let granted = |credits| accepted(1024, 1024, credits);
+    expect(&[
+        ("as Linux sends it", credits(255), granted(255)),
+        ("no credits", credits(0), Outcome::Dropped),
+        ("one credit", credits(1), granted(1)),
+        ("most credits", credits(65_535), granted(255)),
+    ]);
+}
+
+#[test]
+fn a_listener_bounds_the_sizes_of_messages() {
+    let receives = |max_receive_size| NegotiateRequest {
+        max_receive_size,
+        ..request()
+    };
+    let sends = |preferred_send_size| NegotiateRequest {
+        preferred_send_size,
+        ..request()
+    };
+    let reassembles = |max_fragmented_size| NegotiateRequest {
+        max_fragmented_size,
+        ..request()
+    };
+    let sizes = |receive, send| accepted(receive, send, 10);
+    let dropped = Outcome::Dropped;
+    expect(&[
+        ("the least receive size", receives(128), sizes(1024, 128)),
+        ("a receive size below it", receives(127), dropped),
+        ("no receive size", receives(0), dropped),
+        ("the most to receive", receives(u32::MAX), sizes(1024, 8192)),
+        ("less to send than the least", sends(127), sizes(128, 1024)),
+        ("nothing to send", sends(0), sizes(128, 1024)),
+        ("the most to send", sends(u32::MAX), sizes(8192, 1024)),
+        ("a fragmented size below", reassembles(131_071), dropped),
+        (
+            "the most to reassemble",
+            reassembles(u32::MAX),
+            sizes(1024, 1024),
+        ),
+    ]);
+}
+
+#[test]
+fn reserved_and_trailing_bytes_of_a_request_mean_nothing() {
+    let bytes = request().to_bytes();
     for behind in [100, 492] {
-        let long = [&base.to_bytes()[..], &vec![0; behind]].concat();
+        let long = [&bytes[..], &vec![0; behind]].concat();
         assert_eq!(
             listen(&long, Parameters::default()),
             accepted(1024, 1024, 10),
             "{behind} bytes behind it"
         );
     }
-    let mut reserved = base.to_bytes();
+    let mut reserved = bytes;
     reserved[4..6].fill(0xff);
     assert_eq!(
         listen(&reserved, Parameters::default()),
         accepted(1024, 1024, 10),
         "the reserved field"
     );
+}
+
+#[test]
+fn a_request_that_is_cut_short_is_dropped() {
     for length in 0..NegotiateRequest::SIZE {
         assert_eq!(
-            listen(&base.to_bytes()[..length], Parameters::default()),
-            Dropped,
+            listen(&request().to_bytes()[..length], Parameters::default()),
+            Outcome::Dropped,
             "{length} bytes"
         );
     }
@@ -273,7 +202,7 @@ fn initiator() -> Connection {
 }
 
 #[test]
-fn negotiate_responses() {
+fn an_initiator_accepts_responses_within_the_rules() {
     let base = response();
     let good = [
         base,
@@ -308,6 +237,11 @@ fn negotiate_responses() {
                 && agreement.read_write_size <= 8 << 20
         );
     }
+}
+
+#[test]
+fn an_initiator_refuses_responses_that_break_a_rule() {
+    let base = response();
     let bad = [
         NegotiateResponse {
             status: STATUS_NOT_SUPPORTED,
@@ -348,8 +282,12 @@ fn negotiate_responses() {
         );
         assert!(!initiator.is_established() && initiator.deadline().is_none());
     }
+}
+
+#[test]
+fn an_initiator_refuses_a_short_response() {
     let mut initiator = initiator();
-    let short = &base.to_bytes()[..31];
+    let short = &response().to_bytes()[..31];
     let refused = initiator.receive(short, NOW);
     assert_eq!(
         refused,
@@ -476,7 +414,7 @@ fn fewer_or_more_credits_are_posted_as_the_peer_asks() {
 }
 
 #[test]
-fn data_transfers() {
+fn data_transfers_within_the_rules_are_received() {
     let base = grants(10, 1);
     let remaining = |remaining_data_length| DataTransfer {
         remaining_data_length,
@@ -524,7 +462,12 @@ fn data_transfers() {
             "{name}"
         );
     }
+}
+
+#[test]
+fn data_transfers_that_break_a_rule_end_the_connection() {
     type Damage = fn(&mut Vec<u8>);
+    let whole = data(grants(10, 1), 1000);
     let bad: [(&str, Damage); 8] = [
         ("19 bytes", |bytes| bytes.truncate(19)),
         ("no bytes", |bytes| bytes.clear()),
