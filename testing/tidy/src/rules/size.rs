@@ -117,51 +117,6 @@ pub const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
         "completion_times",
         75,
     ),
-    // storage
-    ("storage/nvme/src/engine.rs", "hand_over", 85),
-    ("storage/nvme/src/engine.rs", "run", 108),
-    ("storage/nvme/src/serve/rdma.rs", "command", 72),
-    ("storage/nvme/src/serve/report.rs", "to_prometheus", 92),
-    ("storage/nvme/tests/it/accounting.rs", "command", 102),
-    (
-        "storage/nvme/tests/it/auth.rs",
-        "a_replayed_conversation_is_refused",
-        72,
-    ),
-    (
-        "storage/nvme/tests/it/auth.rs",
-        "our_host_proves_itself_and_secrets_change_at_run_time",
-        72,
-    ),
-    (
-        "storage/nvme/tests/it/backing.rs",
-        "a_change_that_cannot_be_kept_is_not_made",
-        71,
-    ),
-    (
-        "storage/nvme/tests/it/features.rs",
-        "the_broadcast_identifier_sets_the_feature_of_every_namespace",
-        71,
-    ),
-    (
-        "storage/nvme/tests/it/fused.rs",
-        "the_second_command_is_right_behind_the_first",
-        174,
-    ),
-    (
-        "storage/nvme/tests/it/hostile.rs",
-        "damaged_headers_end_the_connection_and_damaged_data_the_command",
-        82,
-    ),
-    (
-        "storage/nvme/tests/it/io.rs",
-        "write_zeroes_deallocate_and_copy_have_their_effects",
-        83,
-    ),
-    ("storage/smb/src/serve/report.rs", "to_prometheus", 76),
-    ("storage/smb/tests/it/cases.rs", "data_transfers", 75),
-    ("storage/smb/tests/it/cases.rs", "negotiate_requests", 186),
-    ("storage/smb/tests/it/cases.rs", "negotiate_responses", 83),
     // testing
     (
         "testing/programs/tests/documents/bench.rs",
@@ -258,11 +213,6 @@ pub const LONG_FILES: &[(&str, usize)] = &[
     // network
     ("network/lab/src/network.rs", 976),
     ("network/sim/src/world/build.rs", 885),
-    // storage
-    ("storage/nvme/src/engine.rs", 1032),
-    ("storage/nvme/src/nbd/session.rs", 858),
-    ("storage/nvme/src/serve/rdma.rs", 935),
-    ("storage/smb/tests/it/gateway.rs", 882),
 ];
 
 const MEASURED: &[&str] = &["rs", "sh", "py", "c", "h"];
