@@ -97,21 +97,8 @@ impl Rockery {
     /// # Panics
     /// When it cannot be installed.
     pub fn installed(&self) -> (TempDir, PathBuf) {
-        let prefix = TempDir::new().expect("a temporary folder");
-        fs::set_permissions(prefix.path(), fs::Permissions::from_mode(0o755))
-            .expect("our own folder");
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let built = self.path.parent().expect("cargo builds in a folder");
-        let mut install = Command::new(root.join("scripts/install.sh"));
-        let done = install
-            .arg(prefix.path())
-            .arg(built)
-            .current_dir(&root)
-            .status();
-        assert!(
-            done.is_ok_and(|status| status.success()),
-            "rockery cannot be installed: {install:?}"
-        );
+        let prefix = install(built);
         let binary = prefix.path().join("bin/rockery");
         (prefix, binary)
     }
@@ -145,6 +132,46 @@ impl Rockery {
             .chain(others.map(PathBuf::from))
             .collect()
     }
+}
+
+/// Installs what cargo built in this folder below a temporary one.
+fn install(built: &Path) -> TempDir {
+    let prefix = TempDir::new().expect("a temporary folder");
+    fs::set_permissions(prefix.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut install = Command::new(root.join("scripts/install.sh"));
+    install.arg(prefix.path()).arg(built).current_dir(&root);
+    run_quietly(&mut install);
+    let stripped = [
+        "bin/rockery",
+        "lib/rockery/libibverbs.so.1",
+        "lib/rockery/librdmacm.so.1",
+        "lib/rockery/librockery-view.so",
+        "lib/rockery/librspreload.so",
+        "lib/rockery/librockery-clocks.so",
+    ];
+    // Debug information is most of the size, and a machine for tests may have little room.
+    let mut strip = Command::new("strip");
+    strip
+        .arg("--strip-debug")
+        .current_dir(prefix.path())
+        .args(stripped);
+    run_quietly(&mut strip);
+    prefix
+}
+
+/// Runs a command whose output matters only where it fails.
+fn run_quietly(command: &mut Command) {
+    let done = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = [done.stdout, done.stderr].concat();
+    let said = String::from_utf8_lossy(&text);
+    assert!(
+        done.status.success(),
+        "{command:?}: {}\n{said}",
+        done.status
+    );
 }
 
 /// The targets that cargo builds for this program, and the folder below `target` where it puts them. Tests
