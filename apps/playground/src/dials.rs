@@ -1,8 +1,8 @@
 //! Settings that the page varies with a slider or a choice: those of the file that decide about congestion.
 
-use fabric::file::schema::{FabricFile, Qos, SpreadKind};
-use fabric::file::units::Size;
+use fabric_file::schema::{FabricFile, Qos, SpreadKind};
 use serde::Serialize;
+use units::Size;
 
 /// A setting, and the values that can be chosen.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -44,7 +44,7 @@ pub(crate) fn of(file: &FabricFile) -> Vec<Dial> {
     dials
 }
 
-fn swept(path: &str, values: &[fabric::file::schema::Scalar]) -> Dial {
+fn swept(path: &str, values: &[fabric_file::schema::Scalar]) -> Dial {
     let values = values.iter().map(ToString::to_string).collect();
     Dial {
         path: path.to_owned(),
@@ -142,7 +142,7 @@ fn scripts(file: &FabricFile) -> Option<Dial> {
 
 /// Congestion control and MTU of adapters.
 fn adapters(file: &FabricFile) -> Vec<Dial> {
-    let default = fabric::file::schema::NicTable::default();
+    let default = fabric_file::schema::NicTable::default();
     let missing = !file.nic.contains_key("default");
     let named = file.nic.iter().map(|(name, nic)| (name.as_str(), nic));
     let all = named.chain(missing.then_some(("default", &default)));
@@ -202,7 +202,7 @@ fn paths(file: &FabricFile) -> Vec<Dial> {
         ));
     }
     let several =
-        topology.is_some_and(|topology| topology.kind != fabric::file::schema::Shape::Star);
+        topology.is_some_and(|topology| topology.kind != fabric_file::schema::Shape::Star);
     if several || !dials.is_empty() || file.routing.spread != SpreadKind::Hash {
         let spread = serde_json::to_value(file.routing.spread).unwrap_or_default();
         let kinds = ["hash", "flowlet", "random", "round-robin", "adaptive"];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fabric::file::Document;
+use fabric_file::Document;
 use serde::Serialize;
 use sim::experiment::Experiment;
 

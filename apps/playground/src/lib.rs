@@ -73,7 +73,7 @@ pub fn answer(request: &[u8], watch: &mut dyn FnMut(f64) -> bool) -> Vec<u8> {
         Action::Start => bytes(&json!({
             "version": env!("CARGO_PKG_VERSION"),
             "examples": examples::all(),
-            "schema": fabric::file::json_schema(),
+            "schema": fabric_file::json_schema(),
         })),
         Action::Run => bytes(&run::report(&request, watch).unwrap_or_else(|problem| problem)),
         Action::Capture => run::capture(&request, watch).unwrap_or_else(|problem| bytes(&problem)),

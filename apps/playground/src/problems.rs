@@ -1,6 +1,6 @@
 //! Mistakes of a fabric file for the page, which shows them at their lines.
 
-use fabric::file::{FileError, Problem};
+use fabric_file::{FileError, Problem};
 use serde_json::{Value, json};
 
 /// The answer to a request whose fabric file has mistakes.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fabric::file::{Document, FileError};
+use fabric_file::{Document, FileError};
 use serde::Deserialize;
 
 /// The name of the edited file in messages.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use fabric::file::{Document, FabricFile, Point};
 use fabric::{Span, Time};
+use fabric_file::{Document, FabricFile, Point};
 use serde_json::{Value, json};
 use sim::experiment::{CAPTURED_MAX, Experiment, Ran};
 use sim::report::{Report, flows_csv, ports_csv, table, vendor_tables, write_pcap};
@@ -34,7 +34,7 @@ struct Prepared {
 
 /// Reads the file, and applies the sliders' settings; for other fields of a sweep, the first values.
 fn prepare(request: &Request) -> Result<Prepared, Value> {
-    let refused = |error: fabric::file::FileError| problems::of(&error);
+    let refused = |error: fabric_file::FileError| problems::of(&error);
     let mut document: Document = request.document().map_err(refused)?;
     let file = document.fields().map_err(refused)?;
     let too_large =

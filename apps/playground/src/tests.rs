@@ -47,7 +47,7 @@ fn experiments(folder: &Path, below: &str, found: &mut Vec<String>) {
         } else if let Some(stem) = name.strip_suffix(".toml") {
             let text = fs::read_to_string(&path).unwrap();
             let mut files = sim::input::reader(path.parent().unwrap());
-            let document = fabric::file::Document::read(&name, &text, &mut files);
+            let document = fabric_file::Document::read(&name, &text, &mut files);
             if document.is_ok_and(|document| Experiment::new(&document, &mut files).is_ok()) {
                 found.push(stem.to_owned());
             }
@@ -70,7 +70,7 @@ fn a_run_reports_what_the_file_reports_elsewhere() {
     let path = folder().join("crs504/ecn-off.toml");
     let text = fs::read_to_string(&path).unwrap();
     let mut files = sim::input::reader(path.parent().unwrap());
-    let document = fabric::file::Document::read("ecn-off.toml", &text, &mut files).unwrap();
+    let document = fabric_file::Document::read("ecn-off.toml", &text, &mut files).unwrap();
     let experiment = Experiment::new(&document, &mut files).unwrap();
     let ran = experiment.run(&mut |_| true).unwrap();
     let report = Report::new(&experiment, &ran.results, false);
@@ -128,11 +128,11 @@ fn dials_of_every_example_stand_at_the_value_of_the_file() {
                 .map(|text| (*text).to_owned())
                 .ok_or_else(|| name.to_owned())
         };
-        let document = fabric::file::Document::read("file", example.text, &mut files).unwrap();
+        let document = fabric_file::Document::read("file", example.text, &mut files).unwrap();
         for dial in crate::dials::of(&document.fields().unwrap()) {
             let mut set = document.clone();
             set.set(&dial.path, &dial.values[dial.at]).unwrap();
-            let fields = |document: &fabric::file::Document| {
+            let fields = |document: &fabric_file::Document| {
                 let mut file = document.fields().unwrap();
                 // Tables that the file does not contain have their defaults.
                 file.qos.entry("default".to_owned()).or_default();

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabric::Span;
-use fabric::file::units::{Quantity, Timespan};
-use fabric::file::{FileError, Point, Problem};
+use fabric_file::{FileError, Point, Problem};
 use pyo3::exceptions::{PyIndexError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sim::experiment::Experiment;
 use sim::input;
+use units::{Quantity, Timespan};
 
 use crate::report::Report;
 
@@ -51,7 +51,7 @@ impl Stop {
 /// A fabric file with everything that it includes, and with settings.
 #[pyclass(frozen, module = "rockery._rockery")]
 pub(crate) struct Document {
-    document: fabric::file::Document,
+    document: fabric_file::Document,
     /// Folder to which names of further files are relative.
     folder: PathBuf,
     points: Vec<Point>,
@@ -163,7 +163,7 @@ fn new(
     settings: &[(String, String)],
 ) -> PyResult<Document> {
     let mut document =
-        fabric::file::Document::read(name, text, &mut input::reader(&folder)).map_err(refused)?;
+        fabric_file::Document::read(name, text, &mut input::reader(&folder)).map_err(refused)?;
     for (path, value) in settings {
         document.set(path, value).map_err(refused)?;
     }

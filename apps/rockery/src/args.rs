@@ -150,7 +150,7 @@ pub(crate) fn capture(text: &str) -> Result<(String, PathBuf), String> {
 
 /// A time with its unit.
 fn timespan(text: &str) -> Result<fabric::Span, String> {
-    use fabric::file::units::{Quantity, Timespan};
+    use units::{Quantity, Timespan};
     Timespan::parse(text)
         .map(|time| time.0)
         .ok_or_else(|| format!("write {}", Timespan::GRAMMAR))

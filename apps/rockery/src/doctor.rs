@@ -7,13 +7,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ::sim::report::counted;
-use fabric::file::Network;
-use gear::doctor::{
-    Finding, HostFacts, Neighbour, ShownPort, SwitchFacts, check, collect, hear, neighbours, page,
-    read_host, read_switch,
+use doctor::{
+    Finding, Neighbour, SwitchFacts, check, collect, hear, neighbours, page, read_switch,
 };
-use gear::{attach_host, plan_switch};
+use doctor::{attach_host, plan_switch};
+use fabric_file::Network;
 use serde_json::{Value, json};
+use vendors::facts::HostFacts;
+use vendors::read_host;
+use vendors::switch_facts::ShownPort;
 
 use crate::Error;
 use crate::args::{Doctor, DoctorAction};
@@ -246,7 +248,7 @@ fn as_text(facts: &Examined, found: &[Finding]) -> String {
 
 /// The areas of a host without facts, to which no rule applied.
 fn unknown(host: &HostFacts) -> Vec<&'static str> {
-    let any = |seen: &dyn Fn(&gear::doctor::Adapter) -> bool| host.adapters.iter().any(seen);
+    let any = |seen: &dyn Fn(&vendors::facts::Adapter) -> bool| host.adapters.iter().any(seen);
     let windows = host.windows.is_some();
     let areas = [
         (

@@ -197,16 +197,16 @@ pub(crate) enum Error {
     NothingToServe,
     /// A fabric file with mistakes.
     #[error("{0}")]
-    Fabric(#[from] fabric::file::FileError),
+    Fabric(#[from] fabric_file::FileError),
     /// A dialect or version that is not known.
     #[error(transparent)]
-    UnknownVersion(#[from] gear::UnknownVersion),
+    UnknownVersion(#[from] vendors::UnknownVersion),
     /// The fabric file has nothing of this name.
     #[error(transparent)]
-    Source(#[from] gear::SourceError),
+    Source(#[from] doctor::SourceError),
     /// A configuration that is not understood.
     #[error(transparent)]
-    Configuration(#[from] gear::ReadError),
+    Configuration(#[from] vendors::ReadError),
     /// Findings, which are printed already.
     #[error("{0}")]
     Findings(String),
@@ -241,7 +241,7 @@ pub(crate) enum Error {
     Functions(String),
     /// A sweep with too many runs.
     #[error("the sweep has {0} runs, and {max} are allowed: leave out some \
-        values", max = fabric::file::RUNS_MAX)]
+        values", max = fabric_file::RUNS_MAX)]
     SweepTooLarge(usize),
     /// No such run in the sweep.
     #[error("there is no run {wanted}: the sweep has {count}, counted from 0")]

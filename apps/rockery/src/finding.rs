@@ -1,6 +1,6 @@
 //! Findings as programs read them.
 
-use gear::doctor::{Consequence, Finding};
+use doctor::{Consequence, Finding};
 use serde_json::{Value, json};
 
 /// A finding with its evidence, its consequence and its fix.
@@ -12,7 +12,7 @@ pub(crate) fn as_json(finding: &Finding) -> Value {
         .collect();
     let simulated = match finding.consequence {
         Consequence::Simulated(cost) | Consequence::AfterReboot(cost) => {
-            let outcome = |outcome: gear::consequence::Outcome| {
+            let outcome = |outcome: doctor::cost_simulation::Outcome| {
                 json!({
                     "gbps": outcome.gbps, "p99_us": outcome.p99_us,
                     "dropped": outcome.dropped, "pauses": outcome.pauses,

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use fabric::file::{Document, Network};
-use gear::consequence::{Case, compare};
-use gear::dialect::Version;
-use gear::{Dialect, Intent, changes, host_intent, switch_intent};
+use doctor::cost_simulation::{Case, compare};
+use doctor::{host_intent, switch_intent};
+use fabric_file::{Document, Network};
+use vendors::dialect::Version;
+use vendors::{Dialect, Intent, changes};
 
 use crate::Error;
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use ::lab::{Client, LiveAdapter, adapters_of};
 use clap::Subcommand;
-use fabric::file::functions::{FunctionSettings, parse_mac};
-use fabric::file::{Document, Network};
+use fabric_file::functions::{FunctionSettings, parse_mac};
+use fabric_file::{Document, Network};
 use serde_json::{Value, json};
 
 use crate::Error;
@@ -224,7 +224,7 @@ fn setting(word: &str, value: &str) -> Result<(&'static str, String), String> {
         "mac" => Err(format!(
             "{value} is no unicast MAC address: write 02:00:00:00:00:01"
         )),
-        "vlan" => number("vlan", u32::from(fabric::file::functions::VLAN_MAX)),
+        "vlan" => number("vlan", u32::from(fabric_file::functions::VLAN_MAX)),
         "qos" => number("qos", 7),
         "rate" | "max_tx_rate" => number("max-rate", 8_000_000).map(megabits),
         "min_tx_rate" => number("min-rate", 8_000_000).map(megabits),
@@ -301,8 +301,8 @@ fn text(adapter: &LiveAdapter) -> String {
 
 fn mode(adapter: &LiveAdapter) -> &'static str {
     match adapter.eswitch {
-        fabric::file::functions::Eswitch::Legacy => "legacy",
-        fabric::file::functions::Eswitch::Switchdev => "switchdev",
+        fabric_file::functions::Eswitch::Legacy => "legacy",
+        fabric_file::functions::Eswitch::Switchdev => "switchdev",
     }
 }
 

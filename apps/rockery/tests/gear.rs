@@ -109,7 +109,7 @@ fn the_script_of_the_lab_has_its_fault_with_its_cost() {
 #[test]
 fn statuses_tell_faults_from_files_that_cannot_be_read() {
     let folder = tempfile::tempdir().unwrap();
-    let healthy = repository("network/gear/tests/hosts/mlx5.txt");
+    let healthy = repository("network/doctor/tests/hosts/mlx5.txt");
     let output = rockery(&["doctor", "--host", healthy.to_str().unwrap()]);
     assert!(
         output.status.success()
@@ -199,7 +199,7 @@ fn a_host_and_a_switch_are_compared_with_the_fabric_file_and_findings_point_to_t
     let folder = tempfile::tempdir().unwrap();
     let lab = repository("examples/crs504/mapped.toml");
     let host = folder.path().join("server.txt");
-    let snapshot = fs::read_to_string(repository("network/gear/tests/hosts/mlx5.txt")).unwrap();
+    let snapshot = fs::read_to_string(repository("network/doctor/tests/hosts/mlx5.txt")).unwrap();
     fs::write(&host, snapshot.replace("cnp_dscp: 48", "cnp_dscp: 4")).unwrap();
     let output = rockery(&[
         "doctor",

@@ -5,6 +5,9 @@ use crate::egress::{COMMITMENT_BYTES, PAUSE_FRAME_BYTES};
 use crate::packet::FRAME_OVERHEAD_BYTES;
 use crate::time::{Rate, Span};
 
+/// The longest frame that headroom is computed for, in bytes: the l2mtu that switches offer.
+pub const FRAME_MAX_BYTES: u32 = 9216;
+
 /// The inputs of the sum of 802.1Q annex N.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headroom {

@@ -26,8 +26,6 @@ pub mod columns;
 pub mod config;
 mod counters;
 mod egress;
-#[cfg(feature = "file")]
-pub mod file;
 pub mod headroom;
 mod in_flight;
 mod ingress;
@@ -41,8 +39,6 @@ mod switch;
 mod telemetry;
 mod time;
 pub mod topology;
-#[cfg(feature = "file")]
-pub mod vendor;
 mod watchdog;
 
 pub use counters::{

@@ -106,7 +106,7 @@ fn changes(before: &Experiment, after: &Experiment) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fabric::file::Document;
+    use fabric_file::Document;
 
     const FILE: &str = "[[host]]\nname = \"h\"\ncount = 2\n[[switch]]\nname = \"sw\"\n\
                         [[link]]\nbetween = [\"h*\", \"sw\"]\n[[workload]]\n\

@@ -47,7 +47,7 @@ pub enum LabError {
     },
     /// The file has a mistake.
     #[error(transparent)]
-    File(#[from] fabric::file::FileError),
+    File(#[from] fabric_file::FileError),
     /// The scenario does not fit together.
     #[error(transparent)]
     Scenario(#[from] sim::world::ScenarioError),

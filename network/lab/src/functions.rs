@@ -1,9 +1,9 @@
 //! Virtual functions of adapters: each one is a host of its own in a lab, as a function is whose network
 //! device was moved into a container. The embedded switch is the simulator's.
 
-use fabric::file::functions::{Eswitch, FunctionLink, FunctionSettings};
-use fabric::file::{Network, SharedAdapter};
 use fabric::topology::{Node, Topology};
+use fabric_file::functions::{Eswitch, FunctionLink, FunctionSettings};
+use fabric_file::{Network, SharedAdapter};
 use serde::{Deserialize, Serialize};
 use sim::world::FunctionDrops;
 use std::collections::BTreeSet;
@@ -148,7 +148,7 @@ impl Cables {
 mod tests {
     use super::*;
     use crate::plan::Plan;
-    use fabric::file::Document;
+    use fabric_file::Document;
 
     const FILE: &str = r#"
         [[host]]

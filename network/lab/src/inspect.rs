@@ -1,8 +1,8 @@
 //! Answers about the network of a lab.
 
 use crate::control::Answer;
-use fabric::file::SharedAdapter;
 use fabric::topology::Node;
+use fabric_file::SharedAdapter;
 use link::unix;
 use sim::experiment::Experiment;
 use sim::report::vendor_tables;

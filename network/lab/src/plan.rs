@@ -4,10 +4,10 @@ use crate::LabError;
 use crate::frame::{class_of, link_local};
 use crate::functions::{self, LiveFunction, cable_of};
 use crate::neighbours::HostAddresses;
-use fabric::file::congestion::Congestion;
-use fabric::file::{Document, ReadFile};
 use fabric::topology::Node;
 use fabric::{Rate, Span, Time};
+use fabric_file::congestion::Congestion;
+use fabric_file::{Document, ReadFile};
 use link::lab::Welcome;
 use sim::experiment::Experiment;
 use sim::world::{Headers, HostConfig, Marking};
@@ -202,7 +202,7 @@ impl Plan {
         let numbered = (0_u32..)
             .zip(&network.hosts)
             .filter(|(_, host)| host.live || !chosen);
-        let live: Vec<(u32, &fabric::file::NamedHost)> = numbered.collect();
+        let live: Vec<(u32, &fabric_file::NamedHost)> = numbered.collect();
         if live.len() > LIVE_MAX {
             return Err(LabError::TooMany {
                 hosts: live.len(),

@@ -2,9 +2,10 @@
 //! matrix: the first byte chooses the reader.
 #![no_main]
 
-use gear::Dialect;
-use gear::doctor::{check, neighbours, read_host, read_switch};
-use gear::probe::{Matrix, read_row};
+use vendors::Dialect;
+use doctor::{check, neighbours, read_switch};
+use vendors::read_host;
+use doctor::probe::{Matrix, read_row};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((which, rest)) = bytes.split_first() else {
@@ -48,7 +49,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 });
 
 /// Rules of a host whose adapters are left out, since each finding is a simulation.
-fn unsimulated(mut host: gear::doctor::HostFacts) -> usize {
+fn unsimulated(mut host: vendors::facts::HostFacts) -> usize {
     host.adapters.clear();
     check(&[host], &[]).len()
 }

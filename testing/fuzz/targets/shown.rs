@@ -2,10 +2,10 @@
 //! that way, and the fuzzer need not find its command.
 #![no_main]
 
-use gear::doctor::read_switch;
+use doctor::read_switch;
 
 /// One in each line.
-const COMMANDS: &str = include_str!("../../../network/gear/tests/shown-commands.txt");
+const COMMANDS: &str = include_str!("../../../network/doctor/tests/shown-commands.txt");
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((which, rest)) = bytes.split_first() else {

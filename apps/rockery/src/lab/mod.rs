@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use ::lab::{Client, Plan, Ready, Status};
 use clap::Subcommand;
-use fabric::file::Document;
+use fabric_file::Document;
 
 use crate::Error;
 use crate::args::{Run, Settings};

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use gear::class_weights;
-use gear::probe::{Expected, expected_of};
+use doctor::class_weights;
+use doctor::probe::{Expected, expected_of};
 
 use super::Probe;
 use crate::{Error, plan};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gear::probe::{Heard, LoadOrder, ProbeMessage, Seen};
+use doctor::probe::{Heard, LoadOrder, ProbeMessage, Seen};
 use wire::ROCE_PORT;
 
 use super::network::{PACKET_MAX, Receiver};

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gear::probe::{
+use doctor::probe::{
     Due, Heard, LoadOrder, Observed, Pacer, ProbeMessage, StreamOutcome, Tally, packet_bytes,
 };
 

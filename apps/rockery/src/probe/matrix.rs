@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use ::sim::report::counted;
-use gear::probe::{Matrix, read_row};
+use doctor::probe::{Matrix, read_row};
 use serde_json::json;
 
 use crate::{Error, printable};

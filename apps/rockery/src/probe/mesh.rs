@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gear::probe::{Answer, Ask as _, Heard, Observed, ProbeMessage, Question, survey};
+use doctor::probe::{Answer, Ask as _, Heard, Observed, ProbeMessage, Question, survey};
 
 use super::listen::Listener;
 use super::network::{Aside, PACKET_MAX, Receiver, own_address};

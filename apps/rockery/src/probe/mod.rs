@@ -13,8 +13,8 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use ::sim::report::counted;
-use gear::doctor::Finding;
-use gear::probe::{
+use doctor::Finding;
+use doctor::probe::{
     Expected, LoadShape, Observed, Reach, Share, load_findings, measured, share_findings, survey,
     survey_findings,
 };

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-use gear::probe::{Answer, Ask, CLOSED_PORT, Ends, HOP_LIMIT, Heard, ProbeMessage, Question};
+use doctor::probe::{Answer, Ask, CLOSED_PORT, Ends, HOP_LIMIT, Heard, ProbeMessage, Question};
 use wire::ROCE_PORT;
 use wire::cm::{CmMessage, CommId};
 

@@ -1,7 +1,7 @@
 //! The result of a probe: findings, and a table of all hosts.
 
-use gear::doctor::Finding;
-use gear::probe::{Observed, Reach, Share, SizeLimit, StreamOutcome};
+use doctor::Finding;
+use doctor::probe::{Observed, Reach, Share, SizeLimit, StreamOutcome};
 use serde_json::{Value, json};
 
 use super::{Loaded, Probe};

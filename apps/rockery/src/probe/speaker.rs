@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, RawFd};
 
-use gear::probe::{Ends, HOP_LIMIT};
+use doctor::probe::{Ends, HOP_LIMIT};
 
 use crate::sys::datagrams;
 

@@ -14,8 +14,8 @@ use ::sim::report::{
     Report, counted, flows_csv, hops_csv, ports_csv, table, vendor_tables, write_pcap,
 };
 use ::sim::world::Results;
-use fabric::file::{Document, Point};
 use fabric::{Span, Time};
+use fabric_file::{Document, Point};
 
 use crate::Error;
 use crate::args::Sim;

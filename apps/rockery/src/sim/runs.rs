@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::sim::experiment::{Experiment, Progress};
 use ::sim::report::Report;
-use fabric::file::{Document, Point};
+use fabric_file::{Document, Point};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Done;

@@ -4,13 +4,13 @@ use crate::world::{
     Drives, Headers, HostConfig, Marking, Media, PcieConfig, Processor, StorageConfig,
 };
 use fabric::config::PfcConfig;
-use fabric::file::NamedHost;
-use fabric::file::congestion::{Congestion, Dcqcn};
-use fabric::file::hosts;
-use fabric::file::schema::{NicTable, Pcie, Protocol};
-use fabric::file::units::{Bandwidth, Size, Timespan};
 use fabric::{Rate, Span};
+use fabric_file::NamedHost;
+use fabric_file::congestion::{Congestion, Dcqcn};
+use fabric_file::hosts;
+use fabric_file::schema::{NicTable, Pcie, Protocol};
 use rnic::{CongestionConfig, DcqcnConfig, FirmwareDcqcn, HpccConfig, Mtu, Nanos, SwiftConfig};
+use units::{Bandwidth, Size, Timespan};
 
 /// Bytes around the payload of a packet on the PCIe link: framing 4, header 16 with 64-bit addresses, LCRC 4
 /// (PCI Express base specification 4.0, sections 2.2 and 4.2.2).
@@ -254,7 +254,7 @@ pub fn pcie_name(link: &Pcie) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fabric::file::units::Ratio;
+    use units::Ratio;
 
     #[test]
     fn slots_carry_what_drivers_print() {

@@ -4,9 +4,9 @@ use super::FLOWS_MAX;
 use crate::dice::Dice;
 use crate::world::{Flow, Transfer};
 use fabric::Time;
-use fabric::file::Network;
-use fabric::file::schema::{Sizes, Workload};
-use fabric::file::units::Ratio;
+use fabric_file::Network;
+use fabric_file::schema::{Sizes, Workload};
+use units::Ratio;
 
 /// Up to so many bytes, of ten thousand messages so many. Between two entries evenly.
 type SizeTable = &'static [(u64, u64)];

@@ -15,9 +15,9 @@ pub use run::{Progress, Ran};
 pub use station::Station;
 
 use crate::world::{CardConfig, CardFunction, Flow, Guard, Scenario, Watch};
-use fabric::file::{Document, FabricFile, FileError, Mistake, Network, ReadFile, SharedAdapter};
 use fabric::topology::Node;
 use fabric::{Rate, Time};
+use fabric_file::{Document, FabricFile, FileError, Mistake, Network, ReadFile, SharedAdapter};
 
 /// Packets that are captured at most, over all ports.
 pub const CAPTURED_MAX: usize = 1 << 20;

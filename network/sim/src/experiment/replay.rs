@@ -2,8 +2,8 @@
 
 use crate::world::{Action, DEPTH_MAX, Flow, Step, Transfer};
 use fabric::Span;
-use fabric::file::schema::Workload;
-use fabric::file::{Document, FileError, Mistake, Network, ReadFile};
+use fabric_file::schema::Workload;
+use fabric_file::{Document, FileError, Mistake, Network, ReadFile};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use wire::record::{Call, Line, Transport, Verb, lines};

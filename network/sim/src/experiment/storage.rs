@@ -3,8 +3,8 @@
 use super::workload::hosts;
 use crate::world::{DEPTH_MAX, Flow, Forgery, Transfer};
 use fabric::Time;
-use fabric::file::hosts::{Access, Storage};
-use fabric::file::{Document, FileError, Mistake, Network};
+use fabric_file::hosts::{Access, Storage};
+use fabric_file::{Document, FileError, Mistake, Network};
 
 /// Jobs of one table at most.
 const JOBS_MAX: usize = 1 << 20;

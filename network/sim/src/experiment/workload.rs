@@ -5,8 +5,8 @@ use super::arrivals::{Arrivals, arrivals};
 use crate::dice::Dice;
 use crate::world::{Flow, Forgery, Transfer};
 use fabric::Time;
-use fabric::file::schema::{Operation, Pattern, Workload};
-use fabric::file::{Document, FabricFile, FileError, Mistake, Network};
+use fabric_file::schema::{Operation, Pattern, Workload};
+use fabric_file::{Document, FabricFile, FileError, Mistake, Network};
 
 pub(super) fn pattern_name(pattern: Pattern) -> String {
     match pattern {

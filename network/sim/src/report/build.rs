@@ -234,7 +234,7 @@ fn stores(experiment: &Experiment, results: &Results) -> Vec<StoreReport> {
     let hosts = experiment.network.hosts.iter().zip(&results.hosts);
     let taking_part = hosts.filter(|(_, result)| !result.cores_busy_ps.is_empty());
     let report =
-        |(host, result): (&fabric::file::NamedHost, &crate::world::HostResult)| StoreReport {
+        |(host, result): (&fabric_file::NamedHost, &crate::world::HostResult)| StoreReport {
             host: host.name.clone(),
             cores: result.cores_busy_ps.len(),
             cores_busy_percent: percent(&result.cores_busy_ps),
@@ -462,7 +462,7 @@ fn port(counted: &Counted<'_>, rate: Rate, end: Time) -> PortReport {
 
 fn switches(experiment: &Experiment, results: &Results) -> Vec<SwitchReport> {
     let named = experiment.network.switches.iter().zip(&results.switches);
-    let report = |(named, result): (&fabric::file::NamedSwitch, &crate::world::SwitchResult)| {
+    let report = |(named, result): (&fabric_file::NamedSwitch, &crate::world::SwitchResult)| {
         let ports = || result.ports.iter();
         SwitchReport {
             name: named.name.clone(),

@@ -7,10 +7,10 @@ use crate::world::Results;
 use crate::world::{HostConfig, Marking};
 use fabric::Drop;
 use fabric::config::{CLASSES, ClassMap, Profile};
-use fabric::file::NamedSwitch;
 use fabric::topology::{End, Node};
-use fabric::vendor::{LossyClass, class_list};
+use fabric_file::NamedSwitch;
 use rnic::CongestionConfig;
+use vendors::{LossyClass, class_list};
 
 /// The part of the time that a port is paused from which on it is a storm.
 const STORM_PART: f64 = 0.25;

@@ -80,7 +80,7 @@ fn pcie_links(
         ))
     });
     let limit =
-        |(named, link, result): (&fabric::file::NamedHost, &_, &crate::world::HostResult)| {
+        |(named, link, result): (&fabric_file::NamedHost, &_, &crate::world::HostResult)| {
             Bottleneck {
                 what: format!("the PCIe link of {} ({})", named.name, pcie_name(link)),
                 busy_percent: 100.0 * result.pcie_busy_ps as f64 / results.end.0.max(1) as f64,

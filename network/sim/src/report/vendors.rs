@@ -4,7 +4,7 @@ use crate::experiment::Experiment;
 use crate::world::Results;
 use fabric::Span;
 use fabric::topology::{End, Node};
-use fabric::vendor::{CountedPort, CountedSwitch, Imported};
+use vendors::{CountedPort, CountedSwitch, Imported};
 
 /// The output of a switch.
 #[derive(Clone, PartialEq, Debug)]
@@ -20,7 +20,7 @@ pub struct Printed {
 /// For each switch with a vendor's configuration, the output that it would print.
 pub fn vendor_tables(experiment: &Experiment, results: &Results) -> Vec<Printed> {
     let switches = (0_u32..).zip(&experiment.network.switches);
-    let print = |(number, switch): (u32, &fabric::file::NamedSwitch)| {
+    let print = |(number, switch): (u32, &fabric_file::NamedSwitch)| {
         let imported = switch.imported.as_ref()?;
         let counted = counted(experiment, results, number)?;
         let (system, text) = match imported {

@@ -14,7 +14,7 @@ mod shapes;
 mod sonic;
 mod spraying;
 
-use fabric::file::Document;
+use fabric_file::Document;
 use sim::experiment::Experiment;
 use sim::report::{Finding, Report};
 use sim::world::Results;

@@ -1,6 +1,6 @@
 //! Replays of recorded verbs calls.
 
-use fabric::file::Document;
+use fabric_file::Document;
 use sim::experiment::Experiment;
 use sim::world::{Results, Transfer};
 use std::fmt::Write;

@@ -115,7 +115,7 @@ mod tests {
             assert!(text.contains(&format!("mtu = {payload}\n")), "{text}");
             let files = &mut |name: &str| Err(name.to_owned());
             let document =
-                fabric::file::Document::read("file", &text, files).expect("a fabric file");
+                fabric_file::Document::read("file", &text, files).expect("a fabric file");
             let plan = ::lab::Plan::new("paths".to_owned(), document, files).expect("a lab");
             assert!(
                 HOSTS

@@ -1,0 +1,23 @@
+//! Configurations and states of real switches, adapters and hosts: planned from fabric files, probed, and
+//! judged by rules, each finding with its simulated cost. A fact that was not observed is unknown: no rule
+//! evaluates it. This crate never applies a configuration to a device.
+#![forbid(unsafe_code)]
+
+mod attach;
+pub mod collect;
+pub mod cost_simulation;
+mod finding;
+mod from_fabric;
+pub(crate) mod manual;
+mod neighbours;
+pub mod probe;
+mod rules;
+mod snapshot;
+
+pub use attach::{attach_host, plan_switch};
+pub use finding::{Consequence, Finding};
+pub use from_fabric::{SourceError, class_weights, host_intent, switch_intent};
+pub use manual::{Entry, RULES};
+pub use neighbours::{EtsFacts, Neighbour, PfcFacts, hear, neighbours, page};
+pub use rules::check;
+pub use snapshot::{Planned, SwitchFacts, read_switch};

@@ -1,0 +1,92 @@
+//! Headroom of lossless classes against the length of the cables.
+
+use fabric::headroom::Headroom;
+use fabric::{Rate, Span};
+
+use super::switch::One;
+use super::{Finding, SwitchFacts, cost};
+use crate::cost_simulation::{Case, NS_PER_METRE};
+use vendors::intent::{Intent, Port};
+
+/// Response time of the peer in nanoseconds, in the headroom that is proposed.
+const RESPONSE_NS: u64 = 600;
+
+pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
+    for intent in &switch.groups {
+        let Some(headroom) = intent.pause.headroom.filter(|_| intent.pfc_send != 0) else {
+            continue;
+        };
+        let known = intent
+            .ports
+            .iter()
+            .filter_map(|port| Some((port, port.gbps?, port.metres?)));
+        let Some((port, gbps, metres)) =
+            known.max_by_key(|(_, gbps, metres)| u64::from(*gbps) * u64::from(*metres))
+        else {
+            continue;
+        };
+        let least = on_cable(gbps, metres) + u64::from(intent.mtu);
+        if u64::from(headroom) < least {
+            found.push(too_small(
+                &One {
+                    switch,
+                    intent,
+                    dscp,
+                },
+                (port, gbps, metres),
+                headroom,
+                least,
+            ));
+        }
+    }
+}
+
+/// Bytes that are on both directions of a cable.
+fn on_cable(gbps: u32, metres: u32) -> u64 {
+    2 * u64::from(metres) * u64::from(NS_PER_METRE) * u64::from(gbps) / 8
+}
+
+fn too_small(
+    one: &One<'_>,
+    (port, gbps, metres): (&Port, u32, u32),
+    headroom: u32,
+    least: u64,
+) -> Finding {
+    let needed = Headroom {
+        rate: Rate::from_gbps(u64::from(gbps)),
+        delay: Span::from_ns(u64::from(metres) * u64::from(NS_PER_METRE)),
+        our_frame_max_bytes: one.intent.mtu,
+        peer_frame_max_bytes: one.intent.mtu,
+        response: Span::from_ns(RESPONSE_NS),
+        cell_bytes: 1,
+        frame_min_bytes: 64,
+    };
+    let needed = needed.bytes();
+    let case = |headroom: u32| {
+        let mut switch = Intent {
+            ..one.intent.clone()
+        };
+        switch.pause.headroom = Some(headroom);
+        let delay_ns = metres.saturating_mul(NS_PER_METRE);
+        Case {
+            delay_ns,
+            ..Case::incast(&switch, gbps.clamp(1, 800))
+        }
+    };
+    let what = format!(
+        "{headroom} bytes of headroom are less than the {least} that {metres} m of cable at {gbps} Gb/s and \
+         one frame hold (port {})",
+        port.name
+    );
+    let fix = format!(
+        "headroom (xoff of the buffer profile) of {needed} bytes, or the cable's true length"
+    );
+    let seen = one.evidence(&[&headroom.to_string(), "headroom", "xoff"]);
+    one.say(
+        "switch-headroom",
+        what,
+        seen,
+        cost(&case(headroom), &case(needed)),
+        fix,
+    )
+}

@@ -1,0 +1,265 @@
+//! Each dialect reads its own configurations as the intent that was written, and both simulate alike.
+
+use doctor::cost_simulation::Case;
+use proptest::prelude::*;
+use vendors::intent::{Ecn, HostSettings, Pause, Port, Queue, Schedule, Trust};
+use vendors::{Dialect, Intent};
+
+fn queue() -> impl Strategy<Value = Queue> {
+    let schedule = prop_oneof![
+        Just(Schedule::Strict),
+        (1..=255_u8).prop_map(Schedule::Weighted),
+        (1..=100_u8).prop_map(Schedule::Background),
+    ];
+    let thresholds =
+        (1..3_000_000_u32, 0..3_000_000_u32, 1..=100_u8).prop_map(|(min, more, percent)| {
+            Ecn::Thresholds {
+                min,
+                max: min + more,
+                percent,
+            }
+        });
+    let ecn = prop_oneof![2 => Just(None), 1 => Just(Some(Ecn::Automatic)), 2 => thresholds.prop_map(Some)];
+    (schedule, ecn).prop_map(|(schedule, ecn)| Queue { schedule, ecn })
+}
+
+fn host() -> impl Strategy<Value = HostSettings> {
+    let marks = (0..64_u8, any::<bool>(), 0..64_u8, 0..8_u8, 0..8_u8);
+    (marks, any::<bool>(), 0..=127_u16, 0..4_u8).prop_map(|(marks, willing, functions, device)| {
+        let (dscp, ecn, cnp_dscp, cnp_priority, smb_priority) = marks;
+        let device = format!("mlx5_{device}");
+        HostSettings {
+            device,
+            dscp,
+            ecn,
+            cnp_dscp,
+            cnp_priority,
+            smb_priority,
+            willing,
+            functions,
+        }
+    })
+}
+
+/// Any intent, with the names of ports that the dialect has.
+fn intent(dialect: Dialect) -> impl Strategy<Value = Intent> {
+    let trust = prop_oneof![
+        Just(Trust::None),
+        Just(Trust::Pcp),
+        Just(Trust::Dscp),
+        Just(Trust::Both)
+    ];
+    let maps = (
+        trust,
+        proptest::collection::vec(0..8_u8, 64),
+        any::<[u8; 8]>(),
+        0..8_u8,
+    );
+    let pfc = (
+        any::<u8>(),
+        any::<u8>(),
+        proptest::option::of(2000..4_000_000_u32),
+    );
+    let buffers = (
+        proptest::option::of(0..2000_u32),
+        proptest::option::of(1..500_000_u32),
+    );
+    let ports = (
+        1..4_usize,
+        proptest::option::of(prop_oneof![Just(25_u32), Just(100), Just(400)]),
+        1..100_u32,
+    );
+    let remark = proptest::option::of((0..64_u8, 0..8_u8));
+    let rest = (
+        any::<bool>(),
+        1500..=9216_u32,
+        proptest::option::of(host()),
+        remark,
+    );
+    (
+        maps,
+        proptest::array::uniform8(queue()),
+        pfc,
+        buffers,
+        ports,
+        rest,
+    )
+        .prop_map(
+            move |(
+                (trust, dscp, pcp, default_class),
+                queues,
+                (send, obey, xoff),
+                (xon, headroom),
+                ports,
+                rest,
+            )| {
+                let (dcbx, mtu, host, remark) = rest;
+                let (count, gbps, metres) = ports;
+                let port = |index| Port {
+                    name: dialect.port_name(index),
+                    gbps,
+                    metres: Some(metres),
+                };
+                Intent {
+                    trust,
+                    dscp: dscp.try_into().expect("64 values"),
+                    pcp: pcp.map(|class| class & 7),
+                    default_class,
+                    remark,
+                    queues,
+                    pfc_send: send,
+                    pfc_obey: obey,
+                    pause: Pause {
+                        xoff,
+                        xon,
+                        headroom,
+                    },
+                    dcbx,
+                    mtu,
+                    ports: (0..count).map(port).collect(),
+                    host,
+                }
+            },
+        )
+}
+
+fn check(dialect: Dialect) {
+    let config = ProptestConfig {
+        cases: 500,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let (_, newest) = dialect.versions();
+    let checked = runner.run(&intent(dialect), |intent| {
+        let written = dialect.write(&intent, newest);
+        let read = dialect
+            .read("written", &written.text)
+            .map_err(|error| TestCaseError::fail(format!("{error}\n{}", written.text)))?;
+        prop_assert_eq!(&read, &written.expressed, "{}", written.text);
+        // The intent that was read is written again without any difference.
+        let again = dialect.write(&read, newest);
+        prop_assert_eq!(&again.text, &written.text);
+        prop_assert!(
+            again.notes.is_empty(),
+            "{:?}\n{}",
+            again.notes,
+            written.text
+        );
+        prop_assert_eq!(
+            Case::incast(&read, 100).fabric_file(),
+            Case::incast(&written.expressed, 100).fabric_file()
+        );
+        Ok(())
+    });
+    checked.unwrap_or_else(|error| panic!("{}: {error}", dialect.name()));
+}
+
+#[test]
+fn routeros() {
+    check(Dialect::RouterOs);
+}
+
+#[test]
+fn sonic() {
+    check(Dialect::Sonic);
+}
+
+#[test]
+fn nvue() {
+    check(Dialect::Nvue);
+}
+
+#[test]
+fn eos() {
+    check(Dialect::Eos);
+}
+
+#[test]
+fn nxos() {
+    check(Dialect::NxOs);
+}
+
+#[test]
+fn os10() {
+    check(Dialect::Os10);
+}
+
+#[test]
+fn linux() {
+    check(Dialect::Linux);
+}
+
+#[test]
+fn mlnx() {
+    check(Dialect::Mlnx);
+}
+
+#[test]
+fn windows() {
+    check(Dialect::Windows);
+}
+
+#[test]
+fn freebsd() {
+    check(Dialect::FreeBsd);
+}
+
+/// Every switch's dialect expresses the usual intent, and the goodput is the same with each.
+#[test]
+fn the_default_intent_simulates_alike_in_all_switches() {
+    let intent = Intent {
+        ports: vec![Port {
+            name: String::new(),
+            gbps: None,
+            metres: None,
+        }],
+        ..Intent::default()
+    };
+    let expected = Case::incast(&intent, 100).run().expect("it runs");
+    assert!(
+        expected.gbps > 85.0 && expected.dropped == 0,
+        "{expected:?}"
+    );
+    for dialect in Dialect::ALL
+        .into_iter()
+        .filter(|dialect| !dialect.is_host())
+    {
+        let mut own = intent.clone();
+        own.ports[0].name = dialect.port_name(0);
+        let (_, newest) = dialect.versions();
+        let read = dialect
+            .read("x", &dialect.write(&own, newest).text)
+            .expect("it reads");
+        let simulated = Case::incast(&read, 100).run().expect("it runs");
+        // RouterOS chooses its own thresholds.
+        if dialect == Dialect::RouterOs {
+            assert!(
+                simulated.dropped == 0 && simulated.gbps > 85.0,
+                "{simulated:?}"
+            );
+        } else {
+            assert_eq!(simulated, expected, "{}", dialect.name());
+        }
+    }
+}
+
+#[test]
+fn versions_outside_the_known_range_are_refused() {
+    assert!(Dialect::parse("routeros@7.17").is_ok());
+    assert!(
+        Dialect::parse("routeros@7.17.2").is_ok(),
+        "a fix does not change configurations"
+    );
+    for (text, part) in [
+        ("routeros@7.23", "versions 7.15 to 7.22 are"),
+        ("routeros@6.49", "is not known"),
+        ("routeros", "say the version, as in routeros@"),
+        ("routeros@new", "is not known"),
+        ("junos@23.4", "is no dialect; there are: routeros"),
+        ("nvue@5.15", "is not known"),
+    ] {
+        let error = Dialect::parse(text).unwrap_err().to_string();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}

@@ -1,0 +1,140 @@
+//! The fabric file's tables about congestion control.
+
+use fabric::{Rate, Span};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Bandwidth, Ratio, Size, Timespan};
+
+/// The congestion control algorithm of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Congestion {
+    /// None: the window alone.
+    Off,
+    /// A window that shrinks on loss: for networks that drop.
+    Window,
+    /// DCQCN (Zhu et al., SIGCOMM 2015).
+    Dcqcn,
+    /// Swift (Kumar et al., SIGCOMM 2020): a window steered by delay. `window` is where it begins, and its
+    /// largest.
+    Swift,
+    /// HPCC (Li et al., SIGCOMM 2019): a window steered by telemetry of queues and links that switches write
+    /// into packets. Each packet of data and each acknowledgement is 42 bytes longer for that.
+    Hpcc,
+}
+
+/// Parameters of HPCC.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Hpcc {
+    /// T: a round trip in the empty network, a little more than the longest.
+    pub base_rtt: Timespan,
+    /// eta: the target utilisation of links.
+    pub utilisation: Ratio,
+    /// maxStage: round trips in a row in which the window only grows by steps.
+    pub stages: u8,
+    /// W_AI: bytes that the window grows by in a step.
+    pub additive: Size,
+}
+
+/// Parameters of Swift.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Swift {
+    /// The delay, from a packet's departure to its acknowledgement, below which the window grows: without
+    /// hops and with a large window.
+    pub target: Timespan,
+    /// Growth of the target for each switch on the path. The hop limits of acknowledgements give their
+    /// number.
+    pub hop: Timespan,
+    /// fs_range: the most by which the target grows as the window shrinks, so that many senders to one
+    /// receiver aim at a longer delay than few. `"0us"` turns this off.
+    pub flow_range: Timespan,
+    /// fs_min_cwnd: the window at which the target has grown by `flow-range`, as a part of a packet.
+    pub flow_min: Ratio,
+    /// fs_max_cwnd: the window in packets above which the target does not grow.
+    pub flow_max: u16,
+    /// ai: growth of the window per round trip.
+    pub additive: Size,
+    /// beta: how strongly the window shrinks with the part of the delay that is above the target.
+    pub beta: Ratio,
+    /// max_mdf: the largest part by which the window shrinks at once, which is once per round trip.
+    pub max_decrease: Ratio,
+}
+
+/// Parameters of DCQCN.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Dcqcn {
+    /// The lowest rate.
+    pub minimum_rate: Bandwidth,
+    /// g: weight of a new observation in alpha; a power of two below 1.
+    pub g: Ratio,
+    /// N: the least time between two notifications of a queue pair.
+    pub cnp_interval: Timespan,
+    /// K: alpha decays when no notification came for this long.
+    pub alpha_interval: Timespan,
+    /// T: time between rate increases.
+    pub increase_interval: Timespan,
+    /// B: bytes between rate increases.
+    pub increase_bytes: Size,
+    /// F: the number of increases that halve the distance to the target, before additive ones.
+    pub fast_recovery_steps: u8,
+    /// R_AI: additive increase.
+    pub additive_rate: Bandwidth,
+    /// R_HAI: hyper increase.
+    pub hyper_rate: Bandwidth,
+    /// Behaviour of adapters' firmware, if given: alpha changes by the clock of `alpha-interval`, and the
+    /// rate is cut at most once in this time (`rate_reduce_monitor_period`).
+    pub cut_interval: Option<Timespan>,
+    /// With `cut-interval`: a cut that follows another without an increase between lowers the target too.
+    pub clamp_target: bool,
+}
+
+impl Default for Dcqcn {
+    /// The values of the paper (SIGCOMM 2015, section 5.2 and figure 14).
+    fn default() -> Self {
+        Self {
+            minimum_rate: Bandwidth(Rate::from_bps(10_000_000)),
+            g: Ratio(1 << 24),
+            cnp_interval: Timespan(Span::from_us(50)),
+            alpha_interval: Timespan(Span::from_us(55)),
+            increase_interval: Timespan(Span::from_us(55)),
+            increase_bytes: Size(10 << 20),
+            fast_recovery_steps: 5,
+            additive_rate: Bandwidth(Rate::from_bps(40_000_000)),
+            hyper_rate: Bandwidth(Rate::from_bps(400_000_000)),
+            cut_interval: None,
+            clamp_target: false,
+        }
+    }
+}
+
+impl Default for Swift {
+    /// Constants of htsim's model of Swift (`sim/swift.cpp`, which calls them guesses), since the paper names
+    /// few of them. By default, hops and windows do not change the target.
+    fn default() -> Self {
+        Self {
+            target: Timespan(Span::from_us(25)),
+            hop: Timespan(Span::ZERO),
+            flow_range: Timespan(Span::ZERO),
+            flow_min: Ratio((1 << 32) / 10),
+            flow_max: 100,
+            additive: Size(4096),
+            beta: Ratio((1 << 32) / 5 * 4),
+            max_decrease: Ratio(1 << 31),
+        }
+    }
+}
+
+impl Default for Hpcc {
+    /// The values of the paper's section 5.1.
+    fn default() -> Self {
+        Self {
+            base_rtt: Timespan(Span::from_us(13)),
+            utilisation: Ratio((1 << 32) / 100 * 95),
+            stages: 5,
+            additive: Size(80),
+        }
+    }
+}

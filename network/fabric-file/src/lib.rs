@@ -1,0 +1,34 @@
+//! The fabric file: hosts, switches, links, routing and workloads in TOML.
+//!
+//! Reading is sans-IO: the caller has the text, calls [`Document::read`] with it
+//! and with a function that reads the files that it names, applies the settings of the command line, and
+//! calls [`Document::fields`]. [`Network::build`] makes the configurations of switches from the fields.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod chance;
+mod check;
+pub mod congestion;
+mod document;
+mod error;
+pub mod functions;
+pub mod hosts;
+mod names;
+mod network;
+mod profile;
+mod reference;
+pub mod schema;
+mod source;
+mod sweep;
+mod workload;
+
+pub use check::json_schema;
+pub use document::{Document, INCLUDES_MAX, PATH_LEVELS_MAX, ReadFile};
+pub use error::{FileError, Mistake, Problem};
+pub use network::{NamedFunction, NamedHost, NamedSwitch, Network, SharedAdapter};
+pub use reference::reference;
+pub use schema::FabricFile;
+pub use source::SourceLine;
+pub use sweep::{Point, RUNS_MAX};

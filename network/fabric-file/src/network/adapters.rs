@@ -1,0 +1,216 @@
+//! Adapter, processor and drives of each host, from the tables that its entry names.
+
+use super::{NamedHost, NetworkBuilder};
+use crate::error::Mistake;
+use crate::functions::FunctionSettings;
+use crate::schema::{HostTable, NicTable};
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use fabric::Rate;
+use units::Bandwidth;
+use vendors::text::nearest;
+
+/// Cores of one processor at most.
+const CORES_MAX: u32 = 4096;
+
+/// Drives of one host at most.
+const DRIVES_MAX: u32 = 1024;
+
+impl NetworkBuilder<'_> {
+    /// The hosts, each with the tables of its entry.
+    pub(super) fn adapters(&mut self) -> Vec<NamedHost> {
+        let names = core::mem::take(&mut self.hosts).into_list();
+        self.hosts_list.clone_from(&names);
+        let attached = self.topology.attachments();
+        let mut hosts = Vec::with_capacity(names.len());
+        for (number, name) in names.into_iter().enumerate() {
+            let entry = self.host_entry[number];
+            let nic = entry.map_or("default", |entry| self.file.host[entry].nic.as_str());
+            let field =
+                entry.map_or_else(|| "nic".to_owned(), |entry| format!("host[{entry}].nic"));
+            if attached[number].is_none() && self.problems.is_empty() {
+                let what = format!("host {name} is attached to no switch");
+                let instead = format!("[[link]] between = [\"{name}\", \"a switch\"]");
+                self.wrong(
+                    Mistake::Combination,
+                    &field.replace(".nic", ".name"),
+                    what,
+                    &instead,
+                );
+            }
+            let of = |name: fn(&HostTable) -> &str| {
+                entry.map_or("default", |entry| name(&self.file.host[entry]))
+            };
+            let (processor, drive) = (of(|host| &host.processor), of(|host| &host.drive));
+            let live = entry.is_some_and(|entry| self.file.host[entry].live);
+            let drives = entry.map_or(1, |entry| self.file.host[entry].drives.max(1));
+            let nic_table = table(&self.file.nic, nic);
+            let processor_table = table(&self.file.processor, processor);
+            let drive_table = table(&self.file.drive, drive);
+            for (missing, kind, wanted) in [
+                (nic_table.is_none(), "nic", nic),
+                (processor_table.is_none(), "processor", processor),
+                (drive_table.is_none(), "drive", drive),
+            ] {
+                if missing {
+                    self.no_such_table(
+                        &field.replace(".nic", &format!(".{kind}")),
+                        kind,
+                        wanted,
+                        entry,
+                    );
+                }
+            }
+            if let (Some(nic), Some(processor), Some(drive)) =
+                (nic_table, processor_table, drive_table)
+            {
+                hosts.push(NamedHost {
+                    name,
+                    nic,
+                    processor,
+                    drive,
+                    drives,
+                    live,
+                });
+            }
+        }
+        // If a table is missing, the list has gaps; the file is refused then.
+        for adapter in self.shared.iter().filter(|_| self.problems.is_empty()) {
+            for function in &adapter.functions {
+                set_function(&mut hosts[function.host as usize].nic, &function.settings);
+            }
+        }
+        let tables: Vec<(String, NicTable)> = self
+            .file
+            .nic
+            .iter()
+            .map(|(name, nic)| (name.clone(), nic.clone()))
+            .collect();
+        tables
+            .iter()
+            .for_each(|(name, nic)| self.check_nic(&format!("nic.{name}"), nic));
+        self.check_storage_tables();
+        hosts
+    }
+
+    /// Checks the sizes of per-host allocations for storage: cores and drives.
+    fn check_storage_tables(&mut self) {
+        let file = self.file;
+        for (name, processor) in &file.processor {
+            if !(1..=CORES_MAX).contains(&processor.cores) {
+                let what = format!("{} is not from 1 to {CORES_MAX}", processor.cores);
+                self.wrong(Mistake::Value, &format!("processor.{name}.cores"), what, "");
+            }
+        }
+        for (index, host) in file
+            .host
+            .iter()
+            .enumerate()
+            .filter(|(_, host)| host.drives > DRIVES_MAX)
+        {
+            let what = format!("{} is more than {DRIVES_MAX}", host.drives);
+            self.wrong(Mistake::Value, &format!("host[{index}].drives"), what, "");
+        }
+    }
+
+    fn check_nic(&mut self, field: &str, nic: &NicTable) {
+        if ![256, 512, 1024, 2048, 4096].contains(&nic.mtu) {
+            let what = format!("{} is no path MTU of InfiniBand", nic.mtu);
+            self.wrong(
+                Mistake::Value,
+                &format!("{field}.mtu"),
+                what,
+                "write 256, 512, 1024, 2048 or 4096",
+            );
+        }
+        for (name, value, limit) in [
+            ("dscp", nic.dscp, 63),
+            ("cnp-dscp", nic.cnp_dscp, 63),
+            ("pcp", nic.pcp.unwrap_or(0), 7),
+            ("priority", nic.priority, 7),
+            ("cnp-priority", nic.cnp_priority, 7),
+            ("ack-dscp", nic.ack_dscp.unwrap_or(0), 63),
+            ("ack-priority", nic.ack_priority.unwrap_or(0), 7),
+            ("retries", nic.retries, 7),
+            ("timeout", nic.timeout, 31),
+        ] {
+            if value > limit {
+                let what = format!("{value} is more than {limit}");
+                self.wrong(
+                    Mistake::Value,
+                    &format!("{field}.{name}"),
+                    what,
+                    &format!("0 to {limit}"),
+                );
+            }
+        }
+        if nic.outstanding == Some(0) {
+            let what = "nothing may ever leave".to_owned();
+            self.wrong(
+                Mistake::Value,
+                &format!("{field}.outstanding"),
+                what,
+                "at least 1",
+            );
+        }
+        if let Some(class) = nic.pfc.iter().find(|class| **class > 7) {
+            self.wrong(
+                Mistake::Value,
+                &format!("{field}.pfc"),
+                format!("{class} is no priority"),
+                "0 to 7",
+            );
+        }
+    }
+
+    /// Notes that an entry names a table that is not there: once per entry, however many hosts it has.
+    pub(super) fn no_such_table(
+        &mut self,
+        field: &str,
+        kind: &str,
+        name: &str,
+        entry: Option<usize>,
+    ) {
+        if entry.is_some() && self.problems.iter().any(|problem| problem.field == field) {
+            return;
+        }
+        let names: Vec<&str> = match kind {
+            "nic" => self.file.nic.keys().map(String::as_str).collect(),
+            "processor" => self.file.processor.keys().map(String::as_str).collect(),
+            "drive" => self.file.drive.keys().map(String::as_str).collect(),
+            _ => self.file.qos.keys().map(String::as_str).collect(),
+        };
+        let instead = match nearest(name, names.iter().copied()) {
+            Some(meant) => format!("did you mean \"{meant}\"?"),
+            None => format!("add [{kind}.{name}]"),
+        };
+        self.wrong(
+            Mistake::UnknownName,
+            field,
+            format!("there is no table [{kind}.{name}]"),
+            &instead,
+        );
+    }
+}
+
+/// Sets the fields of a function's own adapter: the priority of its tag, and its rate.
+fn set_function(nic: &mut NicTable, settings: &FunctionSettings) {
+    if settings.vlan > 0 {
+        nic.pcp = Some(settings.qos);
+    }
+    if settings.max_bps > 0 {
+        let own = nic.rate.map_or(u64::MAX, |rate| rate.0.bps());
+        nic.rate = Some(Bandwidth(Rate::from_bps(own.min(settings.max_bps))));
+    }
+}
+
+/// A table by name; the one called `default` is there without being written.
+fn table<T: Clone + Default>(tables: &BTreeMap<String, T>, name: &str) -> Option<T> {
+    tables
+        .get(name)
+        .cloned()
+        .or_else(|| (name == "default").then(T::default))
+}

@@ -1,0 +1,222 @@
+//! The configuration of each switch, from the `[qos.NAME]` table or the vendor's files that its entry names.
+
+use super::port_profiles::PortProfiles;
+use super::vendor_switches::VendorSwitch;
+use super::{NamedSwitch, NetworkBuilder};
+use crate::document::ReadFile;
+use crate::error::Mistake;
+use crate::profile::{bytes, is_closed};
+use crate::schema::{Forwarding, Qos};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use fabric::Watchdog;
+use fabric::config::{BufferConfig, SwitchConfig};
+use fabric::topology::{Extra, LinkConfig, Node, Topology};
+
+impl NetworkBuilder<'_> {
+    /// The switches, each with its configuration.
+    pub(super) fn configure(&mut self, files: &mut ReadFile<'_>) -> Vec<NamedSwitch> {
+        let links = links_of_ports(&self.topology);
+        let names = core::mem::take(&mut self.switches).into_list();
+        let mut switches = Vec::with_capacity(names.len());
+        for (number, name) in names.into_iter().enumerate() {
+            let entry = self.switch_entry[number];
+            let links = &links[number];
+            if let Some(adapter) = self
+                .shared
+                .iter()
+                .find(|adapter| adapter.switch as usize == number)
+            {
+                let nic = self.file.nic.get(&adapter.nic).cloned().unwrap_or_default();
+                switches.push(self.embedded(adapter, &nic, &links[0]));
+                continue;
+            }
+            let vendor = entry.and_then(|entry| {
+                let switch = &self.file.switch[entry];
+                match (&switch.routeros, &switch.sonic) {
+                    (Some(_), Some(_)) => Some((entry, "routeros", Vec::new())),
+                    (Some(scripts), None) => Some((entry, "routeros", scripts.clone())),
+                    (None, Some(config)) => Some((entry, "sonic", alloc::vec![config.clone()])),
+                    (None, None) => None,
+                }
+            });
+            let made = match vendor {
+                Some((entry, kind, paths)) => {
+                    let entry = VendorSwitch {
+                        number,
+                        index: entry,
+                        kind,
+                    };
+                    self.imported(name, &entry, &paths, links, files)
+                }
+                None => self.native(name, entry, links),
+            };
+            switches.extend(made);
+        }
+        self.cut_through();
+        switches
+    }
+
+    /// Sets cut-through on links into switches that cut through, where no port of the switch is faster.
+    fn cut_through(&mut self) {
+        let cuts = |entry: &Option<usize>| {
+            let entry = entry.map(|entry| &self.file.switch[entry]);
+            let vendor =
+                entry.is_some_and(|entry| entry.routeros.is_some() || entry.sonic.is_some());
+            let qos = self
+                .file
+                .qos
+                .get(entry.map_or("default", |entry| entry.qos.as_str()));
+            !vendor && qos.is_some_and(|qos| qos.forwarding == Forwarding::CutThrough)
+        };
+        let cuts: Vec<bool> = self.switch_entry.iter().map(cuts).collect();
+        let mut fastest = alloc::vec![0; cuts.len()];
+        for link in self.topology.links() {
+            for end in link.ends {
+                if let Node::Switch(switch) = end.node {
+                    let rate = &mut fastest[switch as usize];
+                    *rate = link.config.rate.bps().max(*rate);
+                }
+            }
+        }
+        for (number, link) in (0..).zip(self.topology.links().to_vec()) {
+            for (direction, to) in [(0, link.ends[1]), (1, link.ends[0])] {
+                let Node::Switch(to) = to.node else { continue };
+                if cuts[to as usize] && link.config.rate.bps() >= fastest[to as usize] {
+                    let extra = self.topology.extra(number, direction);
+                    self.topology.slow_down(
+                        number,
+                        direction,
+                        Extra {
+                            cut_through: true,
+                            ..extra
+                        },
+                    );
+                }
+            }
+        }
+    }
+
+    fn native(
+        &mut self,
+        name: String,
+        entry: Option<usize>,
+        links: &[LinkConfig],
+    ) -> Option<NamedSwitch> {
+        let table = entry.map_or("default", |entry| self.file.switch[entry].qos.as_str());
+        let Some(qos) = self
+            .file
+            .qos
+            .get(table)
+            .cloned()
+            .or_else(|| (table == "default").then(Qos::default))
+        else {
+            let field = entry.map_or_else(String::new, |entry| format!("switch[{entry}].qos"));
+            self.no_such_table(&field, "qos", table, entry);
+            return None;
+        };
+        let table = format!("qos.{table}");
+        let mut ports = PortProfiles::default();
+        for link in links {
+            let added = qos
+                .profile(link)
+                .and_then(|profile| ports.add(link, profile));
+            if let Err((field, what)) = added {
+                self.wrong(Mistake::Value, &format!("{table}.{field}"), what, "");
+                return None;
+            }
+        }
+        let all = (!qos.pfc.classes.is_empty()).then(|| ("pfc.xoff".to_owned(), qos.pfc.xoff));
+        let own = qos.pfc.class.iter();
+        let own = own.filter_map(|(class, own)| {
+            own.xoff
+                .map(|xoff| (format!("pfc.class.{class}.xoff"), xoff))
+        });
+        for (field, _) in all
+            .into_iter()
+            .chain(own)
+            .filter(|(_, xoff)| is_closed(xoff.0))
+        {
+            let what =
+                "nothing may ever be buffered, so every sender is paused for good".to_owned();
+            self.wrong(
+                Mistake::Value,
+                &format!("{table}.{field}"),
+                what,
+                "write \"alpha 1/8\"",
+            );
+        }
+        let sizes = bytes(qos.buffer.0, "buffer").and_then(|total| {
+            let cell = bytes(qos.cell.0, "cell")?;
+            let pool = qos
+                .headroom_pool
+                .map(|pool| bytes(pool.0, "headroom-pool"))
+                .transpose()?;
+            Ok(BufferConfig {
+                total_bytes: total,
+                headroom_pool_bytes: pool,
+                cell_bytes: cell,
+            })
+        });
+        let buffer = match sizes {
+            Ok(buffer) => buffer,
+            Err((field, what)) => {
+                self.wrong(Mistake::Value, &format!("{table}.{field}"), what, "");
+                return None;
+            }
+        };
+        let config = SwitchConfig {
+            ports: ports.ports,
+            profiles: ports.profiles,
+            buffer,
+        };
+        if let Some(need) = config.overcommitted() {
+            let what = format!(
+                "{name}: headroom and reserves of {} ports need {need} bytes, and the buffer has {}",
+                links.len(),
+                buffer.total_bytes
+            );
+            let instead = "make it larger, set headroom-pool, or shorten the links";
+            self.wrong(
+                Mistake::Combination,
+                &format!("{table}.buffer"),
+                what,
+                instead,
+            );
+        }
+        let ports = (0..links.len()).map(|port| port.to_string()).collect();
+        let watchdog = qos.pfc.watchdog.as_ref();
+        let watchdog = watchdog.map(|watchdog| Watchdog {
+            detect: watchdog.detect.0,
+            restore: watchdog.restore.0,
+        });
+        Some(NamedSwitch {
+            name,
+            ports,
+            config,
+            imported: None,
+            watchdog,
+            willing: qos.willing,
+        })
+    }
+}
+
+/// For each switch the links of its ports, in order of ports.
+fn links_of_ports(topology: &Topology) -> Vec<Vec<LinkConfig>> {
+    let mut found: Vec<Vec<(u16, LinkConfig)>> =
+        alloc::vec![Vec::new(); topology.switches() as usize];
+    for link in topology.links() {
+        for end in link.ends {
+            if let Node::Switch(switch) = end.node {
+                found[switch as usize].push((end.port, link.config));
+            }
+        }
+    }
+    let sorted = found.into_iter().map(|mut ports| {
+        ports.sort_by_key(|(port, _)| *port);
+        ports.into_iter().map(|(_, link)| link).collect()
+    });
+    sorted.collect()
+}

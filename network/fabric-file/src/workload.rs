@@ -1,0 +1,132 @@
+//! The fabric file's `[[workload]]`.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use fabric::Span;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use units::{Ratio, Size, Timespan};
+
+/// Transfers between hosts.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Workload {
+    /// Its name in results; the pattern's if not given.
+    pub name: Option<String>,
+    /// Which hosts send to which.
+    #[serde(default = "pairs")]
+    pub pattern: Pattern,
+    /// Hosts that send; `*` stands for anything in a name.
+    #[serde(default = "everyone")]
+    pub from: Vec<String>,
+    /// Hosts that receive. For a READ, the hosts that data is read from.
+    #[serde(default = "everyone")]
+    pub to: Vec<String>,
+    /// The operation that is posted.
+    #[serde(default = "write")]
+    pub operation: Operation,
+    /// Bytes of one message.
+    #[serde(default = "one_mebibyte")]
+    pub message: Size,
+    /// Messages of each queue pair; without it and without `bytes`, as many as the duration lasts.
+    pub messages: Option<u64>,
+    /// Bytes of each queue pair, instead of `messages`.
+    pub bytes: Option<Size>,
+    /// Outstanding messages of a queue pair.
+    #[serde(default = "one")]
+    pub depth: u32,
+    /// Queue pairs per pair of hosts.
+    #[serde(default = "one")]
+    pub qps: u32,
+    /// Time at which it begins.
+    #[serde(default = "at_once")]
+    pub start: Timespan,
+    /// Messages arrive at random times (a Poisson process), as many as use this part of each sender's link,
+    /// until the duration ends. Each has a queue pair of its own and goes to one of `to`; the pattern has no
+    /// effect.
+    pub load: Option<Ratio>,
+    /// With `load`: the distribution of message lengths; without it all have the length `message`.
+    pub sizes: Option<Sizes>,
+    /// A record of verbs calls (`rockery run --record`), relative to this file: each queue pair that the
+    /// recorded program posted to becomes one between each pair of hosts, and posts the same requests.
+    /// Besides, only `from`, `to`, `pattern`, `qps` and `start` have an effect.
+    pub replay: Option<String>,
+    /// With `replay`: whether the program's time between its calls is replayed, and its wait for messages of
+    /// its peer. Otherwise requests wait for completions alone.
+    #[serde(default = "yes")]
+    pub gaps: bool,
+    /// A host whose GID replaces the source GID in packets of `from`. Functions with `spoof-check` drop such
+    /// packets.
+    pub source_gid: Option<String>,
+    /// A host whose MAC address replaces the source address in frames of `from`.
+    pub source_mac: Option<String>,
+}
+
+/// Published distributions of message lengths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sizes {
+    /// Web search (Alizadeh et al., DCTCP, SIGCOMM 2010): up to 30 MB, 1.7 MB on average.
+    WebSearch,
+    /// Storage (Alibaba's block storage, 2019, with HPCC's model): up to 2 MB, most below 8 kB.
+    Storage,
+}
+
+/// Which hosts send to which.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// The first of `from` to the first of `to`, the second to the second, and so on.
+    Pairs,
+    /// Each of `from` to each of `to`, but not to itself: with one receiver, an incast.
+    Each,
+    /// Each of `from` to a random one of `to`, none of which is chosen twice, and none to itself.
+    Permutation,
+    /// Each of `from` to the next one, the last to the first.
+    Ring,
+}
+
+/// The operation that a workload posts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// RDMA WRITE on a reliable connection.
+    Write,
+    /// SEND on a reliable connection.
+    Send,
+    /// RDMA READ on a reliable connection.
+    Read,
+    /// RDMA WRITE over an unreliable connection: lost packets are not sent again.
+    UnreliableWrite,
+    /// SEND as unreliable datagrams (UD): messages of one packet, which are not sent again when lost.
+    Datagram,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn at_once() -> Timespan {
+    Timespan(Span::ZERO)
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn one_mebibyte() -> Size {
+    Size(1 << 20)
+}
+
+fn pairs() -> Pattern {
+    Pattern::Pairs
+}
+
+fn write() -> Operation {
+    Operation::Write
+}
+
+fn everyone() -> Vec<String> {
+    alloc::vec!["*".to_owned()]
+}

@@ -1,0 +1,377 @@
+//! The configuration languages of single systems.
+
+use core::fmt;
+
+use crate::intent::{Fit, Intent, Note, Port};
+use crate::text::{ReadError, shortened};
+use crate::{eos, freebsd, linux, nvue, nxos, os10, routeros, sonic, windows};
+
+/// A system whose configurations are written and read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dialect {
+    /// MikroTik RouterOS on switch chips with PFC.
+    RouterOs,
+    /// The file `config_db.json` of SONiC.
+    Sonic,
+    /// NVIDIA Cumulus Linux, commands of NVUE.
+    Nvue,
+    /// Arista EOS on switches with queuing profiles.
+    Eos,
+    /// Cisco NX-OS on Nexus 9000.
+    NxOs,
+    /// Dell SmartFabric OS10 on PowerSwitch.
+    Os10,
+    /// Linux with iproute2's `dcb`.
+    Linux,
+    /// Linux with NVIDIA's `mlnx_qos`.
+    Mlnx,
+    /// Windows Server, commands of PowerShell.
+    Windows,
+    /// FreeBSD's `iovctl`: SR-IOV only.
+    FreeBsd,
+}
+
+/// A version of a system: two numbers, the second 0 where the system counts with one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Version(pub u32, pub u32);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            0 => write!(f, "{}", self.0),
+            minor => write!(f, "{}.{minor}", self.0),
+        }
+    }
+}
+
+/// A dialect or version that is not known.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum UnknownVersion {
+    /// No dialect of this name.
+    #[error("\"{0}\" is no dialect; there are: {there}", there = Dialect::names())]
+    Dialect(String),
+    /// No version after the `@`.
+    #[error("{0}: say the version, as in {0}@{1}: dialects change between versions")]
+    Missing(&'static str, Version),
+    /// A version outside the known range.
+    #[error(
+        "{dialect}@{version} is not known: versions {from} to {to} are, and others may mean something else"
+    )]
+    Range {
+        /// The name of the dialect.
+        dialect: &'static str,
+        /// The requested version.
+        version: String,
+        /// The oldest known version.
+        from: Version,
+        /// The newest known version.
+        to: Version,
+    },
+}
+
+/// A configuration as text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// The usual name of the file.
+    pub file: &'static str,
+    /// The configuration itself.
+    pub text: String,
+    /// The intent that the configuration expresses: the nearest one that the dialect can.
+    pub expressed: Intent,
+    /// Files that belong to it, with their names.
+    pub more: Vec<(&'static str, String)>,
+    /// Differences between the intent and the configuration.
+    pub notes: Vec<Note>,
+}
+
+impl Dialect {
+    /// All dialects, in the order of the manual.
+    pub const ALL: [Self; 10] = [
+        Self::RouterOs,
+        Self::Sonic,
+        Self::Nvue,
+        Self::Eos,
+        Self::NxOs,
+        Self::Os10,
+        Self::Linux,
+        Self::Mlnx,
+        Self::Windows,
+        Self::FreeBsd,
+    ];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RouterOs => "routeros",
+            Self::Sonic => "sonic",
+            Self::Nvue => "nvue",
+            Self::Eos => "eos",
+            Self::NxOs => "nxos",
+            Self::Os10 => "os10",
+            Self::Linux => "linux",
+            Self::Mlnx => "mlnx",
+            Self::Windows => "windows",
+            Self::FreeBsd => "freebsd",
+        }
+    }
+
+    fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// The oldest and the newest version whose configurations are known.
+    pub const fn versions(self) -> (Version, Version) {
+        match self {
+            // 7.23 maps DSCP from profiles by itself, and has its own lossless classes.
+            Self::RouterOs => (Version(7, 15), Version(7, 22)),
+            Self::Sonic => (Version(202_205, 0), Version(202_505, 0)),
+            // 5.15 writes `enabled` where earlier versions write `on`.
+            Self::Nvue => (Version(5, 3), Version(5, 14)),
+            Self::Eos => (Version(4, 27), Version(4, 36)),
+            Self::NxOs => (Version(9, 3), Version(10, 5)),
+            Self::Os10 => (Version(10, 5), Version(10, 6)),
+            // `dcb apptrust` is in Linux and iproute2 since 6.1.
+            Self::Linux => (Version(6, 1), Version(6, 18)),
+            Self::Mlnx => (Version(5, 0), Version(25, 10)),
+            Self::Windows => (Version(2019, 0), Version(2025, 0)),
+            Self::FreeBsd => (Version(12, 0), Version(15, 0)),
+        }
+    }
+
+    /// Whether it configures hosts.
+    pub const fn is_host(self) -> bool {
+        matches!(
+            self,
+            Self::Linux | Self::Mlnx | Self::Windows | Self::FreeBsd
+        )
+    }
+
+    /// Reads a dialect and its version, written `DIALECT@VERSION`.
+    ///
+    /// # Errors
+    /// Dialects and versions that are not known.
+    pub fn parse(text: &str) -> Result<(Self, Version), UnknownVersion> {
+        let (name, version) = text.split_once('@').unwrap_or((text, ""));
+        let found = Self::ALL.into_iter().find(|dialect| dialect.name() == name);
+        let dialect = found.ok_or_else(|| UnknownVersion::Dialect(shortened(name)))?;
+        let (from, to) = dialect.versions();
+        if version.is_empty() {
+            return Err(UnknownVersion::Missing(dialect.name(), to));
+        }
+        let range = || UnknownVersion::Range {
+            dialect: dialect.name(),
+            version: shortened(version),
+            from,
+            to,
+        };
+        // Third and later numbers are fixes, which do not change configurations.
+        let mut numbers = version.split('.').map(str::parse::<u32>);
+        let parsed = match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), None) => Version(major, 0),
+            (Some(Ok(major)), Some(Ok(minor))) => Version(major, minor),
+            _ => return Err(range()),
+        };
+        if (from..=to).contains(&parsed) {
+            Ok((dialect, parsed))
+        } else {
+            Err(range())
+        }
+    }
+
+    /// The default name of a port by its number.
+    pub fn port_name(self, index: usize) -> String {
+        match self {
+            Self::RouterOs => format!("qsfp28-{}-1", index + 1),
+            Self::Sonic => format!("Ethernet{}", index * 4),
+            Self::Nvue => format!("swp{}", index + 1),
+            Self::Eos => format!("Ethernet{}/1", index + 1),
+            Self::NxOs => format!("Ethernet1/{}", index + 1),
+            Self::Os10 => format!("ethernet1/1/{}", index + 1),
+            Self::Linux | Self::Mlnx => format!("eth{index}"),
+            Self::Windows => format!("RDMA {}", index + 1),
+            Self::FreeBsd => format!("mce{index}"),
+        }
+    }
+
+    /// The nearest intent that the dialect can express, with the differences.
+    pub fn fit(self, intent: &Intent) -> (Intent, Vec<Note>) {
+        let (mut fitted, mut fit) = (intent.clone().normal(), Fit::default());
+        if fitted.ports.is_empty() {
+            let name = self.port_name(0);
+            fit.note(format!("no port is named: {name} is written"));
+            fitted.ports.push(Port {
+                name,
+                gbps: None,
+                metres: None,
+            });
+        }
+        if !self.is_host() {
+            fit.no_host(&mut fitted);
+        }
+        match self {
+            Self::RouterOs => routeros::dialect::fit(&mut fitted, &mut fit),
+            Self::Sonic => sonic::dialect::fit(&mut fitted, &mut fit),
+            Self::Nvue => nvue::dialect::fit(&mut fitted, &mut fit),
+            Self::Eos => eos::dialect::fit(&mut fitted, &mut fit),
+            Self::NxOs => nxos::dialect::fit(&mut fitted, &mut fit),
+            Self::Os10 => os10::dialect::fit(&mut fitted, &mut fit),
+            Self::Linux => linux::dialect::fit(&mut fitted, &mut fit),
+            Self::Mlnx => linux::mlnx::fit(&mut fitted, &mut fit),
+            Self::Windows => windows::dialect::fit(&mut fitted, &mut fit),
+            Self::FreeBsd => freebsd::dialect::fit(&mut fitted, &mut fit),
+        }
+        (fitted.normal(), fit.notes())
+    }
+
+    /// Writes an intent as a configuration of this system.
+    pub fn write(self, intent: &Intent, version: Version) -> Written {
+        let (expressed, notes) = self.fit(intent);
+        let (file, text) = match self {
+            Self::RouterOs => ("roce.rsc", routeros::dialect::write(&expressed)),
+            Self::Sonic => ("config_db.json", sonic::dialect::write(&expressed)),
+            Self::Nvue => ("nvue.sh", nvue::dialect::write(&expressed)),
+            Self::Eos => ("roce.eos", eos::dialect::write(&expressed)),
+            Self::NxOs => ("roce.nxos", nxos::dialect::write(&expressed)),
+            Self::Os10 => ("roce.os10", os10::dialect::write(&expressed)),
+            Self::Linux => ("rockery-roce.sh", linux::dialect::write(&expressed)),
+            Self::Mlnx => ("rockery-roce.sh", linux::mlnx::write(&expressed)),
+            Self::Windows => ("roce.ps1", windows::dialect::write(&expressed)),
+            Self::FreeBsd => ("iovctl.conf", freebsd::dialect::write(&expressed)),
+        };
+        let comment = match self {
+            Self::Sonic => None,
+            Self::Eos | Self::NxOs | Self::Os10 => Some('!'),
+            _ => Some('#'),
+        };
+        let text = match comment {
+            Some(mark) => format!(
+                "{mark} For {}@{version}. Review before applying; rockery applies nothing.\n{text}",
+                self.name()
+            ),
+            None => text,
+        };
+        let more = match self {
+            Self::Linux | Self::Mlnx => {
+                vec![("rockery-roce.service", linux::dialect::UNIT.to_owned())]
+            }
+            _ => Vec::new(),
+        };
+        Written {
+            file,
+            text,
+            expressed,
+            more,
+            notes,
+        }
+    }
+
+    /// Reads a configuration, called `file` in messages. Of ports that are configured differently, the
+    /// largest group of equal ones counts.
+    ///
+    /// # Errors
+    /// The first line that is not understood.
+    pub fn read(self, file: &str, text: &str) -> Result<Intent, ReadError> {
+        let groups = self.read_groups(file, text)?;
+        let largest = groups
+            .into_iter()
+            .rev()
+            .max_by_key(|intent| intent.ports.len());
+        largest.ok_or_else(|| {
+            ReadError::new(file, 1, format!("nothing of it is QoS of {}", self.name()))
+        })
+    }
+
+    /// Reads a configuration; ports that are configured alike are one intent.
+    ///
+    /// # Errors
+    /// The first line that is not understood.
+    pub fn read_groups(self, file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
+        let by_port = match self {
+            Self::RouterOs => routeros::dialect::read(file, text),
+            Self::Sonic => sonic::dialect::read(file, text),
+            Self::Nvue => nvue::dialect::read(file, text),
+            Self::Eos => eos::dialect::read(file, text),
+            Self::NxOs => nxos::dialect::read(file, text),
+            Self::Os10 => os10::dialect::read(file, text),
+            Self::Linux => linux::dialect::read(file, text),
+            Self::Mlnx => linux::mlnx::read(file, text),
+            Self::Windows => windows::dialect::read(file, text),
+            Self::FreeBsd => freebsd::dialect::read(file, text),
+        };
+        // A text that ends too early is wrong in its last line, wherever a parser counts its end.
+        let last = text.lines().count().max(1);
+        by_port.map(grouped).map_err(|error| ReadError {
+            line: error.line.clamp(1, last),
+            ..error
+        })
+    }
+
+    /// The dialect that a text is written in, by words that only that dialect has.
+    pub fn detect(text: &str) -> Option<Self> {
+        let has = |part: &str| text.contains(part);
+        let signs = [
+            (
+                Self::Sonic,
+                text.trim_start().starts_with('{') && has("PORT_QOS_MAP"),
+            ),
+            (
+                Self::RouterOs,
+                has("/interface ethernet switch") || has("/in/eth/sw"),
+            ),
+            (Self::Nvue, has("nv set ")),
+            (
+                Self::NxOs,
+                has("type network-qos") && (has("c-8q-") || has("c-out-") || has("qos-group")),
+            ),
+            (
+                Self::Eos,
+                has("qos profile ") || has("qos trust ") || has("qos map dscp "),
+            ),
+            (
+                Self::Os10,
+                has("trust dscp-map ") || has("trust dot1p-map ") || has("dcbx enable"),
+            ),
+            (Self::Windows, has("NetQos") || has("NetAdapterQos")),
+            (Self::Mlnx, has("mlnx_qos ")),
+            (
+                Self::Linux,
+                has("dcb pfc ") || has("dcb ets ") || has("dcb app "),
+            ),
+            (Self::FreeBsd, has("num_vfs")),
+        ];
+        // Dell's OS10 has network-qos policies as well, with other names.
+        if has("type network-qos") && (has("ets mode on") || has("trust-map ")) {
+            return Some(Self::Os10);
+        }
+        signs
+            .into_iter()
+            .find(|(_, found)| *found)
+            .map(|(dialect, _)| dialect)
+    }
+}
+
+/// The intents of a configuration of RouterOS that was read already.
+/// Groups of ports that a RouterOS configuration treats alike.
+pub fn routeros_intents(config: &crate::routeros::RouterOsConfig) -> Vec<Intent> {
+    grouped(routeros::dialect::of_config(config))
+}
+
+/// Intents of single ports, put together where they differ in their ports only.
+fn grouped(by_port: Vec<Intent>) -> Vec<Intent> {
+    let mut groups: Vec<Intent> = Vec::new();
+    for intent in by_port {
+        let intent = intent.normal();
+        let alike = |group: &&mut Intent| {
+            let with_ports = Intent {
+                ports: group.ports.clone(),
+                ..intent.clone()
+            };
+            with_ports == **group
+        };
+        match groups.iter_mut().find(alike) {
+            Some(group) => group.ports.extend(intent.ports),
+            None => groups.push(intent),
+        }
+    }
+    groups.into_iter().map(Intent::normal).collect()
+}

@@ -1,0 +1,4 @@
+//! Arista EOS: running configurations and outputs of its commands.
+
+pub(crate) mod dialect;
+pub(crate) mod shown;

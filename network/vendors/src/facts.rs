@@ -1,0 +1,298 @@
+//! Facts of a host, each with the line that it comes from. A fact that was not observed is `None`.
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+use crate::intent::Intent;
+
+/// A line of an output or file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Evidence {
+    /// The name of the file.
+    pub file: String,
+    /// The number of the line, from 1.
+    pub line: usize,
+    /// The text of the line.
+    pub text: String,
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.text)
+    }
+}
+
+/// A value, and the line that it comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fact<T> {
+    /// The value itself.
+    pub value: T,
+    /// The line that shows it.
+    pub seen: Evidence,
+}
+
+/// An entry of a GID table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GidEntry {
+    /// The index in the table of the port.
+    pub index: u32,
+    /// The GID: an IPv6 address, or an IPv4 address in one.
+    pub address: std::net::IpAddr,
+    /// Whether it is of RoCEv2.
+    pub v2: Option<bool>,
+}
+
+impl GidEntry {
+    /// Whether packets with this address are routed: it is not link-local.
+    pub fn is_routable(&self) -> bool {
+        match self.address {
+            std::net::IpAddr::V4(_) => true,
+            std::net::IpAddr::V6(address) => {
+                address.segments()[0] & 0xffc0 != 0xfe80 && !address.is_unspecified()
+            }
+        }
+    }
+}
+
+/// Speed and width of a PCIe link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PcieLink {
+    /// The generation: 1 is 2.5 GT/s, 5 is 32 GT/s.
+    pub generation: u8,
+    /// The number of lanes.
+    pub width: u8,
+}
+
+impl PcieLink {
+    /// Bits per second after line coding, before packet headers, in units of 1 Gb/s.
+    pub fn gbps(self) -> f64 {
+        let lane = match self.generation {
+            1 => 2.0,
+            2 => 4.0,
+            generation => f64::from(1_u32 << (generation - 3)) * 8.0 * 128.0 / 130.0,
+        };
+        lane * f64::from(self.width)
+    }
+}
+
+impl fmt::Display for PcieLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "PCIe {}.0 x{} ({:.0} Gb/s)",
+            self.generation,
+            self.width,
+            self.gbps()
+        )
+    }
+}
+
+/// A PCIe device of a host.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct PcieFacts {
+    /// The speed and width that the card supports (`LnkCap`).
+    pub capable: Option<Fact<PcieLink>>,
+    /// The speed and width that the link trained to (`LnkSta`).
+    pub trained: Option<Fact<PcieLink>>,
+    /// The largest read request in bytes.
+    pub max_read_request: Option<Fact<u32>>,
+    /// Whether relaxed ordering is allowed.
+    pub relaxed_ordering: Option<Fact<bool>>,
+}
+
+/// Facts of an RDMA adapter's port.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Adapter {
+    /// The RDMA device, or the name of the Windows adapter.
+    pub device: String,
+    /// The network interface.
+    pub netdev: Option<Fact<String>>,
+    /// The PCI address.
+    pub pci: Option<String>,
+    /// Whether the port is up.
+    pub up: Option<Fact<bool>>,
+    /// Speed of the link in Gb/s.
+    pub gbps: Option<Fact<u32>>,
+    /// The fastest link mode that the adapter has, in Gb/s.
+    pub gbps_max: Option<Fact<u32>>,
+    /// MTU of the interface.
+    pub mtu: Option<Fact<u32>>,
+    /// Addresses of the interface.
+    pub addresses: Vec<Fact<std::net::IpAddr>>,
+    /// The GID table; empty entries are left out.
+    pub gids: Vec<Fact<GidEntry>>,
+    /// The PCIe link.
+    pub pcie: PcieFacts,
+    /// The NUMA node; -1 where the firmware does not report it.
+    pub numa_node: Option<Fact<i32>>,
+    /// Whether DSCP is trusted, and PCP otherwise.
+    pub trusts_dscp: Option<Fact<bool>>,
+    /// Priority by DSCP.
+    pub dscp: Option<Fact<[u8; 64]>>,
+    /// Priorities with PFC, one bit each.
+    pub pfc: Option<Fact<u8>>,
+    /// Receive buffer by priority.
+    pub buffer_of_priority: Option<Fact<[u8; 8]>>,
+    /// Percent of bandwidth by traffic class; `None` for classes without a share.
+    pub shares: BTreeMap<u8, Fact<Option<u8>>>,
+    /// Traffic class by priority.
+    pub class_of_priority: BTreeMap<u8, u8>,
+    /// Whether the operating system sets DCB, and not the firmware or the switch.
+    pub dcbx_by_host: Option<Fact<bool>>,
+    /// 802.3x pause: received or sent.
+    pub global_pause: Option<Fact<bool>>,
+    /// The ToS byte of connections.
+    pub tos: Option<Fact<u8>>,
+    /// Whether connections use RoCEv2 by default.
+    pub roce_v2: Option<Fact<bool>>,
+    /// DSCP of notifications.
+    pub cnp_dscp: Option<Fact<u8>>,
+    /// Priority of notifications.
+    pub cnp_priority: Option<Fact<u8>>,
+    /// DCQCN as notification point, by priority.
+    pub notifies: BTreeMap<u8, Fact<bool>>,
+    /// DCQCN as reaction point, by priority.
+    pub reacts: BTreeMap<u8, Fact<bool>>,
+    /// Version and PSID of the firmware.
+    pub psid: Option<Fact<String>>,
+    /// Virtual functions that are made (`sriov_numvfs`).
+    pub functions: Option<Fact<u32>>,
+    /// The type of the link: Ethernet or InfiniBand.
+    pub ethernet: Option<Fact<bool>>,
+}
+
+/// Facts of SMB and DCB on Windows.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct WindowsFacts {
+    /// The edition: `Microsoft Windows Server 2022 Standard`.
+    pub edition: Option<Fact<String>>,
+    /// Whether DCB comes from the switch.
+    pub willing: Option<Fact<bool>>,
+    /// Priority of the policy for SMB Direct; `None` inside where there is no such policy.
+    pub smb_policy: Option<Fact<Option<u8>>>,
+    /// Whether QoS of the adapter is enabled.
+    pub qos_enabled: Option<Fact<bool>>,
+    /// Whether SMB sees an interface that is capable of RDMA.
+    pub rdma_capable: Option<Fact<bool>>,
+    /// Whether RDMA of the adapter is enabled.
+    pub rdma_enabled: Option<Fact<bool>>,
+    /// Whether multichannel is on.
+    pub multichannel: Option<Fact<bool>>,
+    /// Whether SMB signs or encrypts all data.
+    pub encrypts: Option<Fact<bool>>,
+    /// The value of `*NetworkDirectTechnology`: 4 is RoCEv2.
+    pub technology: Option<Fact<u32>>,
+}
+
+/// The plan of a fabric file for a host and its adapter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlannedHost {
+    /// The name of the host.
+    pub name: String,
+    /// Speed of the adapter in Gb/s, where the file limits it.
+    pub rate: Option<u32>,
+    /// DSCP of data.
+    pub dscp: u8,
+    /// Priority code point of data, where frames are tagged.
+    pub pcp: Option<u8>,
+    /// Whether data takes part in ECN.
+    pub ecn: bool,
+    /// Whether queue pairs run DCQCN.
+    pub dcqcn: bool,
+    /// Priority of data within the adapter.
+    pub priority: u8,
+    /// Priorities with PFC, one bit each.
+    pub pfc: u8,
+    /// DSCP of notifications.
+    pub cnp_dscp: u8,
+    /// Priority of notifications.
+    pub cnp_priority: u8,
+    /// Path MTU of RoCE.
+    pub mtu: u32,
+    /// How many virtual functions the adapter is to have.
+    pub functions: u32,
+    /// Percent of bandwidth by class: those of the switch at the other end.
+    pub shares: [u8; 8],
+    /// The planned settings of the first switch that the host is attached to.
+    pub switch: Intent,
+    /// Its links with switches.
+    pub links: Vec<PlannedLink>,
+}
+
+impl PlannedHost {
+    /// Speed of the slowest link, or of the adapter if that is less.
+    pub fn gbps(&self) -> Option<u32> {
+        let slowest = self.links.iter().map(|link| link.gbps).min();
+        slowest.map(|gbps| self.rate.map_or(gbps, |rate| rate.min(gbps)).clamp(1, 800))
+    }
+}
+
+/// A link of a host or switch with a switch, in a fabric file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlannedLink {
+    /// The number of the own port.
+    pub own_port: u16,
+    /// The switch at the other end.
+    pub switch: String,
+    /// The number of its port.
+    pub port: u16,
+    /// Speed of the link in Gb/s.
+    pub gbps: u32,
+}
+
+/// A share that is mounted by SMB.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SmbMount {
+    /// The share: `//server/data`.
+    pub share: String,
+    /// Whether it is over RDMA.
+    pub rdma: bool,
+}
+
+/// Facts of a host.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct HostFacts {
+    /// The name of the snapshot, or `this host`.
+    pub name: String,
+    /// The RDMA adapters of the host.
+    pub adapters: Vec<Adapter>,
+    /// PCIe bandwidth in Gb/s to which the kernel found a device limited, from its log.
+    pub pcie_limited: Vec<Fact<f64>>,
+    /// Rules of the firewall that drop RoCEv2.
+    pub dropped_4791: Vec<Fact<()>>,
+    /// Whether a rule set of the firewall was seen.
+    pub firewall_seen: bool,
+    /// Whether the kernel was built with SMB Direct in its client.
+    pub kernel_smb_direct: Option<Fact<bool>>,
+    /// Shares that are mounted by SMB.
+    pub smb_mounts: Vec<Fact<SmbMount>>,
+    /// Software RDMA devices (rxe, siw), and the interfaces that they are on.
+    pub software_devices: Vec<Fact<String>>,
+    /// GPUs, with their NUMA nodes where known.
+    pub gpus: Vec<Fact<Option<i32>>>,
+    /// PCI bridges that redirect peer-to-peer requests (ACS).
+    pub acs_redirects: Vec<Fact<()>>,
+    /// Whether the IOMMU translates every access of devices.
+    pub iommu_translates: Option<Fact<bool>>,
+    /// `NCCL_IB_GID_INDEX` and the like: variable and index.
+    pub gid_variables: Vec<Fact<(String, u32)>>,
+    /// Whether a service or script restores DCB after a reboot.
+    pub persistent: Option<Fact<bool>>,
+    /// Facts that only Windows hosts have.
+    pub windows: Option<WindowsFacts>,
+    /// The host's plan, where a fabric file has one.
+    pub planned: Option<PlannedHost>,
+}
+
+impl HostFacts {
+    /// The adapter of an interface.
+    pub(crate) fn adapter_of(&mut self, interface: &str) -> Option<&mut Adapter> {
+        let is_own = |adapter: &&mut Adapter| {
+            adapter
+                .netdev
+                .as_ref()
+                .is_some_and(|netdev| netdev.value == interface)
+        };
+        self.adapters.iter_mut().find(is_own)
+    }
+}

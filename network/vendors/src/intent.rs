@@ -1,0 +1,492 @@
+//! The treatment of traffic classes in a network, independent of any vendor's terms.
+
+use crate::text::classes;
+
+/// Default ECN thresholds, at which marking begins and becomes certain: those of NVIDIA's switches in RoCE
+/// mode (Cumulus Linux, "RDMA over Converged Ethernet").
+pub const ECN_DEFAULT: Ecn = Ecn::Thresholds {
+    min: 150_000,
+    max: 1_500_000,
+    percent: 100,
+};
+
+/// The default MTU of switch ports.
+pub const MTU_DEFAULT: u32 = 9216;
+
+/// The planned or configured QoS of one switch or host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Intent {
+    /// The header that decides about a packet's class.
+    pub trust: Trust,
+    /// Traffic class by DSCP.
+    pub dscp: [u8; 64],
+    /// Traffic class by 802.1Q priority code point.
+    pub pcp: [u8; 8],
+    /// Class of packets without a trusted header.
+    pub default_class: u8,
+    /// DSCP and priority code point that packets without a trusted header leave with; unchanged where `None`.
+    pub remark: Option<(u8, u8)>,
+    /// Queues by traffic class. A class is a priority of PFC as well.
+    pub queues: [Queue; 8],
+    /// Priorities at which pause frames are sent, one bit each.
+    pub pfc_send: u8,
+    /// Priorities at which received pause frames are obeyed, one bit each.
+    pub pfc_obey: u8,
+    /// Buffers of lossless classes.
+    pub pause: Pause,
+    /// Whether DCBX TLVs are sent.
+    pub dcbx: bool,
+    /// The largest payload of an Ethernet frame in bytes.
+    pub mtu: u32,
+    /// Ports that the configuration applies to.
+    pub ports: Vec<Port>,
+    /// Settings that only hosts have.
+    pub host: Option<HostSettings>,
+}
+
+/// The header that decides about a packet's class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    /// No header: every packet has the default class.
+    None,
+    /// The priority code point of tagged packets.
+    Pcp,
+    /// The DSCP of IP packets.
+    Dscp,
+    /// The DSCP of IP packets, and the priority code point of other tagged packets.
+    Both,
+}
+
+impl Trust {
+    /// Whether the DSCP decides.
+    pub const fn dscp(self) -> bool {
+        matches!(self, Self::Dscp | Self::Both)
+    }
+
+    /// Whether the priority code point decides.
+    pub const fn pcp(self) -> bool {
+        matches!(self, Self::Pcp | Self::Both)
+    }
+
+    /// The mode that trusts these headers.
+    pub const fn of(dscp: bool, pcp: bool) -> Self {
+        match (dscp, pcp) {
+            (true, true) => Self::Both,
+            (true, false) => Self::Dscp,
+            (false, true) => Self::Pcp,
+            (false, false) => Self::None,
+        }
+    }
+}
+
+/// One queue of every port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Queue {
+    /// When the queue is served.
+    pub schedule: Schedule,
+    /// ECN marking; none where `None`.
+    pub ecn: Option<Ecn>,
+}
+
+/// When a queue is served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Schedule {
+    /// Before all weighted queues; of several, the higher class first.
+    Strict,
+    /// By weight, among the weighted queues.
+    Weighted(u8),
+    /// By weight, while no queue of the other kinds has packets (RouterOS's low-priority group).
+    Background(u8),
+}
+
+/// When packets are marked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ecn {
+    /// The device chooses the thresholds.
+    Automatic,
+    /// Between `min` and `max` bytes in the queue the chance of a mark grows to `percent`.
+    Thresholds {
+        /// Bytes at which marking begins.
+        min: u32,
+        /// Bytes above which every packet is marked.
+        max: u32,
+        /// Chance of a mark at `max`, in percent.
+        percent: u8,
+    },
+}
+
+/// Buffers of lossless classes in bytes; the device chooses where `None`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Pause {
+    /// Use at which the sender is paused.
+    pub xoff: Option<u32>,
+    /// Use at which the sender may go on.
+    pub xon: Option<u32>,
+    /// Buffer for packets that arrive after the pause (802.1Q annex N).
+    pub headroom: Option<u32>,
+}
+
+/// A port that the configuration applies to.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Port {
+    /// The name of the port in its system.
+    pub name: String,
+    /// Speed of the link in Gb/s, where the configuration has it.
+    pub gbps: Option<u32>,
+    /// Length of the cable in metres, where the configuration has it.
+    pub metres: Option<u32>,
+}
+
+/// Settings that only hosts have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostSettings {
+    /// The RDMA device: `mlx5_0`.
+    pub device: String,
+    /// DSCP of RDMA data.
+    pub dscp: u8,
+    /// Whether RDMA data takes part in ECN.
+    pub ecn: bool,
+    /// DSCP of congestion notification packets.
+    pub cnp_dscp: u8,
+    /// Priority of congestion notification packets.
+    pub cnp_priority: u8,
+    /// Priority of SMB Direct on Windows.
+    pub smb_priority: u8,
+    /// Whether the host takes its DCB settings from the switch.
+    pub willing: bool,
+    /// SR-IOV functions; SR-IOV is off where 0.
+    pub functions: u16,
+}
+
+/// One difference between an intent and what a dialect can express.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Note(pub String);
+
+impl Intent {
+    /// The same intent with settings that have no effect, maps of untrusted headers, set to one value.
+    #[must_use]
+    pub fn normal(mut self) -> Self {
+        if !self.trust.dscp() {
+            self.dscp = [self.default_class; 64];
+        }
+        if !self.trust.pcp() {
+            self.pcp = [self.default_class; 8];
+        }
+        if self.pfc_send | self.pfc_obey == 0 {
+            self.pause = Pause::default();
+        }
+        self.ports.sort();
+        self
+    }
+
+    /// The class of a packet with this DSCP, without a tag.
+    pub fn class_of_dscp(&self, dscp: u8) -> u8 {
+        if self.trust.dscp() {
+            self.dscp[usize::from(dscp & 63)]
+        } else {
+            self.default_class
+        }
+    }
+
+    /// Whether a class is paused at this device's ingress.
+    pub const fn lossless(&self, class: u8) -> bool {
+        self.pfc_send >> (class & 7) & 1 == 1
+    }
+
+    /// The weights of weighted queues as percents that add up to 100, each at least 1.
+    pub fn percents(&self) -> [u8; 8] {
+        let weight = |queue: &Queue| match queue.schedule {
+            Schedule::Strict => 0,
+            Schedule::Weighted(weight) | Schedule::Background(weight) => u32::from(weight.max(1)),
+        };
+        let weights = self.queues.each_ref().map(weight);
+        let sum: u32 = weights.iter().sum();
+        if sum == 0 {
+            return [0; 8];
+        }
+        let mut percents = weights.map(|weight| {
+            if weight == 0 {
+                0
+            } else {
+                (weight * 100 / sum).max(1)
+            }
+        });
+        while percents.iter().sum::<u32>() > 100 {
+            let largest = (0..8).max_by_key(|index| percents[*index]).unwrap_or(0);
+            percents[largest] -= 1;
+        }
+        // The largest share gets the remainder of rounding.
+        let largest = (0..8).max_by_key(|index| percents[*index]).unwrap_or(0);
+        percents[largest] += 100 - percents.iter().sum::<u32>();
+        percents.map(|percent| percent as u8)
+    }
+
+    /// Values of DSCP that are in a class.
+    pub fn dscp_of(&self, class: u8) -> impl Iterator<Item = u8> {
+        (0..64_u8).filter(move |value| self.dscp[usize::from(*value)] == class)
+    }
+
+    /// Priority code points that are in a class.
+    pub fn pcp_of(&self, class: u8) -> impl Iterator<Item = u8> {
+        (0..8_u8).filter(move |value| self.pcp[usize::from(*value)] == class)
+    }
+
+    /// Classes that any packet can get into.
+    pub fn used(&self) -> u8 {
+        let of = |values: &[u8]| {
+            values
+                .iter()
+                .fold(0_u8, |mask, class| mask | 1 << (class & 7))
+        };
+        let dscp = if self.trust.dscp() { of(&self.dscp) } else { 0 };
+        let pcp = if self.trust.pcp() { of(&self.pcp) } else { 0 };
+        dscp | pcp | 1 << (self.default_class & 7)
+    }
+}
+
+impl Default for Intent {
+    /// RoCE data with DSCP 26 in the lossless class 3, notifications with DSCP 48 in class 6, everything else
+    /// in class 0, with equal shares of data and the rest.
+    fn default() -> Self {
+        let mut dscp = [0; 64];
+        (dscp[26], dscp[48]) = (3, 6);
+        let plain = Queue {
+            schedule: Schedule::Weighted(1),
+            ecn: None,
+        };
+        let mut queues = [plain; 8];
+        queues[0].schedule = Schedule::Weighted(47);
+        queues[3] = Queue {
+            schedule: Schedule::Weighted(48),
+            ecn: Some(ECN_DEFAULT),
+        };
+        queues[6].schedule = Schedule::Strict;
+        Self {
+            trust: Trust::Dscp,
+            dscp,
+            pcp: [0; 8],
+            default_class: 0,
+            remark: None,
+            queues,
+            pfc_send: 1 << 3,
+            pfc_obey: 1 << 3,
+            pause: Pause::default(),
+            dcbx: true,
+            mtu: MTU_DEFAULT,
+            ports: Vec::new(),
+            host: None,
+        }
+    }
+}
+
+impl Default for HostSettings {
+    fn default() -> Self {
+        Self {
+            device: "mlx5_0".to_owned(),
+            dscp: 26,
+            ecn: true,
+            cnp_dscp: 48,
+            cnp_priority: 6,
+            smb_priority: 3,
+            willing: false,
+            functions: 0,
+        }
+    }
+}
+
+impl HostSettings {
+    /// The IPv4 ToS byte of RDMA data: the DSCP, and ECT(0) where data takes part in ECN (RFC 3168).
+    pub const fn tos(&self) -> u8 {
+        self.dscp << 2 | if self.ecn { 2 } else { 0 }
+    }
+}
+
+/// Collects the settings that a dialect cannot express while an intent is made to fit.
+#[derive(Default, Debug)]
+pub struct Fit {
+    notes: Vec<Note>,
+}
+
+impl Fit {
+    /// The differences, in order.
+    pub fn notes(self) -> Vec<Note> {
+        self.notes
+    }
+
+    /// Records a difference.
+    pub fn note(&mut self, text: impl Into<String>) {
+        let note = Note(text.into());
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Weights become percents, and the group below the weighted one becomes weighted.
+    pub(crate) fn percents(&mut self, intent: &mut Intent) {
+        let percents = intent.percents();
+        for (class, queue) in intent.queues.iter_mut().enumerate() {
+            let (weight, background) = match queue.schedule {
+                Schedule::Strict => continue,
+                Schedule::Weighted(weight) => (weight, false),
+                Schedule::Background(weight) => (weight, true),
+            };
+            if background {
+                self.note(format!(
+                    "queue {class}: there is no group below the weighted queues; it is weighted"
+                ));
+            }
+            if weight != percents[class] {
+                self.note("weights are written as percents of all weighted queues");
+            }
+            queue.schedule = Schedule::Weighted(percents[class]);
+        }
+    }
+
+    /// The group below the weighted one becomes weighted; weights stay.
+    pub(crate) fn one_group(&mut self, intent: &mut Intent, max: u8) {
+        for (class, queue) in intent.queues.iter_mut().enumerate() {
+            let weight = match queue.schedule {
+                Schedule::Strict => continue,
+                Schedule::Weighted(weight) => weight,
+                Schedule::Background(weight) => {
+                    self.note(format!(
+                        "queue {class}: there is no group below the weighted queues; it is weighted"
+                    ));
+                    weight
+                }
+            };
+            if weight.clamp(1, max) != weight {
+                self.note(format!("queue {class}: weights are from 1 to {max}"));
+            }
+            queue.schedule = Schedule::Weighted(weight.clamp(1, max));
+        }
+    }
+
+    /// Writes thresholds out, in steps of so many bytes.
+    pub(crate) fn thresholds(&mut self, intent: &mut Intent, step: u32) {
+        for (class, queue) in intent.queues.iter_mut().enumerate() {
+            let (min, max, percent) = match queue.ecn {
+                None => continue,
+                Some(Ecn::Automatic) => {
+                    self.note(format!(
+                        "queue {class}: ECN thresholds cannot be left to the device: 150 kB to 1.5 MB"
+                    ));
+                    queue.ecn = Some(ECN_DEFAULT);
+                    continue;
+                }
+                Some(Ecn::Thresholds { min, max, percent }) => (min, max, percent),
+            };
+            let round = |bytes: u32| (bytes / step).max(1) * step;
+            let fitted = Ecn::Thresholds {
+                min: round(min),
+                max: round(max),
+                percent: percent.clamp(1, 100),
+            };
+            if Some(fitted) != queue.ecn {
+                self.note(format!(
+                    "queue {class}: ECN thresholds are in steps of {step} bytes"
+                ));
+            }
+            queue.ecn = Some(fitted);
+        }
+    }
+
+    /// The device computes the buffers of lossless classes.
+    pub(crate) fn no_buffers(&mut self, intent: &mut Intent) {
+        if intent.pause != Pause::default() {
+            self.note("buffers of lossless classes are left to the device");
+        }
+        intent.pause = Pause::default();
+    }
+
+    /// PFC is sent and obeyed for the same priorities.
+    pub(crate) fn symmetric_pfc(&mut self, intent: &mut Intent) {
+        if intent.pfc_obey != intent.pfc_send {
+            let list: Vec<String> = classes(intent.pfc_send)
+                .map(|class| class.to_string())
+                .collect();
+            self.note(format!(
+                "PFC is sent and obeyed for the same priorities: {}",
+                list.join(", ")
+            ));
+        }
+        intent.pfc_obey = intent.pfc_send;
+    }
+
+    /// Headers are not rewritten.
+    pub(crate) fn no_remark(&mut self, intent: &mut Intent) {
+        if intent.remark.is_some() {
+            self.note("DSCP and PCP of packets without a trusted header are not rewritten");
+        }
+        intent.remark = None;
+    }
+
+    /// Ports are named only: speeds and lengths of cables are found by the device.
+    pub(crate) fn bare_ports(&mut self, intent: &mut Intent) {
+        intent
+            .ports
+            .iter_mut()
+            .for_each(|port| (port.gbps, port.metres) = (None, None));
+    }
+
+    /// Switches have no settings of hosts.
+    pub(crate) fn no_host(&mut self, intent: &mut Intent) {
+        if intent.host.is_some() {
+            self.note("settings of hosts are not written for switches");
+        }
+        intent.host = None;
+    }
+}
+
+impl Intent {
+    /// The settings of an unconfigured device: one class, and neither PFC nor ECN.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            trust: Trust::None,
+            dscp: [0; 64],
+            pcp: [0; 8],
+            default_class: 0,
+            remark: None,
+            queues: [Queue {
+                schedule: Schedule::Weighted(1),
+                ecn: None,
+            }; 8],
+            pfc_send: 0,
+            pfc_obey: 0,
+            pause: Pause::default(),
+            dcbx: false,
+            mtu: 1500,
+            ports: Vec::new(),
+            host: None,
+        }
+    }
+}
+
+impl Fit {
+    /// Applies the properties that all hosts have in common: the priority code point is the priority, packets
+    /// without a mark have priority 0, switches do the marking, and the adapter sizes its buffers.
+    pub(crate) fn host(&mut self, intent: &mut Intent) {
+        if intent.default_class != 0 {
+            self.note("packets without a mark have priority 0");
+        }
+        intent.default_class = 0;
+        if intent.trust.pcp() && intent.pcp != [0, 1, 2, 3, 4, 5, 6, 7] {
+            self.note("the priority of a tagged packet is its priority code point");
+        }
+        intent.pcp = [0, 1, 2, 3, 4, 5, 6, 7];
+        intent.queues.iter_mut().for_each(|queue| queue.ecn = None);
+        self.no_remark(intent);
+        self.symmetric_pfc(intent);
+        self.no_buffers(intent);
+        self.bare_ports(intent);
+        if intent.ports.len() > 1 {
+            self.note("one adapter is configured: the first");
+            intent.ports.truncate(1);
+        }
+        if intent.dcbx {
+            self.note("DCBX TLVs are sent by an LLDP agent (lldpad, lldpd) or the firmware");
+            intent.dcbx = false;
+        }
+        intent.host.get_or_insert_default();
+    }
+}

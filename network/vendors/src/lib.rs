@@ -1,0 +1,43 @@
+//! Configurations of real switches, adapters and hosts. An [`Intent`] describes how a network treats its
+//! traffic classes; each [`Dialect`] writes an intent as one system's configuration and reads it back. Each
+//! system has a folder: what it writes and reads, and what the outputs of its commands show. This crate never
+//! applies a configuration to a device.
+#![forbid(unsafe_code)]
+
+mod advice;
+mod blocks;
+mod counted;
+pub mod dialect;
+mod diff;
+mod eos;
+pub mod facts;
+mod freebsd;
+mod host;
+mod import_error;
+mod imported;
+pub mod intent;
+mod json;
+mod linux;
+mod nvue;
+mod nxos;
+mod os10;
+pub mod outputs;
+pub mod profile;
+pub mod routeros;
+mod sections;
+mod shell;
+pub mod sonic;
+pub mod switch_facts;
+mod table;
+pub mod text;
+mod windows;
+
+pub use advice::{Advice, LossyClass, class_list};
+pub use counted::{CountedPort, CountedSwitch};
+pub use dialect::{Dialect, UnknownVersion, Written};
+pub use diff::{Change, changes};
+pub use host::read_host;
+pub use import_error::ImportError;
+pub use imported::{Imported, PortPlace};
+pub use intent::Intent;
+pub use text::ReadError;

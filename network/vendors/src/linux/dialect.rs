@@ -1,0 +1,367 @@
+//! Linux hosts with iproute2's `dcb`, and the parts that `mlnx` shares: marking, MTU, pause, firmware and
+//! SR-IOV (manual pages of iproute2; rdma-core's and NVIDIA's tools).
+
+use std::fmt::Write;
+
+use crate::intent::{Fit, HostSettings, Intent, Port, Queue, Schedule, Trust};
+use crate::shell::{ShellCommand, commands, quoted};
+use crate::text::{ReadError, classes, number, shortened};
+
+pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
+    fit.host(intent);
+    if intent.trust == Trust::None {
+        fit.note(
+            "an adapter trusts PCP or DSCP: it trusts PCP, which untagged packets do not have",
+        );
+        intent.trust = Trust::Pcp;
+    }
+    fit.percents(intent);
+    fit_host(intent, fit);
+}
+
+/// Settings of hosts that no tool of Linux has.
+pub(crate) fn fit_host(intent: &mut Intent, fit: &mut Fit) {
+    let Some(host) = &mut intent.host else { return };
+    if host.smb_priority != 3 {
+        fit.note(
+            "SMB Direct has no priority of its own on Linux: its connections have the ToS of all",
+        );
+        host.smb_priority = 3;
+    }
+    host.cnp_priority &= 7;
+}
+
+/// The unit that runs the script at every start, since settings of `dcb` and `mlnx_qos` are lost at a reboot.
+pub(crate) const UNIT: &str = "[Unit]\nDescription=QoS of the RDMA adapter\nAfter=network-pre.target \
+    systemd-modules-load.service\nBefore=network-online.target\n\n[Service]\n\
+    Type=oneshot\nRemainAfterExit=yes\n\
+    ExecStart=/bin/sh /usr/local/sbin/rockery-roce.sh\n\n[Install]\nWantedBy=multi-user.target\n";
+
+pub(crate) fn write(intent: &Intent) -> String {
+    let mut text = String::from(
+        "# Install as /usr/local/sbin/rockery-roce.sh, which rockery-roce.service runs.\n",
+    );
+    let port = port_name(intent);
+    let _ = writeln!(text, "dcb dcbx set dev {port} host ieee");
+    let order = match intent.trust {
+        Trust::Both => "dscp pcp",
+        Trust::Dscp => "dscp",
+        Trust::Pcp | Trust::None => "pcp",
+    };
+    let _ = writeln!(
+        text,
+        "dcb apptrust set dev {port} order {order}\ndcb app flush dev {port} dscp-prio"
+    );
+    if intent.trust.dscp() {
+        for class in 1..8 {
+            let entries: Vec<String> = intent
+                .dscp_of(class)
+                .map(|value| format!("{value}:{class}"))
+                .collect();
+            if !entries.is_empty() {
+                let _ = writeln!(
+                    text,
+                    "dcb app replace dev {port} dscp-prio {}",
+                    entries.join(" ")
+                );
+            }
+        }
+    }
+    let on: String = classes(intent.pfc_send)
+        .map(|class| format!(" {class}:on"))
+        .collect();
+    let _ = writeln!(text, "dcb pfc set dev {port} prio-pfc all:off{on}");
+    let (mut tsa, mut bandwidth) = (String::new(), String::new());
+    for (class, queue) in intent.queues.iter().enumerate() {
+        match queue.schedule {
+            Schedule::Strict => tsa += &format!(" {class}:strict"),
+            Schedule::Weighted(percent) | Schedule::Background(percent) => {
+                tsa += &format!(" {class}:ets");
+                bandwidth += &format!(" {class}:{percent}");
+            }
+        }
+    }
+    let willing = if intent.host.as_ref().is_some_and(|host| host.willing) {
+        "on"
+    } else {
+        "off"
+    };
+    let _ = writeln!(
+        text,
+        "dcb ets set dev {port} willing {willing} tc-tsa{tsa} tc-bw all:0{bandwidth} \
+         prio-tc 0:0 1:1 2:2 3:3 4:4 5:5 6:6 7:7"
+    );
+    write_host(&mut text, intent);
+    text
+}
+
+pub(crate) fn port_name(intent: &Intent) -> String {
+    quoted(
+        intent
+            .ports
+            .first()
+            .map_or("eth0", |port| port.name.as_str()),
+    )
+}
+
+/// Marking, MTU, 802.3x pause, SR-IOV and firmware.
+pub(crate) fn write_host(text: &mut String, intent: &Intent) {
+    let Some(host) = &intent.host else { return };
+    let (port, device) = (port_name(intent), quoted(&host.device));
+    let _ = write!(
+        text,
+        "ip link set dev {port} mtu {}\nethtool -A {port} autoneg off rx off tx off\n\
+         cma_roce_mode -d {device} -p 1 -m 2\n\
+         cma_roce_tos -d {device} -p 1 -t {}\nsysctl -w net.ipv4.tcp_ecn=1\n",
+        intent.mtu,
+        host.tos()
+    );
+    if host.functions > 0 {
+        let _ = writeln!(
+            text,
+            "echo {} > /sys/class/infiniband/{device}/device/sriov_numvfs",
+            host.functions
+        );
+    }
+    // Settings of the firmware are kept, and take effect after a reset of the adapter.
+    let _ = write!(
+        text,
+        "if [ \"$1\" = firmware ]; then\n\
+         mlxconfig -y -d {device} set SRIOV_EN={} NUM_OF_VFS={} CNP_DSCP_P1={} CNP_802P_PRIO_P1={} \
+         ROCE_CC_PRIO_MASK_P1=255\nfi\n",
+        u8::from(host.functions > 0),
+        host.functions,
+        host.cnp_dscp,
+        host.cnp_priority
+    );
+}
+
+/// The settings read of a host.
+pub(crate) struct Reading {
+    pub(crate) intent: Intent,
+    pub(crate) host: HostSettings,
+    pub(crate) percents: [u8; 8],
+    pub(crate) strict: u8,
+    name: String,
+}
+
+impl Reading {
+    /// An adapter before any command: strict priority for all traffic classes.
+    pub(crate) fn new() -> Self {
+        let mut intent = Intent::nothing();
+        intent.trust = Trust::Pcp;
+        intent.pcp = [0, 1, 2, 3, 4, 5, 6, 7];
+        let host = HostSettings {
+            ecn: false,
+            dscp: 0,
+            ..HostSettings::default()
+        };
+        Self {
+            intent,
+            host,
+            percents: [0; 8],
+            strict: 0xff,
+            name: String::new(),
+        }
+    }
+
+    /// Commands concern one adapter.
+    pub(crate) fn port(
+        &mut self,
+        file: &str,
+        command: &ShellCommand,
+        name: &str,
+    ) -> Result<(), ReadError> {
+        if !self.name.is_empty() && self.name != name {
+            let what = format!(
+                "the commands before are for {}: one file is for one adapter",
+                shortened(&self.name)
+            );
+            return Err(command.wrong(file, &what));
+        }
+        name.clone_into(&mut self.name);
+        Ok(())
+    }
+
+    pub(crate) fn finish(mut self) -> Intent {
+        for (class, queue) in self.intent.queues.iter_mut().enumerate() {
+            let strict = self.strict >> class & 1 == 1;
+            let schedule = if strict {
+                Schedule::Strict
+            } else {
+                Schedule::Weighted(self.percents[class].max(1))
+            };
+            *queue = Queue {
+                schedule,
+                ecn: None,
+            };
+        }
+        self.intent.ports = vec![Port {
+            name: self.name,
+            gbps: None,
+            metres: None,
+        }];
+        self.intent.host = Some(self.host);
+        self.intent
+    }
+
+    /// Applies commands that `linux` and `mlnx` share; returns whether the command is one.
+    pub(crate) fn shared(&mut self, file: &str, command: &ShellCommand) -> Result<bool, ReadError> {
+        let value = |word: &str, max| number(file, command.line, word, 0..=max);
+        match command.parts().as_slice() {
+            ["ip", "link", "set", "dev", port, "mtu", mtu]
+            | ["ip", "link", "set", port, "mtu", mtu] => {
+                self.port(file, command, port)?;
+                self.intent.mtu = value(mtu, 65_535)?;
+            }
+            ["ethtool", "-A", port, ..] => self.port(file, command, port)?,
+            ["cma_roce_tos", rest @ ..] => {
+                for pair in rest.chunks(2) {
+                    match pair {
+                        ["-d", device] => (*device).clone_into(&mut self.host.device),
+                        ["-t", tos] => {
+                            let tos = value(tos, 255)? as u8;
+                            (self.host.dscp, self.host.ecn) = (tos >> 2, tos & 3 != 0);
+                        }
+                        ["-p", _] => {}
+                        _ => return Err(command.wrong(file, "write -d DEVICE -p PORT -t TOS")),
+                    }
+                }
+            }
+            ["echo", count, ">", path] if path.ends_with("/sriov_numvfs") => {
+                self.host.functions = value(count, 65_535)? as u16;
+            }
+            ["mlxconfig", rest @ ..] => {
+                for word in rest {
+                    match word.split_once('=') {
+                        Some(("CNP_DSCP_P1", dscp)) => self.host.cnp_dscp = value(dscp, 63)? as u8,
+                        Some(("CNP_802P_PRIO_P1", priority)) => {
+                            self.host.cnp_priority = value(priority, 7)? as u8
+                        }
+                        Some(("NUM_OF_VFS", count)) => {
+                            self.host.functions = value(count, 65_535)? as u16
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            [
+                "cma_roce_mode" | "sysctl" | "echo" | "if" | "fi" | "then" | "modprobe" | "exit"
+                | "set" | "systemctl",
+                ..,
+            ] => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
+    let mut reading = Reading::new();
+    for command in commands(file, text)? {
+        if reading.shared(file, &command)? {
+            continue;
+        }
+        match command.parts().as_slice() {
+            [
+                "dcb",
+                area,
+                "set" | "add" | "replace",
+                "dev",
+                port,
+                rest @ ..,
+            ] => {
+                reading.port(file, &command, port)?;
+                dcb(file, &command, area, rest, &mut reading)?;
+            }
+            ["dcb", "app", "flush", "dev", port, ..] => {
+                reading.port(file, &command, port)?;
+                reading.intent.dscp = [0; 64];
+            }
+            ["dcb", _, "show", ..] => {}
+            _ => return Err(command.wrong(file, "this command is not known")),
+        }
+    }
+    Ok(vec![reading.finish()])
+}
+
+fn dcb(
+    file: &str,
+    command: &ShellCommand,
+    area: &str,
+    rest: &[&str],
+    reading: &mut Reading,
+) -> Result<(), ReadError> {
+    let mut parameter = "";
+    let mut order = Vec::new();
+    for word in rest {
+        let pair = word.split_once(':');
+        match (area, parameter, pair) {
+            ("dcbx", ..) => {}
+            ("ets", "willing", None) if matches!(*word, "on" | "off") => {
+                reading.host.willing = *word == "on";
+                parameter = "";
+            }
+            ("apptrust", "order", None) if matches!(*word, "dscp" | "pcp") => order.push(*word),
+            (_, _, None) => parameter = word,
+            ("app", "dscp-prio", Some((dscp, priority))) => {
+                let dscp = number(file, command.line, dscp, 0..=63)?;
+                reading.intent.dscp[dscp as usize] =
+                    number(file, command.line, priority, 0..=7)? as u8;
+            }
+            ("pfc", "prio-pfc", Some((priority, state))) => {
+                let mask = one_or_all(file, command, priority)?;
+                let on = match state {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(command.wrong(file, "a priority is on or off")),
+                };
+                let pfc = &mut reading.intent.pfc_send;
+                *pfc = if on { *pfc | mask } else { *pfc & !mask };
+            }
+            ("ets", "tc-tsa", Some((class, algorithm))) => {
+                let mask = one_or_all(file, command, class)?;
+                let strict = match algorithm {
+                    "strict" => true,
+                    "ets" => false,
+                    _ => return Err(command.wrong(file, "a traffic class is strict or ets")),
+                };
+                reading.strict = if strict {
+                    reading.strict | mask
+                } else {
+                    reading.strict & !mask
+                };
+            }
+            ("ets", "tc-bw", Some((class, percent))) => {
+                let percent = number(file, command.line, percent, 0..=100)? as u8;
+                let mask = one_or_all(file, command, class)?;
+                classes(mask).for_each(|class| reading.percents[usize::from(class)] = percent);
+            }
+            ("ets", "prio-tc", Some((priority, class))) if priority == class => {}
+            ("ets", "prio-tc", _) => {
+                return Err(command.wrong(
+                    file,
+                    "a priority in a traffic class of another number is not supported",
+                ));
+            }
+            _ => {
+                return Err(
+                    command.wrong(file, &format!("\"{}\" is not known here", shortened(word)))
+                );
+            }
+        }
+    }
+    if area == "apptrust" {
+        reading.intent.trust = Trust::of(order.contains(&"dscp"), order.contains(&"pcp"));
+    }
+    reading.intent.pfc_obey = reading.intent.pfc_send;
+    Ok(())
+}
+
+fn one_or_all(file: &str, command: &ShellCommand, word: &str) -> Result<u8, ReadError> {
+    if word == "all" {
+        Ok(0xff)
+    } else {
+        Ok(1 << number(file, command.line, word, 0..=7)?)
+    }
+}

@@ -1,0 +1,596 @@
+//! Facts of Linux hosts, from the outputs of their tools and from sysfs.
+
+use crate::facts::{Adapter, Fact, GidEntry, HostFacts, PcieLink, SmbMount};
+use crate::sections::Section;
+use crate::text::{Line, ReadError};
+
+/// Takes the facts of one section; whether it is one of Linux.
+pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, ReadError> {
+    match section.program() {
+        "sysfs" => sysfs(section, host)?,
+        "show_gids" => show_gids(section, host)?,
+        "lspci" => lspci(section, host)?,
+        "mlnx_qos" => mlnx_qos(section, host)?,
+        "dcb" => super::dcb::take(section, host)?,
+        "ethtool" => ethtool(section, host)?,
+        "dmesg" => dmesg(section, host)?,
+        "ip" => addresses(section, host)?,
+        "iptables-save" | "ip6tables-save" | "nft" => firewall(section, host),
+        "rdma" => rdma_links(section, host),
+        "env" => environment(section, host)?,
+        "grep" => grep(section, host),
+        "cat" if section.command.ends_with("/proc/mounts") => mounts(section, host),
+        "cat" if section.command.ends_with("/proc/cmdline") => cmdline(section, host),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// The adapter of an RDMA device, made if it is new.
+fn device<'a>(host: &'a mut HostFacts, name: &str) -> &'a mut Adapter {
+    let found = host
+        .adapters
+        .iter()
+        .position(|adapter| adapter.device == name);
+    let index = found.unwrap_or_else(|| {
+        host.adapters.push(Adapter {
+            device: name.to_owned(),
+            ..Adapter::default()
+        });
+        host.adapters.len() - 1
+    });
+    &mut host.adapters[index]
+}
+
+/// Lines `PATH: VALUE` of files in /sys and configfs.
+fn sysfs(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
+    for line in &section.lines {
+        let Some((path, value)) = line.text.split_once(": ") else {
+            return Err(section.wrong(line, "PATH: VALUE was expected"));
+        };
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        match parts.as_slice() {
+            ["sys", "class", "infiniband", name, rest @ ..] => {
+                of_device(section, line, device(host, name), rest, value)?;
+            }
+            ["sys", "class", "net", name, rest @ ..] => {
+                let Some(adapter) = host.adapter_of(name) else {
+                    continue;
+                };
+                of_interface(section, line, adapter, rest, value)?;
+            }
+            ["sys", "kernel", "config", "rdma_cm", name, "ports", _, file] => {
+                let adapter = device(host, name);
+                match *file {
+                    "default_roce_tos" => {
+                        adapter.tos = Some(section.fact(line, section.number(line, value)?))
+                    }
+                    "default_roce_mode" => {
+                        adapter.roce_v2 = Some(section.fact(line, value.contains("v2")));
+                    }
+                    _ => {}
+                }
+            }
+            ["sys", "bus", "pci", "devices", address, rest @ ..] => {
+                let own = host
+                    .adapters
+                    .iter_mut()
+                    .find(|adapter| adapter.pci.as_deref() == Some(*address));
+                if let Some(adapter) = own {
+                    of_pci(section, line, adapter, rest, value)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn of_device(
+    section: &Section<'_>,
+    line: &Line<'_>,
+    adapter: &mut Adapter,
+    rest: &[&str],
+    value: &str,
+) -> Result<(), ReadError> {
+    match rest {
+        ["device"] => adapter.pci = value.rsplit('/').next().map(str::to_owned),
+        ["board_id"] => adapter.psid = Some(section.fact(line, value.to_owned())),
+        ["ports", _, "state"] => adapter.up = Some(section.fact(line, value.contains("ACTIVE"))),
+        ["ports", _, "link_layer"] => {
+            adapter.ethernet = Some(section.fact(line, value == "Ethernet"))
+        }
+        ["ports", _, "rate"] => {
+            let gbps: f64 =
+                section.number(line, value.split_whitespace().next().unwrap_or_default())?;
+            adapter.gbps = Some(section.fact(line, gbps as u32));
+        }
+        ["ports", _, "gids", index] => {
+            let index: u32 = section.number(line, index)?;
+            let address: std::net::Ipv6Addr = value
+                .parse()
+                .map_err(|_| section.wrong(line, "a GID was expected"))?;
+            if !address.is_unspecified() {
+                adapter.gids.push(section.fact(
+                    line,
+                    GidEntry {
+                        index,
+                        address: mapped(address),
+                        v2: None,
+                    },
+                ));
+            }
+        }
+        ["ports", _, "gid_attrs", "types", index] => {
+            let index: u32 = section.number(line, index)?;
+            if let Some(entry) = adapter
+                .gids
+                .iter_mut()
+                .find(|entry| entry.value.index == index)
+            {
+                entry.value.v2 = Some(value == "RoCE v2");
+            }
+        }
+        ["ports", _, "gid_attrs", "ndevs", _] if adapter.netdev.is_none() => {
+            adapter.netdev = Some(section.fact(line, value.to_owned()));
+        }
+        ["tc", _, "traffic_class"] => {
+            let word = value.rsplit('=').next().unwrap_or_default();
+            adapter.tos = Some(section.fact(line, section.number(line, word)?));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn of_interface(
+    section: &Section<'_>,
+    line: &Line<'_>,
+    adapter: &mut Adapter,
+    rest: &[&str],
+    value: &str,
+) -> Result<(), ReadError> {
+    match rest {
+        ["mtu"] => adapter.mtu = Some(section.fact(line, section.number(line, value)?)),
+        ["device", "sriov_numvfs"] => {
+            adapter.functions = Some(section.fact(line, section.number(line, value)?))
+        }
+        ["device", "numa_node"] => {
+            adapter.numa_node = Some(section.fact(line, section.number(line, value)?))
+        }
+        ["ecn", "roce_np", "cnp_dscp"] => {
+            adapter.cnp_dscp = Some(section.fact(line, section.number(line, value)?))
+        }
+        ["ecn", "roce_np", "cnp_802p_prio"] => {
+            adapter.cnp_priority = Some(section.fact(line, section.number(line, value)?));
+        }
+        ["ecn", role @ ("roce_np" | "roce_rp"), "enable", priority] => {
+            let on = section.fact(line, section.number::<u8>(line, value)? != 0);
+            let map = if *role == "roce_np" {
+                &mut adapter.notifies
+            } else {
+                &mut adapter.reacts
+            };
+            map.insert(section.number(line, priority)?, on);
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn of_pci(
+    section: &Section<'_>,
+    line: &Line<'_>,
+    adapter: &mut Adapter,
+    rest: &[&str],
+    value: &str,
+) -> Result<(), ReadError> {
+    match rest {
+        ["sriov_numvfs"] => {
+            adapter.functions = Some(section.fact(line, section.number(line, value)?))
+        }
+        ["numa_node"] => adapter.numa_node = Some(section.fact(line, section.number(line, value)?)),
+        [file @ ("current_link_speed" | "max_link_speed")] => {
+            let generation = generation(value)
+                .ok_or_else(|| section.wrong(line, "a speed in GT/s was expected"))?;
+            let link = if *file == "max_link_speed" {
+                &mut adapter.pcie.capable
+            } else {
+                &mut adapter.pcie.trained
+            };
+            let width = link.as_ref().map_or(0, |link| link.value.width);
+            *link = Some(section.fact(line, PcieLink { generation, width }));
+        }
+        [file @ ("current_link_width" | "max_link_width")] => {
+            let width: u8 = section.number(line, value)?;
+            let link = if *file == "max_link_width" {
+                &mut adapter.pcie.capable
+            } else {
+                &mut adapter.pcie.trained
+            };
+            let generation = link.as_ref().map_or(0, |link| link.value.generation);
+            *link = Some(section.fact(line, PcieLink { generation, width }));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// `16.0 GT/s PCIe` or `16GT/s` as a generation.
+fn generation(text: &str) -> Option<u8> {
+    let digits: String = text
+        .chars()
+        .take_while(|letter| letter.is_ascii_digit() || *letter == '.')
+        .collect();
+    match digits.parse::<f64>().ok()? {
+        speed if speed < 3.0 => Some(1),
+        speed if speed < 6.0 => Some(2),
+        speed if speed < 10.0 => Some(3),
+        speed if speed < 20.0 => Some(4),
+        speed if speed < 40.0 => Some(5),
+        speed if speed < 70.0 => Some(6),
+        _ => None,
+    }
+}
+
+/// An IPv4 address where the GID is one.
+fn mapped(address: std::net::Ipv6Addr) -> std::net::IpAddr {
+    address
+        .to_ipv4_mapped()
+        .map_or(std::net::IpAddr::V6(address), std::net::IpAddr::V4)
+}
+
+fn show_gids(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
+    for line in &section.lines {
+        let words = line.words();
+        let [name, _, index, gid, rest @ ..] = words.as_slice() else {
+            continue;
+        };
+        let (Ok(index), Ok(address)) = (index.parse(), gid.parse::<std::net::Ipv6Addr>()) else {
+            continue;
+        };
+        let v2 = if rest.contains(&"v2") {
+            true
+        } else if rest.contains(&"v1") {
+            false
+        } else {
+            return Err(section.wrong(line, "the version v1 or v2 was expected"));
+        };
+        let adapter = device(host, name);
+        if let (Some(netdev), None) = (rest.last(), &adapter.netdev) {
+            adapter.netdev = Some(section.fact(line, (*netdev).to_owned()));
+        }
+        adapter.gids.push(section.fact(
+            line,
+            GidEntry {
+                index,
+                address: mapped(address),
+                v2: Some(v2),
+            },
+        ));
+    }
+    Ok(())
+}
+
+fn lspci(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
+    let mut address = String::new();
+    let mut is_gpu = None;
+    for line in &section.lines {
+        let text = line.text;
+        let first = text.split_whitespace().next().unwrap_or_default();
+        if line.indent == 0 && first.contains(':') && first.contains('.') {
+            address = if first.len() <= 7 {
+                format!("0000:{first}")
+            } else {
+                first.to_owned()
+            };
+            is_gpu = None;
+            if text.contains("3D controller") || text.contains("Processing accelerators") {
+                is_gpu = Some(host.gpus.len());
+                host.gpus.push(section.fact(line, None));
+            }
+            continue;
+        }
+        if let (Some(index), Some(node)) = (is_gpu, text.strip_prefix("NUMA node: ")) {
+            host.gpus[index].value = Some(section.number(line, node)?);
+        }
+        if let Some(rest) = text.strip_prefix("ACSCtl:")
+            && rest.contains("ReqRedir+")
+        {
+            host.acs_redirects.push(section.fact(line, ()));
+        }
+        let own = host
+            .adapters
+            .iter_mut()
+            .find(|adapter| adapter.pci.as_deref() == Some(address.as_str()));
+        let Some(adapter) = own else { continue };
+        let pcie = &mut adapter.pcie;
+        if let Some(rest) = text.strip_prefix("LnkCap:") {
+            pcie.capable = Some(section.fact(line, link(section, line, rest)?));
+        } else if let Some(rest) = text.strip_prefix("LnkSta:") {
+            pcie.trained = Some(section.fact(line, link(section, line, rest)?));
+        } else if let Some(node) = text.strip_prefix("NUMA node: ") {
+            adapter.numa_node = Some(section.fact(line, section.number(line, node)?));
+        }
+        if text.contains("RlxdOrd") {
+            pcie.relaxed_ordering = Some(section.fact(line, text.contains("RlxdOrd+")));
+        }
+        if let Some((_, rest)) = text.split_once("MaxReadReq ") {
+            let word = rest.split_whitespace().next().unwrap_or_default();
+            pcie.max_read_request = Some(section.fact(line, section.number(line, word)?));
+        }
+    }
+    Ok(())
+}
+
+/// `Speed 16GT/s (downgraded), Width x8 (downgraded)`.
+fn link(section: &Section<'_>, line: &Line<'_>, rest: &str) -> Result<PcieLink, ReadError> {
+    let after = |word: &str| rest.split_once(word).map(|(_, rest)| rest.trim_start());
+    let speed = after("Speed ").and_then(generation);
+    let width = after("Width x").and_then(|rest| {
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u8>().ok()
+    });
+    match (speed, width) {
+        (Some(generation), Some(width)) => Ok(PcieLink { generation, width }),
+        _ => Err(section.wrong(line, "Speed and Width were expected")),
+    }
+}
+
+fn mlnx_qos(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
+    let Some(adapter) = section
+        .argument("-i")
+        .and_then(|name| host.adapter_of(name))
+    else {
+        return Ok(());
+    };
+    let mut class = None;
+    let mut dscp: Option<Fact<[u8; 64]>> = None;
+    for line in &section.lines {
+        let text = line.text;
+        if let Some(mode) = text.strip_prefix("DCBX mode: ") {
+            adapter.dcbx_by_host = Some(section.fact(line, mode.starts_with("OS")));
+        } else if let Some(trust) = text.strip_prefix("Priority trust state: ") {
+            let trusts = match trust {
+                "dscp" => true,
+                "pcp" => false,
+                _ => return Err(section.wrong(line, "dscp or pcp was expected")),
+            };
+            adapter.trusts_dscp = Some(section.fact(line, trusts));
+        } else if let Some((priority, values)) = text
+            .strip_prefix("prio:")
+            .and_then(|rest| rest.split_once(" dscp:"))
+        {
+            let priority: u8 = section.number(line, priority)?;
+            let map = dscp.get_or_insert_with(|| section.fact(line, [0; 64]));
+            for value in values.split(',').filter(|value| !value.trim().is_empty()) {
+                let value: usize = section.number(line, value)?;
+                let entry = map
+                    .value
+                    .get_mut(value)
+                    .ok_or_else(|| section.wrong(line, "a DSCP is at most 63"))?;
+                *entry = priority;
+                if value == 26 {
+                    map.seen = section.fact(line, ()).seen;
+                }
+            }
+        } else if let Some(values) = text.strip_prefix("enabled ") {
+            let bits = eight(section, line, values)?;
+            adapter.pfc = Some(
+                section.fact(
+                    line,
+                    bits.iter()
+                        .rev()
+                        .fold(0, |mask, bit| mask << 1 | u8::from(*bit != 0)),
+                ),
+            );
+        } else if let Some(values) = text.strip_prefix("buffer ") {
+            adapter.buffer_of_priority = Some(section.fact(line, eight(section, line, values)?));
+        } else if let Some(rest) = text.strip_prefix("tc: ") {
+            let number: u8 =
+                section.number(line, rest.split_whitespace().next().unwrap_or_default())?;
+            let share = text
+                .split_once("bw: ")
+                .map(|(_, rest)| rest.trim_end_matches('%'));
+            let share = share
+                .map(|word| section.number::<u8>(line, word))
+                .transpose()?;
+            class = Some(number);
+            adapter.shares.insert(number, section.fact(line, share));
+        } else if let (Some(priority), Some(class)) = (text.strip_prefix("priority:"), class) {
+            adapter
+                .class_of_priority
+                .insert(section.number(line, priority)?, class);
+        }
+    }
+    adapter.dscp = dscp;
+    Ok(())
+}
+
+fn eight(section: &Section<'_>, line: &Line<'_>, values: &str) -> Result<[u8; 8], ReadError> {
+    let values: Vec<u8> = values
+        .split_whitespace()
+        .map(|word| section.number(line, word))
+        .collect::<Result<_, _>>()?;
+    values
+        .try_into()
+        .map_err(|_| section.wrong(line, "eight values were expected, one for each priority"))
+}
+
+fn ethtool(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
+    let name = section
+        .command
+        .split_whitespace()
+        .last()
+        .unwrap_or_default();
+    let Some(adapter) = host.adapter_of(name) else {
+        return Ok(());
+    };
+    let pause = section.command.contains(" -a ");
+    for line in &section.lines {
+        let Some((key, value)) = line.text.split_once(':') else {
+            if let Some(speed) = line
+                .text
+                .split("000base")
+                .next()
+                .filter(|_| line.text.contains("000base"))
+            {
+                fastest(section, line, adapter, speed);
+            }
+            continue;
+        };
+        let value = value.trim();
+        match key {
+            "RX" | "TX" if pause && value == "on" => {
+                adapter.global_pause = Some(section.fact(line, true))
+            }
+            "RX" | "TX" if pause && value == "off" => {
+                let _ = adapter
+                    .global_pause
+                    .get_or_insert_with(|| section.fact(line, false));
+            }
+            "RX" | "TX" if pause => return Err(section.wrong(line, "on or off was expected")),
+            "Supported link modes" => {
+                if let Some(speed) = value.split("000base").next() {
+                    fastest(section, line, adapter, speed);
+                }
+            }
+            "Speed" if value.ends_with("Mb/s") => {
+                let mbps: u32 = section.number(line, value.trim_end_matches("Mb/s"))?;
+                adapter.gbps = Some(section.fact(line, mbps / 1000));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn fastest(section: &Section<'_>, line: &Line<'_>, adapter: &mut Adapter, speed: &str) {
+    if let Ok(gbps) = speed.trim().parse::<u32>()
+        && adapter
+            .gbps_max
+            .as_ref()
+            .is_none_or(|other| other.value < gbps)
+    {
+        adapter.gbps_max = Some(section.fact(line, gbps));
+    }
+}
+
+/// `126.024 Gb/s available PCIe bandwidth (…)` and `…, limited by 2.5 GT/s PCIe x8 link …`.
+fn dmesg(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
+    for line in &section.lines {
+        if let Some((before, rest)) = line.text.split_once(" Gb/s available PCIe bandwidth")
+            && rest.contains("limited by")
+        {
+            let word = before.split_whitespace().last().unwrap_or_default();
+            host.pcie_limited
+                .push(section.fact(line, section.number(line, word)?));
+        }
+    }
+    Ok(())
+}
+
+/// `ip -o addr`: `2: eth0    inet 192.168.1.1/24 brd …`.
+fn addresses(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
+    for line in &section.lines {
+        let words = line.words();
+        let [_, name, "inet" | "inet6", address, ..] = words.as_slice() else {
+            continue;
+        };
+        let Some(adapter) = host.adapter_of(name.trim_end_matches(':')) else {
+            continue;
+        };
+        let address = address.split('/').next().unwrap_or_default();
+        let address = address
+            .parse()
+            .map_err(|_| section.wrong(line, "an IP address was expected"))?;
+        adapter.addresses.push(section.fact(line, address));
+    }
+    Ok(())
+}
+
+fn firewall(section: &Section<'_>, host: &mut HostFacts) {
+    host.firewall_seen = true;
+    for line in &section.lines {
+        let udp = line.text.contains("4791") && line.text.contains("udp");
+        let refuses = ["-j DROP", "-j REJECT", " drop", " reject"]
+            .iter()
+            .any(|word| line.text.contains(word));
+        if udp && refuses {
+            host.dropped_4791.push(section.fact(line, ()));
+        }
+    }
+}
+
+/// `link rxe0/1 state ACTIVE … netdev eth0`.
+fn rdma_links(section: &Section<'_>, host: &mut HostFacts) {
+    for line in &section.lines {
+        let words = line.words();
+        let ["link", name, ..] = words.as_slice() else {
+            continue;
+        };
+        let netdev = words.iter().skip_while(|word| **word != "netdev").nth(1);
+        let Some(netdev) = netdev else { continue };
+        if name.starts_with("rxe") || name.starts_with("siw") {
+            host.software_devices
+                .push(section.fact(line, (*netdev).to_owned()));
+        }
+    }
+}
+
+fn environment(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
+    for line in &section.lines {
+        if let Some((name @ ("NCCL_IB_GID_INDEX" | "UCX_IB_GID_INDEX"), value)) =
+            line.text.split_once('=')
+            && value != "auto"
+        {
+            let index = section.number(line, value)?;
+            host.gid_variables
+                .push(section.fact(line, (name.to_owned(), index)));
+        }
+    }
+    Ok(())
+}
+
+/// `grep … /etc` for files that set DCB at start, and for options of the kernel.
+fn grep(section: &Section<'_>, host: &mut HostFacts) {
+    if section.command.contains("mlnx_qos") {
+        let fact = match section.lines.first() {
+            Some(line) => section.fact(line, true),
+            None => section.fact(&section.head, false),
+        };
+        host.persistent = Some(fact);
+    }
+    if let Some(line) = section
+        .lines
+        .iter()
+        .find(|line| line.text.contains("CONFIG_CIFS_SMB_DIRECT"))
+    {
+        host.kernel_smb_direct =
+            Some(section.fact(line, line.text.contains("CONFIG_CIFS_SMB_DIRECT=y")));
+    }
+}
+
+fn mounts(section: &Section<'_>, host: &mut HostFacts) {
+    for line in &section.lines {
+        let words = line.words();
+        if let [share, _, "cifs" | "smb3", options, ..] = words.as_slice() {
+            let rdma = options.split(',').any(|option| option == "rdma");
+            host.smb_mounts.push(section.fact(
+                line,
+                SmbMount {
+                    share: (*share).to_owned(),
+                    rdma,
+                },
+            ));
+        }
+    }
+}
+
+fn cmdline(section: &Section<'_>, host: &mut HostFacts) {
+    let Some(line) = section.lines.first() else {
+        return;
+    };
+    let on = line.text.contains("intel_iommu=on") || line.text.contains("amd_iommu=on");
+    host.iommu_translates = Some(section.fact(line, on && !line.text.contains("iommu=pt")));
+}

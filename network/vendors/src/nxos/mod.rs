@@ -1,0 +1,4 @@
+//! Cisco NX-OS: running configurations and outputs of its commands.
+
+pub(crate) mod dialect;
+pub(crate) mod shown;

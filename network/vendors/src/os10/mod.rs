@@ -1,0 +1,3 @@
+//! Dell SmartFabric OS10: running configurations.
+
+pub(crate) mod dialect;

@@ -1,0 +1,367 @@
+//! RouterOS scripts (`/interface ethernet switch qos`; MikroTik, "Quality of Service"). The importer of
+//! fabric files reads them, so that simulation and comparison use the same configuration.
+
+use std::fmt::Write;
+
+use crate::routeros::{QueueSchedule, RouterOsConfig, RouterOsPort, TrustMode};
+
+use crate::intent::{Ecn, Fit, Intent, Pause, Port, Queue, Schedule, Trust};
+use crate::text::{ReadError, classes, lines, ranges};
+
+/// The class of the built-in profile `default`, which headers without a map entry get.
+const UNMAPPED_CLASS: u8 = 1;
+
+/// The lanes of a 100G port, each of which is an interface.
+const LANES: u8 = 4;
+
+pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
+    intent.remark = match (intent.trust.dscp(), intent.remark) {
+        (true, Some(_)) => {
+            fit.note("DSCP and PCP of packets without a trusted header are not rewritten");
+            None
+        }
+        (true, None) => None,
+        (false, Some(remark)) => Some(remark),
+        (false, None) => {
+            fit.note("packets without a trusted header leave with DSCP 0 and PCP 0");
+            Some((0, 0))
+        }
+    };
+    for (class, queue) in intent.queues.iter_mut().enumerate() {
+        if let Some(Ecn::Thresholds { .. }) = queue.ecn {
+            fit.note(format!(
+                "queue {class}: the device chooses the ECN thresholds (wred-threshold)"
+            ));
+            queue.ecn = Some(Ecn::Automatic);
+        }
+    }
+    let own = if intent.pfc_send == 0 {
+        intent.pfc_obey
+    } else {
+        intent.pfc_send
+    };
+    if intent.pfc_obey & !own != 0 {
+        fit.note("pause frames are obeyed for classes of the PFC profile only");
+        intent.pfc_obey &= own;
+    }
+    if intent.pause.headroom.is_some() {
+        fit.note("headroom is not set: the shared pool takes what arrives after a pause");
+        intent.pause.headroom = None;
+    }
+    if intent.pfc_send == 0 {
+        intent.pause = Pause::default();
+    }
+    for port in &mut intent.ports {
+        port.name = first_lane(&port.name);
+        port.metres = None;
+        port.gbps = match (intent.pfc_obey, port.gbps) {
+            (0, _) => None,
+            (_, None) => {
+                fit.note("egress-rate-queueN needs the speed of a port: 100 Gb/s is written");
+                Some(100)
+            }
+            (_, gbps) => gbps,
+        };
+    }
+    intent.ports.sort();
+    intent.ports.dedup_by(|one, other| one.name == other.name);
+}
+
+/// `qsfp28-1-3` is a lane of the port whose first lane is `qsfp28-1-1`.
+fn first_lane(name: &str) -> String {
+    match name.rsplit_once('-') {
+        Some((module, lane))
+            if module.starts_with("qsfp") && module.contains('-') && is_lane(lane) =>
+        {
+            format!("{module}-1")
+        }
+        _ => name.to_owned(),
+    }
+}
+
+fn is_lane(lane: &str) -> bool {
+    lane.parse::<u8>()
+        .is_ok_and(|lane| (1..=LANES).contains(&lane))
+}
+
+/// The interfaces of a port: all lanes, or none of them works.
+fn interfaces(name: &str) -> Vec<String> {
+    match name.strip_suffix("-1") {
+        Some(module)
+            if first_lane(name) == name && module.starts_with("qsfp") && module.contains('-') =>
+        {
+            (1..=LANES).map(|lane| format!("{module}-{lane}")).collect()
+        }
+        _ => vec![name.to_owned()],
+    }
+}
+
+pub(crate) fn write(intent: &Intent) -> String {
+    let mut text = String::new();
+    profiles(&mut text, intent);
+    text.push_str("/interface ethernet switch qos tx-manager queue\n");
+    for (class, queue) in intent.queues.iter().enumerate() {
+        let schedule = match queue.schedule {
+            Schedule::Strict => "strict-priority".to_owned(),
+            Schedule::Weighted(weight) => format!("high-priority-group weight={weight}"),
+            Schedule::Background(weight) => format!("low-priority-group weight={weight}"),
+        };
+        let ecn = if queue.ecn.is_some() { "yes" } else { "no" };
+        let _ = writeln!(
+            text,
+            "set {class} ecn={ecn} schedule={schedule} use-shared-buffers=yes"
+        );
+    }
+    let own = if intent.pfc_send == 0 {
+        intent.pfc_obey
+    } else {
+        intent.pfc_send
+    };
+    if own != 0 {
+        let yes = |mask: u8| if mask == 0 { "no" } else { "yes" };
+        let pause = intent.pause;
+        let threshold = |name: &str, bytes: Option<u32>| {
+            bytes.map_or_else(String::new, |bytes| format!(" {name}={bytes}"))
+        };
+        let _ = writeln!(
+            text,
+            "/interface ethernet switch qos priority-flow-control\nadd name=lossless{}{} rx={} \
+                traffic-class={} tx={}",
+            threshold("pause-threshold", pause.xoff),
+            threshold("resume-threshold", pause.xon),
+            yes(intent.pfc_obey),
+            ranges(classes(own)),
+            yes(intent.pfc_send)
+        );
+    }
+    text.push_str("/interface ethernet switch qos port\n");
+    for port in &intent.ports {
+        for name in interfaces(&port.name) {
+            text.push_str(&port_line(intent, port, &name));
+        }
+    }
+    let dcbx = if intent.dcbx { "yes" } else { "no" };
+    let _ = write!(
+        text,
+        "/interface ethernet switch\nset switch1 qos-hw-offloading=yes\n\
+         /ip neighbor discovery-settings\nset lldp-dcbx={dcbx}\n\
+         /interface ethernet\nset [ find switch=switch1 ] l2mtu={}\n",
+        intent.mtu
+    );
+    text
+}
+
+fn profiles(text: &mut String, intent: &Intent) {
+    text.push_str("/interface ethernet switch qos profile\n");
+    if let Some((dscp, pcp)) = intent.remark {
+        let class = intent.default_class;
+        let _ = writeln!(
+            text,
+            "add dscp={dscp} name=untrusted pcp={pcp} traffic-class={class}"
+        );
+    }
+    let mapped = if intent.trust == Trust::None {
+        0
+    } else {
+        intent.used()
+    };
+    for class in classes(mapped).filter(|class| *class != UNMAPPED_CLASS) {
+        let dscp = if intent.trust.dscp() {
+            intent.dscp_of(class).next().unwrap_or(0)
+        } else {
+            0
+        };
+        let _ = writeln!(
+            text,
+            "add dscp={dscp} name=tc{class} pcp={class} traffic-class={class}"
+        );
+    }
+    if intent.trust.dscp() {
+        text.push_str("/interface ethernet switch qos map ip\n");
+        for class in (0..8)
+            .filter(|class| *class != UNMAPPED_CLASS && intent.dscp_of(*class).next().is_some())
+        {
+            let _ = writeln!(
+                text,
+                "add dscp={} profile=tc{class}",
+                ranges(intent.dscp_of(class))
+            );
+        }
+    }
+    if intent.trust.pcp() {
+        text.push_str("/interface ethernet switch qos map vlan\n");
+        for class in (0..8)
+            .filter(|class| *class != UNMAPPED_CLASS && intent.pcp_of(*class).next().is_some())
+        {
+            let _ = writeln!(
+                text,
+                "add pcp={} profile=tc{class}",
+                ranges(intent.pcp_of(class))
+            );
+        }
+    }
+}
+
+fn port_line(intent: &Intent, port: &Port, name: &str) -> String {
+    let mut line = format!("set {name}");
+    for class in classes(intent.pfc_obey) {
+        let _ = write!(
+            line,
+            " egress-rate-queue{class}={}.0Gbps",
+            port.gbps.unwrap_or(100)
+        );
+    }
+    if intent.pfc_send | intent.pfc_obey != 0 {
+        line.push_str(" pfc=lossless");
+    }
+    match (intent.remark, intent.default_class) {
+        (Some(_), _) => line.push_str(" profile=untrusted"),
+        (None, UNMAPPED_CLASS) => {}
+        (None, class) => {
+            let _ = write!(line, " profile=tc{class}");
+        }
+    }
+    // The header that decides keeps its value.
+    if intent.trust.pcp() {
+        line.push_str(" trust-l2=keep");
+    }
+    if intent.trust.dscp() {
+        line.push_str(" trust-l3=keep");
+    }
+    line.push('\n');
+    line
+}
+
+pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
+    lines(file, text, &['#'])?;
+    let mut config = RouterOsConfig::default();
+    config.run(file, text).map_err(|error| {
+        let instead = error
+            .instead
+            .map(|text| format!("; {text}"))
+            .unwrap_or_default();
+        ReadError::new(file, error.line.max(1), error.what + &instead)
+    })?;
+    Ok(of_config(&config))
+}
+
+/// The intents of the ports that a configuration covers.
+pub(crate) fn of_config(config: &RouterOsConfig) -> Vec<Intent> {
+    let mut found: Vec<Intent> = Vec::new();
+    for (name, port) in config
+        .ports
+        .iter()
+        .filter(|(_, port)| **port != RouterOsPort::default())
+    {
+        let first = first_lane(name);
+        let intent = of_port(config, name, port);
+        let known = found.iter().any(|other: &Intent| {
+            let own = Intent {
+                ports: Vec::new(),
+                ..intent.clone()
+            };
+            other.ports[0].name == first
+                && own
+                    == Intent {
+                        ports: Vec::new(),
+                        ..other.clone()
+                    }
+        });
+        if !known {
+            found.push(intent);
+        }
+    }
+    found
+}
+
+fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
+    let class = |profile: Option<&String>| {
+        let name = profile.map_or("default", String::as_str);
+        config
+            .profiles
+            .iter()
+            .find(|other| other.name == name)
+            .map_or(0, |found| found.traffic_class)
+    };
+    let offloaded = config.offloaded;
+    let mut dscp = [0; 64];
+    (0_u8..)
+        .zip(&mut dscp)
+        .for_each(|(value, entry)| *entry = class(config.dscp.get(&value)));
+    let mut pcp = [0; 8];
+    (0_u8..)
+        .zip(&mut pcp)
+        .for_each(|(value, entry)| *entry = class(config.pcp.get(&value)));
+    let trust = Trust::of(
+        port.trust_l3 != TrustMode::Ignore,
+        port.trust_l2 != TrustMode::Ignore,
+    );
+    let own = config
+        .profiles
+        .iter()
+        .find(|profile| profile.name == port.profile);
+    let pfc = config.pfc.iter().find(|profile| profile.name == port.pfc);
+    let rated = (0..8).fold(0_u8, |mask, queue| {
+        mask | u8::from(port.egress_rates[queue].is_some()) << queue
+    });
+    let mut intent = Intent {
+        trust: if offloaded { trust } else { Trust::None },
+        dscp,
+        pcp,
+        default_class: own.filter(|_| offloaded).map_or(0, |own| own.traffic_class),
+        remark: own
+            .filter(|_| offloaded && !trust.dscp())
+            .map(|own| (own.dscp, own.pcp)),
+        queues: queues(config, port),
+        pfc_send: pfc
+            .filter(|pfc| offloaded && pfc.tx)
+            .map_or(0, |pfc| pfc.traffic_classes),
+        pfc_obey: pfc
+            .filter(|pfc| offloaded && pfc.rx)
+            .map_or(0, |pfc| pfc.traffic_classes & rated),
+        pause: Pause::default(),
+        dcbx: config.dcbx,
+        mtu: config.l2mtu.unwrap_or(1500),
+        ports: Vec::new(),
+        host: None,
+    };
+    if let Some(pfc) = pfc.filter(|_| intent.pfc_send != 0) {
+        intent.pause = Pause {
+            xoff: pfc.pause_threshold,
+            xon: pfc.resume_threshold,
+            headroom: None,
+        };
+    }
+    let rates = classes(intent.pfc_obey).filter_map(|class| port.egress_rates[usize::from(class)]);
+    let gbps = rates.max().map(|bps| (bps / 1_000_000_000) as u32);
+    let lane = first_lane(name);
+    intent.ports.push(Port {
+        name: lane,
+        gbps,
+        metres: None,
+    });
+    intent
+}
+
+fn queues(config: &RouterOsConfig, port: &RouterOsPort) -> [Queue; 8] {
+    let mut queues = [Queue {
+        schedule: Schedule::Weighted(1),
+        ecn: None,
+    }; 8];
+    let manager = config
+        .tx_managers
+        .iter()
+        .find(|manager| manager.name == port.tx_manager);
+    let Some(manager) = manager.filter(|_| config.offloaded) else {
+        return queues;
+    };
+    for (queue, own) in queues.iter_mut().zip(&manager.queues) {
+        queue.schedule = match own.schedule {
+            QueueSchedule::Strict => Schedule::Strict,
+            QueueSchedule::High => Schedule::Weighted(own.weight),
+            QueueSchedule::Low => Schedule::Background(own.weight),
+        };
+        queue.ecn = (own.shared && (manager.ecn || own.ecn)).then_some(Ecn::Automatic);
+    }
+    queues
+}

@@ -1,0 +1,88 @@
+//! Snapshots: outputs of commands in one text, each below a line `==> COMMAND <==`.
+
+use crate::facts::{Evidence, Fact};
+use crate::text::{Line, ReadError, lines};
+
+/// The output of one command.
+#[derive(Clone, Debug)]
+pub(crate) struct Section<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) command: &'a str,
+    /// The line of the command itself.
+    pub(crate) head: Line<'a>,
+    pub(crate) lines: Vec<Line<'a>>,
+}
+
+/// The sections of a snapshot.
+///
+/// # Errors
+/// Lines before the first section, and lines that are not text.
+pub(crate) fn sections<'a>(file: &'a str, text: &'a str) -> Result<Vec<Section<'a>>, ReadError> {
+    let mut found: Vec<Section<'a>> = Vec::new();
+    for line in lines(file, text, &[])? {
+        let command = line
+            .text
+            .strip_prefix("==> ")
+            .and_then(|rest| rest.strip_suffix(" <=="));
+        match (command, found.last_mut()) {
+            (Some(command), _) => found.push(Section {
+                file,
+                command,
+                head: line,
+                lines: Vec::new(),
+            }),
+            (None, Some(section)) => section.lines.push(line),
+            // Comments on the origin of a snapshot.
+            (None, None) if line.text.starts_with('#') => {}
+            (None, None) => {
+                let what = "a snapshot begins with \"==> COMMAND <==\"; rockery doctor snapshot writes one";
+                return Err(ReadError::new(file, line.number, what));
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl<'a> Section<'a> {
+    /// A fact of one of the lines.
+    pub(crate) fn fact<T>(&self, line: &Line<'_>, value: T) -> Fact<T> {
+        let text = crate::text::shortened(line.text);
+        Fact {
+            value,
+            seen: Evidence {
+                file: self.file.to_owned(),
+                line: line.number,
+                text,
+            },
+        }
+    }
+
+    /// An error of one of the lines.
+    pub(crate) fn wrong(&self, line: &Line<'_>, what: &str) -> ReadError {
+        let text = crate::text::shortened(line.text);
+        ReadError::new(self.file, line.number, format!("\"{text}\": {what}"))
+    }
+
+    /// A number that a line must have.
+    pub(crate) fn number<T: core::str::FromStr>(
+        &self,
+        line: &Line<'_>,
+        word: &str,
+    ) -> Result<T, ReadError> {
+        word.trim()
+            .parse()
+            .map_err(|_| self.wrong(line, "a number was expected"))
+    }
+
+    /// The word after some words of the command: `mlnx_qos -i eth0`.
+    pub(crate) fn argument(&self, before: &str) -> Option<&'a str> {
+        let mut words = self.command.split_whitespace();
+        words.find(|word| *word == before)?;
+        words.next()
+    }
+
+    /// The first word of the command.
+    pub(crate) fn program(&self) -> &'a str {
+        self.command.split_whitespace().next().unwrap_or_default()
+    }
+}

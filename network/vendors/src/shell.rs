@@ -1,0 +1,103 @@
+//! Commands of shell scripts and systemd units, one a line.
+
+use crate::text::{ReadError, lines};
+
+/// A command with its words, quotes taken off.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ShellCommand {
+    pub(crate) line: usize,
+    pub(crate) words: Vec<String>,
+}
+
+impl ShellCommand {
+    /// The words as text.
+    pub(crate) fn parts(&self) -> Vec<&str> {
+        self.words.iter().map(String::as_str).collect()
+    }
+
+    /// An error of this command.
+    pub(crate) fn wrong(&self, file: &str, what: &str) -> ReadError {
+        let text = crate::text::shortened(&self.words.join(" "));
+        ReadError::new(file, self.line, format!("\"{text}\": {what}"))
+    }
+}
+
+/// The commands of a script or unit; section headers and other settings of a unit are left out.
+pub(crate) fn commands(file: &str, text: &str) -> Result<Vec<ShellCommand>, ReadError> {
+    let mut found = Vec::new();
+    for line in lines(file, text, &['#', ';', '['])? {
+        let text = match line.text.split_once('=') {
+            Some((key, value)) if key.starts_with("Exec") => {
+                value.trim_start_matches(['-', '+', '@', '!'])
+            }
+            Some((key, _))
+                if key.chars().all(char::is_alphabetic) && key.starts_with(char::is_uppercase) =>
+            {
+                continue;
+            }
+            _ => line.text,
+        };
+        let mut words = split(text)
+            .ok_or_else(|| ReadError::new(file, line.number, "a quote is not closed"))?;
+        if words.first().is_some_and(|word| word == "sudo") {
+            words.remove(0);
+        }
+        if let Some(program) = words.first_mut() {
+            *program = program.rsplit('/').next().unwrap_or_default().to_owned();
+            found.push(ShellCommand {
+                line: line.number,
+                words,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Words of a line, where quotes keep blanks.
+pub(crate) fn split(text: &str) -> Option<Vec<String>> {
+    let (mut words, mut word, mut open, mut any) = (Vec::new(), String::new(), None, false);
+    for letter in text.chars() {
+        match (open, letter) {
+            (Some(quote), _) if letter == quote => open = None,
+            (None, '"' | '\'') => (open, any) = (Some(letter), true),
+            (None, _) if letter.is_whitespace() => {
+                if any {
+                    words.push(core::mem::take(&mut word));
+                }
+                any = false;
+            }
+            _ => {
+                word.push(letter);
+                any = true;
+            }
+        }
+    }
+    if any {
+        words.push(word);
+    }
+    open.is_none().then_some(words)
+}
+
+/// A word in quotes if it needs them.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:/".contains(letter);
+    if word.chars().all(plain) && !word.is_empty() {
+        word.to_owned()
+    } else {
+        format!("\"{word}\"")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_and_scripts_are_read_alike() {
+        let text = "[Service]\nType=oneshot\n\
+                   ExecStart=/usr/sbin/dcb pfc show dev \"a b\"\nsudo mlnx_qos -i eth0\n";
+        let found = commands("f", text).unwrap();
+        assert_eq!(found[0].words, ["dcb", "pfc", "show", "dev", "a b"]);
+        assert_eq!((found[1].line, found[1].words[0].as_str()), (4, "mlnx_qos"));
+    }
+}

@@ -1,0 +1,291 @@
+//! SONiC's `config_db.json` (sonic-net, `sonic-yang-models`). The importer of fabric files reads the QoS
+//! tables; ports, cables and buffer profiles are read here.
+
+use fabric::topology::LinkConfig;
+use fabric::{Rate, Span};
+use serde_json::{Map, Value, json};
+
+use crate::intent::{Ecn, Fit, Intent, Pause, Port, Schedule};
+use crate::profile;
+use crate::text::{ReadError, classes, lines};
+
+/// The name of every map and profile that is written.
+const NAME: &str = "ROCKERY";
+
+/// The largest MTU of `PORT`.
+const MTU_MAX: u32 = 9216;
+
+pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
+    if intent.default_class != 0 {
+        fit.note("packets without a trusted header are in class 0");
+        intent.default_class = 0;
+    }
+    fit.no_remark(intent);
+    fit.one_group(intent, 100);
+    fit.thresholds(intent, 1);
+    fit.symmetric_pfc(intent);
+    if intent.dcbx {
+        fit.note("DCBX is not configured in config_db.json");
+        intent.dcbx = false;
+    }
+    if intent.mtu > MTU_MAX {
+        fit.note("an MTU is at most 9216 bytes");
+        intent.mtu = MTU_MAX;
+    }
+    let pause = &mut intent.pause;
+    if pause.xon.is_some() && pause.xoff.is_none_or(|xoff| pause.xon > Some(xoff)) {
+        fit.note("Xon is written as a distance below Xoff, and needs it");
+        pause.xon = None;
+    }
+    if pause.headroom.is_none() && (pause.xoff.is_some() || pause.headroom == Some(0)) {
+        fit.note("Xoff is written with headroom only: both are left to the switch");
+        *pause = Pause::default();
+    }
+}
+
+pub(crate) fn write(intent: &Intent) -> String {
+    let mut root = Map::new();
+    let names: Vec<&str> = intent.ports.iter().map(|port| port.name.as_str()).collect();
+    root.insert("PORT".to_owned(), ports(intent));
+    let lengths = intent
+        .ports
+        .iter()
+        .filter_map(|port| Some((port.name.clone(), json!(format!("{}m", port.metres?)))));
+    let lengths: Map<String, Value> = lengths.collect();
+    if !lengths.is_empty() {
+        root.insert("CABLE_LENGTH".to_owned(), json!({ "AZURE": lengths }));
+    }
+    maps(&mut root, intent, &names);
+    schedulers(&mut root, intent, &names);
+    buffers(&mut root, intent, &names);
+    serde_json::to_string_pretty(&Value::Object(root)).unwrap_or_default() + "\n"
+}
+
+fn ports(intent: &Intent) -> Value {
+    let port = |port: &Port| {
+        let mut fields = Map::new();
+        fields.insert("mtu".to_owned(), json!(intent.mtu.to_string()));
+        if let Some(gbps) = port.gbps {
+            fields.insert("speed".to_owned(), json!((gbps * 1000).to_string()));
+        }
+        (port.name.clone(), Value::Object(fields))
+    };
+    Value::Object(intent.ports.iter().map(port).collect())
+}
+
+fn maps(root: &mut Map<String, Value>, intent: &Intent, names: &[&str]) {
+    let map = |values: &[u8]| {
+        let entries = values
+            .iter()
+            .enumerate()
+            .map(|(value, class)| (value.to_string(), json!(class.to_string())));
+        json!({ NAME: Value::Object(entries.collect()) })
+    };
+    let identity = [0, 1, 2, 3, 4, 5, 6, 7];
+    let mut port = Map::new();
+    if intent.trust.dscp() {
+        root.insert("DSCP_TO_TC_MAP".to_owned(), map(&intent.dscp));
+        port.insert("dscp_to_tc_map".to_owned(), json!(NAME));
+    }
+    if intent.trust.pcp() {
+        root.insert("DOT1P_TO_TC_MAP".to_owned(), map(&intent.pcp));
+        port.insert("dot1p_to_tc_map".to_owned(), json!(NAME));
+    }
+    root.insert("TC_TO_QUEUE_MAP".to_owned(), map(&identity));
+    port.insert("tc_to_queue_map".to_owned(), json!(NAME));
+    // Lossless classes have priority groups of their own, and the others share group 0.
+    let group = |class: u8| if intent.lossless(class) { class } else { 0 };
+    root.insert(
+        "TC_TO_PRIORITY_GROUP_MAP".to_owned(),
+        map(&identity.map(group)),
+    );
+    port.insert("tc_to_pg_map".to_owned(), json!(NAME));
+    if intent.pfc_send != 0 {
+        root.insert("MAP_PFC_PRIORITY_TO_QUEUE".to_owned(), map(&identity));
+        port.insert("pfc_to_queue_map".to_owned(), json!(NAME));
+        let enabled: Vec<String> = classes(intent.pfc_send)
+            .map(|class| class.to_string())
+            .collect();
+        port.insert("pfc_enable".to_owned(), json!(enabled.join(",")));
+    }
+    let entries = names
+        .iter()
+        .map(|name| ((*name).to_owned(), Value::Object(port.clone())));
+    root.insert("PORT_QOS_MAP".to_owned(), Value::Object(entries.collect()));
+}
+
+fn schedulers(root: &mut Map<String, Value>, intent: &Intent, names: &[&str]) {
+    let (mut schedulers, mut profiles, mut queues) = (Map::new(), Map::new(), Map::new());
+    for (class, queue) in intent.queues.iter().enumerate() {
+        let name = format!("{NAME}_{class}");
+        let schedule = match queue.schedule {
+            Schedule::Strict => json!({ "type": "STRICT" }),
+            Schedule::Weighted(weight) | Schedule::Background(weight) => {
+                json!({ "type": "DWRR", "weight": weight.to_string() })
+            }
+        };
+        schedulers.insert(name.clone(), schedule);
+        let mut fields = Map::new();
+        fields.insert("scheduler".to_owned(), json!(name));
+        if let Some(Ecn::Thresholds { min, max, percent }) = queue.ecn {
+            let mut profile = Map::new();
+            profile.insert("ecn".to_owned(), json!("ecn_all"));
+            for colour in ["green", "yellow", "red"] {
+                profile.insert(format!("wred_{colour}_enable"), json!("true"));
+                profile.insert(format!("{colour}_min_threshold"), json!(min.to_string()));
+                profile.insert(format!("{colour}_max_threshold"), json!(max.to_string()));
+                profile.insert(
+                    format!("{colour}_drop_probability"),
+                    json!(percent.to_string()),
+                );
+            }
+            profiles.insert(name.clone(), Value::Object(profile));
+            fields.insert("wred_profile".to_owned(), json!(name));
+        }
+        for port in names {
+            queues.insert(format!("{port}|{class}"), Value::Object(fields.clone()));
+        }
+    }
+    root.insert("SCHEDULER".to_owned(), Value::Object(schedulers));
+    if !profiles.is_empty() {
+        root.insert("WRED_PROFILE".to_owned(), Value::Object(profiles));
+    }
+    root.insert("QUEUE".to_owned(), Value::Object(queues));
+}
+
+fn buffers(root: &mut Map<String, Value>, intent: &Intent, names: &[&str]) {
+    if intent.pfc_send == 0 {
+        return;
+    }
+    let mut profile = "NULL";
+    if let Some(headroom) = intent.pause.headroom {
+        profile = "ROCKERY_LOSSLESS";
+        let mut fields = Map::new();
+        let mut set = |name: &str, value: String| {
+            fields.insert(name.to_owned(), json!(value));
+        };
+        set("pool", "ingress_lossless_pool".to_owned());
+        set("size", headroom.to_string());
+        set("xoff", headroom.to_string());
+        match intent.pause.xoff {
+            Some(xoff) => set("static_th", xoff.to_string()),
+            None => set("dynamic_th", "0".to_owned()),
+        }
+        if let (Some(xoff), Some(xon)) = (intent.pause.xoff, intent.pause.xon) {
+            set("xon_offset", (xoff - xon).to_string());
+        }
+        root.insert(
+            "BUFFER_PROFILE".to_owned(),
+            json!({ profile: Value::Object(fields) }),
+        );
+    }
+    let keys = names
+        .iter()
+        .flat_map(|name| classes(intent.pfc_send).map(move |class| format!("{name}|{class}")));
+    let groups: Map<String, Value> = keys
+        .map(|key| (key, json!({ "profile": profile })))
+        .collect();
+    root.insert("BUFFER_PG".to_owned(), Value::Object(groups));
+}
+
+pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
+    lines(file, text, &[])?;
+    let failed = |line: usize, what: String| ReadError::new(file, line.max(1), what);
+    let config = super::read(file, text).map_err(|error| {
+        let instead = error
+            .instead
+            .map(|text| format!("; {text}"))
+            .unwrap_or_default();
+        failed(error.line, error.what + &instead)
+    })?;
+    let root: Value =
+        serde_json::from_str(text).map_err(|error| failed(error.line(), error.to_string()))?;
+    let table = |name: &str| root.get(name).and_then(Value::as_object);
+    let named: Vec<&str> = table("PORT_QOS_MAP")
+        .into_iter()
+        .flat_map(Map::keys)
+        .flat_map(|key| key.split(','))
+        .filter(|name| *name != "global")
+        .collect();
+    let ports = config
+        .ports
+        .keys()
+        .filter(|name| named.is_empty() || named.contains(&name.as_str()));
+    ports
+        .map(|name| {
+            // The link does not matter, because headroom that the switch computes is not used.
+            let link = LinkConfig::new(Rate::from_gbps(100), Span::from_ns(10));
+            let mut intent = profile::intent_of(&config.profile(name, &link));
+            (intent.pfc_send, intent.dcbx) = (intent.pfc_obey, false);
+            let field = |table_name: &str, key: &str, field: &str| {
+                let value = table(table_name)?.get(key)?.get(field)?;
+                value
+                    .as_str()
+                    .map(str::to_owned)
+                    .or_else(|| value.as_u64().map(|number| number.to_string()))
+            };
+            let wrong = |what: &str| failed(line_with(text, name), format!("PORT {name} {what}"));
+            let number = |table: &str, key: &str, name: &str| {
+                let value = field(table, key, name);
+                value
+                    .map(|value| value.parse::<u32>().map_err(|_| wrong(name)))
+                    .transpose()
+            };
+            intent.mtu = number("PORT", name, "mtu")?.unwrap_or(9100);
+            let gbps = number("PORT", name, "speed")?.map(|mbps| mbps / 1000);
+            let metres = field("CABLE_LENGTH", "AZURE", name)
+                .and_then(|text| text.strip_suffix('m')?.parse().ok());
+            intent.ports.push(Port {
+                name: name.clone(),
+                gbps,
+                metres,
+            });
+            intent.pause = pause(&root, name, intent.pfc_send);
+            Ok(intent)
+        })
+        .collect()
+}
+
+fn line_with(text: &str, word: &str) -> usize {
+    let quoted = format!("\"{word}\"");
+    text.lines()
+        .position(|line| line.contains(&quoted))
+        .map_or(1, |index| index + 1)
+}
+
+/// The buffer profile of a port's lossless priority groups.
+fn pause(root: &Value, port: &str, pfc: u8) -> Pause {
+    let groups = root.get("BUFFER_PG").and_then(Value::as_object);
+    let own = groups.into_iter().flatten().find(|(key, _)| {
+        let Some((ports, range)) = key.split_once('|') else {
+            return false;
+        };
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        let range = from.parse::<u8>().ok().zip(to.parse::<u8>().ok());
+        let lossless =
+            range.is_some_and(|(from, to)| classes(pfc).any(|class| (from..=to).contains(&class)));
+        lossless && ports.split(',').any(|name| name == port)
+    });
+    let name = own
+        .and_then(|(_, entry)| entry.get("profile"))
+        .and_then(Value::as_str)
+        .unwrap_or("NULL");
+    let name = name.trim_matches(['[', ']']);
+    let name = name.split_once('|').map_or(name, |(_, name)| name);
+    let Some(profile) = root
+        .get("BUFFER_PROFILE")
+        .and_then(|profiles| profiles.get(name))
+    else {
+        return Pause::default();
+    };
+    let bytes = |field: &str| profile.get(field)?.as_str()?.parse::<u32>().ok();
+    let xoff = bytes("static_th");
+    let xon = xoff
+        .zip(bytes("xon_offset"))
+        .map(|(xoff, offset)| xoff.saturating_sub(offset));
+    Pause {
+        xoff,
+        xon,
+        headroom: bytes("xoff"),
+    }
+}

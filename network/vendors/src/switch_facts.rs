@@ -1,0 +1,92 @@
+//! Facts of a switch and of its ports, from the outputs of its commands.
+
+use std::collections::BTreeMap;
+
+use crate::facts::Fact;
+
+/// Facts of a port, as the switch shows it. A fact that was not shown is `None`.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ShownPort {
+    /// The name of the port.
+    pub name: String,
+    /// Priorities at which PFC is in operation.
+    pub pfc: Option<Fact<u8>>,
+    /// Whether PFC is enabled, without regard to whether it is in operation.
+    pub pfc_enabled: Option<Fact<bool>>,
+    /// Priorities whose queue the watchdog has stopped.
+    pub stormed: BTreeMap<u8, Fact<()>>,
+    /// Dropped packets by queue.
+    pub drops: BTreeMap<u8, Fact<u64>>,
+    /// The largest payload of a frame.
+    pub mtu: Option<Fact<u32>>,
+    /// Whether the link is up.
+    pub up: Option<Fact<bool>>,
+    /// Whether the DSCP decides about the class.
+    pub trusts_dscp: Option<Fact<bool>>,
+    /// Queues that mark packets, one bit each.
+    pub marks: Option<Fact<u8>>,
+    /// Packets that were marked, by queue.
+    pub marked: BTreeMap<u8, Fact<u64>>,
+    /// Class by DSCP, as far as it is shown.
+    pub dscp: Option<Fact<[Option<u8>; 64]>>,
+}
+
+/// Facts of a file of outputs.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Shown {
+    /// Ports in the order in which they appear.
+    pub ports: Vec<ShownPort>,
+    /// Facts that hold for all ports.
+    pub all: ShownPort,
+}
+
+impl Shown {
+    /// The port of a name, made if it is new.
+    pub(crate) fn port(&mut self, name: &str) -> &mut ShownPort {
+        let found = self.ports.iter().position(|port| port.name == name);
+        let index = found.unwrap_or_else(|| {
+            self.ports.push(ShownPort {
+                name: name.to_owned(),
+                ..ShownPort::default()
+            });
+            self.ports.len() - 1
+        });
+        &mut self.ports[index]
+    }
+
+    /// The ports, and the facts of all ports if there are any.
+    pub fn each(&self) -> impl Iterator<Item = &ShownPort> {
+        let all = Some(&self.all).filter(|all| **all != ShownPort::default());
+        self.ports.iter().chain(all)
+    }
+}
+
+impl ShownPort {
+    /// Takes dropped packets of a queue; of several outputs that count them, the most.
+    pub(crate) fn dropped(&mut self, queue: u8, packets: Fact<u64>) {
+        let before = self.drops.get(&queue).map_or(0, |drops| drops.value);
+        if packets.value >= before {
+            self.drops.insert(queue, packets);
+        }
+    }
+
+    /// The name in messages.
+    pub fn title(&self) -> &str {
+        if self.name.is_empty() {
+            "all ports"
+        } else {
+            &self.name
+        }
+    }
+
+    /// Whether a configuration's name is of this port: `Et1` and `Ethernet1` are one port.
+    pub fn is_called(&self, name: &str) -> bool {
+        let number = |name: &str| {
+            name.trim_start_matches(|letter: char| letter.is_ascii_alphabetic())
+                .to_owned()
+        };
+        let short = |name: &str| name.get(..2).unwrap_or_default().to_ascii_lowercase();
+        self.name == name
+            || (number(&self.name) == number(name) && short(&self.name) == short(name))
+    }
+}

@@ -1,0 +1,275 @@
+//! Windows Server: NetQos, NetAdapterQos, SMB Direct, multichannel and SR-IOV (Microsoft's PowerShell
+//! documentation and its Converged NIC guide).
+
+use std::fmt::Write;
+
+use crate::intent::{Fit, HostSettings, Intent, Port, Schedule, Trust};
+use crate::shell::{ShellCommand, split};
+use crate::text::{ReadError, classes, lines, list, mask, number};
+
+/// Bytes that `*JumboPacket` counts besides the payload.
+const ETHERNET_HEADER: u32 = 14;
+
+pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
+    fit.host(intent);
+    if intent.trust != Trust::Pcp {
+        fit.note(
+            "traffic is tagged with its priority; DSCP is trusted by a property of the adapter's driver",
+        );
+        intent.trust = Trust::Pcp;
+    }
+    if intent.queues[0].schedule == Schedule::Strict {
+        fit.note("the default traffic class is weighted");
+        intent.queues[0].schedule = Schedule::Weighted(1);
+    }
+    fit.percents(intent);
+    let functions = intent.host.as_ref().map_or(0, |host| host.functions);
+    let Some(host) = &mut intent.host else { return };
+    let name = intent
+        .ports
+        .first()
+        .map(|port| port.name.clone())
+        .unwrap_or_default();
+    let plain = HostSettings {
+        device: name,
+        smb_priority: host.smb_priority & 7,
+        willing: host.willing,
+        functions,
+        ..HostSettings::default()
+    };
+    if (host.dscp, host.cnp_dscp, host.cnp_priority, host.ecn) != (26, 48, 6, true) {
+        fit.note("DSCP and ECN of RDMA are properties of the adapter's driver");
+    }
+    *host = plain;
+}
+
+pub(crate) fn write(intent: &Intent) -> String {
+    let host = intent.host.clone().unwrap_or_default();
+    let name = intent
+        .ports
+        .first()
+        .map_or("RDMA", |port| port.name.as_str());
+    let willing = if host.willing { "$true" } else { "$false" };
+    let mut text = format!(
+        "Install-WindowsFeature Data-Center-Bridging\nSet-NetQosDcbxSetting -Willing {willing} \
+            -Confirm:$false\n\
+         New-NetQosPolicy \"SMB\" -NetDirectPortMatchCondition 445 -PriorityValue8021Action {}\n\
+         New-NetQosPolicy \"DEFAULT\" -Default -PriorityValue8021Action 0\n",
+        host.smb_priority
+    );
+    for (verb, mask) in [("Enable", intent.pfc_send), ("Disable", !intent.pfc_send)] {
+        if mask != 0 {
+            let _ = writeln!(
+                text,
+                "{verb}-NetQosFlowControl -Priority {}",
+                ranges_spelled(mask)
+            );
+        }
+    }
+    for (class, queue) in intent.queues.iter().enumerate().skip(1) {
+        let _ = match queue.schedule {
+            Schedule::Strict => {
+                writeln!(
+                    text,
+                    "New-NetQosTrafficClass \"TC{class}\" -Priority {class} -Algorithm Strict"
+                )
+            }
+            Schedule::Weighted(percent) | Schedule::Background(percent) => writeln!(
+                text,
+                "New-NetQosTrafficClass \"TC{class}\" -Priority {class} -BandwidthPercentage {percent} \
+                    -Algorithm ETS"
+            ),
+        };
+    }
+    let jumbo = intent.mtu + ETHERNET_HEADER;
+    let property = |keyword: &str, value: u32| {
+        format!(
+            "Set-NetAdapterAdvancedProperty -Name \"{name}\" -RegistryKeyword \"{keyword}\" -RegistryValue \
+                {value}\n"
+        )
+    };
+    text += &property("*JumboPacket", jumbo);
+    text += &property("*FlowControl", 0);
+    // RoCEv2.
+    text += &property("*NetworkDirectTechnology", 4);
+    let _ = write!(
+        text,
+        "Enable-NetAdapterQos -Name \"{name}\"\nEnable-NetAdapterRdma -Name \"{name}\"\n\
+         Set-SmbClientConfiguration -EnableMultiChannel $true -Confirm:$false\n\
+         Set-SmbServerConfiguration -EnableMultiChannel $true -Confirm:$false\n"
+    );
+    if host.functions > 0 {
+        let _ = write!(
+            text,
+            "Enable-NetAdapterSriov -Name \"{name}\" -NumVFs {}\n\
+             New-VMSwitch -Name \"{name} SR-IOV\" -NetAdapterName \"{name}\" -EnableIov $true\n",
+            host.functions
+        );
+    }
+    text
+}
+
+/// Priorities of a mask: PowerShell takes lists, and no ranges.
+fn ranges_spelled(mask: u8) -> String {
+    classes(mask)
+        .map(|class| class.to_string())
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+/// A cmdlet with its parameters.
+struct Cmdlet {
+    command: ShellCommand,
+    /// Parameters by their names in lower case; the first one without a name is "".
+    parameters: Vec<(String, String)>,
+}
+
+impl Cmdlet {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.parameters
+            .iter()
+            .find(|(own, _)| own == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    fn number(&self, file: &str, name: &str, max: u32) -> Result<u32, ReadError> {
+        let word = self
+            .get(name)
+            .ok_or_else(|| self.command.wrong(file, &format!("-{name} is missing")))?;
+        number(file, self.command.line, word, 0..=max)
+    }
+
+    fn mask(&self, file: &str) -> Result<u8, ReadError> {
+        let word = self.get("priority").or(self.get("")).unwrap_or_default();
+        Ok(mask(&list(file, self.command.line, word, 7)?))
+    }
+}
+
+fn cmdlets(file: &str, text: &str) -> Result<Vec<Cmdlet>, ReadError> {
+    let mut found = Vec::new();
+    for line in lines(file, text, &['#'])? {
+        let words = split(line.text)
+            .ok_or_else(|| ReadError::new(file, line.number, "a quote is not closed"))?;
+        let mut parameters = Vec::new();
+        let mut name: Option<String> = None;
+        for word in words.iter().skip(1) {
+            let is_name = word.starts_with('-') && word.len() > 1 && !word.starts_with("-1");
+            if is_name {
+                parameters.extend(name.take().map(|name| (name, String::new())));
+                let lower = word.trim_start_matches('-').to_lowercase();
+                match lower.split_once(':') {
+                    Some((name, value)) => parameters.push((name.to_owned(), value.to_owned())),
+                    None => name = Some(lower),
+                }
+            } else {
+                parameters.push((name.take().unwrap_or_default(), word.clone()));
+            }
+        }
+        parameters.extend(name.map(|name| (name, String::new())));
+        found.push(Cmdlet {
+            command: ShellCommand {
+                line: line.number,
+                words,
+            },
+            parameters,
+        });
+    }
+    Ok(found)
+}
+
+pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
+    let mut intent = Intent {
+        trust: Trust::Pcp,
+        pcp: [0, 1, 2, 3, 4, 5, 6, 7],
+        ..Intent::nothing()
+    };
+    let mut host = HostSettings::default();
+    let mut name = String::new();
+    let mut percents = [0_u8; 8];
+    let mut strict = 0_u8;
+    for cmdlet in cmdlets(file, text)? {
+        let verb = cmdlet
+            .command
+            .words
+            .first()
+            .map(|word| word.to_lowercase())
+            .unwrap_or_default();
+        if verb.starts_with("enable-netadapter") || verb == "set-netadapteradvancedproperty" {
+            cmdlet
+                .get("name")
+                .or(cmdlet.get(""))
+                .unwrap_or_default()
+                .clone_into(&mut name);
+        }
+        match verb.as_str() {
+            "set-netqosdcbxsetting" => host.willing = cmdlet.get("willing") == Some("$true"),
+            "new-netqospolicy" if cmdlet.get("netdirectportmatchcondition").is_some() => {
+                host.smb_priority = cmdlet.number(file, "priorityvalue8021action", 7)? as u8;
+            }
+            "enable-netqosflowcontrol" => intent.pfc_send |= cmdlet.mask(file)?,
+            "disable-netqosflowcontrol" => intent.pfc_send &= !cmdlet.mask(file)?,
+            "new-netqostrafficclass" => {
+                let word = cmdlet.get("priority").unwrap_or_default();
+                let own = list(file, cmdlet.command.line, word, 7)?;
+                let is_strict = cmdlet
+                    .get("algorithm")
+                    .is_some_and(|word| word.eq_ignore_ascii_case("strict"));
+                strict = if is_strict {
+                    strict | mask(&own)
+                } else {
+                    strict & !mask(&own)
+                };
+                if !is_strict {
+                    let percent = cmdlet.number(file, "bandwidthpercentage", 100)? as u8;
+                    own.iter()
+                        .for_each(|class| percents[usize::from(*class)] = percent);
+                }
+            }
+            "set-netadapteradvancedproperty" => match cmdlet.get("registrykeyword") {
+                Some("*JumboPacket") => {
+                    let jumbo = cmdlet.number(file, "registryvalue", 65_535)?;
+                    intent.mtu = jumbo.saturating_sub(ETHERNET_HEADER);
+                }
+                Some(_) => {}
+                None => return Err(cmdlet.command.wrong(file, "-RegistryKeyword is missing")),
+            },
+            "enable-netadaptersriov" => {
+                host.functions = cmdlet.number(file, "numvfs", 65_535)? as u16
+            }
+            "install-windowsfeature"
+            | "new-netqospolicy"
+            | "enable-netadapterqos"
+            | "enable-netadapterrdma"
+            | "set-smbclientconfiguration"
+            | "set-smbserverconfiguration"
+            | "new-vmswitch"
+            | "remove-netqospolicy"
+            | "remove-netqostrafficclass"
+            | "disable-netadapterqos" => {}
+            _ => return Err(cmdlet.command.wrong(file, "this cmdlet is not known")),
+        }
+    }
+    // Bandwidth that no class is given belongs to the default class, which has priority 0.
+    percents[0] = 100_u8.saturating_sub(
+        percents[1..]
+            .iter()
+            .fold(0, |sum, percent| sum.saturating_add(*percent)),
+    );
+    for (class, queue) in intent.queues.iter_mut().enumerate() {
+        let is_strict = strict >> class & 1 == 1;
+        queue.schedule = if is_strict {
+            Schedule::Strict
+        } else {
+            Schedule::Weighted(percents[class].max(1))
+        };
+    }
+    intent.pfc_obey = intent.pfc_send;
+    host.device.clone_from(&name);
+    intent.ports = vec![Port {
+        name,
+        gbps: None,
+        metres: None,
+    }];
+    intent.host = Some(host);
+    Ok(vec![intent])
+}
