@@ -19,7 +19,8 @@ Tests that failed run a second time when all programs have ended, one program at
 then is named as flaky at the end, with the output of its failure above, and does not fail the run unless
 --strict is given (ROCKERY_TEST_STRICT=1).
 
-A run that leaves files in the checkout, or changes files that git tracks, fails.
+A run that leaves files in the checkout, or changes files that git tracks, fails. The least free disk space of
+the run is printed at the end, since a full disk makes tests fail for reasons that few of them name.
 """
 
 import argparse
@@ -27,8 +28,11 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import typing
 
@@ -183,6 +187,25 @@ def changed_files():
     return set(status.stdout.splitlines())
 
 
+class FreeSpace:
+    """The least free space of the folders that tests write to, looked at every second by a thread."""
+
+    def __init__(self):
+        self.folders = [str(ROOT), tempfile.gettempdir()]
+        self.least = {folder: shutil.disk_usage(folder).free for folder in self.folders}
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def watch(self):
+        while True:
+            for folder in self.folders:
+                self.least[folder] = min(self.least[folder], shutil.disk_usage(folder).free)
+            time.sleep(1)
+
+    def __str__(self):
+        parts = (f"{folder} {free / 1e9:.1f} GB" for folder, free in self.least.items())
+        return f"Least free disk space: {', '.join(parts)}"
+
+
 def main():
     parser = argparse.ArgumentParser(description="Builds and runs the tests of the workspace.")
     parser.add_argument("--jobs", type=int, default=int(os.environ.get("ROCKERY_TEST_JOBS", "2")),
@@ -198,6 +221,7 @@ def main():
     cargo = os.environ.get("CARGO", "cargo")
     selected = [word for package in options.package for word in ("-p", package)] or ["--workspace"]
     files_before = changed_files()
+    free = FreeSpace()
     programs = built(cargo, selected, options.filter)
     try:
         before = json.loads(SECONDS.read_text())
@@ -227,6 +251,7 @@ def main():
         print(f"{seconds:8.1f}  {name}")
     if not options.filter:
         SECONDS.write_text(json.dumps({**before, **took}, indent=1, sort_keys=True))
+    print(free)
     for name in sorted(flaky):
         print(f"flaky: {name} failed, and passed when run again")
     if options.strict:
