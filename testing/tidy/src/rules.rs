@@ -6,6 +6,7 @@ pub mod comments;
 pub mod cycles;
 pub mod licences;
 pub mod manifests;
+pub mod parameters;
 pub mod paths;
 pub mod sans_io;
 pub mod size;

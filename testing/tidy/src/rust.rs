@@ -49,6 +49,15 @@ impl Tokens {
         functions
     }
 
+    /// Parameters of functions that are tuples taken apart, `(a, b): (A, B)`: the function and the line.
+    pub fn tuple_parameters(&self) -> Vec<(String, usize)> {
+        let mut found = Vec::new();
+        walk(&self.0, &mut |tokens| {
+            found.extend(tuple_parameters_at(tokens))
+        });
+        found
+    }
+
     /// The names of all macros that are called, with their lines.
     pub fn macros(&self) -> Vec<(String, usize)> {
         let mut macros = Vec::new();
@@ -130,6 +139,31 @@ fn function_at(tokens: &[TokenTree]) -> Option<Function> {
         line,
         length,
     })
+}
+
+/// The parameters that are tuples of the function that begins here, if one does.
+fn tuple_parameters_at(tokens: &[TokenTree]) -> Vec<(String, usize)> {
+    let [TokenTree::Ident(word), TokenTree::Ident(name), rest @ ..] = tokens else {
+        return Vec::new();
+    };
+    let parameters = rest.iter().find_map(|token| match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => Some(group),
+        _ => None,
+    });
+    let Some(parameters) = parameters.filter(|_| word == "fn") else {
+        return Vec::new();
+    };
+    let parameters: Vec<_> = parameters.stream().into_iter().collect();
+    let pairs = parameters.windows(2);
+    let tuples = pairs.filter_map(|pair| match pair {
+        [TokenTree::Group(pattern), TokenTree::Punct(colon)]
+            if pattern.delimiter() == Delimiter::Parenthesis && colon.as_char() == ':' =>
+        {
+            Some((name.to_string(), pattern.span_open().start().line))
+        }
+        _ => None,
+    });
+    tuples.collect()
 }
 
 fn what_is_unsafe(rest: &[TokenTree]) -> Unsafe {

@@ -2,7 +2,8 @@
 
 use tidy::rules::arrows::{self, Workspace};
 use tidy::rules::{
-    claims, comments, cycles, licences, manifests, paths, sans_io, size, types, unsafe_code, words,
+    claims, comments, cycles, licences, manifests, parameters, paths, sans_io, size, types,
+    unsafe_code, words,
 };
 use tidy::{Finding, Tree};
 
@@ -30,6 +31,7 @@ rules! {
     lines_fit: size::line_width;
     files_are_short: size::file_length;
     functions_are_short: size::function_length;
+    parameters_have_names: parameters::tuples;
     unsafe_code_is_where_it_may_be: unsafe_code::only_where_allowed;
     unsafe_code_has_a_reason: unsafe_code::has_a_reason;
     modules_import_each_other_in_one_direction: cycles::between_modules;

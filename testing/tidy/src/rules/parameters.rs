@@ -1,0 +1,142 @@
+//! Parameters of functions. A tuple that is taken apart in the list of parameters hides arguments, whose order
+//! no caller sees: a struct names them.
+
+use crate::rust::Tokens;
+use crate::{Finding, Tree};
+
+/// Functions that have such parameters all the same: file and function. Entries may go, none may come.
+pub const TUPLES: &[(&str, &str)] = &[
+    // apps
+    ("apps/rockery/src/bench/smb/load.rs", "work"),
+    ("apps/rockery/src/probe/load.rs", "run"),
+    ("apps/rockery/src/probe/page.rs", "as_json"),
+    ("apps/rockery/src/smb.rs", "observe"),
+    ("apps/rockery/src/vf.rs", "megabits"),
+    // core
+    ("core/fabric/src/schedule.rs", "choose"),
+    ("core/fabric/src/switch.rs", "drop_at_queue"),
+    ("core/link/src/sys/udp.rs", "bind_to"),
+    ("core/link/src/sys/udp.rs", "send"),
+    ("core/rnic/src/cm/ids.rs", "new"),
+    ("core/rnic/src/device/table.rs", "add_proxy"),
+    ("core/rnic/src/qp/completer/mod.rs", "place"),
+    ("core/rnic/src/qp/completer/mod.rs", "store"),
+    ("core/rnic/src/qp/proxy.rs", "handle_forwarded_request"),
+    ("core/rnic/src/qp/requester/emit.rs", "dispatch"),
+    ("core/rnic/src/qp/responder/execute.rs", "deliver"),
+    // device
+    ("device/buffer/src/unauthenticated.rs", "victim"),
+    ("device/host/src/lab.rs", "hello"),
+    ("device/host/src/shm/direct.rs", "execute"),
+    ("device/host/src/shm/direct.rs", "execute_run"),
+    ("device/host/src/shm/direct.rs", "execute_shared"),
+    ("device/host/src/shm/rings.rs", "fetch_ahead"),
+    ("device/host/src/shm/rings.rs", "handle_reference"),
+    ("device/rdma/src/sys/connection.rs", "post"),
+    ("device/rdma/src/sys/connection.rs", "read_part"),
+    ("device/rdma/src/sys/connection.rs", "write_shared"),
+    ("device/rdmacm/src/connect.rs", "depths"),
+    ("device/rdmacm/src/rsocket/calls.rs", "send"),
+    ("device/rdmacm/src/rsocket/iomap.rs", "map"),
+    ("device/rdmacm/src/rsocket/options.rs", "get"),
+    ("device/rdmacm/src/rsocket/options.rs", "set"),
+    ("device/rdmacm/src/rsocket/socket_options.rs", "get"),
+    ("device/rdmacm/src/rsocket/socket_options.rs", "set"),
+    ("device/rdmacm/src/rsocket/writes.rs", "request"),
+    ("device/verbs/src/dmabuf.rs", "register"),
+    ("device/verbs/src/post.rs", "send"),
+    ("device/verbs/src/qp_create.rs", "boxed"),
+    ("device/verbs/src/qp_create.rs", "create"),
+    ("device/verbs/src/srq.rs", "create"),
+    // network
+    ("network/doctor/src/probe/matrix.rs", "named"),
+    ("network/doctor/src/rules/headroom.rs", "too_small"),
+    ("network/doctor/src/rules/links.rs", "ends"),
+    ("network/doctor/src/rules/mod.rs", "share_cost"),
+    ("network/doctor/src/rules/pairs.rs", "shown_pfc"),
+    (
+        "network/fabric-file/src/network/functions.rs",
+        "add_adapter",
+    ),
+    ("network/lab/src/device.rs", "put"),
+    ("network/lab/src/inspect.rs", "show"),
+    ("network/lab/src/network.rs", "enter"),
+    ("network/lab/src/network.rs", "try_ring"),
+    ("network/lab/src/start.rs", "start"),
+    ("network/report/src/simulation/network.rs", "node"),
+    ("network/sim/src/world/events.rs", "with_slots"),
+    ("network/sim/src/world/hops.rs", "departs"),
+    ("network/sim/src/world/host/mod.rs", "new"),
+    ("network/sim/src/world/link_state.rs", "is_lost"),
+    ("network/sim/src/world/link_state.rs", "new"),
+    ("network/vendors/src/eos/dialect.rs", "read_interface"),
+    ("network/vendors/src/linux/dcb.rs", "eight"),
+    ("network/vendors/src/routeros/advice.rs", "lossy_setting"),
+    ("network/vendors/src/sonic/print.rs", "by_number"),
+    // storage
+    ("storage/nvme/src/controller/connect.rs", "connect"),
+    ("storage/nvme/src/controller/connect.rs", "new_controller"),
+    ("storage/nvme/src/serve/connection.rs", "new"),
+    ("storage/nvme/src/tls/key.rs", "derive"),
+    ("storage/nvme/tests/it/tls.rs", "derived"),
+    ("storage/smb/src/relay/requests.rs", "read_with"),
+    ("storage/smb/src/relay/requests.rs", "remote"),
+    ("storage/smb/src/relay/requests.rs", "write_with"),
+    ("storage/smb/src/serve/dial.rs", "relay"),
+    ("storage/smb/src/serve/gateway.rs", "serve"),
+    // testing
+    ("testing/programs/src/bin/smb_wrong_keys.rs", "dial"),
+    ("testing/programs/src/bin/smb_wrong_keys.rs", "gateway"),
+    ("testing/programs/src/forge_control.rs", "message"),
+    ("testing/torture/src/host.rs", "execute"),
+];
+
+/// Parameters that are tuples, and entries of the list that are no longer needed.
+pub fn tuples(tree: &Tree) -> Vec<Finding> {
+    tuples_but_for(tree, TUPLES)
+}
+
+fn tuples_but_for(tree: &Tree, known: &[(&str, &str)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut is_needed = vec![false; known.len()];
+    for file in tree.with_extension(&["rs"]) {
+        // What is not Rust is found by the rule for the length of functions.
+        let tokens = Tokens::of(&file.text);
+        for (function, line) in tokens.iter().flat_map(Tokens::tuple_parameters) {
+            let entry = (file.path.as_str(), function.as_str());
+            match known.iter().position(|known| *known == entry) {
+                Some(entry) => is_needed[entry] = true,
+                None => {
+                    let what = format!("`{function}` has a tuple as parameter: name its parts");
+                    findings.push(file.finding(line, what));
+                }
+            }
+        }
+    }
+    for ((path, function), _) in known.iter().zip(is_needed).filter(|(_, needed)| !needed) {
+        findings.push(Finding {
+            path: (*path).to_owned(),
+            line: 0,
+            what: format!("`{function}` has no tuple as parameter: take it off the list"),
+        });
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tuples_are_found_in_lists_of_parameters_alone() {
+        let text =
+            "fn f(&self, (a, b): (u8, u8)) { g(|(c, d): (u8, u8)| c); let (e, h): (u8, u8) = x; }";
+        let tree = Tree::of(&[("a.rs", text)]);
+        assert_eq!(tuples_but_for(&tree, &[]).len(), 1);
+        assert_eq!(tuples_but_for(&tree, &[("a.rs", "f")]).len(), 0);
+        assert_eq!(
+            tuples_but_for(&tree, &[("a.rs", "f"), ("a.rs", "g")]).len(),
+            1
+        );
+    }
+}
