@@ -1,5 +1,5 @@
-//! Parameters of functions. A tuple that is taken apart in the list of parameters hides arguments, whose order
-//! no caller sees: a struct names them.
+//! Parameters of functions. A tuple that is taken apart in the list of parameters hides arguments:
+//! no caller sees their order. A struct names them.
 
 use crate::rust::Tokens;
 use crate::{Finding, Tree};
