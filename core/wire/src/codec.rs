@@ -179,95 +179,61 @@ impl Message {
     #[inline]
     const fn operation(&self) -> Option<Operation> {
         use Operation as O;
-        use Position::{First, Last, Middle, Only};
-        use Tail::{Immediate, Invalidate};
         Some(match *self {
-            Self::Send {
-                position: First,
-                tail: Tail::None,
-            } => O::SendFirst,
-            Self::Send {
-                position: Middle,
-                tail: Tail::None,
-            } => O::SendMiddle,
-            Self::Send {
-                position: Last,
-                tail: Tail::None,
-            } => O::SendLast,
-            Self::Send {
-                position: Last,
-                tail: Immediate(_),
-            } => O::SendLastImmediate,
-            Self::Send {
-                position: Last,
-                tail: Invalidate(_),
-            } => O::SendLastInvalidate,
-            Self::Send {
-                position: Only,
-                tail: Tail::None,
-            } => O::SendOnly,
-            Self::Send {
-                position: Only,
-                tail: Immediate(_),
-            } => O::SendOnlyImmediate,
-            Self::Send {
-                position: Only,
-                tail: Invalidate(_),
-            } => O::SendOnlyInvalidate,
-            Self::Write {
-                position: First,
-                tail: Tail::None,
-                ..
-            } => O::WriteFirst,
-            Self::Write {
-                position: Middle,
-                tail: Tail::None,
-                ..
-            } => O::WriteMiddle,
-            Self::Write {
-                position: Last,
-                tail: Tail::None,
-                ..
-            } => O::WriteLast,
-            Self::Write {
-                position: Last,
-                tail: Immediate(_),
-                ..
-            } => O::WriteLastImmediate,
-            Self::Write {
-                position: Only,
-                tail: Tail::None,
-                ..
-            } => O::WriteOnly,
-            Self::Write {
-                position: Only,
-                tail: Immediate(_),
-                ..
-            } => O::WriteOnlyImmediate,
+            Self::Send { position, tail } => return send_operation(position, tail),
+            Self::Write { position, tail, .. } => return write_operation(position, tail),
             Self::ReadRequest { .. } => O::ReadRequest,
-            Self::ReadResponse {
-                position: First, ..
-            } => O::ReadResponseFirst,
-            Self::ReadResponse {
-                position: Middle, ..
-            } => O::ReadResponseMiddle,
-            Self::ReadResponse { position: Last, .. } => O::ReadResponseLast,
-            Self::ReadResponse { position: Only, .. } => O::ReadResponseOnly,
+            Self::ReadResponse { position, .. } => match position {
+                Position::First => O::ReadResponseFirst,
+                Position::Middle => O::ReadResponseMiddle,
+                Position::Last => O::ReadResponseLast,
+                Position::Only => O::ReadResponseOnly,
+            },
             Self::Acknowledge(_) => O::Acknowledge,
             Self::AtomicAcknowledge { .. } => O::AtomicAcknowledge,
             Self::CompareSwap(_) => O::CompareSwap,
             Self::FetchAdd(_) => O::FetchAdd,
             Self::AtomicWrite(_) => O::AtomicWrite,
-            Self::Datagram {
-                tail: Tail::None, ..
-            } => O::SendOnly,
-            Self::Datagram {
-                tail: Immediate(_), ..
-            } => O::SendOnlyImmediate,
+            Self::Datagram { tail, .. } => match tail {
+                Tail::None => O::SendOnly,
+                Tail::Immediate(_) => O::SendOnlyImmediate,
+                Tail::Invalidate(_) => return None,
+            },
             Self::Congestion => O::Congestion,
-            Self::Send { .. } | Self::Write { .. } | Self::Datagram { .. } => return None,
         })
     }
+}
+
+/// The operation of a SEND packet. Only the end of a message has immediate data or a key to invalidate.
+#[inline]
+const fn send_operation(position: Position, tail: Tail) -> Option<Operation> {
+    use Position::{First, Last, Middle, Only};
+    Some(match (position, tail) {
+        (First, Tail::None) => Operation::SendFirst,
+        (Middle, Tail::None) => Operation::SendMiddle,
+        (Last, Tail::None) => Operation::SendLast,
+        (Last, Tail::Immediate(_)) => Operation::SendLastImmediate,
+        (Last, Tail::Invalidate(_)) => Operation::SendLastInvalidate,
+        (Only, Tail::None) => Operation::SendOnly,
+        (Only, Tail::Immediate(_)) => Operation::SendOnlyImmediate,
+        (Only, Tail::Invalidate(_)) => Operation::SendOnlyInvalidate,
+        (First | Middle, Tail::Immediate(_) | Tail::Invalidate(_)) => return None,
+    })
+}
+
+/// The operation of a WRITE packet. Only the end of a message has immediate data, and none invalidates a key.
+#[inline]
+const fn write_operation(position: Position, tail: Tail) -> Option<Operation> {
+    use Position::{First, Last, Middle, Only};
+    Some(match (position, tail) {
+        (First, Tail::None) => Operation::WriteFirst,
+        (Middle, Tail::None) => Operation::WriteMiddle,
+        (Last, Tail::None) => Operation::WriteLast,
+        (Last, Tail::Immediate(_)) => Operation::WriteLastImmediate,
+        (Only, Tail::None) => Operation::WriteOnly,
+        (Only, Tail::Immediate(_)) => Operation::WriteOnlyImmediate,
+        (First | Middle, Tail::Immediate(_)) | (_, Tail::Invalidate(_)) => return None,
+    })
 }
 
 /// Reads headers one after the other.

@@ -304,8 +304,8 @@ impl Frame {
             kind: byte,
             flags,
             header_length,
-            data_offset,
             length,
+            ..
         } = *header;
         let kind = Kind::parse(byte).ok_or(PduError::Kind { kind: byte })?;
         if header_length != kind.header_length() {
@@ -324,15 +324,14 @@ impl Frame {
         if header_digest != expected.header || data_digest && !expected.data {
             return Err(PduError::Flags { kind: byte, flags });
         }
-        let header = usize::from(header_length);
-        let end = header + if header_digest { DIGEST_SIZE } else { 0 };
+        let end = usize::from(header_length) + if header_digest { DIGEST_SIZE } else { 0 };
         let length_error = PduError::Length { kind: byte, length };
         let length = usize::try_from(length).map_err(|_| length_error)?;
         let mut frame = Self {
             kind,
             flags,
             before_data: end,
-            header,
+            header: usize::from(header_length),
             header_digest,
             data: 0,
             data_digest,
@@ -343,17 +342,7 @@ impl Frame {
         if !kind.may_have_data() {
             return Err(length_error);
         }
-        // Terminations have their data right behind the header and no offset (3.6.2.4).
-        let offset = match kind {
-            Kind::HostTermination | Kind::ControllerTermination => end,
-            _ => usize::from(data_offset),
-        };
-        if offset < end || offset % 4 != 0 {
-            return Err(PduError::DataOffset {
-                kind: byte,
-                offset: data_offset,
-            });
-        }
+        let offset = frame.data_offset(header)?;
         let trailer = if data_digest { DIGEST_SIZE } else { 0 };
         let data = length.checked_sub(offset + trailer).ok_or(length_error)?;
         if data == 0 || data > data_max || expected.data != data_digest {
@@ -366,6 +355,23 @@ impl Frame {
         frame.before_data = offset;
         frame.data = data;
         Ok(frame)
+    }
+
+    /// Where the data begin, if not before the end of the header and its digest.
+    #[inline]
+    fn data_offset(&self, header: &CommonHeader) -> Result<usize, PduError> {
+        // Terminations have their data right behind the header and no offset (3.6.2.4).
+        let offset = match self.kind {
+            Kind::HostTermination | Kind::ControllerTermination => self.before_data,
+            _ => usize::from(header.data_offset),
+        };
+        if offset < self.before_data || offset % 4 != 0 {
+            return Err(PduError::DataOffset {
+                kind: header.kind,
+                offset: header.data_offset,
+            });
+        }
+        Ok(offset)
     }
 
     /// The first eight bytes of a PDU of ours with `data` bytes of data, which begin at the next multiple of

@@ -50,7 +50,7 @@ fn every_datagram_is_encoded_to_the_bytes_that_linux_sent() {
 }
 
 #[test]
-fn conversations_are_what_the_captures_readme_says() {
+fn conversations_have_the_messages_that_the_captures_readme_says() {
     let captured = captured();
     let attributes = |name: &str| -> Vec<u16> {
         captured[name]
@@ -63,7 +63,11 @@ fn conversations_are_what_the_captures_readme_says() {
     assert_eq!(attributes("cm_ucmatose"), connection);
     assert_eq!(attributes("cm_refused"), [0x10, 0x12]);
     assert_eq!(attributes("cm_udaddy"), [0x17, 0x18]);
+}
 
+#[test]
+fn rping_connects_and_disconnects_as_the_captures_readme_says() {
+    let captured = captured();
     let [(_, req), (_, rep), (_, rtu), (_, dreq), (_, drep)] = captured["cm_rping"].as_slice()
     else {
         panic!("five datagrams");
@@ -125,7 +129,11 @@ fn conversations_are_what_the_captures_readme_says() {
         cma,
         CmaHeader::new([10, 77, 0, 12].into(), 0xde5d, [10, 77, 0, 11].into()).unwrap()
     );
+}
 
+#[test]
+fn a_refusal_and_a_resolution_are_what_the_captures_readme_says() {
+    let captured = captured();
     let CmMessage::Rej(rej) = captured["cm_refused"][1].1.message else {
         panic!()
     };

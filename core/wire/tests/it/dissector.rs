@@ -163,35 +163,36 @@ fn is_extension(field: &str) -> bool {
     field.starts_with("infiniband.") && !field.contains(".bth.") && !field.contains(".invariant.")
 }
 
-fn packet_of(opcode: Opcode) -> Packet {
+const RETH: Reth = Reth {
+    address: 0x7f01_0203_0405_0600,
+    rkey: Rkey(0xcafe_0001),
+    length: 0x1_0005,
+};
+const ATOMIC_ETH: AtomicEth = AtomicEth {
+    address: 0x7f01_0203_0405_0608,
+    rkey: Rkey(0xcafe_0002),
+    swap_add: 0x8877_6655_4433_2211,
+    compare: 0x1122_3344_5566_7788,
+};
+const ACK: Aeth = Aeth {
+    syndrome: Syndrome::ACK,
+    msn: 0xab_cdef,
+};
+const NAK: Aeth = Aeth {
+    syndrome: Syndrome::NAK_REMOTE_ACCESS,
+    msn: 1,
+};
+const DETH: Deth = Deth {
+    qkey: 0x8001_0000,
+    source: Qpn::new(0x65_4321),
+};
+const IMMEDIATE: Tail = Tail::Immediate([0xde, 0xad, 0xbe, 0xef]);
+const INVALIDATE: Tail = Tail::Invalidate(Rkey(0xcafe_0003));
+
+/// A message with every header of the opcode, whose fields differ from each other.
+fn message_of(opcode: Opcode) -> Message {
     use Operation as O;
     use Position::{First, Last, Middle, Only};
-    let reth = Reth {
-        address: 0x7f01_0203_0405_0600,
-        rkey: Rkey(0xcafe_0001),
-        length: 0x1_0005,
-    };
-    let some = Some(reth);
-    let atomic = AtomicEth {
-        address: 0x7f01_0203_0405_0608,
-        rkey: Rkey(0xcafe_0002),
-        swap_add: 0x8877_6655_4433_2211,
-        compare: 0x1122_3344_5566_7788,
-    };
-    let aeth = Aeth {
-        syndrome: Syndrome::ACK,
-        msn: 0xab_cdef,
-    };
-    let nak = Aeth {
-        syndrome: Syndrome::NAK_REMOTE_ACCESS,
-        msn: 1,
-    };
-    let deth = Deth {
-        qkey: 0x8001_0000,
-        source: Qpn::new(0x65_4321),
-    };
-    let immediate = Tail::Immediate([0xde, 0xad, 0xbe, 0xef]);
-    let invalidate = Tail::Invalidate(Rkey(0xcafe_0003));
     let send = |position, tail| Message::Send { position, tail };
     let write = |position, reth, tail| Message::Write {
         position,
@@ -199,49 +200,52 @@ fn packet_of(opcode: Opcode) -> Packet {
         tail,
     };
     let response = |position, aeth| Message::ReadResponse { position, aeth };
-    let message = match opcode.operation {
+    match opcode.operation {
         O::SendOnly if opcode.service == Service::Ud => Message::Datagram {
-            deth,
+            deth: DETH,
             tail: Tail::None,
         },
         O::SendOnlyImmediate if opcode.service == Service::Ud => Message::Datagram {
-            deth,
-            tail: immediate,
+            deth: DETH,
+            tail: IMMEDIATE,
         },
         O::SendFirst => send(First, Tail::None),
         O::SendMiddle => send(Middle, Tail::None),
         O::SendLast => send(Last, Tail::None),
-        O::SendLastImmediate => send(Last, immediate),
-        O::SendLastInvalidate => send(Last, invalidate),
+        O::SendLastImmediate => send(Last, IMMEDIATE),
+        O::SendLastInvalidate => send(Last, INVALIDATE),
         O::SendOnly => send(Only, Tail::None),
-        O::SendOnlyImmediate => send(Only, immediate),
-        O::SendOnlyInvalidate => send(Only, invalidate),
-        O::WriteFirst => write(First, some, Tail::None),
+        O::SendOnlyImmediate => send(Only, IMMEDIATE),
+        O::SendOnlyInvalidate => send(Only, INVALIDATE),
+        O::WriteFirst => write(First, Some(RETH), Tail::None),
         O::WriteMiddle => write(Middle, None, Tail::None),
         O::WriteLast => write(Last, None, Tail::None),
-        O::WriteLastImmediate => write(Last, None, immediate),
-        O::WriteOnly => write(Only, some, Tail::None),
-        O::WriteOnlyImmediate => write(Only, some, immediate),
-        O::ReadRequest => Message::read(reth),
-        O::ReadResponseFirst => response(First, Some(aeth)),
+        O::WriteLastImmediate => write(Last, None, IMMEDIATE),
+        O::WriteOnly => write(Only, Some(RETH), Tail::None),
+        O::WriteOnlyImmediate => write(Only, Some(RETH), IMMEDIATE),
+        O::ReadRequest => Message::read(RETH),
+        O::ReadResponseFirst => response(First, Some(ACK)),
         O::ReadResponseMiddle => response(Middle, None),
-        O::ReadResponseLast => response(Last, Some(aeth)),
-        O::ReadResponseOnly => response(Only, Some(aeth)),
-        O::Acknowledge => Message::Acknowledge(nak),
+        O::ReadResponseLast => response(Last, Some(ACK)),
+        O::ReadResponseOnly => response(Only, Some(ACK)),
+        O::Acknowledge => Message::Acknowledge(NAK),
         O::AtomicAcknowledge => Message::AtomicAcknowledge {
-            aeth,
+            aeth: ACK,
             original: 0x0102_0304_0506_0708,
         },
-        O::CompareSwap => Message::CompareSwap(atomic),
-        O::FetchAdd => Message::FetchAdd(atomic),
-        O::AtomicWrite => Message::AtomicWrite(reth),
+        O::CompareSwap => Message::CompareSwap(ATOMIC_ETH),
+        O::FetchAdd => Message::FetchAdd(ATOMIC_ETH),
+        O::AtomicWrite => Message::AtomicWrite(RETH),
         O::Congestion => Message::Congestion,
-    };
+    }
+}
+
+fn packet_of(opcode: Opcode) -> Packet {
     let mut packet = Packet::new(
         opcode.service,
         Qpn::new(0x12_3456),
         Psn::new(0xfe_dcba),
-        message,
+        message_of(opcode),
     );
     packet.solicited = true;
     packet.migreq = true;

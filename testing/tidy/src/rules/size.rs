@@ -79,14 +79,6 @@ pub const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
         "memory_is_that_of_the_owner",
         82,
     ),
-    ("core/wire/src/codec.rs", "operation", 91),
-    ("core/wire/src/nvme/tcp.rs", "parse", 72),
-    (
-        "core/wire/tests/it/cm.rs",
-        "conversations_are_what_the_captures_readme_says",
-        99,
-    ),
-    ("core/wire/tests/it/dissector.rs", "packet_of", 88),
     // device
     (
         "device/host/src/shm/fetch.rs",
