@@ -7,19 +7,22 @@
 //! millions of registrations. The number of slots of the table is a power of two, and an entry is in the slot
 //! with the low bits of its serial number. A look-up costs four multiplications and no hash table.
 
+mod permutation;
+mod window;
+
+pub use window::WindowKind;
+
 use crate::access::Access;
 use crate::error::Error;
 use crate::grant::RegionGrant;
-use crate::handle::{Lkey, Pd, Window};
+use crate::handle::{Lkey, Pd};
 use crate::memory::{Backing, Piece};
 use crate::random::Random;
-use crate::work::{Sge, WindowBinding};
+use crate::work::Sge;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use permutation::{Permutation, SERIAL_BITS};
 use wire::{Qpn, Rkey};
-
-/// Bits of a serial number: the part of a key that the consumer does not choose.
-const SERIAL_BITS: u32 = 24;
 
 /// Limit of regions and windows. The table has at most twice as many slots, so each slot is shared by eight
 /// serial numbers or more.
@@ -59,15 +62,6 @@ pub struct RegionChange {
     pub pd: Option<Pd>,
     /// New access rights.
     pub access: Option<Access>,
-}
-
-/// Memory window types (IBTA 10.6.7.2). Type 2 is 2B: bound to one queue pair.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WindowKind {
-    /// Bound by a verb; any queue pair of the protection domain may use it.
-    Type1,
-    /// Bound by a work request, invalidated before it can be bound again.
-    Type2,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +115,7 @@ impl Entry {
 /// The table of a device's regions and windows.
 #[derive(Debug)]
 pub(crate) struct Regions {
-    secret: [u32; 4],
+    permutation: Permutation,
     /// A power of two of slots, at least half of them free.
     slots: Vec<Option<Entry>>,
     /// The serial number to try next.
@@ -137,14 +131,14 @@ pub(crate) struct Regions {
 
 impl Regions {
     pub(crate) fn new(limit: u32, random: &mut Random) -> Self {
-        let secret = core::array::from_fn(|_| random.next_u32());
+        let permutation = Permutation::new(random);
         Self {
-            secret,
+            permutation,
             slots: Vec::new(),
             next_serial: 0,
             limit: limit.min(ENTRIES_MAX),
             used: 0,
-            last: Cell::new((0, unpermute(&secret, 0))),
+            last: Cell::new((0, permutation.serial_of(0))),
             is_watched: false,
             changed: Vec::new(),
         }
@@ -248,117 +242,9 @@ impl Regions {
         }
     }
 
-    pub(crate) fn alloc_window(
-        &mut self,
-        pd: Pd,
-        kind: WindowKind,
-        random: &mut Random,
-    ) -> Result<(Window, Rkey), Error> {
-        let kind = Kind::Window {
-            kind,
-            region: None,
-            qpn: Qpn::new(0),
-        };
-        let access = Access::empty();
-        let entry = Entry {
-            key: 0,
-            pd,
-            start: 0,
-            length: 0,
-            iova: 0,
-            access,
-            kind,
-            is_null: false,
-        };
-        let key = self.insert(entry, random)?;
-        Ok((Window(self.serial(key)), Rkey(key)))
-    }
-
-    pub(crate) fn dealloc_window(&mut self, window: Window) -> Result<(), Error> {
-        let key = self.window(window)?.key;
-        self.unbind(window.0);
-        self.remove(key);
-        Ok(())
-    }
-
-    /// The key of a type 1 window's next binding: the consumer's byte counts up.
-    pub(crate) fn next_window_key(&self, window: Window) -> Result<Rkey, Error> {
-        let key = self.window(window)?.key;
-        Ok(Rkey((key & !0xff) | (key.wrapping_add(1) & 0xff)))
-    }
-
     /// Whether any region or window belongs to `pd`.
     pub(crate) fn uses(&self, pd: Pd) -> bool {
         self.slots.iter().flatten().any(|entry| entry.pd == pd)
-    }
-
-    /// Binds a window (IBTA 10.6.7.2). `None` means memory window bind error.
-    pub(crate) fn bind(&mut self, qpn: Qpn, pd: Pd, binding: &WindowBinding) -> Option<()> {
-        let window = *self.window(binding.window).ok()?;
-        let Kind::Window {
-            kind,
-            region: bound,
-            ..
-        } = window.kind
-        else {
-            return None;
-        };
-        if window.pd != pd || (binding.rkey.0 ^ window.key) >> 8 != 0 {
-            return None;
-        }
-        // A type 2 window must be invalid when it is bound, and its range not empty (o10-37.2.23,
-        // 10.6.7.2.2).
-        if kind == WindowKind::Type2 && (bound.is_some() || binding.length == 0) {
-            return None;
-        }
-        if binding.length == 0 {
-            self.unbind(binding.window.0);
-            self.entry_mut(binding.window.0)?.key = binding.rkey.0;
-            self.note(binding.rkey.0);
-            return Some(());
-        }
-        let region = *self.entry(binding.region.0)?;
-        let start = bindable(&region, pd, binding)?;
-        self.unbind(binding.window.0);
-        let bound_region = self.serial(region.key);
-        if let Kind::Region { bindings } = &mut self.entry_mut(bound_region)?.kind {
-            *bindings += 1;
-        }
-        let zero_based = binding.access.contains(Access::ZERO_BASED);
-        let entry = self.entry_mut(binding.window.0)?;
-        *entry = Entry {
-            key: binding.rkey.0,
-            start,
-            length: binding.length,
-            iova: if zero_based { 0 } else { binding.address },
-            access: binding.access | (region.access & Access::ON_DEMAND),
-            kind: Kind::Window {
-                kind,
-                region: Some(bound_region),
-                qpn,
-            },
-            ..window
-        };
-        self.note(binding.rkey.0);
-        Some(())
-    }
-
-    /// Invalidates the key of a type 2 window that is bound to `qpn` (LOCAL INVALIDATE and SEND with
-    /// invalidate).
-    pub(crate) fn invalidate(&mut self, qpn: Qpn, pd: Pd, key: Rkey) -> Option<()> {
-        let entry = self.entry(key.0)?;
-        match entry.kind {
-            Kind::Window {
-                kind: WindowKind::Type2,
-                region: Some(_),
-                qpn: bound,
-            } if bound == qpn && entry.pd == pd => {
-                let serial = self.serial(key.0);
-                self.unbind(serial);
-                Some(())
-            }
-            _ => None,
-        }
     }
 
     /// The memory of a local scatter/gather element. Inlined, as those below: a result that a call returns
@@ -440,41 +326,11 @@ impl Regions {
         }
     }
 
-    fn window(&self, window: Window) -> Result<&Entry, Error> {
-        self.slots
-            .get(self.slot(window.0))
-            .and_then(Option::as_ref)
-            .filter(|entry| {
-                self.serial(entry.key) == window.0 && matches!(entry.kind, Kind::Window { .. })
-            })
-            .ok_or(Error::NoSuchObject)
-    }
-
-    /// Ends the binding of the window with this serial number.
-    fn unbind(&mut self, serial: u32) {
-        let Some(entry) = self.entry_mut(serial) else {
-            return;
-        };
-        let Kind::Window { region, .. } = &mut entry.kind else {
-            return;
-        };
-        let Some(region) = region.take() else { return };
-        let key = entry.key;
-        self.note(key);
-        if let Some(Entry {
-            kind: Kind::Region { bindings },
-            ..
-        }) = self.entry_mut(region)
-        {
-            *bindings -= 1;
-        }
-    }
-
     #[inline(always)]
     fn entry(&self, key: u32) -> Option<&Entry> {
         let (last, mut serial) = self.last.get();
         if last != key {
-            serial = unpermute(&self.secret, key >> 8);
+            serial = self.permutation.serial_of(key >> 8);
             self.last.set((key, serial));
         }
         self.slots
@@ -501,7 +357,8 @@ impl Regions {
             self.advance_serial();
         }
         let slot = self.slot(self.next_serial);
-        entry.key = permute(&self.secret, self.next_serial) << 8 | (random.next_u32() & 0xff);
+        let upper_part = self.permutation.of_serial(self.next_serial);
+        entry.key = upper_part << 8 | (random.next_u32() & 0xff);
         self.advance_serial();
         self.slots[slot] = Some(entry);
         self.used += 1;
@@ -531,7 +388,7 @@ impl Regions {
     }
 
     fn serial(&self, key: u32) -> u32 {
-        unpermute(&self.secret, key >> 8)
+        self.permutation.serial_of(key >> 8)
     }
 
     /// The slot of a serial number. (The length is a power of two, or 0 before the first registration.)
@@ -539,19 +396,6 @@ impl Regions {
     fn slot(&self, serial: u32) -> usize {
         serial as usize & self.slots.len().wrapping_sub(1)
     }
-}
-
-/// Address of the window's first byte, if the region permits the binding.
-fn bindable(region: &Entry, pd: Pd, binding: &WindowBinding) -> Option<u64> {
-    let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-    let allowed = matches!(region.kind, Kind::Region { .. })
-        && region.pd == pd
-        && region.access.contains(Access::BIND_WINDOW)
-        && !region.access.contains(Access::ZERO_BASED)
-        && (!binding.access.intersects(writes) || region.access.contains(Access::LOCAL_WRITE));
-    let offset = binding.address.checked_sub(region.iova)?;
-    let end = offset.checked_add(binding.length)?;
-    (allowed && end <= region.length).then(|| region.start.wrapping_add(offset))
 }
 
 fn check_range(address: u64, length: u64, iova: u64) -> Result<(), Error> {
@@ -575,32 +419,10 @@ fn check_rights(access: Access) -> Result<(), Error> {
     Ok(())
 }
 
-/// Feistel network over 24 bits: two halves of 12, four rounds.
-fn permute(secret: &[u32; 4], value: u32) -> u32 {
-    let (mut left, mut right) = (value >> 12, value & 0xfff);
-    for &key in secret {
-        (left, right) = (right, left ^ round(key, right));
-    }
-    left << 12 | right
-}
-
-fn unpermute(secret: &[u32; 4], value: u32) -> u32 {
-    let (mut left, mut right) = (value >> 12 & 0xfff, value & 0xfff);
-    for &key in secret.iter().rev() {
-        (left, right) = (right ^ round(key, left), left);
-    }
-    left << 12 | right
-}
-
-#[inline]
-fn round(key: u32, half: u32) -> u32 {
-    let mixed = (half ^ key).wrapping_mul(0x9e37_79b1 ^ key.rotate_left(16));
-    (mixed ^ mixed >> 15) >> 8 & 0xfff
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::work::WindowBinding;
     use alloc::collections::BTreeSet;
 
     fn table() -> (Regions, Random) {
@@ -615,12 +437,6 @@ mod tests {
             iova: 0x1000,
             access,
         }
-    }
-
-    #[test]
-    fn permutation_is_its_own_inverse_over_all_24_bits() {
-        let secret = [1, 2, 0xdead_beef, 4];
-        assert!((0..1 << 24).all(|value| unpermute(&secret, permute(&secret, value)) == value));
     }
 
     #[test]

@@ -163,16 +163,7 @@ pub(super) const fn step(state: CmState, input: Input) -> Step {
     use Input as I;
     use Step::{Again, Forbidden, Ignore, To};
     match (state, input) {
-        // Without an owner, a connection is ended in good order.
-        (S::Idle, I::Release) => To(S::Idle),
-        (S::ReqSent | S::ReqMraReceived | S::SidrReqSent, I::Release) => To(S::Idle),
-        (S::ReqReceived | S::ReqMraSent | S::RepReceived | S::RepMraSent, I::Release) => {
-            To(S::Refused)
-        }
-        (S::RepSent | S::RepMraReceived | S::DreqReceived, I::Release) => To(S::TimeWait),
-        (S::Established, I::Release) => To(S::DreqSent),
-        (S::SidrReqReceived, I::Release) => To(S::SidrAnswered),
-        (S::DreqSent | S::Refused | S::TimeWait | S::SidrAnswered, I::Release) => Ignore,
+        (_, I::Release) => released(state),
 
         // Active side.
         (S::ReqSent | S::ReqMraReceived, I::Rep) => To(S::RepReceived),
@@ -229,6 +220,19 @@ pub(super) const fn step(state: CmState, input: Input) -> Step {
         (S::SidrAnswered, I::SidrReq) => Again,
 
         _ => Forbidden,
+    }
+}
+
+/// The end of a connection whose owner releases it: without an owner it is ended in good order.
+const fn released(state: CmState) -> Step {
+    use CmState as S;
+    match state {
+        S::Idle | S::ReqSent | S::ReqMraReceived | S::SidrReqSent => Step::To(S::Idle),
+        S::ReqReceived | S::ReqMraSent | S::RepReceived | S::RepMraSent => Step::To(S::Refused),
+        S::RepSent | S::RepMraReceived | S::DreqReceived => Step::To(S::TimeWait),
+        S::Established => Step::To(S::DreqSent),
+        S::SidrReqReceived => Step::To(S::SidrAnswered),
+        S::DreqSent | S::Refused | S::TimeWait | S::SidrAnswered => Step::Ignore,
     }
 }
 

@@ -49,6 +49,16 @@ impl SendEntry {
         )
     }
 
+    /// Bytes that count as sent with its request packets: none where the data are the peer's.
+    #[inline]
+    pub(crate) fn sent_bytes(&self) -> u32 {
+        if self.wants_response() {
+            0
+        } else {
+            self.length
+        }
+    }
+
     pub(crate) fn is_local(&self) -> bool {
         matches!(
             self.operation,

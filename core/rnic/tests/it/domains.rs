@@ -426,6 +426,24 @@ fn a_peer_on_a_shared_memory_channel_is_told_when_the_owner_is_ready() {
     assert_eq!(shared.heard(), [(0, READY, 0)]);
 }
 
+/// A READ response: PSN less `START`, position, MSN, and number of bytes.
+fn read_response(sent: &(Packet, Vec<u8>)) -> (u32, Position, Option<u32>, usize) {
+    let (packet, bytes) = sent;
+    let Message::ReadResponse { position, aeth } = packet.message else {
+        panic!("{packet:?}")
+    };
+    let psn = packet.psn.value() - START;
+    (psn, position, aeth.map(|aeth| aeth.msn), bytes.len())
+}
+
+/// The original value in the answer to an atomic.
+fn atomic_result(sent: &(Packet, Vec<u8>)) -> Option<u64> {
+    match sent.0.message {
+        Message::AtomicAcknowledge { original, .. } => Some(original),
+        _ => None,
+    }
+}
+
 #[test]
 fn memory_is_that_of_the_owner() {
     let mut shared = Shared::new();
@@ -440,18 +458,6 @@ fn memory_is_that_of_the_owner() {
     };
     shared.send(1, there, Message::read(long), &[]);
     let data = shared.settle();
-    let positions: Vec<_> = data
-        .iter()
-        .map(|(packet, bytes)| match packet.message {
-            Message::ReadResponse { position, aeth } => (
-                packet.psn.value() - START,
-                position,
-                aeth.map(|aeth| aeth.msn),
-                bytes.len(),
-            ),
-            _ => panic!("{packet:?}"),
-        })
-        .collect();
     use Position::{First, Last, Middle};
     let expected = [
         (1, First, Some(2), MTU),
@@ -459,7 +465,7 @@ fn memory_is_that_of_the_owner() {
         (3, Middle, None, MTU),
         (4, Last, Some(2), 5),
     ];
-    assert_eq!(positions, expected);
+    assert_eq!(data.iter().map(read_response).collect::<Vec<_>>(), expected);
     let bytes: Vec<u8> = data.into_iter().flat_map(|(_, bytes)| bytes).collect();
     assert_eq!(bytes, shared.owner.memory.0[..3 * MTU + 5]);
     // The end of the READ was lost.
@@ -486,17 +492,8 @@ fn memory_is_that_of_the_owner() {
         // The second time the stored result is returned.
         shared.send(5, there, Message::FetchAdd(eth), &[]);
         let answers = shared.settle();
-        let original = |packet: &Packet| match packet.message {
-            Message::AtomicAcknowledge { original, .. } => Some(original),
-            _ => None,
-        };
-        assert_eq!(
-            answers
-                .iter()
-                .filter_map(|(packet, _)| original(packet))
-                .collect::<Vec<_>>(),
-            [before]
-        );
+        let originals: Vec<u64> = answers.iter().filter_map(atomic_result).collect();
+        assert_eq!(originals, [before]);
     }
     let after = u64::from_ne_bytes(shared.owner.memory.0[..8].try_into().unwrap());
     assert_eq!(after, before.wrapping_add(5));

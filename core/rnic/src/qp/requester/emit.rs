@@ -12,7 +12,7 @@ use crate::qp::send_queue::SendEntry;
 use crate::qp::step::Step;
 use crate::sink::Sink;
 use crate::work::{Operation, SendFlags};
-use wire::{AtomicEth, Deth, Message, Packet, Position, Psn, Qpn, Reth, Tail};
+use wire::{AtomicEth, Deth, Message, Packet, Position, Psn, Qpn, Reth, Rkey, Tail};
 
 impl Requester {
     /// Composes a unit of an entry's packets and passes it to the sink; for a READ, the request for its
@@ -29,24 +29,24 @@ impl Requester {
         if qp.kind == QpType::Ud {
             return self.emit_datagram(cx, unit.index, entry, sink);
         }
-        let (offset, length) = extent(qp, entry, unit);
+        let extent = Extent::of(qp, entry, unit);
         let ends = unit.packet + unit.packets >= entry.packets;
         let position = Position::of(
             unit.packet,
             if ends { unit.packet + 1 } else { entry.packets },
         );
-        let message = message(qp, entry, position, offset, length);
+        let message = message(qp, entry, position, extent);
         let psn = entry.first_psn.plus(unit.packet);
         let mut header = Packet::new(qp.service(), qp.attr.destination, psn, message);
         header.ack_req = unit.ack;
         header.xrc_srq = entry.xrc_srq.filter(|_| qp.kind == QpType::XrcSend);
         header.solicited = ends && entry.flags.contains(SendFlags::SOLICITED);
-        let carried = if carries_payload(&entry.operation) {
-            length
+        let payload = if carries_payload(&entry.operation) {
+            extent
         } else {
-            0
+            extent.without_bytes()
         };
-        self.dispatch(cx, entry, &header, (offset, carried), sink)
+        self.dispatch(cx, entry, &header, payload, sink)
     }
 
     fn emit_datagram(
@@ -86,7 +86,7 @@ impl Requester {
         // `room` has selected the channel.
         let channel = cx.qp.path.channel;
         cx.qp.set_path(Path { channel, ..path });
-        self.dispatch(cx, entry, &header, (0, entry.length), sink)
+        self.dispatch(cx, entry, &header, Extent::whole(entry), sink)
     }
 
     /// Destination of a datagram.
@@ -106,16 +106,17 @@ impl Requester {
         Some((cx.resources.path(&destination.vector, port)?, qpn))
     }
 
-    /// Passes a packet to the sink, with its payload: offset in the message, and bytes.
+    /// Passes a packet to the sink, with this part of the message as its payload.
     #[inline(always)]
     fn dispatch(
         &self,
         cx: &mut Context<'_>,
         entry: &SendEntry,
         header: &Packet,
-        (offset, length): (u32, u32),
+        payload: Extent,
         sink: &mut impl Sink,
     ) -> Result<(), Status> {
+        let Extent { offset, length } = payload;
         let path = &cx.qp.path;
         let sent = match self.queue.inline(entry) {
             Some(bytes) => {
@@ -165,27 +166,51 @@ impl Requester {
     }
 }
 
-/// Offset of a unit in the message, and number of bytes that it represents.
-fn extent(qp: &Common, entry: &SendEntry, unit: Unit) -> (u32, u32) {
-    if unit.packets >= entry.packets {
-        return (0, entry.length);
-    }
-    let begin = |packet: u32| match cuts_evenly(qp, entry) {
-        // The longer ones first.
-        true => {
-            let (each, more) = (
-                entry.length / entry.packets.max(1),
-                entry.length % entry.packets.max(1),
-            );
-            (packet.saturating_mul(each).saturating_add(packet.min(more))).min(entry.length)
+/// Part of a message.
+#[derive(Clone, Copy)]
+struct Extent {
+    /// Its first byte, from the beginning of the message.
+    offset: u32,
+    /// Number of bytes.
+    length: u32,
+}
+
+impl Extent {
+    #[inline]
+    fn whole(entry: &SendEntry) -> Self {
+        Self {
+            offset: 0,
+            length: entry.length,
         }
-        false => packet.saturating_mul(qp.mtu()).min(entry.length),
-    };
-    let start = begin(unit.packet);
-    (
-        start,
-        begin(unit.packet.saturating_add(unit.packets)) - start,
-    )
+    }
+
+    /// The part that a unit of the message's packets stands for.
+    #[inline]
+    fn of(qp: &Common, entry: &SendEntry, unit: Unit) -> Self {
+        if unit.packets >= entry.packets {
+            return Self::whole(entry);
+        }
+        let begin = |packet: u32| match cuts_evenly(qp, entry) {
+            // The longer ones first.
+            true => {
+                let (each, more) = (
+                    entry.length / entry.packets.max(1),
+                    entry.length % entry.packets.max(1),
+                );
+                (packet.saturating_mul(each).saturating_add(packet.min(more))).min(entry.length)
+            }
+            false => packet.saturating_mul(qp.mtu()).min(entry.length),
+        };
+        let offset = begin(unit.packet);
+        let length = begin(unit.packet.saturating_add(unit.packets)) - offset;
+        Self { offset, length }
+    }
+
+    /// The payload of a request without payload.
+    #[inline]
+    fn without_bytes(self) -> Self {
+        Self { length: 0, ..self }
+    }
 }
 
 /// Whether packets, which are WRITEs of their own, are cut to equal lengths instead of being full. They are
@@ -204,14 +229,12 @@ fn cuts_evenly(qp: &Common, entry: &SendEntry) -> bool {
 
 // Copied in a register, and not through memory: the packet is read at once.
 #[inline(always)]
-fn message(
-    qp: &Common,
-    entry: &SendEntry,
-    position: Position,
-    offset: u32,
-    length: u32,
-) -> Message {
-    let at = |address: u64| address.wrapping_add(u64::from(offset));
+fn message(qp: &Common, entry: &SendEntry, position: Position, extent: Extent) -> Message {
+    let part = |address: u64, rkey: Rkey| Reth {
+        address: address.wrapping_add(u64::from(extent.offset)),
+        rkey,
+        length: extent.length,
+    };
     match entry.operation {
         Operation::Send(tail) => Message::Send {
             position,
@@ -222,43 +245,21 @@ fn message(
             rkey,
             immediate,
         } => {
-            let tail = immediate
-                .filter(|_| position.ends())
-                .map_or(Tail::None, Tail::Immediate);
+            // With an immediate it stays one message, whose whole length the receiver's completion reports.
             if qp.write_only && immediate.is_none() {
-                // With an immediate it stays one message, whose whole length the receiver's completion
-                // reports.
-                let reth = Some(Reth {
-                    address: at(address),
-                    rkey,
-                    length,
-                });
-                return Message::Write {
-                    position: Position::Only,
-                    reth,
-                    tail,
-                };
+                return write_message(Position::Only, part(address, rkey), None);
             }
-            let reth = position.starts().then_some(Reth {
+            let whole = Reth {
                 address,
                 rkey,
                 length: entry.length,
-            });
-            Message::Write {
-                position,
-                reth,
-                tail,
-            }
+            };
+            write_message(position, whole, immediate)
         }
         Operation::Read { address, rkey } => {
-            let reth = Reth {
-                address: at(address),
-                rkey,
-                length,
-            };
             let response_only = qp.response_only && qp.transport.has_equal_responses();
             Message::ReadRequest {
-                reth,
+                reth: part(address, rkey),
                 response_only,
             }
         }
@@ -289,6 +290,17 @@ fn message(
             position,
             tail: Tail::None,
         },
+    }
+}
+
+/// A packet of a WRITE to this range: the first one has the RETH, and the last one the immediate.
+#[inline(always)]
+fn write_message(position: Position, reth: Reth, immediate: Option<[u8; 4]>) -> Message {
+    let last = immediate.filter(|_| position.ends());
+    Message::Write {
+        position,
+        reth: position.starts().then_some(reth),
+        tail: last.map_or(Tail::None, Tail::Immediate),
     }
 }
 

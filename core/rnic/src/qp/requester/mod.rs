@@ -1,8 +1,11 @@
 //! The requester: turns work requests into request packets (IBTA 9.7.3, 9.7.4).
 
+mod ack_request;
 mod at_once;
 mod direct;
 mod emit;
+mod outstanding;
+mod window;
 
 use super::attr::{QpType, State};
 use super::context::Context;
@@ -17,14 +20,11 @@ use crate::completion::{CompletionKind, Status};
 use crate::cq::Notice;
 use crate::error::Error;
 use crate::event::Event;
-use crate::sink::{Channels, PacketKind, Sink};
-use crate::time::{Instant, Nanos};
-use crate::work::{Operation, SendFlags, SendRequest, Sge};
+use crate::sink::{PacketKind, Sink};
+use crate::time::Instant;
+use crate::work::{Operation, SendFlags, SendRequest};
 use alloc::collections::VecDeque;
 use wire::Psn;
-
-/// READs are requested in pieces of at most this many packets, so that the window also paces the responses.
-const READ_PACKETS_MAX: u32 = 64;
 
 /// The send queue, and its position.
 #[derive(Debug)]
@@ -278,133 +278,6 @@ fn check_operation(kind: QpType, request: &SendRequest<'_>) -> Result<(), Error>
     }
 }
 
-/// Outstanding packets, for the completer.
-impl Requester {
-    /// Whether packets wait for acknowledgement.
-    #[inline]
-    pub(super) fn is_waiting(&self) -> bool {
-        self.unacknowledged.is_before(self.high)
-    }
-
-    /// Whether a packet with this PSN was sent and is not acknowledged.
-    #[inline]
-    pub(super) fn is_outstanding(&self, psn: Psn) -> bool {
-        !psn.is_before(self.unacknowledged) && psn.is_before(self.high)
-    }
-
-    /// Whether this is the oldest unacknowledged packet, and it is about to be retransmitted.
-    pub(super) fn is_about_to_resend(&self, psn: Psn) -> bool {
-        psn == self.next && psn == self.unacknowledged
-    }
-
-    /// Whether a packet left within this time.
-    pub(super) fn has_sent_within(&self, span: Nanos, now: Instant) -> bool {
-        now <= self.pace_at + span
-    }
-
-    /// Number of messages that the peer may have completed since its last answer, counting a READ as one
-    /// message.
-    pub(super) fn messages_outstanding(&self, qp: &Common) -> u32 {
-        if qp.write_only {
-            // Each packet of a WRITE is a message.
-            return self.high.distance_from(self.unacknowledged).max(0) as u32;
-        }
-        self.started as u32
-    }
-
-    /// Index of the begun entry that has a packet with this PSN.
-    fn find(&self, psn: Psn) -> Option<usize> {
-        self.queue.find(psn, self.started)
-    }
-
-    /// Scatter/gather elements of a request.
-    pub(super) fn sges(&self, entry: &SendEntry) -> impl Iterator<Item = &Sge> {
-        self.queue.sges(entry)
-    }
-
-    /// The begun entry that has a packet with this PSN.
-    pub(super) fn entry_of(&self, psn: Psn) -> Option<&SendEntry> {
-        self.queue.entry(self.find(psn)?)
-    }
-
-    /// The first PSN before `end` that waits for a response. Derived from the requests themselves: after
-    /// going back, a READ that is to be sent again is not outstanding, and a late acknowledgement must not
-    /// pass it.
-    pub(super) fn unanswered_before(&self, end: Psn) -> Option<Psn> {
-        let begun = (0..self.started).filter_map(|index| self.queue.entry(index));
-        let unanswered = begun
-            .take_while(|entry| entry.first_psn.is_before(end))
-            .find(|entry| {
-                entry.wants_response() && self.unacknowledged.is_before(entry.end_psn())
-            })?;
-        let partly = unanswered.first_psn.is_before(self.unacknowledged);
-        Some(if partly {
-            self.unacknowledged
-        } else {
-            unanswered.first_psn
-        })
-    }
-
-    /// Moves the acknowledged edge to `end`. Returns by how many packets, 0 if it was there already.
-    pub(super) fn acknowledge_before(&mut self, end: Psn) -> u32 {
-        let gained = end.distance_from(self.unacknowledged);
-        if gained <= 0 {
-            return 0;
-        }
-        self.unacknowledged = end;
-        self.heard = true;
-        if self.next.is_before(end) {
-            // A late acknowledgement of packets that were to be retransmitted.
-            self.seek(end);
-        }
-        gained as u32
-    }
-
-    /// Goes back to the oldest unacknowledged packet.
-    pub(super) fn go_back(&mut self) {
-        self.resend.clear();
-        // Detected again in its turn.
-        self.fault = None;
-        self.seek(self.unacknowledged);
-    }
-
-    /// Queues the retransmission of one packet, out of order (out-of-order mode).
-    pub(super) fn resend(&mut self, psn: Psn) {
-        if !self.resend.contains(&psn) {
-            self.resend.push_back(psn);
-        }
-    }
-
-    /// Restarts the ACK timer, or stops it when nothing is outstanding.
-    pub(super) fn restart_ack_timer(&self, cx: &mut Context<'_>) {
-        match cx
-            .qp
-            .transport
-            .ack_timeout(cx.qp.attr.timeout)
-            .filter(|_| self.is_waiting())
-        {
-            Some(timeout) => cx.qp.timers.set(Timer::Retransmit, cx.now + timeout),
-            None => cx.qp.timers.stop(Timer::Retransmit),
-        }
-    }
-
-    /// Moves the cursor to the packet with this PSN, among the entries that were begun.
-    fn seek(&mut self, psn: Psn) {
-        self.next = psn;
-        match self.find(psn) {
-            Some(index) => {
-                self.cursor = index;
-                let entry = self.queue.entry(index);
-                self.packet = entry.map_or(0, |entry| psn.distance_from(entry.first_psn) as u32);
-            }
-            None => {
-                self.cursor = self.started;
-                self.packet = 0;
-            }
-        }
-    }
-}
-
 /// Sending request packets.
 impl Requester {
     fn has_work(&self) -> bool {
@@ -451,13 +324,11 @@ impl Requester {
             return Step::Blocked;
         };
         let fresh = index >= self.started;
-        if fresh && self.packet == 0 {
-            if !may_begin(cx.qp, expected, &entry) {
-                return Step::Blocked;
-            }
-            if let Err(status) = self.check_local_target(cx, &entry) {
-                return self.fail_at_cursor(cx, status);
-            }
+        if fresh
+            && self.packet == 0
+            && let Some(step) = self.hold_back(cx, expected, &entry)
+        {
+            return step;
         }
         if entry.is_local() {
             return self.execute_locally(cx, &entry, fresh);
@@ -483,30 +354,46 @@ impl Requester {
         };
         self.begin(index);
         if self.execute_directly(cx, index, &entry, sink) {
-            cx.count_sent(if entry.wants_response() {
-                0
-            } else {
-                entry.length
-            });
+            cx.count_sent(entry.sent_bytes());
             self.executed(cx, &entry, 1);
             return Step::Sent;
         }
         if fresh && self.packet == 0 {
             self.begins_in_channel(cx, &entry, sink);
         }
-        let packet = self.packet;
-        let ack = self.wants_acknowledgement(cx.qp, &entry, index, packets);
-        let unit = Unit {
-            index,
-            packet,
-            packets,
-            ack,
-        };
+        let unit = self.next_unit(cx.qp, &entry, packets);
         if let Err(status) = self.emit(cx, &entry, unit, sink) {
             return self.fail_at_cursor(cx, status);
         }
-        self.sent(cx, expected, &entry, packets, ack);
+        self.sent(cx, expected, &entry, unit);
         Step::Sent
+    }
+
+    /// Lets an entry wait that may not begin, or fail that names no memory for its response. `None` where it
+    /// may begin.
+    #[inline]
+    fn hold_back(
+        &mut self,
+        cx: &mut Context<'_>,
+        expected: &Expected,
+        entry: &SendEntry,
+    ) -> Option<Step> {
+        if !may_begin(cx.qp, expected, entry) {
+            return Some(Step::Blocked);
+        }
+        let status = self.check_local_target(cx, entry).err()?;
+        Some(self.fail_at_cursor(cx, status))
+    }
+
+    /// The next `packets` packets of the entry at the cursor, as the unit in which they leave.
+    #[inline]
+    fn next_unit(&self, qp: &Common, entry: &SendEntry, packets: u32) -> Unit {
+        Unit {
+            index: self.cursor,
+            packet: self.packet,
+            packets,
+            ack: self.wants_acknowledgement(qp, entry, self.cursor, packets),
+        }
     }
 
     fn begin(&mut self, index: usize) {
@@ -557,164 +444,18 @@ impl Requester {
             .map_err(|_| Status::LocalProtection)
     }
 
-    /// Number of packets of the entry that may be sent as one unit; 0 while the channel is full.
-    fn room(&self, cx: &mut Context<'_>, index: usize, sink: &mut impl Sink) -> u32 {
-        if cx.qp.kind != QpType::Ud {
-            return cx.qp.room(PacketKind::Data, sink);
-        }
-        match self.aim(cx, index) {
-            Some((path, qpn)) => {
-                let channels = sink.channels();
-                let channel = channels.map_or(0, |channels| {
-                    channels.datagram_channel(&path, cx.qp.qpn, qpn)
-                });
-                cx.qp.set_path(crate::address::Path { channel, ..path });
-                let mtu = cx.resources.port.active_mtu.bytes();
-                cx.qp
-                    .transport
-                    .room(&cx.qp.path, mtu, PacketKind::Data, sink)
-                    .min(1)
-            }
-            // The error is reported when it is sent.
-            None => 1,
-        }
-    }
-
-    /// Number of packets that the next request may request or consist of, given that some may go together:
-    /// `None` if the window is full.
-    #[inline]
-    fn window_allows(
-        &self,
-        qp: &Common,
-        expected: &Expected,
-        entry: &SendEntry,
-        together: u32,
-    ) -> Option<u32> {
-        let left = entry.packets - self.packet;
-        if !qp.is_reliable() {
-            return Some(left.min(together));
-        }
-        if entry.wants_response() && expected.responses() >= usize::from(qp.attr.max_rd_atomic) {
-            return None;
-        }
-        let window = qp.window_packets();
-        let room = window.saturating_sub(self.in_flight());
-        if !matches!(entry.operation, Operation::Read { .. }) {
-            return (room > 0).then_some(left.min(together).min(room));
-        }
-        let wanted = left
-            .min(READ_PACKETS_MAX)
-            .min(expected.packets_to_read_end(self.next));
-        // A small remainder of the window does not justify a request of its own.
-        let worth = wanted.min(window.div_ceil(4));
-        (room >= worth).then(|| wanted.min(room))
-    }
-
-    fn in_flight(&self) -> u32 {
-        self.next.distance_from(self.unacknowledged).max(0) as u32
-    }
-
-    /// Whether the rate limit permits a packet now. If not, the queue pair has no turn before the pace timer
-    /// expires.
-    fn pace(&self, cx: &mut Context<'_>) -> bool {
-        let waits = cx.now < self.pace_at;
-        if waits {
-            cx.qp.timers.set(Timer::Pace, self.pace_at);
-        } else {
-            cx.qp.timers.stop(Timer::Pace);
-        }
-        !waits
-    }
-
-    /// Starts the pace timer when pacing delays the next request beyond `at`.
-    pub(super) fn rest_until(&self, qp: &mut Common, at: Instant) {
-        let next = self
-            .queue
-            .entry(self.cursor)
-            .filter(|entry| !entry.is_local());
-        if next.is_some() && self.resend.is_empty() && at < self.pace_at {
-            qp.timers.set(Timer::Pace, self.pace_at);
-        }
-    }
-
-    /// Whether to request an acknowledgement: at the end of a message that no other follows at once, at
-    /// intervals, and when the window is about to close on packets without a request for one. On a
-    /// shared-memory channel also for each short request with a completion: no system call is needed there.
-    #[inline]
-    fn wants_acknowledgement(
-        &self,
-        qp: &Common,
-        entry: &SendEntry,
-        index: usize,
-        packets: u32,
-    ) -> bool {
-        if !qp.is_reliable() {
-            return false;
-        }
-        let silent = self.packets_since_ack_request;
-        if silent + 1 >= qp.ack_interval {
-            return true;
-        }
-        let is_last = self.packet + packets >= entry.packets;
-        let ends = is_last && !(is_plain(entry) && self.continues(qp, index + 1));
-        let (window, in_flight) = (qp.window_packets(), self.in_flight());
-        let interval = (window / 4).clamp(1, qp.ack_interval);
-        let asks_early = qp.transport.asks_early();
-        let first = !self.heard && asks_early;
-        let is_short = entry.packets == 1;
-        let completes = is_short && asks_early && entry.flags.contains(SendFlags::SIGNALED);
-        ends || first
-            || completes
-            || silent + 1 >= interval
-            || (in_flight + packets >= window && silent >= in_flight)
-    }
-
-    /// Whether the entry at `index` is sent right after the one before it.
-    fn continues(&self, qp: &Common, index: usize) -> bool {
-        qp.state == State::ReadyToSend
-            && !qp.congestion.is_pacing()
-            && self.queue.entry(index).is_some_and(is_plain)
-    }
-
-    /// Retransmits the last packet with AckReq set, because the request that was to carry AckReq is not sent.
-    fn ask_late(&mut self, qp: &Common) {
-        let waits = qp.is_reliable() && self.is_waiting();
-        if waits && core::mem::take(&mut self.packets_since_ack_request) > 0 {
-            self.resend.push_back(self.next.minus(1));
-        }
-    }
-
-    /// Retransmits the last packet with AckReq set, once, even if it had it before: nothing is sent until the
-    /// peer acknowledges it, and the acknowledgement may be delayed to be sent together with an answer. A
-    /// response needs no such request.
-    fn urge(&mut self) {
-        let last = self.next.minus(1);
-        if self.urged != Some(last)
-            && self
-                .entry_of(last)
-                .is_some_and(|entry| !entry.wants_response())
-        {
-            self.urged = Some(last);
-            self.packets_since_ack_request = 0;
-            self.resend.push_back(last);
-        }
-    }
-
+    /// Records a unit that has left: pacing, the window, the position in the queue, and the timer.
     #[inline]
     fn sent(
         &mut self,
         cx: &mut Context<'_>,
         expected: &mut Expected,
         entry: &SendEntry,
-        packets: u32,
-        ack: bool,
+        unit: Unit,
     ) {
+        let Unit { packets, ack, .. } = unit;
         let full = cx.qp.mtu() * packets;
-        let bytes = if entry.wants_response() {
-            0
-        } else {
-            full.min(entry.length)
-        };
+        let bytes = full.min(entry.sent_bytes());
         cx.qp.congestion.sent(full, cx.now);
         self.pace_at = cx
             .qp
@@ -807,9 +548,4 @@ impl Requester {
 fn may_begin(qp: &Common, expected: &Expected, entry: &SendEntry) -> bool {
     let waits = entry.flags.contains(SendFlags::FENCE) && expected.responses() > 0;
     qp.state != State::SendQueueDrained && !waits
-}
-
-/// Whether only the window can delay an entry, and only an acknowledgement completes it.
-fn is_plain(entry: &SendEntry) -> bool {
-    !entry.is_local() && !entry.wants_response() && !entry.flags.contains(SendFlags::FENCE)
 }

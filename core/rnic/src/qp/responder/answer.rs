@@ -34,17 +34,22 @@ pub(super) enum Answer {
         /// For a duplicate.
         again: bool,
     },
-    /// A READ: `sent` of `packets` responses have left.
-    Read {
-        request: Packet,
-        packets: u32,
-        sent: u32,
-        reth: Reth,
-        msn: u32,
-        again: bool,
-    },
+    /// READ responses of this device.
+    Read(ReadAnswer),
     /// READ responses of another device.
     Relayed(Relayed),
+}
+
+/// The answer to a READ: `sent` of `packets` responses have left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadAnswer {
+    pub(super) request: Packet,
+    pub(super) packets: u32,
+    pub(super) sent: u32,
+    pub(super) reth: Reth,
+    pub(super) msn: u32,
+    /// For a duplicate.
+    pub(super) again: bool,
 }
 
 /// Part of the answer to a READ from another device: `sent` of `packets` have left. Its bytes are in
@@ -74,13 +79,13 @@ impl Answer {
 
     /// Whether it is one packet without payload.
     pub(super) fn is_short(&self) -> bool {
-        !matches!(self, Self::Read { .. } | Self::Relayed(_))
+        !matches!(self, Self::Read(_) | Self::Relayed(_))
     }
 
     pub(super) fn psn(&self) -> Psn {
         match *self {
             Self::Acknowledge { psn, .. } | Self::Atomic { psn, .. } => psn,
-            Self::Read { request, .. } => request.psn,
+            Self::Read(read) => read.request.psn,
             Self::Relayed(relayed) => relayed.psn,
         }
     }
@@ -132,7 +137,9 @@ impl Answers {
     /// peer or the network are limited separately.
     pub(super) fn count(&self, duplicates: bool) -> usize {
         let counts = |answer: &&Answer| match answer {
-            Answer::Read { again, .. } | Answer::Atomic { again, .. } => *again == duplicates,
+            Answer::Read(ReadAnswer { again, .. }) | Answer::Atomic { again, .. } => {
+                *again == duplicates
+            }
             _ => false,
         };
         self.queue.iter().filter(counts).count()
@@ -194,21 +201,17 @@ impl Answers {
     /// Records that `count` more packets of the first READ leave; it is removed with its last.
     fn advance_read(&mut self, count: u32) {
         match self.queue.front_mut() {
-            Some(Answer::Read { sent, packets, .. }) if *sent + count < *packets => *sent += count,
+            Some(Answer::Read(read)) if read.sent + count < read.packets => read.sent += count,
             _ => self.pop(),
         }
     }
 }
 
-/// READ responses that leave as one unit.
+/// READ responses that leave as one unit: the next `count` of an answer.
 struct Responses<'a> {
-    request: &'a Packet,
-    reth: &'a Reth,
+    answer: &'a ReadAnswer,
     position: Position,
-    /// Index of the first of them in the answer, and their number.
-    first: u32,
     count: u32,
-    msn: u32,
 }
 
 /// Transmission of answers.
@@ -293,29 +296,9 @@ impl Responder {
                     sink,
                 );
             }
-            &Answer::Read {
-                ref request,
-                ref reth,
-                packets,
-                sent,
-                msn,
-                ..
-            } => {
-                let count = room.min(packets - sent);
-                let ends = sent + count >= packets;
-                let position = match is_answered_by_only(cx, request) {
-                    true => Position::Only,
-                    false => Position::of(sent, if ends { sent + 1 } else { packets }),
-                };
-                self.answers.advance_read(count);
-                let responses = Responses {
-                    request,
-                    reth,
-                    position,
-                    first: sent,
-                    count,
-                    msn,
-                };
+            Answer::Read(answer) => {
+                let responses = next_responses(cx, answer, room);
+                self.answers.advance_read(responses.count);
                 self.send_responses(cx, responses, sink);
             }
             Answer::Relayed(relayed) => self.send_relayed(cx, *relayed, room, sink),
@@ -331,18 +314,16 @@ impl Responder {
         sink: &mut impl Sink,
     ) {
         let Responses {
-            request,
-            reth,
+            answer,
             position,
-            first,
             count,
-            msn,
         } = responses;
-        let psn = request.psn.plus(first);
-        let offset = first * cx.qp.mtu();
+        let (request, reth) = (&answer.request, &answer.reth);
+        let psn = request.psn.plus(answer.sent);
+        let offset = answer.sent * cx.qp.mtu();
         let length = (reth.length - offset).min(cx.qp.mtu() * count);
         let address = reth.address.wrapping_add(u64::from(offset));
-        let message = read_response(position, msn);
+        let message = read_response(position, answer.msn);
         // The region may have been deregistered since the request arrived: then it must not be read any more.
         let sent = match remote_piece(cx, request, reth.rkey, address, length, Access::REMOTE_READ)
         {
@@ -392,6 +373,23 @@ impl Responder {
             }
             _ => self.answers.pop(),
         }
+    }
+}
+
+/// The responses of an answer that leave next, as many as there is room for.
+#[inline(always)]
+fn next_responses<'a>(cx: &Context<'_>, answer: &'a ReadAnswer, room: u32) -> Responses<'a> {
+    let &ReadAnswer { packets, sent, .. } = answer;
+    let count = room.min(packets - sent);
+    let ends = sent + count >= packets;
+    let position = match is_answered_by_only(cx, &answer.request) {
+        true => Position::Only,
+        false => Position::of(sent, if ends { sent + 1 } else { packets }),
+    };
+    Responses {
+        answer,
+        position,
+        count,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Stages 2 to 5 of an inbound request ([`super::responder`]): checking it, and executing it.
 
-use super::answer::Answer;
+use super::answer::{Answer, ReadAnswer};
 use super::target::{receive_pd, remote_piece, shared_queue};
 use super::{Body, Inbound, Responder, response_packets};
 use crate::access::Access;
@@ -419,14 +419,14 @@ impl Responder {
 
     fn push_read(&mut self, cx: &Context<'_>, packet: &Packet, reth: Reth, again: bool) {
         let (packets, msn) = (response_packets(cx, &reth), self.next_msn());
-        self.answers.push(Answer::Read {
+        self.answers.push(Answer::Read(ReadAnswer {
             request: *packet,
             packets,
             sent: 0,
             reth,
             again,
             msn,
-        });
+        }));
     }
 
     /// The answer to an ATOMIC WRITE: an empty READ response.
@@ -439,14 +439,14 @@ impl Responder {
             ..Reth::default()
         };
         let (request, msn) = (*packet, self.msn);
-        self.answers.push(Answer::Read {
+        self.answers.push(Answer::Read(ReadAnswer {
             request,
             packets: 1,
             sent: 0,
             reth,
             msn,
             again,
-        });
+        }));
     }
 
     /// Answers a new atomic, and keeps its result for duplicates: as many as the peer may have outstanding

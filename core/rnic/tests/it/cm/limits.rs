@@ -2,7 +2,7 @@
 
 use crate::cm::pair::*;
 use rnic::cm::{CmConfig, CmError, CmEvent, Listen, ListenAddress};
-use wire::cm::{PortSpace, ServiceId};
+use wire::cm::{CommId, PortSpace, ServiceId};
 
 #[test]
 fn a_full_backlog_drops_requests_until_one_is_taken() {
@@ -182,51 +182,9 @@ fn the_queue_of_datagrams_to_send_is_limited() {
 fn ten_thousand_connections_at_once_leave_nothing_behind() {
     let mut pair = Pair::new();
     pair.listen(u32::MAX);
-    let mut ids = Vec::new();
-    for qpn in 0..10_000 {
-        let id = pair
-            .alice
-            .cm
-            .connect(&connect(ALICE, BOB, SERVICE, 0x100 + qpn), pair.now)
-            .unwrap();
-        pair.alice
-            .sent
-            .extend(std::iter::from_fn(|| pair.alice.cm.poll_transmit()));
-        ids.push(id);
-        while let Some(datagram) = pair.alice.sent.pop_front() {
-            let arrival = rnic::Arrival {
-                source: ALICE,
-                destination: BOB,
-                traffic_class: 0,
-                hop_limit: 64,
-            };
-            pair.bob
-                .cm
-                .handle_datagram(&arrival, &datagram.mad, pair.now);
-        }
-        let events = std::iter::from_fn(|| pair.bob.cm.poll_event());
-        let requests: Vec<_> = events
-            .filter(|event| matches!(event, CmEvent::Request { .. }))
-            .collect();
-        let bob = requests[0].id();
-        pair.bob
-            .cm
-            .accept(bob, &accept(0x100 + qpn), pair.now)
-            .unwrap();
-        let rep = pair.bob.cm.poll_transmit().unwrap();
-        let arrival = rnic::Arrival {
-            source: BOB,
-            destination: ALICE,
-            traffic_class: 0,
-            hop_limit: 64,
-        };
-        pair.alice.cm.handle_datagram(&arrival, &rep.mad, pair.now);
-        assert!(matches!(
-            pair.alice.cm.poll_event(),
-            Some(CmEvent::Reply { .. })
-        ));
-        pair.alice.cm.ready(id, [0; 224], pair.now).unwrap();
-    }
+    let ids: Vec<CommId> = (0..10_000)
+        .map(|number| connect_unchecked(&mut pair, 0x100 + number))
+        .collect();
     pair.alice.drain();
     pair.carry();
     assert!(
@@ -239,41 +197,50 @@ fn ten_thousand_connections_at_once_leave_nothing_behind() {
         (pair.alice.cm.connections(), pair.bob.cm.connections()),
         (10_000, 10_000)
     );
+    release_unchecked(&mut pair, &ids);
+    while pair.wait() {}
+    pair.assert_empty();
+}
+
+/// Establishes a connection up to Alice's RTU. [`Pair::connection`] examines all connections after each
+/// input, which takes too long for thousands of them.
+fn connect_unchecked(pair: &mut Pair, qpn: u32) -> CommId {
+    let asked = connect(ALICE, BOB, SERVICE, qpn);
+    let alice = pair.alice.cm.connect(&asked, pair.now).unwrap();
+    pair.alice.drain_datagrams();
+    while let Some(datagram) = pair.alice.sent.pop_front() {
+        pair.bob.handle(&datagram, pair.now);
+    }
+    let bob = std::iter::from_fn(|| pair.bob.cm.poll_event())
+        .filter(|event| matches!(event, CmEvent::Request { .. }))
+        .map(|event| event.id())
+        .collect::<Vec<_>>()[0];
+    pair.bob.cm.accept(bob, &accept(qpn), pair.now).unwrap();
+    let rep = pair.bob.cm.poll_transmit().unwrap();
+    pair.alice.handle(&rep, pair.now);
+    assert!(matches!(
+        pair.alice.cm.poll_event(),
+        Some(CmEvent::Reply { .. })
+    ));
+    pair.alice.cm.ready(alice, [0; 224], pair.now).unwrap();
+    alice
+}
+
+/// Releases Alice's connections, then Bob's ends of them, and carries the messages of both.
+fn release_unchecked(pair: &mut Pair, ids: &[CommId]) {
     for id in ids {
-        pair.alice.cm.release(id, pair.now).unwrap();
-        pair.alice
-            .sent
-            .extend(std::iter::from_fn(|| pair.alice.cm.poll_transmit()));
+        pair.alice.cm.release(*id, pair.now).unwrap();
+        pair.alice.drain_datagrams();
     }
     pair.bob.events.clear();
     pair.alice.drain();
     while let Some(datagram) = pair.alice.sent.pop_front() {
-        let arrival = rnic::Arrival {
-            source: ALICE,
-            destination: BOB,
-            traffic_class: 0,
-            hop_limit: 64,
-        };
-        pair.bob
-            .cm
-            .handle_datagram(&arrival, &datagram.mad, pair.now);
+        pair.bob.handle(&datagram, pair.now);
         let event = pair.bob.cm.poll_event().unwrap();
         pair.bob.cm.release(event.id(), pair.now).unwrap();
-        pair.bob
-            .sent
-            .extend(std::iter::from_fn(|| pair.bob.cm.poll_transmit()));
+        pair.bob.drain_datagrams();
     }
-    for datagram in std::mem::take(&mut pair.bob.sent) {
-        let arrival = rnic::Arrival {
-            source: BOB,
-            destination: ALICE,
-            traffic_class: 0,
-            hop_limit: 64,
-        };
-        pair.alice
-            .cm
-            .handle_datagram(&arrival, &datagram.mad, pair.now);
+    while let Some(datagram) = pair.bob.sent.pop_front() {
+        pair.alice.handle(&datagram, pair.now);
     }
-    while pair.wait() {}
-    pair.assert_empty();
 }

@@ -44,11 +44,16 @@ impl Host {
 
     /// Takes the outputs, as a driver does after each input.
     pub(crate) fn drain(&mut self) {
-        self.sent
-            .extend(std::iter::from_fn(|| self.cm.poll_transmit()));
+        self.drain_datagrams();
         self.events
             .extend(std::iter::from_fn(|| self.cm.poll_event()));
         self.cm.check().unwrap();
+    }
+
+    /// Takes the datagrams only, and does not examine the connections.
+    pub(crate) fn drain_datagrams(&mut self) {
+        self.sent
+            .extend(std::iter::from_fn(|| self.cm.poll_transmit()));
     }
 
     pub(crate) fn event(&mut self) -> CmEvent {
@@ -62,6 +67,12 @@ impl Host {
     }
 
     pub(crate) fn receive(&mut self, datagram: &Datagram, now: Instant) {
+        self.handle(datagram, now);
+        self.drain();
+    }
+
+    /// Handles a datagram, and leaves the outputs where they are.
+    pub(crate) fn handle(&mut self, datagram: &Datagram, now: Instant) {
         let arrival = Arrival {
             source: datagram.path.source,
             destination: datagram.path.destination,
@@ -69,7 +80,6 @@ impl Host {
             hop_limit: datagram.path.hop_limit,
         };
         self.cm.handle_datagram(&arrival, &datagram.mad, now);
-        self.drain();
     }
 }
 

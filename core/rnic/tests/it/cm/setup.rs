@@ -1,7 +1,7 @@
 //! Connection set-up, and its failures.
 
 use crate::cm::pair::*;
-use rnic::cm::{CmError, CmEvent, CmState, Listen, ListenAddress, Parting};
+use rnic::cm::{CmError, CmEvent, CmState, Listen, ListenAddress, ListenerId, Parting};
 use rnic::{Gid, Mtu};
 use wire::cm::{CmMessage, CommId, RejectReason, ServiceId, Subject};
 use wire::{Psn, Qpn, Service};
@@ -12,44 +12,7 @@ fn both_ends_learn_what_the_other_said() {
     let [listener, _] = pair.listen(8);
     let alice = pair.connect();
     pair.carry();
-    let CmEvent::Request {
-        id: bob,
-        listener: asked,
-        path,
-        request,
-        addresses,
-        ece,
-    } = pair.bob.event()
-    else {
-        panic!("a request");
-    };
-    assert_eq!(
-        (asked, path.source, path.destination),
-        (listener, BOB, ALICE)
-    );
-    assert_eq!(
-        (request.local_qpn, request.starting_psn),
-        (Qpn::new(0x11), Psn::new(0x10_0011))
-    );
-    assert_eq!(
-        (request.responder_resources, request.initiator_depth),
-        (3, 5)
-    );
-    assert_eq!(
-        (
-            request.retry_count,
-            request.rnr_retry_count,
-            request.path_mtu
-        ),
-        (7, 6, 3)
-    );
-    assert_eq!(request.private_data[36..41], *b"hello");
-    assert_eq!((ece.vendor_id, ece.options), (0x12_3456, 0x789a));
-    let addresses = addresses.unwrap();
-    assert_eq!(
-        (addresses.source(), addresses.source_port),
-        (ip(ALICE), SOURCE_PORT)
-    );
+    let bob = request_has_what_alice_said(pair.bob.event(), listener);
     assert_eq!(
         (pair.alice.cm.state(alice), pair.bob.cm.state(bob)),
         (Some(CmState::ReqSent), Some(CmState::ReqReceived))
@@ -57,19 +20,7 @@ fn both_ends_learn_what_the_other_said() {
 
     pair.accept(bob);
     pair.carry();
-    let CmEvent::Reply { id, reply, ece } = pair.alice.event() else {
-        panic!("a reply")
-    };
-    assert_eq!(
-        (id, reply.local_qpn, reply.starting_psn),
-        (alice, Qpn::new(0x22), Psn::new(0x20_0022))
-    );
-    assert_eq!(
-        (reply.responder_resources, reply.initiator_depth, reply.srq),
-        (4, 2, true)
-    );
-    assert_eq!(reply.private_data[..7], *b"welcome");
-    assert_eq!((ece.vendor_id, ece.options), (0x65_4321, 0xa987));
+    reply_has_what_bob_said(pair.alice.event(), alice);
 
     pair.ready(alice);
     pair.carry();
@@ -89,6 +40,60 @@ fn both_ends_learn_what_the_other_said() {
         (None, None)
     );
     assert!(pair.alice.events.is_empty() && pair.bob.events.is_empty());
+}
+
+/// Checks that a request event has the fields of [`connect`]; returns the communication ID of Bob's end.
+fn request_has_what_alice_said(event: CmEvent, listener: ListenerId) -> CommId {
+    let CmEvent::Request {
+        id,
+        listener: asked,
+        path,
+        request,
+        addresses,
+        ece,
+    } = event
+    else {
+        panic!("a request");
+    };
+    assert_eq!(
+        (asked, path.source, path.destination),
+        (listener, BOB, ALICE)
+    );
+    assert_eq!(
+        (request.local_qpn, request.starting_psn),
+        (Qpn::new(0x11), Psn::new(0x10_0011))
+    );
+    assert_eq!(
+        (request.responder_resources, request.initiator_depth),
+        (3, 5)
+    );
+    let retries = (request.retry_count, request.rnr_retry_count);
+    assert_eq!((retries, request.path_mtu), ((7, 6), 3));
+    assert_eq!(request.private_data[36..41], *b"hello");
+    assert_eq!((ece.vendor_id, ece.options), (0x12_3456, 0x789a));
+    let addresses = addresses.unwrap();
+    assert_eq!(
+        (addresses.source(), addresses.source_port),
+        (ip(ALICE), SOURCE_PORT)
+    );
+    id
+}
+
+/// Checks that a reply event has the fields of [`accept`].
+fn reply_has_what_bob_said(event: CmEvent, alice: CommId) {
+    let CmEvent::Reply { id, reply, ece } = event else {
+        panic!("a reply")
+    };
+    assert_eq!(
+        (id, reply.local_qpn, reply.starting_psn),
+        (alice, Qpn::new(0x22), Psn::new(0x20_0022))
+    );
+    assert_eq!(
+        (reply.responder_resources, reply.initiator_depth, reply.srq),
+        (4, 2, true)
+    );
+    assert_eq!(reply.private_data[..7], *b"welcome");
+    assert_eq!((ece.vendor_id, ece.options), (0x65_4321, 0xa987));
 }
 
 #[test]
