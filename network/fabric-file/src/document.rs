@@ -57,63 +57,34 @@ impl Document {
         let start = self.sources.start(number);
         let included = match DeTable::parse(text) {
             Ok(table) => includes(table.get_ref(), start),
-            Err(error) => {
-                // Errors of nesting have no place: the file's beginning at least names the file.
-                let place = error.span().unwrap_or(0..0);
-                let place = Some(place.start + start..place.end + start);
-                let what = error.message().to_owned();
-                return Err(FileError(alloc::vec![self.problem(
-                    Mistake::Syntax,
-                    "",
-                    place,
-                    what,
-                    ""
-                )]));
-            }
+            Err(error) => return Err(self.syntax_error(&error, start)),
         };
         for (index, (other, place)) in included.into_iter().enumerate() {
-            let wrong = |document: &Self, mistake, what: String, instead: &str| {
-                let field = format!("include[{index}]");
-                FileError(alloc::vec![document.problem(
-                    mistake,
-                    &field,
-                    Some(place.clone()),
-                    what,
-                    instead
-                )])
-            };
             let path = plain_path(&other);
-            if read.open.contains(&path) {
-                let what = format!(
-                    "{} include each other in a circle",
-                    read.open.join(" → ") + " → " + &path
-                );
-                return Err(wrong(
-                    self,
-                    Mistake::Reference,
-                    what,
-                    "leave out one of these includes",
-                ));
-            }
             if read.merged.contains(&path) {
                 continue;
             }
-            if read.open.len() + read.merged.len() >= INCLUDES_MAX {
-                let what = format!("more than {INCLUDES_MAX} files are included");
-                return Err(wrong(
-                    self,
-                    Mistake::Limit,
+            let text = read.check(&path).and_then(|()| {
+                files(&other).map_err(|why| RefusedInclude {
+                    mistake: Mistake::Reference,
+                    what: format!("{other}: {why}"),
+                    instead: "names are relative to this file",
+                })
+            });
+            let text = text.map_err(|refused| {
+                let field = format!("include[{index}]");
+                let RefusedInclude {
+                    mistake,
                     what,
-                    "put some of them together",
-                ));
-            }
-            let text = files(&other).map_err(|why| {
-                wrong(
-                    self,
-                    Mistake::Reference,
-                    format!("{other}: {why}"),
-                    "names are relative to this file",
-                )
+                    instead,
+                } = refused;
+                FileError(alloc::vec![self.problem(
+                    mistake,
+                    &field,
+                    Some(place),
+                    what,
+                    instead
+                )])
             })?;
             read.open.push(path);
             self.read_all(&other, &text, files, read)?;
@@ -121,6 +92,21 @@ impl Document {
         }
         self.files.push(number);
         Ok(())
+    }
+
+    /// A text that is not TOML, as an error at its place; `start` is where the text begins among the sources.
+    fn syntax_error(&self, error: &toml::de::Error, start: usize) -> FileError {
+        // Errors of nesting have no place: the file's beginning at least names the file.
+        let place = error.span().unwrap_or(0..0);
+        let place = Some(place.start + start..place.end + start);
+        let what = error.message().to_owned();
+        FileError(alloc::vec![self.problem(
+            Mistake::Syntax,
+            "",
+            place,
+            what,
+            ""
+        )])
     }
 
     /// Sets a value by its path, as `--set` and sweeps do: `nic.default.mtu=1024`. A `*` stands for every
@@ -245,6 +231,35 @@ impl Document {
 struct Included {
     open: Vec<String>,
     merged: Vec<String>,
+}
+
+/// Why a file is not included, before it is parsed.
+struct RefusedInclude {
+    mistake: Mistake,
+    what: String,
+    instead: &'static str,
+}
+
+impl Included {
+    /// Refuses a file that includes itself by way of others, and one beyond the limit.
+    fn check(&self, path: &String) -> Result<(), RefusedInclude> {
+        if self.open.contains(path) {
+            let circle = self.open.join(" → ") + " → " + path;
+            return Err(RefusedInclude {
+                mistake: Mistake::Reference,
+                what: format!("{circle} include each other in a circle"),
+                instead: "leave out one of these includes",
+            });
+        }
+        if self.open.len() + self.merged.len() >= INCLUDES_MAX {
+            return Err(RefusedInclude {
+                mistake: Mistake::Limit,
+                what: format!("more than {INCLUDES_MAX} files are included"),
+                instead: "put some of them together",
+            });
+        }
+        Ok(())
+    }
 }
 
 /// A path without the components `.`, so that `./a.toml` and `a.toml` are one file.

@@ -28,54 +28,13 @@ impl NetworkBuilder<'_> {
         let mut hosts = Vec::with_capacity(names.len());
         for (number, name) in names.into_iter().enumerate() {
             let entry = self.host_entry[number];
-            let nic = entry.map_or("default", |entry| self.file.host[entry].nic.as_str());
-            let field =
-                entry.map_or_else(|| "nic".to_owned(), |entry| format!("host[{entry}].nic"));
             if attached[number].is_none() && self.problems.is_empty() {
                 let what = format!("host {name} is attached to no switch");
                 let instead = format!("[[link]] between = [\"{name}\", \"a switch\"]");
-                self.wrong(
-                    Mistake::Combination,
-                    &field.replace(".nic", ".name"),
-                    what,
-                    &instead,
-                );
+                let field = host_field(entry, "name");
+                self.wrong(Mistake::Combination, &field, what, &instead);
             }
-            let of = |name: fn(&HostTable) -> &str| {
-                entry.map_or("default", |entry| name(&self.file.host[entry]))
-            };
-            let (processor, drive) = (of(|host| &host.processor), of(|host| &host.drive));
-            let live = entry.is_some_and(|entry| self.file.host[entry].live);
-            let drives = entry.map_or(1, |entry| self.file.host[entry].drives.max(1));
-            let nic_table = table(&self.file.nic, nic);
-            let processor_table = table(&self.file.processor, processor);
-            let drive_table = table(&self.file.drive, drive);
-            for (missing, kind, wanted) in [
-                (nic_table.is_none(), "nic", nic),
-                (processor_table.is_none(), "processor", processor),
-                (drive_table.is_none(), "drive", drive),
-            ] {
-                if missing {
-                    self.no_such_table(
-                        &field.replace(".nic", &format!(".{kind}")),
-                        kind,
-                        wanted,
-                        entry,
-                    );
-                }
-            }
-            if let (Some(nic), Some(processor), Some(drive)) =
-                (nic_table, processor_table, drive_table)
-            {
-                hosts.push(NamedHost {
-                    name,
-                    nic,
-                    processor,
-                    drive,
-                    drives,
-                    live,
-                });
-            }
+            hosts.extend(self.host_with_tables(name, entry));
         }
         // If a table is missing, the list has gaps; the file is refused then.
         for adapter in self.shared.iter().filter(|_| self.problems.is_empty()) {
@@ -94,6 +53,39 @@ impl NetworkBuilder<'_> {
             .for_each(|(name, nic)| self.check_nic(&format!("nic.{name}"), nic));
         self.check_storage_tables();
         hosts
+    }
+
+    /// A host with the tables that its entry names; `None` if one of them is missing.
+    fn host_with_tables(&mut self, name: String, entry: Option<usize>) -> Option<NamedHost> {
+        let file = self.file;
+        let table_name = |field: fn(&HostTable) -> &str| {
+            entry.map_or("default", |entry| field(&file.host[entry]))
+        };
+        let nic = table_name(|host| &host.nic);
+        let (processor, drive) = (
+            table_name(|host| &host.processor),
+            table_name(|host| &host.drive),
+        );
+        let nic_table = table(&file.nic, nic);
+        let processor_table = table(&file.processor, processor);
+        let drive_table = table(&file.drive, drive);
+        for (missing, kind, wanted) in [
+            (nic_table.is_none(), "nic", nic),
+            (processor_table.is_none(), "processor", processor),
+            (drive_table.is_none(), "drive", drive),
+        ] {
+            if missing {
+                self.no_such_table(&host_field(entry, kind), kind, wanted, entry);
+            }
+        }
+        Some(NamedHost {
+            name,
+            nic: nic_table?,
+            processor: processor_table?,
+            drive: drive_table?,
+            drives: entry.map_or(1, |entry| file.host[entry].drives.max(1)),
+            live: entry.is_some_and(|entry| file.host[entry].live),
+        })
     }
 
     /// Checks the sizes of per-host allocations for storage: cores and drives.
@@ -204,6 +196,14 @@ fn set_function(nic: &mut NicTable, settings: &FunctionSettings) {
     if settings.max_bps > 0 {
         let own = nic.rate.map_or(u64::MAX, |rate| rate.0.bps());
         nic.rate = Some(Bandwidth(Rate::from_bps(own.min(settings.max_bps))));
+    }
+}
+
+/// A field of a host's entry. Generated hosts have no entry, and mistakes in them are shown without one.
+fn host_field(entry: Option<usize>, field: &str) -> String {
+    match entry {
+        Some(entry) => format!("host[{entry}].{field}"),
+        None => "nic".to_owned(),
     }
 }
 

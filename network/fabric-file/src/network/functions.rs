@@ -95,6 +95,23 @@ impl SharedAdapter {
     }
 }
 
+/// A host whose adapter has functions.
+struct Owner<'a> {
+    host: u32,
+    /// Name of the adapter's table, and the functions in it.
+    nic: &'a str,
+    functions: &'a Functions,
+    /// The host's link, and which of its two ends is the host's.
+    link: u32,
+    end: usize,
+}
+
+impl Owner<'_> {
+    fn field(&self) -> String {
+        format!("nic.{}.functions", self.nic)
+    }
+}
+
 impl NetworkBuilder<'_> {
     /// Replaces each adapter with functions by its embedded switch, and adds the functions as hosts.
     pub(super) fn add_functions(&mut self) {
@@ -129,50 +146,45 @@ impl NetworkBuilder<'_> {
                 continue;
             };
             // Without a link the host is reported with the others that have none.
-            let Some(link) = links[host as usize] else {
+            let Some((link, end)) = links[host as usize] else {
                 continue;
             };
-            self.add_adapter(host, table, functions, link, &mut taken);
+            let owner = Owner {
+                host,
+                nic: table,
+                functions,
+                link,
+                end,
+            };
+            self.add_adapter(&owner, &mut taken);
         }
     }
 
-    fn add_adapter(
-        &mut self,
-        host: u32,
-        nic: &str,
-        functions: &Functions,
-        (link, end): (u32, usize),
-        taken: &mut BTreeMap<[u8; 6], String>,
-    ) {
-        let field = format!("nic.{nic}.functions");
-        let name = self
-            .hosts
-            .iter()
-            .nth(host as usize)
-            .unwrap_or_default()
-            .to_string();
+    fn add_adapter(&mut self, owner: &Owner<'_>, taken: &mut BTreeMap<[u8; 6], String>) {
+        let Owner {
+            host,
+            nic,
+            functions,
+            ..
+        } = *owner;
+        let field = owner.field();
         let too_many = self.hosts.len() as u64 + u64::from(functions.count) > u64::from(HOSTS_MAX);
         if too_many || self.switches.len() as u64 >= u64::from(SWITCHES_MAX) {
             let what = format!("with its functions the network has more than {HOSTS_MAX} hosts");
-            return self.wrong(
-                Mistake::Limit,
-                &format!("{field}.count"),
-                what,
-                "fewer functions",
-            );
+            let field = format!("{field}.count");
+            return self.wrong(Mistake::Limit, &field, what, "fewer functions");
         }
-        let uplink = self.topology.links()[link as usize].config;
+        let name = self.hosts.iter().nth(host as usize);
+        let name = name.unwrap_or_default().to_string();
+        let uplink = self.topology.links()[owner.link as usize].config;
         let switch = self.topology.add_switch();
         let eswitch = format!("{name}.eswitch");
         let mut free = !self.hosts.has(&eswitch) && self.switches.add(&eswitch);
         self.switch_entry.push(None);
         self.port_names.push(Vec::new());
-        let mut connected = self.topology.move_end(link, end, Node::Switch(switch));
-        connected = connected.and(self.topology.connect(
-            Node::Host(host),
-            Node::Switch(switch),
-            INSIDE,
-        ));
+        let to = Node::Switch(switch);
+        let mut connected = self.topology.move_end(owner.link, owner.end, to);
+        connected = connected.and(self.topology.connect(Node::Host(host), to, INSIDE));
         let mut adapter = SharedAdapter {
             host,
             nic: nic.to_string(),
@@ -186,59 +198,58 @@ impl NetworkBuilder<'_> {
             free = free && !self.switches.has(&own) && self.hosts.add(&own);
             let function = self.topology.add_host();
             self.host_entry.push(self.host_entry[host as usize]);
-            connected = connected.and(self.topology.connect(
-                Node::Host(function),
-                Node::Switch(switch),
-                INSIDE,
-            ));
-            let written = functions.written(number).unwrap_or_default();
-            let settings = settings(&written, host, number);
-            if let Some(other) = taken.insert(settings.mac, own.clone()) {
-                let what = format!("{other} and {own} have one MAC address");
-                self.wrong(
-                    Mistake::Combination,
-                    &field,
-                    what,
-                    "one address for one function of one host",
-                );
-            }
-            self.set_link_state(settings.state, link);
+            connected = connected.and(self.topology.connect(Node::Host(function), to, INSIDE));
             adapter.functions.push(NamedFunction {
                 host: function,
-                settings,
+                settings: self.function_settings(owner, number, own, taken),
             });
         }
-        let kept: u64 = adapter
-            .functions
-            .iter()
-            .map(|function| function.settings.min_bps)
-            .sum();
         if !free {
             let what = format!(
                 "{name}: its functions are called {name}v0 and so on, its switch {eswitch}"
             );
-            self.wrong(
-                Mistake::Combination,
-                &field,
-                what,
-                "other names for hosts and switches",
-            );
+            let instead = "other names for hosts and switches";
+            self.wrong(Mistake::Combination, &field, what, instead);
         } else if let Err(error) = connected {
             self.wrong(Mistake::Limit, &field, error.to_string(), "fewer functions");
-        } else if kept > adapter.uplink.bps() {
+        } else {
+            self.check_guaranteed_rates(&adapter, &name);
+        }
+        self.shared.push(adapter);
+    }
+
+    /// The settings of the function that was connected last. No other function may have its MAC address.
+    fn function_settings(
+        &mut self,
+        owner: &Owner<'_>,
+        number: u32,
+        name: String,
+        taken: &mut BTreeMap<[u8; 6], String>,
+    ) -> FunctionSettings {
+        let written = owner.functions.written(number).unwrap_or_default();
+        let settings = settings(&written, owner.host, number);
+        if let Some(other) = taken.insert(settings.mac, name.clone()) {
+            let what = format!("{other} and {name} have one MAC address");
+            let instead = "one address for one function of one host";
+            self.wrong(Mistake::Combination, &owner.field(), what, instead);
+        }
+        self.set_link_state(settings.state, owner.link);
+        settings
+    }
+
+    /// The rates that are guaranteed to an adapter's functions have to fit its port.
+    fn check_guaranteed_rates(&mut self, adapter: &SharedAdapter, name: &str) {
+        let rates = adapter.functions.iter();
+        let kept: u64 = rates.map(|function| function.settings.min_bps).sum();
+        if kept > adapter.uplink.bps() {
             let what = format!(
                 "the min-rate of all functions of {name} is {:.3} Gb/s, and its link has {:.3}",
                 kept as f64 / 1e9,
                 adapter.uplink.bps() as f64 / 1e9
             );
-            self.wrong(
-                Mistake::Combination,
-                &format!("{field}.vf"),
-                what,
-                "rates that fit",
-            );
+            let field = format!("nic.{}.functions.vf", adapter.nic);
+            self.wrong(Mistake::Combination, &field, what, "rates that fit");
         }
-        self.shared.push(adapter);
     }
 
     /// Takes the last link, a function's, down as its state requires, or together with the uplink.

@@ -12,73 +12,99 @@ use fabric::topology::{self, LinkError, Topology};
 /// Names of hosts and of switches, in the order of their numbers.
 type NodeNames = (Vec<String>, Vec<String>);
 
-/// A topology, and the function that names its nodes by its sizes. Names are made last, because a topology
-/// that is too large has none.
-type Generated = (Result<Topology, LinkError>, fn([u32; 3]) -> NodeNames);
+/// A generated topology.
+struct Generated {
+    topology: Result<Topology, LinkError>,
+    sizes: [u32; 3],
+    /// Names the nodes, from the sizes. Called last, because a topology that is too large has none.
+    names: fn([u32; 3]) -> NodeNames,
+}
+
+/// Reads the sizes of a topology, and collects the names of those that are missing or out of range.
+#[derive(Default)]
+struct Sizes {
+    missing: Vec<&'static str>,
+}
+
+impl Sizes {
+    fn number(&mut self, name: &'static str, value: Option<u32>) -> u32 {
+        value
+            .filter(|value| (1..=u32::from(u16::MAX)).contains(value))
+            .unwrap_or_else(|| {
+                self.missing.push(name);
+                1
+            })
+    }
+}
+
+impl Generated {
+    fn of(generator: &Generator, sizes: &mut Sizes) -> Self {
+        let speeds = generator.speeds();
+        match generator.kind {
+            Shape::Star => {
+                let hosts = sizes.number("hosts", generator.hosts);
+                Self {
+                    topology: topology::star(hosts, speeds.hosts),
+                    sizes: [hosts, 0, 0],
+                    names: star_names,
+                }
+            }
+            Shape::LeafSpine => {
+                let leaves = sizes.number("leaves", generator.leaves);
+                let spines = sizes.number("spines", generator.spines);
+                let hosts = sizes.number("hosts", generator.hosts);
+                Self {
+                    topology: topology::leaf_spine(leaves, spines, hosts, speeds),
+                    sizes: [leaves, spines, hosts],
+                    names: leaf_spine_names,
+                }
+            }
+            Shape::FatTree => {
+                let k = sizes.number("k", generator.k.filter(|k| k % 2 == 0 && *k <= 64));
+                Self {
+                    topology: topology::fat_tree(k, speeds),
+                    sizes: [k, 0, 0],
+                    names: fat_tree_names,
+                }
+            }
+            Shape::Rail => {
+                let servers = sizes.number("servers", generator.servers);
+                let rails = sizes.number("rails", generator.rails);
+                let spines = sizes.number("spines", generator.spines);
+                Self {
+                    topology: topology::rail_optimised(servers, rails, spines, speeds),
+                    sizes: [servers, rails, spines],
+                    names: rail_names,
+                }
+            }
+            Shape::Dragonfly => {
+                let groups = sizes.number("groups", generator.groups);
+                let routers = sizes.number("routers", generator.routers);
+                let hosts = sizes.number("hosts", generator.hosts);
+                Self {
+                    topology: topology::dragonfly(groups, routers, hosts, speeds),
+                    sizes: [groups, routers, hosts],
+                    names: dragonfly_names,
+                }
+            }
+        }
+    }
+}
 
 impl NetworkBuilder<'_> {
     /// Adds the hosts, switches and links of a generated topology.
     pub(super) fn generate(&mut self, generator: &Generator) {
-        let speeds = generator.speeds();
-        let mut missing = Vec::new();
-        let mut number = |name: &'static str, value: Option<u32>| {
-            value
-                .filter(|value| (1..=u32::from(u16::MAX)).contains(value))
-                .unwrap_or_else(|| {
-                    missing.push(name);
-                    1
-                })
-        };
-        let (made, names): Generated;
-        let sizes: [u32; 3];
-        match generator.kind {
-            Shape::Star => {
-                sizes = [number("hosts", generator.hosts), 0, 0];
-                (made, names) = (topology::star(sizes[0], speeds.hosts), star_names);
-            }
-            Shape::LeafSpine => {
-                let [leaves, spines] = [("leaves", generator.leaves), ("spines", generator.spines)]
-                    .map(|(name, value)| number(name, value));
-                sizes = [leaves, spines, number("hosts", generator.hosts)];
-                (made, names) = (
-                    topology::leaf_spine(leaves, spines, sizes[2], speeds),
-                    leaf_spine_names,
-                );
-            }
-            Shape::FatTree => {
-                let k = number("k", generator.k.filter(|k| k % 2 == 0 && *k <= 64));
-                sizes = [k, 0, 0];
-                (made, names) = (topology::fat_tree(k, speeds), fat_tree_names);
-            }
-            Shape::Rail => {
-                let [servers, rails] = [("servers", generator.servers), ("rails", generator.rails)]
-                    .map(|(name, value)| number(name, value));
-                sizes = [servers, rails, number("spines", generator.spines)];
-                (made, names) = (
-                    topology::rail_optimised(servers, rails, sizes[2], speeds),
-                    rail_names,
-                );
-            }
-            Shape::Dragonfly => {
-                let [groups, routers] =
-                    [("groups", generator.groups), ("routers", generator.routers)]
-                        .map(|(name, value)| number(name, value));
-                sizes = [groups, routers, number("hosts", generator.hosts)];
-                (made, names) = (
-                    topology::dragonfly(groups, routers, sizes[2], speeds),
-                    dragonfly_names,
-                );
-            }
-        }
-        if !missing.is_empty() {
-            let what = format!("this kind needs {}", missing.join(", "));
+        let mut sizes = Sizes::default();
+        let generated = Generated::of(generator, &mut sizes);
+        if !sizes.missing.is_empty() {
+            let what = format!("this kind needs {}", sizes.missing.join(", "));
             let instead = "numbers from 1 to 65535; k of a fat-tree is even and at most 64";
             return self.wrong(Mistake::Combination, "topology", what, instead);
         }
-        match made {
-            Ok(made) => {
-                self.topology = made;
-                let (hosts, switches) = names(sizes);
+        match generated.topology {
+            Ok(topology) => {
+                self.topology = topology;
+                let (hosts, switches) = (generated.names)(generated.sizes);
                 hosts.iter().for_each(|name| {
                     self.hosts.add(name);
                 });

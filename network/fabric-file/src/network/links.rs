@@ -7,7 +7,7 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use fabric::topology::{self, Extra, HOSTS_MAX, LinkConfig, Node};
+use fabric::topology::{Extra, HOSTS_MAX, LinkConfig, LinkError, Node};
 use fabric::{Span, Time};
 use vendors::text::nearest;
 
@@ -43,16 +43,16 @@ impl NetworkBuilder<'_> {
                 return self.wrong(Mistake::Value, &format!("{field}.{name}"), what, instead);
             }
         };
+        let extra = Extra {
+            chance,
+            ..Extra::of(link.extra_delay.0)
+        };
         let from = self.ends(&format!("{field}.between[0]"), &link.between[0]);
         let to = self.ends(&format!("{field}.between[1]"), &link.between[1]);
         if to.len() > 1 {
             let what = format!("\"{}\" stands for {} ends", link.between[1], to.len());
-            return self.wrong(
-                Mistake::Value,
-                &format!("{field}.between[1]"),
-                what,
-                "only the first may",
-            );
+            let field = format!("{field}.between[1]");
+            return self.wrong(Mistake::Value, &field, what, "only the first may");
         }
         let Some((to, to_port)) = to.into_iter().next() else {
             return;
@@ -63,37 +63,29 @@ impl NetworkBuilder<'_> {
                     let what = format!("more than {LINKS_MAX} links");
                     return self.wrong(Mistake::Limit, &field, what, "make the network smaller");
                 }
-                match self.topology.connect(from, to, config) {
-                    Ok(()) => {
-                        let extra = Extra {
-                            chance: chance.clone(),
-                            ..Extra::of(link.extra_delay.0)
-                        };
-                        if extra != Extra::default() {
-                            let number = self.topology.links().len() as u32 - 1;
-                            self.topology.slow_down(number, 0, extra);
-                        }
-                        self.take_down(&field, link);
-                        self.name_port(&field, from, from_port.as_deref());
-                        self.name_port(&field, to, to_port.as_deref());
-                    }
-                    Err(error) => {
-                        let what = match error {
-                            topology::LinkError::HostConnected(host) => {
-                                let name = self
-                                    .hosts
-                                    .iter()
-                                    .nth(host as usize)
-                                    .unwrap_or_default()
-                                    .to_owned();
-                                format!("host {name} has a link already, and a host has one port")
-                            }
-                            other => other.to_string(),
-                        };
-                        return self.wrong(Mistake::Limit, &field, what, "");
-                    }
+                if let Err(error) = self.topology.connect(from, to, config) {
+                    let what = self.with_host_name(error);
+                    return self.wrong(Mistake::Limit, &field, what, "");
                 }
+                if extra != Extra::default() {
+                    let number = self.topology.links().len() as u32 - 1;
+                    self.topology.slow_down(number, 0, extra.clone());
+                }
+                self.take_down(&field, link);
+                self.name_port(&field, from, from_port.as_deref());
+                self.name_port(&field, to, to_port.as_deref());
             }
+        }
+    }
+
+    /// The error of a link as a sentence. The topology knows hosts by their numbers, the file by their names.
+    fn with_host_name(&self, error: LinkError) -> String {
+        match error {
+            LinkError::HostConnected(host) => {
+                let name = self.hosts.iter().nth(host as usize).unwrap_or_default();
+                format!("host {name} has a link already, and a host has one port")
+            }
+            other => other.to_string(),
         }
     }
 

@@ -5,7 +5,7 @@ use super::vendor_switches::VendorSwitch;
 use super::{NamedSwitch, NetworkBuilder};
 use crate::document::ReadFile;
 use crate::error::Mistake;
-use crate::profile::{bytes, is_closed};
+use crate::profile::{Wrong, bytes, is_closed};
 use crate::schema::{Forwarding, Qos};
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -48,8 +48,9 @@ impl NetworkBuilder<'_> {
                         number,
                         index: entry,
                         kind,
+                        paths,
                     };
-                    self.imported(name, &entry, &paths, links, files)
+                    self.imported(name, &entry, links, files)
                 }
                 None => self.native(name, entry, links),
             };
@@ -99,25 +100,14 @@ impl NetworkBuilder<'_> {
         }
     }
 
+    /// A switch with the configuration of a `[qos.NAME]` table.
     fn native(
         &mut self,
         name: String,
         entry: Option<usize>,
         links: &[LinkConfig],
     ) -> Option<NamedSwitch> {
-        let table = entry.map_or("default", |entry| self.file.switch[entry].qos.as_str());
-        let Some(qos) = self
-            .file
-            .qos
-            .get(table)
-            .cloned()
-            .or_else(|| (table == "default").then(Qos::default))
-        else {
-            let field = entry.map_or_else(String::new, |entry| format!("switch[{entry}].qos"));
-            self.no_such_table(&field, "qos", table, entry);
-            return None;
-        };
-        let table = format!("qos.{table}");
+        let (table, qos) = self.qos_of(entry)?;
         let mut ports = PortProfiles::default();
         for link in links {
             let added = qos
@@ -128,39 +118,8 @@ impl NetworkBuilder<'_> {
                 return None;
             }
         }
-        let all = (!qos.pfc.classes.is_empty()).then(|| ("pfc.xoff".to_owned(), qos.pfc.xoff));
-        let own = qos.pfc.class.iter();
-        let own = own.filter_map(|(class, own)| {
-            own.xoff
-                .map(|xoff| (format!("pfc.class.{class}.xoff"), xoff))
-        });
-        for (field, _) in all
-            .into_iter()
-            .chain(own)
-            .filter(|(_, xoff)| is_closed(xoff.0))
-        {
-            let what =
-                "nothing may ever be buffered, so every sender is paused for good".to_owned();
-            self.wrong(
-                Mistake::Value,
-                &format!("{table}.{field}"),
-                what,
-                "write \"alpha 1/8\"",
-            );
-        }
-        let sizes = bytes(qos.buffer.0, "buffer").and_then(|total| {
-            let cell = bytes(qos.cell.0, "cell")?;
-            let pool = qos
-                .headroom_pool
-                .map(|pool| bytes(pool.0, "headroom-pool"))
-                .transpose()?;
-            Ok(BufferConfig {
-                total_bytes: total,
-                headroom_pool_bytes: pool,
-                cell_bytes: cell,
-            })
-        });
-        let buffer = match sizes {
+        self.check_pause_thresholds(&table, &qos);
+        let buffer = match buffer_of(&qos) {
             Ok(buffer) => buffer,
             Err((field, what)) => {
                 self.wrong(Mistake::Value, &format!("{table}.{field}"), what, "");
@@ -179,12 +138,8 @@ impl NetworkBuilder<'_> {
                 buffer.total_bytes
             );
             let instead = "make it larger, set headroom-pool, or shorten the links";
-            self.wrong(
-                Mistake::Combination,
-                &format!("{table}.buffer"),
-                what,
-                instead,
-            );
+            let field = format!("{table}.buffer");
+            self.wrong(Mistake::Combination, &field, what, instead);
         }
         let ports = (0..links.len()).map(|port| port.to_string()).collect();
         let watchdog = qos.pfc.watchdog.as_ref();
@@ -200,6 +155,38 @@ impl NetworkBuilder<'_> {
             watchdog,
             willing: qos.willing,
         })
+    }
+
+    /// The `[qos.NAME]` table that an entry names, with its path.
+    fn qos_of(&mut self, entry: Option<usize>) -> Option<(String, Qos)> {
+        let file = self.file;
+        let name = entry.map_or("default", |entry| file.switch[entry].qos.as_str());
+        let qos = file.qos.get(name).cloned();
+        let Some(qos) = qos.or_else(|| (name == "default").then(Qos::default)) else {
+            let field = entry.map_or_else(String::new, |entry| format!("switch[{entry}].qos"));
+            self.no_such_table(&field, "qos", name, entry);
+            return None;
+        };
+        Some((format!("qos.{name}"), qos))
+    }
+
+    /// A lossless class whose threshold admits nothing would be paused for good.
+    fn check_pause_thresholds(&mut self, table: &str, qos: &Qos) {
+        let all = (!qos.pfc.classes.is_empty()).then(|| ("pfc.xoff".to_owned(), qos.pfc.xoff));
+        let own = qos.pfc.class.iter().filter_map(|(class, own)| {
+            own.xoff
+                .map(|xoff| (format!("pfc.class.{class}.xoff"), xoff))
+        });
+        let closed = all
+            .into_iter()
+            .chain(own)
+            .filter(|(_, xoff)| is_closed(xoff.0));
+        for (field, _) in closed {
+            let what =
+                "nothing may ever be buffered, so every sender is paused for good".to_owned();
+            let field = format!("{table}.{field}");
+            self.wrong(Mistake::Value, &field, what, "write \"alpha 1/8\"");
+        }
     }
 }
 
@@ -219,4 +206,16 @@ fn links_of_ports(topology: &Topology) -> Vec<Vec<LinkConfig>> {
         ports.into_iter().map(|(_, link)| link).collect()
     });
     sorted.collect()
+}
+
+/// The buffer of a switch, or the field that is out of range and why.
+fn buffer_of(qos: &Qos) -> Result<BufferConfig, Wrong> {
+    let total_bytes = bytes(qos.buffer.0, "buffer")?;
+    let cell_bytes = bytes(qos.cell.0, "cell")?;
+    let pool = qos.headroom_pool.map(|pool| bytes(pool.0, "headroom-pool"));
+    Ok(BufferConfig {
+        total_bytes,
+        headroom_pool_bytes: pool.transpose()?,
+        cell_bytes,
+    })
 }

@@ -59,76 +59,79 @@ fn values_say_what_to_write() {
 
 const STAR: &str = "topology = { kind = \"star\", hosts = 2 }\n";
 
+/// Entries with a name or a value that is wrong, beside [`STAR`], and what the error says.
+const WRONG_ENTRIES: &[(&str, &str)] = &[
+    (
+        "[[switch]]\nname = \"s0\"\nqos = \"dep\"\n[qos.deep]\n",
+        "did you mean \"deep\"?",
+    ),
+    (
+        "[[host]]\nname = \"h0\"\nnic = \"cx6\"\n",
+        "there is no table [nic.cx6]",
+    ),
+    (
+        "[[link]]\nbetween = [\"h9\", \"s0\"]\n",
+        "link[0].between[0]: no host and no switch is called \"h9\"",
+    ),
+    ("[[host]]\nname = \"x*\"\n", "no host is called \"x*\""),
+    (
+        "[[host]]\nname = \"lonely\"\n",
+        "host lonely is attached to no switch",
+    ),
+    (
+        "[[link]]\nbetween = [\"h0\", \"s0\"]\n",
+        "host h0 has a link already",
+    ),
+    (
+        "[[link]]\nbetween = [\"s0\", \"h*\"]\n",
+        "\"h*\" stands for 2 ends",
+    ),
+    (
+        "[[host]]\nname = \"s0\"\n",
+        "a host and a switch have this name",
+    ),
+    (
+        "[qos.default.queue.9]\nweight = 1\n",
+        "qos.default.queue.9: \"9\" is no class",
+    ),
+    (
+        "[qos.default.pfc.class.4]\n",
+        "qos.default.pfc.class.4: \"4\" is none of `classes`",
+    ),
+    (
+        "[qos.default.pfc.class.3]\nxoff = \"0B\"\n",
+        "pfc.class.3.xoff: nothing may ever be buffered",
+    ),
+    (
+        "[nic.default]\noutstanding = 0\n",
+        "nic.default.outstanding: nothing may ever leave",
+    ),
+    (
+        "[qos.default]\ndscp = { 64 = 3 }\n",
+        "qos.default.dscp.64: \"64\" is no value or range from 0 to 63",
+    ),
+    (
+        "[qos.default]\nbuffer = \"10KiB\"\n",
+        "headroom and reserves of 2 ports need",
+    ),
+    (
+        "[nic.default]\nmtu = 1500\n",
+        "nic.default.mtu: 1500 is no path MTU",
+    ),
+    (
+        "[[switch]]\nname = \"x\"\n[[link]]\nbetween = [\"s0\", \"x\"]\nextra-law = \"measured\"\n",
+        "link[0].extra-samples: two or more are needed",
+    ),
+    (
+        "[[switch]]\nname = \"x\"\n[[link]]\nbetween = [\"s0\", \"x\"]\nextra-law = \"pareto\"\n\
+         extra-spread = \"1us\"\nextra-shape = 0.5\n",
+        "link[0].extra-shape: a shape of 0.5 is not from 1 to 1000",
+    ),
+];
+
 #[test]
 fn names_that_nothing_has_are_found_with_the_nearest() {
-    for (text, expected) in [
-        (
-            "[[switch]]\nname = \"s0\"\nqos = \"dep\"\n[qos.deep]\n",
-            "did you mean \"deep\"?",
-        ),
-        (
-            "[[host]]\nname = \"h0\"\nnic = \"cx6\"\n",
-            "there is no table [nic.cx6]",
-        ),
-        (
-            "[[link]]\nbetween = [\"h9\", \"s0\"]\n",
-            "link[0].between[0]: no host and no switch is called \"h9\"",
-        ),
-        ("[[host]]\nname = \"x*\"\n", "no host is called \"x*\""),
-        (
-            "[[host]]\nname = \"lonely\"\n",
-            "host lonely is attached to no switch",
-        ),
-        (
-            "[[link]]\nbetween = [\"h0\", \"s0\"]\n",
-            "host h0 has a link already",
-        ),
-        (
-            "[[link]]\nbetween = [\"s0\", \"h*\"]\n",
-            "\"h*\" stands for 2 ends",
-        ),
-        (
-            "[[host]]\nname = \"s0\"\n",
-            "a host and a switch have this name",
-        ),
-        (
-            "[qos.default.queue.9]\nweight = 1\n",
-            "qos.default.queue.9: \"9\" is no class",
-        ),
-        (
-            "[qos.default.pfc.class.4]\n",
-            "qos.default.pfc.class.4: \"4\" is none of `classes`",
-        ),
-        (
-            "[qos.default.pfc.class.3]\nxoff = \"0B\"\n",
-            "pfc.class.3.xoff: nothing may ever be buffered",
-        ),
-        (
-            "[nic.default]\noutstanding = 0\n",
-            "nic.default.outstanding: nothing may ever leave",
-        ),
-        (
-            "[qos.default]\ndscp = { 64 = 3 }\n",
-            "qos.default.dscp.64: \"64\" is no value or range from 0 to 63",
-        ),
-        (
-            "[qos.default]\nbuffer = \"10KiB\"\n",
-            "headroom and reserves of 2 ports need",
-        ),
-        (
-            "[nic.default]\nmtu = 1500\n",
-            "nic.default.mtu: 1500 is no path MTU",
-        ),
-        (
-            "[[switch]]\nname = \"x\"\n[[link]]\nbetween = [\"s0\", \"x\"]\nextra-law = \"measured\"\n",
-            "link[0].extra-samples: two or more are needed",
-        ),
-        (
-            "[[switch]]\nname = \"x\"\n[[link]]\nbetween = [\"s0\", \"x\"]\nextra-law = \"pareto\"\n\
-             extra-spread = \"1us\"\nextra-shape = 0.5\n",
-            "link[0].extra-shape: a shape of 0.5 is not from 1 to 1000",
-        ),
-    ] {
+    for (text, expected) in WRONG_ENTRIES {
         let message = message(build(&format!("{STAR}{text}")));
         assert!(message.contains(expected), "{text}\n{message}");
         assert!(message.starts_with("lab.toml:"), "{message}");

@@ -1,6 +1,6 @@
 //! Which RouterOS setting makes a class lossy, and which command changes it.
 
-use super::{RouterOsConfig, TrustMode};
+use super::{RouterOsConfig, RouterOsPort, TrustMode};
 use crate::advice::{Advice, LossyClass};
 
 /// The command that switches on ECN.
@@ -12,11 +12,28 @@ impl RouterOsConfig {
         let LossyClass {
             port,
             class,
-            dscp,
             lossless,
+            ..
         } = *lossy;
-        let (cause, instead) = self.lossy_setting(name, port, (class, dscp, lossless));
-        Advice { cause, instead }
+        let Some(own) = self.ports.get(port) else {
+            return Advice {
+                cause: format!("{name}: port {port} is not configured"),
+                instead: String::new(),
+            };
+        };
+        if lossless == 0 {
+            return Advice {
+                cause: format!(
+                    "{name}: pfc={}: no class is lossless, and data is in class {class}",
+                    own.pfc
+                ),
+                instead: format!(
+                    "a priority-flow-control profile with traffic-class={class} tx=yes rx=yes on \
+                    every lane"
+                ),
+            };
+        }
+        self.why_in_lossy_class(name, own, lossy)
     }
 
     /// The setting without which nothing else of the configuration has an effect, if it is off.
@@ -28,31 +45,14 @@ impl RouterOsConfig {
         (!self.offloaded).then(off)
     }
 
-    fn lossy_setting(
-        &self,
-        name: &str,
-        port: &str,
-        (class, dscp, lossless): (u8, u8, u8),
-    ) -> (String, String) {
-        let Some(own) = self.ports.get(port) else {
-            return (
-                format!("{name}: port {port} is not configured"),
-                String::new(),
-            );
-        };
-        if lossless == 0 {
-            let cause = format!(
-                "{name}: pfc={}: no class is lossless, and data is in class {class}",
-                own.pfc
-            );
-            return (
-                cause,
-                format!(
-                    "a priority-flow-control profile with traffic-class={class} tx=yes rx=yes on \
-                    every lane"
-                ),
-            );
-        }
+    /// The reason why data is not in the lossless class that the port has.
+    fn why_in_lossy_class(&self, name: &str, own: &RouterOsPort, lossy: &LossyClass<'_>) -> Advice {
+        let LossyClass {
+            class,
+            dscp,
+            lossless,
+            ..
+        } = *lossy;
         let mapped = self.dscp.contains_key(&dscp);
         let wanted = self
             .profiles
@@ -61,48 +61,39 @@ impl RouterOsConfig {
         let wanted = wanted.map_or("roce", |profile| profile.name.as_str());
         let only = crate::advice::class_list(lossless);
         match own.trust_l3 {
-            TrustMode::Ignore if own.profile == wanted || !mapped => {
-                let cause = format!(
+            TrustMode::Ignore if own.profile == wanted || !mapped => Advice {
+                cause: format!(
                     "{name}: data is in class {class} by profile={}, and pfc={} is for class {only}",
                     own.profile, own.pfc
-                );
-                (
-                    cause,
-                    format!("set the PFC profile's traffic-class={class}"),
-                )
-            }
-            TrustMode::Ignore => {
-                let cause = format!(
+                ),
+                instead: format!("set the PFC profile's traffic-class={class}"),
+            },
+            TrustMode::Ignore => Advice {
+                cause: format!(
                     "{name}: trust-l3=ignore: DSCP {dscp} is not looked at, data is in class {class} by \
                         profile={}",
                     own.profile
-                );
-                (cause, "trust-l3=keep on every lane of the port".to_owned())
-            }
-            TrustMode::Trust | TrustMode::Keep if !mapped => {
-                let cause = format!(
+                ),
+                instead: "trust-l3=keep on every lane of the port".to_owned(),
+            },
+            TrustMode::Trust | TrustMode::Keep if !mapped => Advice {
+                cause: format!(
                     "{name}: trust-l3={} and no map ip entry for DSCP {dscp}: such packets get the \
                         profile \"default\" \
                      (class {class}), not the port's",
                     own.trust_l3.name()
-                );
-                (
-                    cause,
-                    format!(
-                        "/interface ethernet switch qos map ip add dscp={dscp} profile={wanted}"
-                    ),
-                )
-            }
-            TrustMode::Trust | TrustMode::Keep => {
-                let cause = format!(
+                ),
+                instead: format!(
+                    "/interface ethernet switch qos map ip add dscp={dscp} profile={wanted}"
+                ),
+            },
+            TrustMode::Trust | TrustMode::Keep => Advice {
+                cause: format!(
                     "{name}: pfc={} is for class {only}, and data (DSCP {dscp}) is in class {class}",
                     own.pfc
-                );
-                (
-                    cause,
-                    format!("set the PFC profile's traffic-class={class}"),
-                )
-            }
+                ),
+                instead: format!("set the PFC profile's traffic-class={class}"),
+            },
         }
     }
 }

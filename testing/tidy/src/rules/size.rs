@@ -26,40 +26,6 @@ pub const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
     ("apps/rockery/src/lab/metrics.rs", "text", 79),
     ("apps/rockery/src/lab/mod.rs", "act", 83),
     ("apps/rockery/src/serve.rs", "act", 102),
-    // core
-    ("network/fabric-file/src/document.rs", "read_all", 76),
-    (
-        "network/fabric-file/src/network/adapters.rs",
-        "adapters",
-        74,
-    ),
-    (
-        "network/fabric-file/src/network/functions.rs",
-        "add_adapter",
-        104,
-    ),
-    (
-        "network/fabric-file/src/network/generate.rs",
-        "generate",
-        82,
-    ),
-    ("network/fabric-file/src/network/links.rs", "link", 76),
-    ("network/fabric-file/src/network/switches.rs", "native", 102),
-    (
-        "network/fabric-file/src/network/vendor_switches.rs",
-        "imported",
-        90,
-    ),
-    (
-        "network/vendors/src/routeros/advice.rs",
-        "lossy_setting",
-        77,
-    ),
-    (
-        "network/fabric-file/tests/it/mistakes.rs",
-        "names_that_nothing_has_are_found_with_the_nearest",
-        74,
-    ),
     // device
     (
         "device/host/src/shm/fetch.rs",
