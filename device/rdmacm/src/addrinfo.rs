@@ -74,11 +74,11 @@ impl Question {
             (!place.is_null()).then(|| unsafe { CStr::from_ptr(place) }.to_owned())
         };
         let hinted = |address: *mut c_void, length: u32| {
-            // SAFETY: by this function's contract, `node` and `service` are NULL or C strings, and the
-            // addresses of `hints` have the lengths that it names.
             if length == 0 {
                 None
             } else {
+                // SAFETY: by this function's contract, `node` and `service` are NULL or C strings, and the
+                // addresses of `hints` have the lengths that it names.
                 unsafe { sockaddr::read(address) }.ok()
             }
         };

@@ -116,8 +116,8 @@ impl Asked {
             mask,
             // SAFETY: the field is there, because its bit is set.
             iova: has(IOVA).then(|| unsafe { (*attr).iova }),
-            // SAFETY: the field is there, because its bit is set.
             addr: if has(ADDR) {
+                // SAFETY: the field is there, because its bit is set.
                 unsafe { (*attr).addr }
             } else {
                 null_mut()
@@ -125,15 +125,15 @@ impl Asked {
             file: (
                 // SAFETY: the field is there, because its bit is set.
                 if has(FD) { unsafe { (*attr).fd } } else { -1 },
-                // SAFETY: the field is there, because its bit is set.
                 if has(FD_OFFSET) {
+                    // SAFETY: the field is there, because its bit is set.
                     unsafe { (*attr).fd_offset }
                 } else {
                     0
                 },
             ),
-            // SAFETY: the field is there, because its bit is set.
             buf: if has(BUF) {
+                // SAFETY: the field is there, because its bit is set.
                 unsafe { (*attr).buf }
             } else {
                 null_mut()

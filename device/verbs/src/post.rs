@@ -169,8 +169,9 @@ pub(crate) unsafe fn send(
         flags: SendFlags::from_bits_truncate(wr.send_flags),
         data,
         destination: match qp_type {
-            // SAFETY: by this function's contract, the request is as the manual page of `ibv_post_send` asks.
             abi::IBV_QPT_UD if wr.opcode != abi::IBV_WR_LOCAL_INV => {
+                // SAFETY: by this function's contract, the request is as the manual page of `ibv_post_send`
+                // asks.
                 Some(unsafe { destination(wr) }?)
             }
             _ => None,

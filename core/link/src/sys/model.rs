@@ -130,10 +130,8 @@ fn records<O: Order + 'static>(batch: usize) {
             }
             assert_eq!(flags::published(&shared.lines[number]), 1, "a stale record");
             // SAFETY: loom checks that the writer does not access the payload at the same time.
-            assert_eq!(
-                shared.payloads[number].with(|payload| unsafe { *payload }),
-                number as u32 + 7
-            );
+            let payload = shared.payloads[number].with(|payload| unsafe { *payload });
+            assert_eq!(payload, number as u32 + 7);
         }
         _ = writer.join();
     });

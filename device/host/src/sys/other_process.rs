@@ -325,8 +325,9 @@ fn split_last(pieces: &mut [libc::iovec; PIECES_MAX + 1], count: usize) -> usize
             let head = last.iov_len - 1;
             pieces[count - 1].iov_len = head;
             // SAFETY: within the piece.
+            let iov_base = unsafe { last.iov_base.byte_add(head) };
             pieces[count] = libc::iovec {
-                iov_base: unsafe { last.iov_base.byte_add(head) },
+                iov_base,
                 iov_len: 1,
             };
             count + 1

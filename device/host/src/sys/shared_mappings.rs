@@ -360,8 +360,8 @@ impl SharedRange {
 
     /// Adds to the eight bytes of the range; returns the value before.
     pub(crate) fn fetch_add(self, add: u64) -> Option<u64> {
-        // SAFETY: eight aligned bytes of the mapping.
         if self.is_cell() {
+            // SAFETY: eight aligned bytes of the mapping.
             unsafe { self.guard.fetch_add(self.place.as_ptr(), add) }
         } else {
             None

@@ -146,11 +146,11 @@ unsafe fn vector<'a>(list: *const iovec, count: usize) -> Result<&'a [iovec], Er
     if count > ELEMENTS_MAX || (list.is_null() && count > 0) {
         return Err(Errno::INVALID);
     }
-    // SAFETY: by this function's contract, `count` elements are at `list`, and each points to as many bytes
-    // as it names.
     Ok(if count == 0 {
         &[]
     } else {
+        // SAFETY: by this function's contract, `count` elements are at `list`, and each points to as many
+        // bytes as it names.
         unsafe { core::slice::from_raw_parts(list, count) }
     })
 }
