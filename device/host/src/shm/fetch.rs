@@ -427,6 +427,20 @@ mod tests {
         );
     }
 
+    /// Records 100 to 102 with payloads of 9,000 bytes, one every 10,000 bytes of `source`.
+    fn three_waiting(source: &[u8]) -> Waiting {
+        let reference = |index| Reference {
+            address: source.as_ptr() as u64 + index * 10_000,
+            length: 9_000,
+        };
+        let mut waiting = Waiting {
+            found: [(0, reference(0)); TOGETHER_MAX],
+            count: 0,
+        };
+        (0..3).for_each(|index| waiting.add(100 + index, reference(index)));
+        waiting
+    }
+
     #[test]
     fn payloads_are_fetched_together_into_the_receives_that_follow() {
         let (token, source) = (
@@ -442,16 +456,7 @@ mod tests {
             length,
             backing: Backing::Pinned,
         };
-        let place = |index: u64| source.as_ptr() as u64 + index * 10_000;
-        let reference = |index| Reference {
-            address: place(index),
-            length: 9_000,
-        };
-        let mut waiting = Waiting {
-            found: [(0, reference(0)); TOGETHER_MAX],
-            count: 0,
-        };
-        (0..3).for_each(|index| waiting.add(100 + index, reference(index)));
+        let waiting = three_waiting(&source);
         let receives = [receive(0, 10_000), receive(1, 9_000), receive(2, 8_999)];
         let mut ahead = FetchedAhead::default();
         assert_eq!(ahead.fetch(&own, waiting.all(), &receives), 18_000);
