@@ -178,24 +178,12 @@ impl Owner for IdTable {
             CmEvent::Reply { id, reply, ece } => {
                 self.queue_event(id, |key, state| replied(key, state, &reply, ece))
             }
-            // As in Linux's rdma_cm, the RTU's private data is dropped: libfabric's XRC distinguishes the two
-            // sides of a connection by whether ESTABLISHED has any.
-            CmEvent::Established { id, .. } => self.queue_event(id, |key, state| {
-                state.step = Step::Connected;
-                Some(Pending::conn(key, RDMA_CM_EVENT_ESTABLISHED))
-            }),
+            CmEvent::Established { id, .. } => self.queue_event(id, established),
             CmEvent::Rejected { id, reject } => {
                 self.withdraw(id, cm, now);
                 self.queue_event(id, |key, state| rejected(key, state, &reject));
             }
-            CmEvent::Unreachable { id } => self.queue_event(id, |key, state| {
-                state.step = Step::Disconnected;
-                Some(Pending::plain(
-                    key,
-                    RDMA_CM_EVENT_UNREACHABLE,
-                    -libc::ETIMEDOUT,
-                ))
-            }),
+            CmEvent::Unreachable { id } => self.queue_event(id, unreachable),
             CmEvent::Disconnected { id, cause } => {
                 // The peer may have acknowledged requests just before it disconnected: they are completed
                 // before the program gets DISCONNECTED, and are not flushed with its queue pair.
@@ -210,16 +198,9 @@ impl Owner for IdTable {
             }),
             CmEvent::AddressRemoved { id } => {
                 self.withdraw(id, cm, now);
-                // If the device is gone too, DEVICE_REMOVAL was reported already.
-                self.queue_event(id, |key, state| match state.step {
-                    Step::DeviceRemoved => None,
-                    _ => disconnected(key, state, -libc::ENETDOWN),
-                });
+                self.queue_event(id, address_removed);
             }
-            CmEvent::TimeWaitOver { id } => self.queue_event(id, |key, state| {
-                state.step = Step::Disconnected;
-                Some(Pending::plain(key, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0))
-            }),
+            CmEvent::TimeWaitOver { id } => self.queue_event(id, time_wait_over),
         }
     }
 
@@ -273,6 +254,19 @@ fn replied(key: usize, state: &mut State, reply: &Rep, ece: Ece) -> Option<Pendi
     })
 }
 
+/// As in Linux's rdma_cm, the RTU's private data is dropped: libfabric's XRC distinguishes the two sides of a
+/// connection by whether ESTABLISHED has any.
+fn established(key: usize, state: &mut State) -> Option<Pending> {
+    state.step = Step::Connected;
+    Some(Pending::conn(key, RDMA_CM_EVENT_ESTABLISHED))
+}
+
+fn unreachable(key: usize, state: &mut State) -> Option<Pending> {
+    state.step = Step::Disconnected;
+    let status = -libc::ETIMEDOUT;
+    Some(Pending::plain(key, RDMA_CM_EVENT_UNREACHABLE, status))
+}
+
 fn rejected(key: usize, state: &mut State, reject: &Rej) -> Option<Pending> {
     state.step = Step::Disconnected;
     state.disconnected = true;
@@ -302,6 +296,20 @@ fn disconnected(key: usize, state: &mut State, status: i32) -> Option<Pending> {
         status,
         ..Pending::conn(key, RDMA_CM_EVENT_DISCONNECTED)
     })
+}
+
+/// Reports a connection whose local address is gone. If the device is gone too, DEVICE_REMOVAL was reported
+/// already.
+fn address_removed(key: usize, state: &mut State) -> Option<Pending> {
+    match state.step {
+        Step::DeviceRemoved => None,
+        _ => disconnected(key, state, -libc::ENETDOWN),
+    }
+}
+
+fn time_wait_over(key: usize, state: &mut State) -> Option<Pending> {
+    state.step = Step::Disconnected;
+    Some(Pending::plain(key, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0))
 }
 
 fn resolved(key: usize, state: &mut State, answer: &SidrRep) -> Pending {

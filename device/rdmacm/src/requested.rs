@@ -2,6 +2,7 @@
 
 use crate::id::Id;
 use crate::lifetime::destroy;
+use crate::negotiated::Negotiated;
 use crate::path_record::fill_path_record;
 use crate::pending::{NewRequest, Param};
 use crate::qp::random_psn;
@@ -9,6 +10,30 @@ use crate::state::Step;
 use abi::rdma_cm_id;
 use ffi::Errno;
 use std::ptr::null_mut;
+
+/// An identifier with the properties of a listener, attached to the device at which a request arrived.
+///
+/// # Safety
+/// `listener` is alive.
+unsafe fn like_listener(listener: &Id, negotiated: &Negotiated) -> Result<*mut Id, Errno> {
+    // SAFETY: the listener is alive.
+    let seen = unsafe { *listener.raw() };
+    let (space, is_synchronous) = {
+        let state = listener.state();
+        (state.space, state.is_synchronous)
+    };
+    let path = negotiated.path().ok_or(Errno::NO_DEVICE)?;
+    let device = listener.process.device_of(path.source)?;
+    let channel = if is_synchronous {
+        null_mut()
+    } else {
+        seen.channel
+    };
+    let new = Id::new(listener.process, channel, seen.context, space, seen.qp_type)?;
+    // SAFETY: just made.
+    unsafe { &*new }.attach(device);
+    Ok(new)
+}
 
 /// Creates an identifier for a connection request. It uses the listener's channel, or a channel of its own if
 /// the listener is synchronous.
@@ -36,29 +61,12 @@ pub(crate) unsafe fn create_id(
     };
     let psn = random_psn().inspect_err(|_| withdraw())?;
     // SAFETY: the listener is alive.
-    let seen = unsafe { *listener.raw() };
-    let (space, is_synchronous, tos) = {
-        let state = listener.state();
-        (state.space, state.is_synchronous, state.options.tos)
-    };
-    let device = negotiated
-        .path()
-        .ok_or(Errno::NO_DEVICE)
-        .and_then(|path| listener.process.device_of(path.source));
-    let channel = if is_synchronous {
-        null_mut()
-    } else {
-        seen.channel
-    };
-    let made = device.and_then(|device| {
-        let new = Id::new(listener.process, channel, seen.context, space, seen.qp_type)?;
-        Ok((device, new))
-    });
-    let (device, new) = made.inspect_err(|_| withdraw())?;
+    let made = unsafe { like_listener(listener, &negotiated) };
+    let new = made.inspect_err(|_| withdraw())?;
     negotiated.expected_psn = psn;
+    let tos = listener.state().options.tos;
     // SAFETY: just made.
     let this = unsafe { &*new };
-    this.attach(device);
     this.set_local(local);
     this.set_remote(remote);
     // SAFETY: just made.

@@ -197,31 +197,28 @@ fn control(
     Ok(())
 }
 
+/// The events that the kernel's epoll has at once; their number, or -1.
+fn ready_in_kernel(number: c_int, events: &mut [epoll_event]) -> c_int {
+    let (room, count) = (events.as_mut_ptr(), events.len() as c_int);
+    // SAFETY: room for as many as are requested.
+    unsafe { real::epoll_pwait(number, room, count, 0, core::ptr::null()) }
+}
+
 /// Waits once, for at most `time_ms` milliseconds. Returns the number of events, which may be 0 before the
 /// time-out.
 fn wait_once(number: c_int, epoll: &Epoll, events: &mut [epoll_event], time_ms: c_int) -> c_int {
-    let mut list = vec![
-        pollfd {
-            fd: number,
-            events: libc::POLLIN,
-            revents: 0,
-        },
-        pollfd {
-            fd: epoll.wake,
-            events: libc::POLLIN,
-            revents: 0,
-        },
-    ];
+    let entry = |fd, events| pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    let mut list = vec![entry(number, libc::POLLIN), entry(epoll.wake, libc::POLLIN)];
     let mut asked = Vec::new();
     for interest in epoll.lock().iter_mut() {
         interest.used(table::take_touched(interest.fd));
         if let (Some(rsocket), Some(events)) = (table::rsocket(interest.fd), interest.poll_events())
         {
-            list.push(pollfd {
-                fd: rsocket,
-                events,
-                revents: 0,
-            });
+            list.push(entry(rsocket, events));
             asked.push(interest.fd);
         }
     }
@@ -232,16 +229,7 @@ fn wait_once(number: c_int, epoll: &Epoll, events: &mut [epoll_event], time_ms: 
     }
     let mut count = 0;
     if list[0].revents != 0 {
-        // SAFETY: room for as many as are requested.
-        let from_kernel = unsafe {
-            real::epoll_pwait(
-                number,
-                events.as_mut_ptr(),
-                events.len() as c_int,
-                0,
-                core::ptr::null(),
-            )
-        };
+        let from_kernel = ready_in_kernel(number, events);
         if from_kernel < 0 {
             return from_kernel;
         }

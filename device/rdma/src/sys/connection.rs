@@ -1,24 +1,25 @@
 //! A connection: a queue pair, its completion queue, and the buffers that its requests use.
 
-use std::ffi::{c_int, c_void};
+mod completions;
+mod establish;
+
+pub use completions::{BATCH, Completion, Done};
+
+use std::ffi::c_int;
 use std::fmt;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use abi::{
-    IBV_QPT_RC, IBV_WC_WITH_INV, IBV_WR_BIND_MW, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_SEND,
+    IBV_QPT_RC, IBV_WR_BIND_MW, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE, IBV_WR_SEND,
     IBV_WR_SEND_WITH_INV, ibv_comp_channel, ibv_cq, ibv_qp_cap, ibv_qp_init_attr, ibv_sge, ibv_wc,
-    rdma_conn_param,
 };
 use buffer::Buffer;
 use slab::Slab;
 
-use super::address::sockaddr;
-use super::channel::{Channel, Event, Id, Link};
+use super::channel::Link;
 use super::domain::Domain;
 use super::landing::Landing;
 use super::library::{Library, WaitCq, check, failed, set_nonblocking};
@@ -26,26 +27,10 @@ use super::outbox::{INLINE, Inbox, LocalData, Outbox, Remote};
 use super::shared::SharedReceives;
 use crate::Error;
 
-/// Completions taken by one call of [`Connection::poll`].
-pub const BATCH: usize = 32;
-/// Time-out in seconds of each step of connection establishment.
-const STEP_SECONDS: u64 = 10;
-/// Responder resources of a connection: READs of the peer that are served at once.
-const RESPONDER_RESOURCES: u8 = 16;
 /// Marks work request IDs of the send queue; those of receives are indices of a table.
 const SENT: u64 = 1 << 62;
 /// Token of short messages, which the caller gets no completion for.
 const SMALL: u64 = u64::MAX;
-
-/// Event types (`enum rdma_cm_event_type`, rdma_get_cm_event(3)).
-mod event {
-    pub(super) const ADDR_RESOLVED: u32 = 0;
-    pub(super) const ROUTE_RESOLVED: u32 = 2;
-    pub(super) const REJECTED: u32 = 8;
-    pub(super) const ESTABLISHED: u32 = 9;
-    pub(super) const DISCONNECTED: u32 = 10;
-    pub(super) const TIMEWAIT_EXIT: u32 = 15;
-}
 
 /// Queue sizes and connection parameters.
 #[derive(Clone, Copy, Debug)]
@@ -60,28 +45,6 @@ pub struct Sizes {
     /// How often a SEND is repeated while the peer has no receive posted (RNR retry count): 7 means without
     /// limit.
     pub rnr_retry: u8,
-}
-
-/// Kind of a completed request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Done {
-    /// A message has arrived, with this number of bytes.
-    Receive(usize),
-    /// A SEND, WRITE or READ has completed.
-    Sent,
-}
-
-/// A completed request, and its buffer.
-#[derive(Debug)]
-pub struct Completion {
-    /// The token with which the caller posted it.
-    pub token: u64,
-    /// Its kind. `Err` has the status (`enum ibv_wc_status`): the connection is then broken.
-    pub done: Result<Done, u32>,
-    /// Its buffer, returned to the caller.
-    pub buffer: Option<Buffer>,
-    /// The key of this side that the message has ended (SEND with Invalidate).
-    pub invalidated: Option<u32>,
 }
 
 /// A connection. Requests are posted in lists, at the latest by [`Connection::flush`].
@@ -217,62 +180,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Connects to a peer, and returns the private data of its REP. `prepare` is called when receives can be
-    /// posted, which has to happen before the connection is established.
-    ///
-    /// # Errors
-    /// When no device has a route to the peer, or the peer rejects or does not answer.
-    pub fn connect(
-        to: SocketAddr,
-        sizes: Sizes,
-        private_data: &[u8],
-        prepare: impl FnOnce(&mut Self, &Arc<Domain>) -> Result<(), Error>,
-    ) -> Result<(Self, Vec<u8>), Error> {
-        let channel = Arc::new(Channel::new()?);
-        let id = Id::new(&channel)?;
-        let library = id.library;
-        let address = sockaddr(to);
-        let timeout_ms = (STEP_SECONDS * 1000) as c_int;
-        let place = address.as_ptr().cast::<c_void>();
-        // SAFETY: an identifier of the library, and an address of the family that it names.
-        let code =
-            unsafe { (library.rdma_resolve_addr)(id.raw.as_ptr(), ptr::null(), place, timeout_ms) };
-        check("rdma_resolve_addr", code)?;
-        wait_for(&channel, event::ADDR_RESOLVED).map_err(|error| match error {
-            Error::Event { .. } => Error::NoRoute(to),
-            error => error,
-        })?;
-        // SAFETY: an identifier whose address is resolved.
-        check("rdma_resolve_route", unsafe {
-            (library.rdma_resolve_route)(id.raw.as_ptr(), timeout_ms)
-        })?;
-        wait_for(&channel, event::ROUTE_RESOLVED)?;
-        // SAFETY: an identifier whose address is resolved has a device, which librdmacm keeps open.
-        let domain = unsafe { Domain::new(id.raw.as_ref().verbs) }?;
-        let mut connection = Self::new(Link { id, channel }, &domain, sizes, None)?;
-        prepare(&mut connection, &domain)?;
-        connection.flush()?;
-        let param = parameters(private_data, sizes);
-        // SAFETY: an identifier with a route and a queue pair; the private data live until the call returns.
-        let code = unsafe { (library.rdma_connect)(connection.link.id.raw.as_ptr(), &param) };
-        check("rdma_connect", code)?;
-        let answer = wait_for(&connection.link.channel, event::ESTABLISHED)?;
-        connection.established = true;
-        connection.sizes.reads = sizes.reads.min(answer.initiator_depth);
-        Ok((connection, answer.private_data))
-    }
-
-    /// Accepts the peer's request by sending a REP.
-    pub(super) fn accept(&mut self, private_data: &[u8]) -> Result<(), Error> {
-        self.flush()?;
-        let param = parameters(private_data, self.sizes);
-        // SAFETY: an identifier with a request and a queue pair; the private data live until the call
-        // returns.
-        check("rdma_accept", unsafe {
-            (self.link.id.library.rdma_accept)(self.link.id.raw.as_ptr(), &param)
-        })
-    }
-
     /// The number of the queue pair.
     pub fn number(&self) -> u32 {
         // SAFETY: the identifier's queue pair, which lives as long as this.
@@ -302,29 +209,6 @@ impl Connection {
     /// The queue of all completions.
     pub(super) fn completion_queue(&self) -> *mut ibv_cq {
         self.queues.completions.as_ptr()
-    }
-
-    /// Reads connection manager events, to find out whether the connection has ended.
-    ///
-    /// # Errors
-    /// [`Error::Disconnected`] when it has disconnected, [`Error::Event`] when the connection has failed.
-    pub fn check_events(&mut self) -> Result<(), Error> {
-        while let Some(event) = self.link.channel.event()? {
-            match event.kind {
-                event::ESTABLISHED => self.established = true,
-                kind if event.status != 0 => {
-                    self.ended = true;
-                    self.failure.get_or_insert((kind, event.status));
-                }
-                event::DISCONNECTED | event::TIMEWAIT_EXIT => self.ended = true,
-                _ => {}
-            }
-        }
-        match (self.ended, self.failure) {
-            (false, _) => Ok(()),
-            (true, None) => Err(Error::Disconnected),
-            (true, Some((event, status))) => Err(Error::Event { event, status }),
-        }
     }
 
     /// Takes completion events, and requests one for the next completion. The caller has to poll afterwards,
@@ -562,19 +446,6 @@ impl Connection {
         self.push(remote, LocalData::Buffer(buffer, element), SMALL)
     }
 
-    /// Moves the identifier, and its queued events, to an event channel of its own.
-    pub(super) fn migrate(&mut self) -> Result<(), Error> {
-        let channel = Channel::new()?;
-        let raw = self.link.id.raw.as_ptr();
-        // SAFETY: an identifier and a channel of the library.
-        check("rdma_migrate_id", unsafe {
-            (self.link.id.library.rdma_migrate_id)(raw, channel.raw.as_ptr())
-        })?;
-        self.link.channel = Arc::new(channel);
-        self.established = true;
-        Ok(())
-    }
-
     /// Identifies the connection in the events of its listener.
     pub(super) fn key(&self) -> usize {
         self.link.id.key()
@@ -673,184 +544,6 @@ impl Connection {
             length,
             lkey,
         })
-    }
-
-    /// Posts the lists, and appends completed requests to `out`: one signaled completion completes all
-    /// requests before it. Returns the number of completions.
-    ///
-    /// # Errors
-    /// When polling the completion queue fails.
-    pub fn poll(&mut self, out: &mut Vec<Completion>) -> Result<usize, Error> {
-        self.poll_most(BATCH, out)
-    }
-
-    /// As [`Connection::poll`], but takes at most `most` completions, and at most [`BATCH`].
-    ///
-    /// # Errors
-    /// As [`Connection::poll`].
-    pub fn poll_most(&mut self, most: usize, out: &mut Vec<Completion>) -> Result<usize, Error> {
-        self.flush()?;
-        let most = most.min(BATCH);
-        let cq = self.queues.completions.as_ptr();
-        // SAFETY: the queue's own table of functions, and room for so many completions.
-        let count = unsafe {
-            let poll = (*(*cq).context).ops.poll_cq;
-            poll.map_or(-1, |poll| poll(cq, most as c_int, self.found.as_mut_ptr()))
-        };
-        let Ok(count) = usize::try_from(count) else {
-            return Err(failed("ibv_poll_cq"));
-        };
-        for index in 0..count.min(BATCH) {
-            let wc = self.found[index];
-            if let Some(shared) = &self.shared
-                && let Some((token, buffer)) = shared.take(wc.wr_id)
-            {
-                out.push(match wc.status {
-                    0 => {
-                        let done = Ok(Done::Receive(wc.byte_len as usize));
-                        Completion {
-                            token,
-                            done,
-                            buffer: Some(buffer),
-                            invalidated: invalidated(&wc),
-                        }
-                    }
-                    status => {
-                        // Posted again for other connections. That fails only when the device was removed.
-                        _ = shared.receive(buffer, token);
-                        Completion {
-                            token,
-                            done: Err(status),
-                            buffer: None,
-                            invalidated: None,
-                        }
-                    }
-                });
-                continue;
-            }
-            if wc.wr_id & SENT != 0 {
-                self.retire(wc.wr_id & !SENT, wc.status, out);
-                continue;
-            }
-            let Some((token, buffer)) = self.receives.try_remove(wc.wr_id as usize) else {
-                continue;
-            };
-            let done = if wc.status == 0 {
-                Ok(Done::Receive(wc.byte_len as usize))
-            } else {
-                Err(wc.status)
-            };
-            out.push(Completion {
-                token,
-                done,
-                buffer: Some(buffer),
-                invalidated: invalidated(&wc),
-            });
-        }
-        Ok(count)
-    }
-
-    fn retire(&mut self, number: u64, status: u32, out: &mut Vec<Completion>) {
-        self.outbox.retire(number, |token, buffer, is_it| {
-            if is_it && status != 0 {
-                out.push(Completion {
-                    token,
-                    done: Err(status),
-                    buffer,
-                    invalidated: None,
-                });
-            } else if token == SMALL {
-                if let Some((small, buffer)) = self.small.as_mut().zip(buffer) {
-                    small.push(buffer);
-                }
-            } else {
-                out.push(Completion {
-                    token,
-                    done: Ok(Done::Sent),
-                    buffer,
-                    invalidated: None,
-                });
-            }
-        });
-    }
-
-    /// Returns the shared receives that this connection's unread messages are in.
-    fn repost_unread(&mut self) {
-        let mut left = Vec::new();
-        while self.poll(&mut left).is_ok_and(|count| count > 0) {
-            let Some(shared) = &self.shared else { return };
-            for Completion {
-                token,
-                done,
-                buffer,
-                ..
-            } in left.drain(..)
-            {
-                if let (Some(buffer), Ok(Done::Receive(_))) = (buffer, done) {
-                    _ = shared.receive(buffer, token);
-                }
-            }
-        }
-    }
-
-    /// Disconnects: outstanding requests complete with an error.
-    pub fn disconnect(&mut self) {
-        if !self.ended {
-            // SAFETY: an identifier with a queue pair; one that is not connected returns an error.
-            unsafe { (self.link.id.library.rdma_disconnect)(self.link.id.raw.as_ptr()) };
-        }
-    }
-}
-
-/// The key that a message has ended.
-fn invalidated(wc: &ibv_wc) -> Option<u32> {
-    (wc.status == 0 && wc.wc_flags & IBV_WC_WITH_INV != 0).then_some(wc.imm_data)
-}
-
-/// Connection parameters of both sides.
-fn parameters(private_data: &[u8], sizes: Sizes) -> rdma_conn_param {
-    rdma_conn_param {
-        private_data: private_data.as_ptr().cast(),
-        private_data_len: private_data.len().min(56) as u8,
-        responder_resources: RESPONDER_RESOURCES,
-        initiator_depth: sizes.reads,
-        flow_control: 1,
-        retry_count: 7,
-        rnr_retry_count: sizes.rnr_retry.min(7),
-        srq: 0,
-        qp_num: 0,
-    }
-}
-
-fn wait_for(channel: &Channel, wanted: u32) -> Result<Event, Error> {
-    let deadline = Instant::now() + Duration::from_secs(STEP_SECONDS);
-    loop {
-        if let Some(found) = channel.event()? {
-            return match found.kind {
-                kind if kind == wanted && found.status == 0 => Ok(found),
-                event::REJECTED => Err(Error::Rejected {
-                    reason: found.status,
-                    private_data: found.private_data,
-                }),
-                event => Err(Error::Event {
-                    event,
-                    status: found.status,
-                }),
-            };
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(Error::Silence {
-                seconds: STEP_SECONDS,
-            });
-        }
-        let mut poll = libc::pollfd {
-            fd: channel.descriptor(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one descriptor that is open.
-        unsafe { libc::poll(&mut poll, 1, left.as_millis() as c_int + 1) };
     }
 }
 
