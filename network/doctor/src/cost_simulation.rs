@@ -371,6 +371,27 @@ fn nic(text: &mut String, name: &str, talk: &Talk) {
     }
 }
 
+/// Entries of a table of the fabric file: ranges of values, with the class of each.
+fn class_map(class_of: &[u8]) -> String {
+    let values_of = |class: u8| {
+        (0_u8..)
+            .zip(class_of)
+            .filter(move |(_, own)| **own == class)
+            .map(|(value, _)| value)
+    };
+    let entries = (0..8).flat_map(|class| {
+        let text = ranges(values_of(class));
+        let keys: Vec<String> = text
+            .split(',')
+            .filter(|key| !key.is_empty())
+            .map(str::to_owned)
+            .collect();
+        keys.into_iter()
+            .map(move |key| format!("\"{key}\" = {class}"))
+    });
+    entries.collect::<Vec<_>>().join(", ")
+}
+
 fn qos(text: &mut String, intent: &Intent) {
     let trust = match intent.trust {
         Trust::None => "none",
@@ -383,30 +404,11 @@ fn qos(text: &mut String, intent: &Intent) {
         "[qos.default]\nbuffer = \"{BUFFER}\"\ntrust = \"{trust}\"\ndefault-class = {}",
         intent.default_class
     );
-    let entries = |values: &[u8]| {
-        let of = |class: u8| {
-            (0_u8..)
-                .zip(values)
-                .filter(move |(_, own)| **own == class)
-                .map(|(value, _)| value)
-        };
-        let parts = (0..8).flat_map(|class| {
-            let text = ranges(of(class));
-            let keys: Vec<String> = text
-                .split(',')
-                .filter(|key| !key.is_empty())
-                .map(str::to_owned)
-                .collect();
-            keys.into_iter()
-                .map(move |key| format!("\"{key}\" = {class}"))
-        });
-        parts.collect::<Vec<_>>().join(", ")
-    };
     let _ = writeln!(
         text,
         "dscp = {{ {} }}\npcp = {{ {} }}",
-        entries(&intent.dscp),
-        entries(&intent.pcp)
+        class_map(&intent.dscp),
+        class_map(&intent.pcp)
     );
     let list: Vec<String> = classes(intent.pfc_send)
         .map(|class| class.to_string())

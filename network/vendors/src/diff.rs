@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::intent::{Ecn, Intent, Schedule};
+use crate::intent::{Ecn, HostSettings, Intent, Schedule};
 use crate::text::{classes, ranges};
 
 /// One setting that differs.
@@ -24,124 +24,131 @@ impl fmt::Display for Change {
 
 /// The settings that differ, in the order in which a packet meets them.
 pub fn changes(from: &Intent, to: &Intent) -> Vec<Change> {
-    let mut found = Vec::new();
-    let mut compare = |what: String, from: String, to: String| {
+    let mut changes = Changes::default();
+    changes.classification(from, to);
+    for class in 0..8 {
+        let queues = &Sides {
+            from: &from.queues[class],
+            to: &to.queues[class],
+        };
+        changes.compare(format!("queue {class}"), queues, |queue| {
+            schedule(queue.schedule)
+        });
+        changes.compare(
+            format!("queue {class}: ECN"),
+            queues,
+            |queue| ecn(queue.ecn),
+        );
+    }
+    changes.pfc(from, to);
+    let sides = &Sides { from, to };
+    changes.compare("DCBX", sides, |intent| on(intent.dcbx));
+    changes.compare("MTU", sides, |intent| intent.mtu.to_string());
+    changes.compare("ports", sides, |intent| {
+        let names = intent.ports.iter().map(|port| port.name.clone());
+        names.collect::<Vec<_>>().join(", ")
+    });
+    if let (Some(from), Some(to)) = (&from.host, &to.host) {
+        changes.host(from, to);
+    }
+    changes.0
+}
+
+/// What is compared, now and afterwards.
+struct Sides<'a, T> {
+    from: &'a T,
+    to: &'a T,
+}
+
+/// Collects settings that differ.
+#[derive(Default)]
+struct Changes(Vec<Change>);
+
+impl Changes {
+    /// Compares one setting, whose text `value` makes.
+    fn compare<T>(
+        &mut self,
+        what: impl Into<String>,
+        sides: &Sides<'_, T>,
+        value: impl Fn(&T) -> String,
+    ) {
+        let (from, to) = (value(sides.from), value(sides.to));
         if from != to {
-            found.push(Change { what, from, to });
+            let what = what.into();
+            self.0.push(Change { what, from, to });
         }
-    };
-    let trust = |intent: &Intent| format!("{:?}", intent.trust).to_lowercase();
-    compare("trust".to_owned(), trust(from), trust(to));
-    let class = |intent: &Intent| intent.default_class.to_string();
-    compare(
-        "class of packets without a trusted header".to_owned(),
-        class(from),
-        class(to),
-    );
-    for one in 0..8_u8 {
-        let of = |intent: &Intent| {
-            let values = (0..64_u8)
-                .filter(|value| intent.trust.dscp() && intent.dscp[usize::from(*value)] == one);
-            let text = ranges(values);
-            if text.is_empty() {
-                "none".to_owned()
-            } else {
-                text
-            }
-        };
-        compare(format!("DSCP in class {one}"), of(from), of(to));
     }
-    for one in 0..8_u8 {
-        let of = |intent: &Intent| {
-            let values = (0..8_u8)
-                .filter(|value| intent.trust.pcp() && intent.pcp[usize::from(*value)] == one);
-            let text = ranges(values);
-            if text.is_empty() {
-                "none".to_owned()
-            } else {
-                text
-            }
-        };
-        compare(format!("PCP in class {one}"), of(from), of(to));
-    }
-    for one in 0..8 {
-        let (old, new) = (&from.queues[one], &to.queues[one]);
-        compare(
-            format!("queue {one}"),
-            schedule(old.schedule),
-            schedule(new.schedule),
-        );
-        compare(format!("queue {one}: ECN"), ecn(old.ecn), ecn(new.ecn));
-    }
-    let priorities = |mask: u8| {
-        if mask == 0 {
-            "none".to_owned()
-        } else {
-            ranges(classes(mask))
+
+    /// Which header field is trusted, and the class of each of its values.
+    fn classification(&mut self, from: &Intent, to: &Intent) {
+        let sides = &Sides { from, to };
+        self.compare("trust", sides, |intent| {
+            format!("{:?}", intent.trust).to_lowercase()
+        });
+        let default = "class of packets without a trusted header";
+        self.compare(default, sides, |intent| intent.default_class.to_string());
+        for class in 0..8_u8 {
+            self.compare(format!("DSCP in class {class}"), sides, |intent| {
+                let is_in = |value: &u8| intent.dscp[usize::from(*value)] == class;
+                or_none((0..64).filter(|value| intent.trust.dscp() && is_in(value)))
+            });
         }
-    };
-    compare(
-        "PFC sent for".to_owned(),
-        priorities(from.pfc_send),
-        priorities(to.pfc_send),
-    );
-    compare(
-        "PFC obeyed for".to_owned(),
-        priorities(from.pfc_obey),
-        priorities(to.pfc_obey),
-    );
-    let bytes = |bytes: Option<u32>| {
-        bytes.map_or_else(|| "automatic".to_owned(), |bytes| format!("{bytes} bytes"))
-    };
-    compare(
-        "Xoff".to_owned(),
-        bytes(from.pause.xoff),
-        bytes(to.pause.xoff),
-    );
-    compare("Xon".to_owned(), bytes(from.pause.xon), bytes(to.pause.xon));
-    compare(
-        "headroom".to_owned(),
-        bytes(from.pause.headroom),
-        bytes(to.pause.headroom),
-    );
-    let on = |on: bool| if on { "on" } else { "off" }.to_owned();
-    compare("DCBX".to_owned(), on(from.dcbx), on(to.dcbx));
-    compare("MTU".to_owned(), from.mtu.to_string(), to.mtu.to_string());
-    let names = |intent: &Intent| {
-        intent
-            .ports
-            .iter()
-            .map(|port| port.name.clone())
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    compare("ports".to_owned(), names(from), names(to));
-    if let (Some(old), Some(new)) = (&from.host, &to.host) {
-        compare(
-            "ToS of RDMA data".to_owned(),
-            old.tos().to_string(),
-            new.tos().to_string(),
-        );
-        compare(
-            "DSCP of notifications".to_owned(),
-            old.cnp_dscp.to_string(),
-            new.cnp_dscp.to_string(),
-        );
-        let cnp = |host: &crate::intent::HostSettings| host.cnp_priority.to_string();
-        compare("priority of notifications".to_owned(), cnp(old), cnp(new));
-        compare(
-            "priority of SMB Direct".to_owned(),
-            old.smb_priority.to_string(),
-            new.smb_priority.to_string(),
-        );
-        compare("willing".to_owned(), on(old.willing), on(new.willing));
-        compare(
-            "SR-IOV functions".to_owned(),
-            old.functions.to_string(),
-            new.functions.to_string(),
-        );
+        for class in 0..8_u8 {
+            self.compare(format!("PCP in class {class}"), sides, |intent| {
+                let is_in = |value: &u8| intent.pcp[usize::from(*value)] == class;
+                or_none((0..8).filter(|value| intent.trust.pcp() && is_in(value)))
+            });
+        }
     }
-    found
+
+    /// Priorities with PFC, and the thresholds.
+    fn pfc(&mut self, from: &Intent, to: &Intent) {
+        let sides = &Sides { from, to };
+        self.compare("PFC sent for", sides, |intent| {
+            or_none(classes(intent.pfc_send))
+        });
+        self.compare("PFC obeyed for", sides, |intent| {
+            or_none(classes(intent.pfc_obey))
+        });
+        self.compare("Xoff", sides, |intent| bytes(intent.pause.xoff));
+        self.compare("Xon", sides, |intent| bytes(intent.pause.xon));
+        self.compare("headroom", sides, |intent| bytes(intent.pause.headroom));
+    }
+
+    /// Settings that only adapters have.
+    fn host(&mut self, from: &HostSettings, to: &HostSettings) {
+        let sides = &Sides { from, to };
+        self.compare("ToS of RDMA data", sides, |host| host.tos().to_string());
+        self.compare("DSCP of notifications", sides, |host| {
+            host.cnp_dscp.to_string()
+        });
+        self.compare("priority of notifications", sides, |host| {
+            host.cnp_priority.to_string()
+        });
+        self.compare("priority of SMB Direct", sides, |host| {
+            host.smb_priority.to_string()
+        });
+        self.compare("willing", sides, |host| on(host.willing));
+        self.compare("SR-IOV functions", sides, |host| host.functions.to_string());
+    }
+}
+
+/// Ranges of values; "none" for no values.
+fn or_none(values: impl Iterator<Item = u8>) -> String {
+    let text = ranges(values);
+    if text.is_empty() {
+        "none".to_owned()
+    } else {
+        text
+    }
+}
+
+fn bytes(bytes: Option<u32>) -> String {
+    bytes.map_or_else(|| "automatic".to_owned(), |bytes| format!("{bytes} bytes"))
+}
+
+fn on(on: bool) -> String {
+    if on { "on" } else { "off" }.to_owned()
 }
 
 fn schedule(schedule: Schedule) -> String {

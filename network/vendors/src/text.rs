@@ -154,6 +154,15 @@ pub fn classes(mask: u8) -> impl Iterator<Item = u8> {
     (0..8).filter(move |class| mask >> class & 1 == 1)
 }
 
+/// Sets the bits of some classes in a mask, or clears them.
+pub fn set_bits(mask: &mut u8, classes: u8, on: bool) {
+    *mask = if on {
+        *mask | classes
+    } else {
+        *mask & !classes
+    };
+}
+
 /// The mask of some classes.
 pub fn mask(classes: &[u8]) -> u8 {
     classes

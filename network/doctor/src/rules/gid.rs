@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::{Adapter, Consequence, Finding, Found, HostFacts, cost, cost_of, gbps, names, usual};
+use super::{
+    Adapter, Consequence, Fact, Finding, Found, HostFacts, cost, cost_of, gbps, names, usual,
+};
+use vendors::facts::GidEntry;
 
 /// Interface MTU that RoCE's largest MTU needs: 4096 bytes and the headers (IPv6, UDP, BTH, RETH, ICRC).
 const MTU_NEEDED: u32 = 4096 + 40 + 8 + 12 + 16 + 4;
@@ -76,16 +79,7 @@ fn gids(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let Some(first) = adapter.gids.first() else {
         return;
     };
-    let usable = |index: Option<u32>| {
-        let entries = adapter
-            .gids
-            .iter()
-            .filter(|entry| index.is_none_or(|index| entry.value.index == index));
-        entries
-            .filter(|entry| entry.value.v2 != Some(false))
-            .any(|entry| entry.value.is_routable())
-    };
-    if !usable(None) {
+    if !has_usable_gid(adapter, None) {
         let what = "the table has no RoCEv2 GID with an address that is routed";
         let fix = format!(
             "ip addr add ADDRESS/24 dev {netdev}: each address makes a GID of RoCEv1 and one of RoCEv2"
@@ -93,11 +87,33 @@ fn gids(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         found.push(own("gid-empty").say(what, &[&first.seen], Consequence::NothingArrives, fix));
         return;
     }
-    for variable in host
+    gid_variables(host, adapter, found);
+    address_without_gid(host, adapter, first, found);
+    debug_assert!(gbps(adapter) > 0);
+}
+
+/// Whether a GID of RoCEv2 with an address that is routed is at this index, or at any.
+fn has_usable_gid(adapter: &Adapter, index: Option<u32>) -> bool {
+    adapter
+        .gids
+        .iter()
+        .filter(|entry| index.is_none_or(|index| entry.value.index == index))
+        .filter(|entry| entry.value.v2 != Some(false))
+        .any(|entry| entry.value.is_routable())
+}
+
+/// Variables of programs, such as `NCCL_IB_GID_INDEX`, that name an entry which is of no use.
+fn gid_variables(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
+    let own = Found {
+        rule: "gid-index",
+        host,
+        adapter,
+    };
+    let unusable = host
         .gid_variables
         .iter()
-        .filter(|variable| !usable(Some(variable.value.1)))
-    {
+        .filter(|variable| !has_usable_gid(adapter, Some(variable.value.1)));
+    for variable in unusable {
         let (name, index) = &variable.value;
         let right = adapter
             .gids
@@ -118,13 +134,28 @@ fn gids(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
             adapter.device
         );
         let fix = format!("{name}={}", right.value.index);
-        found.push(own("gid-index").say(
+        found.push(own.say(
             what,
             &[&variable.seen, &right.seen],
             Consequence::NothingArrives,
             fix,
         ));
     }
+}
+
+/// An address of the interface that no GID has: they are in different network namespaces.
+fn address_without_gid(
+    host: &HostFacts,
+    adapter: &Adapter,
+    first: &Fact<GidEntry>,
+    found: &mut Vec<Finding>,
+) {
+    let own = Found {
+        rule: "gid-address",
+        host,
+        adapter,
+    };
+    let (netdev, _) = names(adapter);
     let v4 = |address: &IpAddr| address.is_ipv4();
     let missing = adapter
         .addresses
@@ -143,12 +174,11 @@ fn gids(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         );
         let fix = "in a container: the address of the RDMA device's own network namespace (rdma system set \
             netns exclusive)";
-        found.push(own("gid-address").say(
+        found.push(own.say(
             what,
             &[&address.seen, &first.seen],
             Consequence::NothingArrives,
             fix,
         ));
     }
-    debug_assert!(gbps(adapter) > 0);
 }

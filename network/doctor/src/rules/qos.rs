@@ -1,8 +1,8 @@
 //! Marking, DSCP maps, PFC, ECN and ETS of an adapter.
 
 use super::{
-    Adapter, CNP_DSCP, Consequence, DATA_DSCP, Finding, Found, HostFacts, cost, cost_of, data_dscp,
-    names, share_cost, usual,
+    Adapter, CNP_DSCP, Consequence, DATA_DSCP, Fact, Finding, Found, HostFacts, cost, cost_of,
+    data_dscp, names, share_cost, usual,
 };
 use crate::cost_simulation::Case;
 
@@ -141,28 +141,56 @@ fn priorities(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         );
         found.push(own("pfc-all").say(what, &[&pfc.seen], consequence, command(1 << priority)));
     } else if pfc.value >> priority & 1 == 0 {
-        let on = pfc.value.trailing_zeros() as u8;
-        let mut seen = vec![&pfc.seen];
-        seen.extend(map.map(|map| &map.seen));
-        let standard = dscp == DATA_DSCP && priority == 3;
-        // The usual map decides which of both is intended.
-        let (rule, fix) = match standard {
-            true => ("pfc-priority", command(1 << priority)),
-            false => (
-                "dscp-map",
-                format!("mlnx_qos -i {netdev} --dscp2prio set,{dscp},{on}"),
-            ),
-        };
-        let what = format!(
-            "data (DSCP {dscp}) is in priority {priority}, and PFC is on for {}",
-            vendors::text::ranges(vendors::text::classes(pfc.value))
-        );
-        let consequence = match standard {
-            true => cost_of(adapter, |talk| talk.pfc = 0),
-            false => cost_of(adapter, |talk| talk.priority = priority),
-        };
-        found.push(own(rule).say(what, &seen, consequence, fix));
-    } else if let Some(buffers) = &adapter.buffer_of_priority
+        let data = Data { dscp, priority };
+        found.push(unpaused(host, adapter, pfc, data));
+    } else {
+        shared_buffer(host, adapter, priority, found);
+    }
+}
+
+/// Where an adapter puts data.
+struct Data {
+    dscp: u8,
+    priority: u8,
+}
+
+/// PFC is on, but not for the priority of data.
+fn unpaused(host: &HostFacts, adapter: &Adapter, pfc: &Fact<u8>, data: Data) -> Finding {
+    let Data { dscp, priority } = data;
+    let (netdev, _) = names(adapter);
+    let map = adapter.dscp.as_ref();
+    let on = pfc.value.trailing_zeros() as u8;
+    let mut seen = vec![&pfc.seen];
+    seen.extend(map.map(|map| &map.seen));
+    let standard = dscp == DATA_DSCP && priority == 3;
+    // The usual map decides which of both is intended.
+    let (rule, fix) = match standard {
+        true => ("pfc-priority", pfc_command(adapter, 1 << priority)),
+        false => (
+            "dscp-map",
+            format!("mlnx_qos -i {netdev} --dscp2prio set,{dscp},{on}"),
+        ),
+    };
+    let what = format!(
+        "data (DSCP {dscp}) is in priority {priority}, and PFC is on for {}",
+        vendors::text::ranges(vendors::text::classes(pfc.value))
+    );
+    let consequence = match standard {
+        true => cost_of(adapter, |talk| talk.pfc = 0),
+        false => cost_of(adapter, |talk| talk.priority = priority),
+    };
+    let own = Found {
+        rule,
+        host,
+        adapter,
+    };
+    own.say(what, &seen, consequence, fix)
+}
+
+/// The receive buffer of the paused priority is filled by traffic that is not paused.
+fn shared_buffer(host: &HostFacts, adapter: &Adapter, priority: u8, found: &mut Vec<Finding>) {
+    let (netdev, _) = names(adapter);
+    if let Some(buffers) = &adapter.buffer_of_priority
         && buffers.value[usize::from(priority)] == buffers.value[0]
         && priority != 0
     {
@@ -177,7 +205,12 @@ fn priorities(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
             "the simulated adapter has one receive buffer, and does not divide it by \
                 priority; it shows when traffic of priority 0 fills the adapter's buffer",
         );
-        found.push(own("receive-buffer").say(what, &[&buffers.seen], consequence, fix));
+        let own = Found {
+            rule: "receive-buffer",
+            host,
+            adapter,
+        };
+        found.push(own.say(what, &[&buffers.seen], consequence, fix));
     }
 }
 
@@ -238,6 +271,17 @@ fn notifications(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) 
         let consequence = cost(&now, &fixed);
         found.push(own("cnp-priority").say(what, &[&priority.seen, &pfc.seen], consequence, fix));
     }
+    dcqcn(host, adapter, found);
+}
+
+/// DCQCN is configured for each priority, separately for both ends of a connection.
+fn dcqcn(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
+    let own = |rule| Found {
+        rule,
+        host,
+        adapter,
+    };
+    let (netdev, _) = names(adapter);
     for (rule, map, role, effect) in [
         (
             "ecn-notification-point",

@@ -18,9 +18,17 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
             found.push(own.say(what, &[seen], consequence, fix));
         };
         dcb(adapter, windows, &mut say);
-        smb_direct(windows, &mut say);
+        smb_policy(adapter, windows, &mut say);
+        global_pause(adapter, &mut say);
+        if !lacks_smb_direct(windows, &mut say) {
+            smb_direct(windows, &mut say);
+            smb_settings(windows, &mut say);
+        }
     }
 }
+
+/// Reports a finding: rule, what was found, where it was seen, the consequence, and the repair.
+type Say<'a> = &'a mut dyn FnMut(&'static str, &str, &Evidence, Consequence, &str);
 
 fn linux(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let own = |rule| Found {
@@ -51,11 +59,8 @@ fn linux(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     }
 }
 
-fn dcb(
-    adapter: &Adapter,
-    windows: &WindowsFacts,
-    say: &mut dyn FnMut(&'static str, &str, &Evidence, Consequence, &str),
-) {
+/// Lossless Ethernet for the priority of SMB Direct: who sets it, and whether it is on.
+fn dcb(adapter: &Adapter, windows: &WindowsFacts, say: Say<'_>) {
     let name = &adapter.device;
     if let Some(fact) = windows.willing.as_ref().filter(|fact| fact.value) {
         let what = "Windows is willing: DCB settings of the host are not programmed";
@@ -96,6 +101,10 @@ fn dcb(
             );
         }
     }
+}
+
+/// The policy that puts SMB Direct into a priority of its own.
+fn smb_policy(adapter: &Adapter, windows: &WindowsFacts, say: Say<'_>) {
     if let Some(policy) = windows
         .smb_policy
         .as_ref()
@@ -112,6 +121,11 @@ fn dcb(
             fix,
         );
     }
+}
+
+/// Pause of the whole link, which PFC is to replace.
+fn global_pause(adapter: &Adapter, say: Say<'_>) {
+    let name = &adapter.device;
     if let Some(pause) = adapter.global_pause.as_ref().filter(|pause| pause.value) {
         let what = "802.3x pause is on (*FlowControl): it stops all priorities";
         let fix = format!(
@@ -128,27 +142,26 @@ fn dcb(
     }
 }
 
-fn smb_direct(
-    windows: &WindowsFacts,
-    say: &mut dyn FnMut(&'static str, &str, &Evidence, Consequence, &str),
-) {
-    let tcp = Consequence::FallsBackToTcp;
-    if let Some(edition) = &windows.edition {
-        let text = &edition.value;
-        let plain =
-            (text.ends_with(" Pro") || text.contains(" Home")) && !text.contains("Workstations");
-        if plain {
-            let fix = "Windows Pro for Workstations, Enterprise, Education or Server";
-            say(
-                "smb-edition",
-                "this edition of Windows has no SMB Direct",
-                &edition.seen,
-                tcp,
-                fix,
-            );
-            return;
-        }
+/// Whether the edition of Windows has no SMB Direct; nothing else matters then.
+fn lacks_smb_direct(windows: &WindowsFacts, say: Say<'_>) -> bool {
+    let Some(edition) = &windows.edition else {
+        return false;
+    };
+    let text = &edition.value;
+    let plain =
+        (text.ends_with(" Pro") || text.contains(" Home")) && !text.contains("Workstations");
+    if plain {
+        let what = "this edition of Windows has no SMB Direct";
+        let fix = "Windows Pro for Workstations, Enterprise, Education or Server";
+        let tcp = Consequence::FallsBackToTcp;
+        say("smb-edition", what, &edition.seen, tcp, fix);
     }
+    plain
+}
+
+/// What keeps the adapter from RDMA, or SMB from the adapter.
+fn smb_direct(windows: &WindowsFacts, say: Say<'_>) {
+    let tcp = Consequence::FallsBackToTcp;
     if let Some(rdma) = windows.rdma_enabled.as_ref().filter(|rdma| !rdma.value) {
         say(
             "rdma-disabled",
@@ -179,6 +192,10 @@ fn smb_direct(
             the adapter";
         say("smb-interface", what, &capable.seen, tcp, fix);
     }
+}
+
+/// What lets SMB Direct be chosen by the client, and lets the adapter place the data.
+fn smb_settings(windows: &WindowsFacts, say: Say<'_>) {
     if let Some(multichannel) = windows
         .multichannel
         .as_ref()
@@ -187,7 +204,13 @@ fn smb_direct(
         let what = "multichannel is off, and SMB Direct is found by it only";
         let fix = "Set-SmbClientConfiguration -EnableMultiChannel $true; the \
                    same with Set-SmbServerConfiguration";
-        say("smb-multichannel", what, &multichannel.seen, tcp, fix);
+        say(
+            "smb-multichannel",
+            what,
+            &multichannel.seen,
+            Consequence::FallsBackToTcp,
+            fix,
+        );
     }
     if let Some(encrypts) = windows.encrypts.as_ref().filter(|encrypts| encrypts.value) {
         let what = "SMB signs or encrypts all data: it is copied and computed \

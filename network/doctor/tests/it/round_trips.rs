@@ -41,86 +41,78 @@ fn host() -> impl Strategy<Value = HostSettings> {
     })
 }
 
-/// Any intent, with the names of ports that the dialect has.
-fn intent(dialect: Dialect) -> impl Strategy<Value = Intent> {
+/// Which header field decides the class, the classes by DSCP and by PCP, and the one of all other packets.
+fn classification() -> impl Strategy<Value = (Trust, [u8; 64], [u8; 8], u8)> {
     let trust = prop_oneof![
         Just(Trust::None),
         Just(Trust::Pcp),
         Just(Trust::Dscp),
         Just(Trust::Both)
     ];
-    let maps = (
-        trust,
-        proptest::collection::vec(0..8_u8, 64),
-        any::<[u8; 8]>(),
-        0..8_u8,
-    );
-    let pfc = (
-        any::<u8>(),
-        any::<u8>(),
-        proptest::option::of(2000..4_000_000_u32),
-    );
-    let buffers = (
-        proptest::option::of(0..2000_u32),
-        proptest::option::of(1..500_000_u32),
-    );
-    let ports = (
-        1..4_usize,
-        proptest::option::of(prop_oneof![Just(25_u32), Just(100), Just(400)]),
-        1..100_u32,
-    );
+    let dscp = proptest::collection::vec(0..8_u8, 64);
+    (trust, dscp, any::<[u8; 8]>(), 0..8_u8).prop_map(|(trust, dscp, pcp, default_class)| {
+        let dscp = dscp.try_into().expect("64 values");
+        (trust, dscp, pcp.map(|class| class & 7), default_class)
+    })
+}
+
+fn pause() -> impl Strategy<Value = Pause> {
+    let xoff = proptest::option::of(2000..4_000_000_u32);
+    let xon = proptest::option::of(0..2000_u32);
+    let headroom = proptest::option::of(1..500_000_u32);
+    (xoff, xon, headroom).prop_map(|(xoff, xon, headroom)| Pause {
+        xoff,
+        xon,
+        headroom,
+    })
+}
+
+/// Some ports, with the names that the dialect has for them.
+fn ports(dialect: Dialect) -> impl Strategy<Value = Vec<Port>> {
+    let gbps = proptest::option::of(prop_oneof![Just(25_u32), Just(100), Just(400)]);
+    (1..4_usize, gbps, 1..100_u32).prop_map(move |(count, gbps, metres)| {
+        let port = |index| Port {
+            name: dialect.port_name(index),
+            gbps,
+            metres: Some(metres),
+        };
+        (0..count).map(port).collect()
+    })
+}
+
+/// Any intent, with the names of ports that the dialect has.
+fn intent(dialect: Dialect) -> impl Strategy<Value = Intent> {
+    let pfc = (any::<u8>(), any::<u8>(), pause());
     let remark = proptest::option::of((0..64_u8, 0..8_u8));
-    let rest = (
-        any::<bool>(),
-        1500..=9216_u32,
-        proptest::option::of(host()),
-        remark,
-    );
+    let host = proptest::option::of(host());
+    let rest = (any::<bool>(), 1500..=9216_u32, host, remark);
     (
-        maps,
+        classification(),
         proptest::array::uniform8(queue()),
         pfc,
-        buffers,
-        ports,
+        ports(dialect),
         rest,
     )
-        .prop_map(
-            move |(
-                (trust, dscp, pcp, default_class),
+        .prop_map(|(classification, queues, pfc, ports, rest)| {
+            let (trust, dscp, pcp, default_class) = classification;
+            let (pfc_send, pfc_obey, pause) = pfc;
+            let (dcbx, mtu, host, remark) = rest;
+            Intent {
+                trust,
+                dscp,
+                pcp,
+                default_class,
+                remark,
                 queues,
-                (send, obey, xoff),
-                (xon, headroom),
+                pfc_send,
+                pfc_obey,
+                pause,
+                dcbx,
+                mtu,
                 ports,
-                rest,
-            )| {
-                let (dcbx, mtu, host, remark) = rest;
-                let (count, gbps, metres) = ports;
-                let port = |index| Port {
-                    name: dialect.port_name(index),
-                    gbps,
-                    metres: Some(metres),
-                };
-                Intent {
-                    trust,
-                    dscp: dscp.try_into().expect("64 values"),
-                    pcp: pcp.map(|class| class & 7),
-                    default_class,
-                    remark,
-                    queues,
-                    pfc_send: send,
-                    pfc_obey: obey,
-                    pause: Pause {
-                        xoff,
-                        xon,
-                        headroom,
-                    },
-                    dcbx,
-                    mtu,
-                    ports: (0..count).map(port).collect(),
-                    host,
-                }
-            },
-        )
+                host,
+            }
+        })
 }
 
 fn check(dialect: Dialect) {

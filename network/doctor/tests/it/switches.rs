@@ -258,101 +258,104 @@ fn healthy_outputs_have_no_findings_and_say_what_they_do_not_show() {
     }
 }
 
+/// Outputs of switches, a part of each, and what it is garbled to.
+const GARBLED: &[(&str, &str, &str)] = &[
+    ("sonic", "Ethernet4    3,4", "Ethernet4    3,9"),
+    (
+        "sonic",
+        "8,193          852,072            0             0",
+        "8,193          852,072            x             0",
+    ),
+    (
+        "sonic",
+        "Ethernet4:3  operational",
+        "Ethernet4.3  operational",
+    ),
+    (
+        "eos",
+        "Ethernet2  Yes      3           Yes",
+        "Ethernet2  Yes      3           Maybe",
+    ),
+    ("eos", "Ethernet2  Yes      3  ", "Ethernet2  Yes      8  "),
+    (
+        "eos-status",
+        "Et4        E A -   34",
+        "Et4        E A -   39",
+    ),
+    (
+        "eos-status",
+        "Et4        E A -   34",
+        "Et4        E A -   xy",
+    ),
+    (
+        "nxos",
+        "Ethernet1/2        Auto On   (8)",
+        "Ethernet1/2        Auto On   (x)",
+    ),
+    ("nxos", "Ethernet1/2        Auto", "Ethernet1/2        Odd "),
+    ("nvue", "pfc-priority      3", "pfc-priority      x"),
+    ("eos", "3         bytes ", "8         bytes "),
+    ("eos-json", "\"mtu\": 65535", "\"mtu\": 65535,,"),
+    ("eos-json", "\"3\": \"1204\"", "\"3\": \"many\""),
+    (
+        "eos-json",
+        "\"DP1\": { \"droppedPackets\": 0 }",
+        "\"DP1\": { \"droppedPackets\": -1 }",
+    ),
+    (
+        "nvue-json",
+        "\"pfc-priority\": \"3\"",
+        "\"pfc-priority\": \"9\"",
+    ),
+    (
+        "nvue-json",
+        "\"rx-enabled\": \"enabled\"",
+        "\"rx-enabled\": \"perhaps\"",
+    ),
+    (
+        "nvue-json",
+        "0              enable  disable",
+        "0              maybe   disable",
+    ),
+    ("nxos-queuing", "VL bitmap: (8)", "VL bitmap: (x)"),
+    (
+        "nxos-queuing",
+        "| WRED/AFD & Tail Drop Pkts |               0|",
+        "| WRED/AFD & Tail Drop Pkts |               x|",
+    ),
+    ("nxos-queuing", "QOS GROUP 0", "QOS GROUP x"),
+    ("nxos-queuing", "Oper Mode: On", "Oper Mode: Odd"),
+    (
+        "routeros",
+        "2 cnp        48    6              6",
+        "2 cnp        48    6              9",
+    ),
+    ("routeros", "1 default  48    cnp", "1 default  64    cnp"),
+    (
+        "routeros",
+        "ignore    keep      default     pfc-tc3 \n1",
+        "ignore    kept      default     pfc-tc3 \n1",
+    ),
+    (
+        "routeros",
+        "traffic-class=3 rx=yes tx=yes",
+        "traffic-class=3 rx=yes tx=odd",
+    ),
+    (
+        "routeros",
+        "drop-queue3-packet:          0",
+        "drop-queue3-packet:          x",
+    ),
+    (
+        "routeros",
+        "pfc3-use:     1 075 200",
+        "pfc3-use:     1 x75 200",
+    ),
+];
+
 #[test]
 fn garbled_outputs_name_their_line() {
-    for (name, from, to) in [
-        ("sonic", "Ethernet4    3,4", "Ethernet4    3,9"),
-        (
-            "sonic",
-            "8,193          852,072            0             0",
-            "8,193          852,072            x             0",
-        ),
-        (
-            "sonic",
-            "Ethernet4:3  operational",
-            "Ethernet4.3  operational",
-        ),
-        (
-            "eos",
-            "Ethernet2  Yes      3           Yes",
-            "Ethernet2  Yes      3           Maybe",
-        ),
-        ("eos", "Ethernet2  Yes      3  ", "Ethernet2  Yes      8  "),
-        (
-            "eos-status",
-            "Et4        E A -   34",
-            "Et4        E A -   39",
-        ),
-        (
-            "eos-status",
-            "Et4        E A -   34",
-            "Et4        E A -   xy",
-        ),
-        (
-            "nxos",
-            "Ethernet1/2        Auto On   (8)",
-            "Ethernet1/2        Auto On   (x)",
-        ),
-        ("nxos", "Ethernet1/2        Auto", "Ethernet1/2        Odd "),
-        ("nvue", "pfc-priority      3", "pfc-priority      x"),
-        ("eos", "3         bytes ", "8         bytes "),
-        ("eos-json", "\"mtu\": 65535", "\"mtu\": 65535,,"),
-        ("eos-json", "\"3\": \"1204\"", "\"3\": \"many\""),
-        (
-            "eos-json",
-            "\"DP1\": { \"droppedPackets\": 0 }",
-            "\"DP1\": { \"droppedPackets\": -1 }",
-        ),
-        (
-            "nvue-json",
-            "\"pfc-priority\": \"3\"",
-            "\"pfc-priority\": \"9\"",
-        ),
-        (
-            "nvue-json",
-            "\"rx-enabled\": \"enabled\"",
-            "\"rx-enabled\": \"perhaps\"",
-        ),
-        (
-            "nvue-json",
-            "0              enable  disable",
-            "0              maybe   disable",
-        ),
-        ("nxos-queuing", "VL bitmap: (8)", "VL bitmap: (x)"),
-        (
-            "nxos-queuing",
-            "| WRED/AFD & Tail Drop Pkts |               0|",
-            "| WRED/AFD & Tail Drop Pkts |               x|",
-        ),
-        ("nxos-queuing", "QOS GROUP 0", "QOS GROUP x"),
-        ("nxos-queuing", "Oper Mode: On", "Oper Mode: Odd"),
-        (
-            "routeros",
-            "2 cnp        48    6              6",
-            "2 cnp        48    6              9",
-        ),
-        ("routeros", "1 default  48    cnp", "1 default  64    cnp"),
-        (
-            "routeros",
-            "ignore    keep      default     pfc-tc3 \n1",
-            "ignore    kept      default     pfc-tc3 \n1",
-        ),
-        (
-            "routeros",
-            "traffic-class=3 rx=yes tx=yes",
-            "traffic-class=3 rx=yes tx=odd",
-        ),
-        (
-            "routeros",
-            "drop-queue3-packet:          0",
-            "drop-queue3-packet:          x",
-        ),
-        (
-            "routeros",
-            "pfc3-use:     1 075 200",
-            "pfc3-use:     1 x75 200",
-        ),
-    ] {
+    for &(name, from, to) in GARBLED {
         let text = derived(&format!("switches/{name}.txt"), &[(from, to)]);
         let first = to.lines().next().unwrap_or_default();
         let line = text

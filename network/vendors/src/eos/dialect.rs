@@ -35,45 +35,27 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.bare_ports(intent);
 }
 
-pub(crate) fn write(intent: &Intent) -> String {
-    let mut text = String::new();
-    let listed = |values: &[u8]| {
-        values
-            .iter()
-            .map(u8::to_string)
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
-    if intent.trust.dscp() {
-        let default = dscp_default();
-        for class in 0..8 {
-            let values: Vec<u8> = intent
-                .dscp_of(class)
-                .filter(|value| default[usize::from(*value)] != class)
-                .collect();
-            if !values.is_empty() {
-                let _ = writeln!(
-                    text,
-                    "qos map dscp {} to traffic-class {class}",
-                    listed(&values)
-                );
-            }
+/// Writes the class of each value that has another one on a new switch.
+fn write_map(text: &mut String, field: &str, class_of: &[u8], default: &[u8]) {
+    for class in 0..8 {
+        let values: Vec<String> = (0..class_of.len())
+            .filter(|value| class_of[*value] == class && default[*value] != class)
+            .map(|value| value.to_string())
+            .collect();
+        if !values.is_empty() {
+            let values = values.join(" ");
+            let _ = writeln!(text, "qos map {field} {values} to traffic-class {class}");
         }
     }
+}
+
+pub(crate) fn write(intent: &Intent) -> String {
+    let mut text = String::new();
+    if intent.trust.dscp() {
+        write_map(&mut text, "dscp", &intent.dscp, &dscp_default());
+    }
     if intent.trust.pcp() {
-        for class in 0..8 {
-            let values: Vec<u8> = intent
-                .pcp_of(class)
-                .filter(|value| COS[usize::from(*value)] != class)
-                .collect();
-            if !values.is_empty() {
-                let _ = writeln!(
-                    text,
-                    "qos map cos {} to traffic-class {class}",
-                    listed(&values)
-                );
-            }
-        }
+        write_map(&mut text, "cos", &intent.pcp, &COS);
     }
     let _ = writeln!(text, "!\nqos profile {PROFILE}");
     if intent.pfc_send != 0 {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::intent::{Fit, HostSettings, Intent, Port, Queue, Schedule, Trust};
 use crate::shell::{ShellCommand, commands, quoted};
-use crate::text::{ReadError, classes, number, shortened};
+use crate::text::{ReadError, classes, number, set_bits, shortened};
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.host(intent);
@@ -316,8 +316,7 @@ fn dcb(
                     "off" => false,
                     _ => return Err(command.wrong(file, "a priority is on or off")),
                 };
-                let pfc = &mut reading.intent.pfc_send;
-                *pfc = if on { *pfc | mask } else { *pfc & !mask };
+                set_bits(&mut reading.intent.pfc_send, mask, on);
             }
             ("ets", "tc-tsa", Some((class, algorithm))) => {
                 let mask = one_or_all(file, command, class)?;
@@ -326,11 +325,7 @@ fn dcb(
                     "ets" => false,
                     _ => return Err(command.wrong(file, "a traffic class is strict or ets")),
                 };
-                reading.strict = if strict {
-                    reading.strict | mask
-                } else {
-                    reading.strict & !mask
-                };
+                set_bits(&mut reading.strict, mask, strict);
             }
             ("ets", "tc-bw", Some((class, percent))) => {
                 let percent = number(file, command.line, percent, 0..=100)? as u8;

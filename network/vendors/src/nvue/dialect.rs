@@ -37,6 +37,33 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     intent.ports.iter_mut().for_each(|port| port.metres = None);
 }
 
+/// Writes PFC, which has one list of priorities for both directions.
+fn write_pfc(text: &mut String, intent: &Intent) {
+    let own = if intent.pfc_send == 0 {
+        intent.pfc_obey
+    } else {
+        intent.pfc_send
+    };
+    if own == 0 {
+        return;
+    }
+    let pfc = "nv set qos pfc default-global";
+    let able = |mask: u8| if mask == 0 { "disable" } else { "enable" };
+    let _ = writeln!(
+        text,
+        "{pfc} switch-priority {}\n{pfc} tx {}\n{pfc} rx {}",
+        ranges(classes(own)),
+        able(intent.pfc_send),
+        able(intent.pfc_obey)
+    );
+    for (name, bytes) in [
+        ("xoff-threshold", intent.pause.xoff),
+        ("xon-threshold", intent.pause.xon),
+    ] {
+        let _ = bytes.map(|bytes| writeln!(text, "{pfc} {name} {bytes}"));
+    }
+}
+
 pub(crate) fn write(intent: &Intent) -> String {
     let mut text = String::new();
     let trust = match intent.trust {
@@ -73,28 +100,7 @@ pub(crate) fn write(intent: &Intent) -> String {
         );
         write_queue(&mut text, class, queue);
     }
-    let own = if intent.pfc_send == 0 {
-        intent.pfc_obey
-    } else {
-        intent.pfc_send
-    };
-    if own != 0 {
-        let pfc = "nv set qos pfc default-global";
-        let able = |mask: u8| if mask == 0 { "disable" } else { "enable" };
-        let _ = writeln!(
-            text,
-            "{pfc} switch-priority {}\n{pfc} tx {}\n{pfc} rx {}",
-            ranges(classes(own)),
-            able(intent.pfc_send),
-            able(intent.pfc_obey)
-        );
-        for (name, bytes) in [
-            ("xoff-threshold", intent.pause.xoff),
-            ("xon-threshold", intent.pause.xon),
-        ] {
-            let _ = bytes.map(|bytes| writeln!(text, "{pfc} {name} {bytes}"));
-        }
-    }
+    write_pfc(&mut text, intent);
     for port in &intent.ports {
         let _ = writeln!(
             text,

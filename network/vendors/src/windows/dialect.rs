@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::intent::{Fit, HostSettings, Intent, Port, Schedule, Trust};
 use crate::shell::{ShellCommand, split};
-use crate::text::{ReadError, classes, lines, list, mask, number};
+use crate::text::{ReadError, classes, lines, list, mask, number, set_bits};
 
 /// Bytes that `*JumboPacket` counts besides the payload.
 const ETHERNET_HEADER: u32 = 14;
@@ -177,17 +177,35 @@ fn cmdlets(file: &str, text: &str) -> Result<Vec<Cmdlet>, ReadError> {
     Ok(found)
 }
 
-pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
-    let mut intent = Intent {
-        trust: Trust::Pcp,
-        pcp: [0, 1, 2, 3, 4, 5, 6, 7],
-        ..Intent::nothing()
-    };
-    let mut host = HostSettings::default();
-    let mut name = String::new();
-    let mut percents = [0_u8; 8];
-    let mut strict = 0_u8;
-    for cmdlet in cmdlets(file, text)? {
+/// What the cmdlets so far have set.
+struct Reading {
+    intent: Intent,
+    host: HostSettings,
+    /// Name of the adapter.
+    name: String,
+    /// Share of each traffic class.
+    percents: [u8; 8],
+    /// Traffic classes with strict priority, one bit each.
+    strict: u8,
+}
+
+impl Reading {
+    fn new() -> Self {
+        let intent = Intent {
+            trust: Trust::Pcp,
+            pcp: [0, 1, 2, 3, 4, 5, 6, 7],
+            ..Intent::nothing()
+        };
+        Self {
+            intent,
+            host: HostSettings::default(),
+            name: String::new(),
+            percents: [0; 8],
+            strict: 0,
+        }
+    }
+
+    fn cmdlet(&mut self, file: &str, cmdlet: &Cmdlet) -> Result<(), ReadError> {
         let verb = cmdlet
             .command
             .words
@@ -195,12 +213,10 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
             .map(|word| word.to_lowercase())
             .unwrap_or_default();
         if verb.starts_with("enable-netadapter") || verb == "set-netadapteradvancedproperty" {
-            cmdlet
-                .get("name")
-                .or(cmdlet.get(""))
-                .unwrap_or_default()
-                .clone_into(&mut name);
+            let name = cmdlet.get("name").or(cmdlet.get(""));
+            name.unwrap_or_default().clone_into(&mut self.name);
         }
+        let (intent, host) = (&mut self.intent, &mut self.host);
         match verb.as_str() {
             "set-netqosdcbxsetting" => host.willing = cmdlet.get("willing") == Some("$true"),
             "new-netqospolicy" if cmdlet.get("netdirectportmatchcondition").is_some() => {
@@ -208,23 +224,7 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
             }
             "enable-netqosflowcontrol" => intent.pfc_send |= cmdlet.mask(file)?,
             "disable-netqosflowcontrol" => intent.pfc_send &= !cmdlet.mask(file)?,
-            "new-netqostrafficclass" => {
-                let word = cmdlet.get("priority").unwrap_or_default();
-                let own = list(file, cmdlet.command.line, word, 7)?;
-                let is_strict = cmdlet
-                    .get("algorithm")
-                    .is_some_and(|word| word.eq_ignore_ascii_case("strict"));
-                strict = if is_strict {
-                    strict | mask(&own)
-                } else {
-                    strict & !mask(&own)
-                };
-                if !is_strict {
-                    let percent = cmdlet.number(file, "bandwidthpercentage", 100)? as u8;
-                    own.iter()
-                        .for_each(|class| percents[usize::from(*class)] = percent);
-                }
-            }
+            "new-netqostrafficclass" => self.traffic_class(file, cmdlet)?,
             "set-netadapteradvancedproperty" => match cmdlet.get("registrykeyword") {
                 Some("*JumboPacket") => {
                     let jumbo = cmdlet.number(file, "registryvalue", 65_535)?;
@@ -248,28 +248,63 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
             | "disable-netadapterqos" => {}
             _ => return Err(cmdlet.command.wrong(file, "this cmdlet is not known")),
         }
+        Ok(())
     }
-    // Bandwidth that no class is given belongs to the default class, which has priority 0.
-    percents[0] = 100_u8.saturating_sub(
-        percents[1..]
-            .iter()
-            .fold(0, |sum, percent| sum.saturating_add(*percent)),
-    );
-    for (class, queue) in intent.queues.iter_mut().enumerate() {
-        let is_strict = strict >> class & 1 == 1;
-        queue.schedule = if is_strict {
-            Schedule::Strict
-        } else {
-            Schedule::Weighted(percents[class].max(1))
-        };
+
+    /// `New-NetQosTrafficClass`: the algorithm of some classes, and the share of those with ETS.
+    fn traffic_class(&mut self, file: &str, cmdlet: &Cmdlet) -> Result<(), ReadError> {
+        let word = cmdlet.get("priority").unwrap_or_default();
+        let own = list(file, cmdlet.command.line, word, 7)?;
+        let is_strict = cmdlet
+            .get("algorithm")
+            .is_some_and(|word| word.eq_ignore_ascii_case("strict"));
+        set_bits(&mut self.strict, mask(&own), is_strict);
+        if !is_strict {
+            let percent = cmdlet.number(file, "bandwidthpercentage", 100)? as u8;
+            own.iter()
+                .for_each(|class| self.percents[usize::from(*class)] = percent);
+        }
+        Ok(())
     }
-    intent.pfc_obey = intent.pfc_send;
-    host.device.clone_from(&name);
-    intent.ports = vec![Port {
-        name,
-        gbps: None,
-        metres: None,
-    }];
-    intent.host = Some(host);
-    Ok(vec![intent])
+
+    fn finish(self) -> Intent {
+        let Self {
+            mut intent,
+            mut host,
+            name,
+            mut percents,
+            strict,
+        } = self;
+        // Bandwidth that no class is given belongs to the default class, which has priority 0.
+        percents[0] = 100_u8.saturating_sub(
+            percents[1..]
+                .iter()
+                .fold(0, |sum, percent| sum.saturating_add(*percent)),
+        );
+        for (class, queue) in intent.queues.iter_mut().enumerate() {
+            let is_strict = strict >> class & 1 == 1;
+            queue.schedule = if is_strict {
+                Schedule::Strict
+            } else {
+                Schedule::Weighted(percents[class].max(1))
+            };
+        }
+        intent.pfc_obey = intent.pfc_send;
+        host.device.clone_from(&name);
+        intent.ports = vec![Port {
+            name,
+            gbps: None,
+            metres: None,
+        }];
+        intent.host = Some(host);
+        intent
+    }
+}
+
+pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
+    let mut reading = Reading::new();
+    for cmdlet in cmdlets(file, text)? {
+        reading.cmdlet(file, &cmdlet)?;
+    }
+    Ok(vec![reading.finish()])
 }
