@@ -221,34 +221,7 @@ impl Plan {
             if config.headers != Headers::RoceV2 {
                 return Err(LabError::Adapter(host.name.clone()));
             }
-            let [_, b, c, d] = (number + 1).to_be_bytes();
-            let function = functions::function_of(network, number);
-            let own = network
-                .function(number)
-                .map(|(_, function)| function.settings.mac);
-            let mac = own.unwrap_or([2, 0, 0, b, c, d]);
-            hosts.push(LiveHost {
-                number,
-                name: host.name.clone(),
-                function,
-                v4: Ipv4Addr::new(10, b, c, d),
-                v6: Ipv6Addr::new(
-                    0xfd6c,
-                    0x6162,
-                    0,
-                    0,
-                    0,
-                    0,
-                    (number >> 16) as u16,
-                    (number + 1) as u16,
-                ),
-                mac,
-                link_local: link_local(mac),
-                mtu: mtu(host.nic.mtu),
-                rate: network.topology.links()[cable as usize].config.rate,
-                marks: [config.data, config.acknowledgements, config.notifications],
-                variables: variables(host.nic.congestion, config),
-            });
+            hosts.push(live_host(&experiment, number, cable));
         }
         check_macs(&hosts)?;
         let whole = experiment.clone();
@@ -270,6 +243,32 @@ impl Plan {
             document,
             files,
         })
+    }
+}
+
+/// A live host as its programs see it: addresses by its number, and what its adapter and its link determine.
+fn live_host(experiment: &Experiment, number: u32, cable: u32) -> LiveHost {
+    let network = &experiment.network;
+    let host = &network.hosts[number as usize];
+    let config = &experiment.scenario.hosts[number as usize];
+    let [a, b, c, d] = (number + 1).to_be_bytes();
+    let [high, low] = [[a, b], [c, d]].map(u16::from_be_bytes);
+    let own = network
+        .function(number)
+        .map(|(_, function)| function.settings.mac);
+    let mac = own.unwrap_or([2, 0, 0, b, c, d]);
+    LiveHost {
+        number,
+        name: host.name.clone(),
+        function: functions::function_of(network, number),
+        v4: Ipv4Addr::new(10, b, c, d),
+        v6: Ipv6Addr::new(0xfd6c, 0x6162, 0, 0, 0, 0, high, low),
+        mac,
+        link_local: link_local(mac),
+        mtu: mtu(host.nic.mtu),
+        rate: network.topology.links()[cable as usize].config.rate,
+        marks: [config.data, config.acknowledgements, config.notifications],
+        variables: variables(host.nic.congestion, config),
     }
 }
 

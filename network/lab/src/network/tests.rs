@@ -1,8 +1,10 @@
 //! Tests of packets that enter the network from devices, and of those that are handed to devices.
 
 use super::*;
+use crate::device::PAYLOAD_MAX;
 use crate::functions::LiveFunction;
 use crate::hostile::{Attached, host};
+use sim::world::Forgery;
 use std::net::Ipv4Addr;
 
 /// SEND Middle to queue pair 7.

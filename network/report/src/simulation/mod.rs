@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 use sim::experiment::Experiment;
 use sim::report::{
-    Finding, HopReport, Percentiles, PortReport, Report, Series, Severity, port_shares, slowest,
-    table,
+    Finding, FlowReport, HopReport, Percentiles, PortReport, Report, Series, Severity, port_shares,
+    slowest, table,
 };
 
 use crate::{Chart, Line, escape, head, rows};
@@ -237,8 +237,12 @@ fn ports(ports: &[PortReport]) -> String {
 }
 
 fn plots(report: &Report) -> String {
-    let mut text = String::new();
-    let flows = |of: fn(&sim::report::FlowReport) -> Option<f64>| {
+    flow_charts(report) + &port_charts(report) + &reorder_chart(report)
+}
+
+/// Distributions over the flows of each workload.
+fn flow_charts(report: &Report) -> String {
+    let flows = |of: fn(&FlowReport) -> Option<f64>| {
         let per_workload = report
             .workloads
             .iter()
@@ -254,28 +258,34 @@ fn plots(report: &Report) -> String {
             .filter(|line| line.points.len() > 1)
             .collect::<Vec<_>>()
     };
-    for (title, x, lines) in [
-        ("Completion times", "µs", flows(|flow| flow.completion_us)),
-        (
-            "Slowdown",
-            "times as long as alone",
-            flows(|flow| flow.slowdown),
-        ),
-        (
-            "Goodput of queue pairs",
-            "Gb/s",
-            flows(|flow| flow.goodput_bps.map(|bps| bps / 1e9)),
-        ),
-    ] {
-        text += &Chart {
+    let chart = |title, x, lines| {
+        let chart = Chart {
             title,
             x,
             y: "part of flows",
             lines,
             step: true,
-        }
-        .svg();
-    }
+        };
+        chart.svg()
+    };
+    [
+        chart("Completion times", "µs", flows(|flow| flow.completion_us)),
+        chart(
+            "Slowdown",
+            "times as long as alone",
+            flows(|flow| flow.slowdown),
+        ),
+        chart(
+            "Goodput of queue pairs",
+            "Gb/s",
+            flows(|flow| flow.goodput_bps.map(|bps| bps / 1e9)),
+        ),
+    ]
+    .concat()
+}
+
+/// Queues and rates over time, of the ports whose queues were longest.
+fn port_charts(report: &Report) -> String {
     let mut busiest: Vec<&Series> = report.series.iter().collect();
     let peak = |series: &Series| series.queued_bytes.iter().copied().max().unwrap_or(0);
     busiest.sort_by_key(|series| std::cmp::Reverse(peak(series)));
@@ -288,30 +298,28 @@ fn plots(report: &Report) -> String {
         busiest.iter().map(line).collect::<Vec<_>>()
     };
     let queued = over_time(|series| {
-        series
-            .queued_bytes
-            .iter()
-            .map(|bytes| f64::from(*bytes) / 1024.0)
-            .collect()
+        let bytes = series.queued_bytes.iter();
+        bytes.map(|bytes| f64::from(*bytes) / 1024.0).collect()
     });
-    text += &Chart {
+    let queues = Chart {
         title: "Longest queues",
         x: "µs",
         y: "KiB",
         lines: queued,
         step: false,
-    }
-    .svg();
-    let rates = over_time(|series| series.rate_bps.iter().map(|bps| bps / 1e9).collect());
-    text += &Chart {
-        title: "Rates of the same \
-        ports",
+    };
+    let rates = Chart {
+        title: "Rates of the same ports",
         x: "µs",
         y: "Gb/s",
-        lines: rates,
+        lines: over_time(|series| series.rate_bps.iter().map(|bps| bps / 1e9).collect()),
         step: false,
-    }
-    .svg();
+    };
+    queues.svg() + &rates.svg()
+}
+
+/// How far packets were overtaken, by workload.
+fn reorder_chart(report: &Report) -> String {
     let reordered = report
         .workloads
         .iter()
@@ -326,16 +334,14 @@ fn plots(report: &Report) -> String {
             points,
         }
     });
-    let lines: Vec<Line> = lines.collect();
-    text += &Chart {
+    let chart = Chart {
         title: "Reorder distance",
         x: "distance, power of two",
         y: "packets",
-        lines,
+        lines: lines.collect(),
         step: true,
-    }
-    .svg();
-    text
+    };
+    chart.svg()
 }
 
 /// Values and the part of them that is not above.
