@@ -9,7 +9,7 @@ use rnic::{
 };
 use sim::dice::Dice;
 use std::collections::{BTreeMap, VecDeque};
-use wire::{Qpn, Tail};
+use wire::{Qpn, Rkey, Tail};
 
 /// Requests of a stream that are under way at once at most.
 const DEPTH: usize = 12;
@@ -230,9 +230,11 @@ impl Stream {
             _ => 1,
         };
         let immediate = (id as u32).to_be_bytes();
-        let rkey = hosts[1 - self.from].keys.rkey;
-        let address = remote.address();
-        let word = Slot { length: 8, ..local };
+        let ends = Ends {
+            local,
+            remote,
+            rkey: hosts[1 - self.from].keys.rkey,
+        };
         match choice {
             0 => self.message(hosts, local, tag, Operation::Send(Tail::None), None),
             1 => self.message(
@@ -244,100 +246,85 @@ impl Stream {
             ),
             2 | 3 => {
                 hosts[self.from].arena.paint(local, tag);
-                let immediate = (choice == 3).then_some(immediate);
-                if immediate.is_some() {
-                    self.expect(
-                        tag,
-                        length,
-                        immediate,
-                        CompletionKind::ReceiveWriteImmediate,
-                    );
-                }
-                let operation = Operation::Write {
-                    address,
-                    rkey,
-                    immediate,
-                };
-                let promise = if self.is_reliable() {
-                    Promise::Written { remote, tag }
-                } else {
-                    Promise::Message
-                };
-                Plan {
-                    operation,
-                    local,
-                    promise,
-                    kind: CompletionKind::Write,
-                }
+                self.write(&ends, tag, (choice == 3).then_some(immediate))
             }
             4 => {
                 hosts[1 - self.from].arena.paint(remote, tag);
-                let promise = Promise::Read { local, tag };
-                Plan {
-                    operation: Operation::Read { address, rkey },
-                    local,
-                    promise,
-                    kind: CompletionKind::Read,
-                }
+                ends.read(tag)
             }
-            5 => {
-                let promise = Promise::Original {
-                    local: word,
-                    before: self.value,
-                };
-                self.value = self.value.wrapping_add(tag);
-                let operation = Operation::FetchAdd {
-                    address: self.counter.address(),
-                    rkey,
-                    add: tag,
-                };
-                Plan {
-                    operation,
-                    local: word,
-                    promise,
-                    kind: CompletionKind::FetchAdd,
-                }
-            }
+            5 => self.fetch_add(&ends, tag),
             6 => {
-                let promise = Promise::Original {
-                    local: word,
-                    before: self.value,
-                };
                 let compare = if dice.per_mille(500) { self.value } else { tag };
-                if compare == self.value {
-                    self.value = !tag;
-                }
-                let address = self.counter.address();
-                let operation = Operation::CompareSwap {
-                    address,
-                    rkey,
-                    compare,
-                    swap: !tag,
-                };
-                Plan {
-                    operation,
-                    local: word,
-                    promise,
-                    kind: CompletionKind::CompareSwap,
-                }
+                self.compare_swap(&ends, compare, tag)
             }
             _ => {
-                hosts[self.from].arena.paint(word, tag);
-                let promise = Promise::Written {
-                    remote: Slot {
-                        length: 8,
-                        ..remote
-                    },
-                    tag,
-                };
-                let operation = Operation::AtomicWrite { address, rkey };
-                Plan {
-                    operation,
-                    local: word,
-                    promise,
-                    kind: CompletionKind::AtomicWrite,
-                }
+                hosts[self.from].arena.paint(ends.word(), tag);
+                ends.atomic_write(tag)
             }
+        }
+    }
+
+    fn write(&mut self, ends: &Ends, tag: u64, immediate: Option<[u8; 4]>) -> Plan {
+        let Ends {
+            local,
+            remote,
+            rkey,
+        } = *ends;
+        if immediate.is_some() {
+            let kind = CompletionKind::ReceiveWriteImmediate;
+            self.expect(tag, local.length, immediate, kind);
+        }
+        let promise = if self.is_reliable() {
+            Promise::Written { remote, tag }
+        } else {
+            Promise::Message
+        };
+        Plan {
+            operation: Operation::Write {
+                address: remote.address(),
+                rkey,
+                immediate,
+            },
+            local,
+            promise,
+            kind: CompletionKind::Write,
+        }
+    }
+
+    /// An addition to the counter, whose value is known before and afterwards.
+    fn fetch_add(&mut self, ends: &Ends, tag: u64) -> Plan {
+        let before = self.value;
+        self.value = self.value.wrapping_add(tag);
+        let local = ends.word();
+        Plan {
+            operation: Operation::FetchAdd {
+                address: self.counter.address(),
+                rkey: ends.rkey,
+                add: tag,
+            },
+            local,
+            promise: Promise::Original { local, before },
+            kind: CompletionKind::FetchAdd,
+        }
+    }
+
+    /// A comparison with the counter, which may fail.
+    fn compare_swap(&mut self, ends: &Ends, compare: u64, tag: u64) -> Plan {
+        let before = self.value;
+        if compare == self.value {
+            self.value = !tag;
+        }
+        let local = ends.word();
+        Plan {
+            operation: Operation::CompareSwap {
+                address: self.counter.address(),
+                rkey: ends.rkey,
+                compare,
+                swap: !tag,
+            },
+            local,
+            promise: Promise::Original { local, before },
+            kind: CompletionKind::CompareSwap,
         }
     }
 
@@ -572,6 +559,52 @@ struct Plan {
     local: Slot,
     promise: Promise,
     kind: CompletionKind,
+}
+
+/// The memory of a request at both ends.
+struct Ends {
+    local: Slot,
+    remote: Slot,
+    rkey: Rkey,
+}
+
+impl Ends {
+    /// The local memory of atomics, which have eight bytes.
+    fn word(&self) -> Slot {
+        Slot {
+            length: 8,
+            ..self.local
+        }
+    }
+
+    fn read(&self, tag: u64) -> Plan {
+        let local = self.local;
+        Plan {
+            operation: Operation::Read {
+                address: self.remote.address(),
+                rkey: self.rkey,
+            },
+            local,
+            promise: Promise::Read { local, tag },
+            kind: CompletionKind::Read,
+        }
+    }
+
+    fn atomic_write(&self, tag: u64) -> Plan {
+        let remote = Slot {
+            length: 8,
+            ..self.remote
+        };
+        Plan {
+            operation: Operation::AtomicWrite {
+                address: remote.address(),
+                rkey: self.rkey,
+            },
+            local: self.word(),
+            promise: Promise::Written { remote, tag },
+            kind: CompletionKind::AtomicWrite,
+        }
+    }
 }
 
 /// Cuts the data into up to three elements.

@@ -118,77 +118,92 @@ impl Story {
         };
         // Keys depend on the seeds alone, so those of a trial serve both tellings.
         let mut hosts = story.hosts()?;
-        let mut allot = |side: usize, length: u64| hosts[side].allot(length.max(8) as usize);
-        let counter = allot(1, 8);
+        let counter = hosts[1].allot(8);
         for _ in 0..1 + dice.below(REQUESTS_MAX) {
             let length = dice.below(longest);
-            let (mut local, remote) = (allot(0, length), allot(1, length));
-            local.length = length as usize;
-            let rkey = Rkey(0);
-            let immediate = dice
-                .per_mille(300)
-                .then(|| (dice.next_u64() as u32).to_be_bytes());
-            let address = remote.address();
-            let operation = match dice.below(5) {
-                0 => Operation::Write {
-                    address,
+            story.add_request(&mut hosts, dice, length, counter);
+        }
+        story.set_keys(hosts[1].keys.rkey, dice);
+        Ok(story)
+    }
+
+    /// Adds a request of this length, and the receive that it takes. Its key is not known yet.
+    fn add_request(
+        &mut self,
+        hosts: &mut [TestHost; 2],
+        dice: &mut Dice,
+        length: u64,
+        counter: Slot,
+    ) {
+        let mut allot = |side: usize, length: u64| hosts[side].allot(length.max(8) as usize);
+        let (mut local, remote) = (allot(0, length), allot(1, length));
+        local.length = length as usize;
+        let rkey = Rkey(0);
+        let immediate = dice
+            .per_mille(300)
+            .then(|| (dice.next_u64() as u32).to_be_bytes());
+        let address = remote.address();
+        let operation = match dice.below(5) {
+            0 => Operation::Write {
+                address,
+                rkey,
+                immediate,
+            },
+            1 => Operation::Read { address, rkey },
+            2 => {
+                local.length = 8;
+                Operation::FetchAdd {
+                    address: counter.address(),
                     rkey,
-                    immediate,
-                },
-                1 => Operation::Read { address, rkey },
-                2 => {
-                    local.length = 8;
-                    Operation::FetchAdd {
-                        address: counter.address(),
-                        rkey,
-                        add: dice.next_u64(),
-                    }
+                    add: dice.next_u64(),
                 }
-                _ => Operation::Send(immediate.map_or(Tail::None, Tail::Immediate)),
-            };
-            if matches!(operation, Operation::Send(_)) || immediate.is_some() {
-                // Once in a while too short.
-                let room = if dice.per_mille(40) {
-                    dice.below(length + 1)
-                } else {
-                    length
-                };
-                story.receives.push(Slot {
-                    length: room as usize,
-                    ..allot(1, room)
-                });
             }
-            let flag = |dice: &mut Dice, flag| {
-                if dice.per_mille(500) {
-                    flag
-                } else {
-                    SendFlags::empty()
-                }
+            _ => Operation::Send(immediate.map_or(Tail::None, Tail::Immediate)),
+        };
+        if matches!(operation, Operation::Send(_)) || immediate.is_some() {
+            // Once in a while too short.
+            let room = if dice.per_mille(40) {
+                dice.below(length + 1)
+            } else {
+                length
             };
-            let flags = flag(dice, SendFlags::SIGNALED) | flag(dice, SendFlags::FENCE);
-            story.requests.push(Request {
-                operation,
-                local,
-                foreign: dice.per_mille(15),
-                flags,
+            self.receives.push(Slot {
+                length: room as usize,
+                ..allot(1, room)
             });
         }
-        // A key, or a place, without access rights.
-        for request in &mut story.requests {
+        let flag = |dice: &mut Dice, flag| {
+            if dice.per_mille(500) {
+                flag
+            } else {
+                SendFlags::empty()
+            }
+        };
+        let flags = flag(dice, SendFlags::SIGNALED) | flag(dice, SendFlags::FENCE);
+        self.requests.push(Request {
+            operation,
+            local,
+            foreign: dice.per_mille(15),
+            flags,
+        });
+    }
+
+    /// Gives requests the peer's key; a few get a key, or a place, without access rights.
+    fn set_keys(&mut self, key: Rkey, dice: &mut Dice) {
+        for request in &mut self.requests {
             match &mut request.operation {
                 Operation::Write { address, rkey, .. } | Operation::Read { address, rkey } => {
-                    *rkey = hosts[1].keys.rkey;
+                    *rkey = key;
                     match dice.below(60) {
                         0 => rkey.0 ^= 0x1_0000,
                         1 => *address += 1 << 40,
                         _ => {}
                     }
                 }
-                Operation::FetchAdd { rkey, .. } => *rkey = hosts[1].keys.rkey,
+                Operation::FetchAdd { rkey, .. } => *rkey = key,
                 _ => {}
             }
         }
-        Ok(story)
     }
 
     fn hosts(&self) -> Result<[TestHost; 2], rnic::Error> {
