@@ -76,33 +76,38 @@ pub(super) fn host(host: &NamedHost, stores: bool, link: Rate, shares: bool) -> 
             },
         },
         levels: base.levels,
-        congestion: match nic.congestion {
-            Congestion::Off => CongestionConfig::Off,
-            Congestion::Window => CongestionConfig::Adaptive,
-            Congestion::Dcqcn => CongestionConfig::Dcqcn(dcqcn(&nic.dcqcn, line)),
-            Congestion::Swift => CongestionConfig::Swift(SwiftConfig {
-                target_ns: nanos(nic.swift.target),
-                hop_ns: nanos(nic.swift.hop),
-                flow_range_ns: nanos(nic.swift.flow_range),
-                flow_min: (nic.swift.flow_min.0 >> 16) as u32,
-                flow_max: u32::from(nic.swift.flow_max) << 16,
-                additive_bytes: u32::try_from(nic.swift.additive.0).unwrap_or(u32::MAX),
-                beta: (nic.swift.beta.0 >> 16) as u32,
-                decrease_max: (nic.swift.max_decrease.0 >> 16) as u32,
-            }),
-            Congestion::Hpcc => CongestionConfig::Hpcc(HpccConfig {
-                line_rate_bps: line,
-                base_rtt_ns: nanos(nic.hpcc.base_rtt),
-                eta: (nic.hpcc.utilisation.0 >> 16) as u32,
-                stages_max: nic.hpcc.stages,
-                additive_bytes: u32::try_from(nic.hpcc.additive.0).unwrap_or(u32::MAX),
-            }),
-        },
+        congestion: congestion(nic, line),
         pcie: nic
             .pcie
             .as_ref()
             .map(|link| within(pcie(link), host.processor.memory)),
         storage: stores.then(|| storage(host)),
+    }
+}
+
+/// Congestion control of an adapter whose port has this line rate in bits per second.
+fn congestion(nic: &NicTable, line: u64) -> CongestionConfig {
+    match nic.congestion {
+        Congestion::Off => CongestionConfig::Off,
+        Congestion::Window => CongestionConfig::Adaptive,
+        Congestion::Dcqcn => CongestionConfig::Dcqcn(dcqcn(&nic.dcqcn, line)),
+        Congestion::Swift => CongestionConfig::Swift(SwiftConfig {
+            target_ns: nanos(nic.swift.target),
+            hop_ns: nanos(nic.swift.hop),
+            flow_range_ns: nanos(nic.swift.flow_range),
+            flow_min: (nic.swift.flow_min.0 >> 16) as u32,
+            flow_max: u32::from(nic.swift.flow_max) << 16,
+            additive_bytes: u32::try_from(nic.swift.additive.0).unwrap_or(u32::MAX),
+            beta: (nic.swift.beta.0 >> 16) as u32,
+            decrease_max: (nic.swift.max_decrease.0 >> 16) as u32,
+        }),
+        Congestion::Hpcc => CongestionConfig::Hpcc(HpccConfig {
+            line_rate_bps: line,
+            base_rtt_ns: nanos(nic.hpcc.base_rtt),
+            eta: (nic.hpcc.utilisation.0 >> 16) as u32,
+            stages_max: nic.hpcc.stages,
+            additive_bytes: u32::try_from(nic.hpcc.additive.0).unwrap_or(u32::MAX),
+        }),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod adapter;
 mod arrivals;
+mod file_table;
 mod path;
 mod replay;
 mod run;
@@ -14,6 +15,7 @@ pub use path::{Path, Paths};
 pub use run::{Progress, Ran};
 pub use station::Station;
 
+use self::file_table::FileTable;
 use crate::world::{CardConfig, CardFunction, Flow, Guard, Scenario, Watch};
 use fabric::topology::Node;
 use fabric::{Rate, Time};
@@ -49,7 +51,11 @@ impl Experiment {
         for (index, workload) in file.workload.iter().enumerate() {
             let field = format!("workload[{index}]");
             let recorded = replay::read(document, &field, workload, files)?;
-            let mut made = workload::flows(document, &field, workload, index, &network, &file)?;
+            let table = FileTable {
+                document,
+                path: &field,
+            };
+            let mut made = workload::flows(table, workload, index, &network, &file)?;
             if let Some(recorded) = recorded {
                 made = replay::apply(document, &field, made, &recorded, &network, &mut traces)?;
             }
@@ -64,46 +70,19 @@ impl Experiment {
         }
         for (index, storage) in file.storage.iter().enumerate() {
             let field = format!("storage[{index}]");
-            flows.extend(storage::flows(
+            let table = FileTable {
                 document,
-                &field,
-                storage,
-                workloads.len(),
-                &network,
-            )?);
+                path: &field,
+            };
+            flows.extend(storage::flows(table, storage, workloads.len(), &network)?);
             check_count(document, &field, flows.len())?;
             workloads.push(storage.name.clone());
         }
         check_end(document, &file, &flows)?;
-        let rates = attached_rates(&network);
-        let hosts = network.hosts.iter().zip(&rates);
         let scenario = Scenario {
-            topology: network.topology.clone(),
-            switches: network
-                .switches
-                .iter()
-                .map(|switch| switch.config.clone())
-                .collect(),
-            spread: network.spread,
-            hash_seed: file.routing.hash_seed,
-            reaction: file.routing.reaction.map(|reaction| reaction.0),
-            hosts: hosts
-                .zip(0..)
-                .map(|((host, rate), number)| {
-                    let shares = network.adapter_of(number).is_some();
-                    adapter::host(host, !file.storage.is_empty(), *rate, shares)
-                })
-                .collect(),
-            cards: network.adapters.iter().map(card).collect(),
             traces,
             flows,
-            seed: file.seed,
-            end: file
-                .duration
-                .map_or(Time::NEVER, |duration| Time(duration.0.0)),
-            threads: 1,
-            watch: Watch::default(),
-            skip_steady: None,
+            ..scenario_without_flows(&file, &network)
         };
         Ok(Self {
             file,
@@ -124,6 +103,40 @@ impl Experiment {
         });
         let found = ends.find(|(_, (end, _))| self.network.port_name(*end) == name);
         found.map(|(number, (_, direction))| (number, direction))
+    }
+}
+
+/// The scenario of a network in which nothing is transferred.
+fn scenario_without_flows(file: &FabricFile, network: &Network) -> Scenario {
+    let rates = attached_rates(network);
+    let hosts = network.hosts.iter().zip(&rates);
+    Scenario {
+        topology: network.topology.clone(),
+        switches: network
+            .switches
+            .iter()
+            .map(|switch| switch.config.clone())
+            .collect(),
+        spread: network.spread,
+        hash_seed: file.routing.hash_seed,
+        reaction: file.routing.reaction.map(|reaction| reaction.0),
+        hosts: hosts
+            .zip(0..)
+            .map(|((host, rate), number)| {
+                let shares = network.adapter_of(number).is_some();
+                adapter::host(host, !file.storage.is_empty(), *rate, shares)
+            })
+            .collect(),
+        cards: network.adapters.iter().map(card).collect(),
+        traces: Vec::new(),
+        flows: Vec::new(),
+        seed: file.seed,
+        end: file
+            .duration
+            .map_or(Time::NEVER, |duration| Time(duration.0.0)),
+        threads: 1,
+        watch: Watch::default(),
+        skip_steady: None,
     }
 }
 

@@ -2,11 +2,13 @@
 
 use super::FLOWS_MAX;
 use super::arrivals::{Arrivals, arrivals};
+use super::file_table::FileTable;
 use crate::dice::Dice;
 use crate::world::{Flow, Forgery, Transfer};
 use fabric::Time;
 use fabric_file::schema::{Operation, Pattern, Workload};
-use fabric_file::{Document, FabricFile, FileError, Mistake, Network};
+use fabric_file::{FabricFile, FileError, Mistake, Network};
+use units::Ratio;
 
 pub(super) fn pattern_name(pattern: Pattern) -> String {
     match pattern {
@@ -20,101 +22,28 @@ pub(super) fn pattern_name(pattern: Pattern) -> String {
 
 /// The flows of a workload, in the order of its hosts.
 pub(super) fn flows(
-    document: &Document,
-    field: &str,
+    table: FileTable<'_>,
     workload: &Workload,
     number: usize,
     network: &Network,
     file: &FabricFile,
 ) -> Result<Vec<Flow>, FileError> {
-    let seed = file.seed;
-    let wrong = |mistake, name: &str, what: String, instead: &str| {
-        document.mistake(mistake, &format!("{field}.{name}"), what, instead)
+    let input = FlowInput {
+        table,
+        workload,
+        number: number as u32,
+        network,
+        from: table.hosts(network, "from", &workload.from)?,
+        to: table.hosts(network, "to", &workload.to)?,
     };
-    let hosts = |name: &str, patterns: &[String]| {
-        hosts(document, network, &format!("{field}.{name}"), patterns)
-    };
-    let (from, to) = (hosts("from", &workload.from)?, hosts("to", &workload.to)?);
-    let mut dice = Dice::new(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let seed = file.seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut dice = Dice::new(seed);
     if let Some(load) = workload.load {
-        let Some(end) = file.duration else {
-            let what = "messages arrive without end, and the file gives no duration".to_owned();
-            return Err(wrong(
-                Mistake::Combination,
-                "load",
-                what,
-                "add duration = \"10ms\"",
-            ));
-        };
-        let all = Arrivals {
-            workload,
-            number: number as u32,
-            load,
-            end: Time(end.0.0),
-            network,
-        };
-        return arrivals(&all, &from, &to, transfer(workload.operation), &mut dice).map_err(
-            |what| {
-                wrong(
-                    Mistake::Limit,
-                    "load",
-                    what,
-                    "a lower load or a shorter duration",
-                )
-            },
-        );
+        return input.arriving(load, file, &mut dice);
     }
-    let count = queue_pairs(workload, from.len(), to.len());
-    if !(1..=FLOWS_MAX).contains(&count) {
-        let what = format!("{count} queue pairs, where 1 to {FLOWS_MAX} can be");
-        return Err(wrong(
-            Mistake::Limit,
-            "qps",
-            what,
-            "other hosts, or another number of queue pairs",
-        ));
-    }
-    let pairs = match workload.pattern {
-        Pattern::Pairs => from.iter().copied().zip(to.iter().copied()).collect(),
-        Pattern::Each => each(&from, &to),
-        Pattern::Permutation => permutation(&from, &to, &mut dice),
-        Pattern::Ring => (0..from.len())
-            .map(|index| (from[index], from[(index + 1) % from.len()]))
-            .collect(),
-    };
-    let pairs: Vec<(u32, u32)> = pairs.into_iter().filter(|(from, to)| from != to).collect();
-    if pairs.is_empty() {
-        let what = "no host sends to another one".to_owned();
-        return Err(wrong(
-            Mistake::Combination,
-            "from",
-            what,
-            "choose other hosts for from or to",
-        ));
-    }
-    let message_bytes = u32::try_from(workload.message.0)
-        .ok()
-        .filter(|bytes| *bytes > 0 && *bytes <= 1 << 31);
-    let message_bytes = message_bytes.ok_or_else(|| {
-        wrong(
-            Mistake::Value,
-            "message",
-            "a message has 1 byte to 2 GiB".to_owned(),
-            "use more messages",
-        )
-    })?;
-    let fits = |host: &u32| message_bytes <= network.hosts[*host as usize].nic.mtu;
-    if workload.operation == Operation::Datagram && !from.iter().all(fits) {
-        let what =
-            format!("a datagram is one packet, and {message_bytes} bytes are more than the MTU");
-        return Err(wrong(
-            Mistake::Combination,
-            "message",
-            what,
-            "at most the path MTU of the senders",
-        ));
-    }
-    let forgery = forgery(document, field, workload, network)?;
+    let pairs = input.pairs(&mut dice)?;
+    let message_bytes = input.message_bytes()?;
+    let forgery = input.forgery()?;
     let flow = |(from, to): (u32, u32)| Flow {
         from,
         to,
@@ -133,34 +62,119 @@ pub(super) fn flows(
     Ok(repeated.map(flow).collect())
 }
 
-/// The owner of the addresses in a workload's packets.
-fn forgery(
-    document: &Document,
-    field: &str,
-    workload: &Workload,
-    network: &Network,
-) -> Result<Forgery, FileError> {
-    let (name, host, forge): (_, _, fn(u32) -> Forgery) =
-        match (&workload.source_gid, &workload.source_mac) {
-            (None, None) => return Ok(Forgery::None),
-            (Some(host), None) => ("source-gid", host, Forgery::Gid),
-            (None, Some(host)) => ("source-mac", host, Forgery::Mac),
-            (Some(_), Some(_)) => {
-                let what = "a forged GID and a forged MAC address are counted apart".to_owned();
-                return Err(document.mistake(
-                    Mistake::Combination,
-                    field,
-                    what,
-                    "write two workloads",
-                ));
-            }
+/// What the flows of a workload are made from.
+struct FlowInput<'a> {
+    table: FileTable<'a>,
+    workload: &'a Workload,
+    number: u32,
+    network: &'a Network,
+    from: Vec<u32>,
+    to: Vec<u32>,
+}
+
+impl FlowInput<'_> {
+    /// Messages that arrive at random times until the run ends.
+    fn arriving(
+        &self,
+        load: Ratio,
+        file: &FabricFile,
+        dice: &mut Dice,
+    ) -> Result<Vec<Flow>, FileError> {
+        let Some(end) = file.duration else {
+            let what = "messages arrive without end, and the file gives no duration".to_owned();
+            let instead = "add duration = \"10ms\"";
+            return Err(self
+                .table
+                .mistake(Mistake::Combination, "load", what, instead));
         };
-    let field = format!("{field}.{name}");
-    match hosts(document, network, &field, std::slice::from_ref(host))?[..] {
-        [one] => Ok(forge(one)),
-        _ => {
-            let what = format!("\"{host}\" stands for several hosts");
-            Err(document.mistake(Mistake::Value, &field, what, "name one"))
+        let all = Arrivals {
+            workload: self.workload,
+            number: self.number,
+            load,
+            end: Time(end.0.0),
+            network: self.network,
+        };
+        let operation = transfer(self.workload.operation);
+        arrivals(&all, &self.from, &self.to, operation, dice).map_err(|what| {
+            let instead = "a lower load or a shorter duration";
+            self.table.mistake(Mistake::Limit, "load", what, instead)
+        })
+    }
+
+    /// Senders and receivers by the workload's pattern, without those that are one host.
+    fn pairs(&self, dice: &mut Dice) -> Result<Vec<(u32, u32)>, FileError> {
+        let (from, to) = (&self.from, &self.to);
+        let count = queue_pairs(self.workload, from.len(), to.len());
+        if !(1..=FLOWS_MAX).contains(&count) {
+            let what = format!("{count} queue pairs, where 1 to {FLOWS_MAX} can be");
+            let instead = "other hosts, or another number of queue pairs";
+            return Err(self.table.mistake(Mistake::Limit, "qps", what, instead));
+        }
+        let pairs = match self.workload.pattern {
+            Pattern::Pairs => from.iter().copied().zip(to.iter().copied()).collect(),
+            Pattern::Each => each(from, to),
+            Pattern::Permutation => permutation(from, to, dice),
+            Pattern::Ring => (0..from.len())
+                .map(|index| (from[index], from[(index + 1) % from.len()]))
+                .collect(),
+        };
+        let pairs: Vec<(u32, u32)> = pairs.into_iter().filter(|(from, to)| from != to).collect();
+        if pairs.is_empty() {
+            let what = "no host sends to another one".to_owned();
+            let instead = "choose other hosts for from or to";
+            return Err(self
+                .table
+                .mistake(Mistake::Combination, "from", what, instead));
+        }
+        Ok(pairs)
+    }
+
+    /// The length of each message. A datagram is one packet.
+    fn message_bytes(&self) -> Result<u32, FileError> {
+        let bytes = u32::try_from(self.workload.message.0)
+            .ok()
+            .filter(|bytes| *bytes > 0 && *bytes <= 1 << 31);
+        let Some(bytes) = bytes else {
+            let what = "a message has 1 byte to 2 GiB".to_owned();
+            return Err(self
+                .table
+                .mistake(Mistake::Value, "message", what, "use more messages"));
+        };
+        let fits = |host: &u32| bytes <= self.network.hosts[*host as usize].nic.mtu;
+        if self.workload.operation == Operation::Datagram && !self.from.iter().all(fits) {
+            let what = format!("a datagram is one packet, and {bytes} bytes are more than the MTU");
+            let instead = "at most the path MTU of the senders";
+            return Err(self
+                .table
+                .mistake(Mistake::Combination, "message", what, instead));
+        }
+        Ok(bytes)
+    }
+
+    /// The owner of the addresses in the packets.
+    fn forgery(&self) -> Result<Forgery, FileError> {
+        let (name, host, forge): (_, _, fn(u32) -> Forgery) =
+            match (&self.workload.source_gid, &self.workload.source_mac) {
+                (None, None) => return Ok(Forgery::None),
+                (Some(host), None) => ("source-gid", host, Forgery::Gid),
+                (None, Some(host)) => ("source-mac", host, Forgery::Mac),
+                (Some(_), Some(_)) => {
+                    let what = "a forged GID and a forged MAC address are counted apart".to_owned();
+                    return Err(self.table.document.mistake(
+                        Mistake::Combination,
+                        self.table.path,
+                        what,
+                        "write two workloads",
+                    ));
+                }
+            };
+        let patterns = std::slice::from_ref(host);
+        match self.table.hosts(self.network, name, patterns)?[..] {
+            [one] => Ok(forge(one)),
+            _ => {
+                let what = format!("\"{host}\" stands for several hosts");
+                Err(self.table.mistake(Mistake::Value, name, what, "name one"))
+            }
         }
     }
 }
@@ -174,45 +188,6 @@ fn queue_pairs(workload: &Workload, from: usize, to: usize) -> usize {
         Pattern::Permutation | Pattern::Ring => from,
     };
     pairs.saturating_mul(workload.qps as usize)
-}
-
-/// The hosts that match patterns.
-pub(super) fn hosts(
-    document: &Document,
-    network: &Network,
-    field: &str,
-    patterns: &[String],
-) -> Result<Vec<u32>, FileError> {
-    let mut found = Vec::new();
-    for (index, pattern) in patterns.iter().enumerate() {
-        let matching = network.hosts_matching(pattern);
-        if matching.is_empty() {
-            let what = format!("no host is called \"{pattern}\"");
-            let field = format!("{field}[{index}]");
-            return Err(document.mistake(Mistake::UnknownName, &field, what, &some_hosts(network)));
-        }
-        found.extend(matching);
-        if found.len() > FLOWS_MAX {
-            let what = format!("the patterns stand for more than {FLOWS_MAX} hosts");
-            return Err(document.mistake(Mistake::Limit, field, what, "name each host once"));
-        }
-    }
-    Ok(found)
-}
-
-fn some_hosts(network: &Network) -> String {
-    let names: Vec<&str> = network
-        .hosts
-        .iter()
-        .take(6)
-        .map(|host| host.name.as_str())
-        .collect();
-    let more = if network.hosts.len() > names.len() {
-        ", …"
-    } else {
-        ""
-    };
-    format!("there are {}{more}", names.join(", "))
 }
 
 const fn transfer(operation: Operation) -> Transfer {

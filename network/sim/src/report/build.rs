@@ -138,6 +138,23 @@ fn rate(bytes: u64, [from, until]: [Time; 2]) -> f64 {
     bytes as f64 * 8e12 / (until - from).0.max(1) as f64
 }
 
+/// How many packets came how late, by powers of two, up to the last count that is not zero.
+fn reorder_distances(results: &[&FlowResult]) -> Vec<u64> {
+    let mut distances = vec![0_u64; 16];
+    for result in results {
+        distances
+            .iter_mut()
+            .zip(result.order.distances)
+            .for_each(|(sum, count)| *sum += count);
+    }
+    let used = distances
+        .iter()
+        .rposition(|count| *count > 0)
+        .map_or(0, |last| last + 1);
+    distances.truncate(used);
+    distances
+}
+
 fn workloads(
     experiment: &Experiment,
     results: &Results,
@@ -156,18 +173,7 @@ fn workloads(
         let mine: Vec<&FlowReport> = flows.iter().filter(of).collect();
         let mut latency = Latency::default();
         raw.iter().for_each(|result| latency.merge(&result.latency));
-        let mut distances = vec![0_u64; 16];
-        for result in &raw {
-            distances
-                .iter_mut()
-                .zip(result.order.distances)
-                .for_each(|(sum, count)| *sum += count);
-        }
-        let used = distances
-            .iter()
-            .rposition(|count| *count > 0)
-            .map_or(0, |last| last + 1);
-        distances.truncate(used);
+        let distances = reorder_distances(&raw);
         let packets: u64 = raw.iter().map(|result| result.order.packets).sum();
         let percent = |count: u64| 100.0 * count as f64 / packets.max(1) as f64;
         let rates: Vec<f64> = mine

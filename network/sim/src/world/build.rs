@@ -1,29 +1,30 @@
 //! From a scenario to parts that run.
 
+mod check;
+mod connect;
+
+pub use check::ScenarioError;
+
+use check::check;
+
 use super::card::{Card, Seat};
 use super::events::{Events, Nodes};
 use super::hops::Trace;
-use super::host::{Attachment, BUFFER_ADDRESS, Host, Kind, Poster, Receiving, gid};
+use super::host::{Attachment, BUFFER_ADDRESS, Host, Kind, Receiving, gid};
 use super::lane::LinkDirection;
 use super::link_state::{LinkState, STREAM_HOSTS, STREAM_STORES, STREAM_SWITCHES};
 use super::part::Part;
 use super::pcie_link::{PcieLink, Slot};
 use super::placed_switch::PlacedSwitch;
-use super::results::Latency;
-use super::scenario::{
-    CardConfig, Flow, Forgery, HostConfig, PcieConfig, Scenario, Transfer, Watch,
-};
-use super::storage::{self, Store};
+use super::scenario::{CardConfig, Flow, Forgery, HostConfig, PcieConfig, Scenario, Transfer};
+use super::storage::Store;
 use fabric::config::{CLASSES, ClassMap, GroupConfig, Profile, QueueConfig, Treatment, Weigh};
 use fabric::topology::{Chance, End, Node};
-use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packets, Pcg32, Rate, Routes, Span, Switch, Time};
-use rnic::{
-    Access, AddressVector, AttrMask, Capacity, Config, Cq, Destination, Device, Instant, Pd,
-    QpAttr, QpInit, QpType, RegionInit, RegionKeys, State,
-};
+use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packets, Pcg32, Rate, Routes, Span, Switch};
+use rnic::{Access, Config, Cq, Device, Pd, RegionInit, RegionKeys};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use wire::{Psn, Qpn};
+use wire::Qpn;
 
 /// Packets in one part of the network at most: more than any buffers hold, and 12 GiB of them.
 const PACKETS_MAX: u32 = 1 << 27;
@@ -33,79 +34,6 @@ pub const DEPTH_MAX: u32 = 4096;
 
 /// Queue pairs of one host at most.
 pub const QUEUE_PAIRS_MAX: u32 = 1 << 16;
-
-/// READs that a queue pair has under way at once: the limit of adapters.
-const READS_MAX: u8 = 16;
-
-/// The reason why a scenario cannot run.
-#[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub enum ScenarioError {
-    /// Numbers of switches differ.
-    #[error("the topology has {topology} switches, the scenario describes {described}")]
-    Switches {
-        /// In the topology.
-        topology: u32,
-        /// In the scenario.
-        described: usize,
-    },
-    /// Numbers of hosts differ.
-    #[error("the topology has {topology} hosts, the scenario describes {described}")]
-    Hosts {
-        /// In the topology.
-        topology: u32,
-        /// In the scenario.
-        described: usize,
-    },
-    /// A switch has fewer ports than links.
-    #[error("switch {0} is configured with fewer ports than it has links")]
-    Ports(u32),
-    /// Packets are watched, and times are to be skipped in which there are none.
-    #[error(
-        "captures, samples and hops need every packet: they exclude that steady states are skipped"
-    )]
-    SkippedAndWatched,
-    /// A flow between hosts that there are not, or from a host to itself.
-    #[error("flow {0} does not lead from one host to another")]
-    FlowEnds(usize),
-    /// A flow that moves nothing, or too much at once.
-    #[error("flow {0} needs messages of 1 byte to 2 GiB, and a depth of 1 to {DEPTH_MAX}")]
-    FlowSize(usize),
-    /// A host is not connected to anything.
-    #[error("host {0} has flows but no link")]
-    NotConnected(u32),
-    /// More queue pairs than a host may have, or another limit of the device's.
-    #[error("host {host} cannot have its queue pairs: {reason}")]
-    Device {
-        /// The host's number.
-        host: u32,
-        /// The device's error.
-        reason: rnic::Error,
-    },
-    /// Storage where there are no drives, or no processor.
-    #[error("host {0} takes part in storage and has neither processor nor drives")]
-    NoStorage(u32),
-    /// Functions of one adapter without a PCIe slot, or not attached to one switch.
-    #[error("the functions of adapter {0} need one PCIe slot and one switch")]
-    Card(usize),
-    /// A link without delay where threads divide the network.
-    #[error(
-        "with several threads every link needs a delay: set `delay` of the links or use one thread"
-    )]
-    NoDelay,
-    /// More samples than memory is meant for.
-    #[error(
-        "a sample of {ports} ports every {every_us} us is more than {SAMPLES_MAX} samples by {by_us} us: \
-         choose a longer time for --sample"
-    )]
-    Samples {
-        /// Ports that are sampled each time.
-        ports: usize,
-        /// Time between two samples of a port, in microseconds.
-        every_us: f64,
-        /// Virtual time until which the samples fit, in microseconds; or at which the run is to end.
-        by_us: f64,
-    },
-}
 
 /// Samples of one run at most, over all ports: 256 MiB.
 pub const SAMPLES_MAX: usize = 1 << 22;
@@ -166,67 +94,6 @@ pub(super) fn build(scenario: &Scenario) -> Result<Built, ScenarioError> {
         host_at,
         switch_at,
     })
-}
-
-fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
-    let topology = &scenario.topology;
-    let Watch {
-        captures,
-        sample_every,
-        hops,
-        ..
-    } = &scenario.watch;
-    if scenario.skip_steady.is_some() && (!captures.is_empty() || sample_every.is_some() || *hops) {
-        return Err(ScenarioError::SkippedAndWatched);
-    }
-    if topology.switches() as usize != scenario.switches.len() {
-        let described = scenario.switches.len();
-        return Err(ScenarioError::Switches {
-            topology: topology.switches(),
-            described,
-        });
-    }
-    if topology.hosts() as usize != scenario.hosts.len() {
-        return Err(ScenarioError::Hosts {
-            topology: topology.hosts(),
-            described: scenario.hosts.len(),
-        });
-    }
-    for (number, switch) in (0..).zip(&scenario.switches) {
-        if switch.ports.len() < usize::from(topology.ports(number)) {
-            return Err(ScenarioError::Ports(number));
-        }
-    }
-    let attachments = topology.attachments();
-    for (index, card) in scenario.cards.iter().enumerate() {
-        let place = |host: u32| {
-            let switch = attachments.get(host as usize).copied().flatten()?.0;
-            Some((switch, scenario.hosts[host as usize].pcie?.rate))
-        };
-        let first = card
-            .functions
-            .first()
-            .and_then(|function| place(function.host));
-        if first.is_none()
-            || card
-                .functions
-                .iter()
-                .any(|function| place(function.host) != first)
-        {
-            return Err(ScenarioError::Card(index));
-        }
-    }
-    for (index, flow) in scenario.flows.iter().enumerate() {
-        if flow.from == flow.to || flow.from.max(flow.to) >= topology.hosts() {
-            return Err(ScenarioError::FlowEnds(index));
-        }
-        let sizes =
-            (1..=1 << 31).contains(&flow.message_bytes) && (1..=DEPTH_MAX).contains(&flow.depth);
-        if !sizes || flow.messages == 0 {
-            return Err(ScenarioError::FlowSize(index));
-        }
-    }
-    Ok(())
 }
 
 impl<'a> WorldBuilder<'a> {
@@ -603,92 +470,6 @@ impl<'a> WorldBuilder<'a> {
         }
     }
 
-    /// Makes the queue pairs of all flows.
-    fn connect(&self, parts: &mut [Part]) -> Result<(), ScenarioError> {
-        for (number, flow) in (0_u32..).zip(&self.scenario.flows) {
-            let ends = [
-                poster(flow),
-                if poster(flow) == flow.from {
-                    flow.to
-                } else {
-                    flow.from
-                },
-            ];
-            let mut qpns = [Qpn::new(0); 2];
-            for (qpn, host) in qpns.iter_mut().zip(ends) {
-                *qpn = self
-                    .host(parts, host)
-                    .create(flow, &self.scenario.hosts[flow.from as usize])
-                    .map_err(|reason| fault(host, reason))?;
-            }
-            let now = Instant(0);
-            let mut datagram = None;
-            for (this, other) in [(0, 1), (1, 0)] {
-                let timing = &self.scenario.hosts[ends[this] as usize];
-                let attr = attributes(timing, number, ends[other], qpns[other]);
-                if this == 0 && flow.operation == Transfer::Datagram {
-                    let (vector, qpn) = (attr.vector, attr.destination);
-                    datagram = Some(Box::new(Destination {
-                        vector,
-                        qpn,
-                        qkey: attr.qkey,
-                    }));
-                }
-                let host = self.host(parts, ends[this]);
-                bring_up(&mut host.device, qpns[this], &attr, flow, now)
-                    .map_err(|reason| fault(ends[this], reason))?;
-            }
-            let peer = self.host(parts, ends[1]).keys;
-            if matches!(flow.operation, Transfer::Send | Transfer::Datagram) {
-                (0..flow.depth)
-                    .for_each(|_| self.host(parts, ends[1]).post_receive(Time(0), qpns[1]));
-            }
-            if flow.operation.is_storage() {
-                let receives = storage::requests(flow, &self.scenario.hosts[flow.from as usize])[1];
-                let keys = [self.host(parts, ends[0]).keys, peer];
-                for (this, other) in [(0, 1), (1, 0)] {
-                    let host = self.host(parts, ends[this]);
-                    (0..receives).for_each(|_| host.post_receive(Time(0), qpns[this]));
-                    let poster = (this == 0).then_some(host.posters.len() as u32);
-                    host.store
-                        .as_mut()
-                        .ok_or(ScenarioError::NoStorage(ends[this]))?
-                        .add(flow, qpns[this], keys[other], poster);
-                }
-                parts
-                    .iter_mut()
-                    .for_each(|part| part.receiving[number as usize].both_ways = true);
-            }
-            let part = usize::from(self.host_at[ends[0] as usize].0);
-            parts[part].unfinished += 1;
-            let host = self.host(parts, ends[0]);
-            host.starts.push(host.posters.len() as u32);
-            host.posters.push(Poster {
-                flow: *flow,
-                number,
-                qpn: qpns[0],
-                peer_qpn: qpns[1],
-                datagram,
-                peer,
-                posted: 0,
-                completed: 0,
-                failed: false,
-                posts: std::collections::VecDeque::new(),
-                started: Time::NEVER,
-                first_completion: Time::NEVER,
-                last_completion: Time::NEVER,
-                latency: Latency::default(),
-                trace: flow
-                    .trace
-                    .and_then(|trace| self.scenario.traces.get(trace as usize))
-                    .cloned(),
-                handed: 0,
-                ready_at: Time::NEVER,
-            });
-        }
-        Ok(())
-    }
-
     fn host<'b>(&self, parts: &'b mut [Part], host: u32) -> &'b mut Host {
         let (part, index) = self.host_at[host as usize];
         &mut parts[usize::from(part)].hosts[index as usize]
@@ -703,10 +484,6 @@ fn share_of_buffer(card: &CardConfig, pcie: PcieConfig, frame_bytes: u32) -> u32
 /// The hash salt of a switch: it differs between the switches of a run, and between seeds.
 pub fn salt_of(seed: u64, switch: u32) -> u64 {
     seed ^ (u64::from(switch) << 32)
-}
-
-fn fault(host: u32, reason: rnic::Error) -> ScenarioError {
-    ScenarioError::Device { host, reason }
 }
 
 /// The host that posts the work requests of a flow.
@@ -791,95 +568,3 @@ fn device(
 }
 
 const FIRST_QPN: u32 = 0x100;
-
-impl Host {
-    fn create(&mut self, flow: &Flow, config: &HostConfig) -> Result<Qpn, rnic::Error> {
-        let kind = queue_pair_type(flow);
-        let [sends, receives] = match flow.operation {
-            Transfer::Send | Transfer::Datagram => [flow.depth, 2 * flow.depth],
-            Transfer::StorageRead | Transfer::StorageWrite => storage::requests(flow, config),
-            _ => [flow.depth, 1],
-        };
-        self.device.create_qp(&QpInit {
-            kind,
-            pd: Some(self.pd),
-            xrcd: None,
-            send_cq: Some(self.cq),
-            receive_cq: Some(self.cq),
-            srq: None,
-            capacity: Capacity {
-                send_wr: sends,
-                receive_wr: receives,
-                send_sge: 1,
-                receive_sge: 1,
-                inline: 0,
-            },
-            signal_all: true,
-        })
-    }
-}
-
-fn queue_pair_type(flow: &Flow) -> QpType {
-    match flow.operation {
-        Transfer::UnreliableWrite => QpType::Uc,
-        Transfer::Datagram => QpType::Ud,
-        _ => QpType::Rc,
-    }
-}
-
-fn attributes(config: &HostConfig, flow: u32, peer: u32, qpn: Qpn) -> QpAttr {
-    QpAttr {
-        port: 1,
-        access: Access::LOCAL_WRITE | Access::REMOTE,
-        path_mtu: config.mtu,
-        destination: qpn,
-        receive_psn: Psn::new(0),
-        send_psn: Psn::new(0),
-        vector: AddressVector {
-            destination: gid(peer),
-            hop_limit: 64,
-            traffic_class: config.data.dscp << 2,
-            // The number of the flow: packets carry it, and the UDP source port is made from it.
-            flow_label: flow + 1,
-            ..AddressVector::default()
-        },
-        max_rd_atomic: READS_MAX,
-        max_dest_rd_atomic: READS_MAX,
-        min_rnr_timer: 1,
-        timeout: config.timeout,
-        retry_count: config.retries,
-        rnr_retry: 7,
-        ..QpAttr::default()
-    }
-}
-
-fn bring_up(
-    device: &mut Device,
-    qpn: Qpn,
-    attr: &QpAttr,
-    flow: &Flow,
-    now: Instant,
-) -> Result<(), rnic::Error> {
-    use AttrMask as M;
-    let kind = queue_pair_type(flow);
-    let (mut init, mut receive, mut send) = (M::PKEY_INDEX | M::PORT, M::empty(), M::SQ_PSN);
-    match kind {
-        QpType::Ud => init |= M::QKEY,
-        _ => {
-            init |= M::ACCESS_FLAGS;
-            receive |= M::AV | M::PATH_MTU | M::DEST_QPN | M::RQ_PSN;
-        }
-    }
-    if kind == QpType::Rc {
-        receive |= M::MAX_DEST_RD_ATOMIC | M::MIN_RNR_TIMER;
-        send |= M::TIMEOUT | M::RETRY_CNT | M::RNR_RETRY | M::MAX_QP_RD_ATOMIC;
-    }
-    for (state, mask) in [
-        (State::Init, init),
-        (State::ReadyToReceive, receive),
-        (State::ReadyToSend, send),
-    ] {
-        device.modify_qp(qpn, &QpAttr { state, ..*attr }, mask | M::STATE, now)?;
-    }
-    Ok(())
-}

@@ -110,12 +110,8 @@ fn host_at(address: &str) -> u32 {
     (address >> 16 & 0xff) * 256 + (address >> 8 & 0xff)
 }
 
-/// Completion times in microseconds by flow: theirs, and ours with this seed.
-fn completion_times(
-    run: &str,
-    seed: u64,
-    place: impl Fn(&Topology, &Flow) -> Option<u32>,
-) -> [Vec<f64>; 2] {
+/// The network and the flows of a run of theirs, with our switches and adapters.
+fn scenario(run: &str, seed: u64) -> Scenario {
     let topology = topology(run);
     let flows = lines(run, "flow.txt", 1).into_iter().map(|flow| {
         Flow::write(
@@ -124,8 +120,6 @@ fn completion_times(
             flow[4].parse().unwrap(),
         )
     });
-    let flows: Vec<Flow> = flows.collect();
-    let places: Vec<Option<u32>> = flows.iter().map(|flow| place(&topology, flow)).collect();
     let red = Red {
         min_bytes: 400_000,
         max_bytes: 1_600_000,
@@ -142,7 +136,7 @@ fn completion_times(
         red: Some(red),
         ..Lossless::default()
     };
-    let scenario = Scenario {
+    Scenario {
         switches: lossless_switches(&topology, &common),
         hosts: vec![host(); topology.hosts() as usize],
         topology,
@@ -151,18 +145,27 @@ fn completion_times(
         reaction: None,
         cards: Vec::new(),
         traces: Vec::new(),
-        flows,
+        flows: flows.collect(),
         seed,
         end: Time::from_ns(1_000_000_000),
         threads: 1,
         watch: Watch::default(),
         skip_steady: None,
-    };
+    }
+}
+
+/// Completion times in microseconds by flow: theirs, and ours with this seed.
+fn completion_times(
+    run: &str,
+    seed: u64,
+    place: impl Fn(&Topology, &Flow) -> Option<u32>,
+) -> [Vec<f64>; 2] {
+    let scenario = scenario(run, seed);
     let mut world = World::new(&scenario).unwrap();
-    for (flow, place) in (0..).zip(places) {
-        place
-            .into_iter()
-            .for_each(|entropy| world.set_entropy(flow, entropy));
+    for (number, flow) in (0..).zip(&scenario.flows) {
+        if let Some(entropy) = place(&scenario.topology, flow) {
+            world.set_entropy(number, entropy);
+        }
     }
     world.run();
     let results = world.results();

@@ -22,7 +22,6 @@ pub const TUPLES: &[(&str, &str)] = &[
     ("core/rnic/src/qp/completer/mod.rs", "place"),
     ("core/rnic/src/qp/completer/mod.rs", "store"),
     ("core/rnic/src/qp/proxy.rs", "handle_forwarded_request"),
-    ("core/rnic/src/qp/requester/emit.rs", "dispatch"),
     ("core/rnic/src/qp/responder/execute.rs", "deliver"),
     // device
     ("device/buffer/src/unauthenticated.rs", "victim"),
@@ -54,14 +53,8 @@ pub const TUPLES: &[(&str, &str)] = &[
     ("network/doctor/src/rules/links.rs", "ends"),
     ("network/doctor/src/rules/mod.rs", "share_cost"),
     ("network/doctor/src/rules/pairs.rs", "shown_pfc"),
-    (
-        "network/fabric-file/src/network/functions.rs",
-        "add_adapter",
-    ),
     ("network/lab/src/device.rs", "put"),
     ("network/lab/src/inspect.rs", "show"),
-    ("network/lab/src/network.rs", "enter"),
-    ("network/lab/src/network.rs", "try_ring"),
     ("network/lab/src/start.rs", "start"),
     ("network/report/src/simulation/network.rs", "node"),
     ("network/sim/src/world/events.rs", "with_slots"),
@@ -71,7 +64,6 @@ pub const TUPLES: &[(&str, &str)] = &[
     ("network/sim/src/world/link_state.rs", "new"),
     ("network/vendors/src/eos/dialect.rs", "read_interface"),
     ("network/vendors/src/linux/dcb.rs", "eight"),
-    ("network/vendors/src/routeros/advice.rs", "lossy_setting"),
     ("network/vendors/src/sonic/print.rs", "by_number"),
     // storage
     ("storage/nvme/src/controller/connect.rs", "connect"),

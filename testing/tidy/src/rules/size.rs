@@ -26,19 +26,6 @@ pub const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
     ("apps/rockery/src/lab/metrics.rs", "text", 79),
     ("apps/rockery/src/lab/mod.rs", "act", 83),
     ("apps/rockery/src/serve.rs", "act", 102),
-    // network
-    ("network/sim/src/experiment/adapter.rs", "host", 88),
-    ("network/sim/src/experiment/mod.rs", "new", 72),
-    ("network/sim/src/experiment/storage.rs", "flows", 85),
-    ("network/sim/src/experiment/workload.rs", "flows", 113),
-    ("network/sim/src/report/build.rs", "workloads", 72),
-    ("network/sim/src/world/build.rs", "connect", 84),
-    ("network/sim/src/world/host/adapter.rs", "send_more", 79),
-    (
-        "network/sim/tests/world/reference.rs",
-        "completion_times",
-        75,
-    ),
     // testing
     (
         "testing/programs/tests/documents/bench.rs",
@@ -123,10 +110,7 @@ pub const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[
 ];
 
 /// Files that are longer all the same, with the lines that they may not exceed: as for functions.
-pub const LONG_FILES: &[(&str, usize)] = &[
-    // network
-    ("network/sim/src/world/build.rs", 885),
-];
+pub const LONG_FILES: &[(&str, usize)] = &[];
 
 const MEASURED: &[&str] = &["rs", "sh", "py", "c", "h"];
 

@@ -291,28 +291,8 @@ impl Host {
             if readable_at > now {
                 wake = readable_at;
             } else if self.egress.is_clear(class, now) {
-                let mut sink = PortSink {
-                    now,
-                    host: self.number,
-                    lane: self.lane,
-                    kind,
-                    egress: &mut self.egress,
-                    context: &mut *context,
-                    payload: 0,
-                    seat: self.seat,
-                    drops: &mut self.function_drops,
-                    sent_bytes: [0; 2],
-                };
-                self.device.transmit(Instant(now.ns()), 1, &mut sink);
-                let (payload, sent_bytes) = (sink.payload, sink.sent_bytes);
+                self.transmit_packet(now, kind, context);
                 pending = self.device.pending() != Pending::Nothing;
-                if let Some(seat) = self.seat {
-                    let card = &mut context.cards[seat.card as usize];
-                    card.slot.read(now, payload);
-                    card.sent(seat.function, now, sent_bytes);
-                } else if let Some(pcie) = &mut self.pcie {
-                    pcie.read(now, payload);
-                }
             } else if let Some(until) = self.egress.paused_until(usize::from(class)) {
                 wake = wake.min(until);
             }
@@ -332,6 +312,32 @@ impl Host {
             context.links.events.push(wake, self.lane * 4 + kind::WAKE);
         }
         self.set_clock(context.links);
+    }
+
+    /// Has the device put a packet into the port's queue, and reads its payload over PCIe.
+    #[inline]
+    fn transmit_packet(&mut self, now: Time, kind: &Kind, context: &mut Context<'_>) {
+        let mut sink = PortSink {
+            now,
+            host: self.number,
+            lane: self.lane,
+            kind,
+            egress: &mut self.egress,
+            context: &mut *context,
+            payload: 0,
+            seat: self.seat,
+            drops: &mut self.function_drops,
+            sent_bytes: [0; 2],
+        };
+        self.device.transmit(Instant(now.ns()), 1, &mut sink);
+        let (payload, sent_bytes) = (sink.payload, sink.sent_bytes);
+        if let Some(seat) = self.seat {
+            let card = &mut context.cards[seat.card as usize];
+            card.slot.read(now, payload);
+            card.sent(seat.function, now, sent_bytes);
+        } else if let Some(pcie) = &mut self.pcie {
+            pcie.read(now, payload);
+        }
     }
 
     /// Schedules the next moment at which the device, or a flow that begins, has to be called.
