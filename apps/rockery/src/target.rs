@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use ::nvme::Nqn;
-use ::nvme::host::{Client, KEEP_ALIVE_TIMEOUT, Options, Tls, Transport, discover};
+use ::nvme::host::{Client, HostError, KEEP_ALIVE_TIMEOUT, Options, Tls, Transport, discover};
 use ::nvme::tls::{Derivation, Version};
 use wire::nvme::tcp::Digests;
 
@@ -124,9 +124,13 @@ impl Target {
             return Ok(known);
         }
         let listed = discover(self.address()?, &self.options());
-        let listed = listed.map_err(|source| Error::Discovery {
-            address: self.address.clone(),
-            source,
+        let listed = listed.map_err(|source| match source {
+            // The discovery subsystem has an NQN: the name is the host's.
+            HostError::Name { .. } => Error::Host(source),
+            _ => Error::Discovery {
+                address: self.address.clone(),
+                source,
+            },
         })?;
         let listed = listed.into_iter().filter(|it| it.kind == "nvm");
         let names: BTreeSet<Nqn> = listed

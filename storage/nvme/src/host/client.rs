@@ -484,16 +484,18 @@ impl HostError {
 
     /// The error with a hint if Connect was refused and a name is no NQN.
     fn with_names(self, subsystem: &Nqn, host: &Nqn) -> Self {
-        let odd = [subsystem, host].into_iter().find(|name| !name.has_form());
+        let names = [("subsystem", subsystem), ("host", host)];
+        let odd = names.into_iter().find(|(_, name)| !name.has_form());
         match (&self, odd) {
             (
                 Self::Status {
                     what: CONNECT,
                     status,
                 },
-                Some(name),
+                Some((whose, name)),
             ) => Self::Name {
                 status: *status,
+                whose,
                 name: name.clone(),
             },
             _ => self,

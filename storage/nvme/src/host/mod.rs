@@ -160,12 +160,15 @@ pub enum HostError {
     },
     /// The target refused Connect, and a name has not the form of an NQN.
     #[error(
-        "Connect: {status}; \"{name}\" was sent as it is, but {}",
+        "Connect: {status}; the name of the {whose} \"{name}\" was sent as it is, but {}: give its NQN with \
+         --{whose}",
         NqnError::Form
     )]
     Name {
         /// The status field of Connect.
         status: Status,
+        /// `host` or `subsystem`.
+        whose: &'static str,
         /// The name of subsystem or host.
         name: Nqn,
     },
