@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use ::nvme::host::{
-    Client, Controller, Figures, HostError, Job, Payload, bench, bench_threads, discover, fill,
-    transfer,
+    Client, Controller, Figures, HostError, Job, Namespace, Payload, Queue, bench, bench_threads,
+    discover, fill, transfer,
 };
+use buffer::Buffer;
 use clap::Subcommand;
 use wire::nvme::{Io, Status, text};
 
@@ -31,6 +32,9 @@ pub(crate) enum HostCommand {
     /// Write blocks of a namespace to standard output.
     Read(Range),
     /// Write standard input to blocks of a namespace.
+    ///
+    /// If the input ends within a block, the rest of this block keeps its content, as on a block device: the
+    /// block is read first.
     Write(Range),
     /// Measure latency and throughput of a namespace.
     Bench(BenchArgs),
@@ -281,9 +285,18 @@ fn write_with(range: &Range, client: &mut Client, orderly: &Orderly) -> Result<(
         if length == 0 {
             break;
         }
-        // The last block is filled up with zeros.
-        let count = length.div_ceil(namespace.block_size) as u32;
-        let payload = Payload::Out(buffer, count as usize * namespace.block_size);
+        let count = length.div_ceil(namespace.block_size);
+        let rest = length % namespace.block_size;
+        if rest != 0 {
+            let last = start + count as u64 - 1;
+            let before = orderly.command(|| read_block(&mut queue, &namespace, last))?;
+            let end = count * namespace.block_size;
+            buffer[length..end].copy_from_slice(&before[rest..namespace.block_size]);
+        }
+        let (payload, count) = (
+            Payload::Out(buffer, count * namespace.block_size),
+            count as u32,
+        );
         let command = transfer(Io::Write, namespace.nsid, start, count);
         orderly.command(|| queue.call("Write", command, payload))?;
         start += u64::from(count);
@@ -291,6 +304,15 @@ fn write_with(range: &Range, client: &mut Client, orderly: &Orderly) -> Result<(
     let flush = transfer(Io::Flush, namespace.nsid, 0, 1);
     orderly.command(|| queue.call("Flush", flush, Payload::None))?;
     Ok(())
+}
+
+/// One block, of which a write replaces the beginning.
+fn read_block(queue: &mut Queue, namespace: &Namespace, block: u64) -> Result<Buffer, Error> {
+    let length = namespace.block_size;
+    let payload = Payload::In(queue.buffer(length)?, length);
+    let command = transfer(Io::Read, namespace.nsid, block, 1);
+    let read = queue.call("Read", command, payload)?;
+    Ok(read.buffer.ok_or(HostError::Buffer)?)
 }
 
 /// Latency over depth, then depth, then bandwidth.
