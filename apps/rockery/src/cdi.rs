@@ -2,13 +2,12 @@
 //! CRI-O, containerd and Docker.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::Error;
 use crate::libraries::{self, Libraries};
+use crate::{Error, output};
 
 /// The version of the specification that is written: the first one that all of these engines know.
 const CDI_VERSION: &str = "0.5.0";
@@ -34,9 +33,7 @@ pub(crate) struct Cdi {
 pub(crate) fn act(what: &Cdi) -> Result<(), Error> {
     let text = format!("{:#}\n", specification(&edits()?));
     let Some(path) = &what.output else {
-        return io::stdout()
-            .write_all(text.as_bytes())
-            .map_err(Error::file("standard output"));
+        return output::print(text);
     };
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(Error::file(folder))?;

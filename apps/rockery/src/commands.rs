@@ -179,22 +179,6 @@ pub(crate) enum Command {
     },
 }
 
-impl Command {
-    /// Whether the command prints and ends, without a socket or a process of its own.
-    pub(crate) const fn only_prints(&self) -> bool {
-        matches!(
-            self,
-            Self::Sim(_)
-                | Self::Plan(_)
-                | Self::Vf(_)
-                | Self::Doctor(_)
-                | Self::Cdi(_)
-                | Self::Env(_)
-                | Self::Completions { .. }
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -54,6 +54,6 @@ pub(crate) fn serve(what: &DevicePlugin) -> Result<(), Error> {
         is_healthy: Box::new(move || hosts.iter().all(|path| path.exists())),
     };
     Ok(k8s_device_plugin::serve(plugin, |notice: &Notice| {
-        eprintln!("rockery: {notice}")
+        crate::output::note!("rockery: {notice}")
     })?)
 }

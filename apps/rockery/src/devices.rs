@@ -1,15 +1,14 @@
 //! `rockery devices`: devices, the programs that have them open, and their counters.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 
 use ::sim::report::counted;
 use host::DeviceInfo;
 use host::report::{QueuePair, Report, Reports, Stream, collect};
 use serde_json::{Value, json};
 
-use crate::Error;
 use crate::args::Devices;
+use crate::{Error, output};
 
 /// Queue pairs that are listed per program without `--all`.
 const QUEUE_PAIRS_SHOWN: usize = 8;
@@ -19,7 +18,7 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 /// Lists the devices, once or at an interval.
 ///
 /// # Errors
-/// When standard output cannot be written, but for its reader being gone.
+/// When standard output cannot be written.
 pub(crate) fn show(what: &Devices) -> Result<(), Error> {
     loop {
         let text = match what.json {
@@ -31,10 +30,7 @@ pub(crate) fn show(what: &Devices) -> Result<(), Error> {
         } else {
             ""
         };
-        match write!(io::stdout(), "{start}{text}").and_then(|()| io::stdout().flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            other => other.map_err(Error::file("standard output"))?,
-        }
+        output::print(format_args!("{start}{text}"))?;
         let Some(interval) = what.watch else {
             return Ok(());
         };

@@ -19,7 +19,7 @@ use vendors::switch_facts::ShownPort;
 
 use crate::Error;
 use crate::args::{Doctor, DoctorAction};
-use crate::{finding, plan, printable, probe, sys};
+use crate::{finding, output, plan, printable, probe, sys};
 
 /// Finds faults, or runs the subcommand.
 ///
@@ -27,10 +27,7 @@ use crate::{finding, plan, printable, probe, sys};
 /// Findings, with status 1; files that cannot be read, with status 2.
 pub(crate) fn act(what: &Doctor) -> Result<(), Error> {
     match &what.action {
-        Some(DoctorAction::Snapshot) => {
-            print!("{}", collect::snapshot());
-            Ok(())
-        }
+        Some(DoctorAction::Snapshot) => output::print(collect::snapshot()),
         Some(DoctorAction::Lldp {
             capture,
             interface,
@@ -44,8 +41,7 @@ pub(crate) fn act(what: &Doctor) -> Result<(), Error> {
                 }
                 (None, None) => Vec::new(),
             };
-            lldp(&found, *json);
-            Ok(())
+            lldp(&found, *json)
         }
         Some(DoctorAction::Probe(what)) => probe::act(what),
         Some(DoctorAction::Matrix { files, json }) => probe::matrix(files, *json),
@@ -86,16 +82,13 @@ fn heard(interface: &str, time: Duration) -> Result<Vec<Neighbour>, Error> {
     }
 }
 
-fn lldp(found: &[Neighbour], json: bool) {
+fn lldp(found: &[Neighbour], json: bool) -> Result<(), Error> {
     if json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(found).unwrap_or_default()
-        );
+        output::line(serde_json::to_string_pretty(found).unwrap_or_default())
     } else if found.is_empty() {
-        println!("no frame of LLDP in it: switches send one every 30 seconds");
+        output::line("no frame of LLDP in it: switches send one every 30 seconds")
     } else {
-        print!("{}", printable::lines(&page(found)));
+        output::print(printable::lines(&page(found)))
     }
 }
 
@@ -182,14 +175,11 @@ fn examine(what: &Doctor) -> Result<(), Error> {
     }
     let found = check(&facts.hosts, &facts.switches);
     if what.json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&as_json(&facts, &found)).unwrap_or_default()
-        );
+        output::line(serde_json::to_string_pretty(&as_json(&facts, &found)).unwrap_or_default())?;
     } else {
-        print!("{}", printable::lines(&as_text(&facts, &found)));
+        output::print(printable::lines(&as_text(&facts, &found)))?;
         if this_host && !collect::has_adapters() {
-            print!("{}", without_adapters());
+            output::print(without_adapters())?;
         }
     }
     if !facts.unread.is_empty() {

@@ -63,7 +63,9 @@ impl Orderly {
             }
         };
         if let Err(error) = shutdown.run() {
-            eprintln!("rockery: the target may still execute commands of before: {error}");
+            crate::output::note!(
+                "rockery: the target may still execute commands of before: {error}"
+            );
         }
         EndSignals::end_by(signal)
     }

@@ -3,10 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use crate::Error;
 use crate::args::{Settings, View};
 use crate::libraries::{self, Libraries};
-use crate::view;
+use crate::{Error, output, view};
 use host::DeviceInfo;
 
 /// Where the verbs library records calls to.
@@ -36,7 +35,7 @@ pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
                 variables.push((view::VARIABLE, folder.into()));
             }
             // Most programs use verbs alone, and need no view.
-            Err(error) => eprintln!(
+            Err(error) => output::note!(
                 "rockery: the program sees no devices in /sys and /dev, because their files cannot be \
                  written: {error}; set XDG_RUNTIME_DIR or TMPDIR to a folder of yours"
             ),
@@ -60,7 +59,7 @@ pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
         );
     }
     if settings.no_preload {
-        eprintln!(
+        output::note!(
             "rockery: --no-preload: a program that brings a libibverbs or librdmacm of its own uses that, \
              and finds no device of rockery's"
         );
@@ -211,7 +210,10 @@ pub(crate) fn print(settings: &Settings) -> Result<(), Error> {
         return Err(Error::ViewNeedsRun);
     }
     for (name, value) in variables(settings)? {
-        println!("export {name}={}", quoted(&value.to_string_lossy()));
+        output::line(format_args!(
+            "export {name}={}",
+            quoted(&value.to_string_lossy())
+        ))?;
     }
     Ok(())
 }

@@ -270,6 +270,9 @@ pub(crate) enum Error {
         /// The error of the operation.
         source: parquet::errors::ParquetError,
     },
+    /// Standard output is a pipe that no process reads any more.
+    #[error("standard output is closed")]
+    OutputClosed,
     /// A file or folder could not be used.
     #[error("{path}: {source}")]
     File {

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::printable::{self, Printable};
 use crate::sys::{EndSignals, Pidfd};
 use crate::target::Target;
-use crate::{Error, ending, runtime};
+use crate::{Error, ending, output, runtime};
 
 /// Clients of one export at once: each has a controller of its own.
 const CLIENTS_MAX: usize = 16;
@@ -167,15 +167,10 @@ pub(crate) fn export(what: Export) -> Result<(), Error> {
     });
     let (ended, ended_listener) = (Arc::clone(&clients), Arc::clone(&listener));
     ending::at_first_signal(signals, move |_| ended.end(&ended_listener))?;
-    let mut out = std::io::stdout().lock();
-    let lines = format!(
+    output::print(format_args!(
         "{address}\nsubsystem {}\n",
         clients.what.remote.target.subsystem()?
-    );
-    out.write_all(lines.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(Error::file("standard output"))?;
-    drop(out);
+    ))?;
     loop {
         match &*listener {
             Listener::Unix(listener) => {
@@ -205,7 +200,7 @@ impl Clients {
     fn start(this: &Arc<Self>, mut stream: impl Stream) {
         if this.count.fetch_add(1, Ordering::SeqCst) >= CLIENTS_MAX {
             this.count.fetch_sub(1, Ordering::SeqCst);
-            eprintln!("rockery: there are {CLIENTS_MAX} NBD clients already");
+            output::note!("rockery: there are {CLIENTS_MAX} NBD clients already");
             return;
         }
         let this = Arc::clone(this);
@@ -260,12 +255,12 @@ impl Clients {
         match &connected {
             Err(error) if !was_unreachable => {
                 let error = error.to_string();
-                eprintln!(
+                output::note!(
                     "rockery: NBD clients are refused until the target answers: {}",
                     printable::lines(&error)
                 );
             }
-            Ok(_) if was_unreachable => eprintln!("rockery: the target answers again"),
+            Ok(_) if was_unreachable => output::note!("rockery: the target answers again"),
             _ => {}
         }
         connected.ok()
@@ -283,7 +278,7 @@ impl Clients {
                 if is_of_target && self.stop.is_requested() {
                     self.is_unfinished.store(true, Ordering::SeqCst);
                 }
-                eprintln!("rockery: {}", printable::lines(&error.to_string()));
+                output::note!("rockery: {}", printable::lines(&error.to_string()));
             }
             Ok(()) => {}
         }
@@ -382,7 +377,7 @@ pub(crate) fn connect(what: &Connect) -> Result<(), Error> {
     };
     let text = serde_json::to_string(&written).unwrap_or_default();
     runtime::write(&record, &text).map_err(Error::file(&record))?;
-    writeln!(std::io::stdout().lock(), "{uri}").map_err(Error::file("standard output"))
+    output::line(uri)
 }
 
 fn recorded(folder: &Path, name: &Name) -> PathBuf {
@@ -421,7 +416,6 @@ fn records() -> Result<Vec<(String, Record)>, Error> {
 /// # Errors
 /// When standard output cannot be written.
 pub(crate) fn list() -> Result<(), Error> {
-    let mut out = std::io::stdout().lock();
     for (name, it) in records()? {
         let Record {
             target,
@@ -433,11 +427,9 @@ pub(crate) fn list() -> Result<(), Error> {
         } = it;
         let [name, target, subsystem, transport, uri] =
             [&name, &target, &subsystem, &transport, &uri].map(|text| Printable(text));
-        writeln!(
-            out,
+        output::line(format_args!(
             "{name:12} {transport:4} {target} {subsystem} namespace {namespace}  {uri}"
-        )
-        .map_err(Error::file("standard output"))?;
+        ))?;
     }
     Ok(())
 }

@@ -1,16 +1,14 @@
 //! `rockery listeners`: the ports on which programs listen by RDMA-CM.
 
-use std::io::{self, Write};
-
 use host::cm::Listening;
 use serde_json::json;
 
-use crate::Error;
+use crate::{Error, output};
 
 /// Lists the listeners of this network namespace.
 ///
 /// # Errors
-/// When the agent cannot be asked, or standard output cannot be written, but for its reader being gone.
+/// When the agent cannot be asked, or standard output cannot be written.
 pub(crate) fn show(as_json: bool) -> Result<(), Error> {
     let found = host::cm::listeners().map_err(Error::Listeners)?;
     let text = if as_json {
@@ -23,10 +21,7 @@ pub(crate) fn show(as_json: bool) -> Result<(), Error> {
             .map(|it| format!("{}  {} port {}\n", space(it), address(it), it.port))
             .collect()
     };
-    match write!(io::stdout(), "{text}").and_then(|()| io::stdout().flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.map_err(Error::file("standard output")),
-    }
+    output::print(text)
 }
 
 /// The port space, by the names of `enum rdma_port_space`.

@@ -1,5 +1,11 @@
 //! `rockery`: runs unmodified RDMA programs on a RoCEv2 device made of software.
 
+#![deny(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "`output` decides what happens when standard output or standard error is closed"
+)]
+
 mod args;
 mod bench;
 mod cdi;
@@ -21,6 +27,7 @@ mod libraries;
 mod listeners;
 mod log;
 mod nvme;
+mod output;
 mod plan;
 mod printable;
 mod probe;
@@ -49,18 +56,16 @@ use error::Error;
 fn main() -> ExitCode {
     match act(Args::parse()) {
         Ok(status) => status,
+        Err(Error::OutputClosed) => sys::end_by_a_broken_pipe(),
         Err(error) => {
             // The message may contain text of a peer or a target.
-            eprintln!("rockery: {}", printable::lines(&error.to_string()));
+            output::note!("rockery: {}", printable::lines(&error.to_string()));
             ExitCode::from(error.status())
         }
     }
 }
 
 fn act(args: Args) -> Result<ExitCode, Error> {
-    if args.command.only_prints() {
-        sys::end_at_a_broken_pipe();
-    }
     match args.command {
         Command::Run(what) => match run::replace_this_process(&what)? {},
         Command::Devices(what) => devices::show(&what),
@@ -80,13 +85,9 @@ fn act(args: Args) -> Result<ExitCode, Error> {
         Command::DevicePlugin(what) => device_plugin::serve(&what),
         Command::Env(settings) => environment::print(&settings),
         Command::Completions { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Args::command(),
-                "rockery",
-                &mut std::io::stdout(),
-            );
-            Ok(())
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "rockery", &mut script);
+            output::bytes(&script)
         }
         Command::Man { folder } => {
             clap_mangen::generate_to(Args::command(), &folder).map_err(Error::file(&folder))

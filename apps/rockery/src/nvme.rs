@@ -1,6 +1,6 @@
 //! `rockery nvme`: an NVMe-oF host over TCP and RDMA.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::time::Duration;
 
 use ::nvme::host::{
@@ -15,6 +15,7 @@ use crate::Error;
 use crate::bench::{Measured, Spec};
 use crate::ending::Orderly;
 use crate::export::{self, Connect, Export, Name};
+use crate::output;
 use crate::printable::Printable;
 use crate::sys::EndSignals;
 use crate::target::Target;
@@ -121,11 +122,6 @@ impl HostCommand {
     }
 }
 
-/// Prints a line. A closed pipe is an error, and no panic.
-fn say(line: std::fmt::Arguments<'_>) -> Result<(), Error> {
-    writeln!(std::io::stdout().lock(), "{line}").map_err(Error::file("standard output"))
-}
-
 /// Runs a subcommand.
 pub(crate) fn act(what: HostCommand) -> Result<(), Error> {
     if what.target().is_some_and(|it| it.is_over_our_devices()) {
@@ -146,7 +142,7 @@ pub(crate) fn act(what: HostCommand) -> Result<(), Error> {
 
 fn show_discovered(target: &Target) -> Result<(), Error> {
     for found in discover(target.address()?, &target.options())? {
-        say(format_args!(
+        output::line(format_args!(
             "{:8} {:4} {} {} {}{}",
             found.kind,
             found.transport,
@@ -163,20 +159,20 @@ fn show_controller(target: &Target) -> Result<(), Error> {
     let mut client = target.connect()?;
     let it = client.controller().identified;
     let of = |field: &[u8]| Printable(text::of(field).unwrap_or_default()).to_string();
-    say(format_args!("subsystem   {}", of(&it.subsystem)))?;
-    say(format_args!(
+    output::line(format_args!("subsystem   {}", of(&it.subsystem)))?;
+    output::line(format_args!(
         "model       {} ({}), firmware {}",
         of(&it.model),
         of(&it.serial),
         of(&it.firmware)
     ))?;
-    say(format_args!(
+    output::line(format_args!(
         "controller  {}, version {}.{}",
         it.controller_id,
         it.version >> 16,
         it.version >> 8 & 0xff
     ))?;
-    say(format_args!(
+    output::line(format_args!(
         "transfers   up to {} KiB",
         client.controller().transfer_max >> 10
     ))?;
@@ -185,26 +181,26 @@ fn show_controller(target: &Target) -> Result<(), Error> {
         let namespace = match client.namespace(nsid) {
             Ok(namespace) => namespace,
             Err(HostError::Status { what, status }) => {
-                say(format_args!("namespace   {nsid}: {what}: {status}"))?;
+                output::line(format_args!("namespace   {nsid}: {what}: {status}"))?;
                 continue;
             }
             Err(error) if error.is_of_namespace() => {
-                say(format_args!("namespace   {nsid}: {error}"))?;
+                output::line(format_args!("namespace   {nsid}: {error}"))?;
                 continue;
             }
             Err(error) => return Err(error.into()),
         };
         let size = ::nvme::serve::Bytes(namespace.blocks * namespace.block_size as u64);
-        say(format_args!(
+        output::line(format_args!(
             "namespace   {}: {} blocks of {} bytes, {size}",
             namespace.nsid, namespace.blocks, namespace.block_size
         ))?;
         let ::nvme::host::Identifiers { uuid, nguid } = client.identifiers(namespace.nsid)?;
         if let Some(uuid) = uuid {
-            say(format_args!("            uuid {uuid}"))?;
+            output::line(format_args!("            uuid {uuid}"))?;
         }
         if let Some(nguid) = nguid {
-            say(format_args!("            nguid {nguid}"))?;
+            output::line(format_args!("            nguid {nguid}"))?;
         }
     }
     Ok(())
@@ -216,7 +212,7 @@ fn shut_down(client: &Client, result: Result<(), Error>) -> Result<(), Error> {
     if let Err(error) = client.shut_down()
         && result.is_err()
     {
-        eprintln!("rockery: the target may still execute commands of before: {error}");
+        output::note!("rockery: the target may still execute commands of before: {error}");
     }
     result
 }
@@ -234,7 +230,7 @@ fn read_with(range: &Range, client: &mut Client) -> Result<(), Error> {
     let end = range.blocks.map_or(namespace.blocks, |blocks| {
         range.start.saturating_add(blocks)
     });
-    let (mut start, mut out) = (range.start, std::io::stdout().lock());
+    let mut start = range.start;
     while start < end {
         let count = most.min(end - start) as u32;
         let length = count as usize * namespace.block_size;
@@ -249,8 +245,7 @@ fn read_with(range: &Range, client: &mut Client) -> Result<(), Error> {
             .as_deref()
             .and_then(|bytes| bytes.get(..length))
             .unwrap_or_default();
-        out.write_all(data)
-            .map_err(Error::file("standard output"))?;
+        output::bytes(data)?;
         start += u64::from(count);
     }
     Ok(())
@@ -352,7 +347,7 @@ fn measure_with(what: &BenchArgs, client: &mut Client) -> Result<(), Error> {
         fill(&mut queues[0], &namespace, client.controller().transfer_max)?;
     }
     if !what.json {
-        say(format_args!(
+        output::line(format_args!(
             "                     per second       MB/s   mean us    p50    p99  p99.9      max  processor \
                  errors"
         ))?;
@@ -372,7 +367,7 @@ fn measure_with(what: &BenchArgs, client: &mut Client) -> Result<(), Error> {
         };
         failures.count(&figures);
         if what.json {
-            say(format_args!("{}", Measured::new(spec, &figures).to_json()))?;
+            output::line(format_args!("{}", Measured::new(spec, &figures).to_json()))?;
         } else {
             print(spec, &figures)?;
         }
@@ -390,7 +385,7 @@ fn within_limits(jobs: &[Spec], controller: &Controller, block_size: usize) -> V
     let fitted = |job: &Spec| {
         let fitting = job.within(transfer_max, block_size, depth_max);
         if fitting != *job {
-            eprintln!(
+            output::note!(
                 "{job} is measured as {fitting}: the target takes {} KiB a command (MDTS) and {depth_max} \
                  commands at once on a queue (MQES)",
                 transfer_max >> 10
@@ -429,7 +424,7 @@ fn print(spec: &Spec, figures: &Figures) -> Result<(), Error> {
     let us = |ns: u64| ns as f64 / 1000.0;
     let latency = &figures.latency;
     let [p50, p99, p999] = [500, 990, 999].map(|it| us(latency.per_mille_ns(it)));
-    say(format_args!(
+    output::line(format_args!(
         "{:20} {:10.0} {:10.0} {:9.1} {p50:6.1} {p99:6.1} {p999:6.1} {:8.1} {:9.0}% {:10}",
         spec.to_string(),
         figures.per_second,
@@ -440,7 +435,7 @@ fn print(spec: &Spec, figures: &Figures) -> Result<(), Error> {
         figures.errors
     ))?;
     match pause(figures) {
-        Some(pause) => say(format_args!("{:20} {pause}", "")),
+        Some(pause) => output::line(format_args!("{:20} {pause}", "")),
         None => Ok(()),
     }
 }

@@ -9,7 +9,7 @@ use fabric_file::{Document, Network};
 use vendors::dialect::Version;
 use vendors::{Dialect, Intent, changes};
 
-use crate::Error;
+use crate::{Error, output};
 
 /// The configurations to write.
 #[derive(Debug, clap::Args)]
@@ -56,18 +56,18 @@ pub(crate) fn act(plan: &Plan) -> Result<(), Error> {
             for (file, text) in files.into_iter().chain(more) {
                 let path = folder.join(file);
                 fs::write(&path, text).map_err(Error::file(&path))?;
-                println!("{}", path.display());
+                output::line(path.display())?;
             }
         } else if running.iter().all(|(own, _)| own != name) {
-            print!("{}", written.text);
+            output::print(&written.text)?;
         }
         for note in &written.notes {
-            eprintln!("{name}: {}", note.0);
+            output::note!("{name}: {}", note.0);
         }
         for (_, file) in running.iter().filter(|(own, _)| own == name) {
             let text = fs::read(file).map_err(Error::file(file))?;
             let now = dialect.read(file, &String::from_utf8_lossy(&text))?;
-            show_diff(name, &now, &written.expressed);
+            show_diff(name, &now, &written.expressed)?;
         }
     }
     Ok(())
@@ -105,18 +105,19 @@ pub(crate) fn network(path: &Path) -> Result<Network, Error> {
     Ok(Network::build(&document, &file, &mut files)?)
 }
 
-fn show_diff(name: &str, now: &Intent, planned: &Intent) {
+fn show_diff(name: &str, now: &Intent, planned: &Intent) -> Result<(), Error> {
     let changes = changes(now, planned);
     if changes.is_empty() {
-        println!("{name}: the running configuration says what is planned");
-        return;
+        return output::line(format_args!(
+            "{name}: the running configuration says what is planned"
+        ));
     }
-    println!(
+    output::line(format_args!(
         "{name}: {} of the running configuration would change",
         ::sim::report::counted(changes.len() as u64, "setting", "settings")
-    );
+    ))?;
     for change in changes {
-        println!("  {change}");
+        output::line(format_args!("  {change}"))?;
     }
     let gbps = planned
         .ports
@@ -124,8 +125,9 @@ fn show_diff(name: &str, now: &Intent, planned: &Intent) {
         .filter_map(|port| port.gbps)
         .max()
         .unwrap_or(100);
-    if let Some(cost) = compare(&Case::incast(now, gbps), &Case::incast(planned, gbps)) {
-        println!("  as it runs: {cost}");
+    match compare(&Case::incast(now, gbps), &Case::incast(planned, gbps)) {
+        None => Ok(()),
+        Some(cost) => output::line(format_args!("  as it runs: {cost}")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `rockery serve`: the NVMe-oF target, and the commands that change a running one.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::control::Socket;
 use crate::credentials::CredentialArgs;
 use crate::log::Log;
 use crate::sys::{EndSignals, allow_descriptors};
-use crate::{Error, ending, identifiers, printable, run};
+use crate::{Error, ending, identifiers, output, printable, run};
 
 /// NQN of the subsystem without `--subsystem` before it depended on machine and disk.
 const FORMER_NQN: &str = "nqn.2024-01.org.rockery:disk";
@@ -410,10 +410,10 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
             id,
             ..
         } => {
-            return print_lines(&identifiers::former(&nqn, id));
+            return output::print(identifiers::former(&nqn, id));
         }
         Serve::Identifiers { socket, .. } => {
-            return print_lines(&identifiers::of_status(&ask(
+            return output::print(identifiers::of_status(&ask(
                 &socket.path()?,
                 &Command::Status,
             )?));
@@ -498,37 +498,28 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
             },
         ),
     };
-    print(&ask(&socket.path()?, &command)?);
-    Ok(())
+    print(&ask(&socket.path()?, &command)?)
 }
 
-fn print_lines(text: &str) -> Result<(), Error> {
-    std::io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .map_err(Error::file("standard output"))
-}
-
-fn print(answer: &Value) {
+fn print(answer: &Value) -> Result<(), Error> {
     if let Some(warning) = answer.get("warning").and_then(Value::as_str) {
-        return eprintln!("rockery: warning: {}", printable::lines(warning));
+        output::note!("rockery: warning: {}", printable::lines(warning));
+    } else if answer.as_object().is_some_and(|fields| !fields.is_empty()) {
+        return output::line(format_args!("{answer:#}"));
     }
-    if answer.as_object().is_some_and(|fields| !fields.is_empty()) {
-        _ = writeln!(std::io::stdout().lock(), "{answer:#}");
-    }
+    Ok(())
 }
 
 fn print_status(socket: &Socket) -> Result<(), Error> {
     let mut answers = socket.ask_all(&Command::Status)?;
     if let [(_, answer)] = &answers[..] {
-        print(answer);
+        print(answer)
     } else {
         let by_socket = answers
             .drain(..)
             .map(|(path, answer)| (path.display().to_string(), answer));
-        print(&Value::Object(by_socket.collect()));
+        print(&Value::Object(by_socket.collect()))
     }
-    Ok(())
 }
 
 /// The server may run in another folder.
@@ -542,24 +533,17 @@ fn current_config(socket: &Socket) -> Result<Config, Error> {
 }
 
 fn print_config(socket: &Socket) -> Result<(), Error> {
-    _ = write!(
-        std::io::stdout().lock(),
-        "{}",
-        current_config(socket)?.to_text()
-    );
-    Ok(())
+    output::print(current_config(socket)?.to_text())
 }
 
 fn print_metrics(socket: &Socket) -> Result<(), Error> {
     let answer = socket.ask_one(&Command::Report)?;
     if let Ok(report) = serde_json::from_value::<::smb::serve::Report>(answer.clone()) {
-        _ = write!(std::io::stdout().lock(), "{}", report.to_prometheus());
-        return Ok(());
+        return output::print(report.to_prometheus());
     }
     let report: Report =
         serde_json::from_value(answer).map_err(::nvme::serve::ControlError::Answer)?;
-    _ = write!(std::io::stdout().lock(), "{}", report.to_prometheus());
-    Ok(())
+    output::print(report.to_prometheus())
 }
 
 fn free_number(socket: &Socket, nqn: &Nqn) -> Result<u32, Error> {
@@ -619,7 +603,7 @@ fn end(server: &Server, control: &Control) -> ! {
     match ended {
         Ok(()) => std::process::exit(0),
         Err(error) => {
-            eprintln!("rockery: {error}");
+            output::note!("rockery: {error}");
             std::process::exit(1)
         }
     }
@@ -627,12 +611,12 @@ fn end(server: &Server, control: &Control) -> ! {
 
 /// Prints namespaces and addresses, in lines that a script can read.
 fn announce(server: &Server, metrics: Option<SocketAddr>) {
-    let mut out = std::io::stdout().lock();
+    let mut text = String::new();
     for subsystem in server.target().subsystems() {
         for namespace in subsystem.namespaces() {
             let size = Bytes(namespace.bytes());
             _ = writeln!(
-                out,
+                text,
                 "{} namespace {}: {size}",
                 subsystem.name(),
                 namespace.nsid()
@@ -640,12 +624,12 @@ fn announce(server: &Server, metrics: Option<SocketAddr>) {
         }
     }
     if let Some(address) = metrics {
-        _ = writeln!(out, "metrics at http://{address}/metrics");
+        _ = writeln!(text, "metrics at http://{address}/metrics");
     }
     for address in server.addresses() {
-        _ = writeln!(out, "listening on {address}");
+        _ = writeln!(text, "listening on {address}");
     }
-    _ = out.flush();
+    output::announce(text);
 }
 
 #[cfg(test)]

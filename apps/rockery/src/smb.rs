@@ -1,6 +1,6 @@
 //! `rockery smb`: gateways between SMB Direct and SMB over TCP.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use clap::Subcommand;
 
 use crate::log::Log;
 use crate::sys::allow_descriptors;
-use crate::{Error, control, run};
+use crate::{Error, control, output, run};
 
 /// The port of SMB, over TCP and over RoCE and InfiniBand.
 const PORT: u16 = 445;
@@ -185,10 +185,7 @@ fn observe(
         let shared = Arc::clone(shared);
         let text = Arc::new(move || Report::of(&shared, role, began).to_prometheus());
         let address = serve_text(text, address)?;
-        _ = writeln!(
-            std::io::stdout().lock(),
-            "metrics at http://{address}/metrics"
-        );
+        output::announce(format_args!("metrics at http://{address}/metrics\n"));
     }
     let path = match (control, address) {
         (Some(path), _) if path.as_os_str() == "none" => return Ok(()),
@@ -226,9 +223,7 @@ fn run_all<F: FnOnce() + Send + 'static>(listeners: Vec<(SocketAddr, F)>) -> Res
     for (address, run) in listeners {
         let thread = std::thread::Builder::new().name("smb-listen".to_owned());
         threads.push(thread.spawn(run).map_err(ServeError::Thread)?);
-        let mut out = std::io::stdout().lock();
-        _ = writeln!(out, "listening on {address}");
-        _ = out.flush();
+        output::announce(format_args!("listening on {address}\n"));
     }
     for thread in threads {
         _ = thread.join();

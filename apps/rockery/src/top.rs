@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +11,10 @@ use ::nvme::latency::Latency;
 use ::nvme::serve::{Command, LatencyReport, Report};
 use ::smb::serve::{Report as SmbReport, TransferReport};
 
-use crate::Error;
 use crate::control::Socket;
 use crate::printable::Printable;
 use crate::server_report::ServerReport;
+use crate::{Error, output};
 
 /// The servers to show, and how often.
 #[derive(Debug, clap::Args)]
@@ -50,17 +49,15 @@ type AllSeen = BTreeMap<PathBuf, ServerReport>;
 
 /// Shows it until Ctrl-C, or the end of the last server.
 pub(crate) fn show(what: &Top) -> Result<(), Error> {
-    let mut out = std::io::stdout().lock();
     let mut before = look(&what.socket)?;
     if what.total {
-        _ = out.write_all(pages(&before, None).as_bytes());
-        return Ok(());
+        return output::print(pages(&before, None));
     }
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = Arc::clone(&stop);
     // Where there is no such thing as Ctrl-C, the default ends us.
     _ = ctrlc::set_handler(move || stopping.store(true, Ordering::Relaxed));
-    let is_terminal = std::io::stdout().is_terminal();
+    let is_terminal = output::is_terminal();
     while sleep(Duration::from_secs_f64(what.interval), &stop) {
         let now = look(&what.socket)?;
         let page = pages(&now, Some(&before));
@@ -70,8 +67,8 @@ pub(crate) fn show(what: &Top) -> Result<(), Error> {
         } else {
             ("", "\n")
         };
-        let written = write!(out, "{head}{page}{tail}").and_then(|()| out.flush());
-        if what.once || written.is_err() {
+        output::print(format_args!("{head}{page}{tail}"))?;
+        if what.once {
             break;
         }
         before = now;

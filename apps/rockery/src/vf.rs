@@ -9,8 +9,8 @@ use fabric_file::functions::{FunctionSettings, parse_mac};
 use fabric_file::{Document, Network};
 use serde_json::{Value, json};
 
-use crate::Error;
 use crate::sim::Files;
+use crate::{Error, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,13 +85,9 @@ pub(crate) fn act(what: &Vf) -> Result<(), Error> {
                 None => all.iter().collect(),
             };
             if *json {
-                println!("{}", Value::Array(shown.into_iter().map(link).collect()));
-            } else {
-                shown
-                    .into_iter()
-                    .for_each(|adapter| print!("{}", text(adapter)));
+                return output::line(Value::Array(shown.into_iter().map(link).collect()));
             }
-            Ok(())
+            output::print(shown.into_iter().map(text).collect::<String>())
         }
         Vf::Set { lab, words, write } => match words.iter().position(|word| word == "vf") {
             Some(2) if lab.is_none() => set(
@@ -153,10 +149,9 @@ fn set(file: &Path, host: &str, words: &[String], write: Option<&Path>) -> Resul
     // The file's own checks see the new values.
     read(file, &settings)?;
     let Some(path) = write else {
-        settings
+        return settings
             .iter()
-            .for_each(|(path, value)| println!("{path}={value}"));
-        return Ok(());
+            .try_for_each(|(path, value)| output::line(format_args!("{path}={value}")));
     };
     let original = file.canonicalize().map_err(Error::file(file))?;
     let mut overlay = format!("include = [{:?}]\n", original.display().to_string());

@@ -1,11 +1,10 @@
 //! Where a comparison writes its results.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::Error;
+use crate::{Error, output};
 
 /// The results of a comparison in each of its forms.
 pub(super) trait Printed: Serialize {
@@ -51,7 +50,6 @@ impl Output {
         } else {
             report.table()
         };
-        writeln!(std::io::stdout().lock(), "{}", text.trim_end())
-            .map_err(Error::file("standard output"))
+        output::line(text.trim_end())
     }
 }

@@ -1,12 +1,13 @@
 //! `rockery lab ps` and `rockery lab top`: the labs of this user, with hosts, counters and lateness.
 
-use std::io::IsTerminal;
+use std::convert::Infallible;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use ::lab::{Client, LabError, Status, labs};
 
 use crate::printable::{self, Printable};
+use crate::{Error, output};
 
 /// How long a lab may take to answer. One that is stopped never does.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
@@ -14,41 +15,46 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shows the labs once a second, until it is interrupted.
-pub(super) fn top() -> ! {
-    let clears = std::io::stdout().is_terminal();
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(super) fn top() -> Result<Infallible, Error> {
+    let clears = output::is_terminal();
     loop {
         if clears {
-            print!("\x1b[H\x1b[2J");
+            output::print("\x1b[H\x1b[2J")?;
         }
-        list(false);
+        list(false)?;
         std::thread::sleep(INTERVAL);
     }
 }
 
 /// Lists the labs. The status is 1 if one of them did not answer.
-pub(super) fn ps(json: bool) -> ExitCode {
-    if list(json) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(super) fn ps(json: bool) -> Result<ExitCode, Error> {
+    match list(json)? {
+        true => Ok(ExitCode::SUCCESS),
+        false => Ok(ExitCode::FAILURE),
     }
 }
 
 /// Lists the labs that answer, and names the others with the reason; whether all have answered.
-fn list(json: bool) -> bool {
+fn list(json: bool) -> Result<bool, Error> {
     let mut all = true;
     for name in labs() {
         match asked(&name) {
             Ok(status) if json => {
-                println!("{}", serde_json::to_string(&status).unwrap_or_default())
+                output::line(serde_json::to_string(&status).unwrap_or_default())?;
             }
-            Ok(status) => print!("{}", text(&status)),
+            Ok(status) => output::print(text(&status))?,
             // Its socket was listed before it ended.
             Err(error) if error.is_gone() => {}
             Err(error) => {
                 all = false;
                 // Any user may have chosen the name.
-                eprintln!(
+                output::note!(
                     "rockery: lab {}: {}",
                     Printable(&name),
                     printable::lines(&error.to_string())
@@ -56,7 +62,7 @@ fn list(json: bool) -> bool {
             }
         }
     }
-    all
+    Ok(all)
 }
 
 fn asked(name: &str) -> Result<Status, LabError> {

@@ -13,10 +13,10 @@ use ::lab::{Client, Plan, Ready, Status};
 use clap::Subcommand;
 use fabric_file::Document;
 
-use crate::Error;
 use crate::args::{Run, Settings};
 use crate::run as program;
 use crate::sim::Files;
+use crate::{Error, output};
 
 /// The largest slowdown.
 const SLOW_MAX: u32 = 10_000;
@@ -187,17 +187,16 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
         }
         Lab::Part => ::lab::traffic::act(),
         Lab::Down(which) => return down(which),
-        Lab::Ps { json } => return Ok(list::ps(*json)),
-        Lab::Report { lab, json } => print!("{}", Client::connect(lab.as_deref())?.report(*json)?),
+        Lab::Ps { json } => return list::ps(*json),
+        Lab::Report { lab, json } => {
+            output::print(Client::connect(lab.as_deref())?.report(*json)?)?;
+        }
         Lab::Show {
             lab,
             switch,
             command,
         } => {
-            print!(
-                "{}",
-                Client::connect(lab.as_deref())?.show(switch, command)?
-            );
+            output::print(Client::connect(lab.as_deref())?.show(switch, command)?)?;
         }
         Lab::Link { lab, ends, state } => link(&Client::connect(lab.as_deref())?, ends, *state)?,
         Lab::Pcap {
@@ -215,12 +214,9 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
             Client::connect(lab.as_deref())?.set(std::slice::from_ref(value))?
         }
         Lab::Metrics { lab } => {
-            print!(
-                "{}",
-                metrics::text(&Client::connect(lab.as_deref())?.status()?)
-            );
+            output::print(metrics::text(&Client::connect(lab.as_deref())?.status()?))?;
         }
-        Lab::Top => list::top(),
+        Lab::Top => match list::top()? {},
         Lab::Exec(exec) => {
             let Exec {
                 lab,
@@ -283,26 +279,31 @@ fn plan(file: &Path, set: &[(String, String)], name: Option<String>) -> Result<P
 fn up(what: &Up) -> Result<(), Error> {
     let plan = plan(&what.file, &what.set, what.name.clone())?;
     if what.detach {
-        say(what, &::lab::run_detached(plan, what.slow)?);
-        return Ok(());
+        return say(what, &::lab::run_detached(plan, what.slow)?);
     }
-    Ok(::lab::run(plan, what.slow, |ready| say(what, ready))?)
+    // The lab runs until it is ended, also if its announcement cannot be read.
+    Ok(::lab::run(plan, what.slow, |ready| _ = say(what, ready))?)
 }
 
-fn say(what: &Up, ready: &Ready) {
+fn say(what: &Up, ready: &Ready) -> Result<(), Error> {
     if what.json {
-        return println!("{}", serde_json::to_string(ready).unwrap_or_default());
+        return output::line(serde_json::to_string(ready).unwrap_or_default());
     }
     ready
         .warnings
         .iter()
-        .for_each(|warning| eprintln!("rockery: {warning}"));
-    println!("lab {} runs: {}", ready.name, ready.hosts.join(", "));
-    if let Some(host) = ready.hosts.first() {
-        println!(
+        .for_each(|warning| output::note!("rockery: {warning}"));
+    output::line(format_args!(
+        "lab {} runs: {}",
+        ready.name,
+        ready.hosts.join(", ")
+    ))?;
+    match ready.hosts.first() {
+        None => Ok(()),
+        Some(host) => output::line(format_args!(
             "rockery lab exec --lab {} {host} -- PROGRAM runs a program there",
             ready.name
-        );
+        )),
     }
 }
 
@@ -312,7 +313,7 @@ fn down(which: &Down) -> Result<ExitCode, Error> {
     client.down()?;
     let lateness = status.lateness;
     if which.strict && !status.valid {
-        eprintln!(
+        output::note!(
             "rockery: lab {} was late by {} ns (99.9 %), and its shortest link takes {} ns: start it with \
              --slow {} or more",
             status.name,
@@ -358,7 +359,7 @@ fn enter(lab: Option<&str>, host: &str, run: Run) -> Result<ExitCode, Error> {
             Ok(never) => match never {},
             Err(error) => error,
         };
-        eprintln!("rockery: {}", crate::printable::lines(&error.to_string()));
+        output::note!("rockery: {}", crate::printable::lines(&error.to_string()));
         error.status()
     })?;
     Ok(ExitCode::from(status))

@@ -13,7 +13,7 @@ use ::sim::world::{Flow, Forgery, Transfer};
 use fabric::Time;
 
 use super::{SLOW_MAX, compare};
-use crate::Error;
+use crate::{Error, output};
 
 /// The slowdown at which lateness is measured first, and how long, in nanoseconds of the lab's clock.
 const PROBE_SLOW: u32 = 256;
@@ -86,18 +86,21 @@ pub(super) fn act(what: &RunArgs, plan: &Plan) -> Result<ExitCode, Error> {
         Slow::Auto => search(plan, &flows)?,
     };
     if what.json {
-        println!("{}", compare::json(&measured, simulated.as_ref()));
+        output::line(compare::json(&measured, simulated.as_ref()))?;
     } else if let Some(path) = &what.html {
         let page = compare::page(&plan.whole, &measured, simulated.as_ref());
         std::fs::write(path, page).map_err(Error::file(path))?;
     } else {
-        print!("{}", table(&measured.report));
-        print!("\n{}", compare::text(&measured, simulated.as_ref()));
+        output::print(table(&measured.report))?;
+        output::print(format_args!(
+            "\n{}",
+            compare::text(&measured, simulated.as_ref())
+        ))?;
     }
     if measured.valid {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!(
+    output::note!(
         "rockery: packets were handled too late for valid results: use --slow {} or more",
         next(&measured)
     );
@@ -181,7 +184,7 @@ fn search(plan: &Plan, flows: &[(u32, Flow)]) -> Result<Measured, Error> {
     let mut factor = next(&attempt(plan, flows, PROBE_SLOW, Some(PROBE_NS))?);
     let mut runs = 1;
     loop {
-        eprintln!("rockery: running {factor} times slower");
+        output::note!("rockery: running {factor} times slower");
         let measured = attempt(plan, flows, factor, None)?;
         if measured.valid || factor == SLOW_MAX || runs == ATTEMPTS {
             return Ok(measured);

@@ -14,8 +14,8 @@ use wire::ROCE_PORT;
 use super::network::{PACKET_MAX, Receiver};
 use super::speaker::Speaker;
 use super::{Probe, SECONDS_MAX, load, resolved};
-use crate::Error;
 use crate::sys::datagrams::Packet;
+use crate::{Error, output};
 
 /// Bytes of the packets that a request for load may name.
 const LOAD_BYTES: std::ops::RangeInclusive<u32> = 128..=PACKET_MAX as u32;
@@ -33,7 +33,7 @@ pub(super) fn answer(what: &Probe) -> Result<(), Error> {
         .collect::<Result<_, _>>()?;
     let mut listener = Listener::without_load(what.port)?;
     (listener.from, listener.most) = (from, what.load.unwrap_or(0));
-    println!("answering probes on UDP port {}", what.port);
+    output::announce(format_args!("answering probes on UDP port {}\n", what.port));
     let mut buffer = vec![0; PACKET_MAX];
     let failed = |error: io::Error| Error::Unread(format!("UDP port {}: {error}", what.port));
     loop {

@@ -7,7 +7,7 @@ use ::sim::report::counted;
 use doctor::probe::{Matrix, read_row};
 use serde_json::json;
 
-use crate::{Error, printable};
+use crate::{Error, output, printable};
 
 /// Prints the matrix of some probes.
 ///
@@ -33,12 +33,9 @@ pub(crate) fn matrix(files: &[PathBuf], as_json: bool) -> Result<(), Error> {
         let (pairs, unknown) = (matrix.pairs(), matrix.unknown());
         let page =
             json!({ "pairs": pairs, "faults": faults, "unknown": unknown, "unread": unread });
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&page).unwrap_or_default()
-        );
+        output::line(serde_json::to_string_pretty(&page).unwrap_or_default())?;
     } else {
-        print!("{}", printable::lines(&matrix.page()));
+        output::print(printable::lines(&matrix.page()))?;
     }
     if !unread.is_empty() {
         return Err(Error::Unread(unread.join("\n")));

@@ -93,7 +93,7 @@ pub(super) fn run(what: &Probe) -> Result<Row, Error> {
         progress: Arc::clone(&progress),
     };
     let receiver = Receiver::open(what.port)?.answering(Box::new(answering));
-    eprintln!(
+    crate::output::note!(
         "{from}: answering on UDP port {}, and waiting for the other hosts",
         what.port
     );

@@ -147,7 +147,7 @@ fn judge(what: &Probe, from: &str, observed: &[Observed], loaded: &Loaded) -> Re
         observed,
         rules: &rules,
     };
-    page::print(what, &seen, loaded, &found);
+    page::print(what, &seen, loaded, &found)?;
     let not_sent = |observed: &&Observed| observed.reach == Reach::NotSent;
     if let Some(observed) = observed.iter().find(not_sent) {
         return Err(Error::Unread(format!(

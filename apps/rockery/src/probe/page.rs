@@ -5,7 +5,7 @@ use doctor::probe::{Observed, Reach, Share, SizeLimit, StreamOutcome};
 use serde_json::{Value, json};
 
 use super::{Loaded, Probe};
-use crate::{finding, printable};
+use crate::{Error, finding, output, printable};
 
 const UNKNOWN: &str = "unknown";
 
@@ -20,7 +20,15 @@ pub(super) struct Seen<'a> {
 }
 
 /// Prints everything, in words or as JSON.
-pub(super) fn print(what: &Probe, seen: &Seen<'_>, loaded: &Loaded, found: &[Finding]) {
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(super) fn print(
+    what: &Probe,
+    seen: &Seen<'_>,
+    loaded: &Loaded,
+    found: &[Finding],
+) -> Result<(), Error> {
     let observed = seen.observed;
     let loads: Vec<&StreamOutcome> = loaded.streams.all().collect();
     if what.json {
@@ -32,11 +40,7 @@ pub(super) fn print(what: &Probe, seen: &Seen<'_>, loaded: &Loaded, found: &[Fin
             "from": seen.from, "hosts": hosts, "load": all, "shares": shares,
             "shares_unknown": why, "findings": findings,
         });
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&page).unwrap_or_default()
-        );
-        return;
+        return output::line(serde_json::to_string_pretty(&page).unwrap_or_default());
     }
     let mut text: String = found.iter().map(|finding| format!("{finding}\n")).collect();
     text += &table(observed);
@@ -55,7 +59,7 @@ pub(super) fn print(what: &Probe, seen: &Seen<'_>, loaded: &Loaded, found: &[Fin
     if found.is_empty() {
         text += "nothing is wrong of what was seen\n";
     }
-    print!("{}", printable::lines(&text));
+    output::print(printable::lines(&text))
 }
 
 /// One line for each host.

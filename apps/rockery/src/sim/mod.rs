@@ -17,8 +17,8 @@ use ::sim::world::Results;
 use fabric::{Span, Time};
 use fabric_file::{Document, Point};
 
-use crate::Error;
 use crate::args::Sim;
+use crate::{Error, output};
 pub(crate) use files::Files;
 use files::beside;
 
@@ -74,14 +74,12 @@ pub(crate) fn act(sim: &Sim) -> Result<(), Error> {
 }
 
 fn print_points(points: &[Point]) -> Result<(), Error> {
-    let mut out = io::stdout().lock();
     for (number, point) in points.iter().enumerate() {
         let settings: Vec<String> = point
             .iter()
             .map(|(path, value)| format!("{path}={value}"))
             .collect();
-        writeln!(out, "{number}\t{}", settings.join("\t"))
-            .map_err(Error::file("standard output"))?;
+        output::line(format_args!("{number}\t{}", settings.join("\t")))?;
     }
     Ok(())
 }
@@ -108,7 +106,7 @@ fn check(document: &Document, points: &[(usize, Point)], files: &Files) -> Resul
         return Ok(());
     };
     let topology = &experiment.network.topology;
-    println!(
+    output::line(format_args!(
         "{}: {}, {}, {}, {} in {}, {}",
         if experiment.file.title.is_empty() {
             "no title"
@@ -125,8 +123,7 @@ fn check(document: &Document, points: &[(usize, Point)], files: &Files) -> Resul
         ),
         counted(experiment.workloads.len() as u64, "workload", "workloads"),
         counted(points.len() as u64, "run", "runs")
-    );
-    Ok(())
+    ))
 }
 
 /// One run: a table, and the files that the options name.
@@ -174,12 +171,12 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
         write(path, &(done.report.json() + "\n"))?;
     }
     if !is_stdout(sim.json.as_deref()) && !is_stdout(sim.csv.as_deref()) {
-        print!("{}", table(&done.report));
+        output::print(table(&done.report))?;
         for printed in vendor_tables(&done.experiment, &done.results) {
-            print!(
+            output::print(format_args!(
                 "\n{}, as {} prints it\n\n{}",
                 printed.switch, printed.system, printed.text
-            );
+            ))?;
         }
     }
     Ok(())
@@ -212,7 +209,7 @@ fn sweep(plan: &runs::RunPlan<'_>) -> Result<(), Error> {
         write(path, &text)?;
     }
     if !is_stdout(sim.json.as_deref()) && !is_stdout(sim.csv.as_deref()) {
-        print!("{}", summary::table(&reports));
+        output::print(summary::table(&reports))?;
     }
     Ok(())
 }
@@ -232,9 +229,7 @@ fn is_stdout(path: Option<&Path>) -> bool {
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {
     if path == Path::new("-") {
-        return io::stdout()
-            .write_all(text.as_bytes())
-            .map_err(Error::file("standard output"));
+        return output::print(text);
     }
     fs::write(path, text).map_err(Error::file(path))
 }

@@ -8,7 +8,7 @@ mod tap;
 
 pub(crate) use frames::listen_for_lldp;
 pub(crate) use pidfd::Pidfd;
-pub(crate) use signals::EndSignals;
+pub(crate) use signals::{EndSignals, end_by_a_broken_pipe};
 pub(crate) use tap::open_tap;
 
 use std::ffi::{CString, OsStr};
@@ -37,14 +37,6 @@ impl Mount {
             Self::Receive => libc::MS_SLAVE | libc::MS_REC,
         }
     }
-}
-
-/// Ends this process silently when it writes to a pipe that no process reads any more, as `rockery sim FILE |
-/// head -1` has it. Only for commands that print and hold no sockets, since a socket that its peer has closed
-/// raises the same signal.
-pub(crate) fn end_at_a_broken_pipe() {
-    // SAFETY: sets a default action before this process has threads.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
 /// The user that this process acts as.

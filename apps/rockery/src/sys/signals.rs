@@ -39,8 +39,8 @@ impl EndSignals {
         signal
     }
 
-    /// Ends this process as `signal` does without a handler. The thread has to have called
-    /// [`EndSignals::wait`].
+    /// Ends this process as `signal` does without a handler. If the signal is one of these, the thread has to
+    /// have called [`EndSignals::wait`].
     pub(crate) fn end_by(signal: i32) -> ! {
         // SAFETY: the default action of the signal, which this thread does not block.
         unsafe {
@@ -50,4 +50,10 @@ impl EndSignals {
         // Not reached, because the default action of these signals ends the process.
         std::process::exit(128 + signal)
     }
+}
+
+/// Ends this process silently, as a write to a pipe that no process reads ends programs that do not ignore
+/// SIGPIPE.
+pub(crate) fn end_by_a_broken_pipe() -> ! {
+    EndSignals::end_by(libc::SIGPIPE)
 }

@@ -6,7 +6,7 @@ mod labs;
 mod live;
 mod storage;
 
-use std::io::{self, Write};
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use playground::{PAGE, SERVER_ENGINE};
 
-use crate::{Error, devices};
+use crate::{Error, devices, output};
 use http::{Reply, Request};
 use live::Live;
 
@@ -48,11 +48,7 @@ pub(crate) fn serve(what: &Web) -> Result<(), Error> {
     let cannot = || Error::file(what.listen.to_string());
     let listener = TcpListener::bind(what.listen).map_err(cannot())?;
     let address = listener.local_addr().map_err(cannot())?;
-    let mut out = io::stdout().lock();
-    writeln!(out, "http://{address}/")
-        .and_then(|()| out.flush())
-        .map_err(Error::file("standard output"))?;
-    drop(out);
+    output::announce(format_args!("http://{address}/\n"));
     let clients = Arc::new(AtomicUsize::new(0));
     let live = Arc::new(Live::default());
     loop {

@@ -71,7 +71,7 @@ pub(super) fn act(what: &BenchDocuments) -> Result<(), Error> {
         .collect();
     if documents.iter().all(|document| document.tables.is_empty()) {
         let missing = documents.iter().flat_map(|document| &document.missing);
-        missing.for_each(|missing| eprintln!("{}: {}", missing.what, missing.reason));
+        missing.for_each(|missing| crate::output::note!("{}: {}", missing.what, missing.reason));
         return Err(Error::NothingMeasured("documents"));
     }
     what.output.write(&Report {

@@ -96,7 +96,7 @@ pub(super) fn act(what: &BenchPaths) -> Result<(), Error> {
         report
             .remarks
             .iter()
-            .for_each(|remark| eprintln!("{remark}"));
+            .for_each(|remark| crate::output::note!("{remark}"));
         return Err(Error::NothingMeasured("paths"));
     }
     what.output.write(&report)

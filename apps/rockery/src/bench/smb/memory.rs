@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use wire::smb::message::{self, Header, ReadRequest, ReadResponse, WriteRequest, command, flag};
 
 use super::message as request;
+use crate::output;
 
 /// Bytes under one lock.
 const PIECE: usize = 1 << 20;
@@ -63,11 +64,7 @@ impl File {
 /// Serves at this address; returns only when it cannot.
 pub(super) fn serve(at: SocketAddr, size: u64) -> io::Result<()> {
     let listener = TcpListener::bind(at)?;
-    writeln!(
-        io::stdout().lock(),
-        "listening at {}",
-        listener.local_addr()?
-    )?;
+    output::announce(format_args!("listening at {}\n", listener.local_addr()?));
     let file = Arc::new(File::new(size));
     for stream in listener.incoming() {
         let (stream, file) = (stream?, Arc::clone(&file));

@@ -16,7 +16,7 @@ mod report;
 mod samba;
 mod tcp;
 
-use std::io::{self, Write as _};
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,7 +28,7 @@ use super::job::Spec;
 use super::matrix::MATRIX;
 use super::output::Output;
 use super::repeats::{Repeats, unique};
-use crate::Error;
+use crate::{Error, output};
 
 use client::{Carrier, Client};
 use load::{Figures, Load, Local, Target};
@@ -249,7 +249,7 @@ fn measure(what: &BenchSmb, server: SocketAddr) -> Result<(), Error> {
         };
         let figures = load::run(spec, &what.load(), open).map_err(cannot())?;
         let line = serde_json::to_string(&figures).unwrap_or_default();
-        writeln!(io::stdout().lock(), "{line}").map_err(Error::file("standard output"))?;
+        output::line(line)?;
     }
     Ok(())
 }
