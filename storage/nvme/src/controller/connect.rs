@@ -298,9 +298,8 @@ impl State {
         if session.name() != host {
             return Err(wrong_data(place::HOST));
         }
-        if session.host_id != data.host_id {
-            return Err(wrong_data(place::HOST_ID));
-        }
+        // The Host Identifier is that of the admin queue. The targets of Linux and SPDK do not compare it,
+        // and TrueNAS's client sends another one for each queue.
         if session.is_discovery || fields.queue_id > controller.queues_granted {
             return Err(wrong_field(place::QUEUE_ID));
         }

@@ -122,10 +122,8 @@ fn identify_namespace(snapshot: &Snapshot, command: &Command, kind: u8, command_
     let nsid = command.nsid;
     match kind {
         cns::NAMESPACE | cns::ALLOCATED_NAMESPACE => {
-            const ANY: u32 = 0xffff_ffff;
-            if nsid == ANY {
-                return found(&common_namespace().to_bytes());
-            }
+            // FFFFFFFFh names what all namespaces have in common, for controllers with Namespace Management
+            // (NVM 4.1.5.1). The targets of Linux and SPDK refuse it, too.
             if nsid == 0 || nsid > NAMESPACES_MAX {
                 return Err(Status::INVALID_NAMESPACE.permanent());
             }
@@ -280,7 +278,7 @@ fn nvm_controller(session: &Session, subsystem: &Subsystem, rdma: bool) -> Ident
     }
 }
 
-/// The fields that all namespaces of a controller have in common.
+/// The fields that all namespaces have in common.
 fn common_namespace() -> IdentifiedNamespace {
     IdentifiedNamespace {
         formats: 1,

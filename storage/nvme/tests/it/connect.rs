@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nvme::controller::Target;
 use wire::nvme::fabrics::{Connect, ConnectData, DISCOVERY_NQN};
 use wire::nvme::tcp::Digests;
-use wire::nvme::{Admin, Command, Status, feature, identify, property, text};
+use wire::nvme::{Admin, Command, Io, Status, feature, identify, property, text};
 
 use crate::support::{Line, SUBSYSTEM, host_name, target};
 
@@ -156,19 +156,46 @@ fn wrong_parameters_of_an_io_queue_are_named() {
         512,
         true,
     );
-    assert_invalid(
-        &target,
-        IO,
-        &ConnectData {
-            host_id: [2; 16],
-            ..own
-        },
-        0,
-        true,
-    );
+    let anonymous = ConnectData {
+        host_id: [0; 16],
+        ..own
+    };
+    assert_invalid(&target, IO, &anonymous, 0, true);
     let (_first, status, _) = connect(&target, IO, &own);
     assert!(status.is_success());
     assert_invalid(&target, IO, &own, 42, false);
+}
+
+/// The targets of Linux and SPDK accept an I/O queue with another Host Identifier than the admin queue, too.
+/// It gives no other rights: the registrant of a reservation is the host of the admin queue.
+#[test]
+fn the_host_identifier_of_an_io_queue_is_that_of_its_admin_queue() {
+    let target = target();
+    let (mut admin, _, id) = connect(&target, ADMIN, &data(0xffff));
+    admin.enable();
+    let other = ConnectData {
+        host_id: [2; 16],
+        ..data(id as u16)
+    };
+    let (mut queue, status, controller) = connect(&target, IO, &other);
+    assert_eq!((status, controller), (Status::SUCCESS, id));
+    let register = Command {
+        opcode: Io::ReservationRegister as u8,
+        nsid: 1,
+        ..Command::default()
+    };
+    let keys = [0_u64.to_le_bytes(), 5_u64.to_le_bytes()].concat();
+    assert!(queue.give(register, &keys).status().is_success());
+    // The extended structures: a header of 64 bytes, and 64 bytes for each registrant.
+    let report = Command {
+        opcode: Io::ReservationReport as u8,
+        nsid: 1,
+        cdw10: 128 / 4 - 1,
+        cdw11: 1,
+        ..Command::default()
+    };
+    let report = queue.take(report, 128).expect("a report");
+    assert_eq!(report[64 + 16..][..16], [1; 16]);
 }
 
 #[test]

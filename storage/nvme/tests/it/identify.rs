@@ -26,7 +26,6 @@ fn identify(line: &mut Line, kind: u8, nsid: u32, command_set: u8) -> Result<Vec
 /// What a controller with the namespace 1 answers.
 fn expected(kind: u8, nsid: u32, command_set: u8) -> Result<(), Status> {
     const LAST: u32 = 0xffff_fffe;
-    const ALL: u32 = 0xffff_ffff;
     let of_one = if nsid == 1 {
         Ok(())
     } else {
@@ -39,7 +38,7 @@ fn expected(kind: u8, nsid: u32, command_set: u8) -> Result<(), Status> {
     };
     match kind {
         // An inactive namespace has a structure of zeros.
-        cns::NAMESPACE | cns::ALLOCATED_NAMESPACE if [1, 2, ALL].contains(&nsid) => Ok(()),
+        cns::NAMESPACE | cns::ALLOCATED_NAMESPACE if [1, 2].contains(&nsid) => Ok(()),
         cns::NAMESPACE | cns::ALLOCATED_NAMESPACE => Err(Status::INVALID_NAMESPACE),
         cns::CONTROLLER | cns::CONTROLLERS | cns::COMMAND_SETS => Ok(()),
         cns::ACTIVE | cns::ALLOCATED => list,
