@@ -93,7 +93,7 @@ pub enum HostError {
     #[error("authentication failed: target and host do not have the same secrets")]
     NotBelieved,
     /// The target ended the connection.
-    #[error("the target ended the connection ({0:?})")]
+    #[error("the target ended the connection{}", reason(*.0))]
     Terminated(Option<Fatal>),
     /// The target violated the protocol.
     #[error("the target violated the protocol: {0}")]
@@ -183,4 +183,30 @@ pub enum HostError {
     /// All entries of the queue are in use.
     #[error("the queue is full")]
     Full,
+}
+
+/// The fatal error status of a target that ended the connection, as TCP transport 3.6.2.5 names it.
+const fn reason(fatal: Option<Fatal>) -> &'static str {
+    match fatal {
+        None => "",
+        Some(Fatal::HeaderField) => ": invalid PDU header field",
+        Some(Fatal::Sequence) => ": PDU sequence error",
+        Some(Fatal::HeaderDigest) => ": header digest error",
+        Some(Fatal::DataRange) => ": data transfer out of range",
+        Some(Fatal::Limit) => ": data transfer limit exceeded",
+        Some(Fatal::Unsupported) => ": unsupported parameter",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ended_connection_is_reported_with_the_reason_of_the_target() {
+        let text = |fatal| HostError::Terminated(fatal).to_string();
+        assert_eq!(text(None), "the target ended the connection");
+        let named = "the target ended the connection: header digest error";
+        assert_eq!(text(Some(Fatal::HeaderDigest)), named);
+    }
 }
