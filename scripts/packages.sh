@@ -22,7 +22,8 @@ tests=(
   infiniband-diags ucx-utils openmpi-bin libopenmpi-dev   # programs that look for devices in /sys and /dev
   libfabric-bin qperf                                     # programs whose connections come by RDMA-CM
   qemu-system-x86 busybox-static cpio kmod                # the guest with the Linux kernel as the other side
-  nvme-cli fio e2fsprogs libnbd-bin nbdkit                # the kernel as a host of NVMe; NBD clients, a peer
+  nvme-cli fio e2fsprogs                                  # the kernel as a host of NVMe
+  libnbd-bin python3-libnbd nbd-client nbdkit             # NBD clients, and a peer
   python3-prometheus-client                               # Prometheus' own reader of metrics
   tshark                                                  # a dissector of another project
   jq                                                      # reads the JSON of generated configurations

@@ -86,14 +86,14 @@ mkdir -p "$folder"
 storage=$work/storage
 mkdir -p "$storage"/{bin,lib/modules/"$release"} "$storage/sys"
 cp -r "$root/lib/modules/$release" "$storage/lib/modules/"
-for module in nvme_tcp nvme_rdma nvmet nvmet_tcp nvmet_rdma loop ext4 crc32c_generic sch_netem tls gcm ctr \
-  ghash_generic; do
+for module in nvme_tcp nvme_rdma nvmet nvmet_tcp nvmet_rdma nbd loop ext4 crc32c_generic sch_netem tls gcm \
+  ctr ghash_generic; do
   modprobe -d "$work/kernel" -S "$release" --show-depends "$module" || die "kernel $release has no $module"
 done | awk '$1 == "insmod" {print $2}' | sort -u | while read -r path; do
   install -D "$path" "$storage/${path#"$work/kernel/"}"
 done
 depmod -b "$storage" "$release"
-for program in nvme fio mkfs.ext4 fsck.ext4 tc openssl; do
+for program in nvme nbd-client fio mkfs.ext4 fsck.ext4 tc openssl; do
   path=$(command -v "$program") || die "$program is not installed"
   cp -L "$path" "$storage/bin/$program"
   ldd "$path" | grep -oE '/[^ ]+\.so[^ ]*'

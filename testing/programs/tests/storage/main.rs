@@ -10,6 +10,7 @@ mod host;
 mod identity;
 mod kernel;
 mod media;
+mod nbd;
 mod nvme_cli;
 mod observed;
 mod protocol_violations;
