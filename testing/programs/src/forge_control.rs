@@ -1,7 +1,7 @@
 //! Packets with which other hosts change the state of a kernel, as an attacker makes them: ICMP and ICMPv6
-//! with any source address, ARP replies, fragments and queries for multicast groups.
+//! with any source address, ARP replies, fragments, datagrams of new flows and queries for multicast groups.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
 use wire::ipv4::Identification;
 use wire::{Ipv4, Ipv6, ROCE_PORT, TrafficClass};
@@ -154,10 +154,37 @@ pub fn neighbour_advertisement(mac: [u8; 6], address: Ipv6Addr, to: Ipv6Addr) ->
     icmpv6(address, to, (136, 0), [0x20, 0, 0, 0], &rest)
 }
 
-/// A router advertisement of a default route, with hop limit 1 and this MTU (RFC 4861, 4.2).
+/// A router advertisement of a default route that is preferred to others (RFC 4191, 2.2), with hop limit 1
+/// and this MTU (RFC 4861, 4.2).
 pub fn router_advertisement(router: Ipv6Addr, to: Ipv6Addr, mtu: u32) -> Vec<u8> {
+    const PREFERENCE_HIGH: u8 = 1 << 3;
     let rest = [&[0; 8][..], &[5, 1, 0, 0], &mtu.to_be_bytes()].concat();
-    icmpv6(router, to, (134, 0), [1, 0, 0x07, 0x08], &rest)
+    icmpv6(
+        router,
+        to,
+        (134, 0),
+        [1, PREFERENCE_HIGH, 0x07, 0x08],
+        &rest,
+    )
+}
+
+/// An ICMPv6 redirect in the name of a router: packets to `destination` go to the router `target` (RFC 4861,
+/// 4.5).
+pub fn redirect_v6(
+    router: Ipv6Addr,
+    to: Ipv6Addr,
+    target: Ipv6Addr,
+    destination: Ipv6Addr,
+) -> Vec<u8> {
+    let rest = [target.octets(), destination.octets()].concat();
+    icmpv6(router, to, (137, 0), [0; 4], &rest)
+}
+
+/// An empty UDP datagram, which begins a flow of its own by its ports.
+pub fn datagram(from: SocketAddrV4, to: SocketAddrV4) -> Vec<u8> {
+    let [source, destination, length] = [from.port(), to.port(), 8].map(u16::to_be_bytes);
+    let udp = [source, destination, length, [0; 2]].concat();
+    ipv4(*from.ip(), *to.ip(), UDP, &udp)
 }
 
 #[cfg(test)]

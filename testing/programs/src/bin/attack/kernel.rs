@@ -13,7 +13,7 @@ use crate::Outcome;
 use crate::place::{Blasted, Effort, Place, v4};
 
 /// Packets a second. One packet is enough for most of these attacks.
-const RATE: u32 = 2_000;
+pub(crate) const RATE: u32 = 2_000;
 /// MTUs in ICMP "fragmentation needed": the least that Linux believes, the least of IPv4, more than a packet
 /// of path MTU 1024 has, none (RFC 1191, 5), and one that is larger than the interface's.
 const MTUS_V4: [u16; 5] = [552, 68, 1280, 0, 1499];
@@ -26,7 +26,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn v6(machine: &Namespace) -> Ipv6Addr {
+pub(crate) fn v6(machine: &Namespace) -> Ipv6Addr {
     match machine.address_v6() {
         IpAddr::V6(address) => address,
         IpAddr::V4(_) => unreachable!("machines of a segment have IPv6 addresses"),
@@ -34,13 +34,13 @@ fn v6(machine: &Namespace) -> Ipv6Addr {
 }
 
 /// What attackers quote: an echo reply, and RoCEv2 datagrams from some ports.
-fn quoted_ports() -> impl Iterator<Item = Option<u16>> {
+pub(crate) fn quoted_ports() -> impl Iterator<Item = Option<u16>> {
     std::iter::once(None).chain(QUOTED_PORTS.map(Some))
 }
 
 /// Runs `ib_write_bw` from the victim to its peer, sends packets from the attacker meanwhile, and looks
 /// whether the transfer ended well.
-fn against_a_transfer(
+pub(crate) fn against_a_transfer(
     place: &Place,
     more: &[&str],
     packets: &[Vec<u8>],
@@ -69,7 +69,7 @@ fn against_a_transfer(
 }
 
 /// Checks that the attack changed what it is about: a line of a command in the victim's namespace.
-fn has_changed(place: &Place, command: &str, word: &str) -> Result<(), String> {
+pub(crate) fn has_changed(place: &Place, command: &str, word: &str) -> Result<(), String> {
     let said = place.victim.call(command).map_err(text)?;
     match said.contains(word) {
         true => Ok(()),

@@ -12,6 +12,7 @@ mod kernel;
 mod place;
 mod raw_host;
 mod rc;
+mod routed;
 mod smb;
 mod storage;
 
@@ -163,6 +164,30 @@ const ATTACKS: &[Attack] = &[
         attacker: "ARP replies and neighbour advertisements with another MAC address for the peer",
         bound: "with a permanent neighbour entry the connection goes on",
         run: kernel::neighbours,
+    },
+    Attack {
+        name: "routed-redirects",
+        attacker: "redirects to itself in the name of the router before the peer, over IPv4 and IPv6",
+        bound: "with `accept_redirects` 0 connections go on",
+        run: routed::redirects,
+    },
+    Attack {
+        name: "routed-advertisements",
+        attacker: "router advertisements of its own, preferred to the router before the peer",
+        bound: "with `accept_ra` 0 connections go on",
+        run: routed::advertisements,
+    },
+    Attack {
+        name: "conntrack-unanswered",
+        attacker: "datagrams of more flows than a firewall between victim and peer tracks",
+        bound: "connections go on; a host connects",
+        run: routed::unanswered_flows,
+    },
+    Attack {
+        name: "conntrack-answered",
+        attacker: "the same with answers of a host behind the firewall",
+        bound: "with `notrack` for port 4791 every host connects and reads",
+        run: routed::answered_flows,
     },
     Attack {
         name: "fence-late",

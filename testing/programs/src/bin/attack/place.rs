@@ -1,7 +1,7 @@
 //! Where attacks happen: a victim, its honest peer and an attacker on one bridge.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bench::process::peak_resident_kib;
 use programs::forge::{self, Route};
@@ -11,6 +11,13 @@ use programs::{Error, Job, Machine, Namespace, Rockery, Segment};
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 use tempfile::TempDir;
+
+/// The router of [`Place::routed`] on the network of the victim and the attacker.
+pub(crate) const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 9);
+/// Its link-local address there, by which it is a router (RFC 4861, 6.1.2).
+pub(crate) const ROUTER_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
+/// The attacker's link-local address on the same network.
+pub(crate) const ATTACKER_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0x66);
 
 /// How long an attack lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +45,7 @@ pub(crate) struct Place {
     pub(crate) attacker: Namespace,
     pub(crate) folder: TempDir,
     blast: Probe,
-    _segment: Segment,
+    segment: Segment,
 }
 
 /// The report of the attacker.
@@ -61,8 +68,48 @@ impl Place {
             attacker: segment.namespace(3)?.with(&rockery),
             folder: TempDir::new().map_err(Error::file("a temporary folder"))?,
             blast: Probe::compile_with("cc", "blast", &[])?,
-            _segment: segment,
+            segment,
         })
+    }
+
+    /// The same with the peer on a network of its own, 10.89.0.0/24 and fd89::/64, and the router before it,
+    /// at [`ROUTER`] and [`ROUTER_V6`].
+    pub(crate) fn routed() -> Result<(Self, Namespace), Error> {
+        let (v4, v6) = (Ipv4Addr::new(10, 89, 0, 2), [0xfd89, 0, 0, 0, 0, 0, 0, 2]);
+        let peer = Namespace::new(v4.into(), v6.into())?.with(&Rockery::built());
+        let place = Self {
+            peer,
+            ..Self::new()?
+        };
+        let router = place.segment.namespace(ROUTER.octets()[3])?;
+        router.call(&format!(
+            "ip link add eth1 type veth peer name eth0 netns {}",
+            place.peer.netns()
+        ))?;
+        let lines = [
+            (&router, "ip link set eth1 up"),
+            (&router, "ip address add 10.89.0.9/24 dev eth1"),
+            (&router, "ip address add fd89::9/64 dev eth1 nodad"),
+            (&router, "ip address add fe80::9/64 dev eth0 nodad"),
+            (
+                &router,
+                "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
+            ),
+            (&place.peer, "ip link set eth0 up"),
+            (&place.peer, "ip address add 10.89.0.2/24 dev eth0"),
+            (&place.peer, "ip address add fd89::2/64 dev eth0 nodad"),
+            (&place.peer, "ip route add default via 10.89.0.9"),
+            (&place.peer, "ip -6 route add default via fd89::9"),
+            (&place.attacker, "ip address add fe80::66/64 dev eth0 nodad"),
+        ];
+        for (machine, line) in lines {
+            machine.call(line)?;
+        }
+        for machine in [&place.victim, &place.attacker] {
+            machine.call(&format!("ip route add default via {ROUTER}"))?;
+            machine.call(&format!("ip -6 route add default via {ROUTER_V6} dev eth0"))?;
+        }
+        Ok((place, router))
     }
 
     /// Sends forged packets round robin, at most `rate` a second, for the time of `effort`.
