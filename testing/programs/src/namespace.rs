@@ -92,6 +92,17 @@ impl Namespace {
         Process::start(command)
     }
 
+    /// As [`Namespace::start_plain`], for a line of words.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[track_caller]
+    pub fn start_line(&self, line: &str) -> Process {
+        let argv: Vec<&str> = line.split_whitespace().collect();
+        self.start_plain(&argv)
+            .unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
     fn processes(&self) -> Vec<String> {
         let pids = system::line(&format!("ip netns pids {}", self.name)).unwrap_or_default();
         pids.split_whitespace().map(str::to_owned).collect()

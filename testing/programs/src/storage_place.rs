@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use crate::machine::until;
 use crate::namespace::Process;
 use crate::storage::{HOST, HOST_ID, NQN};
 use crate::{Error, Guest, Job, Machine, Namespace, Rockery, Segment};
@@ -192,8 +193,31 @@ impl StoragePlace {
         self.nvme(&format!(
             "connect -t {transport} -a {address} -s 4420 -n {NQN} {host} {options}"
         ));
+        self.wait_for_disk();
+    }
+
+    /// Waits until the guest has its first disk, for ten seconds at most: what uses the disk fails otherwise.
+    ///
+    /// # Panics
+    /// When the guest does not answer.
+    #[track_caller]
+    pub fn wait_for_disk(&self) {
         self.shell(
             "i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done",
+        );
+    }
+
+    /// Waits until a line of shell in the guest prints this.
+    ///
+    /// # Panics
+    /// When that takes too long; with the end of the kernel's log.
+    #[track_caller]
+    pub fn wait_until_printed(&self, line: &str, wanted: &str) {
+        let is_printed = || Ok(self.guest.shell(line)?.output.trim() == wanted);
+        assert!(
+            until(SECONDS, is_printed).expect("the guest answers"),
+            "{line} does not print {wanted}: {}",
+            self.shell("dmesg | tail")
         );
     }
 }

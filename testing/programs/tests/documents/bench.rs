@@ -105,31 +105,42 @@ fn infiniband_has_each_layer_as_its_program_printed_it() {
         said.contains("SMB 3.0 over RDMA") && said.contains("2012") && said.contains("2275.69"),
         "{said}"
     );
+    expect_perftest(document, &folder);
+    expect_iperf(document, &folder);
+    expect_netpipe(document, &folder);
+    expect_files_over_smb(document, &folder);
+}
+
+/// The rows of verbs have the bandwidths and latencies of perftest.
+fn expect_perftest(document: &Value, folder: &TempDir) {
     for (test, published) in [("ib_read_bw", 2275.69), ("ib_write_bw", 2850.94)] {
-        let printed = column(
-            &kept(&folder, &format!("infiniband-{test}.txt")),
-            "65536",
-            3,
-        );
+        let printed = column(&kept(folder, &format!("infiniband-{test}.txt")), "65536", 3);
         assert!(printed.is_some_and(|rate| rate > 0.0));
         let expected = (vec![printed], vec![Some(published)]);
         assert_eq!(row(document, "Verbs", &format!("{test}, 64 KiB")), expected);
     }
     for (test, published) in [("ib_read_lat", 2.4), ("ib_write_lat", 1.44)] {
-        let text = kept(&folder, &format!("infiniband-{test}.txt"));
+        let text = kept(folder, &format!("infiniband-{test}.txt"));
         assert_eq!(perftest::rows(&text).len(), 1, "{text}");
         let expected = (vec![column(&text, "2", 4)], vec![Some(published)]);
         assert_eq!(row(document, "Verbs", &format!("{test}, 2 B")), expected);
     }
-    let iperf = kept_json(&folder, "infiniband-iperf3.txt");
+}
+
+fn expect_iperf(document: &Value, folder: &TempDir) {
+    let iperf = kept_json(folder, "infiniband-iperf3.txt");
     let (here, published) = row(document, "TCP", "iperf, window 1 MiB");
     assert_eq!(
         here[0].map(|rate| rate * 1e9),
         iperf["end"]["sum_received"]["bits_per_second"].as_f64()
     );
     assert_eq!(published, [Some(7.29), Some(5.48)]);
-    let netpipe = kept(&folder, "infiniband-netpipe.out");
-    let sweep = kept(&folder, "infiniband-sweep-all.txt");
+}
+
+/// The rows of NetPIPE have its rates, and those of our sweep.
+fn expect_netpipe(document: &Value, folder: &TempDir) {
+    let netpipe = kept(folder, "infiniband-netpipe.out");
+    let sweep = kept(folder, "infiniband-sweep-all.txt");
     for bytes in [2_u64, 1 << 20, 8 << 20] {
         let us = column(&sweep, &bytes.to_string(), 4).unwrap();
         let (here, published) = row(document, "NetPIPE's sweep", &format!("{bytes} B"));
@@ -142,17 +153,15 @@ fn infiniband_has_each_layer_as_its_program_printed_it() {
         );
         assert_eq!(published, [(bytes == 1 << 20).then_some(7686.283)]);
     }
-    assert!(
-        row(document, "NetPIPE's sweep", "1 B")
-            .0
-            .iter()
-            .all(Option::is_some)
-    );
-    for (index, group) in ["local,tcp,direct", "tcp-veth,direct-udp"]
-        .into_iter()
-        .enumerate()
-    {
-        let smb = kept_json(&folder, &format!("infiniband-smb-{group}.json"));
+    let (here, _) = row(document, "NetPIPE's sweep", "1 B");
+    assert!(here.iter().all(Option::is_some));
+}
+
+/// The rows of files have the rates and the processor times of SMB, in columns of two groups.
+fn expect_files_over_smb(document: &Value, folder: &TempDir) {
+    let groups = ["local,tcp,direct", "tcp-veth,direct-udp"];
+    for (index, group) in groups.into_iter().enumerate() {
+        let smb = kept_json(folder, &format!("infiniband-smb-{group}.json"));
         let jobs = smb["series"][1]["jobs"].as_array().unwrap();
         let job = jobs
             .iter()

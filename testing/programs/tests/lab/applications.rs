@@ -92,20 +92,14 @@ fn a_multicast_group_reaches_its_members_on_other_hosts() {
     live::expect_lines(&said, &["left: 0 processes, 0 sockets"]);
 }
 
+/// Runs a program as eight ranks, one on each host of a lab; prints what it prints, and the packets of each
+/// host.
+///
 /// mpirun in one host starts the daemons of the others by an agent, as it would by ssh. A host does not reach
 /// the lab's control socket, so the agent leaves its command in a file, and the script runs it.
-#[test]
-fn mpi_ranks_on_eight_hosts_exchange_what_they_check() {
-    let probe = Probe::compile_with("mpicc", "ranks", &[]).expect("mpicc: libopenmpi-dev has it");
-    let program = probe
-        .path()
-        .file_name()
-        .expect("a program")
-        .to_string_lossy()
-        .into_owned();
-    let said = live::script_with(
-        &format!(
-            r#"
+fn eight_ranks(program: &str) -> String {
+    format!(
+        r#"
         cat >$D/eight.toml <<FILE
         [[host]]
         name = "h"
@@ -150,10 +144,18 @@ FILE
         cat $D/said
         $R lab ps --json | grep -o '"rdma_sent":[0-9]*'
         down"#
-        ),
-        SECONDS,
-        &[probe.path()],
-    );
+    )
+}
+
+#[test]
+fn mpi_ranks_on_eight_hosts_exchange_what_they_check() {
+    let probe = Probe::compile_with("mpicc", "ranks", &[]).expect("mpicc: libopenmpi-dev has it");
+    let program = probe
+        .path()
+        .file_name()
+        .expect("a program")
+        .to_string_lossy();
+    let said = live::script_with(&eight_ranks(&program), SECONDS, &[probe.path()]);
     live::expect_lines(
         &said,
         &["all 8 ranks are right", "left: 0 processes, 0 sockets"],

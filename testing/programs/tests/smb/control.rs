@@ -47,53 +47,53 @@ impl Place {
         self.start(words).wait(SECONDS).expect("it ends")
     }
 
+    /// What `rockery serve status` prints.
+    fn status(&self) -> Value {
+        serde_json::from_str(&self.run("serve status").expect_success().output).expect("JSON")
+    }
+
     fn socket(&self, name: &str) -> PathBuf {
         self.runtime.path().join("rockery").join(name)
     }
 }
 
+const DIAL: &str = "dial --listen 127.0.0.1:2445 --server 127.0.0.1:445";
+/// Servers beside that dial: the last one without a control socket.
+const OTHERS: [&str; 4] = [
+    "dial --listen 127.0.0.1:2446 --server 127.0.0.1:445",
+    "gateway --rdma 127.0.0.1:445 --server 127.0.0.1:1445",
+    "gateway --rdma [::1]:446 --rdma 127.0.0.1:447 --server 127.0.0.1:1445",
+    "dial --listen 127.0.0.1:2447 --server 127.0.0.1:445 --control none",
+];
+/// The default sockets of all these.
+const SOCKETS: [&str; 4] = [
+    "smb-dial-127.0.0.1-2445.sock",
+    "smb-dial-127.0.0.1-2446.sock",
+    "smb-gateway-127.0.0.1-445.sock",
+    "smb-gateway-::1-446.sock",
+];
+
+fn names(status: &Value) -> Vec<String> {
+    let all = status.as_object().expect("an object");
+    all.keys().cloned().collect()
+}
+
+#[test]
+fn the_report_of_the_only_server_needs_no_socket() {
+    let place = Place::new();
+    let _dial = place.serve(DIAL);
+    assert_eq!(place.status()["smb"], "dial", "the report itself");
+    let top = place.run("top --total").expect_success().output;
+    assert!(top.starts_with("SMB dial: "), "{top}");
+}
+
 #[test]
 fn gateways_and_dials_on_one_host_have_sockets_of_their_own() {
     let place = Place::new();
-    let mut servers = vec![place.serve("dial --listen 127.0.0.1:2445 --server 127.0.0.1:445")];
-    let names = |status: &Value| {
-        status
-            .as_object()
-            .map(|all| all.keys().cloned().collect::<Vec<_>>())
-            .expect("JSON")
-    };
-    let status = |place: &Place| -> Value {
-        serde_json::from_str(&place.run("serve status").expect_success().output).expect("JSON")
-    };
-    assert_eq!(
-        status(&place)["smb"],
-        "dial",
-        "the report itself, of the only server"
-    );
-    assert!(
-        place
-            .run("top --total")
-            .expect_success()
-            .output
-            .starts_with("SMB dial: ")
-    );
-
-    for words in [
-        "dial --listen 127.0.0.1:2446 --server 127.0.0.1:445",
-        "gateway --rdma 127.0.0.1:445 --server 127.0.0.1:1445",
-        "gateway --rdma [::1]:446 --rdma 127.0.0.1:447 --server 127.0.0.1:1445",
-        "dial --listen 127.0.0.1:2447 --server 127.0.0.1:445 --control none",
-    ] {
-        servers.push(place.serve(words));
-    }
-    let sockets = [
-        "smb-dial-127.0.0.1-2445.sock",
-        "smb-dial-127.0.0.1-2446.sock",
-        "smb-gateway-127.0.0.1-445.sock",
-        "smb-gateway-::1-446.sock",
-    ]
-    .map(|name| place.socket(name).display().to_string());
-    let all = status(&place);
+    let _dial = place.serve(DIAL);
+    let _others = OTHERS.map(|words| place.serve(words));
+    let sockets = SOCKETS.map(|name| place.socket(name).display().to_string());
+    let all = place.status();
     assert_eq!(names(&all), sockets);
     assert_eq!(
         (&all[&sockets[1]]["smb"], &all[&sockets[3]]["smb"]),
@@ -122,13 +122,19 @@ fn gateways_and_dials_on_one_host_have_sockets_of_their_own() {
         one.contains("rockery_smb_ended_total{role=\"gateway\"} 0"),
         "{one}"
     );
+}
 
-    // A server that was killed leaves its file, which is no server.
-    servers[0].kill().expect("it is ours");
-    assert!(place.socket("smb-dial-127.0.0.1-2445.sock").exists());
-    assert_eq!(names(&status(&place)), &sockets[1..]);
-    servers[0] = place.serve("dial --listen 127.0.0.1:2445 --server 127.0.0.1:445");
-    assert_eq!(names(&status(&place)), sockets);
+#[test]
+fn the_socket_that_a_killed_server_leaves_is_no_server() {
+    let place = Place::new();
+    let mut dial = place.serve(DIAL);
+    let _others = OTHERS.map(|words| place.serve(words));
+    let sockets = SOCKETS.map(|name| place.socket(name).display().to_string());
+    dial.kill().expect("it is ours");
+    assert!(place.socket(SOCKETS[0]).exists());
+    assert_eq!(names(&place.status()), &sockets[1..]);
+    let _dial = place.serve(DIAL);
+    assert_eq!(names(&place.status()), sockets);
 }
 
 #[test]

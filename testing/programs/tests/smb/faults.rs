@@ -2,6 +2,7 @@
 //! nothing, and serve on.
 
 use programs::machine::until;
+use programs::namespace::Process;
 use programs::samba::{SHARE, smbclient};
 use programs::{Job, SmbChain};
 
@@ -63,32 +64,127 @@ fn ends(log: &str) -> usize {
     log.matches("INFO disconnected ").count() + log.matches("WARN connection ended ").count()
 }
 
-fn kill_under_load(party: Party, load: Load) {
-    let mut chain = SmbChain::new();
-    chain.there_and_back(&[UNSIGNED]);
-    let idle_processes = chain.samba.processes().len();
-    let folder = tempfile::TempDir::new().expect("a folder");
-    let (large, copy) = (folder.path().join("large"), folder.path().join("copy"));
-    std::fs::write(&large, vec![0x5a; 64 << 20]).expect("room");
-    let put = format!("put {} large", large.display());
-    chain.smbclient(&[UNSIGNED], &put).expect_success();
-    chain.wait_until_idle();
-    let settled = |chain: &SmbChain| [Held::by(chain.dial.id()), Held::by(chain.gateway.id())];
-    let before = settled(&chain);
-    let reported =
-        [&mut chain.dial, &mut chain.gateway].map(|it| ends(&it.output().expect("its log")));
-    let (moved, invalidated) = (chain.moved("dial"), chain.invalidated()[1]);
+/// A chain with a client under load, and what its servers held and reported before.
+struct Loaded {
+    client: Process,
+    chain: SmbChain,
+    /// Samba's processes without a client.
+    idle_processes: usize,
+    /// What dial and gateway held without a client.
+    held: [Held; 2],
+    /// Connections whose end dial and gateway had reported.
+    ended: [usize; 2],
+    _folder: tempfile::TempDir,
+}
 
-    let commands = match load {
-        Load::Reads => format!("get large {}", copy.display()),
-        Load::Writes => put,
-    };
-    let argv = smbclient(
-        chain.address(),
-        SHARE,
-        &[UNSIGNED],
-        &vec![commands.as_str(); 1000].join("; "),
-    );
+impl Loaded {
+    fn new(load: Load) -> Self {
+        let mut chain = SmbChain::new();
+        chain.there_and_back(&[UNSIGNED]);
+        let idle_processes = chain.samba.processes().len();
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let (large, copy) = (folder.path().join("large"), folder.path().join("copy"));
+        std::fs::write(&large, vec![0x5a; 64 << 20]).expect("room");
+        let put = format!("put {} large", large.display());
+        chain.smbclient(&[UNSIGNED], &put).expect_success();
+        chain.wait_until_idle();
+        let held = held_by_servers(&chain);
+        let ended =
+            [&mut chain.dial, &mut chain.gateway].map(|it| ends(&it.output().expect("its log")));
+        let commands = match load {
+            Load::Reads => format!("get large {}", copy.display()),
+            Load::Writes => put,
+        };
+        let client = loading_client(&chain, load, &commands);
+        let loaded = Self {
+            client,
+            chain,
+            idle_processes,
+            held,
+            ended,
+            _folder: folder,
+        };
+        // Otherwise what is compared at the end would not show a connection that is left.
+        let under_load = held_by_servers(&loaded.chain);
+        let is_more = |(now, before): (&Held, &Held)| !now.is_within(*before);
+        assert!(
+            under_load.iter().zip(&held).all(is_more),
+            "dial and gateway held {held:?}, and under load {under_load:?}"
+        );
+        loaded
+    }
+
+    /// Kills a party; the client reports an error, and the others log that the connection has ended.
+    fn kill(&mut self, party: Party) {
+        let chain = &mut self.chain;
+        match party {
+            Party::Client => self.client.kill().expect("it is ours"),
+            Party::Dial => chain.dial.kill().expect("it is ours"),
+            Party::Gateway => chain.gateway.kill().expect("it is ours"),
+            Party::Samba => chain.samba.kill().expect("it is ours"),
+        }
+        let ended = self.client.wait(SECONDS).expect("smbclient ends");
+        assert!(
+            !ended.succeeded(),
+            "{party:?} was killed, and smbclient reports no error"
+        );
+        for (process, ended, is_killed) in [
+            (&mut chain.dial, self.ended[0], party == Party::Dial),
+            (&mut chain.gateway, self.ended[1], party == Party::Gateway),
+        ] {
+            let reports = until(
+                SECONDS,
+                || Ok(is_killed || ends(&process.output()?) > ended),
+            );
+            assert!(
+                reports.expect("its log"),
+                "{party:?} was killed: {:?}",
+                process.output()
+            );
+        }
+    }
+
+    fn restart(&mut self, party: Party) {
+        match party {
+            Party::Client => {}
+            Party::Dial => self.chain.restart_dial(),
+            Party::Gateway => self.chain.restart_gateway(),
+            Party::Samba => self.chain.restart_samba(),
+        }
+    }
+
+    /// The connection is gone everywhere, clients are served, and dial and gateway hold what they held.
+    fn expect_nothing_left(&self, party: Party) {
+        let chain = &self.chain;
+        chain.wait_until_idle();
+        // Samba's process of the connection ends when the gateway closes it.
+        let gone = || Ok(chain.samba.processes().len() <= self.idle_processes);
+        assert!(
+            until(SECONDS, gone).expect("no error"),
+            "{party:?}: Samba still has a connection"
+        );
+        chain.there_and_back(&[UNSIGNED]);
+        let is_within = |(now, before): (&Held, &Held)| now.is_within(*before);
+        let is_back = || Ok(held_by_servers(chain).iter().zip(&self.held).all(is_within));
+        assert!(
+            until(SECONDS, is_back).expect("no error"),
+            "{party:?}: dial and gateway held {:?}, now {:?}",
+            self.held,
+            held_by_servers(chain)
+        );
+    }
+}
+
+/// What dial and gateway hold.
+fn held_by_servers(chain: &SmbChain) -> [Held; 2] {
+    [Held::by(chain.dial.id()), Held::by(chain.gateway.id())]
+}
+
+/// Starts smbclient, which repeats its commands, and waits until it has made [`REQUESTS`].
+fn loading_client(chain: &SmbChain, load: Load, commands: &str) -> Process {
+    let (moved, invalidated) = (chain.moved("dial"), chain.invalidated()[1]);
+    let repeated = vec![commands; 1000].join("; ");
+    let argv = smbclient(chain.address(), SHARE, &[UNSIGNED], &repeated);
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let mut client = chain
         .namespace
@@ -104,67 +200,14 @@ fn kill_under_load(party: Party, load: Load) {
         "no load: {:?}",
         client.output()
     );
-    // Otherwise what is compared at the end would not show a connection that is left.
-    let under_load = settled(&chain);
-    let is_more = under_load
-        .iter()
-        .zip(&before)
-        .all(|(now, before)| !now.is_within(*before));
-    assert!(
-        is_more,
-        "dial and gateway held {before:?}, and under load {under_load:?}"
-    );
-    match party {
-        Party::Client => client.kill().expect("it is ours"),
-        Party::Dial => chain.dial.kill().expect("it is ours"),
-        Party::Gateway => chain.gateway.kill().expect("it is ours"),
-        Party::Samba => chain.samba.kill().expect("it is ours"),
-    }
-    let ended = client.wait(SECONDS).expect("smbclient ends");
-    assert!(
-        !ended.succeeded(),
-        "{party:?} was killed, and smbclient reports no error"
-    );
-    // The others log that the connection has ended.
-    for (process, reported, is_killed) in [
-        (&mut chain.dial, reported[0], party == Party::Dial),
-        (&mut chain.gateway, reported[1], party == Party::Gateway),
-    ] {
-        let reports = until(SECONDS, || {
-            Ok(is_killed || ends(&process.output()?) > reported)
-        });
-        assert!(
-            reports.expect("its log"),
-            "{party:?} was killed: {:?}",
-            process.output()
-        );
-    }
-    match party {
-        Party::Client => {}
-        Party::Dial => chain.restart_dial(),
-        Party::Gateway => chain.restart_gateway(),
-        Party::Samba => chain.restart_samba(),
-    }
-    chain.wait_until_idle();
-    // Samba's process of the connection ends when the gateway closes it.
-    let gone = || Ok(chain.samba.processes().len() <= idle_processes);
-    assert!(
-        until(SECONDS, gone).expect("no error"),
-        "{party:?}: Samba still has a connection"
-    );
-    chain.there_and_back(&[UNSIGNED]);
-    let is_back = || {
-        Ok(settled(&chain)
-            .iter()
-            .zip(&before)
-            .all(|(now, before)| now.is_within(*before)))
-    };
-    let is_back = until(SECONDS, is_back).expect("no error");
-    assert!(
-        is_back,
-        "{party:?}: dial and gateway held {before:?}, now {:?}",
-        settled(&chain)
-    );
+    client
+}
+
+fn kill_under_load(party: Party, load: Load) {
+    let mut loaded = Loaded::new(load);
+    loaded.kill(party);
+    loaded.restart(party);
+    loaded.expect_nothing_left(party);
 }
 
 #[test]

@@ -67,8 +67,7 @@ impl Smb {
             "{} smb {words} --control {control} --log info",
             Rockery::built().word()
         );
-        let argv: Vec<&str> = line.split_whitespace().collect();
-        let mut process = place.start_plain(&argv).expect("it starts");
+        let mut process = place.start_line(&line);
         process.expect_output("listening on ", SECONDS);
         Self { process, control }
     }
@@ -79,8 +78,7 @@ impl Smb {
             Rockery::built().word(),
             self.control
         );
-        let argv: Vec<&str> = line.split_whitespace().collect();
-        let mut asked = place.start_plain(&argv).expect("it starts");
+        let mut asked = place.start_line(&line);
         let answer = asked
             .wait(SECONDS)
             .expect("it ends")
@@ -102,55 +100,92 @@ fn is_served(place: &Namespace, folder: &TempDir, dial: SocketAddr) -> bool {
     done.succeeded() && std::fs::read(&to).is_ok_and(|read| read == vec![7; 300_000])
 }
 
-#[test]
-fn silent_connections_cost_little_and_clients_are_served() {
-    let pair = Pair::new(9000).expect("a pair");
-    let (left, right) = (&pair.left, &pair.right);
-    let folder = TempDir::new().expect("a folder");
-    let samba = Samba::within(left, 1445, &[]).expect("Samba starts");
-    let server = SocketAddr::new(left.address(), 445);
-    let dial = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2445);
-    let words = format!("gateway --rdma {server} --server {}", samba.address());
-    let gateway = Smb::start(left, &folder, "gateway", &words);
-    let words = format!("dial --listen {dial} --server {server}");
-    let _near = Smb::start(left, &folder, "near", &words);
-    let _far = Smb::start(right, &folder, "far", &words);
-    // The resources for each peer process, such as its shared memory, are there before.
-    assert!(
-        is_served(right, &folder, dial) && is_served(left, &folder, dial),
-        "before the flood"
-    );
-    assert!(until(SECONDS, || Ok(gateway.connections(left) == 0)).expect("it answers"));
-    let files = open_files(&gateway.process);
-    let before = (memory(&gateway.process, "VmRSS"), files.len());
+/// A gateway at one end of a pair, with a dial there and one at the other end.
+struct FloodedGateway {
+    gateway: Smb,
+    _dials: [Smb; 2],
+    _samba: Samba,
+    pair: Pair,
+    folder: TempDir,
+}
 
-    let probe =
-        Probe::compile_with("cc", "silent", &["-lrdmacm", "-libverbs"]).expect("a compiler");
-    let line = format!(
-        "{} run -- {} {} 445 {CONNECTIONS}",
-        Rockery::built().word(),
-        probe.path().display(),
-        left.address()
-    );
-    let mut flood = right
-        .start_plain(&line.split_whitespace().collect::<Vec<_>>())
-        .expect("it starts");
-    let (mut most, mut largest, mut beside) = (0, 0, false);
+const DIAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2445);
+
+impl FloodedGateway {
+    fn new() -> Self {
+        let pair = Pair::new(9000).expect("a pair");
+        let folder = TempDir::new().expect("a folder");
+        let samba = Samba::within(&pair.left, 1445, &[]).expect("Samba starts");
+        let server = SocketAddr::new(pair.left.address(), 445);
+        let words = format!("gateway --rdma {server} --server {}", samba.address());
+        let gateway = Smb::start(&pair.left, &folder, "gateway", &words);
+        let words = format!("dial --listen {DIAL} --server {server}");
+        let dials = [(&pair.left, "near"), (&pair.right, "far")]
+            .map(|(place, name)| Smb::start(place, &folder, name, &words));
+        Self {
+            gateway,
+            _dials: dials,
+            _samba: samba,
+            pair,
+            folder,
+        }
+    }
+
+    /// Whether a client of the gateway's own address is served.
+    fn serves_near(&self) -> bool {
+        is_served(&self.pair.left, &self.folder, DIAL)
+    }
+
+    /// Whether a client of the other address is served, from which the flood comes.
+    fn serves_far(&self) -> bool {
+        is_served(&self.pair.right, &self.folder, DIAL)
+    }
+
+    fn connections(&self) -> usize {
+        self.gateway.connections(&self.pair.left)
+    }
+
+    /// The process that opens silent connections.
+    fn flood(&self, probe: &Probe) -> Process {
+        self.pair.right.start_line(&format!(
+            "{} run -- {} {} 445 {CONNECTIONS}",
+            Rockery::built().word(),
+            probe.path().display(),
+            self.pair.left.address()
+        ))
+    }
+}
+
+/// The most that was seen during a flood.
+#[derive(Default)]
+struct Most {
+    descriptors: usize,
+    connections: usize,
+    /// A client of another address was served beside as many connections as one address may have.
+    has_served_beside: bool,
+}
+
+/// Watches the gateway until the flood has opened all its connections.
+fn watch(place: &FloodedGateway, flood: &mut Process) -> Most {
+    let mut most = Most::default();
     let is_over = until(SECONDS, || {
-        most = most.max(descriptors(&gateway.process));
-        let count = gateway.connections(left);
-        largest = largest.max(count);
-        if count == ADDRESS_MAX && !beside {
-            beside = is_served(left, &folder, dial);
-            assert!(beside, "a client of another address");
+        most.descriptors = most.descriptors.max(descriptors(&place.gateway.process));
+        let count = place.connections();
+        most.connections = most.connections.max(count);
+        if count == ADDRESS_MAX && !most.has_served_beside {
+            most.has_served_beside = place.serves_near();
+            assert!(most.has_served_beside, "a client of another address");
         }
         Ok(flood.output()?.contains("rejected") || flood.finished()?.is_some())
     });
+    assert!(is_over.expect("its output"), "{:?}", flood.output());
+    most
+}
+
+/// As many connections as one address may have were established, and the others were rejected.
+fn expect_rejections(flood: &mut Process) {
     let said = flood.output().expect("its output");
-    assert!(
-        is_over.expect("its output") && said.contains("established "),
-        "{said}"
-    );
+    assert!(said.contains("established "), "{said}");
     let numbers: Vec<usize> = said
         .split(|it: char| !it.is_ascii_digit())
         .flat_map(str::parse)
@@ -160,37 +195,62 @@ fn silent_connections_cost_little_and_clients_are_served() {
     };
     assert_eq!(established + rejected, CONNECTIONS, "{said}");
     assert!(established >= ADDRESS_MAX && rejected > 0, "{said}");
+}
+
+#[test]
+fn silent_connections_cost_little_and_clients_are_served() {
+    let place = FloodedGateway::new();
+    let process = &place.gateway.process;
+    // The resources for each peer process, such as its shared memory, are there before.
     assert!(
-        beside,
-        "at most {largest} of the silent connections at once"
+        place.serves_far() && place.serves_near(),
+        "before the flood"
+    );
+    assert!(until(SECONDS, || Ok(place.connections() == 0)).expect("it answers"));
+    let files = open_files(process);
+    let memory_before = memory(process, "VmRSS");
+
+    let probe =
+        Probe::compile_with("cc", "silent", &["-lrdmacm", "-libverbs"]).expect("a compiler");
+    let mut flood = place.flood(&probe);
+    let most = watch(&place, &mut flood);
+    expect_rejections(&mut flood);
+    assert!(
+        most.has_served_beside,
+        "at most {} of the silent connections at once",
+        most.connections
     );
     // One more is the client of the other address.
-    assert!(largest <= ADDRESS_MAX + 1, "{largest} connections at once");
-    let peak = memory(&gateway.process, "VmHWM");
     assert!(
-        peak < before.0 + MEMORY_MAX,
-        "{} bytes became {peak}",
-        before.0
+        most.connections <= ADDRESS_MAX + 1,
+        "{} connections at once",
+        most.connections
+    );
+    let peak = memory(process, "VmHWM");
+    assert!(
+        peak < memory_before + MEMORY_MAX,
+        "{memory_before} bytes became {peak}"
     );
     assert!(
-        most < before.1 + DESCRIPTORS_MAX,
-        "{} descriptors became {most}",
-        before.1
+        most.descriptors < files.len() + DESCRIPTORS_MAX,
+        "{} descriptors became {}",
+        files.len(),
+        most.descriptors
     );
 
     // The silent ones have 5 s to negotiate: then a client of their address is served, while their process
     // still has its ends of the connections.
-    let served = until(SECONDS, || Ok(is_served(right, &folder, dial)));
+    let served = until(SECONDS, || Ok(place.serves_far()));
     assert!(
         served.expect("smbclient ends"),
         "a client of the flood's address"
     );
     flood.kill().expect("it is ours");
     let is_released = until(SECONDS, || {
-        Ok(gateway.connections(left) == 0
-            && descriptors(&gateway.process) <= before.1 + DESCRIPTORS_LEFT)
+        let are_closed = descriptors(process) <= files.len() + DESCRIPTORS_LEFT;
+        Ok(are_closed && place.connections() == 0)
     });
-    let (now, count) = (open_files(&gateway.process), gateway.connections(left));
+    let (now, count) = (open_files(process), place.connections());
     assert!(
         is_released.expect("it runs"),
         "{count} connections; {files:#?} became {now:#?}"

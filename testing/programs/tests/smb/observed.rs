@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use programs::namespace::Process;
 use programs::samba::{SHARE, smbclient};
 use programs::{Job, Setup, SmbChain};
 
@@ -68,89 +70,114 @@ fn metrics_count_what_is_copied_while_it_is_copied() {
             "{role} {idle:?}"
         );
     }
-    let folder = tempfile::TempDir::new().unwrap();
-    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
-    std::fs::write(&from, vec![0x5a; BYTES as usize]).unwrap();
-    let half_seen = folder.path().join("seen");
-    // smbclient runs `!` only in commands of its standard input. It stops half-way until that was seen.
-    let half = format!("'put {} file' 'get file {}' ", from.display(), to.display());
-    let half = half.repeat(COPIES as usize / 2);
-    let words = smbclient(chain.address(), SHARE, &[UNSIGNED], "");
-    let words: Vec<String> = words[..words.len() - 2]
-        .iter()
-        .map(|word| format!("'{word}'"))
-        .collect();
-    let wait = format!(
-        "'!until [ -e {} ]; do sleep 0.1; done' ",
-        half_seen.display()
+    let mut copying = Copying::start(&chain);
+    copying.watch();
+    assert_eq!(
+        std::fs::read(copying.file("to")).unwrap(),
+        std::fs::read(copying.file("from")).unwrap()
     );
-    let line = format!("printf '%s\\n' {half}{wait}{half} | {}", words.join(" "));
-    let mut client = chain
-        .namespace
-        .start_plain(&["sh", "-c", &line])
-        .expect("smbclient starts");
-
-    let counters = [
-        "rdma_bytes_total:operation=read",
-        "rdma_bytes_total:operation=write",
-    ];
-    let (mut last, mut seen, mut partial) = (BTreeMap::new(), 0, 0);
-    while client.finished().expect("its status").is_none() {
-        for role in ["gateway", "dial"] {
-            let now = scrape(&chain, role);
-            seen = seen.max(now["connections:session=yes"]);
-            partial += u64::from((1..COPIES * BYTES).contains(&now[counters[0]]));
-            for counter in counters {
-                let before = last.insert((role, counter), now[counter]).unwrap_or(0);
-                assert!(
-                    before <= now[counter],
-                    "{role} {counter}: {before}, then {}",
-                    now[counter]
-                );
-            }
-        }
-        if seen >= 1 && partial >= 1 {
-            std::fs::write(&half_seen, []).expect("our folder");
-        }
-    }
-    client.wait(SECONDS).expect("it has ended").expect_success();
-    assert!(seen >= 1, "a connection with a session was shown");
-    assert!(partial >= 1, "the copies were counted while they were made");
-    assert_eq!(std::fs::read(&to).unwrap(), std::fs::read(&from).unwrap());
-
     chain.wait_until_idle();
     for role in ["gateway", "dial"] {
-        let done = scrape(&chain, role);
-        for operation in ["read", "write"] {
-            let value = |what: &str| done[&format!("rdma_{what}_total:operation={operation}")];
-            assert_eq!(
-                value("bytes"),
-                COPIES * BYTES,
-                "{role} {operation} {done:?}"
-            );
-            assert_eq!(
-                value("requests"),
-                COPIES * BYTES.div_ceil(REQUEST),
-                "{role} {operation} {done:?}"
-            );
+        expect_totals(&scrape(&chain, role), role);
+    }
+}
+
+/// A client that writes and reads a file [`COPIES`] times. It stops half-way until the file `seen` is there.
+struct Copying<'a> {
+    chain: &'a SmbChain,
+    client: Process,
+    folder: tempfile::TempDir,
+}
+
+impl<'a> Copying<'a> {
+    fn start(chain: &'a SmbChain) -> Self {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::write(path("from"), vec![0x5a; BYTES as usize]).expect("our folder");
+        // smbclient runs `!` only in commands of its standard input.
+        let half = format!("'put {} file' 'get file {}' ", path("from"), path("to"));
+        let half = half.repeat(COPIES as usize / 2);
+        let words = smbclient(chain.address(), SHARE, &[UNSIGNED], "");
+        let words: Vec<String> = words[..words.len() - 2]
+            .iter()
+            .map(|word| format!("'{word}'"))
+            .collect();
+        let wait = format!("'!until [ -e {} ]; do sleep 0.1; done' ", path("seen"));
+        let line = format!("printf '%s\\n' {half}{wait}{half} | {}", words.join(" "));
+        let client = chain
+            .namespace
+            .start_plain(&["sh", "-c", &line])
+            .expect("smbclient starts");
+        Self {
+            chain,
+            client,
+            folder,
         }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Reads the metrics until the client has ended: no counter ever falls, and the connection and a part of
+    /// the copies are seen in between.
+    fn watch(&mut self) {
+        let counters = [
+            "rdma_bytes_total:operation=read",
+            "rdma_bytes_total:operation=write",
+        ];
+        let (mut last, mut seen, mut partial) = (BTreeMap::new(), 0, 0);
+        while self.client.finished().expect("its status").is_none() {
+            for role in ["gateway", "dial"] {
+                let now = scrape(self.chain, role);
+                seen = seen.max(now["connections:session=yes"]);
+                partial += u64::from((1..COPIES * BYTES).contains(&now[counters[0]]));
+                for counter in counters {
+                    let before = last.insert((role, counter), now[counter]).unwrap_or(0);
+                    assert!(
+                        before <= now[counter],
+                        "{role} {counter}: {before}, then {}",
+                        now[counter]
+                    );
+                }
+            }
+            if seen >= 1 && partial >= 1 {
+                std::fs::write(self.file("seen"), []).expect("our folder");
+            }
+        }
+        self.client
+            .wait(SECONDS)
+            .expect("it has ended")
+            .expect_success();
+        assert!(seen >= 1, "a connection with a session was shown");
+        assert!(partial >= 1, "the copies were counted while they were made");
+    }
+}
+
+/// The metrics of a server that has copied everything for one client.
+fn expect_totals(done: &BTreeMap<String, u64>, role: &str) {
+    for operation in ["read", "write"] {
+        let value = |what: &str| done[&format!("rdma_{what}_total:operation={operation}")];
         assert_eq!(
-            (
-                done["connections:session=yes"],
-                done["connections:session=no"]
-            ),
-            (0, 0),
-            "{role}"
+            value("bytes"),
+            COPIES * BYTES,
+            "{role} {operation} {done:?}"
         );
         assert_eq!(
-            (
-                done["ended_total"],
-                done["refused_total"],
-                done["data_bytes"]
-            ),
-            (1, 0, 0),
-            "{role}"
+            value("requests"),
+            COPIES * BYTES.div_ceil(REQUEST),
+            "{role} {operation} {done:?}"
         );
+    }
+    let expected = [
+        ("connections:session=yes", 0),
+        ("connections:session=no", 0),
+        ("ended_total", 1),
+        ("refused_total", 0),
+        ("data_bytes", 0),
+    ];
+    for (name, value) in expected {
+        assert_eq!(done[name], value, "{role} {name}");
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::fs;
 
+use programs::namespace::Process;
 use programs::storage::{HOST, HOST_ID, NQN};
-use programs::{Guest, Job, Machine, Namespace, Rockery, Segment};
-use tempfile::TempDir;
+use programs::{Finished, Guest, Job, Machine, Namespace, Rockery, Segment, StoragePlace};
 
 const SECONDS: u64 = 60;
 
@@ -50,33 +50,34 @@ const WAYS: [Way; 4] = [
     },
 ];
 
-#[test]
-fn the_kernel_authenticates_itself_and_our_target() {
-    let folder = TempDir::new().expect("a folder");
-    let segment = Segment::new(1500).expect("a segment");
-    let server = segment.namespace(1).expect("a namespace");
-    let guest = segment.authenticating_guest(11).expect("a guest");
-    segment
-        .introduce(&server, &guest)
-        .expect("they hear each other");
-    let shell = |line: &str| guest.shell(line).expect("the guest answers");
-    shell("/sbin/modprobe nvme_tcp").expect_success();
-    let key = |way: &Way, name: &str| {
-        let line = format!(
-            "nvme gen-dhchap-key --hmac={} --key-length={} --nqn={name}",
-            way.hash, way.bytes
-        );
-        let printed = shell(&line).expect_success().output;
-        let key = printed
-            .lines()
-            .find(|line| line.starts_with("DHHC-1:"))
-            .expect("a key");
-        key.trim().to_owned()
-    };
-    let mut servers = Vec::new();
-    let mut secrets = Vec::new();
-    for way in &WAYS {
-        let (secret, controller) = (key(way, HOST), key(way, NQN));
+/// A key that nvme-cli makes in the guest, for the host or the subsystem of this name.
+fn dhchap_key(guest: &Guest, hash: u8, bytes: u8, name: &str) -> String {
+    let line = format!("nvme gen-dhchap-key --hmac={hash} --key-length={bytes} --nqn={name}");
+    let printed = guest
+        .shell(&line)
+        .expect("the guest answers")
+        .expect_success()
+        .output;
+    let key = printed
+        .lines()
+        .find(|line| line.starts_with("DHHC-1:"))
+        .expect("a key");
+    key.trim().to_owned()
+}
+
+/// A server that authenticates in one way, with its secrets.
+struct Authenticating<'a> {
+    place: &'a StoragePlace,
+    way: &'a Way,
+    secret: String,
+    controller: String,
+    _process: Process,
+}
+
+impl<'a> Authenticating<'a> {
+    fn start(place: &'a StoragePlace, way: &'a Way) -> Self {
+        let key = |name| dhchap_key(&place.guest, way.hash, way.bytes, name);
+        let (secret, controller) = (key(HOST), key(NQN));
         let mutual = if way.both {
             format!("controller-secret = \"{controller}\"\n")
         } else {
@@ -88,73 +89,98 @@ fn the_kernel_authenticates_itself_and_our_target() {
              [[port]]\naddress = \"0.0.0.0:{}\"\n",
             way.group, way.port
         );
-        let path = |kind: &str| {
-            folder
-                .path()
-                .join(format!("{kind}{}", way.port))
-                .display()
-                .to_string()
-        };
+        let path = |kind: &str| place.file(&format!("{kind}{}", way.port));
         fs::write(path("config"), text).expect("a file");
-        let rockery = Rockery::built().path().display().to_string();
-        let (config, control) = (path("config"), path("control"));
         // Modular exponentiation in an emulated kernel takes long on a busy machine.
-        let argv = [
-            &rockery,
-            "serve",
-            "nvme",
-            "--config",
-            &config,
-            "--control",
-            &control,
-        ];
-        let argv = [&argv[..], &["--connect-timeout", "120"]].concat();
-        servers.push(server.start_plain(&argv).expect("it starts"));
-        secrets.push((secret, controller));
+        let line = format!(
+            "{} serve nvme --config {} --control {} --connect-timeout 120",
+            Rockery::built().path().display(),
+            path("config").display(),
+            path("control").display()
+        );
+        let _process = place.server.start_line(&line);
+        Self {
+            place,
+            way,
+            secret,
+            controller,
+            _process,
+        }
     }
-    let address = server.address();
-    for (way, (secret, controller)) in WAYS.iter().zip(&secrets) {
-        server
-            .wait_for_listener(way.port, SECONDS)
-            .expect("it listens");
-        let connect = |secret: &str, controller: Option<&str>| {
-            let mutual = controller
-                .map(|key| format!("--dhchap-ctrl-secret={key}"))
-                .unwrap_or_default();
-            shell(&format!(
-                "nvme connect -t tcp -a {address} -s {} -n {NQN} -q {HOST} -I {HOST_ID} -i 1 \
-                 --dhchap-secret={secret} {mutual} 2>&1",
-                way.port
-            ))
-        };
-        let group = way.group;
-        let connected = connect(secret, way.both.then_some(controller));
-        let log = || shell("dmesg | tail -n 20").output;
+
+    /// Connects the kernel with these options.
+    fn connect(&self, options: &str) -> Finished {
+        let address = self.place.server.address();
+        let line = format!(
+            "nvme connect -t tcp -a {address} -s {} -n {NQN} -q {HOST} -I {HOST_ID} -i 1 {options} 2>&1",
+            self.way.port
+        );
+        self.place.guest.shell(&line).expect("the guest answers")
+    }
+
+    fn connect_with(&self, secret: &str, controller: Option<&str>) -> Finished {
+        let mutual = controller
+            .map(|key| format!("--dhchap-ctrl-secret={key}"))
+            .unwrap_or_default();
+        self.connect(&format!("--dhchap-secret={secret} {mutual}"))
+    }
+
+    fn log(&self) -> String {
+        self.place.shell("dmesg | tail -n 20")
+    }
+
+    fn expect_a_disk_with_the_secrets(&self) {
+        let controller = self.way.both.then_some(self.controller.as_str());
+        let connected = self.connect_with(&self.secret, controller);
         assert!(
             connected.succeeded(),
-            "{group}: {}\n{}",
+            "{}: {}\n{}",
+            self.way.group,
             connected.output,
-            log()
+            self.log()
         );
-        shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
-        shell("dd if=/dev/nvme0n1 of=/dev/null bs=64k count=4 iflag=direct 2>&1").expect_success();
-        shell(&format!("nvme disconnect -n {NQN}")).expect_success();
-        // The wrong secret, of the host and of the controller; and none.
-        let other = key(way, HOST);
-        assert!(!connect(&other, None).succeeded(), "{group}: {}", log());
-        if way.both {
-            assert!(
-                !connect(secret, Some(&other)).succeeded(),
-                "{group}: {}",
-                log()
-            );
+        self.place.wait_for_disk();
+        self.place
+            .shell("dd if=/dev/nvme0n1 of=/dev/null bs=64k count=4 iflag=direct 2>&1");
+        self.place.nvme(&format!("disconnect -n {NQN}"));
+    }
+
+    /// The wrong secret, of the host and of the controller; and none.
+    fn expect_refusal_of_others(&self) {
+        let Way {
+            hash,
+            bytes,
+            group,
+            both,
+            ..
+        } = *self.way;
+        let other = dhchap_key(&self.place.guest, hash, bytes, HOST);
+        let refused = self.connect_with(&other, None);
+        assert!(!refused.succeeded(), "{group}: {}", self.log());
+        if both {
+            let refused = self.connect_with(&self.secret, Some(&other));
+            assert!(!refused.succeeded(), "{group}: {}", self.log());
         }
-        let without = format!(
-            "nvme connect -t tcp -a {address} -s {} -n {NQN} -q {HOST} -I {HOST_ID} -i 1 2>&1",
-            way.port
-        );
-        assert!(!shell(&without).succeeded(), "{group}: {}", log());
-        assert!(!shell("ls /dev/nvme0n1 2>/dev/null").succeeded(), "{group}");
+        assert!(!self.connect("").succeeded(), "{group}: {}", self.log());
+        let disk = self.place.guest.shell("ls /dev/nvme0n1 2>/dev/null");
+        assert!(!disk.expect("the guest answers").succeeded(), "{group}");
+    }
+}
+
+#[test]
+fn the_kernel_authenticates_itself_and_our_target() {
+    let place = StoragePlace::authenticating();
+    let servers: Vec<_> = WAYS
+        .iter()
+        .map(|way| Authenticating::start(&place, way))
+        .collect();
+    for server in &servers {
+        place
+            .server
+            .wait_for_listener(server.way.port, SECONDS)
+            .expect("it listens");
+        server.expect_a_disk_with_the_secrets();
+        server.expect_refusal_of_others();
     }
 }
 
@@ -187,22 +213,11 @@ fn our_host_authenticates_itself_and_the_kernels_target() {
     segment
         .introduce(&place, &guest)
         .expect("they hear each other");
-    let key = |hash: u8, bytes: u8, name: &str| {
-        let line = format!("nvme gen-dhchap-key --hmac={hash} --key-length={bytes} --nqn={name}");
-        let printed = guest
-            .shell(&line)
-            .expect("the guest answers")
-            .expect_success()
-            .output;
-        printed
-            .lines()
-            .find(|line| line.starts_with("DHHC-1:"))
-            .expect("a key")
-            .trim()
-            .to_owned()
-    };
     for (hash, bytes, group) in [(0, 32, "null"), (2, 48, "null"), (3, 64, "ffdhe2048")] {
-        let (secret, controller) = (key(hash, bytes, HOST), key(hash, bytes, NQN));
+        let (secret, controller) = (
+            dhchap_key(&guest, hash, bytes, HOST),
+            dhchap_key(&guest, hash, bytes, NQN),
+        );
         nvmet(&guest, &secret, &controller, group);
         our_host_is_believed(&guest, &place, &secret, &controller);
     }

@@ -18,68 +18,141 @@ const DESCRIPTORS_MAX: usize = 4 * nvme::limits::HALF_OPEN_MAX;
 const MEMORY_LEFT: u64 = 32 << 20;
 const DESCRIPTORS_LEFT: usize = 8;
 
-/// Resident bytes, and descriptors.
-fn size(process: &Process) -> (u64, usize) {
-    let folder = format!("/proc/{}", process.id());
-    let status = std::fs::read_to_string(format!("{folder}/status")).expect("it runs");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .expect("a process has memory");
-    let kib: u64 = line
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .expect("a number");
-    (
-        kib << 10,
-        std::fs::read_dir(format!("{folder}/fd"))
+/// What a process holds.
+#[derive(Clone, Copy, Default, Debug)]
+struct Held {
+    /// Resident memory in bytes.
+    memory: u64,
+    descriptors: usize,
+}
+
+impl Held {
+    fn by(process: &Process) -> Self {
+        let folder = format!("/proc/{}", process.id());
+        let status = std::fs::read_to_string(format!("{folder}/status")).expect("it runs");
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .expect("a process has memory");
+        let kib: u64 = line
+            .trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .expect("a number");
+        let descriptors = std::fs::read_dir(format!("{folder}/fd"))
             .expect("it runs")
-            .count(),
-    )
+            .count();
+        Self {
+            memory: kib << 10,
+            descriptors,
+        }
+    }
+
+    /// The larger values of both.
+    fn or_more(self, other: Self) -> Self {
+        Self {
+            memory: self.memory.max(other.memory),
+            descriptors: self.descriptors.max(other.descriptors),
+        }
+    }
+}
+
+/// A target that serves RDMA at one end of a pair.
+struct RdmaTarget {
+    process: Process,
+    pair: Pair,
+    folder: TempDir,
+}
+
+impl RdmaTarget {
+    fn start(words: &str) -> Self {
+        let pair = Pair::new(9000).expect("a pair");
+        let folder = TempDir::new().expect("a folder");
+        let address = pair.left.address();
+        let line = format!(
+            "{} serve nvme --memory 16M --subsystem {NQN} --listen {address}:4420 \
+             --rdma {address}:4420 --control {} {words}",
+            rockery(),
+            folder.path().join("control").display()
+        );
+        let process = pair.left.start_line(&line);
+        pair.left
+            .wait_for_listener(4420, SECONDS)
+            .expect("it listens");
+        Self {
+            process,
+            pair,
+            folder,
+        }
+    }
+
+    /// Words that name the subsystem to our host.
+    fn subsystem(&self) -> String {
+        let address = self.pair.left.address();
+        format!("{address}:4420 --transport rdma --subsystem {NQN}")
+    }
+
+    /// A host of the target's own address connects.
+    fn connect(&self) {
+        let line = format!("{} nvme id-ctrl {}", rockery(), self.subsystem());
+        let mut job = self.pair.left.start_line(&line);
+        job.wait(SECONDS).expect("in time").expect_success();
+    }
+
+    /// The program that sends connection requests without RTU, at the other end of the pair.
+    fn flood(&self, probe: &Probe) -> Process {
+        let line = format!(
+            "{} run -- {} {} 4420 {REQUESTS}",
+            rockery(),
+            probe.path().display(),
+            self.pair.left.address()
+        );
+        self.pair.right.start_line(&line)
+    }
+
+    fn metrics(&self) -> String {
+        let control = self.folder.path().join("control");
+        let line = format!(
+            "{} serve metrics --control {}",
+            rockery(),
+            control.display()
+        );
+        let mut job = self.pair.left.start_line(&line);
+        job.wait(SECONDS).expect("in time").expect_success().output
+    }
+}
+
+fn rockery() -> String {
+    Rockery::built().path().display().to_string()
 }
 
 fn requests_without_rtu(words: &str) {
-    let pair = Pair::new(9000).expect("a pair");
-    let folder = TempDir::new().expect("a folder");
-    let (address, rockery) = (
-        pair.left.address(),
-        Rockery::built().path().display().to_string(),
-    );
-    let control = folder.path().join("control").display().to_string();
-    let line = format!(
-        "{rockery} serve nvme --memory 16M --subsystem {NQN} --listen {address}:4420 --rdma {address}:4420 \
-         --control {control} --connect-timeout 3 {words}"
-    );
-    let server = pair
-        .left
-        .start_plain(&line.split_whitespace().collect::<Vec<_>>())
-        .expect("it starts");
-    pair.left
-        .wait_for_listener(4420, SECONDS)
-        .expect("it listens");
-    let connect = || {
-        let line =
-            format!("{rockery} nvme id-ctrl {address}:4420 --transport rdma --subsystem {NQN}");
-        let argv: Vec<&str> = line.split_whitespace().collect();
-        let mut job = pair.left.start_plain(&argv).expect("it starts");
-        job.wait(SECONDS).expect("in time").expect_success();
-    };
+    let target = RdmaTarget::start(&format!("--connect-timeout 3 {words}"));
     // The resources that one connection leaves, such as shared receives, are there before.
-    connect();
-    let (memory, descriptors) = size(&server);
+    target.connect();
+    let before = Held::by(&target.process);
     let probe =
         Probe::compile_with("cc", "half-open", &["-lrdmacm", "-libverbs"]).expect("a compiler");
-    let probe = probe.path().display().to_string();
-    let flood = format!("{rockery} run -- {probe} {address} 4420 {REQUESTS}");
-    let mut flood = pair
-        .right
-        .start_plain(&flood.split_whitespace().collect::<Vec<_>>())
-        .expect("it starts");
-    let mut most = (0, 0);
+    let mut flood = target.flood(&probe);
+    expect_bounded_growth(&target, &mut flood, before);
+    // Another host gets in while there are as many as there may be.
+    target.connect();
+    flood.kill().expect("it is ours");
+    let mut left = Held::default();
+    let is_released = until(SECONDS, || {
+        left = Held::by(&target.process);
+        Ok(left.memory <= before.memory + MEMORY_LEFT
+            && left.descriptors <= before.descriptors + DESCRIPTORS_LEFT)
+    });
+    assert!(is_released.expect("it runs"), "{before:?} became {left:?}");
+    target.connect();
+}
+
+/// Watches the target until the flood has sent all its requests.
+fn expect_bounded_growth(target: &RdmaTarget, flood: &mut Process, before: Held) {
+    let mut most = Held::default();
     let is_over = until(SECONDS, || {
-        let (memory, descriptors) = size(&server);
-        most = (memory.max(most.0), descriptors.max(most.1));
+        most = most.or_more(Held::by(&target.process));
         Ok(flood.output()?.contains("accepted"))
     });
     assert!(is_over.expect("its output"), "{:?}", flood.output());
@@ -94,30 +167,13 @@ fn requests_without_rtu(words: &str) {
         "{said}"
     );
     assert!(
-        most.0 < memory + MEMORY_MAX,
-        "{} bytes became {}",
-        memory,
-        most.0
+        most.memory < before.memory + MEMORY_MAX,
+        "{before:?} became {most:?}"
     );
     assert!(
-        most.1 < descriptors + DESCRIPTORS_MAX,
-        "{} descriptors became {}",
-        descriptors,
-        most.1
+        most.descriptors < before.descriptors + DESCRIPTORS_MAX,
+        "{before:?} became {most:?}"
     );
-    // Another host gets in while there are as many as there may be.
-    connect();
-    flood.kill().expect("it is ours");
-    let mut left = (0, 0);
-    let is_released = until(SECONDS, || {
-        left = size(&server);
-        Ok(left.0 <= memory + MEMORY_LEFT && left.1 <= descriptors + DESCRIPTORS_LEFT)
-    });
-    assert!(
-        is_released.expect("it runs"),
-        "{memory} and {descriptors} became {left:?}"
-    );
-    connect();
 }
 
 #[test]
@@ -133,46 +189,19 @@ fn half_open_connections_are_few_with_shared_receives() {
 /// Hosts that disconnect are not counted as broken connections.
 #[test]
 fn orderly_disconnections_are_counted_as_such() {
-    let pair = Pair::new(9000).expect("a pair");
-    let folder = TempDir::new().expect("a folder");
-    let (address, rockery) = (
-        pair.left.address(),
-        Rockery::built().path().display().to_string(),
-    );
-    let control = folder.path().join("control").display().to_string();
-    let line = format!(
-        "{rockery} serve nvme --memory 16M --subsystem {NQN} --listen {address}:4420 --rdma {address}:4420 \
-         --control {control}"
-    );
-    let _server = pair
-        .left
-        .start_plain(&line.split_whitespace().collect::<Vec<_>>())
-        .expect("it starts");
-    pair.left
-        .wait_for_listener(4420, SECONDS)
-        .expect("it listens");
-    let shell = |place: &programs::Namespace, line: &str| {
-        let mut job = place.start_plain(&["sh", "-c", line]).expect("it starts");
-        job.wait(SECONDS).expect("in time").expect_success().output
-    };
     const HOSTS: usize = 4;
-    for place in [&pair.left, &pair.right] {
+    let target = RdmaTarget::start("");
+    let line = format!(
+        "{} nvme bench {} --job randread:4k:8x2 --seconds 0.1 --warm-up 0",
+        rockery(),
+        target.subsystem()
+    );
+    for place in [&target.pair.left, &target.pair.right] {
         for _ in 0..HOSTS {
-            let to = format!("{address}:4420 --transport rdma --subsystem {NQN}");
-            shell(
-                place,
-                &format!(
-                    "{rockery} nvme bench {to} --job randread:4k:8x2 --seconds 0.1 --warm-up 0"
-                ),
-            );
+            let mut job = place.start_line(&line);
+            job.wait(SECONDS).expect("in time").expect_success();
         }
     }
-    let metrics = || {
-        shell(
-            &pair.left,
-            &format!("{rockery} serve metrics --control {control}"),
-        )
-    };
     let count = |said: &str, reason: &str| {
         let label = format!("reason=\"{reason}\"}} ");
         said.lines()
@@ -180,14 +209,14 @@ fn orderly_disconnections_are_counted_as_such() {
     };
     // Each host had an admin queue and two more, which end with its controller where that is seen first.
     let is_counted = until(SECONDS, || {
-        let said = metrics();
+        let said = target.metrics();
         let [closed, with_controller] =
             ["closed-by-host", "controller-gone"].map(|it| count(&said, it));
         Ok(closed
             .zip(with_controller)
             .is_some_and(|(one, other)| one + other == 2 * 3 * HOSTS))
     });
-    let said = metrics();
+    let said = target.metrics();
     assert!(is_counted.expect("it answers"), "{said}");
     assert!(count(&said, "closed-by-host") >= Some(2 * HOSTS), "{said}");
     assert_eq!(count(&said, "broken"), Some(0), "{said}");
@@ -214,16 +243,13 @@ fn our_host_announces_no_initiator_depth() {
     let pair = Pair::new(1500).expect("a pair");
     let probe =
         Probe::compile_with("cc", "requested", &["-lrdmacm", "-libverbs"]).expect("a compiler");
-    let rockery = Rockery::built().path().display().to_string();
+    let rockery = rockery();
     let listen = format!(
         "{rockery} run -- {} {}",
         probe.path().display(),
         pair.left.address()
     );
-    let mut listener = pair
-        .left
-        .start_plain(&listen.split_whitespace().collect::<Vec<_>>())
-        .expect("it starts");
+    let mut listener = pair.left.start_line(&listen);
     let left = || pair.left.call(&format!("{rockery} listeners"));
     assert!(
         until(SECONDS, || Ok(!left()?.is_empty())).expect("listeners"),
@@ -233,10 +259,7 @@ fn our_host_announces_no_initiator_depth() {
         "{rockery} nvme id-ctrl {}:7471 --transport rdma --subsystem {NQN}",
         pair.left.address()
     );
-    let mut host = pair
-        .right
-        .start_plain(&line.split_whitespace().collect::<Vec<_>>())
-        .expect("it starts");
+    let mut host = pair.right.start_line(&line);
     assert!(
         !host.wait(SECONDS).expect("in time").succeeded(),
         "it is rejected"

@@ -43,36 +43,45 @@ fn discovery_lists_every_address_and_notifies_of_changes() {
     for address in addresses {
         for transport in ["tcp", "rdma"] {
             let to = format!("-t {transport} -a {address} -s 4420");
-            let found = place.nvme(&format!("discover {to}"));
-            // Each subsystem at each of four ports, two referrals, and the service itself.
-            let entries = found.matches("Discovery Log Entry").count();
-            assert_eq!(entries, 11 * 4 + 2 + 1, "{to}: {found}");
-            assert_eq!(
-                found.matches("discovery subsystem referral").count(),
-                2,
-                "{to}"
-            );
-            assert!(
-                found.contains("192.0.2.7") && found.contains("2001:db8::7"),
-                "{to}"
-            );
-            assert!(
-                more.iter().all(|name| found.contains(name.as_str())),
-                "{to}"
-            );
-            place.nvme(&format!("connect {to} -n {NQN} --nr-io-queues 1"));
-            place.shell(
-                "i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done",
-            );
-            place.shell("dd if=/dev/urandom of=/tmp/data bs=64k count=4 2>/dev/null");
-            place.shell("dd if=/tmp/data of=/dev/nvme0n1 bs=64k oflag=direct 2>/dev/null");
-            place.shell(
-                "dd if=/dev/nvme0n1 bs=64k count=4 iflag=direct 2>/dev/null | cmp - /tmp/data",
-            );
-            place.nvme(&format!("disconnect -n {NQN}"));
+            expect_entries(&place, &to, &more);
+            expect_a_disk_at(&place, &to);
         }
     }
-    // A persistent connection is notified of each change, once it has read the log page of the one before.
+    expect_notifications(&place, &more[0]);
+}
+
+/// The discovery service at an address lists each subsystem at each of four ports, two referrals, and itself.
+fn expect_entries(place: &StoragePlace, to: &str, more: &[String]) {
+    let found = place.nvme(&format!("discover {to}"));
+    let entries = found.matches("Discovery Log Entry").count();
+    assert_eq!(entries, 11 * 4 + 2 + 1, "{to}: {found}");
+    assert_eq!(
+        found.matches("discovery subsystem referral").count(),
+        2,
+        "{to}"
+    );
+    assert!(
+        found.contains("192.0.2.7") && found.contains("2001:db8::7"),
+        "{to}"
+    );
+    assert!(
+        more.iter().all(|name| found.contains(name.as_str())),
+        "{to}"
+    );
+}
+
+/// The kernel reads what it wrote to the disk at an address.
+fn expect_a_disk_at(place: &StoragePlace, to: &str) {
+    place.nvme(&format!("connect {to} -n {NQN} --nr-io-queues 1"));
+    place.wait_for_disk();
+    place.shell("dd if=/dev/urandom of=/tmp/data bs=64k count=4 2>/dev/null");
+    place.shell("dd if=/tmp/data of=/dev/nvme0n1 bs=64k oflag=direct 2>/dev/null");
+    place.shell("dd if=/dev/nvme0n1 bs=64k count=4 iflag=direct 2>/dev/null | cmp - /tmp/data");
+    place.nvme(&format!("disconnect -n {NQN}"));
+}
+
+/// A persistent connection is notified of each change, once it has read the log page of the one before.
+fn expect_notifications(place: &StoragePlace, removed: &str) {
     let address = place.server.address();
     place.nvme(&format!("discover -t tcp -a {address} -s 4420 -p"));
     assert_eq!(
@@ -84,18 +93,14 @@ fn discovery_lists_every_address_and_notifies_of_changes() {
         "add-subsystem nqn.2024-01.org.example:late".to_owned(),
         format!("hosts {NQN} {HOST}"),
         format!("listen {address}:4421"),
-        format!("remove-subsystem {}", more[0]),
+        format!("remove-subsystem {removed}"),
     ];
-    for (count, change) in changes.iter().enumerate() {
+    for (count, change) in (1..).zip(&changes) {
         place.tell(change);
         // Notice, discovery log page change, page 0x70.
         let told = || {
-            Ok(place
-                .guest
-                .shell("grep -c 0x70f002 /tmp/aen")?
-                .output
-                .trim()
-                == format!("{}", count + 1))
+            let line = "grep -c 0x70f002 /tmp/aen";
+            Ok(place.guest.shell(line)?.output.trim() == format!("{count}"))
         };
         let log = || place.shell("cat /tmp/aen; dmesg | tail");
         assert!(
@@ -111,7 +116,7 @@ fn discovery_lists_every_address_and_notifies_of_changes() {
     assert!(
         found.contains(":late")
             && found.contains("4421")
-            && !found.contains(&format!("{}\n", more[0]))
+            && !found.contains(&format!("{removed}\n"))
     );
     assert!(
         !found.contains(&format!("{NQN}\n")),
@@ -119,72 +124,80 @@ fn discovery_lists_every_address_and_notifies_of_changes() {
     );
 }
 
-#[test]
-fn the_kernel_uses_the_path_whose_ana_state_allows_it() {
-    let place = StoragePlace::new();
-    let address = place.server.address();
-    let disk = place.file("disk.img").display().to_string();
-    let ports = format!("--listen {address}:4420 --listen {address}:4421");
-    let _server = place.serve(&format!("{disk} --size 32M --subsystem {NQN} {ports}"));
-    for port in [4420, 4421] {
-        place.nvme(&format!(
-            "connect -t tcp -a {address} -s {port} -n {NQN} -q {HOST} -I {HOST_ID} --nr-io-queues 1"
-        ));
+/// Two ports of one disk, by each of which the kernel has a path to it.
+struct TwoPaths {
+    _server: Process,
+    place: StoragePlace,
+}
+
+impl TwoPaths {
+    fn new() -> Self {
+        let place = StoragePlace::new();
+        let address = place.server.address();
+        let disk = place.file("disk.img").display().to_string();
+        let ports = format!("--listen {address}:4420 --listen {address}:4421");
+        let _server = place.serve(&format!("{disk} --size 32M --subsystem {NQN} {ports}"));
+        for port in [4420, 4421] {
+            place.nvme(&format!(
+                "connect -t tcp -a {address} -s {port} -n {NQN} -q {HOST} -I {HOST_ID} --nr-io-queues 1"
+            ));
+        }
+        place.wait_for_disk();
+        Self { _server, place }
     }
-    place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
-    let state = |port: usize| {
-        format!(
+
+    /// Sets the ANA state of the namespace at a port, and waits until the kernel has it.
+    #[track_caller]
+    fn set(&self, port: usize, access: &str) {
+        self.place.tell(&format!("access {NQN} {port} 1 {access}"));
+        let file = format!(
             "/sys/class/nvme-subsystem/nvme-subsys0/nvme{0}/nvme0c{0}n1/ana_state",
             port - 1
-        )
-    };
-    let set = |port: usize, access: &str| {
-        place.tell(&format!("access {NQN} {port} 1 {access}"));
-        let seen = || {
-            Ok(place
-                .guest
-                .shell(&format!("cat {}", state(port)))?
-                .output
-                .trim()
-                == access)
-        };
-        let log = || place.shell("nvme list-subsys; dmesg | tail");
-        assert!(
-            until(SECONDS, seen).expect("the guest answers"),
-            "{port} {access}: {}",
-            log()
         );
-    };
+        self.place
+            .wait_until_printed(&format!("cat {file}"), access);
+    }
+}
+
+#[test]
+fn the_kernel_uses_the_path_whose_ana_state_allows_it() {
+    let paths = TwoPaths::new();
+    let place = &paths.place;
     // Data written through one path are read through the other.
-    set(1, "inaccessible");
+    paths.set(1, "inaccessible");
     place.shell("dd if=/dev/urandom of=/tmp/data bs=64k count=16 2>/dev/null");
     place.shell("timeout 60 dd if=/tmp/data of=/dev/nvme0n1 bs=64k oflag=direct 2>/dev/null");
-    set(1, "non-optimized");
-    set(2, "persistent-loss");
+    paths.set(1, "non-optimized");
+    paths.set(2, "persistent-loss");
     place.shell(
         "timeout 60 dd if=/dev/nvme0n1 bs=64k count=16 iflag=direct 2>/dev/null | cmp - /tmp/data",
     );
-    set(1, "optimized");
-    set(2, "optimized");
-    // Ways open and close under a load that checks what it reads.
+    paths.set(1, "optimized");
+    paths.set(2, "optimized");
+    // Paths open and close under a load that checks what it reads.
     place.shell(
         "fio --name=v --filename=/dev/nvme0n1 --direct=1 --ioengine=libaio --iodepth=8 --rw=randrw --bs=16k \
          --size=24M --io_size=24M --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7 \
          >/tmp/fio 2>&1; echo $? >/tmp/fio.status &",
     );
     for _ in 0..2 {
-        set(1, "inaccessible");
-        set(1, "optimized");
-        set(2, "inaccessible");
-        set(2, "optimized");
+        paths.set(1, "inaccessible");
+        paths.set(1, "optimized");
+        paths.set(2, "inaccessible");
+        paths.set(2, "optimized");
     }
-    // No way at all for a while: what was begun waits.
-    set(1, "change");
-    set(2, "inaccessible");
-    set(2, "optimized");
-    set(1, "optimized");
-    // And one connection that goes.
+    // No path at all for a while: what was begun waits.
+    paths.set(1, "change");
+    paths.set(2, "inaccessible");
+    paths.set(2, "optimized");
+    paths.set(1, "optimized");
+    // And one connection that ends.
     place.nvme("disconnect -d nvme1");
+    expect_fio_without_errors(place);
+}
+
+/// The load in the background ends, has read what it wrote, and the kernel has reported no error.
+fn expect_fio_without_errors(place: &StoragePlace) {
     let ended = || Ok(place.guest.shell("cat /tmp/fio.status")?.succeeded());
     assert!(
         until(120, ended).expect("the guest answers"),
@@ -218,10 +231,7 @@ fn serve_filled(place: &StoragePlace, fill: u8, port: u16, words: &str) -> Proce
     let line = format!(
         "{rockery} serve nvme {disk} --listen {address}:{port} --control {control} {words}"
     );
-    let server = place
-        .server
-        .start_plain(&line.split_whitespace().collect::<Vec<_>>())
-        .expect("it starts");
+    let server = place.server.start_line(&line);
     place
         .server
         .wait_for_listener(port, SECONDS)
@@ -388,7 +398,7 @@ fn a_block_device_is_served() {
     place.nvme(&format!(
         "connect -t tcp -a 127.0.0.1 -s 4421 -n {NQN} --nr-io-queues 1"
     ));
-    place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+    place.wait_for_disk();
     assert_eq!(place.shell("cat /sys/block/nvme0n1/size").trim(), "65536");
     place.shell("mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /mnt && mount /dev/nvme0n1 /mnt");
     place.shell(

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use programs::machine::until;
+use programs::namespace::Process;
 use programs::storage::NQN;
 use programs::{Job, Machine, StoragePlace};
 
@@ -19,69 +20,69 @@ const FIO: &str = "fio --name=v --filename=/dev/nvme0n1 --direct=1 --ioengine=li
 fn the_kernel_uses_a_disk_over_tcp_and_survives_a_restart() {
     let place = StoragePlace::new();
     let disk = place.file("disk.img").display().to_string();
-    let mut server = place.serve(&format!("{disk} --size 64M --subsystem {NQN}"));
+    let server = place.serve(&format!("{disk} --size 64M --subsystem {NQN}"));
     let address = place.server.address();
     let found = place.nvme(&format!("discover -t tcp -a {address} -s 4420"));
     assert!(
         found.contains(NQN) && found.contains("current discovery subsystem"),
         "{found}"
     );
-
     place.connect("");
+    let server = expect_flushed_data_after_a_kill(&place, server);
+    let mut server = expect_protection_after_a_kill(&place, server);
+    place.shell(FIO);
+    expect_no_errors(&place);
+    place.nvme(&format!("disconnect -n {NQN}"));
+    server.kill().unwrap();
+}
+
+/// Kills the server, and starts another one with its state.
+fn another_server(place: &StoragePlace, mut killed: Process) -> Process {
+    killed.kill().expect("it is ours");
+    killed.wait(SECONDS).expect("it ends");
+    place.serve("")
+}
+
+/// Flushed data are there when the server is killed and another takes its place.
+fn expect_flushed_data_after_a_kill(place: &StoragePlace, server: Process) -> Process {
     place.shell("mkfs.ext4 -q /dev/nvme0n1 && mkdir -p /mnt && mount /dev/nvme0n1 /mnt");
     place.shell("dd if=/dev/urandom of=/mnt/file bs=1M count=8 2>/dev/null && sync");
     let digest = place.shell("md5sum </mnt/file");
-
-    // Flushed data are there when the server is killed and another takes its place.
-    server.kill().unwrap();
-    server.wait(SECONDS).unwrap();
-    let mut server = place.serve("");
+    let server = another_server(place, server);
     place.shell("echo 3 >/proc/sys/vm/drop_caches");
     let again = || {
         let line = "timeout 5 md5sum </mnt/file";
         Ok(place.guest.shell(line)?.output == digest)
     };
     assert!(
-        until(RECONNECT_SECONDS, again).unwrap(),
+        until(RECONNECT_SECONDS, again).expect("the guest answers"),
         "the host comes back: {}",
         place.shell("dmesg | tail")
     );
     place.shell("umount /mnt && fsck.ext4 -fn /dev/nvme0n1");
+    server
+}
 
-    // A host has set a write protection; the next server keeps it.
-    let protected = |state: &str| {
-        let seen = || {
-            Ok(place
-                .guest
-                .shell("cat /sys/block/nvme0n1/ro")?
-                .output
-                .trim()
-                == state)
-        };
-        assert!(
-            until(SECONDS, seen).expect("the guest answers"),
-            "{state}: {}",
-            place.shell("dmesg | tail")
-        );
-    };
+/// A host has set a write protection; the next server keeps it.
+fn expect_protection_after_a_kill(place: &StoragePlace, server: Process) -> Process {
+    let expect_read_only =
+        |state: &str| place.wait_until_printed("cat /sys/block/nvme0n1/ro", state);
     place.nvme("set-feature /dev/nvme0 -n 1 -f 0x84 -v 1");
-    protected("1");
-    let write = "write /dev/nvme0n1 -s 0 -c 0 -z 4096 -d /dev/zero 2>&1";
-    assert!(
-        place
-            .shell(&format!("nvme {write} || true"))
-            .contains("Write Protected")
-    );
+    expect_read_only("1");
+    let write = "nvme write /dev/nvme0n1 -s 0 -c 0 -z 4096 -d /dev/zero 2>&1 || true";
+    assert!(place.shell(write).contains("Write Protected"));
     place.nvme(&format!("disconnect -n {NQN}"));
-    server.kill().unwrap();
-    server.wait(SECONDS).unwrap();
-    let mut server = place.serve("");
+    let server = another_server(place, server);
     place.connect("");
-    protected("1");
+    expect_read_only("1");
     place.nvme("set-feature /dev/nvme0 -n 1 -f 0x84 -v 0");
-    protected("0");
+    expect_read_only("0");
+    server
+}
 
-    place.shell(FIO);
+/// The kernel's log has neither errors nor timeouts of disks.
+#[track_caller]
+fn expect_no_errors(place: &StoragePlace) {
     let errors = place.shell("dmesg | grep -ciE 'i/o error|timeout' || true");
     assert_eq!(
         errors.trim(),
@@ -89,8 +90,6 @@ fn the_kernel_uses_a_disk_over_tcp_and_survives_a_restart() {
         "{}",
         place.shell("dmesg | grep -iE 'i/o error|timeout'")
     );
-    place.nvme(&format!("disconnect -n {NQN}"));
-    server.kill().unwrap();
 }
 
 #[test]
@@ -174,13 +173,7 @@ fn the_kernel_uses_a_disk_over_rdma() {
     place.shell("dd if=/dev/urandom of=/mnt/file bs=1M count=4 2>/dev/null && sync");
     place.shell("umount /mnt && fsck.ext4 -fn /dev/nvme0n1");
     place.shell(FIO);
-    let errors = place.shell("dmesg | grep -ciE 'i/o error|timeout' || true");
-    assert_eq!(
-        errors.trim(),
-        "0",
-        "{}",
-        place.shell("dmesg | grep -iE 'i/o error|timeout'")
-    );
+    expect_no_errors(&place);
     place.nvme(&format!("disconnect -n {NQN}"));
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use buffer::Buffer;
-use nvme::host::{Payload, transfer};
+use nvme::host::{Payload, Queue, transfer};
 use nvme::limits::CONTROL_CLIENTS_MAX;
 use programs::storage::{HOST, Server};
 use tempfile::TempDir;
@@ -55,23 +55,31 @@ fn metrics_log_and_top_report_the_commands() {
     let server = Server::start(folder.path(), words).expect("a server");
     let (client, mut queues) = server.connect(2, 8);
     let controller = client.controller().identified.controller_id;
+    read_write_and_flush(&mut queues);
+    expect_metrics(&server, controller);
+    expect_top(&server, controller);
+    drop((client, queues));
+    expect_log_of_one_controller(&server);
+}
+
+fn read_write_and_flush(queues: &mut [Queue]) {
     for start in 0..READS {
         let payload = Payload::In(Buffer::zeroed(4096), 4096);
         queues[1]
             .call("Read", transfer(Io::Read, 1, start, 1), payload)
             .expect("a read");
     }
+    let payload = Payload::Out(Buffer::zeroed(4096), 4096);
     queues[0]
-        .call(
-            "Write",
-            transfer(Io::Write, 1, 0, 1),
-            Payload::Out(Buffer::zeroed(4096), 4096),
-        )
+        .call("Write", transfer(Io::Write, 1, 0, 1), payload)
         .expect("a write");
     queues[0]
         .call("Flush", transfer(Io::Flush, 1, 0, 1), Payload::None)
         .expect("a flush");
+}
 
+/// The metrics by HTTP, as Prometheus' library reads them; those of the control socket have as many lines.
+fn expect_metrics(server: &Server, controller: u16) {
     let url = server.metrics().expect("an address");
     let curl = Command::new("curl")
         .args(["-sf", "--max-time", "20", url])
@@ -97,15 +105,11 @@ fn metrics_log_and_top_report_the_commands() {
     ] {
         assert!(samples.contains(&expected), "{expected}{samples}");
     }
-    assert_eq!(
-        server
-            .ask("serve metrics")
-            .expect("metrics")
-            .lines()
-            .count(),
-        text.lines().count()
-    );
+    let by_control = server.ask("serve metrics").expect("metrics");
+    assert_eq!(by_control.lines().count(), text.lines().count());
+}
 
+fn expect_top(server: &Server, controller: u16) {
     let top = server.ask("top --total").expect("a page");
     assert!(top.starts_with("3 connections, 1 controllers"), "{top}");
     let queue = format!("{controller}:2 namespace 1");
@@ -118,8 +122,10 @@ fn metrics_log_and_top_report_the_commands() {
         quiet.contains("READ/s") && !quiet.contains("QUEUE"),
         "{quiet}"
     );
+}
 
-    drop((client, queues));
+/// Each line of the log is JSON; the lines tell of a controller that came and ended.
+fn expect_log_of_one_controller(server: &Server) {
     let script = "import sys, json\n\
                for line in sys.stdin: e = json.loads(line); print(e['level'], e['message'])";
     let said = || python(script, &server.log());

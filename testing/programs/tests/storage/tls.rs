@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use programs::machine::until;
@@ -77,13 +77,48 @@ struct Derived {
     session: String,
 }
 
-fn derived(key: &str, version: &str, folder: &Path) -> Derived {
-    derived_as(key, version, RFC8446, folder)
-}
-
 /// The forms of the derivation.
 const RFC8446: &str = "rfc8446";
 const COMPAT: &str = "compat";
+
+/// How both ends derive the TLS PSK from a key.
+#[derive(Clone, Copy, Debug)]
+struct Derivation {
+    /// The hash of the key: SHA-256 (1) or SHA-384 (2).
+    hash: &'static str,
+    /// The version of the identity.
+    version: &'static str,
+    form: &'static str,
+}
+
+impl Derivation {
+    fn all() -> impl Iterator<Item = Self> {
+        let of = |form| {
+            [("1", "0"), ("1", "1"), ("2", "0"), ("2", "1")].map(|(hash, version)| Self {
+                hash,
+                version,
+                form,
+            })
+        };
+        [RFC8446, COMPAT].into_iter().flat_map(of)
+    }
+
+    /// The cipher suite with the hash.
+    fn cipher(self) -> &'static str {
+        match self.hash {
+            "1" => "AES_128_GCM_SHA256",
+            _ => "AES_256_GCM_SHA384",
+        }
+    }
+
+    fn derived(self, key: &str, folder: &Path) -> Derived {
+        derived_as(key, self.version, self.form, folder)
+    }
+}
+
+fn derived(key: &str, version: &str, folder: &Path) -> Derived {
+    derived_as(key, version, RFC8446, folder)
+}
 
 fn derived_as(key: &str, version: &str, form: &str, folder: &Path) -> Derived {
     let session = folder.join("session").display().to_string();
@@ -129,84 +164,140 @@ impl Drop for Ended {
     }
 }
 
+fn initialize_request() -> [u8; 128] {
+    let mut request = [0; 128];
+    request[..8].copy_from_slice(&REQUEST);
+    request
+}
+
+fn has_response(said: &[u8]) -> bool {
+    said.windows(8).any(|it| it == RESPONSE)
+}
+
+/// A client of OpenSSL that sends ICReq when it has connected.
+struct OpensslClient {
+    child: Ended,
+    said: PathBuf,
+}
+
+impl OpensslClient {
+    /// Starts the client, whose output is in `folder`.
+    fn start(folder: &Path, address: &str, arguments: &[&str]) -> Self {
+        let said = folder.join("said");
+        let mut child = Command::new("openssl")
+            .args(["s_client", "-connect", address, "-ign_eof", "-nocommands"])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(std::fs::File::create(&said).expect("a file"))
+            .stderr(Stdio::null())
+            .spawn()
+            .map(Ended)
+            .expect("it is installed");
+        // After a failed handshake no process reads it.
+        _ = child
+            .0
+            .stdin
+            .as_mut()
+            .map(|stdin| stdin.write_all(&initialize_request()));
+        Self { child, said }
+    }
+
+    /// What the client has printed: about the connection, and the bytes of the target.
+    fn said(&self) -> Vec<u8> {
+        std::fs::read(&self.said).unwrap_or_default()
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.said()).into_owned()
+    }
+
+    /// Waits for ICResp.
+    #[track_caller]
+    fn expect_response(&self, what: &str) {
+        let answered = || Ok(has_response(&self.said()));
+        assert!(
+            until(SECONDS, answered).expect("no error"),
+            "{what}: {}",
+            self.text()
+        );
+    }
+
+    /// Waits for the client to end with an error.
+    #[track_caller]
+    fn expect_failure(&mut self, what: &str) {
+        let status = self.child.0.wait().expect("it ends");
+        assert!(!status.success(), "{what}: {}", self.text());
+    }
+}
+
+/// A server of OpenSSL, which keeps what it receives.
+struct OpensslServer {
+    _child: Ended,
+    address: String,
+    heard: PathBuf,
+}
+
+impl OpensslServer {
+    /// Starts the server, and waits until it listens.
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let port = free_port();
+        let address = format!("127.0.0.1:{port}");
+        let heard = folder.join("heard");
+        let _child = Command::new("openssl")
+            .args(["s_server", "-accept", &address, "-nocert", "-quiet"])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(std::fs::File::create(&heard).expect("a file"))
+            .stderr(Stdio::null())
+            .spawn()
+            .map(Ended)
+            .expect("it is installed");
+        let listens = || {
+            Ok(std::fs::read_to_string("/proc/net/tcp")
+                .is_ok_and(|it| it.contains(&format!(":{port:04X} 00000000:0000 0A"))))
+        };
+        assert!(until(SECONDS, listens).expect("no error"));
+        Self {
+            _child,
+            address,
+            heard,
+        }
+    }
+
+    fn heard(&self) -> Vec<u8> {
+        std::fs::read(&self.heard).unwrap_or_default()
+    }
+}
+
 #[test]
 fn openssl_connects_with_the_key() {
-    let (small, large) = ("AES_128_GCM_SHA256", "AES_256_GCM_SHA384");
-    let both = [
-        ("1", "0", small),
-        ("1", "1", small),
-        ("2", "0", large),
-        ("2", "1", large),
-    ];
-    let forms = [RFC8446, COMPAT]
-        .into_iter()
-        .flat_map(|form| both.map(|it| (it, form)));
-    for ((hash, version, cipher), form) in forms {
+    for derivation in Derivation::all() {
         let folder = TempDir::new().expect("a folder");
-        let key = key(hash);
+        let key = key(derivation.hash);
         let server = serve(folder.path(), &key);
         let address = server.address().to_string();
         let Derived {
             identity, session, ..
-        } = derived_as(&key, version, form, folder.path());
-        let client = |key: &str| {
-            let said = folder.path().join("said");
-            let mut child = Command::new("openssl")
-                .args([
-                    "s_client",
-                    "-connect",
-                    &address,
-                    "-tls1_3",
-                    "-ign_eof",
-                    "-nocommands",
-                ])
-                .args([
-                    "-ciphersuites",
-                    "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256",
-                ])
-                .args(["-psk_identity", &identity, "-psk_session", key])
-                .stdin(Stdio::piped())
-                .stdout(std::fs::File::create(&said).expect("a file"))
-                .stderr(Stdio::null())
-                .spawn()
-                .map(Ended)
-                .expect("it is installed");
-            let mut request = [0; 128];
-            request[..8].copy_from_slice(&REQUEST);
-            // After a failed handshake no process reads it.
-            _ = child
-                .0
-                .stdin
-                .as_mut()
-                .map(|stdin| stdin.write_all(&request));
-            (child, said)
+        } = derivation.derived(&key, folder.path());
+        let client = |session: &str| {
+            let both = "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256";
+            let tls = ["-tls1_3", "-ciphersuites", both];
+            let psk = ["-psk_identity", &identity, "-psk_session", session];
+            OpensslClient::start(folder.path(), &address, &[&tls[..], &psk].concat())
         };
-        let (_child, said) = client(&session);
-        let answered = || {
-            let said = std::fs::read(&said).unwrap_or_default();
-            Ok(said.windows(8).any(|it| it == RESPONSE))
-        };
-        let text =
-            || String::from_utf8_lossy(&std::fs::read(&said).unwrap_or_default()).into_owned();
+        let connected = client(&session);
+        connected.expect_response(&format!("{derivation:?}"));
+        let text = connected.text();
         assert!(
-            until(SECONDS, answered).expect("no error"),
-            "{version} {hash} {form}: {}",
-            text()
-        );
-        assert!(
-            text().contains(cipher) && text().contains("TLSv1.3"),
-            "{}",
-            text()
-        );
-        // The same name with another key.
-        let other = derived_as(&self::key(hash), version, form, folder.path()).session;
-        let (mut child, said) = client(&other);
-        let status = child.0.wait().expect("it ends");
-        let text = String::from_utf8_lossy(&std::fs::read(said).unwrap_or_default()).into_owned();
-        assert!(
-            !status.success() && !text.contains("Reused, TLSv1.3"),
+            text.contains(derivation.cipher()) && text.contains("TLSv1.3"),
             "{text}"
         );
+        // The same name with another key.
+        let other = derivation.derived(&self::key(derivation.hash), folder.path());
+        let mut refused = client(&other.session);
+        refused.expect_failure("another key");
+        let text = refused.text();
+        assert!(!text.contains("Reused, TLSv1.3"), "{text}");
     }
 }
 
@@ -253,92 +344,61 @@ fn an_unknown_identity_and_a_wrong_key_are_in_the_log() {
     assert!(!log().contains('\u{1b}'), "{}", log());
 }
 
-/// A peer that offers less than TLS 1.3 with the key is refused before the first PDU: an older version with
-/// the same key, no key, other ciphers, no TLS at all.
+/// Arguments of clients that offer less than TLS 1.3 with the key: an older version with the same key, no
+/// key, other ciphers.
+fn lesser_offers(derived: &Derived) -> [Vec<&str>; 6] {
+    let identity = ["-psk_identity", &derived.identity];
+    let psk = ["-psk", &derived.key];
+    let session = ["-psk_session", &derived.session];
+    let weak = ["-tls1_2", "-cipher", "PSK:@SECLEVEL=0"];
+    let older = "ECDHE-PSK-AES256-CBC-SHA384:DHE-PSK-AES256-GCM-SHA384";
+    let older = ["-tls1_2", "-cipher", older];
+    let other = ["-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"];
+    [
+        [&weak[..], &identity, &psk].concat(),
+        [&older[..], &identity, &psk].concat(),
+        vec!["-tls1_2"],
+        vec!["-tls1_3"],
+        // The client could do better, and does without the key.
+        vec!["-no_tls1_1"],
+        [&other[..], &identity, &session].concat(),
+    ]
+}
+
+/// A peer that offers less than TLS 1.3 with the key, or no TLS at all, is refused before the first PDU.
 #[test]
 fn a_target_in_tls_is_not_talked_down() {
     let folder = TempDir::new().expect("a folder");
     let key = key("1");
     let server = serve(folder.path(), &key);
     let address = server.address().to_string();
-    let Derived {
-        identity,
-        key: secret,
-        session,
-    } = derived(&key, "1", folder.path());
-    let mut request = [0; 128];
-    request[..8].copy_from_slice(&REQUEST);
-    let client = |arguments: &[&str]| {
-        let said = folder.path().join("said");
-        let mut child = Command::new("openssl")
-            .args(["s_client", "-connect", &address, "-ign_eof", "-nocommands"])
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(std::fs::File::create(&said).expect("a file"))
-            .stderr(Stdio::null())
-            .spawn()
-            .map(Ended)
-            .expect("it is installed");
-        _ = child
-            .0
-            .stdin
-            .as_mut()
-            .map(|stdin| stdin.write_all(&request));
-        (child, said)
-    };
-    let psk = ["-psk_identity", &identity, "-psk", &secret];
-    let with_session = ["-psk_identity", &identity, "-psk_session", &session];
-    let lesser: [Vec<&str>; 6] = [
-        [&["-tls1_2", "-cipher", "PSK:@SECLEVEL=0"], &psk[..]].concat(),
-        [
-            &[
-                "-tls1_2",
-                "-cipher",
-                "ECDHE-PSK-AES256-CBC-SHA384:DHE-PSK-AES256-GCM-SHA384",
-            ],
-            &psk[..],
-        ]
-        .concat(),
-        vec!["-tls1_2"],
-        vec!["-tls1_3"],
-        // The client could do better, and does without the key.
-        vec!["-no_tls1_1"],
-        [
-            &["-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"],
-            &with_session[..],
-        ]
-        .concat(),
-    ];
+    let derived = derived(&key, "1", folder.path());
+    let lesser = lesser_offers(&derived);
     for arguments in &lesser {
-        let (mut child, said) = client(arguments);
-        let status = child.0.wait().expect("it ends");
-        let said = std::fs::read(said).unwrap_or_default();
-        let text = String::from_utf8_lossy(&said).into_owned();
+        let mut client = OpensslClient::start(folder.path(), &address, arguments);
+        client.expect_failure(&format!("{arguments:?}"));
         assert!(
-            !status.success() && !said.windows(8).any(|it| it == RESPONSE),
-            "{arguments:?}: {text}"
+            !has_response(&client.said()),
+            "{arguments:?}: {}",
+            client.text()
         );
     }
     let mut plain = TcpStream::connect(server.address()).expect("it listens");
-    plain.write_all(&request).expect("it is there");
+    plain.write_all(&initialize_request()).expect("it is there");
     let mut answer = Vec::new();
     // An alert, or nothing; and then its end.
     _ = plain.read_to_end(&mut answer);
-    assert!(!answer.windows(8).any(|it| it == RESPONSE), "{answer:?}");
+    assert!(!has_response(&answer), "{answer:?}");
     let metrics = server.ask("serve metrics").expect("it answers");
     let refused = format!("{{reason=\"no-tls\"}} {}", lesser.len() + 1);
     assert!(metrics.contains(&refused), "{refused}: {metrics}");
 
     // The same key in TLS 1.3 is what there is.
     let tls = ["-tls1_3", "-ciphersuites", "TLS_AES_128_GCM_SHA256"];
-    let (_child, said) = client(&[&tls, &with_session[..]].concat());
-    let answered = || {
-        Ok(std::fs::read(&said)
-            .unwrap_or_default()
-            .windows(8)
-            .any(|it| it == RESPONSE))
-    };
-    assert!(until(SECONDS, answered).expect("no error"));
+    let psk = ["-psk_identity", &derived.identity];
+    let session = ["-psk_session", &derived.session];
+    let all = [&tls[..], &psk, &session].concat();
+    OpensslClient::start(folder.path(), &address, &all).expect_response("TLS 1.3");
 }
 
 /// A host with a key sends nothing to a target that offers TLS 1.2 with it, or no TLS.
@@ -376,111 +436,43 @@ fn a_host_with_a_key_is_not_talked_down() {
     let plain = Server::start(folder.path(), "--memory 16M").expect("it starts");
     host(&plain.address().to_string());
 
-    let port = free_port();
-    let heard = folder.path().join("heard");
-    let _server = Command::new("openssl")
-        .args([
-            "s_server",
-            "-accept",
-            &format!("127.0.0.1:{port}"),
-            "-tls1_2",
-            "-nocert",
-            "-quiet",
-        ])
-        .args([
-            "-cipher",
-            "PSK:@SECLEVEL=0",
-            "-psk_identity",
-            &identity,
-            "-psk",
-            &secret,
-        ])
-        .stdin(Stdio::piped())
-        .stdout(std::fs::File::create(&heard).expect("a file"))
-        .stderr(Stdio::null())
-        .spawn()
-        .map(Ended)
-        .expect("it is installed");
-    let listens = || {
-        Ok(std::fs::read_to_string("/proc/net/tcp")
-            .is_ok_and(|it| it.contains(&format!(":{port:04X} 00000000:0000 0A"))))
-    };
-    assert!(until(SECONDS, listens).expect("no error"));
-    host(&format!("127.0.0.1:{port}"));
-    assert_eq!(std::fs::read(&heard).expect("a file"), b"");
+    let psk = ["-psk_identity", &identity, "-psk", &secret];
+    let older = ["-tls1_2", "-cipher", "PSK:@SECLEVEL=0"];
+    let server = OpensslServer::start(folder.path(), &[&older[..], &psk].concat());
+    host(&server.address);
+    assert_eq!(server.heard(), b"");
 }
 
 /// Without certificates, our host refuses every target that does not have the key.
 #[test]
 fn our_host_speaks_to_openssl_with_the_key() {
     let folder = TempDir::new().expect("a folder");
-    let both = [("1", "0"), ("1", "1"), ("2", "0"), ("2", "1")];
-    let forms = [RFC8446, COMPAT]
-        .into_iter()
-        .flat_map(|form| both.map(|it| (it, form)));
-    for ((hash, version), form) in forms {
-        let key = key(hash);
+    for derivation in Derivation::all() {
+        let key = key(derivation.hash);
         let file = folder.path().join("key");
         std::fs::write(&file, format!("{key}\n")).expect("a file");
         let Derived {
             identity, session, ..
-        } = derived_as(&key, version, form, folder.path());
-        let port = free_port();
-        let heard = folder.path().join("heard");
-        let _server = Command::new("openssl")
-            .args([
-                "s_server",
-                "-accept",
-                &format!("127.0.0.1:{port}"),
-                "-tls1_3",
-                "-nocert",
-                "-quiet",
-            ])
-            .args(["-psk_identity", &identity, "-psk_session", &session])
-            .stdin(Stdio::piped())
-            .stdout(std::fs::File::create(&heard).expect("a file"))
-            .stderr(Stdio::null())
-            .spawn()
-            .map(Ended)
-            .expect("it is installed");
-        let listens = || {
-            Ok(std::fs::read_to_string("/proc/net/tcp")
-                .is_ok_and(|it| it.contains(&format!(":{port:04X} 00000000:0000 0A"))))
-        };
-        assert!(until(SECONDS, listens).expect("no error"));
+        } = derivation.derived(&key, folder.path());
+        let psk = ["-psk_identity", &identity, "-psk_session", &session];
+        let server = OpensslServer::start(folder.path(), &[&["-tls1_3"], &psk[..]].concat());
         // It gets no answer, so it is ended.
-        let rockery = Rockery::built();
-        let _host = Command::new(rockery.path())
-            .args([
-                "nvme",
-                "id-ctrl",
-                &format!("127.0.0.1:{port}"),
-                "--subsystem",
-                NQN,
-                "--host",
-                HOST,
-            ])
-            .args([
-                "--tls-key",
-                &format!("@{}", file.display()),
-                "--tls-identity",
-                version,
-            ])
-            .args((form == COMPAT).then_some("--tls-key-compat"))
+        let _host = Command::new(Rockery::built().path())
+            .args(["nvme", "id-ctrl", &server.address])
+            .args(["--subsystem", NQN, "--host", HOST])
+            .args(["--tls-key", &format!("@{}", file.display())])
+            .args(["--tls-identity", derivation.version])
+            .args((derivation.form == COMPAT).then_some("--tls-key-compat"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .map(Ended)
             .expect("it was built");
-        let asked = || {
-            Ok(std::fs::read(&heard)
-                .unwrap_or_default()
-                .starts_with(&REQUEST))
-        };
+        let asked = || Ok(server.heard().starts_with(&REQUEST));
         assert!(
             until(SECONDS, asked).expect("no error"),
-            "{hash} {version}: {:?}",
-            std::fs::read(&heard)
+            "{derivation:?}: {:?}",
+            server.heard()
         );
     }
 }
@@ -612,7 +604,7 @@ fn the_kernel_uses_our_disk(
         connected.output,
         agent.log()
     );
-    place.shell("i=0; until [ -b /dev/nvme0n1 ] || [ $i = 100 ]; do i=$((i+1)); sleep 0.1; done");
+    place.wait_for_disk();
     place.shell(
         "fio --name=v --filename=/dev/nvme0n1 --direct=1 --ioengine=libaio --iodepth=8 \
          --rw=randrw --bsrange=4k-128k --size=4M --verify=crc32c --verify_fatal=1 --do_verify=1 --randseed=7",
