@@ -38,13 +38,13 @@ pub(super) struct InPlace {
 /// and its response are then in the queues of transfers and responses.
 #[derive(Debug)]
 pub(super) struct RdmaCommand {
-    pub(super) state: CommandState,
-    pub(super) data: Data,
+    state: CommandState,
+    data: Data,
 }
 
 /// The state of a command.
 #[derive(Debug)]
-pub(super) enum CommandState {
+enum CommandState {
     /// The command waits in `awaiting_buffer` until the pool has a data buffer for it.
     AwaitingBuffer(Request),
     /// An RDMA READ fetches the data from the memory of the host; the command is executed when it completes.
