@@ -4,6 +4,8 @@
 mod authentication;
 mod fused;
 mod io;
+#[cfg(test)]
+mod resets;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
