@@ -12,15 +12,15 @@ use crate::Outcome;
 use crate::place::{Effort, Place, peak_memory_mib, v4, wait_for};
 
 const NVME: u16 = 4420;
-const NQN: &str = "nqn.2024-01.org.example:disk";
-const HOST: &str = "nqn.2024-01.org.example:host";
+pub(crate) const NQN: &str = "nqn.2024-01.org.example:disk";
+pub(crate) const HOST: &str = "nqn.2024-01.org.example:host";
 /// What the victim may lose: the limit for unauthenticated hosts (`UNAUTHENTICATED_BYTES`: 64 MiB), half-open
 /// connections, and what the allocator adds.
 const MEMORY_MIB: u64 = 192;
 /// Additional memory after the attacker's connections have ended.
-const KEPT_MIB: u64 = 96;
+pub(crate) const KEPT_MIB: u64 = 96;
 /// The attacker's addresses: none of the honest host's.
-const SOURCES: [&str; 4] = ["10.88.0.31", "10.88.0.32", "10.88.0.33", "10.88.0.34"];
+pub(crate) const SOURCES: [&str; 4] = ["10.88.0.31", "10.88.0.32", "10.88.0.33", "10.88.0.34"];
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
@@ -107,21 +107,24 @@ fn host_reads(place: &Place) -> Result<(), String> {
     }
 }
 
-fn resident_mib(server: &Process) -> Result<u64, String> {
+pub(crate) fn resident_mib(server: &Process) -> Result<u64, String> {
     bench::process::status(server.id(), "VmRSS:")
         .map(|kib| kib / 1024)
         .ok_or("the target has ended".to_owned())
 }
 
+/// Gives the attacker its addresses.
+pub(crate) fn add_sources(place: &Place) -> Result<(), String> {
+    SOURCES.iter().try_for_each(|source| {
+        let line = format!("ip address add {source}/24 dev eth0");
+        place.attacker.call(&line).map(drop).map_err(text)
+    })
+}
+
 /// Connections whose REQ names this queue, with entries for 1,024 commands.
 fn hold(effort: Effort, queue: u16) -> Outcome {
     let place = Place::new().map_err(text)?;
-    for source in SOURCES {
-        place
-            .attacker
-            .call(&format!("ip address add {source}/24 dev eth0"))
-            .map_err(text)?;
-    }
+    add_sources(&place)?;
     let server = serve(&place)?;
     host_reads(&place)?;
     let before = resident_mib(&server)?;

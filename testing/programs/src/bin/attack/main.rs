@@ -15,6 +15,7 @@ mod rc;
 mod routed;
 mod smb;
 mod storage;
+mod tls;
 
 use std::process::ExitCode;
 
@@ -80,6 +81,18 @@ const ATTACKS: &[Attack] = &[
         attacker: "the same with REQs for I/O queues",
         bound: "192 MiB more memory, 96 MiB afterwards; a host with a secret reads",
         run: hold::io_queues,
+    },
+    Attack {
+        name: "tls-slow-hello",
+        attacker: "hosts of four addresses that send a ClientHello byte by byte",
+        bound: "96 MiB more memory, 96 MiB afterwards; a host with a key reads, if need be at a further try",
+        run: tls::slow_hellos,
+    },
+    Attack {
+        name: "tls-stalled",
+        attacker: "the same, which send a recorded ClientHello and nothing after it",
+        bound: "96 MiB more memory, 96 MiB afterwards; a host with a key reads, if need be at a further try",
+        run: tls::stalled,
     },
     Attack {
         name: "rc-nak",
