@@ -14,5 +14,6 @@ mod nbd;
 mod nvme_cli;
 mod observed;
 mod protocol_violations;
+mod rdma;
 mod tls;
 mod users;
