@@ -59,22 +59,53 @@ pub(crate) enum Serve {
     },
     /// Print the metrics of a server in the text format of Prometheus.
     Metrics(Socket),
+    #[command(flatten)]
+    Change(Change),
+}
+
+/// A namespace that is added to a running server.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AddNamespace {
+    /// NQN of the subsystem.
+    nqn: Nqn,
+    /// Path of a regular file or block device.
+    file: Option<PathBuf>,
+    /// Namespace ID, from 1; the lowest free one if not given.
+    #[arg(long)]
+    id: Option<u32>,
+    /// The backing of the namespace.
+    #[command(flatten)]
+    disk: Disk,
+    /// The control socket of the server.
+    #[command(flatten)]
+    socket: Socket,
+}
+
+impl AddNamespace {
+    fn command(self) -> Result<(Socket, Command), Error> {
+        let Self {
+            nqn,
+            file,
+            id,
+            disk,
+            socket,
+        } = self;
+        let id = match id {
+            Some(id) => id,
+            None => free_number(&socket, &nqn)?,
+        };
+        let namespace = disk
+            .namespace(id, file.map(absolute))
+            .ok_or(Error::NothingToServe)?;
+        Ok((socket, Command::AddNamespace { nqn, namespace }))
+    }
+}
+
+/// The commands that change a running server.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Change {
     /// Add a namespace.
-    Add {
-        /// NQN of the subsystem.
-        nqn: Nqn,
-        /// Path of a regular file or block device.
-        file: Option<PathBuf>,
-        /// Namespace ID, from 1; the lowest free one if not given.
-        #[arg(long)]
-        id: Option<u32>,
-        /// The backing of the namespace.
-        #[command(flatten)]
-        disk: Disk,
-        /// The control socket of the server.
-        #[command(flatten)]
-        socket: Socket,
-    },
+    Add(AddNamespace),
     /// Remove a namespace; its file stays.
     Remove {
         /// NQN of the subsystem.
@@ -400,49 +431,40 @@ fn port(address: SocketAddr, transport: TransportConfig) -> PortConfig {
 
 /// Runs a server, or sends a command to a running one.
 pub(crate) fn act(what: Serve) -> Result<(), Error> {
-    let (socket, command) = match what {
-        Serve::Nvme(nvme) => return serve(&nvme),
-        Serve::Status(socket) => return print_status(&socket),
-        Serve::Config(socket) => return print_config(&socket),
+    match what {
+        Serve::Nvme(nvme) => serve(&nvme),
+        Serve::Status(socket) => print_status(&socket),
+        Serve::Config(socket) => print_config(&socket),
         Serve::Identifiers {
             former: true,
             nqn,
             id,
             ..
-        } => {
-            return output::print(identifiers::former(&nqn, id));
-        }
+        } => output::print(identifiers::former(&nqn, id)),
         Serve::Identifiers { socket, .. } => {
-            return output::print(identifiers::of_status(&ask(
-                &socket.path()?,
-                &Command::Status,
-            )?));
+            let status = ask(&socket.path()?, &Command::Status)?;
+            output::print(identifiers::of_status(&status))
         }
-        Serve::Metrics(socket) => return print_metrics(&socket),
-        Serve::Add {
-            nqn,
-            file,
-            id,
-            disk,
-            socket,
-        } => {
-            let id = match id {
-                Some(id) => id,
-                None => free_number(&socket, &nqn)?,
-            };
-            let namespace = disk
-                .namespace(id, file.map(absolute))
-                .ok_or(Error::NothingToServe)?;
-            (socket, Command::AddNamespace { nqn, namespace })
+        Serve::Metrics(socket) => print_metrics(&socket),
+        Serve::Change(change) => {
+            let (socket, command) = command_of(change)?;
+            print(&ask(&socket.path()?, &command)?)
         }
-        Serve::Remove { nqn, id, socket } => (socket, Command::RemoveNamespace { nqn, id }),
-        Serve::Resize {
+    }
+}
+
+/// The control socket of the server that is to change, and the command for it.
+fn command_of(change: Change) -> Result<(Socket, Command), Error> {
+    Ok(match change {
+        Change::Add(add) => add.command()?,
+        Change::Remove { nqn, id, socket } => (socket, Command::RemoveNamespace { nqn, id }),
+        Change::Resize {
             nqn,
             id,
             size,
             socket,
         } => (socket, Command::Resize { nqn, id, size }),
-        Serve::AddSubsystem {
+        Change::AddSubsystem {
             nqn,
             serial,
             socket,
@@ -453,12 +475,12 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
                 ..SubsystemConfig::new(nqn)
             }),
         ),
-        Serve::RemoveSubsystem { nqn, socket } => (socket, Command::RemoveSubsystem { nqn }),
-        Serve::Hosts { nqn, hosts, socket } => {
+        Change::RemoveSubsystem { nqn, socket } => (socket, Command::RemoveSubsystem { nqn }),
+        Change::Hosts { nqn, hosts, socket } => {
             let hosts = (!hosts.is_empty()).then(|| hosts.into_iter().collect());
             (socket, Command::Hosts { nqn, hosts })
         }
-        Serve::Secrets {
+        Change::Secrets {
             nqn,
             host,
             credentials: given,
@@ -471,7 +493,7 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
                 credentials: credentials(&given),
             },
         ),
-        Serve::Listen {
+        Change::Listen {
             address,
             tls,
             socket,
@@ -482,7 +504,7 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
                 ..port(address, TransportConfig::Tcp)
             }),
         ),
-        Serve::Access {
+        Change::Access {
             nqn,
             port,
             group,
@@ -497,8 +519,7 @@ pub(crate) fn act(what: Serve) -> Result<(), Error> {
                 access,
             },
         ),
-    };
-    print(&ask(&socket.path()?, &command)?)
+    })
 }
 
 fn print(answer: &Value) -> Result<(), Error> {

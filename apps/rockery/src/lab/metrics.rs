@@ -48,67 +48,81 @@ const HOST_COUNTERS: [HostCounter; 8] = [
     }),
 ];
 
+/// A metric of a lab: name, meaning, type, value.
+type LabMetric = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&Status) -> String,
+);
+
+const LAB_METRICS: [LabMetric; 8] = [
+    (
+        "clock_seconds",
+        "Time of the lab's clock.",
+        "counter",
+        |status| seconds(status.now_ns),
+    ),
+    (
+        "slowdown",
+        "Factor by which the clock is slow.",
+        "gauge",
+        |status| status.slowdown.to_string(),
+    ),
+    (
+        "valid",
+        "Whether lateness is within the shortest link.",
+        "gauge",
+        |status| u8::from(status.valid).to_string(),
+    ),
+    (
+        "lateness_p999_seconds",
+        "99.9th percentile of lateness.",
+        "gauge",
+        |status| seconds(status.lateness.p999_ns),
+    ),
+    (
+        "lateness_max_seconds",
+        "Greatest lateness.",
+        "gauge",
+        |status| seconds(status.lateness.max_ns),
+    ),
+    (
+        "dropped_total",
+        "Packets that switches dropped.",
+        "counter",
+        |status| status.dropped.to_string(),
+    ),
+    (
+        "marked_total",
+        "Packets that switches marked.",
+        "counter",
+        |status| status.marked.to_string(),
+    ),
+    (
+        "pauses_total",
+        "Pause frames of switches.",
+        "counter",
+        |status| status.pauses.to_string(),
+    ),
+];
+
+fn seconds(ns: u64) -> String {
+    format!("{}", ns as f64 / 1e9)
+}
+
 /// The exposition text of a lab.
 pub(super) fn text(status: &Status) -> String {
     let mut text = String::new();
     let lab = label(&status.name);
-    let mut one = |name: &str, help: &str, kind: &str, value: String| {
+    for (name, help, kind, value) in LAB_METRICS {
+        let value = value(status);
         let _ = writeln!(
             text,
             "# HELP rockery_lab_{name} {help}\n# TYPE rockery_lab_{name} {kind}"
         );
         let _ = writeln!(text, "rockery_lab_{name}{{lab=\"{lab}\"}} {value}");
-    };
-    let seconds = |ns: u64| format!("{}", ns as f64 / 1e9);
-    one(
-        "clock_seconds",
-        "Time of the lab's clock.",
-        "counter",
-        seconds(status.now_ns),
-    );
-    one(
-        "slowdown",
-        "Factor by which the clock is slow.",
-        "gauge",
-        status.slowdown.to_string(),
-    );
-    one(
-        "valid",
-        "Whether lateness is within the shortest link.",
-        "gauge",
-        u8::from(status.valid).to_string(),
-    );
-    let late = status.lateness;
-    one(
-        "lateness_p999_seconds",
-        "99.9th percentile of lateness.",
-        "gauge",
-        seconds(late.p999_ns),
-    );
-    one(
-        "lateness_max_seconds",
-        "Greatest lateness.",
-        "gauge",
-        seconds(late.max_ns),
-    );
-    one(
-        "dropped_total",
-        "Packets that switches dropped.",
-        "counter",
-        status.dropped.to_string(),
-    );
-    one(
-        "marked_total",
-        "Packets that switches marked.",
-        "counter",
-        status.marked.to_string(),
-    );
-    one(
-        "pauses_total",
-        "Pause frames of switches.",
-        "counter",
-        status.pauses.to_string(),
-    );
+    }
     for (name, help, value) in HOST_COUNTERS {
         let _ = writeln!(text, "# HELP rockery_lab_host_{name}_total {help}");
         let _ = writeln!(text, "# TYPE rockery_lab_host_{name}_total counter");

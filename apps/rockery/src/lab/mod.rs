@@ -174,6 +174,29 @@ pub(crate) struct Exec {
     program: Vec<OsString>,
 }
 
+/// Captures a port into a file, or ends that for the file `off`.
+fn capture(client: &Client, port: &str, file: &Path) -> Result<(), Error> {
+    let path = match file.to_str() {
+        Some("off") => None,
+        _ => Some(std::path::absolute(file).map_err(Error::file(file))?),
+    };
+    let path = path.as_ref().map(|path| path.to_string_lossy());
+    Ok(client.capture(port, path.as_deref())?)
+}
+
+/// Runs a program in a host.
+fn execute(exec: &Exec) -> Result<ExitCode, Error> {
+    let settings = Settings {
+        lab_clock: !exec.machine_clock,
+        ..exec.settings.clone()
+    };
+    let run = Run {
+        settings,
+        program: exec.program.clone(),
+    };
+    enter(exec.lab.as_deref(), &exec.host, run)
+}
+
 /// Runs a subcommand of `rockery lab`.
 ///
 /// # Errors
@@ -202,14 +225,7 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
         Lab::Pcap {
             lab,
             port: (port, file),
-        } => {
-            let path = match file.to_str() {
-                Some("off") => None,
-                _ => Some(std::path::absolute(file).map_err(Error::file(file))?),
-            };
-            let path = path.as_ref().map(|path| path.to_string_lossy());
-            Client::connect(lab.as_deref())?.capture(port, path.as_deref())?;
-        }
+        } => capture(&Client::connect(lab.as_deref())?, port, file)?,
         Lab::Set { lab, value } => {
             Client::connect(lab.as_deref())?.set(std::slice::from_ref(value))?
         }
@@ -217,27 +233,7 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
             output::print(metrics::text(&Client::connect(lab.as_deref())?.status()?))?;
         }
         Lab::Top => match list::top()? {},
-        Lab::Exec(exec) => {
-            let Exec {
-                lab,
-                machine_clock,
-                settings,
-                host,
-                program,
-            } = exec;
-            let settings = Settings {
-                lab_clock: !machine_clock,
-                ..settings.clone()
-            };
-            return enter(
-                lab.as_deref(),
-                host,
-                Run {
-                    settings,
-                    program: program.clone(),
-                },
-            );
-        }
+        Lab::Exec(exec) => return execute(exec),
         Lab::Shell {
             lab,
             machine_clock,

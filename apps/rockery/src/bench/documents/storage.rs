@@ -86,97 +86,107 @@ pub(super) fn measure(runner: &mut Runner) -> Document {
 }
 
 fn rows(series: &[Value]) -> Vec<Row> {
-    let both = |of: fn(&Published) -> f64| {
-        [RDMA, TCP]
-            .iter()
-            .map(|it| Some(of(it)))
-            .collect::<Vec<_>>()
+    let mut rows = StorageRows {
+        series,
+        rows: Vec::new(),
     };
-    let mut rows = Vec::new();
-    let mut add =
-        |what: &str, unit, of: &dyn Fn(&Value) -> Option<f64>, published: Vec<Option<f64>>| {
-            let here = series.iter().map(of).collect();
-            rows.push(Row {
-                what: what.to_owned(),
-                unit,
-                here,
-                published,
-            });
-        };
-    let figure = |series: &Value, name: &str, path: &str| number(job(series, name)?, path);
-    let alone = "randread:4k:1";
-    for (what, path, index) in [
-        ("mean", "/mean-us", 0),
-        ("p99", "/p99-us", 1),
-        ("longest", "/max-us", 2),
-    ] {
-        let published = [RDMA, TCP]
-            .iter()
-            .map(|it| it.latency_us.get(index).copied())
-            .collect();
-        let what = format!("4 KiB random read, QD 1, {what}");
-        add(
-            &what,
-            "us",
-            &|series| figure(series, alone, path),
+    rows.add_latency();
+    rows.add_bandwidth();
+    rows.add_deep_queue();
+    rows.rows
+}
+
+/// The job with 128 outstanding reads.
+const DEEP: &str = "randread:4k:128";
+
+/// The rows of the table, each with a figure of every series.
+struct StorageRows<'a> {
+    series: &'a [Value],
+    rows: Vec<Row>,
+}
+
+impl StorageRows<'_> {
+    fn add(
+        &mut self,
+        what: impl Into<String>,
+        unit: &'static str,
+        of: impl Fn(&Value) -> Option<f64>,
+        published: Vec<Option<f64>>,
+    ) {
+        self.rows.push(Row {
+            what: what.into(),
+            unit,
+            here: self.series.iter().map(of).collect(),
             published,
-        );
+        });
     }
-    let mean =
-        |series: &Value, depth: u16| figure(series, &format!("randread:4k:{depth}"), "/mean-us");
-    let growth = |series: &Value| Some(mean(series, 16)? - mean(series, 1)?);
-    add(
-        "the same, QD 16: mean added",
-        "us",
-        &growth,
-        both(|it| it.growth_us),
-    );
-    for (index, what) in ["read", "write"].into_iter().enumerate() {
-        let peak = |series: &Value| {
-            let rates = JOBS.iter().filter_map(|count| {
-                Some(figure(series, &sequential(what, *count), "/bytes-per-second")? / 1e9)
-            });
-            rates.reduce(f64::max)
+
+    /// Latency of single reads, and what a queue adds to it.
+    fn add_latency(&mut self) {
+        for (what, path, index) in [
+            ("mean", "/mean-us", 0),
+            ("p99", "/p99-us", 1),
+            ("longest", "/max-us", 2),
+        ] {
+            let published = both(|it| it.latency_us.get(index).copied());
+            let what = format!("4 KiB random read, QD 1, {what}");
+            let latency = |series: &Value| figure(series, "randread:4k:1", path);
+            self.add(what, "us", latency, published);
+        }
+        let mean = |series: &Value, depth: u16| {
+            figure(series, &format!("randread:4k:{depth}"), "/mean-us")
         };
-        let published = [RDMA, TCP]
-            .iter()
-            .map(|it| it.bandwidth.get(index).copied())
-            .collect();
-        add(
-            &format!("1 MiB sequential {what}, most of 1 to 64 jobs"),
-            "GB/s",
-            &peak,
-            published,
-        );
+        let growth = |series: &Value| Some(mean(series, 16)? - mean(series, 1)?);
+        let published = both(|it| Some(it.growth_us));
+        self.add("the same, QD 16: mean added", "us", growth, published);
     }
-    let deep = "randread:4k:128";
-    let rate = |series: &Value| figure(series, deep, "/per-second");
-    add(
-        "4 KiB random read, QD 128",
-        "per second",
-        &rate,
-        both(|it| it.rate[1]),
-    );
-    let errors = |series: &Value| {
-        let [good, bad] = [
-            figure(series, deep, "/commands")?,
-            figure(series, deep, "/errors")?,
-        ];
-        Some(bad / (good + bad).max(1.0) * 100.0)
-    };
-    add(
-        "the same: failed commands",
-        "%",
-        &errors,
-        ERRORS.map(Some).to_vec(),
-    );
-    let cpu = |series: &Value| {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        Some(figure(series, deep, "/host-processor")? / cores * 100.0)
-    };
-    let what = "the same: host's processors (published: RDMA below, TCP above)";
-    add(what, "%", &cpu, CPU.map(Some).to_vec());
-    rows
+
+    /// The best rates of long sequential commands.
+    fn add_bandwidth(&mut self) {
+        for (index, what) in ["read", "write"].into_iter().enumerate() {
+            let peak = |series: &Value| {
+                let rates = JOBS.iter().filter_map(|count| {
+                    Some(figure(series, &sequential(what, *count), "/bytes-per-second")? / 1e9)
+                });
+                rates.reduce(f64::max)
+            };
+            let published = both(|it| it.bandwidth.get(index).copied());
+            let what = format!("1 MiB sequential {what}, most of 1 to 64 jobs");
+            self.add(what, "GB/s", peak, published);
+        }
+    }
+
+    /// A deep queue of random reads: rate, failures, and the host's processors.
+    fn add_deep_queue(&mut self) {
+        let rate = |series: &Value| figure(series, DEEP, "/per-second");
+        let published = both(|it| Some(it.rate[1]));
+        self.add("4 KiB random read, QD 128", "per second", rate, published);
+        let errors = |series: &Value| {
+            let [good, bad] = [
+                figure(series, DEEP, "/commands")?,
+                figure(series, DEEP, "/errors")?,
+            ];
+            Some(bad / (good + bad).max(1.0) * 100.0)
+        };
+        let published = ERRORS.map(Some).to_vec();
+        self.add("the same: failed commands", "%", errors, published);
+        let cpu = |series: &Value| {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+            Some(figure(series, DEEP, "/host-processor")? / cores * 100.0)
+        };
+        let what = "the same: host's processors (published: RDMA below, TCP above)";
+        self.add(what, "%", cpu, CPU.map(Some).to_vec());
+    }
+}
+
+/// A published figure of RDMA and of TCP.
+fn both(of: impl Fn(&Published) -> Option<f64>) -> Vec<Option<f64>> {
+    [RDMA, TCP].iter().map(of).collect()
+}
+
+/// A figure of a series' job.
+fn figure(series: &Value, name: &str, path: &str) -> Option<f64> {
+    number(job(series, name)?, path)
 }
 
 #[cfg(test)]
