@@ -3,8 +3,9 @@
 use core::fmt;
 
 use crate::intent::{Fit, Intent, Note, Port};
+use crate::remedy::Remedy;
 use crate::text::{ReadError, shortened};
-use crate::{eos, freebsd, linux, nvue, nxos, os10, routeros, sonic, windows};
+use crate::{eos, freebsd, linux, mlnx, nvue, nxos, os10, routeros, sonic, windows};
 
 /// A system whose configurations are written and read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -209,16 +210,16 @@ impl Dialect {
             fit.no_host(&mut fitted);
         }
         match self {
-            Self::RouterOs => routeros::dialect::fit(&mut fitted, &mut fit),
-            Self::Sonic => sonic::dialect::fit(&mut fitted, &mut fit),
-            Self::Nvue => nvue::dialect::fit(&mut fitted, &mut fit),
-            Self::Eos => eos::dialect::fit(&mut fitted, &mut fit),
-            Self::NxOs => nxos::dialect::fit(&mut fitted, &mut fit),
-            Self::Os10 => os10::dialect::fit(&mut fitted, &mut fit),
-            Self::Linux => linux::dialect::fit(&mut fitted, &mut fit),
-            Self::Mlnx => linux::mlnx::fit(&mut fitted, &mut fit),
-            Self::Windows => windows::dialect::fit(&mut fitted, &mut fit),
-            Self::FreeBsd => freebsd::dialect::fit(&mut fitted, &mut fit),
+            Self::RouterOs => routeros::write::fit(&mut fitted, &mut fit),
+            Self::Sonic => sonic::write::fit(&mut fitted, &mut fit),
+            Self::Nvue => nvue::write::fit(&mut fitted, &mut fit),
+            Self::Eos => eos::write::fit(&mut fitted, &mut fit),
+            Self::NxOs => nxos::write::fit(&mut fitted, &mut fit),
+            Self::Os10 => os10::write::fit(&mut fitted, &mut fit),
+            Self::Linux => linux::write::fit(&mut fitted, &mut fit),
+            Self::Mlnx => mlnx::write::fit(&mut fitted, &mut fit),
+            Self::Windows => windows::write::fit(&mut fitted, &mut fit),
+            Self::FreeBsd => freebsd::write::fit(&mut fitted, &mut fit),
         }
         (fitted.normal(), fit.notes())
     }
@@ -227,16 +228,16 @@ impl Dialect {
     pub fn write(self, intent: &Intent, version: Version) -> Written {
         let (expressed, notes) = self.fit(intent);
         let (file, text) = match self {
-            Self::RouterOs => ("roce.rsc", routeros::dialect::write(&expressed)),
-            Self::Sonic => ("config_db.json", sonic::dialect::write(&expressed)),
-            Self::Nvue => ("nvue.sh", nvue::dialect::write(&expressed)),
-            Self::Eos => ("roce.eos", eos::dialect::write(&expressed)),
-            Self::NxOs => ("roce.nxos", nxos::dialect::write(&expressed)),
-            Self::Os10 => ("roce.os10", os10::dialect::write(&expressed)),
-            Self::Linux => ("rockery-roce.sh", linux::dialect::write(&expressed)),
-            Self::Mlnx => ("rockery-roce.sh", linux::mlnx::write(&expressed)),
-            Self::Windows => ("roce.ps1", windows::dialect::write(&expressed)),
-            Self::FreeBsd => ("iovctl.conf", freebsd::dialect::write(&expressed)),
+            Self::RouterOs => ("roce.rsc", routeros::write::write(&expressed)),
+            Self::Sonic => ("config_db.json", sonic::write::write(&expressed)),
+            Self::Nvue => ("nvue.sh", nvue::write::write(&expressed)),
+            Self::Eos => ("roce.eos", eos::write::write(&expressed)),
+            Self::NxOs => ("roce.nxos", nxos::write::write(&expressed)),
+            Self::Os10 => ("roce.os10", os10::write::write(&expressed)),
+            Self::Linux => ("rockery-roce.sh", linux::write::write(&expressed)),
+            Self::Mlnx => ("rockery-roce.sh", mlnx::write::write(&expressed)),
+            Self::Windows => ("roce.ps1", windows::write::write(&expressed)),
+            Self::FreeBsd => ("iovctl.conf", freebsd::write::write(&expressed)),
         };
         let comment = match self {
             Self::Sonic => None,
@@ -252,7 +253,7 @@ impl Dialect {
         };
         let more = match self {
             Self::Linux | Self::Mlnx => {
-                vec![("rockery-roce.service", linux::dialect::UNIT.to_owned())]
+                vec![("rockery-roce.service", linux::write::UNIT.to_owned())]
             }
             _ => Vec::new(),
         };
@@ -287,16 +288,16 @@ impl Dialect {
     /// The first line that is not understood.
     pub fn read_groups(self, file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
         let by_port = match self {
-            Self::RouterOs => routeros::dialect::read(file, text),
-            Self::Sonic => sonic::dialect::read(file, text),
-            Self::Nvue => nvue::dialect::read(file, text),
-            Self::Eos => eos::dialect::read(file, text),
-            Self::NxOs => nxos::dialect::read(file, text),
-            Self::Os10 => os10::dialect::read(file, text),
-            Self::Linux => linux::dialect::read(file, text),
-            Self::Mlnx => linux::mlnx::read(file, text),
-            Self::Windows => windows::dialect::read(file, text),
-            Self::FreeBsd => freebsd::dialect::read(file, text),
+            Self::RouterOs => routeros::read::read(file, text),
+            Self::Sonic => sonic::read::read(file, text),
+            Self::Nvue => nvue::read::read(file, text),
+            Self::Eos => eos::read::read(file, text),
+            Self::NxOs => nxos::read::read(file, text),
+            Self::Os10 => os10::read::read(file, text),
+            Self::Linux => linux::read::read(file, text),
+            Self::Mlnx => mlnx::read::read(file, text),
+            Self::Windows => windows::read::read(file, text),
+            Self::FreeBsd => freebsd::read::read(file, text),
         };
         // A text that ends too early is wrong in its last line, wherever a parser counts its end.
         let last = text.lines().count().max(1);
@@ -348,12 +349,26 @@ impl Dialect {
             .find(|(_, found)| *found)
             .map(|(dialect, _)| dialect)
     }
+
+    /// The commands or tables that correct a setting of a switch; words where the system is a host's.
+    pub fn remedy(self, remedy: &Remedy<'_>) -> String {
+        let own = match self {
+            Self::RouterOs => routeros::remedy::command(remedy),
+            Self::Sonic => sonic::remedy::command(remedy),
+            Self::Nvue => nvue::remedy::command(remedy),
+            Self::Eos => eos::remedy::command(remedy),
+            Self::NxOs => nxos::remedy::command(remedy),
+            Self::Os10 => os10::remedy::command(remedy),
+            Self::Linux | Self::Mlnx | Self::Windows | Self::FreeBsd => None,
+        };
+        own.unwrap_or_else(|| remedy.in_words())
+    }
 }
 
 /// The intents of a configuration of RouterOS that was read already.
 /// Groups of ports that a RouterOS configuration treats alike.
 pub fn routeros_intents(config: &crate::routeros::RouterOsConfig) -> Vec<Intent> {
-    grouped(routeros::dialect::of_config(config))
+    grouped(routeros::read::of_config(config))
 }
 
 /// Intents of single ports, put together where they differ in their ports only.

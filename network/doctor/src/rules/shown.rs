@@ -6,7 +6,7 @@ use crate::cost_simulation::Case;
 use vendors::facts::Fact;
 use vendors::switch_facts::ShownPort;
 use vendors::text::{classes, ranges};
-use vendors::{Dialect, Intent};
+use vendors::{Intent, Remedy};
 
 /// Interface MTU that RoCE's largest packet needs.
 const MTU_NEEDED: u32 = 4200;
@@ -133,21 +133,9 @@ impl Port<'_> {
 
     fn fix_pfc(&self, class: u8) -> String {
         let port = self.port.title();
-        match self.switch.dialect {
-            Dialect::Sonic => format!("config interface pfc priority {port} {class} on"),
-            Dialect::Eos => format!(
-                "interface {port}\n  priority-flow-control on\n  dcbx mode ieee   (or none at both ends)"
-            ),
-            Dialect::NxOs => format!("interface {port}\n  priority-flow-control mode on"),
-            Dialect::Nvue => {
-                format!("nv set qos pfc default-global switch-priority {class}; nv config apply")
-            }
-            Dialect::RouterOs => format!(
-                "/interface/ethernet/switch/qos/port set {port} pfc=PROFILE egress-rate-queue{class}=RATE   \
-                 # PROFILE: traffic-class={class} rx=yes tx=yes"
-            ),
-            _ => format!("PFC for priority {class} on {port}"),
-        }
+        self.switch
+            .dialect
+            .remedy(&Remedy::PfcOfPort { class, port })
     }
 
     fn pfc(&self, found: &mut Vec<Finding>) {
@@ -334,10 +322,7 @@ impl Port<'_> {
             mtu.value
         );
         let port = self.port.title();
-        let fix = match self.switch.dialect {
-            Dialect::Sonic => format!("config interface mtu {port} 9216"),
-            _ => format!("an MTU of 9216 on {port}"),
-        };
+        let fix = self.switch.dialect.remedy(&Remedy::MtuOfPort { port });
         found.push(self.say("shown-mtu", what, &[&mtu.seen], consequence, fix));
     }
 }

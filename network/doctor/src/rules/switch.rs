@@ -6,7 +6,7 @@ use super::{CNP_DSCP, Consequence, Evidence, Finding, SwitchFacts, cost, manual}
 use crate::cost_simulation::Case;
 use vendors::intent::ECN_DEFAULT;
 use vendors::text::{classes, ranges};
-use vendors::{Dialect, Intent};
+use vendors::{Dialect, Intent, Remedy};
 
 /// Interface MTU that RoCE's largest packet needs.
 const MTU_NEEDED: u32 = 4200;
@@ -153,35 +153,16 @@ impl One<'_> {
 
     pub(super) fn fix_map(&self, class: u8) -> String {
         let dscp = self.dscp;
-        match self.switch.dialect {
-            Dialect::RouterOs => self.routeros_advice().unwrap_or_else(|| {
-                format!(
-                    "/interface ethernet switch qos map ip add dscp={dscp} profile=PROFILE-OF-CLASS-{class}"
-                )
-            }),
-            Dialect::Sonic => format!(
-                "\"DSCP_TO_TC_MAP\": {{ \"NAME\": {{ \"{dscp}\": \"{class}\" }} }}, then config qos reload"
-            ),
-            Dialect::Nvue => format!(
-                "nv set qos mapping default-global trust l3\nnv set qos mapping default-global dscp {dscp} \
-                    switch-priority {class}"
-            ),
-            Dialect::Eos => {
-                format!("qos map dscp {dscp} to traffic-class {class}\nqos trust dscp   (on the interfaces)")
-            }
-            Dialect::NxOs => format!(
-                "class-map type qos match-all ROCE / match dscp {dscp}; in the policy: set qos-group {class}"
-            ),
-            Dialect::Os10 => format!(
-                "trust dscp-map NAME / qos-group {class} dscp {dscp}\ntrust-map dscp NAME   (on the \
-                    interfaces)"
-            ),
-            _ => String::new(),
-        }
+        let remedy = Remedy::MapDscp { dscp, class };
+        self.advice()
+            .unwrap_or_else(|| self.switch.dialect.remedy(&remedy))
     }
 
-    /// Advice in RouterOS's terms, from the simulator's importer of scripts.
-    fn routeros_advice(&self) -> Option<String> {
+    /// The setting that makes the class lossy, where the reader of the system's configurations knows it.
+    fn advice(&self) -> Option<String> {
+        if self.switch.dialect != Dialect::RouterOs {
+            return None;
+        }
         let imported =
             Imported::read(false, &[(&self.switch.file, self.switch.text.clone())]).ok()?;
         let port = &self.intent.ports.first()?.name;
@@ -199,57 +180,13 @@ impl One<'_> {
     }
 
     pub(super) fn fix_pfc(&self, class: u8) -> String {
-        match self.switch.dialect {
-            Dialect::RouterOs => self.routeros_advice().unwrap_or_default(),
-            Dialect::Sonic => format!(
-                "\"PORT_QOS_MAP\": {{ \"PORT\": {{ \"pfc_enable\": \"{class}\" }} }}, and a lossless \
-                    BUFFER_PG"
-            ),
-            Dialect::Nvue => format!("nv set qos pfc default-global switch-priority {class}"),
-            Dialect::Eos => {
-                format!("priority-flow-control on\npriority-flow-control priority {class} no-drop")
-            }
-            Dialect::NxOs => format!(
-                "class type network-qos c-8q-nq{class} / pause pfc-cos {class}; priority-flow-control mode on"
-            ),
-            Dialect::Os10 => format!(
-                "policy-map type network-qos NAME / class NAME / pause / pfc-cos {class}; \
-                    priority-flow-control mode on"
-            ),
-            _ => String::new(),
-        }
+        let remedy = Remedy::Pfc { class };
+        self.advice()
+            .unwrap_or_else(|| self.switch.dialect.remedy(&remedy))
     }
 
     pub(super) fn fix_ecn(&self, class: u8) -> String {
-        match self.switch.dialect {
-            Dialect::RouterOs => format!(
-                "/interface ethernet switch qos tx-manager queue set {class} \
-                ecn=yes use-shared-buffers=yes"
-            ),
-            Dialect::Sonic => format!(
-                "\"QUEUE\": {{ \"PORT|{class}\": {{ \"wred_profile\": \"NAME\" }} \
-                }}, with \"ecn\": \"ecn_all\""
-            ),
-            Dialect::Nvue => format!(
-                "nv set qos congestion-control default-global traffic-class {class} \
-                ecn enable"
-            ),
-            Dialect::Eos => {
-                "random-detect ecn minimum-threshold 150 kbytes maximum-threshold 1500 kbytes \
-                max-mark-probability 100 weight 0"
-                    .to_owned()
-            }
-            Dialect::NxOs => format!(
-                "class type queuing c-out-8q-q{class} / random-detect \
-                minimum-threshold 150 kbytes maximum-threshold 1500 kbytes drop-probability 100 weight 0 ecn"
-            ),
-            Dialect::Os10 => {
-                "wred NAME / random-detect ecn, and random-detect NAME in the class of the \
-                queue"
-                    .to_owned()
-            }
-            _ => String::new(),
-        }
+        self.switch.dialect.remedy(&Remedy::MarkEcn { class })
     }
 
     fn marking(&self, found: &mut Vec<Finding>) {
@@ -317,13 +254,8 @@ impl One<'_> {
             let list = ranges(classes(unheard));
             let what =
                 format!("pauses are sent for priority {list}, and received ones are not obeyed");
-            let fix = match self.switch.dialect {
-                Dialect::RouterOs => format!(
-                    "/interface ethernet switch qos port set PORT egress-rate-queue{list}=100.0Gbps, and \
-                        rx=yes in the PFC profile"
-                ),
-                _ => "pauses in both directions".to_owned(),
-            };
+            let remedy = Remedy::ObeyPauses { classes: &list };
+            let fix = self.switch.dialect.remedy(&remedy);
             let seen = self.evidence(&["rx=", "rx ", "egress-rate", "pfc"]);
             found.push(self.say("switch-pfc-receive", what, seen, self.not_obeyed(), fix));
         }
@@ -344,13 +276,8 @@ impl One<'_> {
                 self.intent.mtu
             );
             let seen = self.evidence(&["mtu"]);
-            let fix = match self.switch.dialect {
-                Dialect::RouterOs => "/interface ethernet set [ find switch=switch1 ] l2mtu=9216",
-                Dialect::Nvue => "nv set interface PORT link mtu 9216",
-                Dialect::Eos => "mtu 9214",
-                _ => "mtu 9216 on the port (and in network-qos)",
-            };
-            found.push(self.say("switch-mtu", what, seen, cost(&now, &fixed), fix.to_owned()));
+            let fix = self.switch.dialect.remedy(&Remedy::Mtu);
+            found.push(self.say("switch-mtu", what, seen, cost(&now, &fixed), fix));
         }
     }
 }

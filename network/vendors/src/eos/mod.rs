@@ -1,4 +1,6 @@
-//! Arista EOS: running configurations and outputs of its commands.
+//! Arista EOS with queuing profiles (published RoCE guides for EOS 4.36; aristanetworks/avd's data model).
 
-pub(crate) mod dialect;
+pub(crate) mod read;
+pub(crate) mod remedy;
 pub(crate) mod shown;
+pub(crate) mod write;

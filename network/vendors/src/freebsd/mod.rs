@@ -1,3 +1,4 @@
-//! FreeBSD hosts: `sysctl.conf` of the mlx5en driver.
+//! FreeBSD's `iovctl`: SR-IOV functions of an adapter (iovctl.conf(5)). It has no QoS.
 
-pub(crate) mod dialect;
+pub(crate) mod read;
+pub(crate) mod write;

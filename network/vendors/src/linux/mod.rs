@@ -1,6 +1,9 @@
-//! Linux hosts: `dcb`, `mlnx_qos` and the outputs of the system's tools.
+//! Linux hosts: `dcb` and the outputs of the system's tools.
+//!
+//! Linux hosts with iproute2's `dcb`, and the parts that `mlnx` shares: marking, MTU, pause, firmware and
+//! SR-IOV (manual pages of iproute2; rdma-core's and NVIDIA's tools).
 
 pub(crate) mod dcb;
-pub(crate) mod dialect;
-pub(crate) mod mlnx;
+pub(crate) mod read;
 pub(crate) mod shown;
+pub(crate) mod write;

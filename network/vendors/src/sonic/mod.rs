@@ -1,8 +1,13 @@
 //! SONiC: `config_db.json`, and the outputs of its commands.
+//!
+//! SONiC's `config_db.json` (sonic-net, `sonic-yang-models`). The importer of fabric files reads the QoS
+//! tables; ports, cables and buffer profiles are read here.
 
 mod config;
-pub(crate) mod dialect;
 mod print;
+pub(crate) mod read;
+pub(crate) mod remedy;
 pub(crate) mod shown;
+pub(crate) mod write;
 
 pub use config::{SonicConfig, SonicPort, read};

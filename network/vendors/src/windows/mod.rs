@@ -1,4 +1,8 @@
 //! Windows hosts: PowerShell commands and their outputs.
+//!
+//! Windows Server: NetQos, NetAdapterQos, SMB Direct, multichannel and SR-IOV (Microsoft's PowerShell
+//! documentation and its Converged NIC guide).
 
-pub(crate) mod dialect;
+pub(crate) mod read;
 pub(crate) mod shown;
+pub(crate) mod write;

@@ -62,7 +62,7 @@ pub const TUPLES: &[(&str, &str)] = &[
     ("network/sim/src/world/host/mod.rs", "new"),
     ("network/sim/src/world/link_state.rs", "is_lost"),
     ("network/sim/src/world/link_state.rs", "new"),
-    ("network/vendors/src/eos/dialect.rs", "read_interface"),
+    ("network/vendors/src/eos/read.rs", "read_interface"),
     ("network/vendors/src/linux/dcb.rs", "eight"),
     ("network/vendors/src/sonic/print.rs", "by_number"),
     // storage

@@ -1,44 +1,7 @@
-//! FreeBSD's `iovctl`: SR-IOV functions of an adapter (iovctl.conf(5)). It has no QoS.
+//! Texts of FreeBSD, read as intents.
 
-use crate::intent::{Fit, HostSettings, Intent, Port};
+use crate::intent::{HostSettings, Intent, Port};
 use crate::text::{ReadError, lines, number, shortened};
-
-pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
-    let name = intent
-        .ports
-        .first()
-        .map(|port| port.name.clone())
-        .unwrap_or_default();
-    let functions = intent.host.as_ref().map_or(0, |host| host.functions);
-    let quiet = Intent {
-        ports: vec![Port {
-            name: name.clone(),
-            gbps: None,
-            metres: None,
-        }],
-        host: Some(HostSettings {
-            device: name,
-            functions,
-            ..HostSettings::default()
-        }),
-        ..Intent::nothing()
-    };
-    if *intent != quiet {
-        fit.note("iovctl configures SR-IOV functions only: QoS is not written");
-    }
-    *intent = quiet;
-}
-
-pub(crate) fn write(intent: &Intent) -> String {
-    let (name, functions) = match (&intent.ports[..], &intent.host) {
-        ([port, ..], Some(host)) => (port.name.as_str(), host.functions),
-        _ => ("mce0", 0),
-    };
-    format!(
-        "PF {{\n\tdevice : \"{name}\";\n\tnum_vfs : {functions};\n}}\n\nDEFAULT {{\n\tpassthrough : \
-            true;\n}}\n"
-    )
-}
 
 pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
     let (mut section, mut name, mut functions) = (None, String::new(), 0);

@@ -1,72 +1,9 @@
-//! Linux hosts with NVIDIA's `mlnx_qos` (Mellanox/mlnx-tools).
+//! Texts of `mlnx_qos`, read as intents.
 
-use std::fmt::Write;
-
-use super::dialect::{Reading, fit_host, port_name, write_host};
-use crate::intent::{Fit, Intent, Schedule, Trust};
+use crate::intent::{Intent, Trust};
+use crate::linux::read::Reading;
 use crate::shell::{ShellCommand, commands};
 use crate::text::{ReadError, number};
-
-pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
-    fit.host(intent);
-    match intent.trust {
-        Trust::None => {
-            fit.note(
-                "an adapter trusts PCP or DSCP: it trusts PCP, which untagged packets do not have",
-            );
-            intent.trust = Trust::Pcp;
-        }
-        Trust::Both => {
-            fit.note("an adapter trusts PCP or DSCP: it trusts DSCP");
-            intent.trust = Trust::Dscp;
-        }
-        Trust::Pcp | Trust::Dscp => {}
-    }
-    fit.percents(intent);
-    if let Some(host) = &mut intent.host
-        && host.willing
-    {
-        fit.note("the operating system sets DCB, and not the switch");
-        host.willing = false;
-    }
-    fit_host(intent, fit);
-}
-
-pub(crate) fn write(intent: &Intent) -> String {
-    let mut text = String::from(
-        "# Install as /usr/local/sbin/rockery-roce.sh, which rockery-roce.service runs.\n",
-    );
-    let port = port_name(intent);
-    let trust = if intent.trust.dscp() { "dscp" } else { "pcp" };
-    let _ = writeln!(
-        text,
-        "mlnx_qos -i {port} --dcbx os\nmlnx_qos -i {port} --trust {trust}"
-    );
-    if intent.trust.dscp() {
-        // The default priority of an adapter is the DSCP divided by eight.
-        for value in (0..64_u8).filter(|value| intent.dscp[usize::from(*value)] != value / 8) {
-            let class = intent.dscp[usize::from(value)];
-            let _ = writeln!(text, "mlnx_qos -i {port} --dscp2prio set,{value},{class}");
-        }
-    }
-    let list = |one: &dyn Fn(usize) -> String| (0..8).map(one).collect::<Vec<_>>().join(",");
-    let pfc = list(&|class| u8::from(intent.lossless(class as u8)).to_string());
-    let tsa = list(&|class| match intent.queues[class].schedule {
-        Schedule::Strict => "strict".to_owned(),
-        Schedule::Weighted(_) | Schedule::Background(_) => "ets".to_owned(),
-    });
-    let bandwidth = list(&|class| match intent.queues[class].schedule {
-        Schedule::Strict => "0".to_owned(),
-        Schedule::Weighted(percent) | Schedule::Background(percent) => percent.to_string(),
-    });
-    let _ = writeln!(
-        text,
-        "mlnx_qos -i {port} --pfc {pfc}\n\
-         mlnx_qos -i {port} --prio_tc 0,1,2,3,4,5,6,7 --tsa {tsa} --tcbw {bandwidth}"
-    );
-    write_host(&mut text, intent);
-    text
-}
 
 pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
     let mut reading = Reading::new();

@@ -1,13 +1,9 @@
-//! SONiC's `config_db.json` (sonic-net, `sonic-yang-models`). The importer of fabric files reads the QoS
-//! tables; ports, cables and buffer profiles are read here.
+//! Intents, written for SONiC: what fits, and the text.
 
-use fabric::topology::LinkConfig;
-use fabric::{Rate, Span};
 use serde_json::{Map, Value, json};
 
 use crate::intent::{Ecn, Fit, Intent, Pause, Port, Schedule};
-use crate::profile;
-use crate::text::{ReadError, classes, lines};
+use crate::text::classes;
 
 /// The name of every map and profile that is written.
 const NAME: &str = "ROCKERY";
@@ -186,106 +182,4 @@ fn buffers(root: &mut Map<String, Value>, intent: &Intent, names: &[&str]) {
         .map(|key| (key, json!({ "profile": profile })))
         .collect();
     root.insert("BUFFER_PG".to_owned(), Value::Object(groups));
-}
-
-pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
-    lines(file, text, &[])?;
-    let failed = |line: usize, what: String| ReadError::new(file, line.max(1), what);
-    let config = super::read(file, text).map_err(|error| {
-        let instead = error
-            .instead
-            .map(|text| format!("; {text}"))
-            .unwrap_or_default();
-        failed(error.line, error.what + &instead)
-    })?;
-    let root: Value =
-        serde_json::from_str(text).map_err(|error| failed(error.line(), error.to_string()))?;
-    let table = |name: &str| root.get(name).and_then(Value::as_object);
-    let named: Vec<&str> = table("PORT_QOS_MAP")
-        .into_iter()
-        .flat_map(Map::keys)
-        .flat_map(|key| key.split(','))
-        .filter(|name| *name != "global")
-        .collect();
-    let ports = config
-        .ports
-        .keys()
-        .filter(|name| named.is_empty() || named.contains(&name.as_str()));
-    ports
-        .map(|name| {
-            // The link does not matter, because headroom that the switch computes is not used.
-            let link = LinkConfig::new(Rate::from_gbps(100), Span::from_ns(10));
-            let mut intent = profile::intent_of(&config.profile(name, &link));
-            (intent.pfc_send, intent.dcbx) = (intent.pfc_obey, false);
-            let field = |table_name: &str, key: &str, field: &str| {
-                let value = table(table_name)?.get(key)?.get(field)?;
-                value
-                    .as_str()
-                    .map(str::to_owned)
-                    .or_else(|| value.as_u64().map(|number| number.to_string()))
-            };
-            let wrong = |what: &str| failed(line_with(text, name), format!("PORT {name} {what}"));
-            let number = |table: &str, key: &str, name: &str| {
-                let value = field(table, key, name);
-                value
-                    .map(|value| value.parse::<u32>().map_err(|_| wrong(name)))
-                    .transpose()
-            };
-            intent.mtu = number("PORT", name, "mtu")?.unwrap_or(9100);
-            let gbps = number("PORT", name, "speed")?.map(|mbps| mbps / 1000);
-            let metres = field("CABLE_LENGTH", "AZURE", name)
-                .and_then(|text| text.strip_suffix('m')?.parse().ok());
-            intent.ports.push(Port {
-                name: name.clone(),
-                gbps,
-                metres,
-            });
-            intent.pause = pause(&root, name, intent.pfc_send);
-            Ok(intent)
-        })
-        .collect()
-}
-
-fn line_with(text: &str, word: &str) -> usize {
-    let quoted = format!("\"{word}\"");
-    text.lines()
-        .position(|line| line.contains(&quoted))
-        .map_or(1, |index| index + 1)
-}
-
-/// The buffer profile of a port's lossless priority groups.
-fn pause(root: &Value, port: &str, pfc: u8) -> Pause {
-    let groups = root.get("BUFFER_PG").and_then(Value::as_object);
-    let own = groups.into_iter().flatten().find(|(key, _)| {
-        let Some((ports, range)) = key.split_once('|') else {
-            return false;
-        };
-        let (from, to) = range.split_once('-').unwrap_or((range, range));
-        let range = from.parse::<u8>().ok().zip(to.parse::<u8>().ok());
-        let lossless =
-            range.is_some_and(|(from, to)| classes(pfc).any(|class| (from..=to).contains(&class)));
-        lossless && ports.split(',').any(|name| name == port)
-    });
-    let name = own
-        .and_then(|(_, entry)| entry.get("profile"))
-        .and_then(Value::as_str)
-        .unwrap_or("NULL");
-    let name = name.trim_matches(['[', ']']);
-    let name = name.split_once('|').map_or(name, |(_, name)| name);
-    let Some(profile) = root
-        .get("BUFFER_PROFILE")
-        .and_then(|profiles| profiles.get(name))
-    else {
-        return Pause::default();
-    };
-    let bytes = |field: &str| profile.get(field)?.as_str()?.parse::<u32>().ok();
-    let xoff = bytes("static_th");
-    let xon = xoff
-        .zip(bytes("xon_offset"))
-        .map(|(xoff, offset)| xoff.saturating_sub(offset));
-    Pause {
-        xoff,
-        xon,
-        headroom: bytes("xoff"),
-    }
 }

@@ -1,0 +1,40 @@
+//! Intents, written for FreeBSD: what fits, and the text.
+
+use crate::intent::{Fit, HostSettings, Intent, Port};
+
+pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
+    let name = intent
+        .ports
+        .first()
+        .map(|port| port.name.clone())
+        .unwrap_or_default();
+    let functions = intent.host.as_ref().map_or(0, |host| host.functions);
+    let quiet = Intent {
+        ports: vec![Port {
+            name: name.clone(),
+            gbps: None,
+            metres: None,
+        }],
+        host: Some(HostSettings {
+            device: name,
+            functions,
+            ..HostSettings::default()
+        }),
+        ..Intent::nothing()
+    };
+    if *intent != quiet {
+        fit.note("iovctl configures SR-IOV functions only: QoS is not written");
+    }
+    *intent = quiet;
+}
+
+pub(crate) fn write(intent: &Intent) -> String {
+    let (name, functions) = match (&intent.ports[..], &intent.host) {
+        ([port, ..], Some(host)) => (port.name.as_str(), host.functions),
+        _ => ("mce0", 0),
+    };
+    format!(
+        "PF {{\n\tdevice : \"{name}\";\n\tnum_vfs : {functions};\n}}\n\nDEFAULT {{\n\tpassthrough : \
+            true;\n}}\n"
+    )
+}

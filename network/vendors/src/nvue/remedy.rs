@@ -1,0 +1,22 @@
+//! Corrections of a switch with NVUE.
+
+use crate::remedy::Remedy;
+
+/// The command or table for a setting, where this system has one.
+pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
+    Some(match remedy {
+        Remedy::MapDscp { dscp, class } => format!(
+            "nv set qos mapping default-global trust l3\nnv set qos mapping default-global dscp {dscp} \
+             switch-priority {class}"
+        ),
+        Remedy::Pfc { class } => format!("nv set qos pfc default-global switch-priority {class}"),
+        Remedy::PfcOfPort { class, .. } => {
+            format!("nv set qos pfc default-global switch-priority {class}; nv config apply")
+        }
+        Remedy::MarkEcn { class } => {
+            format!("nv set qos congestion-control default-global traffic-class {class} ecn enable")
+        }
+        Remedy::Mtu => "nv set interface PORT link mtu 9216".to_owned(),
+        _ => return None,
+    })
+}

@@ -1,0 +1,145 @@
+//! Intents, written for NVUE: what fits, and the text.
+
+use std::fmt::Write;
+
+use crate::intent::{Ecn, Fit, Intent, Queue, Schedule, Trust};
+use crate::text::{classes, ranges};
+
+pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
+    fit.no_remark(intent);
+    fit.percents(intent);
+    fit.thresholds(intent, 1);
+    for (class, queue) in intent.queues.iter_mut().enumerate() {
+        if let Some(Ecn::Thresholds { percent, .. }) = &mut queue.ecn
+            && *percent != 100
+        {
+            fit.note(format!(
+                "queue {class}: the chance of a mark grows to 100 %"
+            ));
+            *percent = 100;
+        }
+    }
+    let own = if intent.pfc_send == 0 {
+        intent.pfc_obey
+    } else {
+        intent.pfc_send
+    };
+    if intent.pfc_obey != 0 && intent.pfc_obey != own {
+        fit.note("PFC is sent and obeyed for the same priorities");
+        intent.pfc_obey = own;
+    }
+    if intent.pause.headroom.is_some() {
+        fit.note("headroom is computed from the length of the cable");
+        intent.pause.headroom = None;
+    }
+    intent.ports.iter_mut().for_each(|port| port.metres = None);
+}
+
+/// Writes PFC, which has one list of priorities for both directions.
+fn write_pfc(text: &mut String, intent: &Intent) {
+    let own = if intent.pfc_send == 0 {
+        intent.pfc_obey
+    } else {
+        intent.pfc_send
+    };
+    if own == 0 {
+        return;
+    }
+    let pfc = "nv set qos pfc default-global";
+    let able = |mask: u8| if mask == 0 { "disable" } else { "enable" };
+    let _ = writeln!(
+        text,
+        "{pfc} switch-priority {}\n{pfc} tx {}\n{pfc} rx {}",
+        ranges(classes(own)),
+        able(intent.pfc_send),
+        able(intent.pfc_obey)
+    );
+    for (name, bytes) in [
+        ("xoff-threshold", intent.pause.xoff),
+        ("xon-threshold", intent.pause.xon),
+    ] {
+        let _ = bytes.map(|bytes| writeln!(text, "{pfc} {name} {bytes}"));
+    }
+}
+
+pub(crate) fn write(intent: &Intent) -> String {
+    let mut text = String::new();
+    let trust = match intent.trust {
+        Trust::None => "port",
+        Trust::Pcp => "l2",
+        Trust::Dscp => "l3",
+        Trust::Both => "both",
+    };
+    let map = "nv set qos mapping default-global";
+    let _ = writeln!(
+        text,
+        "{map} trust {trust}\n{map} port-default-sp {}",
+        intent.default_class
+    );
+    let dscp = (0..64).filter(|_| intent.trust.dscp());
+    for value in dscp {
+        let _ = writeln!(
+            text,
+            "{map} dscp {value} switch-priority {}",
+            intent.dscp[value]
+        );
+    }
+    for value in (0..8).filter(|_| intent.trust.pcp()) {
+        let _ = writeln!(
+            text,
+            "{map} pcp {value} switch-priority {}",
+            intent.pcp[value]
+        );
+    }
+    for (class, queue) in intent.queues.iter().enumerate() {
+        let _ = writeln!(
+            text,
+            "nv set qos egress-queue-mapping default-global switch-priority {class} traffic-class {class}"
+        );
+        write_queue(&mut text, class, queue);
+    }
+    write_pfc(&mut text, intent);
+    for port in &intent.ports {
+        let _ = writeln!(
+            text,
+            "nv set interface {} link mtu {}",
+            port.name, intent.mtu
+        );
+        let _ = port
+            .gbps
+            .map(|gbps| writeln!(text, "nv set interface {} link speed {gbps}G", port.name));
+        if intent.dcbx {
+            for tlv in ["dcbx-pfc-tlv", "dcbx-ets-config-tlv", "dcbx-ets-recomm-tlv"] {
+                let _ = writeln!(text, "nv set interface {} lldp {tlv} on", port.name);
+            }
+        }
+    }
+    text
+}
+
+fn write_queue(text: &mut String, class: usize, queue: &Queue) {
+    let scheduler = format!("nv set qos egress-scheduler default-global traffic-class {class}");
+    match queue.schedule {
+        Schedule::Strict => {
+            let _ = writeln!(text, "{scheduler} mode strict");
+        }
+        Schedule::Weighted(percent) | Schedule::Background(percent) => {
+            let _ = writeln!(
+                text,
+                "{scheduler} mode dwrr\n{scheduler} bw-percent {percent}"
+            );
+        }
+    }
+    let control = format!("nv set qos congestion-control default-global traffic-class {class}");
+    match queue.ecn {
+        Some(Ecn::Thresholds { min, max, .. }) => {
+            let _ = writeln!(
+                text,
+                "{control} ecn enable\n{control} min-threshold {min}\n{control} max-threshold {max}"
+            );
+        }
+        _ => {
+            let _ = writeln!(text, "{control} ecn disable");
+        }
+    }
+}

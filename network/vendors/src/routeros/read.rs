@@ -1,0 +1,141 @@
+//! Texts of RouterOS, read as intents.
+
+use super::write::first_lane;
+use crate::routeros::{QueueSchedule, RouterOsConfig, RouterOsPort, TrustMode};
+
+use crate::intent::{Ecn, Intent, Pause, Port, Queue, Schedule, Trust};
+use crate::text::{ReadError, classes, lines};
+
+pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
+    lines(file, text, &['#'])?;
+    let mut config = RouterOsConfig::default();
+    config.run(file, text).map_err(|error| {
+        let instead = error
+            .instead
+            .map(|text| format!("; {text}"))
+            .unwrap_or_default();
+        ReadError::new(file, error.line.max(1), error.what + &instead)
+    })?;
+    Ok(of_config(&config))
+}
+
+/// The intents of the ports that a configuration covers.
+pub(crate) fn of_config(config: &RouterOsConfig) -> Vec<Intent> {
+    let mut found: Vec<Intent> = Vec::new();
+    for (name, port) in config
+        .ports
+        .iter()
+        .filter(|(_, port)| **port != RouterOsPort::default())
+    {
+        let first = first_lane(name);
+        let intent = of_port(config, name, port);
+        let known = found.iter().any(|other: &Intent| {
+            let own = Intent {
+                ports: Vec::new(),
+                ..intent.clone()
+            };
+            other.ports[0].name == first
+                && own
+                    == Intent {
+                        ports: Vec::new(),
+                        ..other.clone()
+                    }
+        });
+        if !known {
+            found.push(intent);
+        }
+    }
+    found
+}
+
+fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
+    let class = |profile: Option<&String>| {
+        let name = profile.map_or("default", String::as_str);
+        config
+            .profiles
+            .iter()
+            .find(|other| other.name == name)
+            .map_or(0, |found| found.traffic_class)
+    };
+    let offloaded = config.offloaded;
+    let mut dscp = [0; 64];
+    (0_u8..)
+        .zip(&mut dscp)
+        .for_each(|(value, entry)| *entry = class(config.dscp.get(&value)));
+    let mut pcp = [0; 8];
+    (0_u8..)
+        .zip(&mut pcp)
+        .for_each(|(value, entry)| *entry = class(config.pcp.get(&value)));
+    let trust = Trust::of(
+        port.trust_l3 != TrustMode::Ignore,
+        port.trust_l2 != TrustMode::Ignore,
+    );
+    let own = config
+        .profiles
+        .iter()
+        .find(|profile| profile.name == port.profile);
+    let pfc = config.pfc.iter().find(|profile| profile.name == port.pfc);
+    let rated = (0..8).fold(0_u8, |mask, queue| {
+        mask | u8::from(port.egress_rates[queue].is_some()) << queue
+    });
+    let mut intent = Intent {
+        trust: if offloaded { trust } else { Trust::None },
+        dscp,
+        pcp,
+        default_class: own.filter(|_| offloaded).map_or(0, |own| own.traffic_class),
+        remark: own
+            .filter(|_| offloaded && !trust.dscp())
+            .map(|own| (own.dscp, own.pcp)),
+        queues: queues(config, port),
+        pfc_send: pfc
+            .filter(|pfc| offloaded && pfc.tx)
+            .map_or(0, |pfc| pfc.traffic_classes),
+        pfc_obey: pfc
+            .filter(|pfc| offloaded && pfc.rx)
+            .map_or(0, |pfc| pfc.traffic_classes & rated),
+        pause: Pause::default(),
+        dcbx: config.dcbx,
+        mtu: config.l2mtu.unwrap_or(1500),
+        ports: Vec::new(),
+        host: None,
+    };
+    if let Some(pfc) = pfc.filter(|_| intent.pfc_send != 0) {
+        intent.pause = Pause {
+            xoff: pfc.pause_threshold,
+            xon: pfc.resume_threshold,
+            headroom: None,
+        };
+    }
+    let rates = classes(intent.pfc_obey).filter_map(|class| port.egress_rates[usize::from(class)]);
+    let gbps = rates.max().map(|bps| (bps / 1_000_000_000) as u32);
+    let lane = first_lane(name);
+    intent.ports.push(Port {
+        name: lane,
+        gbps,
+        metres: None,
+    });
+    intent
+}
+
+fn queues(config: &RouterOsConfig, port: &RouterOsPort) -> [Queue; 8] {
+    let mut queues = [Queue {
+        schedule: Schedule::Weighted(1),
+        ecn: None,
+    }; 8];
+    let manager = config
+        .tx_managers
+        .iter()
+        .find(|manager| manager.name == port.tx_manager);
+    let Some(manager) = manager.filter(|_| config.offloaded) else {
+        return queues;
+    };
+    for (queue, own) in queues.iter_mut().zip(&manager.queues) {
+        queue.schedule = match own.schedule {
+            QueueSchedule::Strict => Schedule::Strict,
+            QueueSchedule::High => Schedule::Weighted(own.weight),
+            QueueSchedule::Low => Schedule::Background(own.weight),
+        };
+        queue.ecn = (own.shared && (manager.ecn || own.ecn)).then_some(Ecn::Automatic);
+    }
+    queues
+}

@@ -1,0 +1,25 @@
+//! Corrections of a RouterOS switch.
+
+use crate::remedy::Remedy;
+
+/// The command or table for a setting, where this system has one.
+pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
+    Some(match remedy {
+        Remedy::MapDscp { dscp, class } => format!(
+            "/interface ethernet switch qos map ip add dscp={dscp} profile=PROFILE-OF-CLASS-{class}"
+        ),
+        Remedy::PfcOfPort { class, port } => format!(
+            "/interface/ethernet/switch/qos/port set {port} pfc=PROFILE egress-rate-queue{class}=RATE   \
+             # PROFILE: traffic-class={class} rx=yes tx=yes"
+        ),
+        Remedy::MarkEcn { class } => format!(
+            "/interface ethernet switch qos tx-manager queue set {class} ecn=yes use-shared-buffers=yes"
+        ),
+        Remedy::ObeyPauses { classes } => format!(
+            "/interface ethernet switch qos port set PORT egress-rate-queue{classes}=100.0Gbps, and rx=yes \
+             in the PFC profile"
+        ),
+        Remedy::Mtu => "/interface ethernet set [ find switch=switch1 ] l2mtu=9216".to_owned(),
+        _ => return None,
+    })
+}

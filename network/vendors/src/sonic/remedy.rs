@@ -1,0 +1,23 @@
+//! Corrections of a SONiC switch.
+
+use crate::remedy::Remedy;
+
+/// The command or table for a setting, where this system has one.
+pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
+    Some(match remedy {
+        Remedy::MapDscp { dscp, class } => format!(
+            "\"DSCP_TO_TC_MAP\": {{ \"NAME\": {{ \"{dscp}\": \"{class}\" }} }}, then config qos reload"
+        ),
+        Remedy::Pfc { class } => format!(
+            "\"PORT_QOS_MAP\": {{ \"PORT\": {{ \"pfc_enable\": \"{class}\" }} }}, and a lossless BUFFER_PG"
+        ),
+        Remedy::PfcOfPort { class, port } => {
+            format!("config interface pfc priority {port} {class} on")
+        }
+        Remedy::MarkEcn { class } => format!(
+            "\"QUEUE\": {{ \"PORT|{class}\": {{ \"wred_profile\": \"NAME\" }} }}, with \"ecn\": \"ecn_all\""
+        ),
+        Remedy::MtuOfPort { port } => format!("config interface mtu {port} 9216"),
+        _ => return None,
+    })
+}
