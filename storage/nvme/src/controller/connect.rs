@@ -9,7 +9,7 @@ use wire::nvme::fabrics::{
 };
 
 use super::features::keep_alive_ms;
-use super::origin::{Origin, Proved};
+use super::origin::{Origin, Proved, Source};
 use super::session::{Controller, Session, Wake};
 use super::{State, Target};
 use crate::auth::{Authenticator, Secrets};
@@ -60,6 +60,31 @@ fn invalid(offset: u16, in_data: bool) -> Refusal {
     }
 }
 
+/// The name of the host in a Connect.
+struct HostName {
+    nqn: Nqn,
+    /// Whether HOSTNQN has the name. Without one, the name is derived from the Host Identifier.
+    is_given: bool,
+}
+
+impl HostName {
+    /// An empty HOSTNQN means that there is none: the initiator of SPDK sends it, and the targets of SPDK and
+    /// Linux accept it.
+    fn of(data: &ConnectData) -> Result<Self, Refusal> {
+        let is_given = data.host[0] != 0;
+        let nqn = match is_given {
+            true => Nqn::of_field(&data.host).ok_or(wrong_data(place::HOST))?,
+            false => Nqn::of_uuid(data.host_id.into()),
+        };
+        Ok(Self { nqn, is_given })
+    }
+
+    /// The name, if the host has given one.
+    fn given(&self) -> Option<&Nqn> {
+        self.is_given.then_some(&self.nqn)
+    }
+}
+
 /// A queue that Connect has created.
 #[derive(Debug)]
 pub(super) struct Connected {
@@ -87,7 +112,7 @@ impl Target {
         &self,
         fields: Connect,
         data: &ConnectData,
-        (origin, proved): (&Origin, Option<&Proved>),
+        source: Source<'_>,
         wake: &Arc<dyn Wake>,
         now_ns: u64,
     ) -> Result<Connected, Refusal> {
@@ -105,13 +130,7 @@ impl Target {
         if data.host_id == [0; 16] {
             return Err(wrong_data(place::HOST_ID));
         }
-        // An empty HOSTNQN means that there is none: the initiator of SPDK sends it, and the targets of SPDK
-        // and Linux accept it.
-        let is_named = data.host[0] != 0;
-        let host = match is_named {
-            true => Nqn::of_field(&data.host).ok_or(wrong_data(place::HOST))?,
-            false => Nqn::of_uuid(data.host_id.into()),
-        };
+        let host = HostName::of(data)?;
         let subsystem = Nqn::of_field(&data.subsystem).ok_or(wrong_data(place::SUBSYSTEM))?;
         let mut state = self.lock();
         if state.has_ended {
@@ -120,13 +139,11 @@ impl Target {
                 result: 0,
             });
         }
-        let named = is_named.then(|| host.clone());
-        let named = named.as_ref();
-        let authenticator = state.may_connect(&subsystem, named, origin, proved)?;
-        let is_guest = authenticator.is_none() && proved.is_none() && state.has_secrets();
+        let authenticator = state.may_connect(&subsystem, host.given(), source)?;
+        let is_guest = authenticator.is_none() && source.proved.is_none() && state.has_secrets();
         let session = match fields.queue_id {
-            0 => state.new_controller(fields, data, subsystem, (host, is_named), origin, now_ns)?,
-            _ => state.session_of(fields, data, &subsystem, named)?,
+            0 => state.new_controller(fields, data, subsystem, host, source.origin, now_ns)?,
+            _ => state.session_of(fields, data, &subsystem, host.given())?,
         };
         let queue_id = fields.queue_id;
         if let Some(controller) = state.controllers.get_mut(&session.id) {
@@ -167,8 +184,7 @@ impl State {
         &self,
         subsystem: &Nqn,
         host: Option<&Nqn>,
-        origin: &Origin,
-        proved: Option<&Proved>,
+        Source { origin, proved }: Source<'_>,
     ) -> Result<Option<Box<Authenticator>>, Refusal> {
         // The PSK of one name does not allow another one (TCP transport 3.6.1.5).
         if proved.is_some_and(|Proved(it)| Some(&it.host) != host || it.subsystem != *subsystem) {
@@ -223,7 +239,7 @@ impl State {
         fields: Connect,
         data: &ConnectData,
         subsystem: Nqn,
-        (host, is_named): (Nqn, bool),
+        host: HostName,
         origin: &Origin,
         now_ns: u64,
     ) -> Result<Arc<Session>, Refusal> {
@@ -243,8 +259,8 @@ impl State {
         let session = Arc::new(Session {
             id,
             subsystem,
-            host,
-            is_named,
+            host: host.nqn,
+            is_named: host.is_given,
             host_id: data.host_id,
             port: origin.port,
             is_discovery,

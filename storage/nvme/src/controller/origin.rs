@@ -15,6 +15,14 @@ pub struct Origin {
     pub peer: IpAddr,
 }
 
+/// The source of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    pub(super) origin: &'a Origin,
+    /// `None` without TLS.
+    pub(super) proved: Option<&'a Proved>,
+}
+
 /// The PSK of a TLS connection: Connect has to name its host and subsystem, and it must not have been removed
 /// or replaced since the handshake.
 #[derive(Clone, PartialEq, Eq, Debug)]

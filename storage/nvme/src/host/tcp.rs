@@ -49,7 +49,7 @@ impl TcpQueue {
             Some(tls) => {
                 let psk = tls
                     .key
-                    .psk(&options.host, subsystem, (tls.version, tls.derivation))
+                    .psk(&options.host, subsystem, tls.version, tls.derivation)
                     .ok_or(HostError::Names)?;
                 let tls_stream = Connector::new()?.connect(stream, psk, RESPONSE_TIMEOUT);
                 Stream::Tls(Box::new(tls_stream.map_err(HostError::Tls)?))

@@ -94,7 +94,7 @@ pub(super) fn serve(
             Err(error) => return shared.ended(End::TlsHandshake, None, peer, &error.to_string()),
         },
     };
-    match Driver::new(shared, stream, (port, proved), peer, permit) {
+    match Driver::new(shared, stream, port, proved, peer, permit) {
         Err(error) => shared.count_end(if error.kind() == NotConnected {
             End::Host
         } else {
@@ -145,7 +145,8 @@ impl<'a> Driver<'a> {
     fn new(
         shared: &'a Shared,
         mut stream: Stream,
-        (port, proved): (u16, Option<Proved>),
+        port: u16,
+        proved: Option<Proved>,
         peer: SocketAddr,
         permit: ConnectionPermit,
     ) -> io::Result<Self> {

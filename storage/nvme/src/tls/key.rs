@@ -97,8 +97,15 @@ impl TlsKey {
 
     /// The PSK for TLS; `None` if the names are too long for the derivation (255 bytes in all), which only
     /// [`Version::Names`] allows.
-    pub fn psk(&self, host: &Nqn, subsystem: &Nqn, form: (Version, Derivation)) -> Option<Psk> {
-        let (identity, hash, key) = self.derive(host.as_str(), subsystem.as_str(), form)?;
+    pub fn psk(
+        &self,
+        host: &Nqn,
+        subsystem: &Nqn,
+        version: Version,
+        derivation: Derivation,
+    ) -> Option<Psk> {
+        let (identity, hash, key) =
+            self.derive(host.as_str(), subsystem.as_str(), version, derivation)?;
         Some(Psk {
             identity,
             hash,
@@ -115,7 +122,7 @@ impl TlsKey {
             .into_iter()
             .flat_map(|version| Derivation::ALL.map(|derivation| (version, derivation)));
         forms
-            .filter_map(|form| self.psk(host, subsystem, form))
+            .filter_map(|(version, derivation)| self.psk(host, subsystem, version, derivation))
             .collect()
     }
 
@@ -123,7 +130,8 @@ impl TlsKey {
         &self,
         host: &str,
         subsystem: &str,
-        (version, derivation): (Version, Derivation),
+        version: Version,
+        derivation: Derivation,
     ) -> Option<(String, Hash, Vec<u8>)> {
         let hash = if self.key.len() == 48 {
             Hash::Sha384
@@ -296,7 +304,7 @@ mod tests {
             assert_eq!(String::from(key.clone()), text);
             let mut keys = Vec::new();
             for (derivation, expected) in Derivation::ALL.into_iter().zip([rfc8446, compat]) {
-                let derive = |version| key.derive(host, subsystem, (version, derivation)).unwrap();
+                let derive = |version| key.derive(host, subsystem, version, derivation).unwrap();
                 let (identity, hash, psk) = derive(Version::Digest);
                 assert_eq!(identity, expected);
                 assert_eq!(psk.len(), hash.length());
@@ -340,7 +348,7 @@ mod tests {
         let key: TlsKey = KNOWN[0].0.parse().unwrap();
         for version in [Version::Names, Version::Digest] {
             let psk = key
-                .psk(&host, &subsystem, (version, Derivation::Rfc8446))
+                .psk(&host, &subsystem, version, Derivation::Rfc8446)
                 .unwrap();
             assert_eq!(
                 Psk::names(&psk.identity),
@@ -351,11 +359,11 @@ mod tests {
             .parse()
             .unwrap();
         assert!(
-            key.psk(&long, &subsystem, (Version::Names, Derivation::Rfc8446))
+            key.psk(&long, &subsystem, Version::Names, Derivation::Rfc8446)
                 .is_none()
         );
         assert!(
-            key.psk(&long, &subsystem, (Version::Digest, Derivation::Rfc8446))
+            key.psk(&long, &subsystem, Version::Digest, Derivation::Rfc8446)
                 .is_some()
         );
         assert!(Psk::names("nobody").is_none() && Psk::names("NVMe0R01 a b").is_none());

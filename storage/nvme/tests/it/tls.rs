@@ -52,10 +52,10 @@ fn start() -> (Server, SocketAddr, SocketAddr) {
 }
 
 fn with(number: u8, key: TlsKey, version: Version) -> Options {
-    derived(number, key, (version, Derivation::Rfc8446))
+    derived(number, key, version, Derivation::Rfc8446)
 }
 
-fn derived(number: u8, key: TlsKey, (version, derivation): (Version, Derivation)) -> Options {
+fn derived(number: u8, key: TlsKey, version: Version, derivation: Derivation) -> Options {
     Options {
         tls: Some(Tls {
             key,
@@ -72,11 +72,11 @@ fn hosts_with_keys_use_their_disk_in_tls() {
     let data = pattern(5, 1 << 20);
     for (number, hash) in [(1, Hash::Sha256), (2, Hash::Sha384)] {
         let versions = [Version::Names, Version::Digest];
-        for form in versions
+        for (version, derivation) in versions
             .into_iter()
             .flat_map(|version| Derivation::ALL.map(|it| (version, it)))
         {
-            let options = derived(number, key(number, Some(hash)), form);
+            let options = derived(number, key(number, Some(hash)), version, derivation);
             let mut client = Client::connect(tls_port, &nqn(SUBSYSTEM), &options).unwrap();
             let mut queues = client.queues(2, 8).unwrap();
             write(&mut queues[0], 1, 3, &data);
@@ -173,15 +173,15 @@ fn a_key_that_is_used_as_it_is_has_one_identity_in_both_derivations() {
             let (host, subsystem) = (nqn(&host_name(number)), nqn(SUBSYSTEM));
             let identity = |derivation| {
                 key(number)
-                    .psk(&host, &subsystem, (version, derivation))
+                    .psk(&host, &subsystem, version, derivation)
                     .unwrap()
                     .identity
             };
             assert_eq!(identity(Derivation::Rfc8446), identity(Derivation::Compat));
             for derivation in Derivation::ALL {
-                let options = derived(number, key(number), (version, derivation));
+                let options = derived(number, key(number), version, derivation);
                 Client::connect(address, &subsystem, &options).unwrap();
-                let wrong = derived(number, key(9), (version, derivation));
+                let wrong = derived(number, key(9), version, derivation);
                 let error = Client::connect(address, &subsystem, &wrong).unwrap_err();
                 assert!(matches!(error, HostError::Tls(_)), "{error:?}");
             }

@@ -27,6 +27,33 @@ pub struct Remote {
     pub invalidate: Option<u32>,
 }
 
+/// Where a READ or WRITE has its buffer descriptors, and what they are.
+#[derive(Clone, Copy)]
+struct ChannelInfo {
+    channel: u32,
+    /// From the header of the message.
+    offset: u16,
+    length: u16,
+}
+
+impl ChannelInfo {
+    fn of_read(read: &ReadRequest) -> Self {
+        Self {
+            channel: read.channel,
+            offset: read.channel_info_offset,
+            length: read.channel_info_length,
+        }
+    }
+
+    fn of_write(write: &WriteRequest) -> Self {
+        Self {
+            channel: write.channel,
+            offset: write.channel_info_offset,
+            length: write.channel_info_length,
+        }
+    }
+}
+
 /// The RDMA transfer that a client's message requests of a gateway.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Asked {
@@ -51,25 +78,23 @@ pub fn asked(element: &Element<'_>) -> Asked {
             let Some((read, _)) = ReadRequest::split(element.body()) else {
                 return Asked::Nothing;
             };
-            let place = (read.channel_info_offset, read.channel_info_length);
-            match read.channel {
+            let info = ChannelInfo::of_read(&read);
+            match info.channel {
                 channel::NONE => Asked::Nothing,
-                channel => {
-                    remote(element, channel, place, read.length).map_or(Asked::Invalid, Asked::Read)
-                }
+                _ => remote(element, info, read.length).map_or(Asked::Invalid, Asked::Read),
             }
         }
         command::WRITE => {
             let Some((write, _)) = WriteRequest::split(element.body()) else {
                 return Asked::Nothing;
             };
-            let place = (write.channel_info_offset, write.channel_info_length);
-            match write.channel {
+            let info = ChannelInfo::of_write(&write);
+            match info.channel {
                 channel::NONE => Asked::Nothing,
                 _ if write.length != 0 => Asked::Invalid,
-                channel => {
+                _ => {
                     let length = write.remaining_bytes;
-                    remote(element, channel, place, length).map_or(Asked::Invalid, Asked::Write)
+                    remote(element, info, length).map_or(Asked::Invalid, Asked::Write)
                 }
             }
         }
@@ -90,17 +115,14 @@ pub fn has_channel(element: &Element<'_>) -> bool {
     channel.is_some_and(|channel| channel != channel::NONE)
 }
 
-fn remote(
-    element: &Element<'_>,
-    channel: u32,
-    (offset, size): (u16, u16),
-    length: u32,
-) -> Option<Remote> {
+fn remote(element: &Element<'_>, info: ChannelInfo, length: u32) -> Option<Remote> {
+    let channel = info.channel;
     if !matches!(channel, channel::RDMA_V1 | channel::RDMA_V1_INVALIDATE) || length > READ_WRITE_MAX
     {
         return None;
     }
-    let all: Vec<_> = BufferDescriptor::array(buffer(element.bytes, offset, size)?)?.collect();
+    let all: Vec<_> =
+        BufferDescriptor::array(buffer(element.bytes, info.offset, info.length)?)?.collect();
     let invalidate = (channel == channel::RDMA_V1_INVALIDATE).then_some(all.first()?.token);
     let descriptors = part_of(&all, 0..length)?;
     Some(Remote {
@@ -186,8 +208,11 @@ fn header_of(element: &Element<'_>) -> [u8; Header::SIZE] {
 /// The READ or WRITE with one buffer descriptor in place of inline data. `fixed` has the first 112 bytes.
 pub fn with_descriptor(fixed: &[u8; FIXED], descriptor: BufferDescriptor, channel: u32) -> Vec<u8> {
     let (header, body) = fixed.split_at(Header::SIZE);
-    let (offset, length) = (FIXED as u16, BufferDescriptor::SIZE as u16);
-    let place = (channel, offset, length);
+    let info = ChannelInfo {
+        channel,
+        offset: FIXED as u16,
+        length: BufferDescriptor::SIZE as u16,
+    };
     let body = match Header::split(header) {
         Some((
             Header {
@@ -195,48 +220,37 @@ pub fn with_descriptor(fixed: &[u8; FIXED], descriptor: BufferDescriptor, channe
                 ..
             },
             _,
-        )) => write_with(body, place, descriptor.length),
-        _ => read_with(body, place),
+        )) => write_with(body, info, descriptor.length),
+        _ => read_with(body, info),
     };
     [header, &body[..], &descriptor.to_bytes()].concat()
 }
 
-fn read_with(
-    body: &[u8],
-    (channel, channel_info_offset, channel_info_length): (u32, u16, u16),
-) -> [u8; 48] {
+fn read_with(body: &[u8], info: ChannelInfo) -> [u8; 48] {
     let fixed = ReadRequest::split(body)
         .map(|(read, _)| read)
         .unwrap_or_default();
     ReadRequest {
-        channel,
-        channel_info_offset,
-        channel_info_length,
+        channel: info.channel,
+        channel_info_offset: info.offset,
+        channel_info_length: info.length,
         ..fixed
     }
     .to_bytes()
 }
 
-fn write_with(
-    body: &[u8],
-    (channel, channel_info_offset, channel_info_length): (u32, u16, u16),
-    remaining_bytes: u32,
-) -> [u8; 48] {
+fn write_with(body: &[u8], info: ChannelInfo, remaining_bytes: u32) -> [u8; 48] {
     let fixed = WriteRequest::split(body)
         .map(|(write, _)| write)
         .unwrap_or_default();
-    let (data_offset, length) = (0, 0);
-    let with = WriteRequest {
-        channel,
-        channel_info_offset,
-        channel_info_length,
-        ..fixed
-    };
     WriteRequest {
-        data_offset,
-        length,
+        data_offset: 0,
+        length: 0,
         remaining_bytes,
-        ..with
+        channel: info.channel,
+        channel_info_offset: info.offset,
+        channel_info_length: info.length,
+        ..fixed
     }
     .to_bytes()
 }

@@ -215,7 +215,7 @@ fn serve(shared: &Arc<Shared>, trees: Trees, client: Client, door: &Arc<Door>) {
             return;
         }
     };
-    let ended = relay(shared, trees, client, (connection, server));
+    let ended = relay(shared, trees, client, connection, server);
     match ended {
         Ended::TcpClosed => tracing::info!(%peer, "disconnected"),
         ended => tracing::warn!(%peer, %server, %ended, "connection ended"),
@@ -226,7 +226,8 @@ fn relay(
     shared: &Arc<Shared>,
     trees: Trees,
     client: Client,
-    (connection, server): (rdma::Connection, SocketAddr),
+    connection: rdma::Connection,
+    server: SocketAddr,
 ) -> Ended {
     let Client {
         stream,

@@ -182,8 +182,13 @@ impl Listener {
             return;
         };
         let (shared, backend) = (Arc::clone(&self.shared), Arc::clone(&self.backend));
+        let client = Client {
+            peer,
+            permit,
+            memory,
+        };
         let serve = move || match connection.establish() {
-            Ok(connection) => serve(&shared, connection, (peer, permit, memory), backend),
+            Ok(connection) => serve(&shared, connection, client, backend),
             Err(error) => tracing::warn!(%peer, %error, "a connection cannot be served"),
         };
         let thread = std::thread::Builder::new()
@@ -213,15 +218,24 @@ fn make_room(waiting: &mut VecDeque<Waiting>) {
     }
 }
 
-/// A client: its address, and what it takes of the limits.
-type Admitted = (IpAddr, Permit, Unauthenticated);
+/// A client that was admitted.
+struct Client {
+    peer: IpAddr,
+    permit: Permit,
+    memory: Unauthenticated,
+}
 
 fn serve(
     shared: &Arc<Shared>,
     connection: rdma::Connection,
-    (peer, permit, memory): Admitted,
+    client: Client,
     backend: Arc<Backend>,
 ) {
+    let Client {
+        peer,
+        permit,
+        memory,
+    } = client;
     let server = backend.address();
     tracing::info!(%peer, %server, reads = connection.reads(), "connected");
     let transport = Transport::new(

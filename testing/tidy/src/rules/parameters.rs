@@ -65,17 +65,6 @@ pub const TUPLES: &[(&str, &str)] = &[
     ("network/vendors/src/eos/read.rs", "read_interface"),
     ("network/vendors/src/linux/dcb.rs", "eight"),
     ("network/vendors/src/sonic/print.rs", "by_number"),
-    // storage
-    ("storage/nvme/src/controller/connect.rs", "connect"),
-    ("storage/nvme/src/controller/connect.rs", "new_controller"),
-    ("storage/nvme/src/serve/connection.rs", "new"),
-    ("storage/nvme/src/tls/key.rs", "derive"),
-    ("storage/nvme/tests/it/tls.rs", "derived"),
-    ("storage/smb/src/relay/requests.rs", "read_with"),
-    ("storage/smb/src/relay/requests.rs", "remote"),
-    ("storage/smb/src/relay/requests.rs", "write_with"),
-    ("storage/smb/src/serve/dial.rs", "relay"),
-    ("storage/smb/src/serve/gateway.rs", "serve"),
     // testing
     ("testing/programs/src/bin/smb_wrong_keys.rs", "dial"),
     ("testing/programs/src/bin/smb_wrong_keys.rs", "gateway"),

@@ -23,7 +23,7 @@ use self::fused::Pairs;
 use self::io::Work as IoWork;
 use super::barrier::Barrier;
 use super::connect::Connected;
-use super::origin::{Origin, Proved};
+use super::origin::{Origin, Proved, Source};
 use super::session::{Session, Wake};
 use super::subsystem::Subsystem;
 use super::{Namespace, Target};
@@ -506,13 +506,14 @@ impl Queue {
             return (Status::SGL_LENGTH_INVALID.permanent(), 0);
         };
         let fields = Connect::parse(command);
-        match self.target.connect(
-            fields,
-            &data,
-            (&self.origin, self.proved.as_ref()),
-            &self.wake,
-            now_ns,
-        ) {
+        let source = Source {
+            origin: &self.origin,
+            proved: self.proved.as_ref(),
+        };
+        match self
+            .target
+            .connect(fields, &data, source, &self.wake, now_ns)
+        {
             Err(refusal) => (refusal.status, refusal.result),
             Ok(connected) => {
                 let id = u64::from(connected.session.id);

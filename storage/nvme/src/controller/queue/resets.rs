@@ -109,8 +109,11 @@ fn connected(queue: &Queue, queue_id: u16, controller_id: u16) -> Connected {
         subsystem: text::zeroed(SUBSYSTEM),
         host: text::zeroed("nqn.2024-01.org.example:host"),
     };
-    let from = (&queue.origin, None);
-    let connected = queue.target.connect(fields, &data, from, &queue.wake, 0);
+    let source = Source {
+        origin: &queue.origin,
+        proved: None,
+    };
+    let connected = queue.target.connect(fields, &data, source, &queue.wake, 0);
     connected.expect("Connect is right")
 }
 
