@@ -91,12 +91,26 @@ pub fn quote_v6(victim: Ipv6Addr, peer: Ipv6Addr, port: Option<u16>) -> Vec<u8> 
 }
 
 /// An ICMP message: its type and code, the four bytes behind the checksum, and the rest.
-pub fn icmp(from: Ipv4Addr, to: Ipv4Addr, kind: (u8, u8), word: [u8; 4], rest: &[u8]) -> Vec<u8> {
-    ipv4(from, to, ICMP, &message(kind, word, rest, &[]))
+pub fn icmp(
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    kind: u8,
+    code: u8,
+    word: [u8; 4],
+    rest: &[u8],
+) -> Vec<u8> {
+    ipv4(from, to, ICMP, &message(kind, code, word, rest, &[]))
 }
 
 /// An ICMPv6 message.
-pub fn icmpv6(from: Ipv6Addr, to: Ipv6Addr, kind: (u8, u8), word: [u8; 4], rest: &[u8]) -> Vec<u8> {
+pub fn icmpv6(
+    from: Ipv6Addr,
+    to: Ipv6Addr,
+    kind: u8,
+    code: u8,
+    word: [u8; 4],
+    rest: &[u8],
+) -> Vec<u8> {
     let length = (8 + rest.len() as u32).to_be_bytes();
     let pseudo = [
         &from.octets()[..],
@@ -105,10 +119,10 @@ pub fn icmpv6(from: Ipv6Addr, to: Ipv6Addr, kind: (u8, u8), word: [u8; 4], rest:
         &[0, 0, 0, ICMPV6],
     ]
     .concat();
-    ipv6(from, to, ICMPV6, &message(kind, word, rest, &pseudo))
+    ipv6(from, to, ICMPV6, &message(kind, code, word, rest, &pseudo))
 }
 
-fn message((kind, code): (u8, u8), word: [u8; 4], rest: &[u8], pseudo: &[u8]) -> Vec<u8> {
+fn message(kind: u8, code: u8, word: [u8; 4], rest: &[u8], pseudo: &[u8]) -> Vec<u8> {
     let mut bytes = [&[kind, code, 0, 0], &word[..], rest].concat();
     let sum = checksum(&[pseudo, &bytes].concat());
     bytes[2..4].copy_from_slice(&sum);
@@ -126,7 +140,7 @@ pub fn group_query(from: Ipv4Addr, group: Ipv4Addr, seconds: u8) -> Vec<u8> {
         from,
         to,
         IGMP,
-        &message((0x11, 10 * seconds), group.octets(), &[], &[]),
+        &message(0x11, 10 * seconds, group.octets(), &[], &[]),
     )
 }
 
@@ -151,7 +165,7 @@ pub fn arp_reply(mac: [u8; 6], address: Ipv4Addr) -> Vec<u8> {
 /// A neighbour advertisement that overrides what is known: `address` is at `mac` (RFC 4861, 4.4).
 pub fn neighbour_advertisement(mac: [u8; 6], address: Ipv6Addr, to: Ipv6Addr) -> Vec<u8> {
     let rest = [&address.octets()[..], &[2, 1], &mac].concat();
-    icmpv6(address, to, (136, 0), [0x20, 0, 0, 0], &rest)
+    icmpv6(address, to, 136, 0, [0x20, 0, 0, 0], &rest)
 }
 
 /// A router advertisement of a default route that is preferred to others (RFC 4191, 2.2), with hop limit 1
@@ -159,13 +173,7 @@ pub fn neighbour_advertisement(mac: [u8; 6], address: Ipv6Addr, to: Ipv6Addr) ->
 pub fn router_advertisement(router: Ipv6Addr, to: Ipv6Addr, mtu: u32) -> Vec<u8> {
     const PREFERENCE_HIGH: u8 = 1 << 3;
     let rest = [&[0; 8][..], &[5, 1, 0, 0], &mtu.to_be_bytes()].concat();
-    icmpv6(
-        router,
-        to,
-        (134, 0),
-        [1, PREFERENCE_HIGH, 0x07, 0x08],
-        &rest,
-    )
+    icmpv6(router, to, 134, 0, [1, PREFERENCE_HIGH, 0x07, 0x08], &rest)
 }
 
 /// An ICMPv6 redirect in the name of a router: packets to `destination` go to the router `target` (RFC 4861,
@@ -177,7 +185,7 @@ pub fn redirect_v6(
     destination: Ipv6Addr,
 ) -> Vec<u8> {
     let rest = [target.octets(), destination.octets()].concat();
-    icmpv6(router, to, (137, 0), [0; 4], &rest)
+    icmpv6(router, to, 137, 0, [0; 4], &rest)
 }
 
 /// An empty UDP datagram, which begins a flow of its own by its ports.
@@ -195,7 +203,7 @@ mod tests {
     fn packets_have_right_checksums() {
         let (one, other) = (Ipv4Addr::new(10, 88, 0, 1), Ipv4Addr::new(10, 88, 0, 2));
         let quoted = quote_v4(one, other, Some(0xc000));
-        let packet = icmp(other, one, (3, 4), [0, 0, 2, 0x28], &quoted);
+        let packet = icmp(other, one, 3, 4, [0, 0, 2, 0x28], &quoted);
         assert_eq!(
             (checksum(&packet[..20]), checksum(&packet[20..])),
             ([0; 2], [0; 2])

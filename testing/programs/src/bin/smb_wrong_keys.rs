@@ -194,7 +194,7 @@ fn relay(
 }
 
 /// One connection of a client over TCP to an SMB Direct server.
-fn dial(listen: SocketAddr, server: SocketAddr, (wrong, right): (Wrong, u32)) -> Result<(), Ended> {
+fn dial(listen: SocketAddr, server: SocketAddr, wrong: Wrong, right: u32) -> Result<(), Ended> {
     let listener = TcpListener::bind(listen)?;
     say("listening");
     let (mut tcp, _) = listener.accept()?;
@@ -226,11 +226,7 @@ fn dial(listen: SocketAddr, server: SocketAddr, (wrong, right): (Wrong, u32)) ->
 }
 
 /// One connection of an SMB Direct client to a server over TCP.
-fn gateway(
-    listen: SocketAddr,
-    server: SocketAddr,
-    (wrong, right): (Wrong, u32),
-) -> Result<(), Ended> {
+fn gateway(listen: SocketAddr, server: SocketAddr, wrong: Wrong, right: u32) -> Result<(), Ended> {
     let listener = Listener::new(listen, 1)?;
     say("listening");
     let (parameters, mut waiting) = (Parameters::default(), None);
@@ -288,8 +284,8 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let ended = match role.as_str() {
-        "dial" => dial(listen, server, (wrong, right)),
-        _ => gateway(listen, server, (wrong, right)),
+        "dial" => dial(listen, server, wrong, right),
+        _ => gateway(listen, server, wrong, right),
     };
     if let Err(ended) = ended {
         say(&format!("ended: {ended}"));

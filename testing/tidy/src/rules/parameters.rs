@@ -66,9 +66,6 @@ pub const TUPLES: &[(&str, &str)] = &[
     ("network/vendors/src/linux/dcb.rs", "eight"),
     ("network/vendors/src/sonic/print.rs", "by_number"),
     // testing
-    ("testing/programs/src/bin/smb_wrong_keys.rs", "dial"),
-    ("testing/programs/src/bin/smb_wrong_keys.rs", "gateway"),
-    ("testing/programs/src/forge_control.rs", "message"),
     ("testing/torture/src/host.rs", "execute"),
 ];
 

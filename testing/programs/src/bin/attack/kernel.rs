@@ -87,7 +87,7 @@ pub(crate) fn fragmentation_needed(effort: Effort) -> Outcome {
         for mtu in MTUS_V4 {
             let [high, low] = mtu.to_be_bytes();
             let quoted = quote_v4(victim, peer, port);
-            packets.push(icmp(attacker, victim, (3, 4), [0, 0, high, low], &quoted));
+            packets.push(icmp(attacker, victim, 3, 4, [0, 0, high, low], &quoted));
         }
     }
     let outcome = against_a_transfer(&place, &[], &packets, effort);
@@ -102,7 +102,7 @@ pub(crate) fn packet_too_big(effort: Effort) -> Outcome {
     for port in quoted_ports() {
         for mtu in MTUS_V6 {
             let quoted = quote_v6(victim, peer, port);
-            packets.push(icmpv6(attacker, victim, (2, 0), mtu.to_be_bytes(), &quoted));
+            packets.push(icmpv6(attacker, victim, 2, 0, mtu.to_be_bytes(), &quoted));
         }
     }
     let outcome = against_a_transfer(&place, &["-x", "2"], &packets, effort);
@@ -127,7 +127,7 @@ fn errors_v4(place: &Place) -> Vec<Vec<u8>> {
         packets.extend(
             kinds
                 .iter()
-                .map(|kind| icmp(from, victim, *kind, [0; 4], &quoted)),
+                .map(|&(kind, code)| icmp(from, victim, kind, code, [0; 4], &quoted)),
         );
     }
     packets
@@ -145,7 +145,7 @@ fn errors_v6(place: &Place) -> Vec<Vec<u8>> {
         packets.extend(
             kinds
                 .iter()
-                .map(|kind| icmpv6(peer, victim, *kind, [0; 4], &quoted)),
+                .map(|&(kind, code)| icmpv6(peer, victim, kind, code, [0; 4], &quoted)),
         );
     }
     packets
@@ -200,7 +200,8 @@ pub(crate) fn routes_and_groups(effort: Effort) -> Outcome {
         packets.push(icmp(
             from,
             victim,
-            (5, (number % 4) as u8),
+            5,
+            (number % 4) as u8,
             attacker.octets(),
             &quoted,
         ));

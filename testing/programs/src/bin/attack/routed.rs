@@ -57,7 +57,7 @@ pub(crate) fn redirects(effort: Effort) -> Outcome {
     let mut packets: Vec<Vec<u8>> = quoted_ports()
         .map(|port| {
             let quoted = quote_v4(victim, peer, port);
-            icmp(ROUTER, victim, (5, 1), attacker.octets(), &quoted)
+            icmp(ROUTER, victim, 5, 1, attacker.octets(), &quoted)
         })
         .collect();
     let (victim_v6, peer_v6) = (v6(&place.victim), v6(&place.peer));
