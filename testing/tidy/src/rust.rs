@@ -5,17 +5,6 @@ use std::str::FromStr;
 
 use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
 
-/// A function with a body.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Function {
-    /// The name of the function.
-    pub name: String,
-    /// The line of `fn`, counted from one.
-    pub line: usize,
-    /// Lines from there to the closing brace.
-    pub length: usize,
-}
-
 /// The kind of code after the word `unsafe`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsafe {
@@ -40,13 +29,6 @@ impl Tokens {
     /// When it is not Rust.
     pub fn of(text: &str) -> Result<Self, LexError> {
         Ok(Self(TokenStream::from_str(text)?.into_iter().collect()))
-    }
-
-    /// All functions that have a body, those within others included.
-    pub fn functions(&self) -> Vec<Function> {
-        let mut functions = Vec::new();
-        walk(&self.0, &mut |tokens| functions.extend(function_at(tokens)));
-        functions
     }
 
     /// Parameters of functions that are tuples taken apart, `(a, b): (A, B)`: the function and the line.
@@ -120,27 +102,6 @@ fn walk(tokens: &[TokenTree], visit: &mut dyn FnMut(&[TokenTree])) {
     }
 }
 
-fn function_at(tokens: &[TokenTree]) -> Option<Function> {
-    let [TokenTree::Ident(word), TokenTree::Ident(name), rest @ ..] = tokens else {
-        return None;
-    };
-    if word != "fn" {
-        return None;
-    }
-    let body = rest.iter().find_map(|token| match token {
-        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(Some(group)),
-        TokenTree::Punct(end) if end.as_char() == ';' => Some(None),
-        _ => None,
-    })??;
-    let line = word.span().start().line;
-    let length = body.span_close().end().line - line + 1;
-    Some(Function {
-        name: name.to_string(),
-        line,
-        length,
-    })
-}
-
 /// The parameters that are tuples of the function that begins here, if one does.
 fn tuple_parameters_at(tokens: &[TokenTree]) -> Vec<(String, usize)> {
     let [TokenTree::Ident(word), TokenTree::Ident(name), rest @ ..] = tokens else {
@@ -192,18 +153,6 @@ fn what_is_extern(after: &[TokenTree]) -> Unsafe {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn functions_have_lengths_wherever_they_stand() {
-        let text = "fn a() {}\nimpl X {\n  fn b(f: fn(u8) -> u8)\n  {\n    fn c() {\n    }\n  }\n}\n\
-                    trait T { fn d(); }";
-        let functions = Tokens::of(text).unwrap().functions();
-        let found: Vec<_> = functions
-            .iter()
-            .map(|f| (f.name.as_str(), f.line, f.length))
-            .collect();
-        assert_eq!(found, [("a", 1, 1), ("b", 3, 5), ("c", 5, 2)]);
-    }
 
     #[test]
     fn words_in_comments_and_strings_are_not_code() {

@@ -30,7 +30,6 @@ rules! {
     sans_io_crates_neither_wait_nor_look: sans_io::check;
     lines_fit: size::line_width;
     files_are_short: size::file_length;
-    functions_are_short: size::function_length;
     parameters_have_names: parameters::tuples;
     unsafe_code_is_where_it_may_be: unsafe_code::only_where_allowed;
     unsafe_code_has_a_reason: unsafe_code::has_a_reason;

@@ -78,9 +78,11 @@ fn tuples_but_for(tree: &Tree, known: &[(&str, &str)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut is_needed = vec![false; known.len()];
     for file in tree.with_extension(&["rs"]) {
-        // What is not Rust is found by the rule for the length of functions.
-        let tokens = Tokens::of(&file.text);
-        for (function, line) in tokens.iter().flat_map(Tokens::tuple_parameters) {
+        let Ok(tokens) = Tokens::of(&file.text) else {
+            findings.push(file.finding(0, "is not Rust"));
+            continue;
+        };
+        for (function, line) in tokens.tuple_parameters() {
             let entry = (file.path.as_str(), function.as_str());
             match known.iter().position(|known| *known == entry) {
                 Some(entry) => is_needed[entry] = true,
