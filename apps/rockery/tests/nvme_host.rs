@@ -87,7 +87,7 @@ impl Drop for Target {
 
 /// Starts a target that listens on a free port, with its control socket in the folder.
 fn serve(folder: &Path, output: Stdio) -> Child {
-    let size = format!("{}KiB", BLOCKS * BLOCK >> 10);
+    let size = format!("{}KiB", (BLOCKS * BLOCK) >> 10);
     let mut command = rockery();
     command
         .args(["serve", "nvme", "--memory", &size, "--subsystem", NQN])

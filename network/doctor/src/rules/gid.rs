@@ -2,9 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{
-    Adapter, Consequence, Fact, Finding, Found, HostFacts, cost, cost_of, gbps, names, usual,
-};
+use super::{Adapter, Consequence, Fact, Finding, Found, HostFacts, cost, cost_of, names, usual};
 use vendors::facts::GidEntry;
 
 /// Interface MTU that RoCE's largest MTU needs: 4096 bytes and the headers (IPv6, UDP, BTH, RETH, ICRC).
@@ -89,7 +87,6 @@ fn gids(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     }
     gid_variables(host, adapter, found);
     address_without_gid(host, adapter, first, found);
-    debug_assert!(gbps(adapter) > 0);
 }
 
 /// Whether a GID of RoCEv2 with an address that is routed is at this index, or at any.
