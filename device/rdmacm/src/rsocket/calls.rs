@@ -1,5 +1,6 @@
 //! The rsocket functions that C calls: `rsocket`, `rconnect`, `rsend` and so on.
 
+use super::options::OptionName;
 use super::socket::{Phase, Socket};
 use super::table::Found;
 use super::wait::Endpoint;
@@ -95,21 +96,23 @@ fn receive(fd: c_int, pieces: &mut [&mut [u8]], flags: c_int) -> Result<Fetched,
     }
 }
 
+/// The address that a program sends to, as it passes it: NULL for the peer of a connected socket.
+#[derive(Clone, Copy)]
+struct Destination {
+    address: *const c_void,
+    length: u32,
+}
+
 /// # Safety
-/// `to` is NULL, or an address of `length` bytes.
-unsafe fn send(
-    fd: c_int,
-    pieces: &[&[u8]],
-    flags: c_int,
-    (to, length): (*const c_void, u32),
-) -> Result<isize, Errno> {
+/// The address of `to` is NULL, or has `length` bytes.
+unsafe fn send(fd: c_int, pieces: &[&[u8]], flags: c_int, to: Destination) -> Result<isize, Errno> {
     let sent = match found(fd)? {
         // On a stream the address is ignored: the peer is known.
         Found::Stream(socket) => transfer::send(&socket, pieces, flags)?,
         Found::Datagram(socket) => {
             // SAFETY: by this function's contract, `to` is NULL, or an address of `length` bytes.
-            let to = (!to.is_null() && length > 0)
-                .then(|| unsafe { sockaddr::read(to) })
+            let to = (!to.address.is_null() && to.length > 0)
+                .then(|| unsafe { sockaddr::read(to.address) })
                 .transpose()?;
             datagram::send(&socket, pieces, flags, to)?
         }
@@ -118,7 +121,10 @@ unsafe fn send(
 }
 
 /// No destination: the peer that the socket is connected to.
-const NO_DESTINATION: (*const c_void, u32) = (core::ptr::null(), 0);
+const NO_DESTINATION: Destination = Destination {
+    address: core::ptr::null(),
+    length: 0,
+};
 
 /// # Safety
 /// `length` bytes are readable at `memory`.
@@ -180,7 +186,7 @@ unsafe fn send_vector(
     list: *const iovec,
     count: usize,
     flags: c_int,
-    to: (*const c_void, u32),
+    to: Destination,
 ) -> Result<isize, Errno> {
     // SAFETY: by this function's contract, which is that of [`vector`] and [`send`].
     let pieces = unsafe {
@@ -395,7 +401,7 @@ exports! {
         // SAFETY: the program passes `length` bytes.
         let piece = unsafe { bytes(memory, length) };
         // SAFETY: the program passes an address of that length, or none.
-        unsafe { send(fd, &[piece], flags, (address, address_length)) }
+        unsafe { send(fd, &[piece], flags, Destination { address, length: address_length }) }
     }
 
     fn rsendmsg(fd: c_int, message: In<'_, *const msghdr>, flags: c_int) -> number(isize) {
@@ -403,7 +409,10 @@ exports! {
         if !message.msg_control.is_null() && message.msg_controllen > 0 {
             return Err(Errno::UNSUPPORTED);
         }
-        let to = (message.msg_name.cast_const(), message.msg_namelen);
+        let to = Destination {
+            address: message.msg_name.cast_const(),
+            length: message.msg_namelen,
+        };
         // SAFETY: a vector of the program, whose elements are as long as they say.
         unsafe { send_vector(fd, message.msg_iov, message.msg_iovlen, flags, to) }
     }
@@ -507,7 +516,7 @@ exports! {
         };
         let mut inner = socket.lock();
         // SAFETY: the program passes `length` bytes.
-        unsafe { socket_options::set(&mut inner, (level, name), value, length) }?;
+        unsafe { socket_options::set(&mut inner, OptionName { level, name }, value, length) }?;
         if inner.options.keepalive {
             table::keep_alive();
         }
@@ -519,7 +528,7 @@ exports! {
         match found(fd)? {
             // SAFETY: the program has room for `*length` bytes.
             Found::Stream(socket) => unsafe {
-                socket_options::get(&mut socket.lock(), (level, name), value, length)
+                socket_options::get(&mut socket.lock(), OptionName { level, name }, value, length)
             },
             // SAFETY: the program has room for `*length` bytes.
             Found::Datagram(socket) => unsafe { datagram::option(&socket, level, name, value, length) },

@@ -76,6 +76,14 @@ pub(super) fn timeval(time: Option<Duration>) -> libc::timeval {
     }
 }
 
+/// An option of a socket, as `setsockopt(2)` names it.
+#[derive(Clone, Copy)]
+pub(super) struct OptionName {
+    /// The protocol that has the option: `SOL_SOCKET` for those of all sockets.
+    pub(super) level: c_int,
+    pub(super) name: c_int,
+}
+
 impl Options {
     /// Stores the value of an option. Sizes cannot be set any more when `has_queues`.
     ///
@@ -83,7 +91,7 @@ impl Options {
     /// `length` bytes are at `value`.
     pub(super) unsafe fn set(
         &mut self,
-        (level, name): (c_int, c_int),
+        option: OptionName,
         value: *const c_void,
         length: u32,
         has_queues: bool,
@@ -98,7 +106,7 @@ impl Options {
         let requests = || {
             number().map(|value| (value.max(0) as u32).clamp(*REQUESTS.start(), *REQUESTS.end()))
         };
-        match (level, name) {
+        match (option.level, option.name) {
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => self.reuse_address = flag()?,
             (libc::SOL_SOCKET, libc::SO_RCVBUF) => self.sizes.receive_bytes = even(bytes()?),
             (libc::SOL_SOCKET, libc::SO_SNDBUF) => self.sizes.send_bytes = bytes()?,
@@ -139,12 +147,12 @@ impl Options {
     /// `*length` bytes are writable at `value`.
     pub(super) unsafe fn get(
         &self,
-        (level, name): (c_int, c_int),
+        option: OptionName,
         value: *mut c_void,
         length: *mut u32,
     ) -> Result<(), Errno> {
         let flag = |flag: bool| Ok(c_int::from(flag));
-        let number: Result<c_int, Errno> = match (level, name) {
+        let number: Result<c_int, Errno> = match (option.level, option.name) {
             (libc::SOL_SOCKET, libc::SO_TYPE) => Ok(libc::SOCK_STREAM),
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => flag(self.reuse_address),
             (libc::SOL_SOCKET, libc::SO_RCVBUF) => Ok(self.sizes.receive_bytes as c_int),

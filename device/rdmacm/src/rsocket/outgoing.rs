@@ -6,7 +6,7 @@ use super::protocol::{LENGTH_MAX, Message};
 use super::queue_pair::QueuePair;
 use super::sizes::{CONTROL_REQUESTS, Sizes};
 use super::writes::{packet_bytes, request, tail_bytes};
-use abi::{IBV_SEND_INLINE, IBV_SEND_SIGNALED, ibv_pd, ibv_sge};
+use abi::{IBV_SEND_INLINE, IBV_SEND_SIGNALED, ibv_pd, ibv_sge, ibv_wr_rdma};
 use ffi::Errno;
 
 /// Bytes of one WRITE at most.
@@ -78,7 +78,7 @@ impl Outgoing {
         &mut self,
         queue_pair: &mut QueuePair,
         bytes: &[u8],
-        to: (u64, u32),
+        to: ibv_wr_rdma,
         message: Option<Message>,
     ) -> Result<(), Errno> {
         let length = bytes.len();
@@ -116,7 +116,10 @@ impl Outgoing {
         self.packet = packet_bytes(body, self.mtu).unwrap_or(0);
         let (mut pieces, count) = self.ring.pieces(at, body);
         let (mut last, last_count) = self.ring.pieces((at + body) % self.ring.length(), tail);
-        let behind = (to.0.wrapping_add(body as u64), to.1);
+        let behind = ibv_wr_rdma {
+            remote_addr: to.remote_addr.wrapping_add(body as u64),
+            ..to
+        };
         let mut announced = request(
             &mut last[..last_count],
             behind,

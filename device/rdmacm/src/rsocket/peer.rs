@@ -1,6 +1,7 @@
 //! The state of a stream's peer: the places of its tables, and the number of messages that it can receive.
 
 use super::protocol::{Connect, MAPPING_BYTES, RANGE_BYTES, Range};
+use abi::ibv_wr_rdma;
 
 /// The peer of a stream.
 #[derive(Default, Debug)]
@@ -55,12 +56,12 @@ impl Peer {
     }
 
     /// Where its next grant is written: address and key.
-    pub(super) fn grant_place(&self) -> (u64, u32) {
+    pub(super) fn grant_place(&self) -> ibv_wr_rdma {
         let Range { address, key, .. } = self.parameters.grants;
-        (
-            address.wrapping_add(u64::from(self.grant) * RANGE_BYTES as u64),
-            key,
-        )
+        ibv_wr_rdma {
+            remote_addr: address.wrapping_add(u64::from(self.grant) * RANGE_BYTES as u64),
+            rkey: key,
+        }
     }
 
     /// The next grant was written.
@@ -82,16 +83,16 @@ impl Peer {
     }
 
     /// Where an entry of its table of mappings is written, behind the table of grants: address and key.
-    pub(super) fn mapping_place(&self, index: u32) -> (u64, u32) {
+    pub(super) fn mapping_place(&self, index: u32) -> ibv_wr_rdma {
         let Range {
             address,
             key,
             length,
         } = self.parameters.grants;
         let table = u64::from(length) * RANGE_BYTES as u64;
-        (
-            address.wrapping_add(table + u64::from(index) * MAPPING_BYTES as u64),
-            key,
-        )
+        ibv_wr_rdma {
+            remote_addr: address.wrapping_add(table + u64::from(index) * MAPPING_BYTES as u64),
+            rkey: key,
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! `rsetsockopt` and `rgetsockopt` on stream sockets: values are stored, and some are passed on to the
 //! connection manager.
 
-use super::options::{read, write};
+use super::options::{OptionName, read, write};
 use super::socket::{Inner, Phase};
 use crate::options::rdma_set_option;
 use abi::{RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR};
@@ -14,20 +14,20 @@ use ffi::Errno;
 /// `length` bytes are at `value`.
 pub(super) unsafe fn set(
     inner: &mut Inner,
-    (level, name): (c_int, c_int),
+    option: OptionName,
     value: *const c_void,
     length: u32,
 ) -> Result<(), Errno> {
     let has_queues = !matches!(inner.phase, Phase::Fresh | Phase::Bound | Phase::Listening);
     // SAFETY: by this function's contract, `length` bytes are at `value`.
-    unsafe { inner.options.set((level, name), value, length, has_queues) }?;
-    let option = match (level, name) {
+    unsafe { inner.options.set(option, value, length, has_queues) }?;
+    let of_identifier = match (option.level, option.name) {
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => RDMA_OPTION_ID_REUSEADDR,
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => RDMA_OPTION_ID_AFONLY,
         _ => return Ok(()),
     };
     // SAFETY: by this function's contract, `length` bytes are at `value`.
-    pass_on(inner, option, unsafe { read(value, length) }?)
+    pass_on(inner, of_identifier, unsafe { read(value, length) }?)
 }
 
 /// Sets an option of the identifier, as long as it has no address.
@@ -54,17 +54,17 @@ fn pass_on(inner: &Inner, name: u32, mut value: c_int) -> Result<(), Errno> {
 /// `*length` bytes are writable at `value`.
 pub(super) unsafe fn get(
     inner: &mut Inner,
-    (level, name): (c_int, c_int),
+    option: OptionName,
     value: *mut c_void,
     length: *mut u32,
 ) -> Result<(), Errno> {
     // SAFETY: by this function's contract, `*length` bytes are writable at `value`.
     unsafe {
-        match (level, name) {
+        match (option.level, option.name) {
             (libc::SOL_SOCKET, libc::SO_ERROR) => {
                 write(core::mem::take(&mut inner.error), value, length)
             }
-            other => inner.options.get(other, value, length),
+            _ => inner.options.get(option, value, length),
         }
     }
 }

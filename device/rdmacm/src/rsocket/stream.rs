@@ -13,8 +13,14 @@ use super::ranges::Ranges;
 use super::sizes::{CONTROL_REQUESTS, Sizes};
 use super::writes::request;
 use crate::id::id;
-use abi::{IBV_SEND_SIGNALED, ibv_sge, ibv_wc, rdma_cm_id};
+use abi::{IBV_SEND_SIGNALED, ibv_sge, ibv_wc, ibv_wr_rdma, rdma_cm_id};
 use ffi::Errno;
+
+/// The remote address of a message without data.
+const NOWHERE: ibv_wr_rdma = ibv_wr_rdma {
+    remote_addr: 0,
+    rkey: 0,
+};
 
 /// Marks work request IDs of control messages. IDs of other sends are the length.
 const CONTROL: u64 = 1 << 62;
@@ -160,7 +166,7 @@ impl Stream {
     /// Sends a control message without data. [`Stream::can_control`] has to be true.
     pub(super) fn control(&mut self, message: Message) -> Result<(), Errno> {
         // SAFETY: there are no elements.
-        unsafe { self.control_with(&mut [], (0, 0), message) }
+        unsafe { self.control_with(&mut [], NOWHERE, message) }
     }
 
     /// # Safety
@@ -168,7 +174,7 @@ impl Stream {
     unsafe fn control_with(
         &mut self,
         elements: &mut [ibv_sge],
-        to: (u64, u32),
+        to: ibv_wr_rdma,
         message: Message,
     ) -> Result<(), Errno> {
         self.controls_left = self.controls_left.saturating_sub(1);
@@ -227,7 +233,10 @@ impl Stream {
             self.peer.count_message();
             self.transfer(
                 now,
-                (target.address, target.key),
+                ibv_wr_rdma {
+                    remote_addr: target.address,
+                    rkey: target.key,
+                },
                 Some(Message::Data(length as u32)),
             )?;
             bytes = later;
@@ -238,7 +247,7 @@ impl Stream {
     fn transfer(
         &mut self,
         bytes: &[u8],
-        to: (u64, u32),
+        to: ibv_wr_rdma,
         message: Option<Message>,
     ) -> Result<(), Errno> {
         let posted = self
@@ -301,7 +310,10 @@ impl Stream {
         };
         let room = (u64::from(range.length) - inside) as usize;
         let length = bytes.len().min(self.outgoing.room()).min(room);
-        let to = (range.address.wrapping_add(inside), range.key);
+        let to = ibv_wr_rdma {
+            remote_addr: range.address.wrapping_add(inside),
+            rkey: range.key,
+        };
         self.transfer(&bytes[..length], to, None)?;
         Ok(Some(length))
     }

@@ -13,7 +13,7 @@ const WORD: usize = 4;
 /// An RDMA WRITE to an address under a key, with immediate data if there is a message.
 pub(super) fn request(
     elements: &mut [ibv_sge],
-    (remote_addr, rkey): (u64, u32),
+    to: ibv_wr_rdma,
     message: Option<Message>,
     wr_id: u64,
     send_flags: u32,
@@ -30,9 +30,7 @@ pub(super) fn request(
         },
         send_flags,
         imm_data: message.map_or(0, |message| message.value().to_be()),
-        wr: ibv_wr_remote {
-            rdma: ibv_wr_rdma { remote_addr, rkey },
-        },
+        wr: ibv_wr_remote { rdma: to },
         xrc_remote_srqn: 0,
         // SAFETY: not looked at; zeros are a valid value.
         bind_mw: unsafe { core::mem::zeroed() },
