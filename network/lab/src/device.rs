@@ -216,7 +216,8 @@ impl Device {
         &mut self,
         header: &Header,
         transport: &[u8],
-        (length, fill): (usize, impl FnOnce(&mut [u8])),
+        length: usize,
+        fill: impl FnOnce(&mut [u8]),
     ) -> bool {
         let headers = |place: &mut [u8; HEADERS_MAX]| {
             let end = Header::BYTES + transport.len();

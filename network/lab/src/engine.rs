@@ -419,9 +419,8 @@ impl Engine {
             }
             Request::Show { switch, command } => {
                 let dcbx = self.lldp.table(&self.plan, &switch);
-                let asked = (switch.as_str(), command.as_str());
-                let shown =
-                    inspect::show(&self.plan.experiment, &self.world.results(), asked, dcbx);
+                let (experiment, results) = (&self.plan.experiment, self.world.results());
+                let shown = inspect::show(experiment, &results, &switch, &command, dcbx);
                 shown.map_or_else(|error| Answer::Error { error }, text)
             }
             Request::Ports => {

@@ -23,7 +23,8 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(1);
 pub(crate) fn show(
     experiment: &Experiment,
     results: &Results,
-    (switch, command): (&str, &str),
+    switch: &str,
+    command: &str,
     dcbx: Option<String>,
 ) -> Result<String, String> {
     let printed = vendor_tables(experiment, results);

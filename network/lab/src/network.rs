@@ -595,15 +595,11 @@ fn put(device: &mut Device, flight: &Flight) -> bool {
             let fill = |place: &mut [u8]| {
                 body.copy(place);
             };
-            device.put(header, transport, (payload.len(), fill))
+            device.put(header, transport, payload.len(), fill)
         }
-        None => device.put(
-            header,
-            transport,
-            (payload.len(), |place: &mut [u8]| {
-                place.copy_from_slice(payload)
-            }),
-        ),
+        None => device.put(header, transport, payload.len(), |place| {
+            place.copy_from_slice(payload)
+        }),
     }
 }
 

@@ -49,13 +49,14 @@ pub fn run(plan: Plan, slowdown: u32, ready: impl FnOnce(&Ready)) -> Result<(), 
         let _ = process::wait(init);
         result.map(drop)
     };
-    ended(start(plan, slowdown, (control, signals), init, ready))
+    ended(start(plan, slowdown, control, signals, init, ready))
 }
 
 fn start(
     plan: Plan,
     slowdown: u32,
-    (control, signals): (OwnedFd, OwnedFd),
+    control: OwnedFd,
+    signals: OwnedFd,
     init: i32,
     ready: impl FnOnce(&Ready),
 ) -> Result<Option<OwnedFd>, LabError> {

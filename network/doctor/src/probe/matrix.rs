@@ -153,8 +153,8 @@ impl Matrix {
 
     /// Pairs with results.
     pub fn pairs(&self) -> Vec<MatrixPair> {
-        let of = |(pair, cell): (&(usize, usize), &MatrixCell)| {
-            let (from, to) = self.named(*pair);
+        let of = |(&(from, to), cell): (&(usize, usize), &MatrixCell)| {
+            let (from, to) = self.named(from, to);
             let (roce, payload, rules) = (cell.roce.clone(), cell.payload, cell.rules.clone());
             MatrixPair {
                 from,
@@ -173,10 +173,10 @@ impl Matrix {
             (0..self.hosts.len()).flat_map(|from| (0..self.hosts.len()).map(move |to| (from, to)));
         let missing =
             all.filter(|(from, to)| from != to && !self.cells.contains_key(&(*from, *to)));
-        missing.map(|pair| self.named(pair)).collect()
+        missing.map(|(from, to)| self.named(from, to)).collect()
     }
 
-    fn named(&self, (from, to): (usize, usize)) -> (String, String) {
+    fn named(&self, from: usize, to: usize) -> (String, String) {
         (self.hosts[from].clone(), self.hosts[to].clone())
     }
 
@@ -206,7 +206,10 @@ impl Matrix {
         MatrixFault {
             rule: rule.to_owned(),
             whereabouts: self.whereabouts(&pairs),
-            pairs: pairs.into_iter().map(|pair| self.named(pair)).collect(),
+            pairs: pairs
+                .into_iter()
+                .map(|(from, to)| self.named(from, to))
+                .collect(),
             what: text(|finding| &finding.what),
             consequence: text(|finding| &finding.consequence),
             fix: text(|finding| &finding.fix),

@@ -16,16 +16,11 @@ pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
         let Some(headroom) = intent.pause.headroom.filter(|_| intent.pfc_send != 0) else {
             continue;
         };
-        let known = intent
-            .ports
-            .iter()
-            .filter_map(|port| Some((port, port.gbps?, port.metres?)));
-        let Some((port, gbps, metres)) =
-            known.max_by_key(|(_, gbps, metres)| u64::from(*gbps) * u64::from(*metres))
-        else {
+        let known = intent.ports.iter().filter_map(Cable::of);
+        let Some(cable) = known.max_by_key(Cable::bandwidth_delay) else {
             continue;
         };
-        let least = on_cable(gbps, metres) + u64::from(intent.mtu);
+        let least = cable.bytes_on_the_way() + u64::from(intent.mtu);
         if u64::from(headroom) < least {
             found.push(too_small(
                 &One {
@@ -33,7 +28,7 @@ pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
                     intent,
                     dscp,
                 },
-                (port, gbps, metres),
+                &cable,
                 headroom,
                 least,
             ));
@@ -41,17 +36,36 @@ pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
     }
 }
 
-/// Bytes that are on both directions of a cable.
-fn on_cable(gbps: u32, metres: u32) -> u64 {
-    2 * u64::from(metres) * u64::from(NS_PER_METRE) * u64::from(gbps) / 8
+/// The cable at a port.
+struct Cable<'a> {
+    port: &'a Port,
+    gbps: u32,
+    metres: u32,
 }
 
-fn too_small(
-    one: &One<'_>,
-    (port, gbps, metres): (&Port, u32, u32),
-    headroom: u32,
-    least: u64,
-) -> Finding {
+impl<'a> Cable<'a> {
+    /// `None` if the rate or the length is not known.
+    fn of(port: &'a Port) -> Option<Self> {
+        Some(Self {
+            port,
+            gbps: port.gbps?,
+            metres: port.metres?,
+        })
+    }
+
+    /// The product of rate and length, in proportion to the bytes on the way.
+    fn bandwidth_delay(&self) -> u64 {
+        u64::from(self.gbps) * u64::from(self.metres)
+    }
+
+    /// Bytes that are on both directions of the cable.
+    fn bytes_on_the_way(&self) -> u64 {
+        2 * u64::from(self.metres) * u64::from(NS_PER_METRE) * u64::from(self.gbps) / 8
+    }
+}
+
+fn too_small(one: &One<'_>, cable: &Cable<'_>, headroom: u32, least: u64) -> Finding {
+    let Cable { port, gbps, metres } = *cable;
     let needed = Headroom {
         rate: Rate::from_gbps(u64::from(gbps)),
         delay: Span::from_ns(u64::from(metres) * u64::from(NS_PER_METRE)),

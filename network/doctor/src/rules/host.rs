@@ -341,7 +341,7 @@ impl Own<'_> {
         let fix = format!(
             "mlnx_qos -i {netdev} --tcbw {list}   # with --tsa ets for each class that has a share"
         );
-        let consequence = super::share_cost(&self.as_planned(), (percent, wanted));
+        let consequence = super::share_cost(&self.as_planned(), percent, wanted);
         found.push(self.say("host-shares", &what, &[&share.seen], consequence, fix));
     }
 

@@ -30,8 +30,14 @@ pub(super) fn check(switches: &[SwitchFacts], found: &mut Vec<Finding>) {
                 .any(|finding| finding.rule == "link-pfc" && names(finding, one, other));
             if !before {
                 ends(
-                    (one, one.group(link.own_port)),
-                    (other, other.group(link.port)),
+                    LinkEnd {
+                        switch: one,
+                        intent: one.group(link.own_port),
+                    },
+                    LinkEnd {
+                        switch: other,
+                        intent: other.group(link.port),
+                    },
                     found,
                 );
             }
@@ -49,19 +55,22 @@ fn is_known(switch: &SwitchFacts, found: &[Finding]) -> bool {
         .any(|finding| KNOWN.contains(&finding.rule) && finding.place.starts_with(&switch.file))
 }
 
-fn ends(
-    (one, own): (&SwitchFacts, Option<&Intent>),
-    (other, peer): (&SwitchFacts, Option<&Intent>),
-    found: &mut Vec<Finding>,
-) {
-    let (Some(own), Some(peer)) = (own, peer) else {
+/// One end of a link.
+struct LinkEnd<'a> {
+    switch: &'a SwitchFacts,
+    /// The configuration of the port, if the switch has one for it.
+    intent: Option<&'a Intent>,
+}
+
+fn ends(one: LinkEnd<'_>, other: LinkEnd<'_>, found: &mut Vec<Finding>) {
+    let (Some(own), Some(peer)) = (one.intent, other.intent) else {
         return;
     };
-    if is_known(one, found) || is_known(other, found) {
+    if is_known(one.switch, found) || is_known(other.switch, found) {
         return;
     }
     let place = One {
-        switch: one,
+        switch: one.switch,
         intent: own,
         dscp: super::DATA_DSCP,
     };
@@ -70,7 +79,7 @@ fn ends(
         let list = ranges(classes(unheard));
         let what = format!(
             "priority {list} is paused at one end only of the link with {}",
-            other.file
+            other.switch.file
         );
         let seen = place.evidence(&["pfc_enable", "priority-flow-control", "pfc", "pause"]);
         // The end that does not stop is a host here.

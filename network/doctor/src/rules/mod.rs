@@ -106,7 +106,7 @@ fn cost_of(adapter: &Adapter, change: impl Fn(&mut Talk)) -> Consequence {
 
 /// The cost of a smaller share of the link for data, beside a host that writes in another class, at a switch
 /// port with these weights: ETS is the same there as at an adapter's port.
-fn share_cost(network: &Case, (percent, wanted): (u8, u8)) -> Consequence {
+fn share_cost(network: &Case, percent: u8, wanted: u8) -> Consequence {
     let with = |percent: u8| {
         let mut case = network.clone();
         case.switch

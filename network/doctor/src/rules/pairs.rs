@@ -20,7 +20,7 @@ pub(super) fn check(hosts: &[HostFacts], switches: &[SwitchFacts], found: &mut V
                 // Without a fabric file it is not known which port a host is attached to: most ports are
                 // alike.
                 let port = port_of(host, switch);
-                shown_pfc(host, adapter, (switch, port), found);
+                shown_pfc(host, adapter, switch, port, found);
                 let most = || switch.groups.iter().max_by_key(|group| group.ports.len());
                 let Some(intent) = port.map_or_else(most, |port| switch.group(port)) else {
                     continue;
@@ -99,13 +99,14 @@ fn priority(
 fn shown_pfc(
     host: &HostFacts,
     adapter: &Adapter,
-    (switch, number): (&SwitchFacts, Option<u16>),
+    switch: &SwitchFacts,
+    port: Option<u16>,
     found: &mut Vec<Finding>,
 ) {
     let Some(pfc) = adapter.pfc.as_ref().filter(|pfc| pfc.value != 0) else {
         return;
     };
-    let name = number.and_then(|number| switch.port_name(number));
+    let name = port.and_then(|number| switch.port_name(number));
     let is_own = |port: &&ShownPort| name.is_some_and(|name| port.is_called(name));
     let own: Vec<_> = switch
         .shown

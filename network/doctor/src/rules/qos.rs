@@ -342,7 +342,7 @@ fn shares(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let fix = format!(
         "mlnx_qos -i {netdev} --tsa ets,ets,ets,ets,ets,ets,strict,ets --tcbw 47,1,1,48,1,1,0,1"
     );
-    let consequence = share_cost(&usual(adapter), (percent, 50));
+    let consequence = share_cost(&usual(adapter), percent, 50);
     let own = Found {
         rule: "ets-share",
         host,

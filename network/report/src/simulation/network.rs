@@ -19,6 +19,13 @@ const NAMED: usize = 32;
 /// Links that are drawn at most; a larger network is a table.
 const LINKS_MAX: usize = 6000;
 
+/// A place in the picture.
+#[derive(Clone, Copy)]
+struct Point {
+    x: f64,
+    y: f64,
+}
+
 /// The picture as SVG.
 pub(super) fn picture(experiment: &Experiment, report: &Report) -> String {
     let topology = &experiment.network.topology;
@@ -81,14 +88,14 @@ fn rows(topology: &Topology) -> Vec<Vec<Node>> {
     rows
 }
 
-fn places(rows: &[Vec<Node>], height: f64) -> BTreeMap<Node, (f64, f64)> {
+fn places(rows: &[Vec<Node>], height: f64) -> BTreeMap<Node, Point> {
     let mut places = BTreeMap::new();
     let step = (height - 2.0 * MARGIN) / rows.len().saturating_sub(1).max(1) as f64;
     for (row, nodes) in rows.iter().enumerate() {
         for (index, node) in nodes.iter().enumerate() {
-            let across =
-                MARGIN + (WIDTH - 2.0 * MARGIN) * (index as f64 + 0.5) / nodes.len() as f64;
-            places.insert(*node, (across, MARGIN + step * row as f64));
+            let x = MARGIN + (WIDTH - 2.0 * MARGIN) * (index as f64 + 0.5) / nodes.len() as f64;
+            let y = MARGIN + step * row as f64;
+            places.insert(*node, Point { x, y });
         }
     }
     places
@@ -102,12 +109,7 @@ fn colour(load: f64) -> String {
     }
 }
 
-fn links(
-    svg: &mut String,
-    topology: &Topology,
-    report: &Report,
-    places: &BTreeMap<Node, (f64, f64)>,
-) {
+fn links(svg: &mut String, topology: &Topology, report: &Report, places: &BTreeMap<Node, Point>) {
     let mut by_link: BTreeMap<u32, Vec<&PortReport>> = BTreeMap::new();
     report
         .ports
@@ -116,7 +118,8 @@ fn links(
     for (link, number) in topology.links().iter().zip(0_u32..) {
         let ports = by_link.get(&number).map(Vec::as_slice).unwrap_or_default();
         let load = ports.iter().map(|port| port.load).fold(0.0, f64::max);
-        let [(x1, y1), (x2, y2)] = link.ends.map(|end| places[&end.node]);
+        let [Point { x: x1, y: y1 }, Point { x: x2, y: y2 }] =
+            link.ends.map(|end| places[&end.node]);
         let said: Vec<String> = ports.iter().map(|port| sentence(port)).collect();
         let width = 1.0 + 2.0 * load;
         let _ = writeln!(
@@ -163,7 +166,8 @@ fn sentence(port: &PortReport) -> String {
     )
 }
 
-fn node(svg: &mut String, experiment: &Experiment, node: Node, (x, y): (f64, f64), named: bool) {
+fn node(svg: &mut String, experiment: &Experiment, node: Node, at: Point, named: bool) {
+    let Point { x, y } = at;
     let (name, is_host) = match node {
         Node::Host(host) => (&experiment.network.hosts[host as usize].name, true),
         Node::Switch(switch) => (&experiment.network.switches[switch as usize].name, false),

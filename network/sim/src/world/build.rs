@@ -10,9 +10,11 @@ use check::check;
 use super::card::{Card, Seat};
 use super::events::{Events, Nodes};
 use super::hops::Trace;
-use super::host::{Attachment, BUFFER_ADDRESS, Host, Kind, Receiving, gid};
+use super::host::{Attachment, BUFFER_ADDRESS, Host, HostObjects, Kind, Receiving, gid};
 use super::lane::LinkDirection;
-use super::link_state::{LinkState, STREAM_HOSTS, STREAM_STORES, STREAM_SWITCHES};
+use super::link_state::{
+    LinkRecords, LinkState, PartIndex, STREAM_HOSTS, STREAM_STORES, STREAM_SWITCHES,
+};
 use super::part::Part;
 use super::pcie_link::{PcieLink, Slot};
 use super::placed_switch::PlacedSwitch;
@@ -21,7 +23,7 @@ use super::storage::Store;
 use fabric::config::{CLASSES, ClassMap, GroupConfig, Profile, QueueConfig, Treatment, Weigh};
 use fabric::topology::{Chance, End, Node};
 use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packets, Pcg32, Rate, Routes, Span, Switch};
-use rnic::{Access, Config, Cq, Device, Pd, RegionInit, RegionKeys};
+use rnic::{Access, Config, Device, RegionInit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use wire::Qpn;
@@ -238,14 +240,20 @@ impl<'a> WorldBuilder<'a> {
         let empty = |part: usize| Part {
             packets: Packets::new(PACKETS_MAX),
             links: LinkState::new(
-                (part as u8, self.parts),
+                PartIndex {
+                    part: part as u8,
+                    parts: self.parts,
+                },
                 table.clone(),
                 Events::new(
                     reach,
                     table.len() / self.parts,
                     self.nodes(part as u8, table),
                 ),
-                (watch.captured_max, self.trace(table)),
+                LinkRecords {
+                    captured_max: watch.captured_max,
+                    trace: self.trace(table),
+                },
                 *seed,
                 &self.scenario.topology,
             ),
@@ -431,7 +439,7 @@ impl<'a> WorldBuilder<'a> {
             let kind = kind_of[index];
             let egress = Egress::new(rates[index], &part.kinds[usize::from(kind)].profile);
             let random = Pcg32::new(self.scenario.seed, STREAM_HOSTS + u64::from(number));
-            let mut host = Host::new((number, kind, number), device, objects, egress, random);
+            let mut host = Host::new(number, kind, device, objects, egress, random);
             host.pcie = config.pcie.map(|link| Box::new(PcieLink::new(link)));
             host.store = config.storage.map(|store| {
                 let random = Pcg32::new(self.scenario.seed, STREAM_STORES + u64::from(number));
@@ -539,7 +547,7 @@ fn device(
     number: u32,
     config: &HostConfig,
     queue_pairs: u32,
-) -> Result<(Device, (Pd, Cq, RegionKeys)), rnic::Error> {
+) -> Result<(Device, HostObjects), rnic::Error> {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     bytes[8..12].copy_from_slice(&number.to_le_bytes());
@@ -564,7 +572,7 @@ fn device(
         .saturating_mul(2 * DEPTH_MAX)
         .min(1 << 20);
     let cq = device.cqs_mut().create(entries)?;
-    Ok((device, (pd, cq, keys)))
+    Ok((device, HostObjects { pd, cq, keys }))
 }
 
 const FIRST_QPN: u32 = 0x100;

@@ -236,12 +236,12 @@ impl Events {
     /// few. With `nodes` they are driven one by one, where that takes less time.
     pub(crate) fn new(reach_ps: u64, sources: usize, nodes: Option<Nodes>) -> Self {
         if sources <= FEW {
-            return Self::with_slots((reach_ps, sources), 64, FEW_SHIFT);
+            return Self::with_slots(reach_ps, sources, 64, FEW_SHIFT);
         }
         if sources <= SMALL {
             let shift = (reach_ps / (sources as u64 / 2)).max(1).ilog2();
             let count = ((reach_ps >> shift) + 2).next_power_of_two().max(64) as usize;
-            return Self::with_slots((reach_ps, sources), count, shift);
+            return Self::with_slots(reach_ps, sources, count, shift);
         }
         let least = WINDOW_PS_MIN.max(reach_ps / SLOTS_MAX as u64);
         match nodes.filter(|nodes| nodes.delay_ps >= least) {
@@ -253,7 +253,7 @@ impl Events {
                 let division = Some(Division::new(nodes));
                 Self {
                     division,
-                    ..Self::with_slots((reach_ps, sources), count, shift)
+                    ..Self::with_slots(reach_ps, sources, count, shift)
                 }
             }
         }
@@ -266,10 +266,10 @@ impl Events {
             .next_power_of_two()
             .trailing_zeros();
         let count = ((reach_ps >> shift) + 2).next_power_of_two().max(64) as usize;
-        Self::with_slots((reach_ps, sources), count, shift)
+        Self::with_slots(reach_ps, sources, count, shift)
     }
 
-    fn with_slots((reach_ps, sources): (u64, usize), count: usize, shift: u32) -> Self {
+    fn with_slots(reach_ps: u64, sources: usize, count: usize, shift: u32) -> Self {
         Self {
             current: Vec::new(),
             done: 0,

@@ -29,6 +29,17 @@ struct Change {
     until: Time,
 }
 
+/// A packet that leaves a port.
+pub(super) struct Departure<'a> {
+    /// The lane that it leaves by.
+    pub(super) lane: u32,
+    pub(super) id: PacketId,
+    pub(super) packet: &'a Packet,
+    pub(super) content: &'a Content,
+    /// When its last bit leaves.
+    pub(super) end: Time,
+}
+
 /// The tallies of one part of the network.
 #[derive(Debug)]
 pub(super) struct Trace {
@@ -64,14 +75,15 @@ impl Trace {
         }
     }
 
-    /// A packet leaves a port; its last bit at `end`.
-    pub(super) fn departs(
-        &mut self,
-        (lane, info): (u32, &LinkDirection),
-        (id, packet): (PacketId, &Packet),
-        end: Time,
-        content: &Content,
-    ) {
+    /// A packet leaves a port.
+    pub(super) fn departs(&mut self, departure: Departure<'_>, info: &LinkDirection) {
+        let Departure {
+            lane,
+            id,
+            packet,
+            content,
+            end,
+        } = departure;
         let (arrived, was_marked) = match info.from_host {
             true => (end, false),
             false => self

@@ -2,7 +2,7 @@
 //! is a lane here, numbered by the port that sends into it.
 
 use super::events::Events;
-use super::hops::Trace;
+use super::hops::{Departure, Trace};
 use super::lane::{Content, LinkDirection};
 use super::link_rng::LinkRng;
 use super::results::LIVE_FLOW;
@@ -94,6 +94,21 @@ impl Crossing {
     }
 }
 
+/// Which part of the network this is, and of how many.
+#[derive(Clone, Copy)]
+pub(super) struct PartIndex {
+    pub(super) part: u8,
+    pub(super) parts: usize,
+}
+
+/// What is recorded of packets on links.
+pub(super) struct LinkRecords {
+    /// Frames that are captured at most.
+    pub(super) captured_max: usize,
+    /// Where each flow's data waits, if the scenario watches hops.
+    pub(super) trace: Option<Box<Trace>>,
+}
+
 /// The lanes that end in one part of the network, and those that begin there.
 #[derive(Debug)]
 pub(super) struct LinkState {
@@ -125,13 +140,17 @@ pub(super) struct LinkState {
 
 impl LinkState {
     pub(super) fn new(
-        (part, parts): (u8, usize),
+        PartIndex { part, parts }: PartIndex,
         table: std::sync::Arc<[LinkDirection]>,
         events: Events,
-        (captured_max, trace): (usize, Option<Box<Trace>>),
+        records: LinkRecords,
         seed: u64,
         topology: &Topology,
     ) -> Self {
+        let LinkRecords {
+            captured_max,
+            trace,
+        } = records;
         let rng = |(lane, info): (usize, &LinkDirection)| {
             let new = |extra: Extra| {
                 let random = Pcg32::new(seed, STREAM_LINKS + lane as u64);
@@ -198,16 +217,18 @@ impl LinkState {
         let head_start = u64::from(info.head_start_ps_per_byte) * u64::from(packets[id].length);
         let mut at = Time((end + info.delay).0 - head_start);
         if let Some(trace) = &mut self.trace {
-            trace.departs(
-                (lane, &info),
-                (id, &packets[id]),
+            let departure = Departure {
+                lane,
+                id,
+                packet: &packets[id],
+                content: &self.contents[id.0 as usize],
                 end,
-                &self.contents[id.0 as usize],
-            );
+            };
+            trace.departs(departure, &info);
         }
         if !info.is_plain {
             self.capture(&info, id, end, packets);
-            if self.is_lost(lane, &info, u32::from(packets[id].length), (end, at)) {
+            if self.is_lost(lane, &info, u32::from(packets[id].length), end, at) {
                 self.damaged += 1;
                 self.lost_on(lane, id);
                 self.give_back(id);
@@ -289,13 +310,14 @@ impl LinkState {
         }
     }
 
-    /// Whether a frame that leaves and would arrive then does not; which is counted.
+    /// Whether a frame that leaves at one time and would arrive at another one does not; which is counted.
     fn is_lost(
         &mut self,
         lane: u32,
         info: &LinkDirection,
         bytes: u32,
-        (leaves, arrives): (Time, Time),
+        leaves: Time,
+        arrives: Time,
     ) -> bool {
         let LinkConfig {
             loss, bit_errors, ..
@@ -396,11 +418,11 @@ impl LinkState {
                 frame,
             });
         }
-        let on_the_way = (end, end + info.delay);
-        if !info.is_plain && self.is_lost(lane, &info, PAUSE_FRAME_BYTES, on_the_way) {
+        let arrives = end + info.delay;
+        if !info.is_plain && self.is_lost(lane, &info, PAUSE_FRAME_BYTES, end, arrives) {
             return;
         }
-        let at = end + info.delay + info.response;
+        let at = arrives + info.response;
         if info.part == self.part {
             self.pause_under_way(lane, at, frame);
         } else {

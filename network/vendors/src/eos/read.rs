@@ -58,7 +58,7 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
         let Some(name) = block.after("interface") else {
             continue;
         };
-        found.extend(read_interface(file, name, block, &profiles, (&dscp, &cos))?);
+        found.extend(read_interface(file, name, block, &profiles, &dscp, &cos)?);
     }
     Ok(found)
 }
@@ -176,7 +176,8 @@ fn read_interface(
     name: &str,
     block: &Block<'_>,
     profiles: &BTreeMap<&str, Profile>,
-    (dscp, cos): (&[u8; 64], &[u8; 8]),
+    dscp: &[u8; 64],
+    cos: &[u8; 8],
 ) -> Result<Option<Intent>, ReadError> {
     let (mut own, mut about, mut cos_default) = (Profile::default(), false, 0);
     // By default, switched ports trust the class of service.

@@ -45,7 +45,8 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<(), Re
 
 /// Eight values of a key; `None` where the output does not have it.
 fn eight<T>(
-    (section, line): (&Section<'_>, &Line<'_>),
+    section: &Section<'_>,
+    line: &Line<'_>,
     value: &Value,
     key: &str,
     read: impl Fn(&Value) -> Option<T>,
@@ -75,7 +76,7 @@ fn pfc(
     value: &Value,
     adapter: &mut Adapter,
 ) -> Result<(), ReadError> {
-    if let Some(on) = eight((section, line), value, "prio_pfc", Value::as_bool)? {
+    if let Some(on) = eight(section, line, value, "prio_pfc", Value::as_bool)? {
         let mask = on
             .iter()
             .rev()
@@ -122,11 +123,10 @@ fn ets(
     value: &Value,
     adapter: &mut Adapter,
 ) -> Result<(), ReadError> {
-    let place = (section, line);
-    let kinds = eight(place, value, "tc_tsa", |kind| {
+    let kinds = eight(section, line, value, "tc_tsa", |kind| {
         kind.as_str().map(str::to_owned)
     })?;
-    let shares = eight(place, value, "tc_bw", |share| small(share, 101))?;
+    let shares = eight(section, line, value, "tc_bw", |share| small(share, 101))?;
     if let (Some(kinds), Some(shares)) = (kinds, shares) {
         for (class, (kind, share)) in (0_u8..).zip(kinds.iter().zip(shares)) {
             adapter
@@ -134,7 +134,7 @@ fn ets(
                 .insert(class, section.fact(line, (kind == "ets").then_some(share)));
         }
     }
-    if let Some(classes) = eight(place, value, "prio_tc", |class| small(class, 8))? {
+    if let Some(classes) = eight(section, line, value, "prio_tc", |class| small(class, 8))? {
         adapter.class_of_priority = (0_u8..).zip(classes).collect();
     }
     Ok(())

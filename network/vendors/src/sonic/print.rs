@@ -274,10 +274,11 @@ fn wred(switch: &CountedSwitch) -> String {
 /// A row per port, a column per number, under a title; numbers without commas, as these commands have them.
 fn by_number(
     switch: &CountedSwitch,
-    (title, name): (&str, &str),
+    title: &str,
+    column: &str,
     count: impl Fn(&CountedPort, usize) -> u64,
 ) -> String {
-    let mut table = SonicTable::numbered("Port", name);
+    let mut table = SonicTable::numbered("Port", column);
     for port in &switch.ports {
         let counts = (0..CLASSES).map(|number| count(port, number).to_string());
         table.row(core::iter::once(port.name.clone()).chain(counts));
@@ -287,7 +288,7 @@ fn by_number(
 
 fn queue_watermarks(switch: &CountedSwitch) -> String {
     let title = "Egress shared pool occupancy per unicast queue:";
-    by_number(switch, (title, "UC"), |port, queue| {
+    by_number(switch, title, "UC", |port, queue| {
         u64::from(port.counters.queues[queue].peak_bytes)
     })
 }
@@ -295,7 +296,8 @@ fn queue_watermarks(switch: &CountedSwitch) -> String {
 fn group_drops(switch: &CountedSwitch) -> String {
     by_number(
         switch,
-        ("Ingress PG dropped packets:", "PG"),
+        "Ingress PG dropped packets:",
+        "PG",
         |port, group| {
             port.counters
                 .incidents
@@ -311,7 +313,7 @@ fn group_watermarks(switch: &CountedSwitch, shared: bool) -> String {
     } else {
         "Ingress headroom per PG:"
     };
-    by_number(switch, (title, "PG"), |port, group| {
+    by_number(switch, title, "PG", |port, group| {
         let counted = port.counters.groups[group];
         u64::from(if shared {
             counted.shared_peak_bytes

@@ -77,6 +77,14 @@ pub(super) struct Attachment {
     pub(super) vlan: u16,
 }
 
+/// The objects of a host's device that all of its queue pairs use.
+pub(super) struct HostObjects {
+    pub(super) pd: Pd,
+    pub(super) cq: Cq,
+    /// Of the memory region.
+    pub(super) keys: RegionKeys,
+}
+
 /// A host in virtual time.
 #[derive(Debug)]
 pub(super) struct Host {
@@ -169,21 +177,23 @@ impl Host {
     }
 
     pub(super) fn new(
-        (number, kind, lane): (u32, u16, u32),
+        number: u32,
+        kind: u16,
         device: Device,
-        (pd, cq, keys): (Pd, Cq, RegionKeys),
+        objects: HostObjects,
         egress: Egress,
         random: Pcg32,
     ) -> Self {
         Self {
             number,
             kind,
-            lane,
+            // Hosts' lanes come first, in their order.
+            lane: number,
             device,
             egress,
-            pd,
-            cq,
-            keys,
+            pd: objects.pd,
+            cq: objects.cq,
+            keys: objects.keys,
             clocks: Vec::new(),
             posters: Vec::new(),
             starts: Vec::new(),
