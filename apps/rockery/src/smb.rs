@@ -138,7 +138,8 @@ fn gateway(args: GatewayArgs) -> Result<(), Error> {
     let first = listeners.first().map(|(address, _)| *address);
     observe(
         &shared,
-        ("gateway", first),
+        "gateway",
+        first,
         &args.common.control,
         config.metrics,
     )?;
@@ -164,19 +165,15 @@ fn dial(args: DialArgs) -> Result<(), Error> {
         dialers.push((dialer.address(), move || dialer.run()));
     }
     let first = dialers.first().map(|(address, _)| *address);
-    observe(
-        &shared,
-        ("dial", first),
-        &args.common.control,
-        config.metrics,
-    )?;
+    observe(&shared, "dial", first, &args.common.control, config.metrics)?;
     run_all(dialers)
 }
 
 /// Serves reports on the control socket, and metrics.
 fn observe(
     shared: &Arc<Shared>,
-    (role, address): (&'static str, Option<SocketAddr>),
+    role: &'static str,
+    address: Option<SocketAddr>,
     control: &Option<PathBuf>,
     metrics: Option<SocketAddr>,
 ) -> Result<(), Error> {

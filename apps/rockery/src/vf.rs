@@ -214,6 +214,10 @@ fn setting(word: &str, value: &str) -> Result<(&'static str, String), String> {
         Ok(number) if number <= most => Ok((field, value.to_owned())),
         _ => Err(format!("{word} is a number from 0 to {most}, not {value}")),
     };
+    let rate = |field| {
+        let (field, megabits) = number(field, 8_000_000)?;
+        Ok((field, format!("{megabits}Mb/s")))
+    };
     match word {
         "mac" if parse_mac(value).is_some() => Ok(("mac", value.to_owned())),
         "mac" => Err(format!(
@@ -221,8 +225,8 @@ fn setting(word: &str, value: &str) -> Result<(&'static str, String), String> {
         )),
         "vlan" => number("vlan", u32::from(fabric_file::functions::VLAN_MAX)),
         "qos" => number("qos", 7),
-        "rate" | "max_tx_rate" => number("max-rate", 8_000_000).map(megabits),
-        "min_tx_rate" => number("min-rate", 8_000_000).map(megabits),
+        "rate" | "max_tx_rate" => rate("max-rate"),
+        "min_tx_rate" => rate("min-rate"),
         "spoofchk" => switch("spoof-check"),
         "trust" => switch("trust"),
         "state" if ["auto", "enable", "disable"].contains(&value) => {
@@ -234,10 +238,6 @@ fn setting(word: &str, value: &str) -> Result<(&'static str, String), String> {
              state can"
         )),
     }
-}
-
-fn megabits((field, value): (&'static str, String)) -> (&'static str, String) {
-    (field, format!("{value}Mb/s"))
 }
 
 fn address(mac: [u8; 6]) -> String {

@@ -127,7 +127,8 @@ impl Loads {
 pub(super) fn run(
     receiver: &Receiver,
     observed: &[Observed],
-    (kbps, dscps): (u32, &[u8]),
+    kbps: u32,
+    dscps: &[u8],
     what: &Probe,
 ) -> Result<Loads, Error> {
     let failed = |error: io::Error| Error::Unread(format!("load: {error}"));

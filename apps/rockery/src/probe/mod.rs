@@ -202,7 +202,7 @@ fn under_load(
         None => expected.iter().map(|expected| expected.dscp).collect(),
         Some(_) => Vec::new(),
     };
-    let streams = load::run(receiver, observed, (kbps, &dscps), what)?;
+    let streams = load::run(receiver, observed, kbps, &dscps, what)?;
     let shares = match (obstacle, dscps.is_empty()) {
         (Some(why), _) => Err(why),
         (None, true) => Ok(Vec::new()),

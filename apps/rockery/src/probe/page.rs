@@ -32,7 +32,8 @@ pub(super) fn print(
     let observed = seen.observed;
     let loads: Vec<&StreamOutcome> = loaded.streams.all().collect();
     if what.json {
-        let hosts: Vec<Value> = observed.iter().zip(seen.rules).map(as_json).collect();
+        let hosts = observed.iter().zip(seen.rules);
+        let hosts: Vec<Value> = hosts.map(|(host, rules)| as_json(host, rules)).collect();
         let all: Vec<Value> = loads.iter().map(|load| load_as_json(load)).collect();
         let findings: Vec<Value> = found.iter().map(finding::as_json).collect();
         let (shares, why) = shares_as_json(loaded);
@@ -198,7 +199,7 @@ fn shares_as_json(loaded: &Loaded) -> (Value, Value) {
     }
 }
 
-fn as_json((observed, rules): (&Observed, &Vec<&str>)) -> Value {
+fn as_json(observed: &Observed, rules: &[&str]) -> Value {
     let marks = observed.marks.iter().map(|mark| {
         let both = |class: u8| json!({ "dscp": class >> 2, "ecn": class & 3 });
         json!({ "sent": both(mark.sent), "arrived": both(mark.arrived), "returned": both(mark.returned) })

@@ -6,12 +6,6 @@ use crate::{Finding, Tree};
 
 /// Functions that have such parameters all the same: file and function. Entries may go, none may come.
 pub const TUPLES: &[(&str, &str)] = &[
-    // apps
-    ("apps/rockery/src/bench/smb/load.rs", "work"),
-    ("apps/rockery/src/probe/load.rs", "run"),
-    ("apps/rockery/src/probe/page.rs", "as_json"),
-    ("apps/rockery/src/smb.rs", "observe"),
-    ("apps/rockery/src/vf.rs", "megabits"),
     // core
     ("core/fabric/src/schedule.rs", "choose"),
     ("core/fabric/src/switch.rs", "drop_at_queue"),

@@ -172,7 +172,8 @@ fn work(
     spec: &Spec,
     load: &Load,
     thread: u64,
-    (begin, is_over): (&Barrier, &AtomicBool),
+    begin: &Barrier,
+    is_over: &AtomicBool,
 ) -> io::Result<Vec<u32>> {
     let mut places = Places::new(spec, load.size, thread);
     let mut free: Vec<usize> = (0..usize::from(spec.depth)).collect();
@@ -213,13 +214,13 @@ pub(super) fn run(
         .map(|_| open())
         .collect::<io::Result<_>>()?;
     let (begin, is_over) = (Barrier::new(targets.len() + 1), AtomicBool::new(false));
-    let shared = (&begin, &is_over);
+    let (begin, is_over) = (&begin, &is_over);
     let (found, times) = std::thread::scope(|scope| {
         let threads: Vec<_> = targets
             .iter_mut()
             .zip(0..)
             .map(|(target, thread)| {
-                scope.spawn(move || work(&mut **target, spec, load, thread, shared))
+                scope.spawn(move || work(&mut **target, spec, load, thread, begin, is_over))
             })
             .collect();
         begin.wait();
