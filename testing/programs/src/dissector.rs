@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::machine::until;
+use crate::machine::{Machine, until};
 use crate::namespace::Process;
 use crate::{Error, Job, Namespace, system};
 
@@ -44,6 +44,7 @@ pub fn watch(namespace: &Namespace, filter: &str, fields: &[&str]) -> Result<Pro
         "tshark", "-l", "-n", "-i", "eth0", "-f", filter, "-T", "fields",
     ];
     fields.iter().for_each(|field| argv.extend(["-e", field]));
+    segment(namespace)?;
     let mut watch = namespace.start_plain(&argv)?;
     if !until(READY_SECONDS, || Ok(watch.output()?.contains(STARTED)))? {
         let (what, output) = ("tshark's capture".to_owned(), watch.output()?);
@@ -61,6 +62,7 @@ pub fn watch(namespace: &Namespace, filter: &str, fields: &[&str]) -> Result<Pro
 /// # Errors
 /// When tshark does not begin.
 pub fn record(namespace: &Namespace, filter: &str, file: &Path) -> Result<Process, Error> {
+    segment(namespace)?;
     let file = file.to_string_lossy();
     let argv = [
         "tshark", "-q", "-n", "-i", "eth0", "-f", filter, "-w", &file,
@@ -75,6 +77,24 @@ pub fn record(namespace: &Namespace, filter: &str, file: &Path) -> Result<Proces
         });
     }
     Ok(tshark)
+}
+
+/// Makes the kernel cut datagrams that it has to segment before they are captured: one that holds several
+/// packets would be read as one malformed packet.
+fn segment(namespace: &Namespace) -> Result<(), Error> {
+    let name = namespace.name();
+    let argv = [
+        "ip",
+        "-n",
+        name,
+        "link",
+        "set",
+        "dev",
+        "eth0",
+        "gso_max_segs",
+        "1",
+    ];
+    system::call(&argv).map(drop)
 }
 
 /// Ends a recording, so that its file is complete.

@@ -84,6 +84,14 @@ impl Rockery {
         &self.path
     }
 
+    /// A command that starts the binary with the defaults of signals: a shell starts jobs in the background
+    /// with SIGINT ignored, and `nohup` all with SIGHUP ignored, tests included.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP,INT,QUIT").arg(&self.path);
+        command
+    }
+
     /// The path of the binary, as a word of a command line.
     ///
     /// # Panics

@@ -38,7 +38,7 @@ impl Server {
         );
         let log = folder.join("log");
         let file = std::fs::File::create(&log).map_err(Error::file(&log))?;
-        let mut command = Command::new(Rockery::built().path());
+        let mut command = Rockery::built().command();
         command
             .args(words.split_whitespace())
             .stdin(Stdio::null())

@@ -103,7 +103,7 @@ impl Nbd {
 }
 
 fn nvme(folder: &Path, words: &str) -> Command {
-    let mut command = Command::new(Rockery::built().path());
+    let mut command = Rockery::built().command();
     command
         .arg("nvme")
         .args(words.split_whitespace())
