@@ -2,8 +2,8 @@
 
 use std::io::ErrorKind::{NotConnected, UnexpectedEof};
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::net::{self, Shutdown, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,8 +116,13 @@ fn tls_handshake(
 ) -> io::Result<(Stream, Proved)> {
     let target = Arc::clone(&shared.target);
     let find = move |identity: &str| target.psks(identity);
-    let (connect_timeout, is_displaced) = (shared.tuning.connect_timeout, || permit.is_displaced());
-    let (tls_stream, psk) = acceptor.accept(stream, find, connect_timeout, &is_displaced)?;
+    if let Some(memory) = permit.memory() {
+        // A handshake waits for its socket alone, so this ends its wait at once: a new connection waits for
+        // the memory.
+        let socket = net::TcpStream::from(stream.as_fd().try_clone_to_owned()?);
+        memory.on_displaced(move || _ = socket.shutdown(Shutdown::Both));
+    }
+    let (tls_stream, psk) = acceptor.accept(stream, find, shared.tuning.connect_timeout)?;
     Ok((Stream::Tls(Box::new(tls_stream)), Proved(psk)))
 }
 

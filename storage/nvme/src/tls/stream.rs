@@ -18,9 +18,6 @@ use crate::sys::{tls, wait};
 /// The longest plaintext of a record in bytes (RFC 8446, 5.1).
 const RECORD_BYTES_MAX: usize = 16 << 10;
 
-/// How often a handshake that waits for its peer checks whether it is cancelled.
-const CANCEL_INTERVAL: Duration = Duration::from_millis(100);
-
 /// The settings of both sides: TLS 1.3 with the two cipher suites of TCP transport 3.6.1.4, without
 /// resumption.
 fn settings(method: SslMethod) -> Result<SslContextBuilder, ErrorStack> {
@@ -54,21 +51,20 @@ impl Acceptor {
     }
 
     /// Performs the handshake as the server; `find` returns the PSKs of an identity, of which the client has
-    /// to have one. `is_cancelled` is asked while the handshake waits for the client.
+    /// to have one.
     ///
     /// # Errors
-    /// When the handshake is not done in time or cancelled, or `find` knows no PSK of the client.
+    /// When the handshake is not done in time, the socket is shut down, or `find` knows no PSK of the client.
     pub fn accept(
         &self,
         stream: TcpStream,
         find: impl Fn(&str) -> Vec<Psk> + Send + Sync + 'static,
         connect_timeout: Duration,
-        is_cancelled: &dyn Fn() -> bool,
     ) -> io::Result<(TlsStream, Psk)> {
         let mut ssl = Ssl::new(&self.0)?;
         tls::look_for_key(&mut ssl, Box::new(find));
         ssl.set_accept_state();
-        let tls_stream = TlsStream::new(ssl, stream, connect_timeout, is_cancelled)?;
+        let tls_stream = TlsStream::new(ssl, stream, connect_timeout)?;
         let psk = tls::key_of(tls_stream.stream.ssl()).cloned();
         Ok((tls_stream, psk.ok_or(ErrorKind::PermissionDenied)?))
     }
@@ -105,7 +101,7 @@ impl Connector {
         ssl.set_ciphersuites(tls::cipher(psk.hash).0)?;
         tls::use_key(&mut ssl, psk);
         ssl.set_connect_state();
-        TlsStream::new(ssl, stream, connect_timeout, &|| false)
+        TlsStream::new(ssl, stream, connect_timeout)
     }
 }
 
@@ -119,12 +115,7 @@ pub struct TlsStream {
 }
 
 impl TlsStream {
-    fn new(
-        ssl: Ssl,
-        stream: TcpStream,
-        connect_timeout: Duration,
-        is_cancelled: &dyn Fn() -> bool,
-    ) -> io::Result<Self> {
+    fn new(ssl: Ssl, stream: TcpStream, connect_timeout: Duration) -> io::Result<Self> {
         let deadline = Instant::now() + connect_timeout;
         let mut stream = SslStream::new(ssl, stream)?;
         while let Err(error) = stream.do_handshake() {
@@ -140,13 +131,7 @@ impl TlsStream {
             if left.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
             }
-            wait::wait(
-                [(stream.get_ref().as_raw_fd(), writes)],
-                left.min(CANCEL_INTERVAL),
-            )?;
-            if is_cancelled() {
-                return Err(ErrorKind::Interrupted.into());
-            }
+            wait::wait([(stream.get_ref().as_raw_fd(), writes)], left)?;
         }
         // A handshake with an external PSK counts as a resumption.
         if !stream.ssl().session_reused() {
