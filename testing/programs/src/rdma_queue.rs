@@ -26,6 +26,8 @@ pub const MEMORY: usize = 1 << 20;
 pub const NEW_CONTROLLER: u16 = 0xffff;
 /// Receives that can be posted at once.
 const RECEIVES: u32 = 128;
+/// Reason of a REJ (IBTA, table 107).
+const STALE_CONNECTION: i32 = 10;
 /// Where Connect data and the data of [`RdmaQueue::succeed`] are.
 const OWN_DATA: Range<usize> = MEMORY - 4096..MEMORY;
 
@@ -75,8 +77,16 @@ impl RdmaQueue {
         let prepare = |connection: &mut Connection, domain: &Arc<Domain>| {
             (0..receives).try_for_each(|_| post_receive(connection, domain))
         };
-        let (connection, _) = Connection::connect(address, sizes, &private.to_bytes(), prepare)
-            .map_err(failed("CM"))?;
+        let end = Instant::now() + TIMEOUT;
+        let (connection, _) = loop {
+            match Connection::connect(address, sizes, &private.to_bytes(), prepare) {
+                // The target has a connection of a queue pair that had this number before, and was lost.
+                // The rejection makes it end that one (IBTA 12.9.8.3.1).
+                Err(rdma::Error::Rejected { reason, .. })
+                    if reason == STALE_CONNECTION && Instant::now() < end => {}
+                connected => break connected.map_err(failed("CM"))?,
+            }
+        };
         let memory = connection.domain().open(MEMORY).map_err(failed("memory"))?;
         Ok(Self {
             connection,
