@@ -5,6 +5,7 @@ use core::fmt;
 use vendors::facts::Evidence;
 
 use crate::cost_simulation::Cost;
+use crate::manual;
 
 /// The consequence of a fault.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -40,6 +41,29 @@ pub struct Finding {
     pub link: &'static str,
     /// The specification of the setting.
     pub specification: &'static str,
+}
+
+impl Finding {
+    /// A fault that a rule found. The rule's section of the manual has what else belongs to it.
+    pub(crate) fn new(
+        rule: &'static str,
+        place: String,
+        what: String,
+        evidence: Vec<Evidence>,
+        consequence: Consequence,
+        fix: String,
+    ) -> Self {
+        Self {
+            rule,
+            place,
+            what,
+            evidence,
+            consequence,
+            fix,
+            link: manual::link(rule),
+            specification: manual::specification(rule),
+        }
+    }
 }
 
 impl fmt::Display for Consequence {

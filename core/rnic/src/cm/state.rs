@@ -223,7 +223,7 @@ pub(super) const fn step(state: CmState, input: Input) -> Step {
     }
 }
 
-/// The end of a connection whose owner releases it: without an owner it is ended in good order.
+/// The state after the owner of a connection has released it: a connection without an owner ends in order.
 const fn released(state: CmState) -> Step {
     use CmState as S;
     match state {

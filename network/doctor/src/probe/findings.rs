@@ -5,7 +5,7 @@ use super::load::StreamOutcome;
 use super::shares::Share;
 use super::survey::{Mark, Observed, Reach, SizeLimit, marks, packet_bytes};
 use crate::cost_simulation::{Case, Talk, compare};
-use crate::{Consequence, Finding, manual};
+use crate::{Consequence, Finding};
 use vendors::Intent;
 use vendors::facts::Evidence;
 use vendors::intent::Schedule;
@@ -60,17 +60,7 @@ impl Observed {
             true => self.host.clone(),
             false => format!("{} ({})", self.host, self.address),
         };
-        let (link, specification) = (manual::link(rule), manual::specification(rule));
-        Finding {
-            rule,
-            place,
-            what,
-            evidence,
-            consequence,
-            fix,
-            link,
-            specification,
-        }
+        Finding::new(rule, place, what, evidence, consequence, fix)
     }
 }
 
@@ -406,15 +396,5 @@ fn of_load(
         text: stream.line(),
     };
     let evidence = (1..).zip(streams).map(seen).collect();
-    let (link, specification) = (manual::link(rule), manual::specification(rule));
-    Finding {
-        rule,
-        place,
-        what,
-        evidence,
-        consequence,
-        fix,
-        link,
-        specification,
-    }
+    Finding::new(rule, place, what, evidence, consequence, fix)
 }

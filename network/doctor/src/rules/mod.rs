@@ -14,7 +14,7 @@ mod software;
 mod switch;
 
 use crate::cost_simulation::{Case, Talk, compare};
-use crate::{Consequence, Finding, SwitchFacts, manual};
+use crate::{Consequence, Finding, SwitchFacts};
 use vendors::Intent;
 use vendors::facts::{Adapter, Evidence, Fact, HostFacts};
 use vendors::intent::{Schedule, Trust};
@@ -156,16 +156,9 @@ impl Found<'_> {
         consequence: Consequence,
         fix: impl Into<String>,
     ) -> Finding {
-        Finding {
-            rule: self.rule,
-            place: self.place(),
-            what: what.into(),
-            evidence: seen.iter().map(|evidence| (*evidence).clone()).collect(),
-            consequence,
-            fix: fix.into(),
-            link: manual::link(self.rule),
-            specification: manual::specification(self.rule),
-        }
+        let evidence = seen.iter().map(|evidence| (*evidence).clone()).collect();
+        let (what, fix) = (what.into(), fix.into());
+        Finding::new(self.rule, self.place(), what, evidence, consequence, fix)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The state of ports as a switch shows it, against its configuration and the fabric file.
 
 use super::switch::One;
-use super::{Consequence, Evidence, Finding, SwitchFacts, cost, manual};
+use super::{Consequence, Evidence, Finding, SwitchFacts, cost};
 use crate::cost_simulation::Case;
 use vendors::facts::Fact;
 use vendors::switch_facts::ShownPort;
@@ -101,17 +101,7 @@ impl Port<'_> {
         let (file, dialect) = (&self.switch.file, self.switch.dialect.name());
         let place = format!("{file} ({dialect}), {}", self.port.title());
         let evidence = seen.iter().map(|seen| (*seen).clone()).collect();
-        let (link, specification) = (manual::link(rule), manual::specification(rule));
-        Finding {
-            rule,
-            place,
-            what,
-            evidence,
-            consequence,
-            fix,
-            link,
-            specification,
-        }
+        Finding::new(rule, place, what, evidence, consequence, fix)
     }
 
     /// The configuration that faults are simulated with.

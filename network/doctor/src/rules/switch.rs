@@ -2,7 +2,7 @@
 
 use vendors::{Imported, LossyClass};
 
-use super::{CNP_DSCP, Consequence, Evidence, Finding, SwitchFacts, cost, manual};
+use super::{CNP_DSCP, Consequence, Evidence, Finding, SwitchFacts, cost};
 use crate::cost_simulation::Case;
 use vendors::intent::ECN_DEFAULT;
 use vendors::text::{classes, ranges};
@@ -52,17 +52,7 @@ impl One<'_> {
             self.switch.file,
             self.switch.dialect.name()
         );
-        let (link, specification) = (manual::link(rule), manual::specification(rule));
-        Finding {
-            rule,
-            place,
-            what,
-            evidence: vec![seen],
-            consequence,
-            fix,
-            link,
-            specification,
-        }
+        Finding::new(rule, place, what, vec![seen], consequence, fix)
     }
 
     fn class(&self) -> u8 {
