@@ -59,8 +59,8 @@ fn linux(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     }
 }
 
-/// Lossless Ethernet for the priority of SMB Direct: the host sets it by itself (DCBX is not willing), and PFC is
-/// on.
+/// Lossless Ethernet for the priority of SMB Direct: the host sets it by itself (DCBX is not willing), and
+/// PFC is on.
 fn dcb(adapter: &Adapter, windows: &WindowsFacts, say: Say<'_>) {
     let name = &adapter.device;
     if let Some(fact) = windows.willing.as_ref().filter(|fact| fact.value) {
