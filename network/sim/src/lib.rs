@@ -2,10 +2,10 @@
 //! from one event to the next. A run is a pure function of its seed.
 #![deny(unsafe_code)]
 
-pub mod dice;
 pub mod experiment;
 #[cfg(unix)]
 pub mod input;
+pub mod random;
 pub mod report;
 mod sys;
 pub mod world;

@@ -2,7 +2,7 @@
 //! lost, but it may be full, and it may end while both still use it.
 
 use rnic::{Instant, Payload, Senders};
-use sim::dice::Dice;
+use sim::random::RunRng;
 use wire::{Message, Packet, Qpn, Service};
 
 /// Number of the shared-memory channel at both devices.
@@ -25,25 +25,21 @@ pub(super) struct ShmChannel {
 }
 
 impl ShmChannel {
-    pub(super) fn new(dice: &mut Dice) -> Self {
-        let last = dice.below(2_000_000);
-        let ends = dice
+    pub(super) fn new(rng: &mut RunRng) -> Self {
+        let last = rng.below(2_000_000);
+        let ends = rng
             .per_mille(500)
-            .then(|| [dice.below(last + 1), last].map(Instant));
-        let swapped = dice.per_mille(500);
+            .then(|| [rng.below(last + 1), last].map(Instant));
+        let swapped = rng.per_mille(500);
         Self {
             open: [true; 2],
-            full: if dice.per_mille(300) {
+            full: if rng.per_mille(300) {
                 0
             } else {
-                dice.below(700)
+                rng.below(700)
             },
-            together: dice.pick(&[1, 2, 7, 100]),
-            unfetched: if dice.per_mille(500) {
-                0
-            } else {
-                dice.below(30)
-            },
+            together: rng.pick(&[1, 2, 7, 100]),
+            unfetched: if rng.per_mille(500) { 0 } else { rng.below(30) },
             has_unfetched: false,
             ends: match ends {
                 Some([first, second]) if swapped => [Some(second), Some(first)],
@@ -54,10 +50,10 @@ impl ShmChannel {
     }
 
     /// One that does not end.
-    pub(super) fn lasting(dice: &mut Dice) -> Self {
+    pub(super) fn lasting(rng: &mut RunRng) -> Self {
         Self {
             ends: [None; 2],
-            ..Self::new(dice)
+            ..Self::new(rng)
         }
     }
 
@@ -75,11 +71,11 @@ impl ShmChannel {
         &mut self,
         packet: &Packet,
         payload: &'a [u8],
-        dice: &mut Dice,
+        rng: &mut RunRng,
     ) -> Payload<'a> {
         let is_send =
             packet.service == Service::Rc && matches!(packet.message, Message::Send { .. });
-        if is_send && self.unfetched > 0 && dice.per_mille(self.unfetched) {
+        if is_send && self.unfetched > 0 && rng.per_mille(self.unfetched) {
             self.has_unfetched = true;
             return Payload::Foreign {
                 address: 0,
@@ -100,11 +96,11 @@ impl ShmChannel {
     }
 
     /// How many packets may go as one now.
-    pub(super) fn room(&self, dice: &mut Dice) -> u32 {
-        if dice.per_mille(self.full) {
+    pub(super) fn room(&self, rng: &mut RunRng) -> u32 {
+        if rng.per_mille(self.full) {
             0
         } else {
-            1 + dice.below(self.together) as u32
+            1 + rng.below(self.together) as u32
         }
     }
 

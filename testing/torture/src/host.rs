@@ -8,7 +8,7 @@ use rnic::{
     Gather, Gid, Instant, Memory, Mtu, Payload, Pd, QpAttr, QpInit, QpType, ReceiveRequest,
     RegionInit, RegionKeys, Sge, State,
 };
-use sim::dice::Dice;
+use sim::random::RunRng;
 use wire::{Psn, Qpn, Reth};
 
 /// One of the two hosts: its device, its memory, and the keys and queues that the test uses.
@@ -56,9 +56,9 @@ impl TestHost {
         config: Config,
         side: usize,
         arena_bytes: usize,
-        dice: &mut Dice,
+        rng: &mut RunRng,
     ) -> Result<Self, rnic::Error> {
-        Self::with_seed(config, side, arena_bytes, dice.seed())
+        Self::with_seed(config, side, arena_bytes, rng.seed())
     }
 
     pub(super) fn with_seed(
@@ -203,12 +203,12 @@ impl TestHost {
         to: usize,
         now: Instant,
         network: &mut LossyNetwork,
-        dice: &mut Dice,
+        rng: &mut RunRng,
     ) -> Vec<Event> {
         let mut port = Port {
             arena: &self.arena,
             network,
-            dice,
+            rng,
             to,
             now,
         };

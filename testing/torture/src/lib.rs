@@ -17,7 +17,7 @@ use network::{Faults, LossyNetwork};
 use rnic::{
     Completion, CompletionKind, Config, CongestionConfig, DcqcnConfig, Event, Instant, Mtu, QpType,
 };
-use sim::dice::Dice;
+use sim::random::RunRng;
 use stream::{Stream, Verdict};
 use wire::Psn;
 
@@ -103,7 +103,7 @@ pub fn run(seed: u64, between: Between) -> Result<Summary, Failure> {
 }
 
 struct Run {
-    dice: Dice,
+    rng: RunRng,
     now: Instant,
     network: LossyNetwork,
     hosts: [TestHost; 2],
@@ -112,31 +112,31 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, between: Between) -> Result<Self, rnic::Error> {
-        let mut dice = Dice::new(seed);
-        let mtu = dice.pick(&[Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B4096]);
-        let config = config(&mut dice);
-        let message_max = mtu.bytes() as usize * (1 + dice.below(6) as usize);
-        let pairs = 1 + dice.below(3) as usize;
+        let mut rng = RunRng::new(seed);
+        let mtu = rng.pick(&[Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B4096]);
+        let config = config(&mut rng);
+        let message_max = mtu.bytes() as usize * (1 + rng.below(6) as usize);
+        let pairs = 1 + rng.below(3) as usize;
         let arena_bytes = pairs * 2 * 48 * (message_max + 256);
         let mut host = |side| {
-            // Not from the dice, so that the seeds that are kept stay the runs that they were.
+            // Not from the rng, so that the seeds that are kept stay the runs that they were.
             let config = Config {
                 response_only: seed >> side & 1 == 1,
                 ..config.clone()
             };
-            TestHost::new(config, side, arena_bytes, &mut dice)
+            TestHost::new(config, side, arena_bytes, &mut rng)
         };
         let mut hosts = [host(0)?, host(1)?];
         let mut streams = Vec::new();
         for _ in 0..pairs {
-            let kind = dice.pick(&[QpType::Rc, QpType::Rc, QpType::Rc, QpType::Uc, QpType::Ud]);
+            let kind = rng.pick(&[QpType::Rc, QpType::Rc, QpType::Rc, QpType::Uc, QpType::Ud]);
             let qpns = [hosts[0].create_qp(kind)?, hosts[1].create_qp(kind)?];
-            let near_wrap = Psn::new(0xff_fff0 + dice.below(16) as u32);
+            let near_wrap = Psn::new(0xff_fff0 + rng.below(16) as u32);
             let how = Connection {
                 mtu,
-                timeout: 8 + dice.below(3) as u8,
-                rd_atomic: 1 + dice.below(8) as u8,
-                psns: [near_wrap, Psn::new(dice.next_u64() as u32)],
+                timeout: 8 + rng.below(3) as u8,
+                rd_atomic: 1 + rng.below(8) as u8,
+                psns: [near_wrap, Psn::new(rng.next_u64() as u32)],
             };
             let gids = [hosts[0].gid(), hosts[1].gid()];
             for side in 0..2 {
@@ -156,15 +156,15 @@ impl Run {
             } else {
                 message_max
             };
-            for from in 0..1 + dice.below(2) as usize {
-                let requests = 1 + dice.below(40);
+            for from in 0..1 + rng.below(2) as usize {
+                let requests = 1 + rng.below(40);
                 streams.push(Stream::new(kind, from, qpns, most, requests, &mut hosts));
             }
         }
         let mut network = LossyNetwork::default();
-        network.faults = faults(&mut dice);
+        network.faults = faults(&mut rng);
         if between == Between::SharedMemory {
-            let channel = ShmChannel::new(&mut dice);
+            let channel = ShmChannel::new(&mut rng);
             // A network cannot pass what was executed: its responder would miss the packets.
             let executes = seed % 4 == 2 && channel.lasts();
             streams
@@ -173,7 +173,7 @@ impl Run {
             network.channel = Some(channel);
         }
         Ok(Self {
-            dice,
+            rng,
             now: Instant(0),
             network,
             hosts,
@@ -245,7 +245,7 @@ impl Run {
             }
             if self.now >= next_action {
                 self.act()?;
-                next_action = Instant(self.now.0 + 1 + self.dice.below(20_000));
+                next_action = Instant(self.now.0 + 1 + self.rng.below(20_000));
             }
             if let Some(channel) = &mut self.network.channel {
                 host::tend(channel, &mut self.hosts, self.now);
@@ -259,11 +259,11 @@ impl Run {
     /// The applications do something.
     fn act(&mut self) -> Verdict {
         for stream in &mut self.streams {
-            if self.dice.per_mille(500) {
-                stream.post_receives(&mut self.hosts, &mut self.dice, self.now)?;
+            if self.rng.per_mille(500) {
+                stream.post_receives(&mut self.hosts, &mut self.rng, self.now)?;
             }
-            for _ in 0..self.dice.below(4) {
-                stream.post(&mut self.hosts, &mut self.dice, self.now)?;
+            for _ in 0..self.rng.below(4) {
+                stream.post(&mut self.hosts, &mut self.rng, self.now)?;
             }
         }
         Ok(())
@@ -288,7 +288,7 @@ impl Run {
             };
             let TestHost { device, arena, .. } = &mut self.hosts[side];
             if let (true, Some(channel)) = (frame.by_channel, &mut self.network.channel) {
-                let payload = channel.deliver(&packet, payload, &mut self.dice);
+                let payload = channel.deliver(&packet, payload, &mut self.rng);
                 device.shm().handle_packet(
                     self.now,
                     &arrival,
@@ -308,7 +308,7 @@ impl Run {
     fn settle(&mut self) -> Verdict {
         for side in 0..2 {
             let events =
-                self.hosts[side].pump(1 - side, self.now, &mut self.network, &mut self.dice);
+                self.hosts[side].pump(1 - side, self.now, &mut self.network, &mut self.rng);
             if let Some(event) = events
                 .iter()
                 .find(|event| !matches!(event, Event::CommunicationEstablished(_)))
@@ -372,29 +372,29 @@ impl Run {
     }
 }
 
-fn config(dice: &mut Dice) -> Config {
-    let congestion = match dice.below(3) {
+fn config(rng: &mut RunRng) -> Config {
+    let congestion = match rng.below(3) {
         0 => CongestionConfig::Off,
         1 => CongestionConfig::Adaptive,
         _ => CongestionConfig::Dcqcn(DcqcnConfig::default()),
     };
     Config {
-        out_of_order: dice.per_mille(500),
-        write_only: dice.per_mille(300),
-        reorder_window: dice.pick(&[4, 16, 64, 1024]),
-        window_bytes: dice.pick(&[1, 4096, 1 << 16, 1 << 20]),
+        out_of_order: rng.per_mille(500),
+        write_only: rng.per_mille(300),
+        reorder_window: rng.pick(&[4, 16, 64, 1024]),
+        window_bytes: rng.pick(&[1, 4096, 1 << 16, 1 << 20]),
         congestion,
         ..Config::default()
     }
 }
 
 /// Some kinds of fault are off entirely in a run, others wild.
-fn faults(dice: &mut Dice) -> Faults {
+fn faults(rng: &mut RunRng) -> Faults {
     let mut part = |worst: u64| {
-        if dice.per_mille(400) {
+        if rng.per_mille(400) {
             0
         } else {
-            dice.below(worst)
+            rng.below(worst)
         }
     };
     Faults {

@@ -7,7 +7,7 @@ use rnic::{
     Arrival, Channels, Direct, Execution, Fault, ForwardedRequest, Gather, Gid, Instant, Path,
     Sink, SrqOwner, Streamed,
 };
-use sim::dice::Dice;
+use sim::random::RunRng;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use wire::MAX_HEADERS;
@@ -65,30 +65,30 @@ impl LossyNetwork {
         Some(entry.remove())
     }
 
-    fn carry(&mut self, to: usize, mut frame: Datagram, now: Instant, dice: &mut Dice) {
+    fn carry(&mut self, to: usize, mut frame: Datagram, now: Instant, rng: &mut RunRng) {
         if frame.by_channel {
             return self.insert(to, frame, Instant(now.0 + DELAY_NS));
         }
         let faults = self.faults;
-        if dice.per_mille(faults.drop) {
+        if rng.per_mille(faults.drop) {
             return;
         }
-        if dice.per_mille(faults.mark) {
+        if rng.per_mille(faults.mark) {
             frame.traffic_class |= 3;
         }
-        if dice.per_mille(faults.duplicate) {
-            self.enqueue(to, frame.clone(), now, dice);
+        if rng.per_mille(faults.duplicate) {
+            self.enqueue(to, frame.clone(), now, rng);
         }
-        if dice.per_mille(faults.corrupt) {
-            let bit = dice.below(frame.bytes.len() as u64 * 8) as usize;
+        if rng.per_mille(faults.corrupt) {
+            let bit = rng.below(frame.bytes.len() as u64 * 8) as usize;
             frame.bytes[bit / 8] ^= 1 << (bit % 8);
         }
-        self.enqueue(to, frame, now, dice);
+        self.enqueue(to, frame, now, rng);
     }
 
-    fn enqueue(&mut self, to: usize, frame: Datagram, now: Instant, dice: &mut Dice) {
-        let late = if dice.per_mille(self.faults.late) {
-            dice.below(self.faults.late_ns_max)
+    fn enqueue(&mut self, to: usize, frame: Datagram, now: Instant, rng: &mut RunRng) {
+        let late = if rng.per_mille(self.faults.late) {
+            rng.below(self.faults.late_ns_max)
         } else {
             0
         };
@@ -105,7 +105,7 @@ impl LossyNetwork {
 pub(super) struct Port<'a> {
     pub(super) arena: &'a Arena,
     pub(super) network: &'a mut LossyNetwork,
-    pub(super) dice: &'a mut Dice,
+    pub(super) rng: &'a mut RunRng,
     pub(super) to: usize,
     pub(super) now: Instant,
 }
@@ -134,7 +134,7 @@ impl Sink for Port<'_> {
             traffic_class: path.traffic_class,
             by_channel: path.channel == CHANNEL,
         };
-        self.network.carry(self.to, frame, self.now, self.dice);
+        self.network.carry(self.to, frame, self.now, self.rng);
         Ok(())
     }
 
@@ -148,7 +148,7 @@ impl Channels for Port<'_> {
 
     fn room(&mut self, path: &Path, _mtu: u32) -> u32 {
         match &self.network.channel {
-            Some(channel) if path.channel == CHANNEL => channel.room(self.dice),
+            Some(channel) if path.channel == CHANNEL => channel.room(self.rng),
             _ => 1,
         }
     }
@@ -175,7 +175,7 @@ impl Channels for Port<'_> {
 
     /// No request is executed directly here, but they wait as they would for it.
     fn execution(&mut self, _path: &Path, _is_read: bool, _length: u32) -> Execution {
-        match self.dice.below(20) {
+        match self.rng.below(20) {
             0 => Execution::Later,
             1..4 => Execution::Direct,
             _ => Execution::ByChannel,

@@ -7,7 +7,7 @@ use rnic::{
     Completion, CompletionKind, Data, Destination, Extra, Instant, Operation, QpType, SendFlags,
     SendRequest, Sge, Status,
 };
-use sim::dice::Dice;
+use sim::random::RunRng;
 use std::collections::{BTreeMap, VecDeque};
 use wire::{Qpn, Rkey, Tail};
 
@@ -153,10 +153,10 @@ impl Stream {
     pub(super) fn post_receives(
         &mut self,
         hosts: &mut [TestHost; 2],
-        dice: &mut Dice,
+        rng: &mut RunRng,
         now: Instant,
     ) -> Verdict {
-        let most = 1 + dice.below(RECEIVES as u64);
+        let most = 1 + rng.below(RECEIVES as u64);
         for _ in 0..most {
             let Some(slot) = self.spare_receives.pop() else {
                 break;
@@ -174,7 +174,7 @@ impl Stream {
     pub(super) fn post(
         &mut self,
         hosts: &mut [TestHost; 2],
-        dice: &mut Dice,
+        rng: &mut RunRng,
         now: Instant,
     ) -> Verdict {
         if self.dead || self.left == 0 {
@@ -187,10 +187,10 @@ impl Stream {
         self.left -= 1;
         let id = self.next_id;
         self.next_id += 1;
-        let plan = self.plan(hosts, dice, place, id);
+        let plan = self.plan(hosts, rng, place, id);
         // The last one is signaled: without a completion the end of the stream would not be seen.
-        let signaled = self.left == 0 || self.free_places.is_empty() || dice.per_mille(700);
-        self.submit(hosts, dice, &plan, id, signaled, now)?;
+        let signaled = self.left == 0 || self.free_places.is_empty() || rng.per_mille(700);
+        self.submit(hosts, rng, &plan, id, signaled, now)?;
         let kind = plan.kind;
         self.posted.push_back(Posted {
             id,
@@ -214,19 +214,19 @@ impl Stream {
         }
     }
 
-    fn plan(&mut self, hosts: &mut [TestHost; 2], dice: &mut Dice, place: usize, id: u64) -> Plan {
+    fn plan(&mut self, hosts: &mut [TestHost; 2], rng: &mut RunRng, place: usize, id: u64) -> Plan {
         let (local, remote, _) = self.places[place];
         self.places[place].2 = None;
-        let tag = dice.next_u64();
-        let length = match dice.below(10) {
+        let tag = rng.next_u64();
+        let length = match rng.below(10) {
             0 => 0,
-            1..=4 => dice.below(self.message_max.min(64) as u64) as usize,
-            _ => dice.below(self.message_max as u64 + 1) as usize,
+            1..=4 => rng.below(self.message_max.min(64) as u64) as usize,
+            _ => rng.below(self.message_max as u64 + 1) as usize,
         };
         let [local, remote] = [local, remote].map(|slot| Slot { length, ..slot });
         let choice = match self.kind {
-            QpType::Rc => dice.below(8),
-            QpType::Uc => dice.pick(&[1, 2, 3]),
+            QpType::Rc => rng.below(8),
+            QpType::Uc => rng.pick(&[1, 2, 3]),
             _ => 1,
         };
         let immediate = (id as u32).to_be_bytes();
@@ -254,7 +254,7 @@ impl Stream {
             }
             5 => self.fetch_add(&ends, tag),
             6 => {
-                let compare = if dice.per_mille(500) { self.value } else { tag };
+                let compare = if rng.per_mille(500) { self.value } else { tag };
                 self.compare_swap(&ends, compare, tag)
             }
             _ => {
@@ -370,7 +370,7 @@ impl Stream {
     fn submit(
         &mut self,
         hosts: &mut [TestHost; 2],
-        dice: &mut Dice,
+        rng: &mut RunRng,
         plan: &Plan,
         id: u64,
         signaled: bool,
@@ -387,17 +387,17 @@ impl Stream {
         } else {
             SendFlags::empty()
         };
-        if dice.per_mille(100) {
+        if rng.per_mille(100) {
             flags |= SendFlags::FENCE;
         }
         let (sges, count) = split(
             host.sge(plan.local),
-            dice,
+            rng,
             matches!(plan.promise, Promise::Original { .. }),
         );
         let bytes = host.arena.slice(plan.local).to_vec();
         let sends = matches!(plan.operation, Operation::Send(_) | Operation::Write { .. });
-        let inline = sends && bytes.len() <= 64 && dice.per_mille(300);
+        let inline = sends && bytes.len() <= 64 && rng.per_mille(300);
         let data = if inline {
             Data::Inline(&bytes)
         } else {
@@ -417,7 +417,7 @@ impl Stream {
             xrc_srq: None,
         };
         let TestHost { device, arena, .. } = host;
-        // Not from the dice, so that the seeds that are kept stay the runs that they were.
+        // Not from the rng, so that the seeds that are kept stay the runs that they were.
         if self.executes
             && device.execute_at_once(
                 self.qpn,
@@ -608,13 +608,13 @@ impl Ends {
 }
 
 /// Cuts the data into up to three elements.
-fn split(sge: Sge, dice: &mut Dice, whole: bool) -> ([Sge; 3], usize) {
+fn split(sge: Sge, rng: &mut RunRng, whole: bool) -> ([Sge; 3], usize) {
     let mut parts = [sge; 3];
     if whole || sge.length < 3 {
         return (parts, 1);
     }
-    let first = dice.below(u64::from(sge.length)) as u32;
-    let second = dice.below(u64::from(sge.length - first)) as u32;
+    let first = rng.below(u64::from(sge.length)) as u32;
+    let second = rng.below(u64::from(sge.length - first)) as u32;
     let mut address = sge.address;
     for (part, length) in parts
         .iter_mut()

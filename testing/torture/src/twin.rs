@@ -10,7 +10,7 @@ use rnic::{
     Completion, Config, CongestionConfig, Data, Instant, Mtu, Operation, Payload, QpType, SendFlags,
 };
 use rnic::{SendRequest, Sge};
-use sim::dice::Dice;
+use sim::random::RunRng;
 use wire::{Psn, Qpn, Rkey, Tail};
 
 /// Requests of a scenario at most: the depth of the send queue.
@@ -55,7 +55,7 @@ pub fn compare(seed: u64) -> Result<u64, Failure> {
         what,
     };
     let set_up = |error: rnic::Error| failed(format!("set-up: {error}"));
-    let story = Story::new(&mut Dice::new(seed)).map_err(set_up)?;
+    let story = Story::new(&mut RunRng::new(seed)).map_err(set_up)?;
     let tell = |between| {
         Stage::new(&story, between, seed)
             .map_err(set_up)?
@@ -97,10 +97,10 @@ pub fn compare(seed: u64) -> Result<u64, Failure> {
 }
 
 impl Story {
-    fn new(dice: &mut Dice) -> Result<Self, rnic::Error> {
-        let mtu = dice.pick(&[Mtu::B256, Mtu::B512, Mtu::B1024]);
+    fn new(rng: &mut RunRng) -> Result<Self, rnic::Error> {
+        let mtu = rng.pick(&[Mtu::B256, Mtu::B512, Mtu::B1024]);
         let longest = u64::from(mtu.bytes()) * 8;
-        let (out_of_order, write_only) = (dice.per_mille(300), dice.per_mille(300));
+        let (out_of_order, write_only) = (rng.per_mille(300), rng.per_mille(300));
         let config = Config {
             out_of_order,
             write_only,
@@ -108,7 +108,7 @@ impl Story {
             congestion: CongestionConfig::Off,
             ..Config::default()
         };
-        let seeds = [dice.seed(), dice.seed()];
+        let seeds = [rng.seed(), rng.seed()];
         let mut story = Self {
             mtu,
             config,
@@ -119,11 +119,11 @@ impl Story {
         // Keys depend on the seeds alone, so those of a trial serve both tellings.
         let mut hosts = story.hosts()?;
         let counter = hosts[1].allot(8);
-        for _ in 0..1 + dice.below(REQUESTS_MAX) {
-            let length = dice.below(longest);
-            story.add_request(&mut hosts, dice, length, counter);
+        for _ in 0..1 + rng.below(REQUESTS_MAX) {
+            let length = rng.below(longest);
+            story.add_request(&mut hosts, rng, length, counter);
         }
-        story.set_keys(hosts[1].keys.rkey, dice);
+        story.set_keys(hosts[1].keys.rkey, rng);
         Ok(story)
     }
 
@@ -131,7 +131,7 @@ impl Story {
     fn add_request(
         &mut self,
         hosts: &mut [TestHost; 2],
-        dice: &mut Dice,
+        rng: &mut RunRng,
         length: u64,
         counter: Slot,
     ) {
@@ -139,11 +139,11 @@ impl Story {
         let (mut local, remote) = (allot(0, length), allot(1, length));
         local.length = length as usize;
         let rkey = Rkey(0);
-        let immediate = dice
+        let immediate = rng
             .per_mille(300)
-            .then(|| (dice.next_u64() as u32).to_be_bytes());
+            .then(|| (rng.next_u64() as u32).to_be_bytes());
         let address = remote.address();
-        let operation = match dice.below(5) {
+        let operation = match rng.below(5) {
             0 => Operation::Write {
                 address,
                 rkey,
@@ -155,15 +155,15 @@ impl Story {
                 Operation::FetchAdd {
                     address: counter.address(),
                     rkey,
-                    add: dice.next_u64(),
+                    add: rng.next_u64(),
                 }
             }
             _ => Operation::Send(immediate.map_or(Tail::None, Tail::Immediate)),
         };
         if matches!(operation, Operation::Send(_)) || immediate.is_some() {
             // Once in a while too short.
-            let room = if dice.per_mille(40) {
-                dice.below(length + 1)
+            let room = if rng.per_mille(40) {
+                rng.below(length + 1)
             } else {
                 length
             };
@@ -172,29 +172,29 @@ impl Story {
                 ..allot(1, room)
             });
         }
-        let flag = |dice: &mut Dice, flag| {
-            if dice.per_mille(500) {
+        let flag = |rng: &mut RunRng, flag| {
+            if rng.per_mille(500) {
                 flag
             } else {
                 SendFlags::empty()
             }
         };
-        let flags = flag(dice, SendFlags::SIGNALED) | flag(dice, SendFlags::FENCE);
+        let flags = flag(rng, SendFlags::SIGNALED) | flag(rng, SendFlags::FENCE);
         self.requests.push(Request {
             operation,
             local,
-            foreign: dice.per_mille(15),
+            foreign: rng.per_mille(15),
             flags,
         });
     }
 
     /// Gives requests the peer's key; a few get a key, or a place, without access rights.
-    fn set_keys(&mut self, key: Rkey, dice: &mut Dice) {
+    fn set_keys(&mut self, key: Rkey, rng: &mut RunRng) {
         for request in &mut self.requests {
             match &mut request.operation {
                 Operation::Write { address, rkey, .. } | Operation::Read { address, rkey } => {
                     *rkey = key;
-                    match dice.below(60) {
+                    match rng.below(60) {
                         0 => rkey.0 ^= 0x1_0000,
                         1 => *address += 1 << 40,
                         _ => {}
@@ -221,13 +221,13 @@ struct Stage<'a> {
     qpns: [Qpn; 2],
     network: LossyNetwork,
     /// Random choices in which both runs may differ: how full the channel is.
-    dice: Dice,
+    rng: RunRng,
     now: Instant,
 }
 
 impl<'a> Stage<'a> {
     fn new(story: &'a Story, between: Between, seed: u64) -> Result<Self, rnic::Error> {
-        let (mut hosts, mut dice) = (story.hosts()?, Dice::new(seed ^ u64::MAX));
+        let (mut hosts, mut rng) = (story.hosts()?, RunRng::new(seed ^ u64::MAX));
         let qpns = [
             hosts[0].create_qp(QpType::Rc)?,
             hosts[1].create_qp(QpType::Rc)?,
@@ -254,14 +254,14 @@ impl<'a> Stage<'a> {
             }
         }
         if between == Between::SharedMemory {
-            network.channel = Some(ShmChannel::lasting(&mut dice));
+            network.channel = Some(ShmChannel::lasting(&mut rng));
         }
         Ok(Self {
             story,
             hosts,
             qpns,
             network,
-            dice,
+            rng,
             now: Instant(0),
         })
     }
@@ -283,7 +283,7 @@ impl<'a> Stage<'a> {
             }
             self.deliver();
             for (side, completions) in completions.iter_mut().enumerate() {
-                self.hosts[side].pump(1 - side, self.now, &mut self.network, &mut self.dice);
+                self.hosts[side].pump(1 - side, self.now, &mut self.network, &mut self.rng);
                 let done = self.hosts[side].completions();
                 completions.extend(done.into_iter().map(|done| Completion { at_ns: 0, ..done }));
             }

@@ -1,7 +1,7 @@
 //! Messages that arrive at random times, with published distributions of lengths.
 
 use super::FLOWS_MAX;
-use crate::dice::Dice;
+use crate::random::RunRng;
 use crate::world::{Flow, Transfer};
 use fabric::Time;
 use fabric_file::Network;
@@ -55,7 +55,7 @@ pub(super) fn arrivals(
     from: &[u32],
     to: &[u32],
     operation: Transfer,
-    dice: &mut Dice,
+    rng: &mut RunRng,
 ) -> Result<Vec<Flow>, String> {
     let rates = super::attached_rates(all.network);
     let load = all.load.0 as f64 / (1_u64 << 32) as f64;
@@ -73,21 +73,21 @@ pub(super) fn arrivals(
         let gap_ps = mean * 8e12 / (rates[*sender as usize].bps() as f64 * load);
         let mut at = all.workload.start.0.0 as f64;
         loop {
-            at += dice.exponential(gap_ps);
+            at += rng.exponential(gap_ps);
             if at >= all.end.0 as f64 {
                 break;
             }
             if flows.len() >= FLOWS_MAX {
                 return Err(format!("more than {FLOWS_MAX} messages come"));
             }
-            let bytes = table.map_or(all.workload.message.0, |table| length(table, dice));
+            let bytes = table.map_or(all.workload.message.0, |table| length(table, rng));
             flows.push(Flow {
                 operation,
                 start: Time(at as u64),
                 workload: all.number,
                 ..Flow::write(
                     *sender,
-                    dice.pick(&others),
+                    rng.pick(&others),
                     u32::try_from(bytes.max(1)).unwrap_or(1 << 30),
                 )
             });
@@ -106,8 +106,8 @@ fn mean(table: SizeTable) -> f64 {
     table.windows(2).map(piece).sum()
 }
 
-fn length(table: SizeTable, dice: &mut Dice) -> u64 {
-    let throw = dice.below(10_000 << 20);
+fn length(table: SizeTable, rng: &mut RunRng) -> u64 {
+    let throw = rng.below(10_000 << 20);
     let at = table.windows(2).find(|pair| throw < pair[1].1 << 20);
     let Some(&[(from, low), (to, high)]) = at else {
         return 1;
@@ -128,8 +128,8 @@ mod tests {
                 "{}",
                 mean(table)
             );
-            let mut dice = Dice::new(3);
-            let thrown: Vec<u64> = (0..40_000).map(|_| length(table, &mut dice)).collect();
+            let mut rng = RunRng::new(3);
+            let thrown: Vec<u64> = (0..40_000).map(|_| length(table, &mut rng)).collect();
             let sum: u64 = thrown.iter().sum();
             assert!((sum as f64 / 4e4 / mean(table) - 1.0).abs() < 0.03);
             for (bytes, part) in table {

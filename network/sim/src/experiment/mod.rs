@@ -16,7 +16,7 @@ pub use run::{Progress, Ran};
 pub use station::Station;
 
 use self::file_table::FileTable;
-use crate::world::{CardConfig, CardFunction, Flow, Guard, Scenario, Watch};
+use crate::world::{AdapterFunction, Flow, Guard, Scenario, SriovAdapterConfig, Watch};
 use fabric::topology::Node;
 use fabric::{Rate, Time};
 use fabric_file::{Document, FabricFile, FileError, Mistake, Network, ReadFile, SharedAdapter};
@@ -192,9 +192,9 @@ fn check_end(document: &Document, file: &FabricFile, flows: &[Flow]) -> Result<(
 }
 
 /// An adapter with functions, as the engine takes it.
-fn card(adapter: &SharedAdapter) -> CardConfig {
+fn card(adapter: &SharedAdapter) -> SriovAdapterConfig {
     let weights = adapter.weights();
-    let physical = CardFunction {
+    let physical = AdapterFunction {
         host: adapter.host,
         weight: weights[0],
         rate: None,
@@ -205,7 +205,7 @@ fn card(adapter: &SharedAdapter) -> CardConfig {
         .functions
         .iter()
         .zip(&weights[1..])
-        .map(|(function, weight)| CardFunction {
+        .map(|(function, weight)| AdapterFunction {
             host: function.host,
             weight: *weight,
             rate: (function.settings.max_bps > 0)
@@ -216,7 +216,7 @@ fn card(adapter: &SharedAdapter) -> CardConfig {
                 trust: function.settings.trust,
             },
         });
-    CardConfig {
+    SriovAdapterConfig {
         port: adapter.uplink,
         functions: std::iter::once(physical).chain(functions).collect(),
     }

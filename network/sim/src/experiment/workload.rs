@@ -3,7 +3,7 @@
 use super::FLOWS_MAX;
 use super::arrivals::{Arrivals, arrivals};
 use super::file_table::FileTable;
-use crate::dice::Dice;
+use crate::random::RunRng;
 use crate::world::{Flow, Forgery, Transfer};
 use fabric::Time;
 use fabric_file::schema::{Operation, Pattern, Workload};
@@ -37,11 +37,11 @@ pub(super) fn flows(
         to: table.hosts(network, "to", &workload.to)?,
     };
     let seed = file.seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut dice = Dice::new(seed);
+    let mut rng = RunRng::new(seed);
     if let Some(load) = workload.load {
-        return input.arriving(load, file, &mut dice);
+        return input.arriving(load, file, &mut rng);
     }
-    let pairs = input.pairs(&mut dice)?;
+    let pairs = input.pairs(&mut rng)?;
     let message_bytes = input.message_bytes()?;
     let forgery = input.forgery()?;
     let flow = |(from, to): (u32, u32)| Flow {
@@ -78,7 +78,7 @@ impl FlowInput<'_> {
         &self,
         load: Ratio,
         file: &FabricFile,
-        dice: &mut Dice,
+        rng: &mut RunRng,
     ) -> Result<Vec<Flow>, FileError> {
         let Some(end) = file.duration else {
             let what = "messages arrive without end, and the file gives no duration".to_owned();
@@ -95,14 +95,14 @@ impl FlowInput<'_> {
             network: self.network,
         };
         let operation = transfer(self.workload.operation);
-        arrivals(&all, &self.from, &self.to, operation, dice).map_err(|what| {
+        arrivals(&all, &self.from, &self.to, operation, rng).map_err(|what| {
             let instead = "a lower load or a shorter duration";
             self.table.mistake(Mistake::Limit, "load", what, instead)
         })
     }
 
     /// Senders and receivers by the workload's pattern, without those that are one host.
-    fn pairs(&self, dice: &mut Dice) -> Result<Vec<(u32, u32)>, FileError> {
+    fn pairs(&self, rng: &mut RunRng) -> Result<Vec<(u32, u32)>, FileError> {
         let (from, to) = (&self.from, &self.to);
         let count = queue_pairs(self.workload, from.len(), to.len());
         if !(1..=FLOWS_MAX).contains(&count) {
@@ -113,7 +113,7 @@ impl FlowInput<'_> {
         let pairs = match self.workload.pattern {
             Pattern::Pairs => from.iter().copied().zip(to.iter().copied()).collect(),
             Pattern::Each => each(from, to),
-            Pattern::Permutation => permutation(from, to, dice),
+            Pattern::Permutation => permutation(from, to, rng),
             Pattern::Ring => (0..from.len())
                 .map(|index| (from[index], from[(index + 1) % from.len()]))
                 .collect(),
@@ -214,10 +214,10 @@ fn each(from: &[u32], to: &[u32]) -> Vec<(u32, u32)> {
 }
 
 /// Receivers in random order, none twice, none its own sender where that can be avoided.
-fn permutation(from: &[u32], to: &[u32], dice: &mut Dice) -> Vec<(u32, u32)> {
+fn permutation(from: &[u32], to: &[u32], rng: &mut RunRng) -> Vec<(u32, u32)> {
     let mut to = to.to_vec();
     for index in (1..to.len()).rev() {
-        to.swap(index, dice.below(index as u64 + 1) as usize);
+        to.swap(index, rng.below(index as u64 + 1) as usize);
     }
     for index in 0..from.len().min(to.len()) {
         if from[index] == to[index] {
@@ -238,7 +238,7 @@ mod tests {
     fn a_permutation_gives_everyone_one_sender_and_nobody_itself() {
         let hosts: Vec<u32> = (0..64).collect();
         for seed in 0..200 {
-            let pairs = permutation(&hosts, &hosts, &mut Dice::new(seed));
+            let pairs = permutation(&hosts, &hosts, &mut RunRng::new(seed));
             let mut receivers: Vec<u32> = pairs.iter().map(|(_, to)| *to).collect();
             receivers.sort_unstable();
             assert_eq!(receivers, hosts);

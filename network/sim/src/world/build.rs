@@ -7,18 +7,20 @@ pub use check::ScenarioError;
 
 use check::check;
 
-use super::card::{Card, Seat};
 use super::events::{Events, Nodes};
 use super::hops::Trace;
 use super::host::{Attachment, BUFFER_ADDRESS, Host, HostObjects, Kind, Receiving, gid};
-use super::lane::LinkDirection;
+use super::link_direction::LinkDirection;
 use super::link_state::{
     LinkRecords, LinkState, PartIndex, STREAM_HOSTS, STREAM_STORES, STREAM_SWITCHES,
 };
 use super::part::Part;
 use super::pcie_link::{PcieLink, Slot};
 use super::placed_switch::PlacedSwitch;
-use super::scenario::{CardConfig, Flow, Forgery, HostConfig, PcieConfig, Scenario, Transfer};
+use super::scenario::{
+    Flow, Forgery, HostConfig, PcieConfig, Scenario, SriovAdapterConfig, Transfer,
+};
+use super::sriov_adapter::{Seat, SriovAdapter};
 use super::storage::Store;
 use fabric::config::{CLASSES, ClassMap, GroupConfig, Profile, QueueConfig, Treatment, Weigh};
 use fabric::topology::{Chance, End, Node};
@@ -400,7 +402,7 @@ impl<'a> WorldBuilder<'a> {
             .scenario
             .cards
             .iter()
-            .flat_map(CardConfig::hosts)
+            .flat_map(SriovAdapterConfig::hosts)
             .collect();
         for link in self.scenario.topology.links() {
             for end in link.ends {
@@ -459,7 +461,7 @@ impl<'a> WorldBuilder<'a> {
             let part = &mut parts[usize::from(self.host_at[host].0)];
             let frame_bytes = config.mtu.bytes() + config.overhead_bytes();
             part.cards
-                .push(Card::new(card, Slot::new(pcie.rate), frame_bytes));
+                .push(SriovAdapter::new(card, Slot::new(pcie.rate), frame_bytes));
             let index = part.cards.len() as u32 - 1;
             let buffer = share_of_buffer(card, pcie, frame_bytes);
             for (function, number) in card.functions.iter().zip(0..) {
@@ -485,7 +487,7 @@ impl<'a> WorldBuilder<'a> {
 }
 
 /// The part of the receive buffer that one function has: an even share, and a few frames at least.
-fn share_of_buffer(card: &CardConfig, pcie: PcieConfig, frame_bytes: u32) -> u32 {
+fn share_of_buffer(card: &SriovAdapterConfig, pcie: PcieConfig, frame_bytes: u32) -> u32 {
     (pcie.receive_buffer_bytes / card.functions.len() as u32).max(8 * frame_bytes)
 }
 

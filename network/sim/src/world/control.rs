@@ -1,10 +1,11 @@
 //! The control of a world with live hosts: makes hosts live, runs up to the time of a clock, and changes
 //! links and switches while they work.
 
-use super::link_state::{SwitchPorts, kind};
+use super::event_key::{EventKey, EventKind};
+use super::link_state::SwitchPorts;
 use super::live::LiveHosts;
 use super::placed_switch::PlacedSwitch;
-use super::scenario::CardFunction;
+use super::scenario::AdapterFunction;
 use super::{Captured, World};
 use fabric::Time;
 use fabric::config::{CLASSES, PfcConfig, QueueConfig, SwitchConfig};
@@ -29,7 +30,9 @@ impl World {
         let part = &mut self.parts[usize::from(part)];
         let at = at.max(self.now);
         if part.hosts[index as usize].wants_clock(at) {
-            part.links.events.push(at, host * 4 + kind::CLOCK);
+            part.links
+                .events
+                .push(at, EventKey::new(host, EventKind::Clock));
         }
     }
 
@@ -93,7 +96,7 @@ impl World {
 
     /// Gives a function of an adapter other rates, another VLAN and other checks. These checks apply to its
     /// packets that are still on their way, too.
-    pub fn set_function(&mut self, function: &CardFunction) {
+    pub fn set_function(&mut self, function: &AdapterFunction) {
         let Some((part, index)) = self.host_at.get(function.host as usize).copied() else {
             return;
         };

@@ -10,6 +10,7 @@
 //! each node can therefore be driven for itself, one after the other, while what belongs to it is in the
 //! cache. Where links are too short for that, all nodes are driven together, as if they were one.
 
+use super::event_key::EventKey;
 use fabric::{PacketId, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,7 +23,7 @@ struct Event(u128);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Due {
     pub(crate) at: Time,
-    pub(crate) key: u32,
+    pub(crate) key: EventKey,
     /// The packet, if the event names one.
     pub(crate) packet: Option<PacketId>,
 }
@@ -31,16 +32,16 @@ pub(crate) struct Due {
 const NO_PACKET: u32 = u32::MAX;
 
 impl Event {
-    fn new(at: Time, key: u32, packet: u32) -> Self {
-        Self(u128::from(at.0) << 64 | u128::from(key) << 32 | u128::from(packet))
+    fn new(at: Time, key: EventKey, packet: u32) -> Self {
+        Self(u128::from(at.0) << 64 | u128::from(key.bits()) << 32 | u128::from(packet))
     }
 
     fn at(self) -> u64 {
         (self.0 >> 64) as u64
     }
 
-    fn key(self) -> u32 {
-        (self.0 >> 32) as u32
+    fn key(self) -> EventKey {
+        EventKey::from_bits((self.0 >> 32) as u32)
     }
 
     fn packet(self) -> Option<PacketId> {
@@ -87,8 +88,7 @@ const WINDOW_PS_MIN: u64 = 100_000;
 /// The node of each event, and how long nodes can be driven by themselves.
 #[derive(Debug)]
 pub(crate) struct Nodes {
-    /// By the number of the lane: the node that receives from it (for keys that are even), and the one that
-    /// sends into it.
+    /// By the number of the lane: the node that receives from it and the one that sends into it.
     pub(crate) ends: Vec<[u32; 2]>,
     /// How many nodes there are.
     pub(crate) count: usize,
@@ -100,7 +100,7 @@ impl Nodes {
     #[inline]
     fn of(&self, event: Event) -> u32 {
         let key = event.key();
-        self.ends[(key >> 2) as usize][(key & 1) as usize]
+        self.ends[key.lane() as usize][usize::from(key.is_of_sender())]
     }
 }
 
@@ -314,13 +314,13 @@ impl Events {
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, at: Time, key: u32) {
+    pub(crate) fn push(&mut self, at: Time, key: EventKey) {
         self.put(Event::new(at, key, NO_PACKET));
     }
 
     /// Adds an event of a packet.
     #[inline]
-    pub(crate) fn push_packet(&mut self, at: Time, key: u32, id: PacketId) {
+    pub(crate) fn push_packet(&mut self, at: Time, key: EventKey, id: PacketId) {
         self.put(Event::new(at, key, id.0));
     }
 
@@ -405,7 +405,7 @@ impl Events {
     /// The event that is about so many events behind the next one, in this node's turn or a later one: its
     /// key, and the packet if it names one. None where nodes are not driven one by one.
     #[inline(always)]
-    pub(crate) fn ahead(&self, distance: usize) -> Option<(u32, Option<PacketId>)> {
+    pub(crate) fn ahead(&self, distance: usize) -> Option<(EventKey, Option<PacketId>)> {
         let Some(division) = &self.division else {
             return None;
         };
@@ -533,18 +533,23 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::Dice;
+    use crate::random::RunRng;
+    use crate::world::event_key::EventKind;
 
     const FAR_PS: u64 = 1 << 36;
 
     /// Each event makes up to two others: of its own node at any time, of others after the delay. Returns the
     /// events in the order in which they came out.
-    fn run(mut events: Events, lanes: u64, delay_ps: u64) -> Vec<(u64, u32)> {
-        let (mut dice, mut expected, mut got) = (Dice::new(7), BinaryHeap::new(), Vec::new());
+    fn run(mut events: Events, lanes: u64, delay_ps: u64) -> Vec<(u64, EventKey)> {
+        let (mut rng, mut expected, mut got) = (RunRng::new(7), BinaryHeap::new(), Vec::new());
         let mut number = vec![0_u32; lanes as usize];
         let mut put = |events: &mut Events, expected: &mut BinaryHeap<_>, at: u64, lane: u64| {
             // WAKE and CLOCK alternate, so that no two events are the same.
-            let key = lane as u32 * 4 + 1 + 2 * (number[lane as usize] & 1);
+            let kind = match number[lane as usize] & 1 {
+                0 => EventKind::Wake,
+                _ => EventKind::Clock,
+            };
+            let key = EventKey::new(lane as u32, kind);
             number[lane as usize] += 1;
             events.push(Time(at), key);
             expected.push(Reverse((at, key)));
@@ -552,8 +557,8 @@ mod tests {
         (0..lanes).for_each(|lane| put(&mut events, &mut expected, lane % 7, lane));
         let mut end = 0;
         while got.len() < 20_000 && !expected.is_empty() {
-            end = events.next_at().map_or(end, |at| at.0) + 1 + dice.below(3_000_000);
-            if dice.below(100) == 0 {
+            end = events.next_at().map_or(end, |at| at.0) + 1 + rng.below(3_000_000);
+            if rng.below(100) == 0 {
                 events.tune();
             }
             let mut before = Vec::new();
@@ -561,35 +566,35 @@ mod tests {
                 while let Some(due) = events.next() {
                     assert!(due.at.0 < end);
                     before.push((due.at.0, due.key));
-                    let own = u64::from(due.key >> 2);
+                    let own = u64::from(due.key.lane());
                     let goes_on = got.len() + before.len() < 15_000;
                     if goes_on {
-                        let range = dice.pick(&[1, 1000, 1_000_000, FAR_PS]);
+                        let range = rng.pick(&[1, 1000, 1_000_000, FAR_PS]);
                         put(
                             &mut events,
                             &mut expected,
-                            due.at.0 + 1 + dice.below(range),
+                            due.at.0 + 1 + rng.below(range),
                             own,
                         );
                     }
-                    if goes_on && dice.below(10) < 2 {
-                        let range = dice.pick(&[1000, 1_000_000]);
-                        let at = due.at.0 + delay_ps + dice.below(range);
-                        put(&mut events, &mut expected, at, dice.below(lanes));
+                    if goes_on && rng.below(10) < 2 {
+                        let range = rng.pick(&[1000, 1_000_000]);
+                        let at = due.at.0 + delay_ps + rng.below(range);
+                        put(&mut events, &mut expected, at, rng.below(lanes));
                     }
                 }
             }
             let mut wanted = Vec::new();
             while expected
                 .peek()
-                .is_some_and(|Reverse(event): &Reverse<(u64, u32)>| event.0 < end)
+                .is_some_and(|Reverse(event): &Reverse<(u64, EventKey)>| event.0 < end)
             {
                 wanted.extend(expected.pop().map(|Reverse(event)| event));
             }
-            let owner = |event: &(u64, u32)| event.1 >> 2;
+            let owner = |event: &(u64, EventKey)| event.1.lane();
             if events.division.is_some() {
                 for lane in 0..lanes as u32 {
-                    let of = |all: &[(u64, u32)]| -> Vec<(u64, u32)> {
+                    let of = |all: &[(u64, EventKey)]| -> Vec<(u64, EventKey)> {
                         all.iter()
                             .copied()
                             .filter(|event| owner(event) == lane)
@@ -650,7 +655,7 @@ mod tests {
         );
         [(first, 3), (first + 999_999, 4)]
             .iter()
-            .for_each(|(at, lane)| events.push(Time(*at), lane * 4 + 1));
+            .for_each(|(at, lane)| events.push(Time(*at), EventKey::new(*lane, EventKind::Wake)));
         let mut got = Vec::new();
         while events.turn(Time(first + 1_000_000)) {
             got.extend(std::iter::from_fn(|| events.next()).map(|due| due.at.0));

@@ -1,7 +1,7 @@
 //! Where each flow's data waits, is marked, paused and lost, port by port. Only if the scenario watches hops:
 //! every packet then takes the slower path over its links.
 
-use super::lane::{Content, LinkDirection};
+use super::link_direction::{Content, LinkDirection};
 use super::results::FlowHop;
 use fabric::config::CLASSES;
 use fabric::{Egress, FRAME_OVERHEAD_BYTES, Packet, PacketId, Rate, Span, Time};

@@ -1,7 +1,7 @@
 //! Random delays of links, by the distributions that a fabric file can name: in operations that IEEE 754
 //! defines to the last bit, so that each machine computes the same.
 
-use crate::dice::natural_log;
+use crate::random::natural_log;
 use fabric::topology::Chance;
 use fabric::{Pcg32, Span};
 

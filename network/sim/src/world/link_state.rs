@@ -1,9 +1,10 @@
 //! The state of the links: packets and pause frames in flight, faults, and captures. One direction of a link
 //! is a lane here, numbered by the port that sends into it.
 
+use super::event_key::{EventKey, EventKind};
 use super::events::Events;
 use super::hops::{Departure, Trace};
-use super::lane::{Content, LinkDirection};
+use super::link_direction::{Content, LinkDirection};
 use super::link_rng::LinkRng;
 use super::results::LIVE_FLOW;
 use super::results::{Captured, CapturedFrame};
@@ -49,19 +50,6 @@ impl HotDirection {
                 && info.part == part,
         }
     }
-}
-
-/// The kinds of events; an event's key is the lane's number times four plus this.
-pub(super) mod kind {
-    /// A packet arrives: the one that the event names, or the first of a lane on which packets overtake each
-    /// other.
-    pub(in super::super) const ARRIVAL: u32 = 0;
-    /// The port that sends into a lane is to be looked at.
-    pub(in super::super) const WAKE: u32 = 1;
-    /// A pause frame that came over a lane takes effect.
-    pub(in super::super) const PAUSE: u32 = 2;
-    /// A host's clock: lanes of hosts only.
-    pub(in super::super) const CLOCK: u32 = 3;
 }
 
 /// A packet or pause frame that crosses from one part of the network to another, and so from one processor's
@@ -206,8 +194,11 @@ impl LinkState {
         if !line.is_simple {
             return self.send_with_care(lane, id, end, packets);
         }
-        self.events
-            .push_packet(end + line.delay, lane * 4 + kind::ARRIVAL, id);
+        self.events.push_packet(
+            end + line.delay,
+            EventKey::new(lane, EventKind::Arrival),
+            id,
+        );
     }
 
     /// Over a lane that is captured, damages, delays by chance, leads to a switch that cuts through, or to
@@ -297,7 +288,7 @@ impl LinkState {
         if let Some(trace) = &mut self.trace {
             trace.under_way(id, at, packets[id].is_marked());
         }
-        let key = lane * 4 + kind::ARRIVAL;
+        let key = EventKey::new(lane, EventKind::Arrival);
         if !info.overtakes {
             self.events.push_packet(at, key, id);
         } else if self
@@ -432,7 +423,7 @@ impl LinkState {
 
     fn pause_under_way(&mut self, lane: u32, at: Time, frame: PauseFrame) {
         self.pauses[lane as usize].push_back((at, frame));
-        self.events.push(at, lane * 4 + kind::PAUSE);
+        self.events.push(at, EventKey::new(lane, EventKind::Pause));
     }
 
     /// Takes in a packet or pause frame from another part.
@@ -468,7 +459,8 @@ impl LinkState {
         }
         let (id, next) = queue.pop(packets)?;
         if let Some(at) = next {
-            self.events.push(at, lane * 4 + kind::ARRIVAL);
+            self.events
+                .push(at, EventKey::new(lane, EventKind::Arrival));
         }
         Some(id)
     }
@@ -529,9 +521,10 @@ impl Wire for SwitchPorts<'_> {
 
     #[inline]
     fn wake(&mut self, port: u16, at: Time) {
-        self.links
-            .events
-            .push(at, (self.first_lane + u32::from(port)) * 4 + kind::WAKE);
+        self.links.events.push(
+            at,
+            EventKey::new(self.first_lane + u32::from(port), EventKind::Wake),
+        );
     }
 
     fn dropped(&mut self, port: u16, id: PacketId, _why: fabric::Drop, packets: &mut Packets) {

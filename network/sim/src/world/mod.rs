@@ -14,19 +14,18 @@
 //! nodes take turns in the same way.
 
 mod build;
-mod card;
 mod control;
 mod deadlock;
 mod defaults;
+mod event_key;
 mod events;
 mod extrapolate;
 mod hops;
 mod host;
-mod lane;
+mod link_direction;
 mod link_rng;
 mod link_state;
 mod live;
-mod pace;
 mod part;
 mod partition;
 mod pcie_link;
@@ -37,12 +36,13 @@ mod results;
 mod scenario;
 mod shares;
 mod skip;
+mod sriov_adapter;
 mod steady;
 mod storage;
+mod thread_policy;
 mod threads;
 
 pub use build::{DEPTH_MAX, QUEUE_PAIRS_MAX, SAMPLES_MAX, ScenarioError, salt_of};
-pub use card::FunctionDrops;
 pub use defaults::{Lossless, lossless_switches};
 pub use host::Receiving;
 pub use live::{Delivered, LiveHosts, LivePacket, Offer};
@@ -52,21 +52,22 @@ pub use results::{
     Sample, Skip, SwitchResult,
 };
 pub use scenario::{
-    Action, CardConfig, CardFunction, Flow, Forgery, Guard, Headers, HostConfig, Marking,
-    PcieConfig, Scenario, Step, Transfer, Watch,
+    Action, AdapterFunction, Flow, Forgery, Guard, Headers, HostConfig, Marking, PcieConfig,
+    Scenario, SriovAdapterConfig, Step, Transfer, Watch,
 };
+pub use sriov_adapter::FunctionDrops;
 pub use steady::SkipSteady;
 pub use storage::config::{Drives, Media, Processor, StorageConfig};
 
 use fabric::config::CLASSES;
 use fabric::topology::Topology;
 use fabric::{Egress, LinkCounters, PortCounters, Span, Spread, Time};
-use pace::Pace;
 use part::Part;
 use reroute::Rerouting;
 use rnic::simulation::Simulated as _;
 use skip::Skipper;
 use std::collections::BTreeMap;
+use thread_policy::ThreadPolicy;
 
 /// Interval of the checks whether all flows are done, and for deadlocks.
 const CHECK_EVERY: Span = Span::from_us(50);
@@ -79,7 +80,7 @@ const DEADLOCK_CHECKS: u64 = 20;
 pub struct World {
     parts: Vec<Part>,
     lookahead: Span,
-    pace: Pace,
+    thread_policy: ThreadPolicy,
     host_at: Vec<(u8, u32)>,
     switch_at: Vec<(u8, u32)>,
     /// The ports that are sampled: host or switch and port, with link and direction.
@@ -171,7 +172,7 @@ impl World {
         Ok(Self {
             parts,
             lookahead,
-            pace: Pace::new(),
+            thread_policy: ThreadPolicy::new(),
             host_at,
             switch_at,
             sampled,
@@ -361,7 +362,7 @@ impl World {
                         stop,
                         limit,
                     },
-                    &mut self.pace,
+                    &mut self.thread_policy,
                 )
             }
         }

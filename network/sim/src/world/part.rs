@@ -1,13 +1,14 @@
 //! A part of the network, which one thread drives.
 
-use super::card::Card;
+use super::event_key::EventKind;
 use super::events::Due;
 use super::host::{Attachment, Context, Echoes, Host, Kind, Receiving};
-use super::link_state::{LinkState, SwitchPorts, kind};
+use super::link_state::{LinkState, SwitchPorts};
 use super::live::LiveHosts;
 use super::placed_switch::PlacedSwitch;
 use super::prefetch::{Ahead, is_large};
 use super::scenario::Forgery;
+use super::sriov_adapter::SriovAdapter;
 use fabric::{Packets, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub(super) struct Part {
     /// Telemetry that is to be sent back.
     pub(super) echoes: Echoes,
     /// Adapters with functions.
-    pub(super) cards: Vec<Card>,
+    pub(super) cards: Vec<SriovAdapter>,
     /// Flows whose packets bear others' addresses.
     pub(super) forgeries: Arc<BTreeMap<u32, (u32, Forgery)>>,
     /// Flows of hosts of this part that are not done.
@@ -105,11 +106,12 @@ impl Part {
                 }
                 .load();
             }
-            let line = &context.links.lanes[(due.key >> 2) as usize];
+            let line = &context.links.lanes[due.key.lane() as usize];
             // Arrivals are for the far end of a lane, everything else for the port that sends into it.
-            let (node, port, is_host) = match due.key & 3 {
-                kind::ARRIVAL | kind::PAUSE => (line.node, line.port, line.to_host),
-                _ => (line.from_node, line.from_port, line.from_host),
+            let (node, port, is_host) = if due.key.is_of_sender() {
+                (line.from_node, line.from_port, line.from_host)
+            } else {
+                (line.node, line.port, line.to_host)
             };
             if is_host {
                 drive_host(&mut self.hosts[node as usize], due, &mut context);
@@ -124,9 +126,9 @@ impl Part {
 
 #[inline]
 fn drive_host(host: &mut Host, due: Due, context: &mut Context<'_>) {
-    let (now, lane) = (due.at, due.key >> 2);
-    match due.key & 3 {
-        kind::ARRIVAL => {
+    let (now, lane) = (due.at, due.key.lane());
+    match due.key.kind() {
+        EventKind::Arrival => {
             let id = due
                 .packet
                 .or_else(|| context.links.first(now, lane, context.packets));
@@ -134,13 +136,13 @@ fn drive_host(host: &mut Host, due: Due, context: &mut Context<'_>) {
                 host.handle_packet(now, id, context);
             }
         }
-        kind::WAKE => host.handle_wake(now, context),
-        kind::PAUSE => {
+        EventKind::Wake => host.handle_wake(now, context),
+        EventKind::Pause => {
             if let Some(frame) = context.links.pause(lane) {
                 host.handle_pause(now, frame, context);
             }
         }
-        _ => host.handle_clock(now, context),
+        EventKind::Clock => host.handle_clock(now, context),
     }
 }
 
@@ -155,18 +157,18 @@ fn drive_switch(
     let PlacedSwitch {
         switch, first_lane, ..
     } = attached;
-    let (now, lane) = (due.at, due.key >> 2);
+    let (now, lane) = (due.at, due.key.lane());
     let mut ports = SwitchPorts {
         links,
         first_lane: *first_lane,
     };
-    match due.key & 3 {
-        kind::ARRIVAL => {
+    match due.key.kind() {
+        EventKind::Arrival => {
             if let Some(id) = due.packet.or_else(|| ports.links.first(now, lane, packets)) {
                 switch.handle_packet(now, port, id, packets, &mut ports);
             }
         }
-        kind::PAUSE => {
+        EventKind::Pause => {
             if let Some(frame) = ports.links.pause(lane) {
                 switch.handle_pause(now, port, frame, packets, &mut ports);
                 if let Some(trace) = &mut ports.links.trace {
@@ -174,6 +176,6 @@ fn drive_switch(
                 }
             }
         }
-        _ => switch.handle_wake(now, port, packets, &mut ports),
+        EventKind::Wake | EventKind::Clock => switch.handle_wake(now, port, packets, &mut ports),
     }
 }

@@ -5,10 +5,11 @@
 //! An address is often found in a line that has to be loaded itself. So each event is looked at several times
 //! before its turn: in each step at what the steps before have loaded.
 
+use super::event_key::{EventKey, EventKind};
 use super::events::Events;
 use super::host::Host;
-use super::lane::Content;
-use super::link_state::{HotDirection, kind};
+use super::link_direction::Content;
+use super::link_state::HotDirection;
 use super::placed_switch::PlacedSwitch;
 use crate::sys::prefetch::prefetch;
 use fabric::config::CLASSES;
@@ -74,17 +75,17 @@ impl Ahead<'_> {
     }
 
     #[inline(always)]
-    fn step(&self, step: usize, key: u32, packet: Option<PacketId>) {
-        let line = &self.lanes[(key >> 2) as usize];
+    fn step(&self, step: usize, key: EventKey, packet: Option<PacketId>) {
+        let line = &self.lanes[key.lane() as usize];
         if step == 0 {
             load(line);
             return packet.into_iter().for_each(|id| load(&self.packets[id]));
         }
-        match (key & 3, packet) {
-            (kind::ARRIVAL, Some(id)) if line.to_host => self.host(step, line.node, Some(id)),
-            (kind::ARRIVAL, Some(id)) => self.arrival(step, line, id),
-            (kind::WAKE, _) if !line.from_host => self.wake(step, line),
-            (kind::WAKE | kind::CLOCK, _) => self.host(step, line.from_node, None),
+        match (key.kind(), packet) {
+            (EventKind::Arrival, Some(id)) if line.to_host => self.host(step, line.node, Some(id)),
+            (EventKind::Arrival, Some(id)) => self.arrival(step, line, id),
+            (EventKind::Wake, _) if !line.from_host => self.wake(step, line),
+            (EventKind::Wake | EventKind::Clock, _) => self.host(step, line.from_node, None),
             _ => {}
         }
     }

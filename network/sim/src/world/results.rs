@@ -1,6 +1,6 @@
 //! The results of a run. Everything is in the order of the scenario: flows, hosts, links.
 
-use super::card::FunctionDrops;
+use super::sriov_adapter::FunctionDrops;
 use fabric::config::CLASSES;
 use fabric::{
     BufferCounters, Drop, Incidents, LinkCounters, PortCounters, QueueCounters, Span, Time,

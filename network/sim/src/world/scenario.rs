@@ -25,7 +25,7 @@ pub struct Scenario {
     /// Hosts by number.
     pub hosts: Vec<HostConfig>,
     /// Adapters whose functions are hosts. Hosts that are in none have an adapter of their own.
-    pub cards: Vec<CardConfig>,
+    pub cards: Vec<SriovAdapterConfig>,
     /// Recorded work requests, which [`Flow::trace`] names by index.
     pub traces: Vec<Arc<[Step]>>,
     /// The transfers between hosts.
@@ -139,14 +139,14 @@ pub struct PcieConfig {
 
 /// An adapter with functions, all of them attached to one switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CardConfig {
+pub struct SriovAdapterConfig {
     /// Speed of the port.
     pub port: Rate,
     /// The functions; all have the same [`HostConfig::pcie`], which is that of the adapter.
-    pub functions: Vec<CardFunction>,
+    pub functions: Vec<AdapterFunction>,
 }
 
-impl CardConfig {
+impl SriovAdapterConfig {
     /// Numbers of the hosts that its functions are.
     pub(super) fn hosts(&self) -> impl Iterator<Item = u32> {
         self.functions.iter().map(|function| function.host)
@@ -155,7 +155,7 @@ impl CardConfig {
 
 /// A function of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CardFunction {
+pub struct AdapterFunction {
     /// Number of the host that it is.
     pub host: u32,
     /// Its share of the port, in any unit.

@@ -6,11 +6,11 @@
 //!
 //! A window takes some ten microseconds, a thread that lost its processor to another program comes back after
 //! milliseconds, and all wait for it. So while processors are crowded one thread drives all parts, and the
-//! others are tried again later ([`Pace`]).
+//! others are tried again later ([`ThreadPolicy`]).
 
 use super::link_state::Crossing;
-use super::pace::Pace;
 use super::part::Part;
+use super::thread_policy::ThreadPolicy;
 use super::{CHECK_EVERY, DEADLOCK_CHECKS};
 use fabric::{Span, Time};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -116,17 +116,21 @@ impl Shared {
 }
 
 /// Runs all parts; until when they came.
-pub(super) fn run_until(parts: &mut [Part], mut stretch: Stretch, pace: &mut Pace) -> Time {
+pub(super) fn run_until(
+    parts: &mut [Part],
+    mut stretch: Stretch,
+    thread_policy: &mut ThreadPolicy,
+) -> Time {
     loop {
         // A watchdog may have sent something across since the last window.
         exchange(parts);
-        let is_done = if pace.is_alone() {
-            alone(parts, &mut stretch, pace)
+        let is_done = if thread_policy.is_alone() {
+            alone(parts, &mut stretch, thread_policy)
         } else {
             let began = Instant::now();
             let is_done = together(parts, &mut stretch);
             if !is_done {
-                pace.rest(began.elapsed());
+                thread_policy.rest(began.elapsed());
             }
             is_done
         };
@@ -151,8 +155,8 @@ fn exchange(parts: &mut [Part]) {
 }
 
 /// This thread drives all parts; whether the end of the stretch is reached.
-fn alone(parts: &mut [Part], stretch: &mut Stretch, pace: &Pace) -> bool {
-    while pace.is_alone() {
+fn alone(parts: &mut [Part], stretch: &mut Stretch, thread_policy: &ThreadPolicy) -> bool {
+    while thread_policy.is_alone() {
         let next = parts
             .iter()
             .filter_map(|part| part.links.events.next_at())
@@ -304,10 +308,10 @@ mod tests {
     fn run(threads: u32, is_alone: impl Fn(u64) -> bool) -> Results {
         let mut world = World::new(&scenario(threads)).expect("it fits together");
         for piece in 0.. {
-            world.pace = Pace::new();
+            world.thread_policy = ThreadPolicy::new();
             if is_alone(piece) {
                 // As long a rest as there is.
-                (0..10).for_each(|_| world.pace.rest(Duration::ZERO));
+                (0..10).for_each(|_| world.thread_policy.rest(Duration::ZERO));
             }
             if world.run_until(Time::from_ns((piece + 1) * 7_000)) {
                 break;

@@ -5,7 +5,7 @@ use fabric::config::{ALPHA_ONE, Limit, Red, RedAt};
 use fabric::topology::{LinkConfig, Node, Speeds, Topology, leaf_spine, star};
 use fabric::{Drop, Rate, Span, Spread, Time};
 use rnic::{CongestionConfig, DcqcnConfig, Mtu};
-use sim::dice::Dice;
+use sim::random::RunRng;
 use sim::world::{
     Flow, HostConfig, Lossless, Results, Scenario, Transfer, Watch, World, lossless_switches,
 };
@@ -38,41 +38,41 @@ fn scenario(topology: Topology, common: &Lossless, host: HostConfig, flows: Vec<
 /// A random network: leaves and spines or one switch, rates, lengths, MTU, thresholds, spreading; senders
 /// that only pauses hold back.
 fn any_network(seed: u64, headroom_part: u64) -> Scenario {
-    let mut dice = Dice::new(seed);
+    let mut rng = RunRng::new(seed);
     let mut link = |rates: &[u64]| {
-        let rate = Rate::from_gbps(dice.pick(rates));
-        LinkConfig::new(rate, Span::from_ns(dice.below(3_000)))
+        let rate = Rate::from_gbps(rng.pick(rates));
+        LinkConfig::new(rate, Span::from_ns(rng.below(3_000)))
     };
     let speeds = Speeds {
         hosts: link(&[10, 25, 40, 100, 200]),
         fabric: link(&[25, 40, 100, 400]),
     };
-    let topology = match dice.below(3) {
-        0 => star(2 + dice.below(7) as u32, speeds.hosts).unwrap(),
+    let topology = match rng.below(3) {
+        0 => star(2 + rng.below(7) as u32, speeds.hosts).unwrap(),
         _ => leaf_spine(
-            2 + dice.below(2) as u32,
-            1 + dice.below(3) as u32,
-            1 + dice.below(4) as u32,
+            2 + rng.below(2) as u32,
+            1 + rng.below(3) as u32,
+            1 + rng.below(4) as u32,
             speeds,
         )
         .unwrap(),
     };
     let hosts = topology.hosts();
-    let target = dice.below(u64::from(hosts)) as u32;
+    let target = rng.below(u64::from(hosts)) as u32;
     let flows = (0..hosts).filter(|host| *host != target).map(|from| Flow {
-        start: Time::from_ns(dice.below(2_000)),
-        ..Flow::write(from, target, 20_000 + dice.below(100_000) as u32)
+        start: Time::from_ns(rng.below(2_000)),
+        ..Flow::write(from, target, 20_000 + rng.below(100_000) as u32)
     });
     let flows = flows.collect();
     let mut common = Lossless {
         buffer_bytes: 64 << 20,
-        xoff: match dice.below(2) {
-            0 => Limit::Static(dice.below(60_000) as u32),
-            _ => Limit::Dynamic(ALPHA_ONE >> dice.below(12)),
+        xoff: match rng.below(2) {
+            0 => Limit::Static(rng.below(60_000) as u32),
+            _ => Limit::Dynamic(ALPHA_ONE >> rng.below(12)),
         },
         ..Lossless::default()
     };
-    let mtu = dice.pick(&[Mtu::B256, Mtu::B1024, Mtu::B4096]);
+    let mtu = rng.pick(&[Mtu::B256, Mtu::B1024, Mtu::B4096]);
     let host = HostConfig {
         mtu,
         window_bytes: 1 << 30,
@@ -84,7 +84,7 @@ fn any_network(seed: u64, headroom_part: u64) -> Scenario {
         common.xoff = Limit::Static(10_000);
     }
     let mut scenario = scenario(topology, &common, host, flows);
-    scenario.spread = dice.pick(&[
+    scenario.spread = rng.pick(&[
         Spread::Hash,
         Spread::Random,
         Spread::RoundRobin,

@@ -52,7 +52,7 @@ pub enum ScenarioError {
     NoStorage(u32),
     /// Functions of one adapter without a PCIe slot, or not attached to one switch.
     #[error("the functions of adapter {0} need one PCIe slot and one switch")]
-    Card(usize),
+    SriovAdapter(usize),
     /// A link without delay where threads divide the network.
     #[error(
         "with several threads every link needs a delay: set `delay` of the links or use one thread"
@@ -119,7 +119,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), ScenarioError> {
                 .iter()
                 .any(|function| place(function.host) != first)
         {
-            return Err(ScenarioError::Card(index));
+            return Err(ScenarioError::SriovAdapter(index));
         }
     }
     for (index, flow) in scenario.flows.iter().enumerate() {

@@ -3,10 +3,11 @@
 
 use super::frame::{frame_bytes, is_data};
 use super::{Attachment, Context, Echoes, Host, Kind, gid, host_of};
-use crate::world::card::{FunctionDrops, Seat};
-use crate::world::lane::Content;
-use crate::world::link_state::{LinkState, kind};
+use crate::world::event_key::{EventKey, EventKind};
+use crate::world::link_direction::Content;
+use crate::world::link_state::LinkState;
 use crate::world::scenario::Forgery;
+use crate::world::sriov_adapter::{FunctionDrops, Seat};
 use fabric::{
     Egress, FRAME_OVERHEAD_BYTES, Next, Packet, PacketId, PauseFrame, PfcSignal, Telemetry, Time,
 };
@@ -309,7 +310,10 @@ impl Host {
                 .max(if has_more { now } else { readable_at });
         }
         if self.egress.wants_wake(wake) {
-            context.links.events.push(wake, self.lane * 4 + kind::WAKE);
+            context
+                .links
+                .events
+                .push(wake, EventKey::new(self.lane, EventKind::Wake));
         }
         self.set_clock(context.links);
     }
@@ -352,7 +356,9 @@ impl Host {
         }
         if at < self.clocks.last().copied().unwrap_or(Time::NEVER) {
             self.clocks.push(at);
-            links.events.push(at, self.lane * 4 + kind::CLOCK);
+            links
+                .events
+                .push(at, EventKey::new(self.lane, EventKind::Clock));
         }
     }
 

@@ -2,8 +2,8 @@
 //! functions share, are those of simulated hosts.
 
 use super::{Context, Host};
-use crate::world::lane::Content;
-use crate::world::link_state::kind;
+use crate::world::event_key::{EventKey, EventKind};
+use crate::world::link_direction::Content;
 use crate::world::live::{Delivered, LivePacket, Offer};
 use crate::world::results::LIVE_FLOW;
 use crate::world::scenario::Forgery;
@@ -70,7 +70,10 @@ impl Host {
             wake = Some(self.egress.free_at());
         }
         if let Some(at) = wake.filter(|at| self.egress.wants_wake(*at)) {
-            context.links.events.push(at, self.lane * 4 + kind::WAKE);
+            context
+                .links
+                .events
+                .push(at, EventKey::new(self.lane, EventKind::Wake));
         }
         let stored = self
             .pcie
@@ -81,7 +84,7 @@ impl Host {
             context
                 .links
                 .events
-                .push(later, self.lane * 4 + kind::CLOCK);
+                .push(later, EventKey::new(self.lane, EventKind::Clock));
         }
     }
 

@@ -11,11 +11,11 @@ pub(super) use adapter::digest;
 pub(super) use program::Poster;
 pub use statistics::Receiving;
 
-use super::card::{Card, FunctionDrops, Seat};
 use super::link_state::LinkState;
 use super::live::LiveHosts;
 use super::pcie_link::PcieLink;
 use super::scenario::{Forgery, HostConfig};
+use super::sriov_adapter::{FunctionDrops, Seat, SriovAdapter};
 use super::storage::Store;
 use fabric::config::{CLASSES, PfcConfig, Profile, QueueConfig};
 use fabric::{Egress, Packets, Pcg32, Telemetry, Time};
@@ -136,7 +136,7 @@ pub(super) struct Context<'a> {
     pub(super) unfinished: &'a mut u64,
     /// Where packets of live hosts come from and go to.
     pub(super) live: Option<&'a mut dyn LiveHosts>,
-    pub(super) cards: &'a mut [Card],
+    pub(super) cards: &'a mut [SriovAdapter],
     /// By flow: the host that bears another's address, and which.
     pub(super) forgeries: &'a BTreeMap<u32, (u32, Forgery)>,
 }

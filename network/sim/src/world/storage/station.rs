@@ -1,7 +1,7 @@
 //! The service stations of storage besides the network: cores that work, drives that serve.
 
 use super::config::{Drives, Processor};
-use crate::dice::natural_log;
+use crate::random::natural_log;
 use fabric::{Pcg32, Span, Time};
 
 /// A core, which does one thing after the other.

@@ -10,7 +10,7 @@ use bench::timed;
 use fabric::topology::{LinkConfig, Speeds, Topology, fat_tree, star};
 use fabric::{Rate, Span, Spread, Time};
 use rnic::{CongestionConfig, DcqcnConfig, Mtu};
-use sim::dice::Dice;
+use sim::random::RunRng;
 use sim::world::{Flow, HostConfig, Lossless, Results, Scenario, Watch, World, lossless_switches};
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -65,10 +65,10 @@ fn scenario(topology: Topology, mtu: Mtu, flows: Vec<Flow>, threads: u32) -> Sce
 
 /// Each host to another, none twice.
 fn permutation(hosts: u32, bytes: u32) -> Vec<Flow> {
-    let mut dice = Dice::new(1);
+    let mut rng = RunRng::new(1);
     let mut order: Vec<u32> = (0..hosts).collect();
     for index in (1..order.len()).rev() {
-        order.swap(index, dice.below(index as u64 + 1) as usize);
+        order.swap(index, rng.below(index as u64 + 1) as usize);
     }
     (0..order.len())
         .map(|at| Flow::write(order[at], order[(at + 1) % order.len()], bytes))

@@ -10,12 +10,12 @@ const REST_MAX: Duration = Duration::from_secs(2);
 
 /// Whether one thread drives all parts. It decides about speed alone, never about results.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct ThreadPolicy {
     alone_until: Option<Instant>,
     rest: Duration,
 }
 
-impl Pace {
+impl ThreadPolicy {
     /// All threads together.
     pub(super) const fn new() -> Self {
         Self {
@@ -46,19 +46,19 @@ mod tests {
 
     #[test]
     fn rests_get_longer_until_threads_stay_together() {
-        let mut pace = Pace::new();
-        assert!(!pace.is_alone());
+        let mut thread_policy = ThreadPolicy::new();
+        assert!(!thread_policy.is_alone());
         let mut rested = Vec::new();
         for together_ms in [0, 1, 1, 1000, 1] {
-            rested.push(pace.rest.as_millis());
-            pace.rest(Duration::from_millis(together_ms));
-            assert!(pace.alone_until.is_some());
+            rested.push(thread_policy.rest.as_millis());
+            thread_policy.rest(Duration::from_millis(together_ms));
+            assert!(thread_policy.alone_until.is_some());
         }
         assert_eq!(
-            (rested, pace.rest),
+            (rested, thread_policy.rest),
             (vec![20, 40, 80, 160, 40], Duration::from_millis(80))
         );
-        (0..9).for_each(|_| pace.rest(Duration::ZERO));
-        assert_eq!(pace.rest, REST_MAX);
+        (0..9).for_each(|_| thread_policy.rest(Duration::ZERO));
+        assert_eq!(thread_policy.rest, REST_MAX);
     }
 }

@@ -5,10 +5,10 @@ use rand_core::{RngCore, SeedableRng};
 
 /// Source of all that is random in a run.
 #[derive(Clone, Debug)]
-pub struct Dice(ChaCha8Rng);
+pub struct RunRng(ChaCha8Rng);
 
-impl Dice {
-    /// The same seed, the same throws.
+impl RunRng {
+    /// The same seed gives the same numbers.
     pub fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }
@@ -74,8 +74,8 @@ mod tests {
                 "{value}"
             );
         }
-        let mut dice = Dice::new(1);
-        let sum: f64 = (0..10_000).map(|_| dice.exponential(1.0)).sum();
+        let mut rng = RunRng::new(1);
+        let sum: f64 = (0..10_000).map(|_| rng.exponential(1.0)).sum();
         assert!((sum / 1e4 - 1.0).abs() < 0.03, "{sum}");
     }
 }

@@ -9,7 +9,7 @@
 //! they alternate.
 
 use super::pcie_link::Slot;
-use super::scenario::{CardConfig, CardFunction, Forgery, Guard};
+use super::scenario::{AdapterFunction, Forgery, Guard, SriovAdapterConfig};
 use fabric::{Rate, Span, Time};
 
 /// Frames of the largest MTU that may wait for the port: one that leaves, and one behind it.
@@ -61,7 +61,7 @@ impl FunctionDrops {
 
 /// The state of an adapter with functions.
 #[derive(Debug)]
-pub(super) struct Card {
+pub(super) struct SriovAdapter {
     pub(super) slot: Slot,
     port: Rate,
     /// When the port has sent all that was given to it.
@@ -85,13 +85,13 @@ struct Turn {
     tags: [u64; 2],
     /// Where its last packet went. The next one is taken to go there as well.
     way: Way,
-    /// The time of its next call of [`Card::ask`]; it is ready to send until then.
+    /// The time of its next call of [`SriovAdapter::ask`]; it is ready to send until then.
     due: Time,
 }
 
-impl Card {
-    pub(super) fn new(config: &CardConfig, slot: Slot, frame_bytes: u32) -> Self {
-        let turn = |function: &CardFunction| Turn {
+impl SriovAdapter {
+    pub(super) fn new(config: &SriovAdapterConfig, slot: Slot, frame_bytes: u32) -> Self {
+        let turn = |function: &AdapterFunction| Turn {
             weight: function.weight.max(1),
             rate: function.rate,
             paced_until: Time(0),
@@ -111,7 +111,7 @@ impl Card {
     }
 
     /// Gives a function another share and another rate.
-    pub(super) fn set(&mut self, function: u32, config: &CardFunction) {
+    pub(super) fn set(&mut self, function: u32, config: &AdapterFunction) {
         let Some(turn) = self.turns.get_mut(function as usize) else {
             return;
         };
@@ -199,15 +199,18 @@ mod tests {
     use super::super::scenario::PcieConfig;
     use super::*;
 
-    fn card(weights: &[u64]) -> Card {
-        let functions = weights.iter().zip(0..).map(|(weight, host)| CardFunction {
-            host,
-            weight: *weight,
-            rate: None,
-            vlan: 0,
-            guard: Guard::default(),
-        });
-        let config = CardConfig {
+    fn card(weights: &[u64]) -> SriovAdapter {
+        let functions = weights
+            .iter()
+            .zip(0..)
+            .map(|(weight, host)| AdapterFunction {
+                host,
+                weight: *weight,
+                rate: None,
+                vlan: 0,
+                guard: Guard::default(),
+            });
+        let config = SriovAdapterConfig {
             port: Rate::from_gbps(10),
             functions: functions.collect(),
         };
@@ -218,11 +221,11 @@ mod tests {
             receive_buffer_bytes: 1 << 19,
             doorbell: Span::ZERO,
         };
-        Card::new(&config, Slot::new(pcie.rate), 1_000)
+        SriovAdapter::new(&config, Slot::new(pcie.rate), 1_000)
     }
 
-    /// Calls [`Card::ask`] for all functions, in their order, whenever they are due.
-    fn drive(card: &mut Card, functions: u32, until: Time) -> Vec<u64> {
+    /// Calls [`SriovAdapter::ask`] for all functions, in their order, whenever they are due.
+    fn drive(card: &mut SriovAdapter, functions: u32, until: Time) -> Vec<u64> {
         let mut bytes = vec![0; functions as usize];
         let mut due = vec![Time(1); functions as usize];
         while let Some((now, function)) = due
