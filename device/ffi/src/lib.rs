@@ -118,7 +118,24 @@ fn caught<T: Debug>(call: Call, body: impl FnOnce() -> Result<T, Errno>) -> Resu
 /// ```
 #[macro_export]
 macro_rules! exports {
-    ($(
+    ($($functions:tt)*) => {
+        $crate::exports_with_visibility! { [pub(crate)] $($functions)* }
+    };
+}
+
+/// [`exports!`] of a crate whose functions another crate exports.
+#[macro_export]
+macro_rules! public_exports {
+    ($($functions:tt)*) => {
+        $crate::exports_with_visibility! { [pub] $($functions)* }
+    };
+}
+
+/// The expansion of [`exports!`] and [`public_exports!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! exports_with_visibility {
+    ([$visibility:vis] $(
         $(#[$meta:meta])*
         fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $kind:ident($ret:ty) $body:block
     )*) => {$(
@@ -127,7 +144,7 @@ macro_rules! exports {
         /// # Safety
         /// The arguments are valid as the manual page of the call requires.
         #[deny(unsafe_op_in_unsafe_fn)]
-        pub(crate) unsafe extern "C" fn $name($($arg: <$type as $crate::Argument>::Raw),*) -> $ret {
+        $visibility unsafe extern "C" fn $name($($arg: <$type as $crate::Argument>::Raw),*) -> $ret {
             $(
                 // SAFETY: the caller owes valid arguments, which live as long as the call.
                 let $arg = unsafe { <$type as $crate::Argument>::from_raw($arg) };

@@ -10,7 +10,7 @@ use crate::state::Step;
 use crate::synchronous::complete;
 use abi::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_gid};
 use core::ffi::c_int;
-use ffi::{Errno, exports};
+use ffi::{Errno, public_exports};
 use rnic::Path;
 use rnic::cm::ListenAddress;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -18,7 +18,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 /// TTL of RoCEv2 packets.
-pub(crate) const HOP_LIMIT: u8 = 64;
+pub const HOP_LIMIT: u8 = 64;
+
 /// Binds an identifier to a local address and a port.
 pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
     if this.state().step != Step::Idle {
@@ -62,7 +63,7 @@ pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
 }
 
 /// Attaches the device of a local address; binding to a loopback address attaches none.
-pub(crate) fn attach_device(this: &Id, address: IpAddr) -> Result<&'static OpenDevice, Errno> {
+pub fn attach_device(this: &Id, address: IpAddr) -> Result<&'static OpenDevice, Errno> {
     let device = device_of(this, address)?;
     this.attach(device);
     Ok(device)
@@ -249,7 +250,7 @@ fn flow_label(this: &Id) -> u32 {
     }
 }
 
-exports! {
+public_exports! {
     fn rdma_bind_addr(id: IdArg<'_>, address: AddressArg) -> status(c_int) {
         bind(id.get()?, address.get()?)
     }

@@ -7,7 +7,7 @@ use abi::{
 };
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::zeroed;
-use ffi::{Errno, exports};
+use ffi::{Errno, public_exports};
 use std::ffi::CString;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr::{null, null_mut};
@@ -212,7 +212,7 @@ impl Answer {
 ///
 /// # Safety
 /// As the manual page asks.
-pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
+pub unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char,
     service: *const c_char,
     hints: *const rdma_addrinfo,
@@ -241,7 +241,7 @@ pub(crate) unsafe extern "C" fn rdma_getaddrinfo(
     }
 }
 
-exports! {
+public_exports! {
     fn rdma_freeaddrinfo(info: *mut rdma_addrinfo) -> plain(()) {
         let mut next = info;
         while !next.is_null() {

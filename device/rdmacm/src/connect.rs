@@ -10,7 +10,7 @@ use crate::synchronous::complete;
 use crate::verbs::verbs;
 use abi::{RDMA_MAX_INIT_DEPTH, RDMA_MAX_RESP_RES, ibv_ece, rdma_conn_param};
 use core::ffi::{c_int, c_void};
-use ffi::{Errno, exports};
+use ffi::{Errno, public_exports};
 use rnic::Mtu;
 use rnic::cm::{Accept, Connect, Ece, Reject, Resolution, Resolve};
 use wire::cm::{
@@ -372,7 +372,7 @@ fn disconnect(this: &Id) -> Result<(), Errno> {
     })
 }
 
-exports! {
+public_exports! {
     fn rdma_connect(id: IdArg<'_>, param: *const rdma_conn_param) -> status(c_int) {
         let this = id.get()?;
         // SAFETY: the parameters are as the manual page requires.

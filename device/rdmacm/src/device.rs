@@ -15,7 +15,7 @@ pub(crate) const PORT: u8 = 1;
 const GIDS_MAX: i32 = 16;
 
 /// An open device. It stays open, because opening a device takes longer than most connections last.
-pub(crate) struct OpenDevice {
+pub struct OpenDevice {
     pub(crate) name: String,
     context: usize,
     pd: OnceLock<usize>,
@@ -51,7 +51,7 @@ impl OpenDevice {
     }
 
     /// The default protection domain, for queue pairs of programs that name none.
-    pub(crate) fn pd(&self) -> Result<*mut ibv_pd, Errno> {
+    pub fn pd(&self) -> Result<*mut ibv_pd, Errno> {
         if let Some(pd) = self.pd.get() {
             return Ok(*pd as *mut ibv_pd);
         }
@@ -91,7 +91,7 @@ impl OpenDevice {
     }
 
     /// The active MTU of the port (`enum ibv_mtu`); 0 if it cannot be queried.
-    pub(crate) fn active_mtu(&self) -> u8 {
+    pub fn active_mtu(&self) -> u8 {
         let mut attr = ibv_port_attr::default();
         let Ok(verbs) = verbs() else { return 0 };
         // SAFETY: an open device, and room for its attributes.

@@ -3,10 +3,10 @@
 use crate::process::process;
 use abi::ibv_context;
 use core::ffi::c_int;
-use ffi::{Errno, InOut, exports};
+use ffi::{Errno, InOut, public_exports};
 use std::ptr::null_mut;
 
-exports! {
+public_exports! {
     /// The devices stay open after the list is freed.
     fn rdma_get_devices(count: InOut<'_, c_int>) -> pointer(*mut *mut ibv_context) {
         let devices = process()?.devices()?;

@@ -11,7 +11,7 @@ use crate::synchronous::complete;
 use crate::verbs::verbs;
 use abi::{RAI_PASSIVE, ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id};
 use core::ffi::c_int;
-use ffi::{Errno, In, Out, exports};
+use ffi::{Errno, In, Out, public_exports};
 use std::ptr::null_mut;
 
 /// Creates the queue pair of a new connection of a listening endpoint.
@@ -87,7 +87,7 @@ unsafe fn destroy_endpoint(raw: *mut rdma_cm_id) {
     let _ = unsafe { destroy(raw) };
 }
 
-exports! {
+public_exports! {
     fn rdma_create_ep(
         place: Out<'_, *mut rdma_cm_id>, info: In<'_, *mut rdma_addrinfo>, pd: *mut ibv_pd,
         attr: *mut ibv_qp_init_attr,

@@ -10,7 +10,7 @@ use crate::qp;
 use crate::requested;
 use abi::{rdma_cm_event, rdma_event_channel};
 use core::ffi::c_int;
-use ffi::{Errno, Out, exports};
+use ffi::{Errno, Out, public_exports};
 use std::ptr::null_mut;
 
 /// Takes the next event of a channel; blocks unless the channel's descriptor is non-blocking.
@@ -67,7 +67,7 @@ unsafe fn deliver(mut pending: Pending) -> Option<*mut rdma_cm_event> {
     }
 }
 
-exports! {
+public_exports! {
     /// Registers the process with the agent already here, so that `rdma_create_event_channel` reports a
     /// failure.
     fn rdma_create_event_channel() -> pointer(*mut rdma_event_channel) {

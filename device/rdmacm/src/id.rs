@@ -6,7 +6,7 @@ use crate::id_table::Entry;
 use crate::process::Process;
 use crate::sockaddr;
 use crate::state::State;
-use abi::{rdma_cm_id, rdma_event_channel};
+use abi::{ibv_pd, rdma_cm_id, rdma_event_channel};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use ffi::lock;
@@ -18,7 +18,7 @@ use wire::cm::PortSpace;
 
 /// A communication identifier. C sees the first field.
 #[repr(C)]
-pub(crate) struct Id {
+pub struct Id {
     /// Read and written by the program and by calls, which the program has to serialize.
     abi: UnsafeCell<rdma_cm_id>,
     pub(crate) process: &'static Process,
@@ -39,7 +39,7 @@ pub(crate) type IdArg<'a> = Object<'a, Id, rdma_cm_id>;
 ///
 /// # Safety
 /// `raw` is NULL, or points to an identifier of this library that is not destroyed.
-pub(crate) unsafe fn id<'a>(raw: *mut rdma_cm_id) -> Result<&'a Id, Errno> {
+pub unsafe fn id<'a>(raw: *mut rdma_cm_id) -> Result<&'a Id, Errno> {
     // SAFETY: by this function's contract, `raw` is NULL, or points to an identifier of this library that is
     // not destroyed.
     unsafe { raw.cast::<Id>().as_ref() }.ok_or(Errno::INVALID)
@@ -148,6 +148,16 @@ impl Id {
 
     /// Attaches the identifier to a device. As in rdma-core it gets the device's default protection domain,
     /// in which programs create queue pairs of their own.
+    /// The protection domain of the identifier's device; `EINVAL` without a device.
+    pub fn pd(&self) -> Result<*mut ibv_pd, Errno> {
+        self.state().device.ok_or(Errno::INVALID)?.pd()
+    }
+
+    /// The path MTU that both ends agreed on, as verbs count it: 128 bytes shifted left by this.
+    pub fn path_mtu(&self) -> u8 {
+        self.state().negotiated.mtu
+    }
+
     pub(crate) fn attach(&self, device: &'static OpenDevice) {
         self.state().device = Some(device);
         // Fails only in the child of a fork, where the identifier gets no events.

@@ -1,7 +1,8 @@
-//! `librdmacm.so.1`: the C ABI of the RDMA connection manager. It converts C structs and calls the connection
-//! manager: the protocol is in [`rnic::cm`], its sockets, timers and threads in [`host::cm`].
+//! The calls of the RDMA connection manager (rdma_cm(7)), as `librdmacm.so.1` exports them. They convert C
+//! structs and call the connection manager: the protocol is in [`rnic::cm`], its sockets, timers and threads
+//! in [`host::cm`]. Sockets over RDMA, which the same library exports, are built on these calls in a crate of
+//! their own, `rsocket`.
 //!
-//! - [`exports`] lists the functions that the table of symbols marks as `here`, which are all of them.
 //! - [`ffi`] makes every function that C calls: it catches panics and converts results to C's.
 //! - [`id`] is `rdma_cm_id`. Its [`state`] is shared with [`id_table`], which finds it for an event of the
 //!   protocol; [`process`] is the state of the process, with that table. [`lifetime`] creates and destroys
@@ -12,12 +13,10 @@
 //!   process has loaded. [`requested`] and [`establish`] are what connection requests and replies require.
 //! - The program's calls are in [`address`], [`listen`], [`connect`], [`multicast`], [`qp`], [`endpoint`] and
 //!   so on. On an identifier without a channel they wait for their event: [`synchronous`].
-//! - [`rsocket`] implements rsockets on top of these.
 //!
 //! A module imports from lines below its own:
 //!
 //! ```text
-//!   rsocket
 //!   listen
 //!   endpoint
 //!   address, connect, multicast, resolve
@@ -49,7 +48,6 @@ mod devices;
 mod endpoint;
 mod establish;
 mod events;
-mod exports;
 mod groups;
 mod id;
 mod id_table;
@@ -65,15 +63,37 @@ mod qp;
 mod qp_attr;
 mod requested;
 mod resolve;
-mod rsocket;
-mod sockaddr;
+pub mod sockaddr;
 mod srq;
 mod state;
 mod strings;
 mod synchronous;
-mod verbs;
+pub mod verbs;
 mod xrc;
 
-include!(concat!(env!("OUT_DIR"), "/symbols.rs"));
-#[cfg(not(test))]
-include!(concat!(env!("OUT_DIR"), "/machine.rs"));
+pub use address::{
+    HOP_LIMIT, attach_device, rdma_bind_addr, rdma_get_dst_port, rdma_get_src_port,
+    rdma_resolve_addr, rdma_resolve_route,
+};
+pub use addrinfo::{rdma_freeaddrinfo, rdma_getaddrinfo};
+pub use connect::{
+    rdma_accept, rdma_connect, rdma_disconnect, rdma_establish, rdma_notify, rdma_reject,
+    rdma_reject_ece,
+};
+pub use device::OpenDevice;
+pub use devices::{rdma_free_devices, rdma_get_devices};
+pub use endpoint::{rdma_create_ep, rdma_destroy_ep};
+pub use events::{
+    rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
+};
+pub use id::{Id, id};
+pub use lifetime::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
+pub use listen::{rdma_get_request, rdma_listen};
+pub use multicast::{rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast};
+pub use options::{rdma_get_remote_ece, rdma_set_local_ece, rdma_set_option};
+pub use qp::{
+    address_vector, rdma_create_qp, rdma_create_qp_ex, rdma_destroy_qp, rdma_init_qp_attr,
+};
+pub use resolve::{rdma_query_addrinfo, rdma_resolve_addrinfo, rdma_write_cm_event};
+pub use srq::{rdma_create_srq, rdma_create_srq_ex, rdma_destroy_srq};
+pub use strings::rdma_event_str;

@@ -6,7 +6,7 @@ use crate::id::{Id, IdArg, id, port_space};
 use crate::process::process;
 use abi::{ibv_sa_path_rec, rdma_cm_id, rdma_event_channel};
 use core::ffi::{c_int, c_void};
-use ffi::{Errno, Out, exports};
+use ffi::{Errno, Out, public_exports};
 use std::sync::Arc;
 
 /// Closes the connection, the listener and the port of an identifier.
@@ -64,7 +64,7 @@ pub(crate) unsafe fn destroy(raw: *mut rdma_cm_id) -> Result<(), Errno> {
     }
 }
 
-exports! {
+public_exports! {
     fn rdma_create_id(
         channel: *mut rdma_event_channel, place: Out<'_, *mut rdma_cm_id>, context: *mut c_void, space: u32,
     ) -> status(c_int) {

@@ -9,7 +9,7 @@ use crate::lifetime::destroy;
 use crate::state::Step;
 use abi::{RDMA_CM_EVENT_CONNECT_REQUEST, rdma_cm_id};
 use core::ffi::c_int;
-use ffi::{Errno, Out, exports};
+use ffi::{Errno, Out, public_exports};
 use std::net::Ipv4Addr;
 
 /// Backlog where the program names none: 1,024, as on Linux.
@@ -48,7 +48,7 @@ pub(crate) fn listen(this: &Id, backlog: c_int) -> Result<(), Errno> {
         })?
 }
 
-exports! {
+public_exports! {
     fn rdma_listen(id: IdArg<'_>, backlog: c_int) -> status(c_int) {
         listen(id.get()?, backlog)
     }

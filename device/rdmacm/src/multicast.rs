@@ -11,7 +11,7 @@ use abi::{
     RDMA_MC_JOIN_FLAG_FULLMEMBER, RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER, rdma_cm_join_mc_attr_ex,
 };
 use core::ffi::{c_int, c_void};
-use ffi::{Errno, In, exports};
+use ffi::{Errno, In, public_exports};
 use rnic::Path;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ fn join(
     Ok(())
 }
 
-exports! {
+public_exports! {
     fn rdma_join_multicast(id: IdArg<'_>, address: AddressArg, context: *mut c_void)
         -> status(c_int) {
         let this = id.get()?;

@@ -7,7 +7,7 @@ use abi::{
     RDMA_OPTION_ID_TOS, ibv_ece,
 };
 use core::ffi::{c_int, c_void};
-use ffi::{Errno, In, Out, exports};
+use ffi::{Errno, In, Out, public_exports};
 use rnic::cm::Ece;
 
 /// Largest ACK timeout: the queue pair attribute has 5 bits.
@@ -25,7 +25,7 @@ unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T, Errno
     Ok(unsafe { value.cast::<T>().read_unaligned() })
 }
 
-exports! {
+public_exports! {
     fn rdma_set_option(id: IdArg<'_>, level: c_int, name: c_int, place: *mut c_void, length: usize)
         -> status(c_int) {
         let this = id.get()?;

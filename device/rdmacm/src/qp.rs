@@ -11,7 +11,7 @@ use abi::{
     ibv_gid, ibv_global_route, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
 use core::ffi::{c_int, c_void};
-use ffi::{Errno, InOut, exports};
+use ffi::{Errno, InOut, public_exports};
 use rnic::{AttrMask, Path};
 use std::ptr::null_mut;
 
@@ -32,7 +32,7 @@ const MIN_RNR_TIMER: u8 = 12;
 const INLINE_PER_SGE: u32 = 16;
 
 /// A path as an address vector of verbs.
-pub(crate) fn address_vector(this: &Id, path: &Path) -> Result<ibv_ah_attr, Errno> {
+pub fn address_vector(this: &Id, path: &Path) -> Result<ibv_ah_attr, Errno> {
     let device = this.state().device.ok_or(Errno::INVALID)?;
     let grh = ibv_global_route {
         dgid: ibv_gid {
@@ -320,7 +320,7 @@ pub(crate) fn random_psn() -> Result<u32, Errno> {
     Ok(random >> 8)
 }
 
-exports! {
+public_exports! {
     fn rdma_create_qp(id: IdArg<'_>, pd: *mut ibv_pd, attr: InOut<'_, ibv_qp_init_attr>) -> status(c_int) {
         let attr = attr.get()?;
         let mut longer = extended(pd, attr);

@@ -10,7 +10,7 @@ use abi::{
     RDMA_CM_EVENT_INTERNAL, RDMA_CM_EVENT_USER, rdma_addrinfo,
 };
 use core::ffi::{c_char, c_int};
-use ffi::{Errno, In, Out, exports};
+use ffi::{Errno, In, Out, public_exports};
 
 /// Event status for an error number of `getaddrinfo(3)`.
 fn status(code: c_int) -> c_int {
@@ -60,7 +60,7 @@ impl Drop for Resolving {
     }
 }
 
-exports! {
+public_exports! {
     /// `RAI_SA` requires the subnet administrator of InfiniBand: `EOPNOTSUPP`. Without a flag the C library
     /// resolves the name, as with `RAI_DNS`.
     fn rdma_resolve_addrinfo(id: IdArg<'_>, node: *const c_char, service: *const c_char,

@@ -9,7 +9,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 /// An address of C, as an argument: NULL, or as long as its family requires.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AddressArg(*const c_void);
+pub struct AddressArg(*const c_void);
 
 impl Argument for AddressArg {
     type Raw = *const c_void;
@@ -45,7 +45,7 @@ impl AddressArg {
 ///
 /// # Safety
 /// `address` is NULL, or points to an address that is as long as its family requires.
-pub(crate) unsafe fn read(raw: *const c_void) -> Result<SocketAddr, Errno> {
+pub unsafe fn read(raw: *const c_void) -> Result<SocketAddr, Errno> {
     // SAFETY: by this function's contract, `address` is NULL, or points to an address that is as long as its
     // family requires; every address begins with its family.
     unsafe {
@@ -72,7 +72,7 @@ pub(crate) unsafe fn read(raw: *const c_void) -> Result<SocketAddr, Errno> {
 }
 
 /// The address as C's bytes.
-pub(crate) fn storage(address: SocketAddr) -> sockaddr_storage {
+pub fn storage(address: SocketAddr) -> sockaddr_storage {
     let mut storage = sockaddr_storage::default();
     let place = storage.as_mut_ptr();
     match address {
@@ -106,13 +106,13 @@ pub(crate) fn storage(address: SocketAddr) -> sockaddr_storage {
 }
 
 /// The address in a storage; `None` if its family is 0.
-pub(crate) fn stored(storage: &sockaddr_storage) -> Option<SocketAddr> {
+pub fn stored(storage: &sockaddr_storage) -> Option<SocketAddr> {
     // SAFETY: the storage has room for any address; a family of 0 is none.
     unsafe { read(storage.as_ptr().cast()) }.ok()
 }
 
 /// Bytes of a storage that an address takes.
-pub(crate) fn length(address: &SocketAddr) -> u32 {
+pub fn length(address: &SocketAddr) -> u32 {
     match address {
         SocketAddr::V4(_) => size_of::<libc::sockaddr_in>() as u32,
         SocketAddr::V6(_) => size_of::<libc::sockaddr_in6>() as u32,
@@ -121,7 +121,7 @@ pub(crate) fn length(address: &SocketAddr) -> u32 {
 
 /// Creates a kernel socket by system call, since a preloaded library that replaces sockets by rsockets
 /// replaces the C library's function.
-pub(crate) fn kernel_socket(family: c_int, kind: c_int) -> Result<OwnedFd, Errno> {
+pub fn kernel_socket(family: c_int, kind: c_int) -> Result<OwnedFd, Errno> {
     // SAFETY: numbers only.
     let fd = unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) } as c_int;
     if fd < 0 {
@@ -132,7 +132,7 @@ pub(crate) fn kernel_socket(family: c_int, kind: c_int) -> Result<OwnedFd, Errno
 }
 
 /// The GID of an IP address (IPv4 is mapped, RFC 4291 2.5.5.2).
-pub(crate) fn gid(address: IpAddr) -> rnic::Gid {
+pub fn gid(address: IpAddr) -> rnic::Gid {
     match address {
         IpAddr::V4(address) => rnic::Gid::from_ipv4(address.octets()),
         IpAddr::V6(address) => rnic::Gid(address.octets()),

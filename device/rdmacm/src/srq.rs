@@ -8,7 +8,7 @@ use abi::{
     ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex,
 };
 use core::ffi::c_int;
-use ffi::{Errno, InOut, exports};
+use ffi::{Errno, InOut, public_exports};
 use std::ptr::null_mut;
 
 /// # Safety
@@ -48,7 +48,7 @@ unsafe fn create(this: &Id, attr: &mut ibv_srq_init_attr_ex) -> Result<(), Errno
     }
 }
 
-exports! {
+public_exports! {
     fn rdma_create_srq(id: IdArg<'_>, pd: *mut ibv_pd, attr: InOut<'_, ibv_srq_init_attr>) -> status(c_int) {
         let (this, attr) = (id.get()?, attr.get()?);
         // SAFETY: all zeros is a valid value: pointers, masks, numbers.

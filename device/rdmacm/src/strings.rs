@@ -26,7 +26,8 @@ const EVENTS: [&CStr; 20] = [
     c"RDMA_CM_EVENT_INTERNAL",
 ];
 
-pub(crate) extern "C" fn rdma_event_str(event: u32) -> *const c_char {
+/// The name of an event, as C programs print it: `rdma_event_str(3)`.
+pub extern "C" fn rdma_event_str(event: u32) -> *const c_char {
     EVENTS
         .get(event as usize)
         .copied()

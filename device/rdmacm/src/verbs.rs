@@ -15,10 +15,9 @@ use std::sync::OnceLock;
 macro_rules! functions {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)?;)*) => {
         /// The functions of libibverbs that this library calls.
-        // Some are called by rsockets only.
-        #[allow(dead_code)]
-        pub(crate) struct Verbs {
-            $(pub(crate) $name: unsafe extern "C" fn($($arg: $type),*) $(-> $ret)?,)*
+        pub struct Verbs {
+            $(#[doc = concat!("`", stringify!($name), "(3)`.")]
+            pub $name: unsafe extern "C" fn($($arg: $type),*) $(-> $ret)?,)*
         }
 
         impl Verbs {
@@ -79,7 +78,7 @@ functions! {
 }
 
 /// The functions, looked up once.
-pub(crate) fn verbs() -> Result<&'static Verbs, Errno> {
+pub fn verbs() -> Result<&'static Verbs, Errno> {
     static VERBS: OnceLock<Option<Verbs>> = OnceLock::new();
     let load = || {
         const NAME: &CStr = c"libibverbs.so.1";
@@ -96,7 +95,7 @@ pub(crate) fn verbs() -> Result<&'static Verbs, Errno> {
 
 /// Processes the packets that have arrived for a queue pair. Only rockery's libibverbs has this function;
 /// devices of others process packets by themselves.
-pub(crate) fn take_arrived(qpn: u32) {
+pub fn take_arrived(qpn: u32) {
     type Function = unsafe extern "C" fn(u32);
     static FOUND: OnceLock<Option<Function>> = OnceLock::new();
     let find = || {
@@ -139,7 +138,7 @@ unsafe fn table<'a>(context: *mut ibv_context) -> Result<&'a verbs_context, Errn
 ///
 /// # Safety
 /// As for `ibv_create_qp_ex(3)`.
-pub(crate) unsafe fn create_qp_ex(
+pub unsafe fn create_qp_ex(
     context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> Result<*mut ibv_qp, Errno> {
@@ -154,7 +153,7 @@ pub(crate) unsafe fn create_qp_ex(
 ///
 /// # Safety
 /// As for `ibv_create_srq_ex(3)`.
-pub(crate) unsafe fn create_srq_ex(
+pub unsafe fn create_srq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> Result<*mut ibv_srq, Errno> {
@@ -169,7 +168,7 @@ pub(crate) unsafe fn create_srq_ex(
 ///
 /// # Safety
 /// As for `ibv_open_xrcd(3)`.
-pub(crate) unsafe fn open_xrcd(
+pub unsafe fn open_xrcd(
     context: *mut ibv_context,
     attr: *mut ibv_xrcd_init_attr,
 ) -> Result<*mut ibv_xrcd, Errno> {
@@ -189,8 +188,7 @@ macro_rules! data_path {
         ///
         /// # Safety
         /// As its manual page requires.
-        #[allow(dead_code)]
-        pub(crate) unsafe fn $name($object: $type, $($arg: $arg_type),*) -> c_int {
+        pub unsafe fn $name($object: $type, $($arg: $arg_type),*) -> c_int {
             // SAFETY: by this function's contract, which is that of `ibv_open_xrcd(3)`; a context's table is
             // never empty here.
             unsafe {

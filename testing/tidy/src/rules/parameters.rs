@@ -29,7 +29,7 @@ pub const TUPLES: &[(&str, &str)] = &[
     ("device/rdma/src/sys/connection.rs", "read_part"),
     ("device/rdma/src/sys/connection.rs", "write_shared"),
     ("device/rdmacm/src/connect.rs", "depths"),
-    ("device/rdmacm/src/rsocket/iomap.rs", "map"),
+    ("device/rsocket/src/iomap.rs", "map"),
     ("device/verbs/src/dmabuf.rs", "register"),
     ("device/verbs/src/post.rs", "send"),
     ("device/verbs/src/qp_create.rs", "boxed"),

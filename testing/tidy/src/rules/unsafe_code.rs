@@ -39,6 +39,11 @@ pub const UNSAFE_MODULES: &[(&str, &str)] = &[
     ),
     ("device/rdmacm/src/", "the C ABI of librdmacm"),
     (
+        "device/rsocket/src/",
+        "the C ABI of rsockets, and memory that the peer writes",
+    ),
+    ("device/librdmacm/src/", "the exported names of librdmacm"),
+    (
         "examples/ci/rust/src/",
         "registering memory, with someone else's crate",
     ),

@@ -6,7 +6,7 @@
 
 use super::poll;
 use core::ffi::c_int;
-use ffi::{Errno, In, exports};
+use ffi::{Errno, In, public_exports};
 use libc::{epoll_event, pollfd};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -143,7 +143,7 @@ fn wait(set: &Set, room: &mut [epoll_event], time: Option<Duration>) -> Result<u
     }
 }
 
-exports! {
+public_exports! {
     fn repoll_create(flags: c_int) -> number(c_int) {
         if flags & !libc::EPOLL_CLOEXEC != 0 {
             return Err(Errno::INVALID);

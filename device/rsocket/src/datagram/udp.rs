@@ -1,11 +1,11 @@
 //! The kernel UDP socket behind a datagram socket: it has the socket's address and port, and carries the
 //! datagrams that queue pairs cannot carry yet.
 
-use crate::sockaddr;
 use abi::sockaddr_storage;
 use core::ffi::{c_int, c_void};
 use ffi::Errno;
 use libc::{iovec, msghdr, pollfd, sockaddr as raw_sockaddr};
+use rdma_cm::sockaddr;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 

@@ -2,10 +2,10 @@
 
 use super::protocol::Range;
 use super::stream::Stream;
-use crate::verbs::verbs;
 use abi::{ibv_mr, ibv_pd};
 use core::ffi::{c_int, c_void};
 use ffi::Errno;
+use rdma_cm::verbs::verbs;
 
 const LOCAL_WRITE: c_int = 1;
 const REMOTE_WRITE: c_int = 2;

@@ -6,15 +6,15 @@ use super::options::Options;
 use super::protocol::{CONNECT_BYTES, Connect, Message};
 use super::stream::Stream;
 use super::wait::{Endpoint, Shared};
-use crate::address::{rdma_resolve_addr, rdma_resolve_route};
-use crate::connect::{rdma_accept, rdma_connect, rdma_reject};
-use crate::events::{
-    rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
-};
-use crate::lifetime::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
 use abi::{RDMA_PS_TCP, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
 use core::ffi::{c_int, c_void};
 use ffi::Errno;
+use rdma_cm::{rdma_accept, rdma_connect, rdma_reject};
+use rdma_cm::{
+    rdma_ack_cm_event, rdma_create_event_channel, rdma_destroy_event_channel, rdma_get_cm_event,
+};
+use rdma_cm::{rdma_create_id, rdma_destroy_id, rdma_migrate_id};
+use rdma_cm::{rdma_resolve_addr, rdma_resolve_route};
 use std::collections::VecDeque;
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};

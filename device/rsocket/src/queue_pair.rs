@@ -2,13 +2,13 @@
 
 use super::completions::Completions;
 use super::sizes::{REQUESTS, Sizes};
-use crate::id::id;
-use crate::qp;
-use crate::verbs;
 use abi::{
     IBV_QPT_RC, ibv_context, ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, rdma_cm_id,
 };
 use ffi::Errno;
+use rdma_cm::id;
+use rdma_cm::verbs;
+use rdma_cm::{rdma_create_qp, rdma_destroy_qp};
 use std::ptr::null_mut;
 
 /// Marks work request IDs of receives.
@@ -55,7 +55,7 @@ impl QueuePair {
             sq_sig_all: 0,
         };
         // SAFETY: by this function's contract, the identifier has a device and no queue pair.
-        Errno::check(unsafe { qp::rdma_create_qp(id, null_mut(), &mut attr) })?;
+        Errno::check(unsafe { rdma_create_qp(id, null_mut(), &mut attr) })?;
         let mut this = Self {
             id,
             completions,
@@ -77,7 +77,7 @@ impl QueuePair {
     pub(super) fn mtu(&self) -> Option<usize> {
         // SAFETY: the identifier outlives the queue pair.
         let id = unsafe { id(self.id) }.ok().filter(|_| self.takes_two)?;
-        Some(128 << id.state().negotiated.mtu)
+        Some(128 << id.path_mtu())
     }
 
     /// Posts receives without memory: messages are immediate data.
@@ -111,6 +111,6 @@ impl QueuePair {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         // SAFETY: created by this; its completion queue is dropped later.
-        unsafe { qp::rdma_destroy_qp(self.id) };
+        unsafe { rdma_destroy_qp(self.id) };
     }
 }

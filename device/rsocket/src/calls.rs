@@ -5,13 +5,13 @@ use super::socket::{Phase, Socket};
 use super::table::Found;
 use super::wait::Endpoint;
 use super::{datagram, poll, socket_options, table, transfer};
-use crate::address::rdma_bind_addr;
-use crate::listen::rdma_listen;
-use crate::sockaddr;
 use abi::sockaddr_storage;
 use core::ffi::{c_int, c_void};
-use ffi::{Errno, In, InOut, exports};
+use ffi::{Errno, In, InOut, public_exports};
 use libc::{iovec, msghdr, pollfd, timeval};
+use rdma_cm::rdma_bind_addr;
+use rdma_cm::rdma_listen;
+use rdma_cm::sockaddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -237,7 +237,7 @@ fn connected(socket: &Socket, nonblocking: bool) -> Result<(), Errno> {
     })
 }
 
-exports! {
+public_exports! {
     /// Creates a stream or datagram socket of IPv4 or IPv6.
     fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> number(c_int) {
         if domain != libc::AF_INET && domain != libc::AF_INET6 {

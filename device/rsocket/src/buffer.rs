@@ -1,9 +1,9 @@
 //! Registered memory, for peers to write to and for messages to be sent from.
 
-use crate::verbs::verbs;
 use abi::{ibv_mr, ibv_pd, ibv_sge};
 use core::ffi::c_int;
 use ffi::Errno;
+use rdma_cm::verbs::verbs;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
 /// Alignment of registered memory: a page.

@@ -1,5 +1,5 @@
 //! Sockets over RDMA (rsocket(7)): streams, whose sender writes bytes into the receiver's buffer by RDMA
-//! WRITE, and datagrams.
+//! WRITE, and datagrams. They are made of calls of librdmacm and libibverbs, as a program makes them.
 //!
 //! - [`calls`] has the functions that C calls; [`table`] finds the socket of a descriptor.
 //! - [`wait`] blocks a call on one socket, [`poll`] on several, [`repoll`] on a set that is kept; [`sleep`]
@@ -39,12 +39,12 @@ mod transfer;
 mod wait;
 mod writes;
 
-pub(crate) use calls::{
+pub use calls::{
     raccept, rbind, rclose, rconnect, rfcntl, rgetpeername, rgetsockname, rgetsockopt, riomap,
     riounmap, riowrite, rlisten, rpoll, rread, rreadv, rrecv, rrecvfrom, rrecvmsg, rselect, rsend,
     rsendmsg, rsendto, rsetsockopt, rshutdown, rsocket, rwrite, rwritev,
 };
-pub(crate) use repoll::{repoll_create, repoll_ctl, repoll_wait};
+pub use repoll::{repoll_create, repoll_ctl, repoll_wait};
 
 use core::ffi::c_int;
 use ffi::Errno;

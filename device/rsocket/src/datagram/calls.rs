@@ -1,14 +1,14 @@
 //! Calls on datagram sockets.
 
 use super::{Datagrams, Storage, Waiting, udp};
-use crate::rsocket::options::{
+use crate::options::{
     RDMA_INLINE, RDMA_RQSIZE, RDMA_SQSIZE, SOL_RDMA, read, timeout, timeval, write,
 };
-use crate::rsocket::sizes::{BYTES, INLINE_BYTES_MAX, REQUESTS};
-use crate::rsocket::wait::{Endpoint, Shared};
-use crate::sockaddr;
+use crate::sizes::{BYTES, INLINE_BYTES_MAX, REQUESTS};
+use crate::wait::{Endpoint, Shared};
 use core::ffi::{c_int, c_void};
 use ffi::Errno;
+use rdma_cm::sockaddr;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use std::time::Duration;
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
 /// A datagram that was read.
-pub(in crate::rsocket) struct Received {
+pub(crate) struct Received {
     /// Bytes copied to the program, and bytes of the datagram.
-    pub(in crate::rsocket) copied: usize,
-    pub(in crate::rsocket) length: usize,
+    pub(crate) copied: usize,
+    pub(crate) length: usize,
     /// The sender's address, IPv4-mapped on sockets of IPv6.
-    pub(in crate::rsocket) from: Option<SocketAddr>,
+    pub(crate) from: Option<SocketAddr>,
 }
 
 /// Copies the next datagram into the program's pieces of memory.
-pub(in crate::rsocket) fn receive(
+pub(crate) fn receive(
     socket: &Shared<Datagrams>,
     pieces: &mut [&mut [u8]],
     flags: c_int,
@@ -107,7 +107,7 @@ impl Datagrams {
 }
 
 /// Sends one datagram, to the connected peer unless another destination is given.
-pub(in crate::rsocket) fn send(
+pub(crate) fn send(
     socket: &Shared<Datagrams>,
     pieces: &[&[u8]],
     flags: c_int,
@@ -141,7 +141,7 @@ pub(in crate::rsocket) fn send(
 
 /// # Safety
 /// `length` bytes are at `address`.
-pub(in crate::rsocket) unsafe fn bind(
+pub(crate) unsafe fn bind(
     socket: &Shared<Datagrams>,
     address: *const c_void,
     length: u32,
@@ -154,7 +154,7 @@ pub(in crate::rsocket) unsafe fn bind(
 ///
 /// # Safety
 /// `length` bytes are at `address`.
-pub(in crate::rsocket) unsafe fn connect(
+pub(crate) unsafe fn connect(
     socket: &Shared<Datagrams>,
     address: *const c_void,
     length: u32,
@@ -189,7 +189,7 @@ pub(in crate::rsocket) unsafe fn connect(
 ///
 /// # Safety
 /// `*length` bytes are writable at `address`.
-pub(in crate::rsocket) unsafe fn peer(
+pub(crate) unsafe fn peer(
     socket: &Shared<Datagrams>,
     address: *mut c_void,
     length: *mut u32,
@@ -199,7 +199,7 @@ pub(in crate::rsocket) unsafe fn peer(
 }
 
 /// Shuts down sending after the queued datagrams have left, or receiving.
-pub(in crate::rsocket) fn shutdown(socket: &Shared<Datagrams>, how: c_int) -> Result<(), Errno> {
+pub(crate) fn shutdown(socket: &Shared<Datagrams>, how: c_int) -> Result<(), Errno> {
     let left = socket.wait(false, Some(CLOSE_MAX), |inner| {
         Ok(inner.is_idle().then_some(()))
     });
@@ -220,7 +220,7 @@ pub(in crate::rsocket) fn shutdown(socket: &Shared<Datagrams>, how: c_int) -> Re
 ///
 /// # Safety
 /// `length` bytes are at `value`.
-pub(in crate::rsocket) unsafe fn set_option(
+pub(crate) unsafe fn set_option(
     socket: &Shared<Datagrams>,
     level: c_int,
     name: c_int,
@@ -263,7 +263,7 @@ pub(in crate::rsocket) unsafe fn set_option(
 
 /// # Safety
 /// `*length` bytes are writable at `value`.
-pub(in crate::rsocket) unsafe fn option(
+pub(crate) unsafe fn option(
     socket: &Shared<Datagrams>,
     level: c_int,
     name: c_int,

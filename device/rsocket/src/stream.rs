@@ -12,9 +12,9 @@ use super::queue_pair::{QueuePair, RECEIVE};
 use super::ranges::Ranges;
 use super::sizes::{CONTROL_REQUESTS, Sizes};
 use super::writes::request;
-use crate::id::id;
 use abi::{IBV_SEND_SIGNALED, ibv_sge, ibv_wc, ibv_wr_rdma, rdma_cm_id};
 use ffi::Errno;
+use rdma_cm::id;
 
 /// The remote address of a message without data.
 const NOWHERE: ibv_wr_rdma = ibv_wr_rdma {
@@ -56,7 +56,7 @@ impl Stream {
         // SAFETY: by this function's contract, `raw` has a device, no queue pair, and outlives the stream;
         // the device's domain is never deallocated.
         unsafe {
-            let pd = id(raw)?.state().device.ok_or(Errno::INVALID)?.pd()?;
+            let pd = id(raw)?.pd()?;
             let outgoing = Outgoing::new(pd, sizes)?;
             let incoming = Incoming::new(pd, sizes)?;
             let ranges = Ranges::new(pd, unscale(scale(sizes.mappings)))?;

@@ -1,9 +1,9 @@
 //! A socket's completion queue, with its completion channel.
 
-use crate::verbs::{self, verbs};
 use abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_wc};
 use core::ffi::c_int;
 use ffi::Errno;
+use rdma_cm::verbs::{self, verbs};
 use std::ptr::null_mut;
 
 /// Completions of one poll.
@@ -30,7 +30,7 @@ impl Completions {
                 channel,
                 events_taken: 0,
             };
-            crate::rsocket::set_nonblocking(this.descriptor())?;
+            crate::set_nonblocking(this.descriptor())?;
             let cq = (verbs.ibv_create_cq)(context, entries as c_int, null_mut(), channel, 0);
             this.cq = Errno::check_pointer(cq)?;
             Ok(this)

@@ -2,20 +2,19 @@
 //! uses.
 
 use super::header;
-use crate::address::{attach_device, rdma_bind_addr};
-use crate::lifetime::{rdma_create_id, rdma_destroy_id};
-use crate::qp::{self, address_vector};
-use crate::rsocket::buffer::Buffer;
-use crate::rsocket::completions::{BATCH, Completions};
-use crate::rsocket::sizes::Sizes;
-use crate::sockaddr;
-use crate::verbs::{self, verbs};
+use crate::buffer::Buffer;
+use crate::completions::{BATCH, Completions};
+use crate::sizes::Sizes;
 use abi::{
     IBV_QPT_UD, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WC_GRH, IBV_WR_SEND, ibv_ah, ibv_cq,
     ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_wc, ibv_wr_remote, ibv_wr_ud,
     rdma_cm_id,
 };
 use ffi::Errno;
+use rdma_cm::sockaddr;
+use rdma_cm::verbs::{self, verbs};
+use rdma_cm::{HOP_LIMIT, address_vector, attach_device, rdma_bind_addr, rdma_create_qp};
+use rdma_cm::{rdma_create_id, rdma_destroy_id};
 use rnic::Path;
 use std::net::{IpAddr, SocketAddr};
 use std::ptr::null_mut;
@@ -30,7 +29,6 @@ const GRH_BYTES: usize = 40;
 const RECEIVE_STRIDE: usize = (GRH_BYTES + SLOT_BYTES).next_multiple_of(64);
 /// Marks work request IDs of receives; the other bits are the slot.
 const RECEIVE: u64 = 1 << 63;
-const HOP_LIMIT: u8 = 64;
 
 /// A peer's queue pair, and the address handle to it.
 pub(super) struct Destination {
@@ -100,7 +98,7 @@ impl UdQp {
         // SAFETY: the identifier is used here only, and created objects belong to it or to the new value.
         unsafe {
             Errno::check(rdma_bind_addr(raw, local.as_ptr().cast()))?;
-            let device = attach_device(crate::id::id(raw)?, address)?;
+            let device = attach_device(rdma_cm::id(raw)?, address)?;
             let pd = device.pd()?;
             let slots = slots(sizes.sends, sizes.send_bytes);
             let receives = slots_of_receives(sizes);
@@ -140,7 +138,7 @@ impl UdQp {
     /// Creates an address handle to a peer's queue pair.
     pub(super) fn destination(&self, to: IpAddr, qpn: u32) -> Result<Destination, Errno> {
         // SAFETY: the identifier is ours.
-        let this = unsafe { crate::id::id(self.id.0) }?;
+        let this = unsafe { rdma_cm::id(self.id.0) }?;
         let path = Path {
             source: sockaddr::gid(self.address),
             destination: sockaddr::gid(to),
@@ -316,7 +314,7 @@ unsafe fn make_queue_pair(
         sq_sig_all: 0,
     };
     // SAFETY: by this function's contract, the identifier has a device and no queue pair.
-    Errno::check(unsafe { qp::rdma_create_qp(raw, null_mut(), &mut attr) })?;
+    Errno::check(unsafe { rdma_create_qp(raw, null_mut(), &mut attr) })?;
     Ok(attr.cap.max_inline_data as usize)
 }
 
@@ -333,6 +331,6 @@ pub(super) fn slots_of_receives(sizes: &Sizes) -> u32 {
 impl Drop for UdQp {
     fn drop(&mut self) {
         // SAFETY: created by this; its buffers and completion queue are dropped later.
-        unsafe { qp::rdma_destroy_qp(self.id.0) };
+        unsafe { rdma_cm::rdma_destroy_qp(self.id.0) };
     }
 }

@@ -3,10 +3,10 @@
 
 use super::options::{OptionName, read, write};
 use super::socket::{Inner, Phase};
-use crate::options::rdma_set_option;
 use abi::{RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, RDMA_OPTION_ID_REUSEADDR};
 use core::ffi::{c_int, c_void};
 use ffi::Errno;
+use rdma_cm::rdma_set_option;
 
 /// Sets an option of a stream socket.
 ///
