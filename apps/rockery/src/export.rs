@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use ::nvme::limits::STALL_TIMEOUT;
 use ::nvme::nbd::{self, Stop, Writes};
-use ::nvme::serve::local::{self, LocalListener};
 use serde::{Deserialize, Serialize};
+use server::local::{self, LocalListener};
 
 use crate::printable::{self, Printable};
 use crate::sys::{EndSignals, Pidfd};

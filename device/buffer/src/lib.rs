@@ -5,7 +5,6 @@
 
 mod pages;
 mod sys;
-mod unauthenticated;
 
 use std::any::Any;
 use std::fmt;
@@ -16,7 +15,6 @@ use std::sync::OnceLock;
 use pages::Pages;
 pub use sys::heap::note_freed;
 use sys::memory::Memory;
-pub use unauthenticated::{UnauthenticatedBudget, UnauthenticatedShare, source};
 
 /// Alignment of buffers and unit of their length, in bytes.
 pub const ALIGNMENT: usize = 4096;

@@ -16,11 +16,9 @@
 
 pub mod auth;
 mod base64;
-mod budget;
 pub mod congestion;
 pub mod controller;
 pub mod engine;
-mod guest_memory;
 pub mod host;
 pub mod identifier;
 pub mod latency;

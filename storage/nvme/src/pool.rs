@@ -6,12 +6,12 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::budget::{Budget, Charge, Share};
-use crate::controller::{Request, Wake};
-use crate::guest_memory::{GuestCharge, GuestMemory};
+use crate::controller::Request;
 use crate::limits::{LENT_BYTES_MIN, QUEUE_DATA_BYTES};
-use buffer::{ALIGNMENT, Buffer, UnauthenticatedShare};
+use buffer::{ALIGNMENT, Buffer};
 use rdma::Domain;
+use server::budget::{Budget, Charge, Share};
+use server::{GuestCharge, GuestMemory, UnauthenticatedShare, Wake};
 
 /// Size classes: powers of two from one page to the largest transfer, and one more.
 const CLASSES: usize = 10;
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn buffers_of_an_unauthenticated_host_are_charged_to_its_memory() {
-        use buffer::UnauthenticatedBudget;
+        use server::UnauthenticatedBudget;
         let budget = UnauthenticatedBudget::new(8 * ALIGNMENT);
         let guest = budget.admit([192, 0, 2, 1].into(), ALIGNMENT).map(Arc::new);
         let mut pool = Pool::default().of_guest(guest);
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn memory_lent_to_an_unauthenticated_host_is_charged_to_its_memory() {
-        use buffer::UnauthenticatedBudget;
+        use server::UnauthenticatedBudget;
         let budget = UnauthenticatedBudget::new(8 * LENT_BYTES_MIN);
         let admit = || budget.admit([192, 0, 2, 1].into(), ALIGNMENT).map(Arc::new);
         let mut pool = Pool::default().of_guest(admit());

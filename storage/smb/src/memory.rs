@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use buffer::{Buffer, UnauthenticatedBudget, UnauthenticatedShare};
+use buffer::Buffer;
 use rdma::{Domain, Error};
+use server::{UnauthenticatedBudget, UnauthenticatedShare};
 
 /// Free buffers that a connection keeps, in bytes: registering memory costs more than keeping it.
 const KEPT_BYTES: usize = 16 << 20;

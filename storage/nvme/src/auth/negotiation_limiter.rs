@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use buffer::source;
+use server::source;
 
 use crate::limits::{NEGOTIATIONS_MAX, NEGOTIATIONS_PER_SECOND};
 

@@ -9,9 +9,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use server::Wake;
+
 use super::Namespace;
 use super::epochs::Closed;
-use super::session::Wake;
 
 /// A namespace, and a command that is executed on it: from before the check of its rights until its
 /// completion. Barriers wait until it is dropped.

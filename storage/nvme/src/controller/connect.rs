@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use server::Wake;
 use wire::nvme::Status;
 use wire::nvme::fabrics::{
     CONNECT_NO_FLOW_CONTROL, CONTROLLER_DYNAMIC, Connect, ConnectData, InvalidParameter,
@@ -10,7 +11,7 @@ use wire::nvme::fabrics::{
 
 use super::features::keep_alive_ms;
 use super::origin::{Origin, Proved, Source};
-use super::session::{Controller, Session, Wake};
+use super::session::{Controller, Session};
 use super::{State, Target};
 use crate::auth::{Authenticator, Secrets};
 use crate::limits::{CONTROLLERS_MAX, DISCOVERY_KEEP_ALIVE_MS, QUEUE_ENTRIES_MAX};

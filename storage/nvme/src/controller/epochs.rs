@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::session::Wake;
+use server::Wake;
 
 /// Counters: queues count on different cache lines.
 const STRIPES: usize = 16;

@@ -45,8 +45,9 @@ pub(crate) use namespace::Admitted;
 pub use namespace::{Counters, Identity, Namespace, former_serial};
 pub use origin::{Origin, Proved};
 pub use queue::{Outcome, Plan, Queue, Request};
+pub use server::Wake;
 pub(crate) use session::Controller;
-pub use session::{ControllerReport, Session, Wake};
+pub use session::{ControllerReport, Session};
 pub use subsystem::{Hosts, Subsystem};
 
 use events::Event;

@@ -1,10 +1,10 @@
 //! A controller, which a host created with Connect on an admin queue.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use server::Wake;
 use wire::nvme::log::{self, CHANGED_NAMESPACES_MAX};
 use wire::nvme::property::status;
 use wire::nvme::{Completion, Status, feature};
@@ -14,18 +14,6 @@ use super::feature_table::Feature;
 use super::reservation::Notice;
 use crate::limits::{ERRORS_MAX, IO_QUEUES_MAX, RESERVATION_NOTICES_MAX};
 use crate::nqn::Nqn;
-
-/// Wakes the thread of a connection.
-pub trait Wake: Send + Sync {
-    /// Makes the thread check for events soon.
-    fn wake(&self);
-}
-
-impl fmt::Debug for dyn Wake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wake")
-    }
-}
 
 /// State that all queues of a controller share without a lock.
 #[derive(Debug)]

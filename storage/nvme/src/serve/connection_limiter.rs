@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use buffer::{UnauthenticatedBudget, UnauthenticatedShare, source};
+use server::{UnauthenticatedBudget, UnauthenticatedShare, source};
 
 use super::End;
 use crate::limits::{ADDRESS_CONNECTIONS_MAX, CONNECTIONS_MAX, UNAUTHENTICATED_MAX};

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use server::deadline::Deadline;
+use server::local::{self, LocalError, LocalListener};
 use thiserror::Error;
 use wire::nvme::log::AnaState;
 
 use super::Counted;
 use super::config::{Bytes, NamespaceConfig, PortConfig, SubsystemConfig};
-use super::deadline::Deadline;
-use super::local::{self, LocalError, LocalListener};
 use super::server::Server;
 use crate::auth::Credentials;
 use crate::identifier::{Nguid, Uuid};

@@ -60,7 +60,7 @@ impl<'a, T> HalfOpen<'a, T> {
     /// Adds a connection whose request came from this address.
     pub(super) fn insert(&mut self, key: usize, from: IpAddr, now_ns: u64, connection: T) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        let source = buffer::source(from);
+        let source = server::source(from);
         self.entries.push_back(Entry {
             key,
             source,

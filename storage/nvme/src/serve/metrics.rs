@@ -5,9 +5,9 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use buffer::{UnauthenticatedBudget, UnauthenticatedShare};
+use server::deadline::Deadline;
+use server::{UnauthenticatedBudget, UnauthenticatedShare};
 
-use super::deadline::Deadline;
 use super::{Report, ServeError, Shared};
 use crate::limits::METRICS_BYTES;
 

@@ -9,12 +9,10 @@ mod config;
 mod connection;
 mod connection_limiter;
 mod control;
-mod deadline;
 mod end;
 mod half_open;
 mod idle;
 mod listener;
-pub mod local;
 mod metrics;
 mod rdma;
 mod rdma_listener;
@@ -47,9 +45,9 @@ pub use report::{LatencyReport, NamespaceReport, QueueReport, Report};
 pub use server::Server;
 pub(crate) use stall_timer::StallTimer;
 
-use buffer::UnauthenticatedBudget;
+use ::server::UnauthenticatedBudget;
+use ::server::budget::Budget;
 
-use crate::budget::Budget;
 use crate::controller::{ChangeError, Target};
 use crate::limits::{
     BARRIER_TIMEOUT, CONNECT_TIMEOUT, RECEIVE_BYTES, SERVER_DATA_BYTES, STALL_TIMEOUT,

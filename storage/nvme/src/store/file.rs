@@ -310,7 +310,7 @@ fn open_medium(path: &Path, options: &mut OpenOptions, flags: i32) -> io::Result
         if found.is_file() || found.is_block_device() {
             return Ok(found.is_file());
         }
-        let kind = crate::serve::local::kind(found);
+        let kind = server::local::kind(found);
         let text = format!("it is {kind}, and a namespace is a regular file or a block device");
         Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     };

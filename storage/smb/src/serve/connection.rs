@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use buffer::UnauthenticatedShare;
 use rdma::{Watched, Woken};
+use server::UnauthenticatedShare;
 
 use super::Shared;
 use super::backend::Backend;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use buffer::UnauthenticatedBudget;
+use server::UnauthenticatedBudget;
 
 use crate::limits::{
     ADDRESS_UNAUTHENTICATED_MAX, CONNECTION_BYTES, CONNECTIONS_MAX, HALF_OPEN_MAX,

@@ -18,7 +18,6 @@ pub const TUPLES: &[(&str, &str)] = &[
     ("core/rnic/src/qp/proxy.rs", "handle_forwarded_request"),
     ("core/rnic/src/qp/responder/execute.rs", "deliver"),
     // device
-    ("device/buffer/src/unauthenticated.rs", "victim"),
     ("device/host/src/lab.rs", "hello"),
     ("device/host/src/shm/direct.rs", "execute"),
     ("device/host/src/shm/direct.rs", "execute_run"),

@@ -20,6 +20,10 @@ pub const UNSAFE_MODULES: &[(&str, &str)] = &[
     ),
     ("storage/nvme/src/sys/", "io_uring, calls on files"),
     (
+        "storage/server/src/sys/",
+        "the credentials of peers of Unix sockets",
+    ),
+    (
         "device/buffer/src/sys/",
         "memory of the allocator and mappings",
     ),

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use server::Wake;
 use wire::nvme::auth::CONNECT_AUTHENTICATE;
 use wire::nvme::command::PSDT_SGL;
 use wire::nvme::fabrics::{Connect, ConnectData};
@@ -24,7 +25,7 @@ use self::io::Work as IoWork;
 use super::barrier::Barrier;
 use super::connect::Connected;
 use super::origin::{Origin, Proved, Source};
-use super::session::{Session, Wake};
+use super::session::Session;
 use super::subsystem::Subsystem;
 use super::{Namespace, Target};
 use crate::engine::{Action, Finished, Task};

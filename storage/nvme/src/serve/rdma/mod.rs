@@ -16,6 +16,7 @@ use buffer::Buffer;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use rdma::{BATCH, Completion as Completed, Connection, Done, SharedReceives};
+use server::budget::Charge;
 use slab::Slab;
 
 use super::connection::{CHECK_INTERVAL_NS, PollWaker, RING, WOKEN};
@@ -24,7 +25,6 @@ use super::idle::Idle;
 use super::receives::{RECEIVE_BYTES, connection_bytes, other};
 use super::stall_timer::StallTimer;
 use super::{Counted, End, Shared};
-use crate::budget::Charge;
 use crate::controller::{Origin, Queue, Wake};
 use crate::engine::Engine;
 use crate::limits::{CONNECTIONS_MAX, RECEIVES_BEFORE_TRUST, STALL_BYTES};

@@ -2,21 +2,22 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use buffer::UnauthenticatedShare;
+use crate::UnauthenticatedShare;
 
 /// The memory of the unauthenticated host of a connection. Buffers that outlive the connection keep it.
 #[derive(Debug)]
-pub(crate) struct GuestMemory(Mutex<Option<Arc<UnauthenticatedShare>>>);
+pub struct GuestMemory(Mutex<Option<Arc<UnauthenticatedShare>>>);
 
 /// Bytes of this memory that are taken; returned when this is dropped.
 #[derive(Debug)]
-pub(crate) struct GuestCharge {
+pub struct GuestCharge {
     memory: Arc<GuestMemory>,
     bytes: usize,
 }
 
 impl GuestMemory {
-    pub(crate) fn new(share: Arc<UnauthenticatedShare>) -> Arc<Self> {
+    /// The memory of a host that holds this share.
+    pub fn new(share: Arc<UnauthenticatedShare>) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Some(share))))
     }
 
@@ -25,7 +26,7 @@ impl GuestMemory {
     }
 
     /// Takes `bytes`; `None` if the budget of unauthenticated hosts does not allow it.
-    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Option<GuestCharge> {
+    pub fn charge(self: &Arc<Self>, bytes: usize) -> Option<GuestCharge> {
         let is_allowed = self.share().as_ref().is_none_or(|share| share.grow(bytes));
         is_allowed.then(|| GuestCharge {
             memory: Arc::clone(self),
@@ -34,19 +35,19 @@ impl GuestMemory {
     }
 
     /// Ends all charges, because the host is authenticated.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         *self.share() = None;
     }
 }
 
 impl GuestCharge {
     /// Adds the bytes of another charge to the same memory.
-    pub(crate) fn add(&mut self, mut other: Self) {
+    pub fn add(&mut self, mut other: Self) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
     /// Returns `bytes` of it.
-    pub(crate) fn release(&mut self, bytes: usize) {
+    pub fn release(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         if let Some(share) = &*self.memory.share() {

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::controller::Wake;
+use crate::Wake;
 
 /// Up to this size a buffer counts as small: that of one command of an admin queue. The limit of a host is
 /// twice as high for small buffers, so that connections of its own that take all they can get do not keep a
@@ -19,7 +19,7 @@ const SMALL_BYTES: usize = 4096;
 
 /// The bytes of a server that connections may take, and those that they have taken.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub struct Budget {
     total: usize,
     used: AtomicUsize,
     hosts: Mutex<HashMap<IpAddr, Weak<AtomicUsize>>>,
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Waiter {
 
 /// What one connection takes bytes with.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub struct Share {
     budget: Arc<Budget>,
     /// Bytes that all connections of the same host have taken.
     host: Arc<AtomicUsize>,
@@ -52,7 +52,7 @@ pub(crate) struct Share {
 
 /// Bytes of the budget that a connection has taken; returned when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Charge {
+pub struct Charge {
     share: Arc<Share>,
     bytes: usize,
 }
@@ -62,7 +62,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Budget {
-    pub(crate) fn new(total: usize) -> Arc<Self> {
+    /// A budget of `total` bytes.
+    pub fn new(total: usize) -> Arc<Self> {
         Arc::new(Self {
             total,
             used: AtomicUsize::new(0),
@@ -73,12 +74,12 @@ impl Budget {
     }
 
     /// Bytes that all connections have taken.
-    pub(crate) fn used(&self) -> usize {
+    pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
     /// The share of a connection from `host`. `wake` is called when a request that failed may succeed.
-    pub(crate) fn share(self: &Arc<Self>, host: IpAddr, wake: Arc<dyn Wake>) -> Arc<Share> {
+    pub fn share(self: &Arc<Self>, host: IpAddr, wake: Arc<dyn Wake>) -> Arc<Share> {
         let mut hosts = locked(&self.hosts);
         hosts.retain(|_, host| host.strong_count() > 0);
         let host = host.to_canonical();
@@ -125,7 +126,7 @@ impl Share {
 
     /// Takes `bytes` if the limit of the host allows it; otherwise registers the connection to be woken when
     /// another connection returns memory.
-    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+    pub fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
         if let Some(charge) = self.take(bytes) {
             return Some(charge);
         }
@@ -139,7 +140,7 @@ impl Share {
     }
 
     /// Takes `bytes` even beyond the limits.
-    pub(crate) fn charge_anyway(self: &Arc<Self>, bytes: usize) -> Charge {
+    pub fn charge_anyway(self: &Arc<Self>, bytes: usize) -> Charge {
         self.budget.used.fetch_add(bytes, Ordering::SeqCst);
         self.host.fetch_add(bytes, Ordering::SeqCst);
         Charge {
@@ -166,19 +167,19 @@ impl Share {
     }
 
     /// Whether another connection waits for memory.
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub fn is_wanted(&self) -> bool {
         self.budget.is_short.load(Ordering::Relaxed)
     }
 
     /// Whether the connections have taken more than the total.
-    pub(crate) fn is_exceeded(&self) -> bool {
+    pub fn is_exceeded(&self) -> bool {
         self.budget.used() > self.budget.total
     }
 }
 
 impl Charge {
     /// No bytes of a share.
-    pub(crate) fn none(share: &Arc<Share>) -> Self {
+    pub fn none(share: &Arc<Share>) -> Self {
         Self {
             share: Arc::clone(share),
             bytes: 0,
@@ -186,12 +187,12 @@ impl Charge {
     }
 
     /// How many bytes.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Takes `bytes` more, as [`Share::charge`]; returns whether the limits allow it.
-    pub(crate) fn grow(&mut self, bytes: usize) -> bool {
+    pub fn grow(&mut self, bytes: usize) -> bool {
         let more = self.share.charge(bytes);
         let is_allowed = more.is_some();
         more.into_iter().for_each(|more| self.add(more));
@@ -199,12 +200,12 @@ impl Charge {
     }
 
     /// Adds the bytes of another charge to the same share.
-    pub(crate) fn add(&mut self, mut other: Self) {
+    pub fn add(&mut self, mut other: Self) {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
     /// Returns `bytes` of it to the budget.
-    pub(crate) fn release(&mut self, bytes: usize) {
+    pub fn release(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
         self.share.release(bytes);

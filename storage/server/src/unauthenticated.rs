@@ -142,16 +142,23 @@ impl UnauthenticatedBudget {
     }
 }
 
+/// What a connection would hold if its charge were granted.
+struct Claim {
+    number: u64,
+    bytes: usize,
+}
+
 impl State {
     /// Adds bytes to a connection; returns the connections that were displaced for that. `None`, without
     /// effect, if the limit does not allow it.
     fn charge(&mut self, number: u64, bytes: usize, limit: usize) -> Option<Vec<Arc<Flag>>> {
         let own = self.entries.get(&number)?.bytes.saturating_add(bytes);
         let used = self.used.checked_add(bytes).filter(|used| *used <= limit)?;
+        let claim = Claim { number, bytes: own };
         let mut staying = used - self.leaving;
         let mut victims = BTreeSet::new();
         while staying > limit - (limit >> RESERVE_SHIFT) {
-            let victim = self.victim((number, own), &victims)?;
+            let victim = self.victim(&claim, &victims)?;
             victims.insert(victim);
             staying -= self.entries.get(&victim).map_or(0, |entry| entry.bytes);
         }
@@ -167,9 +174,9 @@ impl State {
         )
     }
 
-    /// The connection to displace next if connection `number` holds `own` bytes; `None` if that one has the
+    /// The connection to displace next if the claim is granted; `None` if that one has the
     /// most by itself.
-    fn victim(&self, (number, own): (u64, usize), victims: &BTreeSet<u64>) -> Option<u64> {
+    fn victim(&self, claim: &Claim, victims: &BTreeSet<u64>) -> Option<u64> {
         let present = || {
             let entries = self.entries.iter().filter(|(at, entry)| {
                 !victims.contains(at) && !entry.flag.is_displaced.load(Ordering::Relaxed)
@@ -178,18 +185,22 @@ impl State {
                 (
                     *at,
                     entry.address,
-                    if *at == number { own } else { entry.bytes },
+                    if *at == claim.number {
+                        claim.bytes
+                    } else {
+                        entry.bytes
+                    },
                 )
             })
         };
         let of_source = largest(
             present().map(|(at, address, bytes)| (at, source(address), bytes)),
-            number,
+            claim.number,
         )?;
         let within = || present().filter(|(_, address, _)| source(*address) == of_source);
-        let address = largest(within(), number)?;
+        let address = largest(within(), claim.number)?;
         within()
-            .find(|(at, from, _)| *at != number && *from == address)
+            .find(|(at, from, _)| *at != claim.number && *from == address)
             .map(|(at, _, _)| at)
     }
 

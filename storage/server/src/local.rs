@@ -109,10 +109,7 @@ pub fn connect(path: &Path) -> Result<(UnixStream, Peer), LocalError> {
 ///
 /// # Errors
 /// As [`connect`].
-pub(crate) fn connect_within(
-    path: &Path,
-    time: Duration,
-) -> Result<(UnixStream, Peer), LocalError> {
+pub fn connect_within(path: &Path, time: Duration) -> Result<(UnixStream, Peer), LocalError> {
     let deadline = Instant::now() + time;
     let stream = loop {
         match connect_at_once(path) {
@@ -170,7 +167,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 }
 
 /// The kind of a file, for an error message.
-pub(crate) fn kind(found: fs::FileType) -> &'static str {
+pub fn kind(found: fs::FileType) -> &'static str {
     match found {
         it if it.is_file() => "a regular file",
         it if it.is_dir() => "a folder",

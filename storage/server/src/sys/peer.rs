@@ -21,7 +21,7 @@ impl Peer {
 }
 
 /// The effective user ID of this process.
-pub fn user() -> u32 {
+pub(crate) fn user() -> u32 {
     // SAFETY: no arguments, and no failure.
     unsafe { libc::geteuid() }
 }
@@ -30,7 +30,7 @@ pub fn user() -> u32 {
 ///
 /// # Errors
 /// The error of `getsockopt`.
-pub fn of(stream: &UnixStream) -> io::Result<Peer> {
+pub(crate) fn of(stream: &UnixStream) -> io::Result<Peer> {
     let mut found = libc::ucred {
         pid: 0,
         uid: libc::uid_t::MAX,

@@ -6,8 +6,11 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// A blocking socket with timeouts.
-pub(super) trait Socket {
+pub trait Socket {
     /// Limits the time of each call.
+    ///
+    /// # Errors
+    /// That of `setsockopt`.
     fn set_timeouts(&self, most: Duration) -> io::Result<()>;
 }
 
@@ -26,13 +29,14 @@ impl Socket for &UnixStream {
 }
 
 /// A stream with a deadline.
-pub(super) struct Deadline<S> {
+pub struct Deadline<S> {
     stream: S,
     end: Instant,
 }
 
 impl<S: Socket> Deadline<S> {
-    pub(super) fn after(stream: S, most: Duration) -> Self {
+    /// The stream, with `most` as the time left for all of its calls together.
+    pub fn after(stream: S, most: Duration) -> Self {
         Self {
             stream,
             end: Instant::now() + most,
