@@ -1,14 +1,24 @@
-//! What storage servers share: Unix sockets for one user, and budgets of memory.
+//! What storage servers share: Unix sockets for one user, and the limits of connections and of memory.
 #![deny(unsafe_code)]
 
 pub mod budget;
+mod counted;
 pub mod deadline;
 mod guest_memory;
+mod half_open;
 pub mod local;
+mod permits;
+mod spin;
+mod stall_timer;
 mod sys;
 mod unauthenticated;
 mod wake;
 
+pub use counted::Counted;
 pub use guest_memory::{GuestCharge, GuestMemory};
+pub use half_open::HalfOpen;
+pub use permits::{ConnectionLimiter, ConnectionLimits, ConnectionPermit, Refusal};
+pub use spin::{Spin, Spinners};
+pub use stall_timer::StallTimer;
 pub use unauthenticated::{UnauthenticatedBudget, UnauthenticatedShare, source};
 pub use wake::Wake;

@@ -5,6 +5,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use server::StallTimer;
 use thiserror::Error;
 
 use super::session::Session;
@@ -13,8 +14,7 @@ use super::terms::{Export, Fault, flag};
 use super::work::Work;
 use super::writes::Writes;
 use crate::host::{Client, HostError, Namespace};
-use crate::limits::CONNECT_TIMEOUT;
-use crate::serve::StallTimer;
+use crate::limits::{CONNECT_TIMEOUT, STALL_BYTES};
 use crate::sys::wait::wait;
 
 /// Outstanding NVMe commands of one client.
@@ -141,7 +141,7 @@ pub fn serve<Stream: Read + Write + AsRawFd>(
         stream,
         session,
         work: Work::new(queue, target.namespace, transfer_max, target.writes),
-        answers: StallTimer::new(target.stall_timeout),
+        answers: StallTimer::new(target.stall_timeout, STALL_BYTES),
         stall_timeout: target.stall_timeout,
         stop: target.stop,
         deadline: None,

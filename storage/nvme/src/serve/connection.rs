@@ -10,16 +10,14 @@ use std::time::Duration;
 use mio::net::TcpStream;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use server::{ConnectionPermit, Counted, Spin, StallTimer};
 use socket2::{SockRef, Socket};
 
-use super::connection_limiter::ConnectionPermit;
-use super::idle::Idle;
-use super::stall_timer::StallTimer;
-use super::{Counted, End, Shared, Tuning};
+use super::{End, Shared, Tuning};
 use crate::congestion;
 use crate::controller::{Origin, Proved, Queue, Wake};
 use crate::engine::Engine;
-use crate::limits::{CONNECTION_BYTES, CONNECTIONS_MAX, TLS_BYTES};
+use crate::limits::{CONNECTION_BYTES, CONNECTIONS_MAX, STALL_BYTES, TLS_BYTES};
 use crate::pool::Pool;
 use crate::references::References;
 use crate::stream::Stream;
@@ -81,7 +79,7 @@ pub(super) fn serve(
         });
     let permit = match permit {
         Ok(permit) => permit,
-        Err(end) => return shared.ended(end, None, peer, ""),
+        Err(refusal) => return shared.ended(refusal.into(), None, peer, ""),
     };
     // An error here is not fatal: if the socket is broken, the first read reports it.
     _ = stream.set_nodelay(true);
@@ -187,8 +185,8 @@ impl<'a> Driver<'a> {
             ring_is_watched: false,
             began_ns: shared.now_ns(),
             over_since_ns: None,
-            answers: StallTimer::new(shared.tuning.stall_timeout),
-            data: StallTimer::new(shared.tuning.stall_timeout),
+            answers: StallTimer::new(shared.tuning.stall_timeout, STALL_BYTES),
+            data: StallTimer::new(shared.tuning.stall_timeout, STALL_BYTES),
             is_stalled: false,
             is_displaced: false,
             has_announced_host: false,
@@ -214,7 +212,7 @@ impl<'a> Driver<'a> {
     /// Runs until the connection ends.
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(8);
-        let mut idle = Idle::new(self.shared, Duration::ZERO);
+        let mut spin = Spin::new(&self.shared.spinners, self.shared.tuning.poll);
         let mut is_released = true;
         loop {
             let now_ns = self.shared.now_ns();
@@ -230,11 +228,11 @@ impl<'a> Driver<'a> {
             }
             if progress {
                 is_released = false;
-                idle.worked();
+                spin.worked();
                 continue;
             }
             let is_admin = self.connection.queue().id().is_none_or(|id| id == 0);
-            if !is_admin && idle.may_poll(now_ns) {
+            if !is_admin && spin.may_poll(now_ns) {
                 std::hint::spin_loop();
                 continue;
             }
@@ -247,7 +245,7 @@ impl<'a> Driver<'a> {
             };
             match self.poll.poll(&mut events, most) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => idle.slept(),
+                _ => spin.slept(),
             }
             if events.is_empty() && !is_released {
                 self.connection.release_idle();

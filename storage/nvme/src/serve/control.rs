@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use server::Counted;
 use server::deadline::Deadline;
 use server::local::{self, LocalError, LocalListener};
 use thiserror::Error;
 use wire::nvme::log::AnaState;
 
-use super::Counted;
 use super::config::{Bytes, NamespaceConfig, PortConfig, SubsystemConfig};
 use super::server::Server;
 use crate::auth::Credentials;

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use server::Refusal;
 use tracing::{debug, info, warn};
 
 use super::Shared;
@@ -65,6 +66,15 @@ impl End {
             Self::Unconfirmed => "not-confirmed",
             Self::Stalled => "stalled",
             Self::Displaced => "displaced",
+        }
+    }
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Full => Self::Full,
+            Refusal::Unauthenticated => Self::Unauthenticated,
         }
     }
 }

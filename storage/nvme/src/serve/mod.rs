@@ -7,11 +7,8 @@ mod address;
 mod backing;
 mod config;
 mod connection;
-mod connection_limiter;
 mod control;
 mod end;
-mod half_open;
-mod idle;
 mod listener;
 mod metrics;
 mod rdma;
@@ -19,7 +16,6 @@ mod rdma_listener;
 mod receives;
 mod report;
 mod server;
-mod stall_timer;
 mod state;
 mod thread;
 
@@ -43,16 +39,16 @@ pub use listener::Listener;
 pub use metrics::{Metrics, serve_metrics, serve_text};
 pub use report::{LatencyReport, NamespaceReport, QueueReport, Report};
 pub use server::Server;
-pub(crate) use stall_timer::StallTimer;
 
-use ::server::UnauthenticatedBudget;
 use ::server::budget::Budget;
+use ::server::{ConnectionLimiter, ConnectionLimits, Spinners, UnauthenticatedBudget};
 
 use crate::controller::{ChangeError, Target};
 use crate::limits::{
-    BARRIER_TIMEOUT, CONNECT_TIMEOUT, RECEIVE_BYTES, SERVER_DATA_BYTES, STALL_TIMEOUT,
-    UNAUTHENTICATED_BYTES,
+    ADDRESS_CONNECTIONS_MAX, BARRIER_TIMEOUT, CONNECT_TIMEOUT, CONNECTIONS_MAX, RECEIVE_BYTES,
+    SERVER_DATA_BYTES, STALL_TIMEOUT, UNAUTHENTICATED_BYTES, UNAUTHENTICATED_MAX,
 };
+
 use crate::nqn::Nqn;
 
 /// Parameters of connections.
@@ -180,6 +176,13 @@ pub enum ServeError {
     Thread(io::Error),
 }
 
+/// The limits of connections.
+const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
+    connections: CONNECTIONS_MAX,
+    of_address: ADDRESS_CONNECTIONS_MAX,
+    unauthenticated_of_address: UNAUTHENTICATED_MAX,
+};
+
 /// State that all connections share.
 #[derive(Debug)]
 pub struct Shared {
@@ -189,14 +192,13 @@ pub struct Shared {
     connections: AtomicUsize,
     /// RDMA connections that their peers have not confirmed.
     half_open: AtomicUsize,
-    connection_limiter: Arc<connection_limiter::ConnectionLimiter>,
+    connection_limiter: Arc<ConnectionLimiter>,
     budget: Arc<Budget>,
     /// The receives of RDMA connections of authenticated hosts.
     receive_budget: Arc<Budget>,
     unauthenticated: Arc<UnauthenticatedBudget>,
     ended: [AtomicU64; End::ALL.len()],
-    polling_threads: AtomicUsize,
-    polling_threads_max: usize,
+    spinners: Spinners,
     began: Instant,
 }
 
@@ -211,15 +213,14 @@ impl Shared {
             tuning,
             connections: AtomicUsize::new(0),
             half_open: AtomicUsize::new(0),
-            connection_limiter: connection_limiter::ConnectionLimiter::new(Arc::clone(
-                &unauthenticated,
-            )),
+            connection_limiter: ConnectionLimiter::new(
+                CONNECTION_LIMITS,
+                Arc::clone(&unauthenticated),
+            ),
             receive_budget: Budget::new(RECEIVE_BYTES),
             unauthenticated,
             ended: Default::default(),
-            polling_threads: AtomicUsize::new(0),
-            polling_threads_max: std::thread::available_parallelism()
-                .map_or(1, |count| (count.get() / 2).max(1)),
+            spinners: Spinners::default(),
             began: Instant::now(),
         })
     }
@@ -266,24 +267,5 @@ impl Shared {
     /// Connections that are open.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
-    }
-}
-
-/// An increment of a counter until it is dropped.
-#[derive(Debug)]
-struct Counted<'a>(&'a AtomicUsize);
-
-impl<'a> Counted<'a> {
-    /// Increments `count`; `None` when it has reached `limit`.
-    fn one_more(count: &'a AtomicUsize, limit: usize) -> Option<Self> {
-        let before = count.fetch_add(1, Ordering::Relaxed);
-        let counted = Self(count);
-        (before < limit).then_some(counted)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

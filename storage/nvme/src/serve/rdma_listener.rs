@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use ::rdma::{HalfOpen as Accepted, Listener, ListenerEvent, Request, SharedReceives};
 use mio::{Events, Poll};
+use server::{ConnectionPermit, HalfOpen, Refusal};
 use wire::nvme::rdma::{Accept, Reject, RejectStatus, Request as Private};
 
-use super::connection_limiter::ConnectionPermit;
-use super::half_open::HalfOpen;
 use super::rdma::{self, Confirmed};
 use super::receives;
 use super::thread::{PAUSE, STACK_BYTES};
 use super::{End, Shared};
 use crate::controller::Origin;
-use crate::limits::{ADMIN_ENTRIES, CONNECTIONS_MAX, QUEUE_ENTRIES_MAX, RECEIVES_BEFORE_TRUST};
+use crate::limits::{
+    ADMIN_ENTRIES, CONNECTIONS_MAX, HALF_OPEN_MAX, QUEUE_ENTRIES_MAX, RECEIVES_BEFORE_TRUST,
+};
 
 /// How often half-open connections are checked for their time limit.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -51,7 +52,7 @@ impl Accepting {
     pub(super) fn run(self, mut poll: Poll) {
         let mut events = Events::with_capacity(4);
         let mut queues = BTreeMap::new();
-        let mut waiting = HalfOpen::new(&self.shared.half_open);
+        let mut waiting = HalfOpen::new(&self.shared.half_open, HALF_OPEN_MAX);
         while !self.stopped.load(Ordering::Acquire) {
             let now_ns = self.shared.now_ns();
             while let Some(late) =
@@ -106,13 +107,13 @@ impl Accepting {
             Err(reason) => return refuse(request, reason),
         };
         let permit = match self.shared.connections() >= CONNECTIONS_MAX {
-            true => Err(End::Full),
+            true => Err(Refusal::Full),
             false => self.shared.connection_limiter.admit(peer),
         };
         let permit = match permit {
             Ok(permit) => permit,
-            Err(end) => {
-                self.shared.ended(end, None, peer, "RDMA");
+            Err(refusal) => {
+                self.shared.ended(refusal.into(), None, peer, "RDMA");
                 return refuse(request, RejectStatus::Resources);
             }
         };
@@ -162,8 +163,9 @@ impl Accepting {
             entries,
             receives,
         } = waiting;
-        if let Err(end) = permit.charge(receives::connection_bytes(entries), DISPLACED_PATIENCE) {
-            return self.shared.ended(end, None, peer, "RDMA");
+        if let Err(refusal) = permit.charge(receives::connection_bytes(entries), DISPLACED_PATIENCE)
+        {
+            return self.shared.ended(refusal.into(), None, peer, "RDMA");
         }
         let connection = match connection.establish() {
             Ok(connection) => connection,

@@ -17,14 +17,12 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use rdma::{BATCH, Completion as Completed, Connection, Done, SharedReceives};
 use server::budget::Charge;
+use server::{ConnectionPermit, Counted, Spin, StallTimer};
 use slab::Slab;
 
 use super::connection::{CHECK_INTERVAL_NS, PollWaker, RING, WOKEN};
-use super::connection_limiter::ConnectionPermit;
-use super::idle::Idle;
 use super::receives::{RECEIVE_BYTES, connection_bytes, other};
-use super::stall_timer::StallTimer;
-use super::{Counted, End, Shared};
+use super::{End, Shared};
 use crate::controller::{Origin, Queue, Wake};
 use crate::engine::Engine;
 use crate::limits::{CONNECTIONS_MAX, RECEIVES_BEFORE_TRUST, STALL_BYTES};
@@ -189,7 +187,7 @@ impl<'a> Driver<'a> {
             poll,
             ring_is_watched: false,
             began_ns,
-            stall_timer: StallTimer::new(shared.tuning.stall_timeout),
+            stall_timer: StallTimer::new(shared.tuning.stall_timeout, STALL_BYTES),
         })
     }
 
@@ -229,7 +227,8 @@ impl<'a> Driver<'a> {
     /// Runs until the connection ends.
     fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(8);
-        let mut idle = Idle::new(self.shared, POLL_MIN);
+        let poll = self.shared.tuning.poll.max(POLL_MIN);
+        let mut spin = Spin::new(&self.shared.spinners, poll);
         let (mut is_armed, mut is_released) = (false, true);
         let mut has_announced = false;
         loop {
@@ -246,14 +245,14 @@ impl<'a> Driver<'a> {
             self.connection.flush().map_err(other)?;
             if progress {
                 (is_armed, is_released) = (false, false);
-                idle.worked();
+                spin.worked();
                 continue;
             }
             if !has_announced && self.engine.in_kernel() > 0 {
                 self.connection.announce_other_waits().map_err(other)?;
                 has_announced = true;
             }
-            if !is_armed && self.queue.id().is_some_and(|id| id != 0) && idle.may_poll(now_ns) {
+            if !is_armed && self.queue.id().is_some_and(|id| id != 0) && spin.may_poll(now_ns) {
                 std::hint::spin_loop();
                 continue;
             }
@@ -273,7 +272,7 @@ impl<'a> Driver<'a> {
             };
             match self.poll.poll(&mut events, most) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => (is_armed, _) = (false, idle.slept()),
+                _ => (is_armed, _) = (false, spin.slept()),
             }
             if events.is_empty() && !is_released {
                 self.pool.release_idle();

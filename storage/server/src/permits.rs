@@ -6,14 +6,32 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use server::{UnauthenticatedBudget, UnauthenticatedShare, source};
+use crate::{UnauthenticatedBudget, UnauthenticatedShare, source};
 
-use super::End;
-use crate::limits::{ADDRESS_CONNECTIONS_MAX, CONNECTIONS_MAX, UNAUTHENTICATED_MAX};
+/// How many connections a server has at most.
+#[derive(Clone, Copy, Debug)]
+pub struct ConnectionLimits {
+    /// Connections of all addresses.
+    pub connections: usize,
+    /// Connections of one address.
+    pub of_address: usize,
+    /// Unauthenticated connections of one address.
+    pub unauthenticated_of_address: usize,
+}
+
+/// Why a connection is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// A limit of connections or of memory is reached.
+    Full,
+    /// The limit of unauthenticated connections of the address is reached.
+    Unauthenticated,
+}
 
 /// The connections of each address.
 #[derive(Debug)]
-pub(super) struct ConnectionLimiter {
+pub struct ConnectionLimiter {
+    limits: ConnectionLimits,
     counts: Mutex<Counts>,
     budget: Arc<UnauthenticatedBudget>,
 }
@@ -34,7 +52,7 @@ struct AddressCount {
 
 /// An admitted connection; it counts until this is dropped.
 #[derive(Debug)]
-pub(super) struct ConnectionPermit {
+pub struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,
     address: IpAddr,
     is_unauthenticated: bool,
@@ -45,8 +63,9 @@ pub(super) struct ConnectionPermit {
 
 impl ConnectionLimiter {
     /// A limiter whose unauthenticated connections take memory of this budget.
-    pub(super) fn new(budget: Arc<UnauthenticatedBudget>) -> Arc<Self> {
+    pub fn new(limits: ConnectionLimits, budget: Arc<UnauthenticatedBudget>) -> Arc<Self> {
         Arc::new(Self {
+            limits,
             counts: Mutex::default(),
             budget,
         })
@@ -57,18 +76,18 @@ impl ConnectionLimiter {
     }
 
     /// Admits a new, unauthenticated connection, or returns the reason for refusing it.
-    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Result<ConnectionPermit, End> {
+    pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<ConnectionPermit, Refusal> {
         let address = address.to_canonical();
         let mut counts = self.lock();
-        let left = CONNECTIONS_MAX.saturating_sub(counts.connections);
+        let left = self.limits.connections.saturating_sub(counts.connections);
         let of_source = counts.sources.get(&source(address)).copied().unwrap_or(0);
         let of_address = counts.addresses.get(&address).copied().unwrap_or_default();
         // As for memory (`Budget`): one source gets at most half of all, each of n an (n + 1)th part.
-        if of_address.connections >= ADDRESS_CONNECTIONS_MAX || of_source >= left {
-            return Err(End::Full);
+        if of_address.connections >= self.limits.of_address || of_source >= left {
+            return Err(Refusal::Full);
         }
-        if of_address.unauthenticated >= UNAUTHENTICATED_MAX {
-            return Err(End::Unauthenticated);
+        if of_address.unauthenticated >= self.limits.unauthenticated_of_address {
+            return Err(Refusal::Unauthenticated);
         }
         counts.connections += 1;
         *counts.sources.entry(source(address)).or_default() += 1;
@@ -88,30 +107,30 @@ impl ConnectionLimiter {
 impl ConnectionPermit {
     /// Charges the memory of the connection to the budget of unauthenticated hosts, or returns the reason for
     /// closing it. Waits up to `patience` for displaced connections to end.
-    pub(super) fn charge(&mut self, bytes: usize, patience: Duration) -> Result<(), End> {
+    pub fn charge(&mut self, bytes: usize, patience: Duration) -> Result<(), Refusal> {
         let memory = self
             .limiter
             .budget
             .admit_within(self.address, bytes, patience)
-            .ok_or(End::Full)?;
+            .ok_or(Refusal::Full)?;
         self.memory = Some(Arc::new(memory));
         Ok(())
     }
 
     /// The memory of an unauthenticated host, for buffers of its connection.
-    pub(super) fn memory(&self) -> Option<&Arc<UnauthenticatedShare>> {
+    pub fn memory(&self) -> Option<&Arc<UnauthenticatedShare>> {
         self.memory.as_ref()
     }
 
     /// Whether another unauthenticated connection needs the memory of this one.
-    pub(super) fn is_displaced(&self) -> bool {
+    pub fn is_displaced(&self) -> bool {
         self.memory
             .as_ref()
             .is_some_and(|memory| memory.is_displaced())
     }
 
     /// Notes that the host is authenticated; returns whether it was not before.
-    pub(super) fn mark_authenticated(&mut self) -> bool {
+    pub fn mark_authenticated(&mut self) -> bool {
         if !self.is_unauthenticated {
             return false;
         }
@@ -151,10 +170,21 @@ impl Drop for ConnectionPermit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::{CONNECTION_BYTES, UNAUTHENTICATED_BYTES};
+
+    const CONNECTIONS_MAX: usize = 8192;
+    const ADDRESS_CONNECTIONS_MAX: usize = CONNECTIONS_MAX / 4;
+    const UNAUTHENTICATED_MAX: usize = 256;
+    const UNAUTHENTICATED_BYTES: usize = 64 << 20;
+    const CONNECTION_BYTES: usize = 64 << 10;
+
+    const LIMITS: ConnectionLimits = ConnectionLimits {
+        connections: CONNECTIONS_MAX,
+        of_address: ADDRESS_CONNECTIONS_MAX,
+        unauthenticated_of_address: UNAUTHENTICATED_MAX,
+    };
 
     fn limiter() -> Arc<ConnectionLimiter> {
-        ConnectionLimiter::new(UnauthenticatedBudget::new(UNAUTHENTICATED_BYTES))
+        ConnectionLimiter::new(LIMITS, UnauthenticatedBudget::new(UNAUTHENTICATED_BYTES))
     }
 
     fn v4(number: u8) -> IpAddr {
@@ -168,7 +198,7 @@ mod tests {
         let mut permits: Vec<_> = (0..UNAUTHENTICATED_MAX)
             .map(|_| limiter.admit(one).unwrap())
             .collect();
-        assert_eq!(limiter.admit(one).unwrap_err(), End::Unauthenticated);
+        assert_eq!(limiter.admit(one).unwrap_err(), Refusal::Unauthenticated);
         assert!(limiter.admit(other).is_ok());
         assert!(permits[0].mark_authenticated() && !permits[0].mark_authenticated());
         permits.push(limiter.admit(one).unwrap());
@@ -176,7 +206,7 @@ mod tests {
             permits.last_mut().unwrap().mark_authenticated();
             permits.push(limiter.admit(one).unwrap());
         }
-        assert_eq!(limiter.admit(one).unwrap_err(), End::Full);
+        assert_eq!(limiter.admit(one).unwrap_err(), Refusal::Full);
         drop(permits);
         let counts = limiter.lock();
         assert_eq!(

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::limits::HALF_OPEN_MAX;
+use crate::source;
 
 #[derive(Debug)]
 struct Entry<T> {
@@ -21,15 +21,19 @@ struct Entry<T> {
 
 /// The half-open connections of a listener, the oldest first.
 #[derive(Debug)]
-pub(super) struct HalfOpen<'a, T> {
+pub struct HalfOpen<'a, T> {
     entries: VecDeque<Entry<T>>,
     /// The number of half-open connections of all listeners.
     count: &'a AtomicUsize,
+    /// How many there may be in all listeners.
+    count_max: usize,
 }
 
 impl<'a, T> HalfOpen<'a, T> {
-    pub(super) fn new(count: &'a AtomicUsize) -> Self {
+    /// No connections. All listeners of a server have the same `count`, and may have `count_max` together.
+    pub fn new(count: &'a AtomicUsize, count_max: usize) -> Self {
         Self {
+            count_max,
             entries: VecDeque::new(),
             count,
         }
@@ -43,9 +47,9 @@ impl<'a, T> HalfOpen<'a, T> {
 
     /// Makes room for a further connection; returns the one that was removed for that: the oldest of the
     /// source with the most.
-    pub(super) fn make_room(&mut self) -> Option<T> {
+    pub fn make_room(&mut self) -> Option<T> {
         // Listeners share the limit: one that has no half-open connection may exceed it by one.
-        if self.count.load(Ordering::Relaxed) < HALF_OPEN_MAX {
+        if self.count.load(Ordering::Relaxed) < self.count_max {
             return None;
         }
         let mut sources: HashMap<IpAddr, (usize, Reverse<usize>)> = HashMap::new();
@@ -58,9 +62,9 @@ impl<'a, T> HalfOpen<'a, T> {
     }
 
     /// Adds a connection whose request came from this address.
-    pub(super) fn insert(&mut self, key: usize, from: IpAddr, now_ns: u64, connection: T) {
+    pub fn insert(&mut self, key: usize, from: IpAddr, now_ns: u64, connection: T) {
         self.count.fetch_add(1, Ordering::Relaxed);
-        let source = server::source(from);
+        let source = source(from);
         self.entries.push_back(Entry {
             key,
             source,
@@ -70,7 +74,7 @@ impl<'a, T> HalfOpen<'a, T> {
     }
 
     /// Removes the connection with this key; returns it with the time of its request.
-    pub(super) fn take(&mut self, key: usize) -> Option<(u64, T)> {
+    pub fn take(&mut self, key: usize) -> Option<(u64, T)> {
         let place = self.entries.iter().position(|entry| entry.key == key)?;
         let entry = self.entries.remove(place)?;
         let began_ns = entry.began_ns;
@@ -79,7 +83,7 @@ impl<'a, T> HalfOpen<'a, T> {
     }
 
     /// Removes a connection whose request arrived before this time.
-    pub(super) fn begun_before(&mut self, ns: u64) -> Option<T> {
+    pub fn begun_before(&mut self, ns: u64) -> Option<T> {
         let is_old = self
             .entries
             .front()
@@ -92,7 +96,8 @@ impl<'a, T> HalfOpen<'a, T> {
         self.counted(oldest)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there is no half-open connection.
+    pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }
@@ -107,6 +112,8 @@ impl<T> Drop for HalfOpen<'_, T> {
 mod tests {
     use super::*;
 
+    const HALF_OPEN_MAX: usize = 128;
+
     fn from(number: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, number])
     }
@@ -114,7 +121,7 @@ mod tests {
     #[test]
     fn a_flood_of_few_addresses_replaces_no_connection_of_another_one() {
         let count = AtomicUsize::new(0);
-        let mut half_open = HalfOpen::new(&count);
+        let mut half_open = HalfOpen::new(&count, HALF_OPEN_MAX);
         for key in 0..HALF_OPEN_MAX {
             half_open.insert(key, from(key as u8 % 4), 0, key);
         }
@@ -130,7 +137,10 @@ mod tests {
     #[test]
     fn the_oldest_half_open_connection_is_replaced() {
         let count = AtomicUsize::new(0);
-        let (mut one, mut other) = (HalfOpen::new(&count), HalfOpen::new(&count));
+        let (mut one, mut other) = (
+            HalfOpen::new(&count, HALF_OPEN_MAX),
+            HalfOpen::new(&count, HALF_OPEN_MAX),
+        );
         let mut evicted = Vec::new();
         for key in 0..3 * HALF_OPEN_MAX {
             evicted.extend(one.make_room());

@@ -2,36 +2,37 @@
 
 use std::time::Duration;
 
-use crate::limits::STALL_BYTES;
-
 /// The progress of one direction of a connection.
 #[derive(Debug)]
-pub(crate) struct StallTimer {
+pub struct StallTimer {
     most_ns: u64,
+    /// Bytes that have to move within that time.
+    bytes_min: usize,
     since_ns: Option<u64>,
     moved: usize,
 }
 
 impl StallTimer {
-    /// A timer with this limit.
-    pub(crate) fn new(most: Duration) -> Self {
+    /// A timer with this limit, within which at least `bytes_min` have to move.
+    pub fn new(most: Duration, bytes_min: usize) -> Self {
         let most_ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
         Self {
             most_ns,
+            bytes_min,
             since_ns: None,
             moved: 0,
         }
     }
 
     /// Notes that this many bytes moved.
-    pub(crate) fn moved(&mut self, bytes: usize) {
+    pub fn moved(&mut self, bytes: usize) {
         self.moved = self.moved.saturating_add(bytes);
     }
 
-    /// Whether the limit has passed, if the connection waits for the peer now. Fewer than [`STALL_BYTES`]
-    /// within the limit do not count as progress.
-    pub(crate) fn is_too_long(&mut self, is_waited_for: bool, now_ns: u64) -> bool {
-        if !is_waited_for || self.moved >= STALL_BYTES {
+    /// Whether the limit has passed, if the connection waits for the peer now. Fewer bytes than
+    /// `bytes_min` within the limit do not count as progress.
+    pub fn is_too_long(&mut self, is_waited_for: bool, now_ns: u64) -> bool {
+        if !is_waited_for || self.moved >= self.bytes_min {
             (self.since_ns, self.moved) = (None, 0);
         }
         is_waited_for && now_ns - *self.since_ns.get_or_insert(now_ns) > self.most_ns
@@ -42,9 +43,11 @@ impl StallTimer {
 mod tests {
     use super::*;
 
+    const BYTES_MIN: usize = 64 << 10;
+
     #[test]
     fn slow_progress_is_a_stall_and_fast_progress_is_not() {
-        let mut stall = StallTimer::new(Duration::from_nanos(100));
+        let mut stall = StallTimer::new(Duration::from_nanos(100), BYTES_MIN);
         assert!(!stall.is_too_long(true, 1000));
         for now_ns in 1000..=1100 {
             stall.moved(1);
@@ -52,7 +55,7 @@ mod tests {
         }
         assert!(stall.is_too_long(true, 1101));
         assert!(!stall.is_too_long(false, 1102) && !stall.is_too_long(true, 1200));
-        stall.moved(STALL_BYTES);
+        stall.moved(BYTES_MIN);
         assert!(!stall.is_too_long(true, 1301) && !stall.is_too_long(true, 1401));
         assert!(stall.is_too_long(true, 1402));
     }
