@@ -4,7 +4,6 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 use ::nvme::serve::{Command, Control, serve_text};
 use ::smb::serve::{DialConfig, Dialer, GatewayConfig, Listener, Report, ServeError, Shared};
@@ -177,10 +176,9 @@ fn observe(
     control: &Option<PathBuf>,
     metrics: Option<SocketAddr>,
 ) -> Result<(), Error> {
-    let began = Instant::now();
     if let Some(address) = metrics {
         let shared = Arc::clone(shared);
-        let text = Arc::new(move || Report::of(&shared, role, began).to_prometheus());
+        let text = Arc::new(move || Report::of(&shared, role).to_prometheus());
         let address = serve_text(text, address)?;
         output::announce(format_args!("metrics at http://{address}/metrics\n"));
     }
@@ -202,8 +200,7 @@ fn observe(
     let serve = move || {
         control.serve_by(Arc::new(move |command| match command {
             Command::Status | Command::Report => {
-                serde_json::to_value(Report::of(&shared, role, began))
-                    .map_err(|error| error.to_string())
+                serde_json::to_value(Report::of(&shared, role)).map_err(|error| error.to_string())
             }
             _ => Err(format!("this is an SMB {role}, and not an NVMe target")),
         }))

@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 pub mod budget;
+mod clock;
 mod counted;
 pub mod deadline;
 mod guest_memory;
@@ -14,6 +15,7 @@ mod sys;
 mod unauthenticated;
 mod wake;
 
+pub use clock::{Clock, nanoseconds};
 pub use counted::Counted;
 pub use guest_memory::{GuestCharge, GuestMemory};
 pub use half_open::HalfOpen;

@@ -59,6 +59,8 @@ pub struct ConnectionPermit {
     /// The memory of an unauthenticated host; `None` until the connection is confirmed, and for a host that
     /// is authenticated.
     memory: Option<Arc<UnauthenticatedShare>>,
+    /// Bytes of it that [`ConnectionPermit::hold`] has charged.
+    held: usize,
 }
 
 impl ConnectionLimiter {
@@ -100,6 +102,7 @@ impl ConnectionLimiter {
             address,
             is_unauthenticated: true,
             memory: None,
+            held: 0,
         })
     }
 }
@@ -127,6 +130,21 @@ impl ConnectionPermit {
         self.memory
             .as_ref()
             .is_some_and(|memory| memory.is_displaced())
+    }
+
+    /// Notes how many bytes an unauthenticated host holds beside those that were charged: in queues, receives
+    /// and sends. `false` when there are not as many for it.
+    #[must_use]
+    pub fn hold(&mut self, bytes: usize) -> bool {
+        let Some(share) = &self.memory else {
+            return true;
+        };
+        if bytes > self.held && !share.grow(bytes - self.held) {
+            return false;
+        }
+        share.shrink(self.held.saturating_sub(bytes));
+        self.held = bytes;
+        true
     }
 
     /// Notes that the host is authenticated; returns whether it was not before.
@@ -253,6 +271,54 @@ mod tests {
         let permits = fill(&limiter, &(0..64).map(network).collect::<Vec<_>>());
         assert_eq!(permits.len(), CONNECTIONS_MAX / 2);
         assert!(limiter.admit(network(999)).is_err() && limiter.admit(v4(1)).is_ok());
+    }
+
+    /// Four addresses with as many connections as they may have, and a fifth one.
+    #[test]
+    fn unauthenticated_connections_of_four_addresses_do_not_keep_out_a_fifth() {
+        const HELD: usize = 72 << 10;
+        let limiter = limiter();
+        let mut permits: Vec<ConnectionPermit> = Vec::new();
+        let open = |permits: &mut Vec<ConnectionPermit>, number: u8| {
+            let mut permit = limiter.admit(v4(number)).expect("fewer than it may have");
+            let is_charged =
+                permit.charge(CONNECTION_BYTES, Duration::ZERO).is_ok() && permit.hold(HELD);
+            permits.extend(is_charged.then_some(permit));
+            permits.retain(|permit| !permit.is_displaced());
+            assert!(limiter.budget.used() <= UNAUTHENTICATED_BYTES);
+            is_charged
+        };
+        for number in 0..4 * UNAUTHENTICATED_MAX {
+            open(&mut permits, number as u8 % 4);
+        }
+        for _ in 0..10 {
+            assert!(open(&mut permits, 9));
+        }
+        for number in 0..200 {
+            open(&mut permits, number % 4);
+        }
+        let of_fifth = permits
+            .iter()
+            .filter(|permit| permit.address == v4(9))
+            .count();
+        assert_eq!(of_fifth, 10, "the others give way to each other");
+    }
+
+    #[test]
+    fn a_connection_holds_what_it_says_and_no_more_than_there_is() {
+        let limiter = limiter();
+        let mut permit = limiter.admit(v4(1)).unwrap();
+        permit.charge(CONNECTION_BYTES, Duration::ZERO).unwrap();
+        let share = Arc::clone(permit.memory().unwrap());
+        assert!(permit.hold(10_000) && permit.hold(2000));
+        assert_eq!(share.bytes(), CONNECTION_BYTES + 2000);
+        assert!(!permit.hold(UNAUTHENTICATED_BYTES));
+        assert!(share.leaves_half(1 << 20) && !share.leaves_half(UNAUTHENTICATED_BYTES / 2));
+        assert!(permit.mark_authenticated() && permit.hold(UNAUTHENTICATED_BYTES));
+        let used = limiter.budget.used();
+        assert_eq!(used, CONNECTION_BYTES + 2000, "the share has another owner");
+        drop(share);
+        assert_eq!(limiter.budget.used(), 0);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use crate::Counted;
+use crate::{Counted, nanoseconds};
 
 /// How long a thread polls before each poll yields the processor: longer than a round trip. On a machine with
 /// fewer processors than polling threads, the host may be waiting for this processor.
@@ -44,7 +44,7 @@ impl<'a> Spin<'a> {
     pub fn new(spinners: &'a Spinners, time: Duration) -> Self {
         Self {
             spinners,
-            poll_ns: time.as_nanos() as u64,
+            poll_ns: nanoseconds(time),
             since_ns: None,
             polling: None,
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::nanoseconds;
+
 /// The progress of one direction of a connection.
 #[derive(Debug)]
 pub struct StallTimer {
@@ -15,9 +17,8 @@ pub struct StallTimer {
 impl StallTimer {
     /// A timer with this limit, within which at least `bytes_min` have to move.
     pub fn new(most: Duration, bytes_min: usize) -> Self {
-        let most_ns = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
         Self {
-            most_ns,
+            most_ns: nanoseconds(most),
             bytes_min,
             since_ns: None,
             moved: 0,

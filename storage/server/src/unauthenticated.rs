@@ -287,6 +287,17 @@ impl UnauthenticatedShare {
         }
     }
 
+    /// Whether half of the memory of unauthenticated peers is left with `bytes` more.
+    pub fn leaves_half(&self, bytes: usize) -> bool {
+        self.budget.used().saturating_add(bytes) <= self.budget.limit() / 2
+    }
+
+    /// Whether no other connection is displaced for `bytes` more.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let limit = self.budget.limit();
+        self.budget.used().saturating_add(bytes) <= limit - (limit >> RESERVE_SHIFT)
+    }
+
     /// Bytes that the connection holds.
     pub fn bytes(&self) -> usize {
         locked(&self.budget.state)

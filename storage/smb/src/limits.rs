@@ -33,11 +33,12 @@ pub const RECEIVES_BEFORE_TRUST: u16 = 8;
 /// Bytes that wait for the TCP peer or for the SMB Direct peer of an unauthenticated client, from which on no
 /// more are taken.
 pub const UNAUTHENTICATED_QUEUE_MAX: usize = 64 << 10;
-/// Connections of all clients.
+/// Connections of all clients. An address, or the /64 of an IPv6 address, gets no more than are left, so that
+/// clients of one machine cannot keep another one out.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Connections of one address without a session, or with one of a guest.
 pub const ADDRESS_UNAUTHENTICATED_MAX: usize = 128;
-/// Half-open connections, which their peers have not confirmed (RTU).
+/// Half-open connections of all listeners, which their peers have not confirmed (RTU).
 pub const HALF_OPEN_MAX: usize = 128;
 /// How long a peer may take to confirm its connection.
 pub const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use buffer::Buffer;
 use rdma::{Domain, Error};
-use server::{UnauthenticatedBudget, UnauthenticatedShare};
+use server::UnauthenticatedShare;
 
 /// Free buffers that a connection keeps, in bytes: registering memory costs more than keeping it.
 const KEPT_BYTES: usize = 16 << 20;
@@ -28,33 +28,12 @@ pub struct Share {
     memory: Arc<Memory>,
     domain: Arc<Domain>,
     /// What an unauthenticated client holds: buffers are charged to it too.
-    unauthenticated: Option<Unauthenticated>,
+    unauthenticated: Option<Arc<UnauthenticatedShare>>,
     /// Bytes of buffers in use and kept.
     own: usize,
     in_use: usize,
     /// Free buffers, by [`Access`].
     kept: [Vec<Buffer>; 3],
-}
-
-/// The memory of a client that has not authenticated, within that of all of them.
-#[derive(Clone, Debug)]
-pub struct Unauthenticated {
-    /// The memory of all unauthenticated clients.
-    pub budget: Arc<UnauthenticatedBudget>,
-    /// What this one holds of it.
-    pub share: Arc<UnauthenticatedShare>,
-}
-
-impl Unauthenticated {
-    /// Whether half of the memory of unauthenticated clients is left with `bytes` more.
-    pub fn leaves_half(&self, bytes: usize) -> bool {
-        self.budget.used().saturating_add(bytes) <= self.budget.limit() / 2
-    }
-
-    /// Whether no other client has to give way for `bytes` more: an eighth is kept free for new clients.
-    fn has_room(&self, bytes: usize) -> bool {
-        self.budget.used().saturating_add(bytes) <= self.budget.limit() / 8 * 7
-    }
 }
 
 /// How the peer gets access to a buffer.
@@ -86,7 +65,7 @@ impl Memory {
     pub fn share(
         self: &Arc<Self>,
         domain: Arc<Domain>,
-        unauthenticated: Option<Unauthenticated>,
+        unauthenticated: Option<Arc<UnauthenticatedShare>>,
     ) -> Share {
         let (memory, kept) = (Arc::clone(self), Default::default());
         Share {
@@ -178,12 +157,12 @@ impl Share {
         }
         // The first buffer displaces others if necessary, so that few connections cannot stop all transfers.
         let may_displace = self.in_use == 0 && bytes <= DISPLACING_BYTES_MAX;
-        (may_displace || memory.has_room(bytes)) && memory.share.grow(bytes)
+        (may_displace || memory.has_room(bytes)) && memory.grow(bytes)
     }
 
     fn discharge(&self, bytes: usize) {
         if let Some(memory) = &self.unauthenticated {
-            memory.share.shrink(bytes);
+            memory.shrink(bytes);
         }
     }
 

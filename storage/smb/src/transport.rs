@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use buffer::Buffer;
 use rdma::{BATCH, Completion, Done, Landing, Sizes, Watched, Woken};
+use server::UnauthenticatedShare;
 use slab::Slab;
 use wire::smb::direct::BufferDescriptor;
 
 use crate::direct::{Connection, Parameters};
 use crate::ended::Ended;
 use crate::limits::{READ_WRITE_MAX, RECEIVES_BEFORE_TRUST};
-use crate::memory::{Access, Memory, Share, Unauthenticated};
+use crate::memory::{Access, Memory, Share};
 use crate::peer::{Opened, Peer};
 use crate::relay::Session;
 
@@ -138,7 +139,7 @@ impl Transport {
         parameters: Parameters,
         listens: bool,
         memory: &Arc<Memory>,
-        unauthenticated: Option<Unauthenticated>,
+        unauthenticated: Option<Arc<UnauthenticatedShare>>,
     ) -> Self {
         let before_trust = Parameters {
             credits: parameters.credits.min(RECEIVES_BEFORE_TRUST),

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -41,7 +41,9 @@ pub use report::{LatencyReport, NamespaceReport, QueueReport, Report};
 pub use server::Server;
 
 use ::server::budget::Budget;
-use ::server::{ConnectionLimiter, ConnectionLimits, Spinners, UnauthenticatedBudget};
+use ::server::{
+    Clock, ConnectionLimiter, ConnectionLimits, Spinners, UnauthenticatedBudget, nanoseconds,
+};
 
 use crate::controller::{ChangeError, Target};
 use crate::limits::{
@@ -199,7 +201,7 @@ pub struct Shared {
     unauthenticated: Arc<UnauthenticatedBudget>,
     ended: [AtomicU64; End::ALL.len()],
     spinners: Spinners,
-    began: Instant,
+    clock: Clock,
 }
 
 impl Shared {
@@ -221,17 +223,17 @@ impl Shared {
             unauthenticated,
             ended: Default::default(),
             spinners: Spinners::default(),
-            began: Instant::now(),
+            clock: Clock::default(),
         })
     }
 
     /// Nanoseconds since the start of the server.
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.clock.now_ns()
     }
 
     fn connect_timeout_ns(&self) -> u64 {
-        u64::try_from(self.tuning.connect_timeout.as_nanos()).unwrap_or(u64::MAX)
+        nanoseconds(self.tuning.connect_timeout)
     }
 
     /// Counts a connection that ended, or that was not admitted.

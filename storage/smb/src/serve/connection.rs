@@ -8,11 +8,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rdma::{Watched, Woken};
-use server::UnauthenticatedShare;
+use server::ConnectionPermit;
 
 use super::Shared;
 use super::backend::Backend;
-use super::limiter::Permit;
 use super::report::Listed;
 use crate::ended::Ended;
 use crate::limits::{
@@ -53,25 +52,22 @@ pub(super) enum Tcp {
 /// A relayed connection.
 pub(super) struct Driver<'a, S> {
     shared: &'a Shared,
-    permit: Permit,
+    permit: ConnectionPermit,
     listed: Listed,
     transport: Transport,
     session: S,
     tcp: Tcp,
-    /// The memory of a client that has not authenticated.
-    share: Option<Arc<UnauthenticatedShare>>,
 }
 
 impl<'a, S: Session> Driver<'a, S> {
     /// A connection whose client has no session yet.
     pub(super) fn new(
         shared: &'a Shared,
-        permit: Permit,
+        permit: ConnectionPermit,
         listed: Listed,
         transport: Transport,
         session: S,
         tcp: Tcp,
-        share: Arc<UnauthenticatedShare>,
     ) -> Self {
         Self {
             shared,
@@ -80,7 +76,6 @@ impl<'a, S: Session> Driver<'a, S> {
             transport,
             session,
             tcp,
-            share: Some(share),
         }
     }
 
@@ -97,7 +92,7 @@ impl<'a, S: Session> Driver<'a, S> {
 
     /// Has the end of TCP wake this thread when another client needs the memory.
     fn end_when_displaced(&self) -> Result<(), Ended> {
-        if let (Some(share), Tcp::Open(stream)) = (&self.share, &self.tcp) {
+        if let (Some(share), Tcp::Open(stream)) = (self.permit.memory(), &self.tcp) {
             let stream = stream.try_clone()?;
             share.on_displaced(move || _ = stream.shutdown(Shutdown::Both));
         }
@@ -205,14 +200,14 @@ impl<'a, S: Session> Driver<'a, S> {
             return;
         }
         self.listed.entry.has_session.store(true, Ordering::Relaxed);
-        if trust == Trust::User && self.share.take().is_some() {
+        if trust == Trust::User && self.permit.mark_authenticated() {
             self.transport.trust();
-            self.permit.mark_authenticated();
         }
         if !self.transport.is_wide() {
             let parameters = &self.shared.parameters;
             let bytes = 2 * usize::from(parameters.credits) * parameters.receive_size as usize;
-            if self.permit.is_affordable(bytes) {
+            let memory = self.permit.memory();
+            if memory.is_none_or(|memory| memory.leaves_half(bytes)) {
                 self.transport.widen(parameters.credits);
             }
         }

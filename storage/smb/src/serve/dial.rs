@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use server::{ConnectionPermit, Refusal};
 use socket2::SockRef;
 
 use super::connection::{Driver, Tcp};
-use super::limiter::Permit;
 use super::{STACK_BYTES, ServeError, Shared};
 use crate::direct::Parameters;
 use crate::ended::Ended;
-use crate::memory::Unauthenticated;
+use crate::limits::CONNECTION_BYTES;
 use crate::relay::dial::Dial;
 use crate::relay::trees::Trees;
 use crate::transport::{self, Transport};
@@ -167,9 +167,11 @@ impl Dialer {
                 continue;
             };
             let admitted = self.shared.limiter.admit(peer.ip());
-            let admitted =
-                admitted.and_then(|mut permit| permit.charge().map(|memory| (permit, memory)));
-            let Some((permit, memory)) = admitted else {
+            let admitted = admitted.and_then(|mut permit| {
+                permit.charge(CONNECTION_BYTES, Duration::ZERO)?;
+                Ok::<_, Refusal>(permit)
+            });
+            let Ok(permit) = admitted else {
                 self.shared.refused.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(%peer, "refused: too many connections without a session");
                 continue;
@@ -181,7 +183,6 @@ impl Dialer {
                     stream,
                     peer,
                     permit,
-                    memory,
                 },
             );
             let thread = std::thread::Builder::new()
@@ -199,8 +200,7 @@ impl Dialer {
 struct Client {
     stream: TcpStream,
     peer: SocketAddr,
-    permit: Permit,
-    memory: Unauthenticated,
+    permit: ConnectionPermit,
 }
 
 fn serve(shared: &Arc<Shared>, trees: Trees, client: Client, door: &Arc<Door>) {
@@ -233,7 +233,6 @@ fn relay(
         stream,
         peer,
         permit,
-        memory,
     } = client;
     let connected = stream
         .set_nodelay(true)
@@ -247,18 +246,9 @@ fn relay(
         shared.parameters,
         false,
         &shared.memory,
-        Some(memory.clone()),
+        permit.memory().cloned(),
     );
     let tcp = Tcp::Open(stream);
     let listed = shared.list(peer.to_string());
-    Driver::new(
-        shared,
-        permit,
-        listed,
-        transport,
-        Dial::new(trees),
-        tcp,
-        memory.share,
-    )
-    .run()
+    Driver::new(shared, permit, listed, transport, Dial::new(trees), tcp).run()
 }

@@ -6,19 +6,18 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
-use rdma::{HalfOpen, ListenerEvent, Request};
+use rdma::{HalfOpen as Accepted, ListenerEvent, Request};
+use server::{ConnectionPermit, HalfOpen, nanoseconds};
 
 use super::backend::Backend;
 use super::connection::{Driver, Tcp};
-use super::limiter::Permit;
 use super::{STACK_BYTES, ServeError, Shared};
 use crate::ended::Ended;
-use crate::limits::{BACKLOG, CONFIRM_TIMEOUT, HALF_OPEN_MAX};
-use crate::memory::Unauthenticated;
+use crate::limits::{BACKLOG, CONFIRM_TIMEOUT, CONNECTION_BYTES, HALF_OPEN_MAX};
 use crate::relay::gateway::Gateway;
 use crate::transport::{self, Transport};
 
@@ -29,10 +28,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// An accepted connection that its peer has not confirmed.
 struct Waiting {
-    connection: HalfOpen,
+    connection: Accepted,
     peer: IpAddr,
-    permit: Permit,
-    began: Instant,
+    permit: ConnectionPermit,
 }
 
 /// Accepts SMB Direct connections and relays each to an SMB server over TCP.
@@ -81,14 +79,14 @@ impl Listener {
     /// Accepts connections as long as the process lives.
     pub fn run(mut self) -> ! {
         let mut events = Events::with_capacity(4);
-        let mut waiting: VecDeque<Waiting> = VecDeque::new();
+        let shared = Arc::clone(&self.shared);
+        let mut waiting = HalfOpen::new(&shared.half_open, HALF_OPEN_MAX);
         loop {
-            while waiting
-                .front()
-                .is_some_and(|it| it.began.elapsed() > CONFIRM_TIMEOUT)
-            {
-                waiting.pop_front();
-            }
+            let oldest_ns = shared
+                .clock
+                .now_ns()
+                .saturating_sub(nanoseconds(CONFIRM_TIMEOUT));
+            while waiting.begun_before(oldest_ns).is_some() {}
             match self.listener.next_event() {
                 Ok(Some(ListenerEvent::Request(request))) if self.asking.len() < HALF_OPEN_MAX => {
                     self.asking.push_back(request);
@@ -96,14 +94,11 @@ impl Listener {
                 }
                 Ok(Some(ListenerEvent::Request(request))) => request.reject(&[]),
                 Ok(Some(ListenerEvent::Established(key))) => {
-                    let place = waiting.iter().position(|it| it.connection.key() == key);
-                    if let Some(confirmed) = place.and_then(|place| waiting.remove(place)) {
+                    if let Some((_, confirmed)) = waiting.take(key) {
                         self.start(confirmed);
                     }
                 }
-                Ok(Some(ListenerEvent::Failed(key))) => {
-                    waiting.retain(|it| it.connection.key() != key)
-                }
+                Ok(Some(ListenerEvent::Failed(key))) => drop(waiting.take(key)),
                 Ok(None) => {
                     let most = (!waiting.is_empty()).then_some(CHECK_INTERVAL);
                     if self.poll.poll(&mut events, most).is_err() {
@@ -117,12 +112,15 @@ impl Listener {
     }
 
     /// Accepts or rejects requests as soon as it is known whether the server takes connections.
-    fn decide(&mut self, waiting: &mut VecDeque<Waiting>) {
+    fn decide(&mut self, waiting: &mut HalfOpen<'_, Waiting>) {
         while let Some(request) = self.asking.pop_front() {
             match self.backend.is_reachable() {
                 Some(true) => {
-                    make_room(waiting);
-                    waiting.extend(self.accept(request));
+                    drop(waiting.make_room());
+                    if let Some(accepted) = self.accept(request) {
+                        let now_ns = self.shared.clock.now_ns();
+                        waiting.insert(accepted.connection.key(), accepted.peer, now_ns, accepted);
+                    }
                 }
                 Some(false) => request.reject(&[]),
                 None => {
@@ -137,7 +135,7 @@ impl Listener {
 
     fn accept(&self, request: Request) -> Option<Waiting> {
         let peer = request.peer();
-        let Some(permit) = self.shared.limiter.admit(peer) else {
+        let Ok(permit) = self.shared.limiter.admit(peer) else {
             self.shared.refused.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%peer, "refused: too many connections without a session");
             request.reject(&[]);
@@ -148,7 +146,6 @@ impl Listener {
                 connection,
                 peer,
                 permit,
-                began: Instant::now(),
             }),
             Err(error) => {
                 tracing::warn!(%peer, %error, "a connection cannot be accepted");
@@ -157,7 +154,7 @@ impl Listener {
         }
     }
 
-    fn prepare(&self, request: Request) -> Result<HalfOpen, rdma::Error> {
+    fn prepare(&self, request: Request) -> Result<Accepted, rdma::Error> {
         let parameters = &self.shared.parameters;
         let domain = request.domain()?;
         let mut connection = request.prepare(&domain, transport::sizes(parameters))?;
@@ -176,17 +173,13 @@ impl Listener {
             mut permit,
             ..
         } = waiting;
-        let Some(memory) = permit.charge() else {
+        if permit.charge(CONNECTION_BYTES, Duration::ZERO).is_err() {
             self.shared.refused.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%peer, "refused: the memory of unauthenticated clients is used up");
             return;
-        };
+        }
         let (shared, backend) = (Arc::clone(&self.shared), Arc::clone(&self.backend));
-        let client = Client {
-            peer,
-            permit,
-            memory,
-        };
+        let client = Client { peer, permit };
         let serve = move || match connection.establish() {
             Ok(connection) => serve(&shared, connection, client, backend),
             Err(error) => tracing::warn!(%peer, %error, "a connection cannot be served"),
@@ -200,29 +193,10 @@ impl Listener {
     }
 }
 
-/// Drops a half-open connection if there are as many as there may be: the oldest of the address with the
-/// most.
-fn make_room(waiting: &mut VecDeque<Waiting>) {
-    if waiting.len() < HALF_OPEN_MAX {
-        return;
-    }
-    let count = |address: IpAddr| waiting.iter().filter(|it| it.peer == address).count();
-    // `max_by_key` returns the last of equal ones, which is the oldest in this order.
-    let victim = waiting
-        .iter()
-        .enumerate()
-        .rev()
-        .max_by_key(|(_, it)| count(it.peer));
-    if let Some((place, _)) = victim {
-        waiting.remove(place);
-    }
-}
-
 /// A client that was admitted.
 struct Client {
     peer: IpAddr,
-    permit: Permit,
-    memory: Unauthenticated,
+    permit: ConnectionPermit,
 }
 
 fn serve(
@@ -231,11 +205,7 @@ fn serve(
     client: Client,
     backend: Arc<Backend>,
 ) {
-    let Client {
-        peer,
-        permit,
-        memory,
-    } = client;
+    let Client { peer, permit } = client;
     let server = backend.address();
     tracing::info!(%peer, %server, reads = connection.reads(), "connected");
     let transport = Transport::new(
@@ -243,20 +213,11 @@ fn serve(
         shared.parameters,
         true,
         &shared.memory,
-        Some(memory.clone()),
+        permit.memory().cloned(),
     );
     let (session, tcp) = (Gateway::default(), Tcp::Later(Arc::clone(&backend)));
     let listed = shared.list(peer.to_string());
-    let ended = Driver::new(
-        shared,
-        permit,
-        listed,
-        transport,
-        session,
-        tcp,
-        memory.share,
-    )
-    .run();
+    let ended = Driver::new(shared, permit, listed, transport, session, tcp).run();
     match ended {
         Ended::Disconnected => tracing::info!(%peer, "disconnected"),
         // The log has a line for the state of the server.

@@ -6,14 +6,14 @@ mod config;
 mod connection;
 mod dial;
 mod gateway;
-mod limiter;
 mod report;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use server::{Clock, ConnectionLimiter, ConnectionLimits, UnauthenticatedBudget};
 use thiserror::Error;
 
 pub use config::{ConfigError, DialConfig, GatewayConfig};
@@ -22,10 +22,12 @@ pub use gateway::Listener;
 pub use report::{ConnectionReport, Report, TransferReport};
 
 use crate::direct::Parameters;
-use crate::limits::DATA_BYTES;
+use crate::limits::{
+    ADDRESS_UNAUTHENTICATED_MAX, CONNECTION_BYTES, CONNECTIONS_MAX, DATA_BYTES, HALF_OPEN_MAX,
+    UNAUTHENTICATED_BYTES,
+};
 use crate::memory::Memory;
 use backend::Backend;
-use limiter::Limiter;
 use report::{Counters, Entry};
 
 /// Stack of a thread of a connection: it does not recurse, and its data are on the heap.
@@ -58,11 +60,23 @@ pub enum ServeError {
     Thread(io::Error),
 }
 
+/// The limits of connections.
+const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
+    connections: CONNECTIONS_MAX,
+    // A dial has the clients of its own machine, which have one address.
+    of_address: CONNECTIONS_MAX,
+    unauthenticated_of_address: ADDRESS_UNAUTHENTICATED_MAX,
+};
+
 /// State that all connections share.
 #[derive(Debug)]
 pub struct Shared {
     memory: Arc<Memory>,
-    limiter: Arc<Limiter>,
+    limiter: Arc<ConnectionLimiter>,
+    unauthenticated: Arc<UnauthenticatedBudget>,
+    /// Connections that their peers have not confirmed.
+    half_open: AtomicUsize,
+    clock: Clock,
     parameters: Parameters,
     /// The server of a gateway, for all its listeners.
     backend: OnceLock<Arc<Backend>>,
@@ -79,9 +93,15 @@ pub struct Shared {
 impl Shared {
     /// The state without connections.
     pub fn new() -> Arc<Self> {
+        // Half-open connections have no address that is known to be true: they have a part of their own.
+        let bytes = UNAUTHENTICATED_BYTES - HALF_OPEN_MAX * CONNECTION_BYTES;
+        let unauthenticated = UnauthenticatedBudget::new(bytes);
         Arc::new(Self {
             memory: Memory::new(DATA_BYTES),
-            limiter: Arc::default(),
+            limiter: ConnectionLimiter::new(CONNECTION_LIMITS, Arc::clone(&unauthenticated)),
+            unauthenticated,
+            half_open: AtomicUsize::new(0),
+            clock: Clock::default(),
             parameters: Parameters::default(),
             backend: OnceLock::new(),
             entries: Mutex::default(),

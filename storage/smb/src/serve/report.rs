@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
@@ -145,7 +144,7 @@ impl Drop for Listed {
 
 impl Report {
     /// The report of a gateway or a dial.
-    pub fn of(shared: &Shared, role: &str, since: Instant) -> Self {
+    pub fn of(shared: &Shared, role: &str) -> Self {
         let entries = shared.lock();
         let sum = Counters::default();
         sum.add(&shared.moved);
@@ -166,11 +165,11 @@ impl Report {
         let ([read, write], invalidated) = sum.report();
         Self {
             smb: role.to_owned(),
-            at_ns: since.elapsed().as_nanos() as u64,
+            at_ns: shared.clock.now_ns(),
             refused: shared.refused.load(Ordering::Relaxed),
             ended: shared.ended.load(Ordering::Relaxed),
             data_bytes: shared.memory.used() as u64,
-            unauthenticated_bytes: shared.limiter.unauthenticated_bytes() as u64,
+            unauthenticated_bytes: shared.unauthenticated.used() as u64,
             read,
             write,
             invalidated,
@@ -286,7 +285,7 @@ mod tests {
             1,
         );
         drop(one);
-        let report = Report::of(&shared, "gateway", Instant::now());
+        let report = Report::of(&shared, "gateway");
         assert_eq!((report.connections.len(), report.ended), (1, 1));
         assert_eq!(
             report.read,
