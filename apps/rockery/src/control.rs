@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use ::nvme::serve::{Command, ControlError, ask};
 use serde_json::Value;
+use server::control::{ControlError, Query, ask};
 
 use crate::{Error, runtime};
 
@@ -40,12 +40,12 @@ impl Socket {
     ///
     /// # Errors
     /// When no server answers, or one refuses.
-    pub(crate) fn ask_all(&self, command: &Command) -> Result<Vec<(PathBuf, Value)>, Error> {
+    pub(crate) fn ask_all(&self, query: &Query) -> Result<Vec<(PathBuf, Value)>, Error> {
         let path = self.path()?;
         if self.control.is_none() {
             let mut answers = Vec::new();
             for path in default_sockets()? {
-                match ask(&path, command) {
+                match ask(&path, query) {
                     Ok(answer) => answers.push((path, answer)),
                     // A file that a killed server left, or a server that ends.
                     Err(ControlError::NoServer { .. } | ControlError::Gone(_)) => {}
@@ -56,7 +56,7 @@ impl Socket {
                 return Ok(answers);
             }
         }
-        let answer = ask(&path, command)?;
+        let answer = ask(&path, query)?;
         Ok(vec![(path, answer)])
     }
 
@@ -64,8 +64,8 @@ impl Socket {
     ///
     /// # Errors
     /// As there, and with their sockets when there are several.
-    pub(crate) fn ask_one(&self, command: &Command) -> Result<Value, Error> {
-        let mut answers = self.ask_all(command)?;
+    pub(crate) fn ask_one(&self, query: &Query) -> Result<Value, Error> {
+        let mut answers = self.ask_all(query)?;
         match answers.pop() {
             Some((_, answer)) if answers.is_empty() => Ok(answer),
             last => {

@@ -116,7 +116,7 @@ pub(crate) enum Error {
     SeveralServers(String),
     /// A command to a running server failed.
     #[error(transparent)]
-    Control(#[from] ::nvme::serve::ControlError),
+    Control(#[from] ::server::control::ControlError),
     /// A target of NVMe over Fabrics refused, or could not be reached.
     #[error(transparent)]
     Host(#[from] ::nvme::host::HostError),

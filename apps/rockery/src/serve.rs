@@ -12,12 +12,13 @@ use ::nvme::auth::Credentials;
 use ::nvme::identifier::{Nguid, Serial, Uuid};
 use ::nvme::limits::CONNECT_TIMEOUT;
 use ::nvme::serve::{
-    BackendConfig, BlockSize, Bytes, Command, Config, Control, NamespaceConfig, PortConfig,
-    Receives, ReferralConfig, Report, Server, SubsystemConfig, TransportConfig, Tuning, ask,
-    default_nqn, serve_metrics,
+    BackendConfig, BlockSize, Bytes, Command, Config, NamespaceConfig, PortConfig, Receives,
+    ReferralConfig, Report, Server, SubsystemConfig, TransportConfig, Tuning, default_nqn,
+    serve_metrics,
 };
 use clap::Subcommand;
 use serde_json::Value;
+use server::control::{Control, ControlError, Query, ask};
 
 use crate::args::tcp_congestion;
 use crate::control::Socket;
@@ -532,7 +533,7 @@ fn print(answer: &Value) -> Result<(), Error> {
 }
 
 fn print_status(socket: &Socket) -> Result<(), Error> {
-    let mut answers = socket.ask_all(&Command::Status)?;
+    let mut answers = socket.ask_all(&Query::Status)?;
     if let [(_, answer)] = &answers[..] {
         print(answer)
     } else {
@@ -550,7 +551,7 @@ fn absolute(path: PathBuf) -> PathBuf {
 
 fn current_config(socket: &Socket) -> Result<Config, Error> {
     let answer = ask(&socket.path()?, &Command::Config)?;
-    Ok(serde_json::from_value(answer).map_err(::nvme::serve::ControlError::Answer)?)
+    Ok(serde_json::from_value(answer).map_err(ControlError::Answer)?)
 }
 
 fn print_config(socket: &Socket) -> Result<(), Error> {
@@ -558,12 +559,11 @@ fn print_config(socket: &Socket) -> Result<(), Error> {
 }
 
 fn print_metrics(socket: &Socket) -> Result<(), Error> {
-    let answer = socket.ask_one(&Command::Report)?;
+    let answer = socket.ask_one(&Query::Report)?;
     if let Ok(report) = serde_json::from_value::<::smb::serve::Report>(answer.clone()) {
         return output::print(report.to_prometheus());
     }
-    let report: Report =
-        serde_json::from_value(answer).map_err(::nvme::serve::ControlError::Answer)?;
+    let report: Report = serde_json::from_value(answer).map_err(ControlError::Answer)?;
     output::print(report.to_prometheus())
 }
 
@@ -610,7 +610,7 @@ fn serve(nvme: &ServeNvme) -> Result<(), Error> {
     let (ended, ended_control) = (Arc::clone(&server), Arc::clone(&control));
     ending::at_first_signal(signals, move |_| end(&ended, &ended_control))?;
     announce(&server, metrics);
-    let served = control.serve(&server).map_err(Error::file(path));
+    let served = server.serve_control(&control).map_err(Error::file(path));
     server.end()?;
     served
 }

@@ -1,8 +1,9 @@
 //! The counters that a server reports at its control socket, for `rockery top` and `rockery web`.
 
-use ::nvme::serve::{ControlError, Report};
+use ::nvme::serve::Report;
 use ::smb::serve::Report as SmbReport;
 use serde_json::Value;
+use server::control::ControlError;
 
 /// The report of an NVMe target, or of an SMB gateway or dial.
 #[derive(Debug)]

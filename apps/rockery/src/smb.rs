@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::nvme::serve::{Command, Control, serve_text};
+use ::nvme::serve::serve_text;
 use ::smb::serve::{DialConfig, Dialer, GatewayConfig, Listener, Report, ServeError, Shared};
 use clap::Subcommand;
+use server::control::{Control, Query};
 
 use crate::log::Log;
 use crate::sys::allow_descriptors;
@@ -198,12 +199,12 @@ fn observe(
     let shared = Arc::clone(shared);
     let thread = std::thread::Builder::new().name("control".to_owned());
     let serve = move || {
-        control.serve_by(Arc::new(move |command| match command {
-            Command::Status | Command::Report => {
+        control.serve(move |query| match query {
+            Query::Status | Query::Report => {
                 serde_json::to_value(Report::of(&shared, role)).map_err(|error| error.to_string())
             }
-            _ => Err(format!("this is an SMB {role}, and not an NVMe target")),
-        }))
+            Query::Other => Err(format!("this is an SMB {role}, and not an NVMe target")),
+        })
     };
     thread
         .spawn(serve)

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ::nvme::latency::Latency;
-use ::nvme::serve::{Command, LatencyReport, Report};
+use ::nvme::serve::{LatencyReport, Report};
 use ::smb::serve::{Report as SmbReport, TransferReport};
+use server::control::Query;
 
 use crate::control::Socket;
 use crate::printable::Printable;
@@ -110,7 +111,7 @@ fn sleep(time: Duration, stop: &AtomicBool) -> bool {
 }
 
 fn look(socket: &Socket) -> Result<AllSeen, Error> {
-    let answers = socket.ask_all(&Command::Report)?.into_iter();
+    let answers = socket.ask_all(&Query::Report)?.into_iter();
     answers
         .map(|(path, answer)| Ok((path, ServerReport::of(answer)?)))
         .collect()

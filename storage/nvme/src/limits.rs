@@ -131,8 +131,6 @@ pub const MEMORY_BYTES_MAX: u64 = 1 << 40;
 /// Namespaces for which a queue has separate latency histograms; with a further one it starts with new
 /// histograms.
 pub const QUEUE_NAMESPACES_OBSERVED_MAX: usize = 64;
-/// Clients of the control socket at once: a further one is disconnected.
-pub const CONTROL_CLIENTS_MAX: usize = 16;
 /// Data of the requests of one NBD client that are being executed: no further request is read then.
 pub const NBD_CLIENT_BYTES: usize = 16 << 20;
 /// What an NBD client costs at most before it has negotiated, in bytes, without its controller.

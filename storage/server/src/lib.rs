@@ -1,8 +1,9 @@
-//! What storage servers share: Unix sockets for one user, and the limits of connections and of memory.
+//! What storage servers share: the control socket, and the limits of connections and of memory.
 #![deny(unsafe_code)]
 
 pub mod budget;
 mod clock;
+pub mod control;
 mod counted;
 pub mod deadline;
 mod guest_memory;

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use ::nvme::serve::{
-    Command, ControlError, LatencyReport, NamespaceReport, QueueReport, Report, ask_within,
-};
+use ::nvme::serve::{LatencyReport, NamespaceReport, QueueReport, Report};
 use ::smb::serve::Report as SmbReport;
 use serde_json::{Value, json};
+use server::control::{ControlError, Query, ask_within};
 
 use super::live::{Answer, TIME_MAX, ask_all, shown};
 use crate::control::default_sockets;
@@ -35,7 +34,7 @@ pub(super) fn now() -> Value {
 fn asked(path: &Path) -> Result<ServerReport, ControlError> {
     ServerReport::of(ask_within(
         path,
-        &Command::Report,
+        &Query::Report,
         TIME_MAX,
         ANSWER_BYTES_MAX,
     )?)

@@ -33,7 +33,7 @@ pub use config::{
     BackendConfig, BlockSize, Bytes, Config, ConfigError, HostsConfig, NamespaceConfig, PortConfig,
     Receives, ReferralConfig, SubsystemConfig, TransportConfig,
 };
-pub use control::{Access, Command, Control, ControlError, Obey, ask, ask_within};
+pub use control::{Access, Command};
 pub use end::End;
 pub use listener::Listener;
 pub use metrics::{Metrics, serve_metrics, serve_text};

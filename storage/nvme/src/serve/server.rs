@@ -254,9 +254,10 @@ mod tests {
     use serde_json::Value;
 
     use super::super::config::BackendConfig;
-    use super::super::control::{Command, Control, ControlError, ask};
+    use super::super::control::Command;
     use super::*;
     use crate::controller::Underway;
+    use ::server::control::{Control, ControlError, ask};
 
     const SIZE: u64 = 1 << 20;
 
@@ -291,7 +292,7 @@ mod tests {
             Arc::new(Server::start(config, Some(folder.join("state")), Tuning::default()).unwrap());
         let path = folder.join("control");
         let (control, served) = (Control::listen(&path).unwrap(), Arc::clone(&server));
-        std::thread::spawn(move || control.serve(&served));
+        std::thread::spawn(move || served.serve_control(&control));
         (server, path)
     }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 use buffer::Buffer;
 use nvme::host::{Client, HostError, Payload, Queue, transfer};
 use nvme::serve::{
-    BackendConfig, Bytes, Command, Config, Control, ControlError, NamespaceConfig, ServeError,
-    Server, SubsystemConfig, Tuning, ask,
+    BackendConfig, Bytes, Command, Config, NamespaceConfig, ServeError, Server, SubsystemConfig,
+    Tuning,
 };
+use server::control::{Control, ControlError, ask};
 use wire::nvme::{Io, Status};
 
 use crate::live::{namespace, options, read, start, write};
@@ -237,7 +238,7 @@ fn a_fifo_does_not_stop_the_control_socket() {
     let (server, _) = start(vec![file(1, &path("one"))], None);
     let control = Control::listen(&path("control")).unwrap();
     let server = Arc::new(server);
-    std::thread::spawn(move || control.serve(&server));
+    std::thread::spawn(move || server.serve_control(&control));
     assert!(
         std::process::Command::new("mkfifo")
             .arg(path("fifo"))

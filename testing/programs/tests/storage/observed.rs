@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use buffer::Buffer;
 use nvme::host::{Payload, Queue, transfer};
-use nvme::limits::CONTROL_CLIENTS_MAX;
 use programs::storage::{HOST, Server};
+use server::control::CLIENTS_MAX;
 use tempfile::TempDir;
 use wire::nvme::Io;
 
@@ -216,7 +216,7 @@ fn slow_clients_of_metrics_and_of_the_control_socket_are_few_and_closed() {
             "half a request is not answered"
         );
     }
-    slow_clients_are_closed(CONTROL_CLIENTS_MAX, "{\"command\":\"status\"}\n", || {
+    slow_clients_are_closed(CLIENTS_MAX, "{\"command\":\"status\"}\n", || {
         let stream = UnixStream::connect(server.control()).expect("it listens");
         stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
         stream
