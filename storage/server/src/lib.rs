@@ -10,6 +10,7 @@ mod guest_memory;
 mod half_open;
 pub mod local;
 mod permits;
+pub mod prometheus;
 mod spin;
 mod stall_timer;
 mod sys;

@@ -2,7 +2,7 @@
 
 use ::lab::{FunctionStatus, HostCounters, HostStatus, Status};
 use ::sim::world::FunctionDrops;
-use std::fmt::Write;
+use server::prometheus::{Exposition, Kind, Value, seconds};
 
 /// A counter of a host: name, meaning, value.
 type HostCounter = (&'static str, &'static str, fn(&HostCounters) -> u64);
@@ -48,103 +48,89 @@ const HOST_COUNTERS: [HostCounter; 8] = [
     }),
 ];
 
-/// A metric of a lab: name, meaning, type, value.
-type LabMetric = (
-    &'static str,
-    &'static str,
-    &'static str,
-    fn(&Status) -> String,
-);
+/// A metric of a lab.
+struct LabMetric {
+    kind: Kind,
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Status) -> Value,
+}
 
 const LAB_METRICS: [LabMetric; 8] = [
-    (
-        "clock_seconds",
-        "Time of the lab's clock.",
-        "counter",
-        |status| seconds(status.now_ns),
-    ),
-    (
-        "slowdown",
-        "Factor by which the clock is slow.",
-        "gauge",
-        |status| status.slowdown.to_string(),
-    ),
-    (
-        "valid",
-        "Whether lateness is within the shortest link.",
-        "gauge",
-        |status| u8::from(status.valid).to_string(),
-    ),
-    (
-        "lateness_p999_seconds",
-        "99.9th percentile of lateness.",
-        "gauge",
-        |status| seconds(status.lateness.p999_ns),
-    ),
-    (
-        "lateness_max_seconds",
-        "Greatest lateness.",
-        "gauge",
-        |status| seconds(status.lateness.max_ns),
-    ),
-    (
-        "dropped_total",
-        "Packets that switches dropped.",
-        "counter",
-        |status| status.dropped.to_string(),
-    ),
-    (
-        "marked_total",
-        "Packets that switches marked.",
-        "counter",
-        |status| status.marked.to_string(),
-    ),
-    (
-        "pauses_total",
-        "Pause frames of switches.",
-        "counter",
-        |status| status.pauses.to_string(),
-    ),
+    LabMetric {
+        kind: Kind::Counter,
+        name: "clock_seconds",
+        help: "Time of the lab's clock.",
+        value: |status| seconds(status.now_ns).into(),
+    },
+    LabMetric {
+        kind: Kind::Gauge,
+        name: "slowdown",
+        help: "Factor by which the clock is slow.",
+        value: |status| status.slowdown.into(),
+    },
+    LabMetric {
+        kind: Kind::Gauge,
+        name: "valid",
+        help: "Whether lateness is within the shortest link.",
+        value: |status| status.valid.into(),
+    },
+    LabMetric {
+        kind: Kind::Gauge,
+        name: "lateness_p999_seconds",
+        help: "99.9th percentile of lateness.",
+        value: |status| seconds(status.lateness.p999_ns).into(),
+    },
+    LabMetric {
+        kind: Kind::Gauge,
+        name: "lateness_max_seconds",
+        help: "Greatest lateness.",
+        value: |status| seconds(status.lateness.max_ns).into(),
+    },
+    LabMetric {
+        kind: Kind::Counter,
+        name: "dropped_total",
+        help: "Packets that switches dropped.",
+        value: |status| status.dropped.into(),
+    },
+    LabMetric {
+        kind: Kind::Counter,
+        name: "marked_total",
+        help: "Packets that switches marked.",
+        value: |status| status.marked.into(),
+    },
+    LabMetric {
+        kind: Kind::Counter,
+        name: "pauses_total",
+        help: "Pause frames of switches.",
+        value: |status| status.pauses.into(),
+    },
 ];
-
-fn seconds(ns: u64) -> String {
-    format!("{}", ns as f64 / 1e9)
-}
 
 /// The exposition text of a lab.
 pub(super) fn text(status: &Status) -> String {
-    let mut text = String::new();
-    let lab = label(&status.name);
-    for (name, help, kind, value) in LAB_METRICS {
-        let value = value(status);
-        let _ = writeln!(
-            text,
-            "# HELP rockery_lab_{name} {help}\n# TYPE rockery_lab_{name} {kind}"
-        );
-        let _ = writeln!(text, "rockery_lab_{name}{{lab=\"{lab}\"}} {value}");
+    let mut text = Exposition::new("rockery_lab_").labelled("lab", &status.name);
+    for metric in LAB_METRICS {
+        text.family(metric.kind, metric.name, metric.help)
+            .sample(&[], (metric.value)(status));
     }
     for (name, help, value) in HOST_COUNTERS {
-        let _ = writeln!(text, "# HELP rockery_lab_host_{name}_total {help}");
-        let _ = writeln!(text, "# TYPE rockery_lab_host_{name}_total counter");
+        let mut family = text.counter(&format!("host_{name}_total"), help);
         for HostStatus {
             name: host,
             counters,
             ..
         } in &status.hosts
         {
-            let (host, value) = (label(host), value(counters));
-            let _ = writeln!(
-                text,
-                "rockery_lab_host_{name}_total{{lab=\"{lab}\",host=\"{host}\"}} {value}"
-            );
+            family.sample(&[("host", host)], value(counters));
         }
     }
-    function_drops(&mut text, &lab, status);
-    text
+    write_function_drops(&mut text, status);
+    text.into_text()
 }
 
 /// Packets that embedded switches dropped, by function and cause.
-fn function_drops(text: &mut String, lab: &str, status: &Status) {
+fn write_function_drops(text: &mut Exposition, status: &Status) {
     let functions: Vec<(&HostStatus, &FunctionStatus)> = status
         .hosts
         .iter()
@@ -153,34 +139,20 @@ fn function_drops(text: &mut String, lab: &str, status: &Status) {
     if functions.is_empty() {
         return;
     }
-    let name = "rockery_lab_function_dropped_total";
-    let _ = writeln!(
-        text,
-        "# HELP {name} Packets that the embedded switch dropped, by cause."
-    );
-    let _ = writeln!(text, "# TYPE {name} counter");
+    let help = "Packets that the embedded switch dropped, by cause.";
+    let mut family = text.counter("function_dropped_total", help);
     for (host, function) in functions {
         let FunctionDrops {
             spoofed_gid,
             spoofed_mac,
             vlan,
         } = function.dropped;
-        let host = label(&host.name);
         for (cause, value) in [
             ("spoofed_gid", spoofed_gid),
             ("spoofed_mac", spoofed_mac),
             ("vlan", vlan),
         ] {
-            let labels = format!("lab=\"{lab}\",host=\"{host}\",cause=\"{cause}\"");
-            let _ = writeln!(text, "{name}{{{labels}}} {value}");
+            family.sample(&[("host", &host.name), ("cause", &cause)], value);
         }
     }
-}
-
-/// A value between quotation marks.
-fn label(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }

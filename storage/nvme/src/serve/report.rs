@@ -1,10 +1,10 @@
 //! Counters of a server, for `rockery top` and, as text, for Prometheus.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
+use server::prometheus::{Bucket, Exposition, Histograms, Kind, Label, seconds};
 
 use super::{End, Shared};
 use crate::controller::Namespace;
@@ -174,89 +174,56 @@ impl Report {
         }
     }
 
-    /// The report in the text format 0.0.4 of Prometheus.
+    /// The report in the text format of Prometheus.
     pub fn to_prometheus(&self) -> String {
-        let mut text = Text(String::new());
+        let mut text = Exposition::new("rockery_nvme_");
         self.write_connections(&mut text);
         self.write_namespaces(&mut text);
         self.write_latencies(&mut text);
-        text.0
+        text.into_text()
     }
 
     /// Metrics of the server as a whole.
-    fn write_connections(&self, text: &mut Text) {
-        let gauges = [
-            (
-                "connections",
-                "Connections that are open.",
-                self.connections,
-            ),
-            (
-                "connections_half_open",
-                "RDMA connections that their peers have not confirmed.",
-                self.half_open,
-            ),
-            (
-                "controllers",
-                "Controllers that hosts have.",
-                self.controllers,
-            ),
-            (
-                "data_bytes",
-                "Bytes of data buffers of all connections, in use and free.",
-                self.data_bytes,
-            ),
-        ];
-        for (name, help, value) in gauges {
-            text.plain(
-                &format!("rockery_nvme_{name}"),
-                "gauge",
-                help,
-                &[(String::new(), value as u64)],
-            );
+    fn write_connections(&self, text: &mut Exposition) {
+        text.gauge("connections", "Connections that are open.")
+            .sample(&[], self.connections);
+        let help = "RDMA connections that their peers have not confirmed.";
+        text.gauge("connections_half_open", help)
+            .sample(&[], self.half_open);
+        text.gauge("controllers", "Controllers that hosts have.")
+            .sample(&[], self.controllers);
+        let help = "Bytes of data buffers of all connections, in use and free.";
+        text.gauge("data_bytes", help).sample(&[], self.data_bytes);
+        let help = "Connections that ended, by why.";
+        let mut ended = text.counter("connections_ended_total", help);
+        for (why, count) in &self.ended {
+            ended.sample(&[("reason", why)], *count);
         }
-        let ended: Vec<_> = self
-            .ended
-            .iter()
-            .map(|(why, count)| (label("reason", why), *count))
-            .collect();
-        text.plain(
-            "rockery_nvme_connections_ended_total",
-            "counter",
-            "Connections that ended, by why.",
-            &ended,
-        );
     }
 
     /// Counters of each namespace.
-    fn write_namespaces(&self, text: &mut Text) {
+    fn write_namespaces(&self, text: &mut Exposition) {
         for metric in NAMESPACE_METRICS {
-            let values: Vec<_> = self
-                .namespaces
-                .iter()
-                .map(|it| (it.labels(), (metric.value)(it)))
-                .collect();
-            text.plain(
-                &format!("rockery_nvme_{}", metric.name),
-                metric.kind,
-                metric.help,
-                &values,
-            );
+            let mut family = text.family(metric.kind, metric.name, metric.help);
+            for it in &self.namespaces {
+                family.sample(&it.labels(), (metric.value)(it));
+            }
         }
     }
 
     /// Histograms of each namespace, and of each queue.
-    fn write_latencies(&self, text: &mut Text) {
-        let namespaces = self.namespaces.iter().map(|it| (it.labels(), &it.latency));
+    fn write_latencies(&self, text: &mut Exposition) {
         let help =
             "What commands took in the target, from the arrival of their data to their completion.";
-        text.histogram("rockery_nvme_latency_seconds", help, namespaces);
-        let queues = self.queues.iter().map(|it| (it.labels(), &it.latency));
-        text.histogram(
-            "rockery_nvme_queue_latency_seconds",
-            "The same, of each queue that is open.",
-            queues,
-        );
+        let mut histograms = text.histogram("latency_seconds", help);
+        for it in &self.namespaces {
+            write_classes(&mut histograms, &it.labels(), &it.latency);
+        }
+        let help = "The same, of each queue that is open.";
+        let mut histograms = text.histogram("queue_latency_seconds", help);
+        for it in &self.queues {
+            write_classes(&mut histograms, &it.labels(), &it.latency);
+        }
     }
 }
 
@@ -264,7 +231,7 @@ impl Report {
 struct NamespaceMetric {
     /// The name behind `rockery_nvme_`.
     name: &'static str,
-    kind: &'static str,
+    kind: Kind,
     help: &'static str,
     value: fn(&NamespaceReport) -> u64,
 }
@@ -272,137 +239,83 @@ struct NamespaceMetric {
 const NAMESPACE_METRICS: [NamespaceMetric; 5] = [
     NamespaceMetric {
         name: "namespace_size_bytes",
-        kind: "gauge",
+        kind: Kind::Gauge,
         help: "The namespace's size.",
         value: |it| it.bytes,
     },
     NamespaceMetric {
         name: "commands_in_flight",
-        kind: "gauge",
+        kind: Kind::Gauge,
         help: "Commands that act on the namespace's medium, or wait until they may.",
         value: |it| it.in_flight,
     },
     NamespaceMetric {
         name: "read_bytes_total",
-        kind: "counter",
+        kind: Kind::Counter,
         help: "Bytes that hosts read.",
         value: |it| it.read_bytes,
     },
     NamespaceMetric {
         name: "written_bytes_total",
-        kind: "counter",
+        kind: Kind::Counter,
         help: "Bytes that hosts wrote.",
         value: |it| it.written_bytes,
     },
     NamespaceMetric {
         name: "errors_total",
-        kind: "counter",
+        kind: Kind::Counter,
         help: "Commands that failed.",
         value: |it| it.errors,
     },
 ];
 
 impl NamespaceReport {
-    fn labels(&self) -> String {
-        namespace_labels(&self.subsystem, self.id)
+    fn labels(&self) -> [Label<'_>; 2] {
+        [("subsystem", &self.subsystem), ("namespace", &self.id)]
     }
 }
 
 impl QueueReport {
-    fn labels(&self) -> String {
-        let Self {
-            subsystem,
-            id,
-            host,
-            controller,
-            queue,
-            ..
-        } = self;
-        let host = label("host", host.as_str());
-        format!(
-            "{},{host},controller=\"{controller}\",queue=\"{queue}\"",
-            namespace_labels(subsystem, *id)
-        )
+    fn labels(&self) -> [Label<'_>; 5] {
+        [
+            ("subsystem", &self.subsystem),
+            ("namespace", &self.id),
+            ("host", &self.host),
+            ("controller", &self.controller),
+            ("queue", &self.queue),
+        ]
     }
-}
-
-fn namespace_labels(subsystem: &Nqn, id: u32) -> String {
-    format!(
-        "{},namespace=\"{id}\"",
-        label("subsystem", subsystem.as_str())
-    )
-}
-
-fn label(name: &str, value: &str) -> String {
-    let value = value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n");
-    format!("{name}=\"{value}\"")
 }
 
 /// Buckets for Prometheus, as powers of two in nanoseconds from 1 us to 8 s. Each is the upper bound of a
 /// bucket of ours too.
 const BUCKETS: std::ops::RangeInclusive<u32> = 10..=33;
 
-struct Text(String);
-
-impl Text {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+/// Writes the histograms of reads, writes and others.
+fn write_classes(
+    histograms: &mut Histograms<'_>,
+    labels: &[Label<'_>],
+    latency: &[LatencyReport; 3],
+) {
+    for (class, latency) in Class::ALL.iter().zip(latency) {
+        let operation = class.name();
+        let labels = [labels, &[("operation", &operation)]].concat();
+        let total = latency.counts.iter().map(|(_, count)| count).sum();
+        let sum = seconds(latency.sum_ns);
+        histograms.sample(&labels, latency.buckets(), sum, total);
     }
+}
 
-    fn plain(&mut self, name: &str, kind: &str, help: &str, values: &[(String, u64)]) {
-        self.head(name, kind, help);
-        for (labels, value) in values {
-            let labels = if labels.is_empty() {
-                String::new()
-            } else {
-                format!("{{{labels}}}")
-            };
-            _ = writeln!(self.0, "{name}{labels} {value}");
-        }
-    }
-
-    fn histogram<'a>(
-        &mut self,
-        name: &str,
-        help: &str,
-        series: impl Iterator<Item = (String, &'a [LatencyReport; 3])>,
-    ) {
-        self.head(name, "histogram", help);
-        for (labels, latency) in series {
-            for (operation, latency) in Class::ALL.iter().zip(latency) {
-                self.buckets(
-                    name,
-                    &format!("{labels},operation=\"{}\"", operation.name()),
-                    latency,
-                );
-            }
-        }
-    }
-
-    fn buckets(&mut self, name: &str, labels: &str, latency: &LatencyReport) {
-        let seconds = |ns: u64| ns as f64 / 1e9;
-        let up_to = |ns: u64| -> u64 {
-            let below = latency
-                .counts
-                .iter()
-                .filter(|(place, _)| longest_ns((*place).into()) < ns);
-            below.map(|(_, count)| count).sum()
-        };
-        for shift in BUCKETS {
+impl LatencyReport {
+    fn buckets(&self) -> impl Iterator<Item = Bucket> {
+        BUCKETS.map(|shift| {
             let limit_ns = 1_u64 << shift;
-            let count = up_to(limit_ns);
-            _ = writeln!(
-                self.0,
-                "{name}_bucket{{{labels},le=\"{}\"}} {count}",
-                seconds(limit_ns)
-            );
-        }
-        let total: u64 = latency.counts.iter().map(|(_, count)| count).sum();
-        _ = writeln!(self.0, "{name}_bucket{{{labels},le=\"+Inf\"}} {total}");
-        _ = writeln!(self.0, "{name}_sum{{{labels}}} {}", seconds(latency.sum_ns));
-        _ = writeln!(self.0, "{name}_count{{{labels}}} {total}");
+            let is_below = |place: u16| longest_ns(place.into()) < limit_ns;
+            let below = self.counts.iter().filter(|(place, _)| is_below(*place));
+            Bucket {
+                limit: seconds(limit_ns),
+                count: below.map(|(_, count)| count).sum(),
+            }
+        })
     }
 }

@@ -1,10 +1,10 @@
 //! The report of a gateway or a dial: counters, and its connections.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
+use server::prometheus::Exposition;
 
 use super::Shared;
 use crate::relay::Moved;
@@ -177,81 +177,45 @@ impl Report {
         }
     }
 
-    /// The report as metrics of Prometheus.
+    /// The report in the text format of Prometheus. All samples have the role as a label.
     pub fn to_prometheus(&self) -> String {
-        let mut metrics = Metrics {
-            role: &self.smb,
-            text: String::new(),
-        };
-        self.write_connections(&mut metrics);
-        self.write_transfers(&mut metrics);
-        metrics.text
+        let mut text = Exposition::new("rockery_smb_").labelled("role", &self.smb);
+        self.write_connections(&mut text);
+        self.write_transfers(&mut text);
+        text.into_text()
     }
 
     /// Metrics of the connections and of their memory.
-    fn write_connections(&self, metrics: &mut Metrics<'_>) {
-        let with_session = self.connections.iter().filter(|it| it.has_session).count() as u64;
-        let without = self.connections.len() as u64 - with_session;
-        let sessions = [
-            (",session=\"yes\"", with_session),
-            (",session=\"no\"", without),
-        ];
+    fn write_connections(&self, text: &mut Exposition) {
+        let with_session = self.connections.iter().filter(|it| it.has_session).count();
         let help = "Open connections, with and without a session.";
-        metrics.gauge("connections", help, &sessions);
-        let ended = [("", self.ended)];
-        metrics.counter("ended_total", "Connections that have ended.", &ended);
-        let help = "Connections that a limit refused.";
-        metrics.counter("refused_total", help, &[("", self.refused)]);
-        let help = "Registered data buffers in bytes.";
-        metrics.gauge("data_bytes", help, &[("", self.data_bytes)]);
+        text.gauge("connections", help)
+            .sample(&[("session", &"yes")], with_session)
+            .sample(&[("session", &"no")], self.connections.len() - with_session);
+        text.counter("ended_total", "Connections that have ended.")
+            .sample(&[], self.ended);
+        text.counter("refused_total", "Connections that a limit refused.")
+            .sample(&[], self.refused);
+        text.gauge("data_bytes", "Registered data buffers in bytes.")
+            .sample(&[], self.data_bytes);
         let help = "Memory of clients that have not authenticated, in bytes.";
-        let bytes = [("", self.unauthenticated_bytes)];
-        metrics.gauge("unauthenticated_bytes", help, &bytes);
+        text.gauge("unauthenticated_bytes", help)
+            .sample(&[], self.unauthenticated_bytes);
     }
 
     /// Metrics of the data that moved by RDMA.
-    fn write_transfers(&self, metrics: &mut Metrics<'_>) {
-        let (read, write) = (",operation=\"read\"", ",operation=\"write\"");
-        let requests = [(read, self.read.requests), (write, self.write.requests)];
-        let help = "Requests whose data moved by RDMA.";
-        metrics.counter("rdma_requests_total", help, &requests);
-        let bytes = [(read, self.read.bytes), (write, self.write.bytes)];
-        let help = "Data that moved by RDMA, in bytes.";
-        metrics.counter("rdma_bytes_total", help, &bytes);
-        let help = "Keys that a SEND with Invalidate ended.";
-        metrics.counter("invalidated_total", help, &[("", self.invalidated)]);
-    }
-}
-
-/// The text that Prometheus reads. All its samples have the role as a label.
-struct Metrics<'a> {
-    role: &'a str,
-    text: String,
-}
-
-impl Metrics<'_> {
-    /// Writes the samples of a counter: further labels, and the value.
-    fn counter(&mut self, name: &str, help: &str, samples: &[(&str, u64)]) {
-        self.family(name, "counter", help, samples);
-    }
-
-    /// Writes the samples of a gauge.
-    fn gauge(&mut self, name: &str, help: &str, samples: &[(&str, u64)]) {
-        self.family(name, "gauge", help, samples);
-    }
-
-    fn family(&mut self, name: &str, kind: &str, help: &str, samples: &[(&str, u64)]) {
-        let Self { role, text } = self;
-        _ = writeln!(
-            text,
-            "# HELP rockery_smb_{name} {help}\n# TYPE rockery_smb_{name} {kind}"
-        );
-        for (labels, value) in samples {
-            _ = writeln!(
-                text,
-                "rockery_smb_{name}{{role=\"{role}\"{labels}}} {value}"
-            );
-        }
+    fn write_transfers(&self, text: &mut Exposition) {
+        text.counter("rdma_requests_total", "Requests whose data moved by RDMA.")
+            .sample(&[("operation", &"read")], self.read.requests)
+            .sample(&[("operation", &"write")], self.write.requests);
+        text.counter("rdma_bytes_total", "Data that moved by RDMA, in bytes.")
+            .sample(&[("operation", &"read")], self.read.bytes)
+            .sample(&[("operation", &"write")], self.write.bytes);
+        text.counter(
+            "invalidated_total",
+            "Keys that a SEND with Invalidate ended.",
+        )
+        .sample(&[], self.invalidated);
     }
 }
 
