@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::nvme::serve::serve_text;
-use ::smb::serve::{DialConfig, Dialer, GatewayConfig, Listener, Report, ServeError, Shared};
+use ::smb::serve::{
+    DialConfig, Dialer, GatewayConfig, Listener, Report, ServeError, Shared, serve_metrics,
+};
 use clap::Subcommand;
 use server::control::{Control, Query};
 
@@ -178,9 +179,7 @@ fn observe(
     metrics: Option<SocketAddr>,
 ) -> Result<(), Error> {
     if let Some(address) = metrics {
-        let shared = Arc::clone(shared);
-        let text = Arc::new(move || Report::of(&shared, role).to_prometheus());
-        let address = serve_text(text, address)?;
+        let address = serve_metrics(shared, role, address)?;
         output::announce(format_args!("metrics at http://{address}/metrics\n"));
     }
     let path = match (control, address) {

@@ -35,9 +35,6 @@ pub const DEPTH_BEFORE_TRUST: u16 = 4;
 pub const RECEIVE_BYTES: usize = 512 << 20;
 /// Receives of an RDMA connection whose host is connected and not authenticated, as for discovery.
 pub const RECEIVES_OF_GUESTS: usize = 8;
-/// Memory of the clients of the metrics port together. When it runs short, the oldest client of the address
-/// with the most memory is disconnected.
-pub const METRICS_BYTES: usize = 16 << 20;
 /// RDMA connections of all addresses that their peers have not confirmed (RTU). They are limited because the
 /// source address of a request may be spoofed. A new one replaces the oldest of the address with the most.
 pub const HALF_OPEN_MAX: usize = 128;

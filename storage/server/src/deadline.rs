@@ -14,7 +14,7 @@ pub trait Socket {
     fn set_timeouts(&self, most: Duration) -> io::Result<()>;
 }
 
-impl Socket for TcpStream {
+impl Socket for &TcpStream {
     fn set_timeouts(&self, most: Duration) -> io::Result<()> {
         self.set_read_timeout(Some(most))?;
         self.set_write_timeout(Some(most))

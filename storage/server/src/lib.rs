@@ -1,4 +1,4 @@
-//! What storage servers share: the control socket, and the limits of connections and of memory.
+//! What storage servers share: the control socket, metrics over HTTP, and the limits of connections and of memory.
 #![deny(unsafe_code)]
 
 pub mod budget;
@@ -8,7 +8,9 @@ mod counted;
 pub mod deadline;
 mod guest_memory;
 mod half_open;
+pub mod http;
 pub mod local;
+pub mod metrics;
 mod permits;
 pub mod prometheus;
 mod spin;

@@ -1,27 +1,27 @@
 //! `rockery web`: the playground's page on loopback, with this machine's speed and the counters of its
 //! devices, storage servers and labs.
 
-mod http;
 mod labs;
 mod live;
 mod storage;
 
-use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use playground::{PAGE, SERVER_ENGINE};
+use server::http::{Admission, Client, HttpServer, Limits, Request, Response};
 
 use crate::{Error, devices, output};
-use http::{Reply, Request};
 use live::Live;
 
-/// Connections at once: each has a thread, and a run has a processor.
-const CLIENTS_MAX: usize = 32;
-/// Pause after running out of descriptors or memory.
-const PAUSE: Duration = Duration::from_millis(50);
+const LIMITS: Limits = Limits {
+    // Each connection has a thread, and a run has a processor.
+    admission: Admission::AtMost(32),
+    head_bytes: 16 << 10,
+    // A fabric file has 16 MiB at most, and JSON escapes some of its characters.
+    body_bytes: 32 << 20,
+    exchange_time: Duration::from_secs(10),
+};
 
 /// The address of the page.
 #[derive(Debug, clap::Args)]
@@ -46,75 +46,64 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 /// When the address cannot be bound.
 pub(crate) fn serve(what: &Web) -> Result<(), Error> {
     let cannot = || Error::file(what.listen.to_string());
-    let listener = TcpListener::bind(what.listen).map_err(cannot())?;
-    let address = listener.local_addr().map_err(cannot())?;
+    let server = HttpServer::bind(what.listen, LIMITS).map_err(cannot())?;
+    let address = server.address();
     output::announce(format_args!("http://{address}/\n"));
-    let clients = Arc::new(AtomicUsize::new(0));
-    let live = Arc::new(Live::default());
-    loop {
-        let Ok((stream, _)) = listener.accept() else {
-            std::thread::sleep(PAUSE);
-            continue;
-        };
-        let (clients, live) = (Arc::clone(&clients), Arc::clone(&live));
-        // If no thread can be started, the connection is closed, and the browser says so.
-        _ = std::thread::Builder::new()
-            .name("web".to_owned())
-            .spawn(move || {
-                if clients.fetch_add(1, Ordering::Relaxed) < CLIENTS_MAX {
-                    // A client that is gone needs no answer.
-                    _ = answer(&stream, address, &live);
-                }
-                clients.fetch_sub(1, Ordering::Relaxed);
-            });
-    }
+    let live = Live::default();
+    server.run("web", move |request: &Request, client: &Client<'_>| {
+        respond(request, client, address, &live)
+    })
 }
 
-fn answer(stream: &TcpStream, address: SocketAddr, live: &Live) -> io::Result<()> {
-    let reply = match Request::read(stream) {
-        Ok(request) => reply(&request, stream, address, live),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            Reply::refusal("400 Bad Request", &error.to_string())
-        }
-        Err(error) => return Err(error),
-    };
-    reply.write(stream)
-}
-
-fn reply(request: &Request, stream: &TcpStream, address: SocketAddr, live: &Live) -> Reply {
+fn respond(request: &Request, client: &Client<'_>, address: SocketAddr, live: &Live) -> Response {
     // A page of another site may have its name resolved to this address (DNS rebinding), and then it would
     // read what is served here.
-    if !request.is_for(address) {
-        return Reply::refusal(
+    if !is_for(request, address) {
+        return Response::refusal(
             "403 Forbidden",
             "this page is served by the address that rockery web prints",
         );
     }
-    match (request.method.as_str(), request.path()) {
-        ("GET", "/api/devices") => {
-            Reply::new("application/json", devices::now().to_string().into_bytes())
-        }
+    match (request.method(), request.path()) {
+        ("GET", "/api/devices") => Response::new("application/json", devices::now().to_string()),
         ("GET", "/api/storage") => {
-            Reply::new("application/json", live.storage.answer(storage::now))
+            Response::new("application/json", live.storage.answer(storage::now))
         }
-        ("GET", "/api/labs") => Reply::new("application/json", live.labs.answer(labs::now)),
-        ("POST", "/api/sim") if request.is_json() => {
-            let answer = playground::answer(&request.body, &mut |_| !http::is_closed(stream));
-            Reply::new("application/octet-stream", answer)
+        ("GET", "/api/labs") => Response::new("application/json", live.labs.answer(labs::now)),
+        ("POST", "/api/sim") if is_json(request) => {
+            let answer = playground::answer(request.body(), &mut |_| !client.is_gone());
+            Response::new("application/octet-stream", answer)
         }
-        ("POST", "/api/sim") => Reply::refusal(
+        ("POST", "/api/sim") => Response::refusal(
             "415 Unsupported Media Type",
             "requests are application/json",
         ),
         ("GET", path) => page(path),
-        _ => Reply::refusal(
+        _ => Response::refusal(
             "405 Method Not Allowed",
             "there are GET, and POST for /api/sim",
         ),
     }
 }
 
-fn page(path: &str) -> Reply {
+/// Whether the body is JSON. Pages of other sites cannot send this type without asking first.
+fn is_json(request: &Request) -> bool {
+    request
+        .header("content-type")
+        .is_some_and(|media| media.split(';').next() == Some("application/json"))
+}
+
+/// Whether the client meant this server, and comes from one of its own pages.
+fn is_for(request: &Request, address: SocketAddr) -> bool {
+    let names = [address.to_string(), format!("localhost:{}", address.port())];
+    let is_ours = |host: &str| names.iter().any(|name| name == host);
+    let origin = request
+        .header("origin")
+        .is_none_or(|origin| origin.strip_prefix("http://").is_some_and(is_ours));
+    request.header("host").is_some_and(is_ours) && origin
+}
+
+fn page(path: &str) -> Response {
     let name = if path == "/" {
         "index.html"
     } else {
@@ -125,7 +114,40 @@ fn page(path: &str) -> Reply {
         .chain([&SERVER_ENGINE])
         .find(|(known, ..)| *known == name)
     {
-        Some((_, media, text)) => Reply::new(media, text.as_bytes().to_vec()),
-        None => Reply::refusal("404 Not Found", "the page has no such file"),
+        Some((_, media, text)) => Response::new(media, text.as_bytes().to_vec()),
+        None => Response::refusal("404 Not Found", "the page has no such file"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(head: &str) -> Request {
+        Request::from_head(head.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_request_for_another_name_is_not_ours() {
+        let address: SocketAddr = "127.0.0.1:8470".parse().unwrap();
+        let is_ours = |head| is_for(&parsed(head), address);
+        assert!(is_ours("GET / HTTP/1.1\r\nHost: localhost:8470\r\n\r\n"));
+        assert!(is_ours("GET / HTTP/1.1\r\nhost:127.0.0.1:8470\r\n\r\n"));
+        assert!(!is_ours(
+            "GET / HTTP/1.1\r\nHost: evil.example:8470\r\n\r\n"
+        ));
+        assert!(!is_ours("GET / HTTP/1.1\r\n\r\n"));
+        let other =
+            "POST /api/sim HTTP/1.1\r\nHost: localhost:8470\r\nOrigin: http://evil.example\r\n\r\n";
+        assert!(!is_ours(other));
+    }
+
+    #[test]
+    fn the_media_type_of_json_may_have_parameters() {
+        let media = "Content-Type: application/json; charset=utf-8";
+        assert!(is_json(&parsed(&format!(
+            "GET /a.js?x HTTP/1.1\r\n{media}\r\n\r\n"
+        ))));
+        assert!(!is_json(&parsed("GET /a.js?x HTTP/1.1\r\n\r\n")));
     }
 }

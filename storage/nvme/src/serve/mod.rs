@@ -36,7 +36,7 @@ pub use config::{
 pub use control::{Access, Command};
 pub use end::End;
 pub use listener::Listener;
-pub use metrics::{Metrics, serve_metrics, serve_text};
+pub use metrics::serve_metrics;
 pub use report::{LatencyReport, NamespaceReport, QueueReport, Report};
 pub use server::Server;
 

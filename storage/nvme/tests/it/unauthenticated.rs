@@ -1,15 +1,14 @@
 //! What hosts that have not authenticated can make a server hold, at each step of their connections, and that
 //! they keep no other host out.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::Duration;
 
 use nvme::auth::{Credentials, Secret, Secrets};
 use nvme::host::{Client, Options};
 use nvme::limits::AUTHENTICATION_BYTES_MAX;
-use nvme::serve::{BackendConfig, Bytes, End, Server, Tuning, serve_text};
+use nvme::serve::{BackendConfig, Bytes, End, Server, Tuning};
 use socket2::{Domain, Socket, Type};
 use wire::nvme::fabrics::{Connect, ConnectData, DISCOVERY_NQN, Property};
 use wire::nvme::tcp::{Digests, ENCODED_MAX, Header, Initialize};
@@ -246,23 +245,5 @@ fn an_authenticated_host_holds_nothing_of_the_budget_for_others() {
         open.shared().unauthenticated_bytes(),
         0,
         "this server asks no host for a secret"
-    );
-}
-
-/// Clients that send no request, of four addresses, give way to one of a fifth address.
-#[test]
-fn slow_clients_of_the_metrics_port_keep_no_other_client_out() {
-    let address = serve_text(Arc::new(|| "up 1\n".to_owned()), ([127, 0, 0, 1], 0).into()).unwrap();
-    let slow: Vec<_> = (0..100)
-        .filter_map(|number| from(2 + number % 4, address))
-        .collect();
-    assert_eq!(slow.len(), 100);
-    let mut client = from(9, address).unwrap();
-    client.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
-    let mut said = String::new();
-    client.read_to_string(&mut said).unwrap();
-    assert!(
-        said.starts_with("HTTP/1.1 200") && said.ends_with("\r\n\r\nup 1\n"),
-        "{said}"
     );
 }

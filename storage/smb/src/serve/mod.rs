@@ -6,6 +6,7 @@ mod config;
 mod connection;
 mod dial;
 mod gateway;
+mod metrics;
 mod report;
 
 use std::io;
@@ -19,6 +20,7 @@ use thiserror::Error;
 pub use config::{ConfigError, DialConfig, GatewayConfig};
 pub use dial::Dialer;
 pub use gateway::Listener;
+pub use metrics::serve_metrics;
 pub use report::{ConnectionReport, Report, TransferReport};
 
 use crate::direct::Parameters;

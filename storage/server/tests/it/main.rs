@@ -1,0 +1,3 @@
+//! Tests of the server crate over sockets.
+
+mod http;
