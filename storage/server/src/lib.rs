@@ -1,4 +1,5 @@
-//! What storage servers share: the control socket, metrics over HTTP, and the limits of connections and of memory.
+//! What storage servers share: the control socket, metrics over HTTP, and the limits of connections and of
+//! memory.
 #![deny(unsafe_code)]
 
 pub mod budget;
