@@ -12,13 +12,13 @@ use clap::Subcommand;
 use wire::nvme::{Io, Status, text};
 
 use crate::Error;
-use crate::bench::{Measured, Spec};
 use crate::ending::Orderly;
 use crate::export::{self, Connect, Export, Name};
 use crate::output;
 use crate::printable::Printable;
 use crate::sys::EndSignals;
 use crate::target::Target;
+use ::nvme::host::job::{Measured, Spec};
 
 /// Queue depth of `read` and `write`.
 const DEPTH: u16 = 8;

@@ -1,7 +1,6 @@
 //! `rockery bench`: published comparisons, repeated on this machine.
 
 mod documents;
-mod job;
 mod matrix;
 mod model;
 mod nvme;
@@ -16,8 +15,6 @@ mod smb;
 mod steady;
 
 use clap::Subcommand;
-
-pub(crate) use job::{Measured, Spec};
 
 use crate::Error;
 

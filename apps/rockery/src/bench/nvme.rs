@@ -7,13 +7,13 @@ use ::nvme::host::{bench_local, bench_local_threads, fill_local};
 use ::nvme::serve::Bytes;
 use ::nvme::store::{Memory, Store};
 
-use super::job::{Measured, Spec};
 use super::matrix::{JOBS, MATRIX, in_one_thread, sequential};
 use super::output::Output;
 use super::place::{Place, Transport};
 use super::repeats::{Repeats, unique};
 use super::report::{Report, Series};
 use crate::Error;
+use ::nvme::host::job::{Measured, Spec};
 
 /// A part of the comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]

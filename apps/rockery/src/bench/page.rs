@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::job::Measured;
 use super::output::Printed;
 use super::place::Transport;
 use super::published::Published;
 use super::report::{self, Report, compared};
+use ::nvme::host::job::Measured;
 use ::report::{Chart, Line, escape, head, rows};
 
 impl Printed for Report {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use super::job::Measured;
 use crate::{Error, runtime};
+use ::nvme::host::job::Measured;
 
 /// MTU of the veth: jumbo frames, which storage networks have.
 pub(super) const MTU: &str = "9000";

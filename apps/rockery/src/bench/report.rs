@@ -5,12 +5,12 @@ use std::fmt::Write;
 use ::bench::{Machine, Spread, median};
 use serde::Serialize;
 
-use super::job::Measured;
 use super::matrix::{JOBS, MATRIX, in_one_thread, sequential};
 use super::model::latencies;
 use super::place::Transport;
 use super::published::{self, Published};
 use super::steady::Steadiness;
+use ::nvme::host::job::Measured;
 
 /// Up to which depth latency is shown.
 const DEPTH: usize = 16;

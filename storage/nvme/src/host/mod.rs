@@ -35,8 +35,9 @@ use wire::nvme::tcp::Fatal;
 use crate::nqn::{Nqn, NqnError};
 
 pub use bench::{
-    Figures, Histogram, Job, MOMENTS, fill, fill_local, run as bench, run_local as bench_local,
-    run_local_threads as bench_local_threads, run_threads as bench_threads,
+    Figures, Histogram, Job, MOMENTS, fill, fill_local, job, run as bench,
+    run_local as bench_local, run_local_threads as bench_local_threads,
+    run_threads as bench_threads,
 };
 pub use client::{Client, Controller, DISCOVERY, Discovered, discover, transfer};
 pub use commands::{Done, Payload};

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use ::bench::process::processor_time;
 use serde::{Deserialize, Serialize};
 
-use super::super::job::Spec;
 use super::client::{Client, pattern};
+use ::nvme::host::job::Spec;
 
 /// Bytes of a WRITE that fills the file.
 const FILL_BYTES: usize = 1 << 16;

@@ -24,11 +24,11 @@ use std::time::Duration;
 use ::bench::Machine;
 use ::nvme::serve::Bytes;
 
-use super::job::Spec;
 use super::matrix::MATRIX;
 use super::output::Output;
 use super::repeats::{Repeats, unique};
 use crate::{Error, output};
+use ::nvme::host::job::Spec;
 
 use client::{Carrier, Client};
 use load::{Figures, Load, Local, Target};

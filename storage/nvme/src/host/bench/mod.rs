@@ -3,6 +3,7 @@
 mod count;
 mod fill;
 mod histogram;
+pub mod job;
 mod threads;
 
 use std::io;

@@ -1,13 +1,14 @@
-//! A measurement and its results, as text and as JSON.
+//! A measurement as text, `randread:4k:32x16`, and its results as JSON.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use ::nvme::host::{Figures, Job};
-use ::nvme::limits::QUEUE_ENTRIES_MAX;
-use ::nvme::serve::Bytes;
 use serde::{Deserialize, Serialize};
+
+use super::{Figures, Job};
+use crate::limits::QUEUE_ENTRIES_MAX;
+use crate::serve::Bytes;
 
 /// The most queues, and the most commands at once on each: one entry of a queue is always free.
 const QUEUES_MAX: u16 = 64;
@@ -18,19 +19,24 @@ const BYTES_MAX: u64 = 1 << 20;
 /// A measurement: `randread:4k:32x16` are random reads of 4 KiB, 32 at once on each of 16 queues, which one
 /// thread works; `randread:4k:32t16` the same with a thread for each queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Spec {
-    pub(crate) write: bool,
-    pub(crate) random: bool,
-    pub(crate) bytes: usize,
-    pub(crate) depth: u16,
-    pub(crate) queues: u16,
+pub struct Spec {
+    /// Whether commands write instead of read.
+    pub write: bool,
+    /// Whether blocks are chosen at random instead of sequentially.
+    pub random: bool,
+    /// Bytes per command.
+    pub bytes: usize,
+    /// Outstanding commands on each queue.
+    pub depth: u16,
+    /// Number of queues.
+    pub queues: u16,
     /// Each queue has a thread of its own.
-    pub(crate) threads: bool,
+    pub threads: bool,
 }
 
 impl Spec {
     /// The same within what a target takes: bytes of a transfer in whole blocks, and commands at once.
-    pub(crate) fn within(self, transfer_max: usize, block_size: usize, depth_max: u16) -> Self {
+    pub fn within(self, transfer_max: usize, block_size: usize, depth_max: u16) -> Self {
         let most = (transfer_max / block_size.max(1)).max(1) * block_size;
         Self {
             bytes: self.bytes.min(most),
@@ -39,8 +45,8 @@ impl Spec {
         }
     }
 
-    /// The same as the library has it, for no time.
-    pub(crate) fn job(&self) -> Job {
+    /// The job of one queue, with a duration of 0.
+    pub fn job(&self) -> Job {
         let (warm_up, time) = (Duration::ZERO, Duration::ZERO);
         let (block, target) = (false, None);
         let (write, random, bytes, depth) =
@@ -121,39 +127,49 @@ impl fmt::Display for Spec {
     }
 }
 
-/// The results of a measurement.
+/// The results of a measurement. Rates and latencies are of the commands that succeeded.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) struct Measured {
-    pub(crate) job: String,
-    pub(crate) per_second: f64,
-    pub(crate) bytes_per_second: f64,
-    /// Commands that succeeded: rates and latencies are of these.
-    pub(crate) commands: u64,
+pub struct Measured {
+    /// The measurement: the text of its [`Spec`].
+    pub job: String,
+    /// Commands per second.
+    pub per_second: f64,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// Commands that succeeded.
+    pub commands: u64,
     /// Commands that failed.
-    pub(crate) errors: u64,
-    pub(crate) mean_us: f64,
-    pub(crate) p50_us: f64,
-    pub(crate) p99_us: f64,
-    pub(crate) p999_us: f64,
-    pub(crate) max_us: f64,
-    /// Processor time per second of the host's threads, and of all of the target's.
-    pub(crate) host_processor: f64,
-    pub(crate) target_processor: Option<f64>,
+    pub errors: u64,
+    /// Mean latency in microseconds.
+    pub mean_us: f64,
+    /// Median latency in microseconds.
+    pub p50_us: f64,
+    /// 99th percentile of latency in microseconds.
+    pub p99_us: f64,
+    /// 99.9th percentile of latency in microseconds.
+    pub p999_us: f64,
+    /// Longest latency in microseconds.
+    pub max_us: f64,
+    /// Processor time per second of the host's threads.
+    pub host_processor: f64,
+    /// Processor time per second of all threads of the target; `None` if it could not be read.
+    pub target_processor: Option<f64>,
     /// Time per second in which the host's threads could have run and other threads had the processors.
     #[serde(default)]
-    pub(crate) host_processor_wait: f64,
+    pub host_processor_wait: f64,
     /// The longest time in which one of the host's threads saw no command finish.
     #[serde(default)]
-    pub(crate) longest_pause_us: f64,
+    pub longest_pause_us: f64,
     /// Commands per second, part by part of the time.
-    pub(crate) over_time: Vec<f64>,
+    pub over_time: Vec<f64>,
     /// Commands that failed in each of these parts.
-    pub(crate) errors_over_time: Vec<u64>,
+    pub errors_over_time: Vec<u64>,
 }
 
 impl Measured {
-    pub(crate) fn new(spec: &Spec, figures: &Figures) -> Self {
+    /// The results of a measurement by the engine.
+    pub fn new(spec: &Spec, figures: &Figures) -> Self {
         let us = |ns: u64| ns as f64 / 1000.0;
         let latency = &figures.latency;
         let [p50_us, p99_us, p999_us] = [500, 990, 999].map(|it| us(latency.per_mille_ns(it)));
@@ -178,7 +194,7 @@ impl Measured {
     }
 
     /// The figures as a JSON document on one line.
-    pub(crate) fn to_json(&self) -> String {
+    pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
