@@ -283,6 +283,13 @@ pub(crate) enum Error {
     },
 }
 
+impl From<command::runtime::FolderError> for Error {
+    fn from(error: command::runtime::FolderError) -> Self {
+        let command::runtime::FolderError { path, source } = error;
+        Self::File { path, source }
+    }
+}
+
 impl Error {
     /// For `map_err` where a file is touched.
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {

@@ -323,7 +323,7 @@ struct Record {
 
 /// The folder with the records of this user's exports.
 fn folder() -> Result<PathBuf, Error> {
-    runtime::subfolder("nvme")
+    Ok(runtime::subfolder("nvme")?)
 }
 
 /// Starts a process that exports a namespace, and prints the NBD URI.

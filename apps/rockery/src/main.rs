@@ -29,11 +29,9 @@ mod log;
 mod nvme;
 mod output;
 mod plan;
-mod printable;
 mod probe;
 mod program;
 mod run;
-mod runtime;
 mod serve;
 mod server_report;
 mod sim;
@@ -49,6 +47,7 @@ mod web;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use command::{printable, runtime};
 
 use commands::{Args, Command};
 use error::Error;

@@ -1,62 +1,35 @@
-//! Finding a program as execvp(3) does, and refusing those in which rockery could not work.
+//! Refusing programs in which rockery could not work.
 
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use command::program::{is_executable, locate};
+
 use crate::Error;
 use crate::elf::{self, OURS};
 
 const SETUID_OR_SETGID: u32 = 0o6000;
-const ANY_EXECUTE: u32 = 0o111;
 
 /// The file that `name` starts, when `search` (the value of PATH) is the path.
 ///
 /// # Errors
 /// When there is none, or when our libraries could never be loaded into it.
 pub(crate) fn find(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, Error> {
-    let path = locate(name, search)?;
+    let path = locate(name, search).ok_or_else(|| missing(name))?;
     check(&path)?;
     Ok(path)
-}
-
-fn locate(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, Error> {
-    let direct = Path::new(name);
-    if direct.components().count() > 1 || name.as_encoded_bytes().contains(&b'/') {
-        return direct
-            .is_file()
-            .then(|| direct.to_owned())
-            .ok_or_else(|| missing(name));
-    }
-    let folders = search.into_iter().flat_map(std::env::split_paths);
-    let files = folders
-        .map(|folder| folder.join(direct))
-        .filter(|path| path.is_file());
-    // As the shell does: files that are not executable are skipped, and reported only if there is no other.
-    let mut found = None;
-    for path in files {
-        if is_executable(&path) {
-            return Ok(path);
-        }
-        found.get_or_insert(path);
-    }
-    found.ok_or_else(|| missing(name))
 }
 
 fn missing(name: &OsStr) -> Error {
     Error::NoSuchProgram(name.to_string_lossy().into_owned())
 }
 
-fn is_executable(path: &Path) -> bool {
-    path.metadata()
-        .is_ok_and(|metadata| metadata.permissions().mode() & ANY_EXECUTE != 0)
-}
-
 fn check(path: &Path) -> Result<(), Error> {
     let metadata = path.metadata().map_err(Error::file(path))?;
     let mode = metadata.permissions().mode();
-    if mode & ANY_EXECUTE == 0 {
+    if !is_executable(path) {
         return Err(Error::NotExecutable(path.to_owned()));
     }
     if mode & SETUID_OR_SETGID != 0 {

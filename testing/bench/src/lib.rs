@@ -6,7 +6,6 @@ mod clock;
 mod machine;
 mod median;
 mod noise;
-pub mod process;
 mod table;
 
 pub use clock::timed;

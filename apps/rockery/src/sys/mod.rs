@@ -2,13 +2,10 @@
 
 pub(crate) mod datagrams;
 mod frames;
-mod pidfd;
-mod signals;
 mod tap;
 
+pub(crate) use command::sys::{EndSignals, Pidfd, end_by_a_broken_pipe, user};
 pub(crate) use frames::listen_for_lldp;
-pub(crate) use pidfd::Pidfd;
-pub(crate) use signals::{EndSignals, end_by_a_broken_pipe};
 pub(crate) use tap::open_tap;
 
 use std::ffi::{CString, OsStr};
@@ -37,12 +34,6 @@ impl Mount {
             Self::Receive => libc::MS_SLAVE | libc::MS_REC,
         }
     }
-}
-
-/// The user that this process acts as.
-pub(crate) fn user() -> u32 {
-    // SAFETY: no arguments, and no failure.
-    unsafe { libc::geteuid() }
 }
 
 fn group() -> u32 {

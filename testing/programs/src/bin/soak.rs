@@ -7,8 +7,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use bench::process::status;
 use buffer::Buffer;
+use command::process::status;
 use nvme::host::{HostError, Payload, discover, transfer};
 use programs::ledger::{BLOCK, Writer};
 use programs::storage::{NQN, Server, options};

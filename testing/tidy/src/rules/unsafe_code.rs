@@ -75,6 +75,10 @@ pub const UNSAFE_MODULES: &[(&str, &str)] = &[
         "apps/rockery/src/sys/",
         "namespaces and mounts of a program that is started",
     ),
+    (
+        "apps/command/src/sys/",
+        "signals, and processes by descriptor",
+    ),
 ];
 
 /// How far above a statement's `unsafe` its reason may begin: the line of a `let`, and attributes.

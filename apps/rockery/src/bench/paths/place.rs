@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ::bench::process::processor_time;
+use command::process::processor_time;
 
 use super::Way;
 use super::lab::{Functions, HOSTS};

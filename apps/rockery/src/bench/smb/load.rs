@@ -8,7 +8,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ::bench::process::processor_time;
+use command::process::processor_time;
 use serde::{Deserialize, Serialize};
 
 use super::client::{Client, pattern};

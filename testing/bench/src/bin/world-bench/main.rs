@@ -5,8 +5,8 @@
 
 mod steady;
 
-use bench::process::peak_resident_kib;
 use bench::timed;
+use command::process::peak_resident_kib;
 use fabric::topology::{LinkConfig, Speeds, Topology, fat_tree, star};
 use fabric::{Rate, Span, Spread, Time};
 use rnic::{CongestionConfig, DcqcnConfig, Mtu};

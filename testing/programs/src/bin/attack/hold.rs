@@ -108,7 +108,7 @@ fn host_reads(place: &Place) -> Result<(), String> {
 }
 
 pub(crate) fn resident_mib(server: &Process) -> Result<u64, String> {
-    bench::process::status(server.id(), "VmRSS:")
+    command::process::status(server.id(), "VmRSS:")
         .map(|kib| kib / 1024)
         .ok_or("the target has ended".to_owned())
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use bench::process::peak_resident_kib;
+use command::process::peak_resident_kib;
 use programs::forge::{self, Route};
 use programs::namespace::Process;
 use programs::probe::Probe;

@@ -9,7 +9,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::Error;
 use crate::sys;
 
 /// Permission bits of a folder.
@@ -19,30 +18,44 @@ const STICKY: u32 = 0o1000;
 /// Bytes of the longest file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 16;
 
+/// A folder that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {source}")]
+pub struct FolderError {
+    /// The path of the folder.
+    pub path: PathBuf,
+    /// The error of the operation.
+    pub source: io::Error,
+}
+
+/// Makes a private folder at this path, or checks that there is one.
+fn private(path: PathBuf) -> Result<PathBuf, FolderError> {
+    match make_private(&path) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(FolderError { path, source }),
+    }
+}
+
 /// The folder of this user: `rockery` in `XDG_RUNTIME_DIR`, where that is set and this user's own, or else
 /// `rockery-UID` in `TMPDIR` or `/tmp`.
 ///
 /// # Errors
 /// When it cannot be made, or another user could write to it.
-pub(crate) fn folder() -> Result<PathBuf, Error> {
-    let folder = own().unwrap_or_else(|| shared(&std::env::temp_dir()));
-    make_private(&folder).map_err(Error::file(&folder))?;
-    Ok(folder)
+pub fn folder() -> Result<PathBuf, FolderError> {
+    private(own().unwrap_or_else(|| shared(&std::env::temp_dir())))
 }
 
 /// A folder in the user's folder.
 ///
 /// # Errors
 /// As [`folder`].
-pub(crate) fn subfolder(name: &str) -> Result<PathBuf, Error> {
-    let folder = folder()?.join(name);
-    make_private(&folder).map_err(Error::file(&folder))?;
-    Ok(folder)
+pub fn subfolder(name: &str) -> Result<PathBuf, FolderError> {
+    private(folder()?.join(name))
 }
 
 /// The folder of this user in `XDG_RUNTIME_DIR`. The variable may come from another user, as with `su`: that
 /// user's folder is not used.
-pub(crate) fn own() -> Option<PathBuf> {
+pub fn own() -> Option<PathBuf> {
     let base = std::env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())?;
@@ -53,7 +66,7 @@ pub(crate) fn own() -> Option<PathBuf> {
 }
 
 /// The folder of this user in a folder that all users share.
-pub(crate) fn shared(base: &Path) -> PathBuf {
+pub fn shared(base: &Path) -> PathBuf {
     base.join(format!("rockery-{}", sys::user()))
 }
 
@@ -61,7 +74,7 @@ pub(crate) fn shared(base: &Path) -> PathBuf {
 ///
 /// # Errors
 /// With the owner, and what to do, when another user could write to it or replace it.
-pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
+pub fn make_private(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -100,7 +113,7 @@ pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// As `open`, and when it is anything else.
-pub(crate) fn read(path: &Path) -> io::Result<String> {
+pub fn read(path: &Path) -> io::Result<String> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new()
         .read(true)
@@ -123,7 +136,7 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
 ///
 /// # Errors
 /// As `open` and `write`.
-pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
+pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let aside = path.with_extension(format!("{}", std::process::id()));
     let written = || {
         // Fails where anything has this name, a symbolic link included.

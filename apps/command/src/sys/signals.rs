@@ -5,12 +5,12 @@ use std::ptr;
 
 /// Signals that ask this process to end, and that do not end it by themselves.
 #[derive(Clone, Copy)]
-pub(crate) struct EndSignals(libc::sigset_t);
+pub struct EndSignals(libc::sigset_t);
 
 impl EndSignals {
     /// Blocks the signals in this thread, and in those that it starts afterwards. Signals that this process
     /// ignores, because its shell or nohup(1) has it so, stay ignored.
-    pub(crate) fn block() -> Self {
+    pub fn block() -> Self {
         let mut set = MaybeUninit::uninit();
         // SAFETY: sigemptyset initializes the set; the structures live until the calls return.
         let set = unsafe {
@@ -29,7 +29,7 @@ impl EndSignals {
     }
 
     /// Waits for the first of the signals; returns it. A further one ends this process at once.
-    pub(crate) fn wait(&self) -> i32 {
+    pub fn wait(&self) -> i32 {
         let mut signal = 0;
         // SAFETY: a set that was initialized, and a number that lives until the call returns.
         unsafe {
@@ -41,7 +41,7 @@ impl EndSignals {
 
     /// Ends this process as `signal` does without a handler. If the signal is one of these, the thread has to
     /// have called [`EndSignals::wait`].
-    pub(crate) fn end_by(signal: i32) -> ! {
+    pub fn end_by(signal: i32) -> ! {
         // SAFETY: the default action of the signal, which this thread does not block.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
@@ -54,6 +54,6 @@ impl EndSignals {
 
 /// Ends this process silently, as a write to a pipe that no process reads ends programs that do not ignore
 /// SIGPIPE.
-pub(crate) fn end_by_a_broken_pipe() -> ! {
+pub fn end_by_a_broken_pipe() -> ! {
     EndSignals::end_by(libc::SIGPIPE)
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 /// A process, whether it has ended or not.
 #[derive(Debug)]
-pub(crate) struct Pidfd(OwnedFd);
+pub struct Pidfd(OwnedFd);
 
 impl Pidfd {
     /// The process that has this number now.
     ///
     /// # Errors
     /// When there is none, or the kernel is older than Linux 5.3.
-    pub(crate) fn open(process: u32) -> io::Result<Self> {
+    pub fn open(process: u32) -> io::Result<Self> {
         let process = i32::try_from(process).map_err(io::Error::other)?;
         // SAFETY: numbers only.
         let result = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
@@ -28,7 +28,7 @@ impl Pidfd {
     ///
     /// # Errors
     /// When it has ended, or is not this user's.
-    pub(crate) fn terminate(&self) -> io::Result<()> {
+    pub fn terminate(&self) -> io::Result<()> {
         let (fd, none) = (self.0.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
         // SAFETY: the descriptor is open; without a siginfo the kernel makes one.
         match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGTERM, none, 0) } {
@@ -41,7 +41,7 @@ impl Pidfd {
     ///
     /// # Errors
     /// As `poll`.
-    pub(crate) fn wait(&self, most: Duration) -> io::Result<bool> {
+    pub fn wait(&self, most: Duration) -> io::Result<bool> {
         ::nvme::sys::wait::wait([(self.0.as_raw_fd(), false)], most)
     }
 }

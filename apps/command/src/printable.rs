@@ -5,7 +5,7 @@ use std::fmt;
 /// Displays a text with escapes for control characters, and for characters that reorder or hide other text:
 /// `\\u{1b}`. Any other character stays as it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Printable<'a>(pub(crate) &'a str);
+pub struct Printable<'a>(pub &'a str);
 
 impl fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -16,7 +16,7 @@ impl fmt::Display for Printable<'_> {
 }
 
 /// The lines of a text, each with escapes.
-pub(crate) fn lines(text: &str) -> String {
+pub fn lines(text: &str) -> String {
     text.split('\n')
         .map(|line| Printable(line).to_string())
         .collect::<Vec<_>>()

@@ -1,0 +1,10 @@
+//! What the programs `rockery` and `rockery-bench` share: folders of this user, processes, programs on PATH,
+//! and text for terminals.
+#![deny(unsafe_code)]
+
+pub mod printable;
+pub mod process;
+pub mod program;
+pub mod runtime;
+#[allow(unsafe_code, reason = "system calls that std does not have")]
+pub mod sys;
