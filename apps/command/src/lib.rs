@@ -1,7 +1,8 @@
 //! What the programs `rockery` and `rockery-bench` share: folders of this user, processes, programs on PATH,
-//! and text for terminals.
+//! text for terminals, and the arguments of the comparisons that `rockery bench` starts.
 #![deny(unsafe_code)]
 
+pub mod bench;
 pub mod printable;
 pub mod process;
 pub mod program;

@@ -117,8 +117,10 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Smb(crate::smb::Smb),
     /// Repeat published comparisons on this machine, with tables, JSON and a page of plots.
+    ///
+    /// The program rockery-bench, which is part of every package, carries them out.
     #[command(subcommand)]
-    Bench(crate::bench::Bench),
+    Bench(command::bench::Bench),
     /// Print the variables that `run` sets, for a shell to read.
     ///
     /// For programs that rockery cannot start itself: eval "$(rockery env)"

@@ -70,6 +70,12 @@ pub(crate) enum Error {
         "{0} has links to files outside of it, as cargo's builds have: install rockery (make install)"
     )]
     NotInstalled(PathBuf),
+    /// An installation without the program of the comparisons.
+    #[error(
+        "no program rockery-bench in the folder of {0}, nor on PATH: it is part of every package of rockery; \
+         install it again (make install), or build it (cargo build -p rockery-bench)"
+    )]
+    NoBench(PathBuf),
     /// A variable's value has a character that a shell or the loader would misunderstand.
     #[error(
         "{0}: the dynamic linker takes no path with a colon, a space or a quote: move it elsewhere"
@@ -177,18 +183,6 @@ pub(crate) enum Error {
         /// The process that listens; 0 when it is in another PID namespace.
         found: u32,
     },
-    /// A measurement without results.
-    #[error("{0}: nothing could be measured; the errors of target and host are printed above")]
-    NothingMeasured(&'static str),
-    /// The distribution's Samba did not start.
-    #[error("smbd does not listen; its log says: {0}")]
-    NoSamba(String),
-    /// Two network namespaces could not be connected.
-    #[error(
-        "this user may make no network namespaces: leave out the transports that need two, or use \
-         unshare --user --map-root-user"
-    )]
-    NoPair,
     /// An address or a host name that cannot be used.
     #[error(transparent)]
     Address(link::address::AddressError),
@@ -300,7 +294,7 @@ impl Error {
     /// The exit status: as shells and env(1) give it when a program cannot be started.
     pub(crate) fn status(&self) -> u8 {
         match self {
-            Self::NoSuchProgram(_) => 127,
+            Self::NoSuchProgram(_) | Self::NoBench(_) => 127,
             Self::NotExecutable(_)
             | Self::Privileged(_)
             | Self::Static(_)

@@ -72,7 +72,8 @@ fn act(args: Args) -> Result<ExitCode, Error> {
         Command::Nvme(what) => nvme::act(what),
         Command::Smb(what) => smb::act(what),
         Command::Serve(what) => serve::act(*what),
-        Command::Bench(what) => bench::act(&what),
+        // The arguments are right: the program reads them again.
+        Command::Bench(_) => match bench::replace_this_process()? {},
         Command::Top(what) => top::show(&what),
         Command::Sim(what) => sim::act(&what),
         Command::Lab(what) => return lab::act(&what),

@@ -2,11 +2,9 @@
 
 pub(crate) mod datagrams;
 mod frames;
-mod tap;
 
 pub(crate) use command::sys::{EndSignals, Pidfd, end_by_a_broken_pipe, user};
 pub(crate) use frames::listen_for_lldp;
-pub(crate) use tap::open_tap;
 
 use std::ffi::{CString, OsStr};
 use std::fs;

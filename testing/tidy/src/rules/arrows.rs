@@ -75,11 +75,6 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "rdma",
         "SMB Direct uses the C libraries, ours or the system's",
     ),
-    (
-        "rockery",
-        "bench",
-        "the benchmarks of documents are commands",
-    ),
 ];
 
 /// A crate of the workspace.

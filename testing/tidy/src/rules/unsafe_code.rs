@@ -79,6 +79,10 @@ pub const UNSAFE_MODULES: &[(&str, &str)] = &[
         "apps/command/src/sys/",
         "signals, and processes by descriptor",
     ),
+    (
+        "testing/bench/src/bin/rockery-bench/tap.rs",
+        "tap interfaces of a measured path",
+    ),
 ];
 
 /// How far above a statement's `unsafe` its reason may begin: the line of a `let`, and attributes.
