@@ -21,7 +21,7 @@ packages: ## installs the packages that the rest needs
 	@scripts/packages.sh
 
 # Crates whose tests need nothing but Rust. Those of `wire` that run Wireshark's dissector are left out.
-QUICK := wire rnic fabric units vendors fabric-file sim doctor buffer bench report playground smb tidy torture
+QUICK := wire rnic fabric units vendors fabric-file sim doctor buffer report playground smb tidy torture
 
 quick: ## what needs neither root nor network, packages or guests: under two minutes after a build
 	$(CARGO) test --no-fail-fast $(QUICK:%=-p rockery-%) --lib --bins --tests -- --skip wireshark
@@ -46,7 +46,7 @@ check: ## form, lints, and that the sans-IO crates need no operating system
 	scripts/no-std.sh
 
 bench: packages ## rockery beside the limits of what it stands on; writes docs/performance.md
-	scripts/as-root.sh $(CARGO) run --quiet --release -p rockery-programs --bin bench
+	scripts/as-root.sh $(CARGO) run --quiet --release -p rockery-bench --bin limits-bench
 	for threads in 1 2; do $(CARGO) run --quiet --release -p rockery-bench --bin world-bench -- "" $$threads || exit 1; done
 
 fuzz: packages ## each fuzzer for FUZZ_SECONDS (10)

@@ -1,5 +1,6 @@
-//! Common parts of the benchmarks `make bench`, `guest-bench`, `world-bench` and `rockery bench`: medians,
-//! clocks and tables. The benchmarks themselves measure.
+//! Common parts of the benchmarks: medians, clocks and tables. The programs of this crate measure:
+//! `rockery-bench` repeats published comparisons, `limits-bench` (`make bench`) compares rockery with the
+//! limits of the machine, `guest-bench` with the kernel's rxe, and `world-bench` times the simulator.
 #![forbid(unsafe_code)]
 
 mod clock;

@@ -58,6 +58,8 @@ pub use segment::{Pair, Segment};
 pub use smb_chain::{Setup, SmbChain};
 pub use smb_place::SmbPlace;
 pub use storage_place::StoragePlace;
+// For benchmarks: their crate has a shipped program, which does not depend on `tempfile`.
+pub use tempfile::TempDir;
 
 use std::path::{Path, PathBuf};
 

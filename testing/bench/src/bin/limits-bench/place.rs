@@ -5,8 +5,7 @@ use std::cell::OnceCell;
 use std::path::Path;
 
 use programs::probe::Probe;
-use programs::{Error, Lab, Namespace, Pair, Rockery};
-use tempfile::TempDir;
+use programs::{Error, Lab, Namespace, Pair, Rockery, TempDir};
 
 /// Two hosts and a switch whose links are faster than any machine forwards.
 const SWITCH: &str = r#"

@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("bench: {error}");
+            eprintln!("limits-bench: {error}");
             ExitCode::FAILURE
         }
     }
