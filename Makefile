@@ -99,8 +99,8 @@ endif
 # BUILT names a folder with what was built before.
 install: ## rockery and its libraries under PREFIX (/usr/local), below DESTDIR if that is set
 ifndef BUILT
-	$(CARGO) build --release --workspace --bins --lib --exclude rockery-tidy --exclude rockery-programs \
-		--exclude rockery-torture --exclude rockery-bench --exclude rockery-python
+	$(CARGO) build --release --workspace --lib --bin rockery --bin rockery-bench --exclude rockery-tidy \
+		--exclude rockery-torture --exclude rockery-python
 endif
 	scripts/install.sh "$(DESTDIR)$(PREFIX)" $(BUILT)
 

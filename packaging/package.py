@@ -74,7 +74,7 @@ def disagreement(version, changelog, tags):
 def stage(built, folder):
     """The files of a package below `folder`: bin, lib/rockery, share."""
     run(ROOT / "scripts/install.sh", folder, built, cwd=ROOT)
-    for file in [folder / "bin/rockery", *sorted((folder / "lib/rockery").iterdir())]:
+    for file in [*sorted((folder / "bin").iterdir()), *sorted((folder / "lib/rockery").iterdir())]:
         if not file.is_symlink():
             # Names of functions remain, for backtraces; lines are not needed to run.
             run("strip", "--strip-debug", "--enable-deterministic-archives", file)

@@ -36,7 +36,8 @@ def linked(found):
             continue
         below = [dependency["pkg"] for dependency in nodes[identifier]["deps"]
                  if any(kind["kind"] is None for kind in dependency["dep_kinds"])
-                 and not is_macro(dependency["pkg"])]
+                 and not is_macro(dependency["pkg"])
+                 and packages[dependency["pkg"]]["name"] not in NOT_SHIPPED]
         dependencies[identifier] = below
         waiting += below
     return packages, dependencies

@@ -47,7 +47,8 @@ def files_of(root, staged, module, version):
     yield f"rockery/{module.name}", module
     data = f"rockery-{version}.data"
     # The command finds its libraries by its own place. Wheels hold no links: the command makes them.
-    yield f"{data}/scripts/rockery", staged / "bin/rockery"
+    for file in sorted((staged / "bin").iterdir()):
+        yield f"{data}/scripts/{file.name}", file
     for file in sorted((staged / "lib/rockery").iterdir()):
         if not file.is_symlink():
             yield f"{data}/data/lib/rockery/{file.name}", file

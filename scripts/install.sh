@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # install.sh PREFIX [FOLDER]: puts what cargo built in FOLDER (a release build where none is named) below
-# PREFIX: bin/rockery, lib/rockery, completions, manual pages, and an example of a systemd unit.
+# PREFIX: bin/rockery, bin/rockery-bench, lib/rockery, completions, man pages, an example of a systemd unit.
 set -euo pipefail
 prefix=$1
 built=${2:-${CARGO_TARGET_DIR:-target}/release}
 install -Dm755 "$built/rockery" "$prefix/bin/rockery"
+# What `rockery bench` starts.
+install -Dm755 "$built/rockery-bench" "$prefix/bin/rockery-bench"
 # The libraries lie in a folder of their own: only programs that `rockery run` starts are to find them.
 install -Dm755 "$built/libibverbs.so" "$prefix/lib/rockery/libibverbs.so.1"
 install -Dm755 "$built/libpreload_sysfs.so" "$prefix/lib/rockery/librockery-view.so"

@@ -152,6 +152,7 @@ fn install(built: &Path) -> TempDir {
     run_quietly(&mut install);
     let stripped = [
         "bin/rockery",
+        "bin/rockery-bench",
         "lib/rockery/libibverbs.so.1",
         "lib/rockery/librdmacm.so.1",
         "lib/rockery/librockery-view.so",
@@ -184,7 +185,8 @@ fn run_quietly(command: &mut Command) {
 
 /// The targets that cargo builds for this program, and the folder below `target` where it puts them. Tests
 /// build all targets, since cargo gives dependencies the features that tests need only then: another set of
-/// targets would compile most of the workspace a second time.
+/// targets would compile most of the workspace a second time. A release is built as in the Makefile, for the
+/// same reason.
 const BUILD: (&[&str], &str) = if cfg!(debug_assertions) {
     (&["--all-targets"], "debug")
 } else {
@@ -192,11 +194,16 @@ const BUILD: (&[&str], &str) = if cfg!(debug_assertions) {
         &[
             "--release",
             "--lib",
-            "--bins",
+            "--bin",
+            "rockery",
+            "--bin",
+            "rockery-bench",
             "--exclude",
             "rockery-tidy",
             "--exclude",
-            "rockery-programs",
+            "rockery-torture",
+            "--exclude",
+            "rockery-python",
         ],
         "release",
     )

@@ -24,6 +24,9 @@ const NEEDED: [&str; 5] = [
     "ld-linux-x86-64.so.2",
 ];
 
+/// The programs of every package.
+const PROGRAMS: [&str; 2] = ["rockery", "rockery-bench"];
+
 /// Programs that an installation has to do without.
 const COMPILERS: [&str; 4] = ["cc", "gcc", "ld", "cargo"];
 
@@ -76,6 +79,14 @@ fn perftest_runs(machine: &dyn Machine) {
     }
 }
 
+/// A comparison without a network: the installed command starts the program that has the comparisons.
+fn bench_runs(machine: &dyn Machine, rockery: &str) {
+    let words = "bench nvme --transport local --part latency --size 16MiB --quick";
+    let argv: Vec<&str> = [rockery].into_iter().chain(words.split(' ')).collect();
+    let table = call(machine, &argv);
+    assert!(table.contains("4 KiB random read"), "{table}");
+}
+
 #[test]
 fn the_deb_installs_runs_and_goes() {
     let packages = Packages::made();
@@ -93,6 +104,7 @@ fn the_deb_installs_runs_and_goes() {
             before,
             "{name}: nothing else uses it"
         );
+        bench_runs(&root.on(alone), "rockery");
         let root = root.with_command("/usr/bin/rockery");
         perftest_runs(&root.on(alone));
 
@@ -112,6 +124,7 @@ fn the_deb_installs_runs_and_goes() {
         call(&root.on(alone), &["dpkg", "-r", "rockery"]);
         for path in [
             "usr/bin/rockery",
+            "usr/bin/rockery-bench",
             "usr/lib/rockery",
             "usr/share/doc/rockery",
         ] {
@@ -143,6 +156,7 @@ fn the_tarball_installs_and_runs() {
             &[&format!("{folder}/install.sh"), "/opt/elsewhere"],
         );
         fs::remove_dir_all(root.root().join(&folder[1..])).expect("it was unpacked there");
+        bench_runs(&root.on(alone), "/opt/elsewhere/bin/rockery");
         let root = root.with_command("/opt/elsewhere/bin/rockery");
         perftest_runs(&root.on(alone));
     });
@@ -176,6 +190,7 @@ fn the_rpm_installs_and_runs() {
             .arg(root.root())
             .args(["--dbpath", "/var/lib/rpm", "--nodeps", "-i"]);
         said(install.arg(&rpm));
+        bench_runs(&root.on(alone), "rockery");
         let root = root.with_command("/usr/bin/rockery");
         perftest_runs(&root.on(alone));
     });
@@ -225,6 +240,7 @@ fn the_wheel_installs_simulates_and_runs() {
         let told = call(&root.on(alone), &["env", &path, "python3", "-c", code]);
         let expected = format!("{} /opt/wheel/bin/rockery [262144]", version());
         assert_eq!(told.trim(), expected, "{name}");
+        bench_runs(&root.on(alone), "/opt/wheel/bin/rockery");
         perftest_runs(&root.with_command("/opt/wheel/bin/rockery").on(alone));
     });
 }
@@ -259,9 +275,10 @@ fn unpacked() -> (TempDir, Vec<PathBuf>) {
     );
     let module = folder.path().join("wheel/rockery/_rockery.abi3.so");
     let files: Vec<PathBuf> = libraries
-        .chain([inside.join("bin/rockery"), module])
+        .chain(PROGRAMS.map(|name| inside.join("bin").join(name)))
+        .chain([module])
         .collect();
-    assert!(files.len() >= 6, "{files:?}");
+    assert!(files.len() >= 7, "{files:?}");
     (folder, files)
 }
 
@@ -389,6 +406,7 @@ fn the_bill_of_materials_lists_what_is_linked() {
         "pkg:cargo/proptest@",
         "pkg:cargo/rockery-programs@",
         "pkg:cargo/syn@",
+        "pkg:cargo/tempfile@",
     ] {
         assert!(!bill.contains(absent), "{absent} is in no package");
     }
