@@ -7,6 +7,7 @@ pub mod interface;
 mod kept;
 pub mod lab;
 pub mod memory;
+pub mod route;
 #[cfg(test)]
 mod scribbles;
 mod sys;

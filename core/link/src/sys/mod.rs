@@ -9,6 +9,7 @@ mod model;
 #[cfg(test)]
 mod races;
 pub(crate) mod ring;
+pub(crate) mod route;
 pub(crate) mod shared;
 pub(crate) mod udp;
 pub(crate) mod unix;

@@ -1,4 +1,7 @@
-//! `getifaddrs(3)`, and the MTU, which it does not report.
+//! `getifaddrs(3)`, and the MTU, which it does not report. It needs a netlink socket; where a sandbox refuses
+//! those, [`without_netlink`] finds the same.
+
+mod without_netlink;
 
 use std::ffi::CStr;
 use std::io;
@@ -38,6 +41,10 @@ pub struct Interface {
 /// # Errors
 /// Those of `getifaddrs(3)` and `socket(2)`: the kernel has no memory or no descriptors left.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
+    by_netlink().or_else(|error| without_netlink::interfaces().map_err(|_| error))
+}
+
+fn by_netlink() -> io::Result<Vec<Interface>> {
     let socket = any_socket()?;
     let mut first = std::ptr::null_mut();
     // SAFETY: a place for the list's head.
@@ -128,7 +135,8 @@ fn any_socket() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn mtu(name: &CStr, socket: &OwnedFd) -> Option<u32> {
+/// A request that names an interface; none if the name is too long for one.
+fn named(name: &CStr) -> Option<libc::ifreq> {
     let bytes = name.to_bytes_with_nul();
     // SAFETY: all zeros is a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -137,6 +145,11 @@ fn mtu(name: &CStr, socket: &OwnedFd) -> Option<u32> {
         .iter_mut()
         .zip(bytes)
         .for_each(|(place, &byte)| *place = byte as libc::c_char);
+    Some(request)
+}
+
+fn mtu(name: &CStr, socket: &OwnedFd) -> Option<u32> {
+    let mut request = named(name)?;
     // SAFETY: SIOCGIFMTU takes an ifreq with a name and fills the MTU.
     unsafe {
         let asked = libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request);
