@@ -282,6 +282,7 @@ unsafe fn accept(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno> 
             };
             session.cm.accept(comm, &accept, now)?;
             state.step = Step::Accepted;
+            state.is_unaccepted = false;
             Ok(())
         })
     }
@@ -310,6 +311,7 @@ fn answer(
             private_data,
         };
         session.cm.answer_resolution(comm, &resolution, now)?;
+        state.is_unaccepted &= status != SidrStatus::VALID;
         state.step = if status == SidrStatus::VALID {
             Step::Connected
         } else {

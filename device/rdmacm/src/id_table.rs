@@ -99,7 +99,8 @@ impl IdTable {
         });
     }
 
-    /// Queues the event that `event_for` derives for the identifier of a connection.
+    /// Queues the event that `event_for` derives for the identifier of a connection, unless the program has
+    /// not accepted it.
     fn queue_event(
         &self,
         comm: CommId,
@@ -109,7 +110,8 @@ impl IdTable {
             return;
         };
         let mut state = entry.state();
-        if let Some(pending) = event_for(entry.id, &mut state) {
+        let pending = event_for(entry.id, &mut state);
+        if let Some(pending) = pending.filter(|_| !state.is_unaccepted) {
             Arc::clone(&state.queue).push(pending);
         }
     }
@@ -133,6 +135,9 @@ impl IdTable {
                 .is_none_or(|device| self.devices.contains(&device.name));
             if !is_there && state.step != Step::DeviceRemoved {
                 state.step = Step::DeviceRemoved;
+                if state.is_unaccepted {
+                    continue;
+                }
                 let removal = Pending::plain(entry.id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
                 Arc::clone(&state.queue).push(removal);
             }

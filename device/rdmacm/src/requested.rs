@@ -31,7 +31,9 @@ unsafe fn like_listener(listener: &Id, negotiated: &Negotiated) -> Result<*mut I
     };
     let new = Id::new(listener.process, channel, seen.context, space, seen.qp_type)?;
     // SAFETY: just made.
-    unsafe { &*new }.attach(device);
+    let this = unsafe { &*new };
+    this.state().is_unaccepted = true;
+    this.attach(device);
     Ok(new)
 }
 

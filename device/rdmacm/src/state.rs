@@ -72,6 +72,10 @@ pub(crate) struct State {
     pub(crate) resolved: Option<Answer>,
     /// Whether the DISCONNECTED or REJECTED event was queued.
     pub(crate) disconnected: bool,
+    /// Created for a request that the program has not accepted. Events of the connection are dropped until
+    /// then, as Linux's ucma does: the identifier's `context` is still the listener's, and programs would
+    /// take the event for one of the listener. Accepting fails after such an event.
+    pub(crate) is_unaccepted: bool,
 }
 
 impl State {
@@ -92,6 +96,7 @@ impl State {
             endpoint: None,
             resolved: None,
             disconnected: false,
+            is_unaccepted: false,
         }
     }
 }

@@ -403,6 +403,35 @@ static void connections(void)
 }
 
 // Both ask each other at once: two connections.
+// A client gives up while the server has its request and has not accepted it: nothing happens to the server's
+// new identifier, until the server itself accepts or refuses.
+static void given_up(void)
+{
+	struct side server = listener(RDMA_PS_TCP, next_port, 4);
+	for (int accepts = 0; accepts < 2; accepts++) {
+		struct side it = routed(RDMA_PS_TCP, next_port);
+		connect_with(&it, NULL, 0);
+		struct rdma_cm_event *event = next(&server);
+		struct rdma_cm_id *peer = event->id;
+		rdma_ack_cm_event(event);
+		furnish(peer, IBV_QPT_RC);
+		rdma_destroy_qp(it.id);
+		end(&it);
+		struct pollfd waits = {.fd = server.channel->fd, .events = POLLIN};
+		say("given up before an answer", poll(&waits, 1, 500) ? happens(&server) : "no event");
+		struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1};
+		if (accepts)
+			calls("accept what was given up", rdma_accept(peer, &param));
+		else
+			calls("refuse what was given up", rdma_reject(peer, NULL, 0));
+		say("and then", poll(&waits, 1, 500) ? happens(&server) : "no event");
+		rdma_destroy_qp(peer);
+		rdma_destroy_id(peer);
+	}
+	end(&server);
+	next_port++;
+}
+
 static void at_once(void)
 {
 	struct side one = listener(RDMA_PS_TCP, next_port, 4), other = listener(RDMA_PS_TCP, next_port + 1, 4);
@@ -443,6 +472,7 @@ int main(int argc, char **argv)
 	options();
 	refusals();
 	connections();
+	given_up();
 	at_once();
 	return 0;
 }
