@@ -25,6 +25,7 @@ use rnic::{
     QpAttr, QpInit, QpType, ReceiveRequest, SendRequest, Srq, State, Xrcd,
 };
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -204,6 +205,21 @@ impl Device {
             }
             std::thread::yield_now();
         }
+    }
+
+    /// The hop limit of packets to a peer, which is that of the route: as Linux does (`ib_resolve_eth_dmac`),
+    /// so that programs which set 1 reach peers behind a router. Packets to a multicast group, and where no
+    /// route can be looked up, keep the program's.
+    ///
+    /// # Errors
+    /// As [`link::route::hop_limit`]: there is no route.
+    pub fn hop_limit_to(&self, source_index: u8, destination: Gid) -> io::Result<Option<u8>> {
+        let source = self.with(|rnic, _| rnic.port().gid(source_index));
+        let Some(source) = source.filter(|_| !destination.is_multicast()) else {
+            return Ok(None);
+        };
+        let [from, to] = [source, destination].map(|gid| IpAddr::from(gid.0).to_canonical());
+        link::route::hop_limit(from, to, self.info.ifindex)
     }
 
     /// Changes attributes of a queue pair. One that gets the address of a peer on this host gets a
@@ -607,6 +623,20 @@ impl Poster<'_> {
             Data::Sges(sges) => sges.iter().map(|sge| u64::from(sge.length)).sum(),
         });
         Ok(())
+    }
+
+    /// Whether [`Self::send`] would accept the request after `before` others, as
+    /// [`rnic::Device::check_send`].
+    ///
+    /// # Errors
+    /// As [`rnic::Device::post_send`].
+    pub fn check_send(
+        &self,
+        qpn: Qpn,
+        request: &SendRequest<'_>,
+        before: usize,
+    ) -> Result<(), Error> {
+        self.pump.rnic.check_send(qpn, request, before)
     }
 
     /// Posts a receive work request, as [`rnic::Device::post_receive`].

@@ -50,6 +50,22 @@ pub(crate) fn vector(attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
     })
 }
 
+/// The address vector with the hop limit of the route to its peer, as Linux replaces it for queue pairs and
+/// address handles.
+///
+/// # Errors
+/// `ENETUNREACH` or `EINVAL` if there is no route: the call fails, not the first request.
+pub(crate) fn with_route(
+    device: &host::Device,
+    vector: AddressVector,
+) -> Result<AddressVector, Errno> {
+    let found = device.hop_limit_to(vector.source_index, vector.destination)?;
+    Ok(AddressVector {
+        hop_limit: found.unwrap_or(vector.hop_limit),
+        ..vector
+    })
+}
+
 /// An address vector as C's attributes.
 pub(crate) fn ah_attr(vector: &AddressVector) -> ibv_ah_attr {
     ibv_ah_attr {
@@ -176,6 +192,7 @@ exports! {
         if report_missing_gid(&context.device, vector.source_index) {
             return Err(Errno::INVALID);
         }
+        let vector = with_route(&context.device, vector)?;
         Ok(boxed(context.clone(), domain.raw(), vector))
     }
 
@@ -192,6 +209,7 @@ exports! {
     ) -> pointer(*mut ibv_ah) {
         let context = &domain.get()?.context;
         let vector = from_completion(context, port, completion.get()?, header)?;
+        let vector = with_route(&context.device, vector)?;
         Ok(boxed(context.clone(), domain.raw(), vector))
     }
 

@@ -11,6 +11,8 @@ pub(crate) struct Batch {
     pub(crate) requests: Vec<(ibv_send_wr, Local)>,
     pub(crate) sges: Vec<ibv_sge>,
     pub(crate) inline: Vec<u8>,
+    /// The inline data of each request that has some, as one element.
+    inline_sges: Vec<ibv_sge>,
     pub(crate) failure: Option<Errno>,
 }
 
@@ -58,6 +60,34 @@ impl Batch {
         if let Some((wr, local)) = self.current() {
             wr.send_flags |= abi::IBV_SEND_INLINE;
             local.inline = Some(range);
+        }
+    }
+
+    /// Has each request name its elements. The buffers must not change until the requests are posted.
+    pub(crate) fn point_to_data(&mut self) {
+        let Self {
+            requests,
+            sges,
+            inline,
+            inline_sges,
+            ..
+        } = self;
+        inline_sges.clear();
+        inline_sges.extend(requests.iter().filter_map(|(_, local)| {
+            let bytes = &inline[local.inline.clone()?];
+            Some(ibv_sge {
+                addr: bytes.as_ptr() as u64,
+                length: bytes.len() as u32,
+                lkey: 0,
+            })
+        }));
+        let mut inline_sges = inline_sges.chunks_mut(1);
+        for (wr, local) in requests {
+            let list = match local.inline {
+                Some(_) => inline_sges.next().unwrap_or_default(),
+                None => &mut sges[local.sges.clone()],
+            };
+            (wr.sg_list, wr.num_sge) = (list.as_mut_ptr(), list.len() as i32);
         }
     }
 }

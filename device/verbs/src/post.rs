@@ -109,7 +109,7 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
             let bind = &wr.bind_mw;
             // SAFETY: by this function's contract, the fields that the opcode needs are written, and pointers
             // among them are live.
-            let window = unsafe { bind.mw.as_mut() }.ok_or(Errno::INVALID)?;
+            let window = unsafe { bind.mw.as_ref() }.ok_or(Errno::INVALID)?;
             // SAFETY: by this function's contract, the fields that the opcode needs are written, and pointers
             // among them are live.
             let binding = unsafe {
@@ -119,7 +119,6 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
                     &bind.bind_info,
                 )
             }?;
-            window.rkey = bind.rkey;
             Operation::BindWindow(binding)
         }
         _ => return Err(Errno::INVALID),
@@ -152,6 +151,63 @@ pub(crate) unsafe fn send(
     (qp_type, signal_all): (u32, bool),
     wr: &ibv_send_wr,
 ) -> Result<(), Errno> {
+    // SAFETY: by this function's contract, the request is as the manual page of `ibv_post_send` asks.
+    unsafe {
+        with_request(qp_type, wr, |request| {
+            poster.send(qpn, request)?;
+            if let Some(recorder) = record::active() {
+                let signaled = signal_all || wr.send_flags & abi::IBV_SEND_SIGNALED != 0;
+                recorder.posted(qpn.value(), wr.opcode, qp_type, &request.data, signaled);
+            }
+            Ok(())
+        })?;
+        if wr.opcode == abi::IBV_WR_BIND_MW {
+            note_bound(wr);
+        }
+    }
+    Ok(())
+}
+
+/// Whether [`send`] would accept a request after `before` others of the same batch. Nothing is changed.
+///
+/// # Safety
+/// As for [`send`].
+pub(crate) unsafe fn check_send(
+    poster: &host::Poster<'_>,
+    qpn: Qpn,
+    qp_type: u32,
+    wr: &ibv_send_wr,
+    before: usize,
+) -> Result<(), Errno> {
+    // SAFETY: by this function's contract, the request is as the manual page of `ibv_post_send` asks.
+    unsafe {
+        with_request(qp_type, wr, |request| {
+            Ok(poster.check_send(qpn, request, before)?)
+        })
+    }
+}
+
+/// A window has the key of its last binding that was posted.
+///
+/// # Safety
+/// The request binds a window, and was posted.
+unsafe fn note_bound(wr: &ibv_send_wr) {
+    // SAFETY: by this function's contract, the window is live.
+    if let Some(window) = unsafe { wr.bind_mw.mw.as_mut() } {
+        window.rkey = wr.bind_mw.rkey;
+    }
+}
+
+/// Calls `take` with a request in the device's form, whose data lies on the stack.
+///
+/// # Safety
+/// The request is as the manual page of `ibv_post_send` asks.
+#[inline(always)]
+unsafe fn with_request(
+    qp_type: u32,
+    wr: &ibv_send_wr,
+    take: impl FnOnce(&SendRequest<'_>) -> Result<(), Errno>,
+) -> Result<(), Errno> {
     let mut sges = [const { MaybeUninit::uninit() }; SGES];
     let mut bytes = [const { MaybeUninit::uninit() }; INLINE];
     // SAFETY: by this function's contract, the request is as the manual page of `ibv_post_send` asks.
@@ -162,7 +218,7 @@ pub(crate) unsafe fn send(
     } else {
         Data::Sges(gathered(list, &mut sges))
     };
-    let request = SendRequest {
+    take(&SendRequest {
         id: wr.wr_id,
         // SAFETY: by this function's contract, the request is as the manual page of `ibv_post_send` asks.
         operation: unsafe { operation(wr) }?,
@@ -177,13 +233,7 @@ pub(crate) unsafe fn send(
             _ => None,
         },
         xrc_srq: (qp_type == abi::IBV_QPT_XRC_SEND).then(|| Qpn::new(wr.xrc_remote_srqn)),
-    };
-    poster.send(qpn, &request)?;
-    if let Some(recorder) = record::active() {
-        let signaled = signal_all || wr.send_flags & abi::IBV_SEND_SIGNALED != 0;
-        recorder.posted(qpn.value(), wr.opcode, qp_type, &request.data, signaled);
-    }
-    Ok(())
+    })
 }
 
 /// Posts receives one after the other; the first that fails is written to `bad`.

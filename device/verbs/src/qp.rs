@@ -1,6 +1,6 @@
 //! Queue pairs.
 
-use crate::address::report_missing_gid;
+use crate::address::{report_missing_gid, with_route};
 use crate::batch::Batch;
 use crate::context::ContextRef;
 use crate::event_counts::EventCounts;
@@ -58,11 +58,12 @@ fn is_about(event: &Event, qpn: Qpn) -> bool {
 exports! {
     fn ibv_modify_qp(raw: QpArg<'_>, attr: In<'_, *mut ibv_qp_attr>, mask: i32) -> code(i32) {
         let queue = raw.get()?;
-        let (attr, mask) = from_c(attr.get()?, mask, queue.abi.qp_base.qp_type)?;
+        let (mut attr, mask) = from_c(attr.get()?, mask, queue.abi.qp_base.qp_type)?;
         let device = &queue.context.device;
         send_delayed_acks(device);
         if mask.contains(rnic::AttrMask::AV) {
             report_missing_gid(device, attr.vector.source_index);
+            attr.vector = with_route(device, attr.vector)?;
         }
         device.modify_qp(queue.qpn, &attr, mask)?;
         if mask.contains(rnic::AttrMask::STATE) {

@@ -137,6 +137,7 @@ pub(crate) fn to_c(attr: &QpAttr, capacity: &Capacity) -> ibv_qp_attr {
         ah_attr: ah_attr(&attr.vector),
         pkey_index: attr.pkey_index,
         en_sqd_async_notify: attr.drain_notify.into(),
+        sq_draining: attr.draining.into(),
         max_rd_atomic: attr.max_rd_atomic,
         max_dest_rd_atomic: attr.max_dest_rd_atomic,
         min_rnr_timer: attr.min_rnr_timer,

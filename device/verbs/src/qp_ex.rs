@@ -3,7 +3,7 @@
 use crate::batch::{Batch, Local};
 use crate::limits::INLINE;
 use crate::packed::Packed;
-use crate::post::send;
+use crate::post::{check_send, send};
 use crate::qp::Qp;
 use abi::{
     ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_send_wr, ibv_sge,
@@ -128,34 +128,29 @@ const fn atomic(rkey: u32, remote_addr: u64, compare_add: u64, swap: u64) -> ibv
     }
 }
 
-/// Posts the requests of the batch.
+/// Posts the requests of the batch, all or none.
 fn post(queue: Built<'_>) -> Result<(), Errno> {
     let batch = batch(&queue);
     if let Some(errno) = batch.failure {
         return Err(errno);
     }
-    let Batch {
-        requests,
-        sges,
-        inline,
-        ..
-    } = batch;
-    let kind = (queue.abi.qp_base.qp_type, queue.signal_all);
+    batch.point_to_data();
+    let qp_type = queue.abi.qp_base.qp_type;
     queue.context.device.post(|poster| {
-        for (wr, local) in requests {
-            let bytes = &inline[local.inline.clone().unwrap_or_default()];
-            let mut whole = [ibv_sge {
-                addr: bytes.as_ptr() as u64,
-                length: bytes.len() as u32,
-                lkey: 0,
-            }];
-            let list = match local.inline {
-                Some(_) => &mut whole[..],
-                None => &mut sges[local.sges.clone()],
-            };
-            (wr.sg_list, wr.num_sge) = (list.as_mut_ptr(), list.len() as i32);
+        // A single request is posted or not. Of several, none may be executed before the last is known to be
+        // accepted (ibv_wr_post(3)).
+        let checked = if batch.requests.len() > 1 {
+            &batch.requests[..]
+        } else {
+            &[]
+        };
+        for (before, (wr, _)) in checked.iter().enumerate() {
             // SAFETY: the lists are in this batch, the rest is the program's.
-            unsafe { send(poster, queue.qpn, kind, wr) }?;
+            unsafe { check_send(poster, queue.qpn, qp_type, wr, before) }?;
+        }
+        for (wr, _) in &batch.requests {
+            // SAFETY: the lists are in this batch, the rest is the program's.
+            unsafe { send(poster, queue.qpn, (qp_type, queue.signal_all), wr) }?;
         }
         Ok(())
     })

@@ -72,17 +72,10 @@ impl Device {
         changed
     }
 
-    /// The attributes of a queue pair, and the parameters that it was created with.
+    /// The attributes of a queue pair, PSNs as they are now, and the parameters that it was created with.
     pub fn query_qp(&self, qpn: Qpn) -> Result<(QpAttr, QpInit), Error> {
         let qp = self.queue_pairs.get(qpn)?;
-        Ok((
-            QpAttr {
-                state: qp.state(),
-                current_state: qp.state(),
-                ..*qp.attr()
-            },
-            *qp.init(),
-        ))
+        Ok((qp.current_attr(), *qp.init()))
     }
 
     /// Removes a queue pair. Its completions that were not polled are dropped; packets for it are dropped
@@ -135,6 +128,16 @@ impl Device {
             .with(&mut self.resources, qpn, |qp, resources| {
                 qp.post_send(resources, request, now)
             })
+    }
+
+    /// Whether [`Self::post_send`] would accept the request after `before` others of the same batch.
+    pub fn check_send(
+        &self,
+        qpn: Qpn,
+        request: &SendRequest<'_>,
+        before: usize,
+    ) -> Result<(), Error> {
+        self.queue_pairs.get(qpn)?.check_send(request, before)
     }
 
     /// Executes and completes a request in place of posting it, where `execute` can: a WRITE without
@@ -324,6 +327,13 @@ fn apply(qp: &mut Qp, resources: &mut Resources, attr: &QpAttr, mask: AttrMask, 
         qp.start_sending(attr.send_psn);
     }
     if mask.contains(AttrMask::STATE) {
+        if attr.state == State::SendQueueDrained {
+            // The event is asked for with the change to SQD, and raised once for it (IBTA 11.2.5.2).
+            if qp.state() == attr.state {
+                return;
+            }
+            qp.attr_mut().drain_notify &= mask.contains(AttrMask::EN_SQD_ASYNC_NOTIFY);
+        }
         qp.set_state(resources, attr.state, now);
     }
 }

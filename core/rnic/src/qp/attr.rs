@@ -219,6 +219,8 @@ pub struct QpAttr {
     pub pkey_index: u16,
     /// Whether [`crate::Event::SendQueueDrained`] is requested.
     pub drain_notify: bool,
+    /// Whether requests are outstanding in SQD. Only a query returns it.
+    pub draining: bool,
     /// READs and atomics outstanding as initiator.
     pub max_rd_atomic: u8,
     /// READs and atomics outstanding as responder.
@@ -252,6 +254,7 @@ impl Default for QpAttr {
             vector: AddressVector::default(),
             pkey_index: 0,
             drain_notify: false,
+            draining: false,
             max_rd_atomic: 0,
             max_dest_rd_atomic: 0,
             min_rnr_timer: 0,

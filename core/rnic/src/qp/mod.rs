@@ -268,6 +268,19 @@ impl Qp {
         self.requester.start(first);
     }
 
+    /// The attributes as a query returns them: with the current state and PSNs.
+    pub(crate) fn current_attr(&self) -> QpAttr {
+        let state = self.common.state;
+        QpAttr {
+            state,
+            current_state: state,
+            send_psn: self.requester.next_psn(),
+            receive_psn: self.responder.expected(),
+            draining: state == State::SendQueueDrained && self.requester.is_draining(),
+            ..self.common.attr
+        }
+    }
+
     pub(crate) fn set_state(&mut self, resources: &mut Resources, to: State, now: Instant) {
         if to != State::Error {
             log::state(&self.common, to);
@@ -297,6 +310,11 @@ impl Qp {
         operate!(self, resources, now, Origin::Network, |cx| self
             .requester
             .post(cx, request))
+    }
+
+    /// Whether [`Self::post_send`] would accept the request after `before` others.
+    pub(crate) fn check_send(&self, request: &SendRequest<'_>, before: usize) -> Result<(), Error> {
+        self.requester.check(&self.common, request, before)
     }
 
     /// Executes a request that is posted, see [`Requester::execute_at_once`].

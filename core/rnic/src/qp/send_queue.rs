@@ -13,6 +13,25 @@ pub(crate) const MESSAGE_MAX: u64 = 1 << 31;
 /// PSNs are compared within half of their space (IBTA 9.7.1), so a message must have fewer packets than that.
 const PACKETS_MAX: u32 = 1 << 23;
 
+/// Whether the device executes an operation by itself, without a packet.
+fn is_local(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::LocalInvalidate(_) | Operation::BindWindow(_)
+    )
+}
+
+/// Whether a message of this length has few enough packets; `mtu` is 0 for datagrams, which are always one.
+#[inline(always)]
+fn check_packets(length: u32, mtu: u32) -> Result<(), Error> {
+    if mtu != 0 && length.div_ceil(mtu) >= PACKETS_MAX {
+        return Err(Error::Invalid(
+            "the message has more packets than half of the PSN space",
+        ));
+    }
+    Ok(())
+}
+
 /// A posted work request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendEntry {
@@ -60,10 +79,7 @@ impl SendEntry {
     }
 
     pub(crate) fn is_local(&self) -> bool {
-        matches!(
-            self.operation,
-            Operation::LocalInvalidate(_) | Operation::BindWindow(_)
-        )
+        is_local(&self.operation)
     }
 }
 
@@ -163,9 +179,7 @@ impl SendQueue {
         first_psn: Psn,
         mtu: u32,
     ) -> Result<u32, Error> {
-        if self.entries.len() >= self.max_wr as usize {
-            return Err(Error::QueueFull);
-        }
+        self.check_room(0)?;
         let length = self.check(request)?;
         let mut entry = SendEntry {
             id: request.id,
@@ -180,11 +194,7 @@ impl SendQueue {
             inline: false,
         };
         if !entry.is_local() {
-            if mtu != 0 && length.div_ceil(mtu) >= PACKETS_MAX {
-                return Err(Error::Invalid(
-                    "the message has more packets than half of the PSN space",
-                ));
-            }
+            check_packets(length, mtu)?;
             entry.packets = if mtu == 0 {
                 1
             } else {
@@ -209,6 +219,30 @@ impl SendQueue {
             .for_each(|destination| self.destinations.push_back(destination));
         self.entries.push_back(entry);
         Ok(entry.packets)
+    }
+
+    /// Whether [`Self::post`] would take the request after `before` others.
+    pub(crate) fn check_after(
+        &self,
+        request: &SendRequest<'_>,
+        mtu: u32,
+        before: usize,
+    ) -> Result<(), Error> {
+        self.check_room(before)?;
+        let length = self.check(request)?;
+        if is_local(&request.operation) {
+            return Ok(());
+        }
+        check_packets(length, mtu)
+    }
+
+    /// Whether a request has room after `before` others.
+    #[inline(always)]
+    fn check_room(&self, before: usize) -> Result<(), Error> {
+        if self.entries.len() + before >= self.max_wr as usize {
+            return Err(Error::QueueFull);
+        }
+        Ok(())
     }
 
     /// Whether [`Self::post`] would take this operation with one element.

@@ -361,6 +361,65 @@ fn a_full_completion_queue_is_an_event_and_ends_its_queue_pairs() {
     assert_eq!(bench.state(), State::Error);
 }
 
+/// Changes the state, and asks for the event where the change is to SQD.
+fn change(bench: &mut Bench, state: State, mask: AttrMask) {
+    let attr = QpAttr {
+        state,
+        drain_notify: true,
+        max_rd_atomic: 1,
+        ..QpAttr::default()
+    };
+    let (qpn, now) = (bench.qpn, bench.now);
+    bench
+        .device
+        .modify_qp(qpn, &attr, AttrMask::STATE | mask, now)
+        .expect("the change is allowed");
+}
+
+#[test]
+fn a_drained_queue_is_announced_once_for_each_request_of_the_event() {
+    let mut bench = Bench::new(QpType::Rc);
+    let (drained, none) = (vec![Event::SendQueueDrained(bench.qpn)], vec![]);
+    for (state, mask, expected) in [
+        (
+            State::SendQueueDrained,
+            AttrMask::EN_SQD_ASYNC_NOTIFY,
+            &drained,
+        ),
+        (State::SendQueueDrained, AttrMask::MAX_QP_RD_ATOMIC, &none),
+        (State::ReadyToSend, AttrMask::empty(), &none),
+        (State::SendQueueDrained, AttrMask::empty(), &none),
+        (State::ReadyToSend, AttrMask::empty(), &none),
+        (
+            State::SendQueueDrained,
+            AttrMask::EN_SQD_ASYNC_NOTIFY,
+            &drained,
+        ),
+    ] {
+        change(&mut bench, state, mask);
+        assert_eq!(&bench.events(), expected, "to {state:?} with {mask:?}");
+    }
+}
+
+#[test]
+fn a_query_returns_the_next_psn_and_whether_requests_are_outstanding() {
+    let mut bench = Bench::new(QpType::Rc);
+    let query = |bench: &Bench| {
+        let (attr, _) = bench.device.query_qp(bench.qpn).expect("it exists");
+        (attr.send_psn, attr.draining)
+    };
+    let first = query(&bench).0;
+    bench.post(1, SEND, 10);
+    bench.post(2, SEND, 10);
+    assert_eq!(query(&bench), (first, false));
+    assert_eq!(bench.sent_psns(), [0, 1]);
+    assert_eq!(query(&bench), (first.plus(2), false));
+    change(&mut bench, State::SendQueueDrained, AttrMask::empty());
+    assert_eq!(query(&bench), (first.plus(2), true));
+    bench.acknowledge(1, Syndrome::ACK);
+    assert_eq!(query(&bench), (first.plus(2), false));
+}
+
 #[test]
 fn a_drained_queue_starts_nothing_until_it_is_ready_again() {
     let mut bench = Bench::new(QpType::Rc);

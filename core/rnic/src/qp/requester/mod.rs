@@ -127,33 +127,34 @@ impl Requester {
         cx: &mut Context<'_>,
         request: &SendRequest<'_>,
     ) -> Result<(), Error> {
-        if matches!(
-            cx.qp.state,
-            State::Reset | State::Init | State::ReadyToReceive
-        ) {
-            return Err(Error::WrongState);
-        }
-        check_operation(cx.qp.kind, request)?;
-        let reads = matches!(
-            request.operation,
-            Operation::Read { .. } | Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
-        );
-        if reads && cx.qp.attr.max_rd_atomic == 0 {
-            return Err(Error::Invalid(
-                "max_rd_atomic of the queue pair is 0: it cannot READ",
-            ));
-        }
-        let mtu = if cx.qp.kind == QpType::Ud {
-            0
-        } else {
-            cx.qp.mtu()
-        };
-        let packets = self.queue.post(request, self.posted, mtu)?;
+        check_in_state(cx.qp, request)?;
+        let packets = self.queue.post(request, self.posted, message_mtu(cx.qp))?;
         self.posted = self.posted.plus(packets);
         if matches!(cx.qp.state, State::Error | State::SendQueueError) {
             self.flush(cx);
         }
         Ok(())
+    }
+
+    /// Whether [`Self::post`] would accept the request after `before` others.
+    pub(super) fn check(
+        &self,
+        qp: &Common,
+        request: &SendRequest<'_>,
+        before: usize,
+    ) -> Result<(), Error> {
+        check_in_state(qp, request)?;
+        self.queue.check_after(request, message_mtu(qp), before)
+    }
+
+    /// The PSN of the next new packet.
+    pub(super) fn next_psn(&self) -> Psn {
+        self.next
+    }
+
+    /// Whether requests that were started are outstanding.
+    pub(super) fn is_draining(&self) -> bool {
+        self.started > 0
     }
 
     /// Called when the queue pair has become SQD: the send queue may be drained already.
@@ -254,6 +255,31 @@ fn complete(cx: &mut Context<'_>, id: u64, operation: &Operation, length: u32) {
 }
 
 /// Checks that the transport service supports the operation (IBTA table 37, 10.2.8).
+/// Whether the queue pair takes the request in its state and with its attributes.
+#[inline(always)]
+fn check_in_state(qp: &Common, request: &SendRequest<'_>) -> Result<(), Error> {
+    if matches!(qp.state, State::Reset | State::Init | State::ReadyToReceive) {
+        return Err(Error::WrongState);
+    }
+    check_operation(qp.kind, request)?;
+    let reads = matches!(
+        request.operation,
+        Operation::Read { .. } | Operation::CompareSwap { .. } | Operation::FetchAdd { .. }
+    );
+    if reads && qp.attr.max_rd_atomic == 0 {
+        return Err(Error::Invalid(
+            "max_rd_atomic of the queue pair is 0: it cannot READ",
+        ));
+    }
+    Ok(())
+}
+
+/// Bytes of a message that fit into a packet; 0 for datagrams, which are always one packet.
+#[inline(always)]
+fn message_mtu(qp: &Common) -> u32 {
+    if qp.kind == QpType::Ud { 0 } else { qp.mtu() }
+}
+
 fn check_operation(kind: QpType, request: &SendRequest<'_>) -> Result<(), Error> {
     let unsupported = Err(Error::Invalid("the transport does not have this operation"));
     match (kind, &request.operation) {
