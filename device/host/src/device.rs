@@ -3,23 +3,23 @@
 use crate::agent::enquiry::Enquiries;
 use crate::agent::protocol::DomainRequest;
 use crate::agent::{self, Lease};
-use crate::attend::Attendant;
 use crate::channel::{AsyncEvents, CompletionChannel};
-use crate::clock;
 use crate::counters::LinkCounters;
 use crate::error::{DomainError, OpenError};
 use crate::interface::{DeviceInfo, list};
 use crate::lab::LabPort;
 use crate::log;
-use crate::progress;
-use crate::pump::Pump;
+use crate::progress::clock;
+use crate::progress::completion_wait::{self, WaitEnd};
+use crate::progress::event_wait;
+use crate::progress::housekeeping::Attendant;
+use crate::progress::pump::Pump;
+use crate::progress::shared::Shared;
+use crate::progress::thread;
 use crate::random;
 use crate::settings;
-use crate::shared::Shared;
 use crate::shm::Found;
 use crate::sys::{open_devices, process};
-use crate::wait;
-use crate::wait_any::{self, WaitEnd};
 use rnic::{
     Arm, AttrMask, Completion, Config, Cq, Data, DomainName, Error, Gid, Instant, Nanos, Operation,
     QpAttr, QpInit, QpType, ReceiveRequest, SendRequest, Srq, State, Xrcd,
@@ -139,7 +139,7 @@ impl Device {
         open_devices::register(&shared);
         let attendant = Attendant::new(&shared.epoll, &info);
         let worker = Arc::clone(&shared);
-        let thread = process::spawn_quiet("rockery", move || progress::run(&worker, &attendant));
+        let thread = process::spawn_quiet("rockery", move || thread::run(&worker, &attendant));
         let thread = Some(thread.map_err(OpenError::Thread)?);
         log_opened(&info, first, count, &config);
         Ok(Arc::new(Self {
@@ -443,7 +443,7 @@ impl Device {
     /// afterwards: a program that finds no completion goes on to other events, and must not find the end of a
     /// connection there that is later than the completions that were just not found.
     pub fn poll_cq(&self, cq: Cq, most: usize, mut take: impl FnMut(&Completion)) -> usize {
-        let alone = wait::polls_alone(&self.shared);
+        let alone = event_wait::polls_alone(&self.shared);
         let mut pump = self.shared.lock();
         self.shared.presence.note_call();
         let taken = pump.rnic.cqs_mut().poll(cq, most, &mut take);
@@ -454,7 +454,7 @@ impl Device {
         let mut now = pump.clock();
         if pump.waits_long(now) {
             drop(pump);
-            wait::yield_core(&self.shared, now, alone);
+            event_wait::yield_core(&self.shared, now, alone);
             pump = self.shared.lock();
             now = pump.clock();
         }
@@ -499,7 +499,7 @@ impl Device {
     /// # Errors
     /// As [`CompletionChannel::next`].
     pub fn next_event(&self, channel: &CompletionChannel) -> io::Result<u64> {
-        wait::next_event(&self.shared, channel)
+        event_wait::next_event(&self.shared, channel)
     }
 
     /// Waits until a queue that is attached to a channel has completions, one of `others` is ready, or the
@@ -517,7 +517,7 @@ impl Device {
         polls: Duration,
         most: Option<Duration>,
     ) -> io::Result<WaitEnd> {
-        wait_any::completions_or(&self.shared, cq, others, polls, most)
+        completion_wait::completions_or(&self.shared, cq, others, polls, most)
     }
 
     /// Sends the queue's completion events to a channel, as `cookie`. A queue is attached to one channel.

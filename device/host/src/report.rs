@@ -4,7 +4,7 @@
 //! client of its own user or root that connects. The kernel lists the names, and removes them with the
 //! process, so nothing has to be cleaned up.
 
-use crate::shared::Shared;
+use crate::progress::shared::Shared;
 use crate::shm::Method;
 use crate::sys::process;
 use link::unix;

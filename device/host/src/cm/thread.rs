@@ -1,7 +1,7 @@
 //! The thread that handles the datagrams of peers and runs the timers.
 
 use super::{Owner, Shared};
-use crate::clock;
+use crate::progress::clock;
 use link::watch::Watch;
 use rnic::Instant;
 use std::panic::{AssertUnwindSafe, catch_unwind};

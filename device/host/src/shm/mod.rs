@@ -19,15 +19,15 @@ mod stream;
 
 pub(crate) use stream::{MEASURED_FROM, Measured, Method};
 
-use crate::clock;
 use crate::interface;
 use crate::log::HOST;
+use crate::progress::clock;
+use crate::progress::wake_up::WakeUp;
 use crate::settings;
 use crate::sys::epoll::Epoll;
 use crate::sys::grant_table::GrantTable;
 use crate::sys::owners::Owners;
 use crate::sys::shared_files;
-use crate::wake_up::WakeUp;
 use link::memory::Sleeper;
 use link::udp::QPN_BITS;
 use link::unix;

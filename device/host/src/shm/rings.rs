@@ -11,9 +11,9 @@ use super::fetch::{
 use super::flags::{BY_REFERENCE, FORWARDED, SAME_PATH};
 use super::forwarded::{self, FORWARDED_BYTES};
 use super::stream::{MEASURED_FROM, Measured, Method, Streams, kind_of};
-use crate::clock;
 use crate::counters::LinkCounters;
 use crate::log::HOST;
+use crate::progress::clock;
 use crate::sys::memory::ProcessMemory;
 use crate::sys::other_process::Copy;
 use crate::transmit::gather;
@@ -81,7 +81,7 @@ pub(crate) struct Rings {
     arrival: Option<Arrival>,
     /// The peer process's memory, where the kernel permits access.
     pub(super) peer_memory: Option<PeerMemory>,
-    /// Sending end of the peer's [`crate::wake_up::WakeUp`].
+    /// Sending end of the peer's [`crate::progress::wake_up::WakeUp`].
     pub(super) wake_up: Option<OwnedFd>,
     /// Number of local shared files that were announced to the peer.
     pub(super) files_shown: usize,

@@ -6,8 +6,8 @@
 //! thread that it does not have.
 
 use super::fork::{self, HeldLocks};
-use crate::pump::Pump;
-use crate::shared::Shared;
+use crate::progress::pump::Pump;
+use crate::progress::shared::Shared;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 static DEVICES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());

@@ -1,7 +1,7 @@
 //! Follows the network interface of an open device: its addresses, its MTU, and whether it is up.
 
 use crate::interface;
-use crate::shared::Shared;
+use crate::progress::shared::Shared;
 
 /// Sets the device's addresses, MTU and port state to those that its interface has now.
 pub(crate) fn follow(shared: &Shared, ifindex: u32) {

@@ -59,7 +59,7 @@ impl Presence {
     }
 
     /// Records that a program waits for completions in place of the progress thread (see
-    /// [`crate::wait_any`]).
+    /// [`super::completion_wait`]).
     pub(crate) fn note_wait(&self, now: Instant) {
         self.waits_until
             .store((now + WAIT_COUNTS_FOR).0, Ordering::Relaxed);

@@ -2,9 +2,9 @@
 //! TCP does: `rockery_await_cq`, for programs that are written for rockery's library.
 //!
 //! The thread sleeps in `poll(2)` for its own descriptors and for the device's wake-up socket, in place of
-//! the progress thread (see [`crate::wait`]): a peer that writes a record wakes this thread alone, which
-//! takes the record from the ring itself. The queue's completion channel takes no part: its descriptor would
-//! have to be set, cleared and read for each wait.
+//! the progress thread (see [`super::event_wait`]): a peer that writes a record wakes this thread alone,
+//! which takes the record from the ring itself. The queue's completion channel takes no part: its descriptor
+//! would have to be set, cleared and read for each wait.
 //!
 //! A program that waits again and again counts as one that polls: the progress thread only ticks, and is not
 //! woken by records that arrive between two waits. Acknowledgements wait for the program's answer, for a
@@ -16,16 +16,16 @@
 //! many an answer.
 //!
 //! Peers on a network are waited for in the same way while few packets come and one thread waits (see
-//! [`crate::traffic`]). Otherwise the progress thread takes packets while the program works, and wakes it
+//! [`super::traffic`]). Otherwise the progress thread takes packets while the program works, and wakes it
 //! through the completion channel.
 //!
 //! One thread of a program waits like this at a time. It takes the records of the other connections too, and
 //! so wakes the threads that wait for those, which sleep until their completion channels are readable.
 
-use crate::clock;
-use crate::pump::Pump;
-use crate::shared::Shared;
-use crate::wait::{CROWDED, WANTED, WaitGuard, note_waits_for_others};
+use crate::progress::clock;
+use crate::progress::event_wait::{CROWDED, WANTED, WaitGuard, note_waits_for_others};
+use crate::progress::pump::Pump;
+use crate::progress::shared::Shared;
 use libc::{POLLIN, pollfd};
 use link::memory::Sleeper;
 use link::unix;

@@ -1,11 +1,11 @@
 //! Work of the progress thread other than packets: changes of the network interface, and requests for
 //! reports. A device also opens where a sandbox forbids the sockets for either.
 
-use crate::follow::follow;
 use crate::interface::{DeviceInfo, own_name};
 use crate::log::HOST;
+use crate::progress::interface_watch::follow;
+use crate::progress::shared::Shared;
 use crate::report::Reporter;
-use crate::shared::Shared;
 use crate::sys::epoll::Epoll;
 use link::watch::Watch;
 use std::os::fd::RawFd;

@@ -15,9 +15,9 @@
 //! woken before it gives it to threads that compute.
 
 use crate::channel::CompletionChannel;
-use crate::clock;
-use crate::shared::Shared;
-use crate::wake_up::WakeUp;
+use crate::progress::clock;
+use crate::progress::shared::Shared;
+use crate::progress::wake_up::WakeUp;
 use link::memory::Sleeper;
 use rnic::{Instant, Nanos};
 use std::cell::Cell;
@@ -49,7 +49,7 @@ struct Poller {
     yielded_at: Cell<usize>,
     /// Number of polls since then that found nothing.
     since: Cell<u32>,
-    /// Whether the thread waits for descriptors of its own too, see [`crate::wait_any`].
+    /// Whether the thread waits for descriptors of its own too, see [`super::completion_wait`].
     waits_for_others: Cell<bool>,
 }
 

@@ -9,11 +9,11 @@
 //! again, because waking takes longer than that moment, unless another thread wants the core: that may be the
 //! program that has to answer.
 
-use crate::attend::Attendant;
-use crate::clock;
-use crate::pump::TICK;
-use crate::shared::Shared;
-use crate::wait::WANTED;
+use crate::progress::clock;
+use crate::progress::event_wait::WANTED;
+use crate::progress::housekeeping::Attendant;
+use crate::progress::pump::TICK;
+use crate::progress::shared::Shared;
 use rnic::{Instant, Nanos};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;

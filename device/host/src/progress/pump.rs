@@ -1,15 +1,15 @@
 //! The state that a device's lock protects: the state machine, its socket and its shared-memory channels.
 
-use crate::batching::{Batching, YIELD_AFTER};
 use crate::channel::{AsyncEvents, CompletionChannel};
-use crate::clock::RecentClock;
 use crate::counters::LinkCounters;
 use crate::egress::Egress;
 use crate::lab::LabPort;
 use crate::log::HOST;
-use crate::receive::Receiver;
+use crate::progress::batching::{Batching, YIELD_AFTER};
+use crate::progress::clock::RecentClock;
+use crate::progress::receive::Receiver;
+use crate::progress::traffic::Traffic;
 use crate::shm::ShmChannels;
-use crate::traffic::Traffic;
 use crate::transmit::Transmitter;
 use link::memory::Sleeper;
 use link::udp::Socket;
@@ -102,7 +102,7 @@ pub(crate) struct Sleepers {
     pub(crate) postpones_at: Option<Instant>,
     /// The progress thread sleeps, and arrivals wake it.
     pub(crate) thread: bool,
-    /// The program sleeps in place of the progress thread, see [`crate::wait`].
+    /// The program sleeps in place of the progress thread, see [`super::event_wait`].
     pub(crate) program: bool,
 }
 

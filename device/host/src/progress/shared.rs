@@ -2,13 +2,13 @@
 //! lock, and the descriptors that wake the thread.
 
 use crate::channel::AsyncEvents;
-use crate::clock;
-use crate::presence::Presence;
-use crate::pump::{Pump, TICK};
+use crate::progress::clock;
+use crate::progress::poll_detector::Presence;
+use crate::progress::pump::{Pump, TICK};
+use crate::progress::wait_state::Waiting;
 use crate::sys::epoll::Epoll;
 use crate::sys::eventfd::EventFd;
 use crate::sys::timer::Timer;
-use crate::waiting::Waiting;
 use rnic::{Instant, Nanos};
 use std::io::{self, Write as _};
 use std::os::fd::RawFd;
