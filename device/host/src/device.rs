@@ -9,10 +9,12 @@ use crate::error::{DomainError, OpenError};
 use crate::interface::{DeviceInfo, list};
 use crate::lab::LabPort;
 use crate::log;
+use crate::multicast;
 use crate::progress::clock;
 use crate::progress::completion_wait::{self, WaitEnd};
+use crate::progress::core_yield;
 use crate::progress::event_wait;
-use crate::progress::housekeeping::Attendant;
+use crate::progress::housekeeping::Housekeeping;
 use crate::progress::pump::Pump;
 use crate::progress::shared::Shared;
 use crate::progress::thread;
@@ -27,7 +29,6 @@ use rnic::{
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use wire::Qpn;
@@ -137,9 +138,9 @@ impl Device {
             .map_or(Ok(()), |socket| shared.epoll.add(socket))
             .map_err(OpenError::Thread)?;
         open_devices::register(&shared);
-        let attendant = Attendant::new(&shared.epoll, &info);
+        let housekeeping = Housekeeping::new(&shared.epoll, &info);
         let worker = Arc::clone(&shared);
-        let thread = process::spawn_quiet("rockery", move || thread::run(&worker, &attendant));
+        let thread = process::spawn_quiet("rockery", move || thread::run(&worker, &housekeeping));
         let thread = Some(thread.map_err(OpenError::Thread)?);
         log_opened(&info, first, count, &config);
         Ok(Arc::new(Self {
@@ -163,7 +164,7 @@ impl Device {
         // Acknowledgements that are held back for a full batch must not be lost with a queue pair.
         pump.transmit(now);
         let result = verbs(&mut pump.rnic, now);
-        pump.note_away();
+        pump.schedule.batching.note_away();
         pump.transmit(now);
         self.shared.finish(pump, now);
         result
@@ -328,7 +329,7 @@ impl Device {
     }
 
     fn ask_agent(&self, request: DomainRequest) -> io::Result<()> {
-        let lease = self.shared.lock().agent();
+        let lease = self.shared.lock().leases.connection();
         self.enquiries.ask(lease, request)
     }
 
@@ -337,7 +338,7 @@ impl Device {
     /// # Errors
     /// As [`rnic::Multicast::attach`]; the kernel's limit of groups counts as one of the device.
     pub fn attach_multicast(&self, qpn: Qpn, group: Gid) -> Result<(), Error> {
-        let socket = self.shared.lock().attach(qpn, group, self.info.ifindex)?;
+        let socket = multicast::attach_qp(&mut self.shared.lock(), qpn, group, self.info.ifindex)?;
         if let Some(socket) = socket
             && self.shared.add_socket(socket).is_err()
         {
@@ -352,7 +353,7 @@ impl Device {
     /// # Errors
     /// As [`rnic::Multicast::detach`].
     pub fn detach_multicast(&self, qpn: Qpn, group: Gid) -> Result<(), Error> {
-        let left = self.shared.lock().detach(qpn, group)?;
+        let left = multicast::detach_qp(&mut self.shared.lock(), qpn, group)?;
         left.iter()
             .for_each(|socket| self.shared.remove_socket(socket.raw()));
         Ok(())
@@ -375,7 +376,7 @@ impl Device {
             return;
         };
         let mut pump = self.shared.lock();
-        if !pump.is_severed() && self.shared.add_socket(socket.raw()).is_ok() {
+        if !pump.leases.is_severed() && self.shared.add_socket(socket.raw()).is_ok() {
             pump.lab.iter().for_each(|lab| lab.add((first, count)));
             pump.add_share(socket, connection, first, count);
             pump.shm.listen(first, &self.shared.epoll);
@@ -385,9 +386,9 @@ impl Device {
     /// Posts any number of work requests under one lock, and sends what is worth sending now.
     pub fn post<T>(&self, requests: impl FnOnce(&mut Poster<'_>) -> T) -> T {
         let mut pump = self.shared.lock();
-        self.shared.presence.note_call();
+        self.shared.policy.polls.note_call();
         let (idle, pending) = (pump.is_idle(), pump.rnic.pending());
-        let now = pump.last_reading();
+        let now = pump.clock.last();
         let mut poster = Poster {
             now,
             pump: &mut pump,
@@ -401,13 +402,13 @@ impl Device {
         }
         if sends {
             pump.transmit_posted(idle);
-            self.shared.presence.note_copied(pump.take_copied());
+            self.shared.policy.polls.note_copied(pump.take_copied());
         } else if pending != pump.rnic.pending() {
             // A peer waits for the announcement of this receive.
-            let now = pump.clock();
+            let now = pump.clock.read();
             pump.transmit(now);
         }
-        let now = pump.last_reading();
+        let now = pump.clock.last();
         self.shared.finish(pump, now);
         result
     }
@@ -443,24 +444,24 @@ impl Device {
     /// afterwards: a program that finds no completion goes on to other events, and must not find the end of a
     /// connection there that is later than the completions that were just not found.
     pub fn poll_cq(&self, cq: Cq, most: usize, mut take: impl FnMut(&Completion)) -> usize {
-        let alone = event_wait::polls_alone(&self.shared);
+        let alone = core_yield::polls_alone(&self.shared);
         let mut pump = self.shared.lock();
-        self.shared.presence.note_call();
+        self.shared.policy.polls.note_call();
         let taken = pump.rnic.cqs_mut().poll(cq, most, &mut take);
         if taken > 0 || most == 0 {
             pump.note_taken();
             return taken;
         }
-        let mut now = pump.clock();
+        let mut now = pump.clock.read();
         if pump.waits_long(now) {
             drop(pump);
-            event_wait::yield_core(&self.shared, now, alone);
+            core_yield::yield_core(&self.shared, now, alone);
             pump = self.shared.lock();
-            now = pump.clock();
+            now = pump.clock.read();
         }
         pump.poll_empty(now, cq, most);
-        self.shared.presence.note_copied(pump.take_copied());
-        if pump.sleepers.postpones_at.is_some_and(|at| now >= at) {
+        self.shared.policy.polls.note_copied(pump.take_copied());
+        if pump.schedule.sleepers.postpones_tick(now) {
             self.shared.postpone_tick(&mut pump, now);
         }
         let taken = pump.rnic.cqs_mut().poll(cq, most, take);
@@ -481,13 +482,11 @@ impl Device {
         let now = clock::now();
         let mut pump = self.shared.lock();
         pump.rnic.cqs_mut().arm(cq, arm)?;
-        pump.note_away();
+        pump.schedule.batching.note_away();
         pump.transmit(now);
-        // A program that polls before it sleeps is not asleep yet.
-        if !self.shared.waiting.polls() && self.shared.presence.leave() {
+        if self.shared.policy.leaves_for_event() {
             // The thread only ticks, and does not read the socket: it has to see now that the program sleeps.
-            pump.sleepers.wakes_at = now;
-            self.shared.wake.add();
+            self.shared.wake_thread(&mut pump, now);
         }
         self.shared.finish(pump, now);
         Ok(())
@@ -524,13 +523,14 @@ impl Device {
     pub fn attach_cq(&self, cq: Cq, channel: &Arc<CompletionChannel>, cookie: u64) {
         self.shared
             .lock()
+            .routes
             .attach_cq(cq, Arc::clone(channel), cookie);
     }
 
     /// Detaches a completion queue from its channel before it is destroyed, and drops events that were not
     /// taken. No other queue has this queue's `cookie`.
     pub fn detach_cq(&self, cq: Cq) {
-        self.shared.lock().detach_cq(cq);
+        self.shared.lock().routes.detach_cq(cq);
     }
 
     /// The queue of asynchronous events.
@@ -552,15 +552,14 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         let mut pump = self.shared.lock();
-        if pump.is_severed() {
+        if pump.leases.is_severed() {
             // The child of a fork has no such thread: joining it would not return.
             std::mem::forget(self.thread.take());
             return;
         }
         pump.transmit(clock::now());
         drop(pump);
-        self.shared.stop.store(true, Ordering::Release);
-        self.shared.wake.add();
+        self.shared.stop_thread();
         if let Some(thread) = self.thread.take() {
             // An error means that the thread panicked: nothing is left to do then.
             let _ = thread.join();
@@ -617,7 +616,7 @@ impl Poster<'_> {
         }
         self.pump.rnic.post_send(qpn, request, self.now)?;
         self.sends = true;
-        self.pump.note_posted(match request.data {
+        self.pump.schedule.batching.note_posted(match request.data {
             _ if matches!(request.operation, Operation::Read { .. }) => 0,
             Data::Inline(bytes) => bytes.len() as u64,
             Data::Sges(sges) => sges.iter().map(|sge| u64::from(sge.length)).sum(),

@@ -24,6 +24,7 @@ mod interface;
 mod lab;
 pub mod log;
 mod log_filter;
+mod multicast;
 pub mod parameters;
 mod progress;
 mod random;

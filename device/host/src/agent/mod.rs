@@ -16,6 +16,7 @@ mod domains;
 pub(crate) mod enquiry;
 pub(crate) mod gsi;
 pub(crate) mod journal;
+pub(crate) mod leases;
 mod ports;
 pub(crate) mod protocol;
 mod ranges;

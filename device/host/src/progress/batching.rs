@@ -4,22 +4,11 @@
 //! The first request of an idle device is sent at once. Later ones wait for the next poll, up to a number of
 //! requests and bytes.
 
+use super::constants::{
+    DEFERRED_BYTES_MAX, DEFERRED_BYTES_MAX_DIRECT, DEFERRED_BYTES_MAX_SHM, DEFERRED_MAX,
+    DEFERRED_MAX_SHM,
+};
 use rnic::{Instant, Nanos};
-
-/// Limit of work requests that are held back before all are sent as packets, and of their bytes. Of two
-/// messages of 64 KiB the first asks for no acknowledgement, and both leave in one batch.
-const DEFERRED_MAX: usize = 64;
-const DEFERRED_BYTES_MAX: u64 = 128 << 10;
-/// The limits where there are shared-memory channels: batches save less there, and a peer that gets fewer at
-/// once works while more are posted.
-const DEFERRED_MAX_SHM: usize = 32;
-const DEFERRED_BYTES_MAX_SHM: u64 = 64 << 10;
-/// The same for long requests that this process executes itself: no peer waits for the first ones, and one
-/// system call for all of them costs less.
-const DEFERRED_BYTES_MAX_DIRECT: u64 = 512 << 10;
-/// Time of polls without completions before each yields the core, which takes 0.1 us where no other thread
-/// needs it.
-pub(crate) const YIELD_AFTER: Nanos = Nanos::from_micros(10);
 
 /// State of the program's posting and polling.
 #[derive(Debug)]
@@ -132,6 +121,7 @@ impl Batching {
 
 #[cfg(test)]
 mod tests {
+    use super::super::constants::YIELD_AFTER;
     use super::*;
 
     #[test]

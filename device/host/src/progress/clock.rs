@@ -1,6 +1,7 @@
 //! The clock of the device: nanoseconds of the wall clock since the first reading in the process. In a lab it
 //! is the lab's clock, the same for all hosts, which may run slower than the wall clock.
 
+use super::constants::FRESH_TICKS;
 use crate::settings;
 use crate::sys::ticks;
 use rnic::{Instant, Nanos};
@@ -24,10 +25,6 @@ static CLOCK: LazyLock<Clock> = LazyLock::new(|| match settings::lab_clock() {
         slowdown: 1,
     },
 });
-
-/// Number of ticks of the processor's counter during which a clock reading is reused: less than 2 us where
-/// the counter runs at 1 GHz or more.
-const FRESH_TICKS: u64 = 2000;
 
 /// The current time of this process's clock.
 pub(crate) fn now() -> Instant {

@@ -22,10 +22,12 @@
 //! One thread of a program waits like this at a time. It takes the records of the other connections too, and
 //! so wakes the threads that wait for those, which sleep until their completion channels are readable.
 
-use crate::progress::clock;
-use crate::progress::event_wait::{CROWDED, WANTED, WaitGuard, note_waits_for_others};
-use crate::progress::pump::Pump;
-use crate::progress::shared::Shared;
+use super::clock;
+use super::constants::{POLLS_CROWDED, YIELD_LONG};
+use super::core_yield::note_waits_for_others;
+use super::event_wait::WaitGuard;
+use super::pump::Pump;
+use super::shared::Shared;
 use libc::{POLLIN, pollfd};
 use link::memory::Sleeper;
 use link::unix;
@@ -54,7 +56,7 @@ pub(crate) fn completions_or(
 ) -> io::Result<WaitEnd> {
     note_waits_for_others();
     let until = most.and_then(|most| Instant::now().checked_add(most));
-    let guard = WaitGuard::take_for_any(shared, shared.waiting.enter());
+    let guard = WaitGuard::take_for_any(shared, shared.policy.waits.enter());
     let guarded = guard
         .map(|guard| guard.wait_for_any(cq, others, polls, until))
         .transpose();
@@ -63,7 +65,7 @@ pub(crate) fn completions_or(
         // No thread waits in place of the progress thread now, or another one does.
         None => wait_for_channel(shared, cq, others, until),
     });
-    shared.waiting.exit();
+    shared.policy.waits.exit();
     end
 }
 
@@ -133,7 +135,7 @@ impl WaitGuard<'_> {
             // An error means that no signal waits.
             let is_open = wake_up.revents == 0 || self.wake_up.take().unwrap_or(true);
             let mut pump = self.shared.lock();
-            pump.end_await(cq);
+            end_await(&mut pump, cq);
             if is_ready(sockets) {
                 self.take_packets(&mut pump);
             }
@@ -153,8 +155,8 @@ impl WaitGuard<'_> {
 
     /// Takes what has arrived at the sockets.
     fn take_packets(&self, pump: &mut Pump) {
-        let now = pump.clock();
-        pump.read_socket_next();
+        let now = pump.clock.read();
+        pump.schedule.socket.read_next();
         // Acknowledgements are sent when the program has handled what came with them, and waits again.
         let is_held = pump.shm.is_empty();
         pump.progress(now, is_held);
@@ -169,7 +171,7 @@ impl WaitGuard<'_> {
         polls: Duration,
         until: Option<Instant>,
     ) -> io::Result<Option<WaitEnd>> {
-        let waiting = &self.shared.waiting;
+        let waiting = &self.shared.policy.waits;
         if polls.is_zero() || waiting.is_crowded(clock::now()) || !waiting.begin_wait() {
             return Ok(None);
         }
@@ -216,8 +218,11 @@ impl WaitGuard<'_> {
             }
             std::thread::yield_now();
             let back = clock::now();
-            if back > offered + WANTED {
-                self.shared.waiting.set_crowded_until(back + CROWDED);
+            if back > offered + YIELD_LONG {
+                self.shared
+                    .policy
+                    .waits
+                    .set_crowded_until(back + POLLS_CROWDED);
                 return Ok(None);
             }
         }
@@ -225,15 +230,15 @@ impl WaitGuard<'_> {
 
     /// Takes what has arrived in the rings. Returns the time, and whether the queue has completions.
     fn take_records(&self, pump: &mut Pump, cq: Cq) -> (rnic::Instant, bool) {
-        let now = pump.clock();
-        let is_held = pump.holds_until(now).is_some()
+        let now = pump.clock.read();
+        let is_held = pump.acks_held_until(now).is_some()
             || (pump.shm.is_empty() && pump.rnic.cqs().has_completions(cq));
         pump.progress_in_memory(now, is_held, Some((cq, 1)));
         pump.pump_events(&self.shared.events);
-        self.shared.presence.note_wait(now);
+        self.shared.policy.polls.note_wait(now);
         let has_completions = pump.rnic.cqs().has_completions(cq);
         if has_completions {
-            self.shared.presence.note_call();
+            self.shared.policy.polls.note_call();
         }
         (now, has_completions)
     }
@@ -245,15 +250,15 @@ impl WaitGuard<'_> {
         if has_completions {
             return Prepared::Ready;
         }
-        pump.note_away();
-        let held = pump.holds_until(now);
+        pump.schedule.batching.note_away();
+        let held = pump.acks_held_until(now);
         if held.is_none() {
             pump.transmit(now);
         }
-        pump.begin_await(cq);
+        begin_await(&mut pump, cq);
         pump.pump_events(&self.shared.events);
         if pump.shm.sleep(Sleeper::Program) || pump.rnic.cqs().has_completions(cq) {
-            pump.end_await(cq);
+            end_await(&mut pump, cq);
             return Prepared::Again;
         }
         self.shared.finish(pump, now);
@@ -270,6 +275,22 @@ enum Prepared {
     Asleep(Option<Duration>),
 }
 
+/// Requests reports of completions of a queue to the program, which waits in place of the progress thread.
+fn begin_await(pump: &mut Pump, cq: Cq) {
+    // An error means that the program destroys the queue for which it waits.
+    let _ = pump.rnic.cqs_mut().arm(cq, Arm::Any);
+    pump.routes.awaited = Some(cq);
+    pump.schedule.sleepers.program = true;
+}
+
+/// Ends [`begin_await`]: the program polls the queue itself.
+fn end_await(pump: &mut Pump, cq: Cq) {
+    pump.rnic.cqs_mut().disarm(cq);
+    pump.routes.awaited = None;
+    pump.schedule.sleepers.program = false;
+    pump.shm.wake();
+}
+
 /// Waits in a thread that does not take the progress thread's place: another one has, or all peers are on a
 /// network and many packets arrive.
 fn wait_for_channel(
@@ -278,22 +299,21 @@ fn wait_for_channel(
     others: &mut [pollfd],
     until: Option<Instant>,
 ) -> io::Result<WaitEnd> {
-    let Some((channel, cookie)) = shared.lock().channel_of(cq) else {
+    let Some((channel, cookie)) = shared.lock().routes.channel_of(cq) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let mut own = vec![readable(channel.fd())];
     loop {
         let mut pump = shared.lock();
-        let now = pump.clock();
+        let now = pump.clock.read();
         // An error means that the program destroys the queue for which it waits.
         let _ = pump.rnic.cqs_mut().arm(cq, Arm::Any);
-        pump.note_away();
+        pump.schedule.batching.note_away();
         pump.transmit(now);
         let is_ready_now = pump.rnic.cqs().has_completions(cq);
         // The thread that waits in place of the progress thread takes the arrivals for all.
-        if !is_ready_now && !pump.sleepers.program && shared.presence.leave() {
-            pump.sleepers.wakes_at = now;
-            shared.wake.add();
+        if !is_ready_now && !pump.schedule.sleepers.program && shared.policy.polls.leave() {
+            shared.wake_thread(&mut pump, now);
         }
         shared.finish(pump, now);
         if is_ready_now {

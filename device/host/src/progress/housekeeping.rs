@@ -1,10 +1,10 @@
 //! Work of the progress thread other than packets: changes of the network interface, and requests for
 //! reports. A device also opens where a sandbox forbids the sockets for either.
 
+use super::interface_watch::update_port;
+use super::shared::Shared;
 use crate::interface::{DeviceInfo, own_name};
 use crate::log::HOST;
-use crate::progress::interface_watch::follow;
-use crate::progress::shared::Shared;
 use crate::report::Reporter;
 use crate::sys::epoll::Epoll;
 use link::watch::Watch;
@@ -12,14 +12,14 @@ use std::os::fd::RawFd;
 
 /// The sockets for that work; they belong to the progress thread.
 #[derive(Debug)]
-pub(crate) struct Attendant {
+pub(crate) struct Housekeeping {
     device: String,
     ifindex: u32,
     watch: Option<Watch>,
     reporter: Option<Reporter>,
 }
 
-impl Attendant {
+impl Housekeeping {
     /// Opens the sockets, and adds them to the thread's event loop.
     pub(crate) fn new(epoll: &Epoll, info: &DeviceInfo) -> Self {
         let watch = Watch::new().and_then(|watch| epoll.add(watch.raw()).map(|()| watch));
@@ -38,11 +38,11 @@ impl Attendant {
     }
 
     /// Handles a descriptor that is ready, if it is one of these sockets.
-    pub(crate) fn attend(&self, shared: &Shared, ready: RawFd) {
+    pub(crate) fn handle_descriptor(&self, shared: &Shared, ready: RawFd) {
         if let Some(watch) = self.watch.as_ref().filter(|watch| watch.raw() == ready)
             && watch.has_changes()
         {
-            follow(shared, self.ifindex);
+            update_port(shared, self.ifindex);
         }
         if let Some(reporter) = self
             .reporter

@@ -1,10 +1,10 @@
 //! Follows the network interface of an open device: its addresses, its MTU, and whether it is up.
 
+use super::shared::Shared;
 use crate::interface;
-use crate::progress::shared::Shared;
 
 /// Sets the device's addresses, MTU and port state to those that its interface has now.
-pub(crate) fn follow(shared: &Shared, ifindex: u32) {
+pub(super) fn update_port(shared: &Shared, ifindex: u32) {
     // An error means that the kernel does not report the interface's state: nothing is changed then.
     let Ok(state) = interface::state(ifindex) else {
         return;

@@ -1,27 +1,13 @@
 //! Whether the program polls: a program that polls serves the network, and the progress thread does not.
 
+use super::constants::{CALL_EVERY, CALLS_MIN, COPIED_PER_CALL, WAIT_COUNTS_FOR};
 use rnic::{Instant, Nanos};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// A program that posts or polls this often on average serves the network as well as the progress thread
-/// would.
-const CALL_EVERY: Nanos = Nanos::from_micros(25);
-/// Least number of calls that count as polling, however short the time: programs that wait by reading memory
-/// call once or twice per message.
-const CALLS_MIN: u64 = 3;
-
-/// Bytes whose copy, to or from a peer's memory, counts as one call: they take half of [`CALL_EVERY`]. A
-/// program that posts long requests calls once in a copy, and serves the network all the same.
-const COPIED_PER_CALL: u32 = 128 << 10;
-
-/// Time for which a wait for completions counts as polling: the progress thread only ticks while a program
-/// waits again and again.
-const WAIT_COUNTS_FOR: Nanos = Nanos::from_millis(4);
 
 /// State by which the program's threads inform the progress thread. It need not be exact: it decides which
 /// thread serves the network, and both may.
 #[derive(Default, Debug)]
-pub(crate) struct Presence {
+pub(crate) struct PollDetector {
     /// Number of posts and polls so far; written with the device's lock held.
     calls: AtomicU64,
     /// The value of `calls` when the program last announced that it would sleep.
@@ -36,7 +22,7 @@ pub(crate) struct Presence {
     waits_until: AtomicU64,
 }
 
-impl Presence {
+impl PollDetector {
     /// Counts a post or poll. The caller has the device's lock.
     pub(crate) fn note_call(&self) {
         self.calls.store(self.calls() + 1, Ordering::Relaxed);
@@ -111,67 +97,67 @@ impl Presence {
 mod tests {
     use super::*;
 
-    fn polled(times: u64) -> Presence {
-        let presence = Presence::default();
-        (0..times).for_each(|_| presence.note_call());
-        presence
+    fn polled(times: u64) -> PollDetector {
+        let detector = PollDetector::default();
+        (0..times).for_each(|_| detector.note_call());
+        detector
     }
 
     #[test]
     fn polling_is_a_matter_of_rate() {
-        let presence = polled(10);
-        assert!(presence.is_polling(0, Nanos::from_micros(50)));
-        assert!(!presence.is_polling(8, Nanos::from_micros(50)));
-        assert!(!presence.is_polling(0, Nanos::from_millis(1)));
+        let detector = polled(10);
+        assert!(detector.is_polling(0, Nanos::from_micros(50)));
+        assert!(!detector.is_polling(8, Nanos::from_micros(50)));
+        assert!(!detector.is_polling(0, Nanos::from_millis(1)));
     }
 
     #[test]
     fn a_program_that_has_stopped_does_not_poll_however_often_it_did_before() {
-        let (presence, now) = (polled(1000), Instant(1_000_000));
-        assert!(presence.polls(now), "1000 calls in the first millisecond");
-        presence.begin_window(now);
-        assert!(!presence.polls(now + Nanos::from_millis(4)));
-        (0..160).for_each(|_| presence.note_call());
-        assert!(presence.polls(now + Nanos::from_millis(4)));
+        let (detector, now) = (polled(1000), Instant(1_000_000));
+        assert!(detector.polls(now), "1000 calls in the first millisecond");
+        detector.begin_window(now);
+        assert!(!detector.polls(now + Nanos::from_millis(4)));
+        (0..160).for_each(|_| detector.note_call());
+        assert!(detector.polls(now + Nanos::from_millis(4)));
     }
 
     #[test]
     fn a_program_in_a_bounded_sleep_still_polls() {
-        let presence = polled(1);
-        presence.note_bounded_sleep(Nanos::from_micros(500));
-        assert!(presence.is_polling(1, Nanos::from_micros(500)));
-        assert!(!presence.is_polling(1, Nanos::from_millis(1)));
+        let detector = polled(1);
+        detector.note_bounded_sleep(Nanos::from_micros(500));
+        assert!(detector.is_polling(1, Nanos::from_micros(500)));
+        assert!(!detector.is_polling(1, Nanos::from_millis(1)));
     }
 
     #[test]
     fn a_program_that_copies_long_requests_polls() {
-        let presence = polled(2);
+        let detector = polled(2);
         let time = Nanos::from_micros(100);
-        assert!(!presence.is_polling(0, time));
-        presence.note_copied(1 << 20);
+        assert!(!detector.is_polling(0, time));
+        detector.note_copied(1 << 20);
         assert!(
-            presence.is_polling(0, time),
+            detector.is_polling(0, time),
             "a mebibyte was copied meanwhile"
         );
     }
 
     #[test]
     fn a_program_that_goes_to_sleep_does_not_poll() {
-        let presence = polled(10);
-        presence.set_ticking(true);
-        assert!(presence.leave());
-        assert!(!presence.leave(), "told once");
-        assert!(!presence.is_polling(0, Nanos::from_micros(50)));
+        let detector = polled(10);
+        detector.set_ticking(true);
+        assert!(detector.leave());
+        assert!(!detector.leave(), "told once");
+        assert!(!detector.is_polling(0, Nanos::from_micros(50)));
     }
 
     #[test]
     fn a_wait_counts_as_polling_for_a_while() {
-        let (presence, now) = (Presence::default(), Instant(1_000_000));
-        assert!(!presence.waits(now));
-        presence.note_wait(now);
-        assert!(presence.waits(now + Nanos::from_millis(3)));
-        assert!(!presence.waits(now + Nanos::from_millis(4)));
-        presence.leave();
-        assert!(!presence.waits(now), "the program waits elsewhere");
+        let (detector, now) = (PollDetector::default(), Instant(1_000_000));
+        assert!(!detector.waits(now));
+        detector.note_wait(now);
+        assert!(detector.waits(now + Nanos::from_millis(3)));
+        assert!(!detector.waits(now + Nanos::from_millis(4)));
+        detector.leave();
+        assert!(!detector.waits(now), "the program waits elsewhere");
     }
 }

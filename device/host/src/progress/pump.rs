@@ -1,109 +1,41 @@
-//! The state that a device's lock protects: the state machine, its socket and its shared-memory channels.
+//! The state that a device's lock protects: the state machine, its socket and its shared-memory channels, and
+//! how packets pass between them. When they do, the [`Schedule`] decides.
 
-use crate::channel::{AsyncEvents, CompletionChannel};
+use super::clock::RecentClock;
+use super::completion_routes::CompletionRoutes;
+use super::constants::{
+    ANSWER_ROUNDS, CROWD, RECEIVES_ALL, RECEIVES_MAX, SHM_ROUNDS_ALL, TICK, TRANSMIT_BUDGET,
+};
+use super::receive::Receiver;
+use super::schedule::Schedule;
+use crate::agent::leases::Leases;
+use crate::channel::AsyncEvents;
 use crate::counters::LinkCounters;
 use crate::egress::Egress;
 use crate::lab::LabPort;
-use crate::log::HOST;
-use crate::progress::batching::{Batching, YIELD_AFTER};
-use crate::progress::clock::RecentClock;
-use crate::progress::receive::Receiver;
-use crate::progress::traffic::Traffic;
 use crate::shm::ShmChannels;
 use crate::transmit::Transmitter;
-use link::memory::Sleeper;
 use link::udp::Socket;
-use rnic::{Arm, Cq, Error, Event, Gid, Instant, Nanos, Pending, SendRequest};
-use std::collections::HashMap;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use rnic::{Cq, Event, Instant, Pending, SendRequest};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use wire::Qpn;
-
-/// Limit of receive calls in a row, of up to 64 KiB each, before completions are looked for again.
-const RECEIVES_MAX: usize = 8;
-/// Limit of receive calls in a row where all arrived packets have to be taken, as before the first record of
-/// a channel.
-const RECEIVES_ALL: usize = 1024;
-/// Timers run without another read of the socket if the socket was found empty less than this ago: paced
-/// queue pairs have a timer for each packet.
-const LATE: Nanos = Nanos::from_micros(20);
-/// Limit of rounds over the shared-memory channels before timers run: enough for the capacity of the rings.
-const ROUNDS_ALL: usize = 128;
-/// Limit of rounds over the shared-memory channels in which answers are looked for before a transmission.
-const ANSWER_TURNS: usize = 8;
-/// Packets that are made before the socket is read: a device that sends without a pause has to receive
-/// meanwhile, because the kernel's receive buffer is bounded. Acknowledgements pace reliable queue pairs;
-/// nothing else paces unreliable ones.
-const TRANSMIT_BUDGET: usize = 256;
-/// Number of queue pairs with unacknowledged requests from which on packets are held back for full batches:
-/// each queue pair then has little to send, and answers keep arriving.
-const CROWD: u32 = 8;
-/// Interval between reads of the socket, which are system calls, while there are shared-memory channels to
-/// read as well.
-const SOCKET_INTERVAL: Nanos = Nanos::from_micros(5);
-/// Time for which acknowledgements wait for the answer of a program that now waits for something other than
-/// completions: the answer may come from another host, or a busy one.
-const ANSWERS_WITHIN: Nanos = Nanos::from_millis(1);
-/// Time after a packet in which acknowledgements do not wait: a peer on a network sends more when it gets
-/// them.
-const PACKETS_WITHIN: Nanos = Nanos::from_millis(10);
-/// Number of requests that are executed when they are posted before what has arrived is taken.
-const EXECUTED_MAX: u32 = 256;
-/// Longest time for which a posted request is held back, and the interval at which the progress thread checks
-/// whether the program still polls.
-pub(crate) const TICK: Nanos = Nanos::from_millis(4);
 
 /// The state of a device.
 #[derive(Debug)]
 pub(crate) struct Pump {
     pub(crate) rnic: rnic::Device,
     transmitter: Transmitter,
-    receiver: Receiver,
+    pub(crate) receiver: Receiver,
     pub(crate) shm: ShmChannels,
     /// In a host of a lab: the port that takes the place of the socket.
     pub(crate) lab: Option<LabPort>,
-    socket: SocketReads,
-    traffic: Traffic,
-    channels: HashMap<Cq, (Arc<CompletionChannel>, u64)>,
-    /// The completion queue that a program waits for in place of the progress thread. Its completions are
-    /// reported through the wake-up socket, and not through the queue's completion channel.
-    awaited: Option<Cq>,
-    /// Connections to the agent, one for each range of queue pair numbers; none in the child of a fork.
-    leases: Vec<OwnedFd>,
-    batching: Batching,
-    pub(crate) sleepers: Sleepers,
-    /// Start of the time in which acknowledgements wait for the program's answer.
-    held_since: Option<Instant>,
-    /// Number of requests that were executed when they were posted, since the last progress.
-    executed: u32,
+    pub(crate) routes: CompletionRoutes,
+    pub(crate) leases: Leases,
+    pub(crate) schedule: Schedule,
     /// Bytes that were copied to and from peers' memory since [`Self::take_copied`].
     copied: u32,
-    clock: RecentClock,
-}
-
-/// Times of reads of the socket, which are system calls.
-#[derive(Default, Debug)]
-struct SocketReads {
-    last: Instant,
-    /// Time at which the socket and all rings were last found empty.
-    emptied_at: Instant,
-    /// Packets composed since the last read.
-    made_since: usize,
-    /// Time of the last arrived packet.
-    heard_at: Option<Instant>,
-}
-
-/// Sleeping threads, and their wake-up times.
-#[derive(Default, Debug)]
-pub(crate) struct Sleepers {
-    /// Latest time at which the progress thread wakes.
-    pub(crate) wakes_at: Instant,
-    /// Time from which a poll postpones the next tick of the progress thread; `None` while it must not.
-    pub(crate) postpones_at: Option<Instant>,
-    /// The progress thread sleeps, and arrivals wake it.
-    pub(crate) thread: bool,
-    /// The program sleeps in place of the progress thread, see [`super::event_wait`].
-    pub(crate) program: bool,
+    pub(crate) clock: RecentClock,
 }
 
 impl Pump {
@@ -115,28 +47,12 @@ impl Pump {
             receiver: Receiver::new(socket),
             shm: ShmChannels::new(),
             lab: None,
-            socket: SocketReads::default(),
-            traffic: Traffic::default(),
-            channels: HashMap::new(),
-            awaited: None,
-            leases: vec![lease],
-            batching: Batching::default(),
-            sleepers: Sleepers::default(),
-            held_since: None,
-            executed: 0,
+            routes: CompletionRoutes::default(),
+            leases: Leases::new(lease),
+            schedule: Schedule::default(),
             copied: 0,
             clock: RecentClock::new(),
         }
-    }
-
-    /// The time; reads the clock unless the last reading is recent.
-    pub(crate) fn clock(&mut self) -> Instant {
-        self.clock.read()
-    }
-
-    /// The last reading of the clock.
-    pub(crate) fn last_reading(&self) -> Instant {
-        self.clock.last()
     }
 
     /// Closes sockets and channels in the child of a fork: they are the parent's.
@@ -145,107 +61,18 @@ impl Pump {
         self.receiver.sever();
         self.shm.sever();
         self.lab = None;
-        self.leases.clear();
-    }
-
-    /// Whether the device belongs to the parent of a fork.
-    pub(crate) fn is_severed(&self) -> bool {
-        self.leases.is_empty()
-    }
-
-    /// Attaches a queue pair to a multicast group; for the first one the host joins the group. Returns the
-    /// descriptor of the group's socket if there is a new one.
-    pub(crate) fn attach(
-        &mut self,
-        qpn: Qpn,
-        group: Gid,
-        interface: u32,
-    ) -> Result<Option<RawFd>, Error> {
-        let joined = self.rnic.multicast().has(group);
-        self.rnic.multicast().attach(qpn, group)?;
-        if joined {
-            return Ok(None);
-        }
-        match self.receiver.join(group, interface) {
-            Ok(descriptor) => Ok(Some(descriptor)),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EMFILE)) => {
-                self.rnic.multicast().detach(qpn, group)?;
-                Err(Error::Exhausted("sockets for multicast groups"))
-            }
-            // The kernel cannot join a group on some interfaces, such as loopback.
-            Err(error) => {
-                tracing::warn!(target: HOST, %group, "the host does not join the group: {error}");
-                Ok(None)
-            }
-        }
-    }
-
-    /// Detaches a queue pair from a multicast group. After the last one the host leaves the group, when the
-    /// socket that this returns is dropped.
-    pub(crate) fn detach(&mut self, qpn: Qpn, group: Gid) -> Result<Option<Socket>, Error> {
-        self.rnic.multicast().detach(qpn, group)?;
-        Ok(if self.rnic.multicast().has(group) {
-            None
-        } else {
-            self.receiver.leave(group)
-        })
-    }
-
-    /// The connection to the agent; none in the child of a fork.
-    pub(crate) fn agent(&self) -> Option<RawFd> {
-        self.leases.first().map(AsRawFd::as_raw_fd)
+        self.leases.sever();
     }
 
     /// Adds a further range of queue pair numbers, with its socket and its connection to the agent.
     pub(crate) fn add_share(&mut self, socket: Socket, lease: OwnedFd, first: Qpn, count: u32) {
         self.receiver.add(socket);
-        self.leases.push(lease);
+        self.leases.add(lease);
         self.rnic.add_qpn_range(first, count);
-    }
-
-    pub(crate) fn attach_cq(&mut self, cq: Cq, channel: Arc<CompletionChannel>, cookie: u64) {
-        self.channels.insert(cq, (channel, cookie));
-    }
-
-    pub(crate) fn detach_cq(&mut self, cq: Cq) {
-        if let Some((channel, cookie)) = self.channels.remove(&cq) {
-            channel.forget(cookie);
-        }
-    }
-
-    /// The completion channel of a queue, and the queue's cookie there.
-    pub(crate) fn channel_of(&self, cq: Cq) -> Option<(Arc<CompletionChannel>, u64)> {
-        self.channels.get(&cq).cloned()
-    }
-
-    /// Requests reports of completions of a queue to a program that waits in place of the progress thread.
-    pub(crate) fn begin_await(&mut self, cq: Cq) {
-        // An error means that the program destroys the queue for which it waits.
-        let _ = self.rnic.cqs_mut().arm(cq, Arm::Any);
-        self.awaited = Some(cq);
-        self.sleepers.program = true;
-    }
-
-    /// Ends [`Self::begin_await`]: the program polls the queue itself.
-    pub(crate) fn end_await(&mut self, cq: Cq) {
-        self.rnic.cqs_mut().disarm(cq);
-        self.awaited = None;
-        self.sleepers.program = false;
-        self.shm.wake();
     }
 
     pub(crate) fn counters(&self) -> &LinkCounters {
         &self.transmitter.counters
-    }
-
-    /// Notes a wait of the program. Whether it may take packets in place of the progress thread, because few
-    /// have come and gone since the waits before. In a host of a lab packets wake the progress thread alone.
-    pub(crate) fn note_light_wait(&mut self) -> bool {
-        let counters = &self.transmitter.counters;
-        let is_light = self
-            .traffic
-            .is_light(counters.sent_datagrams + counters.received_datagrams);
-        is_light && self.lab.is_none()
     }
 
     /// Delivers the device's events to the program, and changes of its grants to peers on this host.
@@ -260,51 +87,20 @@ impl Pump {
         self.shm.publish(&mut self.rnic);
         while let Some(event) = self.rnic.poll_event() {
             match event {
-                Event::Completion(cq) if self.awaited == Some(cq) => {
-                    self.shm
-                        .wake_up()
-                        .iter()
-                        .for_each(|wake_up| wake_up.signal());
-                }
-                Event::Completion(cq) => {
-                    if let Some((channel, cookie)) = self.channels.get(&cq) {
-                        channel.push(*cookie);
-                        if let Some(wake_up) = self.shm.wake_up().filter(|_| channel.is_waiting()) {
-                            wake_up.signal();
-                        }
-                    }
-                }
+                Event::Completion(cq) => self.routes.deliver_event(cq, self.shm.wake_up()),
                 event => events.push(event),
             }
         }
     }
 
-    /// Records a posted request of so many bytes.
-    pub(crate) fn note_posted(&mut self, bytes: u64) {
-        self.batching.note_posted(bytes);
-    }
-
     /// Records that the program found completions.
     pub(crate) fn note_taken(&mut self) {
-        self.batching.note_taken(self.rnic.in_flight());
+        self.schedule.batching.note_taken(self.rnic.in_flight());
     }
 
-    /// Records that the program is about to wait for an event, or has called a control verb.
-    pub(crate) fn note_away(&mut self) {
-        self.batching.note_away();
-    }
-
-    /// Whether polls have found nothing for long, see [`Batching::waits_long`]. In a host of a lab they have
-    /// at once: a program always waits for the work of another thread of this machine there.
+    /// Whether polls have found nothing for long, see [`Schedule::waits_long`].
     pub(crate) fn waits_long(&self, now: Instant) -> bool {
-        self.batching.waits_long(
-            now,
-            if self.lab.is_some() {
-                Nanos(0)
-            } else {
-                YIELD_AFTER
-            },
-        )
+        self.schedule.waits_long(now, self.lab.is_some())
     }
 
     /// Executes a request in the call that posts it, where the peer shares the memory that it names and
@@ -328,10 +124,8 @@ impl Pump {
     pub(crate) fn end_execution(&mut self, executed: u32) {
         self.shm.end_execution();
         self.transmitter.counters.shm_direct += u64::from(executed);
-        self.batching.note_executed_at_once();
-        self.executed += executed;
-        if self.executed >= EXECUTED_MAX {
-            let now = self.clock();
+        if self.schedule.note_executed_at_once(executed) {
+            let now = self.clock.read();
             self.progress(now, false);
         }
     }
@@ -339,19 +133,19 @@ impl Pump {
     /// After posting: the first request is sent at once if nothing was outstanding before (`idle`); later
     /// ones are held back until the next poll, so that they leave in one batch.
     pub(crate) fn transmit_posted(&mut self, idle: bool) {
-        let full = self.batching.note_post_call(!self.shm.is_empty());
+        let full = self.schedule.batching.note_post_call(!self.shm.is_empty());
         if !idle && !full {
             return;
         }
-        let now = self.clock();
+        let now = self.clock.read();
         if idle && !self.shm.is_empty() {
-            self.fill_with(now, true);
+            self.fill(now, true);
             self.transmitter.hold();
         } else if idle {
             self.transmit_holding(now);
         } else {
             // Packets that do not fill a batch wait for more.
-            self.fill(now);
+            self.fill(now, false);
         }
     }
 
@@ -362,31 +156,28 @@ impl Pump {
 
     /// Whether a request that is posted now should be sent at once.
     pub(crate) fn is_idle(&self) -> bool {
-        self.batching.is_idle(self.rnic.in_flight())
+        self.schedule.batching.is_idle(self.rnic.in_flight())
     }
 
     /// Sends all packets of the device.
     pub(crate) fn transmit(&mut self, now: Instant) {
-        self.fill(now);
+        self.fill(now, false);
         self.transmitter.flush();
     }
 
     /// Sends all packets, except that those that do not fill a batch may be held back: with many active queue
     /// pairs until nothing more has arrived, otherwise as [`Transmitter::hold`] decides.
     fn transmit_holding(&mut self, now: Instant) {
-        self.fill(now);
+        self.fill(now, false);
         if self.rnic.in_flight() < CROWD {
             self.transmitter.hold();
         }
     }
 
-    fn fill(&mut self, now: Instant) {
-        self.fill_with(now, false);
-    }
-
-    fn fill_with(&mut self, now: Instant, may_call: bool) {
-        self.batching.note_transmission();
-        self.held_since = None;
+    /// Makes packets for all requests that may be sent. `may_call`: whether the first request may be executed
+    /// by a system call on the peer's memory.
+    fn fill(&mut self, now: Instant, may_call: bool) {
+        self.schedule.note_transmission();
         if self.shm.begin_round() {
             self.rnic.resume();
         }
@@ -408,15 +199,10 @@ impl Pump {
             let executes = egress.executes;
             self.copied = self.copied.saturating_add(egress.called);
             if made > 0 {
-                self.batching.note_executed(executes);
+                self.schedule.batching.note_executed(executes);
             }
-            self.socket.made_since += made;
-            if self.socket.made_since >= TRANSMIT_BUDGET {
-                for _ in 0..RECEIVES_MAX {
-                    if !self.receive(now) {
-                        break;
-                    }
-                }
+            if self.schedule.socket.note_made(made) {
+                self.receive_times(RECEIVES_MAX, now);
             }
             if made < TRANSMIT_BUDGET {
                 break;
@@ -435,7 +221,7 @@ impl Pump {
         if self.rnic.in_flight() == 0 || !self.shm.has_mappings() {
             return;
         }
-        for _ in 0..ANSWER_TURNS {
+        for _ in 0..ANSWER_ROUNDS {
             let records = self
                 .shm
                 .receive(&mut self.rnic, now, |rnic| rnic.in_flight() == 0);
@@ -449,39 +235,34 @@ impl Pump {
 
     /// Reads the socket once. False when nothing had arrived.
     fn receive(&mut self, now: Instant) -> bool {
-        self.socket.made_since = 0;
-        let arrived = self
-            .receiver
-            .receive(&mut self.rnic, now, &mut self.transmitter.counters);
-        if arrived {
-            self.socket.heard_at = Some(now);
-        }
+        let counters = &mut self.transmitter.counters;
+        let arrived = self.receiver.receive(&mut self.rnic, now, counters);
+        self.schedule.socket.note_read(now, arrived);
         arrived
     }
 
-    /// Time until which a program may sleep before [`Self::transmit`] where only acknowledgements of requests
-    /// from shared memory wait; `None` where it may not. Sent alone, they would wake a peer that waits for
-    /// the answer.
-    pub(crate) fn holds_until(&mut self, now: Instant) -> Option<Instant> {
-        let hears_packets = self
-            .socket
-            .heard_at
-            .is_some_and(|at| now < at + PACKETS_WITHIN);
-        if self.rnic.pending() != Pending::Acknowledgements
-            || self.transmitter.is_holding()
-            || hears_packets
-        {
+    /// Reads the socket until nothing has arrived, with a limit for peers that send faster than this reads.
+    fn receive_times(&mut self, limit: usize, now: Instant) {
+        for _ in 0..limit {
+            if !self.receive(now) {
+                break;
+            }
+        }
+    }
+
+    /// Time until which acknowledgements may be held, see [`Schedule::acks_held_until`].
+    pub(crate) fn acks_held_until(&mut self, now: Instant) -> Option<Instant> {
+        if self.transmitter.is_holding() {
             return None;
         }
-        let until = *self.held_since.get_or_insert(now) + ANSWERS_WITHIN;
-        (now < until).then_some(until)
+        self.schedule.acks_held_until(now, self.rnic.pending())
     }
 
     /// Handles a poll that found no completion: sends, takes arrived packets, and sends answers that cannot
     /// wait. The program takes up to `most` completions. A program that has waited gets the first one at
     /// once: to look for a second one takes as long as to deliver the first.
     pub(crate) fn poll_empty(&mut self, now: Instant, cq: Cq, most: usize) {
-        let enough = if self.batching.note_empty_poll(now) {
+        let enough = if self.schedule.batching.note_empty_poll(now) {
             1
         } else {
             most
@@ -498,13 +279,12 @@ impl Pump {
 
     /// Makes progress, but returns once a queue has so many completions (`enough`).
     fn progress_until(&mut self, now: Instant, held: bool, enough: Option<(Cq, usize)>) -> bool {
-        self.executed = 0;
+        self.schedule.note_progress();
         let mut arrived = self.progress_in_memory(now, held, enough);
         let polls_memory = !self.shm.is_empty() || self.lab.is_some();
-        if polls_memory && (arrived || now < self.socket.last + SOCKET_INTERVAL) {
+        if (polls_memory && arrived) || !self.schedule.socket.begin(now, polls_memory) {
             return arrived;
         }
-        self.socket.last = now;
         for _ in 0..RECEIVES_MAX {
             if !self.receive(now) {
                 break;
@@ -518,7 +298,7 @@ impl Pump {
             }
         }
         if !arrived {
-            self.socket.emptied_at = now;
+            self.schedule.socket.note_empty(now);
             self.transmitter.flush();
         }
         arrived
@@ -540,7 +320,7 @@ impl Pump {
             self.transmit_holding(now);
         }
         if self.shm.sees_beginning() {
-            self.receive_all(now);
+            self.receive_times(RECEIVES_ALL, now);
             self.shm.begin();
         }
         let arrived = self.receive_from_channels(now, |rnic| {
@@ -559,45 +339,31 @@ impl Pump {
     }
 
     fn run_due_timers(&mut self, now: Instant) {
-        if now > self.socket.emptied_at + LATE {
+        if !self.schedule.socket.was_just_empty(now) {
             self.shm.sees_beginning();
-            self.receive_all(now);
+            self.receive_times(RECEIVES_ALL, now);
             self.shm.begin();
-            for _ in 0..ROUNDS_ALL {
+            for _ in 0..SHM_ROUNDS_ALL {
                 if !self.receive_from_channels(now, |_| false) {
                     break;
                 }
             }
-            for _ in 0..ROUNDS_ALL {
+            for _ in 0..SHM_ROUNDS_ALL {
                 if !self.receive_from_lab(now) {
                     break;
                 }
             }
-            self.socket.emptied_at = now;
+            self.schedule.socket.note_empty(now);
         }
         self.rnic.handle_timeout(now);
-    }
-
-    /// Makes the next [`Self::progress`] read the socket, even if the last read is recent.
-    pub(crate) fn read_socket_next(&mut self) {
-        self.socket.last = Instant(0);
     }
 
     /// Takes everything that has arrived so far, through shared memory and the socket, and answers it.
     pub(crate) fn take_arrived(&mut self) {
         for _ in 0..RECEIVES_ALL / RECEIVES_MAX {
-            self.read_socket_next();
-            let now = self.clock();
+            self.schedule.socket.read_next();
+            let now = self.clock.read();
             if !self.progress(now, false) {
-                break;
-            }
-        }
-    }
-
-    /// Takes the datagrams in the socket, with a limit for peers that send faster than this reads.
-    fn receive_all(&mut self, now: Instant) {
-        for _ in 0..RECEIVES_ALL {
-            if !self.receive(now) {
                 break;
             }
         }
@@ -637,33 +403,6 @@ impl Pump {
         arrived
     }
 
-    /// Prepares the sleep of the progress thread. True when records wait already, so that it must not sleep.
-    pub(crate) fn sleep(&mut self) -> bool {
-        self.sleepers.thread = true;
-        let has_records = self.lab.as_mut().is_some_and(LabPort::sleep);
-        self.shm.sleep(if self.sleepers.program {
-            Sleeper::Program
-        } else {
-            Sleeper::Thread
-        }) || has_records
-    }
-
-    /// Ends the sleep of the progress thread: it reads the rings itself.
-    pub(crate) fn wake(&mut self) {
-        self.sleepers.thread = false;
-        self.lab.iter_mut().for_each(LabPort::wake);
-        self.shm.wake();
-    }
-
-    /// Begins a tick of the progress thread: it reads no ring, and a program that sleeps is woken as before.
-    pub(crate) fn begin_tick(&mut self) {
-        self.sleepers.thread = false;
-        self.lab.iter_mut().for_each(LabPort::wake);
-        if !self.sleepers.program {
-            self.shm.wake();
-        }
-    }
-
     /// Whether packets are held back or made at the next transmission.
     fn has_unsent(&self) -> bool {
         self.transmitter.is_holding()
@@ -676,7 +415,7 @@ impl Pump {
     /// answer is there, and programs that read memory next would not receive it.
     pub(crate) fn tick(&mut self, now: Instant) {
         self.run_timers(now);
-        if self.batching.note_tick() && self.has_unsent() {
+        if self.schedule.batching.note_tick() && self.has_unsent() {
             self.transmit(now);
         }
     }
@@ -687,6 +426,6 @@ impl Pump {
         [self.rnic.next_timeout(), deferred]
             .into_iter()
             .flatten()
-            .any(|at| at < self.sleepers.wakes_at)
+            .any(|at| at < self.schedule.sleepers.wakes_at)
     }
 }

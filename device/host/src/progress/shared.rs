@@ -1,24 +1,20 @@
 //! The part of an open device that the program's threads and the progress thread share: the pump behind its
 //! lock, and the descriptors that wake the thread.
 
+use super::clock;
+use super::constants::{CHANNEL_RECHECK, TICK};
+use super::policy::Policy;
+use super::pump::Pump;
 use crate::channel::AsyncEvents;
-use crate::progress::clock;
-use crate::progress::poll_detector::Presence;
-use crate::progress::pump::{Pump, TICK};
-use crate::progress::wait_state::Waiting;
 use crate::sys::epoll::Epoll;
 use crate::sys::eventfd::EventFd;
 use crate::sys::timer::Timer;
 use rnic::{Instant, Nanos};
 use std::io::{self, Write as _};
 use std::os::fd::RawFd;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
 use wire::Qpn;
-
-/// Interval at which a queue pair that waits for a channel checks for it, besides being notified.
-const CHANNEL_RECHECK: Duration = Duration::from_millis(5);
 
 /// The part of an open device that the program's threads and the progress thread share.
 #[derive(Debug)]
@@ -28,12 +24,11 @@ pub(crate) struct Shared {
     pub(crate) epoll: Arc<Epoll>,
     /// Notified when shared-memory channels were opened or closed.
     channels_changed: Condvar,
-    pub(crate) wake: EventFd,
+    pub(super) wake: EventFd,
     /// Wakes the progress thread for its next tick.
     pub(crate) ticker: Timer,
-    pub(crate) stop: AtomicBool,
-    pub(crate) presence: Presence,
-    pub(crate) waiting: Waiting,
+    pub(super) stop: AtomicBool,
+    pub(crate) policy: Policy,
     sockets: Mutex<Sockets>,
 }
 
@@ -52,11 +47,6 @@ impl Shared {
         epoll.add(wake.raw())?;
         epoll.add(ticker.raw())?;
         let events = AsyncEvents::new()?;
-        let (stop, presence, waiting) = (
-            AtomicBool::new(false),
-            Presence::default(),
-            Waiting::default(),
-        );
         let sockets = Mutex::new(Sockets {
             descriptors: vec![socket],
             watched: true,
@@ -69,9 +59,8 @@ impl Shared {
             channels_changed,
             wake,
             ticker,
-            stop,
-            presence,
-            waiting,
+            stop: AtomicBool::new(false),
+            policy: Policy::default(),
             sockets,
         })
     }
@@ -181,11 +170,11 @@ impl Shared {
     /// Implements the function [`crate::take_arrived`]. False when the queue pair is not one of this device.
     pub(crate) fn take_arrived(&self, qpn: Qpn) -> bool {
         let mut pump = self.lock();
-        if pump.is_severed() || pump.rnic.query_qp(qpn).is_err() {
+        if pump.leases.is_severed() || pump.rnic.query_qp(qpn).is_err() {
             return false;
         }
         pump.take_arrived();
-        let now = pump.last_reading();
+        let now = pump.clock.last();
         self.finish(pump, now);
         true
     }
@@ -195,7 +184,7 @@ impl Shared {
     pub(crate) fn set_tick(&self, pump: &mut Pump, now: Instant, after: Nanos) {
         let next = now + after;
         let wakes_at = pump.rnic.next_timeout().map_or(next, |at| at.min(next));
-        pump.sleepers.wakes_at = wakes_at;
+        pump.schedule.sleepers.wakes_at = wakes_at;
         self.ticker.start(clock::real(wakes_at - now));
     }
 
@@ -205,16 +194,28 @@ impl Shared {
     #[cold]
     pub(crate) fn postpone_tick(&self, pump: &mut Pump, now: Instant) {
         pump.tick(now);
-        self.presence.begin_window(now);
+        self.policy.polls.begin_window(now);
         self.set_tick(pump, now, TICK);
-        pump.sleepers.postpones_at = Some(now + Nanos(TICK.0 / 2));
+        pump.schedule.sleepers.postpone_from_half(now);
+    }
+
+    /// Ends the progress thread.
+    pub(crate) fn stop_thread(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake.add();
+    }
+
+    /// Wakes the progress thread. The caller has the device's lock.
+    pub(crate) fn wake_thread(&self, pump: &mut Pump, now: Instant) {
+        pump.schedule.sleepers.wakes_at = now;
+        self.wake.add();
     }
 
     /// Delivers events, and wakes the progress thread if it would sleep longer than the next timer allows.
     pub(crate) fn finish(&self, mut pump: MutexGuard<'_, Pump>, now: Instant) {
         pump.pump_events(&self.events);
         if pump.oversleeps(now) {
-            pump.sleepers.wakes_at = now;
+            pump.schedule.sleepers.wakes_at = now;
             drop(pump);
             self.wake.add();
         }

@@ -9,77 +9,72 @@
 //! again, because waking takes longer than that moment, unless another thread wants the core: that may be the
 //! program that has to answer.
 
-use crate::progress::clock;
-use crate::progress::event_wait::WANTED;
-use crate::progress::housekeeping::Attendant;
-use crate::progress::pump::TICK;
-use crate::progress::shared::Shared;
+use super::clock;
+use super::constants::{
+    FIRST_TICK, THREAD_CROWDED, THREAD_HOLDS_ACKS, THREAD_LINGERS, TICK, YIELD_LONG,
+};
+use super::housekeeping::Housekeeping;
+use super::policy::Server;
+use super::pump::Pump;
+use super::shared::Shared;
+use crate::lab::LabPort;
+use link::memory::Sleeper;
 use rnic::{Instant, Nanos};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
-/// Time for which the thread polls after the last packet: twice the time of waking another core (22 us).
-const LINGER: Nanos = Nanos::from_micros(50);
-/// Time to the first tick after the program began to poll; it doubles with each tick, up to [`TICK`].
-const FIRST_TICK: Nanos = Nanos::from_micros(50);
-/// Time for which an acknowledgement of a packet that this thread took waits for the answer of a program that
-/// polls its memory. Sent alone, it would end the peer's polling before the answer arrives: the peer would
-/// then poll its memory too until its own thread wakes, and so on back and forth.
-const ANSWERS_WITHIN: Nanos = Nanos::from_micros(10);
-/// Time for which the thread does not poll after another thread needed the core.
-const CROWDED: Nanos = Nanos::from_millis(5);
 /// Wake-up time of the thread if there is no timer.
 const FOR_EVER: Instant = Instant(u64::MAX);
 
 /// Runs until the device is closed. A panic ends the device, and a second one the thread as well; the program
 /// is notified of the first by `IBV_EVENT_DEVICE_FATAL`.
-pub(crate) fn run(shared: &Shared, attendant: &Attendant) {
+pub(crate) fn run(shared: &Shared, housekeeping: &Housekeeping) {
     crate::sys::memory::guard_this_thread();
     for _ in 0..2 {
-        if catch_unwind(AssertUnwindSafe(|| serve(shared, attendant))).is_ok() {
+        if catch_unwind(AssertUnwindSafe(|| serve(shared, housekeeping))).is_ok() {
             return;
         }
         let _ = catch_unwind(AssertUnwindSafe(|| drop(shared.lock())));
     }
 }
 
-fn serve(shared: &Shared, attendant: &Attendant) {
-    let mut thread = Thread {
+fn serve(shared: &Shared, housekeeping: &Housekeeping) {
+    let mut thread = ServingThread {
         shared,
         watching: true,
         tick: FIRST_TICK,
         crowded_until: Instant(0),
         hold: AnswerHold::default(),
     };
-    shared.presence.begin_window(clock::now());
+    shared.policy.polls.begin_window(clock::now());
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock::now();
-        let waits = shared.presence.waits(now);
-        let present = waits || shared.presence.polls(now);
-        if waits {
-            // A program that waits reads the sockets itself.
-            thread.tick = TICK;
-        }
-        shared.presence.begin_window(now);
-        shared.presence.set_ticking(present);
-        let sleep = if present {
-            // Until the timer ends, which the program may postpone.
-            thread.tick();
-            None
-        } else {
-            let wakes_at = thread.serve();
-            (wakes_at != FOR_EVER).then(|| clock::real(wakes_at - clock::now()))
+        let server = shared.policy.next_server(now);
+        let sleep = match server {
+            Server::PollingProgram | Server::WaitingProgram => {
+                if server == Server::WaitingProgram {
+                    // A program that waits reads the sockets itself.
+                    thread.tick = TICK;
+                }
+                thread.tick();
+                // Until the timer ends, which the program may postpone.
+                None
+            }
+            Server::ProgressThread => {
+                let wakes_at = thread.serve();
+                (wakes_at != FOR_EVER).then(|| clock::real(wakes_at - clock::now()))
+            }
         };
         let ticker = shared.ticker.raw();
         for ready in shared.epoll.wait(sleep).filter(|ready| *ready != ticker) {
-            attendant.attend(shared, ready);
+            housekeeping.handle_descriptor(shared, ready);
             shared.handle_shm_event(ready);
         }
         shared.wake.clear();
     }
 }
 
-struct Thread<'a> {
+struct ServingThread<'a> {
     shared: &'a Shared,
     /// Packets wake the thread.
     watching: bool,
@@ -110,7 +105,7 @@ impl AnswerHold {
     /// Records an arrival. A program that has called since the arrival before answers each arrival.
     fn note_arrival(&mut self, now: Instant, calls: u64) {
         if std::mem::replace(&mut self.calls_at_arrival, calls) != calls {
-            self.until = now + ANSWERS_WITHIN;
+            self.until = now + THREAD_HOLDS_ACKS;
         }
     }
 
@@ -119,7 +114,7 @@ impl AnswerHold {
     }
 }
 
-impl Thread<'_> {
+impl ServingThread<'_> {
     fn watch(&mut self, wanted: bool) {
         if self.watching != wanted {
             self.watching = wanted;
@@ -138,12 +133,17 @@ impl Thread<'_> {
             self.shared.ticker.start(clock::real(after));
             return;
         };
-        pump.begin_tick();
-        let now = pump.clock();
+        begin_tick(&mut pump);
+        let now = pump.clock.read();
         pump.tick(now);
         pump.pump_events(&self.shared.events);
         self.shared.set_tick(&mut pump, now, after);
-        pump.sleepers.postpones_at = is_full.then(|| now + Nanos(TICK.0 / 2));
+        let sleepers = &mut pump.schedule.sleepers;
+        if is_full {
+            sleepers.postpone_from_half(now);
+        } else {
+            sleepers.keep_tick();
+        }
     }
 
     /// Serves the network, while the program does not call, until nothing arrived for a moment or the program
@@ -151,49 +151,77 @@ impl Thread<'_> {
     fn serve(&mut self) -> Instant {
         self.tick = FIRST_TICK;
         self.watch(true);
-        let (calls_seen, start) = (self.shared.presence.calls(), clock::now());
+        let (calls_seen, start) = (self.shared.policy.polls.calls(), clock::now());
         let mut until = None;
         let mut pump = self.shared.lock();
-        pump.sleepers.postpones_at = None;
-        pump.wake();
+        pump.schedule.sleepers.keep_tick();
+        wake_thread(&mut pump);
         drop(pump);
         self.shared.ticker.stop();
         loop {
             let mut pump = self.shared.lock();
-            let now = pump.clock();
+            let now = pump.clock.read();
             let arrived = pump.progress(now, self.hold.holds(now));
             pump.pump_events(&self.shared.events);
             if arrived {
-                until = Some(now + LINGER);
-                self.hold.note_arrival(now, self.shared.presence.calls());
+                until = Some(now + THREAD_LINGERS);
+                self.hold
+                    .note_arrival(now, self.shared.policy.polls.calls());
             }
             let quiet =
                 !arrived && (now < self.crowded_until || until.is_none_or(|until| now >= until));
-            let presence = &self.shared.presence;
-            let replaced = presence.waits(now) || presence.is_polling(calls_seen, now - start);
+            let polls = &self.shared.policy.polls;
+            let replaced = polls.waits(now) || polls.is_polling(calls_seen, now - start);
             if quiet || replaced || self.shared.stop.load(Ordering::Acquire) {
                 // Sends acknowledgements that were held back for a full batch.
                 pump.transmit(now);
                 pump.pump_events(&self.shared.events);
                 // Set with the lock held: a thread that posts later sees when this one wakes, and wakes it if
                 // that is too late.
-                pump.sleepers.wakes_at = pump.rnic.next_timeout().unwrap_or(FOR_EVER);
+                pump.schedule.sleepers.wakes_at = pump.rnic.next_timeout().unwrap_or(FOR_EVER);
                 // Records wake the thread, as packets do, unless they are there already.
-                if !pump.sleep() {
-                    return pump.sleepers.wakes_at;
+                if !put_thread_to_sleep(&mut pump) {
+                    return pump.schedule.sleepers.wakes_at;
                 }
-                pump.wake();
+                wake_thread(&mut pump);
                 continue;
             }
             drop(pump);
             if !arrived {
                 std::thread::yield_now();
                 let back = clock::now();
-                if back > now + WANTED {
-                    self.crowded_until = back + CROWDED;
+                if back > now + YIELD_LONG {
+                    self.crowded_until = back + THREAD_CROWDED;
                 }
             }
         }
+    }
+}
+
+/// Prepares the sleep of the progress thread. True when records wait already, so that it must not sleep.
+fn put_thread_to_sleep(pump: &mut Pump) -> bool {
+    pump.schedule.sleepers.thread = true;
+    let has_records = pump.lab.as_mut().is_some_and(LabPort::sleep);
+    pump.shm.sleep(if pump.schedule.sleepers.program {
+        Sleeper::Program
+    } else {
+        Sleeper::Thread
+    }) || has_records
+}
+
+/// Ends the sleep of the progress thread: it reads the rings itself.
+fn wake_thread(pump: &mut Pump) {
+    pump.schedule.sleepers.thread = false;
+    pump.lab.iter_mut().for_each(LabPort::wake);
+    pump.shm.wake();
+}
+
+/// Begins a tick of the progress thread: it reads no ring, and a program that sleeps is woken as before.
+fn begin_tick(pump: &mut Pump) {
+    pump.schedule.sleepers.thread = false;
+    pump.lab.iter_mut().for_each(LabPort::wake);
+    if !pump.schedule.sleepers.program {
+        pump.shm.wake();
     }
 }
 
@@ -211,7 +239,7 @@ mod tests {
             "the program has called before"
         );
         assert!(
-            !hold.holds(now + ANSWERS_WITHIN),
+            !hold.holds(now + THREAD_HOLDS_ACKS),
             "the answer is late: the acknowledgement goes alone"
         );
         let later = now + Nanos::from_millis(1);

@@ -3,18 +3,14 @@
 //! Where there are few, the program waits for each of them, and takes them itself: one thread is woken in
 //! place of two. Where there are many, the progress thread handles packets while the program works.
 
-/// Packets from one wait to the next, on average, up to which the program takes them itself. A request for 4
-/// KiB and its answer are five or six, with acknowledgements.
-const FEW: u64 = 8;
-/// The average is of about so many waits.
-const WAITS: u64 = 8;
+use super::constants::{LIGHT_PACKETS, LIGHT_WAITS};
 
 /// The packets of a device between the waits of its program.
 #[derive(Default, Debug)]
 pub(crate) struct Traffic {
     /// Packets sent and received up to the last wait.
     packets: u64,
-    /// The average between two waits, times [`WAITS`].
+    /// The average between two waits, times [`LIGHT_WAITS`].
     average: u64,
 }
 
@@ -23,8 +19,8 @@ impl Traffic {
     pub(crate) fn is_light(&mut self, packets: u64) -> bool {
         let since = packets.saturating_sub(self.packets);
         self.packets = packets;
-        self.average = self.average - self.average / WAITS + since;
-        self.average <= FEW * WAITS
+        self.average = self.average - self.average / LIGHT_WAITS + since;
+        self.average <= LIGHT_PACKETS * LIGHT_WAITS
     }
 }
 

@@ -1,15 +1,12 @@
 //! State of a device's program that waits for events: whether it waits, and how.
 
+use super::constants::POLLS_AGAIN;
 use rnic::Instant;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Number of events of which one is polled for again, where polling before the sleep found nothing the last
-/// time.
-const POLLS_AGAIN: u32 = 16;
-
 /// The thread that waits in place of the progress thread, and how it waits.
 #[derive(Default, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitState {
     /// A thread waits in place of the progress thread.
     taken: AtomicBool,
     /// Polling before the sleep found the last event.
@@ -22,7 +19,7 @@ pub(crate) struct Waiting {
     crowded_until: AtomicU64,
 }
 
-impl Waiting {
+impl WaitState {
     /// Gives the caller the right to wait in place of the progress thread. False while another thread has it.
     pub(crate) fn take(&self) -> bool {
         !self.taken.swap(true, Ordering::Acquire)

@@ -4,13 +4,11 @@
 //! It is a pair of stream sockets. Peers get the sending end, with which they can only wake the program or
 //! shut the connection down: programs then wait as they do where there is no peer.
 
+use super::constants::SIGNALS_MAX;
 use link::unix;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
-
-/// Limit of signals that one call takes from the socket.
-const SIGNALS_MAX: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct WakeUp {
