@@ -73,7 +73,9 @@ pub use port::{Port, PortMut};
 pub use qp::attr::{AttrMask, Capacity, Migration, Mtu, QpAttr, QpInit, QpType, State};
 pub use region::{RegionChange, RegionInit, RegionKeys, WindowKind};
 pub use sink::{
-    Channels, Direct, Execution, NoChannels, PacketKind, RUN_MAX, RunRequest, Sink, Streamed,
+    Advice, ChannelRings, Channels, Decision, Direct, DirectExecution, DirectPath, DirectRequest,
+    DirectWork, Execution, NoChannels, PacketKind, RUN_MAX, RunRequest, Sink, StreamStatistics,
+    Streamed, StreamedRequest,
 };
 pub use telemetry::{HOPS_MAX, Hop};
 pub use time::{Instant, Nanos};

@@ -31,7 +31,27 @@ pub enum Direct<'a> {
     },
 }
 
-/// The largest number of requests in a run ([`Channels::execute_run`]).
+/// A request of one queue pair to the memory of the peer that it is connected to.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectRequest<'a> {
+    /// The peer's memory.
+    pub reth: Reth,
+    /// What is done with it.
+    pub direct: Direct<'a>,
+}
+
+/// The connection of requests that may be executed directly.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectPath<'a> {
+    /// Path to the peer, with the channel's number.
+    pub path: &'a Path,
+    /// The local queue pair.
+    pub from: Qpn,
+    /// The peer's queue pair.
+    pub to: Qpn,
+}
+
+/// The largest number of requests in a run ([`DirectWork::Run`]).
 pub const RUN_MAX: usize = 16;
 
 /// A WRITE or READ of a run.
@@ -41,6 +61,20 @@ pub struct RunRequest {
     pub reth: Reth,
     /// Local memory of the same length: pinned, and checked.
     pub piece: Piece,
+}
+
+/// Requests of one queue pair that follow each other.
+#[derive(Clone, Copy, Debug)]
+pub enum DirectWork<'a> {
+    /// A request of any kind.
+    One(DirectRequest<'a>),
+    /// WRITEs or READs, as many requests as it has elements.
+    Run {
+        /// Whether all are READs; otherwise all are WRITEs.
+        is_read: bool,
+        /// The requests, oldest first.
+        requests: &'a [RunRequest],
+    },
 }
 
 /// Kind of a request whose copy method the driver may measure.
@@ -54,7 +88,18 @@ pub enum Streamed {
     Send,
 }
 
-/// Way of executing a WRITE or READ on a shared-memory channel.
+/// A request that begins now, for the driver's statistics.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamedRequest {
+    /// Its kind; an atomic counts as a WRITE.
+    pub kind: Streamed,
+    /// Length of its payload.
+    pub length: u32,
+    /// Whether the peer has answered a request of the queue pair. Before that, nothing is executed directly.
+    pub is_heard: bool,
+}
+
+/// The fastest way of a WRITE or READ on a shared-memory channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Execution {
     /// Through the channel, unless nothing else is outstanding in its queue.
@@ -62,6 +107,35 @@ pub enum Execution {
     /// Directly, when all requests before it have been answered.
     Direct,
     /// Directly, after the next [`crate::Device::resume`]: enough was executed in this round.
+    Later,
+}
+
+/// What the driver's statistics say about a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Advice {
+    /// Its fastest way.
+    pub execution: Execution,
+    /// Whether requests like it are executed faster by one [`DirectWork::Run`] than one by one.
+    pub in_runs: bool,
+}
+
+impl Advice {
+    /// Through the channel, unless nothing else is outstanding, and one by one.
+    pub const BY_CHANNEL: Self = Self {
+        execution: Execution::ByChannel,
+        in_runs: false,
+    };
+}
+
+/// What was decided about a request, for the driver's statistics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// It begins to go through the channel.
+    ByChannel {
+        /// Whether earlier requests are not answered yet.
+        follows: bool,
+    },
+    /// It waits for [`crate::Device::resume`], see [`Execution::Later`].
     Later,
 }
 
@@ -102,54 +176,19 @@ pub trait Sink {
     }
 }
 
-/// Shared-memory channels to other devices of the host. Packets for a channel are passed to [`Sink::send`]
-/// too, with the channel's number in [`Path::channel`].
-pub trait Channels {
-    /// The shortest request, in bytes, whose execution the driver chooses: [`Self::execution`] and
-    /// [`Self::begins`] are not called for shorter ones, which go through the channel, unless they are WRITEs
-    /// or READs and nothing else is outstanding in their queue.
-    const CHOSEN_FROM: u32;
+/// Shared-memory channels to other devices of the host: their rings, the execution of requests on the memory
+/// at the other end, and the statistics by which one or the other is chosen. Packets for a channel are passed
+/// to [`Sink::send`] too, with the channel's number in [`Path::channel`].
+pub trait Channels: ChannelRings + DirectExecution + StreamStatistics {}
 
+impl<T: ChannelRings + DirectExecution + StreamStatistics> Channels for T {}
+
+/// The rings of shared-memory channels.
+pub trait ChannelRings {
     /// Number of packets of a message, each as long as the path MTU, that may be sent as one unit now. The
     /// unit has the PSN of the first of them, and advances the receiver by as many. 0 while the channel is
     /// full: then the queue pair waits for [`crate::Device::resume`].
     fn room(&mut self, path: &Path, mtu: u32) -> u32;
-
-    /// Executes a request on the peer's memory here and now, if the peer grants it and the driver can reach
-    /// that memory. False where the request has to go through the channel; the contents of the range are then
-    /// undefined.
-    fn execute(&mut self, path: &Path, from: Qpn, to: Qpn, reth: &Reth, direct: Direct<'_>)
-    -> bool;
-
-    /// Whether the driver executes WRITEs or READs of this length faster by [`Self::execute_run`] than one by
-    /// one.
-    fn takes_runs(&mut self, _path: &Path, _is_read: bool, _length: u32) -> bool {
-        false
-    }
-
-    /// Executes consecutive requests as [`Self::execute`] would one by one: all WRITEs, or all READs. Returns
-    /// the number of those executed, from the first on; the contents of the next one's range are undefined.
-    fn execute_run(
-        &mut self,
-        _path: &Path,
-        _from: Qpn,
-        _to: Qpn,
-        _is_read: bool,
-        _run: &[RunRequest],
-    ) -> usize {
-        0
-    }
-
-    /// How to execute a request that begins now. `length` is that of its payload.
-    fn execution(&mut self, path: &Path, is_read: bool, length: u32) -> Execution;
-
-    /// Notifies the driver of a request that begins to go through the channel; `follows` is whether earlier
-    /// requests are not answered yet.
-    fn begins(&mut self, path: &Path, kind: Streamed, length: u32, follows: bool);
-
-    /// Whether direct execution on this path is so cheap that it pays to wait until the peer has answered for
-    /// the first time, and to execute all requests directly.
-    fn prefers_to_execute(&mut self, path: &Path) -> bool;
 
     /// The channel for a datagram from one queue pair to another; 0 is the network.
     fn datagram_channel(&mut self, path: &Path, from: Qpn, to: Qpn) -> u16;
@@ -168,37 +207,35 @@ pub trait Channels {
     );
 }
 
+/// Executes requests on the memory at the other end of a shared-memory channel.
+pub trait DirectExecution {
+    /// Executes requests here and now, from the first on, if the peer grants them and the driver can reach
+    /// that memory. Returns the number of those executed. The next one has to go through the channel; the
+    /// contents of its range are undefined.
+    fn execute(&mut self, at: &DirectPath<'_>, work: DirectWork<'_>) -> usize;
+}
+
+/// What the driver has measured about long requests on shared-memory channels.
+pub trait StreamStatistics {
+    /// The shortest request, in bytes, about which there are statistics. Shorter ones go through the channel,
+    /// unless they are WRITEs or READs and nothing else is outstanding in their queue.
+    const MEASURED_FROM: u32;
+
+    /// The fastest way of a request that begins now. Before the peer has answered: [`Execution::Direct`]
+    /// where direct execution is so cheap that it pays to wait for the answer, and to execute all requests
+    /// directly.
+    fn advice(&mut self, path: &Path, request: StreamedRequest) -> Advice;
+
+    /// Records what was decided about a request of at least [`Self::MEASURED_FROM`] bytes.
+    fn record(&mut self, path: &Path, request: StreamedRequest, decision: Decision);
+}
+
 /// The channels of a driver that has none.
 #[derive(Clone, Copy, Debug)]
 pub enum NoChannels {}
 
-impl Channels for NoChannels {
-    const CHOSEN_FROM: u32 = u32::MAX;
-
+impl ChannelRings for NoChannels {
     fn room(&mut self, _path: &Path, _mtu: u32) -> u32 {
-        match *self {}
-    }
-
-    fn execute(
-        &mut self,
-        _path: &Path,
-        _from: Qpn,
-        _to: Qpn,
-        _reth: &Reth,
-        _direct: Direct<'_>,
-    ) -> bool {
-        match *self {}
-    }
-
-    fn execution(&mut self, _path: &Path, _is_read: bool, _length: u32) -> Execution {
-        match *self {}
-    }
-
-    fn begins(&mut self, _path: &Path, _kind: Streamed, _length: u32, _follows: bool) {
-        match *self {}
-    }
-
-    fn prefers_to_execute(&mut self, _path: &Path) -> bool {
         match *self {}
     }
 
@@ -217,6 +254,24 @@ impl Channels for NoChannels {
         _packet: &Packet,
         _payload: &[u8],
     ) {
+        match *self {}
+    }
+}
+
+impl DirectExecution for NoChannels {
+    fn execute(&mut self, _at: &DirectPath<'_>, _work: DirectWork<'_>) -> usize {
+        match *self {}
+    }
+}
+
+impl StreamStatistics for NoChannels {
+    const MEASURED_FROM: u32 = u32::MAX;
+
+    fn advice(&mut self, _path: &Path, _request: StreamedRequest) -> Advice {
+        match *self {}
+    }
+
+    fn record(&mut self, _path: &Path, _request: StreamedRequest, _decision: Decision) {
         match *self {}
     }
 }

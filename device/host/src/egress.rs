@@ -9,10 +9,11 @@ use crate::lab::LabPort;
 use crate::shm::{Found, MEASURED_FROM, Method, ShmChannels};
 use crate::transmit::Transmitter;
 use rnic::{
-    Channels, Direct, Execution, Fault, ForwardedRequest, Gather, PacketKind, Path, RunRequest,
-    Sink, SrqOwner, Streamed,
+    Advice, ChannelRings, Decision, DirectExecution, DirectPath, DirectRequest, DirectWork,
+    Execution, Fault, ForwardedRequest, Gather, PacketKind, Path, RunRequest, Sink, SrqOwner,
+    StreamStatistics, StreamedRequest,
 };
-use wire::{Packet, Qpn, Reth};
+use wire::{Packet, Qpn};
 
 /// The sink that [`rnic::Device::transmit`] writes to: the socket and the shared-memory channels of a device.
 #[derive(Debug)]
@@ -60,86 +61,11 @@ impl Sink for Egress<'_> {
     }
 }
 
-impl Channels for Egress<'_> {
-    const CHOSEN_FROM: u32 = MEASURED_FROM;
-
+impl ChannelRings for Egress<'_> {
     fn room(&mut self, path: &Path, mtu: u32) -> u32 {
         self.shm
             .rings(path.channel)
             .map_or(1, |rings| rings.room(mtu))
-    }
-
-    fn execute(
-        &mut self,
-        path: &Path,
-        from: Qpn,
-        to: Qpn,
-        reth: &Reth,
-        direct: Direct<'_>,
-    ) -> bool {
-        let may_call = std::mem::take(&mut self.may_call);
-        let rings = self.shm.rings(path.channel);
-        let done =
-            rings.is_some_and(|rings| rings.execute(path, (from, to), reth, direct, may_call));
-        self.called = self.called.saturating_add(reth.length);
-        // One that was alone says nothing about others.
-        self.executes |= done && !may_call && reth.length >= MEASURED_FROM;
-        self.transmitter.counters.shm_direct += u64::from(done);
-        done
-    }
-
-    fn takes_runs(&mut self, path: &Path, is_read: bool, length: u32) -> bool {
-        self.shm
-            .rings(path.channel)
-            .is_some_and(|rings| rings.takes_runs(is_read, length))
-    }
-
-    fn execute_run(
-        &mut self,
-        path: &Path,
-        from: Qpn,
-        to: Qpn,
-        is_read: bool,
-        run: &[RunRequest],
-    ) -> usize {
-        let Some(rings) = self.shm.rings(path.channel) else {
-            return 0;
-        };
-        let left = CALLED_MAX.saturating_sub(self.called);
-        let (done, bytes) = rings.execute_run(path, (from, to), is_read, run, left);
-        self.called = self.called.saturating_add(bytes);
-        self.may_call &= done == 0;
-        self.executes |= run[..done]
-            .iter()
-            .any(|request| request.reth.length >= MEASURED_FROM);
-        self.transmitter.counters.shm_direct += done as u64;
-        done
-    }
-
-    fn execution(&mut self, path: &Path, is_read: bool, length: u32) -> Execution {
-        let Some(rings) = self.shm.rings(path.channel) else {
-            return Execution::ByChannel;
-        };
-        match rings.stream_method(is_read, length) {
-            Method::Ring => Execution::ByChannel,
-            Method::Call if self.called > 0 && self.called + length > CALLED_MAX => {
-                self.shm.note_later();
-                Execution::Later
-            }
-            Method::Call => Execution::Direct,
-        }
-    }
-
-    fn begins(&mut self, path: &Path, kind: Streamed, length: u32, follows: bool) {
-        if let Some(rings) = self.shm.rings(path.channel) {
-            rings.note_stream(kind, length, follows);
-        }
-    }
-
-    fn prefers_to_execute(&mut self, path: &Path) -> bool {
-        self.shm
-            .rings(path.channel)
-            .is_some_and(|rings| rings.has_shared_mappings())
     }
 
     fn datagram_channel(&mut self, path: &Path, from: Qpn, to: Qpn) -> u16 {
@@ -163,6 +89,80 @@ impl Channels for Egress<'_> {
         if let Some(rings) = self.shm.rings(channel) {
             self.transmitter.counters.shm_sent += 1;
             rings.forward(request, packet, payload);
+        }
+    }
+}
+
+/// Execution in a turn of the state machine.
+impl DirectExecution for Egress<'_> {
+    fn execute(&mut self, at: &DirectPath<'_>, work: DirectWork<'_>) -> usize {
+        let done = match work {
+            DirectWork::One(request) => usize::from(self.execute_one(at, &request)),
+            DirectWork::Run { is_read, requests } => self.execute_run(at, is_read, requests),
+        };
+        self.transmitter.counters.shm_direct += done as u64;
+        done
+    }
+}
+
+impl Egress<'_> {
+    fn execute_one(&mut self, at: &DirectPath<'_>, request: &DirectRequest<'_>) -> bool {
+        let (may_call, length) = (std::mem::take(&mut self.may_call), request.reth.length);
+        let rings = self.shm.rings(at.path.channel);
+        let done = rings.is_some_and(|rings| rings.execute(at, request, may_call));
+        self.called = self.called.saturating_add(length);
+        // One that was alone says nothing about others.
+        self.executes |= done && !may_call && length >= MEASURED_FROM;
+        done
+    }
+
+    fn execute_run(&mut self, at: &DirectPath<'_>, is_read: bool, run: &[RunRequest]) -> usize {
+        let Some(rings) = self.shm.rings(at.path.channel) else {
+            return 0;
+        };
+        let left = CALLED_MAX.saturating_sub(self.called);
+        let (done, bytes) = rings.execute_run(at, is_read, run, left);
+        self.called = self.called.saturating_add(bytes);
+        self.may_call &= done == 0;
+        self.executes |= run[..done]
+            .iter()
+            .any(|request| request.reth.length >= MEASURED_FROM);
+        done
+    }
+}
+
+impl StreamStatistics for Egress<'_> {
+    const MEASURED_FROM: u32 = MEASURED_FROM;
+
+    fn advice(&mut self, path: &Path, request: StreamedRequest) -> Advice {
+        let Some(rings) = self.shm.rings(path.channel) else {
+            return Advice::BY_CHANNEL;
+        };
+        let is_shared = rings.has_shared_mappings();
+        let method = rings.stream_method(request.kind, request.length);
+        let execution = match method {
+            _ if !request.is_heard && is_shared => Execution::Direct,
+            _ if !request.is_heard => Execution::ByChannel,
+            Method::Ring => Execution::ByChannel,
+            Method::Call if self.called > 0 && self.called + request.length > CALLED_MAX => {
+                Execution::Later
+            }
+            Method::Call => Execution::Direct,
+        };
+        Advice {
+            execution,
+            in_runs: is_shared || method == Method::Call,
+        }
+    }
+
+    fn record(&mut self, path: &Path, request: StreamedRequest, decision: Decision) {
+        match decision {
+            Decision::Later => self.shm.note_later(),
+            Decision::ByChannel { follows } => {
+                if let Some(rings) = self.shm.rings(path.channel) {
+                    rings.note_stream(request.kind, request.length, follows);
+                }
+            }
         }
     }
 }

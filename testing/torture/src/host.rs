@@ -4,12 +4,12 @@ use super::arena::{Arena, BASE, Slot};
 use super::channel::{CHANNEL, ShmChannel};
 use super::network::{LossyNetwork, Port};
 use rnic::{
-    Access, AddressVector, AttrMask, Capacity, Completion, Config, Cq, Device, Direct, Event,
-    Gather, Gid, Instant, Memory, Mtu, Payload, Pd, QpAttr, QpInit, QpType, ReceiveRequest,
-    RegionInit, RegionKeys, Sge, State,
+    Access, AddressVector, AttrMask, Capacity, Completion, Config, Cq, Device, Direct,
+    DirectExecution, DirectPath, DirectRequest, DirectWork, Event, Gather, Gid, Instant, Memory,
+    Mtu, Payload, Pd, QpAttr, QpInit, QpType, ReceiveRequest, RegionInit, RegionKeys, Sge, State,
 };
 use sim::random::RunRng;
-use wire::{Psn, Qpn, Reth};
+use wire::{Psn, Qpn};
 
 /// One of the two hosts: its device, its memory, and the keys and queues that the test uses.
 #[derive(Debug)]
@@ -216,56 +216,6 @@ impl TestHost {
         core::iter::from_fn(|| self.device.poll_event()).collect()
     }
 
-    /// Executes a request of the other host's queue pair `from` on this host's memory, as a peer that has it
-    /// mapped does; whether the device grants it.
-    pub(super) fn execute(
-        &mut self,
-        (from, to): (Qpn, Qpn),
-        reth: &Reth,
-        direct: Direct<'_>,
-        theirs: &mut Arena,
-    ) -> bool {
-        let need = match direct {
-            Direct::Write(_) => Access::REMOTE_WRITE,
-            Direct::Read(_) => Access::REMOTE_READ,
-            Direct::FetchAdd { .. } | Direct::CompareSwap { .. } => Access::REMOTE_ATOMIC,
-        };
-        let grants = self.device.grants();
-        let queue = grants
-            .queue(to)
-            .filter(|queue| queue.peer == from && queue.access.contains(need));
-        let piece = queue.and_then(|queue| {
-            grants
-                .region(reth.rkey)?
-                .piece(queue.pd, to, reth.address, reth.length, need)
-        });
-        let Some(piece) = piece else { return false };
-        match direct {
-            Direct::Write(bytes) => {
-                let mut copy = Vec::new();
-                theirs.gather(bytes, &mut copy);
-                self.arena.write(piece, Payload::Bytes(&copy)).is_ok()
-            }
-            Direct::Read(into) => {
-                let mut copy = Vec::new();
-                self.arena.gather(Gather::Pieces(&[piece]), &mut copy);
-                theirs.scatter(into, &copy)
-            }
-            Direct::FetchAdd { add, into } => {
-                let before = self.arena.fetch_add(piece, add);
-                before.is_ok_and(|before| theirs.scatter(into, &before.to_ne_bytes()))
-            }
-            Direct::CompareSwap {
-                compare,
-                swap,
-                into,
-            } => {
-                let before = self.arena.compare_swap(piece, compare, swap);
-                before.is_ok_and(|before| theirs.scatter(into, &before.to_ne_bytes()))
-            }
-        }
-    }
-
     pub(super) fn completions(&mut self) -> Vec<Completion> {
         let mut taken = Vec::new();
         self.device
@@ -293,4 +243,67 @@ fn steps(kind: QpType) -> [(State, AttrMask); 3] {
         (State::ReadyToReceive, receive),
         (State::ReadyToSend, send),
     ]
+}
+
+/// The memory of a host as the other one has it mapped.
+pub(super) struct SharedPeer<'a> {
+    pub(super) host: &'a mut TestHost,
+    /// Memory of the host that executes requests.
+    pub(super) arena: &'a mut Arena,
+}
+
+impl DirectExecution for SharedPeer<'_> {
+    /// Executes a request, where the host grants it.
+    fn execute(&mut self, at: &DirectPath<'_>, work: DirectWork<'_>) -> usize {
+        let DirectWork::One(request) = work else {
+            return 0;
+        };
+        usize::from(self.execute_one(at, &request))
+    }
+}
+
+impl SharedPeer<'_> {
+    fn execute_one(&mut self, at: &DirectPath<'_>, request: &DirectRequest<'_>) -> bool {
+        let (reth, theirs) = (&request.reth, &mut *self.arena);
+        let need = match request.direct {
+            Direct::Write(_) => Access::REMOTE_WRITE,
+            Direct::Read(_) => Access::REMOTE_READ,
+            Direct::FetchAdd { .. } | Direct::CompareSwap { .. } => Access::REMOTE_ATOMIC,
+        };
+        let TestHost { device, arena, .. } = &mut *self.host;
+        let grants = device.grants();
+        let queue = grants
+            .queue(at.to)
+            .filter(|queue| queue.peer == at.from && queue.access.contains(need));
+        let piece = queue.and_then(|queue| {
+            grants
+                .region(reth.rkey)?
+                .piece(queue.pd, at.to, reth.address, reth.length, need)
+        });
+        let Some(piece) = piece else { return false };
+        match request.direct {
+            Direct::Write(bytes) => {
+                let mut copy = Vec::new();
+                theirs.gather(bytes, &mut copy);
+                arena.write(piece, Payload::Bytes(&copy)).is_ok()
+            }
+            Direct::Read(into) => {
+                let mut copy = Vec::new();
+                arena.gather(Gather::Pieces(&[piece]), &mut copy);
+                theirs.scatter(into, &copy)
+            }
+            Direct::FetchAdd { add, into } => {
+                let before = arena.fetch_add(piece, add);
+                before.is_ok_and(|before| theirs.scatter(into, &before.to_ne_bytes()))
+            }
+            Direct::CompareSwap {
+                compare,
+                swap,
+                into,
+            } => {
+                let before = arena.compare_swap(piece, compare, swap);
+                before.is_ok_and(|before| theirs.scatter(into, &before.to_ne_bytes()))
+            }
+        }
+    }
 }

@@ -4,8 +4,9 @@
 use super::arena::Arena;
 use super::channel::{CHANNEL, ShmChannel};
 use rnic::{
-    Arrival, Channels, Direct, Execution, Fault, ForwardedRequest, Gather, Gid, Instant, Path,
-    Sink, SrqOwner, Streamed,
+    Advice, Arrival, ChannelRings, Decision, DirectExecution, DirectPath, DirectWork, Execution,
+    Fault, ForwardedRequest, Gather, Gid, Instant, Path, Sink, SrqOwner, StreamStatistics,
+    StreamedRequest,
 };
 use sim::random::RunRng;
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use std::net::Ipv4Addr;
 use wire::MAX_HEADERS;
 use wire::icrc::{Flow, split_icrc};
 use wire::ipv4::Identification;
-use wire::{Packet, Qpn, Reth};
+use wire::{Packet, Qpn};
 
 /// The faults of the network: their chances per packet, in thousandths, and how long it may hold one back.
 #[derive(Clone, Copy, Default, Debug)]
@@ -143,9 +144,7 @@ impl Sink for Port<'_> {
     }
 }
 
-impl Channels for Port<'_> {
-    const CHOSEN_FROM: u32 = 0;
-
+impl ChannelRings for Port<'_> {
     fn room(&mut self, path: &Path, _mtu: u32) -> u32 {
         match &self.network.channel {
             Some(channel) if path.channel == CHANNEL => channel.room(self.rng),
@@ -162,32 +161,6 @@ impl Channels for Port<'_> {
         if open { CHANNEL } else { 0 }
     }
 
-    fn execute(
-        &mut self,
-        _path: &Path,
-        _from: Qpn,
-        _to: Qpn,
-        _reth: &Reth,
-        _direct: Direct<'_>,
-    ) -> bool {
-        false
-    }
-
-    /// No request is executed directly here, but they wait as they would for it.
-    fn execution(&mut self, _path: &Path, _is_read: bool, _length: u32) -> Execution {
-        match self.rng.below(20) {
-            0 => Execution::Later,
-            1..4 => Execution::Direct,
-            _ => Execution::ByChannel,
-        }
-    }
-
-    fn begins(&mut self, _path: &Path, _kind: Streamed, _length: u32, _follows: bool) {}
-
-    fn prefers_to_execute(&mut self, _path: &Path) -> bool {
-        false
-    }
-
     fn srq_owner(&mut self, _front_end: Qpn, _srq: Qpn) -> SrqOwner {
         SrqOwner::Absent
     }
@@ -200,6 +173,35 @@ impl Channels for Port<'_> {
         _payload: &[u8],
     ) {
     }
+}
+
+impl DirectExecution for Port<'_> {
+    fn execute(&mut self, _at: &DirectPath<'_>, _work: DirectWork<'_>) -> usize {
+        0
+    }
+}
+
+/// No request is executed directly in a turn, but they wait as they would for it.
+impl StreamStatistics for Port<'_> {
+    const MEASURED_FROM: u32 = 0;
+
+    fn advice(&mut self, _path: &Path, request: StreamedRequest) -> Advice {
+        let execution = if request.is_heard {
+            match self.rng.below(20) {
+                0 => Execution::Later,
+                1..4 => Execution::Direct,
+                _ => Execution::ByChannel,
+            }
+        } else {
+            Execution::ByChannel
+        };
+        Advice {
+            execution,
+            ..Advice::BY_CHANNEL
+        }
+    }
+
+    fn record(&mut self, _path: &Path, _request: StreamedRequest, _decision: Decision) {}
 }
 
 fn flow(source: Gid, destination: Gid, source_port: u16) -> Flow {

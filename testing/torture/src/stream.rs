@@ -2,7 +2,7 @@
 //! packets.
 
 use super::arena::Slot;
-use super::host::{QKEY, TestHost};
+use super::host::{QKEY, SharedPeer, TestHost};
 use rnic::{
     Completion, CompletionKind, Data, Destination, Extra, Instant, Operation, QpType, SendFlags,
     SendRequest, Sge, Status,
@@ -418,14 +418,8 @@ impl Stream {
         };
         let TestHost { device, arena, .. } = host;
         // Not from the rng, so that the seeds that are kept stay the runs that they were.
-        if self.executes
-            && device.execute_at_once(
-                self.qpn,
-                &request,
-                || now,
-                |_, qpns, reth, direct| other.execute(qpns, reth, direct, arena),
-            )
-        {
+        let mut peer = SharedPeer { host: other, arena };
+        if self.executes && device.execute_at_once(self.qpn, &request, || now, &mut peer) {
             self.executed += 1;
             return Ok(());
         }

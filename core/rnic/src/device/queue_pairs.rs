@@ -2,7 +2,7 @@
 
 use super::Device;
 use super::domains::Domains;
-use crate::address::{Path, source_port};
+use crate::address::source_port;
 use crate::counters::QpCounters;
 use crate::error::Error;
 use crate::handle::Cq;
@@ -10,11 +10,11 @@ use crate::qp::Qp;
 use crate::qp::attr::{AttrMask, QpAttr, QpInit, QpType, State};
 use crate::qp::state;
 use crate::resources::Resources;
-use crate::sink::Direct;
+use crate::sink::DirectExecution;
 use crate::time::Instant;
 use crate::work::{ReceiveRequest, SendRequest};
 use alloc::vec::Vec;
-use wire::{Qpn, Reth};
+use wire::Qpn;
 
 impl Device {
     /// Adds numbers for queue pairs: a host grants ranges to its processes. Numbers that were added already
@@ -140,18 +140,17 @@ impl Device {
         self.queue_pairs.get(qpn)?.check_send(request, before)
     }
 
-    /// Executes and completes a request in place of posting it, where `execute` can: a WRITE without
-    /// immediate data, READ or atomic on a shared-memory channel, with nothing of its queue pair before it.
-    /// `execute` gets the path, the numbers of both queue pairs and the request, and returns whether it has
-    /// executed it; `now` is called where there is a completion, which contains the time. False where the
-    /// request has to be posted; the contents of its range are undefined then.
+    /// Executes and completes a request in place of posting it, where `peer` can: a WRITE without immediate
+    /// data, READ or atomic on a shared-memory channel, with nothing of its queue pair before it. `now` is
+    /// called where there is a completion, which contains the time. False where the request has to be posted;
+    /// the contents of its range are undefined then.
     #[inline]
     pub fn execute_at_once(
         &mut self,
         qpn: Qpn,
         request: &SendRequest<'_>,
         mut now: impl FnMut() -> Instant,
-        execute: impl FnOnce(&Path, (Qpn, Qpn), &Reth, Direct<'_>) -> bool,
+        peer: &mut impl DirectExecution,
     ) -> bool {
         let Self {
             queue_pairs,
@@ -162,7 +161,7 @@ impl Device {
         let Some(qp) = queue_pairs.get_mut(qpn) else {
             return false;
         };
-        let done = qp.execute_at_once(resources, request, &mut now, execute);
+        let done = qp.execute_at_once(resources, request, &mut now, peer);
         if resources.cqs.has_overrun() {
             queue_pairs.fail_overrun(resources, now());
         }

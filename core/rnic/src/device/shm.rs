@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::memory::{Memory, Payload, Piece};
 use crate::qp::{Inbound, Origin, Qp};
 use crate::resources::Resources;
-use crate::sink::{Channels, Sink};
+use crate::sink::{ChannelRings, Sink};
 use crate::time::Instant;
 use wire::{Message, Packet, Position, Psn, Qpn, Service, Tail};
 

@@ -23,7 +23,7 @@ use crate::address::Path;
 use crate::domain::{DomainName, ForwardedRequest, SrqOwner};
 use crate::memory::{Memory, Payload};
 use crate::resources::Resources;
-use crate::sink::{Channels, PacketKind, Sink};
+use crate::sink::{ChannelRings, PacketKind, Sink};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

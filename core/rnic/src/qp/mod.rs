@@ -36,7 +36,7 @@ use crate::grant::QueueGrant;
 use crate::memory::{Memory, Payload, Piece};
 use crate::receive::ReceiveQueue;
 use crate::resources::Resources;
-use crate::sink::{Direct, Sink};
+use crate::sink::{DirectExecution, Sink};
 use crate::time::Instant;
 use crate::work::{ReceiveRequest, SendRequest};
 pub(crate) use transport::Origin;
@@ -52,7 +52,7 @@ use responder::Responder;
 use send_queue::SendQueue;
 use step::Step;
 use timer::Timer;
-use wire::{Message, Packet, Psn, Qpn, Reth};
+use wire::{Message, Packet, Psn, Qpn};
 
 /// Whether, and how urgently, a queue pair has something to send.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -324,7 +324,7 @@ impl Qp {
         resources: &mut Resources,
         request: &SendRequest<'_>,
         now: impl FnOnce() -> Instant,
-        execute: impl FnOnce(&Path, (Qpn, Qpn), &Reth, Direct<'_>) -> bool,
+        peer: &mut impl DirectExecution,
     ) -> bool {
         let origin = Origin::Network;
         let cx = &mut Context {
@@ -333,7 +333,7 @@ impl Qp {
             now: Instant::default(),
             origin,
         };
-        self.requester.execute_at_once(cx, request, now, execute)
+        self.requester.execute_at_once(cx, request, now, peer)
     }
 
     /// Posts a receive. In the error state the request is accepted and flushed.

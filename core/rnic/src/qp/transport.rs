@@ -4,7 +4,6 @@
 //! | | packets | shared-memory channel |
 //! |---|---|---|
 //! | unit | one packet | a run of packets of one message, with the PSN of the first |
-//! | window | congestion control | fixed: nothing is lost, and a full channel says so itself |
 //! | window | congestion control | fixed: nothing is lost, and a full channel is reported to the sender |
 //! | ACK timeout | as the program asks | at least 67 ms |
 //! | direct execution | never | WRITEs, READs and atomics with nothing outstanding before them |
@@ -15,7 +14,7 @@ use super::send_queue::SendEntry;
 use super::timer;
 use crate::address::{Path, Senders};
 use crate::congestion::Control;
-use crate::sink::{Channels, PacketKind, Sink};
+use crate::sink::{ChannelRings, PacketKind, Sink};
 use crate::time::Nanos;
 use crate::work::Operation;
 use wire::{Qpn, Syndrome};
@@ -126,21 +125,6 @@ impl Transport {
     #[inline]
     pub(super) fn has_equal_responses(self) -> bool {
         self == Self::Packets
-    }
-
-    /// Whether a request waits until the peer has answered one, so that it can be executed directly: once
-    /// requests follow each other through the channel, those after them have to use the channel too.
-    pub(super) fn waits_to_execute(
-        self,
-        kind: QpType,
-        path: &Path,
-        entry: &SendEntry,
-        sink: &mut impl Sink,
-    ) -> bool {
-        self.may_execute(kind, entry)
-            && sink
-                .channels()
-                .is_some_and(|channels| channels.prefers_to_execute(path))
     }
 
     /// Whether an acknowledgement leaves before the requests of its turn: a peer that answers such a request

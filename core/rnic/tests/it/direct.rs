@@ -2,7 +2,7 @@
 
 use crate::bench::*;
 use rnic::*;
-use wire::{Aeth, Message, Packet, Position, Qpn, Reth, Rkey, Syndrome, Tail};
+use wire::{Aeth, Message, Packet, Position, Qpn, Rkey, Syndrome, Tail};
 
 const SEND: Operation = Operation::Send(Tail::None);
 const WRITE: Operation = Operation::Write {
@@ -43,59 +43,9 @@ impl Sink for AtHand {
     }
 }
 
-impl Channels for AtHand {
-    const CHOSEN_FROM: u32 = 0;
-
+impl ChannelRings for AtHand {
     fn room(&mut self, _path: &Path, mtu: u32) -> u32 {
         8192 / mtu
-    }
-
-    fn execute(
-        &mut self,
-        _path: &Path,
-        _from: Qpn,
-        _to: Qpn,
-        _reth: &Reth,
-        _direct: Direct<'_>,
-    ) -> bool {
-        self.executed += 1;
-        true
-    }
-
-    fn takes_runs(&mut self, _path: &Path, _is_read: bool, _length: u32) -> bool {
-        self.together.is_some()
-    }
-
-    fn execute_run(
-        &mut self,
-        _: &Path,
-        _: Qpn,
-        _: Qpn,
-        _is_read: bool,
-        run: &[RunRequest],
-    ) -> usize {
-        let done = run.len().min(self.together.unwrap_or_default());
-        self.runs.push(
-            run[..done]
-                .iter()
-                .map(|request| (request.reth.rkey, request.reth.length))
-                .collect(),
-        );
-        done
-    }
-
-    fn execution(&mut self, _path: &Path, _is_read: bool, _length: u32) -> Execution {
-        if self.is_full {
-            Execution::Later
-        } else {
-            Execution::Direct
-        }
-    }
-
-    fn begins(&mut self, _path: &Path, _kind: Streamed, _length: u32, _follows: bool) {}
-
-    fn prefers_to_execute(&mut self, _path: &Path) -> bool {
-        true
     }
 
     fn datagram_channel(&mut self, _path: &Path, _from: Qpn, _to: Qpn) -> u16 {
@@ -113,6 +63,63 @@ impl Channels for AtHand {
         _packet: &Packet,
         _payload: &[u8],
     ) {
+    }
+}
+
+impl DirectExecution for AtHand {
+    fn execute(&mut self, _at: &DirectPath<'_>, work: DirectWork<'_>) -> usize {
+        match work {
+            DirectWork::One(_) => {
+                self.executed += 1;
+                1
+            }
+            DirectWork::Run { requests, .. } => {
+                let done = requests.len().min(self.together.unwrap_or_default());
+                self.runs.push(
+                    requests[..done]
+                        .iter()
+                        .map(|request| (request.reth.rkey, request.reth.length))
+                        .collect(),
+                );
+                done
+            }
+        }
+    }
+}
+
+impl StreamStatistics for AtHand {
+    const MEASURED_FROM: u32 = 0;
+
+    fn advice(&mut self, _path: &Path, request: StreamedRequest) -> Advice {
+        Advice {
+            execution: if self.is_full && request.is_heard {
+                Execution::Later
+            } else {
+                Execution::Direct
+            },
+            in_runs: self.together.is_some(),
+        }
+    }
+
+    fn record(&mut self, _path: &Path, _request: StreamedRequest, _decision: Decision) {}
+}
+
+/// A peer that executes one request of this length.
+struct Expecting {
+    qpn: Qpn,
+    length: u32,
+}
+
+impl DirectExecution for Expecting {
+    fn execute(&mut self, at: &DirectPath<'_>, work: DirectWork<'_>) -> usize {
+        let DirectWork::One(request) = work else {
+            panic!("one request was posted")
+        };
+        assert_eq!(
+            (at.path.channel, at.from, at.to, request.reth.length),
+            (CHANNEL, self.qpn, PEER_QPN, self.length)
+        );
+        1
     }
 }
 
@@ -324,18 +331,8 @@ fn post_or_execute(
         xrc_srq: None,
     };
     let (device, qpn, now) = (&mut bench.device, bench.qpn, bench.now);
-    let done = device.execute_at_once(
-        qpn,
-        &request,
-        || now,
-        |path, qpns, reth, _| {
-            assert_eq!(
-                (path.channel, qpns, reth.length),
-                (CHANNEL, (qpn, PEER_QPN), length)
-            );
-            true
-        },
-    );
+    let mut peer = Expecting { qpn, length };
+    let done = device.execute_at_once(qpn, &request, || now, &mut peer);
     if !done {
         device.post_send(qpn, &request, now).unwrap();
     }

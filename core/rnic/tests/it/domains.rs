@@ -2,7 +2,7 @@
 
 use crate::bench::*;
 use rnic::*;
-use wire::{AtomicEth, Message, Packet, Position, Psn, Qpn, Reth, Service, Syndrome, Tail};
+use wire::{AtomicEth, Message, Packet, Position, Psn, Qpn, Service, Syndrome, Tail};
 
 /// Number of the shared-memory channel between the two devices, at either end.
 const CHANNEL: u16 = 1;
@@ -45,32 +45,25 @@ impl Sink for Out {
     }
 }
 
-impl Channels for Out {
-    const CHOSEN_FROM: u32 = 0;
+impl DirectExecution for Out {
+    fn execute(&mut self, _at: &DirectPath<'_>, _work: DirectWork<'_>) -> usize {
+        0
+    }
+}
 
+impl StreamStatistics for Out {
+    const MEASURED_FROM: u32 = 0;
+
+    fn advice(&mut self, _path: &Path, _request: StreamedRequest) -> Advice {
+        Advice::BY_CHANNEL
+    }
+
+    fn record(&mut self, _path: &Path, _request: StreamedRequest, _decision: Decision) {}
+}
+
+impl ChannelRings for Out {
     fn room(&mut self, path: &Path, mtu: u32) -> u32 {
         if path.channel == 0 { 1 } else { 8192 / mtu }
-    }
-
-    fn execute(
-        &mut self,
-        _path: &Path,
-        _from: Qpn,
-        _to: Qpn,
-        _reth: &Reth,
-        _direct: Direct<'_>,
-    ) -> bool {
-        false
-    }
-
-    fn execution(&mut self, _path: &Path, _is_read: bool, _length: u32) -> Execution {
-        Execution::ByChannel
-    }
-
-    fn begins(&mut self, _path: &Path, _kind: Streamed, _length: u32, _follows: bool) {}
-
-    fn prefers_to_execute(&mut self, _path: &Path) -> bool {
-        false
     }
 
     fn datagram_channel(&mut self, _path: &Path, _from: Qpn, _to: Qpn) -> u16 {

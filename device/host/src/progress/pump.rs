@@ -110,12 +110,7 @@ impl Pump {
         let Self {
             rnic, shm, clock, ..
         } = self;
-        rnic.execute_at_once(
-            qpn,
-            request,
-            || clock.read(),
-            |path, qpns, reth, direct| shm.execute_at_once(path, qpns, reth, direct),
-        )
+        shm.has_mappings() && rnic.execute_at_once(qpn, request, || clock.read(), shm)
     }
 
     /// Ends a call in which so many requests were executed at once. A program that always finds completions

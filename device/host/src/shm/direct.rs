@@ -12,8 +12,8 @@ use crate::sys::other_process::{Copy, OtherProcess};
 use crate::sys::shared_files::{self, FilePart};
 use crate::sys::shared_mappings::{SharedMappings, SharedRange, Shown, are_pinned};
 use rnic::{
-    Access, Arrival, Change, Direct, Gather, Gid, Memory, Path, Payload, Pd, Piece, QueueGrant,
-    RUN_MAX, RegionGrant, RunRequest,
+    Access, Arrival, Change, Direct, DirectPath, DirectRequest, Gather, Gid, Memory, Payload, Pd,
+    Piece, QueueGrant, RUN_MAX, RegionGrant, RunRequest,
 };
 use std::io;
 use std::os::fd::AsFd;
@@ -58,11 +58,11 @@ impl PeerMemory {
         let memory = OtherProcess::open(process, address, grants.token()).ok();
         Ok(Self {
             memory,
-            ..Self::of(grants)
+            ..Self::of_grants(grants)
         })
     }
 
-    fn of(grants: PeerGrantTable) -> Self {
+    fn of_grants(grants: PeerGrantTable) -> Self {
         Self {
             memory: None,
             mappings: SharedMappings::default(),
@@ -85,7 +85,7 @@ impl PeerMemory {
     }
 
     /// Adds a file or segment that the peer has announced, of which it has registered a part.
-    pub(super) fn show(&mut self, number: u8, shown: Shown) {
+    pub(super) fn add_mapping(&mut self, number: u8, shown: Shown) {
         self.mappings.add(number, shown);
     }
 
@@ -110,20 +110,19 @@ impl PeerMemory {
             && !self.region.as_ref().is_some_and(is_other)
     }
 
-    /// Chooses how a request of this length may be executed: by a system call, by a copy in a shared mapping,
-    /// or (`None`) not at all. A system call pays where it was measured to be faster (`streams`), and if
-    /// nothing else waits to be sent (`may_call`) and the request is short or the peer `sleeps`, because
-    /// waking it takes as long.
-    pub(super) fn choose(
+    /// The methods by which a request of this length may be executed; `None` where it may not. A system call
+    /// pays where it was measured to be faster (`is_faster`), and if nothing else waits to be sent
+    /// (`may_call`) and the request is short or the peer `sleeps`, because waking it takes as long.
+    pub(super) fn copy_method(
         &self,
-        reth: &Reth,
+        length: u32,
         may_call: bool,
         sleeps: bool,
-        streams: bool,
+        is_faster: bool,
     ) -> Option<CopyMethod> {
-        let pays = reth.length <= SMALL || (reth.length <= LARGE && sleeps);
-        let call = self.memory.is_some() && (streams || (may_call && pays));
-        match (call, !self.mappings.is_empty() && reth.length <= SHARED_MAX) {
+        let pays = length <= SMALL || (length <= LARGE && sleeps);
+        let call = self.memory.is_some() && (is_faster || (may_call && pays));
+        match (call, !self.mappings.is_empty() && length <= SHARED_MAX) {
             (false, false) => None,
             (call, shared) => Some(CopyMethod { call, shared }),
         }
@@ -132,17 +131,16 @@ impl PeerMemory {
     /// Executes a request, if the peer grants it. False where it was not executed, or only a part of it.
     pub(super) fn execute(
         &mut self,
-        path: &Path,
-        (from, to): (Qpn, Qpn),
-        reth: &Reth,
-        direct: Direct<'_>,
+        at: &DirectPath<'_>,
+        request: &DirectRequest<'_>,
         method: CopyMethod,
     ) -> bool {
+        let DirectRequest { reth, direct } = request;
         if reth.length == 0 {
             return false;
         }
-        let need = need_of(&direct);
-        let Some((piece, Region { grant, part })) = self.find(path, from, to, reth, need) else {
+        let need = right_for(direct);
+        let Some((piece, Region { grant, part })) = self.memory_of(at, reth, need) else {
             return false;
         };
         let offset = piece.address.wrapping_sub(grant.start);
@@ -151,9 +149,9 @@ impl PeerMemory {
         if let Some(range) =
             part.and_then(|part| self.mappings.range(part, grant.length, offset, length))
         {
-            return execute_in(range, direct);
+            return execute_in(range, *direct);
         }
-        match (self.memory.as_ref().filter(|_| method.call), direct) {
+        match (self.memory.as_ref().filter(|_| method.call), *direct) {
             (Some(memory), Direct::Write(bytes)) => memory.write(piece.address, bytes),
             (Some(memory), Direct::Read(bytes)) => memory.read(piece.address, bytes),
             _ => false,
@@ -165,13 +163,12 @@ impl PeerMemory {
     #[inline(always)]
     pub(super) fn execute_shared(
         &mut self,
-        path: &Path,
-        (from, to): (Qpn, Qpn),
-        reth: &Reth,
-        direct: Direct<'_>,
+        at: &DirectPath<'_>,
+        request: &DirectRequest<'_>,
     ) -> bool {
-        let need = need_of(&direct);
-        let Some(pd) = self.connected(path, from, to, need) else {
+        let DirectRequest { reth, direct } = request;
+        let need = right_for(direct);
+        let Some(pd) = self.connected_pd(at, need) else {
             return false;
         };
         let Some(Region {
@@ -181,14 +178,14 @@ impl PeerMemory {
         else {
             return false;
         };
-        let Some(piece) = grant.piece(pd, to, reth.address, reth.length, need) else {
+        let Some(piece) = grant.piece(pd, at.to, reth.address, reth.length, need) else {
             return false;
         };
         let (part, total, offset) = (*part, grant.length, piece.address.wrapping_sub(grant.start));
         let range = self
             .mappings
             .range(part, total, offset, reth.length as usize);
-        range.is_some_and(|range| reth.length > 0 && execute_in(range, direct))
+        range.is_some_and(|range| reth.length > 0 && execute_in(range, *direct))
     }
 
     /// Executes WRITEs or READs that follow each other, from the first on. Returns how many were executed.
@@ -196,8 +193,7 @@ impl PeerMemory {
     /// `calls` of its length are moved by one system call.
     pub(super) fn execute_run(
         &mut self,
-        path: &Path,
-        (from, to): (Qpn, Qpn),
+        at: &DirectPath<'_>,
         is_read: bool,
         run: &[RunRequest],
         calls: usize,
@@ -207,10 +203,10 @@ impl PeerMemory {
         } else {
             Access::REMOTE_WRITE
         };
-        let Some(pd) = self.connected(path, from, to, need) else {
+        let Some(pd) = self.connected_pd(at, need) else {
             return 0;
         };
-        let shared = self.copy_run(pd, to, need, run);
+        let shared = self.copy_run(pd, at.to, need, run);
         if shared > 0 || calls == 0 {
             return shared;
         }
@@ -220,7 +216,7 @@ impl PeerMemory {
             .take(calls)
             .take_while(|request| request.reth.length == run[0].reth.length);
         let found = alike.map_while(|RunRequest { reth, piece: ours }| {
-            let (theirs, _) = self.target(pd, to, reth, need)?;
+            let (theirs, _) = self.granted_memory(pd, at.to, reth, need)?;
             Some(Copy {
                 ours: ours.address,
                 theirs: theirs.address,
@@ -245,7 +241,8 @@ impl PeerMemory {
         }
         let mut done = 0;
         for RunRequest { reth, piece: ours } in run {
-            let Some((piece, Region { grant, part })) = self.target(pd, to, reth, need) else {
+            let Some((piece, Region { grant, part })) = self.granted_memory(pd, to, reth, need)
+            else {
                 break;
             };
             let Some(part) = part.filter(|_| reth.length <= SHARED_MAX) else {
@@ -285,30 +282,34 @@ impl PeerMemory {
 
     /// The protection domain of the peer's queue pair, if it is connected to ours and has these rights.
     #[inline]
-    fn connected(&mut self, path: &Path, from: Qpn, to: Qpn, need: Access) -> Option<Pd> {
-        let queue = self.queue(to)?;
-        let connected = queue.peer == from
-            && queue.source == path.destination
-            && queue.destination == path.source;
+    fn connected_pd(&mut self, at: &DirectPath<'_>, need: Access) -> Option<Pd> {
+        let queue = self.queue(at.to)?;
+        let connected = queue.peer == at.from
+            && queue.source == at.path.destination
+            && queue.destination == at.path.source;
         (connected && queue.access.contains(need)).then_some(queue.pd)
     }
 
     /// The memory that a request names, by the checks that the responder would make.
-    fn find(
+    fn memory_of(
         &mut self,
-        path: &Path,
-        from: Qpn,
-        to: Qpn,
+        at: &DirectPath<'_>,
         reth: &Reth,
         need: Access,
     ) -> Option<(Piece, Region)> {
-        let pd = self.connected(path, from, to, need)?;
-        self.target(pd, to, reth, need)
+        let pd = self.connected_pd(at, need)?;
+        self.granted_memory(pd, at.to, reth, need)
     }
 
     /// The memory that a request of a queue pair of ours names, to which the peer grants this.
     #[inline]
-    fn target(&mut self, pd: Pd, to: Qpn, reth: &Reth, need: Access) -> Option<(Piece, Region)> {
+    fn granted_memory(
+        &mut self,
+        pd: Pd,
+        to: Qpn,
+        reth: &Reth,
+        need: Access,
+    ) -> Option<(Piece, Region)> {
         let region = self.region(reth.rkey)?;
         Some((
             region
@@ -366,7 +367,7 @@ impl PeerMemory {
 
 /// The right to the peer's memory that a request needs.
 #[inline(always)]
-fn need_of(direct: &Direct<'_>) -> Access {
+fn right_for(direct: &Direct<'_>) -> Access {
     match direct {
         Direct::Write(_) => Access::REMOTE_WRITE,
         Direct::Read(_) => Access::REMOTE_READ,
@@ -437,7 +438,11 @@ pub(super) struct Published {
 }
 
 /// Writes a change of the device's regions or queue pairs to the grant table.
-pub(super) fn publish(grants: &GrantTable, rnic: &mut rnic::Device, change: Change) -> Published {
+pub(super) fn publish_change(
+    grants: &GrantTable,
+    rnic: &mut rnic::Device,
+    change: Change,
+) -> Published {
     let mut shows = false;
     let (section, place, words) = match change {
         Change::Region(rkey) => {
@@ -570,7 +575,7 @@ mod tests {
     #[test]
     fn what_was_found_last_is_not_used_when_it_has_changed() {
         let own = GrantTable::new(0).unwrap();
-        let mut peer = PeerMemory::of(PeerGrantTable::open(own.fd()).unwrap());
+        let mut peer = PeerMemory::of_grants(PeerGrantTable::open(own.fd()).unwrap());
         let grant = RegionGrant {
             rkey: Rkey(77),
             pd: Pd::from_value(1),

@@ -38,7 +38,7 @@ pub(super) fn drain(socket: RawFd, rings: &mut Rings) -> bool {
                     if let (Some((number, shown)), Some(peer_memory)) =
                         (shown, &mut rings.peer_memory)
                     {
-                        peer_memory.show(number, shown);
+                        peer_memory.add_mapping(number, shown);
                     }
                 }
                 Message::Awaited => return false,

@@ -31,13 +31,13 @@ use crate::sys::shared_files;
 use link::memory::Sleeper;
 use link::udp::QPN_BITS;
 use link::unix;
-use rnic::{Direct, Gid, Instant, Nanos, Path, Senders, SrqOwner};
+use rnic::{DirectExecution, DirectPath, DirectWork, Gid, Instant, Nanos, Senders, SrqOwner};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use tracing::{debug, info, warn};
-use wire::{Qpn, Reth};
+use wire::Qpn;
 
 use messages::{drain, show_file};
 use rings::{Beginning, Rings};
@@ -75,7 +75,7 @@ pub(crate) struct ShmChannels {
     wanted: Option<(QpnRange, QpnRange)>,
     /// Whether a peer has announced memory that can be mapped here.
     has_mappings: bool,
-    /// The channel whose busy word [`Self::execute_at_once`] has set.
+    /// The channel whose busy word [`Self::execute`] has set.
     busy: Option<u16>,
     /// Whether requests wait for the next round, because enough was executed in the last one.
     has_later: bool,
@@ -422,7 +422,7 @@ impl ShmChannels {
         let (mut taken_back, mut shows) = (false, false);
         while let Some(change) = rnic.grants().poll_change() {
             if let Some(grants) = &self.grants {
-                let published = direct::publish(grants, rnic, change);
+                let published = direct::publish_change(grants, rnic, change);
                 taken_back |= published.taken_back;
                 shows |= published.shows;
             }
@@ -564,30 +564,7 @@ impl ShmChannels {
         self.has_mappings
     }
 
-    /// Executes a request on memory of the peer that is mapped here, if the peer grants it; see
-    /// [`rnic::Device::execute_at_once`]. [`Self::end_execution`] follows the last one of a call; one that is
-    /// not executed ends the series itself.
-    #[inline]
-    pub(crate) fn execute_at_once(
-        &mut self,
-        path: &Path,
-        qpns: (Qpn, Qpn),
-        reth: &Reth,
-        direct: Direct<'_>,
-    ) -> bool {
-        if self.busy != Some(path.channel) {
-            self.end_execution();
-            self.busy = Some(path.channel);
-        }
-        let rings = self.rings(path.channel);
-        let done = rings.is_some_and(|rings| rings.execute_at_once(path, qpns, reth, direct));
-        if !done {
-            self.end_execution();
-        }
-        done
-    }
-
-    /// Ends a series of [`Self::execute_at_once`]: the peer may revoke its grants.
+    /// Ends a series of [`Self::execute`]: the peer may revoke its grants.
     #[inline]
     pub(crate) fn end_execution(&mut self) {
         if let Some(rings) = self.busy.take().and_then(|channel| self.rings(channel)) {
@@ -631,5 +608,28 @@ impl ShmChannels {
             Stage::Open(rings) => Some(rings),
             _ => None,
         }
+    }
+}
+
+/// Execution in the call that posts a request, see [`rnic::Device::execute_at_once`].
+impl DirectExecution for ShmChannels {
+    /// Executes a request on memory of the peer that is mapped here, if the peer grants it.
+    /// [`Self::end_execution`] follows the last one of a call; one that is not executed ends the series
+    /// itself.
+    #[inline]
+    fn execute(&mut self, at: &DirectPath<'_>, work: DirectWork<'_>) -> usize {
+        let DirectWork::One(request) = work else {
+            return 0;
+        };
+        if self.busy != Some(at.path.channel) {
+            self.end_execution();
+            self.busy = Some(at.path.channel);
+        }
+        let rings = self.rings(at.path.channel);
+        let done = rings.is_some_and(|rings| rings.execute_at_once(at, &request));
+        if !done {
+            self.end_execution();
+        }
+        usize::from(done)
     }
 }

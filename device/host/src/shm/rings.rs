@@ -10,7 +10,7 @@ use super::fetch::{
 };
 use super::flags::{BY_REFERENCE, FORWARDED, SAME_PATH};
 use super::forwarded::{self, FORWARDED_BYTES};
-use super::stream::{MEASURED_FROM, Measured, Method, Streams, kind_of};
+use super::stream::{MEASURED_FROM, Measured, Method, Streams};
 use crate::counters::LinkCounters;
 use crate::log::HOST;
 use crate::progress::clock;
@@ -22,13 +22,13 @@ use link::memory::{
 };
 use link::unix;
 use rnic::{
-    Arrival, Backing, Direct, Fault, ForwardedRequest, Gather, Gid, Instant, Path, Payload, Piece,
-    RunRequest, Senders, Streamed,
+    Arrival, Backing, Direct, DirectPath, DirectRequest, Fault, ForwardedRequest, Gather, Gid,
+    Instant, Path, Payload, Piece, RunRequest, Senders, Streamed,
 };
 use std::os::fd::{OwnedFd, RawFd};
 use tracing::debug;
+use wire::Packet;
 use wire::opcode::MAX_HEADERS;
-use wire::{Packet, Qpn, Reth};
 
 /// Bytes of source GID, destination GID, traffic class and hop limit.
 const ADDRESSES_BYTES: usize = 34;
@@ -66,6 +66,14 @@ pub(super) enum Beginning {
     Seen,
     /// The socket has been read since: records are taken as they arrive.
     Over,
+}
+
+/// A record whose payload is in the sender's memory.
+#[derive(Clone, Copy)]
+struct Referring<'a> {
+    arrival: &'a Arrival,
+    packet: &'a Packet,
+    reference: Reference,
 }
 
 /// The rings of an open channel, and the state of its two ends.
@@ -161,38 +169,26 @@ impl Rings {
     /// Executes a request on the peer's memory, if the peer grants it and a copy method pays.
     pub(crate) fn execute(
         &mut self,
-        path: &Path,
-        qpns: (Qpn, Qpn),
-        reth: &Reth,
-        direct: Direct<'_>,
+        at: &DirectPath<'_>,
+        request: &DirectRequest<'_>,
         may_call: bool,
     ) -> bool {
-        let is_read = matches!(direct, Direct::Read(_));
-        let streams = self.stream_method(is_read, reth.length) == Method::Call;
+        let (kind, length) = (kind_of(&request.direct), request.reth.length);
+        let is_faster = self.stream_method(kind, length) == Method::Call;
+        let sleeps = self.writer.reader_sleeps();
         let Some(peer_memory) = &mut self.peer_memory else {
             return false;
         };
-        let Some(method) = peer_memory.choose(reth, may_call, self.writer.reader_sleeps(), streams)
-        else {
+        let Some(method) = peer_memory.copy_method(length, may_call, sleeps, is_faster) else {
             return false;
         };
-        let begun = streams.then(clock::now);
+        let begun = is_faster.then(clock::now);
         self.writer.begin_busy();
-        let done = peer_memory.execute(path, qpns, reth, direct, method);
-        self.busy_bytes = self
-            .busy_bytes
-            .saturating_add(reth.length.max(BUSY_BYTES_MIN));
-        if self.busy_bytes >= BUSY_BYTES_MAX {
-            self.end_busy();
-        }
-        if let (Some(begun), Some(stream)) = (begun, self.streams.of(kind_of(is_read), reth.length))
-        {
+        let done = peer_memory.execute(at, request, method);
+        self.count_busy(length.max(BUSY_BYTES_MIN));
+        if let (Some(begun), Some(stream)) = (begun, self.streams.stream_of(kind, length)) {
             match done {
-                true => stream.called(
-                    u64::from(reth.length),
-                    1,
-                    clock::now().0.saturating_sub(begun.0),
-                ),
+                true => stream.called(u64::from(length), 1, elapsed_since(begun)),
                 false => stream.refused(),
             }
         }
@@ -203,32 +199,20 @@ impl Rings {
     #[inline]
     pub(super) fn execute_at_once(
         &mut self,
-        path: &Path,
-        qpns: (Qpn, Qpn),
-        reth: &Reth,
-        direct: Direct<'_>,
+        at: &DirectPath<'_>,
+        request: &DirectRequest<'_>,
     ) -> bool {
         let Some(peer_memory) = self
             .peer_memory
             .as_mut()
-            .filter(|memory| memory.may_execute_at_once(reth))
+            .filter(|memory| memory.may_execute_at_once(&request.reth))
         else {
             return false;
         };
         self.writer.begin_busy();
-        let done = peer_memory.execute_shared(path, qpns, reth, direct);
-        self.busy_bytes = self
-            .busy_bytes
-            .saturating_add(reth.length.max(BUSY_BYTES_MIN));
-        if self.busy_bytes >= BUSY_BYTES_MAX {
-            self.end_busy();
-        }
+        let done = peer_memory.execute_shared(at, request);
+        self.count_busy(request.reth.length.max(BUSY_BYTES_MIN));
         done
-    }
-
-    /// Whether requests of this length are executed together: by one system call, or in shared mappings.
-    pub(crate) fn takes_runs(&mut self, is_read: bool, length: u32) -> bool {
-        self.has_shared_mappings() || self.stream_method(is_read, length) == Method::Call
     }
 
     /// Executes requests that follow each other, from the first on, as [`Self::execute`] would one by one.
@@ -236,8 +220,7 @@ impl Rings {
     /// requests as long as the first.
     pub(crate) fn execute_run(
         &mut self,
-        path: &Path,
-        qpns: (Qpn, Qpn),
+        at: &DirectPath<'_>,
         is_read: bool,
         run: &[RunRequest],
         call_max: u32,
@@ -245,37 +228,43 @@ impl Rings {
         let Some(length) = run.first().map(|request| request.reth.length) else {
             return (0, 0);
         };
-        let streams = self.stream_method(is_read, length) == Method::Call;
+        let kind = if is_read {
+            Streamed::Read
+        } else {
+            Streamed::Write
+        };
+        let is_faster = self.stream_method(kind, length) == Method::Call;
         let Some(peer_memory) = &mut self.peer_memory else {
             return (0, 0);
         };
-        let calls = if streams {
+        let calls = if is_faster {
             (call_max / length) as usize
         } else {
             0
         };
-        let begun = streams.then(clock::now);
+        let begun = is_faster.then(clock::now);
         self.writer.begin_busy();
-        let done = peer_memory.execute_run(path, qpns, is_read, run, calls);
+        let done = peer_memory.execute_run(at, is_read, run, calls);
         let bytes = run[..done].iter().fold(0_u32, |sum, request| {
             sum.saturating_add(request.reth.length)
         });
-        self.busy_bytes = self
-            .busy_bytes
-            .saturating_add(bytes.max(BUSY_BYTES_MIN * done as u32));
+        self.count_busy(bytes.max(BUSY_BYTES_MIN * done as u32));
+        if let (Some(begun), Some(stream), 1..) =
+            (begun, self.streams.stream_of(kind, length), done)
+        {
+            stream.called(u64::from(bytes), done as u64, elapsed_since(begun));
+        }
+        (done, bytes)
+    }
+
+    /// Counts bytes that were executed while the busy word is set, and clears it after so many that the peer
+    /// may have waited for long.
+    #[inline]
+    fn count_busy(&mut self, bytes: u32) {
+        self.busy_bytes = self.busy_bytes.saturating_add(bytes);
         if self.busy_bytes >= BUSY_BYTES_MAX {
             self.end_busy();
         }
-        if let (Some(begun), Some(stream), 1..) =
-            (begun, self.streams.of(kind_of(is_read), length), done)
-        {
-            stream.called(
-                u64::from(bytes),
-                done as u64,
-                clock::now().0.saturating_sub(begun.0),
-            );
-        }
-        (done, bytes)
     }
 
     /// Ends a series of [`Self::execute`]: the peer may revoke its grants.
@@ -285,8 +274,8 @@ impl Rings {
     }
 
     /// The method of executing the next request of a stream.
-    pub(crate) fn stream_method(&mut self, is_read: bool, length: u32) -> Method {
-        match (&self.peer_memory, self.streams.of(kind_of(is_read), length)) {
+    pub(crate) fn stream_method(&mut self, kind: Streamed, length: u32) -> Method {
+        match (&self.peer_memory, self.streams.stream_of(kind, length)) {
             (Some(memory), Some(stream)) if memory.can_call() => stream.method(),
             _ => Method::Ring,
         }
@@ -303,7 +292,8 @@ impl Rings {
             self.send_follows = follows;
             return;
         }
-        if let (Some(memory), Some(stream)) = (&self.peer_memory, self.streams.of(kind, length))
+        if let (Some(memory), Some(stream)) =
+            (&self.peer_memory, self.streams.stream_of(kind, length))
             && memory.can_call()
         {
             stream.sent(length, follows, clock::now);
@@ -419,14 +409,19 @@ impl Rings {
         let (packet, _) = Packet::parse(headers).map_err(|_| Broken)?;
         if record.flags & BY_REFERENCE != 0 {
             let reference = Reference::of_record(record).ok_or(Broken)?;
-            let ahead = self.fetch_ahead(rnic, senders, (&arrival, &packet, reference), record)?;
+            let referring = Referring {
+                arrival: &arrival,
+                packet: &packet,
+                reference,
+            };
+            let ahead = self.fetch_ahead(rnic, senders, referring, record)?;
             let fetched = self.ahead.take(record.end);
             let bytes = if fetched.is_some() {
                 ahead
             } else {
                 reference.length
             };
-            self.handle_reference(rnic, senders, now, (&arrival, &packet, reference), fetched);
+            self.handle_reference(rnic, senders, now, referring, fetched);
             return Ok(bytes);
         }
         rnic.shm()
@@ -448,9 +443,14 @@ impl Rings {
         rnic: &mut rnic::Device,
         senders: Senders,
         now: Instant,
-        (arrival, packet, reference): (&Arrival, &Packet, Reference),
+        record: Referring<'_>,
         fetched: Option<Copy>,
     ) {
+        let Referring {
+            arrival,
+            packet,
+            reference,
+        } = record;
         // The peer waits for the end of this before a queue pair that leaves RTS completes its requests, so
         // nothing is fetched from a buffer that the program has got back.
         self.writer.begin_busy();
@@ -479,9 +479,14 @@ impl Rings {
         &mut self,
         rnic: &mut rnic::Device,
         senders: Senders,
-        (arrival, packet, reference): (&Arrival, &Packet, Reference),
+        referring: Referring<'_>,
         record: &Record,
     ) -> Result<u32, Broken> {
+        let Referring {
+            arrival,
+            packet,
+            reference,
+        } = referring;
         if self.ahead.has(record.end) || !is_whole_send(packet) {
             return Ok(0);
         }
@@ -522,7 +527,7 @@ impl Rings {
         }
         // Of a message of several records each follows the one before it.
         let follows = std::mem::replace(&mut self.send_follows, true);
-        let stream = self.streams.of(Streamed::Send, reference.length)?;
+        let stream = self.streams.stream_of(Streamed::Send, reference.length)?;
         stream.sent(reference.length, follows, clock::now);
         (stream.method() == Method::Call).then_some(reference)
     }
@@ -597,6 +602,19 @@ impl Rings {
     }
 }
 
+/// The kind of a WRITE or READ; an atomic counts as a WRITE.
+fn kind_of(direct: &Direct<'_>) -> Streamed {
+    match direct {
+        Direct::Read(_) => Streamed::Read,
+        _ => Streamed::Write,
+    }
+}
+
+/// Nanoseconds since a time.
+fn elapsed_since(begun: Instant) -> u64 {
+    clock::now().0.saturating_sub(begun.0)
+}
+
 /// Source and destination of a record, as integers, which are compared for each record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Addresses {
@@ -639,7 +657,7 @@ fn arrival(addresses: &[u8; ADDRESSES_BYTES]) -> Arrival {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Message, Position, Psn, Service, Tail};
+    use wire::{Message, Position, Psn, Qpn, Service, Tail};
 
     fn fill(rings: &mut Rings) {
         let mut counters = LinkCounters::default();

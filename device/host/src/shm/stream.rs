@@ -42,15 +42,6 @@ pub(crate) enum Method {
 /// Number of kinds that are measured separately.
 const KINDS: usize = 3;
 
-/// The kind of a WRITE or READ.
-pub(super) fn kind_of(is_read: bool) -> Streamed {
-    if is_read {
-        Streamed::Read
-    } else {
-        Streamed::Write
-    }
-}
-
 /// The streams of one channel: WRITEs, READs and SENDs of each length class.
 #[derive(Debug)]
 pub(super) struct Streams([[Stream; CLASSES]; KINDS]);
@@ -62,7 +53,7 @@ impl Streams {
     }
 
     /// The stream of requests of this kind and length; `None` where it is not measured.
-    pub(super) fn of(&mut self, kind: Streamed, length: u32) -> Option<&mut Stream> {
+    pub(super) fn stream_of(&mut self, kind: Streamed, length: u32) -> Option<&mut Stream> {
         if length < MEASURED_FROM {
             return None;
         }
@@ -341,7 +332,7 @@ mod tests {
         ] {
             let mut machine = Machine::new(ring, call);
             let mut streams = Streams::new();
-            let stream = streams.of(Streamed::Write, length).unwrap();
+            let stream = streams.stream_of(Streamed::Write, length).unwrap();
             machine.send(stream, 128 << 20, length);
             let share = machine.share_of_calls(stream, 16 << 30, length);
             if call > ring {
@@ -357,7 +348,7 @@ mod tests {
     fn a_stream_follows_the_machine() {
         let mut machine = Machine::new(30.0, 12.0);
         let mut streams = Streams::new();
-        let stream = streams.of(Streamed::Read, 1 << 20).unwrap();
+        let stream = streams.stream_of(Streamed::Read, 1 << 20).unwrap();
         machine.send(stream, 1 << 30, 1 << 20);
         machine.ring = 5.0;
         machine.send(stream, 2 * STAY_MAX, 1 << 20);
@@ -372,7 +363,7 @@ mod tests {
     fn a_ring_that_falls_behind_is_left_at_once() {
         let mut machine = Machine::new(30.0, 12.0);
         let mut streams = Streams::new();
-        let stream = streams.of(Streamed::Write, 64 << 10).unwrap();
+        let stream = streams.stream_of(Streamed::Write, 64 << 10).unwrap();
         machine.send(stream, 16 << 30, 64 << 10);
         assert!(stream.left > 256 << 20, "{stream:?}");
         machine.ring = 1.5;
@@ -383,7 +374,7 @@ mod tests {
     #[test]
     fn requests_one_by_one_take_the_ring() {
         let mut streams = Streams::new();
-        let stream = streams.of(Streamed::Write, 64 << 10).unwrap();
+        let stream = streams.stream_of(Streamed::Write, 64 << 10).unwrap();
         for _ in 0..10_000 {
             assert_eq!(stream.method(), Method::Ring);
             stream.sent(64 << 10, false, || unreachable!("no rate is measured"));
@@ -395,7 +386,7 @@ mod tests {
     fn a_stream_that_ends_leaves_no_calls_behind() {
         let mut machine = Machine::new(5.0, 10.0);
         let mut streams = Streams::new();
-        let stream = streams.of(Streamed::Write, 1 << 20).unwrap();
+        let stream = streams.stream_of(Streamed::Write, 1 << 20).unwrap();
         machine.send(stream, 64 << 20, 1 << 20);
         assert_eq!(stream.method(), Method::Call);
         for _ in 0..STAY_MAX >> 20 {
@@ -411,7 +402,7 @@ mod tests {
     fn refused_calls_are_not_tried_for_long() {
         let mut machine = Machine::new(5.0, 10.0);
         let mut streams = Streams::new();
-        let stream = streams.of(Streamed::Write, 1 << 20).unwrap();
+        let stream = streams.stream_of(Streamed::Write, 1 << 20).unwrap();
         machine.send(stream, 64 << 20, 1 << 20);
         stream.refused();
         assert_eq!(machine.share_of_calls(stream, STAY_MAX / 2, 1 << 20), 0.0);
@@ -423,7 +414,7 @@ mod tests {
         let mut streams = Streams::new();
         assert_eq!(streams.measured().count(), 0);
         machine.send(
-            streams.of(Streamed::Read, 1 << 20).unwrap(),
+            streams.stream_of(Streamed::Read, 1 << 20).unwrap(),
             1 << 30,
             1 << 20,
         );
@@ -444,11 +435,11 @@ mod tests {
     fn lengths_have_classes_by_powers_of_two() {
         let mut streams = Streams::new();
         assert!(
-            streams.of(Streamed::Write, 4096).is_none()
-                && streams.of(Streamed::Write, (4 << 20) + 1).is_none()
+            streams.stream_of(Streamed::Write, 4096).is_none()
+                && streams.stream_of(Streamed::Write, (4 << 20) + 1).is_none()
         );
         for (length, class) in [(4097, 0), (8192, 0), (8193, 1), (1 << 20, 7), (4 << 20, 9)] {
-            let at = std::ptr::from_mut(streams.of(Streamed::Write, length).unwrap());
+            let at = std::ptr::from_mut(streams.stream_of(Streamed::Write, length).unwrap());
             assert!(std::ptr::eq(at, &raw const streams.0[0][class]), "{length}");
         }
     }

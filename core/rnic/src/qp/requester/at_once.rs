@@ -2,19 +2,19 @@
 //! nothing of their queue pair is before them. Such a request needs no entry in the send queue and no turn,
 //! which would take longer than a copy of a page.
 
+use super::way::{Moment, Situation, Way, choose_way};
 use super::{Requester, complete, wants_completion};
 use crate::access::Access;
-use crate::address::Path;
 use crate::memory::{Gather, Piece};
 use crate::qp::attr::{QpType, State};
 use crate::qp::context::Context;
+use crate::qp::identity::Common;
 use crate::qp::timer::Timer;
-use crate::qp::transport::Transport;
-use crate::sink::Direct;
+use crate::sink::{Advice, Direct, DirectExecution, DirectPath, DirectRequest, DirectWork};
 use crate::time::Instant;
 use crate::work::{Data, Operation, SendRequest};
 use core::slice;
-use wire::{Qpn, Reth, Rkey};
+use wire::{Reth, Rkey};
 
 /// The range of the peer's memory that an operation names, and the right to local memory that it needs;
 /// `None` for operations that do not only read or write the peer's memory.
@@ -51,19 +51,28 @@ pub(super) fn direct_of<'a>(operation: &Operation, pieces: &'a [Piece]) -> Direc
     }
 }
 
+/// The connection of a queue pair.
+#[inline(always)]
+pub(super) fn direct_path(qp: &Common) -> DirectPath<'_> {
+    DirectPath {
+        path: &qp.path,
+        from: qp.qpn,
+        to: qp.attr.destination,
+    }
+}
+
 impl Requester {
-    /// Executes and completes a request, where `execute` can and the queue is idle. False where the request
-    /// has to be posted; the contents of its range are undefined then. Never the first request of a
-    /// connection, see [`Self::execute_directly`]; nor one with several elements.
+    /// Executes and completes a request, where `peer` can and the queue is idle. False where the request has
+    /// to be posted; the contents of its range are undefined then. Never one with several elements.
     #[inline]
     pub(in crate::qp) fn execute_at_once(
         &mut self,
         cx: &mut Context<'_>,
         request: &SendRequest<'_>,
         now: impl FnOnce() -> Instant,
-        execute: impl FnOnce(&Path, (Qpn, Qpn), &Reth, Direct<'_>) -> bool,
+        peer: &mut impl DirectExecution,
     ) -> bool {
-        if !self.is_at_rest(cx) {
+        if self.way_at_post(cx) != Way::AtOnce {
             return false;
         }
         let Some((address, rkey, need)) = target_of(&request.operation) else {
@@ -73,33 +82,28 @@ impl Requester {
         if is_read && cx.qp.attr.max_rd_atomic == 0 {
             return false;
         }
-        let (path, qpns) = (&cx.qp.path, (cx.qp.qpn, cx.qp.attr.destination));
-        let (length, done) = match request.data {
+        let piece;
+        let (length, direct) = match request.data {
             Data::Sges([sge]) if self.queue.takes_one(&request.operation, sge) => {
-                let Some(piece) = cx.resources.regions.local(cx.qp.pd(), sge, need) else {
+                let Some(local) = cx.resources.regions.local(cx.qp.pd(), sge, need) else {
                     return false;
                 };
-                let reth = Reth {
-                    address,
-                    rkey,
-                    length: sge.length,
-                };
+                piece = local;
                 let direct = direct_of(&request.operation, slice::from_ref(&piece));
-                (sge.length, execute(path, qpns, &reth, direct))
+                (sge.length, direct)
             }
             Data::Inline(bytes) if !is_read && self.queue.takes_inline(bytes) => {
-                let reth = Reth {
-                    address,
-                    rkey,
-                    length: bytes.len() as u32,
-                };
-                (
-                    reth.length,
-                    execute(path, qpns, &reth, Direct::Write(Gather::Inline(bytes))),
-                )
+                (bytes.len() as u32, Direct::Write(Gather::Inline(bytes)))
             }
             _ => return false,
         };
+        let reth = Reth {
+            address,
+            rkey,
+            length,
+        };
+        let work = DirectWork::One(DirectRequest { reth, direct });
+        let done = peer.execute(&direct_path(cx.qp), work) > 0;
         if done {
             cx.count_sent(if is_read { 0 } else { length });
             let mtu = cx.qp.mtu();
@@ -117,18 +121,25 @@ impl Requester {
         done
     }
 
-    /// Whether nothing is posted or outstanding, and the peer, at the other end of a shared-memory channel,
-    /// is ready for requests.
+    /// The way of a request that is posted now, if it only reads or writes the peer's memory.
     #[inline(always)]
-    fn is_at_rest(&self, cx: &Context<'_>) -> bool {
+    fn way_at_post(&self, cx: &Context<'_>) -> Way {
         let qp = &*cx.qp;
-        let may = qp.transport == Transport::SharedMemory
-            && qp.kind == QpType::Rc
-            && qp.state == State::ReadyToSend
-            && !qp.timers.is_set(Timer::Resume);
-        may && self.heard
+        let is_idle = qp.state == State::ReadyToSend
+            && !qp.timers.is_set(Timer::Resume)
             && self.queue.len() == 0
             && self.unacknowledged == self.high
-            && self.resend.is_empty()
+            && self.resend.is_empty();
+        let request = Situation {
+            transport: qp.transport,
+            moment: Moment::Post,
+            is_executable: qp.kind == QpType::Rc,
+            is_idle,
+            is_heard: self.heard,
+            follows: !is_idle,
+            leads: false,
+            is_measured: false,
+        };
+        choose_way(&request, || Advice::BY_CHANNEL)
     }
 }

@@ -1,7 +1,8 @@
 //! Direct execution: on a shared-memory channel, the requester's side of requests that it executes on the
 //! peer's memory itself.
 
-use super::at_once::{direct_of, target_of};
+use super::at_once::{direct_of, direct_path, target_of};
+use super::way::{Moment, Situation, Way, choose_way};
 use super::{Requester, Step};
 use crate::access::Access;
 use crate::memory::{Backing, Gather, Piece};
@@ -9,30 +10,71 @@ use crate::qp::attr::QpType;
 use crate::qp::context::Context;
 use crate::qp::send_queue::SendEntry;
 use crate::qp::transport::Transport;
-use crate::sink::{Channels, Direct, Execution, RUN_MAX, RunRequest, Sink, Streamed};
+use crate::sink::{
+    Advice, Decision, Direct, DirectExecution, DirectRequest, DirectWork, RUN_MAX, RunRequest,
+    Sink, StreamStatistics, Streamed, StreamedRequest,
+};
 use crate::work::Operation;
 use wire::{Reth, Rkey};
 
 impl Requester {
-    /// Delays a long request where the driver wants it executed directly: until the requests before it, which
-    /// are in the channel, are answered, or until the driver resumes the queue pair. `None` where it may
-    /// begin.
+    /// The way of the request at the cursor, which is `fresh` where nothing of it was sent yet.
+    #[inline(always)]
+    pub(super) fn way_in_turn<S: Sink>(
+        &self,
+        cx: &Context<'_>,
+        entry: &SendEntry,
+        fresh: bool,
+        sink: &mut S,
+    ) -> Way {
+        let qp = &*cx.qp;
+        let begins = fresh && self.packet == 0;
+        let request = Situation {
+            transport: qp.transport,
+            moment: if begins {
+                Moment::Turn
+            } else {
+                Moment::Repetition
+            },
+            is_executable: qp.transport.may_execute(qp.kind, entry),
+            is_idle: self.is_idle_before(self.cursor),
+            is_heard: self.heard,
+            follows: self.is_waiting(),
+            leads: self.queue.len() > 1,
+            is_measured: entry.length >= S::Channels::MEASURED_FROM,
+        };
+        choose_way(&request, || {
+            sink.channels().map_or(Advice::BY_CHANNEL, |channels| {
+                channels.advice(&qp.path, self.streamed(entry))
+            })
+        })
+    }
+
+    /// The request for the driver's statistics.
+    fn streamed(&self, entry: &SendEntry) -> StreamedRequest {
+        StreamedRequest {
+            kind: match entry.operation {
+                Operation::Read { .. } => Streamed::Read,
+                Operation::Send(_) => Streamed::Send,
+                _ => Streamed::Write,
+            },
+            length: entry.length,
+            is_heard: self.heard,
+        }
+    }
+
+    /// Delays a request that waits for its way; `None` for one that does not.
     #[inline]
-    pub(super) fn wait_for_direct_execution<S: Sink>(
+    pub(super) fn wait_for_way(
         &mut self,
         cx: &mut Context<'_>,
         entry: &SendEntry,
-        sink: &mut S,
+        way: Way,
+        sink: &mut impl Sink,
     ) -> Option<Step> {
-        if !self.heard || !is_chosen::<S>(cx, entry) {
-            return None;
-        }
-        match sink
-            .channels()?
-            .execution(&cx.qp.path, is_read(entry), entry.length)
-        {
-            Execution::ByChannel => None,
-            Execution::Direct if self.is_waiting() => {
+        match way {
+            Way::AfterFirstAnswer => Some(Step::Blocked),
+            Way::AfterAnswers => {
                 self.urge();
                 Some(if self.resend.is_empty() {
                     Step::Blocked
@@ -40,34 +82,39 @@ impl Requester {
                     Step::Progressed
                 })
             }
-            Execution::Direct => None,
-            Execution::Later => Some(cx.qp.wait_for_room()),
+            Way::NextRound => {
+                if let Some(channels) = sink.channels() {
+                    channels.record(&cx.qp.path, self.streamed(entry), Decision::Later);
+                }
+                Some(cx.qp.wait_for_room())
+            }
+            Way::AtOnce | Way::Run | Way::Direct | Way::Ring | Way::Packets => None,
         }
     }
 
-    /// Notifies the driver of a request that begins to go through the channel.
+    /// Records for the driver's statistics that a request begins to go through the channel.
     #[inline]
-    pub(super) fn begins_in_channel<S: Sink>(
+    pub(super) fn record_in_channel<S: Sink>(
         &self,
         cx: &Context<'_>,
         entry: &SendEntry,
         sink: &mut S,
     ) {
-        if entry.length < S::Channels::CHOSEN_FROM || cx.qp.transport != Transport::SharedMemory {
-            return;
-        }
-        let kind = match entry.operation {
-            Operation::Write {
-                immediate: None, ..
-            } => Streamed::Write,
-            Operation::Read { .. } => Streamed::Read,
-            Operation::Send(_) => Streamed::Send,
-            _ => return,
-        };
-        if cx.qp.kind == QpType::Rc
-            && let Some(channels) = sink.channels()
-        {
-            channels.begins(&cx.qp.path, kind, entry.length, self.is_waiting());
+        let is_measured = entry.length >= S::Channels::MEASURED_FROM
+            && cx.qp.transport == Transport::SharedMemory
+            && cx.qp.kind == QpType::Rc
+            && matches!(
+                entry.operation,
+                Operation::Write {
+                    immediate: None,
+                    ..
+                } | Operation::Read { .. }
+                    | Operation::Send(_)
+            );
+        if is_measured && let Some(channels) = sink.channels() {
+            let follows = self.is_waiting();
+            let decision = Decision::ByChannel { follows };
+            channels.record(&cx.qp.path, self.streamed(entry), decision);
         }
     }
 
@@ -80,17 +127,10 @@ impl Requester {
         first: &SendEntry,
         sink: &mut impl Sink,
     ) -> bool {
-        let several = self.queue.len() > 1 && cx.qp.transport.may_execute(cx.qp.kind, first);
-        if !several || !self.is_idle_before(self.cursor) {
-            return false;
-        }
-        let (is_read, path) = (is_read(first), &cx.qp.path);
         let Some(channels) = sink.channels() else {
             return false;
         };
-        if !channels.takes_runs(path, is_read, first.length) {
-            return false;
-        }
+        let is_read = matches!(first.operation, Operation::Read { .. });
         let mut run = [NO_REQUEST; RUN_MAX];
         let mut count = 0;
         for (place, entry) in run.iter_mut().zip(self.queue.iter()) {
@@ -102,8 +142,11 @@ impl Requester {
         if count < 2 {
             return false;
         }
-        let (from, to) = (cx.qp.qpn, cx.qp.attr.destination);
-        let done = channels.execute_run(path, from, to, is_read, &run[..count]);
+        let work = DirectWork::Run {
+            is_read,
+            requests: &run[..count],
+        };
+        let done = channels.execute(&direct_path(cx.qp), work);
         let Some(last) = done
             .checked_sub(1)
             .and_then(|last| self.queue.entry(last))
@@ -149,40 +192,35 @@ impl Requester {
         piece.backing == Backing::Pinned && entry.length > 0
     }
 
-    /// Executes the request here and now, if the send queue is empty before it and the peer grants it. Never
-    /// the first request of a connection: a request that the peer dropped because it was not ready could not
-    /// be distinguished from one that was executed directly.
+    /// Executes the request here and now, if the peer grants it.
     pub(super) fn execute_directly(
         &self,
         cx: &mut Context<'_>,
-        index: usize,
         entry: &SendEntry,
         sink: &mut impl Sink,
     ) -> bool {
-        if !cx.qp.transport.may_execute(cx.qp.kind, entry) || !self.is_idle_before(index) {
-            return false;
-        }
         let Some(channels) = sink.channels() else {
             return false;
         };
         let Some((address, rkey, need)) = target_of(&entry.operation) else {
             return false;
         };
-        let (path, from, to) = (&cx.qp.path, cx.qp.qpn, cx.qp.attr.destination);
         let reth = Reth {
             address,
             rkey,
             length: entry.length,
         };
         if let Some(bytes) = self.queue.inline(entry) {
-            return channels.execute(path, from, to, &reth, Direct::Write(Gather::Inline(bytes)));
+            let direct = Direct::Write(Gather::Inline(bytes));
+            let work = DirectWork::One(DirectRequest { reth, direct });
+            return channels.execute(&direct_path(cx.qp), work) > 0;
         }
-        let resolved =
-            cx.resources
-                .resolve(cx.qp.pd(), self.queue.sges(entry), 0, entry.length, need);
+        let Context { qp, resources, .. } = cx;
+        let resolved = resources.resolve(qp.pd(), self.queue.sges(entry), 0, entry.length, need);
         let Ok(pieces) = resolved else { return false };
         let direct = direct_of(&entry.operation, pieces);
-        channels.execute(path, from, to, &reth, direct)
+        let work = DirectWork::One(DirectRequest { reth, direct });
+        channels.execute(&direct_path(qp), work) > 0
     }
 }
 
@@ -198,13 +236,3 @@ const NO_REQUEST: RunRequest = RunRequest {
         backing: Backing::Null,
     },
 };
-
-/// Whether the driver chooses how the request is executed.
-#[inline]
-fn is_chosen<S: Sink>(cx: &Context<'_>, entry: &SendEntry) -> bool {
-    entry.length >= S::Channels::CHOSEN_FROM && cx.qp.transport.may_execute(cx.qp.kind, entry)
-}
-
-fn is_read(entry: &SendEntry) -> bool {
-    matches!(entry.operation, Operation::Read { .. })
-}

@@ -5,6 +5,7 @@ mod at_once;
 mod direct;
 mod emit;
 mod outstanding;
+mod way;
 mod window;
 
 use super::attr::{QpType, State};
@@ -24,6 +25,7 @@ use crate::sink::{PacketKind, Sink};
 use crate::time::Instant;
 use crate::work::{Operation, SendFlags, SendRequest};
 use alloc::collections::VecDeque;
+use way::Way;
 use wire::Psn;
 
 /// The send queue, and its position.
@@ -359,16 +361,14 @@ impl Requester {
         if entry.is_local() {
             return self.execute_locally(cx, &entry, fresh);
         }
-        if !self.pace(cx) || (index > 0 && fresh && self.waits_to_execute(cx.qp, &entry, sink)) {
+        if !self.pace(cx) {
             return Step::Blocked;
         }
-        if fresh
-            && self.packet == 0
-            && let Some(step) = self.wait_for_direct_execution(cx, &entry, sink)
-        {
+        let way = self.way_in_turn(cx, &entry, fresh, sink);
+        if let Some(step) = self.wait_for_way(cx, &entry, way, sink) {
             return step;
         }
-        if fresh && self.execute_run(cx, &entry, sink) {
+        if way == Way::Run && self.execute_run(cx, &entry, sink) {
             return Step::Sent;
         }
         let room = self.room(cx, index, sink);
@@ -379,13 +379,14 @@ impl Requester {
             return Step::Blocked;
         };
         self.begin(index);
-        if self.execute_directly(cx, index, &entry, sink) {
+        let is_direct = matches!(way, Way::Run | Way::Direct);
+        if is_direct && self.execute_directly(cx, &entry, sink) {
             cx.count_sent(entry.sent_bytes());
             self.executed(cx, &entry, 1);
             return Step::Sent;
         }
         if fresh && self.packet == 0 {
-            self.begins_in_channel(cx, &entry, sink);
+            self.record_in_channel(cx, &entry, sink);
         }
         let unit = self.next_unit(cx.qp, &entry, packets);
         if let Err(status) = self.emit(cx, &entry, unit, sink) {
@@ -430,15 +431,6 @@ impl Requester {
     fn is_idle_before(&self, index: usize) -> bool {
         let idle = self.unacknowledged == self.high && index == 0;
         idle && self.heard && self.packet == 0
-    }
-
-    /// Whether the entry waits until the peer has answered an earlier one.
-    fn waits_to_execute(&self, qp: &Common, entry: &SendEntry, sink: &mut impl Sink) -> bool {
-        !self.heard
-            && self.is_waiting()
-            && qp
-                .transport
-                .waits_to_execute(qp.kind, &qp.path, entry, sink)
     }
 
     /// Records `count` requests, up to and with `last`, that were sent, executed and answered at once.

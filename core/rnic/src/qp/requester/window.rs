@@ -8,7 +8,7 @@ use crate::qp::expected::Expected;
 use crate::qp::identity::Common;
 use crate::qp::send_queue::SendEntry;
 use crate::qp::timer::Timer;
-use crate::sink::{Channels, PacketKind, Sink};
+use crate::sink::{ChannelRings, PacketKind, Sink};
 use crate::time::Instant;
 use crate::work::Operation;
 
