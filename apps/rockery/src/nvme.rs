@@ -158,7 +158,7 @@ fn show_discovered(target: &Target) -> Result<(), Error> {
 fn show_controller(target: &Target) -> Result<(), Error> {
     let mut client = target.connect()?;
     let it = client.controller().identified;
-    let of = |field: &[u8]| Printable(text::of(field).unwrap_or_default()).to_string();
+    let of = |field: &[u8]| Printable(text::text_of(field).unwrap_or_default()).to_string();
     output::line(format_args!("subsystem   {}", of(&it.subsystem)))?;
     output::line(format_args!(
         "model       {} ({}), firmware {}",

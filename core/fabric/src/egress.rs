@@ -555,9 +555,9 @@ impl Egress {
         if eligible.is_power_of_two() {
             return eligible.trailing_zeros() as usize;
         }
-        let (level, candidates) = self.levels.highest(eligible);
-        if candidates.is_power_of_two() {
-            return candidates.trailing_zeros() as usize;
+        let candidates = self.levels.highest(eligible);
+        if candidates.classes.is_power_of_two() {
+            return candidates.classes.trailing_zeros() as usize;
         }
         let heads = |class: usize| {
             self.queues[class]
@@ -565,7 +565,7 @@ impl Egress {
                 .map_or(0, |id| u32::from(packets[id].length))
         };
         self.round.choose(
-            (level, candidates),
+            candidates,
             &profile.queues,
             profile.weigh,
             &mut self.deficits,

@@ -31,13 +31,13 @@ impl NextHops {
     /// Records the ports that lead to `leaf`, in ascending order.
     pub(crate) fn add(&mut self, leaf: u32, ports: &[u16]) {
         let group = self.group(ports);
-        self.put(leaf, group);
+        self.set_group(leaf, group);
     }
 
     /// Records that `leaf` is the switch itself. It is never looked up; an equal entry makes most tables
     /// equal.
     pub(crate) fn pass_over(&mut self, leaf: u32) {
-        self.put(leaf, 0);
+        self.set_group(leaf, 0);
     }
 
     /// The ports that lead to a switch; without meaning for the switch itself.
@@ -56,7 +56,7 @@ impl NextHops {
         &self.ports[from as usize..from as usize + usize::from(count)]
     }
 
-    fn put(&mut self, leaf: u32, group: u16) {
+    fn set_group(&mut self, leaf: u32, group: u16) {
         let leaf = leaf as usize;
         if self.group_of_leaf.len() <= leaf {
             self.group_of_leaf.resize(leaf + 1, UNKNOWN);

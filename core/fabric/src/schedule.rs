@@ -32,16 +32,27 @@ impl Levels {
         }
     }
 
-    /// The queues of the highest level that has any of `eligible`, and the level's index.
+    /// The queues of the highest level that has any of `eligible`.
     #[inline]
-    pub(crate) fn highest(&self, eligible: u8) -> (usize, u8) {
+    pub(crate) fn highest(&self, eligible: u8) -> Candidates {
         let levels = &self.masks[..usize::from(self.count)];
         let found = levels
             .iter()
             .position(|mask| mask & eligible != 0)
             .unwrap_or(0);
-        (found, self.masks[found] & eligible)
+        Candidates {
+            level: found,
+            classes: self.masks[found] & eligible,
+        }
     }
+}
+
+/// Queues of one level, of which one sends next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Candidates {
+    pub(crate) level: usize,
+    /// One bit for each class.
+    pub(crate) classes: u8,
 }
 
 /// Deficit round robin among the queues of each level.
@@ -58,16 +69,17 @@ impl RoundRobin {
     /// `deficits` the credit of each queue.
     pub(crate) fn choose(
         &mut self,
-        (level, candidates): (usize, u8),
+        candidates: Candidates,
         queues: &[QueueConfig; CLASSES],
         weigh: Weigh,
         deficits: &mut [i32; CLASSES],
         head_bytes: impl Fn(usize) -> u32,
     ) -> usize {
-        debug_assert!(candidates != 0, "the caller saw a candidate");
+        let Candidates { level, classes } = candidates;
+        debug_assert!(classes != 0, "the caller saw a candidate");
         loop {
             let class = usize::from(self.turn[level]);
-            if candidates >> class & 1 == 1 {
+            if classes >> class & 1 == 1 {
                 let cost = match weigh {
                     Weigh::Bytes => head_bytes(class) as i32,
                     Weigh::Packets => QUANTUM_BYTES,
@@ -98,11 +110,12 @@ mod tests {
         });
         let (mut round, mut deficits, mut sent) =
             (RoundRobin::default(), [0; CLASSES], [0; CLASSES]);
-        let candidates = (0..CLASSES)
+        let classes = (0..CLASSES)
             .filter(|class| weights[*class] > 0)
             .fold(0, |mask, class| mask | 1 << class);
+        let candidates = Candidates { level: 0, classes };
         for _ in 0..20_000 {
-            let class = round.choose((0, candidates), &queues, weigh, &mut deficits, |class| {
+            let class = round.choose(candidates, &queues, weigh, &mut deficits, |class| {
                 lengths[class]
             });
             sent[class] += u64::from(lengths[class]);
@@ -144,8 +157,12 @@ mod tests {
             ..QueueConfig::default()
         });
         let levels = Levels::of(&queues);
-        assert_eq!(levels.highest(0b1100_1001), (0, 0b1100_0000));
-        assert_eq!(levels.highest(0b0000_1001), (1, 0b0000_1000));
-        assert_eq!(levels.highest(0b0000_0011), (2, 0b0000_0011));
+        let highest = |eligible| {
+            let Candidates { level, classes } = levels.highest(eligible);
+            (level, classes)
+        };
+        assert_eq!(highest(0b1100_1001), (0, 0b1100_0000));
+        assert_eq!(highest(0b0000_1001), (1, 0b0000_1000));
+        assert_eq!(highest(0b0000_0011), (2, 0b0000_0011));
     }
 }

@@ -36,6 +36,13 @@ struct SwitchPort {
     egress: Egress,
 }
 
+/// The ports by which a packet enters and leaves.
+#[derive(Clone, Copy, Debug)]
+struct Crossing {
+    from: u16,
+    out: u16,
+}
+
 /// A lossless switch with its ports, queues, routes and buffer. Fields are in memory order: those that every
 /// arrival reads come first.
 #[derive(Clone, Debug)]
@@ -289,16 +296,17 @@ impl Switch {
         wire.dropped(port, id, why, packets);
     }
 
-    /// Drops a packet from one port at a queue of another port.
+    /// Drops a packet at the queue that it would have taken.
     fn drop_at_queue(
         &mut self,
-        (from, out): (u16, u16),
+        crossing: Crossing,
         id: PacketId,
         why: Drop,
         packets: &mut Packets,
         wire: &mut impl Wire,
     ) {
         let Packet { class, length, .. } = packets[id];
+        let Crossing { from, out } = crossing;
         let incidents = self.ports[usize::from(out)].egress.incidents_mut();
         incidents.dropped[usize::from(class)][why as usize].count(length);
         self.drop(from, id, why, packets, wire);
@@ -315,7 +323,7 @@ impl Switch {
         wire: &mut impl Wire,
     ) {
         if let Err(why) = self.early(out, &mut packets[id]) {
-            return self.drop_at_queue((port, out), id, why, packets, wire);
+            return self.drop_at_queue(Crossing { from: port, out }, id, why, packets, wire);
         }
         let Packet { length, group, .. } = packets[id];
         let cost = self.buffer.cost(length);
@@ -329,7 +337,8 @@ impl Switch {
         let Some(signal) = ingress.admit(group, cost, &profile.groups[group], &mut self.buffer)
         else {
             egress.incidents_mut().refused[group].count(length);
-            return self.drop_at_queue((port, out), id, Drop::Ingress, packets, wire);
+            let crossing = Crossing { from: port, out };
+            return self.drop_at_queue(crossing, id, Drop::Ingress, packets, wire);
         };
         if signal == PfcSignal::Xoff && profile.pfc.send >> group & 1 == 1 {
             ingress.counters.pauses_sent += 1;
@@ -442,7 +451,11 @@ impl Switch {
             for class in (0..CLASSES).filter(|class| storming >> class & 1 == 1) {
                 while let Some(id) = self.ports[usize::from(port)].egress.take(class, packets) {
                     self.release(now, packets[id], packets, wire);
-                    self.drop_at_queue((packets[id].ingress, port), id, Drop::Storm, packets, wire);
+                    let crossing = Crossing {
+                        from: packets[id].ingress,
+                        out: port,
+                    };
+                    self.drop_at_queue(crossing, id, Drop::Storm, packets, wire);
                 }
             }
         }

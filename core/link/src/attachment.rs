@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::memory::HEADERS_MAX;
 
-    fn put(writer: &mut Writer, mark: u8) -> bool {
+    fn write_mark(writer: &mut Writer, mark: u8) -> bool {
         let headers = |place: &mut [u8; HEADERS_MAX]| {
             place[0] = mark;
             Some(1)
@@ -107,9 +107,9 @@ mod tests {
         let (mut lab, memories) = create().unwrap();
         let mut device = open(&memories).unwrap();
         for (mark, writer) in (1..).zip(&mut device.classes) {
-            assert!(put(writer, mark));
+            assert!(write_mark(writer, mark));
         }
-        assert!(put(&mut device.notifications, 100) && put(&mut lab.to_device, 101));
+        assert!(write_mark(&mut device.notifications, 100) && write_mark(&mut lab.to_device, 101));
         for (mark, reader) in (1..).zip(&mut lab.classes) {
             assert_eq!((take(reader), take(reader)), (Some(mark), None));
         }

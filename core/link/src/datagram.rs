@@ -36,6 +36,23 @@ impl Route {
     }
 }
 
+/// An address with its scope. IPv4 addresses are IPv4-mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScopedAddress {
+    /// Unicast or multicast, of this host or of a group.
+    pub ip: Ipv6Addr,
+    /// Interface index: the scope of link-local addresses and multicast groups.
+    pub scope: u32,
+}
+
+impl ScopedAddress {
+    /// All addresses of the host.
+    pub(crate) const ANY: Self = Self {
+        ip: Ipv6Addr::UNSPECIFIED,
+        scope: 0,
+    };
+}
+
 /// The bits before an IPv4 address that is mapped to IPv6.
 const MAPPED: u128 = 0xffff;
 

@@ -39,7 +39,7 @@ pub fn open(fd: &impl AsFd) -> io::Result<(Writer, Reader)> {
 mod tests {
     use super::*;
 
-    fn put(writer: &mut Writer, headers: &[u8], payload: &[u8]) -> bool {
+    fn write_record(writer: &mut Writer, headers: &[u8], payload: &[u8]) -> bool {
         let lead = |place: &mut [u8; HEADERS_MAX]| {
             place[..headers.len()].copy_from_slice(headers);
             Some(headers.len())
@@ -69,8 +69,8 @@ mod tests {
         for round in 0..500usize {
             let (headers, payload) = (&bytes[..round % 90], &bytes[..(round * 7919) % PAYLOAD_MAX]);
             assert!(writer.has_room());
-            assert!(put(&mut writer, headers, payload));
-            assert!(put(&mut writer, &[1], &[]));
+            assert!(write_record(&mut writer, headers, payload));
+            assert!(write_record(&mut writer, &[1], &[]));
             assert_eq!(
                 take(&mut reader),
                 Some((headers.to_vec(), payload.to_vec()))
@@ -85,7 +85,7 @@ mod tests {
         let (mut writer, _ours, fd) = create().unwrap();
         let (_theirs, mut reader) = open(&fd).unwrap();
         let mut written = 0;
-        while put(&mut writer, &[2; 40], &[3; 1000]) {
+        while write_record(&mut writer, &[2; 40], &[3; 1000]) {
             written += 1;
         }
         assert!(written > 100 && !writer.has_room() && !writer.wait_for_room(Sleeper::Program));
@@ -98,12 +98,12 @@ mod tests {
             (reader.must_wake(), reader.must_wake()),
             (Some(Sleeper::Program), None)
         );
-        assert!(writer.has_room() && put(&mut writer, &[], &vec![4; PAYLOAD_MAX]));
+        assert!(writer.has_room() && write_record(&mut writer, &[], &vec![4; PAYLOAD_MAX]));
         assert_eq!(
             take(&mut reader).map(|(_, payload)| payload.len()),
             Some(PAYLOAD_MAX)
         );
-        assert!(!put(&mut writer, &[], &vec![4; PAYLOAD_MAX + 1]));
+        assert!(!write_record(&mut writer, &[], &vec![4; PAYLOAD_MAX + 1]));
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
         writer.fill_up_to(10_000);
         let mut written = 0;
         while writer.has_room() {
-            assert!(put(&mut writer, &[2; 40], &[3; 4096]));
+            assert!(write_record(&mut writer, &[2; 40], &[3; 4096]));
             written += 1;
         }
         assert_eq!(written, 3, "the last one begins before the limit");
@@ -127,7 +127,7 @@ mod tests {
         let (_theirs, mut reader) = open(&fd).unwrap();
         let mut number = 0;
         while writer.has_room() {
-            assert!(put(&mut writer, &[2; 40], &[number; 4096]));
+            assert!(write_record(&mut writer, &[2; 40], &[number; 4096]));
             number += 1;
         }
         let passed: Vec<Body> = std::iter::from_fn(|| {
@@ -162,7 +162,7 @@ mod tests {
         );
         assert_eq!(take(&mut reader), None);
         assert!(writer.must_wake().is_none());
-        assert!(put(&mut writer, &[9], &[8]));
+        assert!(write_record(&mut writer, &[9], &[8]));
         assert_eq!(take(&mut reader), Some((vec![9], vec![8])));
     }
 
@@ -170,12 +170,12 @@ mod tests {
     fn a_sleeper_is_woken_once() {
         let (mut writer, _ours, fd) = create().unwrap();
         let (_theirs, mut reader) = open(&fd).unwrap();
-        assert!(put(&mut writer, &[1], &[]) && writer.must_wake().is_none());
+        assert!(write_record(&mut writer, &[1], &[]) && writer.must_wake().is_none());
         assert!(reader.sleep(Sleeper::Thread), "there is a record");
         reader.wake();
         for sleeper in [Sleeper::Thread, Sleeper::Program] {
             assert!(take(&mut reader).is_some() && !reader.sleep(sleeper));
-            assert!(put(&mut writer, &[1], &[]));
+            assert!(write_record(&mut writer, &[1], &[]));
             assert_eq!(
                 (writer.must_wake(), writer.must_wake()),
                 (Some(sleeper), None)
@@ -201,7 +201,7 @@ mod tests {
                         std::thread::yield_now();
                     }
                     let length = (number % 200) as usize;
-                    assert!(put(
+                    assert!(write_record(
                         &mut writer,
                         &number.to_le_bytes(),
                         &vec![number as u8; length]

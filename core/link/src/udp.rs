@@ -18,7 +18,7 @@ use crate::datagram::{Family, Named};
 use crate::kept::Kept;
 use crate::sys;
 
-pub use crate::datagram::{Datagrams, Route};
+pub use crate::datagram::{Datagrams, Route, ScopedAddress};
 pub use wire::ROCE_PORT;
 
 /// Limit of segments of one send: that of Linux before 6.9 (`UDP_MAX_SEGMENTS`).
@@ -122,7 +122,7 @@ impl Parameters {
 }
 
 impl Socket {
-    fn of(fd: OwnedFd, family: Family) -> Self {
+    fn of_family(fd: OwnedFd, family: Family) -> Self {
         Self {
             fd,
             family,
@@ -139,7 +139,7 @@ impl Socket {
     /// `socket(2)`, `bind(2)` and `setsockopt(2)`.
     pub fn join_group(factor: u32) -> io::Result<Self> {
         let (fd, family) = sys::udp::open()?;
-        let socket = Self::of(fd, family);
+        let socket = Self::of_family(fd, family);
         sys::udp::configure(socket.raw(), family)?;
         sys::udp::bind(socket.raw(), family, ROCE_PORT, true)?;
         sys::udp::steer(socket.raw(), QPN_BITS, factor)?;
@@ -161,13 +161,13 @@ impl Socket {
     /// # Errors
     /// `EADDRINUSE` when a socket without `SO_REUSEPORT` or of another user has the port; `EADDRNOTAVAIL`
     /// when the host does not have the address; those of `socket(2)`, `bind(2)` and `setsockopt(2)`.
-    pub fn to_send_from(port: u16, source: Option<(Ipv6Addr, u32)>) -> io::Result<Self> {
+    pub fn to_send_from(port: u16, source: Option<ScopedAddress>) -> io::Result<Self> {
         let (fd, family) = sys::udp::open()?;
         sys::udp::configure_to_send(fd.as_raw_fd(), family)?;
-        let address = source.unwrap_or((Ipv6Addr::UNSPECIFIED, 0));
+        let address = source.unwrap_or(ScopedAddress::ANY);
         sys::udp::bind_to(fd.as_raw_fd(), family, address, port, true)?;
-        let socket = Self::of(fd, family);
-        let bound = source.map(|(source, _)| Bound::new(source, socket.can_segment()));
+        let socket = Self::of_family(fd, family);
+        let bound = source.map(|source| Bound::new(source.ip, socket.can_segment()));
         Ok(Self { bound, ..socket })
     }
 
@@ -180,9 +180,13 @@ impl Socket {
     /// `setsockopt(2)`.
     pub fn join(group: Ipv6Addr, interface: u32) -> io::Result<Self> {
         let (fd, family) = sys::udp::open()?;
-        let socket = Self::of(fd, family);
+        let socket = Self::of_family(fd, family);
         sys::udp::configure(socket.raw(), family)?;
-        sys::udp::bind_to(socket.raw(), family, (group, interface), ROCE_PORT, true)?;
+        let local = ScopedAddress {
+            ip: group,
+            scope: interface,
+        };
+        sys::udp::bind_to(socket.raw(), family, local, ROCE_PORT, true)?;
         sys::udp::join(socket.raw(), group, interface)?;
         Ok(socket)
     }
@@ -202,7 +206,7 @@ impl Socket {
     /// Those of `getsockopt(2)`: the descriptor is no socket.
     pub fn from_fd(fd: OwnedFd) -> io::Result<Self> {
         let family = sys::udp::family(fd.as_raw_fd())?;
-        Ok(Self::of(fd, family))
+        Ok(Self::of_family(fd, family))
     }
 
     /// The descriptor of the socket.
@@ -241,7 +245,7 @@ impl Socket {
         } else {
             0
         };
-        let sent = |named| sys::udp::send(self.raw(), self.family, (route, named), bytes);
+        let sent = |named| sys::udp::send(self.raw(), self.family, route, named, bytes);
         let Some(Bound {
             source,
             can_segment,
@@ -285,7 +289,7 @@ impl Socket {
     /// # Errors
     /// `EMFILE`: no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self::of(self.fd.try_clone()?, self.family))
+        Ok(Self::of_family(self.fd.try_clone()?, self.family))
     }
 }
 
@@ -302,12 +306,21 @@ mod tests {
 
     const PORT: u16 = 0xf900;
 
+    /// An address of the loopback interface.
+    fn scoped(ip: Ipv6Addr) -> ScopedAddress {
+        ScopedAddress { ip, scope: 1 }
+    }
+
     /// A socket on the RoCE port of one address of this host.
     fn receiver(address: Ipv6Addr) -> Socket {
         let (fd, family) = sys::udp::open().unwrap();
         sys::udp::configure(fd.as_raw_fd(), family).unwrap();
-        sys::udp::bind_to(fd.as_raw_fd(), family, (address, 0), ROCE_PORT, true).unwrap();
-        Socket::of(fd, family)
+        let local = ScopedAddress {
+            ip: address,
+            scope: 0,
+        };
+        sys::udp::bind_to(fd.as_raw_fd(), family, local, ROCE_PORT, true).unwrap();
+        Socket::of_family(fd, family)
     }
 
     fn local(last: u8) -> Ipv6Addr {
@@ -377,7 +390,7 @@ mod tests {
                 hop_limit: 64,
                 ..route
             };
-            let bound = Socket::to_send_from(PORT, Some((source, 1))).unwrap();
+            let bound = Socket::to_send_from(PORT, Some(scoped(source))).unwrap();
             assert!(bound.is_bound_to_address());
             for _ in 0..40 {
                 exchange(&bound, &to, &route, 320, 100);
@@ -412,7 +425,7 @@ mod tests {
     fn a_bound_socket_sends_from_another_address_too() {
         let (to, bound) = (
             receiver(local(3)),
-            Socket::to_send_from(PORT, Some((local(4), 1))).unwrap(),
+            Socket::to_send_from(PORT, Some(scoped(local(4)))).unwrap(),
         );
         for source in [local(4), local(5)] {
             let route = Route {
@@ -429,7 +442,7 @@ mod tests {
     #[test]
     fn an_address_of_another_host_cannot_be_bound() {
         let foreign = Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped();
-        let refused = Socket::to_send_from(PORT, Some((foreign, 1))).unwrap_err();
+        let refused = Socket::to_send_from(PORT, Some(scoped(foreign))).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EADDRNOTAVAIL));
     }
 }

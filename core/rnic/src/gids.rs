@@ -66,13 +66,13 @@ impl GidTable {
         }
         for gid in addresses {
             if !self.contains(*gid) {
-                self.place(*gid);
+                self.place_gid(*gid);
             }
         }
         self.repeat(addresses);
     }
 
-    fn place(&mut self, gid: Gid) {
+    fn place_gid(&mut self, gid: Gid) {
         let first = usize::from(!gid.is_link_local());
         let empty = |index: &usize| self.entries[*index].is_none();
         let free = (first..GID_TABLE_LENGTH).filter(empty);

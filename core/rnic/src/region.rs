@@ -217,7 +217,7 @@ impl Regions {
             if let Some(known) = self.entry_mut(serial) {
                 *known = entry;
             }
-            self.note(lkey.0);
+            self.note_change(lkey.0);
             return Ok(RegionKeys {
                 lkey,
                 rkey: Rkey(lkey.0),
@@ -320,7 +320,7 @@ impl Regions {
     }
 
     /// Records that the grant of a key may have changed.
-    fn note(&mut self, key: u32) {
+    fn note_change(&mut self, key: u32) {
         if self.is_watched {
             self.changed.push(Rkey(key));
         }
@@ -362,7 +362,7 @@ impl Regions {
         self.advance_serial();
         self.slots[slot] = Some(entry);
         self.used += 1;
-        self.note(entry.key);
+        self.note_change(entry.key);
         Ok(entry.key)
     }
 
@@ -383,7 +383,7 @@ impl Regions {
     fn remove(&mut self, key: u32) {
         let slot = self.slot(self.serial(key));
         self.slots[slot] = None;
-        self.note(key);
+        self.note_change(key);
         self.used -= 1;
     }
 

@@ -148,9 +148,9 @@ impl Packet {
     pub fn encode(&self, pad: u8, out: &mut [u8; MAX_HEADERS]) -> Result<usize, EncodeError> {
         let opcode = self.opcode().ok_or(EncodeError::Opcode)?;
         let mut writer = Writer { out, length: 0 };
-        writer.put(bth::to_bytes(self, opcode.byte(), pad));
+        writer.put_bytes(bth::to_bytes(self, opcode.byte(), pad));
         match (opcode.has_xrc_eth(), self.xrc_srq) {
-            (true, Some(srq)) => writer.put(ext::qpn_to_bytes(srq)),
+            (true, Some(srq)) => writer.put_bytes(ext::qpn_to_bytes(srq)),
             (false, None) => {}
             _ => return Err(EncodeError::HeaderKind(HeaderKind::XrcEth)),
         }
@@ -356,7 +356,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     #[inline]
-    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+    fn put_bytes<const N: usize>(&mut self, bytes: [u8; N]) {
         if let Some(place) = self.out.get_mut(self.length..self.length + N) {
             place.copy_from_slice(&bytes);
         }
@@ -373,32 +373,34 @@ impl Writer<'_> {
                 tail,
             } => {
                 match (position.starts(), reth) {
-                    (true, Some(reth)) => self.put(reth.to_bytes()),
+                    (true, Some(reth)) => self.put_bytes(reth.to_bytes()),
                     (false, None) => {}
                     _ => return Err(EncodeError::HeaderKind(HeaderKind::Reth)),
                 }
                 self.tail(*tail);
             }
             Message::ReadRequest { reth, .. } | Message::AtomicWrite(reth) => {
-                self.put(reth.to_bytes())
+                self.put_bytes(reth.to_bytes())
             }
             Message::ReadResponse { position, aeth } => match (*position == Position::Middle, aeth)
             {
-                (false, Some(aeth)) => self.put(aeth.to_bytes()),
+                (false, Some(aeth)) => self.put_bytes(aeth.to_bytes()),
                 (true, None) => {}
                 _ => return Err(EncodeError::HeaderKind(HeaderKind::Aeth)),
             },
-            Message::Acknowledge(aeth) => self.put(aeth.to_bytes()),
+            Message::Acknowledge(aeth) => self.put_bytes(aeth.to_bytes()),
             Message::AtomicAcknowledge { aeth, original } => {
-                self.put(aeth.to_bytes());
-                self.put(original.to_be_bytes());
+                self.put_bytes(aeth.to_bytes());
+                self.put_bytes(original.to_be_bytes());
             }
-            Message::CompareSwap(atomic) | Message::FetchAdd(atomic) => self.put(atomic.to_bytes()),
+            Message::CompareSwap(atomic) | Message::FetchAdd(atomic) => {
+                self.put_bytes(atomic.to_bytes())
+            }
             Message::Datagram { deth, tail } => {
-                self.put(deth.to_bytes());
+                self.put_bytes(deth.to_bytes());
                 self.tail(*tail);
             }
-            Message::Congestion => self.put([0; CNP_RESERVED_SIZE]),
+            Message::Congestion => self.put_bytes([0; CNP_RESERVED_SIZE]),
         }
         Ok(())
     }
@@ -407,8 +409,8 @@ impl Writer<'_> {
     fn tail(&mut self, tail: Tail) {
         match tail {
             Tail::None => {}
-            Tail::Immediate(bytes) => self.put(bytes),
-            Tail::Invalidate(rkey) => self.put(rkey.0.to_be_bytes()),
+            Tail::Immediate(bytes) => self.put_bytes(bytes),
+            Tail::Invalidate(rkey) => self.put_bytes(rkey.0.to_be_bytes()),
         }
     }
 }

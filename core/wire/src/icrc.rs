@@ -222,14 +222,14 @@ impl Flow {
                 } else {
                     0
                 };
-                V4_TOTAL_LENGTH.of(total_length)
-                    ^ V4_IDENTIFICATION.of(identification.value)
+                V4_TOTAL_LENGTH.difference_of(total_length)
+                    ^ V4_IDENTIFICATION.difference_of(identification.value)
                     ^ flags
             }
-            Family::Ipv6 => V6_PAYLOAD_LENGTH.of(udp_length),
+            Family::Ipv6 => V6_PAYLOAD_LENGTH.difference_of(udp_length),
         };
         Icrc {
-            crc: self.crc ^ varying ^ UDP_LENGTH_FIELD.of(udp_length),
+            crc: self.crc ^ varying ^ UDP_LENGTH_FIELD.difference_of(udp_length),
         }
     }
 }
@@ -256,7 +256,7 @@ impl Field {
     }
 
     #[inline]
-    fn of(&self, value: u16) -> u32 {
+    fn difference_of(&self, value: u16) -> u32 {
         let [high, low] = value.to_be_bytes();
         self.high[usize::from(high)] ^ self.low[usize::from(low)]
     }

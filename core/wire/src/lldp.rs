@@ -323,39 +323,39 @@ impl LldpTlv<'_> {
     /// Writes the TLV; returns its length, or nothing where it does not fit.
     pub fn encode(&self, out: &mut [u8]) -> Option<usize> {
         match *self {
-            Self::End => put(out, 0, &[]),
-            Self::Chassis(subtype, id) => put(out, 1, &[&[subtype], id]),
-            Self::Port(subtype, id) => put(out, 2, &[&[subtype], id]),
-            Self::TimeToLive(seconds) => put(out, 3, &[&seconds.to_be_bytes()]),
-            Self::PortDescription(text) => put(out, 4, &[text]),
-            Self::SystemName(text) => put(out, 5, &[text]),
+            Self::End => put_tlv(out, 0, &[]),
+            Self::Chassis(subtype, id) => put_tlv(out, 1, &[&[subtype], id]),
+            Self::Port(subtype, id) => put_tlv(out, 2, &[&[subtype], id]),
+            Self::TimeToLive(seconds) => put_tlv(out, 3, &[&seconds.to_be_bytes()]),
+            Self::PortDescription(text) => put_tlv(out, 4, &[text]),
+            Self::SystemName(text) => put_tlv(out, 5, &[text]),
             Self::Ets(ets) => {
                 let subtype = if ets.recommendation {
                     SUBTYPE_ETS_RECOMMENDATION
                 } else {
                     SUBTYPE_ETS
                 };
-                put(out, ORGANIZATION, &[&OUI_8021, &[subtype], &ets.to_bytes()])
+                put_tlv(out, ORGANIZATION, &[&OUI_8021, &[subtype], &ets.to_bytes()])
             }
             Self::Pfc(pfc) => {
                 let flags = u8::from(pfc.willing) << 7
                     | u8::from(pfc.macsec_bypass) << 6
                     | pfc.capability & 15;
-                put(
+                put_tlv(
                     out,
                     ORGANIZATION,
                     &[&OUI_8021, &[SUBTYPE_PFC, flags, pfc.enabled]],
                 )
             }
-            Self::Applications(Applications(entries)) => put(
+            Self::Applications(Applications(entries)) => put_tlv(
                 out,
                 ORGANIZATION,
                 &[&OUI_8021, &[SUBTYPE_APPLICATIONS, 0], entries],
             ),
             Self::Organization(oui, subtype, value) => {
-                put(out, ORGANIZATION, &[&oui, &[subtype], value])
+                put_tlv(out, ORGANIZATION, &[&oui, &[subtype], value])
             }
-            Self::Other(kind, value) => put(out, kind, &[value]),
+            Self::Other(kind, value) => put_tlv(out, kind, &[value]),
         }
     }
 }
@@ -378,7 +378,7 @@ impl EtsTlv {
     }
 }
 
-fn put(out: &mut [u8], kind: u8, parts: &[&[u8]]) -> Option<usize> {
+fn put_tlv(out: &mut [u8], kind: u8, parts: &[&[u8]]) -> Option<usize> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     if length > TLV_VALUE_MAX {
         return None;

@@ -33,7 +33,7 @@ impl Errno {
     ///
     /// # Errors
     /// The error number of the call.
-    pub fn check(code: c_int) -> Result<(), Self> {
+    pub fn check_code(code: c_int) -> Result<(), Self> {
         match code {
             0 => Ok(()),
             -1 => Err(Self::last()),

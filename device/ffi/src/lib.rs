@@ -253,9 +253,9 @@ mod tests {
 
     #[test]
     fn return_values_of_c_are_checked() {
-        assert_eq!(Errno::check(0), Ok(()));
-        assert_eq!(Errno::check(libc::EBUSY), Err(Errno::BUSY));
+        assert_eq!(Errno::check_code(0), Ok(()));
+        assert_eq!(Errno::check_code(libc::EBUSY), Err(Errno::BUSY));
         Errno::NO_MEMORY.set();
-        assert_eq!(Errno::check(-1), Err(Errno::NO_MEMORY));
+        assert_eq!(Errno::check_code(-1), Err(Errno::NO_MEMORY));
     }
 }

@@ -89,7 +89,7 @@ impl Device {
     /// # Errors
     /// [`OpenError`] says what is in the way and what to do.
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, OpenError> {
-        settings::check()?;
+        settings::check_variables()?;
         let gone = || OpenError::Gone(info.interface.clone());
         let info = list()
             .into_iter()
@@ -109,7 +109,7 @@ impl Device {
             ..Config::default()
         };
         settings::apply(&mut config);
-        let lab = LabPort::attach((first, count)).map_err(OpenError::Lab)?;
+        let lab = LabPort::attach(first, count).map_err(OpenError::Lab)?;
         if lab.is_some() {
             // The lab keeps what the device has no room for: there is no receive buffer to overflow.
             config.window_bytes = Config::default().window_bytes;
@@ -377,7 +377,7 @@ impl Device {
         };
         let mut pump = self.shared.lock();
         if !pump.leases.is_severed() && self.shared.add_socket(socket.raw()).is_ok() {
-            pump.lab.iter().for_each(|lab| lab.add((first, count)));
+            pump.lab.iter().for_each(|lab| lab.add_range(first, count));
             pump.add_share(socket, connection, first, count);
             pump.shm.listen(first, &self.shared.epoll);
         }

@@ -48,7 +48,7 @@ pub(crate) struct LabPort {
 
 impl LabPort {
     /// Attaches a device to the lab that the environment names; `None` where it names none.
-    pub(crate) fn attach(range: (Qpn, u32)) -> io::Result<Option<Self>> {
+    pub(crate) fn attach(first: Qpn, count: u32) -> io::Result<Option<Self>> {
         let Some(name) = settings::lab() else {
             return Ok(None);
         };
@@ -62,7 +62,7 @@ impl LabPort {
             )));
         }
         unix::set_timeouts(fd, TIMEOUT)?;
-        unix::send(fd, &hello(range), None)?;
+        unix::send(fd, &hello(first, count), None)?;
         let mut answer = [0; Welcome::BYTES];
         let (length, memories) = unix::receive_fds::<MEMORIES>(fd, &mut answer)?;
         if length == 0 {
@@ -98,9 +98,9 @@ impl LabPort {
     }
 
     /// Sends the lab a further range of queue pair numbers.
-    pub(crate) fn add(&self, range: (Qpn, u32)) {
+    pub(crate) fn add_range(&self, first: Qpn, count: u32) {
         // Without the message the lab drops packets for the new queue pairs, which time out.
-        let _ = unix::send_now(self.raw(), &hello(range));
+        let _ = unix::send_now(self.raw(), &hello(first, count));
     }
 
     /// Sets the time stamp of the packets that are sent next.
@@ -247,7 +247,7 @@ impl LabPort {
     }
 }
 
-fn hello((first, count): (Qpn, u32)) -> [u8; MESSAGE_BYTES] {
+fn hello(first: Qpn, count: u32) -> [u8; MESSAGE_BYTES] {
     Hello {
         first: first.value(),
         count,

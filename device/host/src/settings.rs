@@ -190,7 +190,7 @@ fn clock(value: &str) -> Option<(u64, u64)> {
 ///
 /// # Errors
 /// [`SettingError`] names the first one that has a wrong value.
-pub fn check() -> Result<(), SettingError> {
+pub fn check_variables() -> Result<(), SettingError> {
     check_values(|name| {
         environment::variable(name).map(|value| value.to_string_lossy().into_owned())
     })

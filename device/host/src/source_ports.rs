@@ -7,7 +7,7 @@
 //! for no port in particular, and where one cannot be had the packets leave from port 4791.
 
 use crate::log::HOST;
-use link::udp::{ROCE_PORT, Route, Socket};
+use link::udp::{ROCE_PORT, Route, ScopedAddress, Socket};
 use std::io;
 use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -20,7 +20,7 @@ const FIRST: u16 = 0xf800;
 const SOURCES_MAX: usize = 4;
 
 /// What a socket that sends is bound to: the index of its port, and a source address with its interface.
-type Place = (usize, Option<(Ipv6Addr, u32)>);
+type Place = (usize, Option<ScopedAddress>);
 
 /// The sockets that devices of this process have open.
 static OPEN: Mutex<Vec<(Place, Weak<Socket>)>> = Mutex::new(Vec::new());
@@ -127,7 +127,11 @@ impl Port {
         if self.bound.len() >= SOURCES_MAX {
             return None;
         }
-        let opened = Sender::open((index, Some((source, interface))));
+        let local = ScopedAddress {
+            ip: source,
+            scope: interface,
+        };
+        let opened = Sender::open((index, Some(local)));
         let socket = opened.socket();
         self.bound.push((source, opened));
         socket
@@ -146,7 +150,7 @@ impl Sender {
     fn open(place: Place) -> Self {
         let number = FIRST + place.0 as u16;
         shared(place).map(Self::Open).unwrap_or_else(|error| {
-            let address = place.1.map(|(address, _)| address);
+            let address = place.1.map(|local| local.ip);
             tracing::info!(target: HOST, number, ?address, "a UDP source port is refused: {error}");
             Self::Refused
         })

@@ -20,6 +20,7 @@ pub use sys::connection::{BATCH, Completion, Connection, Done, Sizes};
 pub use sys::domain::Domain;
 pub use sys::landing::Landing;
 pub use sys::listener::{HalfOpen, Listener, ListenerEvent, Request};
+pub use sys::outbox::RemoteMemory;
 pub use sys::shared::SharedReceives;
 pub use sys::wait::{Watched, Woken};
 

@@ -92,7 +92,7 @@ fn check_is_local(address: IpAddr) -> Result<(), Errno> {
     let storage = sockaddr::storage(address);
     let place = storage.as_ptr().cast();
     // SAFETY: an address as long as it says.
-    Errno::check(unsafe { libc::bind(socket.as_raw_fd(), place, sockaddr::length(&address)) })
+    Errno::check_code(unsafe { libc::bind(socket.as_raw_fd(), place, sockaddr::length(&address)) })
 }
 
 /// The source address that the kernel selects for a route to `remote`: `local`, where the program has chosen
@@ -109,7 +109,9 @@ fn route_to(remote: SocketAddr, local: Option<IpAddr>) -> Result<IpAddr, Errno> 
         let storage = sockaddr::storage(local);
         let place = storage.as_ptr().cast();
         // SAFETY: an address as long as it says.
-        Errno::check(unsafe { libc::bind(socket.as_raw_fd(), place, sockaddr::length(&local)) })?;
+        Errno::check_code(unsafe {
+            libc::bind(socket.as_raw_fd(), place, sockaddr::length(&local))
+        })?;
     }
     let socket = UdpSocket::from(socket);
     let mut remote = remote;

@@ -33,6 +33,22 @@ struct Parameters {
     qkey: u32,
 }
 
+/// Numbers of READs and atomics that a connection may have outstanding.
+#[derive(Clone, Copy)]
+struct Depths {
+    /// Those of the peer.
+    responder_resources: u8,
+    /// Those of this side.
+    initiator_depth: u8,
+}
+
+impl Depths {
+    const MAX: Self = Self {
+        responder_resources: u8::MAX,
+        initiator_depth: u8::MAX,
+    };
+}
+
 /// Default number of retries: the maximum of the 3-bit field.
 const RETRIES: u8 = 7;
 
@@ -41,14 +57,17 @@ const RETRIES: u8 = 7;
 unsafe fn parameters(
     this: &Id,
     param: *const rdma_conn_param,
-    offered: (u8, u8),
+    offered: Depths,
 ) -> Result<Parameters, Errno> {
     let device = this.state().device.ok_or(Errno::INVALID)?;
     // SAFETY: by this function's contract, `param` is NULL or as the manual page requires; the identifier's
     // queue pair is NULL or live.
     unsafe {
         let param = param.as_ref();
-        let (resources, depth) = depths(device, param, offered)?;
+        let Depths {
+            responder_resources,
+            initiator_depth,
+        } = depths(device, param, offered)?;
         let raw = this.raw();
         let (qpn, srq) = match ((*raw).qp.as_ref(), param) {
             (Some(qp), _) => (qp.qp_num, !qp.srq.is_null()),
@@ -64,8 +83,8 @@ unsafe fn parameters(
                 abi::IBV_QPT_XRC_SEND | abi::IBV_QPT_XRC_RECV => Service::Xrc,
                 _ => Service::Rc,
             },
-            responder_resources: resources,
-            initiator_depth: depth,
+            responder_resources,
+            initiator_depth,
             flow_control: param.is_none_or(|param| param.flow_control != 0),
             retry_count: param.map_or(RETRIES, |param| param.retry_count.min(RETRIES)),
             rnr_retry_count: param.map_or(RETRIES, |param| param.rnr_retry_count.min(RETRIES)),
@@ -79,8 +98,8 @@ unsafe fn parameters(
 fn depths(
     device: &OpenDevice,
     param: Option<&rdma_conn_param>,
-    (resources_offered, depth_offered): (u8, u8),
-) -> Result<(u8, u8), Errno> {
+    offered: Depths,
+) -> Result<Depths, Errno> {
     let pick = |asked: Option<u8>, most: u8, offered: u8| match asked {
         Some(asked) if asked != RDMA_MAX_RESP_RES as u8 && asked > most => Err(Errno::INVALID),
         Some(asked) if asked != RDMA_MAX_RESP_RES as u8 => Ok(asked),
@@ -89,10 +108,14 @@ fn depths(
     const _: () = assert!(RDMA_MAX_RESP_RES == RDMA_MAX_INIT_DEPTH);
     let resources = param.map(|param| param.responder_resources);
     let depth = param.map(|param| param.initiator_depth);
-    Ok((
-        pick(resources, device.responder_resources_max, resources_offered)?,
-        pick(depth, device.initiator_depth_max, depth_offered)?,
-    ))
+    Ok(Depths {
+        responder_resources: pick(
+            resources,
+            device.responder_resources_max,
+            offered.responder_resources,
+        )?,
+        initiator_depth: pick(depth, device.initiator_depth_max, offered.initiator_depth)?,
+    })
 }
 
 /// Copies C's private data into a field of fixed length, after `skip` bytes; `EINVAL` when it does not fit.
@@ -171,7 +194,7 @@ unsafe fn connect(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno>
         if this.is_datagram() {
             return resolve(this, param);
         }
-        let parameters = parameters(this, param, (u8::MAX, u8::MAX))?;
+        let parameters = parameters(this, param, Depths::MAX)?;
         let mut data: [u8; REQ_PRIVATE_DATA] = private_data_of(param, CMA_HEADER_SIZE)?;
         let (header, service) = header(this)?;
         data[..CMA_HEADER_SIZE].copy_from_slice(&header);
@@ -246,7 +269,10 @@ unsafe fn accept(this: &Id, param: *const rdma_conn_param) -> Result<(), Errno> 
     }
     let offered = {
         let negotiated = this.state().negotiated;
-        (negotiated.responder_resources, negotiated.initiator_depth)
+        Depths {
+            responder_resources: negotiated.responder_resources,
+            initiator_depth: negotiated.initiator_depth,
+        }
     };
     // SAFETY: by this function's contract, which is that of [`connect`].
     unsafe {

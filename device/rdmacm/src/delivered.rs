@@ -21,7 +21,7 @@ struct Event {
 ///
 /// # Safety
 /// `key` is the address of a live identifier.
-pub(crate) unsafe fn of<'a>(key: usize) -> &'a Id {
+pub(crate) unsafe fn id_of_key<'a>(key: usize) -> &'a Id {
     // SAFETY: by this function's contract, `key` is the address of a live identifier.
     unsafe { &*(key as *const Id) }
 }
@@ -141,7 +141,7 @@ pub(crate) unsafe fn acknowledge(raw: *mut rdma_cm_event) {
     // identifier is not freed before its events are acknowledged.
     unsafe {
         let event = Box::from_raw(raw.cast::<Event>());
-        of(event.of).note_acknowledged();
+        id_of_key(event.of).note_acknowledged();
     }
 }
 

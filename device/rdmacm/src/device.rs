@@ -33,7 +33,7 @@ impl OpenDevice {
         // SAFETY: all zeros is a valid value: numbers.
         let mut attr: ibv_device_attr = unsafe { core::mem::zeroed() };
         // SAFETY: an open device, and room for its attributes.
-        Errno::check(unsafe { (verbs()?.ibv_query_device)(context, &mut attr) })?;
+        Errno::check_code(unsafe { (verbs()?.ibv_query_device)(context, &mut attr) })?;
         let depth = |value: i32| value.clamp(0, i32::from(u8::MAX)) as u8;
         Ok(Self {
             name: name.to_owned(),

@@ -2,7 +2,7 @@
 //! it.
 
 use crate::channel;
-use crate::delivered::{acknowledge, make, of};
+use crate::delivered::{acknowledge, id_of_key, make};
 use crate::establish::establish_connection;
 use crate::pending::{Action, Pending};
 use crate::process::process;
@@ -23,7 +23,7 @@ pub(crate) unsafe fn next(raw: *mut rdma_event_channel) -> Result<*mut rdma_cm_e
     loop {
         // SAFETY: an identifier takes its events out of the queue before it goes, and waits for those that
         // were noted here.
-        let pending = queue.next_noting(|pending| unsafe { of(pending.id) }.note_event())?;
+        let pending = queue.next_noting(|pending| unsafe { id_of_key(pending.id) }.note_event())?;
         let key = pending.id;
         // SAFETY: an identifier takes its events out of the queue before it goes, and waits for those that
         // were noted here.
@@ -31,7 +31,7 @@ pub(crate) unsafe fn next(raw: *mut rdma_event_channel) -> Result<*mut rdma_cm_e
             Some(event) => return Ok(event),
             // SAFETY: an identifier takes its events out of the queue before it goes, and waits for those
             // that were noted here.
-            None => unsafe { of(key) }.note_acknowledged(),
+            None => unsafe { id_of_key(key) }.note_acknowledged(),
         }
     }
 }
@@ -44,7 +44,7 @@ pub(crate) unsafe fn next(raw: *mut rdma_event_channel) -> Result<*mut rdma_cm_e
 unsafe fn deliver(mut pending: Pending) -> Option<*mut rdma_cm_event> {
     // SAFETY: by this function's contract, the identifier is alive, and its queue pair is NULL or live.
     unsafe {
-        let this = of(pending.id);
+        let this = id_of_key(pending.id);
         let (mut about, mut listener) = (this.raw(), null_mut());
         match core::mem::replace(&mut pending.action, Action::Nothing) {
             Action::Nothing => {}

@@ -102,7 +102,7 @@ impl Groups {
             raw: sockaddr::gid(address.ip()).0,
         };
         // SAFETY: by this function's contract, the queue pair is live.
-        Errno::check(unsafe { (verbs()?.ibv_attach_mcast)(qp, &gid, 0) })?;
+        Errno::check_code(unsafe { (verbs()?.ibv_attach_mcast)(qp, &gid, 0) })?;
         group.attached = true;
         Ok(())
     }

@@ -119,7 +119,7 @@ unsafe fn modify(this: &Id, state: u32) -> Result<(), Errno> {
     unsafe {
         let qp = (*this.raw()).qp;
         let (mut attr, mask) = attributes(this, (*qp).qp_type, state)?;
-        Errno::check((verbs()?.ibv_modify_qp)(
+        Errno::check_code((verbs()?.ibv_modify_qp)(
             qp,
             &mut attr,
             mask.bits() as c_int,

@@ -70,7 +70,7 @@ impl Buffer {
     }
 
     /// Copies bytes into the ring, at most the ring's length.
-    pub(super) fn put(&self, at: usize, bytes: &[u8]) {
+    pub(super) fn copy_in(&self, at: usize, bytes: &[u8]) {
         let bytes = bytes.get(..self.length()).unwrap_or(bytes);
         let (one, two) = bytes.split_at(bytes.len().min(self.length().saturating_sub(at)));
         // SAFETY: both parts lie within the ring; no request sends these bytes now.

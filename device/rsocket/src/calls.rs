@@ -269,7 +269,7 @@ public_exports! {
         };
         let mut inner = socket.lock();
         // SAFETY: the identifier lives as long as its socket; the address is as the manual page requires.
-        Errno::check(unsafe { rdma_bind_addr(inner.id, address) })?;
+        Errno::check_code(unsafe { rdma_bind_addr(inner.id, address) })?;
         inner.phase = Phase::Bound;
         Ok(())
     }
@@ -281,7 +281,7 @@ public_exports! {
             return Ok(());
         }
         // SAFETY: the identifier lives as long as its socket.
-        Errno::check(unsafe { rdma_listen(inner.id, backlog) })?;
+        Errno::check_code(unsafe { rdma_listen(inner.id, backlog) })?;
         inner.phase = Phase::Listening;
         Ok(())
     }
@@ -501,7 +501,7 @@ public_exports! {
             }
             Found::Datagram(socket) => {
                 // SAFETY: the program has room for an address of `*length` bytes, or none.
-                Errno::check(unsafe { libc::getsockname(socket.fd, address.cast(), length) })
+                Errno::check_code(unsafe { libc::getsockname(socket.fd, address.cast(), length) })
             }
         }
     }

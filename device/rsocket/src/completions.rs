@@ -52,7 +52,7 @@ impl Completions {
     /// Arms the queue: the next completion makes an event.
     pub(super) fn arm(&mut self) -> Result<(), Errno> {
         // SAFETY: ours.
-        Errno::check(unsafe { verbs::req_notify_cq(self.cq, 0) })
+        Errno::check_code(unsafe { verbs::req_notify_cq(self.cq, 0) })
     }
 
     /// Takes and acknowledges the events.

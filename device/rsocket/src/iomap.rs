@@ -59,7 +59,8 @@ impl Mappings {
         &mut self,
         stream: &mut Stream,
         pd: *mut ibv_pd,
-        (memory, length): (*mut c_void, usize),
+        memory: *mut c_void,
+        length: usize,
         protection: c_int,
         offset: i64,
     ) -> Result<i64, Errno> {

@@ -96,7 +96,7 @@ impl Outgoing {
                 queue_pair.post(&mut request(&mut piece, to, message, length as u64, flags))
             };
         }
-        self.ring.put(self.at, bytes);
+        self.ring.copy_in(self.at, bytes);
         let at = self.at;
         self.at = (at + length) % self.ring.length();
         let Some(tail) = tail_bytes(length, self.mtu, self.packet).filter(|_| message.is_some())

@@ -55,7 +55,7 @@ impl QueuePair {
             sq_sig_all: 0,
         };
         // SAFETY: by this function's contract, the identifier has a device and no queue pair.
-        Errno::check(unsafe { rdma_create_qp(id, null_mut(), &mut attr) })?;
+        Errno::check_code(unsafe { rdma_create_qp(id, null_mut(), &mut attr) })?;
         let mut this = Self {
             id,
             completions,
@@ -91,7 +91,7 @@ impl QueuePair {
         for _ in 0..count {
             let mut bad = null_mut();
             // SAFETY: the queue pair is ours, and the request is read before the call returns.
-            Errno::check(unsafe { verbs::post_recv((*self.id).qp, &mut request, &mut bad) })?;
+            Errno::check_code(unsafe { verbs::post_recv((*self.id).qp, &mut request, &mut bad) })?;
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ impl QueuePair {
         let mut bad = null_mut();
         // SAFETY: by this function's contract, the elements of each request are registered until it
         // completes, or inline.
-        Errno::check(unsafe { verbs::post_send((*self.id).qp, requests, &mut bad) })
+        Errno::check_code(unsafe { verbs::post_send((*self.id).qp, requests, &mut bad) })
     }
 }
 

@@ -57,7 +57,7 @@ impl Ranges {
     }
 
     fn write_grant(&mut self, index: usize, range: Range) {
-        self.memory.put(
+        self.memory.copy_in(
             index * RANGE_BYTES,
             &range.to_memory(cfg!(target_endian = "big")),
         );
@@ -87,10 +87,10 @@ impl Ranges {
 
     /// Places a range where a control message sends it from. The place is used again after as many control
     /// messages as may be posted.
-    pub(super) fn place(&mut self, range: [u8; RANGE_BYTES]) -> ibv_sge {
+    pub(super) fn place_range(&mut self, range: [u8; RANGE_BYTES]) -> ibv_sge {
         let slot = slots_at(self.mappings) + (self.sent % CONTROL_REQUESTS as usize) * RANGE_BYTES;
         self.sent += 1;
-        self.memory.put(slot, &range);
+        self.memory.copy_in(slot, &range);
         let ([piece, _], _) = self.memory.pieces(slot, RANGE_BYTES);
         piece
     }

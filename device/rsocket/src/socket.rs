@@ -96,7 +96,9 @@ impl Inner {
         // SAFETY: ours.
         super::set_nonblocking(unsafe { (*channel).fd })?;
         // SAFETY: the channel is ours, the place as well.
-        Errno::check(unsafe { rdma_create_id(channel, &mut inner.id, null_mut(), RDMA_PS_TCP) })?;
+        Errno::check_code(unsafe {
+            rdma_create_id(channel, &mut inner.id, null_mut(), RDMA_PS_TCP)
+        })?;
         Ok(inner)
     }
 
@@ -138,7 +140,7 @@ impl Inner {
         match cm_event.event {
             abi::RDMA_CM_EVENT_ADDR_RESOLVED => {
                 // SAFETY: ours.
-                Errno::check(unsafe { rdma_resolve_route(self.id, RESOLVE_MS) })
+                Errno::check_code(unsafe { rdma_resolve_route(self.id, RESOLVE_MS) })
             }
             abi::RDMA_CM_EVENT_ROUTE_RESOLVED => self.send_request(),
             abi::RDMA_CM_EVENT_ESTABLISHED => {
@@ -205,7 +207,7 @@ impl Inner {
     pub(super) unsafe fn connect(&mut self, address: *const c_void) -> Result<(), Errno> {
         // SAFETY: by this function's contract, `address` is as long as its family requires.
         let begun = unsafe { rdma_resolve_addr(self.id, core::ptr::null(), address, RESOLVE_MS) };
-        Errno::check(begun)?;
+        Errno::check_code(begun)?;
         self.phase = Phase::Connecting;
         Ok(())
     }
@@ -218,7 +220,7 @@ impl Inner {
         self.stream = Some(stream);
         let param = parameters(&private_data);
         // SAFETY: both live until the call returns.
-        Errno::check(unsafe { rdma_connect(self.id, &param) })
+        Errno::check_code(unsafe { rdma_connect(self.id, &param) })
     }
 
     /// Accepts the oldest request.
@@ -241,7 +243,7 @@ impl Inner {
         super::set_nonblocking(unsafe { (*channel).fd })?;
         // SAFETY: both are ours.
         unsafe {
-            if let Err(error) = Errno::check(rdma_migrate_id(request.id, channel)) {
+            if let Err(error) = Errno::check_code(rdma_migrate_id(request.id, channel)) {
                 rdma_destroy_event_channel(channel);
                 return Err(error);
             }
@@ -253,7 +255,7 @@ impl Inner {
             let private_data = stream.private_data().to_bytes();
             let param = parameters(&private_data);
             // SAFETY: both live until the call returns.
-            Errno::check(unsafe { rdma_accept(request.id, &param) })?;
+            Errno::check_code(unsafe { rdma_accept(request.id, &param) })?;
             Ok(stream)
         };
         let stream = prepared()?;

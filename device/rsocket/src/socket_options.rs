@@ -37,7 +37,7 @@ fn pass_on(inner: &Inner, name: u32, mut value: c_int) -> Result<(), Errno> {
     }
     let place = core::ptr::from_mut(&mut value).cast();
     // SAFETY: the identifier is the socket's, and the value lives until the call returns.
-    Errno::check(unsafe {
+    Errno::check_code(unsafe {
         rdma_set_option(
             inner.id,
             RDMA_OPTION_ID as c_int,

@@ -195,7 +195,7 @@ impl Stream {
             _ = self.control(credits);
             return;
         };
-        let piece = self.ranges.place(self.peer.range(range));
+        let piece = self.ranges.place_range(self.peer.range(range));
         let to = self.peer.grant_place();
         // SAFETY: a place is used again only after as many control messages have completed.
         if unsafe { self.control_with(&mut [piece], to, credits) }.is_ok() {

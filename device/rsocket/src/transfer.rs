@@ -180,7 +180,7 @@ pub(super) unsafe fn map(
     unsafe {
         inner
             .mappings
-            .map(stream, (*inner.id).pd, (memory, length), protection, offset)
+            .map(stream, (*inner.id).pd, memory, length, protection, offset)
     }
 }
 

@@ -160,7 +160,8 @@ exports! {
         }
         let (length, access) = (asked.length, asked.access);
         if has(FD) {
-            return dmabuf::register(domain, asked.file, length, asked.iova.unwrap_or(0), access as u32);
+            let (file, offset) = asked.file;
+            return dmabuf::register(domain, file, offset, length, asked.iova.unwrap_or(0), access as u32);
         }
         let iova = asked.iova.unwrap_or(asked.addr as u64);
         if has(BUF) {

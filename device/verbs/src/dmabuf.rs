@@ -11,7 +11,8 @@ use rnic::Access;
 /// Maps the bytes, and registers the mapping.
 pub(crate) fn register(
     domain: PdArg<'_>,
-    (fd, offset): (i32, u64),
+    fd: i32,
+    offset: u64,
     length: usize,
     iova: u64,
     bits: u32,
@@ -36,6 +37,6 @@ exports! {
     /// The region has no address in the program: `iova` is the address under which its keys are used.
     fn ibv_reg_dmabuf_mr(domain: PdArg<'_>, offset: u64, length: usize, iova: u64, fd: i32, bits: i32)
         -> pointer(*mut ibv_mr) {
-        register(domain, (fd, offset), length, iova, bits as u32)
+        register(domain, fd, offset, length, iova, bits as u32)
     }
 }

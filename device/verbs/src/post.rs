@@ -3,7 +3,7 @@
 use crate::address::Ah;
 use crate::limits::{INLINE, SGES};
 use crate::packed::{Packed, borrow};
-use crate::qp::QpArg;
+use crate::qp::{Qp, QpArg};
 use crate::record;
 use crate::srq::SrqArg;
 use crate::window::binding;
@@ -141,16 +141,38 @@ unsafe fn destination(wr: &ibv_send_wr) -> Result<Destination, Errno> {
     })
 }
 
+/// A queue pair, as its send requests need it.
+#[derive(Clone, Copy)]
+pub(crate) struct PostedQueue {
+    qpn: Qpn,
+    qp_type: u32,
+    signal_all: bool,
+}
+
+impl PostedQueue {
+    pub(crate) fn of_qp(queue: &Qp) -> Self {
+        Self {
+            qpn: queue.qpn,
+            qp_type: queue.abi.qp_base.qp_type,
+            signal_all: queue.signal_all,
+        }
+    }
+}
+
 /// Posts one request.
 ///
 /// # Safety
 /// The request is as the manual page of `ibv_post_send` asks.
 pub(crate) unsafe fn send(
     poster: &mut host::Poster<'_>,
-    qpn: Qpn,
-    (qp_type, signal_all): (u32, bool),
+    queue: PostedQueue,
     wr: &ibv_send_wr,
 ) -> Result<(), Errno> {
+    let PostedQueue {
+        qpn,
+        qp_type,
+        signal_all,
+    } = queue;
     // SAFETY: by this function's contract, the request is as the manual page of `ibv_post_send` asks.
     unsafe {
         with_request(qp_type, wr, |request| {
@@ -174,15 +196,14 @@ pub(crate) unsafe fn send(
 /// As for [`send`].
 pub(crate) unsafe fn check_send(
     poster: &host::Poster<'_>,
-    qpn: Qpn,
-    qp_type: u32,
+    queue: PostedQueue,
     wr: &ibv_send_wr,
     before: usize,
 ) -> Result<(), Errno> {
     // SAFETY: by this function's contract, the request is as the manual page of `ibv_post_send` asks.
     unsafe {
-        with_request(qp_type, wr, |request| {
-            Ok(poster.check_send(qpn, request, before)?)
+        with_request(queue.qp_type, wr, |request| {
+            Ok(poster.check_send(queue.qpn, request, before)?)
         })
     }
 }
@@ -270,14 +291,14 @@ unsafe fn receives(
 exports! {
     fn post_send(raw: QpArg<'_>, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> code(i32) {
         let queue = raw.get()?;
-        let kind = (queue.abi.qp_base.qp_type, queue.signal_all);
+        let posted = PostedQueue::of_qp(queue);
         queue.context.device.post(|poster| {
             let mut wr = first;
             let mut copy = MaybeUninit::uninit();
             // SAFETY: a request of the program's list, or NULL at its end.
             while let Some(request) = unsafe { borrow(wr, &mut copy) } {
                 // SAFETY: the program has filled the request in as the manual page asks.
-                if let Err(errno) = unsafe { send(poster, queue.qpn, kind, request) } {
+                if let Err(errno) = unsafe { send(poster, posted, request) } {
                     // SAFETY: the program has room for the request that failed.
                     unsafe { bad.write_unaligned(wr) };
                     return Err(errno);

@@ -33,12 +33,22 @@ fn base(raw: *mut ibv_context, qpn: Qpn, init: &ibv_qp_init_attr, domain: *mut i
     }
 }
 
-fn boxed(
-    context: ContextRef,
-    base: ibv_qp,
-    (qpn, signal_all): (Qpn, bool),
-    (extended, owns): (bool, bool),
-) -> *mut Qp {
+/// Properties of a queue pair that the program chooses when it creates or opens one.
+struct QpTraits {
+    /// Every send request has a completion.
+    signal_all: bool,
+    /// Requests may be posted by the calls of `ibv_qp_ex`.
+    extended: bool,
+    /// The queue pair ends when this is destroyed: it was created, and not opened.
+    owns: bool,
+}
+
+fn boxed(context: ContextRef, base: ibv_qp, qpn: Qpn, traits: QpTraits) -> *mut Qp {
+    let QpTraits {
+        signal_all,
+        extended,
+        owns,
+    } = traits;
     Box::into_raw(Box::new(Qp {
         abi: qp_ex::table(base),
         qpn,
@@ -59,7 +69,8 @@ fn boxed(
 unsafe fn create(
     context: ContextRef,
     init: &mut ibv_qp_init_attr,
-    (domain, raw): (Option<&Pd>, *mut ibv_pd),
+    domain: Option<&Pd>,
+    raw: *mut ibv_pd,
     xrc: Option<rnic::Xrcd>,
     extended: bool,
 ) -> Result<*mut Qp, Errno> {
@@ -92,12 +103,12 @@ unsafe fn create(
     };
     let qpn = context.device.create_qp(&request)?;
     let base = base(context.raw(), qpn, init, raw);
-    let queue = boxed(
-        context.clone(),
-        base,
-        (qpn, request.signal_all),
-        (extended, true),
-    );
+    let traits = QpTraits {
+        signal_all: request.signal_all,
+        extended,
+        owns: true,
+    };
+    let queue = boxed(context.clone(), base, qpn, traits);
     context.objects().qps.insert(qpn.value(), queue as usize);
     Ok(queue)
 }
@@ -124,7 +135,7 @@ exports! {
             return Err(Errno::INVALID);
         }
         // SAFETY: the attributes name live queues or NULL.
-        Ok(unsafe { create(below.context.clone(), init, (Some(below), raw), None, false) }?.cast())
+        Ok(unsafe { create(below.context.clone(), init, Some(below), raw, None, false) }?.cast())
     }
 
     fn create_qp_ex(context: ContextArg<'_>, init: InOut<'_, ibv_qp_init_attr_ex>) -> pointer(*mut ibv_qp) {
@@ -140,17 +151,17 @@ exports! {
             return Err(Errno::UNSUPPORTED);
         }
         if extended {
-            qp_ex::check(kind(init.qp_type)?, init.send_ops_flags)?;
+            qp_ex::check_send_ops(kind(init.qp_type)?, init.send_ops_flags)?;
         }
         let raw = if has(abi::IBV_QP_INIT_ATTR_PD) { init.pd } else { core::ptr::null_mut() };
         // SAFETY: NULL, or the mask says that the attributes name a live domain.
-        let domain = (unsafe { pd(raw) }.ok(), raw);
+        let domain = unsafe { pd(raw) }.ok();
         // SAFETY: the mask says that the attributes name a live XRC domain.
         let xrc_of = |raw| unsafe { xrcd(raw) }.map(|domain| domain.handle);
         let xrc = has(abi::IBV_QP_INIT_ATTR_XRCD).then(|| xrc_of(init.xrcd)).transpose()?;
         let mut asked = short(init);
         // SAFETY: the attributes name live queues or NULL.
-        let queue = unsafe { create(context.hold(), &mut asked, domain, xrc, extended) }?;
+        let queue = unsafe { create(context.hold(), &mut asked, domain, raw, xrc, extended) }?;
         init.cap = asked.cap;
         Ok(queue.cast())
     }
@@ -178,6 +189,7 @@ exports! {
             sq_sig_all: 0,
         };
         let base = base(context.raw(), qpn, &init, core::ptr::null_mut());
-        Ok(boxed(context.hold(), base, (qpn, false), (false, false)).cast())
+        let traits = QpTraits { signal_all: false, extended: false, owns: false };
+        Ok(boxed(context.hold(), base, qpn, traits).cast())
     }
 }

@@ -3,7 +3,7 @@
 use crate::batch::{Batch, Local};
 use crate::limits::INLINE;
 use crate::packed::Packed;
-use crate::post::{check_send, send};
+use crate::post::{PostedQueue, check_send, send};
 use crate::qp::Qp;
 use abi::{
     ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_send_wr, ibv_sge,
@@ -15,7 +15,7 @@ use ffi::{Errno, In, Live, exports};
 use rnic::QpType;
 
 /// Operations that each transport supports.
-pub(crate) fn check(kind: QpType, asked: u64) -> Result<(), Errno> {
+pub(crate) fn check_send_ops(kind: QpType, asked: u64) -> Result<(), Errno> {
     let sends = abi::IBV_QP_EX_WITH_SEND | abi::IBV_QP_EX_WITH_SEND_WITH_IMM;
     let writes = abi::IBV_QP_EX_WITH_RDMA_WRITE | abi::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
     let keys = abi::IBV_QP_EX_WITH_LOCAL_INV
@@ -135,7 +135,7 @@ fn post(queue: Built<'_>) -> Result<(), Errno> {
         return Err(errno);
     }
     batch.point_to_data();
-    let qp_type = queue.abi.qp_base.qp_type;
+    let posted = PostedQueue::of_qp(&queue);
     queue.context.device.post(|poster| {
         // A single request is posted or not. Of several, none may be executed before the last is known to be
         // accepted (ibv_wr_post(3)).
@@ -146,11 +146,11 @@ fn post(queue: Built<'_>) -> Result<(), Errno> {
         };
         for (before, (wr, _)) in checked.iter().enumerate() {
             // SAFETY: the lists are in this batch, the rest is the program's.
-            unsafe { check_send(poster, queue.qpn, qp_type, wr, before) }?;
+            unsafe { check_send(poster, posted, wr, before) }?;
         }
         for (wr, _) in &batch.requests {
             // SAFETY: the lists are in this batch, the rest is the program's.
-            unsafe { send(poster, queue.qpn, (qp_type, queue.signal_all), wr) }?;
+            unsafe { send(poster, posted, wr) }?;
         }
         Ok(())
     })

@@ -32,13 +32,13 @@ const RATES: [(i32, i32, i32); 23] = [
 /// `IBV_RATE_MAX`: no limit.
 const MAX: i32 = 0;
 
-fn of(rate: i32) -> Option<&'static (i32, i32, i32)> {
+fn rate_entry(rate: i32) -> Option<&'static (i32, i32, i32)> {
     RATES.iter().find(|(value, _, _)| *value == rate)
 }
 
 exports! {
     fn ibv_rate_to_mult(rate: i32) -> plain(i32) {
-        of(rate).map_or(-1, |(_, multiple, _)| *multiple)
+        rate_entry(rate).map_or(-1, |(_, multiple, _)| *multiple)
     }
 
     fn mult_to_ibv_rate(multiple: i32) -> plain(i32) {
@@ -47,7 +47,7 @@ exports! {
     }
 
     fn ibv_rate_to_mbps(rate: i32) -> plain(i32) {
-        of(rate).map_or(-1, |(_, _, mbps)| *mbps)
+        rate_entry(rate).map_or(-1, |(_, _, mbps)| *mbps)
     }
 
     fn mbps_to_ibv_rate(mbps: i32) -> plain(i32) {

@@ -36,7 +36,8 @@ pub(crate) unsafe fn srq<'a>(raw: *mut ibv_srq) -> Result<&'a Srq, Errno> {
 
 /// `raw` is the pointer that C has to `domain`.
 fn create(
-    (domain, raw): (&Pd, *mut ibv_pd),
+    domain: &Pd,
+    raw: *mut ibv_pd,
     srq_context: *mut c_void,
     attr: &ibv_srq_attr,
     xrc: Option<(rnic::Xrcd, rnic::Cq)>,
@@ -68,7 +69,7 @@ fn create(
 exports! {
     fn ibv_create_srq(domain: PdArg<'_>, init: In<'_, *mut ibv_srq_init_attr>) -> pointer(*mut ibv_srq) {
         let init = init.get()?;
-        create((domain.get()?, domain.raw()), init.srq_context, &init.attr, None)
+        create(domain.get()?, domain.raw(), init.srq_context, &init.attr, None)
     }
 
     fn create_srq_ex(_context: ContextArg<'_>, init: In<'_, *mut ibv_srq_init_attr_ex>)
@@ -92,7 +93,7 @@ exports! {
         }
         // SAFETY: the mask says that the attributes name a live protection domain.
         let domain = unsafe { pd(init.pd) }?;
-        create((domain, init.pd), init.srq_context, &init.attr, xrc)
+        create(domain, init.pd, init.srq_context, &init.attr, xrc)
     }
 
     fn get_srq_num(queue: SrqArg<'_>, number: Out<'_, u32>) -> code(i32) {

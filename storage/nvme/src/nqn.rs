@@ -72,7 +72,7 @@ impl Nqn {
 
     /// The NQN in a field of Connect; `None` when the field has no valid NQN.
     pub fn of_field(field: &[u8]) -> Option<Self> {
-        text::of(field)?.parse().ok()
+        text::text_of(field)?.parse().ok()
     }
 
     /// The NQN with a UUID, as of a host that has no other name (Base 4.5).

@@ -95,7 +95,7 @@ enum Operation {
 struct Transfer {
     operation: usize,
     range: Range<usize>,
-    remote: (u64, u32),
+    remote: rdma::RemoteMemory,
 }
 
 /// The verbs side of a relayed connection.
@@ -368,7 +368,7 @@ impl Transport {
         &mut self,
         operation: usize,
         range: Range<usize>,
-        remote: (u64, u32),
+        remote: rdma::RemoteMemory,
     ) -> Result<(), Ended> {
         let token = token::TRANSFER | operation as u64;
         match self.operations.get(operation) {
@@ -464,7 +464,10 @@ impl Transport {
             let transfer = Transfer {
                 operation,
                 range,
-                remote: (piece.offset, piece.token),
+                remote: rdma::RemoteMemory {
+                    address: piece.offset,
+                    key: piece.token,
+                },
             };
             if is_read {
                 self.reads.push_back(transfer)

@@ -19,7 +19,7 @@ fn one_way() -> (Writer, Reader) {
 }
 
 /// Writes a record whose payload is `length` bytes, the first `written` of which are set.
-fn put(writer: &mut Writer, number: u32, length: usize, written: usize) -> bool {
+fn write_record(writer: &mut Writer, number: u32, length: usize, written: usize) -> bool {
     let headers = |place: &mut [u8; HEADERS_MAX]| {
         place[..4].copy_from_slice(&number.to_le_bytes());
         Some(4)
@@ -31,7 +31,7 @@ fn put(writer: &mut Writer, number: u32, length: usize, written: usize) -> bool 
     filled == Some(Ok(()))
 }
 
-fn check(reader: &mut Reader, number: u32) -> bool {
+fn take_record(reader: &mut Reader, number: u32) -> bool {
     let Some(record) = reader.next().unwrap() else {
         return false;
     };
@@ -51,7 +51,7 @@ fn a_record_is_there_when_it_is_seen_and_who_sleeps_is_woken() {
     let (mut writer, mut reader) = one_way();
     let reading = thread::spawn(move || {
         for number in 0..RECORDS {
-            while !check(&mut reader, number) {
+            while !take_record(&mut reader, number) {
                 // An unpark from elsewhere only causes one more check.
                 if !reader.sleep(Sleeper::Thread) {
                     thread::park();
@@ -65,7 +65,7 @@ fn a_record_is_there_when_it_is_seen_and_who_sleeps_is_woken() {
             thread::yield_now();
         }
         let length = number as usize % 100;
-        assert!(put(&mut writer, number, length, length));
+        assert!(write_record(&mut writer, number, length, length));
         if writer.must_wake().is_some() {
             reading.thread().unpark();
         }
@@ -86,7 +86,7 @@ fn who_waits_for_room_is_woken() {
             }
             // Miri is slow at copying bytes.
             let written = if cfg!(miri) { 64 } else { PAYLOAD_MAX };
-            assert!(put(&mut writer, number, PAYLOAD_MAX, written));
+            assert!(write_record(&mut writer, number, PAYLOAD_MAX, written));
         }
     });
     for number in 0..records {

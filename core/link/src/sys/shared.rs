@@ -24,7 +24,7 @@ unsafe impl Send for Mapping {}
 // SAFETY: threads reach the content only through atomics and raw copies, which may be concurrent.
 unsafe impl Sync for Mapping {}
 
-fn check(result: i32) -> io::Result<i32> {
+fn check_result(result: i32) -> io::Result<i32> {
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {
@@ -37,13 +37,13 @@ impl Mapping {
     pub(crate) fn create() -> io::Result<(Self, OwnedFd)> {
         let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         // SAFETY: a name that lives until the call returns.
-        let fd = check(unsafe { libc::memfd_create(c"rockery".as_ptr(), flags) })?;
+        let fd = check_result(unsafe { libc::memfd_create(c"rockery".as_ptr(), flags) })?;
         // SAFETY: a new descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: no pointers.
-        check(unsafe { libc::ftruncate(fd.as_raw_fd(), FILE_BYTES as i64) })?;
+        check_result(unsafe { libc::ftruncate(fd.as_raw_fd(), FILE_BYTES as i64) })?;
         // SAFETY: no pointers.
-        check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
+        check_result(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
         Ok((Self::map(fd.as_raw_fd())?, fd))
     }
 
@@ -51,11 +51,11 @@ impl Mapping {
     pub(crate) fn open(fd: &impl AsFd) -> io::Result<Self> {
         let fd = fd.as_fd().as_raw_fd();
         // SAFETY: no pointers.
-        let seals = check(unsafe { libc::fcntl(fd, libc::F_GET_SEALS) })?;
+        let seals = check_result(unsafe { libc::fcntl(fd, libc::F_GET_SEALS) })?;
         // SAFETY: all zeros is a valid value, and there is room for one.
         let length = unsafe {
             let mut stat: libc::stat = std::mem::zeroed();
-            check(libc::fstat(fd, &mut stat))?;
+            check_result(libc::fstat(fd, &mut stat))?;
             stat.st_size
         };
         if seals & SEALS != SEALS || length != FILE_BYTES as i64 {

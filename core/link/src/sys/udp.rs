@@ -1,7 +1,7 @@
 //! UDP sockets: options, segmentation, and steering by classic BPF.
 
 use super::control::Control;
-use crate::datagram::{Datagrams, Family, Named, Route};
+use crate::datagram::{Datagrams, Family, Named, Route, ScopedAddress};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,7 +15,7 @@ use wire::ROCE_PORT;
 const SEND_BUFFER_BYTES: i32 = 8 << 20;
 const RECEIVE_BUFFER_BYTES: i32 = 32 << 20;
 
-fn check(result: i32) -> io::Result<i32> {
+fn check_result(result: i32) -> io::Result<i32> {
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {
@@ -28,7 +28,7 @@ pub(crate) fn open() -> io::Result<(OwnedFd, Family)> {
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // Not by the C library's function, which a library that turns sockets into rsockets replaces.
         // SAFETY: no pointers.
-        let fd = check(unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) } as i32)?;
+        let fd = check_result(unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) } as i32)?;
         // SAFETY: a new descriptor that nothing else owns.
         Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
     };
@@ -48,13 +48,16 @@ fn set(fd: &impl std::os::fd::AsRawFd, level: i32, name: i32, value: i32) -> io:
 fn set_raw(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     let pointer = (&raw const value).cast();
     // SAFETY: an int.
-    check(unsafe { libc::setsockopt(fd, level, name, pointer, size_of::<i32>() as u32) }).map(drop)
+    check_result(unsafe { libc::setsockopt(fd, level, name, pointer, size_of::<i32>() as u32) })
+        .map(drop)
 }
 
 fn option(fd: RawFd, level: i32, name: i32) -> io::Result<i32> {
     let (mut value, mut length) = (0i32, size_of::<i32>() as u32);
     // SAFETY: room for an int, and its length.
-    check(unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &mut length) })?;
+    check_result(unsafe {
+        libc::getsockopt(fd, level, name, (&raw mut value).cast(), &mut length)
+    })?;
     Ok(value)
 }
 
@@ -155,7 +158,7 @@ pub(crate) fn join(fd: RawFd, group: Ipv6Addr, interface: u32) -> io::Result<()>
             unsafe { libc::setsockopt(fd, libc::IPPROTO_IPV6, name, pointer, length) }
         }
     };
-    check(result).map(drop)
+    check_result(result).map(drop)
 }
 
 fn set_buffer(fd: RawFd, forced: i32, asked: i32, bytes: i32) -> io::Result<()> {
@@ -200,22 +203,22 @@ pub(crate) fn receive_singly(fd: RawFd) -> io::Result<()> {
 }
 
 pub(crate) fn bind(fd: RawFd, family: Family, port: u16, shared: bool) -> io::Result<()> {
-    bind_to(fd, family, (Ipv6Addr::UNSPECIFIED, 0), port, shared)
+    bind_to(fd, family, ScopedAddress::ANY, port, shared)
 }
 
 pub(crate) fn bind_to(
     fd: RawFd,
     family: Family,
-    (ip, scope): (Ipv6Addr, u32),
+    local: ScopedAddress,
     port: u16,
     shared: bool,
 ) -> io::Result<()> {
     if shared {
         set_raw(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
     }
-    let (address, length) = address(family, ip, port, scope);
+    let (address, length) = address(family, local.ip, port, local.scope);
     // SAFETY: an address of that length.
-    check(unsafe { libc::bind(fd, (&raw const address).cast(), length) }).map(drop)
+    check_result(unsafe { libc::bind(fd, (&raw const address).cast(), length) }).map(drop)
 }
 
 /// An address of the socket's family. The storage of IPv6 has room for both.
@@ -287,7 +290,7 @@ pub(crate) fn steer(fd: RawFd, qpn_bits: u32, factor: u32) -> io::Result<()> {
     let length = size_of::<libc::sock_fprog>() as u32;
     let pointer = (&raw const filter).cast();
     // SAFETY: a program and its length; the kernel copies and checks it.
-    check(unsafe {
+    check_result(unsafe {
         libc::setsockopt(
             fd,
             libc::SOL_SOCKET,
@@ -307,7 +310,8 @@ pub(crate) fn steer(fd: RawFd, qpn_bits: u32, factor: u32) -> io::Result<()> {
 pub(crate) fn send(
     fd: RawFd,
     family: Family,
-    (route, named): (&Route, Named),
+    route: &Route,
+    named: Named,
     bytes: &[u8],
 ) -> io::Result<()> {
     let (mut name, name_length) = address(family, route.destination, ROCE_PORT, route.interface);
@@ -447,7 +451,7 @@ pub(crate) fn receive(fd: RawFd, family: Family, buffer: &mut [u8]) -> io::Resul
         datagrams.source = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()).to_ipv6_mapped();
     }
     for (level, kind, data) in control.messages(control_length) {
-        note(&mut datagrams, level, kind, data);
+        note_control(&mut datagrams, level, kind, data);
     }
     Ok(datagrams)
 }
@@ -455,7 +459,7 @@ pub(crate) fn receive(fd: RawFd, family: Family, buffer: &mut [u8]) -> io::Resul
 /// Decodes a control message. The traffic class is one byte over IPv4 and an int over IPv6; the first byte of
 /// a little-endian int is its value.
 #[inline]
-fn note(datagrams: &mut Datagrams, level: i32, kind: i32, data: &[u8]) {
+fn note_control(datagrams: &mut Datagrams, level: i32, kind: i32, data: &[u8]) {
     let int = || {
         data.first_chunk()
             .map_or(0, |bytes| i32::from_ne_bytes(*bytes))

@@ -32,7 +32,7 @@ fn address(name: &str) -> (libc::sockaddr_un, u32) {
     (address, length.min(size_of::<libc::sockaddr_un>()) as u32)
 }
 
-fn check(result: i32) -> io::Result<()> {
+fn check_result(result: i32) -> io::Result<()> {
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {
@@ -47,9 +47,9 @@ fn check(result: i32) -> io::Result<()> {
 pub fn listen(name: &str, backlog: i32) -> io::Result<OwnedFd> {
     let (socket, (address, length)) = (socket()?, address(name));
     // SAFETY: an address of that length.
-    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+    check_result(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
     // SAFETY: no pointers.
-    check(unsafe { libc::listen(socket.as_raw_fd(), backlog) })?;
+    check_result(unsafe { libc::listen(socket.as_raw_fd(), backlog) })?;
     Ok(socket)
 }
 
@@ -61,7 +61,9 @@ pub fn connect(name: &str, timeout: Duration) -> io::Result<OwnedFd> {
     let (socket, (address, length)) = (socket()?, address(name));
     set_timeout(socket.as_raw_fd(), libc::SO_SNDTIMEO, timeout)?;
     // SAFETY: an address of that length.
-    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+    check_result(unsafe {
+        libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length)
+    })?;
     set_timeout(socket.as_raw_fd(), libc::SO_SNDTIMEO, Duration::ZERO)?;
     Ok(socket)
 }
@@ -74,7 +76,9 @@ pub fn connect_now(name: &str) -> io::Result<OwnedFd> {
     let (socket, (address, length)) = (socket()?, address(name));
     set_nonblocking(socket.as_raw_fd())?;
     // SAFETY: an address of that length.
-    check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
+    check_result(unsafe {
+        libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length)
+    })?;
     Ok(socket)
 }
 
@@ -84,7 +88,7 @@ pub fn connect_now(name: &str) -> io::Result<OwnedFd> {
 /// Those of the system call.
 pub fn set_nonblocking(socket: RawFd) -> io::Result<()> {
     // SAFETY: no pointers.
-    check(unsafe { libc::fcntl(socket, libc::F_SETFL, libc::O_NONBLOCK) })
+    check_result(unsafe { libc::fcntl(socket, libc::F_SETFL, libc::O_NONBLOCK) })
 }
 
 /// Sets the timeout after which receiving fails with `EAGAIN`; zero is no limit.
@@ -103,7 +107,7 @@ fn set_timeout(socket: RawFd, option: i32, time: Duration) -> io::Result<()> {
     let length = size_of::<libc::timeval>() as u32;
     let place = (&raw const time).cast();
     // SAFETY: a time and its length.
-    check(unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, option, place, length) })
+    check_result(unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, option, place, length) })
 }
 
 /// Sends a message if there is room for it.
@@ -128,7 +132,7 @@ pub fn send_now(socket: RawFd, bytes: &[u8]) -> io::Result<()> {
 pub fn anonymous_file() -> io::Result<OwnedFd> {
     // SAFETY: a string that ends with 0.
     let fd = unsafe { libc::memfd_create(c"rockery".as_ptr(), libc::MFD_CLOEXEC) };
-    check(fd)?;
+    check_result(fd)?;
     // SAFETY: a new descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -297,7 +301,7 @@ fn peer(socket: RawFd) -> io::Result<libc::ucred> {
     let mut length = size_of::<libc::ucred>() as u32;
     let place = (&raw mut peer).cast();
     // SAFETY: room for the structure, and its length.
-    check(unsafe {
+    check_result(unsafe {
         libc::getsockopt(
             socket,
             libc::SOL_SOCKET,
@@ -373,7 +377,7 @@ fn pair_of(kind: i32) -> io::Result<[OwnedFd; 2]> {
     let mut ends = [0; 2];
     let kind = kind | libc::SOCK_CLOEXEC;
     // SAFETY: room for two descriptors.
-    check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
+    check_result(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
     // SAFETY: new descriptors that nothing else owns.
     Ok(ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
 }

@@ -367,7 +367,7 @@ impl Connections {
     }
 
     /// Checks that the indices agree with the connections, and timers run where they should. For tests.
-    pub(super) fn check(&self) -> Result<(), &'static str> {
+    pub(super) fn check_indices(&self) -> Result<(), &'static str> {
         let names = |id: &CommId| self.by_id.contains_key(id);
         if !self.by_remote.values().all(names) || !self.by_request.values().all(names) {
             return Err("a peer's name leads nowhere");

@@ -20,6 +20,13 @@ pub struct IdSeries {
     pub used: u32,
 }
 
+/// The lower bits of a value, with which communication IDs begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IdPrefix {
+    pub(super) value: u32,
+    pub(super) bits: u8,
+}
+
 /// The communication IDs of one connection manager.
 #[derive(Debug)]
 pub(super) struct CommIds {
@@ -30,19 +37,19 @@ pub(super) struct CommIds {
 }
 
 impl CommIds {
-    /// Continues `series`, or begins a new one. All IDs begin with the lower bits of `prefix`.
-    pub(super) fn new(
-        series: Option<IdSeries>,
-        (prefix, bits): (u32, u8),
-        random: &mut Random,
-    ) -> Self {
+    /// Continues `series`, or begins a new one. All IDs begin with `prefix`.
+    pub(super) fn new(series: Option<IdSeries>, prefix: IdPrefix, random: &mut Random) -> Self {
         let mut word = || u64::from(random.next_u32()) << 32 | u64::from(random.next_u32());
         let series = series.unwrap_or_else(|| IdSeries {
             key: [word(), word()],
             used: 0,
         });
-        let width = 32 - u32::from(bits.min(24));
-        let prefix = if width == 32 { 0 } else { prefix << width };
+        let width = 32 - u32::from(prefix.bits.min(24));
+        let prefix = if width == 32 {
+            0
+        } else {
+            prefix.value << width
+        };
         Self {
             prefix,
             width,
@@ -120,7 +127,11 @@ mod tests {
     use std::vec::Vec;
 
     fn ids(prefix_bits: u8, series: IdSeries) -> CommIds {
-        CommIds::new(Some(series), (5, prefix_bits), &mut Random::new([1; 32]))
+        let prefix = IdPrefix {
+            value: 5,
+            bits: prefix_bits,
+        };
+        CommIds::new(Some(series), prefix, &mut Random::new([1; 32]))
     }
 
     /// The vector of eight bytes from the authors' `vectors.h`.

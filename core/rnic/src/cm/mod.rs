@@ -57,7 +57,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use config::{TIMEOUTS_PER_CALL, TRANSMITS_MAX};
 use connection::Connections;
-use ids::CommIds;
+use ids::{CommIds, IdPrefix};
 use listen::Listeners;
 use state::Input;
 use wire::Qpn;
@@ -87,7 +87,10 @@ impl Cm {
         if config.reports_changes {
             connections.report_changes();
         }
-        let prefix = (config.comm_id_prefix, config.comm_id_prefix_bits);
+        let prefix = IdPrefix {
+            value: config.comm_id_prefix,
+            bits: config.comm_id_prefix_bits,
+        };
         Self {
             ids: CommIds::new(config.comm_id_series, prefix, &mut random),
             config,
@@ -402,13 +405,13 @@ impl Cm {
     ///
     /// # Errors
     /// The invariant that is violated.
-    pub fn check(&self) -> Result<(), &'static str> {
+    pub fn check_invariants(&self) -> Result<(), &'static str> {
         for (listener, waiting) in self.listeners.waiting() {
             if self.connections.waiting_at(listener).len() != waiting as usize {
                 return Err("a backlog counts what does not wait");
             }
         }
-        self.connections.check()
+        self.connections.check_indices()
     }
 }
 

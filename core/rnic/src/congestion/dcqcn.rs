@@ -82,7 +82,7 @@ impl Dcqcn {
     }
 
     /// Firmware: records a notification. The first one starts the clocks.
-    fn note(&mut self, now: Instant, cut_interval: Nanos) {
+    fn note_cnp(&mut self, now: Instant, cut_interval: Nanos) {
         self.cut_due = true;
         if self.cut_at == Instant::NEVER {
             self.alpha_due = false;
@@ -169,7 +169,7 @@ impl Algorithm for Dcqcn {
     fn notified(&mut self, now: Instant) {
         if let Some(firmware) = &self.config.firmware {
             let interval = firmware.cut_interval_ns;
-            return self.note(now, interval);
+            return self.note_cnp(now, interval);
         }
         self.cut(now, true);
         self.alpha += (ONE - self.alpha) >> self.config.g_shift;

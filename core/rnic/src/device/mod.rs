@@ -139,7 +139,7 @@ impl Device {
                 qp.transmit(resources, now, TURN_PACKETS.min(budget - sent), sink);
             sent += packets;
             turns.note_room(index, qp, packets);
-            turns.settle(index, qp, was_waiting, blocked);
+            turns.schedule_qp(index, qp, was_waiting, blocked);
         }
         shm::send_close_notices(resources, sink);
         queue_pairs.fail_overrun(resources, now);
@@ -230,7 +230,7 @@ impl Device {
             qp.schedule.timer = core::mem::replace(&mut qp.schedule.later_timer, Instant::NEVER);
             let was_waiting = qp.is_waiting();
             qp.handle_timeout(resources, now);
-            turns.settle(index, qp, was_waiting, false);
+            turns.schedule_qp(index, qp, was_waiting, false);
         }
         queue_pairs.fail_overrun(resources, now);
     }

@@ -254,7 +254,7 @@ fn check_change(
     } else {
         qp.state()
     };
-    state::check(qp.kind(), qp.state(), to, mask)?;
+    state::check_transition(qp.kind(), qp.state(), to, mask)?;
     let out_of_range = |bit: AttrMask, bad: bool| mask.contains(bit) && bad;
     let wrong = out_of_range(AttrMask::PORT, attr.port != 1)
         || out_of_range(AttrMask::PKEY_INDEX, attr.pkey_index != 0)

@@ -80,7 +80,7 @@ impl SharedMemory<'_> {
             .proxy_of(resources, from.number, forwarded, now)
             .or_else(|| {
                 let xrcd = domains.named(forwarded.domain);
-                queue_pairs.add_proxy(resources, (from.number, forwarded), xrcd, packet.psn)
+                queue_pairs.add_proxy(resources, from.number, forwarded, xrcd, packet.psn)
             });
         let Some(index) = index else {
             resources.port.counters.dropped_no_qp += 1;
@@ -89,8 +89,8 @@ impl SharedMemory<'_> {
         let Some(proxy) = queue_pairs.qps.get_mut(index) else {
             return;
         };
-        proxy.handle_forwarded_request(resources, now, from.senders, (packet, payload), memory);
-        queue_pairs.turns.settle(index, proxy, false, false);
+        proxy.handle_forwarded_request(resources, now, from.senders, packet, payload, memory);
+        queue_pairs.turns.schedule_qp(index, proxy, false, false);
         queue_pairs.fail_overrun(resources, now);
     }
 

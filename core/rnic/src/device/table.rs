@@ -91,7 +91,7 @@ impl QueuePairs {
         let qp = self.qps.get_mut(index).ok_or(Error::NoSuchObject)?;
         let was_waiting = qp.is_waiting();
         let result = change(qp, resources);
-        self.turns.settle(index, qp, was_waiting, false);
+        self.turns.schedule_qp(index, qp, was_waiting, false);
         result
     }
 
@@ -115,7 +115,7 @@ impl QueuePairs {
         let was_waiting = qp.is_waiting();
         if qp.handle_packet(resources, now, inbound, memory) {
             answer(qp, resources);
-            self.turns.settle(index, qp, was_waiting, false);
+            self.turns.schedule_qp(index, qp, was_waiting, false);
         }
     }
 
@@ -126,7 +126,7 @@ impl QueuePairs {
             if let Some(qp) = self.qps.get_mut(index) {
                 qp.schedule.waits_for_room = false;
                 let was_waiting = qp.is_waiting();
-                self.turns.settle(index, qp, was_waiting, false);
+                self.turns.schedule_qp(index, qp, was_waiting, false);
             }
         }
     }
@@ -188,7 +188,8 @@ impl QueuePairs {
     pub(super) fn add_proxy(
         &mut self,
         resources: &Resources,
-        (channel, forwarded): (u16, &ForwardedRequest),
+        channel: u16,
+        forwarded: &ForwardedRequest,
         xrcd: Option<Xrcd>,
         first: Psn,
     ) -> Option<usize> {
@@ -236,7 +237,7 @@ impl QueuePairs {
         };
         let was_waiting = qp.is_waiting();
         let announced = qp.announce_receive(resources);
-        self.turns.settle(index, qp, was_waiting, false);
+        self.turns.schedule_qp(index, qp, was_waiting, false);
         announced
     }
 
@@ -252,7 +253,7 @@ impl QueuePairs {
         for (index, qp) in self.qps.iter_mut().filter(|(_, qp)| qp.has_forwarded()) {
             let was_waiting = qp.is_waiting();
             qp.close_forwarding(resources, channel, now);
-            self.turns.settle(index, qp, was_waiting, false);
+            self.turns.schedule_qp(index, qp, was_waiting, false);
         }
     }
 }

@@ -37,7 +37,13 @@ impl Turns {
     /// Puts a queue pair that was changed on the ready list and the timer heap, where necessary.
     /// `was_waiting` is whether it waited for acknowledgements before, `blocked` whether it could not send.
     #[inline(always)]
-    pub(super) fn settle(&mut self, index: usize, qp: &mut Qp, was_waiting: bool, blocked: bool) {
+    pub(super) fn schedule_qp(
+        &mut self,
+        index: usize,
+        qp: &mut Qp,
+        was_waiting: bool,
+        blocked: bool,
+    ) {
         match (was_waiting, qp.is_waiting()) {
             (false, true) => self.waiting += 1,
             (true, false) => self.waiting -= 1,

@@ -133,7 +133,7 @@ impl Common {
     /// Sets the path, and selects the transport.
     pub(super) fn set_path(&mut self, path: Path) {
         self.path = path;
-        self.transport = Transport::of(&path);
+        self.transport = Transport::of_path(&path);
     }
 
     /// Number of packets of this kind that may leave as one unit now; 0 while the channel is full.

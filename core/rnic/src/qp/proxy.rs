@@ -72,7 +72,8 @@ impl Qp {
         resources: &mut Resources,
         now: Instant,
         senders: Senders,
-        (packet, payload): (&Packet, Payload<'_>),
+        packet: &Packet,
+        payload: Payload<'_>,
         memory: &mut impl Memory,
     ) {
         self.common.counters.received_packets += 1;

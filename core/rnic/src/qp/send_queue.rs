@@ -180,7 +180,7 @@ impl SendQueue {
         mtu: u32,
     ) -> Result<u32, Error> {
         self.check_room(0)?;
-        let length = self.check(request)?;
+        let length = self.check_request(request)?;
         let mut entry = SendEntry {
             id: request.id,
             operation: request.operation,
@@ -229,7 +229,7 @@ impl SendQueue {
         before: usize,
     ) -> Result<(), Error> {
         self.check_room(before)?;
-        let length = self.check(request)?;
+        let length = self.check_request(request)?;
         if is_local(&request.operation) {
             return Ok(());
         }
@@ -262,7 +262,7 @@ impl SendQueue {
     }
 
     /// Checks a request; returns its length in bytes.
-    fn check(&self, request: &SendRequest<'_>) -> Result<u32, Error> {
+    fn check_request(&self, request: &SendRequest<'_>) -> Result<u32, Error> {
         let length = match request.data {
             Data::Sges(sges) => {
                 if sges.len() > self.max_sge as usize {

@@ -33,7 +33,12 @@ const DRAINED: AttrMask = AttrMask::AV
     .union(AttrMask::PATH_MIG_STATE);
 
 /// Checks a change of state with the attributes given. `Err` is reported as `EINVAL` by `ibv_modify_qp`.
-pub(crate) fn check(kind: QpType, from: State, to: State, mask: AttrMask) -> Result<(), Error> {
+pub(crate) fn check_transition(
+    kind: QpType,
+    from: State,
+    to: State,
+    mask: AttrMask,
+) -> Result<(), Error> {
     let (required, optional) =
         attributes(kind, from, to).ok_or(Error::Invalid("the state table has no such change"))?;
     if !mask.contains(required) {
@@ -174,7 +179,7 @@ mod tests {
                     let Some((required, optional)) = attributes(kind, from, to) else {
                         continue;
                     };
-                    assert!(check(kind, from, to, required | AttrMask::STATE).is_ok());
+                    assert!(check_transition(kind, from, to, required | AttrMask::STATE).is_ok());
                     for bit in AttrMask::all().iter().filter(|&bit| bit != AttrMask::STATE) {
                         let mask = if required.contains(bit) {
                             required - bit
@@ -183,7 +188,7 @@ mod tests {
                         };
                         let fine = optional.contains(bit) && !required.contains(bit);
                         assert_eq!(
-                            check(kind, from, to, mask).is_ok(),
+                            check_transition(kind, from, to, mask).is_ok(),
                             fine,
                             "{kind:?} {from:?} {to:?} {bit:?}"
                         );

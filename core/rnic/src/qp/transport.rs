@@ -44,7 +44,7 @@ pub(crate) enum Transport {
 
 impl Transport {
     /// The transport that a path selects.
-    pub(super) fn of(path: &Path) -> Self {
+    pub(super) fn of_path(path: &Path) -> Self {
         if path.channel == 0 {
             Self::Packets
         } else {

@@ -79,7 +79,7 @@ impl Regions {
         if binding.length == 0 {
             self.unbind(binding.window.0);
             self.entry_mut(binding.window.0)?.key = binding.rkey.0;
-            self.note(binding.rkey.0);
+            self.note_change(binding.rkey.0);
             return Some(());
         }
         let region = *self.entry(binding.region.0)?;
@@ -104,7 +104,7 @@ impl Regions {
             },
             ..window
         };
-        self.note(binding.rkey.0);
+        self.note_change(binding.rkey.0);
         Some(())
     }
 
@@ -146,7 +146,7 @@ impl Regions {
         };
         let Some(region) = region.take() else { return };
         let key = entry.key;
-        self.note(key);
+        self.note_change(key);
         if let Some(Entry {
             kind: Kind::Region { bindings },
             ..

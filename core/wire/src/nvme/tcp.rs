@@ -490,15 +490,15 @@ impl Header {
         let place = &mut out[CommonHeader::SIZE..];
         match self {
             Self::InitializeRequest(it) | Self::InitializeResponse(it) => {
-                put(place, &it.to_bytes())
+                copy_bytes(place, &it.to_bytes())
             }
             Self::HostTermination(it) | Self::ControllerTermination(it) => {
-                put(place, &it.to_bytes())
+                copy_bytes(place, &it.to_bytes())
             }
-            Self::Command(it) => put(place, &it.to_bytes()),
-            Self::Response(it) => put(place, &it.to_bytes()),
-            Self::HostData(it) | Self::ControllerData(it) => put(place, &it.to_bytes()),
-            Self::ReadyToTransfer(it) => put(place, &it.to_bytes()),
+            Self::Command(it) => copy_bytes(place, &it.to_bytes()),
+            Self::Response(it) => copy_bytes(place, &it.to_bytes()),
+            Self::HostData(it) | Self::ControllerData(it) => copy_bytes(place, &it.to_bytes()),
+            Self::ReadyToTransfer(it) => copy_bytes(place, &it.to_bytes()),
         }
         let header = usize::from(common.header_length);
         if let Some(padding) = out.get_mut(header..end) {
@@ -512,7 +512,7 @@ impl Header {
 pub const ENCODED_MAX: usize = 256;
 
 #[inline]
-fn put(place: &mut [u8], bytes: &[u8]) {
+fn copy_bytes(place: &mut [u8], bytes: &[u8]) {
     for (place, byte) in place.iter_mut().zip(bytes) {
         *place = *byte;
     }

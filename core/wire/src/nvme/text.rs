@@ -24,7 +24,7 @@ fn filled<const N: usize>(text: &str, filler: u8) -> [u8; N] {
 }
 
 /// The text before the first zero, without spaces at its end; `None` when it is not UTF-8.
-pub fn of(bytes: &[u8]) -> Option<&str> {
+pub fn text_of(bytes: &[u8]) -> Option<&str> {
     let end = bytes
         .iter()
         .position(|byte| *byte == 0)
@@ -42,7 +42,7 @@ mod tests {
         assert_eq!(&spaced::<4>("ab"), b"ab  ");
         assert_eq!(&zeroed::<4>("abcd"), b"abc\0");
         assert_eq!(
-            (of(b"ab  "), of(b"ab\0x"), of(b"\xff")),
+            (text_of(b"ab  "), text_of(b"ab\0x"), text_of(b"\xff")),
             (Some("ab"), Some("ab"), None)
         );
     }

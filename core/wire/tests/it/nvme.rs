@@ -131,7 +131,7 @@ fn the_kernels_pdus_over_tcp_are_parsed() {
     );
     assert_eq!((io.queue_id, io.size), (1, 15));
     assert_eq!(
-        text::of(&admin_data.subsystem),
+        text::text_of(&admin_data.subsystem),
         Some("nqn.2024-01.org.example:lab")
     );
     assert_eq!(
@@ -158,10 +158,10 @@ fn identify_data_of_nvmet_is_parsed() {
     }
     let (controller, _) = identify::Controller::split(&identified[0]).unwrap();
     assert_eq!(
-        text::of(&controller.subsystem),
+        text::text_of(&controller.subsystem),
         Some("nqn.2024-01.org.example:lab")
     );
-    assert_eq!(text::of(&controller.model), Some("Linux"));
+    assert_eq!(text::text_of(&controller.model), Some("Linux"));
     assert_eq!(
         (
             controller.version,

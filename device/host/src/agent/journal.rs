@@ -57,7 +57,9 @@ impl JournalWriter {
             record[44..].copy_from_slice(datagram);
             length = RECORD_BYTES;
         }
-        let _ = self.0.write_all_at(&record[..length], place(number));
+        let _ = self
+            .0
+            .write_all_at(&record[..length], record_offset(number));
     }
 }
 
@@ -68,7 +70,7 @@ pub(crate) fn name_record(mad: &mut [u8; MAD_SIZE], number: u32) {
     }
 }
 
-fn place(number: u32) -> u64 {
+fn record_offset(number: u32) -> u64 {
     HEADER_BYTES + u64::from(number) * RECORD_BYTES as u64
 }
 
@@ -132,7 +134,9 @@ impl JournalReader {
     /// The message of a record; `None` where the record is not valid.
     pub(super) fn read(&self, number: u32) -> Option<FinalMessage> {
         let mut record = [0; RECORD_BYTES];
-        self.0.read_exact_at(&mut record, place(number)).ok()?;
+        self.0
+            .read_exact_at(&mut record, record_offset(number))
+            .ok()?;
         if record[0] == 0 {
             return None;
         }
@@ -155,6 +159,6 @@ impl JournalReader {
 
     /// Marks a record as not valid: its message needs not be sent again.
     pub(super) fn clear(&self, number: u32) {
-        let _ = self.0.write_all_at(&[0], place(number));
+        let _ = self.0.write_all_at(&[0], record_offset(number));
     }
 }

@@ -92,7 +92,7 @@ impl<O: Owner> Connector<O> {
     /// # Errors
     /// [`OpenError`] names the reason and the remedy.
     pub fn start(owner: O) -> Result<Self, OpenError> {
-        settings::check()?;
+        settings::check_variables()?;
         let Lease {
             socket,
             slot,
@@ -169,7 +169,7 @@ impl<O: Owner> Connector<O> {
         let now = clock::now();
         let mut session = self.shared.lock();
         let result = calls(&mut session, now);
-        session.settle(now);
+        session.deliver_pending(now);
         if session
             .next_timeout()
             .is_some_and(|at| at < session.wakes_at)
@@ -236,7 +236,7 @@ impl<O: Owner> Session<O> {
     }
 
     /// Sends pending datagrams, and delivers pending events.
-    fn settle(&mut self, now: Instant) {
+    fn deliver_pending(&mut self, now: Instant) {
         loop {
             // The journal is updated first: a program that is killed when it has ESTABLISHED leaves a DREQ,
             // and not the REJ of a connection that is still requested.
@@ -256,7 +256,7 @@ impl<O: Owner> Session<O> {
     /// Handles the messages of the agent. False when the agent has ended.
     fn hear(&mut self, now: Instant) -> bool {
         let is_there = self.lines.hear(&mut self.cm, now);
-        self.settle(now);
+        self.deliver_pending(now);
         is_there
     }
 }

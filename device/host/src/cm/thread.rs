@@ -57,7 +57,7 @@ fn serve<O: Owner>(shared: &Shared<O>, watch: Option<&Watch>, agent_is_there: &m
             session.lines.replay(&mut session.cm, now);
         }
         session.cm.handle_timeout(now);
-        session.settle(now);
+        session.deliver_pending(now);
         let next = session.next_timeout();
         session.wakes_at = next.unwrap_or(Instant(u64::MAX));
         timeout = next.map(|at| clock::real(at - clock::now()));

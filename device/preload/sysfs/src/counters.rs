@@ -21,7 +21,7 @@ pub(crate) fn refresh(path: &CStr, folder: &[u8]) {
         device,
         folder,
         name,
-    }) = std::str::from_utf8(inside).ok().and_then(place)
+    }) = std::str::from_utf8(inside).ok().and_then(place_of_path)
     else {
         return;
     };
@@ -66,7 +66,7 @@ struct Place<'a> {
     name: Option<&'a str>,
 }
 
-fn place(path: &str) -> Option<Place<'_>> {
+fn place_of_path(path: &str) -> Option<Place<'_>> {
     let (device, file) = path.strip_prefix(DEVICES)?.split_once("/ports/1/")?;
     let (folder, name) = file.split_once('/').unwrap_or((file, ""));
     let name = Some(name).filter(|name| !name.is_empty());
@@ -97,7 +97,7 @@ mod tests {
     fn counter_paths_are_parsed() {
         let of = |path: &str| {
             let path = format!("/sys/class/infiniband/{path}");
-            place(&path).map(|it| {
+            place_of_path(&path).map(|it| {
                 (
                     it.device.to_owned(),
                     it.folder.to_owned(),
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(of("rk_lo/ports/1/counters/"), expected(None));
         assert_eq!(of("rk_lo/ports/1/state"), None);
         assert_eq!(of("rk_lo/counters"), None);
-        assert_eq!(place("/dev/infiniband/uverbs1"), None);
+        assert_eq!(place_of_path("/dev/infiniband/uverbs1"), None);
     }
 
     #[test]

@@ -119,8 +119,8 @@ fn answer(
 ) {
     if request.kind == SYS_GET {
         answers.push(request.message(0, |it| {
-            it.put(attribute::NETNS_MODE, &[NETNS_EXCLUSIVE]);
-            it.put(attribute::COPY_ON_FORK, &[COPIED_ON_FORK]);
+            it.put_attribute(attribute::NETNS_MODE, &[NETNS_EXCLUSIVE]);
+            it.put_attribute(attribute::COPY_ON_FORK, &[COPIED_ON_FORK]);
         }));
         return acknowledge(request, answers);
     }
@@ -169,31 +169,31 @@ fn acknowledge(request: &Request<'_>, answers: &mut Vec<Vec<u8>>) {
 
 fn device_of(device: &Device, it: &mut Message) {
     it.handle(device);
-    it.put(attribute::PORT_INDEX, &PORT.to_ne_bytes());
+    it.put_attribute(attribute::PORT_INDEX, &PORT.to_ne_bytes());
     it.text(attribute::FW_VERSION, &device.firmware);
-    it.put(attribute::NODE_GUID, &device.guid.to_ne_bytes());
-    it.put(attribute::SYS_IMAGE_GUID, &device.guid.to_ne_bytes());
-    it.put(attribute::DEV_NODE_TYPE, &[CHANNEL_ADAPTER]);
+    it.put_attribute(attribute::NODE_GUID, &device.guid.to_ne_bytes());
+    it.put_attribute(attribute::SYS_IMAGE_GUID, &device.guid.to_ne_bytes());
+    it.put_attribute(attribute::DEV_NODE_TYPE, &[CHANNEL_ADAPTER]);
     it.text(attribute::DEV_PROTOCOL, "roce");
 }
 
 fn port_of(device: &Device, it: &mut Message) {
     it.handle(device);
-    it.put(attribute::PORT_INDEX, &PORT.to_ne_bytes());
-    it.put(attribute::PORT_STATE, &[PORT_ACTIVE]);
-    it.put(attribute::PORT_PHYS_STATE, &[LINK_UP]);
-    it.put(attribute::NDEV_INDEX, &device.index.to_ne_bytes());
+    it.put_attribute(attribute::PORT_INDEX, &PORT.to_ne_bytes());
+    it.put_attribute(attribute::PORT_STATE, &[PORT_ACTIVE]);
+    it.put_attribute(attribute::PORT_PHYS_STATE, &[LINK_UP]);
+    it.put_attribute(attribute::NDEV_INDEX, &device.index.to_ne_bytes());
     it.text(attribute::NDEV_NAME, &device.interface);
 }
 
 fn counters_of(device: &Device, counters: &[(String, u64)], it: &mut Message) {
     it.handle(device);
-    it.put(attribute::PORT_INDEX, &PORT.to_ne_bytes());
+    it.put_attribute(attribute::PORT_INDEX, &PORT.to_ne_bytes());
     it.nested(attribute::HWCOUNTERS, |it| {
         for (name, value) in counters {
             it.nested(attribute::HWCOUNTER_ENTRY, |it| {
                 it.text(attribute::HWCOUNTER_ENTRY_NAME, name);
-                it.put(attribute::HWCOUNTER_ENTRY_VALUE, &value.to_ne_bytes());
+                it.put_attribute(attribute::HWCOUNTER_ENTRY_VALUE, &value.to_ne_bytes());
             });
         }
     });
@@ -250,7 +250,7 @@ impl Request<'_> {
 struct Message(Vec<u8>);
 
 impl Message {
-    fn put(&mut self, kind: u16, value: &[u8]) {
+    fn put_attribute(&mut self, kind: u16, value: &[u8]) {
         let length = (4 + value.len()) as u16;
         self.0
             .extend([length, kind].iter().flat_map(|it| it.to_ne_bytes()));
@@ -260,17 +260,17 @@ impl Message {
 
     /// A string attribute, with its terminating zero.
     fn text(&mut self, kind: u16, text: &str) {
-        self.put(kind, &[text.as_bytes(), &[0]].concat());
+        self.put_attribute(kind, &[text.as_bytes(), &[0]].concat());
     }
 
     fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Self)) {
         let mut inner = Self(Vec::new());
         fill(&mut inner);
-        self.put(kind | attribute::NESTED, &inner.0);
+        self.put_attribute(kind | attribute::NESTED, &inner.0);
     }
 
     fn handle(&mut self, device: &Device) {
-        self.put(attribute::DEV_INDEX, &device.index.to_ne_bytes());
+        self.put_attribute(attribute::DEV_INDEX, &device.index.to_ne_bytes());
         self.text(attribute::DEV_NAME, &device.name);
     }
 }
@@ -293,7 +293,7 @@ mod tests {
         let mut message = Message(Vec::new());
         attributes
             .iter()
-            .for_each(|(kind, value)| message.put(*kind, &value.to_ne_bytes()));
+            .for_each(|(kind, value)| message.put_attribute(*kind, &value.to_ne_bytes()));
         Request {
             kind,
             flags,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use abi::{RDMA_PS_TCP, rdma_cm_event, rdma_cm_id, rdma_event_channel};
 
-use super::library::{Library, check, failed, library, set_nonblocking};
+use super::library::{Library, check_call, failed, library, set_nonblocking};
 use crate::Error;
 
 /// An event channel.
@@ -113,7 +113,7 @@ impl Id {
         let code = unsafe {
             (library.rdma_create_id)(channel.raw.as_ptr(), place, ptr::null_mut(), RDMA_PS_TCP)
         };
-        check("rdma_create_id", code)?;
+        check_call("rdma_create_id", code)?;
         let raw = NonNull::new(raw).ok_or_else(|| failed("rdma_create_id"))?;
         Ok(Self { library, raw })
     }

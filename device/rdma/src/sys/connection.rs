@@ -22,8 +22,8 @@ use slab::Slab;
 use super::channel::Link;
 use super::domain::Domain;
 use super::landing::Landing;
-use super::library::{Library, WaitCq, check, failed, set_nonblocking};
-use super::outbox::{INLINE, Inbox, LocalData, Outbox, Remote};
+use super::library::{Library, WaitCq, check_call, failed, set_nonblocking};
+use super::outbox::{INLINE, Inbox, LocalData, Outbox, Remote, RemoteMemory};
 use super::shared::SharedReceives;
 use crate::Error;
 
@@ -175,7 +175,7 @@ impl Connection {
                 &mut attr,
             )
         };
-        check("rdma_create_qp", code)?;
+        check_call("rdma_create_qp", code)?;
         self.queues.has_queue_pair = true;
         Ok(())
     }
@@ -233,7 +233,7 @@ impl Connection {
                 None => -1,
             }
         };
-        check("ibv_req_notify_cq", code)
+        check_call("ibv_req_notify_cq", code)
     }
 
     /// Posts a receive.
@@ -274,14 +274,12 @@ impl Connection {
         } else {
             IBV_WR_SEND
         };
-        self.post(
+        let remote = Remote {
             opcode,
-            buffer,
-            length,
-            (0, 0),
-            invalidate.unwrap_or(0),
-            token,
-        )
+            invalidate: invalidate.unwrap_or(0),
+            ..Remote::default()
+        };
+        self.post(remote, buffer, length, token)
     }
 
     /// Writes the first `length` bytes of a buffer to the peer's memory by RDMA WRITE.
@@ -292,10 +290,10 @@ impl Connection {
         &mut self,
         buffer: Buffer,
         length: usize,
-        remote: (u64, u32),
+        remote: RemoteMemory,
         token: u64,
     ) -> Result<(), (Error, Buffer)> {
-        self.post(IBV_WR_RDMA_WRITE, buffer, length, remote, 0, token)
+        self.post(remote.accessed_by(IBV_WR_RDMA_WRITE), buffer, length, token)
     }
 
     /// Writes a range of a shared buffer to the peer's memory by RDMA WRITE. Returns `false`, and does
@@ -307,7 +305,7 @@ impl Connection {
         &mut self,
         buffer: &Arc<Buffer>,
         range: Range<usize>,
-        (address, key): (u64, u32),
+        remote: RemoteMemory,
         token: u64,
     ) -> Result<bool, Error> {
         let Some(bytes) = buffer.get(range) else {
@@ -321,12 +319,7 @@ impl Connection {
             length: bytes.len() as u32,
             lkey,
         };
-        let remote = Remote {
-            opcode: IBV_WR_RDMA_WRITE,
-            address,
-            key,
-            invalidate: 0,
-        };
+        let remote = remote.accessed_by(IBV_WR_RDMA_WRITE);
         self.push(
             remote,
             LocalData::Shared(Arc::clone(buffer), element),
@@ -343,10 +336,10 @@ impl Connection {
         &mut self,
         buffer: Buffer,
         length: usize,
-        remote: (u64, u32),
+        remote: RemoteMemory,
         token: u64,
     ) -> Result<(), (Error, Buffer)> {
-        self.post(IBV_WR_RDMA_READ, buffer, length, remote, 0, token)
+        self.post(remote.accessed_by(IBV_WR_RDMA_READ), buffer, length, token)
     }
 
     /// Reads the peer's memory into a range of a buffer that several READs may fill.
@@ -358,18 +351,13 @@ impl Connection {
         &mut self,
         landing: &Arc<Landing>,
         range: Range<usize>,
-        (address, key): (u64, u32),
+        remote: RemoteMemory,
         token: u64,
     ) -> Result<(), Error> {
         let (addr, length, lkey) = landing
-            .place(&self.domain, range)
+            .element_of(&self.domain, range)
             .ok_or(Error::Disconnected)?;
-        let remote = Remote {
-            opcode: IBV_WR_RDMA_READ,
-            address,
-            key,
-            invalidate: 0,
-        };
+        let remote = remote.accessed_by(IBV_WR_RDMA_READ);
         let element = ibv_sge { addr, length, lkey };
         self.push(
             remote,
@@ -475,11 +463,9 @@ impl Connection {
 
     fn post(
         &mut self,
-        opcode: u32,
+        remote: Remote,
         buffer: Buffer,
         length: usize,
-        (address, key): (u64, u32),
-        invalidate: u32,
         token: u64,
     ) -> Result<(), (Error, Buffer)> {
         if self.room() == 0 {
@@ -493,12 +479,6 @@ impl Connection {
         {
             return Err((error, buffer));
         }
-        let remote = Remote {
-            opcode,
-            address,
-            key,
-            invalidate,
-        };
         self.outbox
             .push(SENT, remote, LocalData::Buffer(buffer, element), token);
         Ok(())

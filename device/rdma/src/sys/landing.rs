@@ -28,7 +28,11 @@ impl Landing {
 
     /// Address, length and local key of a range; `None` when it exceeds the buffer, or connections of the
     /// domain cannot use the buffer.
-    pub(crate) fn place(&self, domain: &Domain, range: Range<usize>) -> Option<(u64, u32, u32)> {
+    pub(crate) fn element_of(
+        &self,
+        domain: &Domain,
+        range: Range<usize>,
+    ) -> Option<(u64, u32, u32)> {
         let bytes = self.0.get(range)?;
         Some((
             bytes.as_ptr() as u64,

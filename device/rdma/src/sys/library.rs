@@ -149,7 +149,7 @@ pub(crate) fn failed(call: &'static str) -> Error {
 }
 
 /// Checks a call that returns 0, or -1 with `errno`.
-pub(crate) fn check(call: &'static str, code: c_int) -> Result<(), Error> {
+pub(crate) fn check_call(call: &'static str, code: c_int) -> Result<(), Error> {
     if code == 0 { Ok(()) } else { Err(failed(call)) }
 }
 
@@ -160,5 +160,5 @@ pub(crate) fn set_nonblocking(fd: c_int) -> Result<(), Error> {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK)
     };
-    check("fcntl", if code < 0 { -1 } else { 0 })
+    check_call("fcntl", if code < 0 { -1 } else { 0 })
 }

@@ -13,7 +13,7 @@ use super::address::{ip_of, sockaddr};
 use super::channel::{Channel, Id, Link};
 use super::connection::{Connection, Sizes};
 use super::domain::Domain;
-use super::library::check;
+use super::library::check_call;
 use super::shared::SharedReceives;
 use crate::Error;
 
@@ -59,9 +59,9 @@ impl Listener {
         let code = unsafe {
             (id.library.rdma_bind_addr)(id.raw.as_ptr(), place.as_ptr().cast::<c_void>())
         };
-        check("rdma_bind_addr", code)?;
+        check_call("rdma_bind_addr", code)?;
         // SAFETY: an identifier that is bound.
-        check("rdma_listen", unsafe {
+        check_call("rdma_listen", unsafe {
             (id.library.rdma_listen)(id.raw.as_ptr(), backlog)
         })?;
         Ok(Self { _id: id, channel })

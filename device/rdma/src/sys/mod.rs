@@ -8,7 +8,7 @@ pub(crate) mod domain;
 pub(crate) mod landing;
 pub(crate) mod library;
 pub(crate) mod listener;
-mod outbox;
+pub(crate) mod outbox;
 mod registration;
 pub(crate) mod shared;
 pub(crate) mod wait;

@@ -57,6 +57,27 @@ pub(super) enum LocalData {
     Binding(ibv_wr_bind_mw),
 }
 
+/// Memory of the peer, as the target of RDMA WRITEs and READs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemoteMemory {
+    /// Its address at the peer.
+    pub address: u64,
+    /// The remote key.
+    pub key: u32,
+}
+
+impl RemoteMemory {
+    /// The remote side of a request with this opcode.
+    pub(super) fn accessed_by(self, opcode: u32) -> Remote {
+        Remote {
+            opcode,
+            address: self.address,
+            key: self.key,
+            invalidate: 0,
+        }
+    }
+}
+
 /// The remote side of a request.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Remote {

@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::library::check;
+use super::library::check_call;
 use crate::Error;
 
 /// A descriptor of the caller, and what it waits for there.
@@ -98,7 +98,7 @@ impl Connection {
                 most,
             )
         };
-        check("rockery_await_cq", code.min(0))?;
+        check_call("rockery_await_cq", code.min(0))?;
         let looked = code & LOOKED != 0;
         Ok(Woken {
             completions: code & COMPLETIONS != 0,
@@ -142,7 +142,7 @@ impl Connection {
         });
         // SAFETY: as many entries as are said.
         let count = unsafe { libc::poll(found.as_mut_ptr(), found.len() as libc::nfds_t, most) };
-        match check("poll", count.min(0)) {
+        match check_call("poll", count.min(0)) {
             Err(Error::Call { source, .. }) if source.kind() == std::io::ErrorKind::Interrupted => {
                 Ok(Woken {
                     other: Some(false),

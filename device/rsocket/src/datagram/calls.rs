@@ -92,7 +92,7 @@ impl Datagrams {
             let any = self.udp.seen(SocketAddr::new(local.ip(), 0));
             let storage = sockaddr::storage(any);
             // SAFETY: an address as long as it says.
-            Errno::check(unsafe {
+            Errno::check_code(unsafe {
                 libc::bind(
                     self.udp.descriptor(),
                     storage.as_ptr().cast(),
@@ -147,7 +147,7 @@ pub(crate) unsafe fn bind(
     length: u32,
 ) -> Result<(), Errno> {
     // SAFETY: by this function's contract, `length` bytes are at `address`.
-    Errno::check(unsafe { libc::bind(socket.fd, address.cast(), length) })
+    Errno::check_code(unsafe { libc::bind(socket.fd, address.cast(), length) })
 }
 
 /// Connects the socket to a peer, from which alone it receives from then on; `AF_UNSPEC` disconnects it.
@@ -173,7 +173,7 @@ pub(crate) unsafe fn connect(
             c_int::from(family),
         )
     };
-    Errno::check(connected)?;
+    Errno::check_code(connected)?;
     if family == libc::AF_UNSPEC {
         inner.connected = None;
         return Ok(());
@@ -195,7 +195,7 @@ pub(crate) unsafe fn peer(
     length: *mut u32,
 ) -> Result<(), Errno> {
     // SAFETY: by this function's contract, `*length` bytes are writable at `address`.
-    Errno::check(unsafe { libc::getpeername(socket.fd, address.cast(), length) })
+    Errno::check_code(unsafe { libc::getpeername(socket.fd, address.cast(), length) })
 }
 
 /// Shuts down sending after the queued datagrams have left, or receiving.
@@ -250,7 +250,7 @@ pub(crate) unsafe fn set_option(
         }
         _ => {
             // SAFETY: by this function's contract, `length` bytes are at `value`.
-            Errno::check(unsafe { libc::setsockopt(socket.fd, level, name, value, length) })?;
+            Errno::check_code(unsafe { libc::setsockopt(socket.fd, level, name, value, length) })?;
             if (level, name) == (libc::SOL_SOCKET, libc::SO_RCVBUF) {
                 inner.sizes.receive_bytes = bytes()?;
             } else if (level, name) == (libc::SOL_SOCKET, libc::SO_SNDBUF) {
@@ -294,7 +294,7 @@ pub(crate) unsafe fn option(
                 let error = inner.error.take().map_or(0, |Errno(error)| error);
                 write(error, value, length)
             }
-            _ => Errno::check(libc::getsockopt(socket.fd, level, name, value, length)),
+            _ => Errno::check_code(libc::getsockopt(socket.fd, level, name, value, length)),
         }
     }
 }

@@ -139,7 +139,7 @@ impl Datagrams {
             u64: 0,
         };
         // SAFETY: both descriptors are ours, and the event is read before the call returns.
-        Errno::check(unsafe {
+        Errno::check_code(unsafe {
             libc::epoll_ctl(
                 self.events.as_raw_fd(),
                 libc::EPOLL_CTL_ADD,

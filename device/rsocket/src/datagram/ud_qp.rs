@@ -90,14 +90,14 @@ impl UdQp {
     pub(super) fn new(address: IpAddr, sizes: &Sizes) -> Result<Self, Errno> {
         let mut raw: *mut rdma_cm_id = null_mut();
         // SAFETY: the place is ours; without a channel the identifier is synchronous.
-        Errno::check(unsafe {
+        Errno::check_code(unsafe {
             rdma_create_id(null_mut(), &mut raw, null_mut(), abi::RDMA_PS_UDP)
         })?;
         let id = Identifier(raw);
         let local = sockaddr::storage(SocketAddr::new(address, 0));
         // SAFETY: the identifier is used here only, and created objects belong to it or to the new value.
         unsafe {
-            Errno::check(rdma_bind_addr(raw, local.as_ptr().cast()))?;
+            Errno::check_code(rdma_bind_addr(raw, local.as_ptr().cast()))?;
             let device = attach_device(rdma_cm::id(raw)?, address)?;
             let pd = device.pd()?;
             let slots = slots(sizes.sends, sizes.send_bytes);
@@ -182,7 +182,7 @@ impl UdQp {
         let start = slot as usize * SLOT_BYTES;
         let mut at = start;
         for piece in [header].iter().chain(pieces) {
-            self.outgoing.put(at, piece);
+            self.outgoing.copy_in(at, piece);
             at += piece.len();
         }
         let length = at - start;
@@ -214,7 +214,7 @@ impl UdQp {
         let mut bad = null_mut();
         // SAFETY: the slot is ours until its request has completed.
         let posted =
-            Errno::check(unsafe { verbs::post_send((*self.id.0).qp, &mut request, &mut bad) });
+            Errno::check_code(unsafe { verbs::post_send((*self.id.0).qp, &mut request, &mut bad) });
         posted.inspect_err(|_| self.free.push(slot))?;
         Ok(true)
     }
@@ -285,7 +285,7 @@ impl UdQp {
         };
         let mut bad = null_mut();
         // SAFETY: the slot is not used otherwise until the request completes.
-        Errno::check(unsafe { verbs::post_recv((*self.id.0).qp, &mut request, &mut bad) })
+        Errno::check_code(unsafe { verbs::post_recv((*self.id.0).qp, &mut request, &mut bad) })
     }
 }
 
@@ -314,7 +314,7 @@ unsafe fn make_queue_pair(
         sq_sig_all: 0,
     };
     // SAFETY: by this function's contract, the identifier has a device and no queue pair.
-    Errno::check(unsafe { rdma_create_qp(raw, null_mut(), &mut attr) })?;
+    Errno::check_code(unsafe { rdma_create_qp(raw, null_mut(), &mut attr) })?;
     Ok(attr.cap.max_inline_data as usize)
 }
 

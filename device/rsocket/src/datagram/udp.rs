@@ -122,7 +122,9 @@ impl Udp {
         let storage = sockaddr::storage(to);
         let place: *const raw_sockaddr = storage.as_ptr().cast();
         // SAFETY: an address as long as it says.
-        Errno::check(unsafe { libc::connect(probe.descriptor(), place, sockaddr::length(&to)) })?;
+        Errno::check_code(unsafe {
+            libc::connect(probe.descriptor(), place, sockaddr::length(&to))
+        })?;
         Ok(probe.local()?.ip())
     }
 }
@@ -132,7 +134,7 @@ fn local(fd: c_int) -> Result<SocketAddr, Errno> {
     let mut storage = sockaddr_storage::default();
     let mut length = size_of::<sockaddr_storage>() as u32;
     // SAFETY: room for any address.
-    Errno::check(unsafe { libc::getsockname(fd, storage.as_mut_ptr().cast(), &mut length) })?;
+    Errno::check_code(unsafe { libc::getsockname(fd, storage.as_mut_ptr().cast(), &mut length) })?;
     canonical(&storage).ok_or(Errno::INVALID)
 }
 

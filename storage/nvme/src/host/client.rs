@@ -333,7 +333,7 @@ pub fn discover(address: SocketAddr, options: &Options) -> Result<Vec<Discovered
     for index in 0..count {
         let bytes = page(Head::SIZE + index * Entry::SIZE, Entry::SIZE)?;
         let (entry, _) = Entry::split(&bytes).ok_or(HostError::Protocol("a short log page"))?;
-        let of = |field: &[u8]| text::of(field).unwrap_or_default().to_owned();
+        let of = |field: &[u8]| text::text_of(field).unwrap_or_default().to_owned();
         found.push(Discovered {
             transport: if entry.transport == transport::RDMA {
                 "rdma"

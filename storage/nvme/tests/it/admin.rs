@@ -205,9 +205,9 @@ fn identify_describes_controllers_and_namespaces() {
         identify::Controller::split(&identify(&mut host.admin, cns::CONTROLLER, 0).unwrap())
             .unwrap();
     assert_eq!(controller.controller_id, host.controller);
-    assert_eq!(text::of(&controller.subsystem), Some(SUBSYSTEM));
+    assert_eq!(text::text_of(&controller.subsystem), Some(SUBSYSTEM));
     assert_eq!(
-        (text::of(&controller.serial), controller.kind),
+        (text::text_of(&controller.serial), controller.kind),
         (Some("serial"), 1)
     );
     let (namespace, _) =
@@ -573,7 +573,7 @@ fn discovery_shows_each_host_what_it_may_use() {
         let mut found = Vec::new();
         for _ in 0..head.count {
             let (entry, behind) = Entry::split(rest).unwrap();
-            let of = |field: &[u8]| text::of(field).unwrap().to_owned();
+            let of = |field: &[u8]| text::text_of(field).unwrap().to_owned();
             found.push((of(&entry.subsystem), of(&entry.address), of(&entry.service)));
             rest = behind;
         }

@@ -32,7 +32,7 @@ struct Seen {
 fn seen(address: SocketAddr, name: &Nqn) -> (Seen, u16) {
     let mut client = Client::connect(address, name, &options(1, false)).unwrap();
     let identified = client.controller().identified;
-    let serial = text::of(&identified.serial).unwrap().to_owned();
+    let serial = text::text_of(&identified.serial).unwrap().to_owned();
     let identifiers = client.identifiers(1).unwrap();
     let (uuid, nguid) = (identifiers.uuid.unwrap(), identifiers.nguid.unwrap());
     (
@@ -241,7 +241,7 @@ fn discovery_controllers_of_two_machines_have_two_serial_numbers() {
         );
         let name = DISCOVERY_NQN.parse().unwrap();
         let client = Client::connect(server.addresses()[0], &name, &options(1, false)).unwrap();
-        text::of(&client.controller().identified.serial)
+        text::text_of(&client.controller().identified.serial)
             .unwrap()
             .to_owned()
     };

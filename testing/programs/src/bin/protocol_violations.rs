@@ -374,7 +374,10 @@ const BREACHES: [Breach; 11] = [
     ("memory of the target, with a guessed key", |line| {
         let buffer = line.connection.domain().registered(BLOCK).expect("memory");
         let (address, key) = line.remote();
-        match line.connection.read(buffer, BLOCK, (address, key), 1) {
+        match line
+            .connection
+            .read(buffer, BLOCK, rdma::RemoteMemory { address, key }, 1)
+        {
             Ok(()) => line.outcome(),
             Err(_) => Outcome::Ended,
         }

@@ -10,7 +10,7 @@ pub(super) struct Arrived {
 
 impl Arrived {
     /// Records that the PSN `distance` (1 or more) ahead of the edge arrived; false if it had before.
-    pub(super) fn note(&mut self, distance: u32) -> bool {
+    pub(super) fn note_arrival(&mut self, distance: u32) -> bool {
         let index = distance as usize;
         if self.bits.len() <= index {
             self.bits.resize(index + 1, false);

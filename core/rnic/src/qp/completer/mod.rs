@@ -102,7 +102,7 @@ impl Completer {
         };
         let messages = requester.messages_outstanding(cx.qp) + self.expected.read_ends.len() as u32;
         let is_known = cx.origin.is_known(cx.qp.attr.destination);
-        self.msn.check(aeth.msn, messages, is_known)
+        self.msn.accepts_msn(aeth.msn, messages, is_known)
     }
 
     #[inline(always)]
@@ -330,7 +330,7 @@ impl Completer {
             _ => return drop_unexpected(cx),
         }
         let packets = self.packets_of(cx, &response);
-        match place(cx, requester, (psn, packets), response, memory) {
+        match store_response(cx, requester, psn, packets, response, memory) {
             Ok(()) => self.take_response(cx, requester, psn.plus(packets - 1)),
             Err(status) => requester.fail_oldest(cx, status),
         }
@@ -356,12 +356,12 @@ impl Completer {
         let Some(oldest) = oldest.filter(|_| distance <= cx.resources.config.reorder_window) else {
             return drop_unexpected(cx);
         };
-        if distance > 0 && !self.ahead.note(distance) {
+        if distance > 0 && !self.ahead.note_arrival(distance) {
             return;
         }
         let packets = self.packets_of(cx, &response);
         let last = psn.plus(packets - 1);
-        if let Err(status) = place(cx, requester, (psn, packets), response, memory) {
+        if let Err(status) = store_response(cx, requester, psn, packets, response, memory) {
             return requester.fail_oldest(cx, status);
         }
         if distance == 0 {
@@ -446,10 +446,11 @@ impl Completer {
 
 /// Stores a response, which represents so many packets, at the position that its PSN gives.
 #[inline(always)]
-fn place(
+fn store_response(
     cx: &mut Context<'_>,
     requester: &Requester,
-    (psn, packets): (Psn, u32),
+    psn: Psn,
+    packets: u32,
     response: Response<'_>,
     memory: &mut impl Memory,
 ) -> Result<(), Status> {
@@ -461,18 +462,13 @@ fn place(
             if payload.len() != entry.length.saturating_sub(offset).min(mtu * packets) {
                 return Err(Status::BadResponse);
             }
-            store(cx, requester, entry, (offset, payload), memory)
+            store_payload(cx, requester, entry, offset, payload, memory)
         }
         // An ATOMIC WRITE is answered by an empty READ response (IBTA A19.4.3).
         (Operation::AtomicWrite { .. }, Response::Data(payload)) if payload.is_empty() => Ok(()),
         (Operation::CompareSwap { .. } | Operation::FetchAdd { .. }, Response::Original(value)) => {
-            store(
-                cx,
-                requester,
-                entry,
-                (0, Payload::Bytes(&value.to_ne_bytes())),
-                memory,
-            )
+            let value = value.to_ne_bytes();
+            store_payload(cx, requester, entry, 0, Payload::Bytes(&value), memory)
         }
         _ => Err(Status::BadResponse),
     }
@@ -480,11 +476,12 @@ fn place(
 
 /// Stores payload in the memory of a request, from `offset` on.
 #[inline(always)]
-fn store(
+fn store_payload(
     cx: &mut Context<'_>,
     requester: &Requester,
     entry: &SendEntry,
-    (offset, payload): (u32, Payload<'_>),
+    offset: u32,
+    payload: Payload<'_>,
     memory: &mut impl Memory,
 ) -> Result<(), Status> {
     cx.resources

@@ -30,7 +30,7 @@ pub(super) struct PeerMsn(Option<u32>);
 impl PeerMsn {
     /// Whether an MSN is within so many messages of the last one, or its sender is known; then it is stored.
     /// The first one is accepted without a check.
-    pub(super) fn check(&mut self, msn: u32, messages: u32, is_known: bool) -> bool {
+    pub(super) fn accepts_msn(&mut self, msn: u32, messages: u32, is_known: bool) -> bool {
         let is_near = self.0.is_none_or(|last| {
             let ahead = msn.wrapping_sub(last) & 0xff_ffff;
             ahead.min(0x100_0000 - ahead) <= messages + MSN_SLACK

@@ -302,7 +302,12 @@ impl Responder {
         self.inbound = (!position.ends()).then_some(Inbound::Send { offset });
         if position.ends() {
             let extra = consume_tail(cx, tail)?;
-            self.deliver(cx, packet, srq, (CompletionKind::Receive, offset, extra));
+            let received = Received {
+                kind: CompletionKind::Receive,
+                length: offset,
+                extra,
+            };
+            self.deliver(cx, packet, srq, received);
             self.count_message();
         }
         Ok(())
@@ -344,8 +349,12 @@ impl Responder {
         });
         if position.ends() {
             if let Tail::Immediate(bytes) = tail {
-                let kind = CompletionKind::ReceiveWriteImmediate;
-                self.deliver(cx, packet, srq, (kind, total, Extra::Immediate(bytes)));
+                let received = Received {
+                    kind: CompletionKind::ReceiveWriteImmediate,
+                    length: total,
+                    extra: Extra::Immediate(bytes),
+                };
+                self.deliver(cx, packet, srq, received);
             }
             self.count_message();
         }
@@ -535,22 +544,21 @@ impl Responder {
             })
     }
 
-    /// Completes the receive of a message: with its kind, its length, and its immediate data or invalidated
-    /// key.
+    /// Completes the receive of a message.
     fn deliver(
         &mut self,
         cx: &mut Context<'_>,
         packet: &Packet,
         srq: Option<Srq>,
-        (kind, length, extra): (CompletionKind, u32, Extra),
+        received: Received,
     ) {
         let Some(id) = self.receive.take() else {
             return;
         };
-        let mut done = cx.completion(id, Status::Success, kind);
-        done.length = length;
+        let mut done = cx.completion(id, Status::Success, received.kind);
+        done.length = received.length;
         done.source = cx.qp.attr.destination;
-        done.extra = extra;
+        done.extra = received.extra;
         let notice = if packet.solicited {
             Notice::Solicited
         } else {
@@ -558,6 +566,14 @@ impl Responder {
         };
         cx.complete_receive(srq, done, notice);
     }
+}
+
+/// A message that has arrived, as its completion reports it.
+struct Received {
+    kind: CompletionKind,
+    length: u32,
+    /// Immediate data, or the key that was invalidated.
+    extra: Extra,
 }
 
 /// Executes the tail of a SEND: immediate data or a key to invalidate.

@@ -92,7 +92,7 @@ fn a_full_table_refuses_owners_and_drops_requests() {
         matches!(pair.bob.events.back(), Some(CmEvent::Request { path, .. }) if path.destination == MALLORY)
     );
     // The place of the dropped request in the backlog is free again.
-    pair.bob.cm.check().unwrap();
+    pair.bob.cm.check_invariants().unwrap();
 }
 
 /// After all communication IDs were used, those that are free are used again.

@@ -47,7 +47,7 @@ impl Host {
         self.drain_datagrams();
         self.events
             .extend(std::iter::from_fn(|| self.cm.poll_event()));
-        self.cm.check().unwrap();
+        self.cm.check_invariants().unwrap();
     }
 
     /// Takes the datagrams only, and does not examine the connections.

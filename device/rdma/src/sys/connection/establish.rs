@@ -13,7 +13,7 @@ use crate::Error;
 use crate::sys::address::sockaddr;
 use crate::sys::channel::{Channel, Event, Id, Link};
 use crate::sys::domain::Domain;
-use crate::sys::library::check;
+use crate::sys::library::check_call;
 
 /// Time-out in seconds of each step of connection establishment.
 const STEP_SECONDS: u64 = 10;
@@ -51,13 +51,13 @@ impl Connection {
         // SAFETY: an identifier of the library, and an address of the family that it names.
         let code =
             unsafe { (library.rdma_resolve_addr)(id.raw.as_ptr(), ptr::null(), place, timeout_ms) };
-        check("rdma_resolve_addr", code)?;
+        check_call("rdma_resolve_addr", code)?;
         wait_for(&channel, event::ADDR_RESOLVED).map_err(|error| match error {
             Error::Event { .. } => Error::NoRoute(to),
             error => error,
         })?;
         // SAFETY: an identifier whose address is resolved.
-        check("rdma_resolve_route", unsafe {
+        check_call("rdma_resolve_route", unsafe {
             (library.rdma_resolve_route)(id.raw.as_ptr(), timeout_ms)
         })?;
         wait_for(&channel, event::ROUTE_RESOLVED)?;
@@ -69,7 +69,7 @@ impl Connection {
         let param = parameters(private_data, sizes);
         // SAFETY: an identifier with a route and a queue pair; the private data live until the call returns.
         let code = unsafe { (library.rdma_connect)(connection.link.id.raw.as_ptr(), &param) };
-        check("rdma_connect", code)?;
+        check_call("rdma_connect", code)?;
         let answer = wait_for(&connection.link.channel, event::ESTABLISHED)?;
         connection.established = true;
         connection.sizes.reads = sizes.reads.min(answer.initiator_depth);
@@ -82,7 +82,7 @@ impl Connection {
         let param = parameters(private_data, self.sizes);
         // SAFETY: an identifier with a request and a queue pair; the private data live until the call
         // returns.
-        check("rdma_accept", unsafe {
+        check_call("rdma_accept", unsafe {
             (self.link.id.library.rdma_accept)(self.link.id.raw.as_ptr(), &param)
         })
     }
@@ -92,7 +92,7 @@ impl Connection {
         let channel = Channel::new()?;
         let raw = self.link.id.raw.as_ptr();
         // SAFETY: an identifier and a channel of the library.
-        check("rdma_migrate_id", unsafe {
+        check_call("rdma_migrate_id", unsafe {
             (self.link.id.library.rdma_migrate_id)(raw, channel.raw.as_ptr())
         })?;
         self.link.channel = Arc::new(channel);

@@ -116,7 +116,10 @@ impl Driver<'_> {
                 remote,
             }) = self.transfers.pop_front()
         {
-            let place = (remote.address, remote.key);
+            let place = rdma::RemoteMemory {
+                address: remote.address,
+                key: remote.key,
+            };
             let (buffer, length) = match source {
                 Source::Own(buffer, length) => (buffer, length),
                 Source::Lent(buffer, range, charge) => {
