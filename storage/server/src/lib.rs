@@ -7,6 +7,7 @@ mod clock;
 pub mod control;
 mod counted;
 pub mod deadline;
+pub mod event_loop;
 mod guest_memory;
 mod half_open;
 pub mod http;

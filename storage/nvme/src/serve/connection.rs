@@ -1,21 +1,24 @@
 //! The thread of one TCP connection: its socket, its engine, and waiting.
 
-use std::io::ErrorKind::{NotConnected, UnexpectedEof};
+use std::io::ErrorKind::NotConnected;
 use std::io::{self, IoSlice};
 use std::net::{self, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mio::Interest;
 use mio::net::TcpStream;
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
-use server::{ConnectionPermit, Counted, Spin, StallTimer};
+use server::event_loop::{Armed, Driven, Waiting, drive};
+use server::{ConnectionPermit, Counted, StallTimer};
 use socket2::{SockRef, Socket};
 
+use super::end::Over;
+use super::guest::Guest;
+use super::wakeups::{Wakeups, until_check};
 use super::{End, Shared, Tuning};
 use crate::congestion;
-use crate::controller::{Origin, Proved, Queue, Wake};
+use crate::controller::{Origin, Proved, Queue};
 use crate::engine::Engine;
 use crate::limits::{CONNECTION_BYTES, CONNECTIONS_MAX, STALL_BYTES, TLS_BYTES};
 use crate::pool::Pool;
@@ -24,12 +27,6 @@ use crate::stream::Stream;
 use crate::tcp::{Closing, Connection};
 use crate::tls::Acceptor;
 
-const SOCKET: Token = Token(0);
-pub(super) const WOKEN: Token = Token(1);
-pub(super) const RING: Token = Token(2);
-
-/// The longest interval between two checks of the keep alive deadline.
-pub(super) const CHECK_INTERVAL_NS: u64 = 1_000_000_000;
 /// How long a new connection waits for displaced ones to end, whose memory it gets.
 const DISPLACED_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a closing connection may take to send its last PDU.
@@ -38,16 +35,6 @@ const FINAL_SEND_NS: u64 = 2_000_000_000;
 /// How long a connection is idle before it frees its buffers. They stay between two bursts, because
 /// allocating and clearing pages again costs more than it saves.
 const IDLE_AFTER: Duration = Duration::from_millis(500);
-
-/// Wakes the thread of a connection through its `Poll`.
-pub(super) struct PollWaker(pub(super) Waker);
-
-impl Wake for PollWaker {
-    fn wake(&self) {
-        // A full eventfd counter is already a pending wake-up.
-        _ = self.0.wake();
-    }
-}
 
 /// Configures a socket: TCP_NODELAY, and the configured congestion control.
 pub(super) fn tune(socket: &Socket, tuning: &Tuning) {
@@ -99,8 +86,13 @@ pub(super) fn serve(
             End::Broken
         }),
         Ok(mut driver) => {
-            let ended = driver.run();
-            driver.log_end(&ended);
+            let waiting = Waiting {
+                poll_time: shared.tuning.poll,
+                idle_time: IDLE_AFTER,
+            };
+            let over = drive(&mut driver, &shared.clock, &shared.spinners, waiting);
+            let queue = driver.connection.queue();
+            shared.ended(over.end, Some(queue), peer, &over.why);
         }
     }
 }
@@ -125,23 +117,16 @@ fn tls_handshake(
 }
 
 struct Driver<'a> {
-    shared: &'a Shared,
-    peer: SocketAddr,
-    permit: ConnectionPermit,
+    guest: Guest<'a, SocketAddr>,
     stream: Stream,
     references: References,
     connection: Connection,
     engine: Engine,
-    poll: Poll,
-    ring_is_watched: bool,
-    began_ns: u64,
+    wakeups: Wakeups,
     over_since_ns: Option<u64>,
     /// Checks that the host reads its responses, and that it sends requested data.
     answers: StallTimer,
     data: StallTimer,
-    is_stalled: bool,
-    is_displaced: bool,
-    has_announced_host: bool,
 }
 
 impl<'a> Driver<'a> {
@@ -153,27 +138,22 @@ impl<'a> Driver<'a> {
         peer: SocketAddr,
         permit: ConnectionPermit,
     ) -> io::Result<Self> {
-        let poll = Poll::new()?;
+        let wakeups = Wakeups::new()?;
         let both = Interest::READABLE | Interest::WRITABLE;
-        poll.registry()
-            .register(stream.socket_mut(), SOCKET, both)?;
-        let wake: Arc<dyn Wake> = Arc::new(PollWaker(Waker::new(poll.registry(), WOKEN)?));
+        wakeups.watch(stream.socket_mut(), both)?;
         let origin = Origin {
             port,
             local: stream.socket().local_addr()?,
             peer: peer.ip().to_canonical(),
         };
+        let guest = Guest::new(shared, peer, permit, shared.now_ns());
+        let wake = wakeups.wake();
+        guest.wake_when_displaced(&wake);
         let share = shared.budget.share(peer.ip(), Arc::clone(&wake));
-        let pool = Pool::charging(share).of_guest(permit.memory().cloned());
-        if let Some(memory) = permit.memory() {
-            let wake = Arc::clone(&wake);
-            memory.on_displaced(move || wake.wake());
-        }
+        let pool = Pool::charging(share).of_guest(guest.memory().cloned());
         let queue = Queue::new(Arc::clone(&shared.target), origin, wake).proved(proved);
         Ok(Self {
-            shared,
-            peer,
-            permit,
+            guest,
             references: match &stream {
                 Stream::Plain(_) => References::default(),
                 Stream::Tls(_) => References::Refused,
@@ -181,77 +161,28 @@ impl<'a> Driver<'a> {
             stream,
             connection: Connection::with(queue, pool),
             engine: Engine::new(),
-            poll,
-            ring_is_watched: false,
-            began_ns: shared.now_ns(),
+            wakeups,
             over_since_ns: None,
             answers: StallTimer::new(shared.tuning.stall_timeout, STALL_BYTES),
             data: StallTimer::new(shared.tuning.stall_timeout, STALL_BYTES),
-            is_stalled: false,
-            is_displaced: false,
-            has_announced_host: false,
         })
     }
 
-    /// Counts the end of the connection by reason, and logs it.
-    fn log_end(&self, ended: &io::Result<()>) {
-        let queue = self.connection.queue();
-        let (end, why) = match (ended, self.connection.closing()) {
-            (Ok(()), Closing::No) if self.is_stalled => (End::Stalled, String::new()),
-            (Ok(()), Closing::No) if self.is_displaced => (End::Displaced, String::new()),
-            (Err(error), _) if error.kind() == UnexpectedEof => (End::Host, String::new()),
-            (Err(error), _) => (End::Broken, error.to_string()),
-            (Ok(()), Closing::Host) => (End::Host, String::new()),
-            (Ok(()), Closing::Controller) => (End::Controller, String::new()),
-            (Ok(()), Closing::Fault(fatal)) => (End::Fault, format!("{fatal:?}")),
-            (Ok(()), Closing::No) => (End::ConnectTimeout, String::new()),
-        };
-        self.shared.ended(end, Some(queue), self.peer, &why);
+    /// The end of a connection, for which the protocol may have had a reason before.
+    fn over(&self, otherwise: End) -> Over {
+        match self.connection.closing() {
+            Closing::No => otherwise.into(),
+            Closing::Host => End::Host.into(),
+            Closing::Controller => End::Controller.into(),
+            Closing::Fault(fatal) => Over {
+                end: End::Fault,
+                why: format!("{fatal:?}"),
+            },
+        }
     }
 
-    /// Runs until the connection ends.
-    fn run(&mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(8);
-        let mut spin = Spin::new(&self.shared.spinners, self.shared.tuning.poll);
-        let mut is_released = true;
-        loop {
-            let now_ns = self.shared.now_ns();
-            self.engine.begin_round(now_ns);
-            let mut progress = self.receive(now_ns)?;
-            // Before the tasks: memory that another connection returned lets commands begin, and the thread
-            // may sleep after this round.
-            self.connection.poll(now_ns);
-            progress |= self.work(now_ns);
-            progress |= self.send(now_ns)?;
-            if self.has_ended(now_ns) {
-                return Ok(());
-            }
-            if progress {
-                is_released = false;
-                spin.worked();
-                continue;
-            }
-            let is_admin = self.connection.queue().id().is_none_or(|id| id == 0);
-            if !is_admin && spin.may_poll(now_ns) {
-                std::hint::spin_loop();
-                continue;
-            }
-            self.watch_ring()?;
-            let most = self.sleep(now_ns);
-            let most = if is_released {
-                most
-            } else {
-                Some(most.map_or(IDLE_AFTER, |it| it.min(IDLE_AFTER)))
-            };
-            match self.poll.poll(&mut events, most) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => spin.slept(),
-            }
-            if events.is_empty() && !is_released {
-                self.connection.release_idle();
-                is_released = true;
-            }
-        }
+    fn is_admin(&self) -> bool {
+        self.connection.queue().id().is_none_or(|id| id == 0)
     }
 
     fn receive(&mut self, now_ns: u64) -> io::Result<bool> {
@@ -286,7 +217,7 @@ impl<'a> Driver<'a> {
             if !more {
                 if worked {
                     let name = || self.connection.queue().name();
-                    self.engine.end_round(self.shared.now_ns(), &name);
+                    self.engine.end_round(self.guest.shared().now_ns(), &name);
                 }
                 return worked;
             }
@@ -324,62 +255,78 @@ impl<'a> Driver<'a> {
         self.stream.write_and(&pieces, more)
     }
 
-    fn has_ended(&mut self, now_ns: u64) -> bool {
-        if self.connection.queue().is_authenticated() && self.permit.mark_authenticated() {
+    /// Checks the limits of the host.
+    fn check(&mut self, now_ns: u64) -> Result<(), Over> {
+        let queue = self.connection.queue();
+        if self.guest.note_authenticated(queue) {
             self.connection.mark_authenticated();
         }
-        self.is_displaced = self.permit.is_displaced() || self.connection.is_overdrawn();
-        if self.is_displaced {
-            return true;
-        }
-        if self.connection.queue().is_trusted() {
-            if !std::mem::replace(&mut self.has_announced_host, true) {
-                self.shared.connected(self.connection.queue(), self.peer);
-            }
-        } else if now_ns - self.began_ns > self.shared.connect_timeout_ns() {
-            return true;
-        }
-        if self.connection.closing() == crate::tcp::Closing::No {
-            self.is_stalled = self
+        let is_overdrawn = self.connection.is_overdrawn();
+        let checked = self
+            .guest
+            .check(self.connection.queue(), is_overdrawn, now_ns);
+        checked.map_err(|end| self.over(end))?;
+        if self.connection.closing() == Closing::No {
+            let is_stalled = self
                 .answers
                 .is_too_long(self.connection.has_output(), now_ns)
                 || self.data.is_too_long(self.connection.awaits_data(), now_ns);
-            if self.is_stalled {
-                // A reset discards the responses that the kernel holds for the host.
-                _ = SockRef::from(self.stream.socket()).set_linger(Some(Duration::ZERO));
+            if !is_stalled {
+                return Ok(());
             }
-            return self.is_stalled;
+            // A reset discards the responses that the kernel holds for the host.
+            _ = SockRef::from(self.stream.socket()).set_linger(Some(Duration::ZERO));
+            return Err(End::Stalled.into());
         }
         let since_ns = *self.over_since_ns.get_or_insert(now_ns);
-        self.connection.is_over() || now_ns - since_ns > FINAL_SEND_NS
+        match self.connection.is_over() || now_ns - since_ns > FINAL_SEND_NS {
+            true => Err(self.over(End::Host)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Driven for Driver<'_> {
+    type End = Over;
+
+    fn turn(&mut self, now_ns: u64) -> Result<bool, Over> {
+        self.engine.begin_round(now_ns);
+        let mut progress = self.receive(now_ns)?;
+        // Before the tasks: memory that another connection returned lets commands begin, and the thread may
+        // sleep after this turn.
+        self.connection.poll(now_ns);
+        progress |= self.work(now_ns);
+        progress |= self.send(now_ns)?;
+        self.check(now_ns)?;
+        Ok(progress)
     }
 
-    fn sleep(&self, now_ns: u64) -> Option<Duration> {
-        let is_admin = self.connection.queue().id().is_none_or(|id| id == 0);
+    fn may_poll(&self) -> bool {
+        !self.is_admin()
+    }
+
+    fn arm(&mut self) -> Result<Armed, Over> {
+        self.wakeups.watch_ring(&self.engine)?;
+        Ok(Armed::Before)
+    }
+
+    fn time_to_sleep(&mut self, now_ns: u64) -> Result<Option<Duration>, Over> {
         // No event tells when unauthenticated hosts return memory.
-        let is_guest = self.permit.memory().is_some();
+        let is_guest = self.guest.memory().is_some();
         let is_waited_for =
             self.connection.has_output() || self.connection.awaits_data() || is_guest;
-        if self.over_since_ns.is_none() && !is_admin && !is_waited_for {
-            return None;
+        if self.over_since_ns.is_none() && !self.is_admin() && !is_waited_for {
+            return Ok(None);
         }
         let deadline_ns = self.connection.queue().deadline_ns().unwrap_or(u64::MAX);
-        let until_ns = deadline_ns
-            .saturating_sub(now_ns)
-            .clamp(1_000_000, CHECK_INTERVAL_NS);
-        Some(Duration::from_nanos(until_ns))
+        Ok(Some(until_check(deadline_ns, now_ns)))
     }
 
-    /// Registers the io_uring of the engine with the poll: it is created with the first task that needs it.
-    fn watch_ring(&mut self) -> io::Result<()> {
-        if !self.ring_is_watched
-            && let Some(descriptor) = self.engine.descriptor()
-        {
-            self.poll
-                .registry()
-                .register(&mut SourceFd(&descriptor), RING, Interest::READABLE)?;
-            self.ring_is_watched = true;
-        }
-        Ok(())
+    fn sleep(&mut self, time_max: Option<Duration>) -> Result<(), Over> {
+        Ok(self.wakeups.sleep(time_max)?)
+    }
+
+    fn release_idle(&mut self) {
+        self.connection.release_idle();
     }
 }

@@ -1,6 +1,7 @@
 //! Reasons for the end of connections, in counters and the log.
 
 use std::fmt::Display;
+use std::io;
 
 use server::Refusal;
 use tracing::{debug, info, warn};
@@ -66,6 +67,33 @@ impl End {
             Self::Unconfirmed => "not-confirmed",
             Self::Stalled => "stalled",
             Self::Displaced => "displaced",
+        }
+    }
+}
+
+/// The end of a connection: its reason, and what the log says of it.
+#[derive(Debug)]
+pub(super) struct Over {
+    pub(super) end: End,
+    pub(super) why: String,
+}
+
+impl From<End> for Over {
+    fn from(end: End) -> Self {
+        let why = String::new();
+        Self { end, why }
+    }
+}
+
+/// An error of a stream.
+impl From<io::Error> for Over {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => End::Host.into(),
+            _ => Self {
+                end: End::Broken,
+                why: error.to_string(),
+            },
         }
     }
 }

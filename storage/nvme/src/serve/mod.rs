@@ -9,6 +9,7 @@ mod config;
 mod connection;
 mod control;
 mod end;
+mod guest;
 mod listener;
 mod metrics;
 mod rdma;
@@ -18,6 +19,7 @@ mod report;
 mod server;
 mod state;
 mod thread;
+mod wakeups;
 
 use std::io;
 use std::net::SocketAddr;

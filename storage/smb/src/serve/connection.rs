@@ -5,10 +5,11 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rdma::{Watched, Woken};
+use rdma::Watched;
 use server::ConnectionPermit;
+use server::event_loop::{Armed, Driven, Waiting, drive};
 
 use super::Shared;
 use super::backend::Backend;
@@ -24,8 +25,11 @@ use crate::transport::Transport;
 const TURN_BYTES: usize = 2 * PART_BYTES as usize;
 /// Waits in a row that completions end before TCP is looked at, after which TCP is read anyway.
 const UNSEEN_MAX: u32 = 8;
-/// How long a connection is idle before it frees its data buffers.
-const IDLE_AFTER: Duration = Duration::from_secs(5);
+/// The transport polls by itself; an idle connection frees its data buffers.
+const WAITING: Waiting = Waiting {
+    poll_time: Duration::ZERO,
+    idle_time: Duration::from_secs(5),
+};
 
 /// How often a connection without TCP looks whether another client needs its memory.
 const DISPLACED_CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -57,6 +61,12 @@ pub(super) struct Driver<'a, S> {
     transport: Transport,
     session: S,
     tcp: Tcp,
+    ready: Ready,
+    /// There may be completions.
+    is_completed: bool,
+    /// Waits in a row that completions ended before TCP was looked at.
+    unseen: u32,
+    began_ns: u64,
 }
 
 impl<'a, S: Session> Driver<'a, S> {
@@ -76,16 +86,25 @@ impl<'a, S: Session> Driver<'a, S> {
             transport,
             session,
             tcp,
+            ready: Ready {
+                reads: false,
+                writes: true,
+            },
+            is_completed: true,
+            unseen: 1,
+            began_ns: shared.clock.now_ns(),
         }
     }
 
     /// Runs until the connection ends; returns why.
     pub(super) fn run(mut self) -> Ended {
-        let served = self.end_when_displaced().and_then(|()| self.serve());
-        let ended = match served {
-            Ok(never) => match never {},
-            Err(ended) => ended,
-        };
+        if let Err(ended) = self.end_when_displaced() {
+            return ended;
+        }
+        let Shared {
+            clock, spinners, ..
+        } = self.shared;
+        let ended = drive(&mut self, clock, spinners, WAITING);
         self.count();
         ended
     }
@@ -107,47 +126,6 @@ impl<'a, S: Session> Driver<'a, S> {
             .set(&moved, self.transport.invalidations());
     }
 
-    fn serve(&mut self) -> Result<std::convert::Infallible, Ended> {
-        let began = Instant::now();
-        let (mut is_released, mut unseen) = (true, 0);
-        let mut woken = Woken {
-            completions: true,
-            state: false,
-            other: None,
-        };
-        let mut ready = Ready {
-            reads: false,
-            writes: true,
-        };
-        loop {
-            unseen = if woken.other.is_none() { unseen + 1 } else { 0 };
-            let is_ready = woken.other.unwrap_or(unseen % UNSEEN_MAX == 0);
-            ready = Ready {
-                reads: is_ready,
-                writes: ready.writes | is_ready,
-            };
-            let mut is_completed = woken.completions;
-            // A turn may send or free something that the next turn waits for. TCP is read until it is empty.
-            while self.turn(is_completed, &mut ready)? {
-                (is_completed, is_released) = (ready.reads, false);
-            }
-            self.count();
-            let most = self.time_to_sleep(began)?;
-            let most = if is_released {
-                most
-            } else {
-                Some(most.map_or(IDLE_AFTER, |it| it.min(IDLE_AFTER)))
-            };
-            let tcp = self.watched();
-            woken = self.transport.wait(tcp, most)?;
-            let is_idle = !woken.completions && woken.other == Some(false);
-            if is_idle && !is_released && most == Some(IDLE_AFTER) {
-                self.transport.release_idle();
-                is_released = true;
-            }
-        }
-    }
-
     /// The events of the TCP connection to wait for.
     fn watched(&mut self) -> Option<Watched> {
         let reads = self.may_receive();
@@ -160,36 +138,6 @@ impl<'a, S: Session> Driver<'a, S> {
             reads,
             writes,
         })
-    }
-
-    /// Does what can be done now; returns whether there was anything.
-    fn turn(&mut self, is_completed: bool, ready: &mut Ready) -> Result<bool, Ended> {
-        if self.permit.is_displaced() {
-            return Err(Ended::Displaced);
-        }
-        let mut progress = is_completed && self.transport.poll(&mut self.session)?;
-        if let Tcp::Later(backend) = &self.tcp
-            && self.transport.direct().is_established()
-        {
-            self.transport.leave()?;
-            self.tcp = Tcp::Open(backend.connect().map_err(Ended::Unreachable)?);
-            self.end_when_displaced()?;
-            progress = true;
-        }
-        self.session.advance(&mut self.transport)?;
-        self.trust();
-        progress |= ready.writes && self.send(ready)?;
-        progress |= ready.reads && self.receive(ready)?;
-        let most = self.queue_max(TO_TCP_MAX);
-        self.transport
-            .set_receiving(self.session.to_tcp().queued() < most);
-        self.transport.flush()?;
-        let held = self.session.held() + self.transport.held();
-        if self.permit.hold(held) {
-            Ok(progress)
-        } else {
-            Err(Ended::Unauthenticated)
-        }
     }
 
     /// Gives the client what its session admits. That of a guest proves nothing: its memory is charged to
@@ -223,17 +171,17 @@ impl<'a, S: Session> Driver<'a, S> {
     }
 
     /// Writes to TCP as long as there are bytes and room for them.
-    fn send(&mut self, ready: &mut Ready) -> Result<bool, Ended> {
+    fn send(&mut self) -> Result<bool, Ended> {
         let Tcp::Open(stream) = &mut self.tcp else {
             return Ok(false);
         };
         let (queue, mut progress) = (self.session.to_tcp(), false);
         while let bytes = queue.next()
             && !bytes.is_empty()
-            && ready.writes
+            && self.ready.writes
         {
             let count = later(stream.write(bytes))?.unwrap_or(0);
-            ready.writes = count == bytes.len();
+            self.ready.writes = count == bytes.len();
             progress |= count > 0;
             queue.sent(count);
         }
@@ -248,7 +196,7 @@ impl<'a, S: Session> Driver<'a, S> {
     }
 
     /// Reads from TCP as long as it has bytes and there is a place for them.
-    fn receive(&mut self, ready: &mut Ready) -> Result<bool, Ended> {
+    fn receive(&mut self) -> Result<bool, Ended> {
         let mut total = 0;
         while total < TURN_BYTES && self.may_receive() {
             let Tcp::Open(stream) = &mut self.tcp else {
@@ -260,7 +208,7 @@ impl<'a, S: Session> Driver<'a, S> {
             let room = place.len();
             match later(stream.read(place))? {
                 None => {
-                    ready.reads = false;
+                    self.ready.reads = false;
                     break;
                 }
                 Some(0) => return Err(Ended::TcpClosed),
@@ -270,7 +218,7 @@ impl<'a, S: Session> Driver<'a, S> {
                     // Less than there was room for: the socket is empty, and the next wait says when it
                     // is not.
                     if count < room {
-                        ready.reads = false;
+                        self.ready.reads = false;
                         break;
                     }
                 }
@@ -278,9 +226,52 @@ impl<'a, S: Session> Driver<'a, S> {
         }
         Ok(total > 0)
     }
+}
 
-    /// How long this may sleep.
-    fn time_to_sleep(&self, began: Instant) -> Result<Option<Duration>, Ended> {
+impl<S: Session> Driven for Driver<'_, S> {
+    type End = Ended;
+
+    /// A turn may send or free something that the next turn waits for. TCP is read until it is empty.
+    fn turn(&mut self, _: u64) -> Result<bool, Ended> {
+        if self.permit.is_displaced() {
+            return Err(Ended::Displaced);
+        }
+        let mut progress = self.is_completed && self.transport.poll(&mut self.session)?;
+        if let Tcp::Later(backend) = &self.tcp
+            && self.transport.direct().is_established()
+        {
+            self.transport.leave()?;
+            self.tcp = Tcp::Open(backend.connect().map_err(Ended::Unreachable)?);
+            self.end_when_displaced()?;
+            progress = true;
+        }
+        self.session.advance(&mut self.transport)?;
+        self.trust();
+        progress |= self.ready.writes && self.send()?;
+        progress |= self.ready.reads && self.receive()?;
+        let most = self.queue_max(TO_TCP_MAX);
+        self.transport
+            .set_receiving(self.session.to_tcp().queued() < most);
+        self.transport.flush()?;
+        let held = self.session.held() + self.transport.held();
+        if !self.permit.hold(held) {
+            return Err(Ended::Unauthenticated);
+        }
+        self.is_completed = self.ready.reads;
+        Ok(progress)
+    }
+
+    /// The transport polls by itself, where that has helped lately.
+    fn may_poll(&self) -> bool {
+        false
+    }
+
+    fn arm(&mut self) -> Result<Armed, Ended> {
+        self.count();
+        Ok(Armed::Before)
+    }
+
+    fn time_to_sleep(&mut self, now_ns: u64) -> Result<Option<Duration>, Ended> {
         let mut left = self.transport.time_left();
         if self.session.waits_for_memory() {
             left = Some(left.map_or(MEMORY_CHECK_INTERVAL, |left| {
@@ -290,7 +281,8 @@ impl<'a, S: Session> Driver<'a, S> {
         if self.session.trust() != Trust::Stranger {
             return Ok(left);
         }
-        let until = SESSION_TIMEOUT.saturating_sub(began.elapsed());
+        let passed = Duration::from_nanos(now_ns.saturating_sub(self.began_ns));
+        let until = SESSION_TIMEOUT.saturating_sub(passed);
         if until.is_zero() {
             return Err(Ended::NoSession(SESSION_TIMEOUT));
         }
@@ -300,6 +292,29 @@ impl<'a, S: Session> Driver<'a, S> {
             until
         };
         Ok(Some(left.map_or(until, |left| left.min(until))))
+    }
+
+    fn sleep(&mut self, time_max: Option<Duration>) -> Result<(), Ended> {
+        let tcp = self.watched();
+        let woken = self.transport.wait(tcp, time_max)?;
+        self.unseen = if woken.other.is_none() {
+            self.unseen + 1
+        } else {
+            0
+        };
+        let is_ready = woken
+            .other
+            .unwrap_or(self.unseen.is_multiple_of(UNSEEN_MAX));
+        self.ready = Ready {
+            reads: is_ready,
+            writes: self.ready.writes | is_ready,
+        };
+        self.is_completed = woken.completions;
+        Ok(())
+    }
+
+    fn release_idle(&mut self) {
+        self.transport.release_idle();
     }
 }
 

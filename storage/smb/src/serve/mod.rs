@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use server::{Clock, ConnectionLimiter, ConnectionLimits, UnauthenticatedBudget};
+use server::{Clock, ConnectionLimiter, ConnectionLimits, Spinners, UnauthenticatedBudget};
 use thiserror::Error;
 
 pub use config::{ConfigError, DialConfig, GatewayConfig};
@@ -79,6 +79,7 @@ pub struct Shared {
     /// Connections that their peers have not confirmed.
     half_open: AtomicUsize,
     clock: Clock,
+    spinners: Spinners,
     parameters: Parameters,
     /// The server of a gateway, for all its listeners.
     backend: OnceLock<Arc<Backend>>,
@@ -104,6 +105,7 @@ impl Shared {
             unauthenticated,
             half_open: AtomicUsize::new(0),
             clock: Clock::default(),
+            spinners: Spinners::default(),
             parameters: Parameters::default(),
             backend: OnceLock::new(),
             entries: Mutex::default(),

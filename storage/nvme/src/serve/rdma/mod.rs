@@ -13,26 +13,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use buffer::Buffer;
+use mio::Interest;
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
 use rdma::{BATCH, Completion as Completed, Connection, Done, SharedReceives};
 use server::budget::Charge;
-use server::{ConnectionPermit, Counted, Spin, StallTimer};
+use server::event_loop::{Armed, Driven, Waiting, drive};
+use server::{ConnectionPermit, Counted, StallTimer};
 use slab::Slab;
 
-use super::connection::{CHECK_INTERVAL_NS, PollWaker, RING, WOKEN};
+use super::end::Over;
+use super::guest::Guest;
 use super::receives::{RECEIVE_BYTES, connection_bytes, other};
+use super::wakeups::{CHECK_INTERVAL_NS, Wakeups, until_check};
 use super::{End, Shared};
-use crate::controller::{Origin, Queue, Wake};
+use crate::controller::{Origin, Queue};
 use crate::engine::Engine;
 use crate::limits::{CONNECTIONS_MAX, RECEIVES_BEFORE_TRUST, STALL_BYTES};
 use crate::pool::Pool;
 use crate::sys::wait::wait;
 use commands::{InPlace, RdmaCommand};
 use transfers::{Response, Transfer};
-
-const COMPLETIONS: Token = Token(3);
-const STATE: Token = Token(4);
 
 /// The shortest polling time before the thread sleeps, whatever the tuning: a wake-up costs as much.
 const POLL_MIN: Duration = Duration::from_micros(20);
@@ -85,10 +85,12 @@ pub(super) fn serve(shared: &Arc<Shared>, confirmed: Confirmed) {
             0
         }
         Ok(mut driver) => {
-            let (end, why) = driver
-                .run()
-                .map_or_else(|error| driver.end_of(&error), |()| (End::Host, None));
-            shared.ended(end, Some(&driver.queue), peer, &why.unwrap_or_default());
+            let waiting = Waiting {
+                poll_time: shared.tuning.poll.max(POLL_MIN),
+                idle_time: IDLE_AFTER,
+            };
+            let over = drive(&mut driver, &shared.clock, &shared.spinners, waiting);
+            shared.ended(over.end, Some(&driver.queue), peer, &over.why);
             driver.posted
         }
     };
@@ -96,9 +98,7 @@ pub(super) fn serve(shared: &Arc<Shared>, confirmed: Confirmed) {
 }
 
 struct Driver<'a> {
-    shared: &'a Shared,
-    peer: IpAddr,
-    permit: ConnectionPermit,
+    guest: Guest<'a, IpAddr>,
     connection: Connection,
     /// The shared receive queue; `None` if the connection has its own.
     receives: Option<Arc<SharedReceives>>,
@@ -123,12 +123,13 @@ struct Driver<'a> {
     has_filled_shared: bool,
     /// The bytes of receives of an authenticated host.
     receive_charge: Charge,
-    has_announced_host: bool,
     /// Capsule buffers whose commands were processed, to be posted as receives again.
     taken: Vec<Buffer>,
-    poll: Poll,
-    ring_is_watched: bool,
-    began_ns: u64,
+    wakeups: Wakeups,
+    /// Notifications are on, and nothing has come since then.
+    is_armed: bool,
+    /// Other threads know that this one waits for more than completions.
+    has_announced_waits: bool,
     /// Checks that the host acknowledges messages and executes RDMA READs.
     stall_timer: StallTimer,
 }
@@ -144,29 +145,19 @@ impl<'a> Driver<'a> {
             receives,
             began_ns,
         } = confirmed;
-        let poll = Poll::new()?;
-        for (descriptor, token) in connection
-            .descriptors()
-            .into_iter()
-            .zip([COMPLETIONS, STATE])
-        {
-            poll.registry()
-                .register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
+        let wakeups = Wakeups::new()?;
+        for descriptor in connection.descriptors() {
+            wakeups.watch(&mut SourceFd(&descriptor), Interest::READABLE)?;
         }
-        let waker = mio::Waker::new(poll.registry(), WOKEN)?;
-        let wake: Arc<dyn Wake> = Arc::new(PollWaker(waker));
+        let wake = wakeups.wake();
+        let guest = Guest::new(shared, peer, permit, began_ns);
+        guest.wake_when_displaced(&wake);
         let share = shared.budget.share(peer, Arc::clone(&wake));
         let receive_charge = Charge::none(&shared.receive_budget.share(peer, Arc::clone(&wake)));
-        if let Some(memory) = permit.memory() {
-            let wake = Arc::clone(&wake);
-            memory.on_displaced(move || wake.wake());
-        }
         let pool = Pool::registered(Arc::clone(connection.domain()), share);
         Ok(Self {
-            shared,
-            peer,
-            pool: pool.of_guest(permit.memory().cloned()),
-            permit,
+            pool: pool.of_guest(guest.memory().cloned()),
+            guest,
             connection,
             receives,
             queue: Queue::new(Arc::clone(&shared.target), origin, wake),
@@ -182,26 +173,12 @@ impl<'a> Driver<'a> {
             posted: RECEIVES_BEFORE_TRUST,
             has_filled_shared: false,
             receive_charge,
-            has_announced_host: false,
             taken: Vec::new(),
-            poll,
-            ring_is_watched: false,
-            began_ns,
+            wakeups,
+            is_armed: false,
+            has_announced_waits: false,
             stall_timer: StallTimer::new(shared.tuning.stall_timeout, STALL_BYTES),
         })
-    }
-
-    /// The reason for the end of the connection, and its text in the log.
-    fn end_of(&mut self, error: &io::Error) -> (End, Option<String>) {
-        match error.kind() {
-            io::ErrorKind::ConnectionAborted if self.queue.is_over() => (End::Controller, None),
-            io::ErrorKind::ConnectionAborted | io::ErrorKind::NotConnected => (End::Host, None),
-            io::ErrorKind::TimedOut => (End::ConnectTimeout, None),
-            io::ErrorKind::WouldBlock => (End::Stalled, None),
-            io::ErrorKind::QuotaExceeded => (End::Displaced, None),
-            io::ErrorKind::InvalidData => (End::Fault, Some(error.to_string())),
-            _ => (End::Broken, Some(error.to_string())),
-        }
     }
 
     /// Translates the error status of a work completion. When the host disconnects, outstanding work requests
@@ -220,63 +197,6 @@ impl<'a> Driver<'a> {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || wait([(events, false)], left).is_err() {
                 return unknown;
-            }
-        }
-    }
-
-    /// Runs until the connection ends.
-    fn run(&mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(8);
-        let poll = self.shared.tuning.poll.max(POLL_MIN);
-        let mut spin = Spin::new(&self.shared.spinners, poll);
-        let (mut is_armed, mut is_released) = (false, true);
-        let mut has_announced = false;
-        loop {
-            let now_ns = self.shared.now_ns();
-            self.engine.begin_round(now_ns);
-            let mut progress = self.receive(now_ns)?;
-            // Before the work: memory that another connection returned lets commands begin, and the thread
-            // may sleep after this round.
-            self.check(now_ns)?;
-            progress |= self.work(now_ns);
-            self.receive_more()?;
-            self.flush()?;
-            self.receive_again()?;
-            self.connection.flush().map_err(other)?;
-            if progress {
-                (is_armed, is_released) = (false, false);
-                spin.worked();
-                continue;
-            }
-            if !has_announced && self.engine.in_kernel() > 0 {
-                self.connection.announce_other_waits().map_err(other)?;
-                has_announced = true;
-            }
-            if !is_armed && self.queue.id().is_some_and(|id| id != 0) && spin.may_poll(now_ns) {
-                std::hint::spin_loop();
-                continue;
-            }
-            if !is_armed {
-                // Completions that arrived before arming cause no notification: poll once more.
-                self.connection.arm().map_err(other)?;
-                self.watch_ring()?;
-                is_armed = true;
-                continue;
-            }
-            self.connection.check_events().map_err(other)?;
-            let most = self.sleep(now_ns);
-            let most = if is_released {
-                most
-            } else {
-                Some(most.map_or(IDLE_AFTER, |it| it.min(IDLE_AFTER)))
-            };
-            match self.poll.poll(&mut events, most) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => (is_armed, _) = (false, spin.slept()),
-            }
-            if events.is_empty() && !is_released {
-                self.pool.release_idle();
-                is_released = true;
             }
         }
     }
@@ -339,76 +259,135 @@ impl<'a> Driver<'a> {
         }
         if worked {
             self.engine
-                .end_round(self.shared.now_ns(), &|| self.queue.name());
+                .end_round(self.guest.shared().now_ns(), &|| self.queue.name());
         }
         worked
     }
 
     /// Ends the charges to the budget of unauthenticated hosts once the host is authenticated.
     fn note_authenticated(&mut self) {
-        if self.queue.is_authenticated() && self.permit.mark_authenticated() {
+        if self.guest.note_authenticated(&self.queue) {
             self.pool.mark_authenticated();
         }
     }
 
-    fn check(&mut self, now_ns: u64) -> io::Result<()> {
-        let gone = || Err(io::ErrorKind::ConnectionAborted.into());
+    /// Checks the limits of the host and its controller.
+    fn check(&mut self, now_ns: u64) -> Result<(), End> {
         if self.queue.is_over() {
-            return gone();
+            return Err(End::Controller);
         }
         self.note_authenticated();
-        if self.queue.is_trusted() {
-            if !std::mem::replace(&mut self.has_announced_host, true) {
-                self.shared.connected(&self.queue, self.peer);
-            }
-        } else if now_ns - self.began_ns > self.shared.connect_timeout_ns() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        if self.permit.is_displaced() || self.pool.is_overdrawn() {
-            return Err(io::ErrorKind::QuotaExceeded.into());
-        }
+        let is_overdrawn = self.pool.is_overdrawn();
+        self.guest.check(&self.queue, is_overdrawn, now_ns)?;
         self.resume(now_ns);
-        if self
-            .stall_timer
-            .is_too_long(self.connection.in_flight() > 0, now_ns)
-        {
-            return Err(io::ErrorKind::WouldBlock.into());
+        let is_waited_for = self.connection.in_flight() > 0;
+        if self.stall_timer.is_too_long(is_waited_for, now_ns) {
+            return Err(End::Stalled);
         }
         if self.queue.id() == Some(0) {
             self.extra();
-            if self
-                .queue
-                .deadline_ns()
-                .is_some_and(|deadline_ns| deadline_ns <= now_ns)
-            {
-                return gone();
+            let deadline_ns = self.queue.deadline_ns();
+            if deadline_ns.is_some_and(|deadline_ns| deadline_ns <= now_ns) {
+                return Err(match self.queue.is_over() {
+                    true => End::Controller,
+                    false => End::Host,
+                });
             }
         }
         Ok(())
     }
 
-    fn sleep(&self, now_ns: u64) -> Option<Duration> {
-        if self.queue.id().is_some_and(|id| id != 0) {
-            // No event tells when unauthenticated hosts return memory.
-            let is_waited_for = self.connection.in_flight() > 0 || self.permit.memory().is_some();
-            return is_waited_for.then_some(Duration::from_nanos(CHECK_INTERVAL_NS));
-        }
-        let deadline_ns = self.queue.deadline_ns().unwrap_or(u64::MAX);
-        let until_ns = deadline_ns
-            .saturating_sub(now_ns)
-            .clamp(1_000_000, CHECK_INTERVAL_NS);
-        Some(Duration::from_nanos(until_ns))
+    /// Sends responses, and posts receives.
+    fn answer(&mut self) -> io::Result<()> {
+        self.receive_more()?;
+        self.flush()?;
+        self.receive_again()?;
+        self.connection.flush().map_err(other)
     }
 
-    fn watch_ring(&mut self) -> io::Result<()> {
-        if !self.ring_is_watched
-            && let Some(descriptor) = self.engine.descriptor()
-        {
-            self.poll
-                .registry()
-                .register(&mut SourceFd(&descriptor), RING, Interest::READABLE)?;
-            self.ring_is_watched = true;
+    /// Tells the device that this thread waits for more than completions once the engine has an operation in
+    /// the kernel.
+    fn announce_waits(&mut self) -> io::Result<()> {
+        if !self.has_announced_waits && self.engine.in_kernel() > 0 {
+            self.connection.announce_other_waits().map_err(other)?;
+            self.has_announced_waits = true;
         }
         Ok(())
+    }
+
+    /// Turns notifications on, and looks for events of the connection.
+    fn watch(&mut self) -> io::Result<Armed> {
+        if !self.is_armed {
+            self.connection.arm().map_err(other)?;
+            self.wakeups.watch_ring(&self.engine)?;
+            self.is_armed = true;
+            // Completions that arrived before arming cause no notification.
+            return Ok(Armed::Now);
+        }
+        self.connection.check_events().map_err(other)?;
+        Ok(Armed::Before)
+    }
+}
+
+impl Driven for Driver<'_> {
+    type End = Over;
+
+    fn turn(&mut self, now_ns: u64) -> Result<bool, Over> {
+        self.engine.begin_round(now_ns);
+        let mut progress = self.receive(now_ns).map_err(over)?;
+        // Before the work: memory that another connection returned lets commands begin, and the thread may
+        // sleep after this turn.
+        self.check(now_ns)?;
+        progress |= self.work(now_ns);
+        self.answer().map_err(over)?;
+        if progress {
+            self.is_armed = false;
+        } else {
+            self.announce_waits().map_err(over)?;
+        }
+        Ok(progress)
+    }
+
+    fn may_poll(&self) -> bool {
+        !self.is_armed && self.queue.id().is_some_and(|id| id != 0)
+    }
+
+    fn arm(&mut self) -> Result<Armed, Over> {
+        self.watch().map_err(over)
+    }
+
+    fn time_to_sleep(&mut self, now_ns: u64) -> Result<Option<Duration>, Over> {
+        if self.queue.id().is_some_and(|id| id != 0) {
+            // No event tells when unauthenticated hosts return memory.
+            let is_waited_for = self.connection.in_flight() > 0 || self.guest.memory().is_some();
+            return Ok(is_waited_for.then_some(Duration::from_nanos(CHECK_INTERVAL_NS)));
+        }
+        let deadline_ns = self.queue.deadline_ns().unwrap_or(u64::MAX);
+        Ok(Some(until_check(deadline_ns, now_ns)))
+    }
+
+    fn sleep(&mut self, time_max: Option<Duration>) -> Result<(), Over> {
+        self.is_armed = false;
+        self.wakeups.sleep(time_max).map_err(over)
+    }
+
+    fn release_idle(&mut self) {
+        self.pool.release_idle();
+    }
+}
+
+/// The end of a connection by an error of verbs or of the protocol.
+fn over(error: io::Error) -> Over {
+    let why = error.to_string();
+    match error.kind() {
+        io::ErrorKind::NotConnected => End::Host.into(),
+        io::ErrorKind::InvalidData => Over {
+            end: End::Fault,
+            why,
+        },
+        _ => Over {
+            end: End::Broken,
+            why,
+        },
     }
 }

@@ -47,7 +47,7 @@ impl Driver<'_> {
             entries
         };
         let wanted = sizes(entries).receive as usize;
-        if is_admin && self.permit.memory().is_some() {
+        if is_admin && self.guest.memory().is_some() {
             wanted.min(RECEIVES_OF_GUESTS)
         } else {
             wanted
@@ -56,7 +56,7 @@ impl Driver<'_> {
 
     /// Charges one more receive to the budget that the host belongs to.
     fn charge_receive(&mut self) -> bool {
-        match self.permit.memory() {
+        match self.guest.memory() {
             Some(memory) => memory.grow(RECEIVE_BYTES),
             None => self.receive_charge.grow(RECEIVE_BYTES),
         }
