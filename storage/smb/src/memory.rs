@@ -1,11 +1,12 @@
-//! Registered data buffers of connections, limited for all of them together.
+//! Registered data buffers of connections. Clients share the memory of all connections fairly.
 
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use buffer::Buffer;
 use rdma::{Domain, Error};
-use server::UnauthenticatedShare;
+use server::budget::{Budget, Charge, Share};
+use server::{UnauthenticatedShare, Wake};
 
 /// Free buffers that a connection keeps, in bytes: registering memory costs more than keeping it.
 const KEPT_BYTES: usize = 16 << 20;
@@ -15,25 +16,26 @@ const UNAUTHENTICATED_KEPT_BYTES: usize = 1 << 20;
 /// than one, wait until there is room.
 const DISPLACING_BYTES_MAX: usize = 2 << 20;
 
-/// The memory of all connections.
-#[derive(Debug)]
-pub struct Memory {
-    used: AtomicUsize,
-    limit: usize,
-}
-
 /// The buffers of one connection.
 #[derive(Debug)]
-pub struct Share {
-    memory: Arc<Memory>,
+pub struct Pool {
+    /// The part of the memory of all connections that this one may charge.
+    share: Arc<Share>,
+    /// Bytes of buffers in use and kept.
+    charge: Charge,
     domain: Arc<Domain>,
     /// What an unauthenticated client holds: buffers are charged to it too.
     unauthenticated: Option<Arc<UnauthenticatedShare>>,
-    /// Bytes of buffers in use and kept.
-    own: usize,
     in_use: usize,
     /// Free buffers, by [`Access`].
     kept: [Vec<Buffer>; 3],
+}
+
+/// A request that waits for memory looks for it at times, because it waits for completions as well.
+struct NoWake;
+
+impl Wake for NoWake {
+    fn wake(&self) {}
 }
 
 /// How the peer gets access to a buffer.
@@ -47,38 +49,6 @@ pub enum Access {
     Window,
 }
 
-impl Memory {
-    /// Memory of at most `limit` bytes.
-    pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self {
-            used: AtomicUsize::new(0),
-            limit,
-        })
-    }
-
-    /// Bytes of all buffers, in use and kept.
-    pub fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    /// The share of a connection, whose client is not authenticated if there is something to charge.
-    pub fn share(
-        self: &Arc<Self>,
-        domain: Arc<Domain>,
-        unauthenticated: Option<Arc<UnauthenticatedShare>>,
-    ) -> Share {
-        let (memory, kept) = (Arc::clone(self), Default::default());
-        Share {
-            memory,
-            domain,
-            unauthenticated,
-            own: 0,
-            in_use: 0,
-            kept,
-        }
-    }
-}
-
 /// Buffers have one of a few lengths, so that a kept one fits: powers of two, and between two of them eight
 /// steps. A mebibyte of data behind the head of a message takes an eighth more, and not twice as much.
 fn class(length: usize) -> usize {
@@ -87,7 +57,26 @@ fn class(length: usize) -> usize {
     length.next_multiple_of(step)
 }
 
-impl Share {
+impl Pool {
+    /// No buffers yet, for a connection from `host`, whose client is not authenticated if there is something
+    /// to charge.
+    pub fn new(
+        memory: &Arc<Budget>,
+        host: IpAddr,
+        domain: Arc<Domain>,
+        unauthenticated: Option<Arc<UnauthenticatedShare>>,
+    ) -> Self {
+        let share = memory.share(host, Arc::new(NoWake));
+        Self {
+            charge: Charge::none(&share),
+            share,
+            domain,
+            unauthenticated,
+            in_use: 0,
+            kept: Default::default(),
+        }
+    }
+
     /// The client is authenticated: its buffers are charged to the memory of all connections only.
     pub fn trust(&mut self) {
         self.unauthenticated = None;
@@ -98,34 +87,65 @@ impl Share {
     /// # Errors
     /// When the device registers no more memory, or has no memory windows.
     pub fn take(&mut self, length: usize, access: Access) -> Result<Option<Buffer>, Error> {
-        if !self.has_room(class(length), access) {
-            return Ok(None);
+        let length = class(length);
+        if let Some(buffer) = self.reuse(length, access) {
+            return Ok(Some(buffer));
         }
-        self.take_beyond(length, access)
+        match self.charge(length) {
+            Some(charge) => self.make(length, access, charge),
+            None => Ok(None),
+        }
     }
 
     /// A registered buffer, whether the limit of all connections is reached or not; `None` when that of
     /// unauthenticated clients is.
     ///
     /// # Errors
-    /// As [`Share::take`].
+    /// As [`Pool::take`].
     pub fn take_beyond(&mut self, length: usize, access: Access) -> Result<Option<Buffer>, Error> {
         let length = class(length);
+        if let Some(buffer) = self.reuse(length, access) {
+            return Ok(Some(buffer));
+        }
+        let charge = self.share.charge_anyway(length);
+        self.make(length, access, charge)
+    }
+
+    /// The kept buffer of this length that was returned last: its bytes are still in the processor's cache.
+    fn reuse(&mut self, length: usize, access: Access) -> Option<Buffer> {
         let kept = &mut self.kept[access as usize];
-        // The one that was returned last: its bytes are still in the processor's cache.
-        let place = kept.iter().rposition(|buffer| buffer.len() == length);
-        let buffer = match place {
-            Some(place) => kept.remove(place),
-            None if !self.charge(length) => return Ok(None),
-            None => match self.registered(length, access) {
-                Ok(buffer) => self.made(buffer),
-                Err(error) => {
-                    self.discharge(length);
-                    return Err(error);
-                }
-            },
-        };
-        self.in_use += buffer.len();
+        let place = kept.iter().rposition(|buffer| buffer.len() == length)?;
+        self.in_use += length;
+        Some(kept.remove(place))
+    }
+
+    /// Charges the memory of all connections. Kept buffers of other lengths give way, and the first buffer is
+    /// charged although the limit is reached, so that each connection makes progress.
+    fn charge(&mut self, length: usize) -> Option<Charge> {
+        if let Some(charge) = self.share.charge(length) {
+            return Some(charge);
+        }
+        self.release_idle();
+        match self.in_use {
+            0 => Some(self.share.charge_anyway(length)),
+            _ => self.share.charge(length),
+        }
+    }
+
+    fn make(
+        &mut self,
+        length: usize,
+        access: Access,
+        charge: Charge,
+    ) -> Result<Option<Buffer>, Error> {
+        if !self.charge_unauthenticated(length) {
+            return Ok(None);
+        }
+        let buffer = self
+            .registered(length, access)
+            .inspect_err(|_| self.discharge_unauthenticated(length))?;
+        self.charge.add(charge);
+        self.in_use += length;
         Ok(Some(buffer))
     }
 
@@ -137,18 +157,9 @@ impl Share {
         }
     }
 
-    fn has_room(&self, length: usize, access: Access) -> bool {
-        // The first buffer is admitted although the limit is reached, so that each connection makes progress.
-        self.in_use == 0
-            || self.kept[access as usize]
-                .iter()
-                .any(|buffer| buffer.len() == length)
-            || self.memory.used() + length <= self.memory.limit
-    }
-
     /// Charges a new buffer to an unauthenticated client; returns whether that is possible. Kept buffers of
     /// other lengths give way.
-    fn charge(&mut self, bytes: usize) -> bool {
+    fn charge_unauthenticated(&mut self, bytes: usize) -> bool {
         let Some(memory) = self.unauthenticated.clone() else {
             return true;
         };
@@ -160,16 +171,10 @@ impl Share {
         (may_displace || memory.has_room(bytes)) && memory.grow(bytes)
     }
 
-    fn discharge(&self, bytes: usize) {
+    fn discharge_unauthenticated(&self, bytes: usize) {
         if let Some(memory) = &self.unauthenticated {
             memory.shrink(bytes);
         }
-    }
-
-    fn made(&mut self, buffer: Buffer) -> Buffer {
-        self.own += buffer.len();
-        self.memory.used.fetch_add(buffer.len(), Ordering::Relaxed);
-        buffer
     }
 
     /// Takes a buffer back. The peer must have invalidated the key of a window's.
@@ -184,7 +189,8 @@ impl Share {
         } else {
             KEPT_BYTES
         };
-        let is_kept = self.own - self.in_use <= limit && self.memory.used() <= self.memory.limit;
+        let kept = self.charge.bytes() - self.in_use;
+        let is_kept = kept <= limit && !self.share.is_exceeded() && !self.share.is_wanted();
         if is_kept {
             self.kept[access as usize].push(buffer)
         } else {
@@ -199,9 +205,8 @@ impl Share {
     }
 
     fn free(&mut self, bytes: usize) {
-        self.discharge(bytes);
-        self.own -= bytes;
-        self.memory.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.discharge_unauthenticated(bytes);
+        self.charge.release(bytes);
     }
 
     /// Frees all buffers that are not in use.
@@ -212,9 +217,8 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for Pool {
     fn drop(&mut self) {
-        self.discharge(self.own);
-        self.memory.used.fetch_sub(self.own, Ordering::Relaxed);
+        self.discharge_unauthenticated(self.charge.bytes());
     }
 }

@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 
 use buffer::Buffer;
 use rdma::{BATCH, Completion, Done, Landing, Sizes, Watched, Woken};
-use server::UnauthenticatedShare;
 use slab::Slab;
 use wire::smb::direct::BufferDescriptor;
 
 use crate::direct::{Connection, Parameters};
 use crate::ended::Ended;
 use crate::limits::{READ_WRITE_MAX, RECEIVES_BEFORE_TRUST};
-use crate::memory::{Access, Memory, Share};
+use crate::memory::{Access, Pool};
 use crate::peer::{Opened, Peer};
 use crate::relay::Session;
 
@@ -105,7 +104,7 @@ pub struct Transport {
     direct: Connection,
     origin: Instant,
     receive_size: usize,
-    memory: Share,
+    memory: Pool,
     /// Receive buffers whose messages were handled.
     received: Vec<Buffer>,
     /// Send buffers that are free.
@@ -132,14 +131,12 @@ pub struct Transport {
 }
 
 impl Transport {
-    /// A transport over a connection whose first receive is posted. The data buffers of a client that has not
-    /// authenticated are charged to its memory.
+    /// A transport over a connection whose first receive is posted, with a pool for its data buffers.
     pub fn new(
         mut connection: rdma::Connection,
         parameters: Parameters,
         listens: bool,
-        memory: &Arc<Memory>,
-        unauthenticated: Option<Arc<UnauthenticatedShare>>,
+        memory: Pool,
     ) -> Self {
         let before_trust = Parameters {
             credits: parameters.credits.min(RECEIVES_BEFORE_TRUST),
@@ -153,7 +150,7 @@ impl Transport {
         // Half of the send buffers come back while the other half is in use.
         connection.report_within(Some(usize::from(RECEIVES_BEFORE_TRUST) / 2));
         Self {
-            memory: Memory::share(memory, Arc::clone(connection.domain()), unauthenticated),
+            memory,
             has_windows: !listens && has_windows(connection.domain()),
             connection,
             direct,

@@ -21,13 +21,13 @@ use crate::relay::dial::Dial;
 use crate::relay::trees::Trees;
 use crate::transport::{self, Transport};
 
-/// Pause after running out of descriptors or memory.
-const PAUSE: Duration = Duration::from_millis(50);
-
 /// How long the dial waits before it asks again whether an unreachable server takes connections.
 const ASK_INTERVAL: Duration = Duration::from_millis(500);
 /// Connections that the kernel has accepted and the dial has not taken.
 const TCP_BACKLOG: i32 = 128;
+
+/// Pause after running out of descriptors or memory.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts TCP connections and relays each to an SMB Direct server.
 #[derive(Debug)]
@@ -241,13 +241,8 @@ fn relay(
         return error.into();
     }
     tracing::info!(%peer, %server, "connected");
-    let transport = Transport::new(
-        connection,
-        shared.parameters,
-        false,
-        &shared.memory,
-        permit.memory().cloned(),
-    );
+    let pool = shared.pool(&connection, peer.ip(), &permit);
+    let transport = Transport::new(connection, shared.parameters, false, pool);
     let tcp = Tcp::Open(stream);
     let listed = shared.list(peer.to_string());
     Driver::new(shared, permit, listed, transport, Dial::new(trees), tcp).run()

@@ -23,6 +23,7 @@ use crate::transport::{self, Transport};
 
 /// How often half-open connections are checked for their time limit.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Pause after running out of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -208,13 +209,8 @@ fn serve(
     let Client { peer, permit } = client;
     let server = backend.address();
     tracing::info!(%peer, %server, reads = connection.reads(), "connected");
-    let transport = Transport::new(
-        connection,
-        shared.parameters,
-        true,
-        &shared.memory,
-        permit.memory().cloned(),
-    );
+    let pool = shared.pool(&connection, peer, &permit);
+    let transport = Transport::new(connection, shared.parameters, true, pool);
     let (session, tcp) = (Gateway::default(), Tcp::Later(Arc::clone(&backend)));
     let listed = shared.list(peer.to_string());
     let ended = Driver::new(shared, permit, listed, transport, session, tcp).run();

@@ -10,11 +10,14 @@ mod metrics;
 mod report;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use server::{Clock, ConnectionLimiter, ConnectionLimits, Spinners, UnauthenticatedBudget};
+use server::budget::Budget;
+use server::{
+    Clock, ConnectionLimiter, ConnectionLimits, ConnectionPermit, Spinners, UnauthenticatedBudget,
+};
 use thiserror::Error;
 
 pub use config::{ConfigError, DialConfig, GatewayConfig};
@@ -28,7 +31,7 @@ use crate::limits::{
     ADDRESS_UNAUTHENTICATED_MAX, CONNECTION_BYTES, CONNECTIONS_MAX, DATA_BYTES, HALF_OPEN_MAX,
     UNAUTHENTICATED_BYTES,
 };
-use crate::memory::Memory;
+use crate::memory::Pool;
 use backend::Backend;
 use report::{Counters, Entry};
 
@@ -73,7 +76,8 @@ const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
 /// State that all connections share.
 #[derive(Debug)]
 pub struct Shared {
-    memory: Arc<Memory>,
+    /// The data buffers of all connections.
+    memory: Arc<Budget>,
     limiter: Arc<ConnectionLimiter>,
     unauthenticated: Arc<UnauthenticatedBudget>,
     /// Connections that their peers have not confirmed.
@@ -100,7 +104,7 @@ impl Shared {
         let bytes = UNAUTHENTICATED_BYTES - HALF_OPEN_MAX * CONNECTION_BYTES;
         let unauthenticated = UnauthenticatedBudget::new(bytes);
         Arc::new(Self {
-            memory: Memory::new(DATA_BYTES),
+            memory: Budget::new(DATA_BYTES),
             limiter: ConnectionLimiter::new(CONNECTION_LIMITS, Arc::clone(&unauthenticated)),
             unauthenticated,
             half_open: AtomicUsize::new(0),
@@ -118,6 +122,12 @@ impl Shared {
 
     fn backend(&self, server: SocketAddr) -> Arc<Backend> {
         Arc::clone(self.backend.get_or_init(|| Backend::new(server)))
+    }
+
+    /// The data buffers of a connection with a client at `host`.
+    fn pool(&self, connection: &rdma::Connection, host: IpAddr, permit: &ConnectionPermit) -> Pool {
+        let domain = Arc::clone(connection.domain());
+        Pool::new(&self.memory, host, domain, permit.memory().cloned())
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Entry>>> {

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use buffer::Buffer;
 use rdma::{Listener, ListenerEvent};
+use server::budget::Budget;
 use smb::direct::Parameters;
 use smb::ended::Ended;
-use smb::memory::Memory;
+use smb::memory::Pool;
 use smb::peer::{Opened, Peer};
 use smb::relay::dial::Dial;
 use smb::relay::gateway::Gateway;
@@ -193,6 +194,12 @@ fn relay(
     }
 }
 
+/// The data buffers of the only connection.
+fn pool(connection: &rdma::Connection, listen: SocketAddr) -> Pool {
+    let memory = Budget::new(MEMORY_BYTES);
+    Pool::new(&memory, listen.ip(), Arc::clone(connection.domain()), None)
+}
+
 /// One connection of a client over TCP to an SMB Direct server.
 fn dial(listen: SocketAddr, server: SocketAddr, wrong: Wrong, right: u32) -> Result<(), Ended> {
     let listener = TcpListener::bind(listen)?;
@@ -207,13 +214,8 @@ fn dial(listen: SocketAddr, server: SocketAddr, wrong: Wrong, right: u32) -> Res
     };
     let (connection, _) =
         rdma::Connection::connect(server, transport::sizes(&parameters), &[], prepare)?;
-    let transport = Transport::new(
-        connection,
-        parameters,
-        false,
-        &Memory::new(MEMORY_BYTES),
-        None,
-    );
+    let pool = pool(&connection, listen);
+    let transport = Transport::new(connection, parameters, false, pool);
     relay(
         &mut Falsifier {
             transport,
@@ -251,13 +253,8 @@ fn gateway(listen: SocketAddr, server: SocketAddr, wrong: Wrong, right: u32) -> 
         }
     };
     let mut tcp = TcpStream::connect(server)?;
-    let transport = Transport::new(
-        connection,
-        parameters,
-        true,
-        &Memory::new(MEMORY_BYTES),
-        None,
-    );
+    let pool = pool(&connection, listen);
+    let transport = Transport::new(connection, parameters, true, pool);
     relay(
         &mut Falsifier {
             transport,
