@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::deadline::Deadline;
+use crate::thread::PAUSE;
 use clients::{Admitted, Clients};
 
-/// Pause after running out of descriptors or memory.
-const PAUSE: Duration = Duration::from_millis(50);
 /// Headers of a request at most.
 const HEADERS_MAX: usize = 64;
 /// How long a refused client may go on to send its request: closing the connection earlier would discard the

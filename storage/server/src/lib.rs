@@ -2,6 +2,7 @@
 //! memory.
 #![deny(unsafe_code)]
 
+pub mod address;
 pub mod budget;
 mod clock;
 pub mod control;
@@ -18,6 +19,7 @@ pub mod prometheus;
 mod spin;
 mod stall_timer;
 mod sys;
+pub mod thread;
 mod unauthenticated;
 mod wake;
 

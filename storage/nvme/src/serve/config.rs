@@ -311,7 +311,7 @@ pub struct PortConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_receives: Option<Receives>,
     /// The address and port to listen on, as in 192.0.2.1:4420, [::]:4420 or [fe80::1%eth0]:4420.
-    #[serde(with = "super::address")]
+    #[serde(with = "server::address")]
     pub address: SocketAddr,
     /// The subsystems that hosts reach through this port; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -372,7 +372,7 @@ fn is_tcp(transport: &TransportConfig) -> bool {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ReferralConfig {
     /// The address and port of the discovery service.
-    #[serde(with = "super::address")]
+    #[serde(with = "server::address")]
     pub address: SocketAddr,
 }
 

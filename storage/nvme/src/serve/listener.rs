@@ -9,10 +9,10 @@ use std::thread::JoinHandle;
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
+use server::thread::{PAUSE, STACK_BYTES};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::rdma_listener::Accepting as AcceptingRdma;
-use super::thread::{PAUSE, STACK_BYTES};
 use super::{ServeError, Shared, connection};
 use crate::limits::RDMA_BACKLOG;
 use crate::tls::Acceptor;

@@ -3,7 +3,6 @@
 //! With a thread per connection no queue lies between its socket and its disk, and one host cannot delay
 //! another: the kernel shares the processors among the threads.
 
-mod address;
 mod backing;
 mod config;
 mod connection;
@@ -18,7 +17,6 @@ mod receives;
 mod report;
 mod server;
 mod state;
-mod thread;
 mod wakeups;
 
 use std::io;

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use ::rdma::{HalfOpen as Accepted, Listener, ListenerEvent, Request, SharedReceives};
 use mio::{Events, Poll};
+use server::thread::{PAUSE, STACK_BYTES};
 use server::{ConnectionPermit, HalfOpen, Refusal};
 use wire::nvme::rdma::{Accept, Reject, RejectStatus, Request as Private};
 
 use super::rdma::{self, Confirmed};
 use super::receives;
-use super::thread::{PAUSE, STACK_BYTES};
 use super::{End, Shared};
 use crate::controller::Origin;
 use crate::limits::{

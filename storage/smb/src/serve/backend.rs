@@ -8,7 +8,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::STACK_BYTES;
+use server::thread::STACK_BYTES;
+
 use crate::limits::{CONNECT_TIMEOUT, REACHABLE_TIME, UNREACHABLE_TIME};
 
 /// How long the server may take to take a connection that only asks whether it does.

@@ -14,12 +14,12 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 #[serde(deny_unknown_fields)]
 pub struct GatewayConfig {
     /// Addresses and ports to listen on for SMB Direct.
-    #[serde(deserialize_with = "super::address::list")]
+    #[serde(deserialize_with = "server::address::list")]
     pub rdma: Vec<SocketAddr>,
     /// Host, or host and port, of the SMB server.
     pub server: String,
     /// Address and port of the HTTP server for metrics.
-    #[serde(default, deserialize_with = "super::address::optional")]
+    #[serde(default, deserialize_with = "server::address::optional")]
     pub metrics: Option<SocketAddr>,
 }
 
@@ -28,12 +28,12 @@ pub struct GatewayConfig {
 #[serde(deny_unknown_fields)]
 pub struct DialConfig {
     /// Addresses and ports to listen on for SMB over TCP.
-    #[serde(deserialize_with = "super::address::list")]
+    #[serde(deserialize_with = "server::address::list")]
     pub listen: Vec<SocketAddr>,
     /// Host, or host and port, of the SMB Direct server.
     pub server: String,
     /// Address and port of the HTTP server for metrics.
-    #[serde(default, deserialize_with = "super::address::optional")]
+    #[serde(default, deserialize_with = "server::address::optional")]
     pub metrics: Option<SocketAddr>,
 }
 
@@ -177,5 +177,29 @@ mod tests {
             DialConfig::read(long.path()),
             Err(ConfigError::TooLong { .. })
         ));
+    }
+
+    #[test]
+    fn zones_are_read_in_files() {
+        let gateway = "rdma = [\"[fe80::1%lo]:445\"]\nserver = \"s\"\nmetrics = \"[fe80::1%1]:9\"";
+        let gateway: GatewayConfig = toml::from_str(gateway).unwrap();
+        assert_eq!(
+            gateway.rdma,
+            [link::address::socket("[fe80::1%1]:445").unwrap()]
+        );
+        assert_eq!(
+            gateway.metrics,
+            link::address::socket("[fe80::1%lo]:9").ok()
+        );
+        let dial =
+            toml::from_str::<DialConfig>("listen = [\"127.0.0.1:445\"]\nserver = \"s\"").unwrap();
+        assert_eq!(dial.metrics, None);
+        let error =
+            toml::from_str::<DialConfig>("listen = [\"[fe80::1%nosuch0]:1\"]\nserver = \"s\"")
+                .unwrap_err();
+        assert!(
+            error.to_string().contains("\"nosuch0\" is no interface"),
+            "{error}"
+        );
     }
 }

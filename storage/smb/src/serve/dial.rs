@@ -9,11 +9,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use server::thread::{PAUSE, STACK_BYTES};
 use server::{ConnectionPermit, Refusal};
 use socket2::SockRef;
 
 use super::connection::{Driver, Tcp};
-use super::{STACK_BYTES, ServeError, Shared};
+use super::{ServeError, Shared};
 use crate::direct::Parameters;
 use crate::ended::Ended;
 use crate::limits::CONNECTION_BYTES;
@@ -25,9 +26,6 @@ use crate::transport::{self, Transport};
 const ASK_INTERVAL: Duration = Duration::from_millis(500);
 /// Connections that the kernel has accepted and the dial has not taken.
 const TCP_BACKLOG: i32 = 128;
-
-/// Pause after running out of descriptors or memory.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts TCP connections and relays each to an SMB Direct server.
 #[derive(Debug)]

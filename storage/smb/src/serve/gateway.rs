@@ -11,11 +11,12 @@ use std::time::Duration;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use rdma::{HalfOpen as Accepted, ListenerEvent, Request};
+use server::thread::{PAUSE, STACK_BYTES};
 use server::{ConnectionPermit, HalfOpen, nanoseconds};
 
 use super::backend::Backend;
 use super::connection::{Driver, Tcp};
-use super::{STACK_BYTES, ServeError, Shared};
+use super::{ServeError, Shared};
 use crate::ended::Ended;
 use crate::limits::{BACKLOG, CONFIRM_TIMEOUT, CONNECTION_BYTES, HALF_OPEN_MAX};
 use crate::relay::gateway::Gateway;
@@ -23,9 +24,6 @@ use crate::transport::{self, Transport};
 
 /// How often half-open connections are checked for their time limit.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Pause after running out of descriptors or memory.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// An accepted connection that its peer has not confirmed.
 struct Waiting {

@@ -1,6 +1,5 @@
 //! Running gateways and dials: listeners, a thread for each connection, limits and counters.
 
-mod address;
 mod backend;
 mod config;
 mod connection;
@@ -34,9 +33,6 @@ use crate::limits::{
 use crate::memory::Pool;
 use backend::Backend;
 use report::{Counters, Entry};
-
-/// Stack of a thread of a connection: it does not recurse, and its data are on the heap.
-const STACK_BYTES: usize = 512 << 10;
 
 /// Errors at the start.
 #[derive(Debug, Error)]

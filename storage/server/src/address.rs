@@ -6,12 +6,43 @@ use link::address::{Zoned, socket};
 use serde::{Deserialize, Deserializer, Serializer, de};
 
 /// Reads an address with a port.
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
-    socket(&String::deserialize(from)?).map_err(de::Error::custom)
+///
+/// # Errors
+/// When the text is no address with a port.
+pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+    parsed(&String::deserialize(from)?)
+}
+
+/// Reads a list of addresses with ports.
+///
+/// # Errors
+/// As [`deserialize`].
+pub fn list<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::Error> {
+    Vec::<String>::deserialize(from)?
+        .iter()
+        .map(|text| parsed(text))
+        .collect()
+}
+
+/// Reads an address with a port, if there is one.
+///
+/// # Errors
+/// As [`deserialize`].
+pub fn optional<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+    Option::<String>::deserialize(from)?
+        .map(|text| parsed(&text))
+        .transpose()
+}
+
+fn parsed<E: de::Error>(text: &str) -> Result<SocketAddr, E> {
+    socket(text).map_err(E::custom)
 }
 
 /// Writes an address with the name of its zone, since the index of an interface may change.
-pub(super) fn serialize<S: Serializer>(address: &SocketAddr, to: S) -> Result<S::Ok, S::Error> {
+///
+/// # Errors
+/// That of the serializer.
+pub fn serialize<S: Serializer>(address: &SocketAddr, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&Zoned(*address))
 }
 

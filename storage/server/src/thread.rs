@@ -3,6 +3,6 @@
 use std::time::Duration;
 
 /// Pause after running out of descriptors or memory.
-pub(super) const PAUSE: Duration = Duration::from_millis(50);
+pub const PAUSE: Duration = Duration::from_millis(50);
 /// Stack of a thread of a connection: it does not recurse, and its data are on the heap.
-pub(super) const STACK_BYTES: usize = 512 << 10;
+pub const STACK_BYTES: usize = 512 << 10;
