@@ -226,7 +226,7 @@ struct End {
     connection: Connection,
     number: u32,
     memory: Memory,
-    remote: (u64, u32),
+    remote: rdma::RemoteMemory,
     posted: u64,
     completed: u64,
     /// When messages were posted that have not completed.
@@ -292,7 +292,12 @@ impl LiveFlow {
 }
 
 impl End {
-    fn new(flow: LiveFlow, mut connection: Connection, memory: Memory, remote: (u64, u32)) -> Self {
+    fn new(
+        flow: LiveFlow,
+        mut connection: Connection,
+        memory: Memory,
+        remote: rdma::RemoteMemory,
+    ) -> Self {
         connection.report_each();
         let number = connection.number();
         Self {
@@ -330,7 +335,10 @@ impl End {
             .split_first_chunk()
             .ok_or("the peer gives no memory")?;
         let key = rest.first_chunk().ok_or("the peer gives no key")?;
-        let remote = (u64::from_le_bytes(*address), u32::from_le_bytes(*key));
+        let remote = rdma::RemoteMemory {
+            address: u64::from_le_bytes(*address),
+            key: u32::from_le_bytes(*key),
+        };
         Ok(Self::new(flow, connection, memory.map_err(text)?, remote))
     }
 
@@ -464,7 +472,7 @@ fn accept(listener: &Listener, flows: Vec<LiveFlow>) -> Result<Vec<End>, String>
                     flow,
                     half.establish().map_err(text)?,
                     memory,
-                    (0, 0),
+                    rdma::RemoteMemory { address: 0, key: 0 },
                 ));
             }
             Some(ListenerEvent::Failed(_)) => {
