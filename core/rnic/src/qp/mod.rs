@@ -314,7 +314,7 @@ impl Qp {
 
     /// Whether [`Self::post_send`] would accept the request after `before` others.
     pub(crate) fn check_send(&self, request: &SendRequest<'_>, before: usize) -> Result<(), Error> {
-        self.requester.check(&self.common, request, before)
+        self.requester.check_send(&self.common, request, before)
     }
 
     /// Executes a request that is posted, see [`Requester::execute_at_once`].

@@ -14,7 +14,7 @@ thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
-fn note(bytes: i64) {
+fn count_bytes(bytes: i64) {
     // The counters of a thread that exits may be destroyed.
     let _ = BYTES.try_with(|total| total.set(total.get() + bytes));
     let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
@@ -23,13 +23,13 @@ fn note(bytes: i64) {
 // SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size() as i64);
+        count_bytes(layout.size() as i64);
         // SAFETY: the caller's obligations are the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        note(-(layout.size() as i64));
+        count_bytes(-(layout.size() as i64));
         // SAFETY: the caller's obligations are the same.
         unsafe { System.dealloc(memory, layout) }
     }

@@ -316,7 +316,11 @@ mod tests {
     extern crate std;
     use std::vec::Vec;
 
-    fn check(name: &str, bits: impl Iterator<Item = (&'static str, Range<usize>)>, end: usize) {
+    fn check_layout(
+        name: &str,
+        bits: impl Iterator<Item = (&'static str, Range<usize>)>,
+        end: usize,
+    ) {
         let mut bits: Vec<_> = bits.collect();
         bits.sort_by_key(|(_, range)| range.start);
         for pair in bits.windows(2) {
@@ -327,18 +331,18 @@ mod tests {
 
     #[test]
     fn no_two_fields_share_a_bit_and_private_data_ends_the_message() {
-        check("path", RequestPath::bits().chain([("", 349..352)]), 44);
-        check("REQ", Req::bits(), 232);
-        check("MRA", Mra::bits(), 232);
-        check("REJ", Rej::bits(), 232);
-        check("REP", Rep::bits(), 232);
-        check("RTU", Rtu::bits(), 232);
-        check("DREQ", Dreq::bits(), 232);
-        check("DREP", Drep::bits(), 232);
-        check("LAP", Lap::bits(), 232);
-        check("APR", Apr::bits(), 232);
-        check("SIDR_REQ", SidrReq::bits(), 232);
-        check("SIDR_REP", SidrRep::bits(), 232);
+        check_layout("path", RequestPath::bits().chain([("", 349..352)]), 44);
+        check_layout("REQ", Req::bits(), 232);
+        check_layout("MRA", Mra::bits(), 232);
+        check_layout("REJ", Rej::bits(), 232);
+        check_layout("REP", Rep::bits(), 232);
+        check_layout("RTU", Rtu::bits(), 232);
+        check_layout("DREQ", Dreq::bits(), 232);
+        check_layout("DREP", Drep::bits(), 232);
+        check_layout("LAP", Lap::bits(), 232);
+        check_layout("APR", Apr::bits(), 232);
+        check_layout("SIDR_REQ", SidrReq::bits(), 232);
+        check_layout("SIDR_REP", SidrRep::bits(), 232);
     }
 
     #[test]

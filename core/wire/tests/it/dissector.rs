@@ -131,7 +131,7 @@ pub(crate) fn number(text: &str) -> u64 {
     u64::from_str_radix(digits, radix).unwrap_or_else(|error| panic!("{text:?}: {error}"))
 }
 
-fn check(what: &str, read: &HashMap<&'static str, String>, expected: &Expected) {
+fn compare_fields(what: &str, read: &HashMap<&'static str, String>, expected: &Expected) {
     assert!(
         !read.contains_key("_ws.malformed"),
         "{what}: malformed: {read:?}"
@@ -436,7 +436,7 @@ fn wireshark_reads_each_opcode_as_we_mean_it() {
     let lines: usize = OPERATIONS.iter().map(|row| row.services.len()).sum();
     assert_eq!(frames.len(), 2 * lines);
     for (read, (what, expected)) in dissect("opcodes", &frames).iter().zip(&expectations) {
-        check(what, read, expected);
+        compare_fields(what, read, expected);
         assert!(
             read["frame.protocols"].contains("udp:infiniband"),
             "{what}: {read:?}"
@@ -479,7 +479,7 @@ fn wireshark_reads_pause_and_priority_flow_control() {
     ];
     let read = dissect("pause", &frames);
     let pause = Expected::from([("macc.opcode", 0x0001), ("macc.pause_time", 0x1234)]);
-    check("pause", &read[0], &pause);
+    compare_fields("pause", &read[0], &pause);
     let pfc = Expected::from([
         ("macc.opcode", 0x0101),
         ("macc.cbfc.enbv", 0x0089),
@@ -487,5 +487,5 @@ fn wireshark_reads_pause_and_priority_flow_control() {
         ("macc.cbfc.pause_time.c3", 0xffff),
         ("macc.cbfc.pause_time.c7", 0),
     ]);
-    check("priority flow control", &read[1], &pfc);
+    compare_fields("priority flow control", &read[1], &pfc);
 }

@@ -139,7 +139,7 @@ impl Requester {
     }
 
     /// Whether [`Self::post`] would accept the request after `before` others.
-    pub(super) fn check(
+    pub(super) fn check_send(
         &self,
         qp: &Common,
         request: &SendRequest<'_>,

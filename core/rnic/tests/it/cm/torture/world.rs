@@ -339,7 +339,7 @@ impl World {
     }
 
     fn hear(&mut self, by: usize, event: &CmEvent) {
-        self.check(by, event);
+        self.check_event(by, event);
         for (delay, act) in self.manners.react(&mut self.dice, event) {
             self.after(
                 delay,
@@ -353,7 +353,7 @@ impl World {
     }
 
     /// Checks an event against the model.
-    fn check(&mut self, by: usize, event: &CmEvent) {
+    fn check_event(&mut self, by: usize, event: &CmEvent) {
         if let CmEvent::Request {
             id, request, path, ..
         } = event
