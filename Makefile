@@ -13,9 +13,17 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
+# What is compiled for users. The set of packages is the same for `make demo`, `make install` and `make bench`:
+# cargo then chooses the same features of dependencies, and each compiles only what the others have not.
+BUILD = $(CARGO) build --release --workspace --lib --bin rockery --exclude rockery-tidy --exclude rockery-torture \
+	--exclude rockery-python
+# Programs that BUILD has built do not build rockery again.
+BUILT_PROGRAM = ROCKERY_TEST_IS_BUILT=1 scripts/as-root.sh $${CARGO_TARGET_DIR:-target}/release
+
 demo: ## two hosts, perftest between them over rockery, iperf3 beside: one table
 	@scripts/packages.sh demo
-	scripts/as-root.sh $(CARGO) run --quiet --release -p rockery-programs --bin demo
+	$(BUILD) --bin demo
+	@$(BUILT_PROGRAM)/demo
 
 packages: ## installs the packages that the rest needs
 	@scripts/packages.sh
@@ -46,8 +54,9 @@ check: ## form, lints, and that the sans-IO crates need no operating system
 	scripts/no-std.sh
 
 bench: packages ## rockery beside the limits of what it stands on; writes docs/performance.md
-	scripts/as-root.sh $(CARGO) run --quiet --release -p rockery-bench --bin limits-bench
-	for threads in 1 2; do $(CARGO) run --quiet --release -p rockery-bench --bin world-bench -- "" $$threads || exit 1; done
+	$(BUILD) --bin rockery-bench --bin limits-bench --bin world-bench
+	$(BUILT_PROGRAM)/limits-bench
+	for threads in 1 2; do $(BUILT_PROGRAM)/world-bench "" $$threads || exit 1; done
 
 fuzz: packages ## each fuzzer for FUZZ_SECONDS (10)
 	cd testing/fuzz && $(CARGO) test
@@ -99,8 +108,7 @@ endif
 # BUILT names a folder with what was built before.
 install: ## rockery and its libraries under PREFIX (/usr/local), below DESTDIR if that is set
 ifndef BUILT
-	$(CARGO) build --release --workspace --lib --bin rockery --bin rockery-bench --exclude rockery-tidy \
-		--exclude rockery-torture --exclude rockery-python
+	$(BUILD) --bin rockery-bench
 endif
 	scripts/install.sh "$(DESTDIR)$(PREFIX)" $(BUILT)
 

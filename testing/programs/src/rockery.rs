@@ -183,30 +183,30 @@ fn run_quietly(command: &mut Command) {
     );
 }
 
-/// The targets that cargo builds for this program, and the folder below `target` where it puts them. Tests
-/// build all targets, since cargo gives dependencies the features that tests need only then: another set of
-/// targets would compile most of the workspace a second time. A release is built as in the Makefile, for the
-/// same reason.
+/// The packages and targets of a release, as the Makefile has them: another set of packages could give
+/// dependencies other features, and cargo would compile most of the workspace a second time.
+pub const RELEASE: &[&str] = &[
+    "--release",
+    "--workspace",
+    "--lib",
+    "--bin",
+    "rockery",
+    "--exclude",
+    "rockery-tidy",
+    "--exclude",
+    "rockery-torture",
+    "--exclude",
+    "rockery-python",
+    "--bin",
+    "rockery-bench",
+];
+
+/// What cargo builds for this program, and the folder below `target` where it puts that. Tests build all
+/// targets, since cargo gives dependencies the features that tests need only then.
 const BUILD: (&[&str], &str) = if cfg!(debug_assertions) {
-    (&["--all-targets"], "debug")
+    (&["--workspace", "--all-targets"], "debug")
 } else {
-    (
-        &[
-            "--release",
-            "--lib",
-            "--bin",
-            "rockery",
-            "--bin",
-            "rockery-bench",
-            "--exclude",
-            "rockery-tidy",
-            "--exclude",
-            "rockery-torture",
-            "--exclude",
-            "rockery-python",
-        ],
-        "release",
-    )
+    (RELEASE, "release")
 };
 /// Set by `scripts/test.py`, which has just built everything.
 const IS_BUILT: &str = "ROCKERY_TEST_IS_BUILT";
@@ -220,7 +220,7 @@ fn build() -> PathBuf {
     if std::env::var_os(IS_BUILT).is_none() {
         let mut build = Command::new(cargo);
         build
-            .args(["build", "--quiet", "--workspace"])
+            .args(["build", "--quiet"])
             .args(arguments)
             .current_dir(&root);
         let succeeded = build.status().is_ok_and(|status| status.success());

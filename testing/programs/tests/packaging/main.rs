@@ -7,4 +7,5 @@ mod dist;
 mod distributions;
 mod helm;
 mod libraries;
+mod makefile;
 mod python;
