@@ -23,6 +23,12 @@ pub(crate) struct Doctor {
     /// Fabric file that hosts, switches and links are compared with
     #[arg(long, value_name = "FILE")]
     pub(crate) fabric: Option<PathBuf>,
+    /// DSCP of RDMA data, where neither hosts nor the fabric file say it
+    #[arg(long, value_name = "DSCP", value_parser = clap::value_parser!(u8).range(0..=63))]
+    pub(crate) dscp: Option<u8>,
+    /// DSCP of congestion notifications (CNP), where neither hosts nor the fabric file say it
+    #[arg(long, value_name = "DSCP", value_parser = clap::value_parser!(u8).range(0..=63))]
+    pub(crate) cnp_dscp: Option<u8>,
     /// Print findings as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use ::sim::report::counted;
 use doctor::{
-    Finding, Neighbour, SwitchFacts, check, collect, hear, neighbours, page, read_switch,
+    Finding, Marks, Neighbour, SwitchFacts, check, collect, hear, judged_host, judged_switch,
+    neighbours, page, read_switch,
 };
 use doctor::{attach_host, plan_switch};
 use fabric_file::Network;
 use serde_json::{Value, json};
 use vendors::facts::HostFacts;
-use vendors::read_host;
 use vendors::switch_facts::ShownPort;
+use vendors::{NotUnderstood, read_host};
 
 use crate::Error;
 use crate::args::{Doctor, DoctorAction};
@@ -100,6 +101,8 @@ struct Examined {
     /// Hosts, and files of switches, that are not in the fabric file.
     unplanned: Vec<String>,
     unread: Vec<String>,
+    /// The DSCPs that the user has said.
+    marks: Marks,
 }
 
 /// A file, and the name that it has in the fabric file, if one is written before it.
@@ -110,7 +113,16 @@ fn named(text: &str) -> (Option<&str>, &Path) {
     }
 }
 
+/// Lines of one file that are listed at most; the others are counted.
+const LINES_SHOWN_MAX: usize = 20;
+
 impl Examined {
+    /// All lines that were not understood.
+    fn left(&self) -> impl Iterator<Item = &NotUnderstood> {
+        let hosts = self.hosts.iter().flat_map(|host| &host.left);
+        hosts.chain(self.switches.iter().flat_map(|switch| &switch.left))
+    }
+
     fn text_of(&mut self, path: &Path) -> Option<String> {
         match fs::read(path) {
             Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
@@ -159,7 +171,13 @@ impl Examined {
 
 fn examine(what: &Doctor) -> Result<(), Error> {
     let network = what.fabric.as_deref().map(plan::network).transpose()?;
-    let mut facts = Examined::default();
+    let mut facts = Examined {
+        marks: Marks {
+            dscp: what.dscp,
+            cnp: what.cnp_dscp,
+        },
+        ..Examined::default()
+    };
     what.host
         .iter()
         .for_each(|text| facts.host(text, network.as_ref()));
@@ -173,7 +191,7 @@ fn examine(what: &Doctor) -> Result<(), Error> {
             Err(error) => facts.unread.push(error.to_string()),
         }
     }
-    let found = check(&facts.hosts, &facts.switches);
+    let found = check(&facts.hosts, &facts.switches, facts.marks);
     if what.json {
         output::line(serde_json::to_string_pretty(&as_json(&facts, &found)).unwrap_or_default())?;
     } else {
@@ -185,7 +203,17 @@ fn examine(what: &Doctor) -> Result<(), Error> {
     if !facts.unread.is_empty() {
         return Err(Error::Unread(facts.unread.join("\n")));
     }
+    let unknown = facts.left().filter(|line| !line.areas.is_empty()).count();
     match found.len() {
+        // A line of QoS that is not understood may be a fault.
+        0 if unknown > 0 => Err(Error::Unread(format!(
+            "{}, so what is set there is unknown",
+            counted(
+                unknown as u64,
+                "line of QoS was not understood",
+                "lines of QoS were not understood"
+            )
+        ))),
         0 => Ok(()),
         count => Err(Error::Findings(counted(
             count as u64,
@@ -198,7 +226,8 @@ fn examine(what: &Doctor) -> Result<(), Error> {
 fn as_text(facts: &Examined, found: &[Finding]) -> String {
     let (hosts, switches) = (&facts.hosts, &facts.switches);
     let mut text: String = found.iter().map(|finding| format!("{finding}\n")).collect();
-    for host in hosts.iter().filter(|host| !host.adapters.is_empty()) {
+    let is_shown = |host: &&HostFacts| !host.adapters.is_empty() || !host.left.is_empty();
+    for host in hosts.iter().filter(is_shown) {
         let unknown = unknown(host);
         text += &format!(
             "{}: {}",
@@ -209,6 +238,7 @@ fn as_text(facts: &Examined, found: &[Finding]) -> String {
             text += &format!("; not seen, so unknown: {}", unknown.join(", "));
         }
         text.push('\n');
+        text += &details(&judged_host(host, facts.marks), &host.left);
     }
     for switch in switches {
         let configured: usize = switch.groups.iter().map(|group| group.ports.len()).sum();
@@ -224,6 +254,7 @@ fn as_text(facts: &Examined, found: &[Finding]) -> String {
             text += &format!("; not seen, so unknown: {}", unknown.join(", "));
         }
         text.push('\n');
+        text += &details(&judged_switch(switch, hosts, facts.marks), &switch.left);
     }
     for file in &facts.unplanned {
         text += &format!("{file}: the fabric file has nothing of this name; write NAME={file}\n");
@@ -231,7 +262,32 @@ fn as_text(facts: &Examined, found: &[Finding]) -> String {
     if found.is_empty()
         && (hosts.iter().any(|host| !host.adapters.is_empty()) || !switches.is_empty())
     {
-        text += "nothing is wrong of what was seen\n";
+        text += &match facts.left().count() {
+            0 => "nothing is wrong of what was seen\n".to_owned(),
+            count => format!(
+                "no finding, and {}: what they set or show is unknown\n",
+                counted(
+                    count as u64,
+                    "line was not understood",
+                    "lines were not understood"
+                )
+            ),
+        };
+    }
+    text
+}
+
+/// What was judged, and the lines that were not understood.
+fn details(judged: &[String], left: &[NotUnderstood]) -> String {
+    let mut text: String = judged.iter().map(|line| format!("  {line}\n")).collect();
+    for line in left.iter().take(LINES_SHOWN_MAX) {
+        text += &format!("  not understood  {line}\n");
+    }
+    if left.len() > LINES_SHOWN_MAX {
+        text += &format!(
+            "  not understood  and {} more lines\n",
+            left.len() - LINES_SHOWN_MAX
+        );
     }
     text
 }
@@ -353,8 +409,22 @@ fn as_json(facts: &Examined, found: &[Finding]) -> Value {
         .iter()
         .map(|switch| (switch.file.clone(), json!(unknown_of_switch(switch))));
     let unknown: serde_json::Map<String, Value> = hosts.chain(switches).collect();
+    let hosts = facts
+        .hosts
+        .iter()
+        .map(|host| (host.name.clone(), json!(judged_host(host, facts.marks))));
+    let switches = facts.switches.iter().map(|switch| {
+        let judged = judged_switch(switch, &facts.hosts, facts.marks);
+        (switch.file.clone(), json!(judged))
+    });
+    let judged: serde_json::Map<String, Value> = hosts.chain(switches).collect();
+    let left: Vec<Value> = facts
+        .left()
+        .map(|line| json!({ "file": line.file, "line": line.line, "why": line.why, "ports": line.ports }))
+        .collect();
     json!({
         "findings": found.iter().map(finding::as_json).collect::<Vec<_>>(), "unread": facts.unread,
-        "unknown": unknown, "not_in_fabric_file": facts.unplanned,
+        "unknown": unknown, "not_in_fabric_file": facts.unplanned, "judged": judged,
+        "not_understood": left,
     })
 }

@@ -71,7 +71,7 @@ fn a_plan_is_written_and_compared_with_what_runs() {
 fn unknown_versions_and_names_are_refused() {
     let lab = repository("examples/crs504/lab.toml");
     for (wanted, part) in [
-        ("crs504=routeros@7.23", "versions 7.15 to 7.22 are"),
+        ("crs504=routeros@7.30", "versions 7.15 to 7.24 are"),
         (
             "crs505=routeros@7.17",
             "has no switch \"crs505\"; there are: crs504",
@@ -90,7 +90,23 @@ fn unknown_versions_and_names_are_refused() {
 #[test]
 fn the_script_of_the_lab_has_its_fault_with_its_cost() {
     let script = repository("examples/crs504/roce.rsc");
+    // Without the DSCP of data the fault is known, and the fix asks for it.
     let output = rockery(&["doctor", "--switch", script.to_str().unwrap()]);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{shown}");
+    assert!(
+        shown.contains("no DSCP is mapped to class 3, which is lossless")
+            && shown.contains("--dscp D"),
+        "{shown}"
+    );
+    let arguments = [
+        "doctor",
+        "--dscp",
+        "26",
+        "--switch",
+        script.to_str().unwrap(),
+    ];
+    let output = rockery(&arguments);
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{shown}");
     assert!(

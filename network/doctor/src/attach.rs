@@ -7,11 +7,12 @@ use fabric::topology::{Link, Node};
 use fabric_file::Network;
 
 use crate::from_fabric::{SourceError, port_names, switch_intent};
+use crate::marks::{Marks, common};
 use crate::{Planned, SwitchFacts};
-use vendors::Dialect;
 use vendors::facts::{HostFacts, PlannedHost, PlannedLink};
 use vendors::intent::Intent;
 use vendors::text::mask;
+use vendors::{Dialect, Imported};
 
 /// The name of a file without folder and ending.
 fn stem(file: &str) -> &str {
@@ -58,9 +59,23 @@ pub fn plan_switch(
         .map(|own| port_names(own, switch.dialect))
         .unwrap_or_default();
     let links = links_of(network, Node::Switch(number as u32));
+    // A configuration of the same system that the file names is compared port by port.
+    let named = network
+        .switches
+        .get(number)
+        .and_then(|own| own.imported.as_ref());
+    let groups = named
+        .filter(|imported| imported.dialect() == switch.dialect)
+        .map_or_else(Vec::new, Imported::intents);
+    let marks = Marks {
+        dscp: common(network.hosts.iter().map(|host| host.nic.dscp & 63)),
+        cnp: common(network.hosts.iter().map(|host| host.nic.cnp_dscp & 63)),
+    };
     switch.planned = Some(Planned {
         name: found,
         intent,
+        groups,
+        marks,
         ports,
         links,
     });

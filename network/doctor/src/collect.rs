@@ -120,7 +120,14 @@ fn device_files(
             addresses.push(address);
         }
     }
+    if let Ok(driver) = fs::read_link(format!("{path}/device/driver")) {
+        let _ = writeln!(text, "{path}/device/driver: {}", driver.display());
+    }
+    file(text, &format!("{path}/node_type"));
     file(text, &format!("{path}/board_id"));
+    for port in entries(&format!("{path}/tc")) {
+        file(text, &format!("{path}/tc/{port}/traffic_class"));
+    }
     for port in entries(&format!("{path}/ports")) {
         let path = format!("{path}/ports/{port}");
         ["link_layer", "state", "rate"]
@@ -163,16 +170,15 @@ fn pci_files(text: &mut String, address: &str) {
 
 fn interface_files(text: &mut String, netdev: &str) {
     let path = format!("/sys/class/net/{netdev}");
-    let files = [
-        "mtu",
-        "ecn/roce_np/cnp_dscp",
-        "ecn/roce_np/cnp_802p_prio",
-        "ecn/roce_np/enable/3",
-        "ecn/roce_rp/enable/3",
-    ];
+    let files = ["mtu", "ecn/roce_np/cnp_dscp", "ecn/roce_np/cnp_802p_prio"];
     files
         .iter()
         .for_each(|name| file(text, &format!("{path}/{name}")));
+    for priority in 0..8 {
+        for role in ["roce_np", "roce_rp"] {
+            file(text, &format!("{path}/ecn/{role}/enable/{priority}"));
+        }
+    }
 }
 
 fn entries(path: &str) -> Vec<String> {

@@ -4,7 +4,9 @@
 use vendors::facts::PlannedLink;
 use vendors::switch_facts::Shown;
 use vendors::text::ReadError;
-use vendors::{Dialect, Intent};
+use vendors::{Dialect, Imported, Intent, NotUnderstood};
+
+use crate::marks::Marks;
 
 /// A switch, as its configuration and its outputs describe it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,6 +23,10 @@ pub struct SwitchFacts {
     pub shown: Shown,
     /// The switch's plan, where a fabric file has one.
     pub planned: Option<Planned>,
+    /// The DSCP that the configuration itself gives the lossless class.
+    pub marks: Marks,
+    /// Lines that were not understood: what they set or show is unknown.
+    pub left: Vec<NotUnderstood>,
 }
 
 /// The plan of a fabric file for a switch.
@@ -30,6 +36,11 @@ pub struct Planned {
     pub name: String,
     /// The planned settings, as far as the switch's system can express them.
     pub intent: Intent,
+    /// Planned settings of single groups of ports, where the fabric file names a configuration of this
+    /// system.
+    pub groups: Vec<Intent>,
+    /// DSCPs of data and of notifications, where all hosts of the file have the same.
+    pub marks: Marks,
     /// Names of its ports, by number.
     pub ports: Vec<String>,
     /// Its links with other switches.
@@ -59,12 +70,14 @@ impl SwitchFacts {
 /// # Errors
 /// A system that is not known, and the first line that is not understood.
 pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
-    let (shown, shown_dialect, configuration) = match vendors::outputs::has_outputs(text) {
+    let (shown, shown_dialect, configuration, mut left) = match vendors::outputs::has_outputs(text)
+    {
         true => {
             let outputs = vendors::outputs::read(file, text)?;
-            (outputs.shown, outputs.dialect, outputs.configuration)
+            let left = outputs.outcomes.left();
+            (outputs.shown, outputs.dialect, outputs.configuration, left)
         }
-        false => (Shown::default(), None, Some(text.to_owned())),
+        false => (Shown::default(), None, Some(text.to_owned()), Vec::new()),
     };
     let detected = configuration
         .as_deref()
@@ -72,12 +85,40 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         .filter(|dialect| !dialect.is_host());
     let known = "no configuration of RouterOS, SONiC, NVUE, EOS, NX-OS or OS10 is recognised in it, and no \
                  output of their commands";
-    let dialect = detected
-        .or(shown_dialect)
-        .ok_or_else(|| ReadError::new(file, 1, known))?;
+    let dialect = detected.or(shown_dialect).ok_or_else(|| {
+        // A line that was not understood may be the reason.
+        let first = left.first();
+        let what = first.map_or_else(|| known.to_owned(), |line| format!("{}; {known}", line.why));
+        ReadError::new(file, first.map_or(1, |line| line.line), what)
+    })?;
     let groups = match (detected, &configuration) {
-        (Some(dialect), Some(configuration)) => dialect.read_groups(file, configuration)?,
-        _ => Vec::new(),
+        (Some(dialect), Some(configuration)) => {
+            let read = dialect.read_groups(file, configuration)?;
+            left.extend(read.outcomes.left());
+            read.groups
+        }
+        (None, Some(_)) => {
+            let what = "the configuration is of no system that is known, and is not read";
+            left.push(NotUnderstood {
+                file: file.to_owned(),
+                line: 1,
+                why: what.to_owned(),
+                ports: Vec::new(),
+                areas: Vec::new(),
+            });
+            Vec::new()
+        }
+        (_, None) => Vec::new(),
+    };
+    let marks = match (detected, &configuration) {
+        (Some(Dialect::RouterOs), Some(configuration)) => {
+            let imported = Imported::read(false, &[(file, configuration.clone())]).ok();
+            Marks {
+                dscp: imported.and_then(|imported| imported.named_dscp()),
+                cnp: None,
+            }
+        }
+        _ => Marks::default(),
     };
     Ok(SwitchFacts {
         file: file.to_owned(),
@@ -86,5 +127,7 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         groups,
         shown,
         planned: None,
+        marks,
+        left,
     })
 }

@@ -473,9 +473,30 @@ pub struct SwitchTable {
     /// RouterOS scripts with `/interface ethernet switch qos` menus, relative to this file, run one after the
     /// other; instead of `qos`. Links may then name the switch's ports: `"sw:qsfp28-1-1"`.
     pub routeros: Option<Vec<String>>,
-    /// A SONiC `config_db.json`, relative to this file; instead of `qos`. Links may then name the switch's
+    /// A SONiC `config_db.json`, or several files such as `qos.json`, `buffers.json` and
+    /// `pg_profile_lookup.ini`, relative to this file; instead of `qos`. Links may then name the switch's
     /// ports: `"sw:Ethernet0"`.
-    pub sonic: Option<String>,
+    pub sonic: Option<FileNames>,
+}
+
+/// The name of a file, or the names of several.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum FileNames {
+    /// A file that holds all tables.
+    One(String),
+    /// Files that hold tables of one switch.
+    Several(Vec<String>),
+}
+
+impl FileNames {
+    /// The names in their order.
+    pub fn all(&self) -> Vec<String> {
+        match self {
+            Self::One(name) => alloc::vec![name.clone()],
+            Self::Several(names) => names.clone(),
+        }
+    }
 }
 
 /// A link between two ports, or equal links from several hosts or switches.

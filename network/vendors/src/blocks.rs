@@ -1,5 +1,6 @@
 //! Configurations of the industry's usual form: commands, and below them commands that are indented.
 
+use crate::outcome::Outcomes;
 use crate::text::{Line, ReadError, lines, number};
 
 /// A command and the commands below it.
@@ -41,12 +42,79 @@ impl<'a> Block<'a> {
     }
 }
 
+impl Block<'_> {
+    /// Marks the commands below this one as irrelevant.
+    pub(crate) fn pass_below(&self, outcomes: &mut Outcomes) {
+        for below in &self.below {
+            outcomes.irrelevant(below.line.number);
+            below.pass_below(outcomes);
+        }
+    }
+
+    /// Reads each command below this one. What `read` does not understand is unknown, and the rest is read.
+    pub(crate) fn each(
+        &self,
+        outcomes: &mut Outcomes,
+        mut read: impl FnMut(&Self) -> Result<(), ReadError>,
+    ) {
+        for below in &self.below {
+            outcomes.take(below.line.number, read(below));
+        }
+    }
+}
+
+/// The names of an interface command: ranges such as `Ethernet1/1-3,Ethernet1/7` are several interfaces, at
+/// most 1,024. Text without a range is one name.
+pub(crate) fn interfaces(text: &str) -> Vec<String> {
+    let text = text.strip_prefix("range ").unwrap_or(text);
+    let mut found: Vec<String> = Vec::new();
+    // The kind and the module of the name before are those of a number without them.
+    let mut before = String::new();
+    let digits = |text: &str| {
+        let rest = text.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        text.len() - rest.len()
+    };
+    for part in text.split(',').map(str::trim) {
+        // The end of a range is a number, of the same module or written whole: `1/1-3`, `1/1-1/3`.
+        let range = part.rsplit_once('-').and_then(|(from, to)| {
+            let last = to.rsplit('/').next()?.trim();
+            let is_number = last.len() == digits(last) && digits(from.trim()) > 0;
+            let number = last.parse::<u32>().ok()?;
+            is_number.then_some((from.trim(), number))
+        });
+        let first = range.map_or(part, |(first, _)| first);
+        let name = match digits(first) == first.len() {
+            true => format!("{before}{first}"),
+            false => first.to_owned(),
+        };
+        let (base, number) = name.split_at(name.len() - digits(&name));
+        base.clone_into(&mut before);
+        match (number.parse::<u32>(), range) {
+            (Ok(from), Some((_, to))) if to >= from => {
+                let numbers = (from..=to).take(PORTS_MAX);
+                found.extend(numbers.map(|port| format!("{base}{port}")));
+            }
+            (_, Some(_)) => found.push(part.to_owned()),
+            (_, None) => found.push(name),
+        }
+    }
+    found.truncate(PORTS_MAX);
+    found
+}
+
+/// Interfaces of one command at most.
+const PORTS_MAX: usize = 1024;
+
 /// The deepest nesting of commands.
 const DEPTH_MAX: usize = 16;
 
-/// A text as blocks, by indentation.
-pub(crate) fn blocks<'a>(file: &str, text: &'a str) -> Result<Vec<Block<'a>>, ReadError> {
+/// A text as blocks, by indentation, and the outcomes of its lines.
+pub(crate) fn blocks<'a>(
+    file: &str,
+    text: &'a str,
+) -> Result<(Vec<Block<'a>>, Outcomes), ReadError> {
     let lines = lines(file, text, &['!', '#'])?;
+    let outcomes = Outcomes::of(file, &lines);
     let mut stack: Vec<(usize, Block<'a>)> = Vec::new();
     let mut top = Vec::new();
     for line in lines {
@@ -67,7 +135,7 @@ pub(crate) fn blocks<'a>(file: &str, text: &'a str) -> Result<Vec<Block<'a>>, Re
         ));
     }
     close(&mut stack, &mut top, 0);
-    Ok(top)
+    Ok((top, outcomes))
 }
 
 /// Takes finished blocks from the stack: those that are indented as far as the next line, or farther.
@@ -88,8 +156,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn ranges_of_interfaces_are_several_interfaces() {
+        for (text, expected) in [
+            ("Ethernet1/1", &["Ethernet1/1"][..]),
+            (
+                "Ethernet1/1-3",
+                &["Ethernet1/1", "Ethernet1/2", "Ethernet1/3"],
+            ),
+            ("Ethernet1/1-2,1/7", &["Ethernet1/1", "Ethernet1/2", "1/7"]),
+            (
+                "Ethernet1/1-2, Ethernet1/7",
+                &["Ethernet1/1", "Ethernet1/2", "Ethernet1/7"],
+            ),
+            (
+                "range ethernet1/1/1-1/1/2",
+                &["ethernet1/1/1", "ethernet1/1/2"],
+            ),
+            ("Ethernet1-2,5", &["Ethernet1", "Ethernet2", "Ethernet5"]),
+            ("Port-Channel1", &["Port-Channel1"]),
+            ("port-channel7-8", &["port-channel7", "port-channel8"]),
+            ("Ethernet3-1", &["Ethernet3-1"]),
+        ] {
+            assert_eq!(interfaces(text), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn indentation_nests() {
-        let found = blocks("f", "a\n  b\n    c\n  d\n!\ne\n").unwrap();
+        let (found, _) = blocks("f", "a\n  b\n    c\n  d\n!\ne\n").unwrap();
         let shape: Vec<(&str, usize)> = found
             .iter()
             .map(|block| (block.line.text, block.below.len()))

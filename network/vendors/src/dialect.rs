@@ -1,10 +1,12 @@
 //! The configuration languages of single systems.
 
-use core::fmt;
+use std::collections::BTreeMap;
 
 use crate::intent::{Fit, Intent, Note, Port};
+use crate::outcome::{Area, NotUnderstood, Outcomes};
 use crate::remedy::Remedy;
 use crate::text::{ReadError, shortened};
+pub use crate::version::Version;
 use crate::{eos, freebsd, linux, mlnx, nvue, nxos, os10, routeros, sonic, windows};
 
 /// A system whose configurations are written and read.
@@ -30,19 +32,6 @@ pub enum Dialect {
     Windows,
     /// FreeBSD's `iovctl`: SR-IOV only.
     FreeBsd,
-}
-
-/// A version of a system: two numbers, the second 0 where the system counts with one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Version(pub u32, pub u32);
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.1 {
-            0 => write!(f, "{}", self.0),
-            minor => write!(f, "{}.{minor}", self.0),
-        }
-    }
 }
 
 /// A dialect or version that is not known.
@@ -124,7 +113,7 @@ impl Dialect {
     pub const fn versions(self) -> (Version, Version) {
         match self {
             // 7.23 maps DSCP from profiles by itself, and has its own lossless classes.
-            Self::RouterOs => (Version(7, 15), Version(7, 22)),
+            Self::RouterOs => (Version(7, 15), Version(7, 24)),
             Self::Sonic => (Version(202_205, 0), Version(202_505, 0)),
             // 5.15 writes `enabled` where earlier versions write `on`.
             Self::Nvue => (Version(5, 3), Version(5, 14)),
@@ -228,7 +217,7 @@ impl Dialect {
     pub fn write(self, intent: &Intent, version: Version) -> Written {
         let (expressed, notes) = self.fit(intent);
         let (file, text) = match self {
-            Self::RouterOs => ("roce.rsc", routeros::write::write(&expressed)),
+            Self::RouterOs => ("roce.rsc", routeros::write::write(&expressed, version)),
             Self::Sonic => ("config_db.json", sonic::write::write(&expressed)),
             Self::Nvue => ("nvue.sh", nvue::write::write(&expressed)),
             Self::Eos => ("roce.eos", eos::write::write(&expressed)),
@@ -270,23 +259,25 @@ impl Dialect {
     /// largest group of equal ones counts.
     ///
     /// # Errors
-    /// The first line that is not understood.
+    /// A text that is none, and one without QoS of this system.
     pub fn read(self, file: &str, text: &str) -> Result<Intent, ReadError> {
-        let groups = self.read_groups(file, text)?;
-        let largest = groups
-            .into_iter()
-            .rev()
-            .max_by_key(|intent| intent.ports.len());
-        largest.ok_or_else(|| {
-            ReadError::new(file, 1, format!("nothing of it is QoS of {}", self.name()))
+        let read = self.read_groups(file, text)?;
+        read.largest().cloned().ok_or_else(|| {
+            let odd = read.outcomes.left();
+            let what = match odd.first() {
+                Some(line) => format!("nothing of it is QoS of {}: {}", self.name(), line.why),
+                None => format!("nothing of it is QoS of {}", self.name()),
+            };
+            ReadError::new(file, odd.first().map_or(1, |line| line.line), what)
         })
     }
 
-    /// Reads a configuration; ports that are configured alike are one intent.
+    /// Reads a configuration; ports that are configured alike are one intent. Lines that are not understood
+    /// are among the outcomes, and what they set is unknown.
     ///
     /// # Errors
-    /// The first line that is not understood.
-    pub fn read_groups(self, file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
+    /// A text that is none, and what changes the meaning of the whole.
+    pub fn read_groups(self, file: &str, text: &str) -> Result<Configuration, ReadError> {
         let by_port = match self {
             Self::RouterOs => routeros::read::read(file, text),
             Self::Sonic => sonic::read::read(file, text),
@@ -301,10 +292,11 @@ impl Dialect {
         };
         // A text that ends too early is wrong in its last line, wherever a parser counts its end.
         let last = text.lines().count().max(1);
-        by_port.map(grouped).map_err(|error| ReadError {
+        let (by_port, outcomes) = by_port.map_err(|error| ReadError {
             line: error.line.clamp(1, last),
             ..error
-        })
+        })?;
+        Ok(Configuration::new(by_port, outcomes))
     }
 
     /// The dialect that a text is written in, by words that only that dialect has.
@@ -319,14 +311,21 @@ impl Dialect {
                 Self::RouterOs,
                 has("/interface ethernet switch") || has("/in/eth/sw"),
             ),
-            (Self::Nvue, has("nv set ")),
+            (
+                Self::Nvue,
+                has("nv set ")
+                    || (text.lines().any(|line| line == "- set:") && has("  interface:")),
+            ),
             (
                 Self::NxOs,
                 has("type network-qos") && (has("c-8q-") || has("c-out-") || has("qos-group")),
             ),
             (
                 Self::Eos,
-                has("qos profile ") || has("qos trust ") || has("qos map dscp "),
+                has("qos profile ")
+                    || has("qos trust ")
+                    || has("qos map dscp ")
+                    || (has("priority-flow-control priority ") && has(" no-drop")),
             ),
             (
                 Self::Os10,
@@ -365,6 +364,58 @@ impl Dialect {
     }
 }
 
+/// A configuration, read.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Configuration {
+    /// Ports that are configured alike are one intent.
+    pub groups: Vec<Intent>,
+    /// What became of each line.
+    pub outcomes: Outcomes,
+}
+
+impl Configuration {
+    /// Puts ports together that are configured alike. The areas of lines that were not understood are
+    /// unknown, at the ports that the lines concern.
+    pub(crate) fn new(mut by_port: Vec<Intent>, outcomes: Outcomes) -> Self {
+        forget(&mut by_port, &outcomes.left());
+        Self {
+            groups: grouped(by_port),
+            outcomes,
+        }
+    }
+
+    /// The largest group of ports that are configured alike; of equal ones the first.
+    pub fn largest(&self) -> Option<&Intent> {
+        let groups = self.groups.iter().rev();
+        groups.max_by_key(|intent| intent.ports.len())
+    }
+}
+
+/// Marks the areas of lines that were not understood as unknown, at the ports that the lines concern.
+pub(crate) fn forget(intents: &mut [Intent], left: &[NotUnderstood]) {
+    // The first line of an area counts, for all ports or for one.
+    let mut whys: BTreeMap<(Option<&str>, Area), String> = BTreeMap::new();
+    for line in left {
+        let why = || format!("line {} was not understood", line.line);
+        for area in &line.areas {
+            if line.ports.is_empty() {
+                whys.entry((None, *area)).or_insert_with(why);
+            }
+            for port in &line.ports {
+                whys.entry((Some(port), *area)).or_insert_with(why);
+            }
+        }
+    }
+    for ((port, area), why) in &whys {
+        let concerned = |intent: &&mut Intent| {
+            port.is_none_or(|port| intent.ports.iter().any(|own| own.name == port))
+        };
+        for intent in intents.iter_mut().filter(concerned) {
+            intent.forget(*area, why.clone());
+        }
+    }
+}
+
 /// The intents of a configuration of RouterOS that was read already.
 /// Groups of ports that a RouterOS configuration treats alike.
 pub fn routeros_intents(config: &crate::routeros::RouterOsConfig) -> Vec<Intent> {
@@ -372,7 +423,7 @@ pub fn routeros_intents(config: &crate::routeros::RouterOsConfig) -> Vec<Intent>
 }
 
 /// Intents of single ports, put together where they differ in their ports only.
-fn grouped(by_port: Vec<Intent>) -> Vec<Intent> {
+pub(crate) fn grouped(by_port: Vec<Intent>) -> Vec<Intent> {
     let mut groups: Vec<Intent> = Vec::new();
     for intent in by_port {
         let intent = intent.normal();

@@ -4,6 +4,7 @@ use core::fmt;
 use std::collections::BTreeMap;
 
 use crate::intent::Intent;
+use crate::outcome::NotUnderstood;
 
 /// A line of an output or file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -159,6 +160,39 @@ pub struct Adapter {
     pub functions: Option<Fact<u32>>,
     /// The type of the link: Ethernet or InfiniBand.
     pub ethernet: Option<Fact<bool>>,
+    /// Whether the device speaks iWARP and not RoCE: its node type is RNIC.
+    pub iwarp: Option<Fact<bool>>,
+    /// The traffic class that sysfs forces on every queue pair; it wins over `tos`.
+    pub forced_tos: Option<Fact<u8>>,
+    /// The driver of the device.
+    pub driver: Option<String>,
+    /// Whether `mlnx_qos` has shown the adapter.
+    pub has_mlnx_qos: bool,
+    /// Windows: whether QoS of the adapter is enabled.
+    pub qos_enabled: Option<Fact<bool>>,
+    /// Windows: whether RDMA of the adapter is enabled.
+    pub rdma_enabled: Option<Fact<bool>>,
+    /// Windows: the value of `*NetworkDirectTechnology`; 4 is RoCEv2.
+    pub technology: Option<Fact<u32>>,
+}
+
+impl Adapter {
+    /// Whether it is one of NVIDIA's, so that their tools work with it.
+    pub fn is_nvidia(&self) -> bool {
+        let driver = self.driver.as_deref().unwrap_or(&self.device);
+        self.has_mlnx_qos || driver.starts_with("mlx")
+    }
+
+    /// The fastest link mode that was shown, of this adapter.
+    pub(crate) fn may_run_at(&mut self, gbps: Fact<u32>) {
+        if self
+            .gbps_max
+            .as_ref()
+            .is_none_or(|other| other.value < gbps.value)
+        {
+            self.gbps_max = Some(gbps);
+        }
+    }
 }
 
 /// Facts of SMB and DCB on Windows.
@@ -170,18 +204,14 @@ pub struct WindowsFacts {
     pub willing: Option<Fact<bool>>,
     /// Priority of the policy for SMB Direct; `None` inside where there is no such policy.
     pub smb_policy: Option<Fact<Option<u8>>>,
-    /// Whether QoS of the adapter is enabled.
-    pub qos_enabled: Option<Fact<bool>>,
-    /// Whether SMB sees an interface that is capable of RDMA.
-    pub rdma_capable: Option<Fact<bool>>,
-    /// Whether RDMA of the adapter is enabled.
-    pub rdma_enabled: Option<Fact<bool>>,
+    /// Interfaces as SMB sees them: the name, and whether it is capable of RDMA.
+    pub interfaces: Vec<Fact<(String, bool)>>,
+    /// Connections of SMB: the server, and whether the client's end is capable of RDMA.
+    pub connections: Vec<Fact<(String, bool)>>,
     /// Whether multichannel is on.
     pub multichannel: Option<Fact<bool>>,
     /// Whether SMB signs or encrypts all data.
     pub encrypts: Option<Fact<bool>>,
-    /// The value of `*NetworkDirectTechnology`: 4 is RoCEv2.
-    pub technology: Option<Fact<u32>>,
 }
 
 /// The plan of a fabric file for a host and its adapter.
@@ -258,8 +288,8 @@ pub struct HostFacts {
     pub adapters: Vec<Adapter>,
     /// PCIe bandwidth in Gb/s to which the kernel found a device limited, from its log.
     pub pcie_limited: Vec<Fact<f64>>,
-    /// Rules of the firewall that drop RoCEv2.
-    pub dropped_4791: Vec<Fact<()>>,
+    /// Rules of the firewall that drop RoCEv2, each with the interface that it is for, if it names one.
+    pub dropped_4791: Vec<Fact<Option<String>>>,
     /// Whether a rule set of the firewall was seen.
     pub firewall_seen: bool,
     /// Whether the kernel was built with SMB Direct in its client.
@@ -282,6 +312,8 @@ pub struct HostFacts {
     pub windows: Option<WindowsFacts>,
     /// The host's plan, where a fabric file has one.
     pub planned: Option<PlannedHost>,
+    /// Lines that were not understood, and commands whose outputs are not read.
+    pub left: Vec<NotUnderstood>,
 }
 
 impl HostFacts {

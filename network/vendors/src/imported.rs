@@ -1,7 +1,10 @@
 //! Switches as their vendors' configurations describe them.
 
 use crate::advice::{Advice, LossyClass};
+use crate::dialect::{Dialect, grouped};
 use crate::import_error::ImportError;
+use crate::intent::Intent;
+use crate::outcome::NotUnderstood;
 use crate::{routeros, sonic};
 use fabric::Watchdog;
 use fabric::config::{BufferConfig, Profile};
@@ -58,16 +61,61 @@ impl Imported {
     /// The first line that is not understood.
     pub fn read(is_sonic: bool, texts: &[(&str, String)]) -> Result<Self, ImportError> {
         if is_sonic {
-            let (name, text) = texts
-                .first()
-                .map_or(("", ""), |(name, text)| (*name, text.as_str()));
-            return sonic::read(name, text).map(Self::Sonic);
+            let files: Vec<(&str, &str)> = texts
+                .iter()
+                .map(|(name, text)| (*name, text.as_str()))
+                .collect();
+            return sonic::read_files(&files).map(Self::Sonic);
         }
         let mut config = routeros::RouterOsConfig::default();
         texts
             .iter()
+            .try_for_each(|(name, text)| config.expect(name, text))?;
+        texts
+            .iter()
             .try_for_each(|(name, text)| config.run(name, text))?;
         Ok(Self::RouterOs(config))
+    }
+
+    /// The settings of groups of ports that are configured alike, as a comparison sees them.
+    pub fn intents(&self) -> Vec<Intent> {
+        let by_port = match self {
+            Self::RouterOs(config) => routeros::read::of_config(config),
+            Self::Sonic(config) => sonic::read::intents(config).0,
+        };
+        grouped(by_port)
+    }
+
+    /// The DSCP that a configuration itself gives the lossless class: that of the only such profile.
+    pub fn named_dscp(&self) -> Option<u8> {
+        match self {
+            Self::RouterOs(config) => config.named_dscp(),
+            Self::Sonic(_) => None,
+        }
+    }
+
+    /// The system whose configuration it is.
+    pub const fn dialect(&self) -> Dialect {
+        match self {
+            Self::RouterOs(_) => Dialect::RouterOs,
+            Self::Sonic(_) => Dialect::Sonic,
+        }
+    }
+
+    /// Lines that were not understood: what they set is unknown, and not simulated.
+    pub fn left(&self) -> &[NotUnderstood] {
+        match self {
+            Self::RouterOs(config) => &config.left,
+            Self::Sonic(config) => &config.left,
+        }
+    }
+
+    /// Settings that are understood and not simulated, each with the reason.
+    pub fn not_simulated(&self) -> &[NotUnderstood] {
+        match self {
+            Self::RouterOs(config) => &config.not_simulated,
+            Self::Sonic(config) => &config.not_simulated,
+        }
     }
 
     /// The name of a port, and how it treats traffic.

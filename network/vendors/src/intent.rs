@@ -1,5 +1,6 @@
 //! The treatment of traffic classes in a network, independent of any vendor's terms.
 
+use crate::outcome::Area;
 use crate::text::classes;
 
 /// Default ECN thresholds, at which marking begins and becomes certain: those of NVIDIA's switches in RoCE
@@ -42,6 +43,20 @@ pub struct Intent {
     pub ports: Vec<Port>,
     /// Settings that only hosts have.
     pub host: Option<HostSettings>,
+    /// Whether pauses of the whole link (802.3x) are sent or obeyed.
+    pub global_pause: bool,
+    /// Areas whose settings are not known, each with the reason.
+    pub unknown: Vec<Unknown>,
+}
+
+/// An area whose settings are not known: a line of it was not understood, or packets are classified by
+/// something else than their headers.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Unknown {
+    /// The part of the configuration.
+    pub area: Area,
+    /// Why it is unknown.
+    pub why: String,
 }
 
 /// The header that decides about a packet's class.
@@ -188,6 +203,21 @@ impl Intent {
         }
     }
 
+    /// Why the settings of an area are not known, if they are not.
+    pub fn unknown(&self, area: Area) -> Option<&str> {
+        let found = self.unknown.iter().find(|unknown| unknown.area == area);
+        found.map(|unknown| unknown.why.as_str())
+    }
+
+    /// Says that the settings of an area are not known. The first reason counts.
+    pub fn forget(&mut self, area: Area, why: impl Into<String>) {
+        if self.unknown(area).is_none() {
+            let why = why.into();
+            self.unknown.push(Unknown { area, why });
+            self.unknown.sort();
+        }
+    }
+
     /// Whether a class is paused at this device's ingress.
     pub const fn lossless(&self, class: u8) -> bool {
         self.pfc_send >> (class & 7) & 1 == 1
@@ -275,6 +305,8 @@ impl Default for Intent {
             mtu: MTU_DEFAULT,
             ports: Vec::new(),
             host: None,
+            global_pause: false,
+            unknown: Vec::new(),
         }
     }
 }
@@ -458,6 +490,8 @@ impl Intent {
             mtu: 1500,
             ports: Vec::new(),
             host: None,
+            global_pause: false,
+            unknown: Vec::new(),
         }
     }
 }

@@ -2,7 +2,8 @@
 //! prompt with the command. A file may hold the running configuration as well.
 
 use crate::dialect::Dialect;
-use crate::sections::Section;
+use crate::outcome::Outcomes;
+use crate::sections::{Section, check_count, read_each};
 use crate::switch_facts::Shown;
 use crate::text::{ReadError, lines};
 use crate::{eos, nvue, nxos, routeros, sonic};
@@ -15,6 +16,60 @@ pub struct Outputs {
     pub dialect: Option<Dialect>,
     /// The configuration, with empty lines before it, so that its lines keep their numbers.
     pub configuration: Option<String>,
+    /// Lines that were not understood, and commands whose outputs are not read.
+    pub outcomes: Outcomes,
+}
+
+/// Commands whose outputs concern no rule, by their first words.
+const IRRELEVANT: &[&str] = &[
+    "show arp",
+    "show boot",
+    "show clock",
+    "show cores",
+    "show environment",
+    "show feature",
+    "show hostname",
+    "show inventory",
+    "show ip",
+    "show ipv6",
+    "show lldp",
+    "show logging",
+    "show mac",
+    "show module",
+    "show ntp",
+    "show platform summary",
+    "show running-config diff",
+    "show uptime",
+    "show users",
+    "show version",
+    "show vlan",
+    "nv show system",
+    "nv show platform",
+    "nv show router",
+    "nv show bridge",
+    "nv show vrf",
+    "terminal",
+    "exit",
+];
+
+/// Commands of SONiC whose outputs are known, and have nothing that a rule examines.
+const OF_SONIC: &[&str] = &[
+    "show pfc counters",
+    "show pfcwd config",
+    "show priority-group watermark",
+    "show priority-group persistent-watermark",
+    "show queue watermark",
+    "show queue persistent-watermark",
+    "show buffer_pool watermark",
+    "show interfaces counters",
+];
+
+/// Whether a command begins with one of these words.
+fn is_one(command: &str, of: &[&str]) -> bool {
+    of.iter().any(|words| {
+        let rest = command.strip_prefix(*words);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+    })
 }
 
 /// The command of a line that begins an output.
@@ -41,7 +96,9 @@ fn command(line: &str) -> Option<&str> {
     let at = line.find(['#', '$', '>'])?;
     let (prompt, rest) = line.split_at(at);
     let rest = rest[1..].trim();
-    let is_prompt = !prompt.is_empty() && !prompt.contains(char::is_whitespace);
+    // `rockery sim` prints the shell's prompt without a name.
+    let is_bare = prompt.is_empty() && line.starts_with('$');
+    let is_prompt = is_bare || (!prompt.is_empty() && !prompt.contains(char::is_whitespace));
     let known = ["show ", "nv show ", "nv config show"]
         .iter()
         .any(|word| rest.starts_with(word));
@@ -62,6 +119,7 @@ pub fn read(file: &str, text: &str) -> Result<Outputs, ReadError> {
         shown: Shown::default(),
         dialect: None,
         configuration: None,
+        outcomes: Outcomes::of(file, &[]),
     };
     let mut sections: Vec<Section<'_>> = Vec::new();
     for line in lines(file, text, &[])? {
@@ -78,24 +136,67 @@ pub fn read(file: &str, text: &str) -> Result<Outputs, ReadError> {
             (None, None) => {
                 let what =
                     "outputs begin with \"==> COMMAND <==\" or with the prompt and the command";
-                return Err(ReadError::new(file, line.number, what));
+                let error = ReadError::new(file, line.number, what);
+                found.outcomes.not_understood(&error);
             }
         }
     }
-    let mut menus = routeros::shown::Menus::default();
+    check_count(&sections)?;
+    let mut facts = (routeros::shown::Menus::default(), Shown::default());
     for section in &sections {
-        if routeros::shown::is_export(section.command) {
+        if is_configuration(section.command) {
             found.configuration = Some(kept(section, text));
-        } else if let Some(words) = routeros::shown::words(section.command) {
-            if routeros::shown::take(section, &words, &mut menus, &mut found.shown)? {
-                found.dialect = Some(Dialect::RouterOs);
+            continue;
+        }
+        // A prompt at the end of a log has no command behind it.
+        let is_empty = section.command.trim_matches(['>', ' ']).is_empty();
+        if is_empty || is_one(section.command, IRRELEVANT) {
+            continue;
+        }
+        let dialect = match routeros::shown::words(section.command) {
+            Some(words) => read_each(
+                section,
+                &mut facts,
+                &mut found.outcomes,
+                |section, facts| {
+                    let (menus, shown) = facts;
+                    let is_known = routeros::shown::take(section, &words, menus, shown)?;
+                    Ok(Some(is_known.then_some(Dialect::RouterOs)))
+                },
+            ),
+            None => read_each(
+                section,
+                &mut facts.1,
+                &mut found.outcomes,
+                |section, shown| take(section, shown).map(Some),
+            ),
+        };
+        match dialect {
+            Some(Some(dialect)) => found.dialect = Some(dialect),
+            Some(None) => {
+                let command = crate::text::shortened(section.command);
+                let what = format!("\"{command}\": the output of this command is not read");
+                let error = ReadError::new(file, section.head.number, what);
+                found.outcomes.not_understood(&error);
             }
-        } else {
-            take(section, text, &mut found)?;
+            // An odd line has been named.
+            None => {}
         }
     }
-    menus.finish(&mut found.shown);
+    let (menus, mut shown) = facts;
+    menus.finish(&mut shown);
+    found.shown = shown;
     Ok(found)
+}
+
+/// Whether a command prints the configuration.
+fn is_configuration(command: &str) -> bool {
+    let (words, _) = words_of(command);
+    routeros::shown::is_export(command)
+        || matches!(
+            words.as_slice(),
+            ["show", "running-config" | "runningconfiguration", ..] | ["nv", "config", "show", ..]
+        )
 }
 
 /// The words of a command up to a pipe, and whether its output is JSON.
@@ -115,28 +216,26 @@ fn words_of(command: &str) -> (Vec<&str>, bool) {
     (all[..end].to_vec(), json)
 }
 
-fn take(section: &Section<'_>, text: &str, found: &mut Outputs) -> Result<(), ReadError> {
+/// Takes the facts of an output; the system whose command it is, where that is known.
+fn take(section: &Section<'_>, shown: &mut Shown) -> Result<Option<Dialect>, ReadError> {
     let (words, json) = words_of(section.command);
-    let shown = &mut found.shown;
-    let dialect = match words.as_slice() {
-        ["show", "running-config" | "runningconfiguration", ..] | ["nv", "config", "show", ..] => {
-            found.configuration = Some(kept(section, text));
-            return Ok(());
-        }
+    let sonic = Some(Dialect::Sonic);
+    Ok(match words.as_slice() {
         ["nv", ..] => nvue(section, &words, json, shown)?,
         _ if json => eos_json(section, &words, shown)?,
-        ["show", "pfc", "counters", ..] => Some(Dialect::Sonic),
+        _ if is_one(section.command, OF_SONIC) => sonic,
         ["show", "pfc", "priority", ..] => {
-            sonic::shown::priorities(section, shown).map(|()| Some(Dialect::Sonic))?
+            sonic::shown::priorities(section, shown).map(|()| sonic)?
         }
-        ["show", "pfcwd", "stats", ..] => {
-            sonic::shown::watchdog(section, shown).map(|()| Some(Dialect::Sonic))?
-        }
+        ["show", "pfcwd", "stats", ..] => sonic::shown::watchdog(section, shown).map(|()| sonic)?,
         ["show", "queue", "counters", ..] => {
-            sonic::shown::queues(section, shown).map(|()| Some(Dialect::Sonic))?
+            sonic::shown::queues(section, shown).map(|()| sonic)?
+        }
+        ["show", "priority-group", "drop", "counters"] => {
+            sonic::shown::group_drops(section, shown).map(|()| sonic)?
         }
         ["show", "interfaces", "status", ..] if sonic::shown::is_own_status(section) => {
-            sonic::shown::status(section, shown).map(|()| Some(Dialect::Sonic))?
+            sonic::shown::status(section, shown).map(|()| sonic)?
         }
         ["show", "priority-flow-control"] | ["show", "priority-flow-control", "status"] => {
             eos::shown::priority_flow_control(section, shown).map(|()| Some(Dialect::Eos))?
@@ -145,9 +244,7 @@ fn take(section: &Section<'_>, text: &str, found: &mut Outputs) -> Result<(), Re
             eos::shown::ecn(section, &words, shown).map(|()| Some(Dialect::Eos))?
         }
         _ => nxos(section, &words, shown)?,
-    };
-    found.dialect = dialect.or(found.dialect);
-    Ok(())
+    })
 }
 
 fn nvue(
@@ -270,6 +367,7 @@ mod tests {
             ("[ 3.067686] mlx5_core 0000:b3:00.0: x", None),
             ("! Command: show running-config", None),
             ("# show pfc priority", None),
+            ("$ show pfc priority", Some("show pfc priority")),
             ("   description a#show x y", None),
             ("Ethernet0    3,4", None),
         ] {

@@ -32,6 +32,8 @@ pub enum Remedy<'a> {
         /// The classes, as a list.
         classes: &'a str,
     },
+    /// Pauses of the whole link (802.3x) are off.
+    NoGlobalPause,
     /// Frames of 9,216 bytes fit, on all ports.
     Mtu,
     /// Frames of 9,216 bytes fit, on one port.
@@ -52,6 +54,7 @@ impl Remedy<'_> {
             Self::PfcOfPort { class, port } => format!("PFC for priority {class} on {port}"),
             Self::MarkEcn { class } => format!("ECN marking for class {class}"),
             Self::ObeyPauses { .. } => "pauses in both directions".to_owned(),
+            Self::NoGlobalPause => "flowcontrol receive off, and flowcontrol send off".to_owned(),
             Self::Mtu => "mtu 9216 on the port (and in network-qos)".to_owned(),
             Self::MtuOfPort { port } => format!("an MTU of 9216 on {port}"),
         }

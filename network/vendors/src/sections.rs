@@ -1,6 +1,7 @@
 //! Snapshots: outputs of commands in one text, each below a line `==> COMMAND <==`.
 
 use crate::facts::{Evidence, Fact};
+use crate::outcome::Outcomes;
 use crate::text::{Line, ReadError, lines};
 
 /// The output of one command.
@@ -41,6 +42,58 @@ pub(crate) fn sections<'a>(file: &'a str, text: &'a str) -> Result<Vec<Section<'
         }
     }
     Ok(found)
+}
+
+/// Lines of all outputs of a file at most that are left out, because they were not understood. Each makes its
+/// output be read once more.
+const ODD_LINES_MAX: usize = 256;
+
+/// Outputs of one file at most.
+const OUTPUTS_MAX: usize = 1024;
+
+/// Checks that a file does not have more outputs than are read.
+///
+/// # Errors
+/// The line of the first output that is not read.
+pub(crate) fn check_count(sections: &[Section<'_>]) -> Result<(), ReadError> {
+    sections.get(OUTPUTS_MAX).map_or(Ok(()), |section| {
+        let what = format!("a file has {OUTPUTS_MAX} outputs of commands at most");
+        Err(ReadError::new(section.file, section.head.number, what))
+    })
+}
+
+/// Reads an output. A line that is not understood is left out, and the rest is read: what the line shows is
+/// unknown. JSON is read whole or not at all.
+pub(crate) fn read_each<T: Clone, V: Default>(
+    section: &Section<'_>,
+    facts: &mut T,
+    outcomes: &mut Outcomes,
+    mut read: impl FnMut(&Section<'_>, &mut T) -> Result<V, ReadError>,
+) -> V {
+    let first = section.lines.first().map_or("", |line| line.text);
+    let is_json = first.starts_with(['{', '[']) && !first.starts_with("[ ");
+    let mut own = section.clone();
+    let before = facts.clone();
+    loop {
+        let error = match read(&own, facts) {
+            Ok(value) => return value,
+            Err(error) => error,
+        };
+        outcomes.not_understood(&error);
+        facts.clone_from(&before);
+        let count = own.lines.len();
+        own.lines.retain(|line| line.number != error.line);
+        if is_json || own.lines.len() == count {
+            return V::default();
+        }
+        if !outcomes.may_retry(ODD_LINES_MAX) {
+            let command = crate::text::shortened(own.command);
+            let what =
+                format!("\"{command}\": too many lines are odd, so the whole output is unknown");
+            outcomes.not_understood(&ReadError::new(own.file, own.head.number, what));
+            return V::default();
+        }
+    }
 }
 
 impl<'a> Section<'a> {

@@ -1,5 +1,6 @@
 //! Commands of shell scripts and systemd units, one a line.
 
+use crate::outcome::Outcomes;
 use crate::text::{ReadError, lines};
 
 /// A command with its words, quotes taken off.
@@ -22,10 +23,13 @@ impl ShellCommand {
     }
 }
 
-/// The commands of a script or unit; section headers and other settings of a unit are left out.
-pub(crate) fn commands(file: &str, text: &str) -> Result<Vec<ShellCommand>, ReadError> {
+/// The commands of a script or unit, and the outcomes of its lines. Section headers and other settings of a
+/// unit are irrelevant.
+pub(crate) fn commands(file: &str, text: &str) -> Result<(Vec<ShellCommand>, Outcomes), ReadError> {
     let mut found = Vec::new();
-    for line in lines(file, text, &['#', ';', '['])? {
+    let lines = lines(file, text, &['#', ';', '['])?;
+    let mut outcomes = Outcomes::of(file, &lines);
+    for line in lines {
         let text = match line.text.split_once('=') {
             Some((key, value)) if key.starts_with("Exec") => {
                 value.trim_start_matches(['-', '+', '@', '!'])
@@ -33,12 +37,16 @@ pub(crate) fn commands(file: &str, text: &str) -> Result<Vec<ShellCommand>, Read
             Some((key, _))
                 if key.chars().all(char::is_alphabetic) && key.starts_with(char::is_uppercase) =>
             {
+                outcomes.irrelevant(line.number);
                 continue;
             }
             _ => line.text,
         };
-        let mut words = split(text)
-            .ok_or_else(|| ReadError::new(file, line.number, "a quote is not closed"))?;
+        let Some(mut words) = split(text) else {
+            let error = ReadError::new(file, line.number, "a quote is not closed");
+            outcomes.not_understood(&error);
+            continue;
+        };
         if words.first().is_some_and(|word| word == "sudo") {
             words.remove(0);
         }
@@ -50,7 +58,7 @@ pub(crate) fn commands(file: &str, text: &str) -> Result<Vec<ShellCommand>, Read
             });
         }
     }
-    Ok(found)
+    Ok((found, outcomes))
 }
 
 /// Words of a line, where quotes keep blanks.
@@ -96,7 +104,7 @@ mod tests {
     fn units_and_scripts_are_read_alike() {
         let text = "[Service]\nType=oneshot\n\
                    ExecStart=/usr/sbin/dcb pfc show dev \"a b\"\nsudo mlnx_qos -i eth0\n";
-        let found = commands("f", text).unwrap();
+        let (found, _) = commands("f", text).unwrap();
         assert_eq!(found[0].words, ["dcb", "pfc", "show", "dev", "a b"]);
         assert_eq!((found[1].line, found[1].words[0].as_str()), (4, "mlnx_qos"));
     }

@@ -15,6 +15,10 @@ pub struct ShownPort {
     pub pfc_enabled: Option<Fact<bool>>,
     /// Priorities whose queue the watchdog has stopped.
     pub stormed: BTreeMap<u8, Fact<()>>,
+    /// Storms that are over, by the queue that the watchdog had stopped.
+    pub storms_over: BTreeMap<u8, Fact<StormsOver>>,
+    /// Packets dropped on arrival, by priority group.
+    pub arrival_drops: BTreeMap<u8, Fact<u64>>,
     /// Dropped packets by queue.
     pub drops: BTreeMap<u8, Fact<u64>>,
     /// The largest payload of a frame.
@@ -29,6 +33,15 @@ pub struct ShownPort {
     pub marked: BTreeMap<u8, Fact<u64>>,
     /// Class by DSCP, as far as it is shown.
     pub dscp: Option<Fact<[Option<u8>; 64]>>,
+}
+
+/// Storms of a queue that are over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StormsOver {
+    /// How often the watchdog detected a storm.
+    pub detected: u64,
+    /// Packets that were dropped in them.
+    pub dropped: u64,
 }
 
 /// Facts of a file of outputs.

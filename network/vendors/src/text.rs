@@ -130,6 +130,27 @@ pub fn list(file: &str, line: usize, text: &str, max: u8) -> Result<Vec<u8>, Rea
     Ok(values)
 }
 
+/// The DSCP of a name of RFC 2474 (class selectors), RFC 2597 (assured) or RFC 3246 (expedited forwarding).
+pub(crate) fn dscp_named(name: &str) -> Option<u8> {
+    let name = name.to_ascii_lowercase();
+    let digits = |text: &str| {
+        text.bytes()
+            .map(|digit| digit.wrapping_sub(b'0'))
+            .collect::<Vec<_>>()
+    };
+    match (
+        name.as_str(),
+        name.get(..2),
+        name.get(2..).map(digits).as_deref(),
+    ) {
+        ("default", ..) => Some(0),
+        ("ef", ..) => Some(46),
+        (_, Some("cs"), Some([class @ 0..=7])) => Some(class << 3),
+        (_, Some("af"), Some([class @ 1..=4, drop @ 1..=3])) => Some(class << 3 | drop << 1),
+        _ => None,
+    }
+}
+
 /// Values as ranges: `0-25,27`.
 pub fn ranges(values: impl IntoIterator<Item = u8>) -> String {
     let mut found: Vec<(u8, u8)> = Vec::new();
@@ -206,6 +227,22 @@ mod tests {
             list("f", 7, "3-99", 63).unwrap_err().to_string(),
             "cannot read line 7 of f: \"99\" is no number from 3 to 63"
         );
+    }
+
+    #[test]
+    fn names_of_dscps_are_those_of_the_rfcs() {
+        for (name, value) in [
+            ("default", Some(0)),
+            ("cs6", Some(48)),
+            ("AF31", Some(26)),
+            ("af43", Some(38)),
+            ("ef", Some(46)),
+            ("af51", None),
+            ("cs8", None),
+            ("26", None),
+        ] {
+            assert_eq!(dscp_named(name), value, "{name}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 #![no_main]
 
 use vendors::Dialect;
-use doctor::{check, neighbours, read_switch};
+use doctor::{Marks, check, neighbours, read_switch};
 use vendors::read_host;
 use doctor::probe::{Matrix, read_row};
 
@@ -14,10 +14,10 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(rest);
     let error = match Dialect::ALL.get(usize::from(which % 14)) {
         Some(dialect) => match dialect.read_groups("input", &text) {
-            Ok(intents) => {
+            Ok(read) => {
                 // Parsed settings can be written and read again. Names of ports may be ones that no system
                 // has, so that they need not read back.
-                for intent in intents {
+                for intent in read.groups {
                     let written = dialect.write(&intent, dialect.versions().1);
                     let _ = dialect.read("written", &written.text);
                 }
@@ -51,5 +51,5 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
 /// Rules of a host whose adapters are left out, since each finding is a simulation.
 fn unsimulated(mut host: vendors::facts::HostFacts) -> usize {
     host.adapters.clear();
-    check(&[host], &[]).len()
+    check(&[host], &[], Marks::default()).len()
 }

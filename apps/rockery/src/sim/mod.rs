@@ -105,6 +105,7 @@ fn check(document: &Document, points: &[(usize, Point)], files: &Files) -> Resul
     let Some(experiment) = described else {
         return Ok(());
     };
+    name_left_out(&experiment);
     let topology = &experiment.network.topology;
     output::line(format_args!(
         "{}: {}, {}, {}, {} in {}, {}",
@@ -126,10 +127,26 @@ fn check(document: &Document, points: &[(usize, Point)], files: &Files) -> Resul
     ))
 }
 
+/// Names the lines of vendors' configurations that the run leaves out, with their switch.
+fn name_left_out(experiment: &Experiment) {
+    for switch in &experiment.network.switches {
+        let Some(imported) = &switch.imported else {
+            continue;
+        };
+        for line in imported.left() {
+            output::note!("{}: {line}: not understood, and not simulated", switch.name);
+        }
+        for line in imported.not_simulated() {
+            output::note!("{}: {line}", switch.name);
+        }
+    }
+}
+
 /// One run: a table, and the files that the options name.
 fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
     let sim = plan.sim;
     let mut experiment = runs::experiment(plan.document, point, plan.files)?;
+    name_left_out(&experiment);
     experiment.scenario.threads = sim.threads.unwrap_or(1);
     let links = captured_links(&experiment, sim)?;
     experiment.scenario.watch.captures = links.iter().map(|(link, _)| *link).collect();
@@ -184,6 +201,9 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
 
 fn sweep(plan: &runs::RunPlan<'_>) -> Result<(), Error> {
     let sim = plan.sim;
+    if let Some((_, first)) = plan.points.first() {
+        name_left_out(&runs::experiment(plan.document, first, plan.files)?);
+    }
     let reports = runs::all(plan, io::stderr().is_terminal())?;
     if let Some(path) = &sim.csv {
         let rows = reports.iter().enumerate();

@@ -1,13 +1,15 @@
 //! A switch against the fabric file: settings that differ from the plan.
 
 use super::switch::One;
-use super::{DATA_DSCP, Finding, SwitchFacts, cost};
-use crate::cost_simulation::Case;
-use vendors::{Change, Dialect, Intent, changes};
+use super::{Finding, SwitchFacts, cost};
+use crate::marks::Marks;
+use vendors::{Area, Change, Dialect, Intent, changes};
 
 /// Settings that belong together.
-struct Area {
+struct Settings {
     rule: &'static str,
+    /// The part of a configuration.
+    of: Area,
     /// Beginnings of the names of its changes.
     begins: &'static [&'static str],
     /// Rules of the switch alone that report the same fault.
@@ -18,9 +20,10 @@ struct Area {
     take: fn(&mut Intent, &Intent),
 }
 
-const AREAS: &[Area] = &[
-    Area {
+const AREAS: &[Settings] = &[
+    Settings {
         rule: "fabric-map",
+        of: Area::Classes,
         begins: &["trust", "class of", "DSCP in", "PCP in"],
         known: &["switch-dscp-map", "switch-trust", "switch-cnp-class"],
         needles: &["map ip", "DSCP_TO_TC_MAP", "dscp", "trust"],
@@ -29,15 +32,17 @@ const AREAS: &[Area] = &[
             own.default_class = planned.default_class;
         },
     },
-    Area {
+    Settings {
         rule: "fabric-pfc",
+        of: Area::Pfc,
         begins: &["PFC "],
         known: &["switch-pfc-off", "switch-pfc-receive"],
         needles: &["pfc_enable", "priority-flow-control", "pfc", "pause"],
         take: |own, planned| (own.pfc_send, own.pfc_obey) = (planned.pfc_send, planned.pfc_obey),
     },
-    Area {
+    Settings {
         rule: "fabric-ecn",
+        of: Area::Ecn,
         begins: &["ECN"],
         known: &["switch-ecn-off"],
         needles: &["ecn", "random-detect", "wred", "WRED"],
@@ -47,8 +52,9 @@ const AREAS: &[Area] = &[
             }
         },
     },
-    Area {
+    Settings {
         rule: "fabric-queues",
+        of: Area::Queues,
         begins: &["queue"],
         known: &[],
         needles: &[
@@ -64,22 +70,25 @@ const AREAS: &[Area] = &[
             }
         },
     },
-    Area {
+    Settings {
         rule: "fabric-buffers",
+        of: Area::Pfc,
         begins: &["Xoff", "Xon", "headroom"],
         known: &[],
         needles: &["pause-threshold", "xoff", "headroom", "buffer"],
         take: |own, planned| own.pause = planned.pause,
     },
-    Area {
+    Settings {
         rule: "fabric-dcbx",
+        of: Area::Pfc,
         begins: &["DCBX"],
         known: &[],
         needles: &["dcbx", "lldp"],
         take: |own, planned| own.dcbx = planned.dcbx,
     },
-    Area {
+    Settings {
         rule: "fabric-mtu",
+        of: Area::Mtu,
         begins: &["MTU"],
         known: &["switch-mtu", "shown-mtu"],
         needles: &["mtu", "MTU"],
@@ -100,9 +109,19 @@ pub(super) fn check(switch: &SwitchFacts, found: &mut Vec<Finding>) {
         return;
     };
     for group in &switch.groups {
+        let is_own = |own: &&Intent| {
+            own.ports
+                .iter()
+                .any(|port| group.ports.iter().any(|other| other.name == port.name))
+        };
+        let own = planned
+            .groups
+            .iter()
+            .find(is_own)
+            .unwrap_or(&planned.intent);
         let wanted = Intent {
             ports: group.ports.clone(),
-            ..planned.intent.clone()
+            ..own.clone()
         };
         // Settings that the file leaves to the device may have any value.
         let all: Vec<Change> = changes(group, &wanted)
@@ -119,7 +138,9 @@ pub(super) fn check(switch: &SwitchFacts, found: &mut Vec<Finding>) {
             let is_known = found.iter().any(|finding| {
                 area.known.contains(&finding.rule) && finding.place.starts_with(&switch.file)
             });
-            if !own.is_empty() && !is_known {
+            // What was not understood may say the same as the file.
+            let is_unknown = group.unknown(area.of).is_some();
+            if !own.is_empty() && !is_known && !is_unknown {
                 found.push(differs(switch, group, &wanted, area, &own));
             }
         }
@@ -130,7 +151,7 @@ fn differs(
     switch: &SwitchFacts,
     group: &Intent,
     wanted: &Intent,
-    area: &Area,
+    area: &Settings,
     own: &[&Change],
 ) -> Finding {
     let mut fixed = group.clone();
@@ -138,12 +159,9 @@ fn differs(
     let one = One {
         switch,
         intent: group,
-        dscp: DATA_DSCP,
+        marks: planned_marks(switch),
     };
-    let consequence = cost(
-        &Case::incast(group, one.gbps()),
-        &Case::incast(&fixed, one.gbps()),
-    );
+    let consequence = cost(&one.case(group), &one.case(&fixed));
     let said: Vec<String> = own.iter().map(|change| change.to_string()).collect();
     let what = format!("differs from the fabric file: {}", said.join("; "));
     let fix = fix(switch.dialect, group, &fixed);
@@ -154,6 +172,13 @@ fn differs(
         consequence,
         fix,
     )
+}
+
+fn planned_marks(switch: &SwitchFacts) -> Marks {
+    switch
+        .planned
+        .as_ref()
+        .map_or_else(Marks::default, |planned| planned.marks)
 }
 
 /// The lines that the planned configuration has and this one has not, each below the lines that it is within.

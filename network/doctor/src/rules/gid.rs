@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Adapter, Consequence, Fact, Finding, Found, HostFacts, cost, cost_of, names, usual};
+use vendors::HostRemedy;
 use vendors::facts::GidEntry;
 
 /// Interface MTU that RoCE's largest MTU needs: 4096 bytes and the headers (IPv6, UDP, BTH, RETH, ICRC).
@@ -14,7 +15,7 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
         host,
         adapter,
     };
-    let (netdev, device) = names(adapter);
+    let (netdev, _) = names(adapter);
     if let Some(up) = adapter.up.as_ref().filter(|up| !up.value) {
         let fix =
             format!("ip link set {netdev} up; then cable, transceiver, FEC and speed at both ends");
@@ -55,13 +56,12 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
             "an interface of {} bytes carries RoCE packets of {fits} bytes, and not of 4096",
             mtu.value
         );
-        let fix =
-            format!("ip link set dev {netdev} mtu 9000, at both ends, and 9216 on the switch");
+        let fix = own("mtu").fix(HostRemedy::Mtu(9000));
         found.push(own("mtu").say(what, &[&mtu.seen], consequence, fix));
     }
     if let Some(mode) = adapter.roce_v2.as_ref().filter(|mode| !mode.value) {
         let what = "connections of rdma_cm use RoCEv1, which no router forwards and no DSCP marks";
-        let fix = format!("cma_roce_mode -d {device} -p 1 -m 2");
+        let fix = own("roce-v1").fix(HostRemedy::RoceV2);
         let consequence = cost_of(adapter, |talk| (talk.dscp, talk.ecn) = (0, false));
         found.push(own("roce-v1").say(what, &[&mode.seen], consequence, fix));
     }

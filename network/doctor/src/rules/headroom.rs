@@ -6,14 +6,17 @@ use fabric::{Rate, Span};
 use super::switch::One;
 use super::{Finding, SwitchFacts, cost};
 use crate::cost_simulation::{Case, NS_PER_METRE};
+use crate::marks::Marks;
+use vendors::Area;
 use vendors::intent::{Intent, Port};
 
 /// Response time of the peer in nanoseconds, in the headroom that is proposed.
 const RESPONSE_NS: u64 = 600;
 
-pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
+pub(super) fn check(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>) {
     for intent in &switch.groups {
-        let Some(headroom) = intent.pause.headroom.filter(|_| intent.pfc_send != 0) else {
+        let is_known = intent.pfc_send != 0 && intent.unknown(Area::Pfc).is_none();
+        let Some(headroom) = intent.pause.headroom.filter(|_| is_known) else {
             continue;
         };
         let known = intent.ports.iter().filter_map(Cable::of);
@@ -26,7 +29,7 @@ pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
                 &One {
                     switch,
                     intent,
-                    dscp,
+                    marks,
                 },
                 &cable,
                 headroom,
@@ -84,7 +87,8 @@ fn too_small(one: &One<'_>, cable: &Cable<'_>, headroom: u32, least: u64) -> Fin
         let delay_ns = metres.saturating_mul(NS_PER_METRE);
         Case {
             delay_ns,
-            ..Case::incast(&switch, gbps.clamp(1, 800))
+            gbps: gbps.clamp(1, 800),
+            ..one.case(&switch)
         }
     };
     let what = format!(

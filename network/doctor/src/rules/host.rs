@@ -4,6 +4,7 @@ use super::{
     Adapter, Consequence, Evidence, Finding, Found, HostFacts, cost, is_of_interest, names,
 };
 use crate::cost_simulation::{Case, Talk};
+use vendors::HostRemedy;
 use vendors::facts::PlannedHost;
 use vendors::text::{classes, ranges};
 
@@ -137,19 +138,17 @@ impl Own<'_> {
             .into_iter()
             .find(|roce| mtu.value >= roce + HEADERS)
             .unwrap_or(256);
-        let (netdev, _) = names(self.adapter);
         let what = format!(
             "an MTU of {} does not hold packets of {} bytes",
             mtu.value, self.planned.mtu
         );
-        let fix = format!("ip link set dev {netdev} mtu 9000, at both ends");
+        let fix = self.found("host-mtu").fix(HostRemedy::Mtu(9000));
         let consequence = self.cost(|talk| talk.mtu = fits);
         found.push(self.say("host-mtu", &what, &[&mtu.seen], consequence, fix));
     }
 
     fn map(&self, found: &mut Vec<Finding>) {
         let (adapter, planned) = (self.adapter, self.planned);
-        let (netdev, device) = names(adapter);
         if let Some(tos) = adapter
             .tos
             .as_ref()
@@ -159,7 +158,7 @@ impl Own<'_> {
             let dscp = tos.value >> 2;
             let what = format!("data leaves with DSCP {dscp} and not with {}", planned.dscp);
             let wanted = planned.dscp << 2 | if planned.ecn { 2 } else { 0 };
-            let fix = format!("cma_roce_tos -d {device} -p 1 -t {wanted}");
+            let fix = self.found("host-dscp").fix(HostRemedy::Tos(wanted));
             let priority = adapter
                 .dscp
                 .as_ref()
@@ -181,10 +180,10 @@ impl Own<'_> {
             "DSCP {} is in priority {priority} of the adapter and not in {}",
             planned.dscp, planned.priority
         );
-        let fix = format!(
-            "mlnx_qos -i {netdev} --dscp2prio set,{},{}",
-            planned.dscp, planned.priority
-        );
+        let fix = self.found("host-map").fix(HostRemedy::MapDscp {
+            dscp: planned.dscp,
+            priority: planned.priority,
+        });
         let consequence = self.cost(|talk| talk.priority = priority);
         found.push(self.say("host-map", &what, &[&map.seen], consequence, fix));
     }
@@ -221,11 +220,9 @@ impl Own<'_> {
             listed(pfc.value),
             listed(self.planned.pfc)
         );
-        let (netdev, _) = names(self.adapter);
-        let bits: Vec<String> = (0..8)
-            .map(|bit| (self.planned.pfc >> bit & 1).to_string())
-            .collect();
-        let fix = format!("mlnx_qos -i {netdev} --pfc {}", bits.join(","));
+        let fix = self
+            .found("host-pfc")
+            .fix(HostRemedy::Pfc(self.planned.pfc));
         let consequence = self.cost(|talk| talk.pfc = pfc.value);
         found.push(self.say("host-pfc", &what, &[&pfc.seen], consequence, fix));
     }
@@ -242,7 +239,6 @@ impl Own<'_> {
         if self.is_known(&known, found) {
             return;
         }
-        let (netdev, device) = names(adapter);
         if let Some(tos) = adapter
             .tos
             .as_ref()
@@ -253,11 +249,15 @@ impl Own<'_> {
                 false => "packets take part in ECN, which the file leaves off",
             };
             let wanted = planned.dscp << 2 | if planned.ecn { 2 } else { 0 };
-            let fix = format!("cma_roce_tos -d {device} -p 1 -t {wanted}");
+            let fix = self.found("host-ecn").fix(HostRemedy::Tos(wanted));
             let consequence = self.cost(|talk| talk.ecn = !planned.ecn);
             found.push(self.say("host-ecn", what, &[&tos.seen], consequence, fix));
         }
-        for (map, role) in [(&adapter.notifies, "roce_np"), (&adapter.reacts, "roce_rp")] {
+        let priority = planned.priority;
+        for (map, role, remedy) in [
+            (&adapter.notifies, "roce_np", HostRemedy::Notify(priority)),
+            (&adapter.reacts, "roce_rp", HostRemedy::React(priority)),
+        ] {
             let Some(on) = map
                 .get(&planned.priority)
                 .filter(|on| !on.value && planned.dcqcn)
@@ -265,10 +265,7 @@ impl Own<'_> {
                 continue;
             };
             let what = format!("DCQCN is off ({role}) for priority {}", planned.priority);
-            let fix = format!(
-                "echo 1 > /sys/class/net/{netdev}/ecn/{role}/enable/{}, at both ends",
-                planned.priority
-            );
+            let fix = self.found("host-ecn").fix(remedy);
             let consequence = self.cost(|talk| talk.ecn = false);
             found.push(self.say("host-ecn", &what, &[&on.seen], consequence, fix));
         }
@@ -276,8 +273,6 @@ impl Own<'_> {
 
     fn notifications(&self, found: &mut Vec<Finding>) {
         let (adapter, planned) = (self.adapter, self.planned);
-        let (netdev, _) = names(adapter);
-        let folder = format!("/sys/class/net/{netdev}/ecn/roce_np");
         if let Some(cnp) = adapter
             .cnp_dscp
             .as_ref()
@@ -287,7 +282,9 @@ impl Own<'_> {
                 "notifications leave with DSCP {} and not with {}",
                 cnp.value, planned.cnp_dscp
             );
-            let fix = format!("echo {} > {folder}/cnp_dscp", planned.cnp_dscp);
+            let fix = self
+                .found("host-cnp")
+                .fix(HostRemedy::CnpDscp(planned.cnp_dscp));
             let consequence = self.cost(|talk| talk.cnp_dscp = cnp.value);
             found.push(self.say("host-cnp", &what, &[&cnp.seen], consequence, fix));
         }
@@ -302,7 +299,9 @@ impl Own<'_> {
                 "notifications have priority {} and not {}",
                 priority.value, planned.cnp_priority
             );
-            let fix = format!("echo {} > {folder}/cnp_802p_prio", planned.cnp_priority);
+            let fix = self
+                .found("host-cnp")
+                .fix(HostRemedy::CnpPriority(planned.cnp_priority));
             let fixed = Case {
                 exchange: true,
                 ..self.as_planned()
@@ -354,11 +353,9 @@ impl Own<'_> {
             return;
         }
         let what = format!("the adapter has {is} virtual functions and not {wanted}");
-        let (netdev, _) = names(self.adapter);
-        let fix = format!(
-            "echo 0 > /sys/class/net/{netdev}/device/sriov_numvfs; echo {wanted} > \
-             /sys/class/net/{netdev}/device/sriov_numvfs"
-        );
+        let fix = self
+            .found("host-functions")
+            .fix(HostRemedy::Functions(wanted));
         let consequence = match is < wanted {
             // Planned hosts that do not exist.
             true => Consequence::NothingArrives,

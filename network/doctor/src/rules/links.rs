@@ -2,9 +2,9 @@
 
 use super::switch::One;
 use super::{Finding, SwitchFacts, cost};
-use crate::cost_simulation::Case;
-use vendors::Intent;
+use crate::marks::Marks;
 use vendors::text::{classes, ranges};
+use vendors::{Area, Intent};
 
 /// Faults of a switch alone that explain why ends of a link differ.
 const KNOWN: &[&str] = &["switch-pfc-off", "fabric-pfc", "switch-pfc-receive"];
@@ -72,8 +72,15 @@ fn ends(one: LinkEnd<'_>, other: LinkEnd<'_>, found: &mut Vec<Finding>) {
     let place = One {
         switch: one.switch,
         intent: own,
-        dscp: super::DATA_DSCP,
+        marks: one
+            .switch
+            .planned
+            .as_ref()
+            .map_or_else(Marks::default, |planned| planned.marks),
     };
+    if own.unknown(Area::Pfc).or(peer.unknown(Area::Pfc)).is_some() {
+        return;
+    }
     let unheard = own.pfc_send & !peer.pfc_obey | peer.pfc_send & !own.pfc_obey;
     if unheard != 0 {
         let list = ranges(classes(unheard));
@@ -83,7 +90,7 @@ fn ends(one: LinkEnd<'_>, other: LinkEnd<'_>, found: &mut Vec<Finding>) {
         );
         let seen = place.evidence(&["pfc_enable", "priority-flow-control", "pfc", "pause"]);
         // The end that does not stop is a host here.
-        let fixed = Case::incast(own, place.gbps());
+        let fixed = place.case(own);
         let mut now = fixed.clone();
         now.senders.pfc = 0;
         let fix = format!(

@@ -14,19 +14,15 @@ mod software;
 mod switch;
 
 use crate::cost_simulation::{Case, Talk, compare};
+use crate::marks::Marks;
 use crate::{Consequence, Finding, SwitchFacts};
-use vendors::Intent;
 use vendors::facts::{Adapter, Evidence, Fact, HostFacts};
 use vendors::intent::{Schedule, Trust};
+use vendors::{HostRemedy, Intent};
 
-/// The default DSCP of data.
-const DATA_DSCP: u8 = 26;
-
-/// The default DSCP of notifications.
-const CNP_DSCP: u8 = 48;
-
-/// Finds the faults of hosts and switches, each alone and in combination.
-pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts]) -> Vec<Finding> {
+/// Finds the faults of hosts and switches, each alone and in combination. The DSCPs of data and notifications
+/// are `asked`, where the user has said them, else those of the fabric file and of the hosts.
+pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts], asked: Marks) -> Vec<Finding> {
     let mut found = Vec::new();
     for host in hosts {
         for adapter in host
@@ -34,44 +30,47 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts]) -> Vec<Finding> {
             .iter()
             .filter(|adapter| is_of_interest(host, adapter))
         {
+            let marks = asked.or(Marks::of_adapter(host, adapter));
             pcie::check(host, adapter, &mut found);
             gid::check(host, adapter, &mut found);
-            qos::check(host, adapter, &mut found);
+            qos::check(host, adapter, marks, &mut found);
             host::check(host, adapter, &mut found);
         }
         software::check(host, &mut found);
         smb::check(host, &mut found);
     }
-    let dscp = hosts
-        .iter()
-        .flat_map(|host| &host.adapters)
-        .find_map(data_dscp)
-        .unwrap_or(DATA_DSCP);
     for switch in switches {
-        switch::check(switch, dscp, &mut found);
-        headroom::check(switch, dscp, &mut found);
-        shown::check(switch, dscp, &mut found);
+        let marks = marks_of(hosts, switch, asked);
+        switch::check(switch, marks, &mut found);
+        headroom::check(switch, marks, &mut found);
+        shown::check(switch, marks, &mut found);
         fabric::check(switch, &mut found);
     }
-    pairs::check(hosts, switches, &mut found);
+    pairs::check(hosts, switches, asked, &mut found);
     links::check(switches, &mut found);
     found
 }
 
+/// The marks of the traffic through a switch.
+pub(crate) fn marks_of(hosts: &[HostFacts], switch: &SwitchFacts, asked: Marks) -> Marks {
+    let planned = switch.planned.as_ref();
+    let planned = planned.map_or_else(Marks::default, |planned| planned.marks);
+    asked
+        .or(planned)
+        .or(Marks::of_hosts(hosts))
+        .or(switch.marks)
+}
+
 /// Whether an adapter is examined. Ports that are down are left out while another one is up: they are not in
-/// use. InfiniBand links are not RoCE.
-fn is_of_interest(host: &HostFacts, adapter: &Adapter) -> bool {
+/// use. InfiniBand links and iWARP are not RoCE.
+pub(crate) fn is_of_interest(host: &HostFacts, adapter: &Adapter) -> bool {
     let up = |adapter: &Adapter| adapter.up.as_ref().is_none_or(|up| up.value);
     let ethernet = adapter
         .ethernet
         .as_ref()
         .is_none_or(|ethernet| ethernet.value);
-    ethernet && (up(adapter) || !host.adapters.iter().any(up))
-}
-
-/// The DSCP that data of an adapter leaves with, where that is known.
-fn data_dscp(adapter: &Adapter) -> Option<u8> {
-    adapter.tos.as_ref().map(|tos| tos.value >> 2)
+    let iwarp = adapter.iwarp.as_ref().is_some_and(|iwarp| iwarp.value);
+    ethernet && !iwarp && (up(adapter) || !host.adapters.iter().any(up))
 }
 
 /// Speed of an adapter's link in Gb/s.
@@ -147,6 +146,11 @@ impl Found<'_> {
             ),
             None => format!("{}, {}", self.host.name, self.adapter.device),
         }
+    }
+
+    /// A correction, in the words of the tools that the adapter has.
+    fn fix(&self, remedy: HostRemedy) -> String {
+        remedy.of(self.adapter, self.host.windows.is_some())
     }
 
     fn say(

@@ -1,15 +1,17 @@
 //! Both ends of a link: a host and the switch that it is attached to.
 
-use super::{
-    Adapter, DATA_DSCP, Finding, Found, HostFacts, SwitchFacts, cost, data_dscp, gbps,
-    is_of_interest,
-};
+use super::{Adapter, Finding, Found, HostFacts, Marks, SwitchFacts, cost, gbps, is_of_interest};
 use crate::cost_simulation::Case;
-use vendors::Intent;
 use vendors::switch_facts::ShownPort;
 use vendors::text::{classes, ranges};
+use vendors::{Area, HostRemedy, Intent};
 
-pub(super) fn check(hosts: &[HostFacts], switches: &[SwitchFacts], found: &mut Vec<Finding>) {
+pub(super) fn check(
+    hosts: &[HostFacts],
+    switches: &[SwitchFacts],
+    asked: Marks,
+    found: &mut Vec<Finding>,
+) {
     for host in hosts {
         for adapter in host
             .adapters
@@ -25,8 +27,15 @@ pub(super) fn check(hosts: &[HostFacts], switches: &[SwitchFacts], found: &mut V
                 let Some(intent) = port.map_or_else(most, |port| switch.group(port)) else {
                     continue;
                 };
-                pair(host, adapter, switch, intent, found);
-                priority(host, adapter, switch, intent, found);
+                let is_unknown = [Area::Classes, Area::Pfc]
+                    .iter()
+                    .any(|area| intent.unknown(*area).is_some());
+                let marks = asked.or(Marks::of_adapter(host, adapter));
+                if let Some(dscp) = marks.dscp.filter(|_| !is_unknown) {
+                    pair(host, adapter, switch, intent, dscp, found);
+                    priority(host, adapter, switch, intent, dscp, found);
+                }
+                mtu(host, adapter, switch, intent, found);
             }
         }
     }
@@ -55,6 +64,7 @@ fn priority(
     adapter: &Adapter,
     switch: &SwitchFacts,
     intent: &Intent,
+    dscp: u8,
     found: &mut Vec<Finding>,
 ) {
     let own = Found {
@@ -65,9 +75,6 @@ fn priority(
     let (Some(pfc), Some(map)) = (&adapter.pfc, &adapter.dscp) else {
         return;
     };
-    let dscp = data_dscp(adapter)
-        .filter(|dscp| *dscp != 0)
-        .unwrap_or(DATA_DSCP);
     let class = intent.class_of_dscp(dscp);
     let priority = map.value[usize::from(dscp & 63)];
     // PFC for neither or one of both is a fault of its own.
@@ -90,8 +97,10 @@ fn priority(
         "DSCP {dscp} is in priority {priority} of the adapter, and {} pauses priority {class} for it",
         switch.file
     );
-    let (netdev, _) = super::names(adapter);
-    let fix = format!("mlnx_qos -i {netdev} --dscp2prio set,{dscp},{class}");
+    let fix = own.fix(HostRemedy::MapDscp {
+        dscp,
+        priority: class,
+    });
     found.push(own.say(what, &[&map.seen], cost(&now, &fixed), fix));
 }
 
@@ -148,6 +157,7 @@ fn pair(
     adapter: &Adapter,
     switch: &SwitchFacts,
     intent: &Intent,
+    dscp: u8,
     found: &mut Vec<Finding>,
 ) {
     let own = |rule| Found {
@@ -155,9 +165,6 @@ fn pair(
         host,
         adapter,
     };
-    let dscp = data_dscp(adapter)
-        .filter(|dscp| *dscp != 0)
-        .unwrap_or(DATA_DSCP);
     let class = intent.class_of_dscp(dscp);
     if let Some(pfc) = &adapter.pfc
         && pfc.value != 0
@@ -181,6 +188,24 @@ fn pair(
         if !found.iter().any(known) {
             found.push(own("pair-pfc").say(what, &[&pfc.seen], cost(&now, &fixed), fix));
         }
+    }
+}
+
+/// Frames of the host that the switch does not take.
+fn mtu(
+    host: &HostFacts,
+    adapter: &Adapter,
+    switch: &SwitchFacts,
+    intent: &Intent,
+    found: &mut Vec<Finding>,
+) {
+    let own = |rule| Found {
+        rule,
+        host,
+        adapter,
+    };
+    if intent.unknown(Area::Mtu).is_some() {
+        return;
     }
     if let Some(mtu) = adapter.mtu.as_ref().filter(|mtu| mtu.value > intent.mtu) {
         let mut now = Case::incast(intent, gbps(adapter));

@@ -3,15 +3,16 @@
 use super::switch::One;
 use super::{Consequence, Evidence, Finding, SwitchFacts, cost};
 use crate::cost_simulation::Case;
+use crate::marks::Marks;
 use vendors::facts::Fact;
-use vendors::switch_facts::ShownPort;
+use vendors::switch_facts::{ShownPort, StormsOver};
 use vendors::text::{classes, ranges};
-use vendors::{Intent, Remedy};
+use vendors::{Area, Intent, Remedy};
 
 /// Interface MTU that RoCE's largest packet needs.
 const MTU_NEEDED: u32 = 4200;
 
-pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
+pub(super) fn check(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>) {
     // Ports that were examined, and their findings.
     let mut seen: Vec<(&ShownPort, Option<&Intent>, core::ops::Range<usize>)> = Vec::new();
     for port in switch.shown.each() {
@@ -34,7 +35,7 @@ pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
         let own = Port {
             switch,
             port,
-            dscp,
+            marks,
             expected,
         };
         own.pfc(found);
@@ -72,6 +73,8 @@ fn are_alike(one: &ShownPort, other: &ShownPort) -> bool {
         && value(one.dscp.as_ref()) == value(other.dscp.as_ref())
         && values(&one.drops) == values(&other.drops)
         && values(&one.stormed) == values(&other.stormed)
+        && values(&one.storms_over) == values(&other.storms_over)
+        && values(&one.arrival_drops) == values(&other.arrival_drops)
         && values(&one.marked) == values(&other.marked)
 }
 
@@ -85,7 +88,7 @@ fn expected<'a>(switch: &'a SwitchFacts, port: &ShownPort) -> Option<&'a Intent>
 struct Port<'a> {
     switch: &'a SwitchFacts,
     port: &'a ShownPort,
-    dscp: u8,
+    marks: Marks,
     expected: Option<&'a Intent>,
 }
 
@@ -109,13 +112,27 @@ impl Port<'_> {
         self.expected.cloned().unwrap_or_default()
     }
 
-    fn class(&self) -> u8 {
-        self.intent().class_of_dscp(self.dscp)
+    /// The class of data: by its DSCP, else the only one that is meant to be lossless.
+    fn class(&self) -> Option<u8> {
+        let expected = self
+            .expected
+            .filter(|own| own.unknown(Area::Classes).is_none());
+        let by_dscp = self.marks.dscp.zip(expected);
+        let by_dscp = by_dscp.map(|(dscp, intent)| intent.class_of_dscp(dscp));
+        let lossless = self.expected.map_or(0, |intent| intent.pfc_send);
+        let only = (lossless.count_ones() == 1).then(|| lossless.trailing_zeros() as u8);
+        by_dscp.or(only)
     }
 
     /// The cost of a change to the intended settings of the port.
     fn cost_of(&self, change: impl Fn(&mut Case)) -> Consequence {
-        let fixed = Case::incast(&self.intent(), 100);
+        let intent = self.intent();
+        let one = One {
+            switch: self.switch,
+            intent: &intent,
+            marks: self.marks,
+        };
+        let fixed = one.case(&intent);
         let mut now = fixed.clone();
         change(&mut now);
         cost(&now, &fixed)
@@ -137,31 +154,35 @@ impl Port<'_> {
             .pfc_enabled
             .as_ref()
             .is_some_and(|enabled| enabled.value);
-        let is_meant = self.expected.is_some_and(|intent| intent.lossless(class));
-        let (missing, what) = match is_meant {
-            true => (
+        let is_meant = |class: &u8| {
+            let known = self.expected.filter(|own| own.unknown(Area::Pfc).is_none());
+            known.is_some_and(|intent| intent.lossless(*class))
+        };
+        let meant = class.filter(is_meant);
+        let (missing, what) = match meant {
+            Some(class) => (
                 pfc.value >> class & 1 == 0,
                 format!(
                     "PFC is meant for priority {class}, and in operation for {}",
                     listed(pfc.value)
                 ),
             ),
-            false => (
+            None => (
                 enabled && pfc.value == 0,
                 "PFC is enabled, and in operation for no priority: the other end has not agreed"
                     .to_owned(),
             ),
         };
         if missing {
-            let class = if is_meant { class } else { 3 };
             let consequence = self.cost_of(off);
-            found.push(self.say(
-                "shown-pfc",
-                what,
-                &[&pfc.seen],
-                consequence,
-                self.fix_pfc(class),
-            ));
+            let fix = match meant {
+                Some(class) => self.fix_pfc(class),
+                None => format!(
+                    "PFC for the same priority at the other end of {}, or without negotiation at both",
+                    self.port.title()
+                ),
+            };
+            found.push(self.say("shown-pfc", what, &[&pfc.seen], consequence, fix));
         }
     }
 
@@ -170,19 +191,18 @@ impl Port<'_> {
         let Some(pfc) = self.port.pfc.as_ref().filter(|pfc| pfc.value != 0) else {
             return;
         };
-        let own = |group: &Intent| {
-            let one = One {
-                switch: self.switch,
-                intent: group,
-                dscp: self.dscp,
-            };
-            one.fix_map(pfc.value.trailing_zeros() as u8)
-        };
+        let Some(dscp) = self.marks.dscp else { return };
         let lossy = |case: &mut Case| {
-            case.switch.dscp[usize::from(self.dscp & 63)] = 0;
-            case.senders.dscp = self.dscp;
+            case.switch.dscp[usize::from(dscp & 63)] = 0;
+            case.senders.dscp = dscp;
         };
-        let fix = own(&self.intent());
+        let intent = self.intent();
+        let one = One {
+            switch: self.switch,
+            intent: &intent,
+            marks: self.marks,
+        };
+        let fix = one.fix_map(dscp, pfc.value.trailing_zeros() as u8);
         if let Some(trust) = self.port.trusts_dscp.as_ref().filter(|trust| !trust.value) {
             let what =
                 "DSCP is not trusted: data of untagged packets is in the default class".to_owned();
@@ -190,13 +210,12 @@ impl Port<'_> {
             return;
         }
         let Some(map) = &self.port.dscp else { return };
-        let Some(class) = map.value[usize::from(self.dscp & 63)] else {
+        let Some(class) = map.value[usize::from(dscp & 63)] else {
             return;
         };
         if pfc.value >> class & 1 == 0 {
             let what = format!(
-                "DSCP {} is in priority {class}, and PFC is in operation for {}",
-                self.dscp,
+                "DSCP {dscp} is in priority {class}, and PFC is in operation for {}",
                 listed(pfc.value)
             );
             found.push(self.say(
@@ -214,12 +233,10 @@ impl Port<'_> {
         let (Some(marks), Some(pfc)) = (&self.port.marks, &self.port.pfc) else {
             return;
         };
-        let mapped = self
-            .port
-            .dscp
-            .as_ref()
-            .and_then(|map| map.value[usize::from(self.dscp & 63)]);
-        let class = mapped.unwrap_or_else(|| self.class()) & 7;
+        let mapped = |dscp: u8| self.port.dscp.as_ref()?.value[usize::from(dscp & 63)];
+        let only = (pfc.value.count_ones() == 1).then(|| pfc.value.trailing_zeros() as u8);
+        let class = self.marks.dscp.and_then(mapped).or(self.class()).or(only);
+        let Some(class) = class else { return };
         let is_meant = self
             .expected
             .is_none_or(|intent| intent.queues[usize::from(class)].ecn.is_some());
@@ -240,7 +257,7 @@ impl Port<'_> {
         let fix = One {
             switch: self.switch,
             intent: &intent,
-            dscp: self.dscp,
+            marks: self.marks,
         }
         .fix_ecn(class);
         found.push(self.say("shown-ecn", what, &[&marks.seen], consequence, fix));
@@ -268,6 +285,49 @@ impl Port<'_> {
                 what,
                 &[&seen.seen],
                 Consequence::NothingArrives,
+                fix.to_owned(),
+            ));
+        }
+        for (queue, seen) in &self.port.storms_over {
+            let StormsOver { detected, dropped } = seen.value;
+            let what = format!(
+                "the PFC watchdog has stopped queue {queue} {detected} times, and {dropped} packets were \
+                 dropped: the other end paused without end"
+            );
+            let fix = "look at the adapter at the other end: a receiver that does not drain pauses (NUMA, \
+                       PCIe, firmware), or cabling that makes a loop; then clear the counters (pfcwd)";
+            let consequence = Consequence::NotSimulated("the storms are over");
+            found.push(self.say(
+                "shown-storm",
+                what,
+                &[&seen.seen],
+                consequence,
+                fix.to_owned(),
+            ));
+        }
+        // The watchdog is for lossless queues.
+        let is_watched = |group: &u8| {
+            self.port.stormed.contains_key(group) || self.port.storms_over.contains_key(group)
+        };
+        let arrived = self.port.arrival_drops.iter().filter(|(group, drops)| {
+            drops.value > 0 && (self.is_lossless(**group) || is_watched(group))
+        });
+        for (group, drops) in arrived {
+            let what = format!(
+                "priority group {group} has dropped {} packets on arrival since its counters were cleared",
+                drops.value
+            );
+            let fix = "headroom for the length of the cable, and PFC for this priority at the other end; \
+             then \
+                       clear the counters";
+            let consequence = Consequence::NotSimulated(
+                "the counter does not say when packets were dropped, or by which limit",
+            );
+            found.push(self.say(
+                "shown-drops",
+                what,
+                &[&drops.seen],
+                consequence,
                 fix.to_owned(),
             ));
         }

@@ -1,14 +1,19 @@
 //! SMB Direct on Linux and Windows, and DCB of Windows.
 
 use super::{Adapter, Consequence, Evidence, Finding, Found, HostFacts, cost_of, value};
+use vendors::HostRemedy;
 use vendors::facts::WindowsFacts;
 
 pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
-    let Some(adapter) = host.adapters.first() else {
+    let Some(first) = host.adapters.first() else {
         return;
     };
-    linux(host, adapter, found);
-    if let Some(windows) = &host.windows {
+    linux(host, first, found);
+    let Some(windows) = &host.windows else {
+        return;
+    };
+    let mut lacks = false;
+    for (index, adapter) in host.adapters.iter().enumerate() {
         let mut say = |rule, what: &str, seen: &Evidence, consequence, fix: &str| {
             let own = Found {
                 rule,
@@ -17,12 +22,20 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
             };
             found.push(own.say(what, &[seen], consequence, fix));
         };
-        dcb(adapter, windows, &mut say);
-        smb_policy(adapter, windows, &mut say);
+        dcb(adapter, windows, index == 0, &mut say);
         global_pause(adapter, &mut say);
-        if !lacks_smb_direct(windows, &mut say) {
-            smb_direct(windows, &mut say);
-            smb_settings(windows, &mut say);
+        if index == 0 {
+            smb_policy(adapter, windows, &mut say);
+            lacks = lacks_smb_direct(windows, &mut say);
+        }
+        if !lacks {
+            let is_off = rdma_off(host, adapter, index == 0, &mut say);
+            if index == 0 && !is_off {
+                smb_interfaces(windows, &mut say);
+            }
+            if index == 0 {
+                smb_settings(adapter, windows, &mut say);
+            }
         }
     }
 }
@@ -61,21 +74,19 @@ fn linux(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
 
 /// Lossless Ethernet for the priority of SMB Direct: the host sets it by itself (DCBX is not willing), and
 /// PFC is on.
-fn dcb(adapter: &Adapter, windows: &WindowsFacts, say: Say<'_>) {
-    let name = &adapter.device;
-    if let Some(fact) = windows.willing.as_ref().filter(|fact| fact.value) {
+fn dcb(adapter: &Adapter, windows: &WindowsFacts, is_first: bool, say: Say<'_>) {
+    let willing = windows
+        .willing
+        .as_ref()
+        .filter(|fact| fact.value && is_first);
+    if let Some(fact) = willing {
         let what = "Windows is willing: DCB settings of the host are not programmed";
-        let fix = "Set-NetQosDcbxSetting -Willing $false -Confirm:$false";
-        say(
-            "willing",
-            what,
-            &fact.seen,
-            cost_of(adapter, |talk| (talk.pfc, talk.priority) = (0, 0)),
-            fix,
-        );
+        let consequence = cost_of(adapter, |talk| (talk.pfc, talk.priority) = (0, 0));
+        let fix = HostRemedy::NotWilling.of(adapter, true);
+        say("willing", what, &fact.seen, consequence, &fix);
     }
-    if let Some(fact) = windows.qos_enabled.as_ref().filter(|fact| !fact.value) {
-        let fix = format!("Enable-NetAdapterQos -Name \"{name}\"");
+    if let Some(fact) = adapter.qos_enabled.as_ref().filter(|fact| !fact.value) {
+        let fix = HostRemedy::Qos.of(adapter, true);
         let consequence = cost_of(adapter, |talk| (talk.pfc, talk.priority) = (0, 0));
         say(
             "adapter-qos",
@@ -85,14 +96,12 @@ fn dcb(adapter: &Adapter, windows: &WindowsFacts, say: Say<'_>) {
             &fix,
         );
     } else if let Some(pfc) = &adapter.pfc {
-        let priority = windows
-            .smb_policy
-            .as_ref()
-            .and_then(|policy| policy.value)
-            .unwrap_or(3);
-        if pfc.value >> (priority & 7) & 1 == 0 {
+        let priority = windows.smb_policy.as_ref().and_then(|policy| policy.value);
+        if let Some(priority) = priority
+            && pfc.value >> (priority & 7) & 1 == 0
+        {
             let what = format!("PFC is off for priority {priority}, which SMB Direct has");
-            let fix = format!("Enable-NetQosFlowControl -Priority {priority}");
+            let fix = HostRemedy::Pfc(1 << (priority & 7)).of(adapter, true);
             say(
                 "windows-pfc",
                 &what,
@@ -112,27 +121,30 @@ fn smb_policy(adapter: &Adapter, windows: &WindowsFacts, say: Say<'_>) {
         .filter(|policy| policy.value.is_none())
     {
         let what = "no policy gives SMB Direct (port 445 of NetworkDirect) a priority";
-        let fix =
-            "New-NetQosPolicy \"SMB\" -NetDirectPortMatchCondition 445 -PriorityValue8021Action 3";
+        // The priority that the adapter has PFC for is the one that the site has chosen.
+        let pfc = adapter.pfc.as_ref().map_or(0, |pfc| pfc.value);
+        let fix = match pfc.count_ones() {
+            1 => HostRemedy::SmbPriority(pfc.trailing_zeros() as u8).of(adapter, true),
+            _ => "New-NetQosPolicy \"SMB\" -NetDirectPortMatchCondition 445 -PriorityValue8021Action with \
+             the \
+                  priority that the switches have PFC for"
+                .to_owned(),
+        };
         say(
             "smb-policy",
             what,
             &policy.seen,
             cost_of(adapter, |talk| (talk.dscp, talk.priority) = (0, 0)),
-            fix,
+            &fix,
         );
     }
 }
 
 /// Pause of the whole link, which PFC is to replace.
 fn global_pause(adapter: &Adapter, say: Say<'_>) {
-    let name = &adapter.device;
     if let Some(pause) = adapter.global_pause.as_ref().filter(|pause| pause.value) {
         let what = "802.3x pause is on (*FlowControl): it stops all priorities";
-        let fix = format!(
-            "Set-NetAdapterAdvancedProperty -Name \"{name}\" -RegistryKeyword \"*FlowControl\" \
-                -RegistryValue 0"
-        );
+        let fix = HostRemedy::NoGlobalPause.of(adapter, true);
         say(
             "global-pause",
             what,
@@ -160,68 +172,93 @@ fn lacks_smb_direct(windows: &WindowsFacts, say: Say<'_>) -> bool {
     plain
 }
 
-/// What keeps the adapter from RDMA, or SMB from the adapter.
-fn smb_direct(windows: &WindowsFacts, say: Say<'_>) {
+/// What keeps an adapter from RDMA; whether RDMA is off. RDMA that is off on all adapters is one finding.
+fn rdma_off(host: &HostFacts, adapter: &Adapter, is_first: bool, say: Say<'_>) -> bool {
     let tcp = Consequence::FallsBackToTcp;
-    if let Some(rdma) = windows.rdma_enabled.as_ref().filter(|rdma| !rdma.value) {
-        say(
-            "rdma-disabled",
-            "RDMA of the adapter is disabled",
-            &rdma.seen,
-            tcp,
-            "Enable-NetAdapterRdma -Name *",
-        );
-    } else if let Some(technology) = windows
-        .technology
-        .as_ref()
-        .filter(|technology| technology.value != 4)
-    {
-        let what = format!(
-            "*NetworkDirectTechnology is {}: 4 is RoCEv2",
-            technology.value
-        );
-        let fix = "Set-NetAdapterAdvancedProperty -Name * -RegistryKeyword \"*NetworkDirectTechnology\" \
-            -RegistryValue 4";
-        say("rdma-technology", &what, &technology.seen, tcp, fix);
-    } else if let Some(capable) = windows
-        .rdma_capable
-        .as_ref()
-        .filter(|capable| !capable.value)
-    {
+    if let Some(rdma) = adapter.rdma_enabled.as_ref().filter(|rdma| !rdma.value) {
+        if is_first {
+            let names = host.adapters.iter().map(|adapter| adapter.device.as_str());
+            let what = match host.adapters.len() {
+                1 => "RDMA of the adapter is disabled".to_owned(),
+                _ => {
+                    let names = names.collect::<Vec<_>>().join(", ");
+                    format!("RDMA of all adapters is disabled: {names}")
+                }
+            };
+            let fix = HostRemedy::Rdma.of(adapter, true);
+            say("rdma-disabled", &what, &rdma.seen, tcp, &fix);
+        }
+        return true;
+    }
+    // 1 is iWARP, which SMB Direct uses as well; 2 is InfiniBand.
+    let technology = adapter.technology.as_ref().filter(|own| own.value == 3);
+    if let Some(technology) = technology {
+        let what =
+            "*NetworkDirectTechnology is 3, RoCEv1, which no router forwards and no DSCP marks";
+        let fix = HostRemedy::RoceV2.of(adapter, true);
+        say("rdma-technology", what, &technology.seen, tcp, &fix);
+        return true;
+    }
+    false
+}
+
+/// What keeps SMB from the adapter.
+fn smb_interfaces(windows: &WindowsFacts, say: Say<'_>) {
+    let tcp = Consequence::FallsBackToTcp;
+    let is_capable = windows.interfaces.iter().any(|own| own.value.1);
+    let fix = "Get-NetAdapterRdma must say Enabled and Operational; a team or virtual switch may hide the \
+     adapter";
+    if let Some(first) = windows.interfaces.first().filter(|_| !is_capable) {
         let what = "SMB sees no interface that is capable of RDMA";
-        let fix = "Get-NetAdapterRdma must say Enabled and Operational; a team or virtual switch may hide \
-            the adapter";
-        say("smb-interface", what, &capable.seen, tcp, fix);
+        say("smb-interface", what, &first.seen, tcp, fix);
+        return;
+    }
+    // A server with one connection over RDMA is reached by it.
+    let over_rdma = |server: &str| {
+        let own = windows
+            .connections
+            .iter()
+            .filter(|own| own.value.0 == server);
+        own.into_iter().any(|own| own.value.1)
+    };
+    let without = windows
+        .connections
+        .iter()
+        .find(|own| !over_rdma(&own.value.0));
+    if let Some(connection) = without {
+        let what = format!(
+            "no connection with {} is capable of RDMA",
+            connection.value.0
+        );
+        say("smb-connection", &what, &connection.seen, tcp, fix);
     }
 }
 
 /// What lets SMB Direct be chosen by the client, and lets the adapter place the data.
-fn smb_settings(windows: &WindowsFacts, say: Say<'_>) {
+fn smb_settings(adapter: &Adapter, windows: &WindowsFacts, say: Say<'_>) {
     if let Some(multichannel) = windows
         .multichannel
         .as_ref()
         .filter(|multichannel| !multichannel.value)
     {
         let what = "multichannel is off, and SMB Direct is found by it only";
-        let fix = "Set-SmbClientConfiguration -EnableMultiChannel $true; the \
-                   same with Set-SmbServerConfiguration";
+        let fix = HostRemedy::Multichannel.of(adapter, true);
         say(
             "smb-multichannel",
             what,
             &multichannel.seen,
             Consequence::FallsBackToTcp,
-            fix,
+            &fix,
         );
     }
     if let Some(encrypts) = windows.encrypts.as_ref().filter(|encrypts| encrypts.value) {
         let what = "SMB signs or encrypts all data: it is copied and computed \
                    on, and not placed by the adapter";
-        let fix = "Set-SmbServerConfiguration -EncryptData $false -RequireSecuritySignature $false, where \
-            the network is trusted";
+        let fix = HostRemedy::NoEncryption.of(adapter, true);
         let consequence = Consequence::NotSimulated(
             "the simulated processor does not encrypt, and how fast it does depends on the processor and the \
              version of Windows",
         );
-        say("smb-encryption", what, &encrypts.seen, consequence, fix);
+        say("smb-encryption", what, &encrypts.seen, consequence, &fix);
     }
 }

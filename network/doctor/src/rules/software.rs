@@ -11,10 +11,23 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
         host,
         adapter,
     };
-    if let Some(rule) = host.dropped_4791.first() {
+    // Packets of a RoCE adapter do not pass netfilter; those of a software device do.
+    let is_software = |name: &str| name.starts_with("rxe") || name.starts_with("siw");
+    let adapters = host
+        .adapters
+        .iter()
+        .filter(|adapter| is_software(&adapter.device));
+    let adapters = adapters.filter_map(|adapter| adapter.netdev.as_ref());
+    let devices = host.software_devices.iter().chain(adapters);
+    let on: Vec<&str> = devices.map(|device| device.value.as_str()).collect();
+    let dropping = host.dropped_4791.iter().find(|rule| match &rule.value {
+        Some(interface) => on.contains(&interface.as_str()),
+        None => !on.is_empty(),
+    });
+    if let Some(rule) = dropping {
         let fix = "iptables -I INPUT -p udp --dport 4791 -j ACCEPT, or the same in nftables and the \
             cloud's firewall";
-        let what = "the firewall drops UDP port 4791, which RoCEv2 is carried by";
+        let what = "the firewall drops UDP port 4791, which carries RoCEv2 of software devices";
         found.push(own("firewall").say(what, &[&rule.seen], Consequence::NothingArrives, fix));
     }
     for device in &host.software_devices {

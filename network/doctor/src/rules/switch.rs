@@ -2,33 +2,38 @@
 
 use vendors::{Imported, LossyClass};
 
-use super::{CNP_DSCP, Consequence, Evidence, Finding, SwitchFacts, cost};
+use super::{Consequence, Evidence, Finding, SwitchFacts, cost};
 use crate::cost_simulation::Case;
-use vendors::intent::ECN_DEFAULT;
+use crate::marks::Marks;
+use vendors::intent::{ECN_DEFAULT, Schedule};
 use vendors::text::{classes, ranges};
-use vendors::{Dialect, Intent, Remedy};
+use vendors::{Area, Dialect, Intent, Remedy};
 
 /// Interface MTU that RoCE's largest packet needs.
 const MTU_NEEDED: u32 = 4200;
 
-pub(super) fn check(switch: &SwitchFacts, dscp: u8, found: &mut Vec<Finding>) {
+/// What is asked for where no input says which packets are data.
+pub(super) const ASK: &str = "--dscp D, or a fabric file, says which DSCP data has";
+
+pub(super) fn check(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>) {
     for intent in &switch.groups {
         let own = One {
             switch,
             intent,
-            dscp,
+            marks,
         };
         own.lossy(found);
         own.marking(found);
+        own.notifications(found);
         own.rest(found);
     }
-    lanes(switch, found);
+    lanes(switch, marks, found);
 }
 
 pub(super) struct One<'a> {
     pub(super) switch: &'a SwitchFacts,
     pub(super) intent: &'a Intent,
-    pub(super) dscp: u8,
+    pub(super) marks: Marks,
 }
 
 impl One<'_> {
@@ -55,8 +60,37 @@ impl One<'_> {
         Finding::new(rule, place, what, vec![seen], consequence, fix)
     }
 
-    fn class(&self) -> u8 {
-        self.intent.class_of_dscp(self.dscp)
+    /// The class of data, where the DSCP of data and the map are known.
+    fn class(&self) -> Option<u8> {
+        let is_known = self.intent.unknown(Area::Classes).is_none();
+        let dscp = self.marks.dscp.filter(|_| is_known);
+        dscp.map(|dscp| self.intent.class_of_dscp(dscp))
+    }
+
+    /// Whether tagged packets may get into a lossless class: whether data is tagged is not known.
+    fn is_reached_by_tag(&self) -> bool {
+        let intent = self.intent;
+        intent.trust.pcp() && intent.pcp.iter().any(|class| intent.lossless(*class))
+    }
+
+    /// Three senders and a receiver with the marks of data, behind a switch with these settings. The adapters
+    /// have the priority that is lossless here.
+    pub(super) fn case(&self, intent: &Intent) -> Case {
+        let mut case = Case::incast(intent, self.gbps());
+        let own = self.intent;
+        let reached = (0..64).find(|dscp| own.lossless(own.class_of_dscp(*dscp)));
+        let dscp = self.marks.dscp.or(reached).unwrap_or(case.senders.dscp);
+        let class = own.class_of_dscp(dscp);
+        let priority = match own.pfc_send {
+            0 => class,
+            _ if own.lossless(class) => class,
+            mask => mask.trailing_zeros() as u8,
+        };
+        for talk in [&mut case.senders, &mut case.receiver] {
+            (talk.dscp, talk.priority, talk.pfc) = (dscp, priority, 1 << (priority & 7));
+            talk.cnp_dscp = self.marks.cnp.unwrap_or(talk.cnp_dscp);
+        }
+        case
     }
 
     pub(super) fn gbps(&self) -> u32 {
@@ -73,57 +107,92 @@ impl One<'_> {
     pub(super) fn against(&self, change: impl Fn(&mut Intent)) -> Consequence {
         let mut fixed = self.intent.clone();
         change(&mut fixed);
-        cost(
-            &Case::incast(self.intent, self.gbps()),
-            &Case::incast(&fixed, self.gbps()),
-        )
+        cost(&self.case(self.intent), &self.case(&fixed))
     }
 
     fn lossy(&self, found: &mut Vec<Finding>) {
-        let (class, dscp) = (self.class(), self.dscp);
-        if self.intent.lossless(class) {
+        let intent = self.intent;
+        if intent.unknown(Area::Pfc).is_some() {
             return;
         }
-        let wanted = match self.intent.pfc_send {
-            0 => class,
-            mask => mask.trailing_zeros() as u8,
-        };
-        let (rule, what) = match self.intent.pfc_send {
-            0 => (
-                "switch-pfc-off",
+        if intent.pfc_send == 0 {
+            found.push(self.pfc_off());
+            return;
+        }
+        if intent.unknown(Area::Classes).is_some() || self.is_reached_by_tag() {
+            return;
+        }
+        let is_reached = |dscp: u8| intent.lossless(intent.class_of_dscp(dscp));
+        match self.marks.dscp {
+            Some(dscp) if !is_reached(dscp) => found.push(self.lossy_dscp(dscp)),
+            None if !(0..64).any(is_reached) => found.push(self.unreached()),
+            _ => {}
+        }
+    }
+
+    /// PFC is off.
+    fn pfc_off(&self) -> Finding {
+        let needles = ["pfc", "priority-flow-control", "no-drop", "pause"];
+        let seen = self.evidence(&needles);
+        let (what, consequence, fix) = match self.class().zip(self.marks.dscp) {
+            Some((class, dscp)) => (
                 format!("no class is lossless, and data (DSCP {dscp}) is in class {class}"),
+                self.against(|fixed| (fixed.pfc_send, fixed.pfc_obey) = (1 << class, 1 << class)),
+                self.fix_pfc(class),
             ),
-            mask if !self.intent.trust.dscp() => (
+            None => (
+                "no class is lossless: PFC is off".to_owned(),
+                Consequence::NotSimulated("the class of data is not known"),
+                format!("PFC for the class of data: {ASK}"),
+            ),
+        };
+        self.say("switch-pfc-off", what, seen, consequence, fix)
+    }
+
+    /// The class of data is not one of the lossless ones.
+    fn lossy_dscp(&self, dscp: u8) -> Finding {
+        let class = self.intent.class_of_dscp(dscp);
+        let wanted = self.intent.pfc_send.trailing_zeros() as u8;
+        let lossless = ranges(classes(self.intent.pfc_send));
+        let (rule, what) = match self.intent.trust.dscp() {
+            false => (
                 "switch-trust",
                 format!(
-                    "DSCP is not trusted: data is in class {class}, and lossless is {}",
-                    ranges(classes(mask))
+                    "DSCP is not trusted: data is in class {class}, and lossless is {lossless}"
                 ),
             ),
-            mask => (
+            true => (
                 "switch-dscp-map",
                 format!(
-                    "DSCP {dscp} is mapped to class {class}, which is lossy; lossless is {}",
-                    ranges(classes(mask))
+                    "DSCP {dscp} is mapped to class {class}, which is lossy; lossless is {lossless}"
                 ),
             ),
         };
-        let consequence = self.against(|fixed| match fixed.pfc_send {
-            0 => (fixed.pfc_send, fixed.pfc_obey) = (1 << class, 1 << class),
-            _ => {
-                fixed.trust = vendors::intent::Trust::of(true, fixed.trust.pcp());
-                fixed.dscp[usize::from(dscp & 63)] = wanted;
-            }
+        let consequence = self.against(|fixed| {
+            fixed.trust = vendors::intent::Trust::of(true, fixed.trust.pcp());
+            fixed.dscp[usize::from(dscp & 63)] = wanted;
         });
-        let fix = match rule {
-            "switch-pfc-off" => self.fix_pfc(class),
-            _ => self.fix_map(wanted),
+        let seen = self.evidence(&["trust-l3", "map ip", "DSCP_TO_TC_MAP", "dscp", "trust"]);
+        self.say(rule, what, seen, consequence, self.fix_map(dscp, wanted))
+    }
+
+    /// No packet gets into a lossless class, whatever DSCP data has.
+    fn unreached(&self) -> Finding {
+        let lossless = ranges(classes(self.intent.pfc_send));
+        let (rule, what) = match self.intent.trust.dscp() {
+            false => (
+                "switch-trust",
+                format!("no header is trusted that leads to class {lossless}, which is lossless"),
+            ),
+            true => (
+                "switch-dscp-map",
+                format!("no DSCP is mapped to class {lossless}, which is lossless"),
+            ),
         };
-        let needles: &[&str] = match rule {
-            "switch-pfc-off" => &["pfc", "priority-flow-control", "no-drop", "pause"],
-            _ => &["trust-l3", "map ip", "DSCP_TO_TC_MAP", "dscp", "trust"],
-        };
-        found.push(self.say(rule, what, self.evidence(needles), consequence, fix));
+        let consequence = Consequence::NotSimulated("the DSCP of data is not known");
+        let seen = self.evidence(&["trust-l3", "map ip", "DSCP_TO_TC_MAP", "dscp", "trust"]);
+        let fix = format!("the DSCP of data in class {lossless}: {ASK}");
+        self.say(rule, what, seen, consequence, fix)
     }
 
     /// The first line that contains one of the words, in the order of the words.
@@ -141,8 +210,7 @@ impl One<'_> {
         }
     }
 
-    pub(super) fn fix_map(&self, class: u8) -> String {
-        let dscp = self.dscp;
+    pub(super) fn fix_map(&self, dscp: u8, class: u8) -> String {
         let remedy = Remedy::MapDscp { dscp, class };
         self.advice()
             .unwrap_or_else(|| self.switch.dialect.remedy(&remedy))
@@ -159,8 +227,8 @@ impl One<'_> {
         let lossless = self.intent.pfc_send;
         let lossy = LossyClass {
             port,
-            class: self.class(),
-            dscp: self.dscp,
+            class: self.class()?,
+            dscp: self.marks.dscp?,
             lossless,
         };
         let advice = imported
@@ -179,59 +247,74 @@ impl One<'_> {
         self.switch.dialect.remedy(&Remedy::MarkEcn { class })
     }
 
+    /// Lossless classes of data that do not mark.
     fn marking(&self, found: &mut Vec<Finding>) {
-        let class = self.class();
-        if !self.intent.lossless(class) {
+        let intent = self.intent;
+        let is_unknown = [Area::Classes, Area::Pfc, Area::Ecn]
+            .iter()
+            .any(|area| intent.unknown(*area).is_some());
+        if is_unknown {
             return;
         }
-        if self.intent.queues[usize::from(class)].ecn.is_none() {
+        // Without the DSCP of data, data may be in each lossless class.
+        let all: Vec<u8> = match self.class() {
+            Some(class) => vec![class],
+            None => classes(intent.used()).collect(),
+        };
+        let lossless = all.into_iter().filter(|class| intent.lossless(*class));
+        for class in lossless.filter(|class| intent.queues[usize::from(*class)].ecn.is_none()) {
             let what =
                 format!("queue {class} of data does not mark (ECN): only pauses slow senders down");
             let consequence =
                 self.against(|fixed| fixed.queues[usize::from(class)].ecn = Some(ECN_DEFAULT));
             let seen = self.evidence(&["ecn", "wred", "random-detect", "queue"]);
-            found.push(self.say(
-                "switch-ecn-off",
-                what,
-                seen,
-                consequence,
-                self.fix_ecn(class),
-            ));
+            let fix = self.fix_ecn(class);
+            found.push(self.say("switch-ecn-off", what, seen, consequence, fix));
         }
-        let cnp = self.intent.class_of_dscp(CNP_DSCP);
-        if self.dscp != CNP_DSCP && cnp == class {
-            let what = format!(
-                "notifications (DSCP 48) are in class {class}, as data is: they wait behind it"
-            );
-            let consequence = self.against(|fixed| {
-                let free = (0..8)
-                    .rev()
-                    .find(|class| !fixed.lossless(*class))
-                    .unwrap_or(6);
-                fixed.dscp[usize::from(CNP_DSCP)] = free;
-                fixed.queues[usize::from(free)].schedule = vendors::intent::Schedule::Strict;
-            });
-            let own = One {
-                switch: self.switch,
-                intent: self.intent,
-                dscp: CNP_DSCP,
-            };
-            let seen = self.evidence(&["48", "dscp"]);
-            found.push(self.say("switch-cnp-class", what, seen, consequence, own.fix_map(6)));
+    }
+
+    /// Notifications in the class of data.
+    fn notifications(&self, found: &mut Vec<Finding>) {
+        let (Some(class), Some(cnp)) = (self.class(), self.marks.cnp) else {
+            return;
+        };
+        let is_same = self.intent.class_of_dscp(cnp) == class && self.marks.dscp != Some(cnp);
+        if !is_same || !self.intent.lossless(class) || self.intent.unknown(Area::Pfc).is_some() {
+            return;
         }
+        let what = format!(
+            "notifications (DSCP {cnp}) are in class {class}, as data is: they wait behind it"
+        );
+        let lossy = (0..8).rev().find(|class| !self.intent.lossless(*class));
+        let strict = (0..8).rev().find(|class| {
+            let queue = &self.intent.queues[usize::from(*class)];
+            !self.intent.lossless(*class) && queue.schedule == Schedule::Strict
+        });
+        // A strict class that is not lossless is for them, if there is one.
+        let Some(free) = strict.or(lossy) else {
+            return;
+        };
+        let consequence = self.against(|fixed| {
+            fixed.dscp[usize::from(cnp & 63)] = free;
+            fixed.queues[usize::from(free)].schedule = Schedule::Strict;
+        });
+        let seen = self.evidence(&[&cnp.to_string(), "dscp"]);
+        let remedy = Remedy::MapDscp {
+            dscp: cnp,
+            class: free,
+        };
+        let fix = self.switch.dialect.remedy(&remedy);
+        found.push(self.say("switch-cnp-class", what, seen, consequence, fix));
     }
 
     /// The cost of pauses that the switch does not obey: those of a receiver whose PCIe link is slower than
     /// the network link. It is simulated as a receiver that sends no pauses.
     fn not_obeyed(&self) -> Consequence {
-        let mut fixed = Case::incast(self.intent, self.gbps());
+        let mut fixed = self.case(self.intent);
         let width =
             |lanes: &u8| 8.0 * 128.0 / 130.0 * f64::from(*lanes) < f64::from(self.gbps()) * 0.8;
         let lanes = [16, 8, 4, 2].into_iter().find(width).unwrap_or(1);
         fixed.receiver.pcie = Some((3, lanes));
-        let class = self.class();
-        (fixed.senders.priority, fixed.receiver.priority) = (class, class);
-        (fixed.senders.pfc, fixed.receiver.pfc) = (1 << class, 1 << class);
         fixed.switch.pfc_obey |= fixed.switch.pfc_send;
         let mut now = fixed.clone();
         now.receiver.pfc = 0;
@@ -239,8 +322,26 @@ impl One<'_> {
     }
 
     fn rest(&self, found: &mut Vec<Finding>) {
+        if self.intent.global_pause && self.intent.pfc_send != 0 {
+            let what = "802.3x pause is on beside PFC: it stops all classes, and many devices then ignore \
+             PFC";
+            let consequence = Consequence::NotSimulated(
+                "the simulated switch pauses classes only; it shows as pauses of notifications and \
+                 everything \
+                 else behind a congested port",
+            );
+            let seen = self.evidence(&["rx-flow-control=on", "tx-flow-control=on", "flowcontrol"]);
+            let fix = self.switch.dialect.remedy(&Remedy::NoGlobalPause);
+            found.push(self.say(
+                "switch-global-pause",
+                what.to_owned(),
+                seen,
+                consequence,
+                fix,
+            ));
+        }
         let unheard = self.intent.pfc_send & !self.intent.pfc_obey;
-        if unheard != 0 {
+        if unheard != 0 && self.intent.unknown(Area::Pfc).is_none() {
             let list = ranges(classes(unheard));
             let what =
                 format!("pauses are sent for priority {list}, and received ones are not obeyed");
@@ -253,12 +354,12 @@ impl One<'_> {
         let said = ["mtu", "MTU"]
             .iter()
             .any(|word| self.switch.text.contains(word));
-        if said && self.intent.mtu < MTU_NEEDED {
+        if said && self.intent.mtu < MTU_NEEDED && self.intent.unknown(Area::Mtu).is_none() {
             let fits = [2048, 1024, 512]
                 .into_iter()
                 .find(|roce| self.intent.mtu >= roce + 80)
                 .unwrap_or(256);
-            let fixed = Case::incast(self.intent, self.gbps());
+            let fixed = self.case(self.intent);
             let mut now = fixed.clone();
             (now.senders.mtu, now.receiver.mtu) = (fits, fits);
             let what = format!(
@@ -273,7 +374,7 @@ impl One<'_> {
 }
 
 /// Lanes of one port of RouterOS that are configured differently: then none of them has the setting.
-fn lanes(switch: &SwitchFacts, found: &mut Vec<Finding>) {
+fn lanes(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>) {
     let mut seen: Vec<&str> = Vec::new();
     for intent in &switch.groups {
         for port in &intent.ports {
@@ -284,7 +385,7 @@ fn lanes(switch: &SwitchFacts, found: &mut Vec<Finding>) {
             let own = One {
                 switch,
                 intent,
-                dscp: super::DATA_DSCP,
+                marks,
             };
             let module = port
                 .name
@@ -293,7 +394,7 @@ fn lanes(switch: &SwitchFacts, found: &mut Vec<Finding>) {
             let fix = format!("the same for {module}1, {module}2, {module}3 and {module}4");
             let evidence = own.evidence(&[module]);
             // The chip applies settings to all lanes of a port, or to none.
-            let fixed = Case::incast(intent, own.gbps());
+            let fixed = own.case(intent);
             let mut now = fixed.clone();
             (now.switch.pfc_send, now.switch.pfc_obey) = (0, 0);
             found.push(own.say("switch-lanes", what, evidence, cost(&now, &fixed), fix));

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use doctor::{Consequence, check};
+use doctor::{Consequence, Marks, check};
 use vendors::read_host;
 
 fn fixture(name: &str) -> String {
@@ -23,6 +23,12 @@ fn derived(name: &str, replacements: &[(&str, &str)]) -> String {
         changed
     })
 }
+
+/// The marks that the inputs have.
+const MARKS: Marks = Marks {
+    dscp: Some(26),
+    cnp: Some(48),
+};
 
 type Host = (
     &'static str,
@@ -245,10 +251,13 @@ const FAULTS: &[Host] = &[
     (
         "firewall",
         "mlx5.txt",
-        &[(
-            "-A INPUT -i lo -j ACCEPT",
-            "-A INPUT -p udp -m udp --dport 4791 -j DROP",
-        )],
+        &[
+            ("mlx5_0", "rxe0"),
+            (
+                "-A INPUT -i lo -j ACCEPT",
+                "-A INPUT -p udp -m udp --dport 4791 -j DROP",
+            ),
+        ],
     ),
     (
         "software-device",
@@ -407,6 +416,25 @@ const HEALTHY: &[Host] = &[
         &[("NCCL_IB_GID_INDEX=3", "UCX_IB_GID_INDEX=auto")],
     ),
     (
+        "packets of a RoCE adapter do not pass netfilter",
+        "mlx5.txt",
+        &[(
+            "-A INPUT -i lo -j ACCEPT",
+            "-A INPUT -p udp -m udp --dport 4791 -j DROP",
+        )],
+    ),
+    (
+        "a firewall rule for another interface",
+        "mlx5.txt",
+        &[
+            ("mlx5_0", "rxe0"),
+            (
+                "-A INPUT -i lo -j ACCEPT",
+                "-A INPUT -i br-lab -p udp -m udp --dport 4791 -j DROP",
+            ),
+        ],
+    ),
+    (
         "an open firewall by nftables",
         "mlx5.txt",
         &[
@@ -511,7 +539,7 @@ fn a_planted_fault_is_found_and_nothing_else() {
     for (rule, name, replacements) in FAULTS {
         let text = derived(name, replacements);
         let host = read_host(name, &text).expect("it is read");
-        let found = check(&[host], &[]);
+        let found = check(&[host], &[], MARKS);
         let rules: Vec<&str> = found.iter().map(|finding| finding.rule).collect();
         assert_eq!(rules, [*rule], "{name} {replacements:?}: {found:#?}");
         let finding = &found[0];
@@ -546,7 +574,7 @@ fn healthy_hosts_have_no_findings() {
     assert!(HEALTHY.len() >= 20);
     for (why, name, replacements) in HEALTHY {
         let host = read_host(name, &derived(name, replacements)).expect("it is read");
-        let found = check(&[host], &[]);
+        let found = check(&[host], &[], MARKS);
         assert!(
             found.is_empty(),
             "{why}, {name} {replacements:?}: {found:#?}"
@@ -561,7 +589,7 @@ fn a_slot_at_half_speed_costs_what_the_slot_does_not_carry() {
         .find(|(rule, ..)| *rule == "pcie-speed")
         .expect("it is there");
     let host = read_host(name, &derived(name, replacements)).expect("it is read");
-    let Consequence::Simulated(cost) = check(&[host], &[])[0].consequence else {
+    let Consequence::Simulated(cost) = check(&[host], &[], MARKS)[0].consequence else {
         panic!("it is simulated")
     };
     // PCIe 1.1 x8 is 16 Gb/s before packet headers.
@@ -570,24 +598,32 @@ fn a_slot_at_half_speed_costs_what_the_slot_does_not_carry() {
 
 #[test]
 fn garbled_outputs_name_their_line() {
-    for (from, to, part) in [
+    for (from, to, part, is_refused) in [
         (
             "Priority trust state: dscp",
             "Priority trust state: d\u{1}cp",
             "no character of a configuration",
+            true,
         ),
         (
             "Priority trust state: dscp",
             "Priority trust state: dssp",
             "dscp or pcp was expected",
+            false,
         ),
         (
             "Width x16, ASPM",
             "Width y16, ASPM",
             "Speed and Width were expected",
+            false,
         ),
-        ("==> sysfs <==", "sysfs", "a snapshot begins with"),
-        ("rate: 100 Gb", "rate: lots Gb", "a number was expected"),
+        ("==> sysfs <==", "sysfs", "a snapshot begins with", true),
+        (
+            "rate: 100 Gb",
+            "rate: lots Gb",
+            "a number was expected",
+            false,
+        ),
     ] {
         let text = derived("mlx5.txt", &[(from, to)]);
         let line = text
@@ -595,13 +631,22 @@ fn garbled_outputs_name_their_line() {
             .position(|line| line.contains(to))
             .expect("it is there")
             + 1;
-        let error = read_host("snapshot", &text)
-            .expect_err("it is garbled")
-            .to_string();
-        assert!(
-            error.starts_with(&format!("cannot read line {line} of snapshot: ")),
-            "{error}"
-        );
-        assert!(error.contains(part), "{error}");
+        match read_host("snapshot", &text) {
+            // A text that is no snapshot.
+            Err(error) => {
+                let start = format!("cannot read line {line} of snapshot: ");
+                assert!(is_refused, "{error}");
+                assert!(error.to_string().starts_with(&start), "{error}");
+                assert!(error.what.contains(part), "{error}");
+            }
+            // The rest is read, and the line is named.
+            Ok(host) => {
+                assert!(!is_refused, "{to}");
+                let odd: Vec<usize> = host.left.iter().map(|line| line.line).collect();
+                assert_eq!(odd, [line], "{:?}", host.left);
+                assert!(host.left[0].why.contains(part), "{:?}", host.left);
+                assert_eq!(host.adapters.len(), 1);
+            }
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 mod garbled;
 mod hosts;
+mod inputs;
+mod inputs_of_hosts;
 mod lab;
 mod manual;
 mod round_trips;

@@ -38,7 +38,7 @@ impl NetworkBuilder<'_> {
                 match (&switch.routeros, &switch.sonic) {
                     (Some(_), Some(_)) => Some((entry, "routeros", Vec::new())),
                     (Some(scripts), None) => Some((entry, "routeros", scripts.clone())),
-                    (None, Some(config)) => Some((entry, "sonic", alloc::vec![config.clone()])),
+                    (None, Some(files)) => Some((entry, "sonic", files.all())),
                     (None, None) => None,
                 }
             });

@@ -175,10 +175,25 @@ fn includes_and_settings_are_named_where_they_stand() {
 fn a_vendors_file_that_is_not_understood_is_named_with_its_line() {
     let text = "[[host]]\nname = \"a\"\n[[switch]]\nname = \"sw\"\nrouteros = [\"x.rsc\"]\n[[link]]\n\
          between = [\"a\", \"sw:1\"]\n";
-    let bad = "/interface ethernet switch qos port\nset qsfp28-1-1 pcf=x\n";
-    assert!(message(build_with(text, &[("x.rsc", bad)])).starts_with(
-        "lab.toml:5:12: switch[0].routeros: x.rsc:2: there is no property \"pcf\" here; did you mean \"pfc\"?"
-    ));
+    // A line that is not understood is named, and the rest is read.
+    let odd =
+        "/interface ethernet switch qos port\nset qsfp28-1-1 pcf=x\nset qsfp28-1-1 trust-l3=keep\n";
+    let right = text.replace("sw:1", "sw:qsfp28-1-1");
+    let network = build_with(&right, &[("x.rsc", odd)]).unwrap();
+    let switch = &network.switches[0];
+    let left = switch.imported.as_ref().unwrap().left();
+    assert_eq!(
+        left.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            "x.rsc:2: \"set qsfp28-1-1 pcf=x\": there is no property \"pcf\" here; did you mean \"pfc\"?"
+        ]
+    );
+    // What changes the meaning of the whole is refused.
+    let open = "/interface ethernet switch qos port\n:foreach p in={1;2} do={\nset 0 pfc=x\n";
+    assert!(
+        message(build_with(text, &[("x.rsc", open)]))
+            .starts_with("lab.toml:5:12: switch[0].routeros: x.rsc:2: a block {")
+    );
     let good = "/interface ethernet switch qos port\nset qsfp28-1-1 trust-l3=keep\n";
     assert!(message(build_with(text, &[("x.rsc", good)])).contains("the switch has no port \"1\""));
     assert!(message(build_with(text, &[])).contains("x.rsc: there is no such file"));

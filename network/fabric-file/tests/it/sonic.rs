@@ -83,7 +83,7 @@ fn what_is_not_understood_is_named_with_its_line() {
         (
             "\"WRED_PROFILE\"",
             "\"WRED_PROFILES\"",
-            "config_db.json:29: WRED_PROFILES: this QoS table is not understood",
+            "config_db.json:29: WRED_PROFILES: this table is not known; did you mean WRED_PROFILE?",
         ),
         ("\"PORT_QOS_MAP\": {", "\"PORT_QOS_MAP\": [", "no JSON"),
         (
@@ -93,11 +93,106 @@ fn what_is_not_understood_is_named_with_its_line() {
         ),
     ] {
         assert!(CONFIG.contains(from), "{from}");
-        let error = read("config_db.json", &CONFIG.replacen(from, to, 1))
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains(expected), "{to}\n{error}");
+        let message = match read("config_db.json", &CONFIG.replacen(from, to, 1)) {
+            // A text that is no JSON is refused; of others the rest is read.
+            Err(error) => error.to_string(),
+            Ok(config) => {
+                let left = config.left.iter().map(ToString::to_string);
+                left.collect::<Vec<_>>().join("\n")
+            }
+        };
+        assert!(message.contains(expected), "{to}\n{message}");
     }
+}
+
+#[test]
+fn qos_and_buffers_may_be_in_files_of_their_own() {
+    let whole: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(CONFIG).expect("JSON");
+    let (buffers, qos): (serde_json::Map<_, _>, serde_json::Map<_, _>) = whole
+        .into_iter()
+        .partition(|(table, _)| table.starts_with("BUFFER") || table == "PORT");
+    let text = |tables| serde_json::Value::Object(tables).to_string();
+    let (qos, buffers) = (text(qos), text(buffers));
+    let lab = LAB.replace("\"config_db.json\"", "[\"qos.json\", \"buffers.json\"]");
+    let parts = build_with(&lab, &[("qos.json", &qos), ("buffers.json", &buffers)]).unwrap();
+    let one = build_with(LAB, &[("config_db.json", CONFIG)]).unwrap();
+    assert_eq!(parts.switches[0].config, one.switches[0].config);
+    // Either alone names its ports.
+    assert!(read("qos.json", &qos).is_ok() && read("buffers.json", &buffers).is_ok());
+}
+
+/// A switch of the traditional buffer model: lossless buffers are made of speed and cable.
+const TRADITIONAL: &str = r#"{
+    "PORT": { "Ethernet0": { "speed": "100000" }, "Ethernet4": { "speed": "100000" } },
+    "CABLE_LENGTH": { "AZURE": { "Ethernet0": "300m", "Ethernet4": "5m" } },
+    "TC_TO_PRIORITY_GROUP_MAP": { "M": { "3": "3" } },
+    "PORT_QOS_MAP": { "Ethernet0,Ethernet4": { "tc_to_pg_map": "M", "pfc_enable": "3" } },
+    "BUFFER_POOL": { "pool": { "type": "both", "size": "14000000", "xoff": "2000000" } },
+    "PFC_WD": {
+        "Ethernet0": { "detection_time": "200", "restoration_time": "200", "action": "alert" },
+        "Ethernet4": { "detection_time": "200", "action": "drop" }
+    }
+}"#;
+
+#[test]
+fn lossless_buffers_are_made_of_speed_and_cable() {
+    let lab = LAB
+        .replace("Ethernet4", "Ethernet0")
+        .replace("Ethernet12", "Ethernet4");
+    let headroom = |lab: &str, files: &[(&str, &str)]| {
+        let network = build_with(lab, files).unwrap();
+        let config = &network.switches[0].config;
+        let of = |port: usize| {
+            let profile = &config.profiles[usize::from(config.ports[port].profile)];
+            profile.groups[3].headroom_bytes
+        };
+        // A pool of both directions is all of the memory.
+        assert_eq!(config.buffer.total_bytes, 16_000_000);
+        (of(0), of(1))
+    };
+    let (long, short) = headroom(&lab, &[("config_db.json", TRADITIONAL)]);
+    assert!(short > 100_000 && long > short + 100_000, "{long} {short}");
+    let lab = lab.replace(
+        "\"config_db.json\"",
+        "[\"config_db.json\", \"pg_profile_lookup.ini\"]",
+    );
+    let lookup = "# PG lossless profiles.\n# speed cable size xon xoff threshold xon_offset\n\
+                  100000 5m 19456 19456 160000 -3 2496\n";
+    let files = [
+        ("config_db.json", TRADITIONAL),
+        ("pg_profile_lookup.ini", lookup),
+    ];
+    // 300 m are not in the table: the port has no lossless buffer, and that is said.
+    assert_eq!(headroom(&lab, &files), (0, 160_000));
+    let network = build_with(&lab, &files).unwrap();
+    let imported = network.switches[0].imported.as_ref().unwrap();
+    let left: Vec<String> = imported.left().iter().map(ToString::to_string).collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(
+        left[0].contains("no profile for speed 100000 and 300m"),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn watchdogs_that_do_not_drop_are_not_simulated_and_named() {
+    let config = read("config_db.json", TRADITIONAL).unwrap();
+    assert!(config.ports.values().all(|port| port.watchdog.is_none()));
+    let said: Vec<String> = config
+        .not_simulated
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(
+        said[0].contains("alert reports a storm and drops nothing"),
+        "{said:?}"
+    );
+    assert!(
+        said[1].contains("without detection_time and restoration_time"),
+        "{said:?}"
+    );
 }
 
 /// As `sonic-utilities` prints them: right-aligned, columns two wider than their heads at least.

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::classify::{Policies, read_map};
 use super::write::{COS, dscp_default};
-use crate::blocks::{Block, blocks};
+use crate::blocks::{Block, blocks, interfaces};
 use crate::intent::{Ecn, Intent, Pause, Port, Queue, Schedule, Trust};
+use crate::irrelevant::{is_irrelevant, pass};
+use crate::outcome::{Area, Outcomes};
 use crate::text::{ReadError, list, mask, number};
 
 /// The settings of a `qos profile`, or of an interface itself.
@@ -13,6 +16,10 @@ struct Profile {
     pfc_on: bool,
     pfc: u8,
     queues: [Queue; 8],
+    /// The trusted header, where one is configured.
+    trust: Option<Trust>,
+    /// The class of service of untagged packets.
+    cos: usize,
 }
 
 impl Default for Profile {
@@ -26,109 +33,290 @@ impl Default for Profile {
             pfc_on: false,
             pfc: 0,
             queues: [queue; 8],
+            trust: None,
+            cos: 0,
         }
     }
 }
 
-pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
-    let blocks = blocks(file, text)?;
-    let (mut dscp, mut cos) = (dscp_default(), COS);
-    let mut profiles: BTreeMap<&str, Profile> = BTreeMap::new();
+/// The settings of the whole switch.
+struct Switch<'a> {
+    dscp: [u8; 64],
+    cos: [u8; 8],
+    profiles: BTreeMap<&'a str, Profile>,
+    policies: Policies<'a>,
+    /// Whether `priority-flow-control all off` disables PFC on every interface.
+    pfc_all_off: bool,
+}
+
+pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
+    let (blocks, mut outcomes) = blocks(file, text)?;
+    let mut switch = Switch {
+        dscp: dscp_default(),
+        cos: COS,
+        profiles: BTreeMap::new(),
+        policies: Policies::default(),
+        pfc_all_off: false,
+    };
     for block in &blocks {
-        if let Some(rest) = block.after("qos map") {
-            read_map(file, block, rest, &mut dscp, &mut cos)?;
-        } else if let Some(name) = block.after("qos profile") {
-            let mut profile = Profile::default();
-            for line in &block.below {
-                if !read_profile(file, line, &mut profile)? {
-                    return Err(line.wrong(file, "this setting of a qos profile is not known"));
-                }
-            }
-            profiles.insert(name, profile);
-        } else if let Some(rest) = block.after("qos")
-            && !["rewrite", "random-detect", "tail-drop", "ecn"]
-                .iter()
-                .any(|word| rest.starts_with(word))
-        {
-            return Err(block.wrong(file, "this QoS command is not known"));
+        if block.after("interface").is_none() && !switch.take(file, block, &mut outcomes) {
+            pass(block, &mut outcomes);
         }
     }
     let mut found = Vec::new();
     for block in &blocks {
-        let Some(name) = block.after("interface") else {
-            continue;
+        if let Some(name) = block.after("interface") {
+            let ports = interfaces(name);
+            outcomes.within(ports.clone());
+            found.extend(switch.interface(file, &ports, block, &mut outcomes));
+            outcomes.within(Vec::new());
+        }
+    }
+    Ok((found, outcomes))
+}
+
+impl<'a> Switch<'a> {
+    /// Takes a command that is not of an interface; whether it is one of QoS.
+    fn take(&mut self, file: &str, block: &Block<'a>, outcomes: &mut Outcomes) -> bool {
+        if self.policies.take(file, block, outcomes) {
+            return true;
+        }
+        if let Some(rest) = block.after("qos map") {
+            let read = read_map(file, block, rest, &mut self.dscp, &mut self.cos);
+            outcomes.take(block.line.number, read);
+            return true;
+        }
+        match block.line.words().as_slice() {
+            ["qos", "profile", name] => {
+                let mut profile = Profile::default();
+                for line in &block.below {
+                    let read = match profile.take(file, line, outcomes) {
+                        Ok(false) => {
+                            Err(line.wrong(file, "this setting of a profile is not known"))
+                        }
+                        read => read,
+                    };
+                    outcomes.take(line.line.number, read);
+                }
+                self.profiles.insert(name, profile);
+            }
+            ["priority-flow-control", "all", "off"] => self.pfc_all_off = true,
+            ["no", "priority-flow-control", "all", ..] => self.pfc_all_off = false,
+            // The watchdog drops packets of a class that is paused without end. It is not simulated.
+            ["priority-flow-control", "pause", "watchdog", ..] => {}
+            ["qos", "rewrite" | "ecn", ..] => {}
+            _ => return false,
+        }
+        outcomes.applied(block.line.number);
+        true
+    }
+
+    /// The intents of some interfaces that one command names; none where it says nothing of QoS.
+    fn interface(
+        &self,
+        file: &str,
+        ports: &[String],
+        block: &Block<'a>,
+        outcomes: &mut Outcomes,
+    ) -> Vec<Intent> {
+        let mut own = Interface::default();
+        outcomes.applied(block.line.number);
+        // Settings of the interface itself replace those of its profile.
+        let is_profile = |line: &&Block<'_>| line.after("service-profile").is_some();
+        let of_profile = block.below.iter().filter(is_profile);
+        let others = block.below.iter().filter(|line| !is_profile(line));
+        for line in of_profile.chain(others) {
+            match own.line(file, line, self, outcomes) {
+                Ok(true) => outcomes.applied(line.line.number),
+                Ok(false) if is_irrelevant(line.line.text) => {
+                    outcomes.irrelevant(line.line.number);
+                    line.pass_below(outcomes);
+                }
+                // A line that nothing is known of is not understood.
+                Ok(false) => own.about |= Area::of(line.line.text).contains(&Area::Pfc),
+                Err(error) => {
+                    outcomes.not_understood(&error);
+                    own.about = true;
+                }
+            }
+        }
+        if !own.about {
+            return Vec::new();
+        }
+        let intent = self.intent(file, block, own, outcomes);
+        let named = |name: &String| Intent {
+            ports: vec![Port {
+                name: name.clone(),
+                gbps: None,
+                metres: None,
+            }],
+            ..intent.clone()
         };
-        found.extend(read_interface(file, name, block, &profiles, &dscp, &cos)?);
+        ports.iter().map(named).collect()
     }
-    Ok(found)
-}
 
-fn read_map(
-    file: &str,
-    block: &Block<'_>,
-    rest: &str,
-    dscp: &mut [u8; 64],
-    cos: &mut [u8; 8],
-) -> Result<(), ReadError> {
-    let line = block.line.number;
-    let words: Vec<&str> = rest.split_whitespace().collect();
-    match words.as_slice() {
-        ["traffic-class", from, "to", "tx-queue", to]
-        | ["traffic-class", from, "to", "uc-tx-queue", to]
-            if from == to =>
+    fn intent(
+        &self,
+        file: &str,
+        block: &Block<'_>,
+        own: Interface<'_>,
+        outcomes: &mut Outcomes,
+    ) -> Intent {
+        // By default switched ports trust the class of service, and routed ports the DSCP.
+        let usual = if own.is_routed {
+            Trust::Dscp
+        } else {
+            Trust::Pcp
+        };
+        let trust = own.profile.trust.unwrap_or(usual);
+        let default_class = if trust.pcp() {
+            self.cos[own.profile.cos]
+        } else {
+            COS[own.profile.cos]
+        };
+        let is_on = own.profile.pfc_on && !self.pfc_all_off;
+        let pfc = if is_on { own.profile.pfc } else { 0 };
+        let mut intent = Intent {
+            trust,
+            dscp: self.dscp,
+            pcp: self.cos,
+            default_class,
+            queues: own.profile.queues,
+            pfc_send: pfc,
+            pfc_obey: pfc,
+            pause: Pause::default(),
+            dcbx: own.dcbx,
+            mtu: own.mtu,
+            global_pause: own.global_pause,
+            ..Intent::default()
+        };
+        if let Some(name) = own.policy
+            && !self.policies.classify(name, &mut intent)
         {
-            number(file, line, from, 0..=7).map(|_| ())
+            let what = format!("there is no policy-map \"{name}\"");
+            outcomes.not_understood(&block.wrong(file, &what));
+            intent.forget(Area::Classes, what);
         }
-        ["traffic-class", _, "to", "dscp" | "cos", ..] => Ok(()),
-        [
-            kind @ ("dscp" | "cos"),
-            values @ ..,
-            "to",
-            "traffic-class",
-            class,
-        ] => {
-            let class = number(file, line, class, 0..=7)? as u8;
-            let is_dscp = *kind == "dscp";
-            for value in list(file, line, &values.join(","), if is_dscp { 63 } else { 7 })? {
-                let entry = if is_dscp {
-                    dscp.get_mut(usize::from(value))
-                } else {
-                    cos.get_mut(usize::from(value))
-                };
-                entry.into_iter().for_each(|entry| *entry = class);
-            }
-            Ok(())
-        }
-        _ => Err(block.wrong(file, "this map is not known")),
+        intent
     }
 }
 
-/// Whether the command is one of a profile.
-fn read_profile(file: &str, block: &Block<'_>, profile: &mut Profile) -> Result<bool, ReadError> {
-    let line = block.line.number;
-    match block.line.words().as_slice() {
-        ["priority-flow-control", "on"] => profile.pfc_on = true,
-        ["no", "priority-flow-control", ..] => profile.pfc_on = false,
-        ["priority-flow-control", "priority", values, "no-drop"] => {
-            profile.pfc |= mask(&list(file, line, values, 7)?);
-        }
-        ["priority-flow-control", "priority", values, "drop"] => {
-            profile.pfc &= !mask(&list(file, line, values, 7)?);
-        }
-        ["priority-flow-control", "pause", ..] => {}
-        ["tx-queue" | "uc-tx-queue", class] => {
-            let class = number(file, line, class, 0..=7)? as usize;
-            for below in &block.below {
-                read_queue(file, below, &mut profile.queues[class])?;
-            }
-        }
-        ["qos", "trust" | "cos" | "dscp", ..] | ["shape", ..] => {}
-        _ => return Ok(false),
-    }
-    Ok(true)
+/// The settings of an interface.
+struct Interface<'a> {
+    profile: Profile,
+    policy: Option<&'a str>,
+    is_routed: bool,
+    mtu: u32,
+    dcbx: bool,
+    global_pause: bool,
+    /// Whether a line is about QoS.
+    about: bool,
 }
 
-fn read_queue(file: &str, block: &Block<'_>, queue: &mut Queue) -> Result<(), ReadError> {
+impl Default for Interface<'_> {
+    fn default() -> Self {
+        Self {
+            profile: Profile::default(),
+            policy: None,
+            is_routed: false,
+            mtu: 9214,
+            dcbx: false,
+            global_pause: false,
+            about: false,
+        }
+    }
+}
+
+impl<'a> Interface<'a> {
+    /// Takes a line; whether it is known.
+    fn line(
+        &mut self,
+        file: &str,
+        line: &Block<'a>,
+        switch: &Switch<'_>,
+        outcomes: &mut Outcomes,
+    ) -> Result<bool, ReadError> {
+        match line.line.words().as_slice() {
+            ["service-profile", name] => {
+                self.about = true;
+                let found = switch.profiles.get(name);
+                let found = found
+                    .ok_or_else(|| line.wrong(file, "there is no qos profile of this name"))?;
+                self.profile = found.clone();
+            }
+            ["service-policy", "type", "qos", "input", name] => {
+                self.policy = Some(name);
+                self.about = true;
+            }
+            ["service-policy", ..] => return Err(line.wrong(file, "this policy is not known")),
+            ["no", "switchport"] => self.is_routed = true,
+            ["switchport"] => self.is_routed = false,
+            ["mtu", value] => self.mtu = number(file, line.line.number, value, 68..=65_535)?,
+            ["dcbx", "mode", mode] => self.dcbx = *mode != "none",
+            [
+                "flowcontrol",
+                "receive" | "send",
+                state @ ("on" | "off" | "desired"),
+            ] => {
+                self.global_pause |= *state == "on";
+            }
+            _ => {
+                let known = self.profile.take(file, line, outcomes)?;
+                self.about |= known;
+                return Ok(known);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Profile {
+    /// Takes a command of a profile; whether it is one.
+    fn take(
+        &mut self,
+        file: &str,
+        block: &Block<'_>,
+        outcomes: &mut Outcomes,
+    ) -> Result<bool, ReadError> {
+        let line = block.line.number;
+        match block.line.words().as_slice() {
+            ["priority-flow-control", "on"] => self.pfc_on = true,
+            ["priority-flow-control", "off"] | ["no", "priority-flow-control"] => {
+                self.pfc_on = false;
+            }
+            ["priority-flow-control", "priority", values, "no-drop"] => {
+                self.pfc |= mask(&list(file, line, values, 7)?);
+            }
+            ["priority-flow-control", "priority", values, "drop"]
+            | ["no", "priority-flow-control", "priority", values, ..] => {
+                self.pfc &= !mask(&list(file, line, values, 7)?);
+            }
+            ["priority-flow-control", "pause", ..]
+            | ["no", "priority-flow-control", "pause", ..] => {}
+            ["tx-queue" | "uc-tx-queue", class] => {
+                let class = number(file, line, class, 0..=7)? as usize;
+                block.each(outcomes, |line| {
+                    read_queue(line, &mut self.queues[class], file)
+                });
+            }
+            // Queues of multicast do not carry RoCE.
+            ["mc-tx-queue", ..] => block.pass_below(outcomes),
+            ["qos", "trust", "dscp"] => self.trust = Some(Trust::Dscp),
+            ["qos", "trust", "cos"] => self.trust = Some(Trust::Pcp),
+            ["no", "qos", "trust"] => self.trust = Some(Trust::None),
+            ["qos", "cos", value] => self.cos = number(file, line, value, 0..=7)? as usize,
+            ["qos", "dscp", value] => {
+                number(file, line, value, 0..=63)?;
+            }
+            ["qos", ..] => return Err(block.wrong(file, "this QoS command is not known")),
+            ["shape", ..] => {}
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn read_queue(block: &Block<'_>, queue: &mut Queue, file: &str) -> Result<(), ReadError> {
     let value = |word: &str, max| number(file, block.line.number, word, 0..=max);
     match block.line.words().as_slice() {
         ["priority", "strict"] => queue.schedule = Schedule::Strict,
@@ -169,71 +357,4 @@ fn read_queue(file: &str, block: &Block<'_>, queue: &mut Queue) -> Result<(), Re
         _ => return Err(block.wrong(file, "this setting of a queue is not known")),
     }
     Ok(())
-}
-
-fn read_interface(
-    file: &str,
-    name: &str,
-    block: &Block<'_>,
-    profiles: &BTreeMap<&str, Profile>,
-    dscp: &[u8; 64],
-    cos: &[u8; 8],
-) -> Result<Option<Intent>, ReadError> {
-    let (mut own, mut about, mut cos_default) = (Profile::default(), false, 0);
-    // By default, switched ports trust the class of service.
-    let mut trust = Trust::Pcp;
-    let (mut mtu, mut dcbx) = (9214, false);
-    for line in &block.below {
-        match line.line.words().as_slice() {
-            ["service-profile", profile] => {
-                let found = profiles.get(profile);
-                own = found
-                    .ok_or_else(|| line.wrong(file, "there is no qos profile of this name"))?
-                    .clone();
-                about = true;
-            }
-            ["qos", "trust", "dscp"] => trust = Trust::Dscp,
-            ["qos", "trust", "cos"] => trust = Trust::Pcp,
-            ["no", "qos", "trust"] => trust = Trust::None,
-            ["qos", "cos", value] => {
-                cos_default = number(file, line.line.number, value, 0..=7)? as usize
-            }
-            ["mtu", value] => mtu = number(file, line.line.number, value, 68..=65_535)?,
-            ["dcbx", "mode", mode] => dcbx = *mode != "none",
-            ["qos", "dscp", value] => {
-                number(file, line.line.number, value, 0..=63)?;
-            }
-            ["qos", ..] => return Err(line.wrong(file, "this QoS command is not known")),
-            _ => {
-                let known = read_profile(file, line, &mut own)?;
-                about |= known;
-                continue;
-            }
-        }
-        about |= line.line.text.contains("qos ");
-    }
-    let default_class = if trust.pcp() {
-        cos[cos_default]
-    } else {
-        COS[cos_default]
-    };
-    let pfc = if own.pfc_on { own.pfc } else { 0 };
-    Ok(about.then(|| Intent {
-        trust,
-        dscp: *dscp,
-        pcp: *cos,
-        default_class,
-        queues: own.queues,
-        pfc_send: pfc,
-        pfc_obey: pfc,
-        pause: Pause::default(),
-        dcbx,
-        mtu,
-        ports: vec![Port {
-            name: name.to_owned(),
-            gbps: None,
-            metres: None,
-        }],
-        ..Intent::default()
-    }))
 }

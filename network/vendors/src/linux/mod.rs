@@ -5,5 +5,6 @@
 
 pub(crate) mod dcb;
 pub(crate) mod read;
+pub(crate) mod remedy;
 pub(crate) mod shown;
 pub(crate) mod write;

@@ -1,6 +1,7 @@
 //! Texts of Linux, read as intents.
 
 use crate::intent::{HostSettings, Intent, Port, Queue, Schedule, Trust};
+use crate::outcome::Outcomes;
 use crate::shell::{ShellCommand, commands};
 use crate::text::{ReadError, classes, number, set_bits, shortened};
 
@@ -124,33 +125,39 @@ impl Reading {
     }
 }
 
-pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
+pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     let mut reading = Reading::new();
-    for command in commands(file, text)? {
-        if reading.shared(file, &command)? {
-            continue;
-        }
-        match command.parts().as_slice() {
-            [
-                "dcb",
-                area,
-                "set" | "add" | "replace",
-                "dev",
-                port,
-                rest @ ..,
-            ] => {
-                reading.port(file, &command, port)?;
-                dcb(file, &command, area, rest, &mut reading)?;
-            }
-            ["dcb", "app", "flush", "dev", port, ..] => {
-                reading.port(file, &command, port)?;
-                reading.intent.dscp = [0; 64];
-            }
-            ["dcb", _, "show", ..] => {}
-            _ => return Err(command.wrong(file, "this command is not known")),
-        }
+    let (commands, mut outcomes) = commands(file, text)?;
+    for command in commands {
+        outcomes.take(command.line, one(file, &command, &mut reading));
     }
-    Ok(vec![reading.finish()])
+    Ok((vec![reading.finish()], outcomes))
+}
+
+fn one(file: &str, command: &ShellCommand, reading: &mut Reading) -> Result<(), ReadError> {
+    if reading.shared(file, command)? {
+        return Ok(());
+    }
+    match command.parts().as_slice() {
+        [
+            "dcb",
+            area,
+            "set" | "add" | "replace",
+            "dev",
+            port,
+            rest @ ..,
+        ] => {
+            reading.port(file, command, port)?;
+            dcb(file, command, area, rest, reading)?;
+        }
+        ["dcb", "app", "flush", "dev", port, ..] => {
+            reading.port(file, command, port)?;
+            reading.intent.dscp = [0; 64];
+        }
+        ["dcb", _, "show", ..] => {}
+        _ => return Err(command.wrong(file, "this command is not known")),
+    }
+    Ok(())
 }
 
 fn dcb(

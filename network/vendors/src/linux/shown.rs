@@ -11,12 +11,12 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
         "show_gids" => show_gids(section, host)?,
         "lspci" => lspci(section, host)?,
         "mlnx_qos" => mlnx_qos(section, host)?,
-        "dcb" => super::dcb::take(section, host)?,
-        "ethtool" => ethtool(section, host)?,
+        "dcb" => return super::dcb::take(section, host),
+        "ethtool" => return ethtool(section, host),
         "dmesg" => dmesg(section, host)?,
-        "ip" => addresses(section, host)?,
+        "ip" if section.command.contains(" addr") => addresses(section, host)?,
         "iptables-save" | "ip6tables-save" | "nft" => firewall(section, host),
-        "rdma" => rdma_links(section, host),
+        "rdma" if section.command.starts_with("rdma link") => rdma_links(section, host),
         "env" => environment(section, host)?,
         "grep" => grep(section, host),
         "cat" if section.command.ends_with("/proc/mounts") => mounts(section, host),
@@ -95,6 +95,10 @@ fn of_device(
 ) -> Result<(), ReadError> {
     match rest {
         ["device"] => adapter.pci = value.rsplit('/').next().map(str::to_owned),
+        ["node_type"] => {
+            adapter.iwarp = Some(section.fact(line, value.contains("RNIC")));
+        }
+        ["device", "driver"] => adapter.driver = value.rsplit('/').next().map(str::to_owned),
         ["board_id"] => adapter.psid = Some(section.fact(line, value.to_owned())),
         ["ports", _, "state"] => adapter.up = Some(section.fact(line, value.contains("ACTIVE"))),
         ["ports", _, "link_layer"] => {
@@ -136,7 +140,7 @@ fn of_device(
         }
         ["tc", _, "traffic_class"] => {
             let word = value.rsplit('=').next().unwrap_or_default();
-            adapter.tos = Some(section.fact(line, section.number(line, word)?));
+            adapter.forced_tos = Some(section.fact(line, section.number(line, word)?));
         }
         _ => {}
     }
@@ -249,15 +253,12 @@ fn show_gids(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadErro
         let (Ok(index), Ok(address)) = (index.parse(), gid.parse::<std::net::Ipv6Addr>()) else {
             continue;
         };
-        let v2 = if rest.contains(&"v2") {
-            true
-        } else if rest.contains(&"v1") {
-            false
-        } else {
-            return Err(section.wrong(line, "the version v1 or v2 was expected"));
-        };
+        // Some drivers do not show the version, and no interface behind it.
+        let version = rest.iter().find(|word| matches!(**word, "v1" | "v2"));
+        let v2 = version.map(|version| *version == "v2");
         let adapter = device(host, name);
-        if let (Some(netdev), None) = (rest.last(), &adapter.netdev) {
+        let netdev = rest.last().filter(|_| version.is_some());
+        if let (Some(netdev), None) = (netdev, &adapter.netdev) {
             adapter.netdev = Some(section.fact(line, (*netdev).to_owned()));
         }
         adapter.gids.push(section.fact(
@@ -265,7 +266,7 @@ fn show_gids(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadErro
             GidEntry {
                 index,
                 address: mapped(address),
-                v2: Some(v2),
+                v2,
             },
         ));
     }
@@ -306,9 +307,9 @@ fn lspci(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
         let Some(adapter) = own else { continue };
         let pcie = &mut adapter.pcie;
         if let Some(rest) = text.strip_prefix("LnkCap:") {
-            pcie.capable = Some(section.fact(line, link(section, line, rest)?));
+            pcie.capable = link(section, line, rest)?.map(|link| section.fact(line, link));
         } else if let Some(rest) = text.strip_prefix("LnkSta:") {
-            pcie.trained = Some(section.fact(line, link(section, line, rest)?));
+            pcie.trained = link(section, line, rest)?.map(|link| section.fact(line, link));
         } else if let Some(node) = text.strip_prefix("NUMA node: ") {
             adapter.numa_node = Some(section.fact(line, section.number(line, node)?));
         }
@@ -323,8 +324,12 @@ fn lspci(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// `Speed 16GT/s (downgraded), Width x8 (downgraded)`.
-fn link(section: &Section<'_>, line: &Line<'_>, rest: &str) -> Result<PcieLink, ReadError> {
+/// `Speed 16GT/s (downgraded), Width x8 (downgraded)`. Older versions of lspci print `Speed unknown` for
+/// speeds that they do not know: then the link is unknown.
+fn link(section: &Section<'_>, line: &Line<'_>, rest: &str) -> Result<Option<PcieLink>, ReadError> {
+    if rest.contains("Speed unknown") || rest.contains("Width unknown") {
+        return Ok(None);
+    }
     let after = |word: &str| rest.split_once(word).map(|(_, rest)| rest.trim_start());
     let speed = after("Speed ").and_then(generation);
     let width = after("Width x").and_then(|rest| {
@@ -332,7 +337,7 @@ fn link(section: &Section<'_>, line: &Line<'_>, rest: &str) -> Result<PcieLink, 
         digits.parse::<u8>().ok()
     });
     match (speed, width) {
-        (Some(generation), Some(width)) => Ok(PcieLink { generation, width }),
+        (Some(generation), Some(width)) => Ok(Some(PcieLink { generation, width })),
         _ => Err(section.wrong(line, "Speed and Width were expected")),
     }
 }
@@ -404,6 +409,7 @@ fn mlnx_qos(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError
         }
     }
     adapter.dscp = dscp;
+    adapter.has_mlnx_qos = true;
     Ok(())
 }
 
@@ -417,63 +423,74 @@ fn eight(section: &Section<'_>, line: &Line<'_>, values: &str) -> Result<[u8; 8]
         .map_err(|_| section.wrong(line, "eight values were expected, one for each priority"))
 }
 
-fn ethtool(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
-    let name = section
-        .command
-        .split_whitespace()
-        .last()
-        .unwrap_or_default();
-    let Some(adapter) = host.adapter_of(name) else {
-        return Ok(());
+/// `ethtool IF` and `ethtool -a IF`; whether the command is one of them.
+fn ethtool(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, ReadError> {
+    let words: Vec<&str> = section.command.split_whitespace().collect();
+    let (name, pause) = match words.as_slice() {
+        ["ethtool", "-a" | "--show-pause", name] => (name, true),
+        ["ethtool", name] => (name, false),
+        _ => return Ok(false),
     };
-    let pause = section.command.contains(" -a ");
+    let Some(adapter) = host.adapter_of(name) else {
+        return Ok(true);
+    };
+    if pause {
+        return pauses(section, adapter).map(|()| true);
+    }
+    // Link modes are in lines of their own below the first; the heading says whose they are.
+    let mut heading = "";
+    let (mut own, mut partner) = (Vec::new(), Vec::new());
     for line in &section.lines {
-        let Some((key, value)) = line.text.split_once(':') else {
-            if let Some(speed) = line
-                .text
-                .split("000base")
-                .next()
-                .filter(|_| line.text.contains("000base"))
-            {
-                fastest(section, line, adapter, speed);
+        let (key, value) = match line.text.split_once(':') {
+            Some((key, value)) => {
+                heading = key;
+                (key, value.trim())
             }
+            None => ("", line.text),
+        };
+        if key == "Speed" && value.ends_with("Mb/s") {
+            let mbps: u32 = section.number(line, value.trim_end_matches("Mb/s"))?;
+            adapter.gbps = Some(section.fact(line, mbps / 1000));
+        }
+        let modes = match heading {
+            "Supported link modes" => &mut own,
+            "Link partner advertised link modes" => &mut partner,
+            _ => continue,
+        };
+        let speeds = value
+            .split_whitespace()
+            .filter_map(|mode| mode.split_once("000base"));
+        let speeds = speeds.filter_map(|(speed, _)| speed.parse::<u32>().ok());
+        modes.extend(speeds.map(|gbps| section.fact(line, gbps)));
+    }
+    // A mode that the other end does not have is no mode of the link.
+    let is_common = |mode: &Fact<u32>| {
+        partner.is_empty()
+            || partner
+                .iter()
+                .any(|other: &Fact<u32>| other.value == mode.value)
+    };
+    own.retain(is_common);
+    own.into_iter().for_each(|mode| adapter.may_run_at(mode));
+    Ok(true)
+}
+
+/// `ethtool -a IF`: 802.3x pause.
+fn pauses(section: &Section<'_>, adapter: &mut Adapter) -> Result<(), ReadError> {
+    for line in &section.lines {
+        let Some(("RX" | "TX", value)) = line.text.split_once(':') else {
             continue;
         };
-        let value = value.trim();
-        match key {
-            "RX" | "TX" if pause && value == "on" => {
-                adapter.global_pause = Some(section.fact(line, true))
+        match value.trim() {
+            "on" => adapter.global_pause = Some(section.fact(line, true)),
+            "off" => {
+                let off = || section.fact(line, false);
+                adapter.global_pause.get_or_insert_with(off);
             }
-            "RX" | "TX" if pause && value == "off" => {
-                let _ = adapter
-                    .global_pause
-                    .get_or_insert_with(|| section.fact(line, false));
-            }
-            "RX" | "TX" if pause => return Err(section.wrong(line, "on or off was expected")),
-            "Supported link modes" => {
-                if let Some(speed) = value.split("000base").next() {
-                    fastest(section, line, adapter, speed);
-                }
-            }
-            "Speed" if value.ends_with("Mb/s") => {
-                let mbps: u32 = section.number(line, value.trim_end_matches("Mb/s"))?;
-                adapter.gbps = Some(section.fact(line, mbps / 1000));
-            }
-            _ => {}
+            _ => return Err(section.wrong(line, "on or off was expected")),
         }
     }
     Ok(())
-}
-
-fn fastest(section: &Section<'_>, line: &Line<'_>, adapter: &mut Adapter, speed: &str) {
-    if let Ok(gbps) = speed.trim().parse::<u32>()
-        && adapter
-            .gbps_max
-            .as_ref()
-            .is_none_or(|other| other.value < gbps)
-    {
-        adapter.gbps_max = Some(section.fact(line, gbps));
-    }
 }
 
 /// `126.024 Gb/s available PCIe bandwidth (…)` and `…, limited by 2.5 GT/s PCIe x8 link …`.
@@ -517,7 +534,15 @@ fn firewall(section: &Section<'_>, host: &mut HostFacts) {
             .iter()
             .any(|word| line.text.contains(word));
         if udp && refuses {
-            host.dropped_4791.push(section.fact(line, ()));
+            // iptables: `-i IF`; nftables: `iifname "IF"` or `iif "IF"`.
+            let mut words = line.text.split_whitespace();
+            let named =
+                words.find(|word| matches!(*word, "-i" | "--in-interface" | "iifname" | "iif"));
+            let interface = named
+                .and_then(|_| words.next())
+                .map(|name| name.trim_matches('"'));
+            host.dropped_4791
+                .push(section.fact(line, interface.map(str::to_owned)));
         }
     }
 }

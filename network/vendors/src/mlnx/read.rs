@@ -2,29 +2,38 @@
 
 use crate::intent::{Intent, Trust};
 use crate::linux::read::Reading;
+use crate::outcome::Outcomes;
 use crate::shell::{ShellCommand, commands};
 use crate::text::{ReadError, number};
 
-pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
+pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     let mut reading = Reading::new();
     (0_u8..)
         .zip(&mut reading.intent.dscp)
         .for_each(|(value, class)| *class = value / 8);
-    for command in commands(file, text)? {
-        if reading.shared(file, &command)? {
-            continue;
-        }
-        let parts = command.parts();
-        let ["mlnx_qos", rest @ ..] = parts.as_slice() else {
-            return Err(command.wrong(file, "this command is not known"));
-        };
-        for option in rest.chunks(2) {
-            let [name, value] = option else { continue };
-            apply(file, &command, name, value, &mut reading)?;
-        }
+    let (commands, mut outcomes) = commands(file, text)?;
+    for command in commands {
+        outcomes.take(command.line, one(file, &command, &mut reading));
     }
     reading.intent.pfc_obey = reading.intent.pfc_send;
-    Ok(vec![reading.finish()])
+    Ok((vec![reading.finish()], outcomes))
+}
+
+fn one(file: &str, command: &ShellCommand, reading: &mut Reading) -> Result<(), ReadError> {
+    if reading.shared(file, command)? {
+        return Ok(());
+    }
+    let parts = command.parts();
+    let ["mlnx_qos", rest @ ..] = parts.as_slice() else {
+        return Err(command.wrong(file, "this command is not known"));
+    };
+    for option in rest.chunks(2) {
+        match option {
+            [name, value] => apply(file, command, name, value, reading)?,
+            _ => return Err(command.wrong(file, "the last option has no value")),
+        }
+    }
+    Ok(())
 }
 
 fn apply(

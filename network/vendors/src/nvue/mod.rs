@@ -7,3 +7,4 @@ pub(crate) mod read;
 pub(crate) mod remedy;
 pub(crate) mod shown;
 pub(crate) mod write;
+mod yaml;

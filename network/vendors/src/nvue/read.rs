@@ -1,9 +1,66 @@
-//! Texts of NVUE, read as intents.
+//! Texts of NVUE, read as intents: commands, or YAML.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::yaml;
 use crate::intent::{Ecn, Intent, Pause, Port, Queue, Schedule, Trust};
-use crate::text::{Line, ReadError, lines, list, mask, number};
+use crate::outcome::Outcomes;
+use crate::text::{ReadError, lines, list, mask, number, shortened};
+
+/// The profile of every port that has no other.
+const PROFILE: &str = "default-global";
+
+/// Areas of `nv set qos` whose settings are in profiles.
+const AREAS: [&str; 6] = [
+    "mapping",
+    "egress-queue-mapping",
+    "pfc",
+    "egress-scheduler",
+    "congestion-control",
+    "remark",
+];
+
+/// Areas of QoS that do not change classes, pauses or marks: shares of the packet memory, and headers that
+/// packets leave with.
+const UNUSED: [&str; 3] = ["traffic-pool", "remark", "egress-shaper"];
+
+/// Objects below `nv set` that do not concern QoS.
+const OTHERS: [&str; 14] = [
+    "acl",
+    "bridge",
+    "evpn",
+    "header",
+    "maintenance",
+    "mlag",
+    "nve",
+    "platform",
+    "router",
+    "service",
+    "system",
+    "vrf",
+    "vlan",
+    "cluster",
+];
+
+/// Settings of an interface that do not concern QoS.
+const OF_INTERFACE: [&str; 16] = [
+    "acl",
+    "base-interface",
+    "bond",
+    "bridge",
+    "description",
+    "evpn",
+    "ip",
+    "link",
+    "lldp",
+    "parent",
+    "ptp",
+    "router",
+    "storm-control",
+    "tunnel",
+    "type",
+    "vlan",
+];
 
 /// A port of a text, by name.
 #[derive(Clone, Default)]
@@ -11,9 +68,25 @@ struct Link {
     mtu: Option<u32>,
     gbps: Option<u32>,
     dcbx: bool,
+    /// Names of the profiles, by area.
+    profiles: BTreeMap<&'static str, String>,
 }
 
-/// The settings read so far.
+/// A setting: its line, and words.
+#[derive(Clone)]
+struct Setting<'a> {
+    line: usize,
+    words: Vec<&'a str>,
+}
+
+impl Setting<'_> {
+    fn wrong(&self, file: &str, what: &str) -> ReadError {
+        let text = shortened(&self.words.join(" "));
+        ReadError::new(file, self.line, format!("\"{text}\": {what}"))
+    }
+}
+
+/// The settings of a port's profiles, read so far.
 struct Reading<'a> {
     file: &'a str,
     intent: Intent,
@@ -25,7 +98,8 @@ struct Reading<'a> {
     ecn: u8,
     min: [u32; 8],
     max: [u32; 8],
-    links: BTreeMap<String, Link>,
+    /// Chance of a mark at the upper threshold, in percent.
+    chance: [u8; 8],
 }
 
 impl<'a> Reading<'a> {
@@ -39,9 +113,6 @@ impl<'a> Reading<'a> {
         (0_u8..)
             .zip(&mut intent.dscp)
             .for_each(|(value, class)| *class = value / 8);
-        let (min, max) = ([150_000; 8], [1_500_000; 8]);
-        let links = BTreeMap::new();
-        let percents = [12, 13, 12, 13, 12, 13, 12, 13];
         Self {
             file,
             intent,
@@ -49,11 +120,11 @@ impl<'a> Reading<'a> {
             tx: true,
             rx: true,
             strict: 0,
-            percents,
+            percents: [12, 13, 12, 13, 12, 13, 12, 13],
             ecn: 1,
-            min,
-            max,
-            links,
+            min: [150_000; 8],
+            max: [1_500_000; 8],
+            chance: [100; 8],
         }
     }
 
@@ -65,39 +136,8 @@ impl<'a> Reading<'a> {
         self.percents = [50, 0, 0, 50, 0, 0, 0, 0];
     }
 
-    fn wrong(&self, line: &Line<'_>, what: &str) -> ReadError {
-        let text = crate::text::shortened(line.text);
-        ReadError::new(self.file, line.number, format!("\"{text}\": {what}"))
-    }
-
-    fn command(&mut self, line: &Line<'_>) -> Result<(), ReadError> {
-        let words = line.words();
-        let words: Vec<&str> = words
-            .iter()
-            .copied()
-            .skip_while(|word| *word != "nv")
-            .collect();
-        match words.as_slice() {
-            ["nv", "set", "qos", "roce", rest @ ..] => match rest {
-                [] | ["mode", "lossless"] | ["enable", "on"] => self.roce(true),
-                ["mode", "lossy"] => self.roce(false),
-                _ => return Err(self.wrong(line, "this mode of RoCE is not known")),
-            },
-            ["nv", "set", "qos", area, "default-global", rest @ ..] => {
-                self.qos(line, area, rest)?
-            }
-            ["nv", "set", "qos", ..] => {
-                return Err(self.wrong(line, "profiles other than default-global are not known"));
-            }
-            ["nv", "set", "interface", names, rest @ ..] => self.interface(line, names, rest)?,
-            ["nv", "set" | "config" | "show" | "unset", ..] => {}
-            _ => return Err(self.wrong(line, "it is no command of NVUE")),
-        }
-        Ok(())
-    }
-
-    fn qos(&mut self, line: &Line<'_>, area: &str, rest: &[&str]) -> Result<(), ReadError> {
-        let value = |word: &str, max| number(self.file, line.number, word, 0..=max);
+    fn qos(&mut self, line: &Setting<'_>, area: &str, rest: &[&str]) -> Result<(), ReadError> {
+        let value = |word: &str, max| number(self.file, line.line, word, 0..=max);
         match (area, rest) {
             ("mapping", ["trust", word]) => {
                 self.intent.trust = match *word {
@@ -105,7 +145,7 @@ impl<'a> Reading<'a> {
                     "l2" => Trust::Pcp,
                     "l3" => Trust::Dscp,
                     "both" => Trust::Both,
-                    _ => return Err(self.wrong(line, "trust is l2, l3, both or port")),
+                    _ => return Err(line.wrong(self.file, "trust is l2, l3, both or port")),
                 };
             }
             ("mapping", ["port-default-sp", word]) => {
@@ -113,13 +153,13 @@ impl<'a> Reading<'a> {
             }
             ("mapping", ["dscp", values, "switch-priority", class]) => {
                 let class = value(class, 7)? as u8;
-                for dscp in list(self.file, line.number, values, 63)? {
+                for dscp in list(self.file, line.line, values, 63)? {
                     self.intent.dscp[usize::from(dscp)] = class;
                 }
             }
             ("mapping", ["pcp", values, "switch-priority", class]) => {
                 let class = value(class, 7)? as u8;
-                for pcp in list(self.file, line.number, values, 7)? {
+                for pcp in list(self.file, line.line, values, 7)? {
                     self.intent.pcp[usize::from(pcp)] = class;
                 }
             }
@@ -129,16 +169,16 @@ impl<'a> Reading<'a> {
                 value(from, 7)?;
             }
             ("egress-queue-mapping", _) => {
-                return Err(self.wrong(
-                    line,
+                return Err(line.wrong(
+                    self.file,
                     "a switch priority in a traffic class of another number is not supported",
                 ));
             }
             ("pfc", ["switch-priority", values]) => {
-                self.pfc |= mask(&list(self.file, line.number, values, 7)?);
+                self.pfc |= mask(&list(self.file, line.line, values, 7)?);
             }
-            ("pfc", ["tx", word]) => self.tx = self.able(line, word)?,
-            ("pfc", ["rx", word]) => self.rx = self.able(line, word)?,
+            ("pfc", ["tx", word]) => self.tx = able(self.file, line, word)?,
+            ("pfc", ["rx", word]) => self.rx = able(self.file, line, word)?,
             ("pfc", ["xoff-threshold", bytes]) => {
                 self.intent.pause.xoff = Some(value(bytes, u32::MAX)?)
             }
@@ -149,64 +189,42 @@ impl<'a> Reading<'a> {
                 value(bytes, u32::MAX)?;
             }
             ("egress-scheduler" | "congestion-control", ["traffic-class", values, rest @ ..]) => {
-                for class in list(self.file, line.number, values, 7)? {
+                for class in list(self.file, line.line, values, 7)? {
                     self.queue(line, usize::from(class), rest)?;
                 }
             }
-            _ => return Err(self.wrong(line, "this QoS setting is not known")),
+            _ => return Err(line.wrong(self.file, "this QoS setting is not known")),
         }
         Ok(())
     }
 
-    fn able(&self, line: &Line<'_>, word: &str) -> Result<bool, ReadError> {
-        match word {
-            "enable" | "enabled" | "on" => Ok(true),
-            "disable" | "disabled" | "off" => Ok(false),
-            _ => Err(self.wrong(line, "it is enable or disable")),
-        }
-    }
-
-    fn queue(&mut self, line: &Line<'_>, class: usize, rest: &[&str]) -> Result<(), ReadError> {
-        let bytes = |word: &str| number(self.file, line.number, word, 0..=u32::MAX);
+    fn queue(&mut self, line: &Setting<'_>, class: usize, rest: &[&str]) -> Result<(), ReadError> {
+        let bytes = |word: &str| number(self.file, line.line, word, 0..=u32::MAX);
         match rest {
             ["mode", "strict"] => self.strict |= 1 << class,
             ["mode", "dwrr"] => self.strict &= !(1 << class),
             ["bw-percent", percent] => {
-                self.percents[class] = number(self.file, line.number, percent, 0..=100)? as u8;
+                self.percents[class] = number(self.file, line.line, percent, 0..=100)? as u8;
             }
             ["min-threshold", word] => self.min[class] = bytes(word)?,
             ["max-threshold", word] => self.max[class] = bytes(word)?,
             ["ecn", word] => {
-                let on = self.able(line, word)?;
+                let on = able(self.file, line, word)?;
                 self.ecn = self.ecn & !(1 << class) | u8::from(on) << class;
             }
             ["red", word] => {
-                self.able(line, word)?;
+                able(self.file, line, word)?;
             }
-            _ => return Err(self.wrong(line, "this setting of a queue is not known")),
+            ["probability", percent] => {
+                self.chance[class] = number(self.file, line.line, percent, 0..=100)? as u8;
+            }
+            _ => return Err(line.wrong(self.file, "this setting of a queue is not known")),
         }
         Ok(())
     }
 
-    fn interface(&mut self, line: &Line<'_>, names: &str, rest: &[&str]) -> Result<(), ReadError> {
-        let number = |word: &str| number(self.file, line.number, word, 1..=65_535);
-        let (mut mtu, mut gbps, mut dcbx) = (None, None, None);
-        match rest {
-            ["link", "mtu", word] => mtu = Some(number(word)?),
-            ["link", "speed", word] => gbps = word.strip_suffix('G').map(number).transpose()?,
-            ["lldp", "dcbx-pfc-tlv", word] => dcbx = Some(self.able(line, word)?),
-            // Other settings of interfaces do not concern QoS.
-            _ => return Ok(()),
-        }
-        for name in expanded(names) {
-            let link = self.links.entry(name).or_default();
-            (link.mtu, link.gbps) = (mtu.or(link.mtu), gbps.or(link.gbps));
-            link.dcbx = dcbx.unwrap_or(link.dcbx);
-        }
-        Ok(())
-    }
-
-    fn finish(mut self) -> Vec<Intent> {
+    /// The settings of a port with these profiles.
+    fn finish(mut self) -> Intent {
         for class in 0..8 {
             let strict = self.strict >> class & 1 == 1;
             let schedule = if strict {
@@ -218,7 +236,7 @@ impl<'a> Reading<'a> {
             let ecn = (self.ecn >> class & 1 == 1).then_some(Ecn::Thresholds {
                 min,
                 max,
-                percent: 100,
+                percent: self.chance[class],
             });
             self.intent.queues[class] = Queue { schedule, ecn };
         }
@@ -227,17 +245,7 @@ impl<'a> Reading<'a> {
         if self.pfc == 0 {
             self.intent.pause = Pause::default();
         }
-        let one = |(name, link): (String, Link)| Intent {
-            mtu: link.mtu.unwrap_or(9216),
-            dcbx: link.dcbx,
-            ports: vec![Port {
-                name,
-                gbps: link.gbps,
-                metres: None,
-            }],
-            ..self.intent.clone()
-        };
-        self.links.into_iter().map(one).collect()
+        self.intent
     }
 }
 
@@ -264,16 +272,197 @@ fn expanded(names: &str) -> Vec<String> {
     found
 }
 
-pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
-    let mut reading = Reading::new(file);
+/// The settings of a text, by what they are about.
+#[derive(Default)]
+struct Text<'a> {
+    /// `nv set qos roce` and its mode, in order.
+    roce: Vec<Setting<'a>>,
+    /// Settings of profiles, by area and name.
+    profiles: BTreeMap<(&'static str, String), Vec<Setting<'a>>>,
+    links: BTreeMap<String, Link>,
+}
+
+impl<'a> Text<'a> {
+    /// Takes a setting. What concerns a profile is read with the ports that have the profile.
+    fn take(&mut self, file: &str, setting: Setting<'a>, outcomes: &mut Outcomes) {
+        let line = setting.line;
+        match setting.words.as_slice() {
+            ["qos", "roce", ..] => {
+                outcomes.applied(line);
+                self.roce.push(setting);
+            }
+            ["qos", area, ..] if UNUSED.contains(area) => outcomes.irrelevant(line),
+            ["qos", area, profile, ..] => {
+                let Some(area) = AREAS.iter().find(|own| *own == area) else {
+                    let what = "this area of QoS is not known";
+                    outcomes.not_understood(&setting.wrong(file, what));
+                    return;
+                };
+                let key = (*area, (*profile).to_owned());
+                self.profiles.entry(key).or_default().push(setting);
+            }
+            ["interface", names, rest @ ..] => {
+                let ports = expanded(names);
+                outcomes.within(ports.clone());
+                match self.interface(file, &setting, &ports, rest) {
+                    Ok(true) => outcomes.applied(line),
+                    Ok(false) => outcomes.irrelevant(line),
+                    Err(error) => outcomes.not_understood(&error),
+                }
+                outcomes.within(Vec::new());
+            }
+            [object, ..] if OTHERS.contains(object) => outcomes.irrelevant(line),
+            _ => outcomes.not_understood(&setting.wrong(file, "this setting is not known")),
+        }
+    }
+
+    /// Takes a setting of interfaces; whether it is used.
+    fn interface(
+        &mut self,
+        file: &str,
+        setting: &Setting<'_>,
+        ports: &[String],
+        rest: &[&str],
+    ) -> Result<bool, ReadError> {
+        let number = |word: &str| number(file, setting.line, word, 1..=65_535);
+        let (mut mtu, mut gbps, mut dcbx, mut profile) = (None, None, None, None);
+        match rest {
+            ["link", "mtu", word] => mtu = Some(number(word)?),
+            ["link", "speed", word] => gbps = word.strip_suffix('G').map(number).transpose()?,
+            ["lldp", "dcbx-pfc-tlv", word] => dcbx = Some(able(file, setting, word)?),
+            ["qos", area, "profile", name] => {
+                let known = AREAS.iter().find(|own| *own == area);
+                let known = known.ok_or_else(|| setting.wrong(file, "this area is not known"))?;
+                profile = Some((*known, (*name).to_owned()));
+            }
+            [first, ..] if OF_INTERFACE.contains(first) => return Ok(false),
+            [] => {}
+            _ => return Err(setting.wrong(file, "this setting of an interface is not known")),
+        }
+        for name in ports {
+            let link = self.links.entry(name.clone()).or_default();
+            (link.mtu, link.gbps) = (mtu.or(link.mtu), gbps.or(link.gbps));
+            link.dcbx = dcbx.unwrap_or(link.dcbx);
+            link.profiles.extend(profile.clone());
+        }
+        Ok(true)
+    }
+
+    /// The intent of a port, without its own name and speed.
+    fn of_profiles(
+        &self,
+        file: &str,
+        names: &BTreeMap<&'static str, String>,
+        outcomes: &mut Outcomes,
+    ) -> Intent {
+        let mut reading = Reading::new(file);
+        for setting in &self.roce {
+            outcomes.take(setting.line, reading.mode(setting));
+        }
+        for area in AREAS {
+            let name = names.get(area).map_or(PROFILE, String::as_str);
+            let settings = self.profiles.get(&(area, name.to_owned()));
+            for setting in settings.into_iter().flatten() {
+                let rest = setting.words.get(3..).unwrap_or_default();
+                outcomes.take(setting.line, reading.qos(setting, area, rest));
+            }
+        }
+        reading.finish()
+    }
+}
+
+impl Reading<'_> {
+    /// Applies `qos roce` with its mode.
+    fn mode(&mut self, line: &Setting<'_>) -> Result<(), ReadError> {
+        match line.words.get(2..).unwrap_or_default() {
+            [] | ["mode", "lossless"] | ["enable", "on" | "enabled"] => self.roce(true),
+            ["mode", "lossy"] => self.roce(false),
+            ["cable-length", metres] => {
+                number(self.file, line.line, metres, 0..=100_000)?;
+            }
+            ["enable", "off" | "disabled"] => {}
+            _ => return Err(line.wrong(self.file, "this mode of RoCE is not known")),
+        }
+        Ok(())
+    }
+}
+
+/// Whether a word switches on.
+fn able(file: &str, line: &Setting<'_>, word: &str) -> Result<bool, ReadError> {
+    match word {
+        "enable" | "enabled" | "on" => Ok(true),
+        "disable" | "disabled" | "off" => Ok(false),
+        _ => Err(line.wrong(file, "it is enable or disable")),
+    }
+}
+
+pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     let lines = lines(file, text, &['#'])?;
-    for line in &lines {
-        reading.command(line)?;
+    let mut outcomes = Outcomes::of(file, &lines);
+    let mut found = Text::default();
+    if yaml::is_yaml(&lines) {
+        for (line, words) in yaml::settings(file, &lines, &mut outcomes) {
+            found.take(file, Setting { line, words }, &mut outcomes);
+        }
+    } else {
+        for line in &lines {
+            let all = line.words();
+            let words = all.iter().copied().skip_while(|word| *word != "nv");
+            let words: Vec<&str> = words.collect();
+            match words.as_slice() {
+                ["nv", "set", rest @ ..] => {
+                    let words = rest.to_vec();
+                    let line = line.number;
+                    found.take(file, Setting { line, words }, &mut outcomes);
+                }
+                ["nv", "config" | "show", ..] => outcomes.irrelevant(line.number),
+                ["nv", "unset", object, ..] if OTHERS.contains(object) => {
+                    outcomes.irrelevant(line.number);
+                }
+                _ => {
+                    let text = shortened(line.text);
+                    let what = format!("\"{text}\": nv set was expected");
+                    outcomes.not_understood(&ReadError::new(file, line.number, what));
+                }
+            }
+        }
     }
-    if reading.links.is_empty() && !lines.is_empty() {
-        reading
-            .links
-            .insert("default-global".to_owned(), Link::default());
+    if found.links.is_empty() && !lines.is_empty() {
+        found.links.insert(PROFILE.to_owned(), Link::default());
     }
-    Ok(reading.finish())
+    Ok((intents(file, &found, &mut outcomes), outcomes))
+}
+
+/// The intents of all ports. Ports with the same profiles are read once.
+fn intents(file: &str, text: &Text<'_>, outcomes: &mut Outcomes) -> Vec<Intent> {
+    let mut read: BTreeMap<&BTreeMap<&'static str, String>, Intent> = BTreeMap::new();
+    // Profiles of no port are read as well, so that their lines have an outcome.
+    let mut used: BTreeSet<(&'static str, &str)> = BTreeSet::new();
+    for link in text.links.values() {
+        read.entry(&link.profiles)
+            .or_insert_with(|| text.of_profiles(file, &link.profiles, outcomes));
+        let names = AREAS.iter().map(|area| {
+            (
+                *area,
+                link.profiles.get(area).map_or(PROFILE, String::as_str),
+            )
+        });
+        used.extend(names);
+    }
+    for (area, name) in text.profiles.keys() {
+        if !used.contains(&(*area, name.as_str())) {
+            text.of_profiles(file, &BTreeMap::from([(*area, name.clone())]), outcomes);
+        }
+    }
+    let one = |(name, link): (&String, &Link)| Intent {
+        mtu: link.mtu.unwrap_or(9216),
+        dcbx: link.dcbx,
+        ports: vec![Port {
+            name: name.clone(),
+            gbps: link.gbps,
+            metres: None,
+        }],
+        ..read.get(&link.profiles).cloned().unwrap_or_default()
+    };
+    text.links.iter().map(one).collect()
 }

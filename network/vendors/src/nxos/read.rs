@@ -2,310 +2,195 @@
 
 use std::collections::BTreeMap;
 
-use crate::blocks::{Block, blocks};
-use crate::intent::{Ecn, Intent, Pause, Port, Queue, Schedule, Trust};
-use crate::text::{ReadError, list, number};
+use super::policies::Policies;
+use crate::blocks::{Block, blocks, interfaces};
+use crate::intent::{Intent, Pause, Port, Queue, Schedule, Trust};
+use crate::irrelevant::{is_irrelevant, pass};
+use crate::outcome::{Area, Outcomes};
+use crate::text::{ReadError, number};
 
-/// Class maps and policies read so far, by name.
-#[derive(Default)]
-struct Policies<'a> {
-    /// DSCP and CoS values of each class map.
-    maps: BTreeMap<&'a str, (Vec<u8>, Vec<u8>)>,
-    /// Class maps and groups of each policy of type qos, in order.
-    inputs: BTreeMap<&'a str, Vec<(&'a str, u8)>>,
-    /// Lossless classes and the MTU of each policy of type network-qos.
-    network: BTreeMap<&'a str, (u8, u32)>,
-    /// Queues of each policy of type queuing.
-    queuing: BTreeMap<&'a str, [Queue; 8]>,
-    lldp: bool,
-    system_network: Option<&'a str>,
-    system_queuing: Option<&'a str>,
-    system_input: Option<&'a str>,
-}
-
-pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
-    let blocks = blocks(file, text)?;
+pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
+    let (blocks, mut outcomes) = blocks(file, text)?;
     let mut policies = Policies::default();
-    for block in &blocks {
-        policies.block(file, block)?;
+    // Class maps are read first, wherever they are in the text: policies refer to them.
+    for is_class_map in [true, false] {
+        for block in &blocks {
+            if block.line.text.starts_with("class-map") == is_class_map
+                && block.after("interface").is_none()
+                && !policies.take(file, block, &mut outcomes)
+            {
+                pass(block, &mut outcomes);
+            }
+        }
     }
     let mut found = Vec::new();
     for block in &blocks {
         if let Some(name) = block.after("interface") {
-            found.extend(policies.interface(file, name, block)?);
+            let ports = interfaces(name);
+            outcomes.within(ports.clone());
+            found.extend(interface(file, &ports, block, &policies, &mut outcomes));
+            outcomes.within(Vec::new());
         }
     }
-    Ok(found)
+    Ok((found, outcomes))
 }
 
-impl<'a> Policies<'a> {
-    fn block(&mut self, file: &str, block: &Block<'a>) -> Result<(), ReadError> {
-        match block.line.words().as_slice() {
-            ["class-map", "type", "qos", rest @ ..] => {
-                let name = rest
-                    .last()
-                    .ok_or_else(|| block.wrong(file, "the class map has no name"))?;
-                let map = self.maps.entry(name).or_default();
-                for line in &block.below {
-                    match line.line.words().as_slice() {
-                        ["match", "dscp", values] => {
-                            map.0.extend(list(file, line.line.number, values, 63)?)
-                        }
-                        ["match", "cos", values] => {
-                            map.1.extend(list(file, line.line.number, values, 7)?)
-                        }
-                        ["match", ..] | ["description", ..] => {}
-                        _ => return Err(line.wrong(file, "this line of a class map is not known")),
-                    }
-                }
-            }
-            ["policy-map", "type", "qos", name] => {
-                let mut classes = Vec::new();
-                for class in &block.below {
-                    classes.extend(input_class(file, class)?);
-                }
-                self.inputs.insert(name, classes);
-            }
-            ["policy-map", "type", "network-qos", name] => {
-                let policy = network_policy(file, block)?;
-                self.network.insert(name, policy);
-            }
-            ["policy-map", "type", "queuing", name] => {
-                let queues = queuing_policy(file, block)?;
-                self.queuing.insert(name, queues);
-            }
-            ["system", "qos"] => self.system(file, block)?,
-            ["feature", "lldp"] => self.lldp = true,
-            _ => {}
-        }
-        Ok(())
-    }
+/// The settings of an interface.
+struct Interface<'a> {
+    input: Option<&'a str>,
+    output: Option<&'a str>,
+    /// The queuing policy of arriving packets, which sizes the buffers of lossless classes.
+    input_queuing: Option<&'a str>,
+    mode: Option<&'a str>,
+    mtu: u32,
+    global_pause: bool,
+    /// Whether a line is about QoS.
+    about: bool,
+}
 
-    fn system(&mut self, file: &str, block: &Block<'a>) -> Result<(), ReadError> {
-        for line in &block.below {
-            match line.line.words().as_slice() {
-                ["service-policy", "type", "network-qos", name] => self.system_network = Some(name),
-                ["service-policy", "type", "queuing", "output", name] => {
-                    self.system_queuing = Some(name)
+impl<'a> Interface<'a> {
+    /// Takes a line; whether it is known.
+    fn line(&mut self, file: &str, line: &Block<'a>) -> Result<bool, ReadError> {
+        match line.line.words().as_slice() {
+            ["priority-flow-control", "mode", mode, rest @ ..] => {
+                let is_known = matches!(*mode, "on" | "off" | "auto");
+                if !is_known || !matches!(rest, [] | ["send-tlv"]) {
+                    let what = "the mode is on, off or auto, with send-tlv or without";
+                    return Err(line.wrong(file, what));
                 }
-                ["service-policy", "type", "qos", "input", name, ..] => {
-                    self.system_input = Some(name)
-                }
-                ["service-policy", "type", "queuing", "input", ..] => {}
-                _ => return Err(line.wrong(file, "this line of system qos is not known")),
+                self.mode = Some(mode);
             }
+            ["no", "priority-flow-control", "mode", ..] => self.mode = Some("off"),
+            // The watchdog drops packets of a class that is paused without end. It is not simulated.
+            ["priority-flow-control", "watch-dog-interval", ..] => {}
+            ["service-policy", "type", "qos", "input", name, ..] => self.input = Some(name),
+            ["service-policy", "type", "queuing", "output", name, ..] => self.output = Some(name),
+            ["service-policy", "type", "queuing", "input", name, ..] => {
+                self.input_queuing = Some(name);
+            }
+            ["service-policy", ..] => return Err(line.wrong(file, "this policy is not known")),
+            ["flowcontrol", "receive" | "send", state @ ("on" | "off")] => {
+                self.global_pause |= *state == "on";
+                return Ok(true);
+            }
+            ["mtu", value] => {
+                self.mtu = number(file, line.line.number, value, 576..=9216)?;
+                return Ok(true);
+            }
+            _ => return Ok(false),
         }
-        Ok(())
+        self.about = true;
+        Ok(true)
     }
+}
 
-    fn interface(
-        &self,
-        file: &str,
-        name: &str,
-        block: &Block<'a>,
-    ) -> Result<Option<Intent>, ReadError> {
-        let (mut input, mut queuing) = (self.system_input, self.system_queuing);
-        let (mut mode, mut mtu) = (None, 1500);
-        for line in &block.below {
-            match line.line.words().as_slice() {
-                [
-                    "priority-flow-control",
-                    "mode",
-                    word @ ("on" | "off" | "auto"),
-                ] => mode = Some(*word),
-                ["priority-flow-control", "mode", ..] => {
-                    return Err(line.wrong(file, "the mode is on, off or auto"));
-                }
-                ["service-policy", "type", "qos", "input", name, ..] => input = Some(name),
-                ["service-policy", "type", "queuing", "output", name, ..] => queuing = Some(name),
-                ["service-policy", ..] => return Err(line.wrong(file, "this policy is not known")),
-                ["mtu", value] => mtu = number(file, line.line.number, value, 576..=9216)?,
-                _ => {}
+/// The intents of some interfaces that one command names; none where it says nothing of QoS.
+fn interface<'a>(
+    file: &str,
+    ports: &[String],
+    block: &Block<'a>,
+    policies: &Policies<'a>,
+    outcomes: &mut Outcomes,
+) -> Vec<Intent> {
+    let mut own = Interface {
+        input: policies.system_input,
+        output: policies.system_output,
+        input_queuing: policies.system_input_queuing,
+        mode: None,
+        mtu: 1500,
+        global_pause: false,
+        about: false,
+    };
+    outcomes.applied(block.line.number);
+    for line in &block.below {
+        match own.line(file, line) {
+            Ok(true) => outcomes.applied(line.line.number),
+            Ok(false) if is_irrelevant(line.line.text) => {
+                outcomes.irrelevant(line.line.number);
+                line.pass_below(outcomes);
+            }
+            // A line that nothing is known of is not understood.
+            Ok(false) => own.about |= Area::of(line.line.text).contains(&Area::Pfc),
+            Err(error) => {
+                outcomes.not_understood(&error);
+                own.about = true;
             }
         }
-        if input.is_none() && mode.is_none() {
-            return Ok(None);
-        }
-        let missing = |name: &str| block.wrong(file, &format!("there is no policy \"{name}\""));
-        let mut intent = Intent {
-            dscp: [0; 64],
-            pcp: [0; 8],
-            mtu,
-            dcbx: self.lldp,
-            ..Intent::default()
-        };
-        if let Some(input) = input {
-            let classes = self.inputs.get(input).ok_or_else(|| missing(input))?;
-            self.classify(file, block, classes, &mut intent)?;
-        } else {
-            intent.trust = Trust::None;
-        }
-        intent.queues = match queuing {
-            Some(name) => *self.queuing.get(name).ok_or_else(|| missing(name))?,
-            None => {
-                [Queue {
-                    schedule: Schedule::Weighted(1),
-                    ecn: None,
-                }; 8]
-            }
-        };
-        let network = self
-            .system_network
-            .map(|name| self.network.get(name).ok_or_else(|| missing(name)));
-        let pfc = network.transpose()?.map_or(0, |(pfc, _)| *pfc);
-        // With the mode auto the neighbour's DCBX decides: PFC is on where both ends agree.
-        let pfc = if mode == Some("off") { 0 } else { pfc };
-        (intent.pfc_send, intent.pfc_obey, intent.pause) = (pfc, pfc, Pause::default());
-        intent.ports = vec![Port {
-            name: name.to_owned(),
+    }
+    if own.input.is_none() && !own.about {
+        return Vec::new();
+    }
+    let intent = intent(file, block, &own, policies, outcomes);
+    let named = |name: &String| Intent {
+        ports: vec![Port {
+            name: name.clone(),
             gbps: None,
             metres: None,
-        }];
-        Ok(Some(intent))
-    }
-
-    fn classify(
-        &self,
-        file: &str,
-        block: &Block<'_>,
-        classes: &[(&str, u8)],
-        intent: &mut Intent,
-    ) -> Result<(), ReadError> {
-        let default = classes
-            .iter()
-            .find(|(name, _)| *name == "class-default")
-            .map_or(0, |(_, group)| *group);
-        intent.default_class = default;
-        (intent.dscp, intent.pcp) = ([default; 64], [default; 8]);
-        let (mut by_dscp, mut by_cos) = (false, false);
-        for (name, group) in classes
-            .iter()
-            .rev()
-            .filter(|(name, _)| *name != "class-default")
-        {
-            let map = self.maps.get(name);
-            let (dscp, cos) =
-                map.ok_or_else(|| block.wrong(file, &format!("there is no class map \"{name}\"")))?;
-            dscp.iter()
-                .for_each(|value| intent.dscp[usize::from(*value)] = *group);
-            cos.iter()
-                .for_each(|value| intent.pcp[usize::from(*value)] = *group);
-            (by_dscp, by_cos) = (by_dscp | !dscp.is_empty(), by_cos | !cos.is_empty());
-        }
-        intent.trust = Trust::of(by_dscp, by_cos);
-        Ok(())
-    }
-}
-
-fn input_class<'a>(file: &str, class: &Block<'a>) -> Result<Option<(&'a str, u8)>, ReadError> {
-    let Some(name) = class.after("class") else {
-        return Err(class.wrong(file, "this line of a policy is not known"));
+        }],
+        ..intent.clone()
     };
-    let mut group = None;
-    for line in &class.below {
-        match line.line.words().as_slice() {
-            ["set", "qos-group", value] => {
-                group = Some(number(file, line.line.number, value, 0..=7)? as u8)
-            }
-            ["set" | "police", ..] => {}
-            _ => return Err(line.wrong(file, "this line of a class is not known")),
-        }
-    }
-    Ok(group.map(|group| (name, group)))
+    ports.iter().map(named).collect()
 }
 
-fn network_policy(file: &str, block: &Block<'_>) -> Result<(u8, u32), ReadError> {
-    let (mut pfc, mut mtu) = (0, 0);
-    for class in &block.below {
-        let name = class.after("class type network-qos");
-        let name = name.ok_or_else(|| class.wrong(file, "this line of a policy is not known"))?;
-        let suffix = name.rsplit("nq").next().unwrap_or_default();
-        let queue = if suffix == "-default" {
-            Some(0)
-        } else {
-            suffix.parse::<u8>().ok()
-        };
-        for line in &class.below {
-            match line.line.words().as_slice() {
-                ["mtu", value] => mtu = number(file, line.line.number, value, 576..=9216)?.max(mtu),
-                ["pause", .., "pfc-cos", value] => {
-                    let values = list(file, line.line.number, value, 7)?;
-                    if queue.is_none_or(|queue| values != [queue]) {
-                        let what = "pfc-cos of another number than the class is not supported";
-                        return Err(line.wrong(file, what));
-                    }
-                    pfc |= crate::text::mask(&values);
-                }
-                ["congestion-control", ..] | ["queue-limit", ..] => {}
-                _ => return Err(line.wrong(file, "this line of a network-qos class is not known")),
-            }
+fn intent(
+    file: &str,
+    block: &Block<'_>,
+    own: &Interface<'_>,
+    policies: &Policies<'_>,
+    outcomes: &mut Outcomes,
+) -> Intent {
+    let mut intent = Intent {
+        dscp: [0; 64],
+        pcp: [0; 8],
+        mtu: own.mtu,
+        dcbx: policies.lldp,
+        trust: Trust::None,
+        global_pause: own.global_pause,
+        pause: Pause::default(),
+        queues: [Queue {
+            schedule: Schedule::Weighted(1),
+            ecn: None,
+        }; 8],
+        ..Intent::default()
+    };
+    let mut missing = |intent: &mut Intent, kind: &str, name: &str, areas: &[Area]| {
+        let what = format!("there is no policy of type {kind} \"{name}\"");
+        outcomes.not_understood(&block.wrong(file, &what));
+        areas
+            .iter()
+            .for_each(|area| intent.forget(*area, what.clone()));
+    };
+    if let Some(name) = own.input {
+        match policies.inputs.get(name) {
+            Some(classes) => policies.classify(classes, &mut intent),
+            None => missing(&mut intent, "qos", name, &[Area::Classes]),
         }
     }
-    Ok((pfc, mtu))
-}
-
-fn queuing_policy(file: &str, block: &Block<'_>) -> Result<[Queue; 8], ReadError> {
-    let mut queues = [Queue {
-        schedule: Schedule::Weighted(1),
-        ecn: None,
-    }; 8];
-    for class in &block.below {
-        let name = class.after("class type queuing");
-        let name = name.ok_or_else(|| class.wrong(file, "this line of a policy is not known"))?;
-        let suffix = name.rsplit('q').next().unwrap_or_default();
-        let number_of = if suffix == "-default" {
-            Some(0)
-        } else {
-            suffix.parse::<usize>().ok()
-        };
-        let Some(queue) = number_of.and_then(|number| queues.get_mut(number)) else {
-            return Err(class.wrong(
-                file,
-                "queues are called c-out-8q-q1 to q7, and c-out-8q-q-default",
-            ));
-        };
-        for line in &class.below {
-            read_queue(file, line, queue)?;
+    if let Some(name) = own.output {
+        match policies.queuing.get(name) {
+            Some(policy) => intent.queues = policy.queues,
+            None => missing(&mut intent, "queuing", name, &[Area::Queues, Area::Ecn]),
         }
     }
-    Ok(queues)
-}
-
-fn read_queue(file: &str, block: &Block<'_>, queue: &mut Queue) -> Result<(), ReadError> {
-    let value = |word: &str, max| number(file, block.line.number, word, 0..=max);
-    match block.line.words().as_slice() {
-        ["priority", "level", level] => {
-            value(level, 8)?;
-            queue.schedule = Schedule::Strict;
+    let mut pfc = 0;
+    if let Some(name) = policies.system_network {
+        match policies.network.get(name) {
+            Some(classes) => pfc = *classes,
+            None => missing(&mut intent, "network-qos", name, &[Area::Pfc]),
         }
-        ["bandwidth", "remaining", "percent", percent] | ["bandwidth", "percent", percent] => {
-            queue.schedule = Schedule::Weighted(value(percent, 100)?.max(1) as u8);
-        }
-        [
-            "random-detect",
-            "minimum-threshold",
-            min,
-            unit,
-            "maximum-threshold",
-            max,
-            unit2,
-            "drop-probability",
-            percent,
-            rest @ ..,
-        ] => {
-            let bytes = |word: &str, unit: &str| block.threshold(file, word, unit);
-            let (min, max, percent) = (
-                bytes(min, unit)?,
-                bytes(max, unit2)?,
-                value(percent, 100)? as u8,
-            );
-            queue.ecn = rest
-                .contains(&"ecn")
-                .then_some(Ecn::Thresholds { min, max, percent });
-        }
-        ["random-detect", "threshold", _, "ecn"] => queue.ecn = Some(Ecn::Automatic),
-        ["shape" | "queue-limit" | "afd" | "random-detect", ..] => {}
-        _ => return Err(block.wrong(file, "this setting of a queue is not known")),
     }
-    Ok(())
+    // With the mode auto the neighbour's DCBX decides: PFC is on where both ends agree.
+    if own.mode == Some("off") {
+        pfc = 0;
+    }
+    (intent.pfc_send, intent.pfc_obey) = (pfc, pfc);
+    let buffers: Option<&BTreeMap<u8, Pause>> = own
+        .input_queuing
+        .and_then(|name| policies.queuing.get(name))
+        .map(|policy| &policy.buffers);
+    if pfc != 0 {
+        let of_class = buffers.and_then(|buffers| buffers.get(&(pfc.trailing_zeros() as u8)));
+        intent.pause = of_class.copied().unwrap_or_default();
+    }
+    intent
 }

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::outcome::NotUnderstood;
+
 /// All settings of a script, with the defaults of a new switch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RouterOsConfig {
@@ -26,8 +28,79 @@ pub struct RouterOsConfig {
     pub ports: BTreeMap<String, RouterOsPort>,
     /// Properties of the menu `qos settings`.
     pub settings: Settings,
-    /// `l2mtu` of `interface ethernet` in bytes: the largest that the script sets.
+    /// Settings of `interface ethernet`, by the port's name.
+    pub links: BTreeMap<String, EthernetLink>,
+    /// The version that the header of an export names.
+    pub version: Option<RouterOsVersion>,
+    /// Entries of `qos map ip` and `qos map vlan` in order, from which `dscp` and `pcp` are made.
+    pub(super) map_ip: Vec<MapEntry>,
+    pub(super) map_vlan: Vec<MapEntry>,
+    /// Whether the ports are those of a CRS504, because no script has named others.
+    pub(super) assumes_ports: bool,
+    /// Lines that were not understood: what they set is unknown.
+    pub left: Vec<NotUnderstood>,
+    /// Settings that are understood and not simulated, each with the reason.
+    pub not_simulated: Vec<NotUnderstood>,
+}
+
+/// The first two numbers of a version of RouterOS.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct RouterOsVersion(pub u32, pub u32);
+
+/// The first version that maps DSCPs and priority code points by the profiles that name them (MikroTik,
+/// "QoS Changes in RouterOS v7.23").
+pub(crate) const MAPS_BY_PROFILE: RouterOsVersion = RouterOsVersion(7, 23);
+
+impl RouterOsVersion {
+    /// The version at the beginning of a text: `7.23.1`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let is_number = |letter: char| letter.is_ascii_digit() || letter == '.';
+        let end = text.find(|letter| !is_number(letter)).unwrap_or(text.len());
+        let mut numbers = text[..end].split('.').map(str::parse::<u32>);
+        let major = numbers.next()?.ok()?;
+        Some(Self(major, numbers.next().map_or(Some(0), Result::ok)?))
+    }
+}
+
+/// Settings of a port in `interface ethernet`.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct EthernetLink {
+    /// The name of the port on a new switch.
+    pub default_name: String,
+    /// The property `l2mtu` in bytes.
     pub l2mtu: Option<u32>,
+    /// Whether pauses of the whole link (802.3x) are sent or obeyed.
+    pub pause: bool,
+}
+
+/// An entry of a map.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct MapEntry {
+    pub(super) values: Vec<u8>,
+    pub(super) profile: String,
+    /// The flag X.
+    pub(super) disabled: bool,
+    /// Whether only frames with the drop eligible indicator are mapped.
+    pub(super) dei_only: bool,
+}
+
+/// A threshold of a PFC profile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Threshold {
+    /// So many bytes.
+    Bytes(u32),
+    /// A part of the shared pool.
+    Percent(u8),
+}
+
+impl Threshold {
+    /// The threshold in bytes, for a shared pool of so many.
+    pub fn bytes(self, shared: u32) -> u32 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Percent(percent) => (u64::from(shared) * u64::from(percent) / 100) as u32,
+        }
+    }
 }
 
 /// An entry of `qos profile`.
@@ -41,6 +114,27 @@ pub struct QosProfile {
     pub dscp: u8,
     /// The traffic class of the profile.
     pub traffic_class: u8,
+    /// Whether the DSCP or the priority code point is set by the configuration; from 7.23 on such values are
+    /// mapped to the profile.
+    pub(super) names: (bool, bool),
+    /// `automap`: whether they are mapped.
+    pub(super) automap: bool,
+    /// A disabled profile is applied to nothing.
+    pub disabled: bool,
+}
+
+impl QosProfile {
+    pub(super) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            pcp: 0,
+            dscp: 0,
+            traffic_class: 0,
+            names: (false, false),
+            automap: true,
+            disabled: false,
+        }
+    }
 }
 
 /// An entry of `qos tx-manager`.
@@ -93,10 +187,12 @@ pub struct PfcProfile {
     pub rx: bool,
     /// Whether pause frames are sent.
     pub tx: bool,
-    /// Bytes at which the peer is paused, or automatic.
-    pub pause_threshold: Option<u32>,
-    /// Bytes at which Xon is sent, or automatic.
-    pub resume_threshold: Option<u32>,
+    /// Use at which the peer is paused, or automatic.
+    pub pause_threshold: Option<Threshold>,
+    /// Use at which Xon is sent, or automatic.
+    pub resume_threshold: Option<Threshold>,
+    /// A disabled profile pauses nothing.
+    pub disabled: bool,
 }
 
 /// An entry of `qos port`.
@@ -112,7 +208,7 @@ pub struct RouterOsPort {
     pub tx_manager: String,
     /// The name of the port's PFC profile.
     pub pfc: String,
-    /// `egress-rate-queueN` in bits per second.
+    /// `egress-rate-queueN` in bits per second; 0 is set, and no limit.
     pub egress_rates: [Option<u64>; 8],
 }
 
@@ -165,6 +261,28 @@ pub enum WredThreshold {
 const PORTS: u8 = 4;
 const LANES: u8 = 4;
 
+/// Whether a name is of a port of a CRS504.
+pub(super) fn is_of_crs504(name: &str) -> bool {
+    let digits = |text: &str, most| {
+        text.parse::<u8>()
+            .is_ok_and(|own| (1..=most).contains(&own))
+    };
+    let rest = name
+        .strip_prefix("qsfp28-")
+        .and_then(|rest| rest.split_once('-'));
+    rest.is_some_and(|(port, lane)| digits(port, PORTS) && digits(lane, LANES))
+}
+
+/// Whether a name is of a switch's port as MikroTik names them: `sfp-sfpplus1`, `sfp28-1`, `qsfp56-dd-1-1`,
+/// `qsfpplus1-1`. Ports of copper (`ether1`) manage the switch, or are no ports for RDMA.
+pub(super) fn is_port_name(name: &str) -> bool {
+    let is_kind = ["sfp", "qsfp", "combo", "osfp"]
+        .iter()
+        .any(|kind| name.starts_with(kind));
+    let known = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    is_kind && name.ends_with(|letter: char| letter.is_ascii_digit()) && name.chars().all(known)
+}
+
 impl Default for RouterOsPort {
     fn default() -> Self {
         Self {
@@ -206,10 +324,8 @@ impl Default for RouterOsConfig {
             offloaded: false,
             dcbx: false,
             profiles: vec![QosProfile {
-                name: "default".to_owned(),
-                pcp: 0,
-                dscp: 0,
                 traffic_class: 1,
+                ..QosProfile::named("default")
             }],
             dscp: BTreeMap::new(),
             pcp: BTreeMap::new(),
@@ -217,7 +333,13 @@ impl Default for RouterOsConfig {
             pfc: vec![PfcProfile::named("disabled")],
             ports: ports.collect(),
             settings: Settings::default(),
-            l2mtu: None,
+            links: BTreeMap::new(),
+            version: None,
+            map_ip: Vec::new(),
+            map_vlan: Vec::new(),
+            assumes_ports: true,
+            left: Vec::new(),
+            not_simulated: Vec::new(),
         }
     }
 }
@@ -244,6 +366,7 @@ impl PfcProfile {
             tx: false,
             pause_threshold: None,
             resume_threshold: None,
+            disabled: false,
         }
     }
 }

@@ -5,8 +5,13 @@
 
 mod advice;
 mod config;
+mod entries;
+mod ethernet;
+mod find;
+mod menus;
 mod model;
 mod print;
+mod properties;
 pub(crate) mod read;
 pub(crate) mod remedy;
 mod run;
@@ -16,6 +21,6 @@ pub(crate) mod write;
 
 pub(crate) use advice::ECN_ON;
 pub use config::{
-    PfcProfile, QosProfile, QueueSchedule, RouterOsConfig, RouterOsPort, Settings, TrustMode,
-    TxManager, TxQueue, WredThreshold,
+    EthernetLink, PfcProfile, QosProfile, QueueSchedule, RouterOsConfig, RouterOsPort,
+    RouterOsVersion, Settings, Threshold, TrustMode, TxManager, TxQueue, WredThreshold,
 };

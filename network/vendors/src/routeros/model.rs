@@ -80,7 +80,23 @@ impl RouterOsConfig {
             && self
                 .profiles
                 .iter()
-                .any(|profile| usize::from(profile.traffic_class) == class)
+                .any(|profile| !profile.disabled && usize::from(profile.traffic_class) == class)
+    }
+
+    /// The DSCP of the profiles of lossless classes, if it is one.
+    pub(crate) fn named_dscp(&self) -> Option<u8> {
+        let lossless = self.pfc.iter().filter(|pfc| !pfc.disabled);
+        let lossless = lossless.fold(0, |mask, pfc| mask | pfc.traffic_classes);
+        let is_lossless = |profile: &&QosProfile| {
+            profile.names.0 && !profile.disabled && lossless >> (profile.traffic_class & 7) & 1 == 1
+        };
+        let mut named = self
+            .profiles
+            .iter()
+            .filter(is_lossless)
+            .map(|profile| profile.dscp);
+        let first = named.next()?;
+        named.all(|dscp| dscp == first).then_some(first)
     }
 
     /// Bytes that a queue has for itself, with so many ports in use.
@@ -99,10 +115,15 @@ impl RouterOsConfig {
 
     /// Bytes at which Xoff is sent, and at which Xon is sent.
     pub fn pause_bytes(&self, pfc: &PfcProfile, ports: usize) -> (u32, u32) {
-        let pause = pfc
-            .pause_threshold
-            .unwrap_or(self.shared_bytes() / 2 / ports.max(1) as u32);
-        let resume = pfc.resume_threshold.unwrap_or(pause / 2).min(pause);
+        let shared = self.shared_bytes();
+        let pause = match pfc.pause_threshold {
+            Some(threshold) => threshold.bytes(shared),
+            None => shared / 2 / ports.max(1) as u32,
+        };
+        let resume = match pfc.resume_threshold {
+            Some(threshold) => threshold.bytes(shared).min(pause),
+            None => pause / 2,
+        };
         (pause, resume)
     }
 
@@ -118,7 +139,7 @@ impl RouterOsConfig {
             .pfc
             .iter()
             .find(|pfc| pfc.name == port.pfc)
-            .filter(|_| self.offloaded);
+            .filter(|pfc| self.offloaded && !pfc.disabled);
         let mut queues = [QueueConfig::default(); CLASSES];
         for (class, queue) in queues.iter_mut().enumerate() {
             if let Some(manager) = manager.filter(|_| self.offloaded) {
@@ -189,10 +210,12 @@ impl RouterOsConfig {
                 QueueSchedule::Strict => 2 + class as u8,
             },
             weight: u16::from(queue.weight.max(1)),
-            shaper: port.egress_rates[class].map(|bps| Shaper {
-                rate: Rate::from_bps(bps),
-                burst_bytes: BURST_BYTES,
-            }),
+            shaper: port.egress_rates[class]
+                .filter(|bps| *bps > 0)
+                .map(|bps| Shaper {
+                    rate: Rate::from_bps(bps),
+                    burst_bytes: BURST_BYTES,
+                }),
             red: (marks || queue.wred).then(|| Red {
                 min_bytes: own,
                 max_bytes: own + self.wred_bytes(),
@@ -225,7 +248,8 @@ impl RouterOsConfig {
             };
         }
         let trusted = |l2: bool, name: Option<&str>| {
-            let profile = self.named(name.unwrap_or("default"));
+            let named = name.and_then(|name| self.named(name));
+            let profile = named.or_else(|| self.named("default"));
             // The header that decides is rewritten unless it is kept; the other one always, unless kept.
             let keep = if l2 { port.trust_l2 } else { port.trust_l3 } == TrustMode::Keep;
             let keep_other = if l2 { port.trust_l3 } else { port.trust_l2 } == TrustMode::Keep;
@@ -263,6 +287,7 @@ impl RouterOsConfig {
     }
 
     fn named(&self, name: &str) -> Option<&QosProfile> {
-        self.profiles.iter().find(|profile| profile.name == name)
+        let own = |profile: &&QosProfile| profile.name == name && !profile.disabled;
+        self.profiles.iter().find(own)
     }
 }

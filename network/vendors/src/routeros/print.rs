@@ -1,7 +1,7 @@
 //! The tables that RouterOS prints: the resulting configuration, and the counters of the switch.
 
 use super::model::{BLOCK_BYTES, MEMORY_BYTES};
-use super::{QueueSchedule, RouterOsConfig, TxQueue};
+use super::{QueueSchedule, RouterOsConfig, Threshold, TxQueue};
 use crate::counted::{CountedPort, CountedSwitch};
 use fabric::Tally;
 use fabric::columns;
@@ -163,10 +163,11 @@ impl RouterOsConfig {
                 .map(|class| class.to_string())
                 .collect::<Vec<_>>()
                 .join(",");
-            let threshold = |bytes: Option<u32>| match bytes {
+            let threshold = |own: Option<Threshold>| match own {
                 _ if index == 0 => String::new(),
                 None => "auto".to_owned(),
-                Some(bytes) => size(u64::from(bytes)),
+                Some(Threshold::Bytes(bytes)) => size(u64::from(bytes)),
+                Some(Threshold::Percent(percent)) => format!("{percent}%"),
             };
             let (pause, resume) = (
                 threshold(pfc.pause_threshold),
@@ -289,7 +290,7 @@ impl RouterOsConfig {
                 self.pfc
                     .iter()
                     .find(|pfc| pfc.name == port.pfc)
-                    .filter(|pfc| pfc.traffic_classes != 0)
+                    .filter(|pfc| pfc.traffic_classes != 0 && !pfc.disabled)
             }) else {
                 continue;
             };

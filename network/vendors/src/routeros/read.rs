@@ -1,22 +1,20 @@
 //! Texts of RouterOS, read as intents.
 
 use super::write::first_lane;
-use crate::routeros::{QueueSchedule, RouterOsConfig, RouterOsPort, TrustMode};
+use crate::routeros::{
+    QosProfile, QueueSchedule, RouterOsConfig, RouterOsPort, Threshold, TrustMode,
+};
 
 use crate::intent::{Ecn, Intent, Pause, Port, Queue, Schedule, Trust};
+use crate::outcome::Outcomes;
 use crate::text::{ReadError, classes, lines};
 
-pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
+pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
+    // A text that is none is refused.
     lines(file, text, &['#'])?;
     let mut config = RouterOsConfig::default();
-    config.run(file, text).map_err(|error| {
-        let instead = error
-            .instead
-            .map(|text| format!("; {text}"))
-            .unwrap_or_default();
-        ReadError::new(file, error.line.max(1), error.what + &instead)
-    })?;
-    Ok(of_config(&config))
+    let outcomes = config.run_with_outcomes(file, text)?;
+    Ok((of_config(&config), outcomes))
 }
 
 /// The intents of the ports that a configuration covers.
@@ -49,23 +47,9 @@ pub(crate) fn of_config(config: &RouterOsConfig) -> Vec<Intent> {
 }
 
 fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
-    let class = |profile: Option<&String>| {
-        let name = profile.map_or("default", String::as_str);
-        config
-            .profiles
-            .iter()
-            .find(|other| other.name == name)
-            .map_or(0, |found| found.traffic_class)
-    };
     let offloaded = config.offloaded;
-    let mut dscp = [0; 64];
-    (0_u8..)
-        .zip(&mut dscp)
-        .for_each(|(value, entry)| *entry = class(config.dscp.get(&value)));
-    let mut pcp = [0; 8];
-    (0_u8..)
-        .zip(&mut pcp)
-        .for_each(|(value, entry)| *entry = class(config.pcp.get(&value)));
+    let dscp = core::array::from_fn(|value| class_of(config, config.dscp.get(&(value as u8))));
+    let pcp = core::array::from_fn(|value| class_of(config, config.pcp.get(&(value as u8))));
     let trust = Trust::of(
         port.trust_l3 != TrustMode::Ignore,
         port.trust_l2 != TrustMode::Ignore,
@@ -73,8 +57,17 @@ fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
     let own = config
         .profiles
         .iter()
-        .find(|profile| profile.name == port.profile);
-    let pfc = config.pfc.iter().find(|profile| profile.name == port.pfc);
+        .find(|profile| profile.name == port.profile && !profile.disabled);
+    let pfc = config
+        .pfc
+        .iter()
+        .find(|profile| profile.name == port.pfc && !profile.disabled);
+    // The lanes of a port are one link: what one of them has, the link has.
+    let lanes = config
+        .links
+        .iter()
+        .filter(|(lane, _)| first_lane(lane) == first_lane(name));
+    let links = || lanes.clone().map(|(_, link)| link);
     let rated = (0..8).fold(0_u8, |mask, queue| {
         mask | u8::from(port.egress_rates[queue].is_some()) << queue
     });
@@ -95,18 +88,22 @@ fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
             .map_or(0, |pfc| pfc.traffic_classes & rated),
         pause: Pause::default(),
         dcbx: config.dcbx,
-        mtu: config.l2mtu.unwrap_or(1500),
+        mtu: links().filter_map(|link| link.l2mtu).max().unwrap_or(1500),
         ports: Vec::new(),
         host: None,
+        global_pause: links().any(|link| link.pause),
+        unknown: Vec::new(),
     };
     if let Some(pfc) = pfc.filter(|_| intent.pfc_send != 0) {
+        let bytes = |own: Threshold| own.bytes(config.shared_bytes());
         intent.pause = Pause {
-            xoff: pfc.pause_threshold,
-            xon: pfc.resume_threshold,
+            xoff: pfc.pause_threshold.map(bytes),
+            xon: pfc.resume_threshold.map(bytes),
             headroom: None,
         };
     }
     let rates = classes(intent.pfc_obey).filter_map(|class| port.egress_rates[usize::from(class)]);
+    let rates = rates.filter(|bps| *bps > 0);
     let gbps = rates.max().map(|bps| (bps / 1_000_000_000) as u32);
     let lane = first_lane(name);
     intent.ports.push(Port {
@@ -115,6 +112,14 @@ fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
         metres: None,
     });
     intent
+}
+
+/// The class of a header's value: that of its profile, or of the profile `default`.
+fn class_of(config: &RouterOsConfig, profile: Option<&String>) -> u8 {
+    let is_own = |own: &&QosProfile| profile == Some(&own.name) && !own.disabled;
+    let found = config.profiles.iter().find(is_own);
+    let found = found.or(config.profiles.first());
+    found.map_or(0, |found| found.traffic_class)
 }
 
 fn queues(config: &RouterOsConfig, port: &RouterOsPort) -> [Queue; 8] {

@@ -19,6 +19,9 @@ pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
             "/interface ethernet switch qos port set PORT egress-rate-queue{classes}=100.0Gbps, and rx=yes \
              in the PFC profile"
         ),
+        Remedy::NoGlobalPause => {
+            "/interface ethernet set PORT rx-flow-control=off tx-flow-control=off".to_owned()
+        }
         Remedy::Mtu => "/interface ethernet set [ find switch=switch1 ] l2mtu=9216".to_owned(),
         _ => return None,
     })

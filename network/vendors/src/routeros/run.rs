@@ -1,20 +1,19 @@
 //! Applies the commands of a script to a configuration.
 
-use super::script::{ScriptCommand, commands};
+use super::config::{MAPS_BY_PROFILE, MapEntry};
+use super::entries::{Entry, Refusal, chosen, entry, yes_or_no};
+use super::menus::{SHOWING, other_menu};
+use super::properties::*;
+use super::script::{Script, ScriptCommand, script};
 use super::{
-    PfcProfile, QosProfile, QueueSchedule, RouterOsConfig, RouterOsPort, TrustMode, TxManager,
-    TxQueue, WredThreshold,
+    PfcProfile, QosProfile, QueueSchedule, RouterOsConfig, RouterOsPort, TxManager, TxQueue,
+    WredThreshold,
 };
 use crate::import_error::ImportError;
-use units::{Bandwidth, Quantity};
+use crate::outcome::{NotUnderstood, Outcomes};
+use crate::text::ReadError;
 
-/// Entries of one menu at most, a limit of the chips.
-const ENTRIES_MAX: usize = 1024;
-
-/// Why a command is not understood, and what to write instead.
-type Refusal = (String, Option<String>);
-
-const QOS: &str = "interface ethernet switch qos ";
+const QOS: &str = "interface ethernet switch qos";
 
 /// Menus of QoS that are supported.
 const MENUS: &[&str] = &[
@@ -29,61 +28,101 @@ const MENUS: &[&str] = &[
     "settings",
 ];
 
+/// A name that a setting refers to: the line, the ports, the kind of its entry, and the name.
+struct Reference {
+    line: usize,
+    ports: Vec<String>,
+    kind: &'static str,
+    name: String,
+}
+
 impl RouterOsConfig {
-    /// Runs a script, called `file` in messages.
+    /// Runs a script, called `file` in messages. Lines that are not understood are in `left` afterwards.
     ///
     /// # Errors
-    /// The first line that is not understood. Menus that do not concern QoS are skipped.
+    /// A block that is not closed.
     pub fn run(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
-        for command in commands(file, text)? {
-            self.apply(&command).map_err(|(what, instead)| {
-                let line = command.line;
-                ImportError {
-                    file: file.to_owned(),
-                    line,
-                    what,
-                    instead,
-                }
-            })?;
-        }
-        self.check().map_err(|what| ImportError {
-            file: file.to_owned(),
-            line: text.lines().count(),
-            what,
-            instead: None,
-        })
+        let outcomes = self.run_with_outcomes(file, text).map_err(refused)?;
+        self.left.extend(outcomes.left());
+        Ok(())
     }
 
-    fn apply(&mut self, command: &ScriptCommand) -> Result<(), Refusal> {
-        if matches!(command.verb.as_str(), "print" | "export" | "monitor") {
-            return Ok(());
+    /// Learns the ports and the version from a script that is run later.
+    ///
+    /// # Errors
+    /// A block that is not closed.
+    pub(crate) fn expect(&mut self, file: &str, text: &str) -> Result<(), ImportError> {
+        let script = script(file, text).map_err(refused)?;
+        self.know_ports(&script);
+        self.version = self.version.or(script.version);
+        Ok(())
+    }
+
+    /// Runs a script; the outcome of each of its lines.
+    pub(crate) fn run_with_outcomes(
+        &mut self,
+        file: &str,
+        text: &str,
+    ) -> Result<Outcomes, ReadError> {
+        let script = script(file, text)?;
+        self.know_ports(&script);
+        let Script {
+            commands,
+            mut outcomes,
+            version,
+            ..
+        } = script;
+        self.version = self.version.or(version);
+        let mut references = Vec::new();
+        for command in commands {
+            let ports = self.ports_of(&command);
+            outcomes.within(ports.clone());
+            match self.apply(&command) {
+                Ok(true) => outcomes.applied(command.line),
+                Ok(false) => outcomes.irrelevant(command.line),
+                Err((what, instead)) => {
+                    let instead = instead.map(|text| format!("; {text}")).unwrap_or_default();
+                    let what = format!("\"{}\": {what}{instead}", command.text());
+                    outcomes.not_understood(&ReadError::new(file, command.line, what));
+                }
+            }
+            self.say_not_simulated(file, &command);
+            references.extend(references_of(&command, &ports));
+        }
+        self.map();
+        for own in references
+            .iter()
+            .filter(|own| !self.has(own.kind, &own.name))
+        {
+            outcomes.within(own.ports.clone());
+            let what = format!("there is no {} \"{}\"", own.kind, own.name);
+            outcomes.not_understood(&ReadError::new(file, own.line, what));
+        }
+        outcomes.within(Vec::new());
+        Ok(outcomes)
+    }
+
+    /// Applies a command; whether a setting of it is used.
+    fn apply(&mut self, command: &ScriptCommand) -> Result<bool, Refusal> {
+        if SHOWING.contains(&command.verb.as_str()) {
+            return Ok(false);
         }
         match command.menu.as_str() {
-            "interface ethernet switch" => self.switch(command),
-            "interface ethernet" => {
-                for (_, value) in command
-                    .properties
-                    .iter()
-                    .filter(|(name, _)| name == "l2mtu")
-                {
-                    let bytes = value
-                        .parse::<u32>()
-                        .map_err(|_| not_a(value, "a number of bytes"))?;
-                    self.l2mtu = Some(self.l2mtu.map_or(bytes, |other| other.max(bytes)));
-                }
-                Ok(())
-            }
+            "interface ethernet switch" => self.switch(command).map(|()| true),
+            "interface ethernet" => self.ethernet(command),
             "ip neighbor discovery-settings" => {
                 for (name, value) in &command.properties {
                     if name == "lldp-dcbx" {
                         self.dcbx = yes(value)?;
                     }
                 }
-                Ok(())
+                Ok(true)
             }
-            menu => match menu.strip_prefix(QOS.trim_end()) {
-                Some(menu) => self.qos(menu.trim_start(), command),
-                None => Ok(()),
+            menu => match menu.strip_prefix(QOS) {
+                Some(menu) if menu.is_empty() || menu.starts_with(' ') => {
+                    self.qos(menu.trim_start(), command).map(|()| true)
+                }
+                _ => other_menu(menu, command),
             },
         }
     }
@@ -92,7 +131,15 @@ impl RouterOsConfig {
         for (name, value) in &command.properties {
             match name.as_str() {
                 "qos-hw-offloading" => self.offloaded = yes(value)?,
-                "l3-hw-offloading" | "name" | "numbers" | "mirror-source" | "mirror-target" => {}
+                "l3-hw-offloading"
+                | "name"
+                | "numbers"
+                | "mirror-source"
+                | "mirror-target"
+                | "mirror-egress-target"
+                | "cpu-flow-control"
+                | "rspan"
+                | "comment" => {}
                 other => return Err(no_property(other, &["qos-hw-offloading"])),
             }
         }
@@ -122,112 +169,124 @@ impl RouterOsConfig {
     }
 
     fn profile_menu(&mut self, command: &ScriptCommand) -> Result<(), Refusal> {
-        let names: Vec<String> = self
+        let entries: Vec<Entry> = self
             .profiles
             .iter()
-            .map(|profile| profile.name.clone())
+            .enumerate()
+            .map(|(index, own)| profile_entry(index, own))
             .collect();
-        let chosen = match command.verb.as_str() {
+        match command.verb.as_str() {
             "add" => {
                 room(self.profiles.len())?;
-                let name = new_name(command, &names)?;
-                self.profiles.push(QosProfile {
-                    name,
-                    pcp: 0,
-                    dscp: 0,
-                    traffic_class: 0,
-                });
-                vec![self.profiles.len() - 1]
+                let mut profile = QosProfile::named(&new_name(command, &entries)?);
+                set_profile(&mut profile, &command.properties)?;
+                self.profiles.push(profile);
             }
-            _ => chosen(command, &names)?,
-        };
-        for index in chosen {
-            let profile = &mut self.profiles[index];
-            for (name, value) in &command.properties {
-                match name.as_str() {
-                    "name" | "numbers" => {}
-                    "color" | "automap" | "disabled" | "comment" => {}
-                    "pcp" => profile.pcp = number(value, 7)?,
-                    "dscp" => profile.dscp = number(value, 63)?,
-                    "traffic-class" => profile.traffic_class = number(value, 7)?,
-                    other => {
-                        return Err(no_property(
-                            other,
-                            &["name", "pcp", "dscp", "traffic-class", "color"],
-                        ));
-                    }
+            "remove" => remove(&mut self.profiles, &chosen(command, &entries)?, 1)?,
+            verb => {
+                let properties = properties_of(command, verb)?;
+                for index in chosen(command, &entries)? {
+                    set_profile(&mut self.profiles[index], &properties)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn map_menu(&mut self, command: &ScriptCommand, ip: bool) -> Result<(), Refusal> {
-        let key = if ip { "dscp" } else { "pcp" };
-        let (mut values, mut profile) = (Vec::new(), None);
-        for (name, value) in &command.properties {
-            match name.as_str() {
-                "map" if value == "default" => {}
-                "map" => return Err(refuse("only the map \"default\" is known", None)),
-                "profile" => profile = Some(value.clone()),
-                "dei-only" | "comment" | "disabled" => {}
-                name if name == key => values = list(value, if ip { 63 } else { 7 })?,
-                other => return Err(no_property(other, &[key, "profile", "map"])),
+    fn map_menu(&mut self, command: &ScriptCommand, is_ip: bool) -> Result<(), Refusal> {
+        let map = if is_ip {
+            &mut self.map_ip
+        } else {
+            &mut self.map_vlan
+        };
+        let entries: Vec<Entry> = map.iter().map(|own| map_entry(own, is_ip)).collect();
+        match command.verb.as_str() {
+            "add" => {
+                room(map.len())?;
+                let mut new = MapEntry {
+                    values: Vec::new(),
+                    profile: String::new(),
+                    disabled: false,
+                    dei_only: false,
+                };
+                set_map(&mut new, &command.properties, is_ip)?;
+                if new.profile.is_empty() {
+                    return Err(refuse("a map entry needs profile=NAME", None));
+                }
+                map.push(new);
+            }
+            "remove" => remove(map, &chosen(command, &entries)?, 0)?,
+            verb => {
+                let properties = properties_of(command, verb)?;
+                for index in chosen(command, &entries)? {
+                    set_map(&mut map[index], &properties, is_ip)?;
+                }
             }
         }
-        let profile = profile.ok_or_else(|| refuse("a map entry needs profile=NAME", None))?;
-        if command.verb != "add" {
-            return Err(refuse(
-                "entries of a map are added, not set",
-                Some("remove it and add it again"),
-            ));
-        }
-        let map = if ip { &mut self.dscp } else { &mut self.pcp };
-        values.into_iter().for_each(|value| {
-            map.insert(value, profile.clone());
-        });
         Ok(())
     }
 
+    /// Makes the profile of each DSCP and priority code point. The first entry of a value counts. From 7.23
+    /// on the values that profiles name are mapped to them, unless an entry says otherwise.
+    fn map(&mut self) {
+        let maps_by_profile = self
+            .version
+            .is_some_and(|version| version >= MAPS_BY_PROFILE);
+        self.dscp.clear();
+        self.pcp.clear();
+        for (map, entries) in [
+            (&mut self.dscp, &self.map_ip),
+            (&mut self.pcp, &self.map_vlan),
+        ] {
+            // Frames of RoCE do not have the drop eligible indicator.
+            for own in entries.iter().filter(|own| !own.disabled && !own.dei_only) {
+                for value in &own.values {
+                    map.entry(*value).or_insert_with(|| own.profile.clone());
+                }
+            }
+        }
+        let named = self.profiles.iter().skip(1);
+        for profile in named.filter(|own| maps_by_profile && own.automap && !own.disabled) {
+            let (by_dscp, by_pcp) = profile.names;
+            for (map, value, is_named) in [
+                (&mut self.dscp, profile.dscp, by_dscp),
+                (&mut self.pcp, profile.pcp, by_pcp),
+            ] {
+                if is_named {
+                    map.entry(value).or_insert_with(|| profile.name.clone());
+                }
+            }
+        }
+    }
+
     fn tx_manager_menu(&mut self, command: &ScriptCommand) -> Result<(), Refusal> {
-        let names: Vec<String> = self
-            .tx_managers
-            .iter()
-            .map(|manager| manager.name.clone())
+        let entries: Vec<Entry> = (0..)
+            .zip(&self.tx_managers)
+            .map(|(index, own)| {
+                entry([
+                    ("name", own.name.clone()),
+                    ("ecn", yes_or_no(own.ecn)),
+                    ("default", yes_or_no(index < 2)),
+                ])
+            })
             .collect();
-        let chosen = match command.verb.as_str() {
+        match command.verb.as_str() {
             "add" => {
                 room(self.tx_managers.len())?;
-                let fresh = self
-                    .tx_managers
-                    .first()
-                    .map_or([TxQueue::new(QueueSchedule::Low, 1); 8], |first| {
-                        first.queues
-                    });
-                let manager = TxManager {
-                    name: new_name(command, &names)?,
+                let first = self.tx_managers.first().map(|first| first.queues);
+                let mut manager = TxManager {
+                    name: new_name(command, &entries)?,
                     ecn: false,
-                    queues: fresh,
+                    queues: first.unwrap_or([TxQueue::new(QueueSchedule::Low, 1); 8]),
                 };
+                set_manager(&mut manager, &command.properties)?;
                 self.tx_managers.push(manager);
-                vec![self.tx_managers.len() - 1]
             }
-            _ => chosen(command, &names)?,
-        };
-        for index in chosen {
-            let manager = &mut self.tx_managers[index];
-            for (name, value) in &command.properties {
-                match name.as_str() {
-                    "name" | "numbers" | "comment" => {}
-                    "ecn" => manager.ecn = yes(value)?,
-                    "queue-buffers" => {
-                        let each = buffers(value)?.map(|bytes| bytes / 8);
-                        manager
-                            .queues
-                            .iter_mut()
-                            .for_each(|queue| queue.buffers = each);
-                    }
-                    other => return Err(no_property(other, &["name", "ecn", "queue-buffers"])),
+            "remove" => remove(&mut self.tx_managers, &chosen(command, &entries)?, 2)?,
+            verb => {
+                let properties = properties_of(command, verb)?;
+                for index in chosen(command, &entries)? {
+                    set_manager(&mut self.tx_managers[index], &properties)?;
                 }
             }
         }
@@ -238,46 +297,66 @@ impl RouterOsConfig {
         let queues: Vec<(usize, usize)> = (0..self.tx_managers.len())
             .flat_map(|manager| (0..8).map(move |queue| (manager, queue)))
             .collect();
-        let labels: Vec<String> = (0..queues.len()).map(|index| index.to_string()).collect();
-        let chosen = match query(command) {
-            Some(conditions) => queues
-                .iter()
-                .filter(|(manager, queue)| {
-                    conditions.iter().all(|(name, value)| match name.as_str() {
-                        "tx-manager" => self.tx_managers[*manager].name == *value,
-                        "traffic-class" => queue.to_string() == *value,
-                        _ => false,
-                    })
-                })
-                .copied()
-                .collect(),
-            None => chosen(command, &labels)?
-                .into_iter()
-                .map(|index| queues[index])
-                .collect::<Vec<_>>(),
+        let one = |(manager, queue): &(usize, usize)| {
+            let own = &self.tx_managers[*manager].queues[*queue];
+            entry([
+                ("tx-manager", self.tx_managers[*manager].name.clone()),
+                ("traffic-class", queue.to_string()),
+                ("ecn", yes_or_no(own.ecn)),
+                ("wred", yes_or_no(own.wred)),
+                ("use-shared-buffers", yes_or_no(own.shared)),
+                ("weight", own.weight.to_string()),
+                ("schedule", schedule_name(own.schedule).to_owned()),
+            ])
         };
-        if chosen.is_empty() {
+        let entries: Vec<Entry> = queues.iter().map(one).collect();
+        if !matches!(command.verb.as_str(), "set" | "unset" | "comment") {
             return Err(refuse(
-                "no queue matches",
-                Some("queues are numbered from 0, eight per tx-manager"),
+                "queues are set, and neither added nor removed",
+                None,
             ));
         }
-        for (manager, queue) in chosen {
+        let properties = properties_of(command, &command.verb)?;
+        for index in chosen(command, &entries)? {
+            let (manager, queue) = queues[index];
             let queue = &mut self.tx_managers[manager].queues[queue];
-            for (name, value) in &command.properties {
+            for (name, value) in &properties {
                 set_queue(queue, name, value)?;
             }
         }
         Ok(())
     }
 
+    fn port_entries(&self) -> Vec<Entry> {
+        let one = |(name, own): (&String, &RouterOsPort)| {
+            let default = self.links.get(name).map(|link| link.default_name.clone());
+            entry([
+                ("name", name.clone()),
+                ("default-name", default.unwrap_or_else(|| name.clone())),
+                ("switch", "switch1".to_owned()),
+                ("profile", own.profile.clone()),
+                ("map", "default".to_owned()),
+                ("trust-l2", own.trust_l2.name().to_owned()),
+                ("trust-l3", own.trust_l3.name().to_owned()),
+                ("tx-manager", own.tx_manager.clone()),
+                ("pfc", own.pfc.clone()),
+            ])
+        };
+        self.ports.iter().map(one).collect()
+    }
+
     fn port_menu(&mut self, command: &ScriptCommand) -> Result<(), Refusal> {
-        let names: Vec<String> = self.ports.keys().cloned().collect();
-        for index in chosen(command, &names)? {
-            let Some(port) = self.ports.get_mut(&names[index]) else {
-                continue;
-            };
-            for (name, value) in &command.properties {
+        if !matches!(command.verb.as_str(), "set" | "unset" | "comment") {
+            return Err(refuse("ports are set, and neither added nor removed", None));
+        }
+        // `unset` names properties behind the port.
+        let entries = self.port_entries();
+        let properties = properties_of(command, &command.verb)?;
+        let chosen = chosen(&selection(command), &entries)?;
+        for index in chosen {
+            let name = entries[index].get("name").cloned().unwrap_or_default();
+            let port = self.ports.entry(name).or_default();
+            for (name, value) in &properties {
                 set_port(port, name, value)?;
             }
         }
@@ -285,51 +364,30 @@ impl RouterOsConfig {
     }
 
     fn pfc_menu(&mut self, command: &ScriptCommand) -> Result<(), Refusal> {
-        let names: Vec<String> = self
+        let entries: Vec<Entry> = self
             .pfc
             .iter()
-            .map(|profile| profile.name.clone())
+            .enumerate()
+            .map(|(index, own)| pfc_entry(index, own))
             .collect();
-        let chosen = match command.verb.as_str() {
+        match command.verb.as_str() {
             "add" => {
                 room(self.pfc.len())?;
-                self.pfc
-                    .push(PfcProfile::named(&new_name(command, &names)?));
-                vec![self.pfc.len() - 1]
+                let mut profile = PfcProfile::named(&new_name(command, &entries)?);
+                set_pfc(&mut profile, &command.properties)?;
+                self.pfc.push(profile);
             }
-            _ => chosen(command, &names)?,
-        };
-        for index in chosen {
-            if index == 0 {
-                return Err(refuse(
-                    "the entry \"disabled\" cannot be changed",
-                    Some("add one with a name"),
-                ));
-            }
-            let profile = &mut self.pfc[index];
-            for (name, value) in &command.properties {
-                match name.as_str() {
-                    "name" | "numbers" | "comment" => {}
-                    "traffic-class" => {
-                        let classes = list(value, 7)?;
-                        profile.traffic_classes =
-                            classes.iter().fold(0, |mask, class| mask | 1 << class);
+            "remove" => remove(&mut self.pfc, &chosen(command, &entries)?, 1)?,
+            verb => {
+                let properties = properties_of(command, verb)?;
+                for index in chosen(command, &entries)? {
+                    if index == 0 {
+                        return Err(refuse(
+                            "the entry \"disabled\" cannot be changed",
+                            Some("add one with a name"),
+                        ));
                     }
-                    "rx" => profile.rx = yes(value)?,
-                    "tx" => profile.tx = yes(value)?,
-                    "pause-threshold" => profile.pause_threshold = buffers(value)?,
-                    "resume-threshold" => profile.resume_threshold = buffers(value)?,
-                    other => {
-                        let known = [
-                            "name",
-                            "traffic-class",
-                            "rx",
-                            "tx",
-                            "pause-threshold",
-                            "resume-threshold",
-                        ];
-                        return Err(no_property(other, &known));
-                    }
+                    set_pfc(&mut self.pfc[index], &properties)?;
                 }
             }
         }
@@ -341,6 +399,17 @@ impl RouterOsConfig {
             match name.as_str() {
                 "multicast-buffers" => self.settings.multicast_bytes = buffers(value)?,
                 "shared-buffers" => self.settings.shared_bytes = buffers(value)?,
+                "mirror-buffers" | "lossless-buffers" => {
+                    buffers(value)?;
+                }
+                "mirror-profile" => {}
+                "lossless-traffic-class" if value == "auto" => {}
+                "lossless-traffic-class" => {
+                    list(value, 7)?;
+                }
+                pool if pool.strip_prefix("shared-pool").is_some_and(is_digit) => {
+                    buffers(value)?;
+                }
                 "wred-threshold" => {
                     self.settings.wred = match value.as_str() {
                         "low" => WredThreshold::Low,
@@ -358,275 +427,136 @@ impl RouterOsConfig {
         Ok(())
     }
 
-    /// Checks that all referenced names exist.
-    fn check(&self) -> Result<(), String> {
-        let profile = |name: &String| self.profiles.iter().any(|profile| profile.name == *name);
-        for (value, name) in self.dscp.iter().chain(&self.pcp) {
-            if !profile(name) {
-                return Err(format!(
-                    "the map's entry for {value} names profile \"{name}\", which there is not"
-                ));
-            }
+    /// The ports that a command concerns; none where it concerns all.
+    fn ports_of(&self, command: &ScriptCommand) -> Vec<String> {
+        if command.menu != "interface ethernet switch qos port" {
+            return Vec::new();
         }
-        for (port, config) in &self.ports {
-            let manager = self
-                .tx_managers
-                .iter()
-                .any(|manager| manager.name == config.tx_manager);
-            let pfc = self.pfc.iter().any(|pfc| pfc.name == config.pfc);
-            for (there, kind, name) in [
-                (profile(&config.profile), "profile", &config.profile),
-                (manager, "tx-manager", &config.tx_manager),
-                (pfc, "pfc", &config.pfc),
-            ] {
-                if !there {
-                    return Err(format!(
-                        "port {port} names {kind} \"{name}\", which there is not"
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn set_queue(queue: &mut TxQueue, name: &str, value: &str) -> Result<(), Refusal> {
-    match name {
-        "numbers" | "comment" => {}
-        "schedule" => {
-            queue.schedule = match value {
-                "strict-priority" => QueueSchedule::Strict,
-                "high-priority-group" => QueueSchedule::High,
-                "low-priority-group" => QueueSchedule::Low,
-                _ => {
-                    return Err(not_a(
-                        value,
-                        "strict-priority, high-priority-group or low-priority-group",
-                    ));
-                }
-            }
-        }
-        "weight" => queue.weight = number(value, 255)?,
-        "queue-buffers" => queue.buffers = buffers(value)?,
-        "use-shared-buffers" => queue.shared = yes(value)?,
-        "wred" => queue.wred = yes(value)?,
-        "ecn" => queue.ecn = yes(value)?,
-        other => {
-            let known = [
-                "schedule",
-                "weight",
-                "queue-buffers",
-                "use-shared-buffers",
-                "wred",
-                "ecn",
-            ];
-            return Err(no_property(other, &known));
+        let entries = self.port_entries();
+        let chosen = chosen(&selection(command), &entries).unwrap_or_default();
+        let name = |index: usize| entries[index].get("name").cloned();
+        let found: Vec<String> = chosen.into_iter().filter_map(name).collect();
+        if found.len() == entries.len() {
+            Vec::new()
+        } else {
+            found
         }
     }
-    Ok(())
-}
 
-fn set_port(port: &mut RouterOsPort, name: &str, value: &str) -> Result<(), Refusal> {
-    let trust = || match value {
-        "ignore" => Ok(TrustMode::Ignore),
-        "trust" => Ok(TrustMode::Trust),
-        "keep" => Ok(TrustMode::Keep),
-        _ => Err(not_a(value, "ignore, trust or keep")),
-    };
-    match name {
-        "numbers" | "comment" => {}
-        "profile" => port.profile = value.to_owned(),
-        "map" if value == "default" => {}
-        "map" => return Err(refuse("only the map \"default\" is known", None)),
-        "trust-l2" => port.trust_l2 = trust()?,
-        "trust-l3" => port.trust_l3 = trust()?,
-        "tx-manager" => port.tx_manager = value.to_owned(),
-        "pfc" => port.pfc = value.to_owned(),
-        name => {
-            let queue = name
-                .strip_prefix("egress-rate-queue")
-                .and_then(|queue| queue.parse::<usize>().ok());
-            let Some(rate) = queue.and_then(|queue| port.egress_rates.get_mut(queue)) else {
-                let known = [
-                    "profile",
-                    "trust-l2",
-                    "trust-l3",
-                    "tx-manager",
-                    "pfc",
-                    "egress-rate-queue3",
-                ];
-                return Err(no_property(name, &known));
-            };
-            *rate = match value {
-                "" => None,
-                value => Some(
-                    Bandwidth::parse(value)
-                        .ok_or_else(|| not_a(value, "a rate: 100.0Gbps"))?
-                        .0
-                        .bps(),
-                ),
-            };
+    /// Whether there is an entry of this name.
+    fn has(&self, kind: &str, name: &str) -> bool {
+        match kind {
+            "profile" => self.profiles.iter().any(|own| own.name == name),
+            "tx-manager" => self.tx_managers.iter().any(|own| own.name == name),
+            _ => self.pfc.iter().any(|own| own.name == name),
         }
     }
-    Ok(())
-}
 
-/// The entries that a `set` selects: by numbers, names, `numbers=`, or a query.
-fn chosen(command: &ScriptCommand, names: &[String]) -> Result<Vec<usize>, Refusal> {
-    if let Some(conditions) = query(command) {
-        let matches = |name: &String| {
-            conditions.iter().all(|(key, value)| {
-                matches!(key.as_str(), "name" | "default-name") && name == value
-            })
+    /// Records settings that are understood and not simulated.
+    fn say_not_simulated(&mut self, file: &str, command: &ScriptCommand) {
+        let mut whys: Vec<String> = Vec::new();
+        if command.menu == "interface ethernet" {
+            let links = self.links.values();
+            let pauses = command.properties.iter().any(|(name, value)| {
+                matches!(name.as_str(), "rx-flow-control" | "tx-flow-control") && value == "on"
+            });
+            let why = links.filter_map(super::EthernetLink::not_simulated).next();
+            whys.extend(why.filter(|_| pauses).map(str::to_owned));
+        }
+        for (name, value) in &command.properties {
+            let pool = name == "shared-pool-index" && value != "0";
+            let lossless = name == "lossless-buffers" && value != "auto";
+            if command.menu.starts_with(QOS) && (pool || lossless) {
+                whys.push(format!("{name}={value}: one shared pool is simulated"));
+            }
+        }
+        let line = |why| NotUnderstood {
+            file: file.to_owned(),
+            line: command.line,
+            why,
+            ports: Vec::new(),
+            areas: Vec::new(),
         };
-        return Ok(names
-            .iter()
-            .enumerate()
-            .filter(|(_, name)| matches(name))
-            .map(|(index, _)| index)
-            .collect());
-    }
-    let numbers = command
-        .properties
-        .iter()
-        .find(|(name, _)| name == "numbers")
-        .map(|(_, value)| value.as_str());
-    let texts = command.entries.iter().map(String::as_str).chain(numbers);
-    let mut indices = Vec::new();
-    for text in texts.flat_map(|text| text.split(',')) {
-        let by_name = names.iter().position(|name| name == text);
-        let by_number = text
-            .parse::<usize>()
-            .ok()
-            .filter(|index| *index < names.len());
-        let index = by_name.or(by_number).ok_or_else(|| {
-            let meant = crate::text::nearest(text, names.iter().map(String::as_str));
-            let instead = match meant {
-                Some(meant) => format!("did you mean \"{meant}\"?"),
-                None => format!("there are {}", names.join(", ")),
-            };
-            (format!("there is no entry \"{text}\""), Some(instead))
-        })?;
-        indices.push(index);
-    }
-    if indices.is_empty() {
-        return Err(refuse(
-            "set needs an entry",
-            Some("its name, its number, or [find]"),
-        ));
-    }
-    Ok(indices)
-}
-
-/// The conditions of `[ find … ]`; none match everything.
-fn query(command: &ScriptCommand) -> Option<Vec<(String, String)>> {
-    let text = command
-        .entries
-        .first()?
-        .strip_prefix('[')?
-        .strip_suffix(']')?
-        .trim();
-    let text = text
-        .strip_prefix("find")?
-        .trim()
-        .trim_start_matches("where")
-        .trim();
-    let conditions = text
-        .split_whitespace()
-        .filter_map(|part| part.split_once('='));
-    Some(
-        conditions
-            .map(|(name, value)| (name.to_owned(), value.trim_matches('"').to_owned()))
-            .collect(),
-    )
-}
-
-fn new_name(command: &ScriptCommand, names: &[String]) -> Result<String, Refusal> {
-    let name = command
-        .properties
-        .iter()
-        .find(|(name, _)| name == "name")
-        .map(|(_, value)| value.clone());
-    let name = name.ok_or_else(|| refuse("add needs name=NAME", None))?;
-    if names.contains(&name) {
-        return Err(refuse(
-            &format!("there is an entry \"{name}\" already"),
-            Some("set it"),
-        ));
-    }
-    Ok(name)
-}
-
-fn room(count: usize) -> Result<(), Refusal> {
-    if count < ENTRIES_MAX {
-        Ok(())
-    } else {
-        Err(refuse("the chip has no room for more entries", None))
+        self.not_simulated.extend(whys.into_iter().map(line));
     }
 }
 
-fn refuse(what: &str, instead: Option<&str>) -> Refusal {
-    (what.to_owned(), instead.map(str::to_owned))
+fn refused(error: ReadError) -> ImportError {
+    ImportError {
+        file: error.file,
+        line: error.line,
+        what: error.what,
+        instead: None,
+    }
 }
 
-fn not_a(value: &str, grammar: &str) -> Refusal {
-    (
-        format!("\"{value}\" is not understood"),
-        Some(format!("write {grammar}")),
-    )
-}
-
-fn no_property(name: &str, known: &[&str]) -> Refusal {
-    let instead = match crate::text::nearest(name, known.iter().copied()) {
-        Some(meant) => format!("did you mean \"{meant}\"?"),
-        None => format!("there are {}", known.join(", ")),
+/// Names that a command refers to.
+fn references_of(command: &ScriptCommand, ports: &[String]) -> Vec<Reference> {
+    let Some(menu) = command.menu.strip_prefix("interface ethernet switch qos ") else {
+        return Vec::new();
     };
-    (
-        format!("there is no property \"{name}\" here"),
-        Some(instead),
-    )
+    let kind = |name: &str| match (menu, name) {
+        ("port" | "map ip" | "map vlan", "profile") => Some("profile"),
+        ("port", "tx-manager") => Some("tx-manager"),
+        ("port", "pfc") => Some("pfc"),
+        _ => None,
+    };
+    let one = |(name, value): &(String, String)| {
+        let kind = kind(name).filter(|_| !value.is_empty())?;
+        Some(Reference {
+            line: command.line,
+            ports: ports.to_vec(),
+            kind,
+            name: value.clone(),
+        })
+    };
+    command.properties.iter().filter_map(one).collect()
 }
 
-fn yes(value: &str) -> Result<bool, Refusal> {
-    match value {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        _ => Err(not_a(value, "yes or no")),
+/// The properties that a verb changes: those of `set`, or those that `unset`, `enable` and `disable` mean.
+fn properties_of(command: &ScriptCommand, verb: &str) -> Result<Vec<(String, String)>, Refusal> {
+    let one = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+    match verb {
+        "set" => Ok(command.properties.clone()),
+        "enable" => Ok(one("disabled", "no")),
+        "disable" => Ok(one("disabled", "yes")),
+        "comment" | "move" => Ok(Vec::new()),
+        "unset" => {
+            let by_name = command
+                .properties
+                .iter()
+                .filter(|(name, _)| name == "value-name");
+            let by_name = by_name.map(|(_, value)| value.as_str());
+            let words = command.entries.iter().skip(1).map(String::as_str);
+            let names = by_name.chain(words).flat_map(|text| text.split(','));
+            Ok(names.map(|name| (name.to_owned(), String::new())).collect())
+        }
+        other => Err(refuse(
+            &format!("the command {other} is not known here"),
+            None,
+        )),
     }
 }
 
-fn number(value: &str, max: u8) -> Result<u8, Refusal> {
-    let found = value.parse().ok().filter(|number| *number <= max);
-    found.ok_or_else(|| not_a(value, &format!("a number from 0 to {max}")))
+/// The command without the properties that `unset` names behind its entries.
+fn selection(command: &ScriptCommand) -> ScriptCommand {
+    let mut own = command.clone();
+    if own.verb == "unset" {
+        own.entries.truncate(1);
+    }
+    own
 }
 
-/// Numbers and ranges, such as `1,3-4`.
-fn list(value: &str, max: u8) -> Result<Vec<u8>, Refusal> {
-    let mut values = Vec::new();
-    for part in value.split(',') {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        values.extend(number(from, max)?..=number(to, max)?);
+/// Removes entries; the first `fixed` ones are the system's own, and stay.
+fn remove<T>(entries: &mut Vec<T>, chosen: &[usize], fixed: usize) -> Result<(), Refusal> {
+    for index in chosen.iter().rev() {
+        // `[find]` selects the system's entries as well, which RouterOS then keeps.
+        if *index >= fixed {
+            entries.remove(*index);
+        }
     }
-    Ok(values)
-}
-
-/// `auto`, a percentage of the packet memory, or bytes.
-fn buffers(value: &str) -> Result<Option<u32>, Refusal> {
-    if value == "auto" {
-        return Ok(None);
+    match chosen {
+        [only] if *only < fixed => Err(refuse("an entry of the system cannot be removed", None)),
+        _ => Ok(()),
     }
-    if let Some(percent) = value.strip_suffix('%') {
-        let percent = number(percent, 100)?;
-        return Ok(Some(
-            (u64::from(super::model::MEMORY_BYTES) * u64::from(percent) / 100) as u32,
-        ));
-    }
-    let plain = value.parse::<u64>().ok();
-    let with_unit = || units::Size::parse(value).map(|size| size.0);
-    let bytes = plain
-        .or_else(with_unit)
-        .and_then(|bytes| u32::try_from(bytes).ok());
-    bytes
-        .map(Some)
-        .ok_or_else(|| not_a(value, "auto, a percentage, or bytes such as 256KiB"))
 }

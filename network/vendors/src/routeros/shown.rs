@@ -11,7 +11,7 @@ use crate::text::{Line, ReadError, list, mask};
 const MENU: [&str; 4] = ["interface", "ethernet", "switch", "qos"];
 
 /// Facts that result from several menus together.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct Menus {
     /// Traffic class by name of the QoS profile.
     classes: BTreeMap<String, u8>,
@@ -26,7 +26,7 @@ pub(crate) struct Menus {
 }
 
 /// The references of a port.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct PortRow {
     name: String,
     map: Option<String>,

@@ -2,8 +2,11 @@
 
 use std::fmt::Write;
 
+use super::RouterOsVersion;
+use super::config::MAPS_BY_PROFILE;
 use crate::intent::{Ecn, Fit, Intent, Pause, Port, Schedule, Trust};
 use crate::text::{classes, ranges};
+use crate::version::Version;
 
 /// The class of the built-in profile `default`, which headers without a map entry get.
 const UNMAPPED_CLASS: u8 = 1;
@@ -93,9 +96,17 @@ fn interfaces(name: &str) -> Vec<String> {
     }
 }
 
-pub(crate) fn write(intent: &Intent) -> String {
+pub(crate) fn write(intent: &Intent, version: Version) -> String {
     let mut text = String::new();
-    profiles(&mut text, intent);
+    let maps_by_profile = RouterOsVersion(version.0, version.1) >= MAPS_BY_PROFILE;
+    profiles(&mut text, intent, maps_by_profile);
+    if maps_by_profile && intent.pfc_send != 0 {
+        let classes = ranges(classes(intent.pfc_send));
+        let _ = writeln!(
+            text,
+            "/interface ethernet switch qos settings\nset lossless-traffic-class={classes}"
+        );
+    }
     text.push_str("/interface ethernet switch qos tx-manager queue\n");
     for (class, queue) in intent.queues.iter().enumerate() {
         let schedule = match queue.schedule {
@@ -148,13 +159,15 @@ pub(crate) fn write(intent: &Intent) -> String {
     text
 }
 
-fn profiles(text: &mut String, intent: &Intent) {
+fn profiles(text: &mut String, intent: &Intent, maps_by_profile: bool) {
+    // The maps are written whole, so that profiles need not make any.
+    let automap = if maps_by_profile { "automap=no " } else { "" };
     text.push_str("/interface ethernet switch qos profile\n");
     if let Some((dscp, pcp)) = intent.remark {
         let class = intent.default_class;
         let _ = writeln!(
             text,
-            "add dscp={dscp} name=untrusted pcp={pcp} traffic-class={class}"
+            "add {automap}dscp={dscp} name=untrusted pcp={pcp} traffic-class={class}"
         );
     }
     let mapped = if intent.trust == Trust::None {
@@ -170,7 +183,7 @@ fn profiles(text: &mut String, intent: &Intent) {
         };
         let _ = writeln!(
             text,
-            "add dscp={dscp} name=tc{class} pcp={class} traffic-class={class}"
+            "add {automap}dscp={dscp} name=tc{class} pcp={class} traffic-class={class}"
         );
     }
     if intent.trust.dscp() {

@@ -4,10 +4,15 @@
 //! tables; ports, cables and buffer profiles are read here.
 
 mod config;
+mod group;
+mod lookup;
 mod print;
 pub(crate) mod read;
+mod reader;
 pub(crate) mod remedy;
 pub(crate) mod shown;
+mod tables;
 pub(crate) mod write;
 
-pub use config::{SonicConfig, SonicPort, read};
+pub use config::{SonicConfig, SonicPort};
+pub use reader::{read, read_files};

@@ -4,11 +4,14 @@ use fabric::topology::LinkConfig;
 use fabric::{Rate, Span};
 use serde_json::{Map, Value};
 
+use super::tables::Documents;
+use super::{SonicConfig, SonicPort};
 use crate::intent::{Intent, Pause, Port};
+use crate::outcome::Outcomes;
 use crate::profile;
 use crate::text::{ReadError, classes, lines};
 
-pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
+pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     lines(file, text, &[])?;
     let failed = |line: usize, what: String| ReadError::new(file, line.max(1), what);
     let config = super::read(file, text).map_err(|error| {
@@ -18,8 +21,33 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
             .unwrap_or_default();
         failed(error.line, error.what + &instead)
     })?;
-    let root: Value =
-        serde_json::from_str(text).map_err(|error| failed(error.line(), error.to_string()))?;
+    let mut outcomes = Outcomes::of(file, &[]);
+    for odd in &config.left {
+        outcomes.within(odd.ports.clone());
+        outcomes.not_understood(&ReadError::new(file, odd.line, odd.why.clone()));
+    }
+    outcomes.within(Vec::new());
+    let (intents, odd) = intents(&config);
+    let files = Documents::read(&[(file, text)]).map_err(|error| failed(error.line, error.what))?;
+    for OddField { port, field, value } in odd {
+        let line = files.place(&["PORT", &port, field]).1;
+        let what = format!("PORT {port} {field}: \"{value}\" is no number");
+        outcomes.within(vec![port]);
+        outcomes.not_understood(&ReadError::new(file, line, what));
+    }
+    Ok((intents, outcomes))
+}
+
+/// A field of PORT that is no number.
+pub(crate) struct OddField {
+    port: String,
+    field: &'static str,
+    value: String,
+}
+
+/// The intents of the ports that the tables give QoS.
+pub(crate) fn intents(config: &SonicConfig) -> (Vec<Intent>, Vec<OddField>) {
+    let root = &config.tables;
     let table = |name: &str| root.get(name).and_then(Value::as_object);
     let named: Vec<&str> = table("PORT_QOS_MAP")
         .into_iter()
@@ -31,12 +59,14 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
         .ports
         .keys()
         .filter(|name| named.is_empty() || named.contains(&name.as_str()));
-    ports
+    let mut odd = Vec::new();
+    let intents = ports
         .map(|name| {
             // The link does not matter, because headroom that the switch computes is not used.
             let link = LinkConfig::new(Rate::from_gbps(100), Span::from_ns(10));
             let mut intent = profile::intent_of(&config.profile(name, &link));
-            (intent.pfc_send, intent.dcbx) = (intent.pfc_obey, false);
+            let pfc = config.ports.get(name).map_or(0, SonicPort::pfc);
+            (intent.pfc_send, intent.dcbx) = (pfc, false);
             let field = |table_name: &str, key: &str, field: &str| {
                 let value = table(table_name)?.get(key)?.get(field)?;
                 value
@@ -44,15 +74,20 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
                     .map(str::to_owned)
                     .or_else(|| value.as_u64().map(|number| number.to_string()))
             };
-            let wrong = |what: &str| failed(line_with(text, name), format!("PORT {name} {what}"));
-            let number = |table: &str, key: &str, name: &str| {
-                let value = field(table, key, name);
-                value
-                    .map(|value| value.parse::<u32>().map_err(|_| wrong(name)))
-                    .transpose()
+            let mut number = |field_name: &'static str| {
+                let value = field("PORT", name, field_name)?;
+                let number = value.parse::<u32>().ok();
+                if number.is_none() {
+                    odd.push(OddField {
+                        port: name.clone(),
+                        field: field_name,
+                        value,
+                    });
+                }
+                number
             };
-            intent.mtu = number("PORT", name, "mtu")?.unwrap_or(9100);
-            let gbps = number("PORT", name, "speed")?.map(|mbps| mbps / 1000);
+            intent.mtu = number("mtu").unwrap_or(9100);
+            let gbps = number("speed").map(|mbps| mbps / 1000);
             let metres = field("CABLE_LENGTH", "AZURE", name)
                 .and_then(|text| text.strip_suffix('m')?.parse().ok());
             intent.ports.push(Port {
@@ -60,21 +95,15 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
                 gbps,
                 metres,
             });
-            intent.pause = pause(&root, name, intent.pfc_send);
-            Ok(intent)
+            intent.pause = pause(root, name, intent.pfc_send);
+            intent
         })
-        .collect()
-}
-
-fn line_with(text: &str, word: &str) -> usize {
-    let quoted = format!("\"{word}\"");
-    text.lines()
-        .position(|line| line.contains(&quoted))
-        .map_or(1, |index| index + 1)
+        .collect();
+    (intents, odd)
 }
 
 /// The buffer profile of a port's lossless priority groups.
-fn pause(root: &Value, port: &str, pfc: u8) -> Pause {
+fn pause(root: &Map<String, Value>, port: &str, pfc: u8) -> Pause {
     let groups = root.get("BUFFER_PG").and_then(Value::as_object);
     let own = groups.into_iter().flatten().find(|(key, _)| {
         let Some((ports, range)) = key.split_once('|') else {

@@ -6,7 +6,9 @@ use crate::remedy::Remedy;
 pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
     Some(match remedy {
         Remedy::MapDscp { dscp, class } => format!(
-            "\"DSCP_TO_TC_MAP\": {{ \"NAME\": {{ \"{dscp}\": \"{class}\" }} }}, then config qos reload"
+            "\"DSCP_TO_TC_MAP\": {{ \"NAME\": {{ \"{dscp}\": \"{class}\" }} }}, with the NAME of \
+             PORT_QOS_MAP's \
+             dscp_to_tc_map: sudo config apply-patch, and config save"
         ),
         Remedy::Pfc { class } => format!(
             "\"PORT_QOS_MAP\": {{ \"PORT\": {{ \"pfc_enable\": \"{class}\" }} }}, and a lossless BUFFER_PG"

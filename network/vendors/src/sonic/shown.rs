@@ -1,7 +1,7 @@
 //! SONiC: tables of `pfc`, `pfcwd`, `queuestat` and `intfutil` (sonic-net/sonic-utilities).
 
 use crate::sections::Section;
-use crate::switch_facts::Shown;
+use crate::switch_facts::{Shown, StormsOver};
 use crate::table::tables;
 use crate::text::{Line, ReadError, list, mask};
 
@@ -26,22 +26,66 @@ pub(crate) fn priorities(section: &Section<'_>, shown: &mut Shown) -> Result<(),
     Ok(())
 }
 
-/// `show pfcwd stats`: `Ethernet0:3  stormed  1/0 …`.
+/// `show pfcwd stats`: `Ethernet0:3  stormed  1/0  0/12  0/0 …`: storms detected and restored, packets sent
+/// and
+/// dropped, received and dropped.
 pub(crate) fn watchdog(section: &Section<'_>, shown: &mut Shown) -> Result<(), ReadError> {
     for table in tables(section) {
         let (Some(queue), Some(status)) = (table.column("QUEUE"), table.column("STATUS")) else {
             continue;
         };
+        let storms = table.column("STORM DETECTED/RESTORED");
+        let drops = [table.column("TX OK/DROP"), table.column("RX OK/DROP")];
         for (line, cells) in &table.rows {
             let Some((port, number)) = cells[queue].split_once(':') else {
                 return Err(section.wrong(line, "PORT:QUEUE was expected"));
             };
             let number: u8 = section.number(line, number)?;
-            if cells[status] == "stormed" && number < 8 {
-                shown
-                    .port(port)
-                    .stormed
-                    .insert(number, section.fact(line, ()));
+            if number > 7 {
+                continue;
+            }
+            // Two counters with a slash between them.
+            let pair = |column: usize| -> Result<(u64, u64), ReadError> {
+                let parts = cells[column].split_once('/');
+                let (one, other) =
+                    parts.ok_or_else(|| section.wrong(line, "COUNT/COUNT was expected"))?;
+                Ok((section.number(line, one)?, section.number(line, other)?))
+            };
+            let detected = storms
+                .map(pair)
+                .transpose()?
+                .map_or(0, |(detected, _)| detected);
+            let mut dropped = 0_u64;
+            for column in drops.iter().flatten() {
+                dropped = dropped.saturating_add(pair(*column)?.1);
+            }
+            let own = shown.port(port);
+            if cells[status] == "stormed" {
+                own.stormed.insert(number, section.fact(line, ()));
+            } else if detected > 0 {
+                let storms = StormsOver { detected, dropped };
+                own.storms_over.insert(number, section.fact(line, storms));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `show priority-group drop counters`: packets dropped on arrival, by priority group.
+pub(crate) fn group_drops(section: &Section<'_>, shown: &mut Shown) -> Result<(), ReadError> {
+    for table in tables(section) {
+        let Some(port) = table.column("Port") else {
+            continue;
+        };
+        for (line, cells) in &table.rows {
+            for group in 0..8_u8 {
+                let Some(column) = table.column(&format!("PG{group}")) else {
+                    continue;
+                };
+                if let Some(dropped) = counter(section, line, &cells[column])? {
+                    let fact = section.fact(line, dropped);
+                    shown.port(&cells[port]).arrival_drops.insert(group, fact);
+                }
             }
         }
     }

@@ -4,5 +4,7 @@
 //! documentation and its Converged NIC guide).
 
 pub(crate) mod read;
+mod records;
+pub(crate) mod remedy;
 pub(crate) mod shown;
 pub(crate) mod write;

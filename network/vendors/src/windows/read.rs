@@ -2,6 +2,7 @@
 
 use super::write::ETHERNET_HEADER;
 use crate::intent::{HostSettings, Intent, Port, Schedule, Trust};
+use crate::outcome::Outcomes;
 use crate::shell::{ShellCommand, split};
 use crate::text::{ReadError, lines, list, mask, number, set_bits};
 
@@ -33,11 +34,16 @@ impl Cmdlet {
     }
 }
 
-fn cmdlets(file: &str, text: &str) -> Result<Vec<Cmdlet>, ReadError> {
+fn cmdlets(file: &str, text: &str) -> Result<(Vec<Cmdlet>, Outcomes), ReadError> {
     let mut found = Vec::new();
-    for line in lines(file, text, &['#'])? {
-        let words = split(line.text)
-            .ok_or_else(|| ReadError::new(file, line.number, "a quote is not closed"))?;
+    let lines = lines(file, text, &['#'])?;
+    let mut outcomes = Outcomes::of(file, &lines);
+    for line in lines {
+        let Some(words) = split(line.text) else {
+            let error = ReadError::new(file, line.number, "a quote is not closed");
+            outcomes.not_understood(&error);
+            continue;
+        };
         let mut parameters = Vec::new();
         let mut name: Option<String> = None;
         for word in words.iter().skip(1) {
@@ -62,7 +68,7 @@ fn cmdlets(file: &str, text: &str) -> Result<Vec<Cmdlet>, ReadError> {
             parameters,
         });
     }
-    Ok(found)
+    Ok((found, outcomes))
 }
 
 /// What the cmdlets so far have set.
@@ -189,10 +195,11 @@ impl Reading {
     }
 }
 
-pub(crate) fn read(file: &str, text: &str) -> Result<Vec<Intent>, ReadError> {
+pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     let mut reading = Reading::new();
-    for cmdlet in cmdlets(file, text)? {
-        reading.cmdlet(file, &cmdlet)?;
+    let (cmdlets, mut outcomes) = cmdlets(file, text)?;
+    for cmdlet in cmdlets {
+        outcomes.take(cmdlet.command.line, reading.cmdlet(file, &cmdlet));
     }
-    Ok(vec![reading.finish()])
+    Ok((vec![reading.finish()], outcomes))
 }

@@ -1,0 +1,162 @@
+//! What was judged of hosts and switches, so that a page without findings says what it is about.
+
+use vendors::facts::{Adapter, HostFacts};
+use vendors::text::{classes, ranges};
+use vendors::{Area, Intent};
+
+use crate::marks::Marks;
+use crate::rules::{is_of_interest, marks_of};
+use crate::snapshot::SwitchFacts;
+
+/// Names of ports in one line at most.
+const NAMES_MAX: usize = 4;
+
+/// A line for each group of ports that are configured alike.
+pub fn judged_switch(switch: &SwitchFacts, hosts: &[HostFacts], asked: Marks) -> Vec<String> {
+    let marks = marks_of(hosts, switch, asked);
+    switch
+        .groups
+        .iter()
+        .map(|intent| of_group(intent, marks))
+        .collect()
+}
+
+fn of_group(intent: &Intent, marks: Marks) -> String {
+    let names: Vec<&str> = intent.ports.iter().map(|port| port.name.as_str()).collect();
+    let title = match names.len().checked_sub(NAMES_MAX) {
+        Some(more @ 1..) => format!("{} and {more} more", names[..NAMES_MAX].join(", ")),
+        _ => names.join(", "),
+    };
+    let classified = intent.unknown(Area::Classes).is_none();
+    let mut parts = Vec::new();
+    match marks.dscp.filter(|_| classified && intent.trust.dscp()) {
+        Some(dscp) => {
+            let class = intent.class_of_dscp(dscp);
+            parts.push(format!("DSCP {dscp} → {}", of_class(intent, class)));
+            let cnp = marks
+                .cnp
+                .map(|cnp| format!("CNP {cnp} → {}", intent.class_of_dscp(cnp)));
+            parts.extend(cnp);
+        }
+        None => parts.extend(of_lossless(intent, classified)),
+    }
+    if intent.pfc_send == 0 && intent.unknown(Area::Pfc).is_none() {
+        parts.push("PFC off".to_owned());
+    }
+    for unknown in &intent.unknown {
+        parts.push(format!("{} unknown ({})", unknown.area.name(), unknown.why));
+    }
+    if intent.trust.pcp() && !intent.trust.dscp() {
+        parts.push("whether packets are tagged is unknown".to_owned());
+    } else if marks.dscp.is_none() {
+        parts.push("which DSCP data has is unknown (--dscp)".to_owned());
+    }
+    format!("{title}: {}", parts.join(", "))
+}
+
+/// The lossless classes, and the marks that lead to them.
+fn of_lossless(intent: &Intent, classified: bool) -> Vec<String> {
+    let by = |class: u8| {
+        let mut by = Vec::new();
+        if intent.trust.dscp() && classified {
+            by.push(("DSCP", ranges(intent.dscp_of(class))));
+        }
+        if intent.trust.pcp() && classified {
+            by.push(("PCP", ranges(intent.pcp_of(class))));
+        }
+        by.retain(|(_, values)| !values.is_empty());
+        let by: Vec<String> = by
+            .iter()
+            .map(|(name, values)| format!("{name} {values}"))
+            .collect();
+        match by.is_empty() {
+            true => of_class(intent, class),
+            false => format!("{} → {}", by.join(" or "), of_class(intent, class)),
+        }
+    };
+    classes(intent.pfc_send).map(by).collect()
+}
+
+fn of_class(intent: &Intent, class: u8) -> String {
+    let pfc = match (intent.unknown(Area::Pfc), intent.lossless(class)) {
+        (Some(_), _) => "",
+        (None, true) => ", lossless",
+        (None, false) => ", lossy",
+    };
+    let ecn = match (
+        intent.unknown(Area::Ecn),
+        intent.queues[usize::from(class & 7)].ecn,
+    ) {
+        (Some(_), _) => "",
+        (None, Some(_)) => ", ECN on",
+        (None, None) => ", ECN off",
+    };
+    format!("class {class}{pfc}{ecn}")
+}
+
+/// A line for each adapter.
+pub fn judged_host(host: &HostFacts, asked: Marks) -> Vec<String> {
+    host.adapters
+        .iter()
+        .map(|adapter| of_adapter(host, adapter, asked))
+        .collect()
+}
+
+fn of_adapter(host: &HostFacts, adapter: &Adapter, asked: Marks) -> String {
+    let name = &adapter.device;
+    if adapter.iwarp.as_ref().is_some_and(|iwarp| iwarp.value) {
+        let fix = vendors::HostRemedy::Roce.of(adapter, host.windows.is_some());
+        return format!(
+            "{name}: iWARP (its node type is RNIC): no rule of RoCE applies. For RoCE: {fix}"
+        );
+    }
+    if adapter
+        .ethernet
+        .as_ref()
+        .is_some_and(|ethernet| !ethernet.value)
+    {
+        return format!("{name}: InfiniBand, no rule of RoCE applies");
+    }
+    if !is_of_interest(host, adapter) {
+        return format!("{name}: down, and not judged");
+    }
+    let marks = asked.or(Marks::of_adapter(host, adapter));
+    let mut parts = Vec::new();
+    let pfc = adapter.pfc.as_ref().map(|pfc| pfc.value);
+    if host.windows.is_some() {
+        if let Some(rdma) = &adapter.rdma_enabled {
+            parts.push(format!("RDMA {}", if rdma.value { "on" } else { "off" }));
+        }
+    } else {
+        match (marks.dscp, &adapter.dscp) {
+            (Some(dscp), Some(map)) => {
+                let priority = map.value[usize::from(dscp & 63)];
+                let pfc = pfc.map(|mask| match mask >> (priority & 7) & 1 {
+                    1 => ", PFC on",
+                    _ => ", PFC off",
+                });
+                parts.push(format!(
+                    "DSCP {dscp} → priority {priority}{}",
+                    pfc.unwrap_or("")
+                ));
+            }
+            (Some(dscp), None) => parts.push(format!("DSCP {dscp}, map unknown")),
+            (None, _) => parts.push("which DSCP data has is unknown (--dscp)".to_owned()),
+        }
+        if let (Some(cnp), Some(map)) = (marks.cnp, &adapter.dscp) {
+            parts.push(format!("CNP {cnp} → {}", map.value[usize::from(cnp & 63)]));
+        }
+    }
+    if let Some(mask) = pfc {
+        let list = match mask {
+            0 => "none".to_owned(),
+            mask => ranges(classes(mask)),
+        };
+        parts.push(format!("PFC for {list}"));
+    }
+    parts.extend(adapter.mtu.as_ref().map(|mtu| format!("MTU {}", mtu.value)));
+    match parts.is_empty() {
+        true => format!("{name}: nothing of it was seen"),
+        false => format!("{name}: {}", parts.join(", ")),
+    }
+}

@@ -1,0 +1,96 @@
+//! Corrections of a host's settings, in the words of the tools that its adapter has.
+
+/// A setting that a host lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostRemedy {
+    /// PFC for these priorities, one bit each.
+    Pfc(u8),
+    /// The DSCP of arriving and leaving packets decides about their priority.
+    TrustDscp,
+    /// Packets of a DSCP have a priority.
+    MapDscp {
+        /// The DSCP of the packets.
+        dscp: u8,
+        /// The priority that they shall have.
+        priority: u8,
+    },
+    /// The ToS byte of connections.
+    Tos(u8),
+    /// Shares of the traffic classes in percent.
+    Shares([u8; 8]),
+    /// A receive buffer of its own for a priority.
+    ReceiveBuffer(u8),
+    /// The DSCP of notifications.
+    CnpDscp(u8),
+    /// The priority of notifications.
+    CnpPriority(u8),
+    /// DCQCN answers marked packets of a priority with notifications.
+    Notify(u8),
+    /// DCQCN reduces rates of a priority on notifications.
+    React(u8),
+    /// Pauses of the whole link are off.
+    NoGlobalPause,
+    /// Frames of so many bytes.
+    Mtu(u32),
+    /// Connections of rdma_cm use RoCEv2.
+    RoceV2,
+    /// The other direction of iWARP: the device speaks RoCE.
+    Roce,
+    /// So many virtual functions.
+    Functions(u32),
+    /// DCB is set by the host and not taken from the switch.
+    NotWilling,
+    /// QoS of the adapter is enabled.
+    Qos,
+    /// SMB Direct has a priority.
+    SmbPriority(u8),
+    /// RDMA of the adapter is enabled.
+    Rdma,
+    /// SMB uses several connections, and with them RDMA.
+    Multichannel,
+    /// SMB neither signs nor encrypts all data.
+    NoEncryption,
+}
+
+impl HostRemedy {
+    /// The correction where no command is known for it.
+    pub(crate) fn in_words(self) -> String {
+        match self {
+            Self::Pfc(mask) => {
+                format!("PFC for priority {} of the adapter", classes(mask))
+            }
+            Self::TrustDscp => "the adapter trusts the DSCP".to_owned(),
+            Self::MapDscp { dscp, priority } => format!("DSCP {dscp} in priority {priority}"),
+            Self::Tos(tos) => format!("ToS {tos} of connections: DSCP {}", tos >> 2),
+            Self::Shares(shares) => {
+                let list = shares.map(|share| share.to_string()).join(",");
+                format!("shares of the traffic classes: {list}")
+            }
+            Self::ReceiveBuffer(priority) => {
+                format!("a receive buffer of its own for priority {priority}")
+            }
+            Self::CnpDscp(dscp) => format!("DSCP {dscp} of notifications, with the vendor's tool"),
+            Self::CnpPriority(priority) => {
+                format!("priority {priority} of notifications, with the vendor's tool")
+            }
+            Self::Notify(priority) | Self::React(priority) => {
+                format!("DCQCN for priority {priority}, with the vendor's tool, at both ends")
+            }
+            Self::NoGlobalPause => "802.3x pause off".to_owned(),
+            Self::Mtu(bytes) => format!("an MTU of {bytes}, at both ends"),
+            Self::RoceV2 => "RoCEv2 as the mode of rdma_cm".to_owned(),
+            Self::Roce => "the mode RoCE of the adapter, with its driver's option".to_owned(),
+            Self::Functions(count) => format!("{count} virtual functions"),
+            Self::NotWilling => "DCB that the host sets by itself".to_owned(),
+            Self::Qos => "QoS of the adapter enabled".to_owned(),
+            Self::SmbPriority(priority) => format!("priority {priority} for SMB Direct"),
+            Self::Rdma => "RDMA of the adapter enabled".to_owned(),
+            Self::Multichannel => "multichannel of SMB enabled".to_owned(),
+            Self::NoEncryption => "no signing and encryption of all data".to_owned(),
+        }
+    }
+}
+
+fn classes(mask: u8) -> String {
+    crate::text::ranges(crate::text::classes(mask))
+}

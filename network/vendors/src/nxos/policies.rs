@@ -1,0 +1,390 @@
+//! Class maps and policies of NX-OS.
+
+use std::collections::BTreeMap;
+
+use crate::blocks::Block;
+use crate::intent::{Ecn, Intent, Pause, Queue, Schedule, Trust};
+use crate::outcome::{Area, Outcomes};
+use crate::text::{ReadError, list, mask, number};
+
+/// What a class map of type qos matches.
+#[derive(Default)]
+pub(super) struct ClassMap {
+    dscp: Vec<u8>,
+    cos: Vec<u8>,
+    /// A match by something else than a header's mark: an access list, for example.
+    other: Option<String>,
+    /// Whether all matches must hold, and not any of them.
+    is_all: bool,
+}
+
+/// A policy of type queuing.
+pub(super) struct Queuing {
+    pub(super) queues: [Queue; 8],
+    /// Buffers of lossless classes, of a policy for arriving packets.
+    pub(super) buffers: BTreeMap<u8, Pause>,
+}
+
+/// Class maps and policies read so far, by name.
+#[derive(Default)]
+pub(super) struct Policies<'a> {
+    maps: BTreeMap<&'a str, ClassMap>,
+    /// The QoS group of class maps of the types queuing and network-qos that a site has named.
+    groups: BTreeMap<(&'a str, &'a str), u8>,
+    /// Class maps and groups of each policy of type qos, in order.
+    pub(super) inputs: BTreeMap<&'a str, Vec<(&'a str, u8)>>,
+    /// Lossless classes of each policy of type network-qos.
+    pub(super) network: BTreeMap<&'a str, u8>,
+    pub(super) queuing: BTreeMap<&'a str, Queuing>,
+    pub(super) lldp: bool,
+    pub(super) system_network: Option<&'a str>,
+    pub(super) system_output: Option<&'a str>,
+    pub(super) system_input_queuing: Option<&'a str>,
+    pub(super) system_input: Option<&'a str>,
+}
+
+impl<'a> Policies<'a> {
+    /// Takes a command that is not of an interface; whether it is one of QoS.
+    pub(super) fn take(&mut self, file: &str, block: &Block<'a>, outcomes: &mut Outcomes) -> bool {
+        match block.line.words().as_slice() {
+            ["class-map", "type", "qos", rest @ ..] | ["class-map", rest @ ..]
+                if !rest.is_empty() && !rest.starts_with(&["type"]) =>
+            {
+                let name = rest.last().copied().unwrap_or_default();
+                let map = self.maps.entry(name).or_default();
+                map.is_all = rest.first() == Some(&"match-all");
+                block.each(outcomes, |line| map.take(file, line));
+            }
+            [
+                "class-map",
+                "type",
+                kind @ ("queuing" | "network-qos"),
+                rest @ ..,
+            ] => {
+                let name = rest.last().copied().unwrap_or_default();
+                for line in &block.below {
+                    let read = match line.line.words().as_slice() {
+                        ["match", "qos-group", group] => {
+                            number(file, line.line.number, group, 0..=7)
+                                .map(|group| self.groups.insert((kind, name), group as u8))
+                        }
+                        _ => Err(line.wrong(file, "match qos-group N was expected")),
+                    };
+                    outcomes.take(line.line.number, read);
+                }
+            }
+            ["policy-map", "type", "qos", name] => {
+                let mut classes = Vec::new();
+                block.each(outcomes, |class| {
+                    class
+                        .after("class")
+                        .map(|_| ())
+                        .ok_or_else(|| class.wrong(file, "this line of a policy is not known"))
+                });
+                for class in &block.below {
+                    classes.extend(input_class(file, class, outcomes));
+                }
+                self.inputs.insert(name, classes);
+            }
+            ["policy-map", "type", "network-qos", name] => {
+                let policy = self.network_policy(file, block, outcomes);
+                self.network.insert(name, policy);
+            }
+            ["policy-map", "type", "queuing", name] => {
+                let policy = self.queuing_policy(file, block, outcomes);
+                self.queuing.insert(name, policy);
+            }
+            ["system", "qos"] => block.each(outcomes, |line| self.system(file, line)),
+            ["feature", "lldp"] => self.lldp = true,
+            // The watchdog drops packets of a class that is paused without end. It is not simulated.
+            [
+                "priority-flow-control",
+                "watch-dog-interval" | "watch-dog",
+                ..,
+            ] => {}
+            _ => return false,
+        }
+        outcomes.applied(block.line.number);
+        true
+    }
+
+    fn system(&mut self, file: &str, line: &Block<'a>) -> Result<(), ReadError> {
+        match line.line.words().as_slice() {
+            ["service-policy", "type", "network-qos", name] => self.system_network = Some(name),
+            ["service-policy", "type", "queuing", "output", name] => {
+                self.system_output = Some(name);
+            }
+            ["service-policy", "type", "queuing", "input", name] => {
+                self.system_input_queuing = Some(name);
+            }
+            ["service-policy", "type", "qos", "input", name, ..] => {
+                self.system_input = Some(name);
+            }
+            _ => return Err(line.wrong(file, "this line of system qos is not known")),
+        }
+        Ok(())
+    }
+
+    /// The group of a class of some type: that of its class map, else the number in the system's own name.
+    fn group(&self, kind: &str, name: &str) -> Option<u8> {
+        if let Some(group) = self.groups.get(&(kind, name)) {
+            return Some(*group);
+        }
+        let number = match kind {
+            "network-qos" => name.strip_prefix("c-8q-nq").or(name.strip_prefix("c-nq"))?,
+            _ => ["c-out-8q-q", "c-out-q", "c-in-8q-q", "c-in-q"]
+                .iter()
+                .find_map(|begin| name.strip_prefix(begin))?,
+        };
+        match number {
+            "-default" => Some(0),
+            digits => digits.parse().ok().filter(|group| *group < 8),
+        }
+    }
+
+    fn network_policy(&self, file: &str, block: &Block<'_>, outcomes: &mut Outcomes) -> u8 {
+        let mut pfc = 0;
+        for class in &block.below {
+            let name = class.after("class type network-qos");
+            let group = match name {
+                Some("class-default") => Some(0),
+                name => name.and_then(|name| self.group("network-qos", name)),
+            };
+            let Some(group) = group else {
+                let what = "no class map of type network-qos gives this class a qos-group";
+                outcomes.not_understood(&class.wrong(file, what));
+                continue;
+            };
+            outcomes.applied(class.line.number);
+            class.each(outcomes, |line| match line.line.words().as_slice() {
+                ["mtu", value] => number(file, line.line.number, value, 576..=9216).map(|_| ()),
+                ["pause", "no-drop"] => {
+                    pfc |= 1 << group;
+                    Ok(())
+                }
+                ["pause", .., "pfc-cos", value] => {
+                    let values = list(file, line.line.number, value, 7)?;
+                    if values != [group] {
+                        let what = "pfc-cos of another number than the class is not supported";
+                        return Err(line.wrong(file, what));
+                    }
+                    pfc |= mask(&values);
+                    Ok(())
+                }
+                [
+                    "congestion-control" | "queue-limit" | "multicast-optimize" | "set",
+                    ..,
+                ] => Ok(()),
+                _ => Err(line.wrong(file, "this line of a network-qos class is not known")),
+            });
+        }
+        pfc
+    }
+
+    fn queuing_policy(&self, file: &str, block: &Block<'_>, outcomes: &mut Outcomes) -> Queuing {
+        let mut policy = Queuing {
+            queues: [Queue {
+                schedule: Schedule::Weighted(1),
+                ecn: None,
+            }; 8],
+            buffers: BTreeMap::new(),
+        };
+        for class in &block.below {
+            let name = class.after("class type queuing");
+            let group = match name {
+                Some("class-default") => Some(0),
+                name => name.and_then(|name| self.group("queuing", name)),
+            };
+            let Some(group) = group else {
+                let what = "no class map of type queuing gives this class a qos-group";
+                outcomes.not_understood(&class.wrong(file, what));
+                continue;
+            };
+            outcomes.applied(class.line.number);
+            let queue = &mut policy.queues[usize::from(group)];
+            let buffers = &mut policy.buffers;
+            class.each(outcomes, |line| {
+                let pause = line.after("pause");
+                match pause {
+                    Some(rest) => {
+                        buffers.insert(group, buffer(file, line, rest)?);
+                        Ok(())
+                    }
+                    None => read_queue(file, line, queue),
+                }
+            });
+        }
+        policy
+    }
+
+    /// Classes of packets by a policy of type qos.
+    pub(super) fn classify(&self, classes: &[(&str, u8)], intent: &mut Intent) {
+        let default = classes
+            .iter()
+            .find(|(name, _)| *name == "class-default")
+            .map_or(0, |(_, group)| *group);
+        intent.default_class = default;
+        (intent.dscp, intent.pcp) = ([default; 64], [default; 8]);
+        let (mut by_dscp, mut by_cos) = (false, false);
+        let named = classes
+            .iter()
+            .rev()
+            .filter(|(name, _)| *name != "class-default");
+        for (name, group) in named {
+            let Some(map) = self.maps.get(name) else {
+                intent.forget(Area::Classes, format!("there is no class map \"{name}\""));
+                continue;
+            };
+            if let Some(other) = &map.other {
+                intent.forget(
+                    Area::Classes,
+                    format!("class map {name} matches by \"{other}\": class {group}"),
+                );
+            }
+            if map.is_all && !map.dscp.is_empty() && !map.cos.is_empty() {
+                let why = format!("class map {name} matches DSCP and CoS together: class {group}");
+                intent.forget(Area::Classes, why);
+                continue;
+            }
+            let dscp = map.dscp.iter();
+            dscp.for_each(|value| intent.dscp[usize::from(*value)] = *group);
+            let cos = map.cos.iter();
+            cos.for_each(|value| intent.pcp[usize::from(*value)] = *group);
+            by_dscp |= !map.dscp.is_empty();
+            by_cos |= !map.cos.is_empty();
+        }
+        intent.trust = Trust::of(by_dscp, by_cos);
+    }
+}
+
+impl ClassMap {
+    fn take(&mut self, file: &str, line: &Block<'_>) -> Result<(), ReadError> {
+        let number = line.line.number;
+        match line.line.words().as_slice() {
+            ["match", "dscp", values @ ..] | ["match", "ip", "dscp", values @ ..]
+                if !values.is_empty() =>
+            {
+                self.dscp.extend(dscp_list(file, number, &values.concat())?);
+            }
+            ["match", "cos", values @ ..] if !values.is_empty() => {
+                self.cos.extend(list(file, number, &values.concat(), 7)?);
+            }
+            // A precedence is the upper three bits of the DSCP field.
+            ["match", "precedence", values @ ..] if !values.is_empty() => {
+                let of = |value: u8| (value << 3)..=(value << 3 | 7);
+                let values = list(file, number, &values.concat(), 7)?;
+                self.dscp.extend(values.into_iter().flat_map(of));
+            }
+            [
+                "match",
+                "access-group" | "protocol" | "ip" | "packet" | "qos-group" | "mpls",
+                ..,
+            ] => {
+                self.other = line.after("match").map(str::to_owned);
+            }
+            ["description", ..] => {}
+            _ => return Err(line.wrong(file, "this line of a class map is not known")),
+        }
+        Ok(())
+    }
+}
+
+/// Values and ranges of DSCP, with the names of RFC 2474, 2597 and 3246: `af31,cs6,46`.
+fn dscp_list(file: &str, line: usize, text: &str) -> Result<Vec<u8>, ReadError> {
+    let mut found = Vec::new();
+    for part in text.split(',') {
+        match crate::text::dscp_named(part) {
+            Some(value) => found.push(value),
+            None => found.extend(list(file, line, part, 63)?),
+        }
+    }
+    Ok(found)
+}
+
+/// The group that a class of a policy of type qos sets.
+fn input_class<'a>(
+    file: &str,
+    class: &Block<'a>,
+    outcomes: &mut Outcomes,
+) -> Option<(&'a str, u8)> {
+    let name = class.after("class")?;
+    let name = name.strip_prefix("type qos ").unwrap_or(name);
+    let mut group = None;
+    class.each(outcomes, |line| match line.line.words().as_slice() {
+        ["set", "qos-group", value] => {
+            group = Some(number(file, line.line.number, value, 0..=7)? as u8);
+            Ok(())
+        }
+        ["set" | "police", ..] => Ok(()),
+        _ => Err(line.wrong(file, "this line of a class is not known")),
+    });
+    group.map(|group| (name, group))
+}
+
+/// `buffer-size N pause-threshold N resume-threshold N`, in bytes.
+fn buffer(file: &str, line: &Block<'_>, rest: &str) -> Result<Pause, ReadError> {
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let bytes = |word: &str| number(file, line.line.number, word, 0..=u32::MAX);
+    match words.as_slice() {
+        [
+            "buffer-size",
+            size,
+            "pause-threshold",
+            xoff,
+            "resume-threshold",
+            xon,
+        ] => {
+            let (size, xoff) = (bytes(size)?, bytes(xoff)?);
+            Ok(Pause {
+                xoff: Some(xoff),
+                xon: Some(bytes(xon)?),
+                headroom: Some(size.saturating_sub(xoff)),
+            })
+        }
+        ["no-drop"] => Ok(Pause::default()),
+        _ => Err(line.wrong(
+            file,
+            "buffer-size N pause-threshold N resume-threshold N was expected",
+        )),
+    }
+}
+
+fn read_queue(file: &str, block: &Block<'_>, queue: &mut Queue) -> Result<(), ReadError> {
+    let value = |word: &str, max| number(file, block.line.number, word, 0..=max);
+    match block.line.words().as_slice() {
+        ["priority", "level", level] => {
+            value(level, 8)?;
+            queue.schedule = Schedule::Strict;
+        }
+        ["priority"] => queue.schedule = Schedule::Strict,
+        ["bandwidth", "remaining", "percent", percent] | ["bandwidth", "percent", percent] => {
+            queue.schedule = Schedule::Weighted(value(percent, 100)?.max(1) as u8);
+        }
+        [
+            "random-detect",
+            "minimum-threshold",
+            min,
+            unit,
+            "maximum-threshold",
+            max,
+            unit2,
+            "drop-probability",
+            percent,
+            rest @ ..,
+        ] => {
+            let bytes = |word: &str, unit: &str| block.threshold(file, word, unit);
+            let (min, max, percent) = (
+                bytes(min, unit)?,
+                bytes(max, unit2)?,
+                value(percent, 100)? as u8,
+            );
+            queue.ecn = rest
+                .contains(&"ecn")
+                .then_some(Ecn::Thresholds { min, max, percent });
+        }
+        ["random-detect", "threshold", _, "ecn"] => queue.ecn = Some(Ecn::Automatic),
+        ["shape" | "queue-limit" | "afd" | "random-detect", ..] => {}
+        _ => return Err(block.wrong(file, "this setting of a queue is not known")),
+    }
+    Ok(())
+}

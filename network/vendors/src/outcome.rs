@@ -1,0 +1,284 @@
+//! The outcome of each line of an input. A line is applied, or known to be irrelevant, or not understood.
+//! A line that no reader has spoken about is not understood.
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+use crate::text::{Line, ReadError, shortened};
+
+/// A part of a configuration that one line concerns.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Area {
+    /// The class of a packet: trust, maps and policies.
+    Classes,
+    /// Priority-based flow control and its buffers.
+    Pfc,
+    /// Marking of packets.
+    Ecn,
+    /// Order and shares of queues.
+    Queues,
+    /// The largest payload of a frame.
+    Mtu,
+}
+
+/// Parts of words by which a line that is not understood belongs to an area.
+const WORDS: [(Area, &[&str]); 5] = [
+    (
+        Area::Classes,
+        &[
+            "dscp",
+            "trust",
+            "cos ",
+            "pcp",
+            "dot1p",
+            "classif",
+            "class-map",
+            "service-policy",
+            "service-profile",
+            "map ip",
+            "map vlan",
+            "_to_tc",
+            "tc_to_",
+            "qos-group",
+            "mapping",
+            "traffic-class",
+        ],
+    ),
+    (
+        Area::Pfc,
+        &[
+            "pfc",
+            "priority-flow-control",
+            "pause",
+            "no-drop",
+            "network-qos",
+            "buffer",
+            "lossless",
+            "flow-control",
+            "flowcontrol",
+        ],
+    ),
+    (
+        Area::Ecn,
+        &["ecn", "random-detect", "wred", "congestion-control"],
+    ),
+    (
+        Area::Queues,
+        &[
+            "bandwidth",
+            "schedul",
+            "queue",
+            "tx-manager",
+            "priority level",
+            "strict",
+            "shape",
+        ],
+    ),
+    (Area::Mtu, &["mtu"]),
+];
+
+impl Area {
+    /// The areas that a line concerns, by its words.
+    pub fn of(text: &str) -> Vec<Self> {
+        let text = text.to_ascii_lowercase();
+        let is_in = |words: &&[&str]| words.iter().any(|word| text.contains(word));
+        let areas = WORDS.iter().filter(|(_, words)| is_in(words));
+        areas.map(|(area, _)| *area).collect()
+    }
+
+    /// The name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Classes => "classes of packets",
+            Self::Pfc => "PFC",
+            Self::Ecn => "ECN",
+            Self::Queues => "queues",
+            Self::Mtu => "MTU",
+        }
+    }
+}
+
+/// What became of a line.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Outcome {
+    /// The line is known not to concern the treatment of traffic classes.
+    Irrelevant,
+    /// The line is part of what was read.
+    Applied,
+    /// The line was not understood, with the reason.
+    NotUnderstood(String),
+}
+
+/// A line that was not understood: what it sets is unknown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NotUnderstood {
+    /// The name of the file.
+    pub file: String,
+    /// The number of the line, from 1.
+    pub line: usize,
+    /// Its text, and why it was not understood.
+    pub why: String,
+    /// The ports that it concerns; all where there are none.
+    pub ports: Vec<String>,
+    /// The areas that its words belong to.
+    pub areas: Vec<Area>,
+}
+
+impl fmt::Display for NotUnderstood {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.why)
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Entry {
+    text: String,
+    outcome: Option<Outcome>,
+    ports: Vec<String>,
+}
+
+/// The outcomes of the lines of one input.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Outcomes {
+    file: String,
+    lines: BTreeMap<usize, Entry>,
+    /// The ports that lines concern which are read now.
+    ports: Vec<String>,
+    /// How often an output was read once more without a line.
+    retries: usize,
+}
+
+impl Outcomes {
+    /// The outcomes of some lines, none of which is known yet.
+    pub(crate) fn of(file: &str, lines: &[Line<'_>]) -> Self {
+        let entry = |line: &Line<'_>| {
+            let text = line.text.to_owned();
+            let entry = Entry {
+                text,
+                ..Entry::default()
+            };
+            (line.number, entry)
+        };
+        Self {
+            file: file.to_owned(),
+            lines: lines.iter().map(entry).collect(),
+            ports: Vec::new(),
+            retries: 0,
+        }
+    }
+
+    /// Whether an output may be read once more without a line: so many times in all.
+    pub(crate) fn may_retry(&mut self, most: usize) -> bool {
+        self.retries += 1;
+        self.retries < most
+    }
+
+    /// Says that lines read from now on concern these ports; all where there are none.
+    pub(crate) fn within(&mut self, ports: Vec<String>) {
+        self.ports = ports;
+    }
+
+    /// A line that was not understood stays so, whatever else is said of it.
+    fn set(&mut self, line: usize, outcome: Outcome) {
+        let ports = self.ports.clone();
+        let entry = self.lines.entry(line).or_default();
+        if entry
+            .outcome
+            .as_ref()
+            .is_none_or(|before| *before < outcome)
+        {
+            entry.outcome = Some(outcome);
+            entry.ports = ports;
+        }
+    }
+
+    /// The line is part of what was read.
+    pub(crate) fn applied(&mut self, line: usize) {
+        self.set(line, Outcome::Applied);
+    }
+
+    /// The line is known to be irrelevant.
+    pub(crate) fn irrelevant(&mut self, line: usize) {
+        self.set(line, Outcome::Irrelevant);
+    }
+
+    /// The line of an error was not understood.
+    pub(crate) fn not_understood(&mut self, error: &ReadError) {
+        self.set(error.line, Outcome::NotUnderstood(error.what.clone()));
+    }
+
+    /// Takes what was read of a line, or that it was not understood.
+    pub(crate) fn take<T>(&mut self, line: usize, read: Result<T, ReadError>) -> Option<T> {
+        match read {
+            Ok(value) => {
+                self.applied(line);
+                Some(value)
+            }
+            Err(error) => {
+                self.applied(line);
+                self.not_understood(&error);
+                None
+            }
+        }
+    }
+
+    /// Each line with its outcome, in order.
+    pub fn each(&self) -> impl Iterator<Item = (usize, Outcome)> {
+        self.lines.iter().map(|(number, entry)| {
+            let unknown = || {
+                let text = shortened(&entry.text);
+                Outcome::NotUnderstood(format!("\"{text}\": this line is not known"))
+            };
+            (*number, entry.outcome.clone().unwrap_or_else(unknown))
+        })
+    }
+
+    /// The lines that were not understood, in order.
+    pub fn left(&self) -> Vec<NotUnderstood> {
+        let left = self.each().filter_map(|(line, outcome)| match outcome {
+            Outcome::NotUnderstood(why) => Some((line, why)),
+            Outcome::Applied | Outcome::Irrelevant => None,
+        });
+        left.map(|(line, why)| {
+            let entry = self.lines.get(&line);
+            let text = entry.map_or("", |entry| entry.text.as_str());
+            NotUnderstood {
+                file: self.file.clone(),
+                line,
+                areas: Area::of(&format!("{text} {why}")),
+                ports: entry.map_or_else(Vec::new, |entry| entry.ports.clone()),
+                why,
+            }
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::lines;
+
+    #[test]
+    fn a_line_without_outcome_is_not_understood() {
+        let text = "mtu 9216\nhostname a\nqos trust maybe\nqos trusted\n";
+        let mut outcomes = Outcomes::of("f", &lines("f", text, &[]).unwrap());
+        outcomes.applied(1);
+        outcomes.irrelevant(2);
+        outcomes.within(vec!["Ethernet1".to_owned()]);
+        let odd = ReadError::new("f", 3, "\"qos trust maybe\": trust is cos or dscp");
+        assert_eq!(outcomes.take(3, Err::<(), _>(odd)), None);
+        outcomes.applied(3);
+        let left = outcomes.left();
+        let shown: Vec<String> = left.iter().map(NotUnderstood::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "f:3: \"qos trust maybe\": trust is cos or dscp",
+                "f:4: \"qos trusted\": this line is not known"
+            ]
+        );
+        assert_eq!(left[0].areas, [Area::Classes]);
+        assert_eq!((left[0].ports.len(), left[1].ports.len()), (1, 0));
+    }
+}

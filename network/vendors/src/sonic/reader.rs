@@ -1,0 +1,662 @@
+//! Reads SONiC's tables as the settings of ports.
+
+use super::config::{SonicConfig, SonicPort};
+use super::group::{Group, alpha};
+use super::lookup::Lookup;
+use super::tables::{Documents, TABLES, is_irrelevant};
+use crate::import_error::ImportError;
+use crate::outcome::{Area, NotUnderstood};
+use fabric::config::{CLASSES, Limit, QueueConfig, Red, RedAt, Shaper, Weigh};
+use fabric::{Rate, Span};
+use serde_json::{Map, Value};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The packet memory where `BUFFER_POOL` has no size: that of a Trident 3.
+const MEMORY_BYTES: u32 = 32 << 20;
+
+/// The largest MTU of RoCE with its headers.
+const MTU_NEEDED: u32 = 4200;
+
+/// The largest number of a queue that some switch has.
+const QUEUES_MAX: u64 = 127;
+
+/// Burst of a shaper where `pbs` is missing.
+const BURST_BYTES: u32 = 2 * 9_216;
+
+/// The name of that pool where the file has none, as in SONiC's templates.
+const POOL: &str = "ingress_lossless_pool";
+
+/// Reads the file, called `name` in messages.
+///
+/// # Errors
+/// A text that is not JSON, and one without ports. Entries that are not understood are in `left`.
+pub fn read(name: &str, text: &str) -> Result<SonicConfig, ImportError> {
+    read_files(&[(name, text)])
+}
+
+/// Reads the files of one switch: `config_db.json`, or `qos.json` and `buffers.json`, and the platform's
+/// `pg_profile_lookup.ini`.
+///
+/// # Errors
+/// A text that is not JSON, and files without ports. Entries that are not understood are in `left`.
+pub fn read_files(files: &[(&str, &str)]) -> Result<SonicConfig, ImportError> {
+    let (lookups, tables): (Vec<_>, Vec<_>) = files
+        .iter()
+        .copied()
+        .partition(|(name, _)| name.ends_with(".ini"));
+    let lookup = match lookups.first() {
+        Some((name, text)) => Some(Lookup::read(name, text)?),
+        None => None,
+    };
+    let reader = Reader {
+        files: &Documents::read(&tables)?,
+        lookup,
+        found: RefCell::default(),
+    };
+    reader.check_tables();
+    let mut config = reader.config()?;
+    config.tables = reader.files.root.clone();
+    let found = reader.found.into_inner();
+    let lines = |kind: Kind| {
+        let own = found.iter().filter(move |(key, _)| key.0 == kind);
+        own.map(|((_, file, line, why), ports)| NotUnderstood {
+            file: file.clone(),
+            line: *line,
+            areas: Area::of(why),
+            ports: ports.iter().cloned().collect(),
+            why: why.clone(),
+        })
+        .collect()
+    };
+    config.left = lines(Kind::Left);
+    config.not_simulated = lines(Kind::NotSimulated);
+    Ok(config)
+}
+
+/// What is said of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Left,
+    NotSimulated,
+}
+
+/// Kind, file, line and text of what is said of entries, each with the ports.
+type Found = BTreeMap<(Kind, String, usize, String), BTreeSet<String>>;
+
+struct Reader<'a> {
+    files: &'a Documents<'a>,
+    lookup: Option<Lookup>,
+    found: RefCell<Found>,
+}
+
+type Read<T> = Result<T, ImportError>;
+
+impl<'a> Reader<'a> {
+    fn wrong(&self, path: &[&str], what: String, instead: Option<String>) -> ImportError {
+        let (file, line) = self.files.place(path);
+        ImportError {
+            file: file.to_owned(),
+            line,
+            what: format!("{}: {what}", path.join(" ")),
+            instead,
+        }
+    }
+
+    /// Takes what was read of an entry, or that it was not understood.
+    fn take<T>(&self, port: &str, read: Read<T>) -> Option<T> {
+        match read {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let instead = error
+                    .instead
+                    .map(|text| format!("; {text}"))
+                    .unwrap_or_default();
+                let key = (Kind::Left, error.file, error.line, error.what + &instead);
+                self.say(key, port);
+                None
+            }
+        }
+    }
+
+    fn say(&self, key: (Kind, String, usize, String), port: &str) {
+        let mut found = self.found.borrow_mut();
+        let ports = found.entry(key).or_default();
+        ports.extend(Some(port.to_owned()).filter(|port| !port.is_empty()));
+    }
+
+    /// Says that a setting is understood and not simulated.
+    fn not_simulated(&self, path: &[&str], port: &str, what: &str) {
+        let error = self.wrong(path, what.to_owned(), None);
+        self.say(
+            (Kind::NotSimulated, error.file, error.line, error.what),
+            port,
+        );
+    }
+
+    /// Names tables that are not known: their settings have no effect here.
+    fn check_tables(&self) {
+        for name in self.files.root.keys() {
+            if TABLES.contains(&name.as_str()) || is_irrelevant(name) {
+                continue;
+            }
+            let meant = crate::text::nearest(name, TABLES.iter().copied());
+            let instead = meant.map(|meant| format!("did you mean {meant}?"));
+            let what = "this table is not known".to_owned();
+            self.take("", Err::<(), _>(self.wrong(&[name], what, instead)));
+        }
+    }
+
+    fn table(&self, name: &str) -> Option<&'a Map<String, Value>> {
+        self.files.root.get(name).and_then(Value::as_object)
+    }
+
+    /// An entry that a field refers to; old images wrap the name as `[TABLE|NAME]`.
+    fn referred(&self, path: &[&str], table: &str, value: &str) -> Read<(String, &'a Value)> {
+        let name = value.trim_matches(['[', ']']);
+        let name = name.split_once('|').map_or(name, |(_, name)| name);
+        let entries = self.table(table);
+        let found = entries.and_then(|entries| entries.get(name));
+        found.map(|entry| (name.to_owned(), entry)).ok_or_else(|| {
+            let names = entries
+                .into_iter()
+                .flat_map(|entries| entries.keys().map(String::as_str));
+            let meant =
+                crate::text::nearest(name, names).map(|meant| format!("did you mean \"{meant}\"?"));
+            self.wrong(path, format!("{table} has no entry \"{name}\""), meant)
+        })
+    }
+
+    fn number(&self, path: &[&str], value: &Value, max: u64) -> Read<u64> {
+        let number = value
+            .as_u64()
+            .or_else(|| value.as_str().and_then(|text| text.trim().parse().ok()));
+        number
+            .filter(|number| *number <= max)
+            .ok_or_else(|| self.wrong(path, format!("{value} is no number from 0 to {max}"), None))
+    }
+
+    fn optional(&self, path: &[&str], entry: &Value, field: &str, max: u64) -> Read<Option<u64>> {
+        let path = [path, &[field]].concat();
+        entry
+            .get(field)
+            .map(|value| self.number(&path, value, max))
+            .transpose()
+    }
+
+    fn config(&self) -> Read<SonicConfig> {
+        let mut names: Vec<String> = Vec::new();
+        let listed = self.table("PORT").into_iter().flat_map(Map::keys).cloned();
+        let mapped = self.table("PORT_QOS_MAP").into_iter().flat_map(Map::keys);
+        let mapped = mapped
+            .flat_map(|key| key.split(','))
+            .filter(|name| *name != "global")
+            .map(str::to_owned);
+        let ranged = ["BUFFER_PG", "BUFFER_QUEUE", "QUEUE"]
+            .into_iter()
+            .flat_map(|table| {
+                let keys = self.table(table).into_iter().flat_map(Map::keys);
+                keys.filter_map(|key| Some(key.split_once('|')?.0))
+                    .flat_map(|ports| ports.split(','))
+            });
+        names.extend(listed.chain(mapped));
+        names.extend(ranged.map(str::to_owned));
+        names.sort_by_key(|name| (name.len(), name.clone()));
+        names.dedup();
+        let ports = names.into_iter().map(|name| {
+            let port = self.port(&name);
+            (name, port)
+        });
+        let ports = ports.collect::<BTreeMap<_, _>>();
+        if ports.is_empty() {
+            return Err(self.wrong(&["PORT"], "the file names no port".to_owned(), None));
+        }
+        let pools = self.table("BUFFER_POOL");
+        let mut total = 0_u64;
+        let (mut xoff, mut shared) = (None, POOL.to_owned());
+        for (name, pool) in pools.into_iter().flatten() {
+            let path = ["BUFFER_POOL", name];
+            let bytes = |field| {
+                let read = self.optional(&path, pool, field, u64::from(u32::MAX));
+                self.take("", read).flatten()
+            };
+            let size = bytes("size").unwrap_or(0);
+            // A pool of type both is one memory for arriving and leaving packets.
+            if matches!(
+                pool.get("type").and_then(Value::as_str),
+                Some("ingress" | "both")
+            ) {
+                // The pool with headroom is the one of lossless traffic.
+                if total == 0 || pool.get("xoff").is_some() {
+                    shared.clone_from(name);
+                }
+                total += size;
+                xoff = bytes("xoff").or(xoff);
+            }
+        }
+        let total_bytes = if total == 0 {
+            MEMORY_BYTES
+        } else {
+            u32::try_from(total + xoff.unwrap_or(0)).unwrap_or(u32::MAX)
+        };
+        Ok(SonicConfig {
+            ports,
+            total_bytes,
+            headroom_pool_bytes: xoff.map(|xoff| xoff as u32),
+            pool: shared,
+            tables: Map::new(),
+            left: Vec::new(),
+            not_simulated: Vec::new(),
+        })
+    }
+
+    fn port(&self, name: &str) -> SonicPort {
+        let mut port = SonicPort::default();
+        for key in ["global", name] {
+            if let Some((key, entry)) = self.entry("PORT_QOS_MAP", key) {
+                self.qos_map(&mut port, name, &key, entry);
+            }
+        }
+        let lengths = self.table("CABLE_LENGTH").into_iter().flat_map(Map::values);
+        let length = lengths.filter_map(|table| table.get(name)?.as_str()).next();
+        port.metres = length.and_then(|text| text.trim_end_matches('m').parse().ok());
+        self.queues(&mut port, name);
+        self.groups(&mut port, name);
+        self.computed(&mut port, name);
+        self.take(name, self.watchdog(&mut port, name));
+        self.of_port(&mut port, name);
+        port
+    }
+
+    /// What the table PORT says that concerns QoS.
+    fn of_port(&self, port: &mut SonicPort, name: &str) {
+        let entry = self.table("PORT").and_then(|ports| ports.get(name));
+        let text = |field: &str| entry.and_then(|entry| entry.get(field)?.as_str());
+        port.pfc_asymmetric = text("pfc_asym") == Some("on");
+        if text("admin_status") == Some("down") {
+            let what = "the port is simulated as if it were up";
+            self.not_simulated(&["PORT", name, "admin_status"], name, what);
+        }
+        let mtu = text("mtu").and_then(|mtu| mtu.parse::<u32>().ok());
+        if mtu.is_some_and(|mtu| mtu < MTU_NEEDED) {
+            let what = "frames of RoCE that are larger are simulated as if they fitted";
+            self.not_simulated(&["PORT", name, "mtu"], name, what);
+        }
+        let parameters = self.table("DEFAULT_LOSSLESS_BUFFER_PARAMETER");
+        for (key, entry) in parameters.into_iter().flatten() {
+            let ratio = entry.get("over_subscribe_ratio").and_then(Value::as_str);
+            if ratio.is_some_and(|ratio| ratio != "0") {
+                let path = [
+                    "DEFAULT_LOSSLESS_BUFFER_PARAMETER",
+                    key,
+                    "over_subscribe_ratio",
+                ];
+                self.not_simulated(&path, "", "a headroom pool of this ratio is not simulated");
+            }
+        }
+    }
+
+    fn watchdog(&self, port: &mut SonicPort, name: &str) -> Read<()> {
+        let Some((key, entry)) = self.entry("PFC_WD", name) else {
+            return Ok(());
+        };
+        let path = ["PFC_WD", key.as_str()];
+        let time = |field| self.optional(&path, entry, field, 60_000);
+        let times = time("detection_time")?.zip(time("restoration_time")?);
+        if times.is_none() {
+            let what = "without detection_time and restoration_time versions refuse the entry, or never \
+                        restore: no watchdog is simulated";
+            self.not_simulated(&path, name, what);
+            return Ok(());
+        }
+        match entry
+            .get("action")
+            .and_then(Value::as_str)
+            .unwrap_or("drop")
+        {
+            "drop" => {
+                let span = |ms: u64| Span::from_us(ms * 1000);
+                port.watchdog = times.map(|(found, over)| (span(found), span(over)));
+            }
+            "alert" => {
+                let what = "action alert reports a storm and drops nothing: a deadlock stays";
+                self.not_simulated(&path, name, what);
+            }
+            "forward" => {
+                let what = "action forward sends in spite of pauses, which is not simulated";
+                self.not_simulated(&path, name, what);
+            }
+            other => {
+                let what = format!("\"{other}\" is no action of a watchdog");
+                let instead = Some("write drop, alert or forward".to_owned());
+                return Err(self.wrong(&path, what, instead));
+            }
+        }
+        Ok(())
+    }
+
+    /// Lossless buffers of the traditional buffer model: buffermgrd makes a profile for the priorities of
+    /// `pfc_enable` of each port's speed and cable.
+    fn computed(&self, port: &mut SonicPort, name: &str) {
+        let metadata = self
+            .table("DEVICE_METADATA")
+            .and_then(|table| table.get("localhost"));
+        let model = metadata.and_then(|host| host.get("buffer_model")?.as_str());
+        let missing: Vec<usize> = (0..CLASSES)
+            .filter(|priority| port.pfc >> priority & 1 == 1)
+            .map(|priority| usize::from(port.group[priority] & 7))
+            .filter(|group| port.groups[*group].is_none_or(|group| !group.lossless))
+            .collect();
+        if missing.is_empty() || model == Some("dynamic") {
+            return;
+        }
+        let path = ["CABLE_LENGTH", "AZURE", name];
+        let Some(metres) = port.metres.filter(|metres| *metres > 0) else {
+            let what =
+                "PFC is enabled, and without the length of the cable there is no lossless buffer";
+            self.take(name, Err::<(), _>(self.wrong(&path, what.to_owned(), None)));
+            return;
+        };
+        let entry = self.table("PORT").and_then(|ports| ports.get(name));
+        let speed = entry.and_then(|entry| entry.get("speed")?.as_str()?.parse::<u32>().ok());
+        let group = match (&self.lookup, speed) {
+            (Some(lookup), Some(speed)) => match lookup.group(speed, metres) {
+                Some(group) => group,
+                None => {
+                    let what = format!(
+                        "pg_profile_lookup.ini has no profile for speed {speed} and {metres}m: the port has \
+                         no lossless buffer"
+                    );
+                    self.take(name, Err::<(), _>(self.wrong(&path, what, None)));
+                    return;
+                }
+            },
+            _ => Group::computed(),
+        };
+        port.is_computed = true;
+        missing
+            .iter()
+            .for_each(|number| port.groups[*number] = Some(group));
+    }
+
+    /// The entry whose key names a port, alone or among others.
+    fn entry(&self, table: &str, name: &str) -> Option<(String, &'a Value)> {
+        let entries = self.table(table)?;
+        let found = entries
+            .iter()
+            .find(|(key, _)| key.split(',').any(|part| part == name));
+        found.map(|(key, entry)| (key.clone(), entry))
+    }
+
+    fn qos_map(&self, port: &mut SonicPort, name: &str, key: &str, entry: &'a Value) {
+        for (field, value) in entry.as_object().into_iter().flatten() {
+            self.take(name, self.qos_field(port, key, field, value));
+        }
+    }
+
+    /// One field of PORT_QOS_MAP.
+    fn qos_field(&self, port: &mut SonicPort, key: &str, field: &str, value: &Value) -> Read<()> {
+        let path = ["PORT_QOS_MAP", key, field];
+        let text = value.as_str().unwrap_or_default();
+        match field {
+            "dscp_to_tc_map" => {
+                port.dscp = Some(self.map(&path, "DSCP_TO_TC_MAP", text, [0; 64])?)
+            }
+            "dot1p_to_tc_map" => {
+                port.pcp = Some(self.map(&path, "DOT1P_TO_TC_MAP", text, [0; 8])?)
+            }
+            "tc_to_queue_map" => {
+                port.queue = self.map(&path, "TC_TO_QUEUE_MAP", text, port.queue)?
+            }
+            "tc_to_pg_map" => {
+                port.group = self.map(&path, "TC_TO_PRIORITY_GROUP_MAP", text, port.group)?
+            }
+            "pfc_to_queue_map" => {
+                let queues = self.map(&path, "MAP_PFC_PRIORITY_TO_QUEUE", text, port.pfc_queues)?;
+                port.pfc_queues = queues;
+            }
+            "pfc_enable" => {
+                port.pfc = 0;
+                for part in text.split(',').filter(|part| !part.is_empty()) {
+                    port.pfc |= 1 << self.number(&path, &Value::String(part.to_owned()), 7)?;
+                }
+            }
+            // Headers that packets leave with, and shapers of the whole port.
+            "pfc_to_pg_map" | "pfcwd_sw_enable" | "tc_to_dscp_map" | "tc_to_dot1p_map"
+            | "scheduler" | "dscp_to_fc_map" | "exp_to_fc_map" | "mpls_tc_to_tc_map" => {}
+            _ => {
+                let known = [
+                    "dscp_to_tc_map",
+                    "dot1p_to_tc_map",
+                    "tc_to_queue_map",
+                    "tc_to_pg_map",
+                    "pfc_enable",
+                ];
+                let meant = crate::text::nearest(field, known.iter().copied());
+                let instead = meant.map(|meant| format!("did you mean {meant}?"));
+                return Err(self.wrong(&path, "there is no such field".to_owned(), instead));
+            }
+        }
+        Ok(())
+    }
+
+    fn map<const N: usize>(
+        &self,
+        path: &[&str],
+        table: &str,
+        value: &str,
+        mut map: [u8; N],
+    ) -> Read<[u8; N]> {
+        let (name, entry) = self.referred(path, table, value)?;
+        for (key, value) in entry.as_object().into_iter().flatten() {
+            let path = [table, name.as_str(), key.as_str()];
+            let from = self.number(&path, &Value::String(key.clone()), N as u64 - 1)?;
+            map[from as usize] = self.number(&path, value, 7)? as u8;
+        }
+        Ok(map)
+    }
+
+    /// Keys such as `Ethernet0|3-4` or `Ethernet0,Ethernet4|3`, whose entries concern a port.
+    fn ranged(&self, table: &'a str, name: &str) -> Vec<(&'a str, Vec<usize>, &'a Value)> {
+        let mut found = Vec::new();
+        for (key, entry) in self.table(table).into_iter().flatten() {
+            let Some((ports, range)) = key.split_once('|') else {
+                continue;
+            };
+            if !ports.split(',').any(|port| port == name) {
+                continue;
+            }
+            let (from, to) = range.split_once('-').unwrap_or((range, range));
+            let number = |text: &str| {
+                self.number(&[table, key], &Value::String(text.to_owned()), QUEUES_MAX)
+            };
+            let read = number(from).and_then(|from| Ok((from, number(to)?)));
+            let Some((from, to)) = self.take(name, read) else {
+                continue;
+            };
+            // Queues above 7 carry multicast, or packets of the switch itself.
+            let queues = (from as usize..=to as usize).filter(|number| *number < CLASSES);
+            found.push((key.as_str(), queues.collect(), entry));
+        }
+        found
+    }
+
+    fn queues(&self, port: &mut SonicPort, name: &str) {
+        for (key, queues, entry) in self.ranged("QUEUE", name) {
+            self.take(name, self.queue(port, key, &queues, entry));
+        }
+    }
+
+    /// One entry of QUEUE.
+    fn queue(
+        &self,
+        port: &mut SonicPort,
+        key: &str,
+        queues: &[usize],
+        entry: &'a Value,
+    ) -> Read<()> {
+        let path = ["QUEUE", key];
+        if let Some(scheduler) = entry.get("scheduler").and_then(Value::as_str) {
+            let (scheduler, entry) = self.referred(&path, "SCHEDULER", scheduler)?;
+            for queue in queues {
+                self.schedule(
+                    &mut port.queues[*queue],
+                    *queue,
+                    &scheduler,
+                    entry,
+                    &mut port.weigh,
+                )?;
+            }
+        }
+        if let Some(profile) = entry
+            .get("wred_profile")
+            .and_then(Value::as_str)
+            .filter(|name| !name.is_empty())
+        {
+            let (profile, entry) = self.referred(&path, "WRED_PROFILE", profile)?;
+            let red = self.wred(&profile, entry)?;
+            queues
+                .iter()
+                .for_each(|queue| port.queues[*queue].red = red);
+        }
+        Ok(())
+    }
+
+    fn schedule(
+        &self,
+        queue: &mut QueueConfig,
+        number: usize,
+        name: &str,
+        entry: &Value,
+        weigh: &mut Weigh,
+    ) -> Read<()> {
+        let path = ["SCHEDULER", name];
+        match entry.get("type").and_then(Value::as_str).unwrap_or("WRR") {
+            "STRICT" => queue.level = 1 + number as u8,
+            "DWRR" => *weigh = Weigh::Bytes,
+            "WRR" => *weigh = Weigh::Packets,
+            other => {
+                let what = format!("\"{other}\" is no type of scheduler");
+                return Err(self.wrong(&path, what, Some("write DWRR, WRR or STRICT".to_owned())));
+            }
+        }
+        queue.weight = self
+            .optional(&path, entry, "weight", 100)?
+            .unwrap_or(1)
+            .max(1) as u16;
+        // Bytes per second, as the schema has it, unless packets are metered.
+        let rate = self.optional(&path, entry, "pir", u64::MAX / 8)?;
+        let in_bytes = entry.get("meter_type").and_then(Value::as_str) != Some("packets");
+        if let Some(rate) = rate.filter(|rate| *rate > 0 && in_bytes) {
+            let burst = self.optional(&path, entry, "pbs", u64::from(u32::MAX))?;
+            let burst_bytes = burst.map_or(BURST_BYTES, |burst| burst as u32);
+            queue.shaper = Some(Shaper {
+                rate: Rate::from_bps(rate * 8),
+                burst_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// Marks are counted in green, the colour that everything has here.
+    fn wred(&self, name: &str, entry: &Value) -> Read<Option<Red>> {
+        let path = ["WRED_PROFILE", name];
+        let on = |field| {
+            matches!(
+                entry.get(field).and_then(Value::as_str),
+                Some("true" | "yes")
+            )
+        };
+        let ecn = entry
+            .get("ecn")
+            .and_then(Value::as_str)
+            .unwrap_or("ecn_none");
+        let mark = matches!(
+            ecn,
+            "ecn_all" | "ecn_green" | "ecn_green_yellow" | "ecn_green_red"
+        );
+        let drop = on("wred_green_enable");
+        let limit = u64::from(u32::MAX);
+        let min = self.optional(&path, entry, "green_min_threshold", limit)?;
+        let max = self.optional(&path, entry, "green_max_threshold", limit)?;
+        let percent = self
+            .optional(&path, entry, "green_drop_probability", 100)?
+            .unwrap_or(100);
+        let Some((min, max)) = min.zip(max).filter(|_| mark || drop) else {
+            return Ok(None);
+        };
+        let chance = (percent << 32) / 100;
+        Ok(Some(Red {
+            min_bytes: min as u32,
+            max_bytes: max as u32,
+            probability: chance.min(u64::from(u32::MAX)) as u32,
+            mark,
+            drop,
+            at: RedAt::Dequeue,
+        }))
+    }
+
+    fn groups(&self, port: &mut SonicPort, name: &str) {
+        for (key, groups, entry) in self.ranged("BUFFER_PG", name) {
+            let profile = entry
+                .get("profile")
+                .and_then(Value::as_str)
+                .unwrap_or("NULL");
+            let group = match profile {
+                "NULL" => Some(Group::computed()),
+                profile => self.take(name, self.buffer(&["BUFFER_PG", key], profile)),
+            };
+            for number in groups.iter().filter(|_| group.is_some()) {
+                port.groups[*number] = group;
+            }
+        }
+        for (key, queues, entry) in self.ranged("BUFFER_QUEUE", name) {
+            let profile = entry.get("profile").and_then(Value::as_str);
+            let Some(profile) = profile.filter(|name| *name != "NULL") else {
+                continue;
+            };
+            if let Some(group) = self.take(name, self.buffer(&["BUFFER_QUEUE", key], profile)) {
+                queues
+                    .iter()
+                    .for_each(|queue| port.queues[*queue].limit = group.limit);
+            }
+        }
+    }
+
+    fn buffer(&self, path: &[&str], profile: &str) -> Read<Group> {
+        let (name, entry) = self.referred(path, "BUFFER_PROFILE", profile)?;
+        let path = ["BUFFER_PROFILE", name.as_str()];
+        let max = u64::from(u32::MAX);
+        let size = |field| {
+            self.optional(&path, entry, field, max)
+                .map(|value| value.map(|value| value as u32))
+        };
+        let computed = entry.get("headroom_type").and_then(Value::as_str) == Some("dynamic");
+        let headroom = size("xoff")?;
+        let limit = match (entry.get("dynamic_th"), size("static_th")?) {
+            (Some(value), _) => Limit::Dynamic(self.alpha(&path, value)?),
+            (None, Some(bytes)) => Limit::Static(bytes),
+            (None, None) => Limit::Dynamic(fabric::config::ALPHA_ONE),
+        };
+        Ok(Group {
+            reserve: size("size")?
+                .unwrap_or(0)
+                .saturating_sub(headroom.unwrap_or(0)),
+            limit,
+            lossless: computed || headroom.is_some_and(|bytes| bytes > 0),
+            headroom,
+            xon_offset: size("xon_offset")?.or(size("xon")?).unwrap_or(0),
+        })
+    }
+
+    /// `dynamic_th` n stands for an alpha of 2^n.
+    fn alpha(&self, path: &[&str], value: &Value) -> Read<u32> {
+        let number = value
+            .as_i64()
+            .or_else(|| value.as_str().and_then(|text| text.parse().ok()));
+        number.and_then(alpha).ok_or_else(|| {
+            let what = format!("dynamic_th {value} is no power from -16 to 14");
+            self.wrong(path, what, None)
+        })
+    }
+}

@@ -1,0 +1,45 @@
+//! Corrections of a Windows host.
+
+use crate::facts::Adapter;
+use crate::host_remedy::HostRemedy;
+
+/// The cmdlets for a setting, where they are known.
+pub(crate) fn command(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
+    let name = format!("\"{}\"", adapter.device);
+    let property = |keyword: &str, value: u32| {
+        format!(
+            "Set-NetAdapterAdvancedProperty -Name {name} -RegistryKeyword \"{keyword}\" -RegistryValue \
+             {value}"
+        )
+    };
+    Some(match remedy {
+        HostRemedy::Pfc(mask) => {
+            let list = crate::text::ranges(crate::text::classes(mask));
+            format!("Enable-NetQosFlowControl -Priority {list}")
+        }
+        HostRemedy::NoGlobalPause => property("*FlowControl", 0),
+        // Most drivers count the Ethernet header.
+        HostRemedy::Mtu(bytes) => property("*JumboPacket", bytes + super::write::ETHERNET_HEADER),
+        HostRemedy::RoceV2 => property("*NetworkDirectTechnology", 4),
+        HostRemedy::NotWilling => {
+            "Set-NetQosDcbxSetting -Willing $false -Confirm:$false".to_owned()
+        }
+        HostRemedy::Qos => format!("Enable-NetAdapterQos -Name {name}"),
+        HostRemedy::SmbPriority(priority) => format!(
+            "New-NetQosPolicy \"SMB\" -NetDirectPortMatchCondition 445 -PriorityValue8021Action {priority}"
+        ),
+        HostRemedy::Rdma => format!("Enable-NetAdapterRdma -Name {name}"),
+        HostRemedy::Multichannel => {
+            "Set-SmbClientConfiguration -EnableMultiChannel $true; the same with \
+                                     Set-SmbServerConfiguration"
+                .to_owned()
+        }
+        HostRemedy::NoEncryption => "Set-SmbServerConfiguration -EncryptData $false \
+                                     -RequireSecuritySignature $false, where the network is trusted"
+            .to_owned(),
+        HostRemedy::Functions(count) => {
+            format!("Enable-NetAdapterSriov -Name {name} -NumVFs {count}")
+        }
+        _ => return None,
+    })
+}
