@@ -69,6 +69,13 @@ fn spans(dashes: &Line<'_>) -> Vec<(usize, usize)> {
     spans
 }
 
+/// A row whose cells are wider than its columns: a word for each column.
+fn words_as_cells(line: &Line<'_>, count: usize) -> Option<Vec<String>> {
+    let words = line.words();
+    let is_row = words.len() == count && count > 1;
+    is_row.then(|| words.into_iter().map(str::to_owned).collect())
+}
+
 /// The cells of a row; `None` where the line is no row of these columns.
 fn cells(line: &Line<'_>, columns: &[(usize, usize)]) -> Option<Vec<String>> {
     if columns.is_empty() {
@@ -86,7 +93,7 @@ fn cells(line: &Line<'_>, columns: &[(usize, usize)]) -> Option<Vec<String>> {
                 cells[columns.len() - 1].push(letter)
             }
             None if letter.is_whitespace() => {}
-            None => return None,
+            None => return words_as_cells(line, columns.len()),
         }
     }
     Some(

@@ -390,6 +390,19 @@ $ show platform summary
 ";
     let switch = switch(text);
     assert!(switch.left.is_empty(), "{:?}", switch.left);
+    // A row whose state is wider than its column is read as well.
+    let narrow = with(
+        text,
+        "       QUEUE       STATUS    STORM",
+        "       QUEUE    STATUS    STORM",
+    );
+    let narrow = with(
+        &narrow,
+        "------------  -----------  ",
+        "------------  --------  ",
+    );
+    let found = check(&[], &[self::switch(&narrow)], Marks::default());
+    assert_eq!(rules(&found), ["shown-storm", "shown-drops"], "{found:#?}");
     let found = check(&[], &[switch], Marks::default());
     assert_eq!(rules(&found), ["shown-storm", "shown-drops"], "{found:#?}");
     assert!(
