@@ -2,7 +2,7 @@
 
 use crate::sys;
 use std::io;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 /// The port of RoCEv2 (IANA), in case routes differ by port.
 const ROCE_PORT: u16 = 4791;
@@ -18,7 +18,7 @@ pub fn hop_limit(source: IpAddr, destination: IpAddr, ifindex: u32) -> io::Resul
     if source.is_ipv4() != destination.is_ipv4() || destination.is_unspecified() {
         return Err(sys::route::no_route());
     }
-    let Ok(socket) = UdpSocket::bind(socket_address(source, 0, ifindex)) else {
+    let Ok(socket) = sys::route::bound_socket(&socket_address(source, 0, ifindex)) else {
         return Ok(None);
     };
     socket.connect(socket_address(destination, ROCE_PORT, ifindex))?;

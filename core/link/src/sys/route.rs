@@ -1,12 +1,52 @@
-//! The hop limit of a connected socket, which is that of its route.
+//! Sockets that are connected and send nothing, and the hop limit of their route.
 
 use std::io;
-use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// The error of addresses between which there can be no route.
 pub(crate) fn no_route() -> io::Error {
     io::Error::from_raw_os_error(libc::EINVAL)
+}
+
+/// A UDP socket of the kernel with a local address. It is created by a system call, since preloaded
+/// libraries that replace sockets by rsockets replace the C library's function.
+pub(crate) fn bound_socket(address: &SocketAddr) -> io::Result<UdpSocket> {
+    let family = match address {
+        SocketAddr::V4(_) => libc::AF_INET,
+        SocketAddr::V6(_) => libc::AF_INET6,
+    };
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: numbers only.
+    let fd = unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) } as libc::c_int;
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nothing else owns.
+    let socket = UdpSocket::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let bound = match address {
+        SocketAddr::V4(v4) => {
+            // SAFETY: all zeros is a valid address.
+            let mut raw: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+            raw.sin_family = libc::AF_INET as libc::sa_family_t;
+            raw.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+            // SAFETY: an address and its length.
+            unsafe { libc::bind(fd, (&raw const raw).cast(), size_of_val(&raw) as u32) }
+        }
+        SocketAddr::V6(v6) => {
+            // SAFETY: all zeros is a valid address.
+            let mut raw: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+            raw.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+            raw.sin6_addr.s6_addr = v6.ip().octets();
+            raw.sin6_scope_id = v6.scope_id();
+            // SAFETY: an address and its length.
+            unsafe { libc::bind(fd, (&raw const raw).cast(), size_of_val(&raw) as u32) }
+        }
+    };
+    if bound < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(socket)
 }
 
 /// The hop limit of a connected socket's packets.

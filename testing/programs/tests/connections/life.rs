@@ -63,7 +63,8 @@ const DEATHS: [Death; 15] = [
     death("tcp", "listen", "connect", true, "REJECTED 28"),
     death("tcp", "listen", "connect", false, "nothing waits"),
     death("tcp", "request", "connect", true, "REJECTED 28"),
-    death("tcp", "request", "connect", false, "REJECTED 4"),
+    // Nothing is reported of a request that the program has not accepted: accepting it fails.
+    death("tcp", "request", "connect", false, "CONNECT_REQUEST 0"),
     // The REP was sent, and the RTU was not.
     death("tcp", "accept", "reply", true, "REJECTED 28"),
     death("tcp", "accept", "reply", false, "REJECTED 28"),
