@@ -73,32 +73,66 @@ pub fn measured(
     if !streams.iter().all(StreamOutcome::is_of_the_network) {
         return Err("a program did not keep up with the rate; try a lower one");
     }
-    // Arrived and due packets by DSCP, while all senders are sending.
-    let mut classes: BTreeMap<u8, (f64, f64)> = BTreeMap::new();
+    let mut classes: BTreeMap<u8, ClassTraffic> = BTreeMap::new();
     for stream in streams {
         let class = classes.entry(stream.order.traffic_class >> 2).or_default();
-        class.0 += f64::from(stream.within(BEGIN, 100 - END)) * f64::from(stream.order.bytes);
-        class.1 += stream.due_within(BEGIN, 100 - END) * f64::from(stream.order.bytes);
+        class.add(stream);
     }
-    let total: f64 = classes.values().map(|(arrived, _)| arrived).sum();
+    let total: f64 = classes.values().map(|class| class.counted.arrived).sum();
     if total <= 0.0 {
         return Err("nothing arrived");
     }
     let of = |expected: &Expected| {
-        let (arrived, due) = classes.get(&expected.dscp).copied().unwrap_or_default();
-        let limited = arrived < due * SATISFIED;
-        let measured = arrived * 100.0 / total;
+        let class = classes.get(&expected.dscp).copied().unwrap_or_default();
         Share {
             dscp: expected.dscp,
             expected: expected.percent,
-            measured,
-            limited,
+            measured: class.counted.arrived * 100.0 / total,
+            limited: class.is_limited(),
         }
     };
     let shares: Vec<Share> = expected.iter().map(of).collect();
     match shares.iter().any(|share| share.limited) {
         true => Ok(shares),
         false => Err("the hosts together did not fill a link; try a higher rate"),
+    }
+}
+
+/// Bytes of a class.
+#[derive(Clone, Copy, Default)]
+struct Bytes {
+    arrived: f64,
+    due: f64,
+}
+
+impl Bytes {
+    fn is_satisfied(self) -> bool {
+        self.arrived >= self.due * SATISFIED
+    }
+}
+
+/// The traffic of a class.
+#[derive(Clone, Copy, Default)]
+struct ClassTraffic {
+    /// While all senders are sending.
+    counted: Bytes,
+    /// During the whole load.
+    whole: Bytes,
+}
+
+impl ClassTraffic {
+    fn add(&mut self, stream: &StreamOutcome) {
+        let bytes = f64::from(stream.order.bytes);
+        self.counted.arrived += f64::from(stream.within(BEGIN, 100 - END)) * bytes;
+        self.counted.due += stream.due_within(BEGIN, 100 - END) * bytes;
+        self.whole.arrived += f64::from(stream.arrived) * bytes;
+        self.whole.due += stream.due_within(0, 100) * bytes;
+    }
+
+    /// Whether the share of the class limited it. Not where all of it arrived in the end: its program was
+    /// late with packets in the time that counts, and has sent them before or after.
+    fn is_limited(self) -> bool {
+        !self.counted.is_satisfied() && !self.whole.is_satisfied()
     }
 }
 
@@ -174,6 +208,14 @@ mod tests {
         assert!(starved(&[stream(26, 8), stream(0, 10)], &[(26, 20), (0, 80)]).is_empty());
         // A class below a strict one has no share that it could miss.
         assert!(starved(&[stream(26, 9), stream(0, 0)], &[(26, 100), (0, 0)]).is_empty());
+    }
+
+    #[test]
+    fn a_class_of_which_all_arrives_is_not_limited_however_unevenly_it_is_sent() {
+        let mut uneven = stream(0, 10);
+        uneven.slots[30..60].fill(0);
+        uneven.slots[..10].fill(40);
+        assert!(starved(&[stream(26, 4), uneven], &[(26, 0), (0, 100)]).is_empty());
     }
 
     #[test]
