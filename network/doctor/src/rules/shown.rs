@@ -273,6 +273,11 @@ impl Port<'_> {
     }
 
     fn counters(&self, found: &mut Vec<Finding>) {
+        self.storms(found);
+        self.drops(found);
+    }
+
+    fn storms(&self, found: &mut Vec<Finding>) {
         for (queue, seen) in &self.port.stormed {
             let what = format!(
                 "the PFC watchdog has stopped queue {queue}: the other end pauses without end, and packets \
@@ -305,6 +310,9 @@ impl Port<'_> {
                 fix.to_owned(),
             ));
         }
+    }
+
+    fn drops(&self, found: &mut Vec<Finding>) {
         // The watchdog is for lossless queues.
         let is_watched = |group: &u8| {
             self.port.stormed.contains_key(group) || self.port.storms_over.contains_key(group)
@@ -318,8 +326,7 @@ impl Port<'_> {
                 drops.value
             );
             let fix = "headroom for the length of the cable, and PFC for this priority at the other end; \
-             then \
-                       clear the counters";
+                       then clear the counters";
             let consequence = Consequence::NotSimulated(
                 "the counter does not say when packets were dropped, or by which limit",
             );
