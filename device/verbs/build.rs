@@ -2,10 +2,13 @@
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     symbols::generate("libibverbs", "libibverbs.so.1")?;
-    machine::calls()
+    machine::calls()?;
+    raw_calls::generate()
 }
 
 #[path = "../abi/symbols/machine.rs"]
 mod machine;
+#[path = "../abi/symbols/raw_calls.rs"]
+mod raw_calls;
 #[path = "../abi/symbols/generate.rs"]
 mod symbols;

@@ -2,6 +2,7 @@
 //! crate moves datagrams and records and knows their addresses; it does not interpret their contents.
 pub mod address;
 pub mod attachment;
+pub mod cancellation;
 mod datagram;
 pub mod interface;
 mod kept;

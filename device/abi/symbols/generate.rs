@@ -96,15 +96,37 @@ compile_error!(
 );
 ";
 
-/// One `global_asm!` per symbol. `here` is a function of that name in `crate::exports`, `flag` is a byte,
-/// anything else names a function in `crate::absent`.
+/// Calls a function in which a program may wait: if its thread was cancelled there, the C library goes on to
+/// end the thread, when no frame of ours is left on the stack.
+const WAITS: &[&str] = &[
+    ".cfi_startproc",
+    "sub rsp, 8",
+    ".cfi_adjust_cfa_offset 8",
+    "call {target}",
+    "mov [rsp], rax",
+    "call {cancelled}",
+    "test rax, rax",
+    "jne 2f",
+    "mov rax, [rsp]",
+    "add rsp, 8",
+    ".cfi_adjust_cfa_offset -8",
+    "ret",
+    "2:",
+    ".cfi_adjust_cfa_offset 8",
+    "lea rdi, [rax + {buffer}]",
+    "call qword ptr [rax]",
+    ".cfi_endproc",
+];
+
+/// One `global_asm!` per symbol. `here` is a function of that name in `crate::exports`, `waits` is one that
+/// is a cancellation point, `flag` is a byte, anything else names a function in `crate::absent`.
 fn trampolines(symbols: &[Symbol<'_>]) -> Result<String, std::fmt::Error> {
     let mut text = String::from(ARCHITECTURE);
     for (index, symbol) in symbols.iter().enumerate() {
         let label = format!("rockery_symbol_{index}");
         let target = match symbol.answer {
             "flag" => None,
-            "here" => Some(format!("exports::{}", symbol.name)),
+            "here" | "waits" => Some(format!("exports::{}", symbol.name)),
             answer => Some(format!("absent::{answer}")),
         };
         let (section, kind) = match target {
@@ -119,16 +141,25 @@ fn trampolines(symbols: &[Symbol<'_>]) -> Result<String, std::fmt::Error> {
         writeln!(text, "core::arch::global_asm!(")?;
         writeln!(text, "    \".pushsection {section}\",")?;
         writeln!(text, "    \".globl {label}\", \".type {label},@{kind}\",")?;
-        writeln!(
-            text,
-            "    \"{label}: {body}\", \".size {label}, . - {label}\","
-        )?;
+        if symbol.answer == "waits" {
+            writeln!(text, "    \"{label}:\",")?;
+            WAITS
+                .iter()
+                .try_for_each(|line| writeln!(text, "    \"{line}\","))?;
+        } else {
+            writeln!(text, "    \"{label}: {body}\",")?;
+        }
+        writeln!(text, "    \".size {label}, . - {label}\",")?;
         for version in symbol.versions(&symbols[index + 1..]) {
             writeln!(text, "    \".symver {label},{version}\",")?;
         }
         writeln!(text, "    \".popsection\",")?;
         if let Some(target) = target {
             writeln!(text, "    target = sym crate::{target},")?;
+        }
+        if symbol.answer == "waits" {
+            writeln!(text, "    cancelled = sym ffi::cancelled,")?;
+            writeln!(text, "    buffer = const ffi::UNWIND_BUFFER,")?;
         }
         writeln!(text, ");")?;
     }

@@ -6,6 +6,7 @@
 
 mod argument;
 mod call;
+mod cancelled;
 mod errno;
 mod lock;
 pub mod machine;
@@ -16,7 +17,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use argument::{Argument, BeginsWith, GivenUp, In, InOut, Live, Object, Out, Pointer, Text};
 pub use call::Call;
+pub use cancelled::{UNWIND_BUFFER, cancelled};
 pub use errno::Errno;
+pub use host::cancellation;
 pub use lock::lock;
 
 /// For calls that return an object: NULL with `errno` where they fail.

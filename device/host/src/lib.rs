@@ -41,6 +41,7 @@ pub use device::{Device, OpenDomain, Poster};
 pub use device::{end_panicked, take_arrived};
 pub use error::{DomainError, OpenError};
 pub use interface::{DeviceInfo, all, list};
+pub use link::cancellation;
 pub use progress::completion_wait::WaitEnd;
 pub use sys::fork::{Inside, enter, generation};
 pub use sys::memory::{PinError, pin};

@@ -8,3 +8,5 @@ mod exports;
 include!(concat!(env!("OUT_DIR"), "/symbols.rs"));
 #[cfg(not(test))]
 include!(concat!(env!("OUT_DIR"), "/machine.rs"));
+#[cfg(not(test))]
+include!(concat!(env!("OUT_DIR"), "/raw_calls.rs"));

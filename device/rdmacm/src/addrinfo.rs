@@ -7,7 +7,7 @@ use abi::{
 };
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::zeroed;
-use ffi::{Errno, public_exports};
+use ffi::{Errno, cancellation, public_exports};
 use std::ffi::CString;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr::{null, null_mut};
@@ -112,12 +112,15 @@ impl Question {
                 hints.ai_family = self.family;
             }
             let mut list = null_mut();
-            let code = libc::getaddrinfo(
-                pointer(&self.node),
-                pointer(&self.service),
-                &hints,
-                &mut list,
-            );
+            // It is a cancellation point; the thread must not end in the middle of our call.
+            let code = cancellation::without(|| {
+                libc::getaddrinfo(
+                    pointer(&self.node),
+                    pointer(&self.service),
+                    &hints,
+                    &mut list,
+                )
+            });
             if code != 0 {
                 return Err(code);
             }

@@ -2,7 +2,7 @@
 
 use abi::{ibv_comp_channel, ibv_context, ibv_cq, ibv_wc};
 use core::ffi::c_int;
-use ffi::Errno;
+use ffi::{Errno, cancellation};
 use rdma_cm::verbs::{self, verbs};
 use std::ptr::null_mut;
 
@@ -59,10 +59,13 @@ impl Completions {
     pub(super) fn take_events(&mut self) {
         let Ok(verbs) = verbs() else { return };
         let (mut cq, mut context) = (null_mut(), null_mut());
-        // SAFETY: ours; the descriptor does not block.
-        while unsafe { (verbs.ibv_get_cq_event)(self.channel, &mut cq, &mut context) } == 0 {
-            self.events_taken += 1;
-        }
+        // A thread must not end in the middle of our call.
+        cancellation::without(|| {
+            // SAFETY: ours; the descriptor does not block.
+            while unsafe { (verbs.ibv_get_cq_event)(self.channel, &mut cq, &mut context) } == 0 {
+                self.events_taken += 1;
+            }
+        });
     }
 
     /// Takes completions, at most a batch.

@@ -1,7 +1,7 @@
 //! Sleeping on descriptors.
 
 use core::ffi::c_int;
-use ffi::Errno;
+use ffi::{Errno, cancellation};
 use libc::pollfd;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// `poll(2)` with a time-out in any unit; `None` waits without a limit.
 ///
 /// # Errors
-/// As `poll(2)`.
+/// As `poll(2)`, and `ECANCELED` when the thread was cancelled.
 pub(super) fn sleep(
     descriptors: &mut [pollfd],
     time: Option<Duration>,
@@ -22,18 +22,7 @@ pub(super) fn sleep(
         tv_nsec: i64::from(time.subsec_nanos()),
     });
     let time = time.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
-    // SAFETY: as many as the slice has; time and signals live until the call returns.
-    let ready = unsafe {
-        libc::ppoll(
-            descriptors.as_mut_ptr(),
-            descriptors.len() as libc::nfds_t,
-            time,
-            signals,
-        )
-    };
-    if ready < 0 {
-        Err(Errno::last())
-    } else {
-        Ok(ready)
-    }
+    // SAFETY: time and signals live until the call returns.
+    let ready = unsafe { cancellation::ppoll(descriptors, time, signals) }?;
+    Ok(ready as c_int)
 }

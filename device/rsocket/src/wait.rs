@@ -3,7 +3,7 @@
 use super::defaults::{self, Defaults};
 use super::sleep::{SLEEP_MAX, sleep};
 use core::ffi::c_int;
-use ffi::Errno;
+use ffi::{Errno, cancellation};
 use libc::pollfd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -104,6 +104,7 @@ impl<E: Endpoint> Shared<E> {
             let left = left.min(SLEEP_MAX);
             spinning = None;
             if self.polling.load(Ordering::Relaxed) {
+                cancellation::test()?;
                 let waited = self.woken.wait_timeout(inner, left);
                 inner = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;

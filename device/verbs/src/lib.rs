@@ -52,3 +52,5 @@ mod window;
 include!(concat!(env!("OUT_DIR"), "/symbols.rs"));
 #[cfg(not(test))]
 include!(concat!(env!("OUT_DIR"), "/machine.rs"));
+#[cfg(not(test))]
+include!(concat!(env!("OUT_DIR"), "/raw_calls.rs"));

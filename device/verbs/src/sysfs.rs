@@ -1,9 +1,11 @@
 //! The helpers that read `/sys`, and the query about `fork`.
 
 use core::ffi::{CStr, c_char};
-use ffi::{Errno, Text, exports};
+use ffi::{Errno, Text, cancellation, exports};
+use std::ffi::CString;
+use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 
 /// `IBV_FORK_UNNEEDED` (`enum ibv_fork_status`).
@@ -29,7 +31,10 @@ exports! {
         fn part(text: &CStr) -> &Path {
             Path::new(std::ffi::OsStr::from_bytes(text.to_bytes()))
         }
-        let mut source = std::fs::File::open(part(folder.get()?).join(part(file.get()?)))?;
+        let path = part(folder.get()?).join(part(file.get()?));
+        let path = CString::new(path.into_os_string().into_vec()).map_err(|_| Errno::INVALID)?;
+        // The files are those that the program sees, which a preloaded library may show (`--view preload`).
+        let mut source = File::from(cancellation::open_as_programs(&path)?);
         // SAFETY: the program has room for `size` bytes.
         let buffer = unsafe { core::slice::from_raw_parts_mut(buffer.cast::<u8>(), size) };
         let mut length = source.read(buffer)?;

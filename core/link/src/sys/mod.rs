@@ -1,5 +1,6 @@
 //! All unsafe code of this crate: system calls.
 
+pub(crate) mod cancellation;
 pub(crate) mod clock;
 mod control;
 mod flags;

@@ -5,7 +5,7 @@
 //! shut the connection down: programs then wait as they do where there is no peer.
 
 use super::constants::SIGNALS_MAX;
-use link::unix;
+use link::{cancellation, unix};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl WakeUp {
 
     /// Waits for a signal. False when the connection was shut down.
     pub(crate) fn wait(&self) -> io::Result<bool> {
-        unix::receive_some(self.receiver.as_raw_fd(), &mut [0; SIGNALS_MAX])
+        cancellation::recv(self.receiver.as_raw_fd(), &mut [0; SIGNALS_MAX])
             .map(|signals| signals > 0)
     }
 }

@@ -8,6 +8,7 @@
 //! instead, which takes some 15 us longer.
 
 use crate::sys::timer::Timer;
+use link::cancellation;
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,16 +59,12 @@ impl Readiness {
     /// Waits until it is readable, unless it is non-blocking. It is not readable then, until it is set again.
     ///
     /// # Errors
-    /// `EAGAIN` when it is not readable and non-blocking, `EINTR` when a signal came.
+    /// `EAGAIN` when it is not readable and non-blocking, `EINTR` when a signal came, `ECANCELED` when the
+    /// thread was cancelled.
     pub(crate) fn wait(&self) -> io::Result<u64> {
         let mut ticks = [0u8; 8];
-        // SAFETY: eight writable bytes.
-        let read = unsafe { libc::read(self.raw(), ticks.as_mut_ptr().cast(), ticks.len()) };
-        if read < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(u64::from_ne_bytes(ticks))
-        }
+        cancellation::read(self.raw(), &mut ticks)?;
+        Ok(u64::from_ne_bytes(ticks))
     }
 
     /// Whether [`Self::wait`] blocks.

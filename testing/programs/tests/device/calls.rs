@@ -103,3 +103,20 @@ fn pingpongs_of_all_transports_pass_a_router() {
             .expect_success();
     }
 }
+
+/// As rping ends its threads, and many programs that were made of it.
+#[test]
+fn threads_are_cancelled_in_calls_that_wait_and_in_no_others() {
+    let libraries = ["-libverbs", "-lrdmacm", "-pthread"];
+    let probe = Probe::compile_with("cc", "cancel", &libraries).expect("it compiles");
+    for rockery in [Rockery::built(), Rockery::by_packets()] {
+        let alone = Namespace::alone().expect("a namespace").with(&rockery);
+        let path = probe.path().display().to_string();
+        let ran = alone.run(&[&path], SECONDS).expect("it runs");
+        assert!(
+            ran.succeeded() && ran.output.ends_with("right\n"),
+            "{rockery:?}:\n{}",
+            ran.output
+        );
+    }
+}

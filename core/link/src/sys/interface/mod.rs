@@ -3,6 +3,7 @@
 
 mod without_netlink;
 
+use crate::sys::cancellation;
 use std::ffi::CStr;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -41,7 +42,8 @@ pub struct Interface {
 /// # Errors
 /// Those of `getifaddrs(3)` and `socket(2)`: the kernel has no memory or no descriptors left.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
-    by_netlink().or_else(|error| without_netlink::interfaces().map_err(|_| error))
+    cancellation::without(by_netlink)
+        .or_else(|error| without_netlink::interfaces().map_err(|_| error))
 }
 
 fn by_netlink() -> io::Result<Vec<Interface>> {
