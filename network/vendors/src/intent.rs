@@ -471,6 +471,19 @@ impl Fit {
 }
 
 impl Intent {
+    /// The same settings for each of these ports, of which only the names are known.
+    pub(crate) fn for_ports(&self, names: &[String]) -> Vec<Self> {
+        let named = |name: &String| Self {
+            ports: vec![Port {
+                name: name.clone(),
+                gbps: None,
+                metres: None,
+            }],
+            ..self.clone()
+        };
+        names.iter().map(named).collect()
+    }
+
     /// The settings of an unconfigured device: one class, and neither PFC nor ECN.
     pub(crate) fn nothing() -> Self {
         Self {

@@ -6,6 +6,7 @@
 
 mod advice;
 mod blocks;
+mod class_map;
 mod counted;
 pub mod dialect;
 mod diff;
@@ -17,6 +18,7 @@ mod host_remedy;
 mod import_error;
 mod imported;
 pub mod intent;
+mod interface;
 mod irrelevant;
 mod json;
 mod linux;

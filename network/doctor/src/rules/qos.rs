@@ -208,7 +208,7 @@ impl<'a> On<'a> {
         let on = pfc.value.trailing_zeros() as u8;
         let mut seen = vec![&pfc.seen];
         seen.extend(map.map(|map| &map.seen));
-        // A DSCP that nobody has mapped to another priority than the standard's upper three bits.
+        // A DSCP without an entry of its own has the priority of its upper three bits, as in the standard.
         let is_default = priority == dscp >> 3;
         let rule = if is_default {
             "pfc-priority"

@@ -3,23 +3,15 @@
 use std::collections::BTreeMap;
 
 use crate::blocks::Block;
-use crate::intent::{Intent, Trust};
-use crate::outcome::{Area, Outcomes};
-use crate::text::{ReadError, dscp_named, list, number};
-
-/// A class map of type qos.
-#[derive(Default)]
-struct ClassMap {
-    dscp: Vec<u8>,
-    cos: Vec<u8>,
-    /// A match by something else than a header's mark: an access list, for example.
-    other: Option<String>,
-}
+use crate::class_map::{ClassMap, ClassMaps};
+use crate::intent::Intent;
+use crate::outcome::Outcomes;
+use crate::text::{ReadError, list, number};
 
 /// Class maps, and policies of type quality-of-service, by name.
 #[derive(Default)]
 pub(super) struct Policies<'a> {
-    maps: BTreeMap<&'a str, ClassMap>,
+    maps: ClassMaps<'a>,
     /// Classes in order, each with the traffic class that it sets, if it sets one.
     policies: BTreeMap<&'a str, Vec<(&'a str, Option<u8>)>>,
 }
@@ -29,8 +21,8 @@ impl<'a> Policies<'a> {
     pub(super) fn take(&mut self, file: &str, block: &Block<'a>, outcomes: &mut Outcomes) -> bool {
         match block.line.words().as_slice() {
             ["class-map", "type", "qos", .., name] => {
-                let map = self.maps.entry(name).or_default();
-                block.each(outcomes, |line| map.take(file, line));
+                let map = self.maps.named(name);
+                block.each(outcomes, |line| read_match(map, file, line));
             }
             ["policy-map", "type", "quality-of-service" | "qos", name] => {
                 let mut classes = Vec::new();
@@ -71,63 +63,36 @@ impl<'a> Policies<'a> {
             (intent.dscp, intent.pcp) = ([*class; 64], [*class; 8]);
             intent.default_class = *class;
         }
-        let (mut by_dscp, mut by_cos) = (intent.trust.dscp(), intent.trust.pcp());
-        for (name, class) in classes.iter().rev() {
-            let Some(class) = class.filter(|_| *name != "class-default") else {
-                continue;
-            };
-            let Some(map) = self.maps.get(name) else {
-                intent.forget(Area::Classes, format!("there is no class-map \"{name}\""));
-                continue;
-            };
-            if let Some(other) = &map.other {
-                let why = format!("class-map {name} matches by \"{other}\": class {class}");
-                intent.forget(Area::Classes, why);
-            }
-            let dscp = map.dscp.iter();
-            dscp.for_each(|value| intent.dscp[usize::from(*value)] = class);
-            let cos = map.cos.iter();
-            cos.for_each(|value| intent.pcp[usize::from(*value)] = class);
-            by_dscp |= !map.dscp.is_empty();
-            by_cos |= !map.cos.is_empty();
-        }
-        intent.trust = Trust::of(by_dscp, by_cos);
+        let set = classes
+            .iter()
+            .filter_map(|(name, class)| Some((*name, (*class)?)));
+        let named = set.filter(|(name, _)| *name != "class-default");
+        self.maps.classify(named, intent);
         true
     }
 }
 
-impl ClassMap {
-    fn take(&mut self, file: &str, line: &Block<'_>) -> Result<(), ReadError> {
-        let number = line.line.number;
-        match line.line.words().as_slice() {
-            ["match", "dscp", values @ ..] if !values.is_empty() => {
-                for part in values.iter().flat_map(|word| word.split(',')) {
-                    match dscp_named(part) {
-                        Some(value) => self.dscp.push(value),
-                        None => self.dscp.extend(list(file, number, part, 63)?),
-                    }
-                }
-            }
-            ["match", "cos", values @ ..] if !values.is_empty() => {
-                self.cos.extend(list(file, number, &values.join(","), 7)?);
-            }
-            // A precedence is the upper three bits of the DSCP field.
-            ["match", "precedence", value] => {
-                let of = |value: u8| (value << 3)..=(value << 3 | 7);
-                let values = list(file, number, value, 7)?;
-                self.dscp.extend(values.into_iter().flat_map(of));
-            }
-            [
-                "match",
-                "ip" | "ipv6" | "mac" | "vlan" | "mpls" | "access-group" | "traffic-class",
-                ..,
-            ] => {
-                self.other = line.after("match").map(str::to_owned);
-            }
-            ["description", ..] => {}
-            _ => return Err(line.wrong(file, "this line of a class map is not known")),
+/// Reads a line of a class map.
+fn read_match(map: &mut ClassMap, file: &str, line: &Block<'_>) -> Result<(), ReadError> {
+    let number = line.line.number;
+    match line.line.words().as_slice() {
+        ["match", "dscp", values @ ..] if !values.is_empty() => {
+            map.match_dscp(file, number, &values.join(","))
         }
-        Ok(())
+        ["match", "cos", values @ ..] if !values.is_empty() => {
+            map.match_cos(file, number, &values.join(","))
+        }
+        ["match", "precedence", value] => map.match_precedence(file, number, value),
+        [
+            "match",
+            "ip" | "ipv6" | "mac" | "vlan" | "mpls" | "access-group" | "traffic-class",
+            ..,
+        ] => {
+            map.match_other(line);
+            Ok(())
+        }
+        ["description", ..] => Ok(()),
+        _ => Err(line.wrong(file, "this line of a class map is not known")),
     }
 }
 

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::classify::{Policies, read_map};
 use super::write::{COS, dscp_default};
 use crate::blocks::{Block, blocks, interfaces};
-use crate::intent::{Ecn, Intent, Pause, Port, Queue, Schedule, Trust};
-use crate::irrelevant::{is_irrelevant, pass};
+use crate::intent::{Ecn, Intent, Pause, Queue, Schedule, Trust};
+use crate::interface::read_settings;
+use crate::irrelevant::pass;
 use crate::outcome::{Area, Outcomes};
 use crate::text::{ReadError, list, mask, number};
 
@@ -125,34 +126,16 @@ impl<'a> Switch<'a> {
         let is_profile = |line: &&Block<'_>| line.after("service-profile").is_some();
         let of_profile = block.below.iter().filter(is_profile);
         let others = block.below.iter().filter(|line| !is_profile(line));
-        for line in of_profile.chain(others) {
-            match own.line(file, line, self, outcomes) {
-                Ok(true) => outcomes.applied(line.line.number),
-                Ok(false) if is_irrelevant(line.line.text) => {
-                    outcomes.irrelevant(line.line.number);
-                    line.pass_below(outcomes);
-                }
-                // A line that nothing is known of is not understood.
-                Ok(false) => own.about |= Area::of(line.line.text).contains(&Area::Pfc),
-                Err(error) => {
-                    outcomes.not_understood(&error);
-                    own.about = true;
-                }
-            }
-        }
+        let lines = of_profile.chain(others);
+        let is_unknown = read_settings(lines, outcomes, |line, outcomes| {
+            own.line(file, line, self, outcomes)
+        });
+        own.about |= is_unknown;
         if !own.about {
             return Vec::new();
         }
         let intent = self.intent(file, block, own, outcomes);
-        let named = |name: &String| Intent {
-            ports: vec![Port {
-                name: name.clone(),
-                gbps: None,
-                metres: None,
-            }],
-            ..intent.clone()
-        };
-        ports.iter().map(named).collect()
+        intent.for_ports(ports)
     }
 
     fn intent(

@@ -3,20 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::blocks::Block;
+use crate::class_map::{ClassMap, ClassMaps};
 use crate::intent::{Ecn, Intent, Pause, Queue, Schedule, Trust};
-use crate::outcome::{Area, Outcomes};
+use crate::outcome::Outcomes;
 use crate::text::{ReadError, list, mask, number};
-
-/// What a class map of type qos matches.
-#[derive(Default)]
-pub(super) struct ClassMap {
-    dscp: Vec<u8>,
-    cos: Vec<u8>,
-    /// A match by something else than a header's mark: an access list, for example.
-    other: Option<String>,
-    /// Whether all matches must hold, and not any of them.
-    is_all: bool,
-}
 
 /// A policy of type queuing.
 pub(super) struct Queuing {
@@ -28,7 +18,7 @@ pub(super) struct Queuing {
 /// Class maps and policies read so far, by name.
 #[derive(Default)]
 pub(super) struct Policies<'a> {
-    maps: BTreeMap<&'a str, ClassMap>,
+    maps: ClassMaps<'a>,
     /// The QoS group of class maps of the types queuing and network-qos that a site has named.
     groups: BTreeMap<(&'a str, &'a str), u8>,
     /// Class maps and groups of each policy of type qos, in order.
@@ -51,9 +41,9 @@ impl<'a> Policies<'a> {
                 if !rest.is_empty() && !rest.starts_with(&["type"]) =>
             {
                 let name = rest.last().copied().unwrap_or_default();
-                let map = self.maps.entry(name).or_default();
+                let map = self.maps.named(name);
                 map.is_all = rest.first() == Some(&"match-all");
-                block.each(outcomes, |line| map.take(file, line));
+                block.each(outcomes, |line| read_match(map, file, line));
             }
             [
                 "class-map",
@@ -225,80 +215,39 @@ impl<'a> Policies<'a> {
             .map_or(0, |(_, group)| *group);
         intent.default_class = default;
         (intent.dscp, intent.pcp) = ([default; 64], [default; 8]);
-        let (mut by_dscp, mut by_cos) = (false, false);
-        let named = classes
-            .iter()
-            .rev()
-            .filter(|(name, _)| *name != "class-default");
-        for (name, group) in named {
-            let Some(map) = self.maps.get(name) else {
-                intent.forget(Area::Classes, format!("there is no class map \"{name}\""));
-                continue;
-            };
-            if let Some(other) = &map.other {
-                intent.forget(
-                    Area::Classes,
-                    format!("class map {name} matches by \"{other}\": class {group}"),
-                );
-            }
-            if map.is_all && !map.dscp.is_empty() && !map.cos.is_empty() {
-                let why = format!("class map {name} matches DSCP and CoS together: class {group}");
-                intent.forget(Area::Classes, why);
-                continue;
-            }
-            let dscp = map.dscp.iter();
-            dscp.for_each(|value| intent.dscp[usize::from(*value)] = *group);
-            let cos = map.cos.iter();
-            cos.for_each(|value| intent.pcp[usize::from(*value)] = *group);
-            by_dscp |= !map.dscp.is_empty();
-            by_cos |= !map.cos.is_empty();
-        }
-        intent.trust = Trust::of(by_dscp, by_cos);
+        intent.trust = Trust::of(false, false);
+        let named = classes.iter().copied();
+        let named = named.filter(|(name, _)| *name != "class-default");
+        self.maps.classify(named, intent);
     }
 }
 
-impl ClassMap {
-    fn take(&mut self, file: &str, line: &Block<'_>) -> Result<(), ReadError> {
-        let number = line.line.number;
-        match line.line.words().as_slice() {
-            ["match", "dscp", values @ ..] | ["match", "ip", "dscp", values @ ..]
-                if !values.is_empty() =>
-            {
-                self.dscp.extend(dscp_list(file, number, &values.concat())?);
-            }
-            ["match", "cos", values @ ..] if !values.is_empty() => {
-                self.cos.extend(list(file, number, &values.concat(), 7)?);
-            }
-            // A precedence is the upper three bits of the DSCP field.
-            ["match", "precedence", values @ ..] if !values.is_empty() => {
-                let of = |value: u8| (value << 3)..=(value << 3 | 7);
-                let values = list(file, number, &values.concat(), 7)?;
-                self.dscp.extend(values.into_iter().flat_map(of));
-            }
-            [
-                "match",
-                "access-group" | "protocol" | "ip" | "packet" | "qos-group" | "mpls",
-                ..,
-            ] => {
-                self.other = line.after("match").map(str::to_owned);
-            }
-            ["description", ..] => {}
-            _ => return Err(line.wrong(file, "this line of a class map is not known")),
+/// Reads a line of a class map of type qos.
+fn read_match(map: &mut ClassMap, file: &str, line: &Block<'_>) -> Result<(), ReadError> {
+    let number = line.line.number;
+    match line.line.words().as_slice() {
+        ["match", "dscp", values @ ..] | ["match", "ip", "dscp", values @ ..]
+            if !values.is_empty() =>
+        {
+            map.match_dscp(file, number, &values.concat())
         }
-        Ok(())
-    }
-}
-
-/// Values and ranges of DSCP, with the names of RFC 2474, 2597 and 3246: `af31,cs6,46`.
-fn dscp_list(file: &str, line: usize, text: &str) -> Result<Vec<u8>, ReadError> {
-    let mut found = Vec::new();
-    for part in text.split(',') {
-        match crate::text::dscp_named(part) {
-            Some(value) => found.push(value),
-            None => found.extend(list(file, line, part, 63)?),
+        ["match", "cos", values @ ..] if !values.is_empty() => {
+            map.match_cos(file, number, &values.concat())
         }
+        ["match", "precedence", values @ ..] if !values.is_empty() => {
+            map.match_precedence(file, number, &values.concat())
+        }
+        [
+            "match",
+            "access-group" | "protocol" | "ip" | "packet" | "qos-group" | "mpls",
+            ..,
+        ] => {
+            map.match_other(line);
+            Ok(())
+        }
+        ["description", ..] => Ok(()),
+        _ => Err(line.wrong(file, "this line of a class map is not known")),
     }
-    Ok(found)
 }
 
 /// The group that a class of a policy of type qos sets.

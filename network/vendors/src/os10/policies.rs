@@ -3,18 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::blocks::Block;
-use crate::intent::{Ecn, Intent, Queue, Schedule, Trust};
-use crate::outcome::{Area, Outcomes};
+use crate::class_map::{ClassMap, ClassMaps};
+use crate::intent::{Ecn, Intent, Queue, Schedule};
+use crate::outcome::Outcomes;
 use crate::text::{ReadError, list, mask, number};
-
-/// A class map of type qos.
-#[derive(Default)]
-struct ClassMap {
-    dscp: Vec<u8>,
-    cos: Vec<u8>,
-    /// A match by something else than a header's mark: an access list, for example.
-    other: Option<String>,
-}
 
 /// Maps and policies read so far, by name.
 #[derive(Default)]
@@ -23,7 +15,7 @@ pub(super) struct Policies<'a> {
     pub(super) dscp: BTreeMap<&'a str, [u8; 64]>,
     pub(super) pcp: BTreeMap<&'a str, [u8; 8]>,
     wred: BTreeMap<&'a str, (Option<Ecn>, bool)>,
-    maps: BTreeMap<&'a str, ClassMap>,
+    maps: ClassMaps<'a>,
     /// Class maps and groups of each policy of type qos, in order.
     inputs: BTreeMap<&'a str, Vec<(&'a str, u8)>>,
     /// Queues of class maps of type queuing.
@@ -86,9 +78,8 @@ impl<'a> Policies<'a> {
                 });
             }
             (0, ["class-map", "type", "qos", rest @ ..]) => {
-                let map = self.maps.entry(rest.last().copied().unwrap_or_default());
-                let map = map.or_default();
-                block.each(outcomes, |line| map.take(file, line));
+                let map = self.maps.named(rest.last().copied().unwrap_or_default());
+                block.each(outcomes, |line| read_match(map, file, line));
             }
             (1, ["policy-map", "type", "qos", name]) => {
                 let classes = input(file, block, outcomes);
@@ -163,53 +154,30 @@ impl<'a> Policies<'a> {
         let Some(classes) = self.inputs.get(policy) else {
             return false;
         };
-        let (mut by_dscp, mut by_cos) = (intent.trust.dscp(), intent.trust.pcp());
-        for (name, group) in classes.iter().rev() {
-            let Some(map) = self.maps.get(name) else {
-                intent.forget(Area::Classes, format!("there is no class-map \"{name}\""));
-                continue;
-            };
-            if let Some(other) = &map.other {
-                let why = format!("class-map {name} matches by \"{other}\": class {group}");
-                intent.forget(Area::Classes, why);
-            }
-            let dscp = map.dscp.iter();
-            dscp.for_each(|value| intent.dscp[usize::from(*value)] = *group);
-            let cos = map.cos.iter();
-            cos.for_each(|value| intent.pcp[usize::from(*value)] = *group);
-            by_dscp |= !map.dscp.is_empty();
-            by_cos |= !map.cos.is_empty();
-        }
-        intent.trust = Trust::of(by_dscp, by_cos);
+        self.maps.classify(classes.iter().copied(), intent);
         true
     }
 }
 
-impl ClassMap {
-    fn take(&mut self, file: &str, line: &Block<'_>) -> Result<(), ReadError> {
-        let number = line.line.number;
-        match line.line.words().as_slice() {
-            ["match", "ip" | "ipv6" | "ip-any", "dscp", values] => {
-                self.dscp.extend(list(file, number, values, 63)?);
-            }
-            ["match", "cos", values] => self.cos.extend(list(file, number, values, 7)?),
-            ["match", "ip" | "ipv6", "precedence", value] => {
-                // A precedence is the upper three bits of the DSCP field.
-                let of = |value: u8| (value << 3)..=(value << 3 | 7);
-                let values = list(file, number, value, 7)?;
-                self.dscp.extend(values.into_iter().flat_map(of));
-            }
-            [
-                "match",
-                "ip" | "ipv6" | "mac" | "vlan" | "not" | "ip-any",
-                ..,
-            ] => {
-                self.other = line.after("match").map(str::to_owned);
-            }
-            ["description", ..] => {}
-            _ => return Err(line.wrong(file, "this line of a class map is not known")),
+/// Reads a line of a class map.
+fn read_match(map: &mut ClassMap, file: &str, line: &Block<'_>) -> Result<(), ReadError> {
+    let number = line.line.number;
+    match line.line.words().as_slice() {
+        ["match", "ip" | "ipv6" | "ip-any", "dscp", values] => map.match_dscp(file, number, values),
+        ["match", "cos", values] => map.match_cos(file, number, values),
+        ["match", "ip" | "ipv6", "precedence", values] => {
+            map.match_precedence(file, number, values)
         }
-        Ok(())
+        [
+            "match",
+            "ip" | "ipv6" | "mac" | "vlan" | "not" | "ip-any",
+            ..,
+        ] => {
+            map.match_other(line);
+            Ok(())
+        }
+        ["description", ..] => Ok(()),
+        _ => Err(line.wrong(file, "this line of a class map is not known")),
     }
 }
 

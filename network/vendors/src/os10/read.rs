@@ -2,8 +2,9 @@
 
 use super::policies::Policies;
 use crate::blocks::{Block, blocks, interfaces};
-use crate::intent::{Intent, Port, Queue, Schedule, Trust};
-use crate::irrelevant::{is_irrelevant, pass};
+use crate::intent::{Intent, Queue, Schedule, Trust};
+use crate::interface::read_settings;
+use crate::irrelevant::pass;
 use crate::outcome::{Area, Outcomes};
 use crate::text::{ReadError, number};
 
@@ -107,34 +108,13 @@ fn interface<'a>(
         about: false,
     };
     outcomes.applied(block.line.number);
-    for line in &block.below {
-        match own.line(file, line) {
-            Ok(true) => outcomes.applied(line.line.number),
-            Ok(false) if is_irrelevant(line.line.text) => {
-                outcomes.irrelevant(line.line.number);
-                line.pass_below(outcomes);
-            }
-            // A line that nothing is known of is not understood.
-            Ok(false) => own.about |= Area::of(line.line.text).contains(&Area::Pfc),
-            Err(error) => {
-                outcomes.not_understood(&error);
-                own.about = true;
-            }
-        }
-    }
+    let is_unknown = read_settings(block.below.iter(), outcomes, |line, _| own.line(file, line));
+    own.about |= is_unknown;
     if !own.about {
         return Vec::new();
     }
     let intent = intent(file, block, &own, policies, outcomes);
-    let named = |name: &String| Intent {
-        ports: vec![Port {
-            name: name.clone(),
-            gbps: None,
-            metres: None,
-        }],
-        ..intent.clone()
-    };
-    ports.iter().map(named).collect()
+    intent.for_ports(ports)
 }
 
 fn intent(
