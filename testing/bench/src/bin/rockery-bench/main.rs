@@ -8,6 +8,7 @@
 
 mod documents;
 mod error;
+mod figures;
 mod matrix;
 mod model;
 mod nvme;

@@ -12,6 +12,7 @@ use command::bench::Transport;
 use command::runtime;
 
 use crate::Error;
+use crate::figures::measured_by;
 
 /// MTU of the veth: jumbo frames, which storage networks have.
 pub(super) const MTU: &str = "9000";
@@ -271,22 +272,7 @@ impl Place {
         for job in jobs {
             command.args(["--job", job]);
         }
-        let done = command
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output();
-        let done = done.map_err(Error::file(&self.binary))?;
-        let text = String::from_utf8_lossy(&done.stdout);
-        let found: Vec<Measured> = text
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect();
-        let is_all = done.status.success() && found.len() == jobs.len();
-        if is_all {
-            Ok(found)
-        } else {
-            Err(Error::NothingMeasured(self.transport.name()))
-        }
+        measured_by(command, &self.binary, jobs.len(), self.transport.name())
     }
 }
 

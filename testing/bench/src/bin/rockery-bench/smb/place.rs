@@ -13,6 +13,7 @@ use super::super::place::{ADDRESSES, Held, MTU, Owned, Pair};
 use super::load::Figures;
 use super::samba::Samba;
 use crate::Error;
+use crate::figures::measured_by;
 
 /// The programs of a measurement.
 #[derive(Clone, Copy, Debug)]
@@ -241,21 +242,6 @@ impl Place {
             command.args(["--gateway-process", &gateway.process.0.id().to_string()]);
         }
         jobs.iter().for_each(|job| _ = command.args(["--job", job]));
-        let done = command
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output();
-        let done = done.map_err(Error::file(&self.own))?;
-        let text = String::from_utf8_lossy(&done.stdout);
-        let found: Vec<Figures> = text
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect();
-        let is_all = done.status.success() && found.len() == jobs.len();
-        if is_all {
-            Ok(found)
-        } else {
-            Err(Error::NothingMeasured(self.transport.name()))
-        }
+        measured_by(command, &self.own, jobs.len(), self.transport.name())
     }
 }
