@@ -126,7 +126,7 @@ macro_rules! exports {
     };
 }
 
-/// [`exports!`] of a crate whose functions another crate exports.
+/// As [`exports!`], with public functions: for a library whose names another crate exports.
 #[macro_export]
 macro_rules! public_exports {
     ($($functions:tt)*) => {

@@ -63,7 +63,7 @@ impl Batch {
         }
     }
 
-    /// Has each request name its elements. The buffers must not change until the requests are posted.
+    /// Sets the list of elements of each request. The buffers must not change until the requests are posted.
     pub(crate) fn point_to_data(&mut self) {
         let Self {
             requests,

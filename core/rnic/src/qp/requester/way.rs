@@ -110,7 +110,7 @@ pub(super) fn choose_way(request: &Situation, advice: impl FnOnce() -> Advice) -
 mod tests {
     use super::*;
 
-    /// A WRITE on a channel, the only one, whose peer has answered before.
+    /// The only WRITE of a queue pair with a channel; the peer has answered requests before.
     const WRITE: Situation = Situation {
         transport: Transport::SharedMemory,
         moment: Moment::Turn,
