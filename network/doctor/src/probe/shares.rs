@@ -118,6 +118,8 @@ struct ClassTraffic {
     counted: Bytes,
     /// During the whole load.
     whole: Bytes,
+    /// Whether packets waited for the interface of a sender, as in a lossless class that is paused.
+    is_held_back: bool,
 }
 
 impl ClassTraffic {
@@ -127,12 +129,14 @@ impl ClassTraffic {
         self.counted.due += stream.due_within(BEGIN, 100 - END) * bytes;
         self.whole.arrived += f64::from(stream.arrived) * bytes;
         self.whole.due += stream.due_within(0, 100) * bytes;
+        self.is_held_back |= stream.is_held_back();
     }
 
-    /// Whether the share of the class limited it. Not where all of it arrived in the end: its program was
-    /// late with packets in the time that counts, and has sent them before or after.
+    /// Whether the share of the class limited it. Not where its senders were never paused and all of it
+    /// arrived in the end: its program was late with packets in the time that counts, and has sent them
+    /// before or after. A lossless class loses nothing, so only its pauses tell that it was limited.
     fn is_limited(self) -> bool {
-        !self.counted.is_satisfied() && !self.whole.is_satisfied()
+        !self.counted.is_satisfied() && (self.is_held_back || !self.whole.is_satisfied())
     }
 }
 
@@ -216,6 +220,21 @@ mod tests {
         uneven.slots[30..60].fill(0);
         uneven.slots[..10].fill(40);
         assert!(starved(&[stream(26, 4), uneven], &[(26, 0), (0, 100)]).is_empty());
+    }
+
+    #[test]
+    fn a_lossless_class_whose_sender_is_paused_is_limited_although_nothing_of_it_is_lost() {
+        let mut paused = stream(26, 8);
+        paused.end = Some(LoadEnd {
+            sent: 960,
+            held_back: 40,
+            ..LoadEnd::default()
+        });
+        // What the buffers of the way held arrives after the time that counts.
+        paused.arrived = 960;
+        paused.slots.extend([8; 20]);
+        let shares = measured(&[paused, stream(0, 5)], &expected_of(&[(26, 60), (0, 40)]));
+        assert!(shares.unwrap().iter().all(|share| share.limited));
     }
 
     #[test]
