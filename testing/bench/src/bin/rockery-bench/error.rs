@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 use command::runtime::FolderError;
 
@@ -26,6 +27,22 @@ pub(crate) enum Error {
     /// A measurement without results.
     #[error("{0}: nothing could be measured; the errors of target and host are printed above")]
     NothingMeasured(&'static str),
+    /// A measuring program that failed, or printed too few figures.
+    #[error(
+        "{what}: figures of {found} of {jobs} jobs, {status}; the measuring program's last message: {said}"
+    )]
+    Incomplete {
+        /// The name of what is measured.
+        what: &'static str,
+        /// Jobs with figures.
+        found: usize,
+        /// Jobs that were ordered.
+        jobs: usize,
+        /// The exit status of the measuring program.
+        status: ExitStatus,
+        /// The last line of its standard error.
+        said: String,
+    },
     /// The distribution's Samba did not start.
     #[error("smbd does not listen; its log says: {0}")]
     NoSamba(String),

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use serde::de::DeserializeOwned;
 
 use crate::Error;
+use crate::output::note;
 
 /// Runs a program that measures so many jobs, and reads its figures. `path` is the program's, and `transport`
 /// the name of what is measured, for errors.
@@ -18,11 +19,10 @@ pub(crate) fn measured_by<T: DeserializeOwned>(
     jobs: usize,
     transport: &'static str,
 ) -> Result<Vec<T>, Error> {
-    let done = command
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output();
+    let done = command.stdin(Stdio::null()).output();
     let done = done.map_err(Error::file(path))?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    said.lines().for_each(|line| note!("{line}"));
     let text = String::from_utf8_lossy(&done.stdout);
     let found: Vec<T> = text
         .lines()
@@ -31,7 +31,14 @@ pub(crate) fn measured_by<T: DeserializeOwned>(
     if done.status.success() && found.len() == jobs {
         Ok(found)
     } else {
-        Err(Error::NothingMeasured(transport))
+        let printed = said.lines().rfind(|line| !line.trim().is_empty());
+        Err(Error::Incomplete {
+            what: transport,
+            found: found.len(),
+            jobs,
+            status: done.status,
+            said: printed.unwrap_or("it printed no error").trim().to_owned(),
+        })
     }
 }
 
@@ -49,8 +56,16 @@ mod tests {
     fn figures_are_complete_or_there_are_none() {
         let script = "echo 1; echo a line for people; echo 2";
         assert_eq!(printed(script, 2).unwrap(), [1, 2]);
-        let is_nothing = |found| matches!(found, Err(Error::NothingMeasured("nothing")));
-        assert!(is_nothing(printed(script, 3)));
-        assert!(is_nothing(printed(&format!("{script}; exit 1"), 2)));
+        let error = |script: &str, jobs| printed(script, jobs).unwrap_err().to_string();
+        let of_two = error(script, 3);
+        assert!(
+            of_two.contains("2 of 3") && of_two.contains("no error"),
+            "{of_two}"
+        );
+        let failed = error(&format!("{script}; echo no disk >&2; exit 1"), 2);
+        assert!(
+            failed.contains("exit status: 1") && failed.contains("no disk"),
+            "{failed}"
+        );
     }
 }
