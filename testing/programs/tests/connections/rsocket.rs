@@ -26,7 +26,8 @@ fn attempt(client: &dyn Machine, argv: &[&str]) -> (bool, String) {
 }
 
 /// Runs a program's two ends. Rsocket listeners are in no table of the kernel, so a client that was there
-/// first is refused, and tries again.
+/// first is refused, and tries again. A server serves one client: where that one was ended, the next has a
+/// server of its own.
 fn exchange(
     server: &dyn Machine,
     client: &dyn Machine,
@@ -39,7 +40,11 @@ fn exchange(
     let done = until(SECONDS, || {
         let (succeeded, said) = attempt(client, &words(&line));
         output = said;
-        Ok(succeeded && !output.contains("refused"))
+        let is_done = succeeded && !output.contains("refused");
+        if !is_done && serving.finished()?.is_some() {
+            serving = server.start(&words(program))?;
+        }
+        Ok(is_done)
     });
     assert!(
         done.expect("the client runs"),

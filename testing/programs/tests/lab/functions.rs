@@ -43,8 +43,9 @@ fn eight_functions(setting: &str, unit_mbps: u64) -> (String, [u64; 8]) {
         name = "{function}"
         from = ["serverv{function}"]
         to = ["client"]
-        message = "64KiB"
-        depth = 8
+        # Whole messages count: one of these is a hundredth of the smallest share.
+        message = "8KiB"
+        depth = 64
         "#,
             rate * unit_mbps
         );

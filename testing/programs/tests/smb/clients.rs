@@ -67,15 +67,45 @@ fn a_hundred_files_go_there_and_back() {
         );
         let option = format!("--client-protection={protection}");
         let argv = smbclient(chain.address(), SHARE, &[&option], &commands);
-        samba::run(&chain.namespace, &argv, SECONDS)
-            .unwrap()
-            .expect_success();
-        assert!(
-            contents(&chain.samba.share().join(protection)) == sent,
-            "written, {protection}"
-        );
-        assert!(contents(&to) == sent, "read, {protection}");
+        let finished = samba::run(&chain.namespace, &argv, SECONDS).unwrap();
+        let said = finished.expect_success().output;
+        for (how, folder) in [
+            ("written", chain.samba.share().join(protection)),
+            ("read", to),
+        ] {
+            let differs = difference(&sent, &contents(&folder));
+            assert!(
+                differs.is_empty(),
+                "{how}, {protection}: {differs:?}\n{said}"
+            );
+        }
     }
+}
+
+/// What differs between the files that are expected and those that are there, file by file.
+fn difference(
+    expected: &BTreeMap<String, Vec<u8>>,
+    found: &BTreeMap<String, Vec<u8>>,
+) -> Vec<String> {
+    let missing = |name: &String| format!("{name} is missing");
+    let unequal = |name: &String, (own, other): (&Vec<u8>, &Vec<u8>)| {
+        let at = own.iter().zip(other).position(|(one, two)| one != two);
+        format!(
+            "{name}: {} bytes of {}, unequal at {at:?}",
+            other.len(),
+            own.len()
+        )
+    };
+    let expected_files = expected
+        .iter()
+        .filter_map(|(name, own)| match found.get(name) {
+            None => Some(missing(name)),
+            Some(other) => (own != other).then(|| unequal(name, (own, other))),
+        });
+    let unknown = found.keys().filter(|name| !expected.contains_key(*name));
+    expected_files
+        .chain(unknown.map(|name| format!("{name} is unknown")))
+        .collect()
 }
 
 #[test]
