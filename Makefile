@@ -108,7 +108,7 @@ endif
 # BUILT names a folder with what was built before.
 install: ## rockery and its libraries under PREFIX (/usr/local), below DESTDIR if that is set
 ifndef BUILT
-	$(BUILD) --bin rockery-bench
+	$(BUILD) --bin rockery-bench --bin rockery-device-plugin
 endif
 	scripts/install.sh "$(DESTDIR)$(PREFIX)" $(BUILT)
 

@@ -56,8 +56,8 @@ export OPENSSL_STATIC=1 OPENSSL_DIR=$openssl CARGO_TARGET_DIR=$folder
 registry=${CARGO_HOME:-$HOME/.cargo}
 export RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$root=/rockery --remap-path-prefix=$registry=/cargo"
 PATH=$tools/bin:$PATH cargo zigbuild --locked --target "$triple.$glibc" --profile "$profile" \
-  --workspace --lib --bin rockery --bin rockery-bench --exclude rockery-tidy --exclude rockery-programs \
-  --exclude rockery-torture
+  --workspace --lib --bin rockery --bin rockery-bench --bin rockery-device-plugin --exclude rockery-tidy \
+  --exclude rockery-programs --exclude rockery-torture
 # Cargo calls the folder of the profile dev `debug`.
 built=$folder/$triple/${profile/#dev/debug}
 echo "$built" >"$folder/built"

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # install.sh PREFIX [FOLDER]: puts what cargo built in FOLDER (a release build where none is named) below
-# PREFIX: bin/rockery, bin/rockery-bench, lib/rockery, completions, man pages, an example of a systemd unit.
+# PREFIX: bin/rockery, the programs that it starts, lib/rockery, completions, man pages, a systemd unit.
 set -euo pipefail
 prefix=$1
 built=${2:-${CARGO_TARGET_DIR:-target}/release}
 install -Dm755 "$built/rockery" "$prefix/bin/rockery"
-# What `rockery bench` starts.
+# What `rockery bench` and `rockery device-plugin` start.
 install -Dm755 "$built/rockery-bench" "$prefix/bin/rockery-bench"
+install -Dm755 "$built/rockery-device-plugin" "$prefix/bin/rockery-device-plugin"
 # The libraries lie in a folder of their own: only programs that `rockery run` starts are to find them.
 install -Dm755 "$built/libibverbs.so" "$prefix/lib/rockery/libibverbs.so.1"
 install -Dm755 "$built/libpreload_sysfs.so" "$prefix/lib/rockery/librockery-view.so"

@@ -9,8 +9,8 @@ use tonic::transport::Endpoint;
 use tonic::{Request, Response};
 use tonic_prost::ProstCodec;
 
-use crate::Plugin;
 use crate::message::{DevicePluginOptions, Empty, REGISTER, RegisterRequest, VERSION};
+use crate::plugin::Plugin;
 
 /// Time limit of the call.
 const TIMEOUT: Duration = Duration::from_secs(5);

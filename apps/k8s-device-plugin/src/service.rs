@@ -18,7 +18,7 @@ use crate::message::{
     ContainerAllocateResponse, Device, DevicePluginOptions, Empty, HEALTHY, LIST,
     ListAndWatchResponse, MountMessage, OPTIONS, UNHEALTHY,
 };
-use crate::{Allocation, Plugin};
+use crate::plugin::{Allocation, Plugin};
 
 /// The plugin as a gRPC service.
 #[derive(Clone)]

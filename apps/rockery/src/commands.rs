@@ -164,8 +164,9 @@ pub(crate) enum Command {
     /// Offer RDMA as a resource of this Kubernetes node, to the kubelet (device plugin API v1beta1).
     ///
     /// Containers that request it get the libraries and variables of `rockery cdi`. Runs until it is ended,
-    /// and registers again when the kubelet starts again (docs/kubernetes.md).
-    DevicePlugin(crate::device_plugin::DevicePlugin),
+    /// and registers again when the kubelet starts again (docs/kubernetes.md). The program
+    /// rockery-device-plugin, which is part of every package, carries it out.
+    DevicePlugin(command::device_plugin::DevicePlugin),
     /// Print the completions of a shell.
     ///
     /// For bash: rockery completions bash >~/.local/share/bash-completion/completions/rockery

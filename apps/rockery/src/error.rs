@@ -70,12 +70,19 @@ pub(crate) enum Error {
         "{0} has links to files outside of it, as cargo's builds have: install rockery (make install)"
     )]
     NotInstalled(PathBuf),
-    /// An installation without the program of the comparisons.
+    /// An installation without a program that carries out a command.
     #[error(
-        "no program rockery-bench in the folder of {0}, nor on PATH: it is part of every package of rockery; \
-         install it again (make install), or build it (cargo build -p rockery-bench)"
+        "no program {program} in the folder of {own}, nor on PATH: it is part of every package of rockery; \
+         install it again (make install), or build it (cargo build -p {package})"
     )]
-    NoBench(PathBuf),
+    NoCompanion {
+        /// The name of the program.
+        program: &'static str,
+        /// The package of cargo that builds it.
+        package: &'static str,
+        /// The path of this program.
+        own: PathBuf,
+    },
     /// A variable's value has a character that a shell or the loader would misunderstand.
     #[error(
         "{0}: the dynamic linker takes no path with a colon, a space or a quote: move it elsewhere"
@@ -216,9 +223,6 @@ pub(crate) enum Error {
     /// The parts of the fabric file do not fit together.
     #[error("{0}")]
     Scenario(#[from] ::sim::world::ScenarioError),
-    /// The device plugin does not run.
-    #[error(transparent)]
-    Plugin(#[from] k8s_device_plugin::PluginError),
     /// A request to the lab has failed.
     #[error(transparent)]
     Lab(#[from] ::lab::LabError),
@@ -294,7 +298,7 @@ impl Error {
     /// The exit status: as shells and env(1) give it when a program cannot be started.
     pub(crate) fn status(&self) -> u8 {
         match self {
-            Self::NoSuchProgram(_) | Self::NoBench(_) => 127,
+            Self::NoSuchProgram(_) | Self::NoCompanion { .. } => 127,
             Self::NotExecutable(_)
             | Self::Privileged(_)
             | Self::Static(_)

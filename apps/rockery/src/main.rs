@@ -7,9 +7,9 @@
 )]
 
 mod args;
-mod bench;
 mod cdi;
 mod commands;
+mod companion;
 mod control;
 mod credentials;
 mod device_plugin;
@@ -72,8 +72,11 @@ fn act(args: Args) -> Result<ExitCode, Error> {
         Command::Nvme(what) => nvme::act(what),
         Command::Smb(what) => smb::act(what),
         Command::Serve(what) => serve::act(*what),
-        // The arguments are right: the program reads them again.
-        Command::Bench(_) => match bench::replace_this_process()? {},
+        // The arguments are right: the programs read them again.
+        Command::Bench(_) => {
+            let own = ["--rockery".into(), companion::own_path()?.into_os_string()];
+            match companion::BENCH.replace_this_process(&own)? {}
+        }
         Command::Top(what) => top::show(&what),
         Command::Sim(what) => sim::act(&what),
         Command::Lab(what) => return lab::act(&what),
@@ -82,7 +85,7 @@ fn act(args: Args) -> Result<ExitCode, Error> {
         Command::Doctor(what) => doctor::act(&what),
         Command::Web(what) => web::serve(&what),
         Command::Cdi(what) => cdi::act(&what),
-        Command::DevicePlugin(what) => device_plugin::serve(&what),
+        Command::DevicePlugin(_) => match device_plugin::replace_this_process()? {},
         Command::Env(settings) => environment::print(&settings),
         Command::Completions { shell } => {
             let mut script = Vec::new();

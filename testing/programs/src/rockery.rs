@@ -153,6 +153,7 @@ fn install(built: &Path) -> TempDir {
     let stripped = [
         "bin/rockery",
         "bin/rockery-bench",
+        "bin/rockery-device-plugin",
         "lib/rockery/libibverbs.so.1",
         "lib/rockery/librdmacm.so.1",
         "lib/rockery/librockery-view.so",
@@ -199,6 +200,8 @@ pub const RELEASE: &[&str] = &[
     "rockery-python",
     "--bin",
     "rockery-bench",
+    "--bin",
+    "rockery-device-plugin",
 ];
 
 /// What cargo builds for this program, and the folder below `target` where it puts that. Tests build all

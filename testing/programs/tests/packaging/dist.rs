@@ -25,7 +25,7 @@ const NEEDED: [&str; 5] = [
 ];
 
 /// The programs of every package.
-const PROGRAMS: [&str; 2] = ["rockery", "rockery-bench"];
+const PROGRAMS: [&str; 3] = ["rockery", "rockery-bench", "rockery-device-plugin"];
 
 /// Programs that an installation has to do without.
 const COMPILERS: [&str; 4] = ["cc", "gcc", "ld", "cargo"];
@@ -125,6 +125,7 @@ fn the_deb_installs_runs_and_goes() {
         for path in [
             "usr/bin/rockery",
             "usr/bin/rockery-bench",
+            "usr/bin/rockery-device-plugin",
             "usr/lib/rockery",
             "usr/share/doc/rockery",
         ] {

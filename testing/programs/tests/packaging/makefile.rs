@@ -39,10 +39,11 @@ fn programs_and_others<'a>(words: impl Iterator<Item = &'a str>) -> (Vec<String>
 #[test]
 fn make_demo_install_and_bench_compile_the_same_packages() {
     let (programs, others) = programs_and_others(RELEASE.iter().copied());
-    assert_eq!(programs, ["rockery", "rockery-bench"]);
+    let installed = ["rockery", "rockery-bench", "rockery-device-plugin"];
+    assert_eq!(programs, installed);
     for (target, its_programs) in [
         ("demo", &["rockery", "demo"][..]),
-        ("install", &["rockery", "rockery-bench"]),
+        ("install", &installed),
         (
             "bench",
             &["rockery", "rockery-bench", "limits-bench", "world-bench"],

@@ -1,16 +1,4 @@
-//! A Kubernetes device plugin for the kubelet's interface `v1beta1`: gRPC over Unix sockets in one folder.
-//!
-//! The plugin listens at its own socket and registers at the kubelet's. The kubelet then calls the plugin:
-//! once for the list of devices, which stays open for changes, and for each container that requests some of
-//! them. A kubelet that starts again has no registrations, and creates its socket anew, by which the plugin
-//! detects it.
-//!
-//! Reading order: [`message`], [`service`], [`registration`].
-#![forbid(unsafe_code)]
-
-mod message;
-mod registration;
-mod service;
+//! The plugin's server: its socket, and its registration at the kubelet, again after each change.
 
 use std::fmt;
 use std::io;
@@ -24,57 +12,18 @@ use tokio::sync::watch;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
-use service::PluginService;
+use crate::plugin::{Plugin, Refused};
+use crate::registration;
+use crate::service::PluginService;
 
-/// The folder of the sockets on every node.
-pub const FOLDER: &str = "/var/lib/kubelet/device-plugins";
-/// The kubelet's socket in it.
+/// The kubelet's socket in the folder of the sockets.
 const KUBELET: &str = "kubelet.sock";
 /// Interval at which sockets and health are checked.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// The most devices: the list is one message, which gRPC limits to 4 MiB.
-pub const DEVICES_MAX: u32 = 10_000;
-
-/// A file or folder of the node that a container gets, read-only.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mount {
-    /// Its path on the node.
-    pub host: String,
-    /// Its path in the container.
-    pub container: String,
-}
-
-/// The contents of a container's allocation.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Allocation {
-    /// Files and variables.
-    Edits {
-        /// Files and folders.
-        mounts: Vec<Mount>,
-        /// Variables and their values.
-        environment: Vec<(String, String)>,
-    },
-    /// The full name of a device of the Container Device Interface, which the runtime looks up.
-    Cdi(String),
-}
-
-/// A resource that this node offers.
-pub struct Plugin {
-    /// Its name, `DOMAIN/NAME`.
-    pub resource: String,
-    /// How many containers of the node may have it at a time.
-    pub count: u32,
-    /// The allocation of each container.
-    pub allocation: Allocation,
-    /// Folder of the sockets, [`FOLDER`] on a node.
-    pub folder: PathBuf,
-    /// Whether the resource can be used now.
-    pub is_healthy: Box<dyn Fn() -> bool + Send + Sync>,
-}
 
 /// A change of state, for the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Notice {
+pub(crate) enum Notice {
     /// The plugin is registered.
     Registered {
         /// The name of the resource.
@@ -106,13 +55,10 @@ impl fmt::Display for Notice {
 
 /// Why a plugin does not run.
 #[derive(Debug, thiserror::Error)]
-pub enum PluginError {
-    /// Not a valid name of a resource.
-    #[error("{0:?} is no name of a resource: write DOMAIN/NAME, such as rdma/hca_shared_devices_a")]
-    Resource(String),
-    /// None, or more than a message can list.
-    #[error("the number of devices has to be from 1 to {DEVICES_MAX}")]
-    Count,
+pub(crate) enum PluginError {
+    /// The kubelet would refuse the resource.
+    #[error(transparent)]
+    Refused(#[from] Refused),
     /// The plugin cannot listen.
     #[error("{path}: {source}")]
     Socket {
@@ -126,38 +72,6 @@ pub enum PluginError {
     Server(String),
 }
 
-impl Plugin {
-    /// Checks that the kubelet accepts name and number.
-    fn check(&self) -> Result<(), PluginError> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        // Kubernetes' qualified names begin and end with a letter or digit.
-        let ends = |part: &str| {
-            let is_word = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-            is_word(part.as_bytes().first()) && is_word(part.as_bytes().last())
-        };
-        let is_name = |part: &str| part.len() <= 63 && part.bytes().all(is_plain) && ends(part);
-        match self.resource.split_once('/') {
-            Some((domain, name)) if is_name(domain) && is_name(name) => {}
-            _ => return Err(PluginError::Resource(self.resource.clone())),
-        }
-        if (1..=DEVICES_MAX).contains(&self.count) {
-            Ok(())
-        } else {
-            Err(PluginError::Count)
-        }
-    }
-
-    /// The name of the plugin's socket: each resource has one.
-    fn endpoint(&self) -> String {
-        format!("rockery-{}.sock", self.resource.replace('/', "-"))
-    }
-
-    /// Identifiers of the devices.
-    fn ids(&self) -> impl Iterator<Item = String> {
-        (0..self.count).map(|number| format!("rockery-{number}"))
-    }
-}
-
 /// The identity of the file at a path: device and inode number, and the time of change, because inode numbers
 /// are reused.
 fn identity(path: &Path) -> Option<(u64, u64, i64, i64)> {
@@ -169,7 +83,7 @@ fn identity(path: &Path) -> Option<(u64, u64, i64, i64)> {
 ///
 /// # Errors
 /// An invalid name or number, or a socket that cannot be created. A missing kubelet is awaited.
-pub fn serve(plugin: Plugin, notify: impl Fn(&Notice)) -> Result<(), PluginError> {
+pub(crate) fn serve(plugin: Plugin, notify: impl Fn(&Notice)) -> Result<(), PluginError> {
     plugin.check()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -251,44 +165,5 @@ async fn attend(
             notify(&Notice::Health(is_healthy));
         }
         tokio::time::sleep(INTERVAL).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plugin(resource: &str, count: u32) -> Plugin {
-        Plugin {
-            resource: resource.to_owned(),
-            count,
-            allocation: Allocation::Cdi("rockery.dev/rdma=all".to_owned()),
-            folder: PathBuf::from(FOLDER),
-            is_healthy: Box::new(|| true),
-        }
-    }
-
-    #[test]
-    fn names_and_numbers_are_checked_before_the_kubelet_refuses_them() {
-        assert!(plugin("rdma/hca_shared_devices_a", 100).check().is_ok());
-        for name in ["rdma", "rdma/", "/a", "rdma/a/b", "rdma/a b", "../a"] {
-            assert!(
-                matches!(plugin(name, 1).check(), Err(PluginError::Resource(_))),
-                "{name}"
-            );
-        }
-        for count in [0, DEVICES_MAX + 1] {
-            assert!(matches!(
-                plugin("rdma/a", count).check(),
-                Err(PluginError::Count)
-            ));
-        }
-    }
-
-    #[test]
-    fn each_resource_has_a_socket_and_each_device_a_name() {
-        let plugin = plugin("rdma/a", 2);
-        assert_eq!(plugin.endpoint(), "rockery-rdma-a.sock");
-        assert_eq!(plugin.ids().collect::<Vec<_>>(), ["rockery-0", "rockery-1"]);
     }
 }
