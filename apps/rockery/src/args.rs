@@ -297,7 +297,16 @@ pub(crate) struct Run {
     /// How the libraries get into a program, and how its devices behave.
     #[command(flatten)]
     pub(crate) settings: Settings,
-    /// The program and its arguments, after `--`.
-    #[arg(required = true, last = true, value_name = "PROGRAM ARGUMENTS")]
+    /// Run the program in a network namespace of its own with loopback only, where no other user's program
+    /// holds UDP port 4791. Both ends of a connection are in it: --private -- sh -c 'SERVER & CLIENT'. Needs
+    /// root or user namespaces.
+    #[arg(long)]
+    pub(crate) private: bool,
+    /// The program and its arguments, after `--` if they are to be told from options.
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        value_name = "PROGRAM ARGUMENTS"
+    )]
     pub(crate) program: Vec<OsString>,
 }

@@ -1,10 +1,11 @@
 //! `rockery devices`: devices, the programs that have them open, and their counters.
 
 use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
 
 use ::sim::report::counted;
-use host::DeviceInfo;
 use host::report::{QueuePair, Report, Reports, Stream, collect};
+use host::{DeviceInfo, PortHolder};
 use serde_json::{Value, json};
 
 use crate::args::Devices;
@@ -25,7 +26,8 @@ pub(crate) fn show(what: &Devices) -> Result<(), Error> {
             true => format!("{}\n", now()),
             false => as_text(&host::all(), &collect(), what.all),
         };
-        let start = if what.watch.is_some() && !what.json {
+        // A pipe or a file gets one list after the other.
+        let start = if what.watch.is_some() && !what.json && io::stdout().is_terminal() {
             CLEAR
         } else {
             ""
@@ -41,6 +43,14 @@ pub(crate) fn show(what: &Devices) -> Result<(), Error> {
 /// The devices, programs and counters of this moment, as `--json` prints them.
 pub(crate) fn now() -> Value {
     as_json(&host::all(), &collect())
+}
+
+/// A line for users whose programs would get no device.
+pub(crate) fn port_is_taken(holder: &PortHolder) -> String {
+    format!(
+        "programs of this user get none of these devices: UDP port 4791 is taken by {holder}; rockery run \
+         --private -- PROGRAM gives them a network namespace of their own, with loopback only"
+    )
 }
 
 fn as_text(devices: &[DeviceInfo], found: &Reports, all: bool) -> String {
@@ -71,6 +81,9 @@ fn as_text(devices: &[DeviceInfo], found: &Reports, all: bool) -> String {
         {
             describe(report, all, &mut lines);
         }
+    }
+    if let Some(holder) = PortHolder::foreign() {
+        lines.push(port_is_taken(&holder));
     }
     if found.unanswered > 0 {
         lines.push(format!(

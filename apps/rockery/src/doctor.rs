@@ -20,7 +20,7 @@ use vendors::{NotUnderstood, read_host};
 
 use crate::Error;
 use crate::args::{Doctor, DoctorAction};
-use crate::{finding, output, plan, printable, probe, sys};
+use crate::{documents, finding, output, plan, printable, probe, sys};
 
 /// Finds faults, or runs the subcommand.
 ///
@@ -226,6 +226,9 @@ fn examine(what: &Doctor) -> Result<(), Error> {
 fn as_text(facts: &Examined, found: &[Finding]) -> String {
     let (hosts, switches) = (&facts.hosts, &facts.switches);
     let mut text: String = found.iter().map(|finding| format!("{finding}\n")).collect();
+    if let Some(folder) = documents::folder().filter(|_| !found.is_empty()) {
+        text += &format!("docs/ is {} here\n", folder.display());
+    }
     let is_shown = |host: &&HostFacts| !host.adapters.is_empty() || !host.left.is_empty();
     for host in hosts.iter().filter(is_shown) {
         let unknown = unknown(host);
@@ -373,6 +376,9 @@ fn without_adapters() -> String {
             device.active_mtu.bytes(),
             counted(device.gids.len() as u64, "GID", "GIDs"),
         );
+    }
+    if let Some(holder) = host::PortHolder::foreign() {
+        text += &format!("  {}\n", crate::devices::port_is_taken(&holder));
     }
     text += match devices.is_empty() {
         true => "  none: no interface is up and has an address\n",

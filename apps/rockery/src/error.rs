@@ -3,11 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::packages;
+
 /// Why a command of rockery failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// No file of that name, neither here nor on the path.
-    #[error("{0}: no such program; is it installed, and on PATH?")]
+    #[error("{0}: no such program; {advice}", advice = packages::advice(.0))]
     NoSuchProgram(String),
     /// A file that may not run.
     #[error("{0} may not be executed: chmod +x, if it is a program")]
@@ -88,6 +90,13 @@ pub(crate) enum Error {
         "{0}: the dynamic linker takes no path with a colon, a space or a quote: move it elsewhere"
     )]
     BadPath(PathBuf),
+    /// Neither root nor user namespaces.
+    #[error(
+        "--private needs a network namespace, and this system allows none ({0}): call it as root, or \
+         allow user namespaces (sysctl user.max_user_namespaces, or \
+         kernel.apparmor_restrict_unprivileged_userns)"
+    )]
+    NoNetworkNamespace(io::Error),
     /// Neither root nor user namespaces.
     #[error("this system allows no mount namespace ({0}): use --view preload")]
     NoNamespace(io::Error),

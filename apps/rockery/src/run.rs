@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::args::{Run, Settings, View};
-use crate::{Error, environment, program, view};
+use crate::{Error, environment, program, sys, view};
 
 /// Replaces this process by the program. It keeps the process ID, so signals, job control and the exit status
 /// need no forwarding.
@@ -20,6 +20,10 @@ pub(crate) fn replace_this_process(run: &Run) -> Result<Infallible, Error> {
         .ok_or_else(|| Error::NoSuchProgram(String::new()))?;
     let search: Option<OsString> = std::env::var_os("PATH");
     let path = program::find(name, search.as_deref())?;
+    if run.private {
+        // Before the devices are listed: they are those of the new namespace.
+        sys::own_network().map_err(Error::NoNetworkNamespace)?;
+    }
     let variables = environment::variables(&run.settings)?;
     if run.settings.view == View::Namespace {
         view::enter(&environment::devices(&run.settings))?;
@@ -39,6 +43,7 @@ pub(crate) fn over_our_devices() -> Result<(), Error> {
     program.push("--system-verbs".into());
     match replace_this_process(&Run {
         settings: Settings::default(),
+        private: false,
         program,
     })? {}
 }

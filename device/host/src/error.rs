@@ -7,11 +7,10 @@ use std::io;
 pub enum OpenError {
     /// Another program, or a kernel's RoCE device, has UDP port 4791.
     #[error(
-        "UDP port 4791 is taken in this network namespace: end the program that has it \
-         (`ss -lunp sport = 4791`), remove the kernel's device (`rdma link delete`), \
-         or run in a network namespace of its own"
+        "UDP port 4791 is taken in this network namespace by {0}: end that, or use a network namespace of \
+         its own (`rockery run --private -- PROGRAM`: loopback only; `rockery lab`)"
     )]
-    PortTaken,
+    PortTaken(crate::port_holder::PortHolder),
     /// An environment variable has a wrong value.
     #[error(transparent)]
     Setting(#[from] crate::settings::SettingError),

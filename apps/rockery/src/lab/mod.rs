@@ -169,8 +169,12 @@ pub(crate) struct Exec {
     settings: Settings,
     /// Name of the host.
     host: String,
-    /// The program and its arguments, after `--`.
-    #[arg(required = true, last = true, value_name = "PROGRAM ARGUMENTS")]
+    /// The program and its arguments, after `--` if they are to be told from options.
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        value_name = "PROGRAM ARGUMENTS"
+    )]
     program: Vec<OsString>,
 }
 
@@ -192,6 +196,7 @@ fn execute(exec: &Exec) -> Result<ExitCode, Error> {
     };
     let run = Run {
         settings,
+        private: false,
         program: exec.program.clone(),
     };
     enter(exec.lab.as_deref(), &exec.host, run)
@@ -246,6 +251,7 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
             };
             let run = Run {
                 settings,
+                private: false,
                 program: vec![shell],
             };
             return enter(lab.as_deref(), host, run);

@@ -23,6 +23,7 @@ mod ranges;
 mod serve;
 
 use crate::error::OpenError;
+use crate::port_holder::{PortHolder, agent_name};
 use crate::sys::owners::Owners;
 use crate::sys::process;
 use link::udp::{QPN_BITS, Socket};
@@ -112,9 +113,9 @@ pub(crate) struct Lease {
     pub(crate) connection: OwnedFd,
 }
 
-/// The agent's abstract socket name.
+/// The abstract socket name of this user's agent.
 fn name() -> String {
-    format!("rockery-agent-{}", process::user())
+    agent_name(process::user())
 }
 
 /// Obtains a share of port 4791; starts the agent where there is none.
@@ -203,7 +204,10 @@ fn ask(connection: OwnedFd, name: &str, timeout: Duration) -> Result<Lease, Open
         });
     }
     match (reply.errno as i32, reply.slot, fd) {
-        (libc::EADDRINUSE, _, _) => Err(OpenError::PortTaken),
+        (libc::EADDRINUSE, _, _) => {
+            let holder = PortHolder::find().unwrap_or(PortHolder::Unknown);
+            Err(OpenError::PortTaken(holder))
+        }
         (0, 0, _) => Err(OpenError::NoSlot(SLOTS as u32 - 2)),
         (0, slot, Some(fd)) => Ok(Lease {
             socket: Socket::from_fd(fd).map_err(OpenError::Socket)?,

@@ -185,3 +185,89 @@ time.sleep(600)",
         .unwrap()
         .expect_success();
 }
+
+const OTHER_USER: [&str; 6] = [
+    "setpriv",
+    "--reuid",
+    "65533",
+    "--regid",
+    "65533",
+    "--clear-groups",
+];
+
+/// The output of a command of rockery that another user calls.
+fn of_another_user(namespace: &Namespace, installed: &str, words: &[&str]) -> String {
+    let argv = [&OTHER_USER[..], &[installed], words].concat();
+    let mut job = namespace.start_plain(&argv).expect("it starts");
+    job.wait(SECONDS).expect("in time").output
+}
+
+/// An agent shares the port between processes of one user. Another user's program gets no device: the holder
+/// is named, also by what lists devices, and a network namespace of its own is the way out.
+#[test]
+fn the_user_that_holds_the_port_is_named_and_a_private_namespace_needs_no_rights() {
+    let namespace = Namespace::with_rockery();
+    let mut holder = namespace
+        .start(&["ib_write_bw", "-d", "rk_lo"])
+        .expect("it starts");
+    let is_open = until(SECONDS, || {
+        Ok(rockery(&namespace, &["devices"])
+            .output
+            .contains("ib_write_bw"))
+    });
+    assert!(is_open.unwrap(), "{:?}", holder.output());
+    let (_prefix, installed) = Rockery::built().installed();
+    let installed = installed.to_string_lossy();
+    let expected = "by rockery of user 0 (ib_write_bw, process ";
+    for words in [
+        &["run", "ibv_rc_pingpong", "-d", "rk_lo", "-g", "1"][..],
+        &["devices"],
+        &["doctor"],
+    ] {
+        let said = of_another_user(&namespace, &installed, words);
+        assert!(
+            said.contains(expected) && said.contains("run --private"),
+            "{words:?}: {said}"
+        );
+    }
+    let both = "ib_write_bw -d rk_lo -n 100 >/dev/null & \
+                until ib_write_bw -d rk_lo -n 100 127.0.0.1; do sleep .1; done; wait";
+    let words = ["run", "--private", "sh", "-c", both];
+    let said = of_another_user(&namespace, &installed, &words);
+    assert!(said.contains("65536      100"), "{said}");
+    let own = rockery(&namespace, &["devices"]).expect_success().output;
+    assert!(!own.contains("get none of these devices"), "{own}");
+    holder.kill().unwrap();
+}
+
+/// `--` is needed for no program whose name is none of rockery's options.
+#[test]
+fn words_after_the_program_are_its_own_with_and_without_two_hyphens() {
+    let namespace = Namespace::alone().unwrap();
+    for words in [
+        &["run", "sh", "-c", "echo \"$@\"", "sh", "--view", "--", "-x"][..],
+        &[
+            "run",
+            "--view",
+            "none",
+            "--",
+            "sh",
+            "-c",
+            "echo \"$@\"",
+            "sh",
+            "--view",
+            "--",
+            "-x",
+        ],
+    ] {
+        let said = rockery(&namespace, words).expect_success().output;
+        assert_eq!(said.trim(), "--view -- -x", "{words:?}");
+    }
+    let wrong = rockery(&namespace, &["run", "--pcpa", "x", "sh"]).output;
+    assert!(
+        wrong.contains("'--pcpa'") && wrong.contains("--pcap"),
+        "{wrong}"
+    );
+    let missing = rockery(&namespace, &["run", "ib_absent_bw"]).output;
+    assert!(missing.contains("apt install perftest"), "{missing}");
+}

@@ -1,0 +1,151 @@
+//! The process that holds UDP port 4791 where this process cannot have a share of it: for errors.
+
+use std::fmt;
+use std::fs;
+use std::os::fd::AsRawFd;
+
+use link::unix;
+
+use crate::sys::process;
+
+/// The port as the kernel's tables of sockets write it.
+const PORT: &str = ":12B7";
+/// The tables of UDP sockets of this network namespace.
+const TABLES: [&str; 2] = ["/proc/self/net/udp", "/proc/self/net/udp6"];
+/// Columns of these tables.
+const LOCAL_ADDRESS: usize = 1;
+const USER: usize = 7;
+
+/// The holder of UDP port 4791.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PortHolder {
+    /// An agent of rockery, which shares the port between processes of its user only.
+    Rockery {
+        /// User ID of the socket, from the kernel's table.
+        user: u32,
+        /// Process ID in this PID namespace; 0 where it has none.
+        process: u32,
+        /// The name of the process, where it can be read.
+        program: Option<String>,
+    },
+    /// Another program of this user, or the kernel's RoCE device, whose sockets are root's.
+    Program {
+        /// User ID of the socket, from the kernel's table.
+        user: u32,
+    },
+    /// The tables of sockets cannot be read.
+    Unknown,
+}
+
+impl fmt::Display for PortHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rockery {
+                user,
+                process,
+                program,
+            } => {
+                let program = program.as_deref().unwrap_or("a program");
+                write!(f, "rockery of user {user} ({program}, process {process})")
+            }
+            Self::Program { user: 0 } => write!(
+                f,
+                "a program of root (`ss -lunp sport = 4791`, as root), or by the kernel's RoCE device \
+                 (`rdma link`)"
+            ),
+            Self::Program { user } => write!(
+                f,
+                "a program of user {user} (`ss -lunp sport = 4791` shows it to that user and to root)"
+            ),
+            Self::Unknown => write!(f, "another program (`ss -lunp sport = 4791`, as root)"),
+        }
+    }
+}
+
+/// The abstract socket name of a user's agent.
+pub(crate) fn agent_name(user: u32) -> String {
+    format!("rockery-agent-{user}")
+}
+
+impl PortHolder {
+    /// The process that keeps programs of this user from the port, if there is one.
+    pub fn foreign() -> Option<Self> {
+        let own = process::user();
+        Self::find().filter(|holder| !matches!(holder, Self::Rockery { user, .. } if *user == own))
+    }
+
+    /// The holder, if the port is held.
+    pub(crate) fn find() -> Option<Self> {
+        let tables = TABLES.map(fs::read_to_string);
+        if tables.iter().all(Result::is_err) {
+            return Some(Self::Unknown);
+        }
+        let users = tables.iter().flatten().flat_map(|table| users(table));
+        let user = users.into_iter().next()?;
+        Some(Self::rockery(user).unwrap_or(Self::Program { user }))
+    }
+
+    /// The agent of a user, where it runs. Any user can listen at its name: the kernel tells whose process it
+    /// is.
+    fn rockery(user: u32) -> Option<Self> {
+        let connection = unix::connect_now(&agent_name(user)).ok()?;
+        let fd = connection.as_raw_fd();
+        if unix::peer_user(fd).ok()? != user {
+            return None;
+        }
+        let process = unix::peer_process(fd).unwrap_or(0);
+        let program = fs::read_to_string(format!("/proc/{process}/comm")).ok();
+        // The name is chosen by that process.
+        let is_plain = |name: &str| name.chars().all(|it| !it.is_control());
+        let program = program.map(|name| name.trim_end().to_owned());
+        Some(Self::Rockery {
+            user,
+            process,
+            program: program.filter(|name| is_plain(name)),
+        })
+    }
+}
+
+/// The user IDs of the sockets at the port.
+fn users(table: &str) -> Vec<u32> {
+    let lines = table.lines().skip(1);
+    lines
+        .filter_map(|line| {
+            let columns: Vec<&str> = line.split_whitespace().collect();
+            let is_ours = columns.get(LOCAL_ADDRESS)?.ends_with(PORT);
+            columns.get(USER)?.parse().ok().filter(|_| is_ours)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_of_the_port_are_read_from_the_kernels_table() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n \
+            1: 00000000:12B6 00000000:0000 07 00000000:00000000 00:00000000 00000000  1001  0 5 2 0 0\n \
+            2: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000  1002  0 6 2 0 0\n \
+            3: 00000000:12B7\n";
+        assert_eq!(users(table), [1002]);
+    }
+
+    #[test]
+    fn holders_are_named_with_what_shows_more() {
+        let rockery = PortHolder::Rockery {
+            user: 1000,
+            process: 42,
+            program: Some("ib_write_bw".to_owned()),
+        };
+        assert_eq!(
+            rockery.to_string(),
+            "rockery of user 1000 (ib_write_bw, process 42)"
+        );
+        let root = PortHolder::Program { user: 0 }.to_string();
+        assert!(
+            root.contains("rdma link") && root.contains("ss -lunp"),
+            "{root}"
+        );
+    }
+}
