@@ -108,9 +108,11 @@ endif
 # BUILT names a folder with what was built before.
 install: ## rockery and its libraries under PREFIX (/usr/local), below DESTDIR if that is set
 ifndef BUILT
+	@command -v $(firstword $(CARGO)) >/dev/null || { echo "make install: no program $(firstword $(CARGO)): \
+	scripts/packages.sh build installs Rust and what else a build needs" >&2; exit 127; }
 	$(BUILD) --bin rockery-bench --bin rockery-device-plugin
 endif
-	scripts/install.sh "$(DESTDIR)$(PREFIX)" $(BUILT)
+	DESTDIR="$(DESTDIR)" scripts/install.sh "$(DESTDIR)$(PREFIX)" $(BUILT)
 
 dist: ## packages in dist/ for glibc 2.28 and later: tarball, .deb, .rpm, wheel, checksums, a bill of materials
 	@scripts/packages.sh dist

@@ -24,8 +24,6 @@ import wheel
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGING = ROOT / "packaging"
 ARCHITECTURE = "x86_64"
-# For those who read how rockery is configured and what it simulates, beside the command.
-DOCUMENTS = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"]
 
 
 def run(*command, **options):
@@ -72,18 +70,13 @@ def disagreement(version, changelog, tags):
 
 
 def stage(built, folder):
-    """The files of a package below `folder`: bin, lib/rockery, share."""
-    run(ROOT / "scripts/install.sh", folder, built, cwd=ROOT)
+    """The files of a package below `folder`: bin, lib/rockery, share. Units name the paths of a .deb and an
+    .rpm; install.sh of the tarball writes its own."""
+    run(ROOT / "scripts/install.sh", folder, built, cwd=ROOT, env=dict(os.environ, UNIT_PREFIX="/usr"))
     for file in [*sorted((folder / "bin").iterdir()), *sorted((folder / "lib/rockery").iterdir())]:
         if not file.is_symlink():
             # Names of functions remain, for backtraces; lines are not needed to run.
             run("strip", "--strip-debug", "--enable-deterministic-archives", file)
-    documents = folder / "share/doc/rockery"
-    documents.mkdir(parents=True, exist_ok=True)
-    for name in DOCUMENTS:
-        shutil.copy(ROOT / name, documents / name)
-    shutil.copytree(ROOT / "examples", documents / "examples", dirs_exist_ok=True,
-                    ignore=shutil.ignore_patterns("target", "__pycache__"))
 
 
 def as_packaged(epoch):

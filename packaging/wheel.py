@@ -38,6 +38,14 @@ Tag: {TAG}
 """
 
 
+# pytest finds the fixtures without an option. The name is that of the module, so that `-p` with it, which
+# earlier documentation had, is the same plug-in and not a second one.
+ENTRY_POINTS = """\
+[pytest11]
+rockery.pytest_plugin = rockery.pytest_plugin
+"""
+
+
 def files_of(root, staged, module, version):
     """Paths in the wheel, and the files for them."""
     package = root / "apps/python/rockery"
@@ -64,6 +72,7 @@ def write(root, staged, module, version, out, epoch):
     texts = {
         f"{info}/METADATA": METADATA.format(version=version) + (root / "docs/python.md").read_text(),
         f"{info}/WHEEL": WHEEL,
+        f"{info}/entry_points.txt": ENTRY_POINTS,
     }
     # Times in zip files begin in 1980.
     moment = time.gmtime(max(epoch, 315532800))[:6]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # install.sh PREFIX [FOLDER]: puts what cargo built in FOLDER (a release build where none is named) below
-# PREFIX: bin/rockery, the programs that it starts, lib/rockery, completions, man pages, a systemd unit.
+# PREFIX: bin/rockery, the programs that it starts, lib/rockery, completions, man pages, documents, examples.
 set -euo pipefail
 prefix=$1
 built=${2:-${CARGO_TARGET_DIR:-target}/release}
@@ -38,6 +38,17 @@ completions fish fish/vendor_completions.d/rockery.fish
 mkdir "$work/man"
 "$built/rockery" man "$work/man"
 install -Dm644 -t "$prefix/share/man/man1" "$work"/man/*.1
-unit=$(dirname "$0")/../examples/systemd/rockery-nvme@.service
-install -Dm644 -t "$prefix/share/doc/rockery/examples/systemd" "$unit"
+# The documentation, whose links and those of findings are relative to the README, and the examples.
+root=$(dirname "$0")/..
+documents=$prefix/share/doc/rockery
+mkdir -p "$documents"
+rm -rf "$documents/docs" "$documents/examples"
+tar -C "$root" --exclude=target --exclude=__pycache__ -c \
+  README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE-APACHE LICENSE-MIT docs examples |
+  tar -C "$documents" --no-same-owner -x
+chmod -R u+rwX,go+rX,go-w "$documents"
+# Units start the command of this installation: below DESTDIR its path is the one without it.
+command=$(realpath -m "${UNIT_PREFIX:-${prefix#"${DESTDIR:-}"}}/bin/rockery")
+find "$documents/examples" -name '*.service' -exec \
+  sed -i "s|^ExecStart=[^ ]*/rockery |ExecStart=$command |" {} +
 echo "installed in $prefix: try '$prefix/bin/rockery run -- ibv_devices'"

@@ -15,6 +15,20 @@ from ._command import command
 _KEEP = ["sh", "-c", "ip link set lo up && echo ready && exec cat"]
 
 
+class ProgramError(subprocess.CalledProcessError):
+    """A program whose exit status is not 0: the message has its command, its status and its output."""
+
+    def __str__(self):
+        output = self.output or ""
+        if isinstance(output, bytes):
+            output = output.decode(errors="replace")
+        errors = self.stderr or ""
+        if isinstance(errors, bytes):
+            errors = errors.decode(errors="replace")
+        said = "".join(text if text.endswith("\n") else text + "\n" for text in (output, errors) if text)
+        return f"{super().__str__()}\n{said or '(no output)'}".rstrip()
+
+
 class Host:
     """A host with RDMA devices. Its programs are started in ``rockery run``."""
 
@@ -39,10 +53,16 @@ class Host:
 
         :param arguments: the program and its arguments
         :param timeout: seconds until it is killed
-        :param check: whether an exit status other than 0 raises `subprocess.CalledProcessError`
+        :param check: whether an exit status other than 0 raises `ProgramError`
         """
+        # pytest leaves this frame out of its report: the test's own line and the program's output remain.
+        __tracebackhide__ = True
         options = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **options}
-        return subprocess.run(self.argv(arguments, rdma), timeout=timeout, check=check, **options)
+        argv = self.argv(arguments, rdma)
+        done = subprocess.run(argv, timeout=timeout, check=False, **options)
+        if check and done.returncode != 0:
+            raise ProgramError(done.returncode, argv, done.stdout, done.stderr)
+        return done
 
     def popen(self, arguments, *, rdma=True, **options):
         """Starts a program, as `subprocess.Popen` does. It is killed when the test ends."""
@@ -52,13 +72,19 @@ class Host:
         return started
 
     def close(self):
-        """Kills what `popen` has started."""
+        """Kills what `popen` has started, and prints the output of it that was not read: pytest shows that of
+        a test that fails."""
         for started in self._started:
             if started.poll() is None:
                 started.kill()
             started.wait()
-            if started.stdout is not None:
+            if started.stdout is not None and not started.stdout.closed:
+                rest = started.stdout.read()
                 started.stdout.close()
+                if isinstance(rest, bytes):
+                    rest = rest.decode(errors="replace")
+                if rest:
+                    print(f"{self.address}: output of {' '.join(map(str, started.args))}:\n{rest.rstrip()}")
         self._started.clear()
 
 

@@ -1,4 +1,5 @@
-"""Fixtures for tests of RDMA programs. pytest finds them when the package is installed.
+"""Fixtures for tests of RDMA programs. pytest finds them where the wheel is installed; in a source tree they
+need ``-p rockery.pytest_plugin``.
 
 ::
 

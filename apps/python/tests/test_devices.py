@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 
 def test_a_script_finds_the_devices(tmp_path):
     script = tmp_path / "script.py"
@@ -50,3 +52,24 @@ def until_connected(host, arguments):
             break
     assert done.returncode == 0, done.stdout
     return done
+
+
+def test_a_program_that_fails_is_reported_with_its_output(rdma_host):
+    from rockery.hosts import ProgramError
+    program = ["sh", "-c", "echo out; echo no device >&2; exit 3"]
+    with pytest.raises(ProgramError) as raised:
+        rdma_host.run(program)
+    told = str(raised.value)
+    assert "out\n" in told and "no device" in told and raised.value.returncode == 3
+    with pytest.raises(subprocess.CalledProcessError, match="no output"):
+        rdma_host.run(["false"])
+    assert rdma_host.run(program, check=False).stdout == "out\nno device\n"
+
+
+def test_output_that_was_not_read_is_printed_at_the_end(capsys):
+    from rockery.hosts import Host
+    host = Host("127.0.0.1", "rk_lo")
+    host.popen(["sh", "-c", "echo failed to listen"]).wait(60)
+    host.close()
+    told = capsys.readouterr().out
+    assert "127.0.0.1: output of" in told and "failed to listen" in told

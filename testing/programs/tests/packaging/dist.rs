@@ -283,6 +283,47 @@ fn unpacked() -> (TempDir, Vec<PathBuf>) {
     (folder, files)
 }
 
+/// Links of the README, units and entry points: what a package names is in it.
+#[test]
+fn links_units_and_plugins_of_the_packages_are_complete() {
+    let (folder, _files) = unpacked();
+    let inside = folder
+        .path()
+        .join(format!("rockery-{}-x86_64-linux", version()));
+    let documents = inside.join("share/doc/rockery");
+    let readme = fs::read_to_string(documents.join("README.md")).expect("the README");
+    let links: Vec<&str> = readme
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split([')', '#']).next())
+        .filter(|link| !link.is_empty() && !link.contains("://"))
+        .collect();
+    assert!(links.len() > 20, "{links:?}");
+    for link in links {
+        // Source files are not installed.
+        let is_source = ["apps/", "core/", "testing/"];
+        if !is_source.iter().any(|folder| link.starts_with(folder)) {
+            assert!(documents.join(link).exists(), "README.md links to {link}");
+        }
+    }
+    let unit = |root: &Path| {
+        let path = "share/doc/rockery/examples/systemd/rockery-nvme@.service";
+        fs::read_to_string(root.join(path)).expect("the unit")
+    };
+    assert!(unit(&inside).contains("ExecStart=/usr/bin/rockery serve"));
+    // The tarball's script writes the paths of its own installation.
+    let prefix = folder.path().join("prefix");
+    said(Command::new(inside.join("install.sh")).arg(&prefix));
+    let expected = format!("ExecStart={}/bin/rockery serve", prefix.display());
+    assert!(unit(&prefix).contains(&expected), "{}", unit(&prefix));
+    let info = format!("wheel/rockery-{}.dist-info/entry_points.txt", version());
+    let points = fs::read_to_string(folder.path().join(info)).expect("the entry points");
+    assert_eq!(
+        points,
+        "[pytest11]\nrockery.pytest_plugin = rockery.pytest_plugin\n"
+    );
+}
+
 #[test]
 fn no_file_needs_more_than_glibc_2_28() {
     let (_folder, files) = unpacked();
