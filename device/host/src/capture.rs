@@ -73,10 +73,10 @@ impl Capture {
         match Self::open(&path) {
             Ok(capture) => Some(capture),
             Err(error) => {
-                eprintln!(
+                crate::note(format_args!(
                     "rockery: no capture: cannot write {}: {error}",
                     path.display()
-                );
+                ));
                 None
             }
         }
@@ -106,7 +106,7 @@ impl Capture {
         match self.file.write_all(&self.block) {
             Ok(()) => true,
             Err(error) => {
-                eprintln!("rockery: the capture ends here: {error}");
+                crate::note(format_args!("rockery: the capture ends here: {error}"));
                 false
             }
         }

@@ -9,7 +9,7 @@ pub use crate::log_filter::CALL;
 use crate::log_filter::Filter;
 pub(crate) use crate::log_filter::HOST;
 use crate::settings;
-use crate::sys::environment;
+use crate::sys::standard_error;
 use std::fmt::{self, Write as _};
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -127,7 +127,7 @@ impl Logger {
     /// Writes a line. An error changes nothing: there is no other place to report it.
     fn write(&self, line: &[u8]) {
         let _ = match &self.file {
-            None => environment::write_to_standard_error(line),
+            None => standard_error::write(line),
             Some(path) => append(path, line),
         };
     }

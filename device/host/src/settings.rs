@@ -6,7 +6,6 @@
 
 use crate::log_filter::Filter;
 use crate::parameters;
-use crate::sys::environment;
 use rnic::{Config, CongestionConfig, DcqcnConfig};
 use std::path::PathBuf;
 

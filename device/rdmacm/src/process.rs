@@ -33,7 +33,7 @@ pub(crate) fn process() -> Result<&'static Process, Errno> {
     }
     let connector = Connector::start(IdTable::default()).map_err(|error| {
         // `errno` cannot express the reason.
-        eprintln!("rockery: {error}");
+        host::note(format_args!("rockery: {error}"));
         Errno::NO_DEVICE
     })?;
     connector.with(|session, _| {

@@ -29,9 +29,9 @@ pub(crate) fn vector(attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
         return Err(Errno::INVALID);
     }
     if attr.is_global == 0 {
-        eprintln!(
+        host::note(
             "rockery: RoCE needs a GID at both ends: give the program an index that `rockery devices` lists \
-             (ibv_rc_pingpong -g, ib_write_bw -x)"
+             (ibv_rc_pingpong -g, ib_write_bw -x)",
         );
         return Err(Errno::INVALID);
     }
@@ -178,9 +178,9 @@ pub(crate) fn report_missing_gid(device: &host::Device, index: u8) -> bool {
     let is_empty = device.with(|rnic, _| rnic.port().gid(index)).is_none();
     if is_empty {
         let name = &device.info().name;
-        eprintln!(
+        host::note(format_args!(
             "rockery: {name}: there is no GID at index {index}: `rockery devices` lists those that are"
-        );
+        ));
     }
     is_empty
 }

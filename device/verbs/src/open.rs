@@ -15,7 +15,7 @@ exports! {
         let entry = unsafe { listed(raw) }?;
         record::begin();
         let device = host::Device::open(&entry.info).map_err(|error| {
-            eprintln!("rockery: {}: {error}", entry.info.name);
+            host::note(format_args!("rockery: {}: {error}", entry.info.name));
             Errno(libc::EIO)
         })?;
         let objects = Arc::default();

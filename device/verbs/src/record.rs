@@ -46,7 +46,7 @@ pub(crate) fn active() -> Option<&'static Recorder> {
 
 /// Begins to record, if the environment requests it. Called when a device is opened.
 pub(crate) fn begin() {
-    let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) else {
+    let Some(path) = environment::variable(VARIABLE).filter(|path| !path.is_empty()) else {
         return;
     };
     if RECORDER.get().is_some() {
@@ -71,10 +71,10 @@ pub(crate) fn begin() {
                 unsafe { libc::atexit(at_exit) };
             }
         }
-        Err(error) => eprintln!(
+        Err(error) => host::note(format_args!(
             "rockery: {}: calls are not recorded: {error}",
             Path::new(&path).display()
-        ),
+        )),
     }
 }
 
@@ -199,7 +199,7 @@ impl Recorder {
             && !pending.text.is_empty()
             && let Err(error) = (&self.file).write_all(pending.text.as_bytes())
         {
-            eprintln!("rockery: recording ends here: {error}");
+            host::note(format_args!("rockery: recording ends here: {error}"));
             pending.failed = true;
         }
         pending.text.clear();

@@ -58,6 +58,13 @@ impl Tokens {
         macros
     }
 
+    /// Each identifier, with the path before it (`std::env::var`) as far as it is written out, and its line.
+    pub fn names(&self) -> Vec<(String, usize)> {
+        let mut names = Vec::new();
+        collect_names(&self.0, &mut names);
+        names
+    }
+
     /// The names of modules that lie in files of their own: `mod name;`.
     pub fn modules(&self) -> Vec<String> {
         let mut modules = Vec::new();
@@ -88,6 +95,40 @@ impl Tokens {
             }
         });
         found
+    }
+}
+
+/// The identifiers of a group and of the groups in it, with their paths.
+fn collect_names(tokens: &[TokenTree], names: &mut Vec<(String, usize)>) {
+    let (mut path, mut is_path) = (String::new(), false);
+    for token in tokens {
+        match token {
+            TokenTree::Ident(name) => {
+                if !is_path {
+                    path.clear();
+                }
+                path.push_str(&name.to_string());
+                names.push((path.clone(), name.span().start().line));
+                is_path = false;
+            }
+            TokenTree::Punct(mark) if mark.as_char() == ':' => {
+                // Two colons join names; one, as in `name: Type`, does not.
+                is_path = path.ends_with(':');
+                path.push(':');
+            }
+            TokenTree::Group(group) => {
+                let inner: Vec<_> = group.stream().into_iter().collect();
+                let before = names.len();
+                collect_names(&inner, names);
+                if is_path {
+                    // Names in braces: `use std::env::{var, args}`.
+                    let inner = names[before..].iter_mut();
+                    inner.for_each(|(name, _)| name.insert_str(0, &path));
+                }
+                (path, is_path) = (String::new(), false);
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => (path, is_path) = (String::new(), false),
+        }
     }
 }
 

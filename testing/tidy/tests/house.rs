@@ -2,8 +2,8 @@
 
 use tidy::rules::arrows::{self, Workspace};
 use tidy::rules::{
-    claims, comments, cycles, licences, manifests, parameters, paths, sans_io, size, types,
-    unsafe_code, words,
+    claims, comments, cycles, environment, licences, manifests, parameters, paths, printing,
+    sans_io, size, types, unsafe_code, words,
 };
 use tidy::{Finding, Tree};
 
@@ -31,6 +31,8 @@ rules! {
     lines_fit: size::line_width;
     files_are_short: size::file_length;
     parameters_have_names: parameters::tuples;
+    variables_are_read_in_one_place: environment::read_in_one_place;
+    libraries_print_by_no_macro: printing::not_by_macros;
     unsafe_code_is_where_it_may_be: unsafe_code::only_where_allowed;
     unsafe_code_has_a_reason: unsafe_code::has_a_reason;
     modules_import_each_other_in_one_direction: cycles::between_modules;

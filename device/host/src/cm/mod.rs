@@ -24,9 +24,9 @@ use crate::interface::DeviceInfo;
 use crate::log::HOST;
 use crate::progress::clock;
 use crate::settings;
-use crate::sys::environment;
 use crate::sys::epoll::Epoll;
 use crate::sys::eventfd::EventFd;
+use crate::sys::standard_error;
 use crate::sys::{fork, process};
 use journal::DisconnectJournal;
 use lines::Lines;
@@ -207,7 +207,7 @@ impl<O: Owner> Session<O> {
         const MESSAGE: &[u8] = b"rockery: a bug (see the panic above) has ended all connections of the \
             connection manager: each has the event RDMA_CM_EVENT_DEVICE_REMOVAL; new ones can be made\n";
         // Standard error may be closed.
-        let _ = environment::write_to_standard_error(MESSAGE);
+        let _ = standard_error::write(MESSAGE);
         let series = self.config.comm_id_series;
         let comm_id_series = series.map(|ids| IdSeries {
             used: self.cm.comm_ids_used(),

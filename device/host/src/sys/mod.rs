@@ -1,7 +1,6 @@
 //! All unsafe code of this crate: application memory and system calls.
 
 pub(crate) mod descriptors;
-pub(crate) mod environment;
 pub(crate) mod epoll;
 pub(crate) mod eventfd;
 pub(crate) mod file_thread;
@@ -16,5 +15,6 @@ pub(crate) mod process;
 pub(crate) mod readiness;
 pub(crate) mod shared_files;
 pub(crate) mod shared_mappings;
+pub(crate) mod standard_error;
 pub(crate) mod ticks;
 pub(crate) mod timer;

@@ -48,16 +48,8 @@ static LOOK: extern "C" fn() = {
 
 /// Reads the variable. Without a valid one, the program uses the machine's clocks.
 fn look() -> i64 {
-    // SAFETY: the name ends with a zero, and so does what is there; nothing has changed it yet.
-    let text = unsafe {
-        let found = libc::getenv(VARIABLE.as_ptr());
-        if found.is_null() {
-            c""
-        } else {
-            CStr::from_ptr(found)
-        }
-    };
-    let slowdown = match parse(text.to_str().unwrap_or_default()) {
+    let parsed = environment::with_value(VARIABLE, |value| parse(value.to_str().ok()?)).flatten();
+    let slowdown = match parsed {
         Some((epoch, slowdown, wall)) => {
             EPOCH.store(epoch, Ordering::Relaxed);
             WALL.store(wall, Ordering::Relaxed);

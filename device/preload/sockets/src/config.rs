@@ -29,22 +29,14 @@ pub(crate) struct Settings {
     pub(crate) inline_bytes: Option<c_int>,
 }
 
-/// A variable of the environment. Set-user-ID programs and the like ignore it (`secure_getenv(3)`).
-fn variable(name: &str) -> Option<String> {
-    // SAFETY: reads the auxiliary vector of the process.
-    let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    if has_more_rights {
-        None
-    } else {
-        std::env::var(name).ok()
-    }
-}
-
 /// The settings, read on first use.
 pub(crate) fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
-        let number = |name: &str| -> Option<c_int> { variable(name)?.trim().parse().ok() };
+        let number = |name: &str| -> Option<c_int> {
+            let value = environment::variable(name)?.into_string().ok()?;
+            value.trim().parse().ok()
+        };
         let positive = |name: &str| number(name).filter(|value| *value > 0);
         Settings {
             entries: parse(&std::fs::read_to_string(FILE).unwrap_or_default()),

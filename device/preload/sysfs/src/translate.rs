@@ -73,24 +73,19 @@ pub(crate) fn translated<'a>(path: &CStr, to: &'a mut Path) -> Option<&'a CStr> 
 }
 
 fn of_environment() -> Option<Folder> {
-    // Set-user-ID programs and the like have no view (`AT_SECURE`).
-    // SAFETY: reads the auxiliary vector of the process.
-    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
-        return None;
+    environment::with_value(VARIABLE, |value| Folder::named(value.to_bytes())).flatten()
+}
+
+impl Folder {
+    /// The folder of an absolute path that is not too long.
+    fn named(value: &[u8]) -> Option<Self> {
+        let mut folder = Self {
+            bytes: [0; FOLDER_BYTES],
+            length: value.len(),
+        };
+        folder.bytes.get_mut(..value.len())?.copy_from_slice(value);
+        value.starts_with(b"/").then_some(folder)
     }
-    // SAFETY: the value is copied before anything else runs.
-    let value = unsafe { libc::getenv(VARIABLE.as_ptr()) };
-    if value.is_null() {
-        return None;
-    }
-    // SAFETY: the environment's values end with a zero.
-    let value = unsafe { CStr::from_ptr(value) }.to_bytes();
-    let mut folder = Folder {
-        bytes: [0; FOLDER_BYTES],
-        length: value.len(),
-    };
-    folder.bytes.get_mut(..value.len())?.copy_from_slice(value);
-    value.starts_with(b"/").then_some(folder)
 }
 
 /// The translated path in the view at `folder`.

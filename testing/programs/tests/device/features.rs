@@ -1,5 +1,7 @@
 //! Features of `rockery` itself: captures that Wireshark reads, the list of devices, following the interface.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
 use programs::machine::until;
@@ -354,19 +356,46 @@ fn set_user_id_programs_ignore_the_environment() {
     let linked = format!("-Wl,-rpath,{}", libraries.display());
     let probe = Probe::compile_with("cc", "census", &["-libverbs", &linked]).unwrap();
     let path = probe.path().to_string_lossy();
-    let alone = Namespace::alone().unwrap();
-    let devices = || {
-        let argv = ["env", "ROCKERY_DEVICES=none", &*path];
-        alone
-            .start_plain(&argv)
-            .unwrap()
-            .wait(SECONDS)
-            .unwrap()
-            .expect_success()
-            .output
+    let says = |variables: &[String]| {
+        // One for each program: the agent of a device, which outlives it, has the rights of its program.
+        let alone = Namespace::alone().unwrap();
+        let variables = variables.iter().map(String::as_str);
+        let argv: Vec<&str> = std::iter::once("env")
+            .chain(variables)
+            .chain([&*path])
+            .collect();
+        let mut program = alone.start_plain(&argv).unwrap();
+        program.wait(SECONDS).unwrap().expect_success().output
     };
-    assert_eq!(devices(), "no more rights, 0 devices\n");
-    alone.call(&format!("chown 65534 {path}")).unwrap();
-    alone.call(&format!("chmod 4755 {path}")).unwrap();
-    assert_eq!(devices(), "more rights, 1 devices\n");
+    let none = ["ROCKERY_DEVICES=none".to_owned()];
+    assert_eq!(says(&none), "no more rights, 0 devices, 0 received\n");
+
+    // Files that only the program's owner can write, and variables that name them.
+    let folder = TempDir::new().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let written = ["ROCKERY_RECORD", "ROCKERY_PCAP", "ROCKERY_LOG_FILE"];
+    let mut variables: Vec<String> = written
+        .map(|name| format!("{name}={}", file(name).display()))
+        .into();
+    variables.push("ROCKERY_LOG=trace".to_owned());
+    let lengths = || written.map(|name| fs::metadata(file(name)).map_or(0, |it| it.len()));
+    // A record exists before it is written to.
+    fs::write(file("ROCKERY_RECORD"), "").unwrap();
+    assert_eq!(says(&variables), "no more rights, 1 devices, 1 received\n");
+    assert!(!lengths().contains(&0), "{written:?}: {:?}", lengths());
+
+    for name in written {
+        fs::write(file(name), "").unwrap();
+    }
+    let owner = Some(65534);
+    for path in [probe.path(), folder.path()] {
+        chown(path, owner, None).unwrap();
+    }
+    for name in written {
+        chown(file(name), owner, None).unwrap();
+    }
+    fs::set_permissions(probe.path(), Permissions::from_mode(0o4755)).unwrap();
+    variables.extend(none);
+    assert_eq!(says(&variables), "more rights, 1 devices, 1 received\n");
+    assert_eq!(lengths(), [0; 3], "{written:?}");
 }

@@ -7,6 +7,10 @@ use crate::{File, Finding, Tree};
 pub const UNSAFE_MODULES: &[(&str, &str)] = &[
     ("core/link/src/sys/", "system calls and shared rings"),
     (
+        "device/environment/src/",
+        "variables of C, and the auxiliary vector",
+    ),
+    (
         "device/host/src/sys/",
         "application memory, shared memory, system calls",
     ),
