@@ -11,6 +11,9 @@ const NAMES: &[&str] = &[
     "utils", "util", "common", "manager", "helpers", "helper", "misc", "stuff",
 ];
 
+/// How the lines around a conflict begin.
+const CONFLICT: [&str; 2] = ["<<<<<<< ", ">>>>>>> "];
+
 /// Calls of macros that mark something unfinished.
 pub fn unfinished(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -39,7 +42,7 @@ pub fn names(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// Spaces at the ends of lines, and files that do not end with a newline.
+/// Spaces at the ends of lines, files that do not end with a newline, and conflicts of a merge.
 pub fn loose_ends(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.with_extension(&["rs", "md", "toml", "sh", "py", "c", "h", "yml", "tsv"]) {
@@ -49,6 +52,10 @@ pub fn loose_ends(tree: &Tree) -> Vec<Finding> {
         for (index, line) in file.text.lines().enumerate() {
             if line.ends_with([' ', '\t']) {
                 findings.push(file.finding(index + 1, "space at the end of the line"));
+            }
+            if CONFLICT.iter().any(|mark| line.starts_with(mark)) {
+                findings
+                    .push(file.finding(index + 1, "a conflict of a merge that was not resolved"));
             }
         }
     }
@@ -73,6 +80,8 @@ mod tests {
             2
         );
         assert_eq!(loose_ends(&Tree::of(&[("a.md", "a \nb")])).len(), 2);
+        let conflict = "<<<<<<< HEAD\na\n=======\nb\n>>>>>>> 1234567\n";
+        assert_eq!(loose_ends(&Tree::of(&[("a.md", conflict)])).len(), 2);
         assert_eq!(
             loose_ends(&Tree::of(&[("a.md", "a\nb\n"), ("empty.md", "")])).len(),
             0
