@@ -8,6 +8,7 @@ pub mod interface;
 mod kept;
 pub mod lab;
 pub mod memory;
+pub mod neighbour;
 pub mod route;
 #[cfg(test)]
 mod scribbles;

@@ -26,7 +26,7 @@ pub fn hop_limit(source: IpAddr, destination: IpAddr, ifindex: u32) -> io::Resul
 }
 
 /// Only link-local addresses have a scope.
-fn socket_address(address: IpAddr, port: u16, ifindex: u32) -> SocketAddr {
+pub(crate) fn socket_address(address: IpAddr, port: u16, ifindex: u32) -> SocketAddr {
     match address {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => {
             SocketAddr::V6(SocketAddrV6::new(v6, port, 0, ifindex))

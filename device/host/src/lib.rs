@@ -47,4 +47,5 @@ pub use port_holder::PortHolder;
 pub use progress::completion_wait::WaitEnd;
 pub use sys::fork::{Inside, enter, generation};
 pub use sys::memory::{PinError, pin};
+pub use sys::process::spawn_quiet;
 pub use sys::standard_error::note;

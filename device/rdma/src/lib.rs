@@ -54,6 +54,9 @@ pub enum Error {
     /// Address resolution found no RDMA device with a route to the peer.
     #[error("no RDMA device leads to {0}")]
     NoRoute(SocketAddr),
+    /// The peer, or the router to it, does not answer ARP or neighbour discovery.
+    #[error("no host answers for {0} on the link: neither to ARP nor to neighbour discovery")]
+    NoNeighbour(SocketAddr),
     /// The peer has rejected the connection (REJ).
     #[error("the peer refuses the connection (reason {reason})")]
     Rejected {

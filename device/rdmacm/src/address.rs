@@ -3,6 +3,7 @@
 use crate::device::OpenDevice;
 use crate::id::{Id, IdArg};
 use crate::negotiated::Negotiated;
+use crate::neighbours::Query;
 use crate::path_record::{PARTITION, fill_path_record};
 use crate::pending::Pending;
 use crate::sockaddr::{self, AddressArg};
@@ -11,6 +12,7 @@ use crate::synchronous::complete;
 use abi::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_gid};
 use core::ffi::c_int;
 use ffi::{Errno, public_exports};
+use link::neighbour::{Ends, Neighbours, solicit};
 use rnic::Path;
 use rnic::cm::ListenAddress;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -137,6 +139,7 @@ pub(crate) fn resolve(
     this: &Id,
     local: Option<SocketAddr>,
     remote: SocketAddr,
+    timeout_ms: c_int,
 ) -> Result<(), Errno> {
     let remote = canonical(remote);
     let step = this.state().step;
@@ -188,12 +191,58 @@ pub(crate) fn resolve(
         };
         known.pkey = PARTITION.to_be();
     }
-    let mut state = this.state();
-    state.negotiated = Negotiated::of_path(path);
-    state.step = Step::AddressResolved;
-    let queue = Arc::clone(&state.queue);
-    queue.push(Pending::plain(this.key(), RDMA_CM_EVENT_ADDR_RESOLVED, 0));
+    this.state().negotiated = Negotiated::of_path(path);
+    let ends = Ends {
+        source,
+        destination: remote.ip(),
+        ifindex: scope(remote),
+    };
+    find_neighbour(this, ends, timeout_ms, chosen.is_none())
+}
+
+/// Reports ADDR_RESOLVED at once if the kernel knows the peer's link-layer address, or needs none.
+fn find_neighbour(
+    this: &Id,
+    ends: Ends,
+    timeout_ms: c_int,
+    has_any_source: bool,
+) -> Result<(), Errno> {
+    if this.process.has_address(sockaddr::gid(ends.destination))? || is_known(ends) {
+        let mut state = this.state();
+        state.step = Step::AddressResolved;
+        let queue = Arc::clone(&state.queue);
+        queue.push(Pending::plain(this.key(), RDMA_CM_EVENT_ADDR_RESOLVED, 0));
+        return Ok(());
+    }
+    this.state().step = Step::AddressQuery;
+    let query = Query::new(this.entry(), ends, timeout_ms, has_any_source);
+    this.process.searches.add(query).inspect_err(|_| {
+        this.state().step = Step::Bound;
+        if has_any_source {
+            this.forget_source();
+        }
+    })?;
     Ok(())
+}
+
+/// Whether the kernel knows the peer's link-layer address, perhaps after a request for it: an answer often
+/// comes before the request's system call returns. Without an answer of the kernel the address counts as
+/// known, since there is a route.
+fn is_known(ends: Ends) -> bool {
+    let neighbours = Neighbours::open();
+    let is_known = || neighbours.is_known(ends).unwrap_or(true);
+    is_known() || {
+        solicit(ends);
+        is_known()
+    }
+}
+
+/// The interface of a link-local address; 0 for others, whose route names it.
+fn scope(address: SocketAddr) -> u32 {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => v6.scope_id(),
+        _ => 0,
+    }
 }
 
 /// A local address; a link-local one gets the scope of the peer's.
@@ -257,10 +306,10 @@ public_exports! {
         bind(id.get()?, address.get()?)
     }
 
-    fn rdma_resolve_addr(id: IdArg<'_>, local: AddressArg, remote: AddressArg, _timeout_ms: c_int)
+    fn rdma_resolve_addr(id: IdArg<'_>, local: AddressArg, remote: AddressArg, timeout_ms: c_int)
         -> status(c_int) {
         let this = id.get()?;
-        resolve(this, local.optional()?, remote.get()?)?;
+        resolve(this, local.optional()?, remote.get()?, timeout_ms)?;
         // SAFETY: no lock is held, and the program is done with the event of its last call.
         unsafe { complete(this) }
     }

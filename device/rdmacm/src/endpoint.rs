@@ -14,6 +14,9 @@ use core::ffi::c_int;
 use ffi::{Errno, In, Out, public_exports};
 use std::ptr::null_mut;
 
+/// Timeout for the address of the peer, as in rdma-core.
+const RESOLVE_MS: c_int = 2000;
+
 /// Creates the queue pair of a new connection of a listening endpoint.
 ///
 /// # Safety
@@ -51,7 +54,8 @@ unsafe fn create_endpoint_qp(
         } else {
             Some(sockaddr::read(info.ai_src_addr)?)
         };
-        resolve(this, local, sockaddr::read(info.ai_dst_addr)?)?;
+        let remote = sockaddr::read(info.ai_dst_addr)?;
+        resolve(this, local, remote, RESOLVE_MS)?;
         complete(this)?;
         find_route(this)?;
         complete(this)?;

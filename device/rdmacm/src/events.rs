@@ -53,6 +53,7 @@ unsafe fn deliver(mut pending: Pending) -> Option<*mut rdma_cm_event> {
                 about = requested::create_id(this, *new_request, &pending.param).ok()?;
             }
             Action::EstablishConnection => establish_connection(this, &mut pending),
+            Action::ForgetSource => this.forget_source(),
             Action::Flush => {
                 let _ = qp::fail(this);
             }

@@ -11,7 +11,7 @@ use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use ffi::lock;
 use ffi::{BeginsWith, Errno, Object};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ptr::null_mut;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use wire::cm::PortSpace;
@@ -146,8 +146,6 @@ impl Id {
         unsafe { (*self.raw()).route.addr.dst_storage = sockaddr::storage(address) };
     }
 
-    /// Attaches the identifier to a device. As in rdma-core it gets the device's default protection domain,
-    /// in which programs create queue pairs of their own.
     /// The protection domain of the identifier's device; `EINVAL` without a device.
     pub fn pd(&self) -> Result<*mut ibv_pd, Errno> {
         self.state().device.ok_or(Errno::INVALID)?.pd()
@@ -158,6 +156,8 @@ impl Id {
         self.state().negotiated.mtu
     }
 
+    /// Attaches the identifier to a device. As in rdma-core it gets the device's default protection domain,
+    /// in which programs create queue pairs of their own.
     pub(crate) fn attach(&self, device: &'static OpenDevice) {
         self.state().device = Some(device);
         // Fails only in the child of a fork, where the identifier gets no events.
@@ -171,6 +171,24 @@ impl Id {
             (*self.raw()).port_num = PORT;
             // On failure it is NULL, and the call that needs the domain reports the error.
             (*self.raw()).pd = device.pd().unwrap_or(null_mut());
+        }
+    }
+
+    /// Undoes [`Self::attach`], and makes the source address, not the port, unspecified again.
+    pub(crate) fn forget_source(&self) {
+        if let Some(mut local) = self.local() {
+            local.set_ip(match local {
+                SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            });
+            self.set_local(local);
+        }
+        self.state().device = None;
+        // SAFETY: calls on one identifier come one at a time.
+        unsafe {
+            (*self.raw()).verbs = null_mut();
+            (*self.raw()).port_num = 0;
+            (*self.raw()).pd = null_mut();
         }
     }
 

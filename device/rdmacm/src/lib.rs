@@ -28,6 +28,7 @@
 //!   qp, path_record
 //!   id
 //!   process
+//!   neighbours
 //!   id_table
 //!   state
 //!   channel, device, groups, qp_attr
@@ -55,6 +56,7 @@ mod lifetime;
 mod listen;
 mod multicast;
 mod negotiated;
+mod neighbours;
 mod options;
 mod path_record;
 mod pending;

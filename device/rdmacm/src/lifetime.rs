@@ -42,6 +42,7 @@ pub(crate) unsafe fn destroy(raw: *mut rdma_cm_id) -> Result<(), Errno> {
     unsafe {
         let this = id(raw)?;
         forget_last(this);
+        this.process.searches.cancel(this.key());
         // Fails only in the child of a fork, whose copies belong to the parent.
         let _ = close(this);
         let groups = core::mem::take(&mut this.state().groups);

@@ -82,6 +82,8 @@ pub(crate) enum Action {
     CreateId(Box<NewRequest>),
     /// A REP came: bring the queue pair to RTS, and send the RTU.
     EstablishConnection,
+    /// Forget the source address and its device: another peer may have another one.
+    ForgetSource,
     /// Bring the queue pair to the error state, which flushes its work requests.
     Flush,
     /// Attach the queue pair to a multicast group.

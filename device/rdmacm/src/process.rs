@@ -5,6 +5,7 @@
 
 use crate::device::OpenDevice;
 use crate::id_table::IdTable;
+use crate::neighbours::Searches;
 use ffi::Errno;
 use ffi::lock;
 use host::cm::{Connector, Owner as _, Session};
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 pub(crate) struct Process {
     connector: Connector<IdTable>,
     opened: Mutex<Vec<&'static OpenDevice>>,
+    pub(crate) searches: Searches,
 }
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(null_mut());
@@ -43,6 +45,7 @@ pub(crate) fn process() -> Result<&'static Process, Errno> {
     let process = Box::leak(Box::new(Process {
         connector,
         opened: Mutex::default(),
+        searches: Searches::default(),
     }));
     PROCESS.store(process, Ordering::Release);
     Ok(process)
@@ -96,6 +99,14 @@ impl Process {
                 .ok_or(Errno::NO_DEVICE)
         })?;
         self.open(&name)
+    }
+
+    /// Whether an address is one of a device of this host.
+    pub(crate) fn has_address(&self, gid: Gid) -> Result<bool, Errno> {
+        self.with(|session, _| {
+            let mut devices = session.devices().iter();
+            Ok(devices.any(|device| device.gids.contains(&gid)))
+        })
     }
 
     /// All devices, opened on first use.

@@ -77,7 +77,7 @@ public_exports! {
         this.note_event();
         let resolving = Resolving(this);
         let look = move || resolving.look_for(&question);
-        std::thread::Builder::new().name("rdma_addrinfo".to_owned()).spawn(look)?;
+        host::spawn_quiet("rdma_addrinfo", look)?;
         // SAFETY: no lock is held, and the program is done with the event of its last call.
         unsafe { complete(this) }
     }

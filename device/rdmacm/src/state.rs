@@ -18,6 +18,8 @@ pub(crate) enum Step {
     Idle,
     /// Bound to a local address and a port.
     Bound,
+    /// The source address and the device are known, the link-layer address of the peer is looked for.
+    AddressQuery,
     /// The source address and the device are known.
     AddressResolved,
     /// The path is known.

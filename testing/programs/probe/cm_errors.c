@@ -1,7 +1,8 @@
-// cm_errors OURS FOREIGN [careful]: what librdmacm returns for wrong calls and refused connections, case by
-// case, as its manual pages say. OURS is an IPv4 address of this host that has a device, FOREIGN one that no
-// route leads to. Each case is a line: its name and its result, without anything that differs from run to
-// run. `careful` leaves out the calls that make rdma-core's own library crash.
+// cm_errors OURS FOREIGN ABSENT [careful]: what librdmacm returns for wrong calls and refused connections,
+// case by case, as its manual pages say. OURS is an IPv4 address of this host that has a device, FOREIGN one
+// that no route leads to, ABSENT one on the link of OURS that no host has. Each case is a line: its name and
+// its result, without anything that differs from run to run. `careful` leaves out the calls that make
+// rdma-core's own library crash.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -13,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *ours, *foreign;
+static const char *ours, *foreign, *absent;
 static int careful;
 static uint16_t next_port = 7000;
 
@@ -123,10 +124,15 @@ static int bind4(struct side *side, const char *address, uint16_t port)
 	return rdma_bind_addr(side->id, (struct sockaddr *)&in);
 }
 
-static int resolve4(struct side *side, const char *address, uint16_t port)
+static int resolve_within(struct side *side, const char *address, uint16_t port, int timeout_ms)
 {
 	struct sockaddr_in in = v4(address, port);
-	return rdma_resolve_addr(side->id, NULL, (struct sockaddr *)&in, 2000);
+	return rdma_resolve_addr(side->id, NULL, (struct sockaddr *)&in, timeout_ms);
+}
+
+static int resolve4(struct side *side, const char *address, uint16_t port)
+{
+	return resolve_within(side, address, port, 2000);
 }
 
 static struct side listener(enum rdma_port_space space, uint16_t port, int backlog)
@@ -203,6 +209,45 @@ static void addresses(void)
 	calls("still free after that", bind4(&other, ours, next_port + 1));
 	end(&it), end(&other), end(&third);
 	next_port += 2;
+}
+
+// A peer that does not answer ARP is reported within the timeout, after which the identifier is usable.
+static void neighbours(void)
+{
+	struct side it = side(RDMA_PS_TCP);
+	calls("resolve an absent neighbour", resolve_within(&it, absent, 7, 300));
+	calls("resolve another meanwhile", resolve4(&it, ours, 7));
+	calls("listen meanwhile", rdma_listen(it.id, 1));
+	say("the absent neighbour", happens(&it));
+	say("has a device after that", it.id->verbs ? "yes" : "no");
+	calls("resolve another after that", resolve4(&it, ours, 7));
+	say("the other one", happens(&it));
+	end(&it);
+	it = side(RDMA_PS_UDP);
+	calls("resolve an absent neighbour without time", resolve_within(&it, absent, 7, 0));
+	say("the absent neighbour without time", happens(&it));
+	calls("listen after that", rdma_listen(it.id, 1));
+	end(&it);
+	it = side(RDMA_PS_TCP);
+	calls("resolve before a migration", resolve_within(&it, absent, 7, 300));
+	struct side other = side(RDMA_PS_TCP);
+	calls("migrate", rdma_migrate_id(it.id, other.channel));
+	say("the absent neighbour after a migration", happens(&other));
+	end(&it), end(&other);
+	it = side(RDMA_PS_TCP);
+	calls("resolve an absent neighbour for ever", resolve_within(&it, absent, 7, -1));
+	calls("destroy the identifier meanwhile", rdma_destroy_id(it.id));
+	it.id = NULL;
+	end(&it);
+	struct rdma_cm_id *synchronous;
+	if (rdma_create_id(NULL, &synchronous, NULL, RDMA_PS_TCP)) {
+		perror("an identifier");
+		exit(1);
+	}
+	struct sockaddr_in in = v4(absent, 7);
+	calls("wait for an absent neighbour",
+	      rdma_resolve_addr(synchronous, NULL, (struct sockaddr *)&in, 300));
+	rdma_destroy_id(synchronous);
 }
 
 // Descriptors that wake event loops: readable while something waits, and never writable.
@@ -461,12 +506,13 @@ static void at_once(void)
 
 int main(int argc, char **argv)
 {
-	if (argc < 3) {
-		fprintf(stderr, "cm_errors OURS FOREIGN [careful]\n");
+	if (argc < 4) {
+		fprintf(stderr, "cm_errors OURS FOREIGN ABSENT [careful]\n");
 		return 2;
 	}
-	ours = argv[1], foreign = argv[2], careful = argc > 3;
+	ours = argv[1], foreign = argv[2], absent = argv[3], careful = argc > 4;
 	addresses();
+	neighbours();
 	descriptors();
 	states();
 	options();

@@ -3,6 +3,7 @@
 //   confine memory PROGRAM …     nothing that reaches the memory of another process
 //   confine shared PROGRAM …     no anonymous files, so no memory to share
 //   confine namespaces PROGRAM … neither namespaces nor mounts
+//   confine netlink PROGRAM …    no netlink sockets
 //
 // What is refused fails with EPERM.
 
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -35,6 +37,22 @@ static const int memory[] = {SYS_process_vm_readv, SYS_process_vm_writev, SYS_pr
 static const int shared[] = {SYS_memfd_create};
 static const int namespaces[] = {SYS_unshare, SYS_setns, SYS_mount};
 
+static void confine_by(struct sock_filter *filter, unsigned length) {
+  struct sock_fprog program = {length, filter};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
+    fprintf(stderr, "confine: %s\n", strerror(errno));
+    _exit(2);
+  }
+}
+
+static void confine_netlink(void) {
+  struct sock_filter filter[] = {
+    LOAD(arch), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0), ALLOW,
+    LOAD(nr), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 1, 0), ALLOW,
+    LOAD(args[0]), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 1, 0), ALLOW, REFUSE};
+  confine_by(filter, sizeof filter / sizeof *filter);
+}
+
 static void confine(const int *calls, unsigned count) {
   struct sock_filter filter[6 + CALLS_MAX] = {
     LOAD(arch), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0), ALLOW, LOAD(nr)};
@@ -43,11 +61,7 @@ static void confine(const int *calls, unsigned count) {
     filter[length] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls[i], count - i, 0);
   filter[length++] = (struct sock_filter)ALLOW;
   filter[length++] = (struct sock_filter)REFUSE;
-  struct sock_fprog program = {length, filter};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
-    fprintf(stderr, "confine: %s\n", strerror(errno));
-    _exit(2);
-  }
+  confine_by(filter, length);
 }
 
 int main(int argc, char **argv) {
@@ -55,6 +69,7 @@ int main(int argc, char **argv) {
   if (!strcmp(argv[1], "memory")) confine(memory, sizeof memory / sizeof *memory);
   else if (!strcmp(argv[1], "shared")) confine(shared, sizeof shared / sizeof *shared);
   else if (!strcmp(argv[1], "namespaces")) confine(namespaces, sizeof namespaces / sizeof *namespaces);
+  else if (!strcmp(argv[1], "netlink")) confine_netlink();
   else return 2;
   execvp(argv[2], argv + 2);
   fprintf(stderr, "confine: %s: %s\n", argv[2], strerror(errno));

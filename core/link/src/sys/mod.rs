@@ -7,6 +7,7 @@ mod flags;
 pub(crate) mod interface;
 #[cfg(all(test, not(miri)))]
 mod model;
+pub(crate) mod netlink;
 #[cfg(test)]
 mod races;
 pub(crate) mod ring;

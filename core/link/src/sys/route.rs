@@ -49,12 +49,29 @@ pub(crate) fn bound_socket(address: &SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// The hop limit of a connected socket's packets.
-pub(crate) fn hop_limit(socket: &UdpSocket, is_v6: bool) -> io::Result<u8> {
-    let (level, name) = match is_v6 {
+/// Sets the hop limit of a socket's packets.
+pub(crate) fn set_hop_limit(socket: &UdpSocket, is_v6: bool, hops: u8) -> io::Result<()> {
+    let (level, name) = hop_limit_option(is_v6);
+    let value = libc::c_int::from(hops);
+    let (place, length) = ((&raw const value).cast(), size_of_val(&value) as u32);
+    // SAFETY: an integer and its length.
+    if unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, place, length) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Level and name of the socket option.
+fn hop_limit_option(is_v6: bool) -> (libc::c_int, libc::c_int) {
+    match is_v6 {
         true => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
         false => (libc::IPPROTO_IP, libc::IP_TTL),
-    };
+    }
+}
+
+/// The hop limit of a connected socket's packets.
+pub(crate) fn hop_limit(socket: &UdpSocket, is_v6: bool) -> io::Result<u8> {
+    let (level, name) = hop_limit_option(is_v6);
     let mut value: libc::c_int = 0;
     let mut length = size_of_val(&value) as libc::socklen_t;
     let place = (&raw mut value).cast();

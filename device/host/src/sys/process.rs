@@ -17,10 +17,10 @@ const FAULTS: [i32; 6] = [
 ];
 
 /// Starts a thread that takes none of the program's signals, except those that it causes itself.
-pub(crate) fn spawn_quiet(
-    name: &str,
-    body: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
+///
+/// # Errors
+/// `EAGAIN`: the system permits no further thread.
+pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     // SAFETY: signal sets of ours; the mask is put back below. A new thread inherits the mask.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (zeroed(), zeroed());

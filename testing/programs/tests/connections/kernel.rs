@@ -180,7 +180,7 @@ fn mistakes_return_the_same_errors_over_the_kernels_device() {
     let segment = Segment::new(1500).unwrap();
     let guest = segment.guest(11, &[probe.path()]).unwrap();
     let path = probe.path().to_string_lossy();
-    let argv = [&path, "10.88.0.11", "192.0.2.1", "careful"];
+    let argv = [&path, "10.88.0.11", "192.0.2.1", "10.88.0.77", "careful"];
     let said = guest.run(&argv, SECONDS).unwrap().expect_success().output;
     let expected = include_str!("../../probe/cm_errors.expected")
         .lines()

@@ -250,6 +250,56 @@ fn requests_are_completed_before_their_connection_ends() {
     server.kill().unwrap();
 }
 
+/// As Linux's rdma_cm does; without netlink sockets this is known of IPv4 neighbours on the link.
+#[test]
+fn a_neighbour_that_does_not_answer_is_an_error_of_address_resolution() {
+    let confine = Probe::compile("confine").unwrap();
+    let confine = confine.path().to_string_lossy();
+    let pair = Pair::with_rockery(1500);
+    let route = "ip route add 10.99.0.0/24 via 10.88.0.78";
+    pair.left.call(route).unwrap();
+    let cases: [(&[&str], &str); 4] = [
+        (&[], "10.88.0.77"),
+        (&[], "fd88::77"),
+        (&[], "10.99.0.1"),
+        (&[&confine, "netlink"], "10.88.0.77"),
+    ];
+    let start = |(before, address): (&[&str], &'static str)| {
+        let rping = ["rping", "-c", "-C", "1", "-a", address];
+        (
+            address,
+            pair.left.start(&[before, &rping].concat()).unwrap(),
+        )
+    };
+    for (address, mut rping) in cases.map(start) {
+        let said = rping.wait(SECONDS).unwrap().output;
+        let expected = "RDMA_CM_EVENT_ADDR_ERROR, error -110";
+        assert!(said.contains(expected), "{address}: {said}");
+    }
+}
+
+#[test]
+fn a_neighbour_that_answers_is_found_without_an_entry_in_the_table() {
+    let confine = Probe::compile("confine").unwrap();
+    let confine = confine.path().to_string_lossy();
+    let pair = Pair::with_rockery(1500);
+    for address in ["10.88.0.1", "fd88::1"] {
+        let mut server = pair
+            .left
+            .start(&["rping", "-s", "-P", "-a", address])
+            .unwrap();
+        assert!(until(SECONDS, || pair.left.awaits_requests()).unwrap());
+        let cases: [&[&str]; 2] = [&[], &[&confine, "netlink"]];
+        for before in cases {
+            pair.right.call("ip neigh flush all").unwrap();
+            let rping = ["rping", "-c", "-C", "1", "-a", address];
+            let client = pair.right.run(&[before, &rping].concat(), SECONDS);
+            client.unwrap().expect_success();
+        }
+        server.kill().unwrap();
+    }
+}
+
 #[test]
 fn mistakes_return_the_errors_of_the_manual_pages() {
     let probe = Probe::compile_with(
@@ -262,7 +312,7 @@ fn mistakes_return_the_errors_of_the_manual_pages() {
     let path = probe.path().to_string_lossy();
     let said = pair
         .left
-        .run(&[&path, "10.88.0.1", "192.0.2.1"], SECONDS)
+        .run(&[&path, "10.88.0.1", "192.0.2.1", "10.88.0.77"], SECONDS)
         .unwrap()
         .expect_success()
         .output;

@@ -296,6 +296,9 @@ fn a_silent_peer_is_reported_as_unreachable() {
     let probe =
         Probe::compile_with("cc", "silence", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
     let pair = Pair::with_rockery(1500);
+    // No host has the second address; its neighbour entry keeps address resolution from finding that out.
+    let neighbour = "ip neigh add 10.88.0.77 lladdr 02:00:00:00:00:77 dev eth0 nud permanent";
+    pair.left.call(neighbour).unwrap();
     for address in ["10.88.0.2", "10.88.0.77"] {
         let line = format!(
             "env ROCKERY_CM_RESPONSE_TIMEOUT=13 {} {address}",

@@ -17,6 +17,8 @@ use crate::sys::library::check_call;
 
 /// Time-out in seconds of each step of connection establishment.
 const STEP_SECONDS: u64 = 10;
+/// Time-out in seconds of address resolution: less, so that the connection manager reports it.
+const RESOLVE_SECONDS: u64 = 5;
 /// Responder resources of a connection: READs of the peer that are served at once.
 const RESPONDER_RESOURCES: u8 = 16;
 
@@ -46,13 +48,14 @@ impl Connection {
         let id = Id::new(&channel)?;
         let library = id.library;
         let address = sockaddr(to);
-        let timeout_ms = (STEP_SECONDS * 1000) as c_int;
+        let timeout_ms = (RESOLVE_SECONDS * 1000) as c_int;
         let place = address.as_ptr().cast::<c_void>();
         // SAFETY: an identifier of the library, and an address of the family that it names.
         let code =
             unsafe { (library.rdma_resolve_addr)(id.raw.as_ptr(), ptr::null(), place, timeout_ms) };
         check_call("rdma_resolve_addr", code)?;
         wait_for(&channel, event::ADDR_RESOLVED).map_err(|error| match error {
+            Error::Event { status, .. } if status == -libc::ETIMEDOUT => Error::NoNeighbour(to),
             Error::Event { .. } => Error::NoRoute(to),
             error => error,
         })?;
