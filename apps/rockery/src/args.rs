@@ -218,10 +218,9 @@ impl Congestion {
 }
 
 /// How a program sees the devices in `/sys` and `/dev`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum View {
     /// A library answers the C library's functions that take a path. Needs no rights at all.
-    #[default]
     Preload,
     /// Files are mounted for the program: programs that do not use the C library see them too. Needs root or
     /// user namespaces, and keeps programs that are started one by one from reading each other's memory.
@@ -260,17 +259,17 @@ pub(crate) struct Settings {
     pub(crate) no_same_host: bool,
 
     /// How the program sees the devices in /sys/class/infiniband and /dev/infiniband, where UCX, NCCL and
-    /// ibstat look for them.
-    #[arg(long, value_enum, value_name = "METHOD", default_value = "preload")]
-    pub(crate) view: View,
+    /// ibstat look for them. The default is preload, and none with --no-preload.
+    #[arg(long, value_enum, value_name = "METHOD")]
+    pub(crate) view: Option<View>,
 
     /// Turn the program's IPv4 and IPv6 sockets into rsockets: data goes by RDMA if the program at the other
     /// end uses rsockets too. For programs that use sockets only.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "no_preload")]
     pub(crate) sockets: bool,
 
     /// Set LD_LIBRARY_PATH only, and not LD_PRELOAD: programs with a bundled libibverbs, as many Python
-    /// packages have, then use that one and find no rockery device.
+    /// packages have, then use that one and find no rockery device. There is no view by preloading either.
     #[arg(long)]
     pub(crate) no_preload: bool,
     /// The default; accepted for scripts of earlier versions.
@@ -281,6 +280,17 @@ pub(crate) struct Settings {
     /// it.
     #[arg(skip)]
     pub(crate) lab_clock: bool,
+}
+
+impl Settings {
+    /// How the program sees the devices in `/sys` and `/dev`.
+    pub(crate) fn view(&self) -> View {
+        self.view.unwrap_or(if self.no_preload {
+            View::None
+        } else {
+            View::Preload
+        })
+    }
 }
 
 /// A name that a device may have.

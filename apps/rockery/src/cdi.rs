@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::libraries::{self, Libraries};
-use crate::{Error, output};
+use crate::{Error, output, sanitizers};
 
 /// The version of the specification that is written: the first one that all of these engines know.
 const CDI_VERSION: &str = "0.5.0";
@@ -83,10 +83,14 @@ impl Edits {
             .filter_map(|file| Some(format!("{inside}/{}", file.file_name()?.to_string_lossy())))
             .collect();
         Self {
-            environment: vec![
-                ("LD_LIBRARY_PATH".to_owned(), inside.clone()),
-                ("LD_PRELOAD".to_owned(), preloaded.join(":")),
-            ],
+            environment: [
+                ("LD_LIBRARY_PATH", inside.clone()),
+                ("LD_PRELOAD", preloaded.join(":")),
+            ]
+            .into_iter()
+            .chain(sanitizers::OPTIONS.map(|(name, options)| (name, options.to_owned())))
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
             mounts: vec![
                 (libraries.folder.clone(), inside),
                 (binary.to_owned(), format!("{PREFIX}/bin/rockery")),
@@ -155,6 +159,7 @@ mod tests {
         let preload = "LD_PRELOAD=/opt/rockery/lib/rockery/libibverbs.so.1:\
                        /opt/rockery/lib/rockery/librdmacm.so.1";
         assert_eq!(edits["env"][1], preload);
+        assert_eq!(edits["env"][2], "ASAN_OPTIONS=verify_asan_link_order=0");
         let options = edits["mounts"][0]["options"].as_array().unwrap();
         assert!(options.contains(&json!("ro")), "{options:?}");
     }

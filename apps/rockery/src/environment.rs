@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::args::{Settings, View};
 use crate::libraries::{self, Libraries};
-use crate::{Error, output, view};
+use crate::{Error, output, sanitizers, view};
 use host::DeviceInfo;
 
 /// Where the verbs library records calls to.
@@ -23,8 +23,11 @@ pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
     let libraries = libraries::beside(&binary)?;
     let inherited = |name: &str| std::env::var_os(name);
     let mut preloaded = Vec::new();
+    if settings.no_preload && settings.view == Some(View::Preload) {
+        return Err(Error::ViewIsPreloaded);
+    }
     let mut variables = behaviour(settings)?;
-    if settings.view == View::Preload {
+    if settings.view() == View::Preload {
         let library = libraries
             .view
             .clone()
@@ -42,6 +45,9 @@ pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
         }
     }
     if settings.lab_clock && host::settings::slowdown() > 1 {
+        if settings.no_preload {
+            return Err(Error::ClockIsPreloaded);
+        }
         // Ahead of the sockets' library, whose functions wait for what this one has made of a time.
         preloaded.push(
             libraries
@@ -61,13 +67,28 @@ pub(crate) fn variables(settings: &Settings) -> Result<Variables, Error> {
     if settings.no_preload {
         output::note!(
             "rockery: --no-preload: a program that brings a libibverbs or librdmacm of its own uses that, \
-             and finds no device of rockery's"
+             and finds no device of rockery's; in /sys and /dev there are devices with --view namespace"
         );
     } else {
         preloaded.extend(libraries.files.iter().cloned());
     }
     variables.extend(loader(&libraries.folder, &preloaded, inherited)?);
+    // Of an option that is there twice the sanitizers use the last one: the user's.
+    variables.extend(
+        sanitizers::OPTIONS
+            .map(|(name, options)| (name, ahead_of(OsStr::new(options), inherited(name)))),
+    );
     Ok(variables)
+}
+
+/// A list with colons: ours, then the one of the user's environment.
+fn ahead_of(ours: &OsStr, inherited: Option<OsString>) -> OsString {
+    match inherited {
+        Some(theirs) if !theirs.is_empty() => {
+            [ours, OsStr::new(":"), &theirs].into_iter().collect()
+        }
+        _ => ours.to_owned(),
+    }
 }
 
 /// The devices that the program sees.
@@ -181,21 +202,15 @@ fn loader(
     {
         return Err(Error::BadPath(folder.to_owned()));
     }
-    let ahead_of = |ours: &OsStr, name: &str| match inherited(name) {
-        Some(theirs) if !theirs.is_empty() => {
-            [ours, OsStr::new(":"), &theirs].into_iter().collect()
-        }
-        _ => ours.to_owned(),
-    };
     let mut variables = vec![(
         "LD_LIBRARY_PATH",
-        ahead_of(folder.as_os_str(), "LD_LIBRARY_PATH"),
+        ahead_of(folder.as_os_str(), inherited("LD_LIBRARY_PATH")),
     )];
     if !preloaded.is_empty() {
         let files: Vec<&OsStr> = preloaded.iter().map(|file| file.as_os_str()).collect();
         variables.push((
             "LD_PRELOAD",
-            ahead_of(&files.join(OsStr::new(":")), "LD_PRELOAD"),
+            ahead_of(&files.join(OsStr::new(":")), inherited("LD_PRELOAD")),
         ));
     }
     Ok(variables)
@@ -206,7 +221,7 @@ fn loader(
 /// # Errors
 /// As [`variables`].
 pub(crate) fn print(settings: &Settings) -> Result<(), Error> {
-    if settings.view == View::Namespace {
+    if settings.view() == View::Namespace {
         return Err(Error::ViewNeedsRun);
     }
     for (name, value) in variables(settings)? {

@@ -105,6 +105,17 @@ pub(crate) enum Error {
         "a shell cannot be given a view by its variables: rockery run --view namespace -- bash"
     )]
     ViewNeedsRun,
+    /// A view by preloading without preloading.
+    #[error(
+        "--view preload needs LD_PRELOAD, which --no-preload leaves out: use --view namespace or none"
+    )]
+    ViewIsPreloaded,
+    /// The clocks of a slow lab without preloading.
+    #[error(
+        "the clocks of a lab that is slowed down need LD_PRELOAD, which --no-preload leaves out: add \
+         --machine-clock to leave the program the machine's clocks"
+    )]
+    ClockIsPreloaded,
     /// A measurement in which commands failed.
     #[error("{count} commands of the measurements failed, the first with: {first}")]
     CommandsFailed {

@@ -34,6 +34,7 @@ mod plan;
 mod probe;
 mod program;
 mod run;
+mod sanitizers;
 mod serve;
 mod server_report;
 mod sim;

@@ -25,7 +25,7 @@ pub(crate) fn replace_this_process(run: &Run) -> Result<Infallible, Error> {
         sys::own_network().map_err(Error::NoNetworkNamespace)?;
     }
     let variables = environment::variables(&run.settings)?;
-    if run.settings.view == View::Namespace {
+    if run.settings.view() == View::Namespace {
         view::enter(&environment::devices(&run.settings))?;
     }
     let source = Command::new(&path).args(arguments).envs(variables).exec();

@@ -17,5 +17,6 @@ mod perftest;
 mod pingpong;
 mod restricted;
 mod same_host;
+mod sanitizers;
 mod scenes;
 mod ucx;
