@@ -352,6 +352,9 @@ fn measure_with(what: &BenchArgs, client: &mut Client) -> Result<(), Error> {
                  errors"
         ))?;
     }
+    if what.job.is_empty() && !what.destroy {
+        output::note!("rockery: writes are not measured: --destroy allows them");
+    }
     for spec in jobs.iter().filter(|job| what.destroy || !job.write) {
         let job = Job {
             warm_up: Duration::from_secs_f64(what.warm_up),
