@@ -51,8 +51,9 @@ fn prepare(request: &Request) -> Result<Prepared, Value> {
         .filter(|(path, _)| !is_set(path))
         .collect();
     settings.extend(request.set.iter().cloned());
+    // Sliders of the page are those of the sweep: one of them may have no effect beside another one's value.
     for (path, value) in &settings {
-        document.set(path, value).map_err(refused)?;
+        document.vary(path, value).map_err(refused)?;
     }
     let experiment = Experiment::new(&document, &mut request.reader()).map_err(refused)?;
     Ok(Prepared {
@@ -89,6 +90,7 @@ pub(crate) fn report(request: &Request, watch: Watch<'_>) -> Result<Value, Value
         "body": report::simulation::body(&experiment, &report),
         "text": table(&report),
         "findings": report.findings,
+        "notes": report.notes,
         "events": report.events,
         "vendors": vendors,
         "times_us": report.series.first().map(|series| series.at_us.clone()).unwrap_or_default(),

@@ -129,7 +129,7 @@ impl Document {
     ) -> PyResult<sim::report::Report> {
         let mut document = self.document.clone();
         for (path, value) in point {
-            document.set(path, value).map_err(refused)?;
+            document.vary(path, value).map_err(refused)?;
         }
         let mut experiment =
             Experiment::new(&document, &mut input::reader(&self.folder)).map_err(refused)?;
@@ -171,6 +171,8 @@ fn new(
     let points = points.map_err(|runs| {
         PyValueError::new_err(format!("[sweep] has {runs} runs, which are too many"))
     })?;
+    sim::experiment::check_sweep(&document, &points, &mut input::reader(&folder))
+        .map_err(refused)?;
     Ok(Document {
         document,
         folder,

@@ -122,6 +122,10 @@ pub(crate) struct Sim {
     /// within about 1 %, latencies and packet orders are those of the rest of the run (docs/sim.md).
     #[arg(long, conflicts_with_all = ["sample", "pcap", "hops"])]
     pub(crate) skip_steady: bool,
+    /// Exit with status 1 if there is a finding of this severity or a worse one: broken (data was lost, or a
+    /// transfer cannot go on), slow, note.
+    #[arg(long, value_enum, value_name = "SEVERITY", conflicts_with_all = ["check", "points"])]
+    pub(crate) fail_on: Option<FailOn>,
     /// Number of the one run of a sweep to make, from 0.
     #[arg(long, value_name = "NUMBER", conflicts_with = "points")]
     pub(crate) point: Option<usize>,
@@ -135,6 +139,31 @@ impl Sim {
     pub(crate) fn skipping(&self) -> Option<sim::world::SkipSteady> {
         self.skip_steady
             .then_some(sim::world::SkipSteady::ONE_PERCENT)
+    }
+}
+
+/// The severities of findings, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum FailOn {
+    /// Data was lost, or a transfer failed or cannot go on.
+    Broken,
+    /// It works, and much worse than it could.
+    Slow,
+    /// A remark: neither an error nor a loss of performance.
+    Note,
+}
+
+impl FailOn {
+    /// The findings that are as severe or more severe.
+    pub(crate) fn matching(self, report: &sim::report::Report) -> usize {
+        use sim::report::Severity;
+        let least = match self {
+            Self::Broken => Severity::Broken,
+            Self::Slow => Severity::Slow,
+            Self::Note => Severity::Note,
+        };
+        let findings = report.findings.iter();
+        findings.filter(|finding| finding.severity <= least).count()
     }
 }
 

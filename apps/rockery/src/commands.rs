@@ -36,7 +36,10 @@ Examples:
     rockery sim examples/crs504/lab.toml
 
   The same without ECN, as a page with plots:
-    rockery sim examples/crs504/lab.toml --set qos.default.queue.3.ecn.min=10GB --html report.html
+    rockery sim examples/crs504/lab.toml --set nic.default.ecn=false --html report.html
+
+  The same for a pipeline, which fails if data would be lost:
+    rockery sim examples/crs504/lab.toml --set nic.default.ecn=false --fail-on broken
 
   What crosses a port, pause frames included, for Wireshark:
     rockery sim examples/incast.toml --pcap h0=incast.pcap

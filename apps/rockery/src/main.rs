@@ -81,7 +81,7 @@ fn act(args: Args) -> Result<ExitCode, Error> {
             match companion::BENCH.replace_this_process(&own)? {}
         }
         Command::Top(what) => top::show(&what),
-        Command::Sim(what) => sim::act(&what),
+        Command::Sim(what) => return sim::act(&what),
         Command::Lab(what) => return lab::act(&what),
         Command::Plan(what) => plan::act(&what),
         Command::Vf(what) => vf::act(&what),

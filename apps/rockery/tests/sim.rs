@@ -530,3 +530,96 @@ fn a_closed_pipe_ends_the_command_without_a_message() {
         String::from_utf8_lossy(&output.stderr)
     );
 }
+
+/// The commands of `sim --help` that set a value: `(file, --set)`.
+fn settings_of_the_help() -> Vec<(String, String)> {
+    let help = Command::new(env!("CARGO_BIN_EXE_rockery"))
+        .args(["sim", "--help"])
+        .output()
+        .unwrap();
+    let help = stdout(&help);
+    let words = help.lines().map(|line| line.split_whitespace());
+    let with_set = words.filter_map(|words| {
+        let words: Vec<&str> = words.collect();
+        let set = words.iter().position(|word| *word == "--set")?;
+        (words[0] == "rockery").then(|| (words[2].to_owned(), words[set + 1].to_owned()))
+    });
+    with_set.collect()
+}
+
+#[test]
+fn settings_of_the_examples_in_the_help_change_the_results() {
+    let examples = settings_of_the_help();
+    assert!(!examples.is_empty());
+    for (file, set) in examples {
+        let file = example(file.strip_prefix("examples/").unwrap());
+        let short = ["--set", "duration=1ms", "--json"];
+        let without = stdout(&sim(&file, &short));
+        let with = stdout(&sim(&file, &[&["--set", &set], &short[..]].concat()));
+        assert_ne!(without, with, "{set} changes nothing");
+    }
+}
+
+#[test]
+fn a_setting_that_nothing_uses_is_an_error() {
+    let file = example("crs504/lab.toml");
+    for (set, why) in [
+        (
+            "qos.default.queue.3.ecn.min=1MB",
+            "crs504 has the configuration of a vendor's file",
+        ),
+        ("nic.spare.mtu=1024", "no host has nic = \"spare\""),
+        ("nic.default.willing=true", "only a lab exchanges DCBX"),
+    ] {
+        let output = sim(&file, &["--set", set]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn findings_of_a_severity_give_status_1() {
+    let lossy = example("crs504/as-written.toml");
+    let status = |file: &Path, severity: &str| {
+        let output = sim(file, &["--set", "duration=2ms", "--fail-on", severity]);
+        assert!(
+            String::from_utf8(output.stdout)
+                .unwrap()
+                .contains("virtual time")
+        );
+        output.status.code()
+    };
+    assert_eq!(status(&lossy, "broken"), Some(1));
+    assert_eq!(status(&example("crs504/mapped.toml"), "note"), Some(0));
+    assert_eq!(
+        sim(&lossy, &["--set", "duration=2ms"]).status.code(),
+        Some(0)
+    );
+    let paused = example("crs504/ecn-off.toml");
+    assert_eq!(status(&paused, "broken"), Some(0));
+    assert_eq!(status(&paused, "slow"), Some(1));
+}
+
+#[test]
+fn what_acted_on_no_packet_is_named_on_standard_error_and_in_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lab.toml");
+    let text = "topology = { kind = \"star\", hosts = 2 }\n[[workload]]\nfrom = [\"h0\"]\nto = [\"h1\"]\n\
+                messages = 2\n[qos.default.queue.5]\nweight = 9\n[qos.spare]\nbuffer = \"9MiB\"\n";
+    std::fs::write(&file, text).unwrap();
+    let output = sim(&file, &["--json"]);
+    let error = String::from_utf8(output.stderr.clone()).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let notes = report["notes"].as_array().unwrap();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    for (note, part) in notes.iter().zip([
+        "qos.spare.buffer has no effect: no switch has qos = \"spare\"",
+        "qos.default.queue.5 acted on no packet",
+    ]) {
+        let note = note.as_str().unwrap();
+        assert!(
+            note.contains(part) && error.contains(note),
+            "{note}\n{error}"
+        );
+    }
+}

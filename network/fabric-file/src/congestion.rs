@@ -68,7 +68,7 @@ pub struct Swift {
 pub struct Dcqcn {
     /// The lowest rate.
     pub minimum_rate: Bandwidth,
-    /// g: weight of a new observation in alpha; a power of two below 1.
+    /// g: weight of a new observation in alpha; a power of two below 1, since adapters shift.
     pub g: Ratio,
     /// N: the least time between two notifications of a queue pair.
     pub cnp_interval: Timespan,

@@ -17,7 +17,7 @@ pub const INCLUDES_MAX: usize = 64;
 pub const PATH_LEVELS_MAX: usize = 16;
 
 /// Reads a file that another one names: maps its name, relative to the fabric file, to its text or to an
-/// error message.
+/// error message. Names in included files are made relative to the fabric file before.
 pub type ReadFile<'a> = dyn FnMut(&str) -> Result<String, String> + 'a;
 
 /// A fabric file with everything it includes, and what the command line sets.
@@ -26,8 +26,26 @@ pub struct Document {
     pub(crate) sources: Sources,
     /// Numbers of the files' texts, in the order in which they are merged.
     files: Vec<usize>,
-    /// Numbers of the texts `path = value`, and the lengths of the paths.
-    sets: Vec<(usize, usize)>,
+    sets: Vec<Setting>,
+}
+
+/// A text `path = value`: its number, the length of its path, and where it comes from.
+#[derive(Clone, Debug)]
+struct Setting {
+    text: usize,
+    path_bytes: usize,
+    origin: Origin,
+}
+
+/// Where a field's value comes from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Origin {
+    /// The fabric file, or a file that it includes.
+    File,
+    /// A value of `[sweep]`.
+    Sweep,
+    /// A setting, by its number: each has a path of its own.
+    Set(usize),
 }
 
 impl Document {
@@ -60,6 +78,7 @@ impl Document {
             Err(error) => return Err(self.syntax_error(&error, start)),
         };
         for (index, (other, place)) in included.into_iter().enumerate() {
+            let other = beside(name, &other, read.open.len() == 1);
             let path = plain_path(&other);
             if read.merged.contains(&path) {
                 continue;
@@ -68,7 +87,7 @@ impl Document {
                 files(&other).map_err(|why| RefusedInclude {
                     mistake: Mistake::Reference,
                     what: format!("{other}: {why}"),
-                    instead: "names are relative to this file",
+                    instead: "names are relative to the file that has them",
                 })
             });
             let text = text.map_err(|refused| {
@@ -115,9 +134,26 @@ impl Document {
     /// # Errors
     /// A path into something that is not a table, or to an entry that does not exist.
     pub fn set(&mut self, path: &str, value: &str) -> Result<(), FileError> {
+        self.put(path, value, Origin::Set(self.sets.len()))
+    }
+
+    /// Sets a value of `[sweep]`. A field that a setting names has to have an effect in this run; one that a
+    /// sweep varies, in one of its runs.
+    ///
+    /// # Errors
+    /// As [`Document::set`].
+    pub fn vary(&mut self, path: &str, value: &str) -> Result<(), FileError> {
+        self.put(path, value, Origin::Sweep)
+    }
+
+    fn put(&mut self, path: &str, value: &str, origin: Origin) -> Result<(), FileError> {
         let path = path.trim();
         let number = self.sources.add("--set", &format!("{path} = {value}"));
-        self.sets.push((number, path.len()));
+        self.sets.push(Setting {
+            text: number,
+            path_bytes: path.len(),
+            origin,
+        });
         let start = self.sources.start(number);
         let levels = path.split('.').count();
         let grown = if levels > PATH_LEVELS_MAX {
@@ -144,13 +180,19 @@ impl Document {
             let start = self.sources.start(*number);
             // Each was parsed when it was read.
             if let Ok(table) = DeTable::parse(self.sources.text(*number)) {
-                merge(&mut tree, shift_table(table.into_inner(), start));
+                let mut table = shift_table(table.into_inner(), start);
+                let is_included = self.files.last() != Some(number);
+                if is_included {
+                    name_from(&mut table, self.sources.name(*number));
+                }
+                merge(&mut tree, table);
             }
         }
-        for (number, path) in &self.sets {
-            let start = self.sources.start(*number);
-            let text = self.sources.text(*number);
-            let (path, value) = (&text[..*path], &text[path + 3..]);
+        for setting in &self.sets {
+            let start = self.sources.start(setting.text);
+            let text = self.sources.text(setting.text);
+            let (path, value) = text.split_at(setting.path_bytes);
+            let value = &value[3..];
             let at = start + path.len() + 3;
             let plain =
                 || Spanned::new(0..value.len(), DeValue::String(Cow::Borrowed(value.trim())));
@@ -159,6 +201,29 @@ impl Document {
             put(&mut tree, &keys, &value, &(start..start + path.len()))?;
         }
         Ok(tree)
+    }
+
+    /// Every field that has a value, with the place where that stands.
+    pub(crate) fn written(&self) -> Vec<Written> {
+        let tree = self.grow().unwrap_or_default();
+        let mut all = Vec::new();
+        leaves(&tree, &mut Vec::new(), &mut |keys, place| {
+            let origin = self.origin(place.start);
+            all.push(Written {
+                keys: keys.to_vec(),
+                place,
+                origin,
+            });
+        });
+        all
+    }
+
+    fn origin(&self, position: usize) -> Origin {
+        let sets = self.sets.iter().rev();
+        sets.filter(|setting| self.sources.start(setting.text) <= position)
+            .map(|setting| setting.origin)
+            .next()
+            .unwrap_or(Origin::File)
     }
 
     /// A mistake in a field, by its path (`workload[0].from`), to be shown where it stands.
@@ -226,6 +291,13 @@ impl Document {
     }
 }
 
+/// A field with a value: the keys of its path, where the value stands, and where it comes from.
+pub(crate) struct Written {
+    pub(crate) keys: Vec<String>,
+    pub(crate) place: TextSpan,
+    pub(crate) origin: Origin,
+}
+
 /// Files by their plain paths: those that are being read, each included by the one before it, and those that
 /// are read and merged.
 struct Included {
@@ -262,11 +334,68 @@ impl Included {
     }
 }
 
-/// A path without the components `.`, so that `./a.toml` and `a.toml` are one file.
+/// A path without the components `.` and without `a/..`, so that `./a.toml` and `a.toml` are one file.
 fn plain_path(path: &str) -> String {
     let root = if path.starts_with('/') { "/" } else { "" };
-    let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
-    String::from(root) + &parts.collect::<Vec<_>>().join("/")
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    String::from(root) + &parts.join("/")
+}
+
+/// The name of a file that a file names, relative to the fabric file. `is_fabric_file`: the naming file is
+/// the fabric file itself, in whose folder names begin.
+fn beside(naming: &str, named: &str, is_fabric_file: bool) -> String {
+    match naming.rsplit_once('/') {
+        Some((folder, _)) if !is_fabric_file && !named.starts_with('/') => {
+            format!("{folder}/{named}")
+        }
+        _ => named.to_owned(),
+    }
+}
+
+/// Fields that name files, below the arrays of tables that they are in.
+const FILE_FIELDS: [(&str, &str); 3] = [
+    ("switch", "routeros"),
+    ("switch", "sonic"),
+    ("workload", "replay"),
+];
+
+/// Makes the names of files in an included file relative to the fabric file.
+fn name_from(table: &mut DeTable<'_>, file: &str) {
+    for (array, field) in FILE_FIELDS {
+        let entries = table.get_mut(array).map(Spanned::get_mut);
+        let Some(DeValue::Array(entries)) = entries else {
+            continue;
+        };
+        for entry in entries.iter_mut() {
+            let DeValue::Table(entry) = entry.get_mut() else {
+                continue;
+            };
+            match entry.get_mut(field).map(Spanned::get_mut) {
+                Some(DeValue::Array(names)) => {
+                    names
+                        .iter_mut()
+                        .for_each(|name| put_beside(name.get_mut(), file));
+                }
+                Some(name) => put_beside(name, file),
+                None => {}
+            }
+        }
+    }
+}
+
+fn put_beside(name: &mut DeValue<'_>, file: &str) {
+    if let DeValue::String(name) = name {
+        *name = Cow::Owned(beside(file, name, false));
+    }
 }
 
 /// Characters of a text in a message at most.
@@ -440,6 +569,37 @@ fn shift_value<'t>(value: Spanned<DeValue<'t>>, by: usize) -> Spanned<DeValue<'t
         other => other,
     };
     Spanned::new(span.start + by..span.end + by, inner)
+}
+
+/// Calls `visit` with the keys and the place of each value that is no table and no array of tables.
+fn leaves(
+    table: &DeTable<'_>,
+    keys: &mut Vec<String>,
+    visit: &mut impl FnMut(&[String], TextSpan),
+) {
+    for (key, value) in table {
+        keys.push(key.get_ref().to_string());
+        leaf(value, keys, visit);
+        keys.pop();
+    }
+}
+
+fn leaf(
+    value: &Spanned<DeValue<'_>>,
+    keys: &mut Vec<String>,
+    visit: &mut impl FnMut(&[String], TextSpan),
+) {
+    match value.get_ref() {
+        DeValue::Table(table) => leaves(table, keys, visit),
+        DeValue::Array(entries) if !entries.is_empty() && entries.iter().all(is_table) => {
+            for (index, entry) in entries.iter().enumerate() {
+                keys.push(index.to_string());
+                leaf(entry, keys, visit);
+                keys.pop();
+            }
+        }
+        _ => visit(keys, value.span()),
+    }
 }
 
 /// Calls `visit` with the path and place of each key with its value.

@@ -22,13 +22,15 @@ mod reference;
 pub mod schema;
 mod source;
 mod sweep;
+mod unused;
 mod workload;
 
 pub use check::json_schema;
-pub use document::{Document, INCLUDES_MAX, PATH_LEVELS_MAX, ReadFile};
+pub use document::{Document, INCLUDES_MAX, Origin, PATH_LEVELS_MAX, ReadFile};
 pub use error::{FileError, Mistake, Problem};
-pub use network::{NamedFunction, NamedHost, NamedSwitch, Network, SharedAdapter};
+pub use network::{NamedFunction, NamedHost, NamedSwitch, Network, SharedAdapter, TablesInUse};
 pub use reference::reference;
 pub use schema::FabricFile;
 pub use source::SourceLine;
 pub use sweep::{Point, RUNS_MAX};
+pub use unused::{Effect, Unused, unused};

@@ -21,7 +21,8 @@ use units::{Bandwidth, BitErrors, HeadroomSize, Length, Ratio, Size, Threshold, 
 pub struct FabricFile {
     /// Title of the file in reports and pages.
     pub title: String,
-    /// Files that are read before this one, relative to it. Tables are merged and this file wins; arrays of
+    /// Files that are read before this one. Names of files, here and in `routeros`, `sonic` and `replay`, are
+    /// relative to the file that has them. Tables are merged and this file wins; arrays of
     /// tables (`[[host]]` and so on) are appended.
     pub include: Vec<String>,
     /// Seed of all random numbers. The same seed gives the same run.
@@ -470,11 +471,11 @@ pub struct SwitchTable {
     /// Traffic classes and buffers: a table `[qos.NAME]`.
     #[serde(default = "default_name")]
     pub qos: String,
-    /// RouterOS scripts with `/interface ethernet switch qos` menus, relative to this file, run one after the
+    /// RouterOS scripts with `/interface ethernet switch qos` menus, run one after the
     /// other; instead of `qos`. Links may then name the switch's ports: `"sw:qsfp28-1-1"`.
     pub routeros: Option<Vec<String>>,
     /// A SONiC `config_db.json`, or several files such as `qos.json`, `buffers.json` and
-    /// `pg_profile_lookup.ini`, relative to this file; instead of `qos`. Links may then name the switch's
+    /// `pg_profile_lookup.ini`; instead of `qos`. Links may then name the switch's
     /// ports: `"sw:Ethernet0"`.
     pub sonic: Option<FileNames>,
 }

@@ -64,6 +64,11 @@ impl Sources {
         self.sources.get(number).map_or(0, |source| source.start)
     }
 
+    /// The name of the text of this number; empty where there is none.
+    pub(crate) fn name(&self, number: usize) -> &str {
+        self.sources.get(number).map_or("", |source| &source.name)
+    }
+
     /// The text of this number; empty where there is none.
     pub(crate) fn text(&self, number: usize) -> &str {
         self.sources.get(number).map_or("", |source| &source.text)

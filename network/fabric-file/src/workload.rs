@@ -14,9 +14,9 @@ use units::{Ratio, Size, Timespan};
 pub struct Workload {
     /// Its name in results; the pattern's if not given.
     pub name: Option<String>,
-    /// Which hosts send to which.
-    #[serde(default = "pairs")]
-    pub pattern: Pattern,
+    /// Which hosts send to which. Without it `from` and `to` are the same number of hosts, and the pattern is
+    /// `pairs`.
+    pub pattern: Option<Pattern>,
     /// Hosts that send; `*` stands for anything in a name.
     #[serde(default = "everyone")]
     pub from: Vec<String>,
@@ -48,7 +48,7 @@ pub struct Workload {
     pub load: Option<Ratio>,
     /// With `load`: the distribution of message lengths; without it all have the length `message`.
     pub sizes: Option<Sizes>,
-    /// A record of verbs calls (`rockery run --record`), relative to this file: each queue pair that the
+    /// A record of verbs calls (`rockery run --record`): each queue pair that the
     /// recorded program posted to becomes one between each pair of hosts, and posts the same requests.
     /// Besides, only `from`, `to`, `pattern`, `qps` and `start` have an effect.
     pub replay: Option<String>,
@@ -77,13 +77,15 @@ pub enum Sizes {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// The first of `from` to the first of `to`, the second to the second, and so on.
+    /// The first of `from` to the first of `to`, the second to the second, and so on. Both have the same
+    /// number of hosts.
     Pairs,
     /// Each of `from` to each of `to`, but not to itself: with one receiver, an incast.
     Each,
-    /// Each of `from` to a random one of `to`, none of which is chosen twice, and none to itself.
+    /// Each of `from` to a random one of `to`, none of which is chosen twice, and none to itself. There are
+    /// at least as many receivers as senders.
     Permutation,
-    /// Each of `from` to the next one, the last to the first.
+    /// Each of `from` to the next one, the last to the first. `to` has no effect.
     Ring,
 }
 
@@ -117,10 +119,6 @@ fn one() -> u32 {
 
 fn one_mebibyte() -> Size {
     Size(1 << 20)
-}
-
-fn pairs() -> Pattern {
-    Pattern::Pairs
 }
 
 fn write() -> Operation {

@@ -8,8 +8,9 @@ mod summary;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use ::sim::experiment::{CAPTURED_MAX, Experiment};
+use ::sim::experiment::{CAPTURED_MAX, Experiment, check_sweep};
 use ::sim::report::{
     Report, counted, flows_csv, hops_csv, ports_csv, table, vendor_tables, write_pcap,
 };
@@ -39,7 +40,7 @@ pub(super) struct Done {
 ///
 /// # Errors
 /// Mistakes in the file, and files that cannot be written.
-pub(crate) fn act(sim: &Sim) -> Result<(), Error> {
+pub(crate) fn act(sim: &Sim) -> Result<ExitCode, Error> {
     let files = Files::new(sim)?;
     let text = files.read(&sim.file)?;
     let mut document = Document::read(&sim.file.display().to_string(), &text, &mut files.reader())?;
@@ -52,14 +53,16 @@ pub(crate) fn act(sim: &Sim) -> Result<(), Error> {
     }
     let points = document.fields()?.points().map_err(Error::SweepTooLarge)?;
     if sim.points {
-        return print_points(&points);
+        return print_points(&points).map(|()| ExitCode::SUCCESS);
     }
+    let all = points.clone();
     let points = chosen(sim, points)?;
     if points.len() > 1 && (!sim.pcap.is_empty() || sim.html.is_some()) {
         return Err(Error::OneRunOnly);
     }
+    check_sweep(&document, &all, &mut files.reader())?;
     if sim.check {
-        return check(&document, &points, &files);
+        return check(&document, &points, &files).map(|()| ExitCode::SUCCESS);
     }
     let plan = runs::RunPlan {
         sim,
@@ -67,10 +70,26 @@ pub(crate) fn act(sim: &Sim) -> Result<(), Error> {
         files: &files,
         points: &points,
     };
-    match points.as_slice() {
-        [(_, point)] => one(&plan, point),
-        _ => sweep(&plan),
-    }
+    let failing = match points.as_slice() {
+        [(_, point)] => one(&plan, point)?,
+        _ => sweep(&plan)?,
+    };
+    Ok(if failing == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// How many findings `--fail-on` names, in all runs.
+fn failing<'a>(sim: &Sim, reports: impl IntoIterator<Item = &'a Report>) -> usize {
+    let Some(severity) = sim.fail_on else {
+        return 0;
+    };
+    reports
+        .into_iter()
+        .map(|report| severity.matching(report))
+        .sum()
 }
 
 fn print_points(points: &[Point]) -> Result<(), Error> {
@@ -105,7 +124,7 @@ fn check(document: &Document, points: &[(usize, Point)], files: &Files) -> Resul
     let Some(experiment) = described else {
         return Ok(());
     };
-    name_left_out(&experiment);
+    name_notes(&experiment.notes());
     let topology = &experiment.network.topology;
     output::line(format_args!(
         "{}: {}, {}, {}, {} in {}, {}",
@@ -127,26 +146,19 @@ fn check(document: &Document, points: &[(usize, Point)], files: &Files) -> Resul
     ))
 }
 
-/// Names the lines of vendors' configurations that the run leaves out, with their switch.
-fn name_left_out(experiment: &Experiment) {
-    for switch in &experiment.network.switches {
-        let Some(imported) = &switch.imported else {
-            continue;
-        };
-        for line in imported.left() {
-            output::note!("{}: {line}: not understood, and not simulated", switch.name);
-        }
-        for line in imported.not_simulated() {
-            output::note!("{}: {line}", switch.name);
-        }
+/// Names what has no effect, and the lines of vendors' configurations that the run leaves out.
+fn name_notes(notes: &[String]) {
+    for note in notes {
+        output::note!("rockery: {note}");
     }
 }
 
-/// One run: a table, and the files that the options name.
-fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
+/// One run: a table, and the files that the options name. Returns how many findings `--fail-on` names.
+fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<usize, Error> {
     let sim = plan.sim;
     let mut experiment = runs::experiment(plan.document, point, plan.files)?;
-    name_left_out(&experiment);
+    name_notes(&experiment.notes());
+    let known = experiment.notes().len();
     experiment.scenario.threads = sim.threads.unwrap_or(1);
     let links = captured_links(&experiment, sim)?;
     experiment.scenario.watch.captures = links.iter().map(|(link, _)| *link).collect();
@@ -155,6 +167,7 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
     experiment.scenario.watch.hops = sim.hops;
     experiment.scenario.skip_steady = sim.skipping();
     let done = runs::run(experiment, point, io::stderr().is_terminal())?;
+    name_notes(&done.report.notes[known..]);
     for (link, path) in links {
         let mut file = io::BufWriter::new(fs::File::create(&path).map_err(Error::file(&path))?);
         let stations = |flow: u32, from: u32| done.experiment.stations(flow, from);
@@ -196,13 +209,13 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<(), Error> {
             ))?;
         }
     }
-    Ok(())
+    Ok(failing(sim, [&done.report]))
 }
 
-fn sweep(plan: &runs::RunPlan<'_>) -> Result<(), Error> {
+fn sweep(plan: &runs::RunPlan<'_>) -> Result<usize, Error> {
     let sim = plan.sim;
     if let Some((_, first)) = plan.points.first() {
-        name_left_out(&runs::experiment(plan.document, first, plan.files)?);
+        name_notes(&runs::experiment(plan.document, first, plan.files)?.notes());
     }
     let reports = runs::all(plan, io::stderr().is_terminal())?;
     if let Some(path) = &sim.csv {
@@ -231,7 +244,7 @@ fn sweep(plan: &runs::RunPlan<'_>) -> Result<(), Error> {
     if !is_stdout(sim.json.as_deref()) && !is_stdout(sim.csv.as_deref()) {
         output::print(summary::table(&reports))?;
     }
-    Ok(())
+    Ok(failing(sim, &only))
 }
 
 fn parquets(sim: &Sim, path: &Path, reports: &[Report]) -> Result<(), Error> {

@@ -62,9 +62,10 @@ pub(super) fn experiment(
 ) -> Result<Experiment, Error> {
     let mut document = document.clone();
     for (path, value) in point {
-        document.set(path, value)?;
+        document.vary(path, value)?;
     }
     let experiment = Experiment::new(&document, &mut files.reader())?;
+    experiment.refuse_settings_of_labs()?;
     files.check()?;
     Ok(experiment)
 }

@@ -48,9 +48,10 @@ impl NetworkBuilder<'_> {
             .iter()
             .map(|(name, nic)| (name.clone(), nic.clone()))
             .collect();
-        tables
-            .iter()
-            .for_each(|(name, nic)| self.check_nic(&format!("nic.{name}"), nic));
+        for (name, nic) in &tables {
+            self.check_nic(&format!("nic.{name}"), nic);
+            self.check_nic_sizes(&format!("nic.{name}"), nic);
+        }
         self.check_storage_tables();
         hosts
     }

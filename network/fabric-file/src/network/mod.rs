@@ -4,6 +4,7 @@ mod adapters;
 mod functions;
 mod generate;
 mod links;
+mod nic_values;
 mod nodes;
 mod port_profiles;
 mod switches;
@@ -15,7 +16,9 @@ use super::document::{Document, ReadFile};
 use super::error::{FileError, Mistake, Problem};
 use super::hosts::{Drive, ProcessorTable};
 use super::names::Names;
-use super::schema::{FabricFile, NicTable, SpreadKind};
+use super::schema::{FabricFile, HostTable, NicTable, SpreadKind};
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -75,6 +78,23 @@ pub struct Network {
     pub adapters: Vec<SharedAdapter>,
     /// How traffic is spread.
     pub spread: Spread,
+    /// The tables that hosts and switches have.
+    pub tables: TablesInUse,
+}
+
+/// Names of the tables that hosts and switches of a network have.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct TablesInUse {
+    /// `[nic.NAME]`, of hosts.
+    pub nic: BTreeSet<String>,
+    /// The same by host.
+    pub nic_of: Vec<String>,
+    /// `[processor.NAME]`, of hosts.
+    pub processor: BTreeSet<String>,
+    /// `[drive.NAME]`, of hosts.
+    pub drive: BTreeSet<String>,
+    /// `[qos.NAME]`, by switch; none where a vendor's files or an adapter configure it.
+    pub qos: Vec<Option<String>>,
 }
 
 struct NetworkBuilder<'a> {
@@ -146,6 +166,7 @@ impl Network {
             SpreadKind::Flowlet => Spread::Flowlet(file.routing.flowlet_gap.0),
         };
         Ok(Self {
+            tables: builder.tables_in_use(),
             topology: builder.topology,
             hosts,
             switches,
@@ -198,6 +219,32 @@ impl Network {
 }
 
 impl NetworkBuilder<'_> {
+    fn tables_in_use(&self) -> TablesInUse {
+        let mut tables = TablesInUse::default();
+        for entry in &self.host_entry {
+            let host = entry.map(|entry| &self.file.host[entry]);
+            let name = |of: fn(&HostTable) -> &String| host.map_or("default", |host| of(host));
+            tables.nic.insert(name(|host| &host.nic).to_owned());
+            tables.nic_of.push(name(|host| &host.nic).to_owned());
+            tables
+                .processor
+                .insert(name(|host| &host.processor).to_owned());
+            tables.drive.insert(name(|host| &host.drive).to_owned());
+        }
+        let switches = (0_u32..).zip(&self.switch_entry);
+        tables.qos = switches
+            .map(|(number, entry)| {
+                let switch = entry.map(|entry| &self.file.switch[entry]);
+                let is_vendors = switch
+                    .is_some_and(|switch| switch.routeros.is_some() || switch.sonic.is_some());
+                let is_embedded = self.shared.iter().any(|adapter| adapter.switch == number);
+                (!is_vendors && !is_embedded)
+                    .then(|| switch.map_or("default", |switch| &switch.qos).to_owned())
+            })
+            .collect();
+        tables
+    }
+
     /// Records a mistake in a field; ignored after the first [`PROBLEMS_MAX`].
     fn wrong(&mut self, mistake: Mistake, field: &str, what: String, instead: &str) {
         if self.problems.len() >= PROBLEMS_MAX {

@@ -102,7 +102,7 @@ impl NetworkBuilder<'_> {
                 Ok(text) => texts.push((path.as_str(), text)),
                 Err(why) => {
                     let what = format!("{path}: {why}");
-                    let instead = "names are relative to this file";
+                    let instead = "names are relative to the file that has them";
                     self.wrong(Mistake::Reference, &field, what, instead);
                     return None;
                 }

@@ -296,7 +296,7 @@ fn an_adapter_with_functions_is_a_switch_in_place_of_its_link() {
     assert!(network.function(1).is_none() && network.function(0).is_none());
 }
 
-/// `UPDATE_DOCS=1 cargo test -p rockery-fabric` writes them.
+/// `UPDATE_DOCS=1 cargo test -p rockery-fabric-file` writes them.
 #[test]
 #[allow(clippy::disallowed_methods, reason = "a test reads the documentation")]
 fn the_documentation_is_the_schemas() {
@@ -311,7 +311,7 @@ fn the_documentation_is_the_schemas() {
         std::fs::write(format!("{root}/docs/fabric-file.schema.json"), schema).unwrap();
         return;
     }
-    let update = "UPDATE_DOCS=1 cargo test -p rockery-fabric";
+    let update = "UPDATE_DOCS=1 cargo test -p rockery-fabric-file";
     assert!(
         tail == reference(),
         "docs/fabric-file.md is not what the fields say: {update}"

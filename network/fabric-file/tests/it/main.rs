@@ -7,6 +7,7 @@ mod fields;
 mod mistakes;
 mod routeros;
 mod sonic;
+mod unused;
 
 use fabric_file::{Document, FabricFile, FileError, Network};
 

@@ -103,6 +103,38 @@ const WRONG_ENTRIES: &[(&str, &str)] = &[
         "pfc.class.3.xoff: nothing may ever be buffered",
     ),
     (
+        "[nic.default]\nwindow = \"8GiB\"\n",
+        "nic.default.window: 8589934592 bytes are more than 4294967295",
+    ),
+    (
+        "[nic.default]\ndata-overhead = \"64KiB\"\n",
+        "nic.default.data-overhead: 65536 bytes are more than 65535",
+    ),
+    (
+        "[nic.default.dcqcn]\ng = \"1/250\"\n",
+        "nic.default.dcqcn.g: it is no power of two below 1",
+    ),
+    (
+        "[nic.default.dcqcn]\ng = 1.0\n",
+        "nic.default.dcqcn.g: it is no power of two below 1",
+    ),
+    (
+        "[nic.default.dcqcn]\ng = 0.0\n",
+        "nic.default.dcqcn.g: it is no power of two below 1",
+    ),
+    (
+        "[nic.default.pcie]\ngeneration = 7\n",
+        "nic.default.pcie.generation: 7 is no generation",
+    ),
+    (
+        "[nic.default.pcie]\nwidth = 3\n",
+        "nic.default.pcie.width: PCI Express has no links of 3 lanes",
+    ),
+    (
+        "[nic.default.pcie]\npayload = 0\n",
+        "nic.default.pcie.payload: PCI Express has no packets of 0 bytes",
+    ),
+    (
         "[nic.default]\noutstanding = 0\n",
         "nic.default.outstanding: nothing may ever leave",
     ),
@@ -404,4 +436,65 @@ fn functions_that_cannot_be_are_named() {
     let taken =
         format!("{STAR}[nic.default]\n{slot}\nfunctions.count = 1\n[[switch]]\nname = \"h0v0\"\n");
     assert!(message(build(&taken)).contains("other names for hosts and switches"));
+}
+
+#[test]
+fn names_of_files_are_relative_to_the_file_that_has_them() {
+    let texts = [
+        (
+            "../common/sites.toml",
+            "include = [\"parts/a.toml\", \"../other/b.toml\"]\n",
+        ),
+        (
+            "../common/parts/a.toml",
+            "[[switch]]\nname = \"a\"\nrouteros = [\"a.rsc\", \"sub/a2.rsc\"]\n\
+             [[switch]]\nname = \"c\"\nsonic = \"../c.json\"\n\
+             [[workload]]\nreplay = \"calls.txt\"\n",
+        ),
+        (
+            "../common/../other/b.toml",
+            "[[switch]]\nname = \"b\"\nsonic = [\"qos.json\", \"/etc/b.json\"]\n",
+        ),
+    ];
+    let mut files = |name: &str| {
+        let found = texts.iter().find(|(known, _)| *known == name);
+        found
+            .map(|(_, text)| (*text).to_owned())
+            .ok_or_else(|| format!("there is no {name}"))
+    };
+    let lab =
+        "include = [\"../common/sites.toml\"]\n[[switch]]\nname = \"s\"\nrouteros = [\"s.rsc\"]\n";
+    let document = Document::read("labs/lab.toml", lab, &mut files).unwrap();
+    let file = document.fields().unwrap();
+    let routeros = |index: usize| file.switch[index].routeros.clone().unwrap();
+    let sonic = |index: usize| file.switch[index].sonic.clone().unwrap().all();
+    assert_eq!(
+        routeros(0),
+        ["../common/parts/a.rsc", "../common/parts/sub/a2.rsc"]
+    );
+    assert_eq!(sonic(1), ["../common/parts/../c.json"]);
+    assert_eq!(sonic(2), ["../common/../other/qos.json", "/etc/b.json"]);
+    assert_eq!(routeros(3), ["s.rsc"]);
+    assert_eq!(
+        file.workload[0].replay.as_deref(),
+        Some("../common/parts/calls.txt")
+    );
+}
+
+#[test]
+fn a_circle_through_folders_is_found() {
+    let mut files = |name: &str| match name {
+        "x/a.toml" => Ok("include = [\"../y/b.toml\"]\n".to_owned()),
+        "x/../y/b.toml" => Ok("include = [\"./../x/a.toml\"]\n".to_owned()),
+        name => Err(format!("there is no {name}")),
+    };
+    let wrong = message(Document::read(
+        "lab.toml",
+        "include = [\"x/a.toml\"]",
+        &mut files,
+    ));
+    assert!(
+        wrong.contains("x/a.toml → y/b.toml → x/a.toml include each other"),
+        "{wrong}"
+    );
 }

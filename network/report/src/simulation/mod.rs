@@ -37,6 +37,7 @@ pub fn page(experiment: &Experiment, report: &Report) -> String {
 pub fn body(experiment: &Experiment, report: &Report) -> String {
     let mut body = summary(report);
     body += &findings(&report.findings);
+    body += &notes(&report.notes);
     body += "<h2>Workloads</h2>\n";
     body += &workloads(report);
     body += "<h2>Network</h2>\n<p class=\"soft\">Links by the load of their busier direction; a red \
@@ -90,6 +91,16 @@ fn findings(findings: &[Finding]) -> String {
         );
     }
     text
+}
+
+fn notes(notes: &[String]) -> String {
+    if notes.is_empty() {
+        return String::new();
+    }
+    let items = notes
+        .iter()
+        .map(|note| format!("<li>{}</li>\n", escape(note)));
+    format!("<h2>Notes</h2>\n<ul>\n{}</ul>\n", items.collect::<String>())
 }
 
 fn workloads(report: &Report) -> String {

@@ -19,7 +19,10 @@ use self::file_table::FileTable;
 use crate::world::{AdapterFunction, Flow, Guard, Scenario, SriovAdapterConfig, Watch};
 use fabric::topology::Node;
 use fabric::{Rate, Time};
-use fabric_file::{Document, FabricFile, FileError, Mistake, Network, ReadFile, SharedAdapter};
+use fabric_file::{
+    Document, Effect, FabricFile, FileError, Mistake, Network, Origin, Point, Problem, ReadFile,
+    SharedAdapter, Unused,
+};
 
 /// Packets that are captured at most, over all ports.
 pub const CAPTURED_MAX: usize = 1 << 20;
@@ -35,16 +38,22 @@ pub struct Experiment {
     pub scenario: Scenario,
     /// Names of the workloads, by the number that flows have.
     pub workloads: Vec<String>,
+    /// Fields with a value that has no effect.
+    pub unused: Vec<Unused>,
+    /// The keys of fields of adapters and switches that the file or a setting gives a value.
+    pub written: Vec<Vec<String>>,
 }
 
 impl Experiment {
     /// Makes the experiment that a file describes. `files` reads the files that it names.
     ///
     /// # Errors
-    /// The first error of the file, with its place.
+    /// The first error of the file, with its place; and settings of the command line that have no effect.
     pub fn new(document: &Document, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
         let file = document.fields()?;
         let network = Network::build(document, &file, files)?;
+        let unused = fabric_file::unused(document, &file, &network);
+        refuse(&unused, |unused| unused.effect == Effect::None)?;
         let mut flows = Vec::new();
         let mut workloads = Vec::new();
         let mut traces = Vec::new();
@@ -65,7 +74,7 @@ impl Experiment {
                 workload
                     .name
                     .clone()
-                    .unwrap_or_else(|| workload::pattern_name(workload.pattern)),
+                    .unwrap_or_else(|| workload::pattern_name(workload)),
             );
         }
         for (index, storage) in file.storage.iter().enumerate() {
@@ -89,7 +98,36 @@ impl Experiment {
             network,
             scenario,
             workloads,
+            unused,
+            written: document.written_below(&["nic", "qos"]),
         })
+    }
+
+    /// Refuses settings of the command line that have an effect in labs alone.
+    ///
+    /// # Errors
+    /// Those settings.
+    pub fn refuse_settings_of_labs(&self) -> Result<(), FileError> {
+        refuse(&self.unused, |_| true)
+    }
+
+    /// Fields of the file with a value that has no effect, and lines of vendors' files that are left out.
+    pub fn notes(&self) -> Vec<String> {
+        let unused = self.unused.iter();
+        let unused = unused
+            .filter(|unused| unused.origin == Origin::File && unused.effect == Effect::None)
+            .map(ToString::to_string);
+        let vendors = self.network.switches.iter().filter_map(|switch| {
+            let imported = switch.imported.as_ref()?;
+            let left = imported
+                .left()
+                .iter()
+                .map(|line| format!("{}: {line}: not understood, and not simulated", switch.name));
+            let others = imported.not_simulated();
+            let others = others.iter().map(|line| format!("{}: {line}", switch.name));
+            Some(left.chain(others).collect::<Vec<_>>())
+        });
+        unused.chain(vendors.flatten()).collect()
     }
 
     /// The link and direction that a port sends in; ports are called `h0` or `sw0:3`.
@@ -103,6 +141,58 @@ impl Experiment {
         });
         let found = ends.find(|(_, (end, _))| self.network.port_name(*end) == name);
         found.map(|(number, (_, direction))| (number, direction))
+    }
+}
+
+/// Refuses settings of the command line that have no effect.
+fn refuse(unused: &[Unused], which: impl Fn(&Unused) -> bool) -> Result<(), FileError> {
+    let set = unused
+        .iter()
+        .filter(|unused| matches!(unused.origin, Origin::Set(_)) && which(unused));
+    let problems: Vec<Problem> = set.map(|unused| unused.problem.clone()).collect();
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(FileError(problems))
+    }
+}
+
+/// Refuses a sweep with a field that has no effect in any of its runs.
+///
+/// # Errors
+/// The first such field, and mistakes of the file.
+pub fn check_sweep(
+    document: &Document,
+    points: &[Point],
+    files: &mut ReadFile<'_>,
+) -> Result<(), FileError> {
+    let mut without: Option<Vec<Unused>> = None;
+    for point in points.iter().filter(|point| !point.is_empty()) {
+        let mut document = document.clone();
+        for (path, value) in point {
+            document.vary(path, value)?;
+        }
+        let file = document.fields()?;
+        let network = Network::build(&document, &file, files)?;
+        let mut here = fabric_file::unused(&document, &file, &network);
+        here.retain(|unused| unused.origin == Origin::Sweep);
+        let without = match &mut without {
+            None => without.insert(here),
+            Some(without) => {
+                without.retain(|unused| here.iter().any(|here| here.keys == unused.keys));
+                without
+            }
+        };
+        if without.is_empty() {
+            return Ok(());
+        }
+    }
+    match without.and_then(|without| without.into_iter().next()) {
+        None => Ok(()),
+        Some(unused) => {
+            let what = format!("{}, in no run of the sweep", unused.problem);
+            Err(document.mistake(Mistake::Combination, "sweep", what, ""))
+        }
     }
 }
 

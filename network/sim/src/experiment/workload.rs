@@ -10,8 +10,12 @@ use fabric_file::schema::{Operation, Pattern, Workload};
 use fabric_file::{FabricFile, FileError, Mistake, Network};
 use units::Ratio;
 
-pub(super) fn pattern_name(pattern: Pattern) -> String {
-    match pattern {
+/// The pattern of a workload that names none.
+const PATTERN: Pattern = Pattern::Pairs;
+
+/// The name of a workload that has none of its own.
+pub(super) fn pattern_name(workload: &Workload) -> String {
+    match workload.pattern.unwrap_or(PATTERN) {
         Pattern::Pairs => "pairs",
         Pattern::Each => "each",
         Pattern::Permutation => "permutation",
@@ -41,6 +45,7 @@ pub(super) fn flows(
     if let Some(load) = workload.load {
         return input.arriving(load, file, &mut rng);
     }
+    input.check_amount()?;
     let pairs = input.pairs(&mut rng)?;
     let message_bytes = input.message_bytes()?;
     let forgery = input.forgery()?;
@@ -50,7 +55,7 @@ pub(super) fn flows(
         operation: transfer(workload.operation),
         message_bytes,
         messages: messages(workload, message_bytes),
-        depth: workload.depth.max(1),
+        depth: workload.depth,
         start: Time(workload.start.0.0),
         workload: number as u32,
         forgery,
@@ -73,6 +78,33 @@ struct FlowInput<'a> {
 }
 
 impl FlowInput<'_> {
+    /// Checks how much each queue pair sends, and how much of it at a time.
+    fn check_amount(&self) -> Result<(), FileError> {
+        let Workload {
+            messages,
+            bytes,
+            depth,
+            ..
+        } = self.workload;
+        let (mistake, field, what, instead) = match (messages, bytes) {
+            (Some(_), Some(_)) => (
+                Mistake::Combination,
+                "bytes",
+                "messages says how much is sent, and bytes as well",
+                "leave one of them out",
+            ),
+            (Some(0), None) => (Mistake::Value, "messages", "nothing is sent", "at least 1"),
+            _ if *depth == 0 => (
+                Mistake::Value,
+                "depth",
+                "nothing is ever posted",
+                "at least 1",
+            ),
+            _ => return Ok(()),
+        };
+        Err(self.table.mistake(mistake, field, what.to_owned(), instead))
+    }
+
     /// Messages that arrive at random times until the run ends.
     fn arriving(
         &self,
@@ -80,6 +112,17 @@ impl FlowInput<'_> {
         file: &FabricFile,
         rng: &mut RunRng,
     ) -> Result<Vec<Flow>, FileError> {
+        match self.workload.sizes {
+            None => _ = self.message_bytes()?,
+            Some(_) if self.workload.operation == Operation::Datagram => {
+                let what = "a datagram is one packet, and these lengths are more".to_owned();
+                let instead = "leave out sizes, and give message";
+                return Err(self
+                    .table
+                    .mistake(Mistake::Combination, "sizes", what, instead));
+            }
+            Some(_) => {}
+        }
         let Some(end) = file.duration else {
             let what = "messages arrive without end, and the file gives no duration".to_owned();
             let instead = "add duration = \"10ms\"";
@@ -110,7 +153,8 @@ impl FlowInput<'_> {
             let instead = "other hosts, or another number of queue pairs";
             return Err(self.table.mistake(Mistake::Limit, "qps", what, instead));
         }
-        let pairs = match self.workload.pattern {
+        let pattern = self.pattern()?;
+        let pairs = match pattern {
             Pattern::Pairs => from.iter().copied().zip(to.iter().copied()).collect(),
             Pattern::Each => each(from, to),
             Pattern::Permutation => permutation(from, to, rng),
@@ -118,15 +162,52 @@ impl FlowInput<'_> {
                 .map(|index| (from[index], from[(index + 1) % from.len()]))
                 .collect(),
         };
+        let own = pairs.iter().find(|(from, to)| from == to).copied();
         let pairs: Vec<(u32, u32)> = pairs.into_iter().filter(|(from, to)| from != to).collect();
+        if let Some((host, _)) = own.filter(|_| pattern == Pattern::Pairs && !pairs.is_empty()) {
+            let host = &self.network.hosts[host as usize].name;
+            let what = format!("{host} has the same place in from and in to, and sends nothing");
+            let instead = "put the hosts in another order, or write another pattern";
+            return Err(self
+                .table
+                .mistake(Mistake::Combination, "from", what, instead));
+        }
         if pairs.is_empty() {
             let what = "no host sends to another one".to_owned();
-            let instead = "choose other hosts for from or to";
+            let instead = "choose other hosts for from or to, or another pattern";
             return Err(self
                 .table
                 .mistake(Mistake::Combination, "from", what, instead));
         }
         Ok(pairs)
+    }
+
+    /// The pattern, by which each host of both lists is in a pair.
+    fn pattern(&self) -> Result<Pattern, FileError> {
+        let (from, to) = (self.from.len(), self.to.len());
+        let pattern = self.workload.pattern;
+        let hosts = |count| if count == 1 { "host" } else { "hosts" };
+        let counts = format!("from is {from} {}, and to is {to}", hosts(from));
+        let (what, instead) = match pattern {
+            None if from != to => (
+                format!("{counts}: a pattern says which of them send to which"),
+                "write pattern = \"each\": each of from sends to each of to",
+            ),
+            Some(Pattern::Pairs) if from != to => (
+                format!("{counts}: pairs would leave some of them out"),
+                "write \"each\", or as many hosts in both",
+            ),
+            Some(Pattern::Permutation) if from > to => (
+                format!(
+                    "{counts}: no receiver is chosen twice, and some of from would send nothing"
+                ),
+                "write \"each\", or as many receivers as senders",
+            ),
+            pattern => return Ok(pattern.unwrap_or(PATTERN)),
+        };
+        Err(self
+            .table
+            .mistake(Mistake::Combination, "pattern", what, instead))
     }
 
     /// The length of each message. A datagram is one packet.
@@ -182,7 +263,7 @@ impl FlowInput<'_> {
 /// The number of queue pairs of a workload, before they are listed: two patterns on a large network match
 /// billions of pairs of hosts.
 fn queue_pairs(workload: &Workload, from: usize, to: usize) -> usize {
-    let pairs = match workload.pattern {
+    let pairs = match workload.pattern.unwrap_or(PATTERN) {
         Pattern::Each => from.saturating_mul(to),
         Pattern::Pairs => from.min(to),
         Pattern::Permutation | Pattern::Ring => from,

@@ -35,6 +35,7 @@ impl Report {
             functions: functions(experiment, results),
             switches: switches(experiment, results),
             findings: Vec::new(),
+            notes: super::notes::notes(experiment, results),
             series: series(experiment, &results.samples),
             damaged: results.damaged,
             left: results.left,

@@ -8,6 +8,7 @@ mod diagnosis;
 mod hops;
 mod json;
 mod limits;
+mod notes;
 mod pcap;
 mod table;
 mod units;
@@ -76,6 +77,10 @@ pub struct Report {
     pub switches: Vec<SwitchReport>,
     /// Findings about the configuration, the worst first.
     pub findings: Vec<Finding>,
+    /// Fields of the file that have no effect or acted on no packet, and lines of vendors' files that the run
+    /// left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// Ports over time, if samples were requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,

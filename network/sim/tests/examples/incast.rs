@@ -235,16 +235,19 @@ fn goodput_is_never_above_the_line_rate_of_the_port_that_all_flows_share() {
             "incast.toml",
             &[("qos.default.buffer", "2MiB"), ("seed", "1")][..],
         ),
-        ("incast.toml", &[("workload.0.bytes", "2MB"), ("seed", "3")]),
         (
             "incast.toml",
-            &[("workload.0.bytes", "64B"), ("workload.0.message", "64B")],
+            &[("workload.0.messages", "2"), ("seed", "3")],
+        ),
+        (
+            "incast.toml",
+            &[("workload.0.messages", "1"), ("workload.0.message", "64B")],
         ),
         (
             "incast.toml",
             &[
                 ("workload.0.message", "4KiB"),
-                ("workload.0.bytes", "40KiB"),
+                ("workload.0.messages", "10"),
                 ("workload.0.depth", "16"),
             ],
         ),

@@ -89,22 +89,15 @@ fn links_delay_by_the_law_that_is_named() {
     };
     let plain = latency(&[]).mean;
     let spread = ("link.2.extra-spread", "10us");
-    for (law, more, mean) in [
-        ("uniform", None, 5.0),
-        ("normal", Some(("link.2.extra-delay", "50us")), 50.0),
-        ("exponential", None, 10.0),
-        ("pareto", Some(("link.2.extra-shape", "3.0")), 15.0),
-        (
-            "measured",
-            Some(("link.2.extra-samples", "[\"1us\", \"2us\", \"30us\"]")),
-            8.75,
-        ),
+    let samples = ("link.2.extra-samples", "[\"1us\", \"2us\", \"30us\"]");
+    for (law, values, mean) in [
+        ("uniform", &[spread][..], 5.0),
+        ("normal", &[spread, ("link.2.extra-delay", "50us")], 50.0),
+        ("exponential", &[spread], 10.0),
+        ("pareto", &[spread, ("link.2.extra-shape", "3.0")], 15.0),
+        ("measured", &[samples], 8.75),
     ] {
-        let sets = [
-            &[("link.2.extra-law", law), spread, ("duration", "20ms")],
-            more.as_slice(),
-        ]
-        .concat();
+        let sets = [&[("link.2.extra-law", law), ("duration", "20ms")], values].concat();
         let added = latency(&sets).mean - plain;
         assert!(
             (added / mean - 1.0).abs() < 0.15,

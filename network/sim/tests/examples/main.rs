@@ -10,6 +10,7 @@ mod nvme;
 mod outputs;
 mod pcie;
 mod replay;
+mod settings;
 mod shapes;
 mod sonic;
 mod spraying;
