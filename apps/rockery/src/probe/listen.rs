@@ -1,6 +1,6 @@
 //! The peer of a probe (`--listen`): it reports the DSCP, ECN and TTL of packets that arrive, and sends load
 //! to the addresses of `--from`. An answer is never longer than the request, and a request for load has to
-//! contain the nonce of an earlier answer: a forged source address therefore floods no other host.
+//! contain the nonce of an earlier answer to the same address: a forged source address floods no other host.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,6 +12,7 @@ use doctor::probe::{Heard, LoadOrder, ProbeMessage, Seen};
 use wire::ROCE_PORT;
 
 use super::network::{PACKET_MAX, Receiver};
+use super::nonce::Nonces;
 use super::speaker::Speaker;
 use super::{Probe, SECONDS_MAX, load, resolved};
 use crate::sys::datagrams::Packet;
@@ -31,7 +32,7 @@ pub(super) fn answer(what: &Probe) -> Result<(), Error> {
         .iter()
         .map(|host| resolved(host))
         .collect::<Result<_, _>>()?;
-    let mut listener = Listener::without_load(what.port)?;
+    let mut listener = Listener::without_load(what.port);
     (listener.from, listener.most) = (from, what.load.unwrap_or(0));
     output::announce(format_args!("answering probes on UDP port {}\n", what.port));
     let mut buffer = vec![0; PACKET_MAX];
@@ -50,7 +51,7 @@ pub(super) fn answer(what: &Probe) -> Result<(), Error> {
 /// The state of a listener.
 #[derive(Debug)]
 pub(super) struct Listener {
-    nonce: u64,
+    nonces: Nonces,
     /// Hosts that may request load.
     from: Vec<IpAddr>,
     /// The highest rate in kb/s.
@@ -64,22 +65,16 @@ pub(super) struct Listener {
 
 impl Listener {
     /// A listener that answers probes, and sends load to no host.
-    ///
-    /// # Errors
-    /// A machine without random numbers.
-    pub(super) fn without_load(port: u16) -> Result<Self, Error> {
-        let nonce = getrandom::u64()
-            .map_err(io::Error::from)
-            .map_err(Error::file("random numbers"))?;
+    pub(super) fn without_load(port: u16) -> Self {
         let (from, speakers) = (Vec::new(), Vec::new());
-        Ok(Self {
-            nonce,
+        Self {
+            nonces: Nonces::new(),
             from,
             most: 0,
             port,
             busy: Arc::default(),
             speakers,
-        })
+        }
     }
 
     /// Answers a question; returns whether the packet was one.
@@ -101,20 +96,26 @@ impl Listener {
                 question,
                 traffic_class,
             }) => {
-                let seen = Seen {
-                    question: *question,
-                    traffic_class: packet.traffic_class,
-                    hop_limit: packet.hop_limit,
-                    bytes: packet.length as u32,
-                    nonce: self.nonce,
-                    load_kbps: self.allowed(peer),
-                };
+                let seen = self.report(packet, *question);
                 self.say(packet, *traffic_class, ProbeMessage::Seen(seen))?;
             }
             Heard::Probe(ProbeMessage::Order(order)) => self.send_load(packet, order)?,
             Heard::Probe(_) => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// The report on a packet.
+    fn report(&self, packet: &Packet, question: u32) -> Seen {
+        let peer = packet.source.ip();
+        Seen {
+            question,
+            traffic_class: packet.traffic_class,
+            hop_limit: packet.hop_limit,
+            bytes: packet.length as u32,
+            nonce: self.nonces.of(peer),
+            load_kbps: self.allowed(peer),
+        }
     }
 
     /// The highest rate for a host.
@@ -128,8 +129,10 @@ impl Listener {
 
     fn send_load(&mut self, packet: &Packet, order: &LoadOrder) -> io::Result<()> {
         let peer = packet.source.ip();
-        if order.nonce != self.nonce {
-            return Ok(());
+        if !self.nonces.is_valid(order.nonce, peer) {
+            // The peer repeats its order with the nonce of this report, if it is the one that ordered.
+            let seen = self.report(packet, order.stream);
+            return self.say(packet, 0, ProbeMessage::Seen(seen));
         }
         let allowed = self.allowed(peer);
         let is_right =

@@ -287,10 +287,21 @@ impl<'a> Streams<'a> {
                         tally.refused = Some(allowed_kbps);
                     }
                 }
+                // The nonce of an order has expired: the next order has the new one.
+                ProbeMessage::Seen(seen) => self.renew(packet.source.ip(), seen.nonce),
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Orders from a host have this nonce from now on.
+    fn renew(&mut self, address: IpAddr, nonce: u64) {
+        for (host, order, _) in &mut self.hosts {
+            if host.address == address {
+                order.nonce = nonce;
+            }
+        }
     }
 
     fn outcomes(self) -> Vec<StreamOutcome> {

@@ -86,7 +86,7 @@ pub(super) fn run(what: &Probe) -> Result<Row, Error> {
     let (from, others) = divided(what)?;
     let addresses: Vec<IpAddr> = others.iter().map(|(_, address)| *address).collect();
     let progress = Arc::new(Mutex::new(Progress::default()));
-    let listener = Listener::without_load(what.port)?;
+    let listener = Listener::without_load(what.port);
     let answering = Answering {
         listener,
         hosts: addresses.clone(),

@@ -6,6 +6,7 @@ mod load;
 mod matrix;
 mod mesh;
 mod network;
+mod nonce;
 mod page;
 mod speaker;
 

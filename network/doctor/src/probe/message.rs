@@ -21,8 +21,8 @@ pub struct Seen {
     pub hop_limit: u8,
     /// Bytes of the UDP payload.
     pub bytes: u32,
-    /// Random value that a [`LoadOrder`] has to repeat: the sender of a forged source address does not
-    /// receive it.
+    /// Value for this peer that its [`LoadOrder`] has to repeat: the sender of a forged source address does
+    /// not receive it.
     pub nonce: u64,
     /// The highest load in kb/s that this end sends on request; 0 where it sends none.
     pub load_kbps: u32,
@@ -31,7 +31,7 @@ pub struct Seen {
 /// A request for load: packets of one size at one rate, for a time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LoadOrder {
-    /// The nonce of the listener.
+    /// The last nonce that the listener gave this peer.
     pub nonce: u64,
     /// Names the stream in its packets.
     pub stream: u32,

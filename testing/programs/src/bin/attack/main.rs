@@ -12,6 +12,7 @@ mod kernel;
 mod place;
 mod raw_host;
 mod rc;
+mod reflect;
 mod routed;
 mod smb;
 mod storage;
@@ -111,6 +112,12 @@ const ATTACKS: &[Attack] = &[
         attacker: "random transport headers in the peer's name to a known queue pair number",
         bound: "the connection goes on",
         run: rc::garbage,
+    },
+    Attack {
+        name: "probe-load",
+        attacker: "orders to `doctor probe --listen` for load, in a host's name, with all kinds of nonces",
+        bound: "the host receives no more bytes than are sent in its name",
+        run: reflect::load,
     },
     Attack {
         name: "smb-silent",

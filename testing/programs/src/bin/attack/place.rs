@@ -174,6 +174,12 @@ pub(crate) fn descriptors(process: &Process) -> Option<usize> {
     )
 }
 
+/// The output of a program that ends well.
+pub(crate) fn output_of(mut job: impl Job) -> Result<String, String> {
+    let ended = job.wait(60).map_err(|error| error.to_string())?;
+    Ok(ended.expect_success().output)
+}
+
 /// Waits for a line of a program that has `word` in it, and returns the program's output.
 pub(crate) fn wait_for(job: &mut dyn Job, word: &str) -> Result<String, String> {
     let mut output = String::new();
