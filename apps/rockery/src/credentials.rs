@@ -8,15 +8,16 @@ use crate::value_or_file::ValueOrFile;
 /// DH-HMAC-CHAP secrets and TLS key of a host, each as text or as `@FILE`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CredentialArgs {
-    /// DH-HMAC-CHAP secret of the host, as nvme gen-dhchap-key prints it, or @FILE with the secret in it.
-    /// Other users can see arguments in the process list, so prefer @FILE.
+    /// DH-HMAC-CHAP secret of the host, as rockery nvme gen-key dhchap and nvme gen-dhchap-key print it, or
+    /// @FILE with the secret in it. Other users can see arguments in the process list, so prefer @FILE.
     #[arg(long, value_name = "SECRET")]
     secret: Option<ValueOrFile<Secret>>,
     /// DH-HMAC-CHAP secret with which the controller authenticates itself in return (bidirectional
     /// authentication), or @FILE.
     #[arg(long, value_name = "SECRET", requires = "secret")]
     controller_secret: Option<ValueOrFile<Secret>>,
-    /// Pre-shared key of the host for TLS over TCP, as nvme gen-tls-key prints it, or @FILE.
+    /// Pre-shared key of the host for TLS over TCP, as rockery nvme gen-key tls and nvme gen-tls-key print
+    /// it, or @FILE.
     #[arg(long, value_name = "KEY")]
     tls_key: Option<ValueOrFile<TlsKey>>,
 }

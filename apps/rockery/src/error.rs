@@ -153,6 +153,19 @@ pub(crate) enum Error {
     /// A target of NVMe over Fabrics refused, or could not be reached.
     #[error(transparent)]
     Host(#[from] ::nvme::host::HostError),
+    /// The target could not be reached, or closed the connection.
+    #[error("the connection to {address} failed: {source}{advice}")]
+    Unreachable {
+        /// The target as it was named.
+        address: String,
+        /// The error of the connection.
+        source: io::Error,
+        /// What to do about it, behind a semicolon.
+        advice: &'static str,
+    },
+    /// No key could be made.
+    #[error("no key: {0}")]
+    Key(String),
     /// The subsystem was not named, and the discovery service does not say it.
     #[error(
         "{address} does not list its subsystems: {source}; name the subsystem with --subsystem"

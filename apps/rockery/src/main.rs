@@ -22,6 +22,7 @@ mod environment;
 mod error;
 mod export;
 mod finding;
+mod gen_key;
 mod identifiers;
 mod lab;
 mod libraries;

@@ -14,6 +14,7 @@ use wire::nvme::{Io, Status, text};
 use crate::Error;
 use crate::ending::Orderly;
 use crate::export::{self, Connect, Export, Name};
+use crate::gen_key::{self, GenKey};
 use crate::output;
 use crate::printable::Printable;
 use crate::sys::EndSignals;
@@ -47,6 +48,8 @@ pub(crate) enum HostCommand {
     Connect(Connect),
     /// List the exports that `connect` started.
     List,
+    /// Print a new secret for DH-HMAC-CHAP, or a new pre-shared key for TLS.
+    GenKey(GenKey),
     /// End an export that `connect` started.
     Disconnect {
         /// Name of the export: the --name of `connect`.
@@ -117,7 +120,7 @@ impl HostCommand {
             Self::Read(range) | Self::Write(range) => Some(&range.target),
             Self::Bench(bench) => Some(&bench.target),
             Self::Export(export) => Some(&export.remote.target),
-            Self::Connect(_) | Self::List | Self::Disconnect { .. } => None,
+            Self::Connect(_) | Self::List | Self::GenKey(_) | Self::Disconnect { .. } => None,
         }
     }
 }
@@ -136,12 +139,14 @@ pub(crate) fn act(what: HostCommand) -> Result<(), Error> {
         HostCommand::Export(what) => export::export(what),
         HostCommand::Connect(what) => export::connect(&what),
         HostCommand::List => export::list(),
+        HostCommand::GenKey(what) => gen_key::print(&what),
         HostCommand::Disconnect { name } => export::disconnect(&name),
     }
 }
 
 fn show_discovered(target: &Target) -> Result<(), Error> {
-    for found in discover(target.address()?, &target.options())? {
+    let listed = discover(target.address()?, &target.options());
+    for found in listed.map_err(|source| target.unreachable(source))? {
         output::line(format_args!(
             "{:8} {:4} {} {} {}{}",
             found.kind,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::{Error, ending, identifiers, output, printable, run};
 /// NQN of the subsystem without `--subsystem` before it depended on machine and disk.
 const FORMER_NQN: &str = "nqn.2024-01.org.rockery:disk";
 /// Address and port of NVMe/TCP without `--listen`.
-const ADDRESS: &str = "[::]:4420";
+const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 4420);
 
 /// The commands of `rockery serve`.
 #[derive(Debug, Subcommand)]
@@ -307,8 +307,9 @@ pub(crate) struct ServeNvme {
     /// NQN of a host that may use the subsystem; without this option every host may. May be repeated.
     #[arg(long, value_name = "NQN")]
     host: Vec<Nqn>,
-    /// IP address and port to listen on for NVMe/TCP. May be repeated.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS, value_parser = link::address::socket)]
+    /// IP address and port to listen on for NVMe/TCP. May be repeated. Default: [::]:4420, which accepts IPv4
+    /// too; none where --tls is given, so that no data leave unencrypted.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = link::address::socket)]
     listen: Vec<SocketAddr>,
     /// IP address and port to listen on for NVMe/TCP in TLS 1.3. May be repeated. Pre-shared keys of hosts
     /// are set by `rockery serve secrets` or in the configuration file.
@@ -375,9 +376,11 @@ impl ServeNvme {
             true => Vec::new(),
             false => vec![self.subsystem(namespaces.ok_or(Error::NothingToServe)?)?],
         };
+        let by_default = self.listen.is_empty() && self.tls.is_empty();
         let tcp = self
             .listen
             .iter()
+            .chain(by_default.then_some(&ADDRESS))
             .map(|address| port(*address, TransportConfig::Tcp));
         let tls = self.tls.iter().map(|address| PortConfig {
             tls: true,

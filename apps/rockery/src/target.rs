@@ -127,6 +127,7 @@ impl Target {
         let listed = listed.map_err(|source| match source {
             // The discovery subsystem has an NQN: the name is the host's.
             HostError::Name { .. } => Error::Host(source),
+            HostError::Io(_) => self.unreachable(source),
             _ => Error::Discovery {
                 address: self.address.clone(),
                 source,
@@ -180,11 +181,35 @@ impl Target {
     }
 
     pub(crate) fn connect(&self) -> Result<Client, Error> {
-        Ok(Client::connect(
-            self.address()?,
-            self.subsystem()?,
-            &self.options(),
-        )?)
+        Client::connect(self.address()?, self.subsystem()?, &self.options())
+            .map_err(|source| self.unreachable(source))
+    }
+
+    /// The error of a connection, with the address where there was none.
+    pub(crate) fn unreachable(&self, source: HostError) -> Error {
+        match source {
+            HostError::Io(source) => Error::Unreachable {
+                address: self.address.clone(),
+                advice: self.advice(&source),
+                source,
+            },
+            other => Error::Host(other),
+        }
+    }
+
+    /// What to do about an error of the connection.
+    fn advice(&self, source: &std::io::Error) -> &'static str {
+        use std::io::ErrorKind::{ConnectionRefused, ConnectionReset, UnexpectedEof};
+        let is_plain = self.transport == Transport::Tcp && self.credentials.tls_key().is_none();
+        match source.kind() {
+            ConnectionRefused => {
+                "; no program listens there: is the target running, and the port right?"
+            }
+            ConnectionReset | UnexpectedEof if is_plain => {
+                "; a port of TLS closes connections without it: give --tls-key"
+            }
+            _ => "",
+        }
     }
 }
 

@@ -48,6 +48,24 @@ pub enum Origin {
     Set(usize),
 }
 
+/// What to do with a text that is not TOML but the configuration of a switch: those are read by `doctor`, and
+/// by fabric files that name them.
+fn other_language(text: &str) -> Option<&'static str> {
+    let mut lines = text.lines().map(str::trim);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'))?;
+    match first.as_bytes().first()? {
+        b'/' | b':' => Some(
+            "this is a RouterOS script: rockery doctor --switch judges it, and the [qos] of a fabric \
+             file reads it by routeros = [\"FILE\"]",
+        ),
+        b'{' => Some(
+            "this is JSON: rockery doctor --switch judges a config_db.json of SONiC, and the [qos] of a \
+             fabric file reads it by sonic = [\"FILE\"]",
+        ),
+        _ => None,
+    }
+}
+
 impl Document {
     /// Reads `text`, called `name` in messages, and what it includes.
     ///
@@ -75,7 +93,7 @@ impl Document {
         let start = self.sources.start(number);
         let included = match DeTable::parse(text) {
             Ok(table) => includes(table.get_ref(), start),
-            Err(error) => return Err(self.syntax_error(&error, start)),
+            Err(error) => return Err(self.syntax_error(&error, start, text)),
         };
         for (index, (other, place)) in included.into_iter().enumerate() {
             let other = beside(name, &other, read.open.len() == 1);
@@ -114,17 +132,18 @@ impl Document {
     }
 
     /// A text that is not TOML, as an error at its place; `start` is where the text begins among the sources.
-    fn syntax_error(&self, error: &toml::de::Error, start: usize) -> FileError {
+    fn syntax_error(&self, error: &toml::de::Error, start: usize, text: &str) -> FileError {
         // Errors of nesting have no place: the file's beginning at least names the file.
         let place = error.span().unwrap_or(0..0);
         let place = Some(place.start + start..place.end + start);
         let what = error.message().to_owned();
+        let instead = other_language(text).unwrap_or_default();
         FileError(alloc::vec![self.problem(
             Mistake::Syntax,
             "",
             place,
             what,
-            ""
+            instead
         )])
     }
 

@@ -57,6 +57,22 @@ fn values_say_what_to_write() {
     }
 }
 
+/// The configuration of a switch in place of a fabric file: the message says what reads it.
+#[test]
+fn a_switch_configuration_is_told_from_a_mistake_in_toml() {
+    for (text, expected) in [
+        (
+            "# 2026-03-01 by RouterOS 7.20\n/interface ethernet\nset 0 mtu=9000\n",
+            "a RouterOS script: rockery doctor --switch",
+        ),
+        ("{\"PORT\": {}}\n", "config_db.json of SONiC"),
+    ] {
+        let message = message(document(text));
+        assert!(message.contains(expected), "{message}");
+    }
+    assert!(!message(document("duration == 5")).contains("doctor"));
+}
+
 const STAR: &str = "topology = { kind = \"star\", hosts = 2 }\n";
 
 /// Entries with a name or a value that is wrong, beside [`STAR`], and what the error says.

@@ -36,9 +36,17 @@ impl Backing {
     pub(super) fn open(config: &NamespaceConfig) -> Result<Self, ServeError> {
         let block_size = u32::from(config.block_size);
         let path = PathBuf::from(config.backend.to_string());
-        let cannot = |source| ServeError::Backend {
-            path: path.clone(),
-            source,
+        let cannot = |source: io::Error| match (source.kind(), &config.backend) {
+            (
+                io::ErrorKind::NotFound,
+                BackendConfig::File {
+                    path, size: None, ..
+                },
+            ) => ServeError::NoFile { path: path.clone() },
+            _ => ServeError::Backend {
+                path: path.clone(),
+                source,
+            },
         };
         let (store, bytes, found, size) = match &config.backend {
             BackendConfig::Memory(bytes) => (

@@ -108,6 +108,15 @@ pub enum ServeError {
     /// TLS is configured for an RDMA port.
     #[error("{0} is served over RDMA, where there is no TLS: leave tls out, or serve TCP")]
     Tls(SocketAddr),
+    /// The file of a namespace does not exist, and has no size with which it would be created.
+    #[error(
+        "{path}: no such file; with a size it is created: --size 10GiB, or size = \"10GiB\" in a \
+         configuration"
+    )]
+    NoFile {
+        /// The path of the file.
+        path: PathBuf,
+    },
     /// The file of a namespace cannot be used.
     #[error("{path}: {source}")]
     Backend {

@@ -686,3 +686,47 @@ fn we_use_the_kernels_disk(
         agent.log()
     );
 }
+
+/// From key to data, as docs/nvme.md has it: keys of `rockery nvme gen-key`, which nvme-cli accepts, a server
+/// that listens for TLS only, and an export on the host.
+#[test]
+fn keys_of_rockery_go_from_gen_key_to_an_export() {
+    let folder = TempDir::new().unwrap();
+    let rockery = Rockery::built();
+    let script = format!(
+        r#"set -eu
+        exec 2>&1
+        ip link set lo up
+        cd {folder}; chmod 700 .; export XDG_RUNTIME_DIR=$PWD; umask 077
+        R={rockery}
+        $R nvme gen-key dhchap --bits 512 >secret.txt
+        $R nvme gen-key tls --bits 384 >key.txt
+        nvme check-dhchap-key --key=$(cat secret.txt)
+        nvme check-tls-key --key=$(cat key.txt)
+        $R serve nvme disk.img --size 10MiB --tls 127.0.0.1:4420 --subsystem nqn.2024-01.org.example:disk &
+        trap "kill $!" EXIT
+        until $R serve status >/dev/null 2>&1; do sleep .1; done
+        NAME=nqn.2024-01.org.example:host
+        $R serve secrets nqn.2024-01.org.example:disk $NAME --secret @secret.txt --tls-key @key.txt
+        $R nvme id-ctrl 127.0.0.1:4420 --host $NAME || echo without a key
+        $R nvme id-ctrl 127.0.0.1:4421 --host $NAME || echo at no port
+        $R nvme connect 127.0.0.1:4420 --host $NAME --secret @secret.txt --tls-key @key.txt
+        nbdinfo --size "nbd+unix:///?socket=$PWD/rockery/nvme/disk.sock"
+        $R nvme disconnect
+        $R nvme gen-key tls --bits 512 || echo no such key
+        "#,
+        folder = folder.path().display(),
+        rockery = rockery.path().display(),
+    );
+    let said = output("unshare", &["--net", "--", "sh", "-c", &script]);
+    for expected in [
+        "Key is valid (HMAC 0, length 64",
+        "Key is valid (HMAC 2, length 48",
+        "give --tls-key\nwithout a key",
+        "127.0.0.1:4421 failed: Connection refused (os error 111); no program listens there",
+        "\n10485760\n",
+        "256 and 384 bits: --bits 256 or 384\nno such key",
+    ] {
+        assert!(said.contains(expected), "{expected:?}: {said}");
+    }
+}
