@@ -136,7 +136,7 @@ mod tests {
 
     /// The vector of eight bytes from the authors' `vectors.h`.
     #[test]
-    fn the_hash_is_its_authors() {
+    fn sip_hash_has_the_test_vector_of_its_authors() {
         let bytes =
             |first: u8| u64::from_le_bytes(std::array::from_fn(|index| first + index as u8));
         assert_eq!(
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_used_before_one_is_used_again() {
+    fn every_id_of_a_width_is_used_once_before_any_is_used_again() {
         for width in [8, 11, 16] {
             let key = [width, 7];
             let numbers: BTreeSet<u32> = (0..1 << width)
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_next_goes_on_and_repeats_nothing() {
+    fn a_later_process_continues_the_series_and_repeats_no_id() {
         let key = [3, 4];
         let (mut first, mut seen) = (ids(10, IdSeries { key, used: 0 }), BTreeSet::new());
         for _ in 0..5_000 {
@@ -180,7 +180,7 @@ mod tests {
 
     /// Consecutive IDs are uncorrelated: one bit in two differs.
     #[test]
-    fn one_says_nothing_of_the_next() {
+    fn half_of_the_bits_differ_between_consecutive_ids() {
         let mut ids = ids(
             10,
             IdSeries {

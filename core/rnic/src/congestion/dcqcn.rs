@@ -275,7 +275,7 @@ mod tests {
         let wanted = line as f64 * (1.0 - alpha / 2.0);
         assert!(
             (control.rate_bps() as f64 / wanted - 1.0).abs() < 1e-6,
-            "{}",
+            "{} b/s, and not {wanted} b/s",
             control.rate_bps()
         );
         // No notification, no cut; the first step halves the gap to a target that was not lowered.
@@ -316,7 +316,7 @@ mod tests {
                 let wanted = raised as f64 * (1.0 - alpha / 2.0);
                 assert!(
                     (control.rate_bps() as f64 / wanted - 1.0).abs() < 1e-6,
-                    "{}",
+                    "{} b/s, and not {wanted} b/s",
                     control.rate_bps()
                 );
                 return;

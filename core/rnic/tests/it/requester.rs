@@ -108,6 +108,43 @@ fn silence_is_answered_by_retries_and_then_by_giving_up() {
     assert_eq!(bench.state(), State::Error);
 }
 
+/// Both counters are for one request (IBTA 9.7.5.2.4, 9.7.5.2.8): after an acknowledgement the next one has
+/// all retries.
+#[test]
+fn an_acknowledgement_gives_all_retries_back() {
+    let mut bench = Bench::new(QpType::Rc);
+    (1..=3).for_each(|id| bench.post(id, SEND, 10));
+    assert_eq!(bench.sent_psns(), [0, 1, 2]);
+    for acknowledged in 0..2 {
+        let unanswered: Vec<u32> = (acknowledged..3).collect();
+        for _ in 0..2 {
+            bench.wait();
+            assert_eq!(bench.sent_psns(), unanswered, "sent again after a timeout");
+        }
+        bench.acknowledge(acknowledged, Syndrome::ACK);
+        let id = u64::from(acknowledged) + 1;
+        assert_eq!(bench.completions(), [(id, Status::Success)]);
+    }
+    for _ in 0..2 {
+        bench.acknowledge(2, Syndrome::RnrNak(24));
+        while bench.sent_psns().is_empty() {
+            bench.wait();
+        }
+    }
+    bench.acknowledge(2, Syndrome::ACK);
+    assert_eq!(bench.completions(), [(3, Status::Success)]);
+    bench.post(4, SEND, 10);
+    assert_eq!(bench.sent_psns(), [3]);
+    for _ in 0..2 {
+        bench.acknowledge(3, Syndrome::RnrNak(24));
+        while bench.sent_psns().is_empty() {
+            bench.wait();
+        }
+    }
+    bench.acknowledge(3, Syndrome::ACK);
+    assert_eq!(bench.completions(), [(4, Status::Success)]);
+}
+
 #[test]
 fn not_ready_is_waited_for_as_long_as_it_says_and_as_often_as_allowed() {
     let mut bench = Bench::new(QpType::Rc);

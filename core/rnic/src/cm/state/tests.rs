@@ -79,7 +79,7 @@ sa | -- -- -- -- -- -- -- .. | -- -- -- -- -- -- -- -- -- ++ -- | -- id
 ";
 
 #[test]
-fn the_table_is_what_it_should_be() {
+fn every_state_reacts_to_every_input_as_the_table_says() {
     let rows: Vec<&str> = TABLE.lines().skip(3).collect();
     assert_eq!(rows.len(), CmState::ALL.len());
     for (state, row) in CmState::ALL.into_iter().zip(rows) {
