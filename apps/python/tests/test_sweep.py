@@ -48,7 +48,20 @@ def test_engines_give_what_the_command_gives(file, command, tmp_path, engine):
         expected = command(file, "--point", number, "--json")
         assert (tmp_path / "out" / f"{number}.json").read_text() == expected
     frame = result.flows.to_pandas()
-    assert len(frame) == 24 and list(frame.columns[:3]) == ["run", "nic.default.mtu", "seed"]
+    columns = ["run", "nic.default.mtu", "seed", "nic.default.mtu_number"]
+    assert len(frame) == 24 and list(frame.columns[:4]) == columns
+    assert (frame["nic.default.mtu"].astype(float) == frame["nic.default.mtu_number"]).all()
+
+
+def test_swept_quantities_are_numbers_with_their_unit():
+    result = rockery.sweep({
+        "topology": {"kind": "star", "hosts": 2},
+        "workload": [{"from": ["h0"], "to": ["h1"], "messages": 1}],
+        "sweep": {"workload.0.message": ["4KiB", "1MiB"], "nic.default.congestion": ["off", "dcqcn"]},
+    })
+    assert result.workloads["workload.0.message_bytes"] == [4096, 1048576] * 2
+    assert not any(name.startswith("nic.default.congestion_") for name in result.ports.to_pydict())
+    assert max(result.ports["peak_queue_bytes"]) > 0
 
 
 def test_parquet_has_the_same_rows(file, command, tmp_path):

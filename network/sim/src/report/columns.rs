@@ -1,8 +1,10 @@
 //! Reports as tables of columns, for Parquet and Arrow: one row each for flows, ports and so on. Every table
-//! begins with the number of the run, the settings of the sweep, and the seed.
+//! begins with the number of the run, the settings of the sweep, the seed, and the settings as numbers.
 
 use super::{FlowReport, HopReport, Percentiles, PortReport, Report, Series, WorkloadReport};
 use std::borrow::Borrow;
+
+use super::setting_unit::Unit;
 
 /// A column: its name and its values.
 pub type Column = (String, Values);
@@ -37,6 +39,12 @@ impl Values {
     }
 }
 
+/// The value of a swept field.
+fn setting(report: &Report, index: usize) -> &str {
+    let setting = report.settings.get(index);
+    setting.map_or("", |(_, value)| value)
+}
+
 /// One of the percentiles, or the mean.
 type Part = fn(Percentiles) -> f64;
 
@@ -66,16 +74,25 @@ impl<'a, T> Rows<'a, T> {
             .map(|report| report.borrow().settings.as_slice())
             .unwrap_or_default();
         // A sweep over `seed` has one column for it: the number that each run has anyway.
-        for (index, (path, _)) in paths
-            .iter()
-            .enumerate()
-            .filter(|(_, (path, _))| path != "seed")
-        {
-            let value =
-                |report: &Report| report.settings.get(index).map(|(_, value)| value.clone());
-            all = all.text(path, |report, _| value(report).unwrap_or_default());
+        let swept = paths.iter().enumerate();
+        let swept: Vec<(usize, &String)> = swept
+            .map(|(index, (path, _))| (index, path))
+            .filter(|(_, path)| *path != "seed")
+            .collect();
+        for (index, path) in &swept {
+            all = all.text(path, |report, _| setting(report, *index).to_owned());
         }
-        all.whole("seed", |report, _| report.seed)
+        all = all.whole("seed", |report, _| report.seed);
+        for (index, path) in swept {
+            let runs = reports
+                .iter()
+                .map(|report| setting(report.borrow(), index).to_owned());
+            if let Some(unit) = Unit::of_all(&runs.collect::<Vec<_>>()) {
+                let name = format!("{path}_{}", unit.name());
+                all = all.number_of_run(&name, |report| unit.number(setting(report, index)));
+            }
+        }
+        all
     }
 
     fn text(mut self, name: &str, of: impl Fn(&Report, &T) -> String) -> Self {
@@ -100,6 +117,12 @@ impl<'a, T> Rows<'a, T> {
 
     fn number(mut self, name: &str, of: impl Fn(&T) -> Option<f64>) -> Self {
         let values = self.rows.iter().map(|(_, row)| of(row)).collect();
+        self.columns.push((name.to_owned(), Values::Number(values)));
+        self
+    }
+
+    fn number_of_run(mut self, name: &str, of: impl Fn(&Report) -> Option<f64>) -> Self {
+        let values = self.rows.iter().map(|(report, _)| of(report)).collect();
         self.columns.push((name.to_owned(), Values::Number(values)));
         self
     }
@@ -232,6 +255,9 @@ pub fn port_columns<R: Borrow<Report>>(reports: &[R]) -> Vec<Column> {
         .whole("packets", |_, port| port.packets)
         .whole("bytes", |_, port| port.bytes)
         .whole("marked", |_, port| port.marked)
+        .whole("peak_queue_bytes", |_, port| {
+            u64::from(port.peak_queue_bytes())
+        })
         .whole("dropped", |_, port| {
             port.dropped.iter().map(|(_, count)| count).sum()
         })

@@ -10,6 +10,7 @@ mod json;
 mod limits;
 mod notes;
 mod pcap;
+mod setting_unit;
 mod table;
 mod units;
 mod vendors;
@@ -282,6 +283,12 @@ pub struct PortReport {
 }
 
 impl PortReport {
+    /// The most bytes that one of its queues had at a time.
+    pub fn peak_queue_bytes(&self) -> u32 {
+        let peaks = self.queues.iter().map(|queue| queue.peak_bytes);
+        peaks.max().unwrap_or(0)
+    }
+
     /// Packets that were lost at this port or on its link, by reason.
     pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let link = [

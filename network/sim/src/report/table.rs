@@ -298,12 +298,7 @@ fn hops(report: &Report) -> String {
 /// The weight of a port in the choice of those that are listed.
 fn weight(port: &PortReport) -> f64 {
     let lost: u64 = port.losses().map(|(_, count)| count).sum();
-    let peak = port
-        .queues
-        .iter()
-        .map(|queue| queue.peak_bytes)
-        .max()
-        .unwrap_or(0);
+    let peak = port.peak_queue_bytes();
     lost as f64 * 1e12 + port.paused_us * 1e3 + f64::from(peak) + port.load
 }
 
