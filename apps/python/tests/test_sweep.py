@@ -55,8 +55,8 @@ def test_engines_give_what_the_command_gives(file, command, tmp_path, engine):
 
 def test_swept_quantities_are_numbers_with_their_unit():
     result = rockery.sweep({
-        "topology": {"kind": "star", "hosts": 2},
-        "workload": [{"from": ["h0"], "to": ["h1"], "messages": 1}],
+        "topology": {"kind": "star", "hosts": 3},
+        "workload": [{"pattern": "each", "from": ["h1", "h2"], "to": ["h0"], "messages": 1}],
         "sweep": {"workload.0.message": ["4KiB", "1MiB"], "nic.default.congestion": ["off", "dcqcn"]},
     })
     assert result.workloads["workload.0.message_bytes"] == [4096, 1048576] * 2
