@@ -250,6 +250,9 @@ pub(crate) enum Error {
     /// `--diff` of a running configuration without the name of its device.
     #[error("several devices are planned: name the device that {0} is of: --diff NAME={0}")]
     WhoseRunning(String),
+    /// Ports of a switch that one configuration cannot express.
+    #[error("{0}: {1}; plan these ports in files of their own")]
+    GroupsDiffer(String, vendors::GroupsDiffer),
     /// `--diff` for a name that `--for` does not have.
     #[error("nothing is planned for {0}: --for {0}=DIALECT@VERSION")]
     NotPlanned(String),

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use doctor::cost_simulation::{Case, compare};
-use doctor::{host_intent, switch_intent};
+use doctor::{SwitchPlan, host_intent, switch_plan};
 use fabric_file::{Document, Network};
 use vendors::dialect::Version;
-use vendors::{Dialect, Intent, changes};
+use vendors::{Dialect, Intent, changes_by_port};
 
 use crate::{Error, output};
 
@@ -43,11 +43,16 @@ pub(crate) fn act(plan: &Plan) -> Result<(), Error> {
     let running = running(plan, &wanted)?;
     let network = network(&plan.file)?;
     for (name, dialect, version) in &wanted {
-        let intent = match dialect.is_host() {
-            true => host_intent(&network, name, *dialect)?,
-            false => switch_intent(&network, name, *dialect)?,
+        let SwitchPlan { groups, notes } = match dialect.is_host() {
+            true => SwitchPlan {
+                groups: vec![host_intent(&network, name, *dialect)?],
+                notes: Vec::new(),
+            },
+            false => switch_plan(&network, name, *dialect)?,
         };
-        let written = dialect.write(&intent, *version);
+        let (written, expressed) = dialect
+            .write_groups(&groups, *version)
+            .map_err(|error| Error::GroupsDiffer(name.to_string(), error))?;
         if let Some(out) = &plan.out {
             let folder = out.join(name);
             fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
@@ -61,17 +66,20 @@ pub(crate) fn act(plan: &Plan) -> Result<(), Error> {
         } else if running.iter().all(|(own, _)| own != name) {
             output::print(&written.text)?;
         }
-        for note in &written.notes {
-            output::note!("{name}: {}", note.0);
+        let notes = notes.iter().chain(written.notes.iter().map(|note| &note.0));
+        for note in notes {
+            output::note!("{name}: {note}");
         }
         for (_, file) in running.iter().filter(|(own, _)| own == name) {
             let text = fs::read(file).map_err(Error::file(file))?;
             let text = String::from_utf8_lossy(&text);
-            let now = dialect.read(file, &text)?;
-            for line in dialect.read_groups(file, &text)?.outcomes.left() {
+            // A text without anything of this system is refused.
+            dialect.read(file, &text)?;
+            let now = dialect.read_groups(file, &text)?;
+            for line in now.outcomes.left() {
                 output::note!("{line}: not compared");
             }
-            show_diff(name, &now, &written.expressed)?;
+            show_diff(name, &now.groups, &groups, &expressed)?;
         }
     }
     Ok(())
@@ -109,8 +117,13 @@ pub(crate) fn network(path: &Path) -> Result<Network, Error> {
     Ok(Network::build(&document, &file, &mut files)?)
 }
 
-fn show_diff(name: &str, now: &Intent, planned: &Intent) -> Result<(), Error> {
-    let changes = changes(now, planned);
+fn show_diff(
+    name: &str,
+    running: &[Intent],
+    planned: &[Intent],
+    expressed: &[Intent],
+) -> Result<(), Error> {
+    let changes = changes_by_port(running, planned, expressed);
     if changes.is_empty() {
         return output::line(format_args!(
             "{name}: the running configuration says what is planned"
@@ -123,13 +136,20 @@ fn show_diff(name: &str, now: &Intent, planned: &Intent) -> Result<(), Error> {
     for change in changes {
         output::line(format_args!("  {change}"))?;
     }
+    let largest = |groups: &[Intent]| {
+        let groups = groups.iter().rev();
+        groups.max_by_key(|group| group.ports.len()).cloned()
+    };
+    let (Some(now), Some(planned)) = (largest(running), largest(expressed)) else {
+        return Ok(());
+    };
     let gbps = planned
         .ports
         .iter()
-        .filter_map(|port| port.gbps)
+        .filter_map(vendors::intent::Port::gbps)
         .max()
         .unwrap_or(100);
-    match compare(&Case::incast(now, gbps), &Case::incast(planned, gbps)) {
+    match compare(&Case::incast(&now, gbps), &Case::incast(&planned, gbps)) {
         None => Ok(()),
         Some(cost) => output::line(format_args!("  as it runs: {cost}")),
     }

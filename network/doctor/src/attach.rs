@@ -6,8 +6,9 @@ use std::path::Path;
 use fabric::topology::{Link, Node};
 use fabric_file::Network;
 
-use crate::from_fabric::{SourceError, port_names, switch_intent};
+use crate::from_fabric::{SourceError, port_names};
 use crate::marks::{Marks, common};
+use crate::switch_plan::switch_intent;
 use crate::{Planned, SwitchFacts};
 use vendors::facts::{HostFacts, PlannedHost, PlannedLink};
 use vendors::intent::Intent;

@@ -3,16 +3,11 @@
 use fabric::config::Profile;
 use fabric::topology::Node;
 use fabric_file::{NamedSwitch, Network};
-use vendors::Imported;
 
 use vendors::Dialect;
-use vendors::dialect::routeros_intents;
 use vendors::intent::{HostSettings, Intent, Port, Trust};
 use vendors::profile;
 use vendors::text::mask;
-
-/// Propagation delay in a cable: picoseconds per metre, as in fabric files.
-const PS_PER_METRE: u64 = 5000;
 
 /// The MTU of hosts: it carries RoCE's largest MTU, and adapters and drivers have it in common.
 const HOST_MTU: u32 = 9000;
@@ -40,75 +35,12 @@ pub enum SourceError {
         "the ports of the fabric file's switches have different shares: name this machine's host"
     )]
     DifferentShares,
+    /// Strict queues in an order that devices do not have.
+    #[error("switch \"{0}\": {1}; give strict queues levels that rise with their class")]
+    Order(String, String),
     /// A vendor's configuration that covers no port.
     #[error("the configuration of \"{0}\" is about no port")]
     NoPorts(String),
-}
-
-/// The intent of a switch of the fabric file. Ports without names get the default names of `dialect`.
-///
-/// # Errors
-/// When there is no such switch.
-pub fn switch_intent(
-    network: &Network,
-    name: &str,
-    dialect: Dialect,
-) -> Result<Intent, SourceError> {
-    let names = || {
-        network
-            .switches
-            .iter()
-            .take(8)
-            .map(|switch| switch.name.clone())
-            .collect::<Vec<_>>()
-    };
-    let found = network
-        .switches
-        .iter()
-        .position(|switch| switch.name == name);
-    let number = found.ok_or_else(|| SourceError::NoSuchNode {
-        kind: "switch",
-        name: name.to_owned(),
-        there: names().join(", "),
-    })?;
-    let switch = &network.switches[number];
-    if let Some(Imported::RouterOs(config)) = &switch.imported {
-        let largest = routeros_intents(config)
-            .into_iter()
-            .max_by_key(|intent| intent.ports.len());
-        let mut intent = largest.ok_or_else(|| SourceError::NoPorts(name.to_owned()))?;
-        if dialect != Dialect::RouterOs {
-            name_ports(&mut intent, dialect);
-        }
-        return Ok(intent);
-    }
-    let no_ports = || SourceError::NoPorts(name.to_owned());
-    let first = switch.config.ports.first().ok_or_else(no_ports)?;
-    let profile = switch
-        .config
-        .profiles
-        .get(usize::from(first.profile))
-        .ok_or_else(no_ports)?;
-    let mut intent = profile::intent_of(profile);
-    for link in network.topology.links() {
-        for end in link
-            .ends
-            .iter()
-            .filter(|end| end.node == Node::Switch(number as u32))
-        {
-            let index = usize::from(end.port);
-            let named = switch.imported.is_some() && dialect == Dialect::Sonic;
-            let name = if named {
-                switch.ports[index].clone()
-            } else {
-                dialect.port_name(index)
-            };
-            let gbps = Some((link.config.rate.bps() / 1_000_000_000) as u32);
-            let metres = Some((link.config.delay.0 / PS_PER_METRE) as u32);
-            intent.ports.push(Port { name, gbps, metres });
-        }
-    }
-    Ok(intent.normal())
 }
 
 /// Weights of the classes of some DSCPs on the switch port towards a host, or on every port towards a host
@@ -199,13 +131,6 @@ pub(crate) fn port_names(switch: &NamedSwitch, dialect: Dialect) -> Vec<String> 
     switch.ports.iter().enumerate().map(name).collect()
 }
 
-/// Names ports by number, as another system does.
-fn name_ports(intent: &mut Intent, dialect: Dialect) {
-    for (index, port) in intent.ports.iter_mut().enumerate() {
-        port.name = dialect.port_name(index);
-    }
-}
-
 /// The number of a host.
 fn host_number(network: &Network, name: &str) -> Result<usize, SourceError> {
     let names = || {
@@ -267,7 +192,7 @@ pub fn host_intent(network: &Network, name: &str, dialect: Dialect) -> Result<In
     let port = dialect.port_name(0);
     intent.ports.push(Port {
         name: port,
-        gbps: None,
+        mbps: None,
         metres: None,
     });
     intent.host = Some(HostSettings {

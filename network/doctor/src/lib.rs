@@ -15,13 +15,15 @@ mod neighbours;
 pub mod probe;
 mod rules;
 mod snapshot;
+mod switch_plan;
 
 pub use attach::{attach_host, plan_switch};
 pub use finding::{Consequence, Finding};
-pub use from_fabric::{SourceError, class_weights, host_intent, switch_intent};
+pub use from_fabric::{SourceError, class_weights, host_intent};
 pub use judged::{judged_host, judged_switch};
 pub use manual::{Entry, RULES};
 pub use marks::Marks;
 pub use neighbours::{EtsFacts, Neighbour, PfcFacts, hear, neighbours, page};
 pub use rules::check;
 pub use snapshot::{Planned, SwitchFacts, read_switch};
+pub use switch_plan::{SwitchPlan, switch_intent, switch_plan};

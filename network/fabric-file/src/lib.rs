@@ -29,6 +29,7 @@ pub use check::json_schema;
 pub use document::{Document, INCLUDES_MAX, Origin, PATH_LEVELS_MAX, ReadFile};
 pub use error::{FileError, Mistake, Problem};
 pub use network::{NamedFunction, NamedHost, NamedSwitch, Network, SharedAdapter, TablesInUse};
+pub use profile::automatic_headroom;
 pub use reference::reference;
 pub use schema::FabricFile;
 pub use source::SourceLine;

@@ -4,6 +4,7 @@ use super::schema::{Ecn, MarkAt, Qos, Trust, WeighBy};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
+use fabric::Span;
 use fabric::config::{
     CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, Profile, QueueConfig, Red, RedAt, Shaper,
     Treatment, Weigh,
@@ -89,18 +90,8 @@ impl Qos {
         })
     }
 
-    /// Headroom by 802.1Q annex N.
     fn needed(&self, link: &LinkConfig) -> u32 {
-        let needed = Headroom {
-            rate: link.rate,
-            delay: link.delay,
-            our_frame_max_bytes: FRAME_MAX_BYTES,
-            peer_frame_max_bytes: FRAME_MAX_BYTES,
-            response: self.pfc.response.0,
-            cell_bytes: 1,
-            frame_min_bytes: FRAME_MIN_BYTES,
-        };
-        needed.bytes()
+        automatic_headroom(link, self.pfc.response.0)
     }
 
     fn class_map(&self) -> Result<ClassMap, Wrong> {
@@ -151,6 +142,20 @@ impl Qos {
         }
         Ok(queues)
     }
+}
+
+/// Headroom by 802.1Q annex N, for a port with this link whose peer stops after the `response`.
+pub fn automatic_headroom(link: &LinkConfig, response: Span) -> u32 {
+    let needed = Headroom {
+        rate: link.rate,
+        delay: link.delay,
+        our_frame_max_bytes: FRAME_MAX_BYTES,
+        peer_frame_max_bytes: FRAME_MAX_BYTES,
+        response,
+        cell_bytes: 1,
+        frame_min_bytes: FRAME_MIN_BYTES,
+    };
+    needed.bytes()
 }
 
 fn red(ecn: &Ecn, field: &str) -> Result<Red, Wrong> {

@@ -74,6 +74,18 @@ pub struct Written {
     pub notes: Vec<Note>,
 }
 
+/// Groups of ports that one configuration of a dialect cannot express.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "ports are configured differently, and {dialect} has one setting for all of them, or none by port: {what}"
+)]
+pub struct GroupsDiffer {
+    /// The name of the dialect.
+    pub dialect: &'static str,
+    /// The settings that would not be as planned.
+    pub what: String,
+}
+
 impl Dialect {
     /// All dialects, in the order of the manual.
     pub const ALL: [Self; 10] = [
@@ -191,7 +203,7 @@ impl Dialect {
             fit.note(format!("no port is named: {name} is written"));
             fitted.ports.push(Port {
                 name,
-                gbps: None,
+                mbps: None,
                 metres: None,
             });
         }
@@ -252,6 +264,72 @@ impl Dialect {
             expressed,
             more,
             notes,
+        }
+    }
+
+    /// Writes intents of ports that are configured differently as one configuration, and reads it again: what
+    /// it says of each port is what is planned.
+    ///
+    /// # Errors
+    /// A setting that the dialect has for all ports, where it differs.
+    pub fn write_groups(
+        self,
+        intents: &[Intent],
+        version: Version,
+    ) -> Result<(Written, Vec<Intent>), GroupsDiffer> {
+        let all: Vec<Written> = intents
+            .iter()
+            .map(|intent| self.write(intent, version))
+            .collect();
+        let expressed: Vec<Intent> = all.iter().map(|one| one.expressed.clone()).collect();
+        let mut whole = all.first().cloned().unwrap_or_else(|| {
+            let nothing = Intent::nothing();
+            self.write(&nothing, version)
+        });
+        for note in all.iter().flat_map(|one| &one.notes) {
+            if !whole.notes.contains(note) {
+                whole.notes.push(note.clone());
+            }
+        }
+        if all.len() < 2 {
+            return Ok((whole, expressed));
+        }
+        let forwards: Vec<&str> = all.iter().map(|one| one.text.as_str()).collect();
+        let backwards: Vec<&str> = forwards.iter().rev().copied().collect();
+        let mut what = String::new();
+        // Where a setting of the device is written twice, the last one counts.
+        for texts in [forwards, backwards] {
+            let text = self.joined(&texts);
+            let read = self.read_groups(whole.file, &text);
+            let read = read.map_or_else(|_| Vec::new(), |read| read.groups);
+            let differences = crate::diff::changes_by_port(&read, &expressed, &expressed);
+            if differences.is_empty() {
+                whole.text = text;
+                return Ok((whole, expressed));
+            }
+            let shown: Vec<String> = differences
+                .iter()
+                .take(2)
+                .map(ToString::to_string)
+                .collect();
+            what = shown.join("; ");
+        }
+        let dialect = self.name();
+        Err(GroupsDiffer { dialect, what })
+    }
+
+    /// Texts of groups of ports as one text. Names of profiles and maps in the second and later ones are
+    /// numbered.
+    fn joined(self, texts: &[&str]) -> String {
+        let numbered = texts.iter().enumerate().map(|(index, text)| match index {
+            0 => (*text).to_owned(),
+            index => text.replace("ROCKERY", &format!("ROCKERY{}", index + 1)),
+        });
+        let numbered: Vec<String> = numbered.collect();
+        match self {
+            Self::Sonic => sonic::write::joined(&numbered),
+            Self::RouterOs => routeros::write::joined(texts),
+            _ => numbered.concat(),
         }
     }
 
@@ -423,7 +501,7 @@ pub fn routeros_intents(config: &crate::routeros::RouterOsConfig) -> Vec<Intent>
 }
 
 /// Intents of single ports, put together where they differ in their ports only.
-pub(crate) fn grouped(by_port: Vec<Intent>) -> Vec<Intent> {
+pub fn grouped(by_port: Vec<Intent>) -> Vec<Intent> {
     let mut groups: Vec<Intent> = Vec::new();
     for intent in by_port {
         let intent = intent.normal();

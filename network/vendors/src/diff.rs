@@ -1,6 +1,7 @@
 //! Differences between two intents.
 
 use core::fmt;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::intent::{Ecn, HostSettings, Intent, Schedule};
 use crate::text::{classes, ranges};
@@ -52,6 +53,94 @@ pub fn changes(from: &Intent, to: &Intent) -> Vec<Change> {
         changes.host(from, to);
     }
     changes.0
+}
+
+/// The settings that differ, port by port, between a configuration and what is planned. What the planned
+/// intents themselves say already does not change, even if the dialect cannot express it: `planned` and
+/// `expressed` are the same groups of ports, before and after they were made to fit.
+pub fn changes_by_port(now: &[Intent], planned: &[Intent], expressed: &[Intent]) -> Vec<Change> {
+    let largest = |groups: &[Intent]| {
+        let sizes = groups.iter().enumerate().rev();
+        sizes
+            .max_by_key(|(_, group)| group.ports.len())
+            .map(|(index, _)| index)
+    };
+    let group_of = |groups: &[Intent], name: &str| {
+        groups
+            .iter()
+            .position(|group| group.ports.iter().any(|port| port.name == name))
+    };
+    let names = |groups: &[Intent]| -> BTreeSet<String> {
+        let ports = groups.iter().flat_map(|group| &group.ports);
+        ports.map(|port| port.name.clone()).collect()
+    };
+    let (ours, theirs) = (names(expressed), names(now));
+    let is_whole = now.len() < 2 && expressed.len() < 2;
+    if is_whole || ours.is_disjoint(&theirs) {
+        // Ports have other names: what most of them have is compared.
+        let (Some(before), Some(after)) = (largest(now), largest(expressed)) else {
+            return Vec::new();
+        };
+        return wanted_changes(&now[before], &planned[after], &expressed[after]);
+    }
+    let mut pairs: BTreeMap<(usize, usize), Vec<String>> = BTreeMap::new();
+    for name in ours.intersection(&theirs) {
+        if let (Some(before), Some(after)) = (group_of(now, name), group_of(expressed, name)) {
+            pairs.entry((after, before)).or_default().push(name.clone());
+        }
+    }
+    let is_one = pairs.len() == 1;
+    let mut all = Vec::new();
+    for ((after, before), ports) in pairs {
+        let only = |intent: &Intent| Intent {
+            ports: Vec::new(),
+            ..intent.clone()
+        };
+        let [before, planned, after] = [&now[before], &planned[after], &expressed[after]].map(only);
+        let changes = wanted_changes(&before, &planned, &after);
+        all.extend(changes.into_iter().map(|change| Change {
+            what: match is_one {
+                true => change.what,
+                false => format!("{}: {}", shown(&ports), change.what),
+            },
+            ..change
+        }));
+    }
+    let missing: Vec<String> = theirs.difference(&ours).cloned().collect();
+    let new: Vec<String> = ours.difference(&theirs).cloned().collect();
+    if !missing.is_empty() || !new.is_empty() {
+        all.push(Change {
+            what: "ports".to_owned(),
+            from: shown(&theirs.into_iter().collect::<Vec<_>>()),
+            to: shown(&ours.into_iter().collect::<Vec<_>>()),
+        });
+    }
+    all
+}
+
+/// The changes of one group, without those that make a setting other than it is planned.
+fn wanted_changes(now: &Intent, planned: &Intent, expressed: &Intent) -> Vec<Change> {
+    let wanted = changes(now, planned);
+    let all = changes(now, expressed).into_iter();
+    all.filter(|change| wanted.iter().any(|wanted| wanted.what == change.what))
+        .collect()
+}
+
+/// Ports that one message names at most.
+const PORTS_SHOWN: usize = 8;
+
+fn shown(ports: &[String]) -> String {
+    match ports {
+        [] => "none".to_owned(),
+        ports if ports.len() > PORTS_SHOWN => {
+            format!(
+                "{} and {} more",
+                ports[..PORTS_SHOWN].join(", "),
+                ports.len() - PORTS_SHOWN
+            )
+        }
+        ports => ports.join(", "),
+    }
 }
 
 /// What is compared, now and afterwards.

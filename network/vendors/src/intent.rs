@@ -146,10 +146,17 @@ pub struct Pause {
 pub struct Port {
     /// The name of the port in its system.
     pub name: String,
-    /// Speed of the link in Gb/s, where the configuration has it.
-    pub gbps: Option<u32>,
+    /// Speed of the link in Mb/s, where the configuration has it.
+    pub mbps: Option<u32>,
     /// Length of the cable in metres, where the configuration has it.
     pub metres: Option<u32>,
+}
+
+impl Port {
+    /// Speed of the link in whole Gb/s, at least 1.
+    pub fn gbps(&self) -> Option<u32> {
+        self.mbps.map(|mbps| (mbps / 1000).max(1))
+    }
 }
 
 /// Settings that only hosts have.
@@ -445,6 +452,14 @@ impl Fit {
         intent.pfc_obey = intent.pfc_send;
     }
 
+    /// The largest MTU of SONiC, NX-OS and NVUE.
+    pub(crate) fn mtu(&mut self, intent: &mut Intent) {
+        if intent.mtu > MTU_DEFAULT {
+            self.note(format!("an MTU is at most {MTU_DEFAULT} bytes"));
+            intent.mtu = MTU_DEFAULT;
+        }
+    }
+
     /// Headers are not rewritten.
     pub(crate) fn no_remark(&mut self, intent: &mut Intent) {
         if intent.remark.is_some() {
@@ -458,7 +473,7 @@ impl Fit {
         intent
             .ports
             .iter_mut()
-            .for_each(|port| (port.gbps, port.metres) = (None, None));
+            .for_each(|port| (port.mbps, port.metres) = (None, None));
     }
 
     /// Switches have no settings of hosts.
@@ -476,7 +491,7 @@ impl Intent {
         let named = |name: &String| Self {
             ports: vec![Port {
                 name: name.clone(),
-                gbps: None,
+                mbps: None,
                 metres: None,
             }],
             ..self.clone()

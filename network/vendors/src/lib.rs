@@ -42,8 +42,8 @@ mod windows;
 
 pub use advice::{Advice, LossyClass, class_list};
 pub use counted::{CountedPort, CountedSwitch};
-pub use dialect::{Configuration, Dialect, UnknownVersion, Written};
-pub use diff::{Change, changes};
+pub use dialect::{Configuration, Dialect, GroupsDiffer, UnknownVersion, Written};
+pub use diff::{Change, changes, changes_by_port};
 pub use host::read_host;
 pub use host_remedy::HostRemedy;
 pub use import_error::ImportError;

@@ -42,7 +42,7 @@ pub(super) fn check(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>
 /// The cable at a port.
 struct Cable<'a> {
     port: &'a Port,
-    gbps: u32,
+    mbps: u32,
     metres: u32,
 }
 
@@ -51,26 +51,28 @@ impl<'a> Cable<'a> {
     fn of(port: &'a Port) -> Option<Self> {
         Some(Self {
             port,
-            gbps: port.gbps?,
+            mbps: port.mbps?,
             metres: port.metres?,
         })
     }
 
     /// The product of rate and length, in proportion to the bytes on the way.
     fn bandwidth_delay(&self) -> u64 {
-        u64::from(self.gbps) * u64::from(self.metres)
+        u64::from(self.mbps) * u64::from(self.metres)
     }
 
     /// Bytes that are on both directions of the cable.
     fn bytes_on_the_way(&self) -> u64 {
-        2 * u64::from(self.metres) * u64::from(NS_PER_METRE) * u64::from(self.gbps) / 8
+        2 * u64::from(self.metres) * u64::from(NS_PER_METRE) * u64::from(self.mbps) / 8000
     }
 }
 
 fn too_small(one: &One<'_>, cable: &Cable<'_>, headroom: u32, least: u64) -> Finding {
-    let Cable { port, gbps, metres } = *cable;
+    let Cable { port, mbps, metres } = *cable;
+    let rate = Rate::from_bps(u64::from(mbps) * 1_000_000);
+    let gbps = f64::from(mbps) / 1000.0;
     let needed = Headroom {
-        rate: Rate::from_gbps(u64::from(gbps)),
+        rate,
         delay: Span::from_ns(u64::from(metres) * u64::from(NS_PER_METRE)),
         our_frame_max_bytes: one.intent.mtu,
         peer_frame_max_bytes: one.intent.mtu,
@@ -87,7 +89,7 @@ fn too_small(one: &One<'_>, cable: &Cable<'_>, headroom: u32, least: u64) -> Fin
         let delay_ns = metres.saturating_mul(NS_PER_METRE);
         Case {
             delay_ns,
-            gbps: gbps.clamp(1, 800),
+            gbps: (mbps / 1000).clamp(1, 800),
             ..one.case(&switch)
         }
     };

@@ -5,7 +5,7 @@ use vendors::{Imported, LossyClass};
 use super::{Consequence, Evidence, Finding, SwitchFacts, cost};
 use crate::cost_simulation::Case;
 use crate::marks::Marks;
-use vendors::intent::{ECN_DEFAULT, Schedule};
+use vendors::intent::{ECN_DEFAULT, Port, Schedule};
 use vendors::text::{classes, ranges};
 use vendors::{Area, Dialect, Intent, Remedy};
 
@@ -97,7 +97,7 @@ impl One<'_> {
         self.intent
             .ports
             .iter()
-            .filter_map(|port| port.gbps)
+            .filter_map(Port::gbps)
             .max()
             .unwrap_or(100)
             .clamp(1, 800)

@@ -6,5 +6,6 @@ mod inputs;
 mod inputs_of_hosts;
 mod lab;
 mod manual;
+mod plans;
 mod round_trips;
 mod switches;

@@ -69,11 +69,12 @@ fn pause() -> impl Strategy<Value = Pause> {
 
 /// Some ports, with the names that the dialect has for them.
 fn ports(dialect: Dialect) -> impl Strategy<Value = Vec<Port>> {
-    let gbps = proptest::option::of(prop_oneof![Just(25_u32), Just(100), Just(400)]);
-    (1..4_usize, gbps, 1..100_u32).prop_map(move |(count, gbps, metres)| {
+    let speeds = [100_u32, 2_500, 25_000, 100_000, 400_000];
+    let mbps = proptest::option::of(proptest::sample::select(speeds.to_vec()));
+    (1..4_usize, mbps, 1..100_u32).prop_map(move |(count, mbps, metres)| {
         let port = |index| Port {
             name: dialect.port_name(index),
-            gbps,
+            mbps,
             metres: Some(metres),
         };
         (0..count).map(port).collect()
@@ -85,7 +86,7 @@ fn intent(dialect: Dialect) -> impl Strategy<Value = Intent> {
     let pfc = (any::<u8>(), any::<u8>(), pause());
     let remark = proptest::option::of((0..64_u8, 0..8_u8));
     let host = proptest::option::of(host());
-    let rest = (any::<bool>(), 1500..=9216_u32, host, remark);
+    let rest = (any::<bool>(), 1500..=9600_u32, host, remark);
     (
         classification(),
         proptest::array::uniform8(queue()),
@@ -210,7 +211,7 @@ fn the_default_intent_simulates_alike_in_all_switches() {
     let intent = Intent {
         ports: vec![Port {
             name: String::new(),
-            gbps: None,
+            mbps: None,
             metres: None,
         }],
         ..Intent::default()

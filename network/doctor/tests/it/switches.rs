@@ -746,7 +746,7 @@ fn headroom_that_a_cable_exceeds_is_found_with_what_it_costs() {
         };
         let port = vendors::intent::Port {
             name: "Ethernet0".to_owned(),
-            gbps: Some(100),
+            mbps: Some(100_000),
             metres: Some(metres),
         };
         (intent.pause, intent.ports) = (pause, vec![port]);

@@ -28,7 +28,7 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
     };
     let ports = vec![Port {
         name,
-        gbps: None,
+        mbps: None,
         metres: None,
     }];
     let intent = Intent {

@@ -12,7 +12,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     let quiet = Intent {
         ports: vec![Port {
             name: name.clone(),
-            gbps: None,
+            mbps: None,
             metres: None,
         }],
         host: Some(HostSettings {

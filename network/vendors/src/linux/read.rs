@@ -67,7 +67,7 @@ impl Reading {
         }
         self.intent.ports = vec![Port {
             name: self.name,
-            gbps: None,
+            mbps: None,
             metres: None,
         }];
         self.intent.host = Some(self.host);

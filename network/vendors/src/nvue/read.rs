@@ -62,11 +62,27 @@ const OF_INTERFACE: [&str; 16] = [
     "vlan",
 ];
 
+/// A speed in Mb/s: `100G`, `2.5G` or `100M`; none where it is left to the port.
+fn speed(word: &str) -> Option<u32> {
+    if let Some(mega) = word.strip_suffix('M') {
+        return mega.parse().ok();
+    }
+    let (whole, part) = word
+        .strip_suffix('G')
+        .map(|giga| giga.split_once('.').unwrap_or((giga, "0")))?;
+    let thousandths: u32 = format!("{part:0<3}").get(..3)?.parse().ok()?;
+    whole
+        .parse::<u32>()
+        .ok()?
+        .checked_mul(1000)?
+        .checked_add(thousandths)
+}
+
 /// A port of a text, by name.
 #[derive(Clone, Default)]
 struct Link {
     mtu: Option<u32>,
-    gbps: Option<u32>,
+    mbps: Option<u32>,
     dcbx: bool,
     /// Names of the profiles, by area.
     profiles: BTreeMap<&'static str, String>,
@@ -325,10 +341,15 @@ impl<'a> Text<'a> {
         rest: &[&str],
     ) -> Result<bool, ReadError> {
         let number = |word: &str| number(file, setting.line, word, 1..=65_535);
-        let (mut mtu, mut gbps, mut dcbx, mut profile) = (None, None, None, None);
+        let (mut mtu, mut mbps, mut dcbx, mut profile) = (None, None, None, None);
         match rest {
             ["link", "mtu", word] => mtu = Some(number(word)?),
-            ["link", "speed", word] => gbps = word.strip_suffix('G').map(number).transpose()?,
+            ["link", "speed", "auto"] => {}
+            ["link", "speed", word] => {
+                let known = speed(word);
+                let what = "a speed is 100G, 2.5G, 100M or auto";
+                mbps = Some(known.ok_or_else(|| setting.wrong(file, what))?);
+            }
             ["lldp", "dcbx-pfc-tlv", word] => dcbx = Some(able(file, setting, word)?),
             ["qos", area, "profile", name] => {
                 let known = AREAS.iter().find(|own| *own == area);
@@ -341,7 +362,7 @@ impl<'a> Text<'a> {
         }
         for name in ports {
             let link = self.links.entry(name.clone()).or_default();
-            (link.mtu, link.gbps) = (mtu.or(link.mtu), gbps.or(link.gbps));
+            (link.mtu, link.mbps) = (mtu.or(link.mtu), mbps.or(link.mbps));
             link.dcbx = dcbx.unwrap_or(link.dcbx);
             link.profiles.extend(profile.clone());
         }
@@ -459,7 +480,7 @@ fn intents(file: &str, text: &Text<'_>, outcomes: &mut Outcomes) -> Vec<Intent> 
         dcbx: link.dcbx,
         ports: vec![Port {
             name: name.clone(),
-            gbps: link.gbps,
+            mbps: link.mbps,
             metres: None,
         }],
         ..read.get(&link.profiles).cloned().unwrap_or_default()

@@ -7,6 +7,7 @@ use crate::text::{classes, ranges};
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.no_remark(intent);
+    fit.mtu(intent);
     fit.percents(intent);
     fit.thresholds(intent, 1);
     for (class, queue) in intent.queues.iter_mut().enumerate() {
@@ -105,9 +106,13 @@ pub(crate) fn write(intent: &Intent) -> String {
             "nv set interface {} link mtu {}",
             port.name, intent.mtu
         );
-        let _ = port
-            .gbps
-            .map(|gbps| writeln!(text, "nv set interface {} link speed {gbps}G", port.name));
+        if let Some(mbps) = port.mbps {
+            let speed = match mbps % 1000 {
+                0 => format!("{}G", mbps / 1000),
+                _ => format!("{mbps}M"),
+            };
+            let _ = writeln!(text, "nv set interface {} link speed {speed}", port.name);
+        }
         if intent.dcbx {
             for tlv in ["dcbx-pfc-tlv", "dcbx-ets-config-tlv", "dcbx-ets-recomm-tlv"] {
                 let _ = writeln!(text, "nv set interface {} lldp {tlv} on", port.name);

@@ -12,6 +12,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.symmetric_pfc(intent);
     fit.no_buffers(intent);
     fit.bare_ports(intent);
+    fit.mtu(intent);
     // A header without matches has no effect.
     let default = intent.default_class;
     let decides = |values: &[u8]| values.iter().any(|class| *class != default);

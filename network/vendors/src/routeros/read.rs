@@ -104,11 +104,11 @@ fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
     }
     let rates = classes(intent.pfc_obey).filter_map(|class| port.egress_rates[usize::from(class)]);
     let rates = rates.filter(|bps| *bps > 0);
-    let gbps = rates.max().map(|bps| (bps / 1_000_000_000) as u32);
+    let mbps = rates.max().map(|bps| (bps / 1_000_000) as u32);
     let lane = first_lane(name);
     intent.ports.push(Port {
         name: lane,
-        gbps,
+        mbps,
         metres: None,
     });
     intent

@@ -54,13 +54,13 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     for port in &mut intent.ports {
         port.name = first_lane(&port.name);
         port.metres = None;
-        port.gbps = match (intent.pfc_obey, port.gbps) {
+        port.mbps = match (intent.pfc_obey, port.mbps) {
             (0, _) => None,
             (_, None) => {
                 fit.note("egress-rate-queueN needs the speed of a port: 100 Gb/s is written");
-                Some(100)
+                Some(100_000)
             }
-            (_, gbps) => gbps,
+            (_, mbps) => mbps,
         };
     }
     intent.ports.sort();
@@ -159,6 +159,57 @@ pub(crate) fn write(intent: &Intent, version: Version) -> String {
     text
 }
 
+/// Scripts of groups of ports as one: lines that are in several stand once, and profiles of the second and
+/// later groups are numbered.
+pub(crate) fn joined(scripts: &[&str]) -> String {
+    let mut whole = String::new();
+    let mut seen: Vec<(String, String)> = Vec::new();
+    for (index, script) in scripts.iter().enumerate() {
+        let number = match index {
+            0 => String::new(),
+            index => format!("{}", index + 1),
+        };
+        let mut menu = String::new();
+        let mut is_open = false;
+        for line in script.lines() {
+            if line.starts_with('/') || line.starts_with('#') {
+                (menu, is_open) = (line.to_owned(), false);
+                continue;
+            }
+            let line = numbered(line, &number);
+            let entry = (menu.clone(), line.clone());
+            if seen.contains(&entry) {
+                continue;
+            }
+            if !is_open {
+                whole += &menu;
+                whole.push('\n');
+                is_open = true;
+            }
+            whole += &line;
+            whole.push('\n');
+            seen.push(entry);
+        }
+    }
+    let header = scripts.first().and_then(|script| script.lines().next());
+    format!("{}\n{whole}", header.unwrap_or_default())
+}
+
+/// A line with numbered names of the profiles that differ between groups.
+fn numbered(line: &str, number: &str) -> String {
+    let names = [
+        "name=lossless",
+        "pfc=lossless",
+        "name=untrusted",
+        "profile=untrusted",
+    ];
+    let words = line.split(' ').map(|word| match names.contains(&word) {
+        true => format!("{word}{number}"),
+        false => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
 fn profiles(text: &mut String, intent: &Intent, maps_by_profile: bool) {
     // The maps are written whole, so that profiles need not make any.
     let automap = if maps_by_profile { "automap=no " } else { "" };
@@ -212,14 +263,20 @@ fn profiles(text: &mut String, intent: &Intent, maps_by_profile: bool) {
     }
 }
 
+/// A rate as RouterOS prints it: `100.0Gbps`, `2500.0Mbps`.
+fn rate(mbps: u32) -> String {
+    if mbps.is_multiple_of(1000) {
+        format!("{}.0Gbps", mbps / 1000)
+    } else {
+        format!("{mbps}.0Mbps")
+    }
+}
+
 fn port_line(intent: &Intent, port: &Port, name: &str) -> String {
     let mut line = format!("set {name}");
     for class in classes(intent.pfc_obey) {
-        let _ = write!(
-            line,
-            " egress-rate-queue{class}={}.0Gbps",
-            port.gbps.unwrap_or(100)
-        );
+        let rate = rate(port.mbps.unwrap_or(100_000));
+        let _ = write!(line, " egress-rate-queue{class}={rate}");
     }
     if intent.pfc_send | intent.pfc_obey != 0 {
         line.push_str(" pfc=lossless");

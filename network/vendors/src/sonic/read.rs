@@ -87,12 +87,12 @@ pub(crate) fn intents(config: &SonicConfig) -> (Vec<Intent>, Vec<OddField>) {
                 number
             };
             intent.mtu = number("mtu").unwrap_or(9100);
-            let gbps = number("speed").map(|mbps| mbps / 1000);
+            let mbps = number("speed");
             let metres = field("CABLE_LENGTH", "AZURE", name)
                 .and_then(|text| text.strip_suffix('m')?.parse().ok());
             intent.ports.push(Port {
                 name: name.clone(),
-                gbps,
+                mbps,
                 metres,
             });
             intent.pause = pause(root, name, intent.pfc_send);

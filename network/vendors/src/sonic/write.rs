@@ -8,9 +8,6 @@ use crate::text::classes;
 /// The name of every map and profile that is written.
 const NAME: &str = "ROCKERY";
 
-/// The largest MTU of `PORT`.
-const MTU_MAX: u32 = 9216;
-
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     if intent.default_class != 0 {
         fit.note("packets without a trusted header are in class 0");
@@ -24,10 +21,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
         fit.note("DCBX is not configured in config_db.json");
         intent.dcbx = false;
     }
-    if intent.mtu > MTU_MAX {
-        fit.note("an MTU is at most 9216 bytes");
-        intent.mtu = MTU_MAX;
-    }
+    fit.mtu(intent);
     let pause = &mut intent.pause;
     if pause.xon.is_some() && pause.xoff.is_none_or(|xoff| pause.xon > Some(xoff)) {
         fit.note("Xon is written as a distance below Xoff, and needs it");
@@ -57,12 +51,32 @@ pub(crate) fn write(intent: &Intent) -> String {
     serde_json::to_string_pretty(&Value::Object(root)).unwrap_or_default() + "\n"
 }
 
+/// Configurations of groups of ports as one.
+pub(crate) fn joined(texts: &[String]) -> String {
+    let mut whole = Value::Null;
+    for text in texts {
+        merge(&mut whole, serde_json::from_str(text).unwrap_or_default());
+    }
+    serde_json::to_string_pretty(&whole).unwrap_or_default() + "\n"
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
 fn ports(intent: &Intent) -> Value {
     let port = |port: &Port| {
         let mut fields = Map::new();
         fields.insert("mtu".to_owned(), json!(intent.mtu.to_string()));
-        if let Some(gbps) = port.gbps {
-            fields.insert("speed".to_owned(), json!((gbps * 1000).to_string()));
+        if let Some(mbps) = port.mbps {
+            fields.insert("speed".to_owned(), json!(mbps.to_string()));
         }
         (port.name.clone(), Value::Object(fields))
     };

@@ -187,7 +187,7 @@ impl Reading {
         host.device.clone_from(&name);
         intent.ports = vec![Port {
             name,
-            gbps: None,
+            mbps: None,
             metres: None,
         }];
         intent.host = Some(host);
