@@ -159,6 +159,12 @@ pub(crate) enum Command {
     /// Runs have the speed of this machine. The page works offline, and its links contain the file
     /// (docs/playground.md).
     Web(crate::web::Web),
+    /// One run for the page of `rockery web`: a request on standard input, its answer on standard output.
+    #[command(hide = true)]
+    WebRun {
+        /// Bytes of memory that the run may take.
+        memory: u64,
+    },
     /// Print the Container Device Interface (CDI) specification of the libraries, for containers.
     ///
     /// podman run --device rockery.dev/rdma=all mounts the libraries and sets the variables that `run` sets:

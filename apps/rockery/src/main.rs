@@ -88,6 +88,7 @@ fn act(args: Args) -> Result<ExitCode, Error> {
         Command::Vf(what) => vf::act(&what),
         Command::Doctor(what) => doctor::act(&what),
         Command::Web(what) => web::serve(&what),
+        Command::WebRun { memory } => web::one_run(memory),
         Command::Cdi(what) => cdi::act(&what),
         Command::DevicePlugin(_) => match device_plugin::replace_this_process()? {},
         Command::Env(settings) => environment::print(&settings),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::deadline::Deadline;
+use crate::loopback_peer;
 use crate::thread::PAUSE;
 use clients::{Admitted, Clients};
 
@@ -35,9 +36,21 @@ pub enum Admission {
     },
 }
 
+/// Whose processes a server serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Users {
+    /// Processes of every user, here and on other machines.
+    All,
+    /// Processes of this machine of the server's user and of root; other connections are closed before they
+    /// take a place.
+    Own,
+}
+
 /// The limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
+    /// Whose processes are served.
+    pub users: Users,
     /// How many connections there are at once.
     pub admission: Admission,
     /// Bytes of the request line and the headers.
@@ -225,7 +238,8 @@ impl Response {
         } = self;
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {media}\r\nContent-Length: {}\r\nConnection: close\r\n\
-             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\r\n",
+             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
+             Content-Security-Policy: frame-ancestors 'none'\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes())?;
@@ -299,6 +313,9 @@ impl HttpServer {
                 std::thread::sleep(PAUSE);
                 continue;
             };
+            if self.limits.users == Users::Own && !loopback_peer::is_trusted(&stream) {
+                continue;
+            }
             // The connection is closed if there is no place for it or no thread can be started: the client
             // retries.
             let Some(admitted) = clients.admit(peer.ip(), PAUSE) else {

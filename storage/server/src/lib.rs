@@ -13,6 +13,7 @@ mod guest_memory;
 mod half_open;
 pub mod http;
 pub mod local;
+mod loopback_peer;
 pub mod metrics;
 mod permits;
 pub mod prometheus;

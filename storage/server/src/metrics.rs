@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::http::{Admission, Client, HttpServer, Limits, Request, Response};
+use crate::http::{Admission, Client, HttpServer, Limits, Request, Response, Users};
 use crate::prometheus::MEDIA_TYPE;
 
 /// Memory of the clients of the metrics port together.
@@ -13,6 +13,7 @@ pub const METRICS_BYTES: usize = 16 << 20;
 const CLIENT_BYTES: usize = 256 << 10;
 
 const LIMITS: Limits = Limits {
+    users: Users::All,
     admission: Admission::Memory {
         bytes: METRICS_BYTES,
         each: CLIENT_BYTES,

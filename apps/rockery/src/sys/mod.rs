@@ -126,6 +126,23 @@ pub(crate) fn mount(
     })
 }
 
+/// Limits the address space of this process to so many bytes. An allocation beyond it ends the process, which
+/// leaves no core file.
+///
+/// # Errors
+/// When the hard limit is lower.
+pub(crate) fn limit_memory(bytes: u64) -> io::Result<()> {
+    for (resource, most) in [(libc::RLIMIT_AS, bytes), (libc::RLIMIT_CORE, 0)] {
+        let limit = libc::rlimit {
+            rlim_cur: most,
+            rlim_max: most,
+        };
+        // SAFETY: a structure that lives until the call returns.
+        checked(unsafe { libc::setrlimit(resource, &raw const limit) })?;
+    }
+    Ok(())
+}
+
 /// Raises the soft limit of descriptors to the hard limit: shells set a thousand, which is fewer than a
 /// server has connections. An error leaves the limit as it is.
 pub(crate) fn allow_descriptors() {

@@ -3,18 +3,24 @@
 
 mod labs;
 mod live;
+mod runs;
 mod storage;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use ::nvme::serve::Bytes;
 use playground::{PAGE, SERVER_ENGINE};
-use server::http::{Admission, Client, HttpServer, Limits, Request, Response};
+use server::http::{Admission, Client, HttpServer, Limits, Request, Respond, Response, Users};
 
 use crate::{Error, devices, output};
 use live::Live;
+use runs::Runs;
+pub(crate) use runs::one as one_run;
 
 const LIMITS: Limits = Limits {
+    // The page shows what runs here, and a run takes a processor and memory.
+    users: Users::Own,
     // Each connection has a thread, and a run has a processor.
     admission: Admission::AtMost(32),
     head_bytes: 16 << 10,
@@ -26,9 +32,14 @@ const LIMITS: Limits = Limits {
 /// The address of the page.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Web {
-    /// Loopback address and port of the page: it has no authentication. Port 0 is any free one.
+    /// Loopback address and port of the page. Port 0 is any free one.
+    ///
+    /// Only processes of this user and of root are answered; connections of other users are closed.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8470", value_parser = loopback)]
     listen: SocketAddr,
+    /// Memory of a run at most. A run that needs more is refused.
+    #[arg(long, value_name = "SIZE", default_value = "2GiB")]
+    memory: Bytes,
 }
 
 fn loopback(text: &str) -> Result<SocketAddr, String> {
@@ -49,40 +60,55 @@ pub(crate) fn serve(what: &Web) -> Result<(), Error> {
     let server = HttpServer::bind(what.listen, LIMITS).map_err(cannot())?;
     let address = server.address();
     output::announce(format_args!("http://{address}/\n"));
-    let live = Live::default();
-    server.run("web", move |request: &Request, client: &Client<'_>| {
-        respond(request, client, address, &live)
-    })
+    let site = Site {
+        address,
+        live: Live::default(),
+        runs: Runs::new(what.memory),
+    };
+    server.run("web", site)
 }
 
-fn respond(request: &Request, client: &Client<'_>, address: SocketAddr, live: &Live) -> Response {
-    // A page of another site may have its name resolved to this address (DNS rebinding), and then it would
-    // read what is served here.
-    if !is_for(request, address) {
-        return Response::refusal(
-            "403 Forbidden",
-            "this page is served by the address that rockery web prints",
-        );
-    }
-    match (request.method(), request.path()) {
-        ("GET", "/api/devices") => Response::new("application/json", devices::now().to_string()),
-        ("GET", "/api/storage") => {
-            Response::new("application/json", live.storage.answer(storage::now))
+/// What the page is served from.
+struct Site {
+    address: SocketAddr,
+    live: Live,
+    runs: Runs,
+}
+
+impl Respond for Site {
+    fn respond(&self, request: &Request, client: &Client<'_>) -> Response {
+        // A page of another site may have its name resolved to this address (DNS rebinding), and then it
+        // would read what is served here.
+        if !is_for(request, self.address) {
+            return Response::refusal(
+                "403 Forbidden",
+                "this page is served by the address that rockery web prints",
+            );
         }
-        ("GET", "/api/labs") => Response::new("application/json", live.labs.answer(labs::now)),
-        ("POST", "/api/sim") if is_json(request) => {
-            let answer = playground::answer(request.body(), &mut |_| !client.is_gone());
-            Response::new("application/octet-stream", answer)
+        match (request.method(), request.path()) {
+            ("GET", "/api/devices") => {
+                Response::new("application/json", devices::now().to_string())
+            }
+            ("GET", "/api/storage") => {
+                Response::new("application/json", self.live.storage.answer(storage::now))
+            }
+            ("GET", "/api/labs") => {
+                Response::new("application/json", self.live.labs.answer(labs::now))
+            }
+            ("POST", "/api/sim") if is_json(request) => {
+                let answer = self.runs.answer(request.body(), &|| client.is_gone());
+                Response::new("application/octet-stream", answer)
+            }
+            ("POST", "/api/sim") => Response::refusal(
+                "415 Unsupported Media Type",
+                "requests are application/json",
+            ),
+            ("GET", path) => page(path),
+            _ => Response::refusal(
+                "405 Method Not Allowed",
+                "there are GET, and POST for /api/sim",
+            ),
         }
-        ("POST", "/api/sim") => Response::refusal(
-            "415 Unsupported Media Type",
-            "requests are application/json",
-        ),
-        ("GET", path) => page(path),
-        _ => Response::refusal(
-            "405 Method Not Allowed",
-            "there are GET, and POST for /api/sim",
-        ),
     }
 }
 

@@ -6,11 +6,12 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use server::http::{Admission, Client, HttpServer, Limits, Request, Response};
+use server::http::{Admission, Client, HttpServer, Limits, Request, Response, Users};
 use server::metrics;
 use socket2::{Domain, Socket, Type};
 
 const LIMITS: Limits = Limits {
+    users: Users::All,
     admission: Admission::AtMost(4),
     head_bytes: 200,
     body_bytes: 100,
@@ -235,3 +236,14 @@ proptest! {
 }
 
 static ADDRESS: std::sync::LazyLock<SocketAddr> = std::sync::LazyLock::new(|| start(LIMITS));
+
+/// Other users are tried in `testing/programs/tests/documents/web.rs`.
+#[test]
+fn a_server_for_its_own_user_answers_processes_of_that_user() {
+    let limits = Limits {
+        users: Users::Own,
+        ..LIMITS
+    };
+    let said = asked(start(limits), b"GET /own HTTP/1.1\r\n\r\n");
+    assert!(said.contains("GET /own"), "{said}");
+}

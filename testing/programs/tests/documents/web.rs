@@ -359,3 +359,52 @@ fn figures_of_a_lab_change_and_it_disappears_with_its_end() {
         .wait_for(&gone, SECONDS)
         .expect("no lab, and no error");
 }
+
+/// Another user of the machine gets nothing from the page, and takes no place of its clients.
+#[test]
+fn other_users_are_not_answered_and_keep_nobody_out() {
+    let place = Place::new();
+    let (_web, address) = place.start("web --listen 127.0.0.1:0", "http://");
+    let address = address.trim_end_matches('/');
+    let as_user = |user: &str, words: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args([&format!("--reuid={user}"), "--clear-groups", "--"]);
+        command
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        command
+    };
+    let url = format!("http://{address}/api/devices");
+    let get = ["curl", "-sf", "-m", "20", &url];
+    let own = as_user("0", &get).output().expect("curl runs");
+    assert!(
+        own.status.success() && own.stdout.starts_with(b"{"),
+        "{own:?}"
+    );
+    let other = as_user("65534", &get).output().expect("curl runs");
+    assert!(
+        !other.status.success() && other.stdout.is_empty(),
+        "{other:?}"
+    );
+
+    let (host, port) = address.rsplit_once(':').expect("a port");
+    // A shell, which every user may execute: each connection has half of a request.
+    let hold = format!(
+        "trap '' PIPE; hold() {{ exec {{fd}}<>/dev/tcp/{host}/{port};\n\
+         printf 'GET / HTTP/1.1\\r\\nX: ' >&$fd; }}\n\
+         for n in {{1..64}}; do hold; done; echo held; while sleep 0.01; do hold; done"
+    );
+    let mut holder = as_user("65534", &["bash", "-c", &hold])
+        .spawn()
+        .expect("bash runs");
+    let mut line = String::new();
+    let out = holder.stdout.take().expect("a pipe");
+    BufReader::new(out).read_line(&mut line).expect("a line");
+    let _holder = Running(holder);
+    assert_eq!(line, "held\n");
+    for _ in 0..20 {
+        let own = as_user("0", &get).output().expect("curl runs");
+        assert!(own.status.success(), "{own:?}");
+    }
+}
