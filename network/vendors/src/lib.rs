@@ -32,7 +32,7 @@ pub mod profile;
 mod remedy;
 pub mod routeros;
 mod sections;
-mod shell;
+pub mod shell;
 pub mod sonic;
 pub mod switch_facts;
 mod table;

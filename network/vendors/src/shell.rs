@@ -86,11 +86,14 @@ pub(crate) fn split(text: &str) -> Option<Vec<String>> {
     open.is_none().then_some(words)
 }
 
-/// A word in quotes if it needs them.
-pub(crate) fn quoted(word: &str) -> String {
+/// A name as a word of a shell, or as a part of one: quoted where the shell would do something with it.
+pub fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.:/".contains(letter);
     if word.chars().all(plain) && !word.is_empty() {
         word.to_owned()
+    } else if word.contains(['$', '`', '\\', '"', '!']) {
+        // Between double quotes the shell still expands these.
+        format!("'{}'", word.replace('\'', r"'\''"))
     } else {
         format!("\"{word}\"")
     }
@@ -99,6 +102,35 @@ pub(crate) fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quoted_name_is_one_word_that_the_shell_takes_as_it_is() {
+        for name in [
+            "eth0$(reboot)",
+            "a;b",
+            "a b",
+            "`x`",
+            "it's",
+            "it's $x",
+            "\"",
+            "a\\",
+            "!!",
+            "",
+            "*",
+            "a|b&c",
+        ] {
+            let said = std::process::Command::new("sh")
+                .args([
+                    "-c",
+                    &format!("printf '%s,' x {} {}y", quoted(name), quoted(name)),
+                ])
+                .output()
+                .unwrap();
+            let expected = format!("x,{name},{name}y,");
+            assert_eq!(String::from_utf8_lossy(&said.stdout), expected);
+        }
+        assert_eq!(quoted("enp1s0f0np0"), "enp1s0f0np0");
+    }
 
     #[test]
     fn units_and_scripts_are_read_alike() {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use super::{Adapter, Consequence, Fact, Finding, Found, HostFacts, cost, cost_of, names, usual};
 use vendors::HostRemedy;
 use vendors::facts::GidEntry;
+use vendors::shell::quoted;
 
 /// Interface MTU that RoCE's largest MTU needs: 4096 bytes and the headers (IPv6, UDP, BTH, RETH, ICRC).
 const MTU_NEEDED: u32 = 4096 + 40 + 8 + 12 + 16 + 4;
@@ -17,8 +18,10 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
     };
     let (netdev, _) = names(adapter);
     if let Some(up) = adapter.up.as_ref().filter(|up| !up.value) {
-        let fix =
-            format!("ip link set {netdev} up; then cable, transceiver, FEC and speed at both ends");
+        let fix = format!(
+            "ip link set {} up; then cable, transceiver, FEC and speed at both ends",
+            quoted(netdev)
+        );
         found.push(own("link-down").say(
             "no port is up",
             &[&up.seen],
@@ -39,7 +42,8 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
             now.value, most.value
         );
         let fix = format!(
-            "ethtool -s {netdev} autoneg on; cable, transceiver and the switch's port must have that speed"
+            "ethtool -s {} autoneg on; cable, transceiver and the switch's port must have that speed",
+            quoted(netdev)
         );
         found.push(own("link-speed").say(what, &[&now.seen, &most.seen], cost(&case, &fixed), fix));
     }
@@ -80,7 +84,8 @@ fn gids(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     if !has_usable_gid(adapter, None) {
         let what = "the table has no RoCEv2 GID with an address that is routed";
         let fix = format!(
-            "ip addr add ADDRESS/24 dev {netdev}: each address makes a GID of RoCEv1 and one of RoCEv2"
+            "ip addr add ADDRESS/24 dev {}: each address makes a GID of RoCEv1 and one of RoCEv2",
+            quoted(netdev)
         );
         found.push(own("gid-empty").say(what, &[&first.seen], Consequence::NothingArrives, fix));
         return;

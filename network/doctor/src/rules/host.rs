@@ -6,6 +6,7 @@ use super::{
 use crate::cost_simulation::{Case, Talk};
 use vendors::HostRemedy;
 use vendors::facts::PlannedHost;
+use vendors::shell::quoted;
 use vendors::text::{classes, ranges};
 
 /// Headers of RoCEv2 over IPv6 besides the payload: IPv6, UDP, BTH, RETH and ICRC.
@@ -121,6 +122,7 @@ impl Own<'_> {
         };
         let (netdev, _) = names(self.adapter);
         let what = format!("the link runs at {} Gb/s and not at {planned}", gbps.value);
+        let netdev = quoted(netdev);
         let fix = format!(
             "ethtool {netdev} shows the modes of both ends: cable, transceiver and FEC for {planned} Gb/s, \
              or the rate of the link in the fabric file"
@@ -337,6 +339,7 @@ impl Own<'_> {
         let what = format!("data has {percent} % of the link when others send, and not {wanted} %");
         let (netdev, _) = names(adapter);
         let list = planned.shares.map(|share| share.to_string()).join(",");
+        let netdev = quoted(netdev);
         let fix = format!(
             "mlnx_qos -i {netdev} --tcbw {list}   # with --tsa ets for each class that has a share"
         );

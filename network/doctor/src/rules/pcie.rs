@@ -2,6 +2,7 @@
 
 use super::{Adapter, Consequence, Finding, Found, HostFacts, cost, cost_of, gbps, usual};
 use vendors::facts::PcieLink;
+use vendors::shell::quoted;
 
 /// Read requests of this size or less are answered in packets that are mostly headers.
 const SMALL_READ_REQUEST: u32 = 256;
@@ -118,7 +119,7 @@ fn read_requests(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) 
         host,
         adapter,
     };
-    let pci = adapter.pci.as_deref().unwrap_or("BDF");
+    let pci = quoted(adapter.pci.as_deref().unwrap_or("BDF"));
     if let Some(request) = &adapter.pcie.max_read_request
         && request.value <= SMALL_READ_REQUEST
     {

@@ -3,6 +3,7 @@
 use super::{Adapter, Consequence, Evidence, Finding, Found, HostFacts, cost_of, value};
 use vendors::HostRemedy;
 use vendors::facts::WindowsFacts;
+use vendors::shell::quoted;
 
 pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
     let Some(first) = host.adapters.first() else {
@@ -66,7 +67,7 @@ fn linux(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         let what = format!("{} is mounted without rdma", mount.value.share);
         let fix = format!(
             "mount -t cifs {} DIRECTORY -o vers=3.1.1,rdma",
-            mount.value.share
+            quoted(&mount.value.share)
         );
         found.push(own("smb-mount").say(what, &[&mount.seen], Consequence::FallsBackToTcp, fix));
     }

@@ -533,6 +533,39 @@ const UNSIMULATED: &[&str] = &[
     "smb-encryption",
 ];
 
+/// Names in a snapshot may be a stranger's: in a fix, which is copied to a shell, they are quoted.
+#[test]
+fn names_in_fixes_are_quoted_for_their_shell() {
+    let mut quoted = 0;
+    for (rule, name, replacements) in FAULTS {
+        let mut host = read_host(name, &derived(name, replacements)).expect("it is read");
+        let hostile = |name: &mut String| name.push_str("$(reboot)");
+        for adapter in &mut host.adapters {
+            hostile(&mut adapter.device);
+            adapter
+                .netdev
+                .iter_mut()
+                .for_each(|it| hostile(&mut it.value));
+            adapter.pci.iter_mut().for_each(hostile);
+        }
+        host.smb_mounts
+            .iter_mut()
+            .for_each(|mount| hostile(&mut mount.value.share));
+        for finding in check(&[host], &[], MARKS) {
+            for line in finding.fix.lines() {
+                let parts: Vec<&str> = line.split("$(reboot)").collect();
+                for end in 1..parts.len() {
+                    let before = parts[..end].concat();
+                    let is_quoted = before.matches('\'').count() % 2 == 1;
+                    assert!(is_quoted, "{rule}: {line}");
+                    quoted += 1;
+                }
+            }
+        }
+    }
+    assert!(quoted >= 20, "{quoted} names were in fixes");
+}
+
 #[test]
 fn a_planted_fault_is_found_and_nothing_else() {
     assert!(FAULTS.len() >= 40);

@@ -2,6 +2,7 @@
 
 use crate::facts::Adapter;
 use crate::host_remedy::HostRemedy;
+use crate::shell::quoted;
 use crate::text::{classes, set_bits};
 
 /// The commands for a setting, where one is known.
@@ -22,7 +23,7 @@ fn interface(adapter: &Adapter) -> &str {
 
 /// Commands of NVIDIA's tools, and files that their driver has.
 fn of_nvidia(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
-    let (netdev, device) = (interface(adapter), adapter.device.as_str());
+    let (netdev, device) = (quoted(interface(adapter)), quoted(&adapter.device));
     let ecn = format!("/sys/class/net/{netdev}/ecn");
     Some(match remedy {
         HostRemedy::Pfc(mask) => {
@@ -75,7 +76,7 @@ fn of_nvidia(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
 
 /// Commands of the kernel's own tools.
 fn of_any(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
-    let (netdev, device) = (interface(adapter), adapter.device.as_str());
+    let (netdev, device) = (quoted(interface(adapter)), quoted(&adapter.device));
     let rdma_cm = format!("/sys/kernel/config/rdma_cm/{device}");
     Some(match remedy {
         HostRemedy::Pfc(mask) => {
@@ -111,7 +112,7 @@ fn of_any(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
             format!("mkdir -p {rdma_cm}; echo \"RoCE v2\" > {rdma_cm}/ports/1/default_roce_mode")
         }
         HostRemedy::Roce => {
-            let pci = adapter.pci.as_deref().unwrap_or("BDF");
+            let pci = quoted(adapter.pci.as_deref().unwrap_or("BDF"));
             format!(
                 "devlink dev param set pci/{pci} name enable_roce value true cmode driverinit; devlink dev \
                  reload pci/{pci}   (older irdma: modprobe irdma roce_ena=1)"

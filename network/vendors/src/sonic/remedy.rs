@@ -1,6 +1,7 @@
 //! Corrections of a SONiC switch.
 
 use crate::remedy::Remedy;
+use crate::shell::quoted;
 
 /// The command or table for a setting, where this system has one.
 pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
@@ -14,12 +15,13 @@ pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
             "\"PORT_QOS_MAP\": {{ \"PORT\": {{ \"pfc_enable\": \"{class}\" }} }}, and a lossless BUFFER_PG"
         ),
         Remedy::PfcOfPort { class, port } => {
+            let port = quoted(port);
             format!("config interface pfc priority {port} {class} on")
         }
         Remedy::MarkEcn { class } => format!(
             "\"QUEUE\": {{ \"PORT|{class}\": {{ \"wred_profile\": \"NAME\" }} }}, with \"ecn\": \"ecn_all\""
         ),
-        Remedy::MtuOfPort { port } => format!("config interface mtu {port} 9216"),
+        Remedy::MtuOfPort { port } => format!("config interface mtu {} 9216", quoted(port)),
         _ => return None,
     })
 }
