@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,6 +98,19 @@ pub(crate) fn serve(plugin: Plugin, notify: impl Fn(&Notice)) -> Result<(), Plug
     })
 }
 
+/// Removes the socket of an earlier process. Any other file with its name stays.
+fn remove_socket(path: &Path) -> io::Result<()> {
+    match path.symlink_metadata() {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path),
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "a file that is no socket has this name and is left as it is: move it elsewhere",
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Listens and registers, until a socket is replaced.
 async fn once(plugin: &Arc<Plugin>, notify: &impl Fn(&Notice)) -> Result<(), PluginError> {
     let socket = plugin.folder.join(plugin.endpoint());
@@ -105,11 +118,7 @@ async fn once(plugin: &Arc<Plugin>, notify: &impl Fn(&Notice)) -> Result<(), Plu
         path: socket.clone(),
         source,
     };
-    // A socket of an earlier process, which no process listens on.
-    match std::fs::remove_file(&socket) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot(error)),
-        _ => {}
-    }
+    remove_socket(&socket).map_err(cannot)?;
     let listener = UnixListener::bind(&socket).map_err(cannot)?;
     let own = identity(&socket);
     let (health, seen) = watch::channel((plugin.is_healthy)());
@@ -165,5 +174,31 @@ async fn attend(
             notify(&Notice::Health(is_healthy));
         }
         tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_of_an_earlier_process_is_removed_and_no_other_file() {
+        let folder = std::env::temp_dir().join(format!("rockery-plugin-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("rockery.sock");
+        remove_socket(&path).unwrap();
+        std::fs::write(&path, "kept").unwrap();
+        let error = remove_socket(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"kept");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(folder.join("elsewhere"), &path).unwrap();
+        assert!(remove_socket(&path).is_err());
+        std::fs::remove_file(&path).unwrap();
+        // A listener of the standard library leaves its file behind.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        remove_socket(&path).unwrap();
+        assert!(!path.exists());
+        std::fs::remove_dir(&folder).unwrap();
     }
 }
