@@ -15,6 +15,30 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
+/// A text for a terminal: newlines and tabs stay, and all else that a terminal would obey has escapes.
+pub fn text(text: &str) -> String {
+    let kept = |it: char| match it {
+        '\n' | '\t' => it.to_string(),
+        _ => shown(it),
+    };
+    text.chars().map(kept).collect()
+}
+
+/// A JSON document for a terminal. Characters that a terminal would obey are in strings alone, where JSON has
+/// its own escapes for them.
+pub fn json(document: &str) -> String {
+    let kept = |it: char| match it {
+        '\n' => it.to_string(),
+        _ if it.is_control() || is_invisible(it) => {
+            let mut units = [0; 2];
+            let units = it.encode_utf16(&mut units).iter();
+            units.map(|unit| format!("\\u{unit:04x}")).collect()
+        }
+        _ => it.to_string(),
+    };
+    document.chars().map(kept).collect()
+}
+
 /// The lines of a text, each with escapes.
 pub fn lines(text: &str) -> String {
     text.split('\n')
@@ -51,6 +75,23 @@ mod tests {
             "{shown:?}"
         );
         assert!(shown.starts_with("\\u{1b}[2J"), "{shown}");
+    }
+
+    #[test]
+    fn a_json_document_keeps_its_meaning() {
+        let hostile = "a\u{9b}31m\u{202e}\u{e0001}\u{7f}b";
+        let document = format!("{{\n \"a\": \"{hostile}\"\n}}");
+        let shown = json(&document);
+        assert!(
+            !shown
+                .chars()
+                .any(|it| it != '\n' && (it.is_control() || is_invisible(it)))
+        );
+        assert_eq!(
+            shown,
+            "{\n \"a\": \"a\\u009b31m\\u202e\\udb40\\udc01\\u007fb\"\n}"
+        );
+        assert_eq!(text("a\tb\n\x1bc\r"), "a\tb\n\\u{1b}c\\u{d}");
     }
 
     #[test]

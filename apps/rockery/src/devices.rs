@@ -1,7 +1,6 @@
 //! `rockery devices`: devices, the programs that have them open, and their counters.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal};
 
 use ::sim::report::counted;
 use host::report::{QueuePair, Report, Reports, Stream, collect};
@@ -13,8 +12,6 @@ use crate::{Error, output};
 
 /// Queue pairs that are listed per program without `--all`.
 const QUEUE_PAIRS_SHOWN: usize = 8;
-/// Moves to the top left, and clears what is below.
-const CLEAR: &str = "\x1b[H\x1b[J";
 
 /// Lists the devices, once or at an interval.
 ///
@@ -22,17 +19,14 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 /// When standard output cannot be written.
 pub(crate) fn show(what: &Devices) -> Result<(), Error> {
     loop {
-        let text = match what.json {
-            true => format!("{}\n", now()),
-            false => as_text(&host::all(), &collect(), what.all),
-        };
         // A pipe or a file gets one list after the other.
-        let start = if what.watch.is_some() && !what.json && io::stdout().is_terminal() {
-            CLEAR
-        } else {
-            ""
-        };
-        output::print(format_args!("{start}{text}"))?;
+        if what.watch.is_some() && !what.json && output::is_terminal() {
+            output::clear()?;
+        }
+        match what.json {
+            true => output::json(now())?,
+            false => output::print(as_text(&host::all(), &collect(), what.all))?,
+        }
         let Some(interval) = what.watch else {
             return Ok(());
         };

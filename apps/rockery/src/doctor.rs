@@ -1,11 +1,11 @@
 //! `rockery doctor`: facts of hosts and switches, and their faults.
 
-use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ::sim::input;
 use ::sim::report::counted;
 use doctor::{
     Finding, Marks, Neighbour, SwitchFacts, check, collect, hear, judged_host, judged_switch,
@@ -51,7 +51,7 @@ pub(crate) fn act(what: &Doctor) -> Result<(), Error> {
 }
 
 fn captured(capture: &Path) -> Result<Vec<Neighbour>, Error> {
-    let bytes = fs::read(capture).map_err(Error::file(capture))?;
+    let bytes = input::read(capture).map_err(Error::file(capture))?;
     Ok(neighbours(&capture.display().to_string(), &bytes)?)
 }
 
@@ -85,7 +85,7 @@ fn heard(interface: &str, time: Duration) -> Result<Vec<Neighbour>, Error> {
 
 fn lldp(found: &[Neighbour], json: bool) -> Result<(), Error> {
     if json {
-        output::line(serde_json::to_string_pretty(found).unwrap_or_default())
+        output::json(serde_json::to_string_pretty(found).unwrap_or_default())
     } else if found.is_empty() {
         output::line("no frame of LLDP in it: switches send one every 30 seconds")
     } else {
@@ -124,7 +124,7 @@ impl Examined {
     }
 
     fn text_of(&mut self, path: &Path) -> Option<String> {
-        match fs::read(path) {
+        match input::read(path) {
             Ok(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) => {
                 self.unread.push(format!("{}: {error}", path.display()));
@@ -193,7 +193,7 @@ fn examine(what: &Doctor) -> Result<(), Error> {
     }
     let found = check(&facts.hosts, &facts.switches, facts.marks);
     if what.json {
-        output::line(serde_json::to_string_pretty(&as_json(&facts, &found)).unwrap_or_default())?;
+        output::json(serde_json::to_string_pretty(&as_json(&facts, &found)).unwrap_or_default())?;
     } else {
         output::print(printable::lines(&as_text(&facts, &found)))?;
         if this_host && !collect::has_adapters() {

@@ -1,6 +1,7 @@
 //! The variables that make a program use rockery.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::args::{Settings, View};
@@ -159,7 +160,9 @@ fn behaviour(settings: &Settings) -> Result<Variables, Error> {
         variables.push((host::settings::CAPTURE, path.into()));
     }
     if let Some(path) = &settings.record {
-        std::fs::write(path, format!("{}\n", wire::record::HEADER)).map_err(Error::file(path))?;
+        host::capture::create_file(path)
+            .and_then(|mut file| writeln!(file, "{}", wire::record::HEADER))
+            .map_err(Error::file(path))?;
         let path = path.canonicalize().map_err(Error::file(path))?;
         variables.push((RECORD, path.into()));
     }

@@ -11,17 +11,14 @@ use crate::{Error, output};
 /// When the agent cannot be asked, or standard output cannot be written.
 pub(crate) fn show(as_json: bool) -> Result<(), Error> {
     let found = host::cm::listeners().map_err(Error::Listeners)?;
-    let text = if as_json {
+    if as_json {
         let one =
             |it: &Listening| json!({ "space": space(it), "address": address(it), "port": it.port });
-        format!("{}\n", json!(found.iter().map(one).collect::<Vec<_>>()))
-    } else {
-        found
-            .iter()
-            .map(|it| format!("{}  {} port {}\n", space(it), address(it), it.port))
-            .collect()
-    };
-    output::print(text)
+        return output::json(json!(found.iter().map(one).collect::<Vec<_>>()));
+    }
+    let lines = found.iter();
+    let lines = lines.map(|it| format!("{}  {} port {}\n", space(it), address(it), it.port));
+    output::print(lines.collect::<String>())
 }
 
 /// The port space, by the names of `enum rdma_port_space`.

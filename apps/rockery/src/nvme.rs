@@ -375,7 +375,7 @@ fn measure_with(what: &BenchArgs, client: &mut Client) -> Result<(), Error> {
         };
         failures.count(&figures);
         if what.json {
-            output::line(format_args!("{}", Measured::new(spec, &figures).to_json()))?;
+            output::json(Measured::new(spec, &figures).to_json())?;
         } else {
             print(spec, &figures)?;
         }

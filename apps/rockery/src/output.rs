@@ -1,5 +1,5 @@
 //! Standard output and standard error: all text and data of commands go through here, so that one place
-//! decides what happens when they cannot be written.
+//! decides what happens when they cannot be written, and what a terminal gets of names that others chose.
 //!
 //! Rust ignores SIGPIPE, because a socket that its peer has closed raises it too. A pipe without a reader,
 //! as in `rockery nvme id-ctrl TARGET | head -1`, is therefore an error here: [`Error::OutputClosed`]. The
@@ -9,14 +9,39 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use crate::Error;
+use crate::{Error, printable};
 
-/// Prints text as it is, and flushes it.
+/// Prints text, and flushes it. Names in it may come from a peer, a file or another process: control
+/// characters but newlines and tabs are escaped, and so are marks that reorder text.
 ///
 /// # Errors
 /// When standard output cannot be written.
 pub(crate) fn print(text: impl Display) -> Result<(), Error> {
+    bytes(printable::text(&text.to_string()).as_bytes())
+}
+
+/// Prints a JSON document as a line.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(crate) fn json(document: impl Display) -> Result<(), Error> {
+    bytes(format!("{}\n", printable::json(&document.to_string())).as_bytes())
+}
+
+/// Prints a document that programs read, in a format that has its own escapes, as it is.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(crate) fn document(text: impl Display) -> Result<(), Error> {
     bytes(text.to_string().as_bytes())
+}
+
+/// Moves the cursor of a terminal to its top left corner, and clears what is below.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub(crate) fn clear() -> Result<(), Error> {
+    bytes(b"\x1b[H\x1b[2J")
 }
 
 /// Prints a line.
@@ -46,10 +71,14 @@ pub(crate) fn announce(text: impl Display) {
     _ = print(text);
 }
 
-/// Writes a line to standard error. If that cannot be written, the line is lost: there is no other place for
-/// it.
+/// Writes a line to standard error, with escapes as [`print`]. If that cannot be written, the line is lost:
+/// there is no other place for it.
 pub(crate) fn write_note(text: impl Display) {
-    _ = writeln!(io::stderr().lock(), "{text}");
+    _ = writeln!(
+        io::stderr().lock(),
+        "{}",
+        printable::text(&text.to_string())
+    );
 }
 
 /// As `eprintln!`, which panics when standard error is closed.

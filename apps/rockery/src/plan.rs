@@ -9,6 +9,8 @@ use fabric_file::{Document, Network};
 use vendors::dialect::Version;
 use vendors::{Dialect, Intent, changes_by_port};
 
+use ::sim::input;
+
 use crate::{Error, output};
 
 /// The configurations to write.
@@ -71,7 +73,7 @@ pub(crate) fn act(plan: &Plan) -> Result<(), Error> {
             output::note!("{name}: {note}");
         }
         for (_, file) in running.iter().filter(|(own, _)| own == name) {
-            let text = fs::read(file).map_err(Error::file(file))?;
+            let text = input::read(file.as_ref()).map_err(Error::file(file))?;
             let text = String::from_utf8_lossy(&text);
             // A text without anything of this system is refused.
             dialect.read(file, &text)?;
@@ -108,7 +110,7 @@ fn running(
 /// # Errors
 /// Mistakes in the file, and files that cannot be read.
 pub(crate) fn network(path: &Path) -> Result<Network, Error> {
-    let read = |path: &Path| fs::read_to_string(path);
+    let read = input::read_text;
     let text = read(path).map_err(Error::file(path))?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let mut files = |name: &str| read(&folder.join(name)).map_err(|error| error.to_string());

@@ -558,16 +558,16 @@ fn current_config(socket: &Socket) -> Result<Config, Error> {
 }
 
 fn print_config(socket: &Socket) -> Result<(), Error> {
-    output::print(current_config(socket)?.to_text())
+    output::document(current_config(socket)?.to_text())
 }
 
 fn print_metrics(socket: &Socket) -> Result<(), Error> {
     let answer = socket.ask_one(&Query::Report)?;
     if let Ok(report) = serde_json::from_value::<::smb::serve::Report>(answer.clone()) {
-        return output::print(report.to_prometheus());
+        return output::document(report.to_prometheus());
     }
     let report: Report = serde_json::from_value(answer).map_err(ControlError::Answer)?;
-    output::print(report.to_prometheus())
+    output::document(report.to_prometheus())
 }
 
 fn free_number(socket: &Socket, nqn: &Nqn) -> Result<u32, Error> {

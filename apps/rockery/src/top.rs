@@ -63,12 +63,12 @@ pub(crate) fn show(what: &Top) -> Result<(), Error> {
         let now = look(&what.socket)?;
         let page = pages(&now, Some(&before));
         // From the top left corner, and nothing of the last page below.
-        let (head, tail) = if is_terminal {
-            ("\x1b[H\x1b[2J", "")
+        if is_terminal {
+            output::clear()?;
+            output::print(page)?;
         } else {
-            ("", "\n")
-        };
-        output::print(format_args!("{head}{page}{tail}"))?;
+            output::line(page)?;
+        }
         if what.once {
             break;
         }

@@ -24,7 +24,8 @@ impl<T: FromStr<Err: std::fmt::Display>> FromStr for ValueOrFile<T> {
                 text: text.to_owned(),
             });
         };
-        let found = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+        let found =
+            ::sim::input::read_text(path.as_ref()).map_err(|error| format!("{path}: {error}"))?;
         let value = found
             .trim()
             .parse()

@@ -85,7 +85,7 @@ pub(crate) fn act(what: &Vf) -> Result<(), Error> {
                 None => all.iter().collect(),
             };
             if *json {
-                return output::line(Value::Array(shown.into_iter().map(link).collect()));
+                return output::json(Value::Array(shown.into_iter().map(link).collect()));
             }
             output::print(shown.into_iter().map(text).collect::<String>())
         }

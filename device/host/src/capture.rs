@@ -11,6 +11,7 @@ use crate::settings;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::Ipv6Addr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use wire::ipv4::{IPV4_SIZE, Ipv4};
@@ -62,7 +63,24 @@ pub(crate) struct Capture {
 /// # Errors
 /// Those of creating and writing the file.
 pub fn create(path: &Path) -> io::Result<()> {
-    File::create(path)?.write_all(&header())
+    create_file(path)?.write_all(&header())
+}
+
+/// Makes an empty file; an existing file is truncated. A FIFO needs a process that reads it: without one,
+/// opening it would wait.
+///
+/// # Errors
+/// Those of creating the file, and a FIFO that no process reads.
+pub fn create_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    let opened = options.custom_flags(libc::O_NONBLOCK).open(path);
+    match opened {
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Err(io::Error::other(
+            "it is a FIFO that no process reads: start the reader first",
+        )),
+        opened => opened,
+    }
 }
 
 impl Capture {

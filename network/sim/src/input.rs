@@ -1,5 +1,5 @@
-//! Reading the files of an experiment. A fabric file may come from others, and names further files: each of
-//! these has to be a regular file of a limited size.
+//! Reading the files that commands are given: fabric files, the files that they name, configurations,
+//! snapshots and captures. They may come from others: each has to be a regular file of a limited size.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -14,8 +14,11 @@ pub const FILE_BYTES_MAX: u64 = 16 << 20;
 /// # Errors
 /// When there is none, or when it is something else.
 pub fn regular(path: &Path) -> io::Result<File> {
-    let refused =
-        || io::Error::other("it is a device, a FIFO or a folder, where a regular file is needed");
+    let refused = || {
+        io::Error::other(
+            "it is a device, a FIFO or a folder, where a regular file is needed: save the data in one",
+        )
+    };
     if !fs::metadata(path)?.is_file() {
         return Err(refused());
     }
@@ -31,11 +34,32 @@ pub fn regular(path: &Path) -> io::Result<File> {
     }
 }
 
+/// The bytes of a file that a user names: a regular file of a limited size.
+///
+/// # Errors
+/// As [`regular`], and when it is larger than [`FILE_BYTES_MAX`].
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    bytes(regular(path)?)
+}
+
+/// The same of a file in UTF-8.
+///
+/// # Errors
+/// As [`read`] and [`text`].
+pub fn read_text(path: &Path) -> io::Result<String> {
+    text(regular(path)?)
+}
+
 /// The text of an open file.
 ///
 /// # Errors
 /// When it is larger than [`FILE_BYTES_MAX`], no UTF-8, or cannot be read.
 pub fn text(file: File) -> io::Result<String> {
+    let what = "it is no text in UTF-8";
+    String::from_utf8(bytes(file)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, what))
+}
+
+fn bytes(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
@@ -45,8 +69,7 @@ pub fn text(file: File) -> io::Result<String> {
         );
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }
-    let what = "it is no text in UTF-8";
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, what))
+    Ok(bytes)
 }
 
 /// Reads the files that a fabric file in `folder` names, relative to it: the `files` argument of

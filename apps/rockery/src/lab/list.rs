@@ -22,7 +22,7 @@ pub(super) fn top() -> Result<Infallible, Error> {
     let clears = output::is_terminal();
     loop {
         if clears {
-            output::print("\x1b[H\x1b[2J")?;
+            output::clear()?;
         }
         list(false)?;
         std::thread::sleep(INTERVAL);
@@ -46,7 +46,7 @@ fn list(json: bool) -> Result<bool, Error> {
     for name in labs() {
         match asked(&name) {
             Ok(status) if json => {
-                output::line(serde_json::to_string(&status).unwrap_or_default())?;
+                output::json(serde_json::to_string(&status).unwrap_or_default())?;
             }
             Ok(status) => output::print(text(&status))?,
             // Its socket was listed before it ended.

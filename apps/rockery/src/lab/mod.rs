@@ -217,7 +217,11 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
         Lab::Down(which) => return down(which),
         Lab::Ps { json } => return list::ps(*json),
         Lab::Report { lab, json } => {
-            output::print(Client::connect(lab.as_deref())?.report(*json)?)?;
+            let report = Client::connect(lab.as_deref())?.report(*json)?;
+            match json {
+                true => output::json(report.trim_end())?,
+                false => output::print(report)?,
+            }
         }
         Lab::Show {
             lab,
@@ -235,7 +239,7 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
             Client::connect(lab.as_deref())?.set(std::slice::from_ref(value))?
         }
         Lab::Metrics { lab } => {
-            output::print(metrics::text(&Client::connect(lab.as_deref())?.status()?))?;
+            output::document(metrics::text(&Client::connect(lab.as_deref())?.status()?))?;
         }
         Lab::Top => match list::top()? {},
         Lab::Exec(exec) => return execute(exec),
@@ -289,7 +293,7 @@ fn up(what: &Up) -> Result<(), Error> {
 
 fn say(what: &Up, ready: &Ready) -> Result<(), Error> {
     if what.json {
-        return output::line(serde_json::to_string(ready).unwrap_or_default());
+        return output::json(serde_json::to_string(ready).unwrap_or_default());
     }
     ready
         .warnings

@@ -86,7 +86,7 @@ pub(super) fn act(what: &RunArgs, plan: &Plan) -> Result<ExitCode, Error> {
         Slow::Auto => search(plan, &flows)?,
     };
     if what.json {
-        output::line(compare::json(&measured, simulated.as_ref()))?;
+        output::json(compare::json(&measured, simulated.as_ref()))?;
     } else if let Some(path) = &what.html {
         let page = compare::page(&plan.whole, &measured, simulated.as_ref());
         std::fs::write(path, page).map_err(Error::file(path))?;

@@ -1,8 +1,8 @@
 //! `rockery doctor matrix`: probes of several hosts, put together.
 
-use std::fs;
 use std::path::PathBuf;
 
+use ::sim::input;
 use ::sim::report::counted;
 use doctor::probe::{Matrix, read_row};
 use serde_json::json;
@@ -17,7 +17,7 @@ pub(crate) fn matrix(files: &[PathBuf], as_json: bool) -> Result<(), Error> {
     let (mut rows, mut unread) = (Vec::new(), Vec::new());
     for path in files {
         let name = path.display().to_string();
-        let read = fs::read(path)
+        let read = input::read(path)
             .map_err(|error| format!("{name}: {error}"))
             .and_then(|bytes| {
                 read_row(&name, &String::from_utf8_lossy(&bytes)).map_err(|error| error.to_string())
@@ -33,7 +33,7 @@ pub(crate) fn matrix(files: &[PathBuf], as_json: bool) -> Result<(), Error> {
         let (pairs, unknown) = (matrix.pairs(), matrix.unknown());
         let page =
             json!({ "pairs": pairs, "faults": faults, "unknown": unknown, "unread": unread });
-        output::line(serde_json::to_string_pretty(&page).unwrap_or_default())?;
+        output::json(serde_json::to_string_pretty(&page).unwrap_or_default())?;
     } else {
         output::print(printable::lines(&matrix.page()))?;
     }

@@ -41,7 +41,7 @@ pub(super) fn print(
             "from": seen.from, "hosts": hosts, "load": all, "shares": shares,
             "shares_unknown": why, "findings": findings,
         });
-        return output::line(serde_json::to_string_pretty(&page).unwrap_or_default());
+        return output::json(serde_json::to_string_pretty(&page).unwrap_or_default());
     }
     let mut text: String = found.iter().map(|finding| format!("{finding}\n")).collect();
     text += &table(observed);

@@ -19,7 +19,7 @@ use fabric::{Span, Time};
 use fabric_file::{Document, Point};
 
 use crate::args::Sim;
-use crate::{Error, output};
+use crate::{Error, output, printable};
 pub(crate) use files::Files;
 use files::beside;
 
@@ -262,7 +262,8 @@ fn is_stdout(path: Option<&Path>) -> bool {
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {
     if path == Path::new("-") {
-        return output::print(text);
+        // Names are in strings of JSON, or in fields of CSV, which has no escapes.
+        return output::document(printable::json(text));
     }
     fs::write(path, text).map_err(Error::file(path))
 }
