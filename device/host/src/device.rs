@@ -139,6 +139,7 @@ impl Device {
             .map_err(OpenError::Thread)?;
         open_devices::register(&shared);
         let housekeeping = Housekeeping::new(&shared.epoll, &info);
+        crate::sys::memory::guard_this_process();
         let worker = Arc::clone(&shared);
         let thread = process::spawn_quiet("rockery", move || thread::run(&worker, &housekeeping));
         let thread = Some(thread.map_err(OpenError::Thread)?);

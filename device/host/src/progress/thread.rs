@@ -29,7 +29,6 @@ const FOR_EVER: Instant = Instant(u64::MAX);
 /// Runs until the device is closed. A panic ends the device, and a second one the thread as well; the program
 /// is notified of the first by `IBV_EVENT_DEVICE_FATAL`.
 pub(crate) fn run(shared: &Shared, housekeeping: &Housekeeping) {
-    crate::sys::memory::guard_this_thread();
     for _ in 0..2 {
         if catch_unwind(AssertUnwindSafe(|| serve(shared, housekeeping))).is_ok() {
             return;

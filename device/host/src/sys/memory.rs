@@ -5,27 +5,30 @@
 //! their bytes go through the kernel, which answers with an error where there is no page.
 //!
 //! Some programs unmap memory before they deregister it: UCX's registration cache deregisters what was
-//! unmapped when it is used next. An adapter goes on to access the pages, which it has pinned. The progress
-//! thread works while the program does that, so it copies with a [`Guard`]: the request fails, and the
+//! unmapped when it is used next. Others protect it, or truncate the file that is mapped there. An adapter
+//! goes on to access the pages, which it has pinned. Here all copies are made with a [`Guard`], also those of
+//! the program's own threads, which serve requests of peers when they poll: the request fails, and the
 //! program goes on.
 
 use super::guarded::Guard;
 use super::shared_files;
 use rnic::{Backing, Fault, Memory, Payload, Piece};
-use std::cell::Cell;
 use std::io;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
-thread_local! {
-    /// The guard of this thread's copies, where memory may be unmapped meanwhile.
-    static GUARD: Cell<Option<Guard>> = const { Cell::new(None) };
+/// The guard of copies to and from the program's memory, which may be unmapped meanwhile. None where the
+/// system refuses the signal handlers, or the processor has no such code: an access to what is not there ends
+/// the process then.
+#[inline]
+fn guard() -> Option<Guard> {
+    static GUARD: OnceLock<Option<Guard>> = OnceLock::new();
+    *GUARD.get_or_init(|| Guard::new().ok())
 }
 
-/// From now on this thread treats unmapped memory as a fault of the request. A system that refuses the signal
-/// handlers leaves the thread as it was.
-pub(crate) fn guard_this_thread() {
-    GUARD.set(Guard::new().ok());
+/// Has the process guarded before its first copy, which a program measures.
+pub(crate) fn guard_this_process() {
+    guard();
 }
 
 /// The memory of this process.
@@ -57,7 +60,7 @@ impl Memory for ProcessMemory {
             Backing::Null => return Ok(()),
         }
         let target = piece.address as *mut u8;
-        if let Some(guard) = GUARD.get() {
+        if let Some(guard) = guard() {
             // SAFETY: the target is of a region that is registered, mapped or no longer mapped, which the
             // guard finds; the bytes are in a receive buffer of ours or in a record that is not released yet.
             return if unsafe { guard.copy(target, bytes, length) } {
@@ -80,7 +83,7 @@ impl Memory for ProcessMemory {
 
     fn fetch_add(&mut self, piece: Piece, add: u64) -> Result<u64, Fault> {
         let cell = cell(piece)?;
-        match GUARD.get() {
+        match guard() {
             // SAFETY: an aligned address in a registered region; the guard finds out if it is unmapped.
             Some(guard) => unsafe { guard.fetch_add(cell.cast(), add) }.ok_or(Fault::Unmapped),
             // SAFETY: aligned, and in a registered region, whose owner keeps it mapped and writable.
@@ -90,7 +93,7 @@ impl Memory for ProcessMemory {
 
     fn compare_swap(&mut self, piece: Piece, compare: u64, swap: u64) -> Result<u64, Fault> {
         let cell = cell(piece)?;
-        if let Some(guard) = GUARD.get() {
+        if let Some(guard) = guard() {
             // SAFETY: an aligned address in a registered region; the guard finds out if it is unmapped.
             return unsafe { guard.compare_swap(cell.cast(), compare, swap) }
                 .ok_or(Fault::Unmapped);
@@ -103,7 +106,7 @@ impl Memory for ProcessMemory {
 
     fn store(&mut self, piece: Piece, bytes: [u8; 8]) -> Result<(), Fault> {
         let cell = cell(piece)?;
-        if let Some(guard) = GUARD.get() {
+        if let Some(guard) = guard() {
             // SAFETY: an aligned address in a registered region; the guard finds out if it is unmapped. The
             // bytes are ours.
             return if unsafe { guard.copy(cell.cast(), bytes.as_ptr(), 8) } {
@@ -175,7 +178,7 @@ pub(crate) fn read(piece: &Piece, out: &mut [u8]) -> Result<(), Fault> {
             return Ok(());
         }
     }
-    if let Some(guard) = GUARD.get() {
+    if let Some(guard) = guard() {
         // SAFETY: the source is of a region that is registered, mapped or no longer mapped, which the guard
         // finds; `out` is a staging buffer of ours.
         let copied = unsafe { guard.copy(out.as_mut_ptr(), piece.address as *const u8, length) };
