@@ -56,7 +56,7 @@ pub fn number<T: Number>(call: Call, body: impl FnOnce() -> Result<T, Errno>) ->
 
 /// For calls that cannot fail.
 pub fn plain<T: Default + Debug>(call: Call, body: impl FnOnce() -> T) -> T {
-    caught(call, || Ok(body())).unwrap_or_default()
+    caught(call.never_refused(), || Ok(body())).unwrap_or_default()
 }
 
 /// A return type whose failure is -1 with `errno`.
@@ -83,6 +83,9 @@ impl Number for usize {
 
 #[inline(always)]
 fn caught<T: Debug>(call: Call, body: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    if call.allocates && !host::has_memory() {
+        return Err(Errno::NO_MEMORY);
+    }
     let is_logged = host::log::has_calls();
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         // The device may be inconsistent, so that flushing its queue pairs panics too.
@@ -152,7 +155,7 @@ macro_rules! exports_with_visibility {
                 // SAFETY: the caller owes valid arguments, which live as long as the call.
                 let $arg = unsafe { <$type as $crate::Argument>::from_raw($arg) };
             )*
-            $crate::$kind($crate::Call(stringify!($name)), || $body)
+            $crate::$kind(const { $crate::Call::new(stringify!($name)) }, || $body)
         }
     )*};
 }
@@ -162,7 +165,7 @@ mod tests {
     use super::*;
     use rnic::{AttrMask, Capacity, Event, QpAttr, QpInit, QpType, ReceiveRequest, State, Status};
 
-    const CALL: Call = Call("test");
+    const CALL: Call = Call::new("test");
 
     fn errno() -> Option<i32> {
         std::io::Error::last_os_error().raw_os_error()

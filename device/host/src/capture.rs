@@ -8,6 +8,7 @@
 
 use crate::flow::identification;
 use crate::settings;
+use link::write_signals::without_signals;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::Ipv6Addr;
@@ -121,7 +122,7 @@ impl Capture {
         for (index, datagram) in bytes.chunks(segment.max(1)).enumerate() {
             put_packet(&mut self.block, envelope, index as u16, datagram, time);
         }
-        match self.file.write_all(&self.block) {
+        match without_signals(|| self.file.write_all(&self.block)) {
             Ok(()) => true,
             Err(error) => {
                 crate::note(format_args!("rockery: the capture ends here: {error}"));

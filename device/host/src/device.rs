@@ -6,7 +6,7 @@ use crate::agent::{self, Lease};
 use crate::channel::{AsyncEvents, CompletionChannel};
 use crate::counters::LinkCounters;
 use crate::error::{DomainError, OpenError};
-use crate::interface::{DeviceInfo, list};
+use crate::interface::{DeviceInfo, try_list};
 use crate::lab::LabPort;
 use crate::log;
 use crate::multicast;
@@ -91,7 +91,8 @@ impl Device {
     pub fn open(info: &DeviceInfo) -> Result<Arc<Self>, OpenError> {
         settings::check_variables()?;
         let gone = || OpenError::Gone(info.interface.clone());
-        let info = list()
+        let info = try_list()
+            .map_err(OpenError::Interfaces)?
             .into_iter()
             .find(|device| device.name == info.name)
             .ok_or_else(gone)?;

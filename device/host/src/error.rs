@@ -62,6 +62,9 @@ pub enum OpenError {
     /// All ranges of queue pair numbers are in use.
     #[error("as many processes as the port has room for use it already ({0}): end some of them")]
     NoSlot(u32),
+    /// The kernel does not list the interfaces of the host.
+    #[error("cannot list the network interfaces: {0}")]
+    Interfaces(#[source] io::Error),
     /// No interface with this name is up any more.
     #[error("interface {0} is not up any more, or has no address: see `ip address`")]
     Gone(String),

@@ -61,11 +61,19 @@ impl DeviceInfo {
 /// The devices of this host that the environment does not hide ([`crate::settings::DEVICES`]), ordered as
 /// [`all`].
 pub fn list() -> Vec<DeviceInfo> {
-    let mut devices = all();
+    try_list().unwrap_or_default()
+}
+
+/// The same devices, or the reason why there are none.
+///
+/// # Errors
+/// Those of [`interfaces`]: the kernel does not list interfaces.
+pub fn try_list() -> io::Result<Vec<DeviceInfo>> {
+    let mut devices = try_all()?;
     if let Some(wanted) = settings::devices() {
         devices.retain(|device| wanted.iter().any(|name| device.is_called(name)));
     }
-    devices
+    Ok(devices)
 }
 
 /// The devices of [`list`], with those that were `known` before and are down now: their connections wait
@@ -85,10 +93,14 @@ pub(crate) fn list_keeping(known: &[DeviceInfo]) -> Option<Vec<DeviceInfo>> {
 /// All devices of this host in order of interface index, the loopback interface last. Empty when no interface
 /// is up, or when the kernel does not list interfaces.
 pub fn all() -> Vec<DeviceInfo> {
-    let mut found: Vec<Interface> = interfaces().unwrap_or_default();
+    try_all().unwrap_or_default()
+}
+
+fn try_all() -> io::Result<Vec<DeviceInfo>> {
+    let mut found: Vec<Interface> = interfaces()?;
     found.retain(|interface| interface.is_up && !interface.addresses.is_empty());
     found.sort_by_key(|interface| (interface.is_loopback, interface.index));
-    found.iter().map(device_of).collect()
+    Ok(found.iter().map(device_of).collect())
 }
 
 /// The current state of an open device's interface.

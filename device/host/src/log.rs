@@ -10,6 +10,7 @@ use crate::log_filter::Filter;
 pub(crate) use crate::log_filter::HOST;
 use crate::settings;
 use crate::sys::standard_error;
+use link::write_signals::without_signals;
 use std::fmt::{self, Write as _};
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -134,11 +135,8 @@ impl Logger {
 }
 
 fn append(path: &PathBuf, line: &[u8]) -> io::Result<()> {
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)?
-        .write_all(line)
+    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    without_signals(|| file.write_all(line))
 }
 
 /// A line under construction: the message, then the other fields as `name=value`.

@@ -128,16 +128,23 @@ unsafe fn modify(this: &Id, state: u32) -> Result<(), Errno> {
 }
 
 /// Brings a connection's queue pair to RTS. INIT is repeated, because access rights depend on the connection
-/// parameters, which were unknown when the queue pair was created.
+/// parameters, which were unknown when the queue pair was created. A call that failed halfway may be
+/// repeated: it goes on from the state that the first one has reached.
 ///
 /// # Safety
 /// The identifier's queue pair is live.
 pub(crate) unsafe fn make_ready(this: &Id) -> Result<(), Errno> {
     // SAFETY: by this function's contract, the identifier's queue pair is live.
     unsafe {
-        modify(this, INIT)?;
-        modify(this, RTR)?;
-        modify(this, RTS)
+        let reached = (*(*this.raw()).qp).state;
+        let is_behind = |state| !(RTR..=RTS).contains(&reached) || reached < state;
+        for state in [INIT, RTR, RTS]
+            .into_iter()
+            .filter(|&state| is_behind(state))
+        {
+            modify(this, state)?;
+        }
+        Ok(())
     }
 }
 

@@ -94,10 +94,11 @@ fn copy<const N: usize>(to: &mut [c_char; N], from: &str) {
 }
 
 exports! {
-    /// The list ends with NULL, which the count does not include.
+    /// The list ends with NULL, which the count does not include. It fails where the kernel does not list the
+    /// interfaces, as without descriptors.
     fn ibv_get_device_list(count: InOut<'_, c_int>) -> pointer(*mut *mut ibv_device) {
         let mut list: Vec<*mut ibv_device> =
-            host::list().into_iter().map(|info| ListedDevice::new(info).cast::<ibv_device>()).collect();
+            host::try_list()?.into_iter().map(|info| ListedDevice::new(info).cast::<ibv_device>()).collect();
         if let Some(count) = count.optional() {
             *count = list.len() as c_int;
         }

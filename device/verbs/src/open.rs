@@ -6,7 +6,26 @@ use crate::operations::opened;
 use crate::{import, record};
 use abi::{ibv_context, ibv_device};
 use ffi::{Errno, exports};
+use std::error::Error as _;
+use std::io;
 use std::sync::Arc;
+
+/// The error number of the system where one of its limits is in the way.
+fn open_errno(error: &host::OpenError) -> Errno {
+    const LIMITS: [i32; 5] = [
+        libc::EAGAIN,
+        libc::EFBIG,
+        libc::EMFILE,
+        libc::ENFILE,
+        libc::ENOMEM,
+    ];
+    let source = error.source().and_then(|it| it.downcast_ref::<io::Error>());
+    let code = source.and_then(io::Error::raw_os_error);
+    Errno(
+        code.filter(|code| LIMITS.contains(code))
+            .unwrap_or(libc::EIO),
+    )
+}
 
 exports! {
     /// Prints to standard error why a device does not open, because `errno` cannot express it.
@@ -16,7 +35,7 @@ exports! {
         record::begin();
         let device = host::Device::open(&entry.info).map_err(|error| {
             host::note(format_args!("rockery: {}: {error}", entry.info.name));
-            Errno(libc::EIO)
+            open_errno(&error)
         })?;
         let objects = Arc::default();
         let command = import::export_device(&device, &objects);

@@ -1,5 +1,6 @@
 //! Memory that two processes share: a sealed memfd whose two rings are each mapped twice in a row.
 
+use super::write_signals::without_signals;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
@@ -40,8 +41,10 @@ impl Mapping {
         let fd = check_result(unsafe { libc::memfd_create(c"rockery".as_ptr(), flags) })?;
         // SAFETY: a new descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: no pointers.
-        check_result(unsafe { libc::ftruncate(fd.as_raw_fd(), FILE_BYTES as i64) })?;
+        without_signals(|| {
+            // SAFETY: no pointers.
+            check_result(unsafe { libc::ftruncate(fd.as_raw_fd(), FILE_BYTES as i64) })
+        })?;
         // SAFETY: no pointers.
         check_result(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
         Ok((Self::map(fd.as_raw_fd())?, fd))

@@ -6,6 +6,7 @@
 
 use super::protocol::DATAGRAM_BYTES;
 use link::udp::{Route, Socket};
+use link::write_signals::without_signals;
 use std::fs::File;
 use std::net::Ipv6Addr;
 use std::os::fd::OwnedFd;
@@ -40,7 +41,7 @@ impl JournalWriter {
     /// Sets how many communication IDs count as used. An error (no memory) is ignored: the next process in
     /// this slot may then use IDs that a peer still has in TIMEWAIT.
     pub(crate) fn set_used(&self, used: u32) {
-        let _ = self.0.write_all_at(&used.to_ne_bytes(), 0);
+        let _ = without_signals(|| self.0.write_all_at(&used.to_ne_bytes(), 0));
     }
 
     /// Sets the message for the connection of a record; `None` clears the record. An error (no memory) is
@@ -57,9 +58,8 @@ impl JournalWriter {
             record[44..].copy_from_slice(datagram);
             length = RECORD_BYTES;
         }
-        let _ = self
-            .0
-            .write_all_at(&record[..length], record_offset(number));
+        let (record, offset) = (&record[..length], record_offset(number));
+        let _ = without_signals(|| self.0.write_all_at(record, offset));
     }
 }
 

@@ -5,6 +5,7 @@
 //! (the memory is sealed against it); a peer copies an entry, and uses the copy if the number was even and is
 //! the same afterwards.
 
+use link::write_signals::without_signals;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -136,8 +137,9 @@ impl GrantTable {
         }
         // SAFETY: a new descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let bytes = size_of::<Pages>() as i64;
         // SAFETY: no pointers.
-        if unsafe { libc::ftruncate(fd.as_raw_fd(), size_of::<Pages>() as i64) } < 0 {
+        if without_signals(|| unsafe { libc::ftruncate(fd.as_raw_fd(), bytes) }) < 0 {
             return Err(io::Error::last_os_error());
         }
         let mapped = Mapped::new(

@@ -1,5 +1,6 @@
 //! All unsafe code of this crate: application memory and system calls.
 
+pub(crate) mod address_space;
 pub(crate) mod descriptors;
 pub(crate) mod epoll;
 pub(crate) mod eventfd;

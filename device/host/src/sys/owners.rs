@@ -6,6 +6,7 @@
 //! it does not wait for the agent.
 
 use link::unix::Identity;
+use link::write_signals::without_signals;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::{size_of, zeroed};
@@ -91,8 +92,9 @@ impl Owners<Writes> {
         }
         // SAFETY: a new descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let bytes = size_of::<Table>() as i64;
         // SAFETY: no pointers.
-        if unsafe { libc::ftruncate(fd.as_raw_fd(), size_of::<Table>() as i64) } < 0 {
+        if without_signals(|| unsafe { libc::ftruncate(fd.as_raw_fd(), bytes) }) < 0 {
             return Err(io::Error::last_os_error());
         }
         let owners = Self::map(&fd, libc::PROT_READ | libc::PROT_WRITE)?;

@@ -106,6 +106,7 @@ unsafe fn become_daemon(keep: &OwnedFd) {
         }
         libc::signal(libc::SIGHUP, libc::SIG_IGN);
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
         libc::dup2(keep.as_raw_fd(), KEPT);

@@ -1,5 +1,6 @@
 //! Standard error of the program, for reasons that `errno` cannot express.
 
+use link::write_signals::without_signals;
 use std::fmt::Display;
 use std::io;
 
@@ -12,13 +13,16 @@ pub fn note(text: impl Display) {
 /// Writes bytes to standard error with one call. The standard library's lock of it is not taken: a forked
 /// child could find it taken by a thread that the child does not have.
 pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
-    // SAFETY: the call reads as many bytes as the slice has.
-    let written = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
-    if written < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    without_signals(|| {
+        // SAFETY: the call reads as many bytes as the slice has.
+        let written =
+            unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+        if written < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    })
 }
 
 #[cfg(test)]

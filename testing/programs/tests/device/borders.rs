@@ -34,3 +34,12 @@ fn the_signals_of_a_program_do_what_they_do_without_a_device() {
     let run = |argv: &[&str]| alone.run(argv, SECONDS).unwrap().expect_success().output;
     assert_eq!(run(&[&path, "open"]), run(&[&path]));
 }
+
+#[test]
+fn a_step_that_a_limit_refuses_has_an_error_number_and_succeeds_later() {
+    let libraries = ["-lrdmacm", "-libverbs"];
+    let probe = Probe::compile_with("cc", "resources", &libraries).unwrap();
+    for limit in ["NOFILE", "MEMLOCK", "AS", "FSIZE", "NPROC", "STACK", "DATA"] {
+        expect_right(&Rockery::built(), &probe, &[limit]);
+    }
+}
