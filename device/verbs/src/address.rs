@@ -2,10 +2,11 @@
 
 use crate::context::{Context, ContextArg, ContextRef};
 use crate::device::GIDS;
-use crate::pd::PdArg;
-use abi::{ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_pd, ibv_wc};
+use crate::pd::{PdArg, pd};
+use abi::{ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_wc};
 use ffi::{BeginsWith, Errno, GivenUp, In, Out, exports};
 use rnic::{AddressVector, Gid};
+use std::sync::atomic::Ordering;
 
 /// An address handle. C sees the first field.
 #[repr(C)]
@@ -142,18 +143,22 @@ fn back(owner: &Context, header: &[u8; 40]) -> Result<AddressVector, Errno> {
     })
 }
 
-fn boxed(context: ContextRef, domain: *mut ibv_pd, vector: AddressVector) -> *mut ibv_ah {
+/// An address handle as C's struct. It counts as a user of its domain, as in the kernel.
+fn boxed(domain: &PdArg<'_>, vector: AddressVector) -> Result<*mut ibv_ah, Errno> {
+    let of = domain.get()?;
+    let context = of.context.clone();
     let abi = ibv_ah {
         context: context.raw(),
-        pd: domain,
+        pd: domain.raw(),
         handle: 0,
     };
-    Box::into_raw(Box::new(Ah {
+    of.users.fetch_add(1, Ordering::Relaxed);
+    Ok(Box::into_raw(Box::new(Ah {
         abi,
         vector,
         _context: context,
     }))
-    .cast()
+    .cast())
 }
 
 /// C's `struct ibv_grh`: the 40 bytes before a datagram in its receive buffer, at any address. They are a
@@ -193,7 +198,7 @@ exports! {
             return Err(Errno::INVALID);
         }
         let vector = with_route(&context.device, vector)?;
-        Ok(boxed(context.clone(), domain.raw(), vector))
+        boxed(&domain, vector)
     }
 
     fn ibv_init_ah_from_wc(
@@ -210,11 +215,12 @@ exports! {
         let context = &domain.get()?.context;
         let vector = from_completion(context, port, completion.get()?, header)?;
         let vector = with_route(&context.device, vector)?;
-        Ok(boxed(context.clone(), domain.raw(), vector))
+        boxed(&domain, vector)
     }
 
     fn ibv_destroy_ah(given_up: GivenUp<Ah, ibv_ah>) -> code(i32) {
-        given_up.get()?;
+        // SAFETY: a domain with users is not freed.
+        unsafe { pd(given_up.get()?.abi.pd) }?.users.fetch_sub(1, Ordering::Relaxed);
         given_up.free();
         Ok(())
     }

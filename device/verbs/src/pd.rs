@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct Pd {
     abi: ibv_pd,
     pub(crate) handle: rnic::Pd,
-    /// Parent domains based on this one.
-    children: AtomicU32,
+    /// Parent domains based on this one, and address handles; the device counts its other users.
+    pub(crate) users: AtomicU32,
     /// The domain that this parent domain is based on.
     below: Option<(*const Self, *const Td)>,
     pub(crate) context: ContextRef,
@@ -79,7 +79,7 @@ pub(crate) fn boxed(
     Box::into_raw(Box::new(Pd {
         abi,
         handle,
-        children: AtomicU32::new(0),
+        users: AtomicU32::new(0),
         below,
         context,
     }))
@@ -95,13 +95,13 @@ exports! {
 
     fn ibv_dealloc_pd(given_up: GivenUp<Pd, ibv_pd>) -> code(i32) {
         let domain = given_up.get()?;
-        if domain.children.load(Ordering::Relaxed) > 0 {
+        if domain.users.load(Ordering::Relaxed) > 0 {
             return Err(Errno::BUSY);
         }
         match domain.below {
             Some((below, thread)) => {
-                // SAFETY: a domain with children is not freed.
-                unsafe { &*below }.children.fetch_sub(1, Ordering::Relaxed);
+                // SAFETY: a domain with users is not freed.
+                unsafe { &*below }.users.fetch_sub(1, Ordering::Relaxed);
                 // SAFETY: NULL, or a thread domain with users, which is not freed.
                 if let Some(thread) = unsafe { thread.as_ref() } {
                     thread.users.fetch_sub(1, Ordering::Relaxed);
@@ -125,7 +125,7 @@ exports! {
         }
         // SAFETY: the attributes name a live domain.
         let below = unsafe { pd(attr.pd) }?;
-        below.children.fetch_add(1, Ordering::Relaxed);
+        below.users.fetch_add(1, Ordering::Relaxed);
         let thread = attr.td.cast::<Td>();
         // SAFETY: NULL, or a live thread domain.
         if let Some(thread) = unsafe { thread.as_ref() } {

@@ -27,6 +27,12 @@ fn memory_that_is_taken_away_ends_requests_and_no_process() {
 }
 
 #[test]
+fn objects_in_use_are_not_destroyed() {
+    let probe = Probe::compile("counts").unwrap();
+    expect_right(&Rockery::built(), &probe, &[]);
+}
+
+#[test]
 fn the_signals_of_a_program_do_what_they_do_without_a_device() {
     let probe = Probe::compile("signals").unwrap();
     let path = probe.path().to_string_lossy();
