@@ -205,6 +205,13 @@ static void addresses(void)
 	struct sockaddr_in6 six = v6("::1", 7);
 	calls("bound over IPv4, to IPv6", rdma_resolve_addr(it.id, NULL, (struct sockaddr *)&six, 2000));
 	struct sockaddr none = {.sa_family = AF_UNIX};
+	struct side free = side(RDMA_PS_TCP), again = side(RDMA_PS_TCP);
+	calls("bind to any port", bind4(&free, ours, 0));
+	uint16_t any = ntohs(rdma_get_src_port(free.id));
+	calls("its port, in use", bind4(&again, ours, any));
+	end(&free);
+	calls("its port, free again", bind4(&again, ours, any));
+	end(&again);
 	calls("no family of ours", rdma_bind_addr(other.id, &none));
 	calls("still free after that", bind4(&other, ours, next_port + 1));
 	end(&it), end(&other), end(&third);

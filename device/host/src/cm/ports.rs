@@ -51,6 +51,16 @@ impl Pool {
         self.stocks().get_mut(&space.value())?.pop_front()
     }
 
+    /// Takes a certain port, if it is there.
+    fn take_port(&self, space: PortSpace, port: u16) -> bool {
+        let mut stocks = self.stocks();
+        let Some(stock) = stocks.get_mut(&space.value()) else {
+            return false;
+        };
+        let position = stock.iter().position(|&free| free == port);
+        position.is_some_and(|position| stock.remove(position).is_some())
+    }
+
     fn add(&self, space: PortSpace, ports: impl IntoIterator<Item = u16>) {
         self.stocks()
             .entry(space.value())
@@ -73,6 +83,15 @@ impl<O: Owner> Connector<O> {
         address: ListenAddress,
         shared: bool,
     ) -> Result<Bound, BindError> {
+        // A port that the program had from the stock is free again for it, as on Linux.
+        if port != 0 && !shared && self.shared.pool.take_port(space, port) {
+            return Ok(Bound {
+                space,
+                port,
+                address,
+                from_stock: true,
+            });
+        }
         if port != 0 {
             self.ask(&Request {
                 ask: Ask::Bind,
