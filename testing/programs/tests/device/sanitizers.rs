@@ -21,10 +21,10 @@ fn expect_right(probe: &Probe) {
         Rockery::with_sockets(),
         Rockery::with_options(&["--no-preload"]),
     ] {
-        let alone = Namespace::alone().unwrap().with(&rockery);
+        let alone = Namespace::alone().expect("a namespace").with(&rockery);
         let lines: [&[&str]; 2] = [&[&path], &["sh", "-c", &by_script]];
         for line in lines {
-            let ran = alone.run(line, SECONDS).unwrap();
+            let ran = alone.run(line, SECONDS).expect("it runs");
             assert!(
                 ran.succeeded() && ran.output.contains("right\n"),
                 "{line:?} {rockery:?}:\n{}",
@@ -37,7 +37,7 @@ fn expect_right(probe: &Probe) {
 fn run(probe: &Probe, mistake: &str) -> Finished {
     let alone = Namespace::with_rockery();
     let path = probe.path().to_string_lossy();
-    alone.run(&[&path, mistake], SECONDS).unwrap()
+    alone.run(&[&path, mistake], SECONDS).expect("it runs")
 }
 
 fn expect_reported(ran: &Finished, what: &str) {
