@@ -111,6 +111,23 @@ impl Tap {
 
     /// The class of the next frame, which is read if none was.
     pub(crate) fn next_class(&mut self, marks: &[Marking; 3]) -> Option<u8> {
+        let tos = loop {
+            self.read_frame()?;
+            match tos(self.frame()) {
+                Some(tos) => break tos,
+                // A frame that ends before these bits goes no further, and holds up no other frame.
+                None => (self.length, self.cut) = (0, None),
+            }
+        };
+        Some(if tos >> 2 == 0 {
+            0
+        } else {
+            class_of(marks, tos >> 2) & 7
+        })
+    }
+
+    /// Reads the next frame that the network may carry, if none was read; `None` if the kernel has none.
+    fn read_frame(&mut self) -> Option<()> {
         while self.length == 0 {
             if !self.readable {
                 return None;
@@ -126,15 +143,10 @@ impl Tap {
                 }
             }
             if self.is_answered() {
-                self.length = 0;
+                (self.length, self.cut) = (0, None);
             }
         }
-        let tos = tos(self.frame())?;
-        Some(if tos >> 2 == 0 {
-            0
-        } else {
-            class_of(marks, tos >> 2) & 7
-        })
+        Some(())
     }
 
     fn frame(&self) -> &[u8] {
@@ -156,9 +168,14 @@ impl Tap {
                     payload = self.buffers.slice(segment.payload.clone());
                     if payload.is_none() {
                         let end = length + segment.payload.len();
-                        out.get_mut(length..end)?
-                            .copy_from_slice(bytes.get(segment.payload)?);
-                        length = end;
+                        let copied = out.get_mut(length..end).zip(bytes.get(segment.payload));
+                        match copied {
+                            Some((room, payload)) => {
+                                room.copy_from_slice(payload);
+                                length = end;
+                            }
+                            None => (length, is_last) = (0, true),
+                        }
                     }
                 }
             }
@@ -320,6 +337,65 @@ mod tests {
     use super::*;
     use crate::hostile::host;
     use link::unix;
+
+    /// A host may send any bytes (AF_PACKET): frames of every length up to 64 bytes and every type, then
+    /// headers of segmentation by chance. A right frame behind each of them enters the network.
+    #[test]
+    fn no_frame_of_a_host_holds_up_the_next_one() {
+        let [ours, theirs] = unix::message_pair().expect("a pair of sockets");
+        unix::set_nonblocking(ours.as_raw_fd()).expect("a socket that does not block");
+        let mut tap = Tap::new(ours, Neighbours::default());
+        let send = |header: [u8; VNET_BYTES], frame: &[u8]| {
+            let pieces = [IoSlice::new(&header), IoSlice::new(frame)];
+            assert!(interface::write(theirs.as_raw_fd(), &pieces));
+        };
+        let right: Vec<u8> = (0..60)
+            .map(|at| [8, 0, 0x45, 0x6a][(at as usize) % 4])
+            .collect();
+        let mut state = 1_u64;
+        let mut random = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as u8
+        };
+        let types = [
+            [8, 0],
+            [0x86, 0xdd],
+            [8, 6],
+            [0x88, 0xcc],
+            [0x81, 0],
+            [0, 46],
+        ];
+        let mut out = vec![0; VNET_BYTES + (64 << 10)];
+        for round in 0..8 {
+            for length in 0..=64 {
+                for kind in types {
+                    let mut frame: Vec<u8> = (0..length).map(|_| random()).collect();
+                    let place = frame.iter_mut().skip(12).zip(kind);
+                    place.for_each(|(byte, kind)| *byte = kind);
+                    let mut header = [0; VNET_BYTES];
+                    if round > 0 {
+                        header.fill_with(&mut random);
+                    }
+                    send(header, &frame);
+                    send([0; VNET_BYTES], &right);
+                    tap.set_readable();
+                    let mut last = 0;
+                    while tap.next_class(&host(0).marks).is_some() {
+                        // Segments of a frame come one by one.
+                        last = tap.take(&mut out).map_or(0, |taken| taken.wire_bytes);
+                    }
+                    assert_eq!(last, right.len(), "{header:?} {frame:?}");
+                    // What the lab answered.
+                    while unix::set_nonblocking(theirs.as_raw_fd()).is_ok()
+                        && interface::read(theirs.as_raw_fd(), &mut [0; 2048]).is_some()
+                    {
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_kernel_that_was_handed_a_frame_may_have_one() {
