@@ -128,7 +128,7 @@ impl Plan {
             files.insert(name.to_owned(), text.clone());
             Ok(text)
         };
-        let experiment = Experiment::new(&document, &mut keep)?;
+        let experiment = Experiment::idle(&document, &mut keep)?;
         Self::made(name, experiment, document, files)
     }
 
@@ -187,7 +187,7 @@ impl Plan {
                 .cloned()
                 .ok_or_else(|| "not read before".to_owned())
         };
-        let experiment = Experiment::new(&document, &mut read)?;
+        let experiment = Experiment::idle(&document, &mut read)?;
         Self::made(self.name.clone(), experiment, document, self.files.clone())
     }
 
@@ -316,6 +316,15 @@ fn variables(congestion: Congestion, config: &HostConfig) -> Vec<(String, String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_topology_without_transfers_is_a_lab() {
+        let file = "topology = { kind = \"star\", hosts = 3 }\n";
+        let mut none = |name: &str| Err(format!("{name} is not there"));
+        let document = Document::read("test", file, &mut none).expect("a file");
+        let plan = Plan::new("test".to_owned(), document, &mut none).expect("a plan");
+        assert_eq!((plan.hosts.len(), plan.whole.workloads.len()), (3, 0));
+    }
 
     #[test]
     fn devices_of_live_hosts_have_the_parameters_of_the_file() {

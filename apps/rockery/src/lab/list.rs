@@ -18,13 +18,13 @@ const INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// When standard output cannot be written.
-pub(super) fn top() -> Result<Infallible, Error> {
+pub(super) fn top(only: Option<&str>) -> Result<Infallible, Error> {
     let clears = output::is_terminal();
     loop {
         if clears {
             output::clear()?;
         }
-        list(false)?;
+        list(only, false)?;
         std::thread::sleep(INTERVAL);
     }
 }
@@ -33,17 +33,25 @@ pub(super) fn top() -> Result<Infallible, Error> {
 ///
 /// # Errors
 /// When standard output cannot be written.
-pub(super) fn ps(json: bool) -> Result<ExitCode, Error> {
-    match list(json)? {
+pub(super) fn ps(only: Option<&str>, json: bool) -> Result<ExitCode, Error> {
+    match list(only, json)? {
         true => Ok(ExitCode::SUCCESS),
         false => Ok(ExitCode::FAILURE),
     }
 }
 
 /// Lists the labs that answer, and names the others with the reason; whether all have answered.
-fn list(json: bool) -> Result<bool, Error> {
+fn list(only: Option<&str>, json: bool) -> Result<bool, Error> {
     let mut all = true;
-    for name in labs() {
+    let names: Vec<String> = match only {
+        Some(name) => {
+            // A lab that does not run is an error, as for the other commands.
+            drop(Client::connect(Some(name))?);
+            vec![name.to_owned()]
+        }
+        None => labs(),
+    };
+    for name in names {
         match asked(&name) {
             Ok(status) if json => {
                 output::json(serde_json::to_string(&status).unwrap_or_default())?;

@@ -36,6 +36,9 @@ pub(crate) enum Lab {
     Down(Down),
     /// List labs and their hosts.
     Ps {
+        /// Name of the only lab to list.
+        #[arg(long, value_name = "NAME")]
+        lab: Option<String>,
         /// Print one JSON document per lab and line.
         #[arg(long)]
         json: bool,
@@ -46,8 +49,8 @@ pub(crate) enum Lab {
     Exec(Exec),
     /// Print the counters of a lab's ports, and findings, as `rockery sim` prints a run.
     Report {
-        /// Name of the lab, if several run.
-        lab: Option<String>,
+        #[command(flatten)]
+        lab: Named,
         /// Print one JSON document, as `rockery sim --json` writes it.
         #[arg(long)]
         json: bool,
@@ -95,11 +98,15 @@ pub(crate) enum Lab {
     },
     /// Print counters in the text format of Prometheus.
     Metrics {
-        /// Name of the lab, if several run.
-        lab: Option<String>,
+        #[command(flatten)]
+        lab: Named,
     },
     /// Show labs and their hosts once a second, until Ctrl-C.
-    Top,
+    Top {
+        /// Name of the only lab to show.
+        #[arg(long, value_name = "NAME")]
+        lab: Option<String>,
+    },
     /// Start the user's shell in a host.
     Shell {
         /// Name of the lab, if several run.
@@ -148,11 +155,28 @@ pub(crate) enum LinkState {
 /// The options of `rockery lab down`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Down {
-    /// Name of the lab, if several run.
-    lab: Option<String>,
+    #[command(flatten)]
+    lab: Named,
     /// Exit with status 1 if packets were handled too late for valid results: see `rockery lab ps`.
     #[arg(long)]
     strict: bool,
+}
+
+/// The name of a lab, as other commands of labs take it, or as the only argument.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Named {
+    /// Name of the lab, if several run.
+    #[arg(long = "lab", value_name = "NAME", conflicts_with = "position")]
+    option: Option<String>,
+    /// Name of the lab, without --lab.
+    #[arg(value_name = "LAB")]
+    position: Option<String>,
+}
+
+impl Named {
+    fn name(&self) -> Option<&str> {
+        self.option.as_deref().or(self.position.as_deref())
+    }
 }
 
 /// The options of `rockery lab exec`.
@@ -215,9 +239,9 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
         }
         Lab::Part => ::lab::traffic::act(),
         Lab::Down(which) => return down(which),
-        Lab::Ps { json } => return list::ps(*json),
+        Lab::Ps { lab, json } => return list::ps(lab.as_deref(), *json),
         Lab::Report { lab, json } => {
-            let report = Client::connect(lab.as_deref())?.report(*json)?;
+            let report = Client::connect(lab.name())?.report(*json)?;
             match json {
                 true => output::json(report.trim_end())?,
                 false => output::print(report)?,
@@ -239,9 +263,9 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
             Client::connect(lab.as_deref())?.set(std::slice::from_ref(value))?
         }
         Lab::Metrics { lab } => {
-            output::document(metrics::text(&Client::connect(lab.as_deref())?.status()?))?;
+            output::document(metrics::text(&Client::connect(lab.name())?.status()?))?;
         }
-        Lab::Top => match list::top()? {},
+        Lab::Top { lab } => match list::top(lab.as_deref())? {},
         Lab::Exec(exec) => return execute(exec),
         Lab::Shell {
             lab,
@@ -314,18 +338,17 @@ fn say(what: &Up, ready: &Ready) -> Result<(), Error> {
 }
 
 fn down(which: &Down) -> Result<ExitCode, Error> {
-    let client = Client::connect(which.lab.as_deref())?;
+    let client = Client::connect(which.lab.name())?;
     let status = client.status()?;
     client.down()?;
     let lateness = status.lateness;
     if which.strict && !status.valid {
         output::note!(
-            "rockery: lab {} was late by {} ns (99.9 %), and its shortest link takes {} ns: start it with \
-             --slow {} or more",
+            "rockery: lab {} was late by {} ns (99.9 %), and its shortest link takes {} ns: {}",
             status.name,
             lateness.p999_ns,
             status.shortest_link_ns,
-            slower(&status)
+            advice(slower(&status), status.slowdown)
         );
         return Ok(ExitCode::FAILURE);
     }
@@ -342,6 +365,19 @@ fn slower(status: &Status) -> u64 {
         .slowdown
         .saturating_mul(times.max(1))
         .min(u64::from(SLOW_MAX))
+}
+
+/// What makes a lab valid that was late: a slowdown that there is, or a smaller lab.
+fn advice(wanted: u64, slowdown: u64) -> String {
+    match slowdown >= u64::from(SLOW_MAX) {
+        true => format!(
+            "--slow {SLOW_MAX}, the most, does not suffice: longer links, fewer hosts or a lower rate"
+        ),
+        false => format!(
+            "start it with --slow {} or more",
+            wanted.clamp(1, u64::from(SLOW_MAX))
+        ),
+    }
 }
 
 /// Takes the name of a link apart: names of nodes may have a `-` themselves.
@@ -369,4 +405,17 @@ fn enter(lab: Option<&str>, host: &str, run: Run) -> Result<ExitCode, Error> {
         error.status()
     })?;
     Ok(ExitCode::from(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_is_a_slowdown_that_there_is() {
+        assert_eq!(advice(300, 100), "start it with --slow 300 or more");
+        assert_eq!(advice(90_000, 5_000), "start it with --slow 10000 or more");
+        let most = advice(90_000, 10_000);
+        assert!(most.contains("does not suffice"), "{most}");
+    }
 }

@@ -80,9 +80,15 @@ pub(crate) struct RunArgs {
 /// When the file has nothing that runs live, or the lab cannot run it.
 pub(super) fn act(what: &RunArgs, plan: &Plan) -> Result<ExitCode, Error> {
     let flows = live_flows(plan)?;
+    if what.compare {
+        output::note!("rockery: simulating the file");
+    }
     let simulated = what.compare.then(|| simulate(&plan.whole)).transpose()?;
     let measured = match what.slow {
-        Slow::Factor(factor) => attempt(plan, &flows, factor, None)?,
+        Slow::Factor(factor) => {
+            output::note!("rockery: running {factor} times slower");
+            attempt(plan, &flows, factor, None)?
+        }
         Slow::Auto => search(plan, &flows)?,
     };
     if what.json {
@@ -101,8 +107,11 @@ pub(super) fn act(what: &RunArgs, plan: &Plan) -> Result<ExitCode, Error> {
         return Ok(ExitCode::SUCCESS);
     }
     output::note!(
-        "rockery: packets were handled too late for valid results: use --slow {} or more",
-        next(&measured)
+        "rockery: packets were handled {} ns late (99.9 %), and the shortest link takes {} ns: latencies and \
+         queues are wrong by about as much, and goodput is too low: {}",
+        measured.lateness.p999_ns,
+        measured.shortest_link_ns,
+        super::advice(u64::from(next(&measured)), measured.slowdown)
     );
     Ok(ExitCode::FAILURE)
 }
@@ -181,6 +190,7 @@ fn next(measured: &Measured) -> u32 {
 
 /// Looks for a slowdown at which the run is valid: by a short one first, then by runs that are slower each.
 fn search(plan: &Plan, flows: &[(u32, Flow)]) -> Result<Measured, Error> {
+    output::note!("rockery: measuring how late this machine is");
     let mut factor = next(&attempt(plan, flows, PROBE_SLOW, Some(PROBE_NS))?);
     let mut runs = 1;
     loop {

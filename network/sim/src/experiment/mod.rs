@@ -50,6 +50,24 @@ impl Experiment {
     /// # Errors
     /// The first error of the file, with its place; and settings of the command line that have no effect.
     pub fn new(document: &Document, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
+        let experiment = Self::idle(document, files)?;
+        if experiment.scenario.flows.is_empty() {
+            let instead = "add [[workload]] or [[storage]]";
+            return Err(document.mistake(
+                Mistake::Combination,
+                "workload",
+                "nothing is transferred".into(),
+                instead,
+            ));
+        }
+        Ok(experiment)
+    }
+
+    /// The same, of a file that may have no transfers: programs of a lab make them.
+    ///
+    /// # Errors
+    /// As [`Experiment::new`].
+    pub fn idle(document: &Document, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
         let file = document.fields()?;
         let network = Network::build(document, &file, files)?;
         let unused = fabric_file::unused(document, &file, &network);
@@ -252,15 +270,6 @@ fn check_count(document: &Document, field: &str, flows: usize) -> Result<(), Fil
 
 /// A run without an end is refused beforehand.
 fn check_end(document: &Document, file: &FabricFile, flows: &[Flow]) -> Result<(), FileError> {
-    if flows.is_empty() {
-        let instead = "add [[workload]] or [[storage]]";
-        return Err(document.mistake(
-            Mistake::Combination,
-            "workload",
-            "nothing is transferred".into(),
-            instead,
-        ));
-    }
     let endless = flows.iter().find(|flow| flow.messages == u64::MAX);
     if let Some(flow) = endless.filter(|_| file.duration.is_none()) {
         let (field, instead) = if flow.operation.is_storage() {

@@ -46,6 +46,11 @@ impl Report {
             .iter_mut()
             .zip(limits)
             .for_each(|(workload, limit)| workload.limit = limit);
+        for (number, workload) in report.workloads.iter_mut().enumerate() {
+            if workload.limit.is_none() && workload.retransmitted == 0 {
+                workload.waits_for = super::waits::waits(experiment, results, number);
+            }
+        }
         report.findings = diagnosis::findings(experiment, results, &report);
         report
     }
@@ -207,6 +212,7 @@ fn workloads(
             swapped_percent: percent(raw.iter().map(|result| result.order.swapped).sum()),
             late_percent: percent(distances.iter().sum()),
             limit: None,
+            waits_for: None,
             reorder_distances: distances,
             reorder_distance_max: raw
                 .iter()

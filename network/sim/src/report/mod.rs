@@ -14,6 +14,7 @@ mod setting_unit;
 mod table;
 mod units;
 mod vendors;
+mod waits;
 
 pub use build::port_reports;
 pub use csv::{flows_csv, hops_csv, ports_csv};
@@ -174,6 +175,9 @@ pub struct WorkloadReport {
     pub late_percent: f64,
     /// The resource that limits it, if one is full.
     pub limit: Option<Bottleneck>,
+    /// Where none is full: the window, depth or congestion control that it waits for, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
     /// By reorder distance: entry n counts distances from 2^n to 2^(n+1) - 1.
     pub reorder_distances: Vec<u64>,
     /// The largest distance.

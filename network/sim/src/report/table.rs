@@ -178,6 +178,12 @@ fn limits(workloads: &[WorkloadReport]) -> String {
                     workload.name
                 )
             }
+            None if workload.waits_for.is_some() => writeln!(
+                text,
+                "  {} fills nothing: {}",
+                workload.name,
+                workload.waits_for.as_deref().unwrap_or_default()
+            ),
             None => writeln!(
                 text,
                 "  {} fills nothing: it waits for round trips or windows, or for other workloads",

@@ -160,3 +160,40 @@ fn fields_that_acted_on_no_packet_are_named() {
         ["nic.idle acted on no packet: no host with it sends or receives"]
     );
 }
+
+/// What a workload of a 1 ms run over a long link waits for.
+fn waits(more: &str) -> Option<String> {
+    let text = format!(
+        "duration = \"4ms\"\n[[host]]\nname = \"h\"\ncount = 2\n[[switch]]\nname = \"s\"\n[[link]]\n\
+         between = [\"h*\", \"s\"]\nlength = \"20km\"\n[[workload]]\nfrom = [\"h0\"]\nto = [\"h1\"]\n{more}"
+    );
+    let mut files = |name: &str| Err(format!("no file {name} in this test"));
+    let document = Document::read("lab.toml", &text, &mut files).unwrap();
+    let experiment = Experiment::new(&document, &mut files).unwrap();
+    let ran = experiment.run(&mut |_| true).unwrap();
+    Report::new(&experiment, &ran.results, ran.partial).workloads[0]
+        .waits_for
+        .clone()
+}
+
+#[test]
+fn a_workload_that_fills_nothing_says_which_window_would() {
+    let window = waits("depth = 32\n").unwrap();
+    assert!(
+        window.contains("its window of 1.00MiB")
+            && window.contains("nic.default.window = \"8.00MiB\""),
+        "{window}"
+    );
+    // The value that is named does what is said.
+    let wider = "depth = 32\n[nic.default]\nwindow = \"8.00MiB\"\n";
+    assert_eq!(waits(wider), None);
+    let depth = waits("message = \"64KiB\"\n[nic.default]\nwindow = \"16MiB\"\n").unwrap();
+    assert!(
+        depth.contains("its depth of 1 ends before the round trip: with depth = "),
+        "{depth}"
+    );
+    assert_eq!(
+        waits("depth = 64\n[nic.default]\nwindow = \"32MiB\"\ncongestion = \"off\"\n"),
+        None
+    );
+}

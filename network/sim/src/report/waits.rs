@@ -1,0 +1,109 @@
+//! What a workload waits for that fills no link: its window, its depth, or its congestion control.
+
+use super::table::size;
+use crate::experiment::{Experiment, Paths};
+use crate::world::{Flow, Results};
+use fabric::Span;
+use rnic::CongestionConfig;
+
+/// A sender that can have this part of its link's rate is not held back by its window.
+const FULL: u64 = 90;
+
+/// What the flows of a workload wait for, where windows, depths and notifications say it.
+pub(super) fn waits(experiment: &Experiment, results: &Results, workload: usize) -> Option<String> {
+    let all = experiment.scenario.flows.iter().zip(&results.flows);
+    let own = || {
+        all.clone()
+            .filter(|(flow, _)| flow.workload as usize == workload)
+    };
+    let (first, _) = own().next()?;
+    if first.operation.is_storage() || first.trace.is_some() {
+        return None;
+    }
+    let flows = own().filter(|(flow, _)| (flow.from, flow.to) == (first.from, first.to));
+    let sender = Sender::of(experiment, first, flows.count() as u64)?;
+    if let Some(why) = sender.held_back(experiment) {
+        return Some(why);
+    }
+    let name = match experiment.scenario.hosts[first.from as usize].congestion {
+        CongestionConfig::Dcqcn(_) => "dcqcn",
+        CongestionConfig::Swift(_) => "swift",
+        CongestionConfig::Hpcc(_) => "hpcc",
+        CongestionConfig::Adaptive => "window",
+        CongestionConfig::Off => return None,
+    };
+    let notifications: u64 = own().map(|(_, result)| result.sender.rp_cnp_handled).sum();
+    match (name, notifications) {
+        ("swift" | "hpcc", _) => Some(format!("its congestion control, {name}, slows it down")),
+        (_, 0) => None,
+        (name, count) => Some(format!(
+            "its congestion control, {name}, slowed it down at {}",
+            super::counted(count, "notification", "notifications")
+        )),
+    }
+}
+
+/// The queue pairs from one host to another, without other traffic.
+struct Sender<'a> {
+    flow: &'a Flow,
+    /// How many there are.
+    count: u64,
+    /// Bytes that one of them may have on the way, by its window and by its messages.
+    window: u64,
+    posted: u64,
+    /// From a packet's departure until its acknowledgement arrives.
+    round_trip: Span,
+    /// The rate of the slowest link.
+    rate_bps: u64,
+}
+
+impl<'a> Sender<'a> {
+    fn of(experiment: &Experiment, flow: &'a Flow, count: u64) -> Option<Self> {
+        let host = &experiment.scenario.hosts[flow.from as usize];
+        let path = Paths::new(experiment).between(flow.from, flow.to)?;
+        let own = host.rate.map_or(u64::MAX, |rate| rate.bps());
+        let packet = u64::from(host.mtu.bytes());
+        Some(Self {
+            flow,
+            count,
+            window: u64::from(host.window_bytes),
+            posted: u64::from(flow.message_bytes) * u64::from(flow.depth),
+            round_trip: experiment.alone(&path, flow.from, packet),
+            rate_bps: path.rate_bps.min(own),
+        })
+    }
+
+    /// Bytes that are on the way while the link is full.
+    fn needed(&self) -> u64 {
+        let bits = u128::from(self.rate_bps) * u128::from(self.round_trip.0) / 1_000_000_000_000;
+        u64::try_from(bits / 8).unwrap_or(u64::MAX)
+    }
+
+    /// The field that keeps the link from being full even without other traffic, and a value that would not.
+    fn held_back(&self, experiment: &Experiment) -> Option<String> {
+        let each = self.needed().div_ceil(self.count.max(1));
+        let least = self.window.min(self.posted);
+        if least >= each.saturating_mul(FULL) / 100 {
+            return None;
+        }
+        let full = "the link would be full";
+        if self.window <= self.posted {
+            let nic = experiment
+                .network
+                .tables
+                .nic_of
+                .get(self.flow.from as usize)?;
+            let wanted = size(each.next_power_of_two() as f64);
+            let window = size(self.window as f64);
+            return Some(format!(
+                "its window of {window} ends before the round trip: with nic.{nic}.window = \
+                 \"{wanted}\" {full}"
+            ));
+        }
+        let depth = each.div_ceil(u64::from(self.flow.message_bytes.max(1)));
+        Some(format!(
+            "its depth of {} ends before the round trip: with depth = {depth} {full}",
+            self.flow.depth
+        ))
+    }
+}
