@@ -650,8 +650,13 @@ fn announce(server: &Server, metrics: Option<SocketAddr>) {
     if let Some(address) = metrics {
         _ = writeln!(text, "metrics at http://{address}/metrics");
     }
-    for address in server.addresses() {
-        _ = writeln!(text, "listening on {address}");
+    for (address, transport) in server.listeners() {
+        // Scripts read the address of plain TCP to the end of the line.
+        let suffix = match transport {
+            "TCP" => String::new(),
+            other => format!(", {other}"),
+        };
+        _ = writeln!(text, "listening on {address}{suffix}");
     }
     output::announce(text);
 }

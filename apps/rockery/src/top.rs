@@ -142,7 +142,7 @@ fn page(now: &Report, before: &Report) -> String {
         page,
         "{connections} connections, {controllers} controllers, the last {seconds:.1} s"
     );
-    _ = writeln!(page, "{:<44} {HEADS}", "NAMESPACE");
+    _ = writeln!(page, "NAMESPACE\n{HEADS}");
     for it in &now.namespaces {
         let same = before
             .namespaces
@@ -160,7 +160,7 @@ fn page(now: &Report, before: &Report) -> String {
             same.map(|it| &it.latency),
             seconds,
         );
-        _ = writeln!(page, " {read:>8.1} {written:>8.1} {:>6}", it.errors);
+        _ = writeln!(page, " {read:>9.1} {written:>10.1} {:>6}", it.errors);
     }
     let active = now.queues.iter().filter_map(|it| {
         let key = |it: &::nvme::serve::QueueReport| (it.controller, it.queue, it.id);
@@ -249,9 +249,10 @@ fn smb_page(now: &SmbReport, before: Option<&SmbReport>) -> String {
 const QUEUES_SHOWN_MAX: usize = 32;
 
 const HEADS: &str =
-    "   READ/s  p50 us p99.9 us  WRITE/s  p50 us p99.9 us  OTHER/s  READ MB/s  WRITE MB/s ERRORS";
+    "    READ/s  p50 us p99.9 us   WRITE/s  p50 us p99.9 us OTHER/s READ MB/s WRITE MB/s ERRORS";
 
-/// One line of commands per second and what they took; returns how many there were.
+/// A name, and below it a line of commands per second and what they took; returns how many there were. Names
+/// are longer than terminals are wide, and would wrap.
 fn line(
     page: &mut String,
     name: &str,
@@ -267,7 +268,7 @@ fn line(
         it.per_mille_ns(per_mille)
             .map_or("-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3))
     };
-    _ = write!(page, "{name:<44}");
+    _ = writeln!(page, "{name}");
     for it in [&reads, &writes] {
         _ = write!(
             page,
@@ -277,7 +278,7 @@ fn line(
             us(it, 999)
         );
     }
-    _ = write!(page, " {:>8.0}", per_second(&others));
+    _ = write!(page, " {:>7.0}", per_second(&others));
     reads.total() + writes.total() + others.total()
 }
 

@@ -61,7 +61,9 @@ impl Server {
                 .strip_prefix("metrics at ")
                 .map(str::to_owned)
                 .or(metrics);
-            if let Some(Ok(address)) = line.strip_prefix("listening on ").map(str::parse) {
+            let listening = line.strip_prefix("listening on ");
+            let address = listening.and_then(|rest| rest.split(',').next());
+            if let Some(Ok(address)) = address.map(str::parse) {
                 return Ok(Self {
                     child,
                     address,

@@ -363,6 +363,17 @@ pub enum TransportConfig {
     Rdma,
 }
 
+impl PortConfig {
+    /// The transport as users know it: TLS is a port of its own to them.
+    pub(super) const fn transport_name(&self) -> &'static str {
+        match (self.transport, self.tls) {
+            (TransportConfig::Rdma, _) => "RDMA",
+            (TransportConfig::Tcp, true) => "TLS",
+            (TransportConfig::Tcp, false) => "TCP",
+        }
+    }
+}
+
 fn is_tcp(transport: &TransportConfig) -> bool {
     *transport == TransportConfig::Tcp
 }

@@ -83,6 +83,11 @@ impl Server {
         self.lock().addresses()
     }
 
+    /// The addresses that the server listens on, each with its transport: `TCP`, `TLS` or `RDMA`.
+    pub fn listeners(&self) -> Vec<(SocketAddr, &'static str)> {
+        self.lock().listeners()
+    }
+
     /// Adds a subsystem with its namespaces.
     ///
     /// # Errors

@@ -114,6 +114,19 @@ impl State {
         self.listeners.values().map(Listener::address).collect()
     }
 
+    /// The addresses with the transports, as users know them: TCP, TLS, RDMA.
+    pub(super) fn listeners(&self) -> Vec<(SocketAddr, &'static str)> {
+        let listeners = self.listeners.iter();
+        let named = listeners.map(|(id, listener)| {
+            let port = self.config.ports.iter().find(|port| port.id == Some(*id));
+            (
+                listener.address(),
+                port.map_or("TCP", PortConfig::transport_name),
+            )
+        });
+        named.collect()
+    }
+
     /// Changes the configuration: the state file is written first, so a change that cannot be written is not
     /// made. If the change itself fails, the former configuration is written again.
     fn change<T>(

@@ -114,9 +114,11 @@ fn expect_top(server: &Server, controller: u16) {
     assert!(top.starts_with("3 connections, 1 controllers"), "{top}");
     let queue = format!("{controller}:2 namespace 1");
     assert!(
-        top.contains("nqn.2024-01.org.example:disk 1 ") && top.contains(&queue),
+        top.contains("nqn.2024-01.org.example:disk 1\n") && top.contains(&queue),
         "{top}"
     );
+    let widest = top.lines().map(str::len).max();
+    assert!(widest <= Some(100), "{widest:?} columns: {top}");
     let quiet = server.ask("top --once --interval 0.1").expect("a page");
     assert!(
         quiet.contains("READ/s") && !quiet.contains("QUEUE"),

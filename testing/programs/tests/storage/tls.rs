@@ -725,6 +725,7 @@ fn keys_of_rockery_go_from_gen_key_to_an_export() {
         "give --tls-key\nwithout a key",
         "127.0.0.1:4421 failed: Connection refused (os error 111); no program listens there",
         "\n10485760\n",
+        "\nlistening on 127.0.0.1:4420, TLS\n",
         "256 and 384 bits: --bits 256 or 384\nno such key",
     ] {
         assert!(said.contains(expected), "{expected:?}: {said}");
