@@ -118,7 +118,7 @@ fn default_names_are_unique_to_the_storage() {
     );
     assert!(matches!(
         default_nqn(&missing),
-        Err(ServeError::Backend { .. })
+        Err(ServeError::NoFile { .. })
     ));
 }
 

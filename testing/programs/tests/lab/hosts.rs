@@ -208,7 +208,7 @@ fn values_of_the_file_change_while_the_lab_runs() {
         "\"rate_bps\": 1000000000,",
         "seed cannot change while the lab runs; what can is link.N with rate",
         "the shortest when the lab began",
-        "changes nothing",
+        "qos.default.pfc.classes: has no effect: no switch has qos = \"default\"",
         "left: 0 processes, 0 sockets",
     ] {
         assert!(said.contains(line), "{line}: {said}");

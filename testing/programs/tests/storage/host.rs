@@ -427,7 +427,7 @@ fn targets_have_zones() {
     for target in ["[fe80::1%lo]:9", "[fe80::1%1]:9"] {
         let said = connect(target);
         assert!(
-            said.contains("the connection to the target failed"),
+            said.contains(&format!("the connection to {target} failed")),
             "{target}: {said}"
         );
     }
