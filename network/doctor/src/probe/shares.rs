@@ -10,6 +10,10 @@ use super::load::{SLOT, StreamOutcome};
 const BEGIN: u64 = 20;
 const END: u64 = 10;
 
+/// The part of the duration, in percent, until which a packet counts for the whole load: a program that starts
+/// late is late with the last ones. What the buffers of a way hold arrives later.
+const LATEST: u64 = 110;
+
 /// Part of its traffic above which a class is not limited by its share.
 const SATISFIED: f64 = 0.95;
 
@@ -127,14 +131,15 @@ impl ClassTraffic {
         let bytes = f64::from(stream.order.bytes);
         self.counted.arrived += f64::from(stream.within(BEGIN, 100 - END)) * bytes;
         self.counted.due += stream.due_within(BEGIN, 100 - END) * bytes;
-        self.whole.arrived += f64::from(stream.arrived) * bytes;
+        self.whole.arrived += f64::from(stream.within(0, LATEST)) * bytes;
         self.whole.due += stream.due_within(0, 100) * bytes;
         self.is_held_back |= stream.is_held_back();
     }
 
     /// Whether the share of the class limited it. Not where its senders were never paused and all of it
-    /// arrived in the end: its program was late with packets in the time that counts, and has sent them
-    /// before or after. A lossless class loses nothing, so only its pauses tell that it was limited.
+    /// arrived in time: its program was late with packets in the time that counts, and has sent them before
+    /// or after. A lossless class loses nothing, so its pauses tell that it was limited, or packets that wait
+    /// in buffers at the end.
     fn is_limited(self) -> bool {
         !self.counted.is_satisfied() && (self.is_held_back || !self.whole.is_satisfied())
     }
@@ -230,11 +235,21 @@ mod tests {
             held_back: 40,
             ..LoadEnd::default()
         });
-        // What the buffers of the way held arrives after the time that counts.
+        // What the buffers of the way held arrives at the end.
         paused.arrived = 960;
         paused.slots.extend([8; 20]);
-        let shares = measured(&[paused, stream(0, 5)], &expected_of(&[(26, 60), (0, 40)]));
-        assert!(shares.unwrap().iter().all(|share| share.limited));
+        let mut buffered = paused.clone();
+        buffered.end = Some(LoadEnd {
+            sent: 1000,
+            ..LoadEnd::default()
+        });
+        buffered.arrived = 1000;
+        buffered.slots.extend([8; 5]);
+        for lossless in [paused, buffered] {
+            let streams = [lossless, stream(0, 5)];
+            let shares = measured(&streams, &expected_of(&[(26, 60), (0, 40)]));
+            assert!(shares.unwrap().iter().all(|share| share.limited));
+        }
     }
 
     #[test]
