@@ -10,8 +10,8 @@ use super::load::{SLOT, StreamOutcome};
 const BEGIN: u64 = 20;
 const END: u64 = 10;
 
-/// The part of the duration, in percent, until which a packet counts for the whole load: a program that starts
-/// late is late with the last ones. What the buffers of a way hold arrives later.
+/// The part of the duration, in percent, until which a packet counts for the whole load: a program that
+/// starts late is late with the last ones. What the buffers of a way hold arrives later.
 const LATEST: u64 = 110;
 
 /// Part of its traffic above which a class is not limited by its share.
