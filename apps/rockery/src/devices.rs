@@ -39,7 +39,7 @@ pub(crate) fn now() -> Value {
     as_json(&host::all(), &collect())
 }
 
-/// A line for users whose programs would get no device.
+/// The warning that programs of this user get no device while another program holds the port.
 pub(crate) fn port_is_taken(holder: &PortHolder) -> String {
     format!(
         "programs of this user get none of these devices: UDP port 4791 is taken by {holder}; rockery run \

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use crate::args::{Run, Settings, View};
-use crate::{Error, environment, program, sys, view};
+use crate::{Error, environment, program, view};
 
 /// Replaces this process by the program. It keeps the process ID, so signals, job control and the exit status
 /// need no forwarding.
@@ -22,7 +22,7 @@ pub(crate) fn replace_this_process(run: &Run) -> Result<Infallible, Error> {
     let path = program::find(name, search.as_deref())?;
     if run.private {
         // Before the devices are listed: they are those of the new namespace.
-        sys::own_network().map_err(Error::NoNetworkNamespace)?;
+        ::lab::own_network().map_err(Error::NoNetworkNamespace)?;
     }
     let variables = environment::variables(&run.settings)?;
     if run.settings.view() == View::Namespace {

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 const FABRIC: &str = "title = \"two \\u001b]0;pwn\\u0007\\u202e\"\n[topology]\nkind = \"star\"\nhosts = 3\n\
                       [[workload]]\npattern = \"permutation\"\nmessages = 4\n";
-/// A snapshot whose names a terminal would obey.
+/// A snapshot whose names have escape sequences for terminals.
 const SNAPSHOT: &str = "==> sysfs <==\n\
     /sys/class/infiniband/mlx5_0\u{9b}31m/ports/1/link_layer: Ethernet\n\
     /sys/class/infiniband/mlx5_0\u{9b}31m/ports/1/state: 1: DOWN\n\
@@ -29,6 +29,11 @@ impl Place {
 
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
+    }
+
+    fn make_fifo(&self) {
+        let made = Command::new("mkfifo").arg(self.path("fifo")).status();
+        assert!(made.unwrap().success());
     }
 
     /// Runs `rockery` with these words in the folder of the place.
@@ -63,11 +68,7 @@ const READERS: &[&str] = &[
 #[test]
 fn devices_fifos_folders_and_long_files_are_refused_by_name() {
     let place = Place::new();
-    let made = Command::new("mkfifo")
-        .arg(place.path("fifo"))
-        .status()
-        .unwrap();
-    assert!(made.success());
+    place.make_fifo();
     fs::create_dir(place.path("folder")).unwrap();
     let long = fs::File::create(place.path("long")).unwrap();
     long.set_len(64 << 20).unwrap();
@@ -93,11 +94,7 @@ fn devices_fifos_folders_and_long_files_are_refused_by_name() {
 #[test]
 fn a_capture_or_record_in_a_fifo_without_a_reader_is_refused() {
     let place = Place::new();
-    let made = Command::new("mkfifo")
-        .arg(place.path("fifo"))
-        .status()
-        .unwrap();
-    assert!(made.success());
+    place.make_fifo();
     for option in ["--pcap", "--record"] {
         let ended = place.rockery(&format!("run {option} fifo -- true"), Stdio::piped());
         let said = String::from_utf8(ended.stderr).unwrap();

@@ -31,7 +31,7 @@ impl Neighbours {
     /// Opens a netlink socket, if the system permits it.
     pub fn open() -> Self {
         Self {
-            netlink: sys::netlink::open().ok(),
+            netlink: sys::netlink::open(0).ok(),
         }
     }
 
@@ -214,7 +214,7 @@ fn next_hop(route: &[u8], destination: IpAddr) -> Option<(u32, IpAddr)> {
         match kind {
             libc::RTA_OIF => ifindex = word(value, 0),
             libc::RTA_GATEWAY => hop = address(value)?,
-            // A router of the other family: `struct rtvia`, whose address follows two bytes of family.
+            // A router of the other address family: `struct rtvia`, two bytes of family and the address.
             libc::RTA_VIA => hop = address(value.get(2..)?)?,
             _ => {}
         }

@@ -129,7 +129,7 @@ macro_rules! exports {
     };
 }
 
-/// As [`exports!`], with public functions: for a library whose names another crate exports.
+/// As [`exports!`], with public functions: for a crate whose functions another crate exports to C.
 #[macro_export]
 macro_rules! public_exports {
     ($($functions:tt)*) => {

@@ -1,5 +1,5 @@
-//! Peers whose link-layer address is looked for: `rdma_resolve_addr` reports ADDR_RESOLVED once it is known,
-//! and ADDR_ERROR when it is not within the program's timeout, as Linux's `process_one_req` does.
+//! Searches for the link-layer addresses of peers: `rdma_resolve_addr` reports ADDR_RESOLVED once it is
+//! known, and ADDR_ERROR when it is not within the program's timeout, as Linux's `process_one_req` does.
 
 use crate::id_table::Entry;
 use crate::pending::{Action, Pending};
@@ -20,7 +20,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(5);
 /// The kernel gives up after three requests, one a second; it is then asked again.
 const SOLICIT_AFTER: Duration = Duration::from_secs(1);
 
-/// An identifier whose peer is looked for.
+/// A search for the link-layer address of an identifier's peer.
 pub(crate) struct Query {
     entry: Entry,
     ends: Ends,
@@ -101,7 +101,7 @@ impl Query {
     }
 }
 
-/// The identifiers whose peers are looked for, and the thread that does it while there are any.
+/// All searches of the process, and the thread that carries them out while there are any.
 #[derive(Default)]
 pub(crate) struct Searches(Mutex<Running>);
 

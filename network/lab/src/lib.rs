@@ -50,4 +50,5 @@ pub use network::HostCounters;
 pub use plan::{LiveHost, Plan};
 pub use ports::{PortCounters, Ports};
 pub use start::{Ready, enter, is_running, run, run_detached};
+pub use sys::namespace::{own_network, own_user_namespace};
 pub use tracking::{Numbers, Outcome};

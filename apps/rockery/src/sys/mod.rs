@@ -7,9 +7,7 @@ pub(crate) use command::sys::{EndSignals, Pidfd, end_by_a_broken_pipe, user};
 pub(crate) use frames::listen_for_lldp;
 
 use std::ffi::{CString, OsStr};
-use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -35,63 +33,17 @@ impl Mount {
     }
 }
 
-fn group() -> u32 {
-    // SAFETY: no arguments, and no failure.
-    unsafe { libc::getegid() }
-}
-
 /// Moves this process to a mount namespace in which it may mount: with its own rights, or as the same user
 /// and group in a new user namespace.
 ///
 /// # Errors
 /// When the kernel or its administrator allows neither.
 pub(crate) fn own_mounts() -> io::Result<()> {
-    unshare_as_the_same_user(libc::CLONE_NEWNS)?;
-    mount("none", Path::new("/"), None, Mount::Receive, "")
-}
-
-/// Moves this process to a network namespace of its own, whose loopback interface is up: with its own rights,
-/// or as the same user and group in a new user namespace.
-///
-/// # Errors
-/// When the kernel or its administrator allows neither.
-pub(crate) fn own_network() -> io::Result<()> {
-    unshare_as_the_same_user(libc::CLONE_NEWNET)?;
-    // SAFETY: no pointers; the descriptor is new, and nothing else owns it.
-    let socket = unsafe {
-        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        OwnedFd::from_raw_fd(fd)
-    };
-    // SAFETY: all zeros is a valid request.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    let name = request.ifr_name.iter_mut().zip(b"lo");
-    name.for_each(|(place, byte)| *place = *byte as libc::c_char);
-    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_LOOPBACK | libc::IFF_RUNNING) as i16;
-    // SAFETY: a request that lives until the call returns.
-    checked(unsafe {
-        libc::ioctl(
-            socket.as_raw_fd(),
-            libc::SIOCSIFFLAGS as _,
-            &raw const request,
-        )
-    })
-}
-
-/// Moves this process to new namespaces: with its own rights, or as the same user and group in a new user
-/// namespace.
-fn unshare_as_the_same_user(namespaces: libc::c_int) -> io::Result<()> {
-    if unshare(namespaces).is_ok() {
-        return Ok(());
+    if unshare(libc::CLONE_NEWNS).is_err() {
+        ::lab::own_user_namespace()?;
+        unshare(libc::CLONE_NEWNS)?;
     }
-    let (user, group) = (user(), group());
-    unshare(namespaces | libc::CLONE_NEWUSER)?;
-    // user_namespaces(7): groups can be mapped by an ordinary user only where they cannot be dropped.
-    fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+    mount("none", Path::new("/"), None, Mount::Receive, "")
 }
 
 fn unshare(flags: libc::c_int) -> io::Result<()> {

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Opens a socket, by a system call as [`super::route::bound_socket`] does.
-pub(crate) fn open() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+/// Opens a socket with these flags besides, by a system call as [`super::route::bound_socket`] does.
+pub(crate) fn open(flags: libc::c_int) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | flags;
     // SAFETY: numbers only.
     let fd = unsafe {
         libc::syscall(

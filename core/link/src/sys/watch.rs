@@ -2,21 +2,14 @@
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 const GROUPS: i32 = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
 /// Size of the buffer for notifications, whose contents are not used.
 const MESSAGE_BYTES: usize = 8 << 10;
 
 pub(crate) fn open() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: no pointers.
-    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nothing else owns.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let fd = super::netlink::open(libc::SOCK_NONBLOCK)?;
     // SAFETY: all zeros is a valid address.
     let mut address: libc::sockaddr_nl = unsafe { zeroed() };
     address.nl_family = libc::AF_NETLINK as u16;

@@ -4,7 +4,7 @@
 use std::mem::zeroed;
 use std::ptr::null_mut;
 
-/// More than a call allocates, apart from mappings whose errors it returns.
+/// Bytes: more than a call allocates, apart from mappings, whose errors the call returns.
 const CALL_BYTES: usize = 4 << 20;
 
 /// Whether a call has the memory that it may need. Without limits it does not ask the kernel for it.

@@ -7,6 +7,7 @@ use crate::functions::{
     Eswitch, FUNCTIONS_MAX, Function, FunctionLink, FunctionSettings, Functions, VLAN_MAX,
     parse_mac, range,
 };
+use crate::profile::automatic_headroom;
 use crate::schema::NicTable;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -16,8 +17,6 @@ use fabric::config::{
     BufferConfig, CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, PortConfig, Profile,
     QueueConfig, SwitchConfig, Treatment, Weigh,
 };
-use fabric::headroom::FRAME_MAX_BYTES;
-use fabric::headroom::Headroom;
 use fabric::topology::{HOSTS_MAX, LinkConfig, Node, SWITCHES_MAX};
 use fabric::{Rate, Span, Time};
 
@@ -473,19 +472,6 @@ fn queues() -> [QueueConfig; CLASSES] {
     })
 }
 
-fn headroom(link: &LinkConfig, response: Span) -> u32 {
-    let headroom = Headroom {
-        rate: link.rate,
-        delay: link.delay,
-        our_frame_max_bytes: FRAME_MAX_BYTES,
-        peer_frame_max_bytes: FRAME_MAX_BYTES,
-        response,
-        cell_bytes: 1,
-        frame_min_bytes: 64,
-    };
-    headroom.bytes()
-}
-
 /// The uplink: priorities of `nic.pfc` are lossless, and pause frames of the external switch are obeyed.
 fn port(nic: &NicTable, map: ClassMap, link: &LinkConfig) -> Profile {
     let lossless = nic
@@ -501,7 +487,7 @@ fn port(nic: &NicTable, map: ClassMap, link: &LinkConfig) -> Profile {
         reserve_bytes: 0,
         limit: Limit::Static(receive / 2),
         headroom_bytes: if lossless >> class & 1 == 1 {
-            headroom(link, RESPONSE)
+            automatic_headroom(link, RESPONSE)
         } else {
             0
         },
@@ -527,7 +513,7 @@ fn inside(map: ClassMap, limit: u32) -> Profile {
     let group = GroupConfig {
         reserve_bytes: 0,
         limit: Limit::Static(limit),
-        headroom_bytes: headroom(&INSIDE, Span::ZERO),
+        headroom_bytes: automatic_headroom(&INSIDE, Span::ZERO),
         xon_offset_bytes: limit / 4,
     };
     Profile {

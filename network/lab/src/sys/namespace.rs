@@ -1,6 +1,7 @@
 //! Namespaces and mounts.
 
 use super::checked;
+use super::interface::Interfaces;
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -9,7 +10,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Moves this process, which has one thread, to a user namespace of its own, as the same user and group.
-pub(crate) fn own_user_namespace() -> io::Result<()> {
+///
+/// # Errors
+/// When the kernel or its administrator allows none.
+pub fn own_user_namespace() -> io::Result<()> {
     let (user, group) = super::process::user();
     // SAFETY: a number only.
     checked(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;
@@ -17,6 +21,18 @@ pub(crate) fn own_user_namespace() -> io::Result<()> {
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+/// Moves this process, which has one thread, to a network namespace of its own, whose loopback interface is
+/// up: with its own rights, or as the same user and group in a new user namespace.
+///
+/// # Errors
+/// When the kernel or its administrator allows neither.
+pub fn own_network() -> io::Result<()> {
+    // SAFETY: a number only.
+    let own = || checked(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop);
+    own().or_else(|_| own_user_namespace().and_then(|()| own()))?;
+    Interfaces::new()?.up("lo")
 }
 
 /// Moves this process to network, UTS, IPC and mount namespaces of its own.

@@ -124,7 +124,7 @@ impl Experiment {
     /// Refuses settings of the command line that have an effect in labs alone.
     ///
     /// # Errors
-    /// Those settings.
+    /// The settings without effect.
     pub fn refuse_settings_of_labs(&self) -> Result<(), FileError> {
         refuse(&self.unused, |_| true)
     }

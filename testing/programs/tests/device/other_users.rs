@@ -14,6 +14,22 @@ const NOBODY: [&str; 6] = [
     "--clear-groups",
 ];
 
+const OTHER_USER: [&str; 6] = [
+    "setpriv",
+    "--reuid",
+    "65533",
+    "--regid",
+    "65533",
+    "--clear-groups",
+];
+
+/// The output of a command of rockery that another user calls.
+fn of_another_user(namespace: &Namespace, installed: &str, words: &[&str]) -> String {
+    let argv = [&OTHER_USER[..], &[installed], words].concat();
+    let mut job = namespace.start_plain(&argv).expect("it starts");
+    job.wait(SECONDS).expect("in time").output
+}
+
 /// Prints `ready` when its sockets are there, and stays.
 const BEGINNING: &str = "
 import socket, sys, threading, time
@@ -118,24 +134,7 @@ fn reports_of_another_users_devices_are_not_shown_to_a_user() {
     let namespace = Namespace::alone().unwrap();
     let _devices = stranger(&namespace, DEVICES);
     let (_prefix, installed) = Rockery::built().installed();
-    let path = installed.to_string_lossy();
-    let user = [
-        "setpriv",
-        "--reuid",
-        "65533",
-        "--regid",
-        "65533",
-        "--clear-groups",
-        &*path,
-        "devices",
-    ];
-    let said = namespace
-        .start_plain(&user)
-        .unwrap()
-        .wait(SECONDS)
-        .unwrap()
-        .expect_success()
-        .output;
+    let said = of_another_user(&namespace, &installed.to_string_lossy(), &["devices"]);
     assert!(said.contains("rk_lo"), "{said}");
     for false_word in ["root-owned", "slow", "endless", "gave no report"] {
         assert!(!said.contains(false_word), "{said}");
@@ -184,22 +183,6 @@ time.sleep(600)",
         .run(&["ibv_devinfo", "-d", "rk_lo"], SECONDS)
         .unwrap()
         .expect_success();
-}
-
-const OTHER_USER: [&str; 6] = [
-    "setpriv",
-    "--reuid",
-    "65533",
-    "--regid",
-    "65533",
-    "--clear-groups",
-];
-
-/// The output of a command of rockery that another user calls.
-fn of_another_user(namespace: &Namespace, installed: &str, words: &[&str]) -> String {
-    let argv = [&OTHER_USER[..], &[installed], words].concat();
-    let mut job = namespace.start_plain(&argv).expect("it starts");
-    job.wait(SECONDS).expect("in time").output
 }
 
 /// An agent shares the port between processes of one user. Another user's program gets no device: the holder
