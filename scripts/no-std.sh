@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds wire, rnic, fabric and infiniband for a machine without an operating system: what they and their dependencies use
-# is core and alloc alone.
+# Builds wire, rnic, fabric and infiniband for a machine without an operating system: what they and their
+# dependencies use is core and alloc alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=x86_64-unknown-none

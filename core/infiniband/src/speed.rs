@@ -7,20 +7,20 @@ use fabric::Rate;
 /// Number of lanes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Width {
-    /// One lane.
+    /// One lane, as cables of the first adapters have.
     X1,
-    /// Two lanes.
+    /// Two lanes, as half of a split HDR port has.
     X2,
-    /// Four lanes.
+    /// Four lanes, as nearly every port has.
     X4,
-    /// Eight lanes.
+    /// Eight lanes, which cables rarely have.
     X8,
-    /// Twelve lanes.
+    /// Twelve lanes, as links between large switches had.
     X12,
 }
 
 impl Width {
-    /// All widths.
+    /// All widths, the narrowest first.
     pub const ALL: [Self; 5] = [Self::X1, Self::X2, Self::X4, Self::X8, Self::X12];
 
     /// The number of lanes.
