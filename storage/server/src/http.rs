@@ -266,6 +266,9 @@ impl Client<'_> {
 pub trait Respond: Send + Sync + 'static {
     /// The response to a request.
     fn respond(&self, request: &Request, client: &Client<'_>) -> Response;
+
+    /// Is called when a connection of another user was closed ([`Users::Own`]).
+    fn refused(&self, _user: u32) {}
 }
 
 impl<F> Respond for F
@@ -313,8 +316,16 @@ impl HttpServer {
                 std::thread::sleep(PAUSE);
                 continue;
             };
-            if self.limits.users == Users::Own && !loopback_peer::is_trusted(&stream) {
-                continue;
+            if self.limits.users == Users::Own {
+                match loopback_peer::user_of(&stream) {
+                    Some(user) if loopback_peer::is_trusted(user) => {}
+                    Some(user) => {
+                        drop(stream);
+                        respond.refused(user);
+                        continue;
+                    }
+                    None => continue,
+                }
             }
             // The connection is closed if there is no place for it or no thread can be started: the client
             // retries.

@@ -18,17 +18,19 @@ const REQUEST: u16 = 1;
 const HEADER_BYTES: usize = 16;
 const ANSWER_BYTES: usize = 72;
 
-/// Whether the process at the other end is one of this user or of root. A connection that its process has
-/// closed already is none.
-pub(crate) fn is_trusted(stream: &TcpStream) -> bool {
-    let user = stream
-        .local_addr()
-        .and_then(|own| Ok(user_of(stream.peer_addr()?, own)));
-    matches!(user, Ok(Some(user)) if user == peer::user() || user == 0)
+/// Whether processes of a user are those of this process' user or of root.
+pub(crate) fn is_trusted(user: u32) -> bool {
+    user == peer::user() || user == 0
+}
+
+/// The user of the process at the other end; `None` if that process has closed the connection.
+pub(crate) fn user_of(stream: &TcpStream) -> Option<u32> {
+    let (own, other) = (stream.local_addr().ok()?, stream.peer_addr().ok()?);
+    user_between(other, own)
 }
 
 /// The user of the socket at `local` that is connected to `remote`, of this network namespace.
-fn user_of(local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+fn user_between(local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     // Kernels may be built without sock_diag.
     asked(local, remote).unwrap_or_else(|_| listed(local, remote))
 }
@@ -141,11 +143,18 @@ mod tests {
                 "{address}"
             );
             assert_eq!(listed(local, remote), Some(peer::user()), "{address}");
-            assert!(is_trusted(&server));
+            assert_eq!(user_of(&server), Some(peer::user()), "{address}");
             drop(client);
-            assert_eq!(user_of(local, remote), None, "{address}");
-            assert!(!is_trusted(&server));
+            assert_eq!(user_between(local, remote), None, "{address}");
+            assert_eq!(user_of(&server), None, "{address}");
         }
+    }
+
+    #[test]
+    fn the_user_of_the_process_and_root_are_trusted() {
+        let own = peer::user();
+        assert!(is_trusted(own) && is_trusted(0));
+        assert!(!is_trusted(own ^ 0x4000));
     }
 
     #[test]

@@ -6,14 +6,16 @@ mod live;
 mod runs;
 mod storage;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ::nvme::serve::Bytes;
 use playground::{PAGE, SERVER_ENGINE};
 use server::http::{Admission, Client, HttpServer, Limits, Request, Respond, Response, Users};
 
-use crate::{Error, devices, output};
+use crate::{Error, devices, output, sys};
 use live::Live;
 use runs::Runs;
 pub(crate) use runs::one as one_run;
@@ -28,6 +30,9 @@ const LIMITS: Limits = Limits {
     body_bytes: 32 << 20,
     exchange_time: Duration::from_secs(10),
 };
+
+/// Users who are named when the page refuses them, so that their number of connections fills no log.
+const REFUSED_USERS: usize = 16;
 
 /// The address of the page.
 #[derive(Debug, clap::Args)]
@@ -64,6 +69,7 @@ pub(crate) fn serve(what: &Web) -> Result<(), Error> {
         address,
         live: Live::default(),
         runs: Runs::new(what.memory),
+        refused: Mutex::default(),
     };
     server.run("web", site)
 }
@@ -73,6 +79,8 @@ struct Site {
     address: SocketAddr,
     live: Live,
     runs: Runs,
+    /// Users whose connections were closed.
+    refused: Mutex<BTreeSet<u32>>,
 }
 
 impl Respond for Site {
@@ -108,6 +116,18 @@ impl Respond for Site {
                 "405 Method Not Allowed",
                 "there are GET, and POST for /api/sim",
             ),
+        }
+    }
+
+    /// Prints the first refusal of each user: a browser shows an empty answer only.
+    fn refused(&self, user: u32) {
+        let mut users = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if users.len() < REFUSED_USERS && users.insert(user) {
+            let own = sys::user();
+            output::note!(
+                "rockery web: closed a connection of user {user}: the page answers user {own}, who started \
+                 it, and root; that user starts a page of its own (--listen 127.0.0.1:0: any free port)"
+            );
         }
     }
 }

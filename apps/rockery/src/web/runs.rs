@@ -2,8 +2,8 @@
 //! describe a network that no machine has the memory for.
 
 use std::io::{self, Read, Write};
-use std::os::unix::process::parent_id;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::{ExitStatusExt, parent_id};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +17,9 @@ pub(super) const COMMAND: &str = "web-run";
 /// How often it is checked whether the client is still there.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// Bytes of a run's standard error that are kept.
+const ERROR_BYTES: u64 = 4096;
+
 /// The memory of a run, and the number of runs at the same time.
 #[derive(Debug)]
 pub(super) struct Runs {
@@ -27,6 +30,16 @@ pub(super) struct Runs {
 
 /// The place of a run, which it has until this is dropped.
 struct Place<'a>(&'a Runs);
+
+/// A run that has ended.
+#[derive(Debug)]
+struct Ended {
+    status: ExitStatus,
+    /// Its standard output.
+    answer: Vec<u8>,
+    /// The begin of its standard error.
+    errors: String,
+}
 
 impl Runs {
     /// As many runs at a time as there are processors, each with so many bytes of memory.
@@ -45,12 +58,8 @@ impl Runs {
             return Vec::new();
         };
         match self.run(request, is_gone) {
-            Ok(Some(answer)) => answer,
-            Ok(None) => refused(&format!(
-                "the run needs more than {} of memory: describe a smaller network, start rockery web with a \
-                 larger --memory, or use rockery sim",
-                self.memory
-            )),
+            Ok(ended) if ended.status.success() => ended.answer,
+            Ok(ended) => refused(&ended.reason(self.memory)),
             Err(error) => refused(&format!("the run could not be started: {error}")),
         }
     }
@@ -68,29 +77,29 @@ impl Runs {
         Some(Place(self))
     }
 
-    /// The answer of a run; `None` when its process ended without one, as it does when its memory is used up.
-    fn run(&self, request: &[u8], is_gone: &dyn Fn() -> bool) -> io::Result<Option<Vec<u8>>> {
+    fn run(&self, request: &[u8], is_gone: &dyn Fn() -> bool) -> io::Result<Ended> {
         let mut child = Command::new(std::env::current_exe()?)
             .args([COMMAND, &self.memory.0.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
+        let errors = child.stderr.take();
         std::thread::scope(|scope| {
-            let read = move || -> io::Result<Vec<u8>> {
-                let mut answer = Vec::new();
-                output
-                    .map(|mut pipe| pipe.read_to_end(&mut answer))
-                    .transpose()?;
-                Ok(answer)
-            };
-            let reader = std::thread::Builder::new().spawn_scoped(scope, read)?;
+            let thread = |read| std::thread::Builder::new().spawn_scoped(scope, read);
+            let output = thread(reader(output, u64::MAX))?;
+            let errors = thread(reader(errors, ERROR_BYTES))?;
             // A process that ends before it has read its request says so by its status.
             let _ = input.map(|mut pipe| pipe.write_all(request));
-            let succeeded = ended(&mut child, is_gone)?;
-            let answer = reader.join().unwrap_or_else(|_| Ok(Vec::new()))?;
-            Ok(succeeded.then_some(answer))
+            let status = wait(&mut child, is_gone)?;
+            let [answer, errors] =
+                [output, errors].map(|thread| thread.join().unwrap_or_else(|_| Ok(Vec::new())));
+            Ok(Ended {
+                status,
+                answer: answer?,
+                errors: String::from_utf8_lossy(&errors?).into_owned(),
+            })
         })
     }
 }
@@ -102,11 +111,47 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Waits for the end of a run, and kills it when its client is gone. Returns whether it succeeded.
-fn ended(child: &mut Child, is_gone: &dyn Fn() -> bool) -> io::Result<bool> {
+impl Ended {
+    /// Why there is no answer. The allocator aborts a process whose memory is used up, with a message; the
+    /// kernel kills one when the memory of the machine is.
+    fn reason(&self, memory: Bytes) -> String {
+        let is_out_of_memory = self.errors.contains("memory allocation of")
+            || self.status.signal() == Some(libc::SIGKILL);
+        if is_out_of_memory {
+            return format!(
+                "the run needs more than {memory} of memory: describe a smaller network, start rockery web \
+                 with a larger --memory, or use rockery sim"
+            );
+        }
+        let said = self.errors.trim().trim_start_matches("rockery: ");
+        format!(
+            "the run failed ({}){}{said}: rockery sim runs the same file without a limit of memory",
+            self.status,
+            if said.is_empty() { "" } else { ": " },
+        )
+    }
+}
+
+/// Reads all of a pipe, and keeps its first `most` bytes.
+fn reader(
+    pipe: Option<impl Read + Send + 'static>,
+    most: u64,
+) -> Box<dyn FnOnce() -> io::Result<Vec<u8>> + Send> {
+    Box::new(move || {
+        let mut kept = Vec::new();
+        if let Some(mut pipe) = pipe {
+            (&mut pipe).take(most).read_to_end(&mut kept)?;
+            io::copy(&mut pipe, &mut io::sink())?;
+        }
+        Ok(kept)
+    })
+}
+
+/// Waits for the end of a run, and kills it when its client is gone.
+fn wait(child: &mut Child, is_gone: &dyn Fn() -> bool) -> io::Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(status.success());
+            return Ok(status);
         }
         if is_gone() {
             child.kill()?;
@@ -134,4 +179,47 @@ pub(crate) fn one(memory: u64) -> Result<(), Error> {
     output::bytes(&playground::answer(&request, &mut |_| {
         parent_id() == server
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(status: i32, errors: &str) -> String {
+        let ended = Ended {
+            status: ExitStatus::from_raw(status),
+            answer: Vec::new(),
+            errors: errors.to_owned(),
+        };
+        ended.reason(Bytes(300 << 20))
+    }
+
+    #[test]
+    fn a_run_without_memory_is_told_from_one_that_fails() {
+        let aborted = reason(libc::SIGABRT, "memory allocation of 1024 bytes failed\n");
+        assert!(aborted.contains("more than 300MiB of memory"), "{aborted}");
+        let killed = reason(libc::SIGKILL, "");
+        assert!(killed.contains("more than 300MiB of memory"), "{killed}");
+        let failed = reason(
+            1 << 8,
+            "rockery: the limit of memory: Operation not permitted\n",
+        );
+        let expected =
+            "the run failed (exit status: 1): the limit of memory: Operation not permitted";
+        assert!(failed.starts_with(expected), "{failed}");
+        let panicked = reason(
+            libc::SIGABRT,
+            "thread 'main' panicked at run.rs:7:1:\nindex\n",
+        );
+        assert!(
+            panicked.contains("panicked at run.rs:7:1") && !panicked.contains("more than"),
+            "{panicked}"
+        );
+    }
+
+    #[test]
+    fn the_rest_of_a_long_output_is_read_and_not_kept() {
+        let kept = reader(Some(io::repeat(7).take(1 << 20)), 16)().unwrap();
+        assert_eq!(kept, [7; 16]);
+    }
 }

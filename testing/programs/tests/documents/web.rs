@@ -1,7 +1,7 @@
 //! `rockery web` beside a storage target and a lab with a load: the page in Chromium shows figures that
 //! change, and what has ended disappears from it.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixListener;
@@ -52,9 +52,15 @@ impl Place {
 
     /// Starts a command, and waits for the line that begins with `said`; what follows in that line.
     fn start(&self, words: &str, said: &str) -> (Running, String) {
+        self.start_with(words, said, Stdio::inherit())
+    }
+
+    /// The same with another standard error.
+    fn start_with(&self, words: &str, said: &str, errors: Stdio) -> (Running, String) {
         let mut child = self
             .rockery(words)
             .stdout(Stdio::piped())
+            .stderr(errors)
             .spawn()
             .expect("rockery starts");
         let out = child.stdout.take().expect("a pipe");
@@ -360,11 +366,15 @@ fn figures_of_a_lab_change_and_it_disappears_with_its_end() {
         .expect("no lab, and no error");
 }
 
-/// Another user of the machine gets nothing from the page, and takes no place of its clients.
+/// Another user of the machine gets nothing from the page, and takes no place of its clients; the server says
+/// once whom it refused.
 #[test]
 fn other_users_are_not_answered_and_keep_nobody_out() {
     let place = Place::new();
-    let (_web, address) = place.start("web --listen 127.0.0.1:0", "http://");
+    let errors = place.0.path().join("errors");
+    let written = File::create(&errors).expect("our own folder");
+    let words = "web --listen 127.0.0.1:0";
+    let (_web, address) = place.start_with(words, "http://", written.into());
     let address = address.trim_end_matches('/');
     let as_user = |user: &str, words: &[&str]| {
         let mut command = Command::new("setpriv");
@@ -407,4 +417,8 @@ fn other_users_are_not_answered_and_keep_nobody_out() {
         let own = as_user("0", &get).output().expect("curl runs");
         assert!(own.status.success(), "{own:?}");
     }
+    let said = fs::read_to_string(errors).expect("our own folder");
+    let refusal = "closed a connection of user 65534: the page answers user 0";
+    assert_eq!(said.matches(refusal).count(), 1, "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }
