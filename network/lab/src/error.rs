@@ -32,7 +32,7 @@ pub enum LabError {
         max: usize,
     },
     /// A live host without a link.
-    #[error("host {0} has no link to a switch: give it a [[link]], or leave it out of the lab")]
+    #[error("host {0} has no link: give it a [[link]], or leave it out of the lab")]
     NotConnected(String),
     /// Adapters that programs cannot be.
     #[error("host {0} has protocol = \"tcp\" or headers of fixed sizes: a live host has neither")]

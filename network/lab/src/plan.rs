@@ -209,12 +209,9 @@ impl Plan {
                 max: LIVE_MAX,
             });
         }
-        let attached = network.topology.attachments();
         let mut hosts = Vec::new();
         for (number, host) in live {
-            let cable = cable_of(&network.topology, number);
-            let is_attached = attached.get(number as usize).copied().flatten().is_some();
-            let Some(cable) = cable.filter(|_| is_attached) else {
+            let Some(cable) = cable_of(&network.topology, number) else {
                 return Err(LabError::NotConnected(host.name.clone()));
             };
             let config = &experiment.scenario.hosts[number as usize];

@@ -10,6 +10,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use fabric::Rate;
+use fabric::topology::Node;
 use units::Bandwidth;
 use vendors::text::nearest;
 
@@ -24,13 +25,15 @@ impl NetworkBuilder<'_> {
     pub(super) fn adapters(&mut self) -> Vec<NamedHost> {
         let names = core::mem::take(&mut self.hosts).into_list();
         self.hosts_list.clone_from(&names);
-        let attached = self.topology.attachments();
+        let attached = self.attached();
+        self.check_cables();
         let mut hosts = Vec::with_capacity(names.len());
         for (number, name) in names.into_iter().enumerate() {
             let entry = self.host_entry[number];
-            if attached[number].is_none() && self.problems.is_empty() {
-                let what = format!("host {name} is attached to no switch");
-                let instead = format!("[[link]] between = [\"{name}\", \"a switch\"]");
+            if !attached[number] && self.problems.is_empty() {
+                let what = format!("host {name} has no link");
+                let instead =
+                    format!("[[link]] between = [\"{name}\", \"a switch\"], or another host");
                 let field = host_field(entry, "name");
                 self.wrong(Mistake::Combination, &field, what, &instead);
             }
@@ -54,6 +57,34 @@ impl NetworkBuilder<'_> {
         }
         self.check_storage_tables();
         hosts
+    }
+
+    /// For each host whether it has a link.
+    fn attached(&self) -> Vec<bool> {
+        let mut attached = alloc::vec![false; self.topology.hosts() as usize];
+        for end in self.topology.links().iter().flat_map(|link| link.ends) {
+            if let Node::Host(host) = end.node {
+                attached[host as usize] = true;
+            }
+        }
+        attached
+    }
+
+    /// Hosts that are linked with each other reach no other one: there are no others then.
+    fn check_cables(&mut self) {
+        let links = self.topology.links().iter();
+        let cable = links.map(|link| link.ends.map(|end| end.node));
+        let mut cable = cable.filter_map(|nodes| match nodes {
+            [Node::Host(one), Node::Host(other)] => Some([one, other]),
+            _ => None,
+        });
+        let Some(hosts) = cable.next().filter(|_| self.topology.hosts() > 2) else {
+            return;
+        };
+        let [one, other] = hosts.map(|host| self.hosts_list[host as usize].clone());
+        let what = format!("{one} and {other} are linked with each other, and reach no other host");
+        let instead = "link hosts with switches, or leave the other hosts out";
+        self.wrong(Mistake::Combination, "link", what, instead);
     }
 
     /// A host with the tables that its entry names; `None` if one of them is missing.

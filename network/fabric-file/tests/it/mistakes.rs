@@ -90,9 +90,10 @@ const WRONG_ENTRIES: &[(&str, &str)] = &[
         "link[0].between[0]: no host and no switch is called \"h9\"",
     ),
     ("[[host]]\nname = \"x*\"\n", "no host is called \"x*\""),
+    ("[[host]]\nname = \"lonely\"\n", "host lonely has no link"),
     (
-        "[[host]]\nname = \"lonely\"\n",
-        "host lonely is attached to no switch",
+        "[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[link]]\nbetween = [\"a\", \"b\"]\n",
+        "link: a and b are linked with each other, and reach no other host",
     ),
     (
         "[[link]]\nbetween = [\"h0\", \"s0\"]\n",
