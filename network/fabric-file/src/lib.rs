@@ -15,6 +15,7 @@ mod document;
 mod error;
 pub mod functions;
 pub mod hosts;
+mod links;
 mod names;
 mod network;
 mod profile;
@@ -28,7 +29,10 @@ mod workload;
 pub use check::json_schema;
 pub use document::{Document, INCLUDES_MAX, Origin, PATH_LEVELS_MAX, ReadFile};
 pub use error::{FileError, Mistake, Problem};
-pub use network::{NamedFunction, NamedHost, NamedSwitch, Network, SharedAdapter, TablesInUse};
+pub use network::{
+    ChannelAdapter, NamedFunction, NamedHost, NamedSwitch, Network, SharedAdapter, Subnet,
+    SubnetLink, SubnetSwitch, TablesInUse,
+};
 pub use profile::automatic_headroom;
 pub use reference::reference;
 pub use schema::FabricFile;

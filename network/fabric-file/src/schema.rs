@@ -1,10 +1,12 @@
 //! The fields of the fabric file. The documentation and the JSON schema are generated from these comments.
 
 use super::congestion::{Congestion, Dcqcn, Hpcc, Swift};
+pub use super::links::{Down, Law, LinkTable};
 pub use super::workload::{Operation, Pattern, Sizes, Workload};
 
 use super::functions::Functions;
 use super::hosts::{Drive, ProcessorTable, Storage};
+use super::links::LINK_RATE;
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -13,7 +15,9 @@ use fabric::config::Limit;
 use fabric::{Rate, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Bandwidth, BitErrors, HeadroomSize, Length, Ratio, Size, Threshold, Timespan};
+use units::{
+    Bandwidth, BitErrors, Guid, HeadroomSize, InfinibandSpeed, Ratio, Size, Threshold, Timespan,
+};
 
 /// A network, its traffic, and the parameters of the run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -93,11 +97,15 @@ pub struct Generator {
     pub groups: Option<u32>,
     /// `dragonfly`: switches per group, each linked with each other of its group.
     pub routers: Option<u32>,
-    /// Speed of the links of hosts.
-    #[serde(default = "hundred_gigabit")]
-    pub rate: Bandwidth,
+    /// Speed of the links of hosts. Default: 100Gb/s.
+    pub rate: Option<Bandwidth>,
     /// Speed of the links among switches. Default: that of the hosts' links.
     pub fabric_rate: Option<Bandwidth>,
+    /// InfiniBand: width and speed of the links of hosts, in place of `rate`. Default: 4x EDR.
+    pub infiniband: Option<InfinibandSpeed>,
+    /// InfiniBand: width and speed of the links among switches, in place of `fabric-rate`. Default: those of
+    /// the hosts' links.
+    pub fabric_infiniband: Option<InfinibandSpeed>,
     /// One-way delay of every link.
     #[serde(default = "microsecond")]
     pub delay: Timespan,
@@ -109,13 +117,18 @@ pub struct Generator {
 impl Generator {
     /// Speed, delay and bit errors of the links.
     pub(super) fn speeds(&self) -> fabric::topology::Speeds {
-        let link = |rate: Bandwidth| fabric::topology::LinkConfig {
+        let link = |rate: Rate| fabric::topology::LinkConfig {
             bit_errors: self.bit_errors.0,
-            ..fabric::topology::LinkConfig::new(rate.0, self.delay.0)
+            ..fabric::topology::LinkConfig::new(rate, self.delay.0)
         };
-        let fabric = self.fabric_rate.unwrap_or(self.rate);
+        let of = |infiniband: Option<InfinibandSpeed>, rate: Option<Bandwidth>| {
+            let infiniband = infiniband.map(|speed| speed.0.rate());
+            infiniband.or_else(|| rate.map(|rate| rate.0))
+        };
+        let hosts = of(self.infiniband, self.rate).unwrap_or(LINK_RATE);
+        let fabric = of(self.fabric_infiniband, self.fabric_rate).unwrap_or(hosts);
         fabric::topology::Speeds {
-            hosts: link(self.rate),
+            hosts: link(hosts),
             fabric: link(fabric),
         }
     }
@@ -174,6 +187,8 @@ pub enum SpreadKind {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 #[schemars(rename = "Nic")]
 pub struct NicTable {
+    /// The link layer of the port. All hosts of a file have the same.
+    pub link_layer: LinkLayer,
     /// The transport of storage. Plain workloads are RDMA.
     pub protocol: Protocol,
     /// Path MTU: payload bytes per packet; 256, 512, 1024, 2048 or 4096.
@@ -236,6 +251,16 @@ pub struct NicTable {
     pub swift: Swift,
     /// Parameters of HPCC, by the names of its paper's algorithm 1.
     pub hpcc: Hpcc,
+}
+
+/// The link layer of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkLayer {
+    /// Ethernet: packets are those of RoCEv2.
+    Ethernet,
+    /// InfiniBand: ports have LIDs from a subnet manager, and links have credits.
+    Infiniband,
 }
 
 /// The transport of storage.
@@ -454,6 +479,12 @@ pub struct HostTable {
     /// Number of drives; I/Os use them in turn.
     #[serde(default = "one")]
     pub drives: u32,
+    /// InfiniBand: GUID of the adapter. Default: one that is made of the host's number.
+    pub guid: Option<Guid>,
+    /// InfiniBand: GUID of the adapter's port. Default: `guid` plus 1.
+    pub port_guid: Option<Guid>,
+    /// InfiniBand: the node description, of 64 bytes at most. Default: the host's name.
+    pub description: Option<String>,
     /// Whether `rockery lab` runs programs in it. If no host is live, all are; `rockery sim` ignores it.
     #[serde(default)]
     pub live: bool,
@@ -478,6 +509,12 @@ pub struct SwitchTable {
     /// `pg_profile_lookup.ini`; instead of `qos`. Links may then name the switch's
     /// ports: `"sw:Ethernet0"`.
     pub sonic: Option<FileNames>,
+    /// InfiniBand: GUID of the switch. Default: one that is made of the switch's number.
+    pub guid: Option<Guid>,
+    /// InfiniBand: number of ports, from 1 to 254. Default: up to the last one that is connected.
+    pub ports: Option<u8>,
+    /// InfiniBand: the node description, of 64 bytes at most. Default: the switch's name.
+    pub description: Option<String>,
 }
 
 /// The name of a file, or the names of several.
@@ -500,107 +537,8 @@ impl FileNames {
     }
 }
 
-/// A link between two ports, or equal links from several hosts or switches.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-#[schemars(rename = "Link")]
-pub struct LinkTable {
-    /// Its two ends: names of hosts and switches, or `switch:port` where ports have names. With `*` in the
-    /// first, a link from each host or switch that matches.
-    pub between: [String; 2],
-    /// Bit rate of the link.
-    #[serde(default = "hundred_gigabit")]
-    pub rate: Bandwidth,
-    /// One-way delay; 1 us if neither this nor `length` is given.
-    pub delay: Option<Timespan>,
-    /// Length of the cable, instead of `delay`: 5 ns per metre.
-    pub length: Option<Length>,
-    /// Delay beyond that in the direction from the first end to the second: policers, middleboxes, longer
-    /// paths.
-    #[serde(default = "at_once")]
-    pub extra_delay: Timespan,
-    /// A random delay besides, for each packet of its own: packets then overtake each other. `extra-law` says
-    /// how it is distributed.
-    #[serde(default = "at_once")]
-    pub extra_spread: Timespan,
-    /// The distribution of the random delay.
-    #[serde(default)]
-    pub extra_law: Law,
-    /// `pareto`: its shape, above 1; the smaller, the heavier the tail.
-    #[serde(default = "heavy")]
-    pub extra_shape: f64,
-    /// `measured`: delays. In ascending order, the intervals between neighbours are equally likely, and
-    /// values within them are uniformly distributed.
-    #[serde(default)]
-    pub extra_samples: Vec<Timespan>,
-    /// Chance that a frame arrives damaged, independent of its length.
-    #[serde(default = "never")]
-    pub loss: Ratio,
-    /// Chance that a bit arrives wrong, which damages the frame: longer frames more often. It is the residual
-    /// error rate after forward error correction.
-    #[serde(default)]
-    pub bit_errors: BitErrors,
-    /// Number of parallel links.
-    #[serde(default = "one")]
-    pub count: u32,
-    /// Times when the link is down: frames sent then are lost. Routes stay as they are, unless `routing` has
-    /// a `reaction`.
-    #[serde(default)]
-    pub down: Vec<Down>,
-}
-
-/// Distributions of random delays.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Law {
-    /// Uniformly from zero to `extra-spread`.
-    #[default]
-    Uniform,
-    /// Normally distributed around `extra-delay` with the standard deviation `extra-spread`, and never below
-    /// zero.
-    Normal,
-    /// Exponentially distributed with the mean `extra-spread`.
-    Exponential,
-    /// Pareto-distributed: at least `extra-spread`, with the shape `extra-shape`.
-    Pareto,
-    /// By the measured delays of `extra-samples`.
-    Measured,
-}
-
-/// A time, or times, when a link is down.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Down {
-    /// Time at which the link goes down.
-    pub at: Timespan,
-    /// Duration of the outage.
-    pub lasts: Timespan,
-    /// Number of outages.
-    #[serde(default = "one")]
-    pub times: u32,
-    /// Time from the start of one outage to the start of the next.
-    #[serde(default = "at_once")]
-    pub every: Timespan,
-}
-
-fn hundred_gigabit() -> Bandwidth {
-    Bandwidth(Rate::from_gbps(100))
-}
-
 fn microsecond() -> Timespan {
     Timespan(Span::from_us(1))
-}
-
-fn at_once() -> Timespan {
-    Timespan(Span::ZERO)
-}
-
-fn heavy() -> f64 {
-    2.5
-}
-
-fn never() -> Ratio {
-    Ratio(0)
 }
 
 fn one() -> u32 {
@@ -626,6 +564,7 @@ impl Default for Routing {
 impl Default for NicTable {
     fn default() -> Self {
         Self {
+            link_layer: LinkLayer::Ethernet,
             protocol: Protocol::Rdma,
             mtu: 4096,
             rate: None,

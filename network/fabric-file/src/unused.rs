@@ -96,7 +96,38 @@ struct Reader<'a> {
     network: &'a Network,
 }
 
+/// Fields of `[nic.NAME]` about headers, pauses and congestion control of Ethernet.
+const NIC_ETHERNET: [&str; 12] = [
+    "dscp",
+    "pcp",
+    "cnp-dscp",
+    "cnp-priority",
+    "ack-dscp",
+    "ack-priority",
+    "ecn",
+    "priority",
+    "pfc",
+    "willing",
+    "dcqcn",
+    "hpcc",
+];
+
+/// Fields of `[qos.NAME]` about headers and pauses of Ethernet.
+const QOS_ETHERNET: [&str; 7] = [
+    "trust",
+    "default-class",
+    "dscp",
+    "pcp",
+    "pfc",
+    "headroom-pool",
+    "willing",
+];
+
 impl Reader<'_> {
+    fn is_infiniband(&self) -> bool {
+        self.network.infiniband.is_some()
+    }
+
     fn reason(&self, keys: &[String]) -> Option<Reason> {
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         match keys[..] {
@@ -106,6 +137,13 @@ impl Reader<'_> {
             ["qos", name, ref field @ ..] => self.qos(name, field),
             ["processor", name, field] => self.processor(name, field),
             ["drive", name, _] => self.drive(name),
+            [
+                "host" | "switch",
+                _,
+                "guid" | "port-guid" | "description" | "ports",
+            ] if !self.is_infiniband() => {
+                Some(nowhere("no adapter has link-layer = \"infiniband\""))
+            }
             ["host", _, field] => self.host(field),
             ["switch", index, "qos"] => {
                 let switch = entry(&self.file.switch, index)?;
@@ -135,6 +173,13 @@ impl Reader<'_> {
         if !self.network.tables.nic.contains(name) {
             return Some(nowhere(&format!("no host has nic = \"{name}\"")));
         }
+        if self.is_infiniband()
+            && field
+                .first()
+                .is_some_and(|field| NIC_ETHERNET.contains(field))
+        {
+            return Some(nowhere("only packets and ports of Ethernet have it"));
+        }
         let nic = self.file.nic.get(name)?;
         let stores = !self.file.storage.is_empty();
         match field {
@@ -153,6 +198,14 @@ impl Reader<'_> {
         let mut switches = self.network.tables.qos.iter();
         if !switches.any(|qos| qos.as_deref() == Some(name)) {
             return Some(nowhere(&self.no_switch(name)));
+        }
+        let is_of_ethernet = match field {
+            ["queue", _, field, ..] => *field == "ecn",
+            [field, ..] => QOS_ETHERNET.contains(field),
+            [] => false,
+        };
+        if self.is_infiniband() && is_of_ethernet {
+            return Some(nowhere("only packets and switches of Ethernet have it"));
         }
         let qos = self.file.qos.get(name)?;
         match field {

@@ -51,6 +51,14 @@ pub struct Ratio(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BitErrors(pub u64);
 
+/// Width and speed of an InfiniBand link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InfinibandSpeed(pub infiniband::LinkSpeed);
+
+/// A GUID of InfiniBand (EUI-64), which is not 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Guid(pub u64);
+
 /// How much of a buffer may be used: see [`fabric::config::Limit`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Threshold(pub fabric::config::Limit);
@@ -267,6 +275,34 @@ impl Quantity for BitErrors {
     }
 }
 
+impl Quantity for InfinibandSpeed {
+    const NAME: &'static str = "a speed of InfiniBand";
+    const GRAMMAR: &'static str = "\"4x QDR\" or \"12x EDR\" (1x, 2x, 4x, 8x or 12x; SDR, DDR, QDR, \
+        FDR10, FDR, EDR, HDR, NDR or XDR)";
+    fn parse(text: &str) -> Option<Self> {
+        infiniband::LinkSpeed::parse(text.trim()).map(Self)
+    }
+}
+
+impl Quantity for Guid {
+    const NAME: &'static str = "a GUID";
+    const GRAMMAR: &'static str = "\"0x0002c90300001234\" or \"0002:c903:0000:1234\", and not 0";
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let digits: String = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+            Some(digits) => digits.to_owned(),
+            None => {
+                let groups = text.split(':');
+                let whole = groups.clone().count() == 4 && groups.clone().all(|g| g.len() == 4);
+                whole.then(|| groups.collect())?
+            }
+        };
+        let plain = digits.bytes().all(|digit| digit.is_ascii_hexdigit()) && digits.len() <= 16;
+        let number = plain.then(|| u64::from_str_radix(&digits, 16).ok())??;
+        (number != 0).then_some(Self(number))
+    }
+}
+
 impl Quantity for Threshold {
     const NAME: &'static str = "a limit";
     const GRAMMAR: &'static str =
@@ -349,6 +385,18 @@ impl fmt::Display for BitErrors {
             0 => f.write_str("0"),
             rate => write!(f, "{:.2e}", rate as f64 / BITS_WHOLE),
         }
+    }
+}
+
+impl fmt::Display for InfinibandSpeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Guid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "0x{:016x}", self.0)
     }
 }
 
@@ -444,6 +492,9 @@ text_form! {
     Length "Length" r"^\s*[0-9][0-9_.]*\s*(mm|cm|m|km)\s*$",
     Ratio "Ratio" r"any ^\s*[0-9][0-9_.]*([eE]-[0-9]+|\s*%|\s*/\s*[0-9]+)?\s*$",
     BitErrors "BitErrors" r"any ^\s*[0-9][0-9_.]*([eE]-[0-9]+)?\s*$",
+    InfinibandSpeed "InfinibandSpeed"
+        r"^\s*(1|2|4|8|12)[xX]\s*([sSdDqQeEhHnNxX][dD][rR]|[fF][dD][rR](10)?)\s*$",
+    Guid "Guid" r"^\s*(0[xX][0-9a-fA-F]{1,16}|[0-9a-fA-F]{4}(:[0-9a-fA-F]{4}){3})\s*$",
     HeadroomSize "Headroom" r"^\s*(auto|[0-9][0-9_.]*\s*([kMGT]?B|[KMGT]iB))\s*$",
     Threshold "Threshold"
         r"^\s*(none|[0-9][0-9_.]*\s*([kMGT]?B|[KMGT]iB)|alpha\s+[0-9][0-9_.]*\s*(%|/\s*[0-9]+)?)\s*$",
@@ -538,6 +589,33 @@ mod tests {
     }
 
     #[test]
+    fn guids_are_read_as_tools_and_as_sysfs_print_them() {
+        for text in [
+            "0x0002c90300001234",
+            "0002:c903:0000:1234",
+            "0x2C90300001234",
+        ] {
+            assert_eq!(
+                Guid::parse(text),
+                Some(Guid(0x0002_c903_0000_1234)),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            "0x",
+            "0x0",
+            "0000:0000:0000:0000",
+            "1234",
+            "0x+12",
+            "0x10002c90300001234",
+            "1:2:3:4",
+        ] {
+            assert_eq!(Guid::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_written_is_read_again() {
         for text in ["100Gb/s", "2500Mb/s", "1b/s"] {
             assert_eq!(
@@ -557,6 +635,13 @@ mod tests {
         for text in ["20%", "1/256", "0%", "100%", "0.5%"] {
             assert_eq!(Ratio::parse(text).unwrap().to_string(), text);
         }
+        for text in ["4x QDR", "12x FDR10", "1x SDR"] {
+            assert_eq!(InfinibandSpeed::parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!(
+            Guid::parse("0x00ff").unwrap().to_string(),
+            "0x00000000000000ff"
+        );
         for text in ["none", "alpha 1/8", "alpha 4", "1MiB"] {
             assert_eq!(Threshold::parse(text).unwrap().to_string(), text);
         }

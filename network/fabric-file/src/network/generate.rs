@@ -7,7 +7,8 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use fabric::topology::{self, LinkError, Topology};
+use fabric::topology::{self, End, LinkError, Node, Topology};
+use infiniband::LinkSpeed;
 
 /// Names of hosts and of switches, in the order of their numbers.
 type NodeNames = (Vec<String>, Vec<String>);
@@ -103,6 +104,7 @@ impl NetworkBuilder<'_> {
         }
         match generated.topology {
             Ok(topology) => {
+                self.speeds = speeds_of(generator, &topology);
                 self.topology = topology;
                 let (hosts, switches) = (generated.names)(generated.sizes);
                 hosts.iter().for_each(|name| {
@@ -126,6 +128,20 @@ impl NetworkBuilder<'_> {
             ),
         }
     }
+}
+
+/// The speeds of InfiniBand by link: a link of a host has one host.
+fn speeds_of(generator: &Generator, topology: &Topology) -> Vec<Option<LinkSpeed>> {
+    let hosts = generator.infiniband.map(|speed| speed.0);
+    let fabric = generator.fabric_infiniband.map(|speed| speed.0).or(hosts);
+    let is_of_host = |end: &End| matches!(end.node, Node::Host(_));
+    let links = topology.links().iter();
+    links
+        .map(|link| match link.ends.iter().any(is_of_host) {
+            true => hosts,
+            false => fabric,
+        })
+        .collect()
 }
 
 fn numbered(stem: &str, count: u32) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use super::NetworkBuilder;
 use crate::error::Mistake;
-use crate::schema::LinkTable;
+use crate::schema::{LinkLayer, LinkTable};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -32,11 +32,16 @@ impl NetworkBuilder<'_> {
             (None, None) => Span::from_us(1),
         };
         let config = LinkConfig {
-            rate: link.rate.0,
+            rate: link.rate_of_packets(),
             delay,
             loss: link.loss.chance(),
             bit_errors: link.bit_errors.0,
         };
+        self.check_speed(
+            &field,
+            &[("rate", link.rate)],
+            &[("infiniband", link.infiniband)],
+        );
         let chance = match link.chance() {
             Ok(chance) => chance,
             Err((name, what, instead)) => {
@@ -67,6 +72,7 @@ impl NetworkBuilder<'_> {
                     let what = self.with_host_name(error);
                     return self.wrong(Mistake::Limit, &field, what, "");
                 }
+                self.speeds.push(link.infiniband.map(|speed| speed.0));
                 if extra != Extra::default() {
                     let number = self.topology.links().len() as u32 - 1;
                     self.topology.slow_down(number, 0, extra.clone());
@@ -119,6 +125,9 @@ impl NetworkBuilder<'_> {
     }
 
     fn name_port(&mut self, field: &str, node: Node, name: Option<&str>) {
+        if self.layer == LinkLayer::Infiniband && !self.has_port(field, node, name) {
+            return;
+        }
         let Node::Switch(switch) = node else { return };
         let ports = &mut self.port_names[switch as usize];
         if name.is_some_and(|name| ports.iter().flatten().any(|other| other == name)) {

@@ -3,6 +3,7 @@
 mod adapters;
 mod functions;
 mod generate;
+mod infiniband_subnet;
 mod links;
 mod nic_values;
 mod nodes;
@@ -11,12 +12,13 @@ mod switches;
 mod vendor_switches;
 
 pub use functions::{NamedFunction, SharedAdapter};
+pub use infiniband_subnet::{ChannelAdapter, Subnet, SubnetLink, SubnetSwitch};
 
 use super::document::{Document, ReadFile};
 use super::error::{FileError, Mistake, Problem};
 use super::hosts::{Drive, ProcessorTable};
 use super::names::Names;
-use super::schema::{FabricFile, HostTable, NicTable, SpreadKind};
+use super::schema::{FabricFile, HostTable, LinkLayer, NicTable, SpreadKind};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -26,6 +28,7 @@ use fabric::Spread;
 use fabric::Watchdog;
 use fabric::config::SwitchConfig;
 use fabric::topology::{End, Node, Topology};
+use infiniband::LinkSpeed;
 use vendors::Imported;
 
 /// Mistakes of one file that are reported at most: each costs a search through the file.
@@ -76,6 +79,8 @@ pub struct Network {
     pub switches: Vec<NamedSwitch>,
     /// Adapters with virtual functions.
     pub adapters: Vec<SharedAdapter>,
+    /// What an InfiniBand subnet has besides; `None` if the links are Ethernet.
+    pub infiniband: Option<Subnet>,
     /// How traffic is spread.
     pub spread: Spread,
     /// The tables that hosts and switches have.
@@ -108,6 +113,10 @@ struct NetworkBuilder<'a> {
     host_entry: Vec<Option<usize>>,
     switch_entry: Vec<Option<usize>>,
     port_names: Vec<Vec<Option<String>>>,
+    /// The link layer of all hosts.
+    layer: LinkLayer,
+    /// Widths and speeds of InfiniBand, by link.
+    speeds: Vec<Option<LinkSpeed>>,
     /// How often links go down, over all links so far.
     outages: usize,
     /// Adapters with virtual functions.
@@ -137,6 +146,8 @@ impl Network {
             host_entry: Vec::new(),
             switch_entry: Vec::new(),
             port_names: Vec::new(),
+            layer: LinkLayer::Ethernet,
+            speeds: Vec::new(),
             outages: 0,
             shared: Vec::new(),
             hosts_list: Vec::new(),
@@ -145,13 +156,15 @@ impl Network {
             builder.generate(generator);
         }
         builder.add_nodes();
+        builder.find_link_layer();
         for (index, link) in file.link.iter().enumerate() {
             builder.link(index, link);
         }
+        let infiniband = builder.subnet();
         builder.add_functions();
         let hosts = builder.adapters();
         let switches = if builder.problems.is_empty() {
-            builder.configure(files)
+            builder.configure(files, infiniband.as_ref())
         } else {
             Vec::new()
         };
@@ -170,6 +183,7 @@ impl Network {
             topology: builder.topology,
             hosts,
             switches,
+            infiniband,
             adapters: builder.shared,
             spread,
         })

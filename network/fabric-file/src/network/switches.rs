@@ -2,7 +2,7 @@
 
 use super::port_profiles::PortProfiles;
 use super::vendor_switches::VendorSwitch;
-use super::{NamedSwitch, NetworkBuilder};
+use super::{NamedSwitch, NetworkBuilder, Subnet};
 use crate::document::ReadFile;
 use crate::error::Mistake;
 use crate::profile::{Wrong, bytes, is_closed};
@@ -17,7 +17,11 @@ use fabric::topology::{Extra, LinkConfig, Node, Topology};
 
 impl NetworkBuilder<'_> {
     /// The switches, each with its configuration.
-    pub(super) fn configure(&mut self, files: &mut ReadFile<'_>) -> Vec<NamedSwitch> {
+    pub(super) fn configure(
+        &mut self,
+        files: &mut ReadFile<'_>,
+        subnet: Option<&Subnet>,
+    ) -> Vec<NamedSwitch> {
         let links = links_of_ports(&self.topology);
         let names = core::mem::take(&mut self.switches).into_list();
         let mut switches = Vec::with_capacity(names.len());
@@ -57,6 +61,9 @@ impl NetworkBuilder<'_> {
             switches.extend(made);
         }
         self.cut_through();
+        if let Some(subnet) = subnet {
+            subnet.name_ports(&self.topology, &mut switches);
+        }
         switches
     }
 

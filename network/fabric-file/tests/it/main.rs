@@ -4,6 +4,7 @@
 
 mod examples;
 mod fields;
+mod infiniband;
 mod mistakes;
 mod routeros;
 mod sonic;

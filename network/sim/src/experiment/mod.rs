@@ -51,6 +51,13 @@ impl Experiment {
     /// The first error of the file, with its place; and settings of the command line that have no effect.
     pub fn new(document: &Document, files: &mut ReadFile<'_>) -> Result<Self, FileError> {
         let experiment = Self::idle(document, files)?;
+        if experiment.network.infiniband.is_some() {
+            let what = "a simulation has no links of InfiniBand: no credits and no virtual lanes";
+            let instead = "run the file by rockery lab, or write link-layer = \"ethernet\"";
+            let table = experiment.network.tables.nic.first();
+            let field = format!("nic.{}.link-layer", table.map_or("default", String::as_str));
+            return Err(document.mistake(Mistake::Combination, &field, what.into(), instead));
+        }
         if experiment.scenario.flows.is_empty() {
             let instead = "add [[workload]] or [[storage]]";
             return Err(document.mistake(

@@ -1,6 +1,9 @@
 //! Links that go down, and switches that do not wait for a packet's end.
 
 use super::{Ran, run};
+use fabric_file::{Document, FileError};
+use sim::experiment::Experiment;
+use sim::report::Report;
 
 const SMALL: [(&str, &str); 3] = [
     ("workload.0.message", "4KiB"),
@@ -226,5 +229,41 @@ fn the_longest_delays_that_can_be_written_are_simulated() {
             &[("duration", "100us"), (path, value)],
         );
         assert_eq!(ran.results.end, fabric::Time::from_ns(100_000), "{path}");
+    }
+}
+
+fn experiment(text: &str) -> Result<Experiment, FileError> {
+    let mut files = |name: &str| Err(format!("no file {name} in this test"));
+    let document = Document::read("lab.toml", text, &mut files)?;
+    Experiment::new(&document, &mut files)
+}
+
+const CABLE: &str = "[[host]]\nname = \"alice\"\n[[host]]\nname = \"bob\"\n\
+                     [[link]]\nbetween = [\"alice\", \"bob\"]\n[[workload]]\n\
+                     from = [\"alice\"]\nto = [\"bob\"]\nmessages = 20\n";
+
+#[test]
+fn two_hosts_on_one_cable_need_no_switch() {
+    let experiment = experiment(&format!("{CABLE}depth = 4\n")).unwrap();
+    let ran = experiment.run(&mut |_| true).unwrap();
+    let report = Report::new(&experiment, &ran.results, ran.partial);
+    let workload = &report.workloads[0];
+    assert_eq!((workload.bytes, workload.failed), (20 << 20, 0));
+    assert!(
+        workload.goodput_bps > 0.9 * 100e9,
+        "{:.2e}",
+        workload.goodput_bps
+    );
+}
+
+#[test]
+fn a_simulation_of_infiniband_is_refused_with_what_runs_the_file() {
+    let text = format!("{CABLE}[nic.default]\nlink-layer = \"infiniband\"\n");
+    let message = experiment(&text).expect_err("no credits").to_string();
+    for expected in [
+        "nic.default.link-layer: a simulation has no links of InfiniBand",
+        "rockery lab",
+    ] {
+        assert!(message.contains(expected), "{message}");
     }
 }
