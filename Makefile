@@ -29,7 +29,7 @@ packages: ## installs the packages that the rest needs
 	@scripts/packages.sh
 
 # Crates whose tests need nothing but Rust. Those of `wire` that run Wireshark's dissector are left out.
-QUICK := wire rnic fabric units vendors fabric-file sim doctor buffer report playground smb tidy torture
+QUICK := wire rnic fabric os units vendors fabric-file sim doctor buffer report playground smb tidy torture
 
 quick: ## what needs neither root nor network, packages or guests: under two minutes after a build
 	$(CARGO) test --no-fail-fast $(QUICK:%=-p rockery-%) --lib --bins --tests -- --skip wireshark

@@ -9,8 +9,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::sys;
-
 /// Permission bits of a folder.
 const WRITABLE_BY_ALL: u32 = 0o002;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -60,14 +58,13 @@ pub fn own() -> Option<PathBuf> {
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())?;
     let found = base.metadata().ok()?;
-    let is_own =
-        found.is_dir() && found.uid() == sys::user() && found.mode() & WRITABLE_BY_ALL == 0;
+    let is_own = found.is_dir() && found.uid() == os::user() && found.mode() & WRITABLE_BY_ALL == 0;
     is_own.then(|| base.join("rockery"))
 }
 
 /// The folder of this user in a folder that all users share.
 pub fn shared(base: &Path) -> PathBuf {
-    base.join(format!("rockery-{}", sys::user()))
+    base.join(format!("rockery-{}", os::user()))
 }
 
 /// Makes a folder that only this user can write to, or checks that a folder is one.
@@ -80,7 +77,7 @@ pub fn make_private(folder: &Path) -> io::Result<()> {
         _ => {}
     }
     let found = folder.symlink_metadata()?;
-    let (user, owner) = (sys::user(), found.uid());
+    let (user, owner) = (os::user(), found.uid());
     let base = folder
         .parent()
         .filter(|base| !base.as_os_str().is_empty())
@@ -120,7 +117,7 @@ pub fn read(path: &Path) -> io::Result<String> {
         .custom_flags(flags)
         .open(path)?;
     let found = file.metadata()?;
-    if !found.is_file() || found.uid() != sys::user() {
+    if !found.is_file() || found.uid() != os::user() {
         return Err(io::Error::new(
             ErrorKind::PermissionDenied,
             "it is not a regular file of this user",

@@ -19,7 +19,3 @@ pub mod unix {
     pub use crate::sys::unix::*;
 }
 pub mod watch;
-/// Writes without the signals that end a program.
-pub mod write_signals {
-    pub use crate::sys::write_signals::without_signals;
-}

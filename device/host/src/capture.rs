@@ -8,7 +8,7 @@
 
 use crate::flow::identification;
 use crate::settings;
-use link::write_signals::without_signals;
+use os::write_signals::without_signals;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::Ipv6Addr;

@@ -2,9 +2,8 @@
 //! of a socket. The lab is the network between its hosts (`rockery lab`).
 
 use crate::settings;
-use crate::sys::epoll::Epoll;
+use crate::sys::Epoll;
 use crate::sys::memory::ProcessMemory;
-use crate::sys::process;
 use crate::transmit::gather;
 use link::attachment::{self, DeviceEnds, MEMORIES};
 use link::lab::{Header, Hello, MESSAGE_BYTES, WAKE, Welcome};
@@ -56,7 +55,7 @@ impl LabPort {
         let fd = socket.as_raw_fd();
         // Any program of the host could listen at the name.
         let user = unix::peer_user(fd)?;
-        if user != process::user() && user != 0 {
+        if user != os::user() && user != 0 {
             return Err(io::Error::other(format!(
                 "user {user} listens at its socket"
             )));

@@ -10,7 +10,7 @@ use crate::log_filter::Filter;
 pub(crate) use crate::log_filter::HOST;
 use crate::settings;
 use crate::sys::standard_error;
-use link::write_signals::without_signals;
+use os::write_signals::without_signals;
 use std::fmt::{self, Write as _};
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};

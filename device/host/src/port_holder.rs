@@ -6,8 +6,6 @@ use std::os::fd::AsRawFd;
 
 use link::unix;
 
-use crate::sys::process;
-
 /// The port as the kernel's tables of sockets write it.
 const PORT: &str = ":12B7";
 /// The tables of UDP sockets of this network namespace.
@@ -70,7 +68,7 @@ pub(crate) fn agent_name(user: u32) -> String {
 impl PortHolder {
     /// The process that keeps programs of this user from the port, if there is one.
     pub fn foreign() -> Option<Self> {
-        let own = process::user();
+        let own = os::user();
         Self::find().filter(|holder| !matches!(holder, Self::Rockery { user, .. } if *user == own))
     }
 

@@ -6,7 +6,6 @@
 
 use crate::progress::shared::Shared;
 use crate::shm::Method;
-use crate::sys::process;
 use link::unix;
 use rnic::Streamed;
 use std::collections::HashMap;
@@ -127,11 +126,7 @@ impl Reporter {
     pub(crate) fn new() -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!(
-            "{PREFIX}{}-{}-{number}",
-            process::user(),
-            std::process::id()
-        );
+        let name = format!("{PREFIX}{}-{}-{number}", os::user(), std::process::id());
         let listener = unix::listen(&name, BACKLOG)?;
         unix::set_nonblocking(listener.as_raw_fd())?;
         Ok(Self(listener))
@@ -145,7 +140,7 @@ impl Reporter {
     /// only what fits its socket's buffer.
     pub(crate) fn answer(&self, shared: &Shared, device: &str) {
         while let Ok(client) = unix::accept(self.raw()) {
-            let may_ask = |user| user == process::user() || user == 0;
+            let may_ask = |user| user == os::user() || user == 0;
             if !unix::peer_user(client.as_raw_fd()).is_ok_and(may_ask) {
                 continue;
             }
@@ -406,7 +401,7 @@ fn connected(name: &str) -> Option<(OwnedFd, u32, Option<u32>)> {
     let process = unix::peer_process(connection.as_raw_fd())
         .ok()
         .filter(|process| *process != 0);
-    (user == process::user() || process::user() == 0).then_some((connection, user, process))
+    (user == os::user() || os::user() == 0).then_some((connection, user, process))
 }
 
 /// Receives the report of a device; `None` if it is not complete in time, or is too long.

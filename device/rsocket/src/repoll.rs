@@ -8,8 +8,9 @@ use super::poll;
 use core::ffi::c_int;
 use ffi::{Errno, In, public_exports};
 use libc::{epoll_event, pollfd};
+use os::event_counter::EventCounter;
 use std::collections::{BTreeMap, HashMap};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,7 @@ struct Interest {
 
 /// A set of descriptors.
 struct Set {
-    changed: OwnedFd,
+    changed: EventCounter,
     interests: Mutex<BTreeMap<c_int, Interest>>,
 }
 
@@ -50,22 +51,12 @@ impl Set {
 
     /// Wakes threads that wait with the previous contents of the set.
     fn wake(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: eight bytes. A counter that is full wakes too.
-        unsafe { libc::write(self.changed.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        self.changed.add();
     }
 
     /// Resets the wake-up.
     fn take_events(&self) {
-        let mut count = [0; 8];
-        // SAFETY: room for eight bytes; the descriptor does not block.
-        unsafe {
-            libc::read(
-                self.changed.as_raw_fd(),
-                count.as_mut_ptr().cast(),
-                count.len(),
-            )
-        };
+        self.changed.clear();
     }
 
     /// The descriptors for poll(2): the set's own, then the others.
@@ -148,14 +139,9 @@ public_exports! {
         if flags & !libc::EPOLL_CLOEXEC != 0 {
             return Err(Errno::INVALID);
         }
-        let close = if flags & libc::EPOLL_CLOEXEC != 0 { libc::EFD_CLOEXEC } else { 0 };
-        // SAFETY: the call has no pointers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | close) };
-        if fd < 0 {
-            return Err(Errno::last());
-        }
-        // SAFETY: a new descriptor, which this owns.
-        let changed = unsafe { OwnedFd::from_raw_fd(fd) };
+        let closes_on_exec = flags & libc::EPOLL_CLOEXEC != 0;
+        let changed = if closes_on_exec { EventCounter::new() } else { EventCounter::inherited() }?;
+        let fd = changed.as_raw_fd();
         let set = Set { changed, interests: Mutex::default() };
         sets().insert(fd, Arc::new(set));
         Ok(fd)

@@ -8,6 +8,7 @@ use abi::{ibv_mr, ibv_pd};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use ffi::{BeginsWith, Errno, GivenUp, Object, Out, exports};
+use os::mapping::Mapping;
 
 /// Bits of `comp_mask` (`enum ibv_mr_init_attr_mask`).
 const IOVA: u64 = 1;
@@ -37,8 +38,7 @@ const _: () = assert!(core::mem::offset_of!(ibv_mr_init_attr, buf) == 64);
 #[repr(C)]
 pub(crate) struct Buffer {
     domain: *mut ibv_pd,
-    start: *mut c_void,
-    length: usize,
+    pages: Mapping,
 }
 
 // SAFETY: the whole struct is what the program points to; `ibv_alloc_buf` makes the pointers.
@@ -47,33 +47,19 @@ unsafe impl BeginsWith<Self> for Buffer {}
 impl Buffer {
     /// Allocates whole zeroed pages.
     fn new(domain: *mut ibv_pd, length: usize) -> Result<Self, Errno> {
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping, where the kernel finds room.
-        let start = unsafe { libc::mmap(null_mut(), length, rights, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
-            Err(Errno::last())
-        } else {
-            Ok(Self {
-                domain,
-                start,
-                length,
-            })
-        }
+        let pages = Mapping::private(length)?;
+        Ok(Self { domain, pages })
     }
 
     /// Whether a range lies within the buffer.
     fn holds(&self, addr: *mut c_void, length: usize) -> bool {
-        let offset = (addr as usize).checked_sub(self.start as usize);
+        let offset = (addr as usize).checked_sub(self.start() as usize);
         let end = offset.and_then(|offset| offset.checked_add(length));
-        end.is_some_and(|end| end <= self.length)
+        end.is_some_and(|end| end <= self.pages.length())
     }
-}
 
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is this buffer's own; the program does not use it after `ibv_free_buf`.
-        unsafe { libc::munmap(self.start, self.length) };
+    fn start(&self) -> *mut c_void {
+        self.pages.start().as_ptr().cast()
     }
 }
 
@@ -179,7 +165,7 @@ exports! {
             return Err(Errno::INVALID);
         }
         let buffer = Buffer::new(domain.raw(), size)?;
-        let start = buffer.start;
+        let start = buffer.start();
         place.write(Box::into_raw(Box::new(buffer)))?;
         Ok(start)
     }

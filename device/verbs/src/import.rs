@@ -36,13 +36,7 @@ pub(crate) fn export_device(
     device: &Arc<host::Device>,
     objects: &Arc<Mutex<Objects>>,
 ) -> Option<OwnedFd> {
-    // SAFETY: a name that ends with zero.
-    let fd = unsafe { libc::memfd_create(c"rockery".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return None;
-    }
-    // SAFETY: a new descriptor, which this owns.
-    let command = unsafe { OwnedFd::from_raw_fd(fd) };
+    let command = os::memory_file::unsealable(c"rockery").ok()?;
     let file = identity(command.as_raw_fd()).ok()?;
     let mut all_exported = lock(&EXPORTED);
     all_exported.retain(|exported| exported.device.strong_count() > 0);

@@ -2,14 +2,12 @@
 
 use core::ffi::c_void;
 use ffi::Errno;
+use os::mapping::{READ, READ_WRITE};
 
 const PAGE: u64 = 4096;
 
 /// A shared mapping of whole pages of a file.
-pub(crate) struct Mapping {
-    start: *mut c_void,
-    length: usize,
-}
+pub(crate) struct Mapping(os::mapping::Mapping);
 
 impl Mapping {
     /// Maps the pages that contain `length` bytes of a file, beginning at `offset`.
@@ -20,37 +18,14 @@ impl Mapping {
             .filter(|_| length > 0)
             .ok_or(Errno::INVALID)?;
         let room = usize::try_from(room).map_err(|_| Errno::INVALID)?;
-        let position = i64::try_from(first).map_err(|_| Errno::INVALID)?;
-        let rights = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
-        // SAFETY: a new mapping, where the kernel finds room.
-        let start = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                room,
-                rights,
-                libc::MAP_SHARED,
-                fd,
-                position,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error().into());
-        }
-        Ok(Self {
-            start,
-            length: room,
-        })
+        let rights = if writable { READ_WRITE } else { READ };
+        let mapping = os::mapping::Mapping::shared(fd, first, room, rights)?;
+        Ok(Self(mapping))
     }
 
     /// The address of the byte at an offset of the file, which lies in the first page of the mapping.
     pub(crate) fn address_of(&self, offset: u64) -> *mut c_void {
-        self.start.wrapping_byte_add((offset & (PAGE - 1)) as usize)
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: ours, and the region that lay in it is gone.
-        unsafe { libc::munmap(self.start, self.length) };
+        let start = self.0.start().as_ptr().cast::<c_void>();
+        start.wrapping_byte_add((offset & (PAGE - 1)) as usize)
     }
 }

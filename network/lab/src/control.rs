@@ -7,7 +7,6 @@ use crate::lldp::DcbxLink;
 use crate::measurement::Measured;
 use crate::network::HostCounters;
 use crate::ports::Ports;
-use crate::sys::process;
 use crate::tracking::{Numbers, Outcome};
 use link::unix;
 use serde::{Deserialize, Serialize};
@@ -149,7 +148,7 @@ fn failed(source: io::Error) -> LabError {
 }
 
 fn prefix() -> String {
-    format!("rockery-lab-{}-", process::user().0)
+    format!("rockery-lab-{}-", os::user())
 }
 
 /// The abstract name of a lab's socket.
@@ -230,7 +229,7 @@ impl Client {
             })?;
         let user =
             unix::peer_user(socket.as_raw_fd()).map_err(LabError::system("the control socket"))?;
-        if user == process::user().0 {
+        if user == os::user() {
             Ok(Self { socket, deadline })
         } else {
             Err(LabError::Foreign(user))

@@ -63,7 +63,7 @@ impl Device {
         let length = unix::receive_now(fd, &mut bytes)?;
         let hello = Hello::parse(&bytes).filter(|_| length == MESSAGE_BYTES);
         let hello = hello.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-        if unix::peer_user(fd)? != crate::sys::process::user().0 {
+        if unix::peer_user(fd)? != os::user() {
             return Err(io::Error::from(io::ErrorKind::PermissionDenied));
         }
         let (rings, memories) = attachment::create()?;

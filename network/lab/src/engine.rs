@@ -15,20 +15,23 @@ use crate::network::{Network, Port, neighbours_of};
 use crate::plan::{LiveHost, Plan};
 use crate::ports::Ports;
 use crate::spaces::{ATTACH, RUNTIME, Spaces};
-use crate::sys::epoll::Epoll;
 use crate::tap::Tap;
 use crate::tracking::Numbers;
 use fabric::{Span, Time};
 use link::unix;
+use os::epoll::Epoll;
 use sim::report::{Report, table};
 use sim::world::{CapturedFrame, World};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// Sockets are looked at so often while packets move, in nanoseconds of the machine.
 const SOCKETS_EVERY: u64 = 20_000;
 /// How long the loop polls before it sleeps: what waking takes.
 const POLLS_FOR: u64 = 30_000;
+/// Descriptors that one wait returns at most.
+const EVENTS: usize = 64;
 /// The longest sleep.
 const SLEEP_MAX: u64 = 1_000_000_000;
 /// Connections of commands at once.
@@ -96,7 +99,7 @@ pub(crate) struct Engine {
     clock: Clock,
     world: World,
     network: Network,
-    epoll: Epoll,
+    epoll: Epoll<EVENTS>,
     held: Held,
     commands: BTreeMap<RawFd, OwnedFd>,
     /// Devices that have connected and sent no message yet, with the place of their host.
@@ -139,7 +142,7 @@ impl Engine {
         let epoll = Epoll::new().map_err(LabError::system("epoll"))?;
         let watch = |fd: RawFd, what: Watched| {
             epoll
-                .add(fd, what.number())
+                .add_as(fd, what.number())
                 .map_err(LabError::system("a descriptor cannot be watched"))
         };
         watch(held.signals.as_raw_fd(), Watched::Signals)?;
@@ -275,7 +278,7 @@ impl Engine {
 
     /// Looks at descriptors, waiting for `nanoseconds` at most.
     fn look(&mut self, nanoseconds: u64) {
-        for number in self.epoll.wait(nanoseconds) {
+        for number in self.epoll.wait(Some(Duration::from_nanos(nanoseconds))) {
             match Watched::of(number) {
                 Watched::Signals => self.stops = true,
                 Watched::Control => self.accept_command(),
@@ -288,7 +291,7 @@ impl Engine {
                         .iter_mut()
                         .any(|device| device.raw() == fd && !device.attend());
                     if gone {
-                        self.epoll.remove(fd);
+                        let _ = self.epoll.remove(fd);
                         self.network.leave(place, fd);
                     }
                 }
@@ -306,7 +309,11 @@ impl Engine {
             return;
         };
         let fd = socket.as_raw_fd();
-        if self.epoll.add(fd, Watched::Greeting(fd).number()).is_ok() {
+        if self
+            .epoll
+            .add_as(fd, Watched::Greeting(fd).number())
+            .is_ok()
+        {
             self.greetings.insert(fd, (socket, place));
         }
     }
@@ -315,7 +322,7 @@ impl Engine {
         let Some((socket, place)) = self.greetings.remove(&fd) else {
             return;
         };
-        self.epoll.remove(fd);
+        let _ = self.epoll.remove(fd);
         // The connection of a device that is not admitted is closed.
         let welcome = self.network.ports[place]
             .host
@@ -325,7 +332,7 @@ impl Engine {
         };
         if self
             .epoll
-            .add(fd, Watched::Device(place, fd).number())
+            .add_as(fd, Watched::Device(place, fd).number())
             .is_ok()
         {
             self.network.ports[place].devices.push(device);
@@ -333,7 +340,7 @@ impl Engine {
     }
 
     fn detach(&mut self, place: usize, fd: RawFd) {
-        self.epoll.remove(fd);
+        let _ = self.epoll.remove(fd);
         self.network.detach(place, fd);
     }
 
@@ -351,10 +358,10 @@ impl Engine {
             return;
         };
         let fd = socket.as_raw_fd();
-        let is_ours = unix::peer_user(fd).is_ok_and(|user| user == crate::sys::process::user().0);
+        let is_ours = unix::peer_user(fd).is_ok_and(|user| user == os::user());
         if is_ours
             && self.commands.len() < COMMANDS_MAX
-            && self.epoll.add(fd, Watched::Command(fd).number()).is_ok()
+            && self.epoll.add_as(fd, Watched::Command(fd).number()).is_ok()
         {
             self.commands.insert(fd, socket);
         }
@@ -365,7 +372,7 @@ impl Engine {
         let length = match unix::receive_now(fd, &mut bytes) {
             Ok(length) if length > 0 => length,
             _ => {
-                self.epoll.remove(fd);
+                let _ = self.epoll.remove(fd);
                 self.commands.remove(&fd);
                 self.stops |= self.owner == Some(fd);
                 return;

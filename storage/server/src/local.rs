@@ -218,7 +218,7 @@ mod tests {
             peer,
             Peer {
                 process: std::process::id(),
-                user: peer::user()
+                user: os::user()
             }
         );
         listener.accept().unwrap();

@@ -7,8 +7,6 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::sys::peer;
-
 /// sock_diag(7): the protocol of netlink, its message, and that of an error.
 const SOCK_DIAG: i32 = 4;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -20,7 +18,7 @@ const ANSWER_BYTES: usize = 72;
 
 /// Whether processes of a user are those of this process' user or of root.
 pub(crate) fn is_trusted(user: u32) -> bool {
-    user == peer::user() || user == 0
+    user == os::user() || user == 0
 }
 
 /// The user of the process at the other end; `None` if that process has closed the connection.
@@ -139,11 +137,11 @@ mod tests {
             let (local, remote) = (client.local_addr().unwrap(), listener.local_addr().unwrap());
             assert_eq!(
                 asked(local, remote).unwrap(),
-                Some(peer::user()),
+                Some(os::user()),
                 "{address}"
             );
-            assert_eq!(listed(local, remote), Some(peer::user()), "{address}");
-            assert_eq!(user_of(&server), Some(peer::user()), "{address}");
+            assert_eq!(listed(local, remote), Some(os::user()), "{address}");
+            assert_eq!(user_of(&server), Some(os::user()), "{address}");
             drop(client);
             assert_eq!(user_between(local, remote), None, "{address}");
             assert_eq!(user_of(&server), None, "{address}");
@@ -152,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_user_of_the_process_and_root_are_trusted() {
-        let own = peer::user();
+        let own = os::user();
         assert!(is_trusted(own) && is_trusted(0));
         assert!(!is_trusted(own ^ 0x4000));
     }

@@ -42,7 +42,7 @@ impl Pidfd {
     /// # Errors
     /// As `poll`.
     pub fn wait(&self, most: Duration) -> io::Result<bool> {
-        ::nvme::sys::wait::wait([(self.0.as_raw_fd(), false)], most)
+        os::wait::wait([(self.0.as_raw_fd(), false)], most)
     }
 }
 

@@ -1,24 +1,17 @@
 //! Frames of an interface, by a packet socket (packet(7)).
 
+use os::{checked, owned};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 /// The EtherType of LLDP (802.1AB).
 const LLDP: u16 = 0x88cc;
 
 /// The group address that LLDP frames are sent to; bridges do not forward it.
 const NEAREST_BRIDGE: [u8; 8] = [0x01, 0x80, 0xc2, 0, 0, 0x0e, 0, 0];
-
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
-}
 
 /// A descriptor from which LLDP frames of an interface are read, one with each read.
 ///
@@ -33,10 +26,8 @@ pub(crate) fn listen_for_lldp(interface: &str) -> io::Result<File> {
     }
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // No protocol yet: frames of other interfaces would arrive before bind(2) names this one.
-    // SAFETY: numbers only.
-    let fd = check(unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-    // SAFETY: a new descriptor, which nothing else has.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: numbers only; the call makes a descriptor.
+    let fd = unsafe { owned(libc::socket(libc::AF_PACKET, kind, 0)) }?;
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
         sll_protocol: LLDP.to_be(),
@@ -48,7 +39,7 @@ pub(crate) fn listen_for_lldp(interface: &str) -> io::Result<File> {
     };
     let length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: the address lives until the call returns, and the length is its own.
-    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) })?;
+    checked(unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), length) })?;
     let group = libc::packet_mreq {
         mr_ifindex: index as i32,
         mr_type: libc::PACKET_MR_MULTICAST as u16,
@@ -61,6 +52,6 @@ pub(crate) fn listen_for_lldp(interface: &str) -> io::Result<File> {
     );
     let (level, name) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
     // SAFETY: the request lives until the call returns, and the length is its own.
-    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, pointer, length) })?;
+    checked(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, pointer, length) })?;
     Ok(File::from(fd))
 }

@@ -3,12 +3,13 @@
 pub(crate) mod datagrams;
 mod frames;
 
-pub(crate) use command::sys::{EndSignals, Pidfd, end_by_a_broken_pipe, user};
+pub(crate) use command::sys::{EndSignals, Pidfd, end_by_a_broken_pipe};
 pub(crate) use frames::listen_for_lldp;
 
-use std::ffi::{CString, OsStr};
+use os::checked;
+use os::namespace::unshare;
+use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The source of a mount.
@@ -46,11 +47,6 @@ pub(crate) fn own_mounts() -> io::Result<()> {
     mount("none", Path::new("/"), None, Mount::Receive, "")
 }
 
-fn unshare(flags: libc::c_int) -> io::Result<()> {
-    // SAFETY: numbers only. This process has one thread.
-    checked(unsafe { libc::unshare(flags) })
-}
-
 /// Calls mount(2) for a target.
 ///
 /// # Errors
@@ -62,20 +58,13 @@ pub(crate) fn mount(
     what: Mount,
     options: &str,
 ) -> io::Result<()> {
-    let source = CString::new(source.as_ref().as_bytes())?;
-    let target = CString::new(target.as_os_str().as_bytes())?;
-    let file_system = CString::new(file_system.unwrap_or_default())?;
-    let options = CString::new(options)?;
-    // SAFETY: all of them end with a zero, and live until the call returns.
-    checked(unsafe {
-        libc::mount(
-            source.as_ptr(),
-            target.as_ptr(),
-            file_system.as_ptr(),
-            what.flags(),
-            options.as_ptr().cast(),
-        )
-    })
+    let what = os::namespace::Mount {
+        source: source.as_ref(),
+        file_system: file_system.unwrap_or_default(),
+        flags: what.flags(),
+        options,
+    };
+    os::namespace::mount(target, what)
 }
 
 /// Limits the address space of this process to so many bytes. An allocation beyond it ends the process, which
@@ -108,13 +97,5 @@ pub(crate) fn allow_descriptors() {
             limit.rlim_cur = limit.rlim_max;
             libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
         }
-    }
-}
-
-fn checked(result: libc::c_int) -> io::Result<()> {
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
     }
 }

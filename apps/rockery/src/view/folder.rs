@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::tree::{Entry, Tree};
-use crate::{Error, runtime, sys};
+use crate::{Error, runtime};
 
 /// Folders that are kept for a user. A machine has one for each network namespace, and one more whenever
 /// an address changes.
@@ -66,7 +66,7 @@ const ENTRIES_MAX: usize = 1 << 16;
 
 /// A folder of this user within `shared` whose name ends at random: one that was made before, or a new one.
 fn private(shared: &Path) -> io::Result<PathBuf> {
-    let prefix = format!("rockery-{}-", sys::user());
+    let prefix = format!("rockery-{}-", os::user());
     let is_ours = |path: &PathBuf| {
         path.file_name()
             .is_some_and(|name| name.to_string_lossy().starts_with(&prefix))
@@ -215,7 +215,7 @@ mod tests {
     fn a_name_that_another_has_taken_leads_to_another_folder() {
         let shared = tempfile::tempdir().unwrap();
         fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o1777)).unwrap();
-        let taken = shared.path().join(format!("rockery-{}", sys::user()));
+        let taken = shared.path().join(format!("rockery-{}", os::user()));
         // Like a folder of another user: this user can write there, and so can others.
         fs::create_dir(&taken).unwrap();
         fs::set_permissions(&taken, fs::Permissions::from_mode(0o777)).unwrap();

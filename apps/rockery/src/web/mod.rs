@@ -15,7 +15,7 @@ use ::nvme::serve::Bytes;
 use playground::{PAGE, SERVER_ENGINE};
 use server::http::{Admission, Client, HttpServer, Limits, Request, Respond, Response, Users};
 
-use crate::{Error, devices, output, sys};
+use crate::{Error, devices, output};
 use live::Live;
 use runs::Runs;
 pub(crate) use runs::one as one_run;
@@ -123,7 +123,7 @@ impl Respond for Site {
     fn refused(&self, user: u32) {
         let mut users = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if users.len() < REFUSED_USERS && users.insert(user) {
-            let own = sys::user();
+            let own = os::user();
             output::note!(
                 "rockery web: closed a connection of user {user}: the page answers user {own}, who started \
                  it, and root; that user starts a page of its own (--listen 127.0.0.1:0: any free port)"

@@ -16,4 +16,3 @@ pub(crate) mod shared;
 pub(crate) mod udp;
 pub(crate) mod unix;
 pub(crate) mod watch;
-pub(crate) mod write_signals;

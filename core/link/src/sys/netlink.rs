@@ -1,25 +1,17 @@
 //! Route netlink: sockets for requests that the kernel answers at once (rtnetlink(7)).
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Opens a socket with these flags besides, by a system call as [`super::route::bound_socket`] does.
 pub(crate) fn open(flags: libc::c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | flags;
-    // SAFETY: numbers only.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_socket,
-            libc::AF_NETLINK,
-            kind,
-            libc::NETLINK_ROUTE,
-        )
-    } as libc::c_int;
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
+    let (family, protocol) = (libc::AF_NETLINK, libc::NETLINK_ROUTE);
+    // SAFETY: numbers only; the call makes a descriptor.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_socket, family, kind, protocol);
+        os::owned(fd as libc::c_int)
     }
-    // SAFETY: a new descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Sends a request, and returns how many bytes of the answer are in `room`. The kernel answers before

@@ -1,8 +1,8 @@
 //! Memory that two processes share: a sealed memfd whose two rings are each mapped twice in a row.
 
-use super::write_signals::without_signals;
+use os::memory_file;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 
 /// Bytes of one ring.
@@ -25,46 +25,18 @@ unsafe impl Send for Mapping {}
 // SAFETY: threads reach the content only through atomics and raw copies, which may be concurrent.
 unsafe impl Sync for Mapping {}
 
-fn check_result(result: i32) -> io::Result<i32> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
-}
-
 impl Mapping {
     /// Creates new memory, all zero, and the descriptor with which another process maps it.
     pub(crate) fn create() -> io::Result<(Self, OwnedFd)> {
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: a name that lives until the call returns.
-        let fd = check_result(unsafe { libc::memfd_create(c"rockery".as_ptr(), flags) })?;
-        // SAFETY: a new descriptor that nothing else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        without_signals(|| {
-            // SAFETY: no pointers.
-            check_result(unsafe { libc::ftruncate(fd.as_raw_fd(), FILE_BYTES as i64) })
-        })?;
-        // SAFETY: no pointers.
-        check_result(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) })?;
+        let fd = memory_file::sealable(c"rockery", FILE_BYTES as u64)?;
+        memory_file::seal(&fd, SEALS)?;
         Ok((Self::map(fd.as_raw_fd())?, fd))
     }
 
     /// Opens memory that another process created. It must be as [`Self::create`] makes it.
     pub(crate) fn open(fd: &impl AsFd) -> io::Result<Self> {
-        let fd = fd.as_fd().as_raw_fd();
-        // SAFETY: no pointers.
-        let seals = check_result(unsafe { libc::fcntl(fd, libc::F_GET_SEALS) })?;
-        // SAFETY: all zeros is a valid value, and there is room for one.
-        let length = unsafe {
-            let mut stat: libc::stat = std::mem::zeroed();
-            check_result(libc::fstat(fd, &mut stat))?;
-            stat.st_size
-        };
-        if seals & SEALS != SEALS || length != FILE_BYTES as i64 {
-            return Err(io::Error::from(io::ErrorKind::InvalidData));
-        }
-        Self::map(fd)
+        memory_file::check(fd, SEALS, FILE_BYTES as u64)?;
+        Self::map(fd.as_fd().as_raw_fd())
     }
 
     /// Memory of this process alone, for both ends in it. A race detector and Miri then see one address for

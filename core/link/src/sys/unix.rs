@@ -1,5 +1,6 @@
 //! Unix sockets that carry messages and descriptors, at abstract names: they leave no files behind.
 
+use os::checked;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -12,13 +13,9 @@ pub const FDS_MAX: usize = 8;
 const CONTROL_BYTES: usize = 16 + (4 * FDS_MAX).next_multiple_of(8);
 
 fn socket() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers.
-    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers; the call makes a descriptor.
+    unsafe { os::owned(libc::socket(libc::AF_UNIX, kind, 0)) }
 }
 
 /// The address of an abstract name, which is local to the network namespace, as port 4791 is.
@@ -33,11 +30,7 @@ fn address(name: &str) -> (libc::sockaddr_un, u32) {
 }
 
 fn check_result(result: i32) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    checked(result).map(drop)
 }
 
 /// Listens at a name; `EADDRINUSE` when another process does.
@@ -130,11 +123,7 @@ pub fn send_now(socket: RawFd, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// Those of the system call.
 pub fn anonymous_file() -> io::Result<OwnedFd> {
-    // SAFETY: a string that ends with 0.
-    let fd = unsafe { libc::memfd_create(c"rockery".as_ptr(), libc::MFD_CLOEXEC) };
-    check_result(fd)?;
-    // SAFETY: a new descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    os::memory_file::unsealable(c"rockery")
 }
 
 /// Sets the size of the send buffer in bytes, or the largest one that the kernel permits.

@@ -4,8 +4,9 @@
 //! All of it is in one memfd, because a device offers few files to its peers. The range of a piece in the
 //! file is never reused, and its pages are freed with the piece.
 
+use os::memory_file;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -44,24 +45,10 @@ fn arena() -> Option<&'static Arena> {
 }
 
 fn make() -> io::Result<Arena> {
-    // SAFETY: a name that ends with a zero.
-    let fd = unsafe {
-        libc::memfd_create(
-            c"rdma".as_ptr(),
-            libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
-        )
-    };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor, which this owns.
-    let file = unsafe { OwnedFd::from_raw_fd(fd) };
+    let file = memory_file::sealable(c"rdma", 0)?;
     // Sealed against truncation: a process that maps the file could otherwise make accesses of this process
     // fail (SIGBUS).
-    // SAFETY: a descriptor that is open; the rest are numbers.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    memory_file::seal(&file, libc::F_SEAL_SHRINK)?;
     Ok(Arena {
         file,
         end: Mutex::new(0),
@@ -76,10 +63,7 @@ impl Piece {
         let mut end = arena.end.lock().unwrap_or_else(PoisonError::into_inner);
         let offset = *end;
         let behind = offset.checked_add(libc::off_t::try_from(length).ok()?)?;
-        // SAFETY: a descriptor that is open; the rest are numbers.
-        if unsafe { libc::ftruncate(fd, behind) } < 0 {
-            return None;
-        }
+        memory_file::set_length(&arena.file, u64::try_from(behind).ok()?).ok()?;
         *end = behind;
         drop(end);
         let start = map(length, libc::MAP_SHARED | libc::MAP_POPULATE, fd, offset)?;

@@ -6,7 +6,7 @@
 
 use super::protocol::DATAGRAM_BYTES;
 use link::udp::{Route, Socket};
-use link::write_signals::without_signals;
+use os::write_signals::without_signals;
 use std::fs::File;
 use std::net::Ipv6Addr;
 use std::os::fd::OwnedFd;

@@ -25,7 +25,6 @@ mod serve;
 use crate::error::OpenError;
 use crate::port_holder::{PortHolder, agent_name};
 use crate::sys::owners::Owners;
-use crate::sys::process;
 use link::udp::{QPN_BITS, Socket};
 use link::unix;
 use rnic::cm::IdSeries;
@@ -115,7 +114,7 @@ pub(crate) struct Lease {
 
 /// The abstract socket name of this user's agent.
 fn name() -> String {
-    agent_name(process::user())
+    agent_name(os::user())
 }
 
 /// Obtains a share of port 4791; starts the agent where there is none.
@@ -177,7 +176,7 @@ fn ask(connection: OwnedFd, name: &str, timeout: Duration) -> Result<Lease, Open
     let fd = connection.as_raw_fd();
     // Any user can listen at the name: only our own user's agent, or root's, is trusted.
     let user = unix::peer_user(fd).map_err(OpenError::Agent)?;
-    if user != process::user() && user != 0 {
+    if user != os::user() && user != 0 {
         let process = unix::peer_process(fd).unwrap_or(0);
         return Err(OpenError::AgentForeign {
             name: name.to_owned(),

@@ -15,7 +15,7 @@ use super::protocol::{
 use super::ranges::Ranges;
 use super::{REPLY_BYTES, Reply, SLOTS, VERSION};
 use crate::gsi::{encode, route};
-use crate::sys::epoll::Epoll;
+use crate::sys::Epoll;
 use crate::sys::owners::{Owners, Writes};
 use crate::sys::process;
 use link::udp::Socket;
@@ -151,7 +151,7 @@ impl Agent<'_> {
             let next = if idle { Some(self.ends) } else { next };
             for fd in self
                 .epoll
-                .wait(next.map(|next| Duration::from_nanos((next - now).0)))
+                .wait_fds(next.map(|next| Duration::from_nanos((next - now).0)))
             {
                 if fd == listener.as_raw_fd() {
                     self.admit(listener);
@@ -327,7 +327,7 @@ impl Agent<'_> {
             return;
         };
         match unix::peer_user(client.as_raw_fd()) {
-            Ok(peer) if peer == process::user() || peer == 0 => {}
+            Ok(peer) if peer == os::user() || peer == 0 => {}
             _ => return,
         }
         // The first slot is the agent's, the range of the last contains the multicast number.

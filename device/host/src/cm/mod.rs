@@ -24,8 +24,7 @@ use crate::interface::DeviceInfo;
 use crate::log::HOST;
 use crate::progress::clock;
 use crate::settings;
-use crate::sys::epoll::Epoll;
-use crate::sys::eventfd::EventFd;
+use crate::sys::Epoll;
 use crate::sys::standard_error;
 use crate::sys::{fork, process};
 use journal::DisconnectJournal;
@@ -33,12 +32,14 @@ use lines::Lines;
 use link::unix;
 use link::watch::Watch;
 pub use list::{Listening, listeners};
+use os::event_counter::EventCounter;
 use ports::Pool;
 pub use ports::{BindError, Bound};
 use requests::Requests;
 use rnic::Instant;
 pub use rnic::cm::ListenAddress;
 use rnic::cm::{Cm, CmConfig, CmEvent, IdSeries};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -74,7 +75,7 @@ struct Shared<O> {
     requests: Arc<Requests>,
     pool: Pool,
     epoll: Epoll,
-    wake: EventFd,
+    wake: EventCounter,
     stop: AtomicBool,
 }
 
@@ -120,9 +121,9 @@ impl<O: Owner> Connector<O> {
         lines.follow(&mut cm);
         let (epoll, wake) = (
             Epoll::new().map_err(OpenError::Thread)?,
-            EventFd::signal().map_err(OpenError::Thread)?,
+            EventCounter::new().map_err(OpenError::Thread)?,
         );
-        epoll.add(wake.raw()).map_err(OpenError::Thread)?;
+        epoll.add(wake.as_raw_fd()).map_err(OpenError::Thread)?;
         epoll.add(lines.connection()).map_err(OpenError::Thread)?;
         // The thread first sleeps without a timeout: the first timer has to wake it.
         let wakes_at = Instant(u64::MAX);

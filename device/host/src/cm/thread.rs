@@ -29,7 +29,7 @@ fn serve<O: Owner>(shared: &Shared<O>, watch: Option<&Watch>, agent_is_there: &m
     let mut timeout = Some(Duration::ZERO);
     while !shared.stop.load(Ordering::Acquire) {
         let mut changed = false;
-        for ready in shared.epoll.wait(timeout) {
+        for ready in shared.epoll.wait_fds(timeout) {
             changed |= watch.is_some_and(|watch| watch.raw() == ready && watch.has_changes());
         }
         shared.wake.clear();

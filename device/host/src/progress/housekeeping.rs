@@ -6,7 +6,7 @@ use super::shared::Shared;
 use crate::interface::{DeviceInfo, own_name};
 use crate::log::HOST;
 use crate::report::Reporter;
-use crate::sys::epoll::Epoll;
+use crate::sys::Epoll;
 use link::watch::Watch;
 use std::os::fd::RawFd;
 

@@ -6,12 +6,12 @@ use super::constants::{CHANNEL_RECHECK, TICK};
 use super::policy::Policy;
 use super::pump::Pump;
 use crate::channel::AsyncEvents;
-use crate::sys::epoll::Epoll;
-use crate::sys::eventfd::EventFd;
+use crate::sys::Epoll;
 use crate::sys::timer::Timer;
+use os::event_counter::EventCounter;
 use rnic::{Instant, Nanos};
 use std::io::{self, Write as _};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use wire::Qpn;
@@ -24,7 +24,7 @@ pub(crate) struct Shared {
     pub(crate) epoll: Arc<Epoll>,
     /// Notified when shared-memory channels were opened or closed.
     channels_changed: Condvar,
-    pub(super) wake: EventFd,
+    pub(super) wake: EventCounter,
     /// Wakes the progress thread for its next tick.
     pub(crate) ticker: Timer,
     pub(super) stop: AtomicBool,
@@ -42,9 +42,9 @@ struct Sockets {
 impl Shared {
     /// Creates the shared part for a pump; packets at this socket wake the progress thread.
     pub(crate) fn new(pump: Pump, socket: RawFd) -> io::Result<Self> {
-        let (epoll, wake, ticker) = (Arc::new(Epoll::new()?), EventFd::signal()?, Timer::new()?);
+        let (epoll, wake, ticker) = (Arc::new(Epoll::new()?), EventCounter::new()?, Timer::new()?);
         epoll.add(socket)?;
-        epoll.add(wake.raw())?;
+        epoll.add(wake.as_raw_fd())?;
         epoll.add(ticker.raw())?;
         let events = AsyncEvents::new()?;
         let sockets = Mutex::new(Sockets {

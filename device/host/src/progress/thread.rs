@@ -65,7 +65,11 @@ fn serve(shared: &Shared, housekeeping: &Housekeeping) {
             }
         };
         let ticker = shared.ticker.raw();
-        for ready in shared.epoll.wait(sleep).filter(|ready| *ready != ticker) {
+        for ready in shared
+            .epoll
+            .wait_fds(sleep)
+            .filter(|ready| *ready != ticker)
+        {
             housekeeping.handle_descriptor(shared, ready);
             shared.handle_shm_event(ready);
         }

@@ -24,7 +24,7 @@ use crate::log::HOST;
 use crate::progress::clock;
 use crate::progress::wake_up::WakeUp;
 use crate::settings;
-use crate::sys::epoll::Epoll;
+use crate::sys::Epoll;
 use crate::sys::grant_table::GrantTable;
 use crate::sys::owners::Owners;
 use crate::sys::shared_files;

@@ -6,7 +6,6 @@ use super::rings::Rings;
 use super::{QpnRange, ShmChannel, ShmChannels, Stage, name};
 use crate::log::HOST;
 use crate::sys::grant_table::GrantTable;
-use crate::sys::process;
 use link::unix;
 use rnic::Instant;
 use std::io;
@@ -188,7 +187,7 @@ fn peer_memory(socket: RawFd, grants: Option<&OwnedFd>, address: u64) -> Option<
 /// Refuses a peer of another user: the kernel reports the user of the process at the other end.
 fn check_user(socket: &OwnedFd) -> io::Result<()> {
     match unix::peer_user(socket.as_raw_fd())? {
-        user if user == process::user() => Ok(()),
+        user if user == os::user() => Ok(()),
         _ => Err(io::ErrorKind::PermissionDenied.into()),
     }
 }

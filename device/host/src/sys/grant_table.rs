@@ -5,11 +5,10 @@
 //! (the memory is sealed against it); a peer copies an entry, and uses the copy if the number was even and is
 //! the same afterwards.
 
-use link::write_signals::without_signals;
+use os::sealed_table::{SealedTable, Shared};
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Entries for regions and windows. Requests to regions without an entry go through the rings.
@@ -18,9 +17,6 @@ pub(crate) const REGIONS: usize = 4096;
 pub(crate) const QUEUES: usize = 1 << 14;
 /// 64-bit words of an entry.
 pub(crate) const WORDS: usize = 7;
-/// Seals: no new writable mapping (the owner's exists before), and no change of the size.
-const SEALS: i32 =
-    libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
 
 /// The bits of a random number that make the address of a page in the lower half of the address space of
 /// x86-64.
@@ -74,54 +70,22 @@ pub(crate) enum Section {
     Queues,
 }
 
-/// A mapping of a grant table.
-#[derive(Debug)]
-struct Mapped(NonNull<Pages>);
+// SAFETY: atomics.
+unsafe impl Shared for Pages {}
 
-// SAFETY: a mapping that lives as long as this, and all of it is atomics.
-unsafe impl Send for Mapped {}
-// SAFETY: all of the mapping is atomics, which threads may use at the same time.
-unsafe impl Sync for Mapped {}
-
-impl Mapped {
-    /// Maps a table, at an address that the kernel chooses if `wish` is not free.
-    fn new(fd: &impl AsFd, rights: i32, wish: u64) -> io::Result<Self> {
-        let (length, fd) = (size_of::<Pages>(), fd.as_fd().as_raw_fd());
-        let wish = std::ptr::without_provenance_mut(wish as usize);
-        // SAFETY: a new range, wherever the kernel has room.
-        let base = unsafe { libc::mmap(wish, length, rights, libc::MAP_SHARED, fd, 0) };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self(
-            NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?,
-        ))
-    }
-
-    fn pages(&self) -> &Pages {
-        // SAFETY: mapped, page-aligned, long enough (as was checked), and any contents are valid.
-        unsafe { self.0.as_ref() }
-    }
-
+impl Pages {
     fn entry(&self, section: Section, index: usize) -> &Entry {
         match section {
-            Section::Regions => &self.pages().regions[index % REGIONS],
-            Section::Queues => &self.pages().queues[index % QUEUES],
+            Section::Regions => &self.regions[index % REGIONS],
+            Section::Queues => &self.queues[index % QUEUES],
         }
-    }
-}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, which is not used any more.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<Pages>()) };
     }
 }
 
 /// The grant table of a device of this process.
 #[derive(Debug)]
 pub(crate) struct GrantTable {
-    mapped: Mapped,
+    pages: SealedTable<Pages>,
     fd: OwnedFd,
 }
 
@@ -129,30 +93,10 @@ impl GrantTable {
     /// Makes an empty table, at an address that depends on the token: peers recognize the address space by it
     /// (see [`super::other_process`]).
     pub(crate) fn new(token: u64) -> io::Result<Self> {
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: a name that lives until the call returns.
-        let fd = unsafe { libc::memfd_create(c"rockery-grants".as_ptr(), flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that nothing else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let bytes = size_of::<Pages>() as i64;
-        // SAFETY: no pointers.
-        if without_signals(|| unsafe { libc::ftruncate(fd.as_raw_fd(), bytes) }) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let mapped = Mapped::new(
-            &fd,
-            libc::PROT_READ | libc::PROT_WRITE,
-            token & ADDRESS_MASK,
-        )?;
-        // SAFETY: no pointers.
-        if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        mapped.pages().token.store(token, Ordering::Relaxed);
-        Ok(Self { mapped, fd })
+        let wish = (token & ADDRESS_MASK) as usize;
+        let (pages, fd) = SealedTable::<Pages>::create(c"rockery-grants", wish)?;
+        pages.token.store(token, Ordering::Relaxed);
+        Ok(Self { pages, fd })
     }
 
     /// The descriptor that peers map for reading.
@@ -162,46 +106,33 @@ impl GrantTable {
 
     /// Address of the token in this process's memory.
     pub(crate) fn address(&self) -> u64 {
-        self.mapped.0.as_ptr() as u64
+        std::ptr::from_ref(&*self.pages) as u64
     }
 
     /// Writes an entry. Only one thread does at a time.
     pub(crate) fn write(&self, section: Section, index: usize, words: [u64; WORDS]) {
-        self.mapped.entry(section, index).write(words);
+        self.pages.entry(section, index).write(words);
     }
 
     /// The first word of an entry, as last written.
     pub(crate) fn first(&self, section: Section, index: usize) -> u64 {
-        self.mapped.entry(section, index).words[0].load(Ordering::Relaxed)
+        self.pages.entry(section, index).words[0].load(Ordering::Relaxed)
     }
 }
 
 /// The grant table of a peer, mapped for reading.
 #[derive(Debug)]
-pub(crate) struct PeerGrantTable(Mapped);
+pub(crate) struct PeerGrantTable(SealedTable<Pages>);
 
 impl PeerGrantTable {
     /// Maps a peer's table. It must have the size and the seals of [`GrantTable::new`].
     pub(crate) fn open(fd: &impl AsFd) -> io::Result<Self> {
-        let raw = fd.as_fd().as_raw_fd();
-        // SAFETY: all zeros is a valid value, and there is room for one.
-        let (seals, length) = unsafe {
-            let mut stat: libc::stat = std::mem::zeroed();
-            let seals = libc::fcntl(raw, libc::F_GET_SEALS);
-            if seals < 0 || libc::fstat(raw, &mut stat) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            (seals, stat.st_size)
-        };
-        if seals & SEALS != SEALS || length != size_of::<Pages>() as i64 {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        Mapped::new(fd, libc::PROT_READ, 0).map(Self)
+        SealedTable::open(fd).map(Self)
     }
 
     /// The token, which the peer process also has at the address in its handshake.
     pub(crate) fn token(&self) -> u64 {
-        self.0.pages().token.load(Ordering::Relaxed)
+        self.0.token.load(Ordering::Relaxed)
     }
 
     /// A consistent copy of an entry, with a stamp that shows later whether the entry is unchanged; `None`
@@ -237,6 +168,7 @@ pub(crate) struct Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn peers_read_what_the_owner_writes_and_cannot_write() {
@@ -258,10 +190,9 @@ mod tests {
             ),
             (9, 1)
         );
-        assert!(
-            Mapped::new(own.fd(), libc::PROT_READ | libc::PROT_WRITE, 0).is_err(),
-            "sealed"
-        );
+        let (fd, rights) = (own.fd().as_raw_fd(), os::mapping::READ_WRITE);
+        let mapped = os::mapping::Mapping::shared(fd, 0, size_of::<Pages>(), rights);
+        assert!(mapped.is_err(), "sealed");
         assert!(PeerGrantTable::open(&std::fs::File::open("/proc/self/exe").unwrap()).is_err());
     }
 

@@ -2,8 +2,6 @@
 
 pub(crate) mod address_space;
 pub(crate) mod descriptors;
-pub(crate) mod epoll;
-pub(crate) mod eventfd;
 pub(crate) mod file_thread;
 pub(crate) mod fork;
 pub(crate) mod grant_table;
@@ -19,3 +17,7 @@ pub(crate) mod shared_mappings;
 pub(crate) mod standard_error;
 pub(crate) mod ticks;
 pub(crate) mod timer;
+
+/// Waits for the sockets and signals of a device, a connection manager or the agent: one wait returns so many
+/// of them that none stays behind another for long.
+pub(crate) type Epoll = os::epoll::Epoll<4>;

@@ -37,12 +37,6 @@ pub fn spawn_quiet(name: &str, body: impl FnOnce() + Send + 'static) -> io::Resu
     }
 }
 
-/// The effective user.
-pub(crate) fn user() -> u32 {
-    // SAFETY: no pointers.
-    unsafe { libc::geteuid() }
-}
-
 /// Runs `body` in a separate process, which is not a child of this one, has no terminal, and of this one's
 /// descriptors only `keep`. It is a copy of a process that may have had many threads, of which only this one
 /// is left: `body` calls nothing that allocates memory or takes a lock, which could be held for ever.

@@ -4,11 +4,12 @@ use super::file_thread::{FileThread, PeerFile};
 use super::guarded::Guard;
 use super::shared_files::{Attached, FILES_MAX, FilePart, is_our_segment_namespace, page_bytes};
 use link::unix;
+use os::mapping::{Mapping, READ_WRITE};
 use rnic::{Backing, Gather, Piece};
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 
 /// Limit of mappings of one peer's files; the least used one is unmapped first.
 const MAPPINGS_MAX: usize = 64;
@@ -122,25 +123,14 @@ struct SharedMapping {
 /// The kernel's mapping that a part lies in.
 #[derive(Debug)]
 enum Mapped {
-    File {
-        base: *mut libc::c_void,
-        span: usize,
-    },
+    #[expect(dead_code, reason = "kept mapped")]
+    File(Mapping),
     #[expect(dead_code, reason = "kept attached")]
     Segment(Attached),
 }
 
 // SAFETY: a mapping that lives as long as this; it is used through guarded copies only.
 unsafe impl Send for SharedMapping {}
-
-impl Drop for Mapped {
-    fn drop(&mut self) {
-        if let Self::File { base, span } = self {
-            // SAFETY: our own mapping, which is not used any more.
-            unsafe { libc::munmap(*base, *span) };
-        }
-    }
-}
 
 /// A range of memory that both processes have mapped.
 #[derive(Clone, Copy, Debug)]
@@ -270,20 +260,14 @@ impl SharedMapping {
         let end = part.offset.checked_add(length).filter(|end| *end <= size)?;
         let from = part.offset / page * page;
         let span = usize::try_from((end - from).checked_next_multiple_of(page)?).ok()?;
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new range, wherever the kernel has room.
-        let base =
-            unsafe { libc::mmap(null_mut(), span, rights, libc::MAP_SHARED, fd, from as i64) };
-        if base == libc::MAP_FAILED {
-            return None;
-        }
+        let mapping = Mapping::shared(fd, from, span, READ_WRITE).ok()?;
         // SAFETY: within the mapping.
-        let start = NonNull::new(unsafe { base.cast::<u8>().add((part.offset - from) as usize) });
+        let start = unsafe { mapping.start().add((part.offset - from) as usize) };
         Some(Self {
             part,
             length,
-            start,
-            _source: Some(Mapped::File { base, span }),
+            start: Some(start),
+            _source: Some(Mapped::File(mapping)),
         })
     }
 }
@@ -388,6 +372,7 @@ mod tests {
     use super::*;
     use crate::sys::shared_files::{Source, files, part_behind, segment_namespace};
     use std::fs::File;
+    use std::ptr::null_mut;
 
     const PAGES: usize = 8 * 4096;
 

@@ -1,6 +1,6 @@
 //! Standard error of the program, for reasons that `errno` cannot express.
 
-use link::write_signals::without_signals;
+use os::write_signals::without_signals;
 use std::fmt::Display;
 use std::io;
 

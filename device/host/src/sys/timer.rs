@@ -2,7 +2,7 @@
 //! thread sleeps, and the sleeping thread need not run for it.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// A timer that ends once. Its descriptor is readable from its end until it is started or stopped again.
@@ -15,13 +15,9 @@ impl Timer {
     /// # Errors
     /// Those of `timerfd_create(2)`: no descriptors or memory left.
     pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: no pointers.
-        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that nothing else owns.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let (clock, flags) = (libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC);
+        // SAFETY: no pointers; the call makes a descriptor.
+        unsafe { os::owned(libc::timerfd_create(clock, flags)) }.map(Self)
     }
 
     pub(crate) fn raw(&self) -> RawFd {
@@ -60,7 +56,7 @@ impl Timer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::epoll::Epoll;
+    use crate::sys::Epoll;
 
     #[test]
     fn a_timer_ends_once_it_is_due_and_not_when_it_is_stopped() {
@@ -69,7 +65,11 @@ mod tests {
             Epoll::new().expect("an epoll descriptor"),
         );
         epoll.add(timer.raw()).expect("a descriptor to wait for");
-        let ends = |within| epoll.wait(Some(within)).any(|ready| ready == timer.raw());
+        let ends = |within| {
+            epoll
+                .wait_fds(Some(within))
+                .any(|ready| ready == timer.raw())
+        };
         timer.start(Duration::ZERO);
         assert!(ends(Duration::from_secs(10)));
         timer.start(Duration::from_secs(1000));

@@ -18,9 +18,10 @@ use core::ffi::c_int;
 use ffi::Errno;
 use header::{Purpose, SERVICE_BYTES_MAX};
 use libc::pollfd;
+use os::epoll::Epoll;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use ud_qp::{Arrival, Destination, UdQp};
 use udp::Udp;
@@ -62,8 +63,8 @@ enum Storage {
 pub(super) struct Datagrams {
     udp: Udp,
     port: Option<u16>,
-    /// epoll descriptor of all completion channels.
-    events: OwnedFd,
+    /// All completion channels. It is waited for with poll(2), and returns none of them.
+    events: Epoll<1>,
     ud_qps: Vec<UdQp>,
     peers: HashMap<SocketAddr, Peer>,
     connected: Option<SocketAddr>,
@@ -83,17 +84,11 @@ pub(super) struct Datagrams {
 /// Creates a socket; `flags` are those of its type.
 pub(super) fn fresh(family: c_int, flags: c_int) -> Result<Shared<Datagrams>, Errno> {
     let udp = Udp::new(family, flags)?;
-    // SAFETY: numbers only.
-    let events = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    if events < 0 {
-        return Err(Errno::last());
-    }
     let fd = udp.descriptor();
     let datagrams = Datagrams {
         udp,
         port: None,
-        // SAFETY: just made, and ours.
-        events: unsafe { OwnedFd::from_raw_fd(events) },
+        events: Epoll::new()?,
         ud_qps: Vec::new(),
         peers: HashMap::new(),
         connected: None,
@@ -134,19 +129,7 @@ impl Datagrams {
             return Err(Errno::NO_MEMORY);
         }
         let ud_qp = UdQp::new(address, &self.sizes)?;
-        let mut event = libc::epoll_event {
-            events: libc::EPOLLIN as u32,
-            u64: 0,
-        };
-        // SAFETY: both descriptors are ours, and the event is read before the call returns.
-        Errno::check_code(unsafe {
-            libc::epoll_ctl(
-                self.events.as_raw_fd(),
-                libc::EPOLL_CTL_ADD,
-                ud_qp.completions.descriptor(),
-                &mut event,
-            )
-        })?;
+        self.events.add(ud_qp.completions.descriptor())?;
         self.ud_qps.push(ud_qp);
         Ok(self.ud_qps.len() - 1)
     }

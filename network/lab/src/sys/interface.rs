@@ -1,35 +1,20 @@
 //! Network interfaces: taps, addresses, and their state.
 
-use super::{checked, owned};
+use os::checked;
+use os::interface::{open_tap, request, set_tap_offloads};
 use std::io::{self, IoSlice};
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Not in every libc's headers: `linux/if_tun.h`.
-const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
-const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
 const TUNSETCARRIER: libc::c_ulong = 0x4004_54e2;
-const IFF_TAP: i16 = 0x0002;
-const IFF_NO_PI: i16 = 0x1000;
-const IFF_VNET_HDR: i16 = 0x4000;
 /// Checksums, and TCP segments over IPv4 and IPv6, ECN included.
-const OFFLOADS: libc::c_ulong = 0x01 | 0x02 | 0x04 | 0x08;
+const OFFLOADS: libc::c_uint =
+    libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 
-fn request(name: &str) -> libc::ifreq {
-    // SAFETY: all zeros is a valid request.
-    let mut request: libc::ifreq = unsafe { zeroed() };
-    let place = request
-        .ifr_name
-        .iter_mut()
-        .take(libc::IFNAMSIZ - 1)
-        .zip(name.bytes());
-    place.for_each(|(place, byte)| *place = byte as libc::c_char);
-    request
-}
-
-fn mac_request(name: &str, mac: [u8; 6]) -> libc::ifreq {
-    let mut request = request(name);
+fn mac_request(name: &str, mac: [u8; 6]) -> io::Result<libc::ifreq> {
+    let mut request = request(name.as_bytes())?;
     // SAFETY: all zeros is a valid address.
     let mut address: libc::sockaddr = unsafe { zeroed() };
     address.sa_family = libc::ARPHRD_ETHER;
@@ -39,21 +24,15 @@ fn mac_request(name: &str, mac: [u8; 6]) -> libc::ifreq {
         .zip(mac)
         .for_each(|(place, byte)| *place = byte as libc::c_char);
     request.ifr_ifru.ifru_hwaddr = address;
-    request
+    Ok(request)
 }
 
 /// Makes a tap in this network namespace. It lasts as long as its descriptor.
 pub(crate) fn tap(name: &str) -> io::Result<OwnedFd> {
-    let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    // SAFETY: a string that ends with 0.
-    let fd = owned(unsafe { libc::open(c"/dev/net/tun".as_ptr(), flags) })?;
-    let mut request = request(name);
-    request.ifr_ifru.ifru_flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
-    // SAFETY: a request that lives until the call returns.
-    checked(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF as _, &raw mut request) })?;
-    // SAFETY: a number. Without offloads the kernel cuts segments itself.
-    unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD as _, OFFLOADS) };
-    Ok(fd)
+    let tap = open_tap(name, libc::O_NONBLOCK)?;
+    // Without offloads the kernel cuts segments itself.
+    let _ = set_tap_offloads(&tap, OFFLOADS);
+    Ok(tap.into())
 }
 
 /// Sockets by which interfaces of this network namespace are changed.
@@ -72,8 +51,9 @@ struct Ipv6Request {
 impl Interfaces {
     pub(crate) fn new() -> io::Result<Self> {
         let open = |family: i32| {
-            // SAFETY: no pointers.
-            owned(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
+            let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+            // SAFETY: no pointers; the call makes a descriptor.
+            unsafe { os::owned(libc::socket(family, kind, 0)) }
         };
         Ok(Self {
             v4: open(libc::AF_INET)?,
@@ -89,7 +69,7 @@ impl Interfaces {
 
     /// Brings an interface up.
     pub(crate) fn up(&self, name: &str) -> io::Result<()> {
-        let mut request = request(name);
+        let mut request = request(name.as_bytes())?;
         self.call(libc::SIOCGIFFLAGS as _, &mut request)?;
         // SAFETY: the call before has set the flags.
         request.ifr_ifru.ifru_flags = unsafe { request.ifr_ifru.ifru_flags } | libc::IFF_UP as i16;
@@ -97,13 +77,13 @@ impl Interfaces {
     }
 
     pub(crate) fn set_mtu(&self, name: &str, mtu: u32) -> io::Result<()> {
-        let mut request = request(name);
+        let mut request = request(name.as_bytes())?;
         request.ifr_ifru.ifru_mtu = mtu as i32;
         self.call(libc::SIOCSIFMTU as _, &mut request)
     }
 
     pub(crate) fn set_mac(&self, name: &str, mac: [u8; 6]) -> io::Result<()> {
-        self.call(libc::SIOCSIFHWADDR as _, &mut mac_request(name, mac))
+        self.call(libc::SIOCSIFHWADDR as _, &mut mac_request(name, mac)?)
     }
 
     /// Gives an interface an IPv4 address with a prefix of 8 bits.
@@ -112,7 +92,7 @@ impl Interfaces {
             (libc::SIOCSIFADDR, address),
             (libc::SIOCSIFNETMASK, Ipv4Addr::new(255, 0, 0, 0)),
         ] {
-            let mut request = request(name);
+            let mut request = request(name.as_bytes())?;
             // SAFETY: all zeros is a valid address; both kinds have the same size.
             unsafe {
                 let mut place: libc::sockaddr_in = zeroed();
@@ -133,7 +113,7 @@ impl Interfaces {
             .v6
             .as_ref()
             .map_err(|error| io::Error::from(error.kind()))?;
-        let mut named = request(name);
+        let mut named = request(name.as_bytes())?;
         self.call(libc::SIOCGIFINDEX as _, &mut named)?;
         let mut request = Ipv6Request {
             address: libc::in6_addr {
@@ -160,7 +140,7 @@ pub(crate) fn set_carrier(tap: RawFd, on: bool) {
 
 /// Sets the MAC address of a tap's interface, in whatever network namespace it is.
 pub(crate) fn set_mac_of_tap(tap: RawFd, mac: [u8; 6]) -> io::Result<()> {
-    let mut request = mac_request("", mac);
+    let mut request = mac_request("", mac)?;
     // SAFETY: a request that lives until the call returns.
     checked(unsafe { libc::ioctl(tap, libc::SIOCSIFHWADDR as _, &raw mut request) }).map(drop)
 }

@@ -1,12 +1,11 @@
 //! Namespaces and mounts.
 
-use super::checked;
 use super::interface::Interfaces;
-use std::ffi::CString;
+use os::checked;
+use os::namespace::unshare;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Moves this process, which has one thread, to a user namespace of its own, as the same user and group.
@@ -14,9 +13,8 @@ use std::path::Path;
 /// # Errors
 /// When the kernel or its administrator allows none.
 pub fn own_user_namespace() -> io::Result<()> {
-    let (user, group) = super::process::user();
-    // SAFETY: a number only.
-    checked(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;
+    let (user, group) = (os::user(), os::group());
+    unshare(libc::CLONE_NEWUSER)?;
     // user_namespaces(7): an ordinary user can map groups only where they cannot be dropped.
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
@@ -29,8 +27,7 @@ pub fn own_user_namespace() -> io::Result<()> {
 /// # Errors
 /// When the kernel or its administrator allows neither.
 pub fn own_network() -> io::Result<()> {
-    // SAFETY: a number only.
-    let own = || checked(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop);
+    let own = || unshare(libc::CLONE_NEWNET);
     own().or_else(|_| own_user_namespace().and_then(|()| own()))?;
     Interfaces::new()?.up("lo")
 }
@@ -38,8 +35,7 @@ pub fn own_network() -> io::Result<()> {
 /// Moves this process to network, UTS, IPC and mount namespaces of its own.
 pub(crate) fn own_host_namespaces() -> io::Result<()> {
     let flags = libc::CLONE_NEWNET | libc::CLONE_NEWUTS | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
-    // SAFETY: a number only.
-    checked(unsafe { libc::unshare(flags) }).map(drop)
+    unshare(flags)
 }
 
 /// Moves this process to the namespace of a descriptor; a PID namespace takes its next child.
@@ -67,16 +63,16 @@ pub(crate) enum Mount {
 
 /// Mounts a file system or a file for this mount namespace.
 pub(crate) fn mount(source: &Path, target: &Path, what: Mount) -> io::Result<()> {
-    let (kind, flags) = match what {
+    let (file_system, flags) = match what {
         Mount::New(kind) => (kind, libc::MS_NOSUID | libc::MS_NODEV),
         Mount::Bind => ("", libc::MS_BIND),
         Mount::Private => ("", libc::MS_PRIVATE | libc::MS_REC),
     };
-    let source = CString::new(source.as_os_str().as_bytes())?;
-    let target = CString::new(target.as_os_str().as_bytes())?;
-    let kind = CString::new(kind)?;
-    let none = std::ptr::null();
-    // SAFETY: all of them end with a zero, and live until the call returns.
-    checked(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, none) })
-        .map(drop)
+    let what = os::namespace::Mount {
+        source: source.as_os_str(),
+        file_system,
+        flags,
+        options: "",
+    };
+    os::namespace::mount(target, what)
 }

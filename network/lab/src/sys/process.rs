@@ -1,6 +1,6 @@
 //! Processes: children, their end, and capabilities.
 
-use super::{checked, owned};
+use os::{checked, owned};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -149,12 +149,6 @@ pub(crate) fn detach() -> io::Result<()> {
         libc::close(null);
     }
     Ok(())
-}
-
-/// The user and group that this process acts as.
-pub(crate) fn user() -> (u32, u32) {
-    // SAFETY: no arguments, and no failure.
-    unsafe { (libc::geteuid(), libc::getegid()) }
 }
 
 /// Has programs that this process starts keep its capabilities, which are those of its user namespace: they

@@ -9,7 +9,7 @@ use std::time::Duration;
 use wire::nvme::Status;
 
 use super::HostError;
-use crate::sys::wait::Watched;
+use os::wait::Watched;
 
 /// Why a controller was given up.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -17,7 +17,7 @@ use super::retry::{Retries, RetryTimes};
 use super::submission::Submission;
 use super::tcp::TcpQueue;
 use crate::nqn::Nqn;
-use crate::sys::wait::{Watched, wait};
+use os::wait::{Watched, wait};
 
 /// A submission queue and its completion queue on one connection.
 #[derive(Debug)]
@@ -182,7 +182,7 @@ impl Queue {
         }
     }
 
-    /// The descriptors to wait for, with [`crate::sys::wait`], after [`Queue::arm`] and no longer than
+    /// The descriptors to wait for, with [`os::wait`], after [`Queue::arm`] and no longer than
     /// [`Queue::until_retry`].
     pub fn watched(&self) -> [Watched; 3] {
         let [one, other] = match &self.over {

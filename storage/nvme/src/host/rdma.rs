@@ -15,7 +15,7 @@ use super::HostError;
 use super::commands::{Commands, Done, Payload};
 use super::parameters::{QueueParameters, RESPONSE_TIMEOUT};
 use super::submission::Submission;
-use crate::sys::wait::Watched;
+use os::wait::Watched;
 
 /// In-capsule data in bytes. Longer data are read by the target, without a copy.
 const IN_CAPSULE_MAX: usize = 4096;

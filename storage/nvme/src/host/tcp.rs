@@ -16,8 +16,8 @@ use super::submission::Submission;
 use crate::congestion;
 use crate::nqn::Nqn;
 use crate::stream::Stream;
-use crate::sys::wait::{Watched, wait};
 use crate::tls::Connector;
+use os::wait::{Watched, wait};
 
 /// A queue over TCP.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use super::work::Work;
 use super::writes::Writes;
 use crate::host::{Client, HostError, Namespace};
 use crate::limits::{CONNECT_TIMEOUT, STALL_BYTES};
-use crate::sys::wait::wait;
+use os::wait::wait;
 
 /// Outstanding NVMe commands of one client.
 const DEPTH: u16 = 128;

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::sys::wait::Watched;
+use os::wait::Watched;
 
 /// Whether the sessions of an export have to end.
 #[derive(Debug)]

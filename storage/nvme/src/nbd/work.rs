@@ -17,7 +17,7 @@ use super::writes::{Claim, Writes};
 use super::{Errno, Reply};
 use crate::host::{Done, HostError, Namespace, Payload, Queue};
 use crate::limits::{NBD_BYTES, NBD_CLIENT_BYTES};
-use crate::sys::wait::wait;
+use os::wait::wait;
 
 /// Requests of a client that are executed at once. No further request is read beyond it.
 const REQUESTS_MAX: usize = 256;

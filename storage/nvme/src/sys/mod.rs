@@ -6,4 +6,3 @@ pub mod file;
 pub(crate) mod page_pipe;
 pub mod ring;
 pub mod tls;
-pub mod wait;

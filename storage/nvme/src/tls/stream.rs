@@ -13,7 +13,7 @@ use openssl::ssl::{
 
 use super::{Psk, Refusal};
 use crate::auth::Hash;
-use crate::sys::{tls, wait};
+use crate::sys::tls;
 
 /// The longest plaintext of a record in bytes (RFC 8446, 5.1).
 const RECORD_BYTES_MAX: usize = 16 << 10;
@@ -131,7 +131,7 @@ impl TlsStream {
             if left.is_zero() {
                 return Err(ErrorKind::TimedOut.into());
             }
-            wait::wait([(stream.get_ref().as_raw_fd(), writes)], left)?;
+            os::wait::wait([(stream.get_ref().as_raw_fd(), writes)], left)?;
         }
         // A handshake with an external PSK counts as a resumption.
         if !stream.ssl().session_reused() {

@@ -16,14 +16,8 @@ pub struct Peer {
 impl Peer {
     /// Whether the process has the same effective user ID as this process, or is root.
     pub fn is_trusted(&self) -> bool {
-        self.user == user() || self.user == 0
+        self.user == os::user() || self.user == 0
     }
-}
-
-/// The effective user ID of this process.
-pub(crate) fn user() -> u32 {
-    // SAFETY: no arguments, and no failure.
-    unsafe { libc::geteuid() }
 }
 
 /// The credentials of the process at the other end.

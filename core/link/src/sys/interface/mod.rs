@@ -7,7 +7,7 @@ use crate::sys::cancellation;
 use std::ffi::CStr;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// An address of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,26 +128,14 @@ unsafe fn add(found: &mut Vec<Interface>, entry: &libc::ifaddrs, socket: &OwnedF
 const MTU_UNKNOWN: u32 = 1500;
 
 fn any_socket() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers.
-    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a new descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers; the call makes a descriptor.
+    unsafe { os::owned(libc::socket(libc::AF_UNIX, kind, 0)) }
 }
 
 /// A request that names an interface; none if the name is too long for one.
 fn named(name: &CStr) -> Option<libc::ifreq> {
-    let bytes = name.to_bytes_with_nul();
-    // SAFETY: all zeros is a valid ifreq.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    let place = request.ifr_name.get_mut(..bytes.len())?;
-    place
-        .iter_mut()
-        .zip(bytes)
-        .for_each(|(place, &byte)| *place = byte as libc::c_char);
-    Some(request)
+    os::interface::request(name.to_bytes()).ok()
 }
 
 fn mtu(name: &CStr, socket: &OwnedFd) -> Option<u32> {

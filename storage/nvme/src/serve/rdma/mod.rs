@@ -30,8 +30,8 @@ use crate::controller::{Origin, Queue};
 use crate::engine::Engine;
 use crate::limits::{CONNECTIONS_MAX, RECEIVES_BEFORE_TRUST, STALL_BYTES};
 use crate::pool::Pool;
-use crate::sys::wait::wait;
 use commands::{InPlace, RdmaCommand};
+use os::wait::wait;
 use transfers::{Response, Transfer};
 
 /// The shortest polling time before the thread sleeps, whatever the tuning: a wake-up costs as much.

@@ -57,7 +57,7 @@ pub(super) fn act(what: &BenchPaths, programs: &Programs) -> Result<(), Error> {
 /// Starts this command again in namespaces of its own, in which it may make interfaces.
 fn enter(own: &Path) -> Result<(), Error> {
     let mut unshare = Command::new("unshare");
-    if command::sys::user() != 0 {
+    if os::user() != 0 {
         unshare.args(["--user", "--map-root-user"]);
     }
     let error = unshare

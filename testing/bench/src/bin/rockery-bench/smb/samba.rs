@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use command::runtime;
-use command::sys::{self, Pidfd};
+use command::sys::Pidfd;
 
 use super::super::place::{Held, Owned};
 use crate::Error;
@@ -41,7 +41,7 @@ impl Samba {
         }
         let state = runtime::subfolder(&format!("samba-{}", std::process::id()))?;
         let file = state.join("smb.conf");
-        let is_root = sys::user() == 0;
+        let is_root = os::user() == 0;
         let user = if is_root {
             NOBODY.1.to_owned()
         } else {

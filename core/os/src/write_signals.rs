@@ -58,8 +58,7 @@ mod tests {
     /// The limit is the process's, so a child has it.
     #[test]
     fn a_file_beyond_the_limit_and_a_closed_pipe_are_errors_and_no_signals() {
-        let file = crate::unix::anonymous_file().map(std::fs::File::from);
-        let file = file.unwrap();
+        let file = std::fs::File::from(crate::memory_file::unsealable(c"test").unwrap());
         let (read, mut pipe) = std::io::pipe().unwrap();
         drop(read);
         let limit = libc::rlimit {
