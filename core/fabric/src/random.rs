@@ -43,7 +43,8 @@ impl Pcg32 {
     }
 }
 
-/// Spreads the bits of a number over all of it (the finalizer of SplitMix64: Steele, Lea and Flood, 2014).
+/// Spreads the bits of a number over all of it: the first value of SplitMix64 (Steele, Lea and Flood, 2014)
+/// from this seed. As a constant function, which also chooses paths by hashes of flows.
 #[inline]
 pub(crate) const fn mix(mut value: u64) -> u64 {
     value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -55,6 +56,8 @@ pub(crate) const fn mix(mut value: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand_core::{RngCore, SeedableRng};
+    use rand_xoshiro::SplitMix64;
 
     /// The first round of `pcg32-demo` of the reference implementation (pcg-random.org, pcg-c-basic 0.9),
     /// which seeds with 42 and takes stream 54.
@@ -82,6 +85,13 @@ mod tests {
         let mut again = Pcg32::new(1, 1);
         assert_eq!([again.next_u32(), again.next_u32()], draws[..2]);
         assert_ne!(draws[0], draws[2]);
+    }
+
+    #[test]
+    fn a_mixed_number_is_the_first_one_of_split_mix_64() {
+        for seed in [0, 1, 42, u64::MAX] {
+            assert_eq!(mix(seed), SplitMix64::seed_from_u64(seed).next_u64());
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@
 use crate::memory::{
     Broken, HEADERS_MAX, PAYLOAD_MAX, RECORDS_MAX, Reader, Sleeper, Writer, create, open,
 };
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::SplitMix64;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -15,15 +17,16 @@ const STEPS: u64 = 400;
 const CONTROL_WORDS: u64 = 1280;
 const FILE_BYTES: u64 = (1 << 16) + (2 << 19);
 
-/// Random numbers of a run, from its seed (SplitMix64).
-struct Random(u64);
+/// Random numbers of a run, from its seed.
+struct Random(SplitMix64);
 
 impl Random {
+    fn of_seed(seed: u64) -> Self {
+        Self(SplitMix64::seed_from_u64(seed))
+    }
+
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
+        self.0.next_u64() % bound
     }
 
     /// A small value, a large one, or one that is never valid.
@@ -81,7 +84,7 @@ fn read(reader: &mut Reader) -> Result<(), Broken> {
 fn random_values_in_shared_memory_stay_within_it() {
     let mut broken = 0;
     for seed in 0..LINKS {
-        let mut random = Random(seed);
+        let mut random = Random::of_seed(seed);
         let (mut writer, mut reader, fd) = create().unwrap();
         let (mut far_writer, mut far_reader) = open(&fd).unwrap();
         let (pen, mut near) = (File::from(fd), 0);

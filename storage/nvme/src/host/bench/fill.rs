@@ -3,6 +3,8 @@
 use std::io;
 
 use buffer::Buffer;
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::SplitMix64;
 use wire::nvme::Io;
 
 use super::super::HostError;
@@ -10,14 +12,13 @@ use super::super::client::transfer;
 use super::super::commands::Payload;
 use super::super::namespace::Namespace;
 use super::super::queue::Queue;
-use super::random;
 use crate::store::Store;
 
 /// Fills a buffer with pseudo-random data: reads of blocks that were never written are faster than others.
 fn fill_buffer(buffer: &mut Buffer, seed: u64) {
-    let mut state = seed;
+    let mut generator = SplitMix64::seed_from_u64(seed);
     for word in buffer.chunks_exact_mut(8) {
-        word.copy_from_slice(&random(&mut state).to_le_bytes());
+        word.copy_from_slice(&generator.next_u64().to_le_bytes());
     }
 }
 
