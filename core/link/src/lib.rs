@@ -2,16 +2,16 @@
 //! crate moves datagrams and records and knows their addresses; it does not interpret their contents.
 pub mod address;
 pub mod attachment;
+mod cached_sockopts;
 pub mod cancellation;
+#[cfg(test)]
+mod corrupted_rings;
 mod datagram;
 pub mod interface;
-mod kept;
 pub mod lab;
 pub mod memory;
 pub mod neighbour;
 pub mod route;
-#[cfg(test)]
-mod scribbles;
 mod sys;
 pub mod udp;
 /// Unix sockets that carry messages and descriptors.

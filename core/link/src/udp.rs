@@ -14,8 +14,8 @@ use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
 
+use crate::cached_sockopts::Kept;
 use crate::datagram::{Family, Named};
-use crate::kept::Kept;
 use crate::sys;
 
 pub use crate::datagram::{Datagrams, Route, ScopedAddress};

@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_whose_devices_do_not_answer_is_not_asked_for_ever() {
+    fn a_user_whose_devices_do_not_answer_is_asked_for_a_bounded_time() {
         let mut collector = Collector::default();
         collector.spent.insert(7, (1, TIMEOUT_PER_USER));
         collector

@@ -4,8 +4,8 @@ use crate::LabError;
 use crate::control::{Entered, labs, socket_name};
 use crate::engine::{Engine, Held};
 use crate::listener::listen;
+use crate::namespaces;
 use crate::plan::Plan;
-use crate::spaces;
 use crate::sys::namespace;
 use crate::sys::process::{self, Forked};
 use link::unix;
@@ -69,7 +69,7 @@ fn start(
     let pid = open(format!("/proc/{init}/ns/pid"))?;
     let (mut made, mut warnings) = (Vec::new(), Vec::new());
     for host in &plan.hosts {
-        let (spaces, warning) = spaces::make(host, &plan.hosts, pid.as_fd())?;
+        let (spaces, warning) = namespaces::make(host, &plan.hosts, pid.as_fd())?;
         made.push(spaces);
         warnings.extend(warning.filter(|_| warnings.is_empty()));
     }

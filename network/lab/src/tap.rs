@@ -5,10 +5,10 @@
 //! knows from the same header that the frame never left the machine.
 
 use crate::frame::{Checksum, ETHERNET_BYTES, VNET_BYTES, class_of};
+use crate::gso::{Cut, Merged};
 use crate::neighbours::{ETHERTYPE_ARP, ETHERTYPE_IPV6, Neighbours, arp_answer, solicited};
-use crate::pieces::{Buffers, Slice};
-use crate::segments::{Cut, Merged};
 use crate::sys::interface;
+use crate::tap_buffers::{Buffers, Slice};
 use sim::world::Marking;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -335,7 +335,7 @@ fn hash(frame: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hostile::host;
+    use crate::fuzz_entry::host;
     use link::unix;
 
     /// A host may send any bytes (AF_PACKET): frames of every length up to 64 bytes and every type, then

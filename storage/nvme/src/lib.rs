@@ -27,12 +27,12 @@ pub mod machine;
 pub mod nbd;
 pub mod nqn;
 mod pool;
-mod references;
 pub mod serve;
 pub mod store;
 mod stream;
 pub mod sys;
 pub mod tcp;
 pub mod tls;
+mod zero_copy;
 
 pub use nqn::Nqn;

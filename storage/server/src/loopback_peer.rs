@@ -135,11 +135,7 @@ mod tests {
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (server, _) = listener.accept().unwrap();
             let (local, remote) = (client.local_addr().unwrap(), listener.local_addr().unwrap());
-            assert_eq!(
-                asked(local, remote).unwrap(),
-                Some(os::user()),
-                "{address}"
-            );
+            assert_eq!(asked(local, remote).unwrap(), Some(os::user()), "{address}");
             assert_eq!(listed(local, remote), Some(os::user()), "{address}");
             assert_eq!(user_of(&server), Some(os::user()), "{address}");
             drop(client);

@@ -5,7 +5,7 @@
 
 pub mod direct;
 
-pub mod ended;
+pub mod close_reason;
 pub mod limits;
 pub mod memory;
 pub mod peer;

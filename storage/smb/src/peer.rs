@@ -6,7 +6,7 @@ use std::ops::Range;
 use buffer::Buffer;
 use wire::smb::direct::BufferDescriptor;
 
-use crate::ended::Ended;
+use crate::close_reason::Ended;
 
 /// A buffer that the peer may read and write.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use rdma::{BATCH, Completion, Done, Landing, Sizes, Watched, Woken};
 use slab::Slab;
 use wire::smb::direct::BufferDescriptor;
 
+use crate::close_reason::Ended;
 use crate::direct::{Connection, Parameters};
-use crate::ended::Ended;
 use crate::limits::{READ_WRITE_MAX, RECEIVES_BEFORE_TRUST};
 use crate::memory::{Access, Pool};
 use crate::peer::{Opened, Peer};

@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    lab::hostile::tap_frame(bytes);
+    lab::fuzz_entry::tap_frame(bytes);
 });

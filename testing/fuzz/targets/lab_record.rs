@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    lab::hostile::ring_record(bytes);
+    lab::fuzz_entry::ring_record(bytes);
 });

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use buffer::Buffer;
 use smb::direct::incoming::Fragment;
-use smb::ended::Ended;
+use smb::close_reason::Ended;
 use smb::peer::{Opened, Peer};
 use smb::relay::Session;
 use smb::relay::dial::Dial;

@@ -47,7 +47,7 @@ fn take_record(reader: &mut Reader, number: u32) -> bool {
 }
 
 #[test]
-fn a_record_is_there_when_it_is_seen_and_who_sleeps_is_woken() {
+fn a_seen_record_is_complete_and_a_sleeping_reader_is_woken() {
     let (mut writer, mut reader) = one_way();
     let reading = thread::spawn(move || {
         for number in 0..RECORDS {
@@ -74,7 +74,7 @@ fn a_record_is_there_when_it_is_seen_and_who_sleeps_is_woken() {
 }
 
 #[test]
-fn who_waits_for_room_is_woken() {
+fn a_writer_that_waits_for_room_is_woken() {
     let (mut writer, mut reader) = one_way();
     let records: u32 = if cfg!(miri) { 6 } else { 2000 };
     let writing = thread::spawn(move || {

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_backlog_at_the_agents_name_is_an_error_and_no_wait_for_ever() {
+    fn a_full_backlog_at_the_agents_name_is_an_error_after_a_bounded_time() {
         let (name, _listener) = squatted(0);
         let mut waiting = Vec::new();
         while let Ok(connection) = unix::connect_now(&name) {

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_go_to_who_listens() {
+    fn requests_go_to_the_listener_of_their_service() {
         let mut ports = Ports::new();
         let (any, here) = (ListenAddress::Any, one("10.0.0.1"));
         let address: Option<IpAddr> = "10.0.0.1".parse().ok();

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_an_agent_that_is_gone() {
+    fn requests_do_not_wait_for_an_agent_that_is_gone() {
         let (requests, agent) = connected();
         let caller = ask(&requests, 9);
         await_request(&agent);

@@ -318,7 +318,7 @@ mod tests {
 
     /// An adapter with 02:00:00:00:00:01, and a switch with a higher address, after their first exchange.
     fn link(adapter: PortSettings, switch: PortSettings) -> AgentLink {
-        let host = crate::hostile::host(0);
+        let host = crate::fuzz_entry::host(0);
         let end = |node| End { node, port: 0 };
         let higher = MacAddress([2, 1, 0, 0, 0, 0]);
         let ports = [
@@ -381,7 +381,7 @@ mod tests {
         let mut link = link(settings(false, 1 << 3), settings(false, 1 << 3));
         let mut program = LinkPort::adapter(
             link.ports[0].end,
-            &crate::hostile::host(0),
+            &crate::fuzz_entry::host(0),
             settings(true, 1 << 5),
         );
         program.port = Some("eth0".to_owned());

@@ -3,7 +3,7 @@
 use super::*;
 use crate::device::PAYLOAD_MAX;
 use crate::functions::LiveFunction;
-use crate::hostile::{Attached, host};
+use crate::fuzz_entry::{Attached, host};
 use sim::world::Forgery;
 use std::net::Ipv4Addr;
 

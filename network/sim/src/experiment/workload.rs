@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_permutation_gives_everyone_one_sender_and_nobody_itself() {
+    fn a_permutation_gives_each_host_one_sender_other_than_itself() {
         let hosts: Vec<u32> = (0..64).collect();
         for seed in 0..200 {
             let pairs = permutation(&hosts, &hosts, &mut RunRng::new(seed));

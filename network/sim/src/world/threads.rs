@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn who_drives_a_part_changes_no_result() {
+    fn the_thread_that_runs_a_part_changes_no_result() {
         let one = run(1, |_| false);
         assert!(
             one.flows.iter().all(|flow| flow.messages == 1) && one.hops > 5_000,

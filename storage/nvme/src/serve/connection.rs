@@ -13,7 +13,7 @@ use server::event_loop::{Armed, Driven, Waiting, drive};
 use server::{ConnectionPermit, Counted, StallTimer};
 use socket2::{SockRef, Socket};
 
-use super::end::Over;
+use super::close_reason::Over;
 use super::guest::Guest;
 use super::wakeups::{Wakeups, until_check};
 use super::{End, Shared, Tuning};
@@ -22,10 +22,10 @@ use crate::controller::{Origin, Proved, Queue};
 use crate::engine::Engine;
 use crate::limits::{CONNECTION_BYTES, CONNECTIONS_MAX, STALL_BYTES, TLS_BYTES};
 use crate::pool::Pool;
-use crate::references::References;
 use crate::stream::Stream;
 use crate::tcp::{Closing, Connection};
 use crate::tls::Acceptor;
+use crate::zero_copy::References;
 
 /// How long a new connection waits for displaced ones to end, whose memory it gets.
 const DISPLACED_PATIENCE: Duration = Duration::from_secs(1);

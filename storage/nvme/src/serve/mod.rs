@@ -4,10 +4,10 @@
 //! another: the kernel shares the processors among the threads.
 
 mod backing;
+mod close_reason;
 mod config;
 mod connection;
 mod control;
-mod end;
 mod guest;
 mod listener;
 mod metrics;
@@ -29,12 +29,12 @@ use std::time::Duration;
 use thiserror::Error;
 
 pub use backing::default_nqn;
+pub use close_reason::End;
 pub use config::{
     BackendConfig, BlockSize, Bytes, Config, ConfigError, HostsConfig, NamespaceConfig, PortConfig,
     Receives, ReferralConfig, SubsystemConfig, TransportConfig,
 };
 pub use control::{Access, Command};
-pub use end::End;
 pub use listener::Listener;
 pub use metrics::serve_metrics;
 pub use report::{LatencyReport, NamespaceReport, QueueReport, Report};

@@ -16,7 +16,7 @@ use crate::controller::{Outcome, Plan, Queue, Request};
 use crate::engine::{Finished, Task};
 use crate::limits::{TCP_IN_CAPSULE, TCP_IN_CAPSULE_ADMIN, TRANSFER_BYTES_MAX};
 use crate::pool::Pool;
-use crate::references::Reference;
+use crate::zero_copy::Reference;
 use buffer::Buffer;
 
 /// MAXH2CDATA: the data of one H2CData PDU, as long as the longest transfer.

@@ -9,8 +9,8 @@ use wire::nvme::tcp::{DIGEST_SIZE, Data, Digests, ENCODED_MAX, Header, Kind, fla
 
 use crate::limits::LENT_BYTES_MIN;
 use crate::pool::Pool;
-use crate::references::Reference;
 use crate::store::{Lent, Piece};
+use crate::zero_copy::Reference;
 use buffer::Buffer;
 
 /// Slices of one system call.

@@ -18,8 +18,8 @@ use super::frame::{self, ToTcp};
 use super::incoming::{FromTcp, Piece};
 use super::trees::Trees;
 use super::{DIALECT_3_0_2, Moved, Session, Trust, requests, responses};
+use crate::close_reason::Ended;
 use crate::direct::incoming::Fragment;
-use crate::ended::Ended;
 use crate::limits::{READ_WRITE_MAX, REQUESTS_MAX};
 use crate::peer::{Opened, Peer};
 

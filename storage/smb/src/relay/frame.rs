@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use buffer::Buffer;
 
-use crate::ended::Ended;
+use crate::close_reason::Ended;
 use crate::peer::Opened;
 
 /// The length of the prefix in bytes.

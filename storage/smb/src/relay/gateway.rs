@@ -18,8 +18,8 @@ use super::frame::{self, ToTcp};
 use super::incoming::{FromTcp, Piece};
 use super::requests::{self, Asked, Remote};
 use super::{DIALECT_3_0_2, Moved, Session, Trust, responses};
+use crate::close_reason::Ended;
 use crate::direct::incoming::Fragment;
-use crate::ended::Ended;
 use crate::limits::{
     DESCRIPTORS_MAX, MESSAGE_MAX, PART_BYTES, REQUESTS_MAX, UNAUTHENTICATED_MESSAGE_MAX,
 };

@@ -3,7 +3,7 @@
 use buffer::Buffer;
 
 use super::frame;
-use crate::ended::Ended;
+use crate::close_reason::Ended;
 
 /// Bytes of the staging area.
 const STAGING: usize = 64 << 10;

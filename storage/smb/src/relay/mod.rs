@@ -13,8 +13,8 @@ pub mod requests;
 pub mod responses;
 pub mod trees;
 
+use crate::close_reason::Ended;
 use crate::direct::incoming::Fragment;
-use crate::ended::Ended;
 use crate::peer::Peer;
 use buffer::Buffer;
 use frame::ToTcp;

@@ -14,7 +14,7 @@ use server::event_loop::{Armed, Driven, Waiting, drive};
 use super::Shared;
 use super::backend::Backend;
 use super::report::Listed;
-use crate::ended::Ended;
+use crate::close_reason::Ended;
 use crate::limits::{
     PART_BYTES, SESSION_TIMEOUT, TO_DIRECT_MAX, TO_TCP_MAX, UNAUTHENTICATED_QUEUE_MAX,
 };

@@ -15,8 +15,8 @@ use socket2::SockRef;
 
 use super::connection::{Driver, Tcp};
 use super::{ServeError, Shared};
+use crate::close_reason::Ended;
 use crate::direct::Parameters;
-use crate::ended::Ended;
 use crate::limits::CONNECTION_BYTES;
 use crate::relay::dial::Dial;
 use crate::relay::trees::Trees;

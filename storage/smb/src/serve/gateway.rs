@@ -17,7 +17,7 @@ use server::{ConnectionPermit, HalfOpen, nanoseconds};
 use super::backend::Backend;
 use super::connection::{Driver, Tcp};
 use super::{ServeError, Shared};
-use crate::ended::Ended;
+use crate::close_reason::Ended;
 use crate::limits::{BACKLOG, CONFIRM_TIMEOUT, CONNECTION_BYTES, HALF_OPEN_MAX};
 use crate::relay::gateway::Gateway;
 use crate::transport::{self, Transport};

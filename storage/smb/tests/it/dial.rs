@@ -1,6 +1,6 @@
 //! Tests of a dial: how it forwards a client's requests and a server's answers.
 
-use smb::ended::Ended;
+use smb::close_reason::Ended;
 use smb::relay::Session;
 use smb::relay::dial::Dial;
 use smb::relay::trees::Trees;

@@ -2,7 +2,7 @@
 
 mod orders;
 
-use smb::ended::Ended;
+use smb::close_reason::Ended;
 use smb::relay::gateway::Gateway;
 use smb::relay::{Session, Trust};
 use wire::smb::direct::BufferDescriptor;

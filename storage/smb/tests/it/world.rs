@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use buffer::Buffer;
+use smb::close_reason::Ended;
 use smb::direct::incoming::Fragment;
-use smb::ended::Ended;
 use smb::peer::{Opened, Peer};
 use wire::smb::direct::BufferDescriptor;
 use wire::smb::message::{

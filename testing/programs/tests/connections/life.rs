@@ -91,7 +91,7 @@ const DEATHS: [Death; 15] = [
 
 #[test]
 fn the_surviving_end_gets_an_event_in_every_connection_state() {
-    let (pair, probe) = (Pair::with_rockery(1500), compile("stages"));
+    let (pair, probe) = (Pair::with_rockery(1500), compile("connection_stages"));
     let path = probe.path().to_string_lossy();
     for Death {
         space,
@@ -131,7 +131,7 @@ fn the_surviving_end_gets_an_event_in_every_connection_state() {
 /// The DREQ on behalf of a dead process is repeated until it is answered: here the network is down at first.
 #[test]
 fn the_dreq_of_a_dead_process_is_repeated_until_answered() {
-    let (pair, probe) = (Pair::with_rockery(1500), compile("stages"));
+    let (pair, probe) = (Pair::with_rockery(1500), compile("connection_stages"));
     let path = probe.path().to_string_lossy();
     let mut server = pair
         .left
@@ -251,7 +251,7 @@ fn every_id_reports_the_removal_of_its_device() {
 /// As with cards: what is connected stays so when a cable is out for a while.
 #[test]
 fn connections_survive_a_link_that_is_down() {
-    let (pair, probe) = (Pair::with_rockery(1500), compile("stages"));
+    let (pair, probe) = (Pair::with_rockery(1500), compile("connection_stages"));
     let path = probe.path().to_string_lossy();
     let mut server = start(
         &pair.left,
@@ -293,8 +293,12 @@ fn connections_survive_a_link_that_is_down() {
 /// Hosts that are not there, and one where no program has opened a device.
 #[test]
 fn a_silent_peer_is_reported_as_unreachable() {
-    let probe =
-        Probe::compile_with("cc", "silence", &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"]).unwrap();
+    let probe = Probe::compile_with(
+        "cc",
+        "unanswered",
+        &["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"],
+    )
+    .unwrap();
     let pair = Pair::with_rockery(1500);
     // No host has the second address; its neighbour entry keeps address resolution from finding that out.
     let neighbour = "ip neigh add 10.88.0.77 lladdr 02:00:00:00:00:77 dev eth0 nud permanent";

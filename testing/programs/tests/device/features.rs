@@ -309,7 +309,7 @@ fn an_open_device_follows_its_interface() {
 fn attaching_to_a_multicast_group_joins_it_on_the_interface() {
     let pair = Pair::with_rockery(1500);
     let groups = || pair.left.call("ip maddress show dev eth0").unwrap();
-    let probe = Probe::compile("member").unwrap();
+    let probe = Probe::compile("multicast_member").unwrap();
     let path = probe.path().to_string_lossy();
     let argv = [&*path, "rk_eth0", "2", "::ffff:239.7.7.7", "ff0e::4791"];
     let mut member = pair.left.start(&argv).unwrap();

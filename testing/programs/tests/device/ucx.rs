@@ -200,9 +200,9 @@ fn ucx_runs_over_the_loopback_and_over_ipv6() {
     }
 }
 
-/// Compiles `probe/ranks.c` with OpenMPI's compiler.
+/// Compiles `probe/mpi_transfers.c` with OpenMPI's compiler.
 fn mpi_program() -> Probe {
-    Probe::compile_with("mpicc", "ranks", &[]).expect("mpicc: libopenmpi-dev has it")
+    Probe::compile_with("mpicc", "mpi_transfers", &[]).expect("mpicc: libopenmpi-dev has it")
 }
 
 const MPIRUN: &str =

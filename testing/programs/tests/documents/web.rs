@@ -369,7 +369,7 @@ fn figures_of_a_lab_change_and_it_disappears_with_its_end() {
 /// Another user of the machine gets nothing from the page, and takes no place of its clients; the server says
 /// once whom it refused.
 #[test]
-fn other_users_are_not_answered_and_keep_nobody_out() {
+fn other_users_get_no_answer_and_keep_no_other_client_out() {
     let place = Place::new();
     let errors = place.0.path().join("errors");
     let written = File::create(&errors).expect("our own folder");

@@ -149,7 +149,8 @@ FILE
 
 #[test]
 fn mpi_ranks_on_eight_hosts_exchange_what_they_check() {
-    let probe = Probe::compile_with("mpicc", "ranks", &[]).expect("mpicc: libopenmpi-dev has it");
+    let probe =
+        Probe::compile_with("mpicc", "mpi_transfers", &[]).expect("mpicc: libopenmpi-dev has it");
     let program = probe
         .path()
         .file_name()

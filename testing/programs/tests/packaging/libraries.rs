@@ -127,12 +127,12 @@ fn loaded(program: &Path, library: &str) -> std::path::PathBuf {
     .into()
 }
 
-/// `newer.c` looks for each function by its version, as a program built with rdma-core 65 would.
+/// `new_functions.c` looks for each function by its version, as a program built with rdma-core 65 would.
 #[test]
 fn functions_of_newer_releases_follow_their_manual_pages() {
     let probe = Probe::compile_with(
         "cc",
-        "newer",
+        "new_functions",
         &["-libverbs", "-lrdmacm", "-ldl", "-pthread"],
     )
     .unwrap();

@@ -210,8 +210,8 @@ fn silent_connections_cost_little_and_clients_are_served() {
     let files = open_files(process);
     let memory_before = memory(process, "VmRSS");
 
-    let probe =
-        Probe::compile_with("cc", "silent", &["-lrdmacm", "-libverbs"]).expect("a compiler");
+    let probe = Probe::compile_with("cc", "idle_connections", &["-lrdmacm", "-libverbs"])
+        .expect("a compiler");
     let mut flood = place.flood(&probe);
     let most = watch(&place, &mut flood);
     expect_rejections(&mut flood);

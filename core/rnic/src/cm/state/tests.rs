@@ -98,7 +98,7 @@ fn every_state_reacts_to_every_input_as_the_table_says() {
 }
 
 #[test]
-fn every_state_ends_when_nobody_answers_and_nobody_cares() {
+fn every_state_ends_without_answers_and_without_calls() {
     for start in CmState::ALL {
         let mut state = start;
         if let Step::To(next) = step(state, I::Release) {

@@ -21,7 +21,7 @@ use server::event_loop::{Armed, Driven, Waiting, drive};
 use server::{ConnectionPermit, Counted, StallTimer};
 use slab::Slab;
 
-use super::end::Over;
+use super::close_reason::Over;
 use super::guest::Guest;
 use super::receives::{RECEIVE_BYTES, connection_bytes, other};
 use super::wakeups::{CHECK_INTERVAL_NS, Wakeups, until_check};

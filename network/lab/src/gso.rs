@@ -5,7 +5,7 @@
 //! Checksums of segments stay partial, as the kernel passed them: a sum over the pseudo header alone.
 
 use crate::frame::{Checksum, ETHERNET_BYTES, VNET_BYTES};
-use crate::pieces::{PIECES_MAX, Pieces, Slice};
+use crate::tap_buffers::{PIECES_MAX, Pieces, Slice};
 use std::io::IoSlice;
 use std::ops::Range;
 

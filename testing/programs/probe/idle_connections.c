@@ -1,5 +1,5 @@
-// silent ADDRESS PORT COUNT: makes COUNT connections, one after the other, and sends nothing over them.
-// Prints how many were established and how many were rejected, keeps them, and ends when it is killed.
+// idle_connections ADDRESS PORT COUNT: makes COUNT connections, one after the other, and sends nothing over
+// them. Prints how many were established and how many were rejected, keeps them, and ends when it is killed.
 #include "connections.h"
 #include <string.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
-// silence ADDRESS: asks a host that does not answer, for a connection, for a datagram service, and in calls
-// that wait, and prints what comes of it.
+// unanswered ADDRESS: asks a host that does not answer, for a connection, for a datagram service, and in
+// calls that wait, and prints what comes of it.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <rdma/rdma_cma.h>

@@ -1,6 +1,6 @@
-// member: a UD queue pair that is attached to multicast groups for a while, and then is not.
+// multicast_member: a UD queue pair that is attached to multicast groups for a while, and then is not.
 //
-//   member DEVICE SECONDS GROUP…
+//   multicast_member DEVICE SECONDS GROUP…
 
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>

@@ -1,6 +1,6 @@
-// stages serve|ask ADDRESS tcp|udp STAGE [answer]: comes as far as STAGE with a connection, says "there", and
-// from then on a line for each event: its name and its status. The passive side disconnects when its peer
-// does. It has no queue pairs: each end makes up a number, and says itself that it is ready.
+// connection_stages serve|ask ADDRESS tcp|udp STAGE [answer]: comes as far as STAGE with a connection, says
+// "there", and from then on a line for each event: its name and its status. The passive side disconnects
+// when its peer does. It has no queue pairs: each end makes up a number, and says itself that it is ready.
 //
 //   serve: listen, request, accept, established, part        ask: connect, reply, established, part
 //
