@@ -51,6 +51,8 @@ if [[ ! -r $openssl/made-of || $(cat "$openssl/made-of") != "$stamp" ]]; then
   echo "$stamp" >"$openssl/made-of"
 fi
 
+# Users install packages more often than anyone builds them: each program is optimized as a whole.
+if [[ $profile == release ]]; then export CARGO_PROFILE_RELEASE_LTO=thin; fi
 export OPENSSL_STATIC=1 OPENSSL_DIR=$openssl CARGO_TARGET_DIR=$folder
 # No path of this machine is in what is built, so that another folder gives the same packages.
 registry=${CARGO_HOME:-$HOME/.cargo}
