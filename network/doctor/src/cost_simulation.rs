@@ -434,6 +434,12 @@ fn qos(text: &mut String, intent: &Intent) {
             "[qos.default.queue.{class}]\nlevel = {level}\nweight = {}",
             weight.max(1)
         );
+        if let Some(rate) = queue.rate {
+            let _ = writeln!(text, "rate = \"{}b/s\"", rate.bps);
+            if let Some(burst) = rate.burst {
+                let _ = writeln!(text, "burst = \"{burst}B\"");
+            }
+        }
         match queue.ecn {
             None => {}
             Some(Ecn::Automatic) => text.push_str("ecn = {}\n"),

@@ -1,18 +1,21 @@
 //! The plan of a switch of the fabric file: intents of its ports, and what no intent has.
 
-use fabric::Rate;
 use fabric::config::Profile;
 use fabric::topology::{LinkConfig, Node};
+use fabric::{Rate, Span, Watchdog};
 use fabric_file::{NamedSwitch, Network, automatic_headroom};
-use vendors::Dialect;
 use vendors::dialect::grouped;
 use vendors::intent::{Intent, Port, Schedule};
 use vendors::profile;
+use vendors::{Dialect, PauseWatchdog};
 
 use crate::from_fabric::SourceError;
 
 /// Propagation delay in a cable: picoseconds per metre, as in fabric files.
 const PS_PER_METRE: u64 = 5000;
+
+/// Bytes above the rate of a queue where a fabric file names none.
+const BURST_DEFAULT: u32 = 64 << 10;
 
 /// Bits per second of 1 Mb/s, the unit of the speed of ports.
 const MEGABIT: u64 = 1_000_000;
@@ -73,7 +76,8 @@ pub fn switch_plan(
         rounded(port, dialect).into_iter().for_each(&mut add);
     }
     of_switch(switch).into_iter().for_each(&mut add);
-    let groups = grouped(ports.iter().map(|port| intent(port, dialect)).collect());
+    let watched = |port| intent(port, switch.watchdog, dialect);
+    let groups = grouped(ports.iter().map(watched).collect());
     let strict = groups
         .iter()
         .filter_map(|group| strict_below(group, dialect));
@@ -107,7 +111,9 @@ pub fn switch_intent(
     let number = switch_number(network, name)?;
     let groups = own_groups(&network.switches[number], dialect).unwrap_or_else(|| {
         let ports = ports_of(network, number);
-        grouped(ports.iter().map(|port| intent(port, dialect)).collect())
+        let watchdog = network.switches[number].watchdog;
+        let own = ports.iter().map(|port| intent(port, watchdog, dialect));
+        grouped(own.collect())
     });
     let largest = groups
         .into_iter()
@@ -172,8 +178,20 @@ fn ports_of(network: &Network, switch: usize) -> Vec<PlannedPort<'_>> {
     ports
 }
 
-fn intent(port: &PlannedPort<'_>, dialect: Dialect) -> Intent {
+fn intent(port: &PlannedPort<'_>, watchdog: Option<Watchdog>, dialect: Dialect) -> Intent {
     let mut intent = profile::intent_of(port.profile);
+    for rate in intent
+        .queues
+        .iter_mut()
+        .filter_map(|queue| queue.rate.as_mut())
+    {
+        // A fabric file that names no burst leaves it to the device.
+        rate.burst = rate.burst.filter(|burst| *burst != BURST_DEFAULT);
+    }
+    intent.watchdog = watchdog.map(|watchdog| PauseWatchdog {
+        detect_ms: Some(milliseconds(watchdog.detect)),
+        restore_ms: Some(milliseconds(watchdog.restore)),
+    });
     let automatic = automatic_headroom(&port.link, port.profile.pfc.response);
     intent.pause = profile::pause_of(port.profile, automatic);
     // SONiC has Xoff and headroom in one profile.
@@ -201,15 +219,34 @@ fn rounded(port: &PlannedPort<'_>, dialect: Dialect) -> Option<String> {
     })
 }
 
+/// The unit of the times of watchdogs.
+const MILLISECOND: Span = Span::from_us(1000);
+
+/// A time in whole milliseconds, at least one.
+fn milliseconds(span: Span) -> u32 {
+    u32::try_from(span.0.div_ceil(MILLISECOND.0).max(1)).unwrap_or(u32::MAX)
+}
+
 /// Settings of the whole switch that no intent has.
 fn of_switch(switch: &NamedSwitch) -> Vec<String> {
     let mut left = Vec::new();
     if let Some(watchdog) = &switch.watchdog {
-        left.push(format!(
-            "the PFC watchdog (detection {} ms, restoration {} ms) is not written: configure it there",
-            watchdog.detect.0 as f64 / 1e9,
-            watchdog.restore.0 as f64 / 1e9
-        ));
+        for (what, span) in [
+            ("detection", watchdog.detect),
+            ("restoration", watchdog.restore),
+        ] {
+            if !span.0.is_multiple_of(MILLISECOND.0) {
+                left.push(format!(
+                    "the {what} of the PFC watchdog is in whole milliseconds: {} ms of {} ms",
+                    milliseconds(span),
+                    span.0 as f64 / MILLISECOND.0 as f64
+                ));
+            }
+        }
+        let sends = |profile: &Profile| profile.pfc.send != 0;
+        if !switch.config.profiles.iter().any(sends) {
+            left.push("the PFC watchdog has no lossless class, and is not written".to_owned());
+        }
     }
     if let Some(bytes) = switch.config.buffer.headroom_pool_bytes {
         left.push(format!(

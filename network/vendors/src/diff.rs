@@ -3,7 +3,9 @@
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::highest_rate::{HighestRate, shown as shown_rate};
 use crate::intent::{Ecn, HostSettings, Intent, Schedule};
+use crate::limits::times;
 use crate::text::{classes, ranges};
 
 /// One setting that differs.
@@ -40,6 +42,9 @@ pub fn changes(from: &Intent, to: &Intent) -> Vec<Change> {
             queues,
             |queue| ecn(queue.ecn),
         );
+        changes.compare(format!("queue {class}: highest rate"), queues, |queue| {
+            rate(queue.rate)
+        });
     }
     changes.pfc(from, to);
     let sides = &Sides { from, to };
@@ -202,6 +207,9 @@ impl Changes {
         self.compare("Xoff", sides, |intent| bytes(intent.pause.xoff));
         self.compare("Xon", sides, |intent| bytes(intent.pause.xon));
         self.compare("headroom", sides, |intent| bytes(intent.pause.headroom));
+        self.compare("PFC watchdog", sides, |intent| {
+            intent.watchdog.map_or_else(|| "off".to_owned(), times)
+        });
     }
 
     /// Settings that only adapters have.
@@ -245,6 +253,19 @@ fn schedule(schedule: Schedule) -> String {
         Schedule::Strict => "strict".to_owned(),
         Schedule::Weighted(weight) => format!("weight {weight}"),
         Schedule::Background(weight) => format!("weight {weight} below the others"),
+    }
+}
+
+fn rate(rate: Option<HighestRate>) -> String {
+    match rate {
+        None => "none".to_owned(),
+        Some(HighestRate { bps, burst: None }) => shown_rate(bps),
+        Some(HighestRate {
+            bps,
+            burst: Some(burst),
+        }) => {
+            format!("{}, bursts of {burst} bytes", shown_rate(bps))
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! The treatment of traffic classes in a network, independent of any vendor's terms.
 
+use crate::highest_rate::HighestRate;
 use crate::outcome::Area;
 use crate::text::classes;
+use crate::watchdog::PauseWatchdog;
 
 /// Default ECN thresholds, at which marking begins and becomes certain: those of NVIDIA's switches in RoCE
 /// mode (Cumulus Linux, "RDMA over Converged Ethernet").
@@ -35,6 +37,8 @@ pub struct Intent {
     pub pfc_obey: u8,
     /// Buffers of lossless classes.
     pub pause: Pause,
+    /// The PFC watchdog of the lossless classes, if one runs.
+    pub watchdog: Option<PauseWatchdog>,
     /// Whether DCBX TLVs are sent.
     pub dcbx: bool,
     /// The largest payload of an Ethernet frame in bytes.
@@ -101,6 +105,17 @@ pub struct Queue {
     pub schedule: Schedule,
     /// ECN marking; none where `None`.
     pub ecn: Option<Ecn>,
+    /// The highest rate, if the queue has one.
+    pub rate: Option<HighestRate>,
+}
+
+impl Queue {
+    /// A weighted queue without ECN marking.
+    pub const WEIGHTED: Self = Self {
+        schedule: Schedule::Weighted(1),
+        ecn: None,
+        rate: None,
+    };
 }
 
 /// When a queue is served.
@@ -196,6 +211,7 @@ impl Intent {
         }
         if self.pfc_send | self.pfc_obey == 0 {
             self.pause = Pause::default();
+            self.watchdog = None;
         }
         self.ports.sort();
         self
@@ -287,15 +303,12 @@ impl Default for Intent {
     fn default() -> Self {
         let mut dscp = [0; 64];
         (dscp[26], dscp[48]) = (3, 6);
-        let plain = Queue {
-            schedule: Schedule::Weighted(1),
-            ecn: None,
-        };
-        let mut queues = [plain; 8];
+        let mut queues = [Queue::WEIGHTED; 8];
         queues[0].schedule = Schedule::Weighted(47);
         queues[3] = Queue {
             schedule: Schedule::Weighted(48),
             ecn: Some(ECN_DEFAULT),
+            rate: None,
         };
         queues[6].schedule = Schedule::Strict;
         Self {
@@ -308,6 +321,7 @@ impl Default for Intent {
             pfc_send: 1 << 3,
             pfc_obey: 1 << 3,
             pause: Pause::default(),
+            watchdog: None,
             dcbx: true,
             mtu: MTU_DEFAULT,
             ports: Vec::new(),
@@ -507,13 +521,11 @@ impl Intent {
             pcp: [0; 8],
             default_class: 0,
             remark: None,
-            queues: [Queue {
-                schedule: Schedule::Weighted(1),
-                ecn: None,
-            }; 8],
+            queues: [Queue::WEIGHTED; 8],
             pfc_send: 0,
             pfc_obey: 0,
             pause: Pause::default(),
+            watchdog: None,
             dcbx: false,
             mtu: 1500,
             ports: Vec::new(),
@@ -540,6 +552,7 @@ impl Fit {
         self.no_remark(intent);
         self.symmetric_pfc(intent);
         self.no_buffers(intent);
+        self.no_watchdog(intent);
         self.bare_ports(intent);
         if intent.ports.len() > 1 {
             self.note("one adapter is configured: the first");

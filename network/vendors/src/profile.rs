@@ -2,6 +2,7 @@
 
 use fabric::config::{ALPHA_ONE, Limit, Profile, QueueConfig, RedAt, Weigh};
 
+use crate::highest_rate::HighestRate;
 use crate::intent::{Ecn, Intent, Pause, Queue, Schedule, Trust};
 use crate::text::classes;
 
@@ -16,10 +17,7 @@ const XOFF_DEFAULT: Limit = Limit::Dynamic(ALPHA_ONE / 8);
 
 /// The intent of a simulated port.
 pub fn intent_of(profile: &Profile) -> Intent {
-    let mut queues = [Queue {
-        schedule: Schedule::Weighted(1),
-        ecn: None,
-    }; 8];
+    let mut queues = [Queue::WEIGHTED; 8];
     let weights = weights(profile);
     let lowest = lowest_level(profile);
     for (class, (queue, own)) in queues.iter_mut().zip(&profile.queues).enumerate() {
@@ -31,6 +29,10 @@ pub fn intent_of(profile: &Profile) -> Intent {
             min: red.min_bytes,
             max: red.max_bytes,
             percent: percent(red.probability),
+        });
+        queue.rate = own.shaper.map(|shaper| HighestRate {
+            bps: shaper.rate.bps(),
+            burst: Some(shaper.burst_bytes),
         });
     }
     let map = &profile.map;
@@ -161,12 +163,6 @@ pub fn left_out(profile: &Profile) -> Vec<String> {
 }
 
 fn left_out_of_queue(class: usize, queue: &QueueConfig, left: &mut Vec<String>) {
-    if let Some(shaper) = queue.shaper {
-        left.push(format!(
-            "queue {class}: its highest rate of {} is not written: set the device's shaper",
-            rate(shaper.rate.bps())
-        ));
-    }
     match queue.limit {
         Limit::None => {}
         Limit::Static(bytes) => left.push(format!(
@@ -244,11 +240,6 @@ fn left_out_of_groups(profile: &Profile, left: &mut Vec<String>) {
 fn part_of_free(alpha: u32) -> String {
     let part = f64::from(alpha) / f64::from(ALPHA_ONE);
     format!("{part} times the free shared buffer")
-}
-
-/// A rate without rounding.
-fn rate(bps: u64) -> String {
-    format!("{} Gb/s", bps as f64 / 1e9)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod hosts;
 mod inputs;
 mod inputs_of_hosts;
 mod lab;
+mod limits;
 mod manual;
 mod plans;
 mod round_trips;

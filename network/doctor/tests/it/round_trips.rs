@@ -3,7 +3,9 @@
 use doctor::cost_simulation::Case;
 use proptest::prelude::*;
 use vendors::intent::{Ecn, HostSettings, Pause, Port, Queue, Schedule, Trust};
-use vendors::{Dialect, Intent};
+use vendors::{Dialect, HighestRate, Intent, PauseWatchdog};
+
+const GIGABIT: u64 = 1_000_000_000;
 
 fn queue() -> impl Strategy<Value = Queue> {
     let schedule = prop_oneof![
@@ -20,7 +22,27 @@ fn queue() -> impl Strategy<Value = Queue> {
             }
         });
     let ecn = prop_oneof![2 => Just(None), 1 => Just(Some(Ecn::Automatic)), 2 => thresholds.prop_map(Some)];
-    (schedule, ecn).prop_map(|(schedule, ecn)| Queue { schedule, ecn })
+    let bps = prop_oneof![
+        1_000_000..10_000_000_000_u64,
+        (1..=800_u64).prop_map(|gbps| gbps * GIGABIT)
+    ];
+    let burst = proptest::option::of(1..1_000_000_u32);
+    let rate = (bps, burst).prop_map(|(bps, burst)| HighestRate { bps, burst });
+    let rate = proptest::option::weighted(0.3, rate);
+    (schedule, ecn, rate).prop_map(|(schedule, ecn, rate)| Queue {
+        schedule,
+        ecn,
+        rate,
+    })
+}
+
+/// Times on both sides of what devices take.
+fn watchdog() -> impl Strategy<Value = PauseWatchdog> {
+    let time = || prop_oneof![0..100_u32, 100..6000_u32, 6000..100_000_u32].prop_map(Some);
+    (time(), time()).prop_map(|(detect_ms, restore_ms)| PauseWatchdog {
+        detect_ms,
+        restore_ms,
+    })
 }
 
 fn host() -> impl Strategy<Value = HostSettings> {
@@ -86,7 +108,8 @@ fn intent(dialect: Dialect) -> impl Strategy<Value = Intent> {
     let pfc = (any::<u8>(), any::<u8>(), pause());
     let remark = proptest::option::of((0..64_u8, 0..8_u8));
     let host = proptest::option::of(host());
-    let rest = (any::<bool>(), 1500..=9600_u32, host, remark);
+    let watchdog = proptest::option::of(watchdog());
+    let rest = (any::<bool>(), 1500..=9600_u32, host, remark, watchdog);
     (
         classification(),
         proptest::array::uniform8(queue()),
@@ -97,7 +120,7 @@ fn intent(dialect: Dialect) -> impl Strategy<Value = Intent> {
         .prop_map(|(classification, queues, pfc, ports, rest)| {
             let (trust, dscp, pcp, default_class) = classification;
             let (pfc_send, pfc_obey, pause) = pfc;
-            let (dcbx, mtu, host, remark) = rest;
+            let (dcbx, mtu, host, remark, watchdog) = rest;
             Intent {
                 trust,
                 dscp,
@@ -108,6 +131,7 @@ fn intent(dialect: Dialect) -> impl Strategy<Value = Intent> {
                 pfc_send,
                 pfc_obey,
                 pause,
+                watchdog,
                 dcbx,
                 mtu,
                 ports,

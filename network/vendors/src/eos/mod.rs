@@ -4,4 +4,5 @@ mod classify;
 pub(crate) mod read;
 pub(crate) mod remedy;
 pub(crate) mod shown;
+mod watchdog;
 pub(crate) mod write;

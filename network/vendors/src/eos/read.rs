@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::classify::{Policies, read_map};
+use super::watchdog::WatchdogSettings;
 use super::write::{COS, dscp_default};
 use crate::blocks::{Block, blocks, interfaces};
+use crate::highest_rate::{self, HighestRate};
 use crate::intent::{Ecn, Intent, Pause, Queue, Schedule, Trust};
 use crate::interface::read_settings;
 use crate::irrelevant::pass;
@@ -21,6 +23,7 @@ struct Profile {
     trust: Option<Trust>,
     /// The class of service of untagged packets.
     cos: usize,
+    watchdog: WatchdogSettings,
 }
 
 impl Default for Profile {
@@ -29,6 +32,7 @@ impl Default for Profile {
         let queue = Queue {
             schedule: Schedule::Strict,
             ecn: None,
+            rate: None,
         };
         Self {
             pfc_on: false,
@@ -36,6 +40,7 @@ impl Default for Profile {
             queues: [queue; 8],
             trust: None,
             cos: 0,
+            watchdog: WatchdogSettings::default(),
         }
     }
 }
@@ -46,6 +51,7 @@ struct Switch<'a> {
     cos: [u8; 8],
     profiles: BTreeMap<&'a str, Profile>,
     policies: Policies<'a>,
+    watchdog: WatchdogSettings,
     /// Whether `priority-flow-control all off` disables PFC on every interface.
     pfc_all_off: bool,
 }
@@ -57,6 +63,7 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
         cos: COS,
         profiles: BTreeMap::new(),
         policies: Policies::default(),
+        watchdog: WatchdogSettings::default(),
         pfc_all_off: false,
     };
     for block in &blocks {
@@ -103,8 +110,12 @@ impl<'a> Switch<'a> {
             }
             ["priority-flow-control", "all", "off"] => self.pfc_all_off = true,
             ["no", "priority-flow-control", "all", ..] => self.pfc_all_off = false,
-            // The watchdog drops packets of a class that is paused without end. It is not simulated.
-            ["priority-flow-control", "pause", "watchdog", ..] => {}
+            ["priority-flow-control", "pause", "watchdog", rest @ ..] => {
+                let read = self.watchdog.of_switch(file, block, rest);
+                outcomes.take(block.line.number, read);
+                return true;
+            }
+            ["no", "priority-flow-control", "pause", "watchdog", ..] => self.watchdog.switch_off(),
             ["qos", "rewrite" | "ecn", ..] => {}
             _ => return false,
         }
@@ -168,6 +179,11 @@ impl<'a> Switch<'a> {
             pfc_send: pfc,
             pfc_obey: pfc,
             pause: Pause::default(),
+            watchdog: own
+                .profile
+                .watchdog
+                .running(self.watchdog)
+                .filter(|_| pfc != 0),
             dcbx: own.dcbx,
             mtu: own.mtu,
             global_pause: own.global_pause,
@@ -274,8 +290,11 @@ impl Profile {
             | ["no", "priority-flow-control", "priority", values, ..] => {
                 self.pfc &= !mask(&list(file, line, values, 7)?);
             }
-            ["priority-flow-control", "pause", ..]
-            | ["no", "priority-flow-control", "pause", ..] => {}
+            ["priority-flow-control", "pause", "watchdog", rest @ ..] => {
+                self.watchdog.of_port(file, block, rest)?;
+            }
+            ["no", "priority-flow-control", "pause", "watchdog"] => self.watchdog.switch_off(),
+            ["no", "priority-flow-control", "pause", ..] => {}
             ["tx-queue" | "uc-tx-queue", class] => {
                 let class = number(file, line, class, 0..=7)? as usize;
                 block.each(outcomes, |line| {
@@ -292,11 +311,25 @@ impl Profile {
                 number(file, line, value, 0..=63)?;
             }
             ["qos", ..] => return Err(block.wrong(file, "this QoS command is not known")),
-            ["shape", ..] => {}
+            ["shape", ..] => {
+                return Err(block.wrong(file, "a highest rate of the whole port is not compared"));
+            }
             _ => return Ok(false),
         }
         Ok(true)
     }
+}
+
+/// The highest rate of a queue: a number and its unit.
+fn shape(file: &str, line: &Block<'_>, rate: &str, unit: &str) -> Result<HighestRate, ReadError> {
+    let rate = rate.parse().ok().zip(highest_rate::unit(unit));
+    let rate = rate.and_then(|(rate, unit)| HighestRate::in_units(rate, unit));
+    rate.ok_or_else(|| {
+        line.wrong(
+            file,
+            "a rate that is no number of kbps, mbps or gbps is not compared",
+        )
+    })
 }
 
 fn read_queue(block: &Block<'_>, queue: &mut Queue, file: &str) -> Result<(), ReadError> {
@@ -311,10 +344,7 @@ fn read_queue(block: &Block<'_>, queue: &mut Queue, file: &str) -> Result<(), Re
         ["bandwidth", "percent", percent] => {
             queue.schedule = Schedule::Weighted(value(percent, 100)?.max(1) as u8)
         }
-        ["bandwidth", "guaranteed", ..]
-        | ["shape", ..]
-        | ["random-detect", "ecn", "count"]
-        | ["latency", ..] => {}
+        ["bandwidth", "guaranteed", ..] | ["random-detect", "ecn", "count"] | ["latency", ..] => {}
         [
             "random-detect",
             "ecn",
@@ -337,6 +367,9 @@ fn read_queue(block: &Block<'_>, queue: &mut Queue, file: &str) -> Result<(), Re
                 percent,
             });
         }
+        ["shape", "rate", rate] => queue.rate = Some(shape(file, block, rate, "kbps")?),
+        ["shape", "rate", rate, unit] => queue.rate = Some(shape(file, block, rate, unit)?),
+        ["no", "shape", "rate"] => queue.rate = None,
         _ => return Err(block.wrong(file, "this setting of a queue is not known")),
     }
     Ok(())

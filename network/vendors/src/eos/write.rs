@@ -2,11 +2,20 @@
 
 use std::fmt::Write;
 
+use crate::highest_rate::KILOBIT;
 use crate::intent::{Ecn, Fit, Intent, Queue, Schedule, Trust};
+use crate::limits::within;
 use crate::text::classes;
+use crate::watchdog::PauseWatchdog;
 
 /// Name of the profile that is written.
 const PROFILE: &str = "ROCKERY";
+
+/// The largest rate of a queue in bits per second.
+const RATE_MAX: u64 = 1_000_000_000_000;
+
+/// Times of the watchdog in milliseconds.
+pub(super) const WATCHDOG_MS: core::ops::RangeInclusive<u32> = 10..=60_000;
 
 /// Class by class of service on a new switch: 0 and 1 are exchanged.
 pub(super) const COS: [u8; 8] = [1, 0, 2, 3, 4, 5, 6, 7];
@@ -31,6 +40,11 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.symmetric_pfc(intent);
     fit.no_buffers(intent);
     fit.bare_ports(intent);
+    fit.rates(intent, KILOBIT, RATE_MAX);
+    fit.watchdog(intent, |wanted| PauseWatchdog {
+        detect_ms: within(wanted.detect_ms, WATCHDOG_MS),
+        restore_ms: within(wanted.restore_ms, WATCHDOG_MS),
+    });
 }
 
 /// Writes the class of each value that has another one on a new switch.
@@ -62,6 +76,9 @@ pub(crate) fn write(intent: &Intent) -> String {
             let _ = writeln!(text, "   priority-flow-control priority {class} no-drop");
         }
     }
+    if let Some(watchdog) = intent.watchdog {
+        write_watchdog(&mut text, watchdog);
+    }
     for (class, queue) in intent.queues.iter().enumerate() {
         write_queue(&mut text, class, queue);
     }
@@ -89,6 +106,23 @@ pub(crate) fn write(intent: &Intent) -> String {
     text
 }
 
+/// Writes the watchdog of the profile, with times in seconds.
+fn write_watchdog(text: &mut String, watchdog: PauseWatchdog) {
+    let seconds = |time: Option<u32>| {
+        let ms = time.unwrap_or(*WATCHDOG_MS.start());
+        format!("{}.{:03}", ms / 1000, ms % 1000)
+    };
+    let _ = writeln!(
+        text,
+        "   priority-flow-control pause watchdog\n   \
+         priority-flow-control pause watchdog port action drop\n   \
+         priority-flow-control pause watchdog port timer timeout {} polling-interval auto \
+         recovery-time {}",
+        seconds(watchdog.detect_ms),
+        seconds(watchdog.restore_ms)
+    );
+}
+
 fn write_queue(text: &mut String, class: usize, queue: &Queue) {
     let _ = writeln!(text, "   !\n   tx-queue {class}");
     match queue.schedule {
@@ -96,6 +130,9 @@ fn write_queue(text: &mut String, class: usize, queue: &Queue) {
         Schedule::Weighted(percent) | Schedule::Background(percent) => {
             let _ = writeln!(text, "      no priority\n      bandwidth percent {percent}");
         }
+    }
+    if let Some(rate) = queue.rate {
+        let _ = writeln!(text, "      shape rate {} kbps", rate.kbps());
     }
     if let Some(Ecn::Thresholds { min, max, percent }) = queue.ecn {
         let (min, max) = (min / 1000, max / 1000);

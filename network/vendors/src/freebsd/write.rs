@@ -3,6 +3,8 @@
 use crate::intent::{Fit, HostSettings, Intent, Port};
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
+    fit.no_rates(intent);
+    fit.no_watchdog(intent);
     let name = intent
         .ports
         .first()

@@ -1,5 +1,6 @@
 //! Texts of Linux, read as intents.
 
+use crate::highest_rate::{HighestRate, KILOBIT};
 use crate::intent::{HostSettings, Intent, Port, Queue, Schedule, Trust};
 use crate::outcome::Outcomes;
 use crate::shell::{ShellCommand, commands};
@@ -11,6 +12,8 @@ pub(crate) struct Reading {
     pub(crate) host: HostSettings,
     pub(crate) percents: [u8; 8],
     pub(crate) strict: u8,
+    /// Highest rates by traffic class.
+    pub(crate) rates: [Option<HighestRate>; 8],
     name: String,
 }
 
@@ -30,6 +33,7 @@ impl Reading {
             host,
             percents: [0; 8],
             strict: 0xff,
+            rates: [None; 8],
             name: String::new(),
         }
     }
@@ -63,6 +67,7 @@ impl Reading {
             *queue = Queue {
                 schedule,
                 ecn: None,
+                rate: self.rates[class],
             };
         }
         self.intent.ports = vec![Port {
@@ -207,6 +212,16 @@ fn dcb(
                 let mask = one_or_all(file, command, class)?;
                 classes(mask).for_each(|class| reading.percents[usize::from(class)] = percent);
             }
+            ("maxrate", "tc-maxrate", Some((class, rate))) => {
+                let mask = one_or_all(file, command, class)?;
+                let rate = bits(rate).ok_or_else(|| {
+                    command.wrong(
+                        file,
+                        "a rate is a number with bit, kbit, Mbit, Gbit or Tbit",
+                    )
+                })?;
+                classes(mask).for_each(|class| reading.rates[usize::from(class)] = rate);
+            }
             ("ets", "prio-tc", Some((priority, class))) if priority == class => {}
             ("ets", "prio-tc", _) => {
                 return Err(command.wrong(
@@ -226,6 +241,25 @@ fn dcb(
     }
     reading.intent.pfc_obey = reading.intent.pfc_send;
     Ok(())
+}
+
+/// A rate as iproute2 takes it, in powers of ten; 0 is no limit.
+fn bits(word: &str) -> Option<Option<HighestRate>> {
+    let digits = word.len()
+        - word
+            .trim_start_matches(|digit: char| digit.is_ascii_digit())
+            .len();
+    let (number, unit) = word.split_at(digits);
+    let unit = match unit.to_ascii_lowercase().as_str() {
+        "" | "bit" => 1,
+        "kbit" => KILOBIT,
+        "mbit" => KILOBIT.pow(2),
+        "gbit" => KILOBIT.pow(3),
+        "tbit" => KILOBIT.pow(4),
+        _ => return None,
+    };
+    let rate = HighestRate::in_units(number.parse().ok()?, unit)?;
+    Some(Some(rate).filter(|rate| rate.bps > 0))
 }
 
 fn one_or_all(file: &str, command: &ShellCommand, word: &str) -> Result<u8, ReadError> {

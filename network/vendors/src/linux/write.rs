@@ -2,9 +2,13 @@
 
 use std::fmt::Write;
 
+use crate::highest_rate::KILOBIT;
 use crate::intent::{Fit, Intent, Schedule, Trust};
 use crate::shell::quoted;
 use crate::text::classes;
+
+/// The largest rate of a traffic class in bits per second.
+const RATE_MAX: u64 = 10_000_000_000_000;
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.host(intent);
@@ -15,6 +19,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
         intent.trust = Trust::Pcp;
     }
     fit.percents(intent);
+    fit.rates(intent, KILOBIT, RATE_MAX);
     fit_host(intent, fit);
 }
 
@@ -90,6 +95,13 @@ pub(crate) fn write(intent: &Intent) -> String {
         "dcb ets set dev {port} willing {willing} tc-tsa{tsa} tc-bw all:0{bandwidth} \
          prio-tc 0:0 1:1 2:2 3:3 4:4 5:5 6:6 7:7"
     );
+    let rates: String = (0..8)
+        .filter_map(|class| Some((class, intent.queues[class].rate?)))
+        .map(|(class, rate)| format!(" {class}:{}kbit", rate.kbps()))
+        .collect();
+    if !rates.is_empty() {
+        let _ = writeln!(text, "dcb maxrate set dev {port} tc-maxrate{rates}");
+    }
     write_host(&mut text, intent);
     text
 }

@@ -1,10 +1,15 @@
 //! Texts of `mlnx_qos`, read as intents.
 
+use super::write::GIGABIT;
+use crate::highest_rate::HighestRate;
 use crate::intent::{Intent, Trust};
 use crate::linux::read::Reading;
 use crate::outcome::Outcomes;
 use crate::shell::{ShellCommand, commands};
 use crate::text::{ReadError, number};
+
+/// The largest rate of a traffic class in Gb/s.
+const GBPS_MAX: u32 = 10_000;
 
 pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     let mut reading = Reading::new();
@@ -95,7 +100,14 @@ fn apply(
                 reading.percents[class] = number(file, command.line, word, 0..=100)? as u8;
             }
         }
-        "--cable_len" | "-r" | "--ratelimit" | "--prio2buffer" | "--buffer_size" => {}
+        "-r" | "--ratelimit" => {
+            for (class, word) in eight()?.into_iter().enumerate() {
+                let gbps = u64::from(number(file, command.line, word, 0..=GBPS_MAX)?);
+                let rate = HighestRate::in_units(gbps, GIGABIT).filter(|_| gbps > 0);
+                reading.rates[class] = rate;
+            }
+        }
+        "--cable_len" | "--prio2buffer" | "--buffer_size" => {}
         _ => return Err(command.wrong(file, "this option is not known")),
     }
     Ok(())

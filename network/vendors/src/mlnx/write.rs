@@ -5,6 +5,12 @@ use std::fmt::Write;
 use crate::intent::{Fit, Intent, Schedule, Trust};
 use crate::linux::write::{fit_host, port_name, write_host};
 
+/// Bits per second of 1 Gb/s, the unit of `--ratelimit`.
+pub(super) const GIGABIT: u64 = 1_000_000_000;
+
+/// The largest rate of a traffic class in bits per second.
+const RATE_MAX: u64 = 10_000 * GIGABIT;
+
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.host(intent);
     match intent.trust {
@@ -21,6 +27,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
         Trust::Pcp | Trust::Dscp => {}
     }
     fit.percents(intent);
+    fit.rates(intent, GIGABIT, RATE_MAX);
     if let Some(host) = &mut intent.host
         && host.willing
     {
@@ -62,6 +69,14 @@ pub(crate) fn write(intent: &Intent) -> String {
         "mlnx_qos -i {port} --pfc {pfc}\n\
          mlnx_qos -i {port} --prio_tc 0,1,2,3,4,5,6,7 --tsa {tsa} --tcbw {bandwidth}"
     );
+    if intent.queues.iter().any(|queue| queue.rate.is_some()) {
+        // Whole Gb/s; 0 is no limit.
+        let rates = list(&|class| {
+            let rate = intent.queues[class].rate;
+            rate.map_or(0, |rate| rate.bps / GIGABIT).to_string()
+        });
+        let _ = writeln!(text, "mlnx_qos -i {port} --ratelimit {rates}");
+    }
     write_host(&mut text, intent);
     text
 }

@@ -2,27 +2,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::write::{INTERVAL_MS, INTERVALS};
 use super::yaml;
+use crate::highest_rate::{HighestRate, KILOBIT};
 use crate::intent::{Ecn, Intent, Pause, Port, Queue, Schedule, Trust};
 use crate::outcome::Outcomes;
 use crate::text::{ReadError, lines, list, mask, number, shortened};
+use crate::watchdog::PauseWatchdog;
 
 /// The profile of every port that has no other.
 const PROFILE: &str = "default-global";
 
 /// Areas of `nv set qos` whose settings are in profiles.
-const AREAS: [&str; 6] = [
+const AREAS: [&str; 7] = [
     "mapping",
     "egress-queue-mapping",
     "pfc",
     "egress-scheduler",
     "congestion-control",
     "remark",
+    "egress-shaper",
 ];
 
 /// Areas of QoS that do not change classes, pauses or marks: shares of the packet memory, and headers that
 /// packets leave with.
-const UNUSED: [&str; 3] = ["traffic-pool", "remark", "egress-shaper"];
+const UNUSED: [&str; 2] = ["traffic-pool", "remark"];
 
 /// Objects below `nv set` that do not concern QoS.
 const OTHERS: [&str; 14] = [
@@ -84,6 +88,8 @@ struct Link {
     mtu: Option<u32>,
     mbps: Option<u32>,
     dcbx: bool,
+    /// Whether the PFC watchdog is on.
+    watches: bool,
     /// Names of the profiles, by area.
     profiles: BTreeMap<&'static str, String>,
 }
@@ -116,6 +122,7 @@ struct Reading<'a> {
     max: [u32; 8],
     /// Chance of a mark at the upper threshold, in percent.
     chance: [u8; 8],
+    rates: [Option<HighestRate>; 8],
 }
 
 impl<'a> Reading<'a> {
@@ -141,6 +148,7 @@ impl<'a> Reading<'a> {
             min: [150_000; 8],
             max: [1_500_000; 8],
             chance: [100; 8],
+            rates: [None; 8],
         }
     }
 
@@ -204,6 +212,17 @@ impl<'a> Reading<'a> {
             ("pfc", ["cable-length" | "port-buffer", bytes]) => {
                 value(bytes, u32::MAX)?;
             }
+            ("egress-shaper", ["traffic-class", values, "max-rate", rate]) => {
+                let kbps = u64::from(value(rate, u32::MAX)?);
+                for class in list(self.file, line.line, values, 7)? {
+                    self.rates[usize::from(class)] = HighestRate::in_units(kbps, KILOBIT);
+                }
+            }
+            ("egress-shaper", ["traffic-class", _, "min-rate", "0"]) => {}
+            ("egress-shaper", ["port-max-rate", _]) => {
+                let what = "a highest rate of the whole port is not compared";
+                return Err(line.wrong(self.file, what));
+            }
             ("egress-scheduler" | "congestion-control", ["traffic-class", values, rest @ ..]) => {
                 for class in list(self.file, line.line, values, 7)? {
                     self.queue(line, usize::from(class), rest)?;
@@ -254,7 +273,11 @@ impl<'a> Reading<'a> {
                 max,
                 percent: self.chance[class],
             });
-            self.intent.queues[class] = Queue { schedule, ecn };
+            self.intent.queues[class] = Queue {
+                schedule,
+                ecn,
+                rate: self.rates[class],
+            };
         }
         self.intent.pfc_send = if self.tx { self.pfc } else { 0 };
         self.intent.pfc_obey = if self.rx { self.pfc } else { 0 };
@@ -296,6 +319,9 @@ struct Text<'a> {
     /// Settings of profiles, by area and name.
     profiles: BTreeMap<(&'static str, String), Vec<Setting<'a>>>,
     links: BTreeMap<String, Link>,
+    /// Milliseconds between two looks of the PFC watchdog, and how many of them make a storm.
+    interval_ms: Option<u32>,
+    looks: Option<u32>,
 }
 
 impl<'a> Text<'a> {
@@ -306,6 +332,18 @@ impl<'a> Text<'a> {
             ["qos", "roce", ..] => {
                 outcomes.applied(line);
                 self.roce.push(setting);
+            }
+            ["qos", "pfc-watchdog", rest @ ..] => {
+                let read = match rest {
+                    ["polling-interval", word] => {
+                        number(file, line, word, INTERVAL_MS).map(|ms| self.interval_ms = Some(ms))
+                    }
+                    ["robustness", word] => {
+                        number(file, line, word, INTERVALS).map(|looks| self.looks = Some(looks))
+                    }
+                    _ => Err(setting.wrong(file, "this setting of the PFC watchdog is not known")),
+                };
+                outcomes.take(line, read);
             }
             ["qos", area, ..] if UNUSED.contains(area) => outcomes.irrelevant(line),
             ["qos", area, profile, ..] => {
@@ -342,6 +380,7 @@ impl<'a> Text<'a> {
     ) -> Result<bool, ReadError> {
         let number = |word: &str| number(file, setting.line, word, 1..=65_535);
         let (mut mtu, mut mbps, mut dcbx, mut profile) = (None, None, None, None);
+        let mut watches = None;
         match rest {
             ["link", "mtu", word] => mtu = Some(number(word)?),
             ["link", "speed", "auto"] => {}
@@ -351,6 +390,8 @@ impl<'a> Text<'a> {
                 mbps = Some(known.ok_or_else(|| setting.wrong(file, what))?);
             }
             ["lldp", "dcbx-pfc-tlv", word] => dcbx = Some(able(file, setting, word)?),
+            ["qos", "pfc-watchdog"] => watches = Some(true),
+            ["qos", "pfc-watchdog", "state", word] => watches = Some(able(file, setting, word)?),
             ["qos", area, "profile", name] => {
                 let known = AREAS.iter().find(|own| *own == area);
                 let known = known.ok_or_else(|| setting.wrong(file, "this area is not known"))?;
@@ -364,6 +405,7 @@ impl<'a> Text<'a> {
             let link = self.links.entry(name.clone()).or_default();
             (link.mtu, link.mbps) = (mtu.or(link.mtu), mbps.or(link.mbps));
             link.dcbx = dcbx.unwrap_or(link.dcbx);
+            link.watches = watches.unwrap_or(link.watches);
             link.profiles.extend(profile.clone());
         }
         Ok(true)
@@ -475,7 +517,13 @@ fn intents(file: &str, text: &Text<'_>, outcomes: &mut Outcomes) -> Vec<Intent> 
             text.of_profiles(file, &BTreeMap::from([(*area, name.clone())]), outcomes);
         }
     }
+    let detect_ms = text.interval_ms.unwrap_or(100) * text.looks.unwrap_or(3);
+    let watchdog = PauseWatchdog {
+        detect_ms: Some(detect_ms),
+        restore_ms: None,
+    };
     let one = |(name, link): (&String, &Link)| Intent {
+        watchdog: Some(watchdog).filter(|_| link.watches),
         mtu: link.mtu.unwrap_or(9216),
         dcbx: link.dcbx,
         ports: vec![Port {

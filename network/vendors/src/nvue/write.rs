@@ -2,14 +2,37 @@
 
 use std::fmt::Write;
 
-use crate::intent::{Ecn, Fit, Intent, Queue, Schedule, Trust};
+use crate::highest_rate::KILOBIT;
+use crate::intent::{Ecn, Fit, Intent, Port, Queue, Schedule, Trust};
 use crate::text::{classes, ranges};
+use crate::watchdog::{PauseWatchdog, nearest_product};
+
+/// The profile with the highest rates of queues.
+const SHAPER: &str = "ROCKERY";
+
+/// The largest rate of a queue in bits per second: 2,147,483,647 kb/s.
+const RATE_MAX: u64 = 2_147_483_647_000;
+
+/// Milliseconds between two looks of the PFC watchdog.
+pub(super) const INTERVAL_MS: core::ops::RangeInclusive<u32> = 100..=5000;
+
+/// Looks after which a queue that is paused in all of them is in a storm.
+pub(super) const INTERVALS: core::ops::RangeInclusive<u32> = 1..=1000;
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.no_remark(intent);
     fit.mtu(intent);
     fit.percents(intent);
     fit.thresholds(intent, 1);
+    fit.rates(intent, KILOBIT, RATE_MAX);
+    fit.watchdog(intent, |wanted| PauseWatchdog {
+        detect_ms: wanted.detect_ms.map(|detect| {
+            let (interval, intervals) = nearest_product(detect, INTERVAL_MS, INTERVALS);
+            interval * intervals
+        }),
+        // Packets are dropped until pauses end.
+        restore_ms: None,
+    });
     for (class, queue) in intent.queues.iter_mut().enumerate() {
         if let Some(Ecn::Thresholds { percent, .. }) = &mut queue.ecn
             && *percent != 100
@@ -100,26 +123,54 @@ pub(crate) fn write(intent: &Intent) -> String {
         write_queue(&mut text, class, queue);
     }
     write_pfc(&mut text, intent);
-    for port in &intent.ports {
+    if let Some(detect) = intent.watchdog.and_then(|watchdog| watchdog.detect_ms) {
+        let (interval, intervals) = nearest_product(detect, INTERVAL_MS, INTERVALS);
         let _ = writeln!(
             text,
-            "nv set interface {} link mtu {}",
-            port.name, intent.mtu
+            "nv set qos pfc-watchdog polling-interval {interval}\n\
+             nv set qos pfc-watchdog robustness {intervals}"
         );
-        if let Some(mbps) = port.mbps {
-            let speed = match mbps % 1000 {
-                0 => format!("{}G", mbps / 1000),
-                _ => format!("{mbps}M"),
-            };
-            let _ = writeln!(text, "nv set interface {} link speed {speed}", port.name);
-        }
-        if intent.dcbx {
-            for tlv in ["dcbx-pfc-tlv", "dcbx-ets-config-tlv", "dcbx-ets-recomm-tlv"] {
-                let _ = writeln!(text, "nv set interface {} lldp {tlv} on", port.name);
-            }
+    }
+    intent
+        .ports
+        .iter()
+        .for_each(|port| write_port(&mut text, intent, port));
+    text
+}
+
+/// Writes the settings of one port.
+fn write_port(text: &mut String, intent: &Intent, port: &Port) {
+    let _ = writeln!(
+        text,
+        "nv set interface {} link mtu {}",
+        port.name, intent.mtu
+    );
+    if let Some(mbps) = port.mbps {
+        let speed = match mbps % 1000 {
+            0 => format!("{}G", mbps / 1000),
+            _ => format!("{mbps}M"),
+        };
+        let _ = writeln!(text, "nv set interface {} link speed {speed}", port.name);
+    }
+    if intent.queues.iter().any(|queue| queue.rate.is_some()) {
+        let _ = writeln!(
+            text,
+            "nv set interface {} qos egress-shaper profile {SHAPER}",
+            port.name
+        );
+    }
+    if intent.watchdog.is_some() {
+        let _ = writeln!(
+            text,
+            "nv set interface {} qos pfc-watchdog state enable",
+            port.name
+        );
+    }
+    if intent.dcbx {
+        for tlv in ["dcbx-pfc-tlv", "dcbx-ets-config-tlv", "dcbx-ets-recomm-tlv"] {
+            let _ = writeln!(text, "nv set interface {} lldp {tlv} on", port.name);
         }
     }
-    text
 }
 
 fn write_queue(text: &mut String, class: usize, queue: &Queue) {
@@ -134,6 +185,13 @@ fn write_queue(text: &mut String, class: usize, queue: &Queue) {
                 "{scheduler} mode dwrr\n{scheduler} bw-percent {percent}"
             );
         }
+    }
+    if let Some(rate) = queue.rate {
+        let _ = writeln!(
+            text,
+            "nv set qos egress-shaper {SHAPER} traffic-class {class} max-rate {}",
+            rate.kbps()
+        );
     }
     let control = format!("nv set qos congestion-control default-global traffic-class {class}");
     match queue.ecn {

@@ -7,4 +7,5 @@ mod policies;
 pub(crate) mod read;
 pub(crate) mod remedy;
 pub(crate) mod shown;
+mod timers;
 pub(crate) mod write;

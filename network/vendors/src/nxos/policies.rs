@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::timers::{INTERVAL_MS, RESTORE, SHUT, Timers};
 use crate::blocks::Block;
 use crate::class_map::{ClassMap, ClassMaps};
+use crate::highest_rate::{self, HighestRate};
 use crate::intent::{Ecn, Intent, Pause, Queue, Schedule, Trust};
 use crate::outcome::Outcomes;
 use crate::text::{ReadError, list, mask, number};
@@ -27,6 +29,9 @@ pub(super) struct Policies<'a> {
     pub(super) network: BTreeMap<&'a str, u8>,
     pub(super) queuing: BTreeMap<&'a str, Queuing>,
     pub(super) lldp: bool,
+    /// Whether the PFC watchdog is on for the switch.
+    pub(super) watches: bool,
+    pub(super) timers: Timers,
     pub(super) system_network: Option<&'a str>,
     pub(super) system_output: Option<&'a str>,
     pub(super) system_input_queuing: Option<&'a str>,
@@ -86,16 +91,56 @@ impl<'a> Policies<'a> {
             }
             ["system", "qos"] => block.each(outcomes, |line| self.system(file, line)),
             ["feature", "lldp"] => self.lldp = true,
-            // The watchdog drops packets of a class that is paused without end. It is not simulated.
-            [
-                "priority-flow-control",
-                "watch-dog-interval" | "watch-dog",
-                ..,
-            ] => {}
+            ["priority-flow-control" | "no", ..] => {
+                let read = match self.watchdog(file, block) {
+                    Ok(false) => return false,
+                    read => read,
+                };
+                outcomes.take(block.line.number, read);
+            }
             _ => return false,
         }
         outcomes.applied(block.line.number);
         true
+    }
+
+    /// Takes a command of the PFC watchdog of the whole switch; whether it is one.
+    fn watchdog(&mut self, file: &str, block: &Block<'_>) -> Result<bool, ReadError> {
+        let value = |word: &str, range| number(file, block.line.number, word, range);
+        match block.line.words().as_slice() {
+            [
+                "priority-flow-control",
+                "watch-dog-interval",
+                state @ ("on" | "off"),
+            ] => {
+                self.watches = *state == "on";
+            }
+            ["no", "priority-flow-control", "watch-dog-interval", ..] => self.watches = false,
+            ["priority-flow-control", "watch-dog", "interval", word] => {
+                self.timers.interval_ms = value(word, INTERVAL_MS)?;
+            }
+            [
+                "priority-flow-control",
+                "watch-dog",
+                "shutdown-multiplier",
+                word,
+            ] => self.timers.shut = value(word, SHUT)?,
+            [
+                "priority-flow-control",
+                "auto-restore" | "fixed-restore",
+                "multiplier",
+                word,
+            ] => self.timers.restore = value(word, RESTORE)?,
+            [
+                "priority-flow-control",
+                "watch-dog-interval" | "watch-dog" | "auto-restore",
+                ..,
+            ] => {
+                return Err(block.wrong(file, "this command of the PFC watchdog is not known"));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     fn system(&mut self, file: &str, line: &Block<'a>) -> Result<(), ReadError> {
@@ -173,10 +218,7 @@ impl<'a> Policies<'a> {
 
     fn queuing_policy(&self, file: &str, block: &Block<'_>, outcomes: &mut Outcomes) -> Queuing {
         let mut policy = Queuing {
-            queues: [Queue {
-                schedule: Schedule::Weighted(1),
-                ecn: None,
-            }; 8],
+            queues: [Queue::WEIGHTED; 8],
             buffers: BTreeMap::new(),
         };
         for class in &block.below {
@@ -298,6 +340,13 @@ fn buffer(file: &str, line: &Block<'_>, rest: &str) -> Result<Pause, ReadError> 
     }
 }
 
+/// The highest rate of a queue: a number and its unit.
+fn shape(file: &str, line: &Block<'_>, rate: &str, unit: &str) -> Result<HighestRate, ReadError> {
+    let rate = rate.parse().ok().zip(highest_rate::unit(unit));
+    let rate = rate.and_then(|(rate, unit)| HighestRate::in_units(rate, unit));
+    rate.ok_or_else(|| line.wrong(file, "a rate is a number with bps, kbps, mbps or gbps"))
+}
+
 fn read_queue(file: &str, block: &Block<'_>, queue: &mut Queue) -> Result<(), ReadError> {
     let value = |word: &str, max| number(file, block.line.number, word, 0..=max);
     match block.line.words().as_slice() {
@@ -332,7 +381,11 @@ fn read_queue(file: &str, block: &Block<'_>, queue: &mut Queue) -> Result<(), Re
                 .then_some(Ecn::Thresholds { min, max, percent });
         }
         ["random-detect", "threshold", _, "ecn"] => queue.ecn = Some(Ecn::Automatic),
-        ["shape" | "queue-limit" | "afd" | "random-detect", ..] => {}
+        ["shape", "min", _, "max", rate] => queue.rate = Some(shape(file, block, rate, "bps")?),
+        ["shape", "min", _, _, "max", rate, unit] => {
+            queue.rate = Some(shape(file, block, rate, unit)?);
+        }
+        ["queue-limit" | "afd", ..] => {}
         _ => return Err(block.wrong(file, "this setting of a queue is not known")),
     }
     Ok(())

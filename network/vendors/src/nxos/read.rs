@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::policies::Policies;
 use crate::blocks::{Block, blocks, interfaces};
-use crate::intent::{Intent, Pause, Queue, Schedule, Trust};
+use crate::intent::{Intent, Pause, Queue, Trust};
 use crate::interface::read_settings;
 use crate::irrelevant::pass;
 use crate::outcome::{Area, Outcomes};
@@ -45,6 +45,8 @@ struct Interface<'a> {
     mode: Option<&'a str>,
     mtu: u32,
     global_pause: bool,
+    /// Whether the PFC watchdog is on.
+    watches: bool,
     /// Whether a line is about QoS.
     about: bool,
 }
@@ -62,8 +64,22 @@ impl<'a> Interface<'a> {
                 self.mode = Some(mode);
             }
             ["no", "priority-flow-control", "mode", ..] => self.mode = Some("off"),
-            // The watchdog drops packets of a class that is paused without end. It is not simulated.
-            ["priority-flow-control", "watch-dog-interval", ..] => {}
+            // With disable-action the watchdog reports a storm, and drops nothing.
+            [
+                "priority-flow-control",
+                "watch-dog-interval",
+                state @ ("on" | "off"),
+                rest @ ..,
+            ] => {
+                self.watches = *state == "on" && rest.is_empty();
+                if !matches!(rest, [] | ["disable-action"]) {
+                    return Err(line.wrong(file, "this setting of the PFC watchdog is not known"));
+                }
+            }
+            ["no", "priority-flow-control", "watch-dog-interval", ..] => self.watches = false,
+            ["priority-flow-control", "watch-dog-interval", ..] => {
+                return Err(line.wrong(file, "the watchdog is on or off"));
+            }
             ["service-policy", "type", "qos", "input", name, ..] => self.input = Some(name),
             ["service-policy", "type", "queuing", "output", name, ..] => self.output = Some(name),
             ["service-policy", "type", "queuing", "input", name, ..] => {
@@ -100,6 +116,7 @@ fn interface<'a>(
         mode: None,
         mtu: 1500,
         global_pause: false,
+        watches: false,
         about: false,
     };
     outcomes.applied(block.line.number);
@@ -127,10 +144,7 @@ fn intent(
         trust: Trust::None,
         global_pause: own.global_pause,
         pause: Pause::default(),
-        queues: [Queue {
-            schedule: Schedule::Weighted(1),
-            ecn: None,
-        }; 8],
+        queues: [Queue::WEIGHTED; 8],
         ..Intent::default()
     };
     let mut missing = |intent: &mut Intent, kind: &str, name: &str, areas: &[Area]| {
@@ -164,6 +178,9 @@ fn intent(
         pfc = 0;
     }
     (intent.pfc_send, intent.pfc_obey) = (pfc, pfc);
+    // The watchdog runs where it is on for the switch and for the interface.
+    let watches = policies.watches && own.watches && pfc != 0;
+    intent.watchdog = watches.then(|| policies.timers.watchdog());
     let buffers: Option<&BTreeMap<u8, Pause>> = own
         .input_queuing
         .and_then(|name| policies.queuing.get(name))

@@ -2,8 +2,13 @@
 
 use std::fmt::Write;
 
+use super::timers::Timers;
+use crate::highest_rate::KILOBIT;
 use crate::intent::{Ecn, Fit, Intent, Queue, Schedule, Trust};
 use crate::text::{classes, ranges};
+
+/// The largest rate of a queue in bits per second.
+const RATE_MAX: u64 = 1_000_000_000_000;
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.no_remark(intent);
@@ -13,6 +18,8 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.no_buffers(intent);
     fit.bare_ports(intent);
     fit.mtu(intent);
+    fit.rates(intent, KILOBIT, RATE_MAX);
+    fit.watchdog(intent, |wanted| Timers::near(wanted).watchdog());
     // A header without matches has no effect.
     let default = intent.default_class;
     let decides = |values: &[u8]| values.iter().any(|class| *class != default);
@@ -85,6 +92,9 @@ pub(crate) fn write(intent: &Intent) -> String {
     if intent.dcbx {
         text.push_str("feature lldp\n");
     }
+    if let Some(watchdog) = intent.watchdog {
+        text.push_str(&Timers::near(watchdog).commands());
+    }
     let mode = if intent.pfc_send == 0 { "off" } else { "on" };
     for port in &intent.ports {
         let _ = writeln!(
@@ -93,6 +103,9 @@ pub(crate) fn write(intent: &Intent) -> String {
              service-policy type qos input ROCKERY-IN",
             port.name, intent.mtu
         );
+        if intent.watchdog.is_some() {
+            text.push_str("  priority-flow-control watch-dog-interval on\n");
+        }
     }
     text
 }
@@ -114,6 +127,9 @@ fn write_queue(text: &mut String, queue: &Queue, level: &mut u8) {
         Schedule::Weighted(percent) | Schedule::Background(percent) => {
             let _ = writeln!(text, "    bandwidth remaining percent {percent}");
         }
+    }
+    if let Some(rate) = queue.rate {
+        let _ = writeln!(text, "    shape min 0 kbps max {} kbps", rate.kbps());
     }
     if let Some(Ecn::Thresholds { min, max, percent }) = queue.ecn {
         let (min, max) = (min / 1000, max / 1000);

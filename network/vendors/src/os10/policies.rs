@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::blocks::Block;
 use crate::class_map::{ClassMap, ClassMaps};
+use crate::highest_rate::{self, HighestRate};
 use crate::intent::{Ecn, Intent, Queue, Schedule};
 use crate::outcome::Outcomes;
 use crate::text::{ReadError, list, mask, number};
@@ -112,10 +113,7 @@ impl<'a> Policies<'a> {
     }
 
     fn queues(&self, file: &str, block: &Block<'a>, outcomes: &mut Outcomes) -> [Queue; 8] {
-        let mut queues = [Queue {
-            schedule: Schedule::Weighted(1),
-            ecn: None,
-        }; 8];
+        let mut queues = [Queue::WEIGHTED; 8];
         for class in &block.below {
             let name = class.after("class");
             let Some(number) = name.and_then(|name| self.queue_maps.get(name)) else {
@@ -143,7 +141,15 @@ impl<'a> Policies<'a> {
                     .ok_or_else(|| line.wrong(file, "there is no wred profile of this name"))?;
                 queue.ecn = ecn.filter(|_| *marks);
             }
-            ["shape", ..] => {}
+            ["shape", "min", _, _, "max", unit, rate]
+            | ["shape", "min", _, _, "max", unit, rate, _]
+            | ["shape", "min", _, _, _, "max", unit, rate]
+            | ["shape", "min", _, _, _, "max", unit, rate, _] => {
+                let rate = rate.parse().ok().zip(highest_rate::unit(unit));
+                let rate = rate.and_then(|(rate, unit)| HighestRate::in_units(rate, unit));
+                let what = "a rate that is no number of kbps or mbps is not compared";
+                queue.rate = Some(rate.ok_or_else(|| line.wrong(file, what))?);
+            }
             _ => return Err(line.wrong(file, "this setting of a queue is not known")),
         }
         Ok(())

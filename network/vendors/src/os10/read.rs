@@ -2,7 +2,7 @@
 
 use super::policies::Policies;
 use crate::blocks::{Block, blocks, interfaces};
-use crate::intent::{Intent, Queue, Schedule, Trust};
+use crate::intent::{Intent, Queue, Trust};
 use crate::interface::read_settings;
 use crate::irrelevant::pass;
 use crate::outcome::{Area, Outcomes};
@@ -129,10 +129,7 @@ fn intent(
         dscp: [0; 64],
         pcp: [0; 8],
         default_class: 0,
-        queues: [Queue {
-            schedule: Schedule::Weighted(1),
-            ecn: None,
-        }; 8],
+        queues: [Queue::WEIGHTED; 8],
         dcbx: policies.dcbx,
         mtu: own.mtu,
         global_pause: own.global_pause,

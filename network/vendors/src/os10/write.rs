@@ -2,8 +2,12 @@
 
 use std::fmt::Write;
 
+use crate::highest_rate::KILOBIT;
 use crate::intent::{Ecn, Fit, Intent, Schedule};
 use crate::text::{classes, ranges};
+
+/// The largest rate of a queue in bits per second.
+const RATE_MAX: u64 = 1_000_000_000_000;
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     if intent.default_class != 0 {
@@ -16,6 +20,8 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.symmetric_pfc(intent);
     fit.no_buffers(intent);
     fit.bare_ports(intent);
+    fit.rates(intent, KILOBIT, RATE_MAX);
+    fit.no_watchdog(intent);
 }
 
 pub(crate) fn write(intent: &Intent) -> String {
@@ -106,6 +112,9 @@ fn write_policies(text: &mut String, intent: &Intent) {
                 writeln!(text, "  bandwidth percent {percent}")
             }
         };
+        if let Some(rate) = queue.rate {
+            let _ = writeln!(text, "  shape min kbps 0 max kbps {}", rate.kbps());
+        }
         if queue.ecn.is_some() {
             let _ = writeln!(text, "  random-detect ROCKERY-WRED-{class}");
         }

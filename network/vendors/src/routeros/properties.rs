@@ -195,6 +195,16 @@ pub(super) fn set_queue(queue: &mut TxQueue, name: &str, value: &str) -> Result<
     Ok(())
 }
 
+/// Bits per second of a rate. Without a unit it is in bits per second, as scripts have it.
+fn bits_per_second(value: &str) -> Option<u64> {
+    let unit = match value.strip_suffix(['k', 'K']) {
+        Some(number) => format!("{number}kb/s"),
+        None if value.bytes().all(|digit| digit.is_ascii_digit()) => format!("{value}b/s"),
+        None => value.replacen("kbps", "kb/s", 1),
+    };
+    Bandwidth::parse(&unit).map(|rate| rate.0.bps())
+}
+
 pub(super) fn set_port(port: &mut RouterOsPort, name: &str, value: &str) -> Result<(), Refusal> {
     let trust = || match value {
         "ignore" => Ok(TrustMode::Ignore),
@@ -241,12 +251,9 @@ pub(super) fn set_port(port: &mut RouterOsPort, name: &str, value: &str) -> Resu
                 "" => None,
                 // The queue has a rate, which is not limited.
                 "0" => Some(0),
-                value => Some(
-                    Bandwidth::parse(value)
-                        .ok_or_else(|| not_a(value, "a rate: 100.0Gbps"))?
-                        .0
-                        .bps(),
-                ),
+                value => {
+                    Some(bits_per_second(value).ok_or_else(|| not_a(value, "a rate: 100.0Gbps"))?)
+                }
             };
         }
     }

@@ -5,9 +5,10 @@ use crate::routeros::{
     QosProfile, QueueSchedule, RouterOsConfig, RouterOsPort, Threshold, TrustMode,
 };
 
+use crate::highest_rate::HighestRate;
 use crate::intent::{Ecn, Intent, Pause, Port, Queue, Schedule, Trust};
 use crate::outcome::Outcomes;
-use crate::text::{ReadError, classes, lines};
+use crate::text::{ReadError, lines};
 
 pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     // A text that is none is refused.
@@ -87,6 +88,7 @@ fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
             .filter(|pfc| offloaded && pfc.rx)
             .map_or(0, |pfc| pfc.traffic_classes & rated),
         pause: Pause::default(),
+        watchdog: None,
         dcbx: config.dcbx,
         mtu: links().filter_map(|link| link.l2mtu).max().unwrap_or(1500),
         ports: Vec::new(),
@@ -102,9 +104,7 @@ fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
             headroom: None,
         };
     }
-    let rates = classes(intent.pfc_obey).filter_map(|class| port.egress_rates[usize::from(class)]);
-    let rates = rates.filter(|bps| *bps > 0);
-    let mbps = rates.max().map(|bps| (bps / 1_000_000) as u32);
+    let mbps = take_rates(&mut intent, port);
     let lane = first_lane(name);
     intent.ports.push(Port {
         name: lane,
@@ -112,6 +112,23 @@ fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
         metres: None,
     });
     intent
+}
+
+/// Takes the rates of queues; the speed of the port in Mb/s is the fastest one of queues that obey pauses,
+/// which need a rate.
+fn take_rates(intent: &mut Intent, port: &RouterOsPort) -> Option<u32> {
+    let rate_of = |class: usize| port.egress_rates[class].filter(|bps| *bps > 0);
+    let obeys = intent.pfc_obey;
+    let obeyed = |class: usize| obeys >> class & 1 == 1;
+    let fastest = (0..8)
+        .filter(|class| obeyed(*class))
+        .filter_map(rate_of)
+        .max();
+    for (class, queue) in intent.queues.iter_mut().enumerate() {
+        let own = rate_of(class).filter(|bps| !(obeyed(class) && Some(*bps) == fastest));
+        queue.rate = own.map(HighestRate::of);
+    }
+    fastest.map(|bps| (bps / 1_000_000) as u32)
 }
 
 /// The class of a header's value: that of its profile, or of the profile `default`.
@@ -123,10 +140,7 @@ fn class_of(config: &RouterOsConfig, profile: Option<&String>) -> u8 {
 }
 
 fn queues(config: &RouterOsConfig, port: &RouterOsPort) -> [Queue; 8] {
-    let mut queues = [Queue {
-        schedule: Schedule::Weighted(1),
-        ecn: None,
-    }; 8];
+    let mut queues = [Queue::WEIGHTED; 8];
     let manager = config
         .tx_managers
         .iter()

@@ -4,12 +4,19 @@ use std::fmt::Write;
 
 use super::RouterOsVersion;
 use super::config::MAPS_BY_PROFILE;
+use crate::highest_rate::shown;
 use crate::intent::{Ecn, Fit, Intent, Pause, Port, Schedule, Trust};
 use crate::text::{classes, ranges};
 use crate::version::Version;
 
 /// The class of the built-in profile `default`, which headers without a map entry get.
 const UNMAPPED_CLASS: u8 = 1;
+
+/// Bits per second of 1 Mb/s.
+const MEGABIT: u64 = 1_000_000;
+
+/// The largest rate of a queue in bits per second.
+const RATE_MAX: u64 = 8_000_000 * MEGABIT;
 
 /// The lanes of a 100G port, each of which is an interface.
 const LANES: u8 = 4;
@@ -63,8 +70,53 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
             (_, mbps) => mbps,
         };
     }
+    fit_rates(intent, fit);
+    fit.no_watchdog(intent);
     intent.ports.sort();
     intent.ports.dedup_by(|one, other| one.name == other.name);
+}
+
+/// Highest rates of queues: `egress-rate-queueN`, which is the speed of the port where a queue obeys pauses.
+fn fit_rates(intent: &mut Intent, fit: &mut Fit) {
+    fit.rates(intent, MEGABIT, RATE_MAX);
+    if intent.pfc_obey != 0 {
+        for class in classes(intent.pfc_send & !intent.pfc_obey) {
+            if intent.queues[usize::from(class)].rate.take().is_some() {
+                fit.note(format!(
+                    "queue {class}: with a highest rate it would obey pauses: the rate is not written"
+                ));
+            }
+        }
+    }
+    let obeyed = |class: usize| intent.pfc_obey >> class & 1 == 1;
+    let slowest = intent.ports.iter().filter_map(|port| port.mbps).min();
+    for class in (0..8).filter(|class| obeyed(*class)) {
+        let queue = &mut intent.queues[class];
+        let speed = slowest.map_or(u64::MAX, |mbps| u64::from(mbps) * MEGABIT);
+        if let Some(rate) = queue.rate.filter(|rate| rate.bps >= speed) {
+            let shown = shown(rate.bps);
+            fit.note(format!(
+                "queue {class}: a highest rate of {shown} is not below the port's speed"
+            ));
+            queue.rate = None;
+        }
+    }
+    // The fastest rate of queues that obey pauses is read as the speed of the port.
+    let rates = (0..8).filter(|class| obeyed(*class));
+    let rates: Option<Vec<u64>> = rates
+        .map(|class| Some(intent.queues[class].rate?.bps))
+        .collect();
+    let Some(fastest) = rates.and_then(|rates| rates.into_iter().max()) else {
+        return;
+    };
+    let obeys = intent.pfc_obey;
+    let queues = intent.queues.iter_mut().enumerate();
+    for (_, queue) in queues.filter(|(class, _)| obeys >> class & 1 == 1) {
+        queue.rate = queue.rate.filter(|rate| rate.bps != fastest);
+    }
+    for port in &mut intent.ports {
+        port.mbps = Some((fastest / MEGABIT) as u32);
+    }
 }
 
 /// `qsfp28-1-3` is a lane of the port whose first lane is `qsfp28-1-1`.
@@ -274,9 +326,15 @@ fn rate(mbps: u32) -> String {
 
 fn port_line(intent: &Intent, port: &Port, name: &str) -> String {
     let mut line = format!("set {name}");
-    for class in classes(intent.pfc_obey) {
-        let rate = rate(port.mbps.unwrap_or(100_000));
-        let _ = write!(line, " egress-rate-queue{class}={rate}");
+    for class in 0..8 {
+        let own = intent.queues[class]
+            .rate
+            .map(|own| (own.bps / MEGABIT) as u32);
+        let speed = || port.mbps.unwrap_or(100_000);
+        let obeys = intent.pfc_obey >> class & 1 == 1;
+        if let Some(mbps) = own.or_else(|| obeys.then(speed)) {
+            let _ = write!(line, " egress-rate-queue{class}={}", rate(mbps));
+        }
     }
     if intent.pfc_send | intent.pfc_obey != 0 {
         line.push_str(" pfc=lossless");

@@ -18,6 +18,9 @@ const CELL_BYTES: u32 = 254;
 /// Propagation delay in a cable: picoseconds per metre, as in fabric files.
 const PS_PER_METRE: u64 = 5000;
 
+/// Burst of a shaper where `pbs` is missing.
+pub(super) const BURST_BYTES: u32 = 2 * 9_216;
+
 /// Time from a pause frame until a port stops; assumed, since chips do not publish it.
 const RESPONSE: Span = Span::from_ns(670);
 

@@ -10,6 +10,7 @@ use crate::intent::{Intent, Pause, Port};
 use crate::outcome::Outcomes;
 use crate::profile;
 use crate::text::{ReadError, classes, lines};
+use crate::watchdog::PauseWatchdog;
 
 pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     lines(file, text, &[])?;
@@ -96,10 +97,20 @@ pub(crate) fn intents(config: &SonicConfig) -> (Vec<Intent>, Vec<OddField>) {
                 metres,
             });
             intent.pause = pause(root, name, intent.pfc_send);
+            let watchdog = config.ports.get(name).and_then(|port| port.watchdog);
+            intent.watchdog = watchdog.map(|(detect, restore)| PauseWatchdog {
+                detect_ms: Some(whole_ms(detect)),
+                restore_ms: Some(whole_ms(restore)),
+            });
             intent
         })
         .collect();
     (intents, odd)
+}
+
+/// Milliseconds of a time that the tables have in milliseconds.
+fn whole_ms(span: Span) -> u32 {
+    (span.0 / Span::from_us(1000).0) as u32
 }
 
 /// The buffer profile of a port's lossless priority groups.

@@ -1,6 +1,6 @@
 //! Reads SONiC's tables as the settings of ports.
 
-use super::config::{SonicConfig, SonicPort};
+use super::config::{BURST_BYTES, SonicConfig, SonicPort};
 use super::group::{Group, alpha};
 use super::lookup::Lookup;
 use super::tables::{Documents, TABLES, is_irrelevant};
@@ -20,9 +20,6 @@ const MTU_NEEDED: u32 = 4200;
 
 /// The largest number of a queue that some switch has.
 const QUEUES_MAX: u64 = 127;
-
-/// Burst of a shaper where `pbs` is missing.
-const BURST_BYTES: u32 = 2 * 9_216;
 
 /// The name of that pool where the file has none, as in SONiC's templates.
 const POOL: &str = "ingress_lossless_pool";
@@ -546,8 +543,13 @@ impl<'a> Reader<'a> {
             .max(1) as u16;
         // Bytes per second, as the schema has it, unless packets are metered.
         let rate = self.optional(&path, entry, "pir", u64::MAX / 8)?;
+        let rate = rate.filter(|rate| *rate > 0);
         let in_bytes = entry.get("meter_type").and_then(Value::as_str) != Some("packets");
-        if let Some(rate) = rate.filter(|rate| *rate > 0 && in_bytes) {
+        if rate.is_some() && !in_bytes {
+            let what = "a highest rate in packets per second is not simulated";
+            self.not_simulated(&path, "", what);
+        }
+        if let Some(rate) = rate.filter(|_| in_bytes) {
             let burst = self.optional(&path, entry, "pbs", u64::from(u32::MAX))?;
             let burst_bytes = burst.map_or(BURST_BYTES, |burst| burst as u32);
             queue.shaper = Some(Shaper {

@@ -2,11 +2,20 @@
 
 use serde_json::{Map, Value, json};
 
+use super::config::BURST_BYTES;
 use crate::intent::{Ecn, Fit, Intent, Pause, Port, Schedule};
+use crate::limits::within;
 use crate::text::classes;
+use crate::watchdog::PauseWatchdog;
 
 /// The name of every map and profile that is written.
 const NAME: &str = "ROCKERY";
+
+/// The largest rate of a scheduler in bits per second.
+const RATE_MAX: u64 = 8_000_000_000_000;
+
+/// How often the watchdog looks: its shortest interval, which every detection time allows.
+const POLL_INTERVAL_MS: u32 = 100;
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     if intent.default_class != 0 {
@@ -22,6 +31,17 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
         intent.dcbx = false;
     }
     fit.mtu(intent);
+    for (class, queue) in intent.queues.iter_mut().enumerate() {
+        let Some(rate) = &mut queue.rate else {
+            continue;
+        };
+        fit.step(class, rate, 8, RATE_MAX);
+        rate.burst.get_or_insert(BURST_BYTES);
+    }
+    fit.watchdog(intent, |wanted| PauseWatchdog {
+        detect_ms: within(wanted.detect_ms, 100..=5000),
+        restore_ms: within(wanted.restore_ms, 100..=60_000),
+    });
     let pause = &mut intent.pause;
     if pause.xon.is_some() && pause.xoff.is_none_or(|xoff| pause.xon > Some(xoff)) {
         fit.note("Xon is written as a distance below Xoff, and needs it");
@@ -48,6 +68,7 @@ pub(crate) fn write(intent: &Intent) -> String {
     maps(&mut root, intent, &names);
     schedulers(&mut root, intent, &names);
     buffers(&mut root, intent, &names);
+    watchdogs(&mut root, intent, &names);
     serde_json::to_string_pretty(&Value::Object(root)).unwrap_or_default() + "\n"
 }
 
@@ -117,6 +138,9 @@ fn maps(root: &mut Map<String, Value>, intent: &Intent, names: &[&str]) {
             .map(|class| class.to_string())
             .collect();
         port.insert("pfc_enable".to_owned(), json!(enabled.join(",")));
+        if intent.watchdog.is_some() {
+            port.insert("pfcwd_sw_enable".to_owned(), json!(enabled.join(",")));
+        }
     }
     let entries = names
         .iter()
@@ -134,6 +158,14 @@ fn schedulers(root: &mut Map<String, Value>, intent: &Intent, names: &[&str]) {
                 json!({ "type": "DWRR", "weight": weight.to_string() })
             }
         };
+        let mut schedule = schedule;
+        if let (Some(rate), Some(fields)) = (queue.rate, schedule.as_object_mut()) {
+            // Bytes per second.
+            fields.insert("meter_type".to_owned(), json!("bytes"));
+            fields.insert("pir".to_owned(), json!((rate.bps / 8).to_string()));
+            let burst = rate.burst.unwrap_or(BURST_BYTES);
+            fields.insert("pbs".to_owned(), json!(burst.to_string()));
+        }
         schedulers.insert(name.clone(), schedule);
         let mut fields = Map::new();
         fields.insert("scheduler".to_owned(), json!(name));
@@ -161,6 +193,26 @@ fn schedulers(root: &mut Map<String, Value>, intent: &Intent, names: &[&str]) {
         root.insert("WRED_PROFILE".to_owned(), Value::Object(profiles));
     }
     root.insert("QUEUE".to_owned(), Value::Object(queues));
+}
+
+/// The watchdog of each port with lossless classes.
+fn watchdogs(root: &mut Map<String, Value>, intent: &Intent, names: &[&str]) {
+    let Some(watchdog) = intent.watchdog else {
+        return;
+    };
+    let interval = json!({ "POLL_INTERVAL": POLL_INTERVAL_MS.to_string() });
+    let mut entries = Map::from_iter([("GLOBAL".to_owned(), interval)]);
+    for name in names {
+        let mut fields = Map::from_iter([("action".to_owned(), json!("drop"))]);
+        for (field, time) in [
+            ("detection_time", watchdog.detect_ms),
+            ("restoration_time", watchdog.restore_ms),
+        ] {
+            fields.extend(time.map(|ms| (field.to_owned(), json!(ms.to_string()))));
+        }
+        entries.insert((*name).to_owned(), Value::Object(fields));
+    }
+    root.insert("PFC_WD".to_owned(), Value::Object(entries));
 }
 
 fn buffers(root: &mut Map<String, Value>, intent: &Intent, names: &[&str]) {
