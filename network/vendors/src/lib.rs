@@ -25,6 +25,7 @@ mod json;
 mod limits;
 mod linux;
 mod mlnx;
+mod names;
 mod nvue;
 mod nxos;
 mod os10;

@@ -1,5 +1,6 @@
 //! Corrections of an EOS switch.
 
+use crate::names::interface;
 use crate::remedy::Remedy;
 
 /// The command or table for a setting, where this system has one.
@@ -12,7 +13,8 @@ pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
             format!("priority-flow-control on\npriority-flow-control priority {class} no-drop")
         }
         Remedy::PfcOfPort { port, .. } => format!(
-            "interface {port}\n  priority-flow-control on\n  dcbx mode ieee   (or none at both ends)"
+            "interface {}\n  priority-flow-control on\n  dcbx mode ieee   (or none at both ends)",
+            interface(port)
         ),
         Remedy::MarkEcn { .. } => {
             "random-detect ecn minimum-threshold 150 kbytes maximum-threshold 1500 kbytes \
@@ -20,6 +22,7 @@ pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
                 .to_owned()
         }
         Remedy::Mtu => "mtu 9214".to_owned(),
+        Remedy::MtuOfPort { port } => format!("interface {}\n  mtu 9214", interface(port)),
         _ => return None,
     })
 }

@@ -70,7 +70,9 @@ impl<'a> Reading<'a> {
         }
         let pair = line.text.trim_end_matches(';').split_once([':', '=']);
         let (key, value) = pair.ok_or_else(|| wrong("it is no setting"))?;
-        let value = value.trim().trim_matches('"');
+        let value = value.trim();
+        let string = serde_json::from_str::<String>(value).ok();
+        let value = string.as_deref().unwrap_or(value.trim_matches('"'));
         match (self.section, key.trim()) {
             (Some("PF"), "device") => value.clone_into(&mut self.name),
             (Some("PF"), "num_vfs") => {

@@ -1,6 +1,7 @@
 //! Intents, written for FreeBSD: what fits, and the text.
 
 use crate::intent::{Fit, HostSettings, Intent, Port};
+use crate::names::ucl;
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.no_rates(intent);
@@ -36,7 +37,8 @@ pub(crate) fn write(intent: &Intent) -> String {
         _ => ("mce0", 0),
     };
     format!(
-        "PF {{\n\tdevice : \"{name}\";\n\tnum_vfs : {functions};\n}}\n\nDEFAULT {{\n\tpassthrough : \
-            true;\n}}\n"
+        "PF {{\n\tdevice : \"{}\";\n\tnum_vfs : {functions};\n}}\n\nDEFAULT {{\n\tpassthrough : \
+            true;\n}}\n",
+        ucl(name)
     )
 }

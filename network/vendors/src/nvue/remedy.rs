@@ -1,6 +1,7 @@
 //! Corrections of a switch with NVUE.
 
 use crate::remedy::Remedy;
+use crate::shell::quoted;
 
 /// The command or table for a setting, where this system has one.
 pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
@@ -17,6 +18,12 @@ pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
             format!("nv set qos congestion-control default-global traffic-class {class} ecn enable")
         }
         Remedy::Mtu => "nv set interface PORT link mtu 9216".to_owned(),
+        Remedy::MtuOfPort { port } => {
+            format!(
+                "nv set interface {} link mtu 9216; nv config apply",
+                quoted(port)
+            )
+        }
         _ => return None,
     })
 }

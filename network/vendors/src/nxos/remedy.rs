@@ -1,5 +1,6 @@
 //! Corrections of an NX-OS switch.
 
+use crate::names::interface;
 use crate::remedy::Remedy;
 
 /// The command or table for a setting, where this system has one.
@@ -12,12 +13,16 @@ pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
             "class type network-qos c-8q-nq{class} / pause pfc-cos {class}; priority-flow-control mode on"
         ),
         Remedy::PfcOfPort { port, .. } => {
-            format!("interface {port}\n  priority-flow-control mode on")
+            format!(
+                "interface {}\n  priority-flow-control mode on",
+                interface(port)
+            )
         }
         Remedy::MarkEcn { class } => format!(
             "class type queuing c-out-8q-q{class} / random-detect minimum-threshold 150 kbytes \
              maximum-threshold 1500 kbytes drop-probability 100 weight 0 ecn"
         ),
+        Remedy::MtuOfPort { port } => format!("interface {}\n  mtu 9216", interface(port)),
         _ => return None,
     })
 }

@@ -1,5 +1,6 @@
 //! Corrections of an OS10 switch.
 
+use crate::names::interface;
 use crate::remedy::Remedy;
 
 /// The command or table for a setting, where this system has one.
@@ -16,6 +17,11 @@ pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
             "wred NAME / random-detect ecn, and random-detect NAME in the class of the queue"
                 .to_owned()
         }
+        Remedy::PfcOfPort { port, .. } => format!(
+            "interface {}\n priority-flow-control mode on",
+            interface(port)
+        ),
+        Remedy::MtuOfPort { port } => format!("interface {}\n mtu 9216", interface(port)),
         _ => return None,
     })
 }

@@ -2,6 +2,7 @@
 
 use super::{RouterOsConfig, RouterOsPort, TrustMode};
 use crate::advice::{Advice, LossyClass};
+use crate::names::routeros;
 
 /// The command that switches on ECN.
 pub(crate) const ECN_ON: &str = "/interface ethernet switch qos tx-manager set ecn=yes numbers=0";
@@ -25,7 +26,7 @@ impl RouterOsConfig {
             return Advice {
                 cause: format!(
                     "{name}: pfc={}: no class is lossless, and data is in class {class}",
-                    own.pfc
+                    routeros(&own.pfc)
                 ),
                 instead: format!(
                     "a priority-flow-control profile with traffic-class={class} tx=yes rx=yes on \
@@ -64,7 +65,8 @@ impl RouterOsConfig {
             TrustMode::Ignore if own.profile == wanted || !mapped => Advice {
                 cause: format!(
                     "{name}: data is in class {class} by profile={}, and pfc={} is for class {only}",
-                    own.profile, own.pfc
+                    routeros(&own.profile),
+                    routeros(&own.pfc)
                 ),
                 instead: format!("set the PFC profile's traffic-class={class}"),
             },
@@ -72,7 +74,7 @@ impl RouterOsConfig {
                 cause: format!(
                     "{name}: trust-l3=ignore: DSCP {dscp} is not looked at, data is in class {class} by \
                         profile={}",
-                    own.profile
+                    routeros(&own.profile)
                 ),
                 instead: "trust-l3=keep on every lane of the port".to_owned(),
             },
@@ -84,13 +86,14 @@ impl RouterOsConfig {
                     own.trust_l3.name()
                 ),
                 instead: format!(
-                    "/interface ethernet switch qos map ip add dscp={dscp} profile={wanted}"
+                    "/interface ethernet switch qos map ip add dscp={dscp} profile={}",
+                    routeros(wanted)
                 ),
             },
             TrustMode::Trust | TrustMode::Keep => Advice {
                 cause: format!(
                     "{name}: pfc={} is for class {only}, and data (DSCP {dscp}) is in class {class}",
-                    own.pfc
+                    routeros(&own.pfc)
                 ),
                 instead: format!("set the PFC profile's traffic-class={class}"),
             },

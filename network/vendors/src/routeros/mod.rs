@@ -20,6 +20,9 @@ pub(crate) mod shown;
 pub(crate) mod write;
 
 pub(crate) use advice::ECN_ON;
+#[cfg(test)]
+pub(crate) use script::words_of;
+
 pub use config::{
     EthernetLink, PfcProfile, QosProfile, QueueSchedule, RouterOsConfig, RouterOsPort,
     RouterOsVersion, Settings, Threshold, TrustMode, TxManager, TxQueue, WredThreshold,

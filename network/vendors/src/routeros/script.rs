@@ -333,6 +333,16 @@ fn logical_lines(file: &str, text: &str) -> Result<Vec<(usize, String)>, ReadErr
     }
 }
 
+/// The words of a line with one command.
+#[cfg(test)]
+pub(crate) fn words_of(line: &str) -> Result<Vec<String>, String> {
+    let commands = split(line)?;
+    match <[Vec<String>; 1]>::try_from(commands) {
+        Ok([words]) => Ok(words),
+        Err(commands) => Err(format!("{} commands", commands.len())),
+    }
+}
+
 /// The words of each command of a line; commands are parted by `;`. Quotes and brackets keep blanks.
 fn split(line: &str) -> Result<Vec<Vec<String>>, String> {
     let mut commands = vec![Vec::new()];
@@ -379,7 +389,7 @@ fn unquote(text: &str) -> String {
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'));
     match inner {
-        Some(inner) => inner.replace("\\\"", "\"").replace("\\\\", "\\"),
+        Some(inner) => crate::names::of_routeros(inner),
         None => text.to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use super::RouterOsVersion;
 use super::config::MAPS_BY_PROFILE;
 use crate::highest_rate::shown;
 use crate::intent::{Ecn, Fit, Intent, Pause, Port, Schedule, Trust};
+use crate::names::routeros as quoted;
 use crate::text::{classes, ranges};
 use crate::version::Version;
 
@@ -325,7 +326,7 @@ fn rate(mbps: u32) -> String {
 }
 
 fn port_line(intent: &Intent, port: &Port, name: &str) -> String {
-    let mut line = format!("set {name}");
+    let mut line = format!("set {}", quoted(name));
     for class in 0..8 {
         let own = intent.queues[class]
             .rate
