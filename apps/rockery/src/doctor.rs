@@ -258,6 +258,9 @@ fn as_text(facts: &Examined, found: &[Finding]) -> String {
         }
         text.push('\n');
         text += &details(&judged_switch(switch, hosts, facts.marks), &switch.left);
+        for line in switch.not_judged.iter().take(LINES_SHOWN_MAX) {
+            text += &format!("  not judged  {line}\n");
+        }
     }
     for file in &facts.unplanned {
         text += &format!("{file}: the fabric file has nothing of this name; write NAME={file}\n");
@@ -428,9 +431,13 @@ fn as_json(facts: &Examined, found: &[Finding]) -> Value {
         .left()
         .map(|line| json!({ "file": line.file, "line": line.line, "why": line.why, "ports": line.ports }))
         .collect();
+    let lines = facts.switches.iter().flat_map(|switch| &switch.not_judged);
+    let not_judged: Vec<Value> = lines
+        .map(|line| json!({ "file": line.file, "line": line.line, "why": line.why, "ports": line.ports }))
+        .collect();
     json!({
         "findings": found.iter().map(finding::as_json).collect::<Vec<_>>(), "unread": facts.unread,
         "unknown": unknown, "not_in_fabric_file": facts.unplanned, "judged": judged,
-        "not_understood": left,
+        "not_understood": left, "not_judged": not_judged,
     })
 }

@@ -17,7 +17,18 @@ pub fn judged_switch(switch: &SwitchFacts, hosts: &[HostFacts], asked: Marks) ->
     switch
         .groups
         .iter()
-        .map(|intent| of_group(intent, marks))
+        .map(|intent| {
+            let of_others = intent.pfc_send == 0
+                && switch.planned.is_none()
+                && switch.has_pfc_elsewhere(intent);
+            let text = of_group(intent, marks);
+            match of_others && intent.unknown(Area::Pfc).is_none() {
+                true => {
+                    format!("{text}, and on at other ports: whether data passes here is unknown")
+                }
+                false => text,
+            }
+        })
         .collect()
 }
 

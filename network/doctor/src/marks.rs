@@ -13,6 +13,14 @@ pub struct Marks {
 }
 
 impl Marks {
+    /// The mark of data, and of notifications none.
+    pub(crate) const fn of_data(dscp: u8) -> Self {
+        Self {
+            dscp: Some(dscp),
+            cnp: None,
+        }
+    }
+
     /// These marks, and what they do not have from others.
     #[must_use]
     pub fn or(self, other: Self) -> Self {

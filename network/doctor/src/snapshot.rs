@@ -1,6 +1,8 @@
 //! Snapshots: facts of hosts and switches, from their configurations and the outputs of their commands. A
 //! fact that was not observed is unknown.
 
+use std::collections::BTreeSet;
+
 use vendors::facts::PlannedLink;
 use vendors::switch_facts::Shown;
 use vendors::text::ReadError;
@@ -27,6 +29,8 @@ pub struct SwitchFacts {
     pub marks: Marks,
     /// Lines that were not understood: what they set or show is unknown.
     pub left: Vec<NotUnderstood>,
+    /// Settings that are understood and that no rule judges, each with the reason.
+    pub not_judged: Vec<NotUnderstood>,
 }
 
 /// The plan of a fabric file for a switch.
@@ -48,6 +52,17 @@ pub struct Planned {
 }
 
 impl SwitchFacts {
+    /// Whether other ports than those of this intent have lossless classes. The lanes of a port are one port.
+    pub fn has_pfc_elsewhere(&self, intent: &Intent) -> bool {
+        let own: BTreeSet<&str> = intent.ports.iter().map(|port| port.name.as_str()).collect();
+        let is_other = |group: &Intent| {
+            let mut names = group.ports.iter().map(|port| port.name.as_str());
+            names.all(|name| !own.contains(name))
+        };
+        let mut lossless = self.groups.iter().filter(|group| group.pfc_send != 0);
+        lossless.any(is_other)
+    }
+
     /// The name of the port that has this number in the fabric file.
     pub fn port_name(&self, number: u16) -> Option<&str> {
         let planned = self.planned.as_ref()?;
@@ -63,6 +78,53 @@ impl SwitchFacts {
         let most = || self.groups.iter().max_by_key(|group| group.ports.len());
         self.groups.iter().find(is_own).or_else(most)
     }
+}
+
+/// The system of a configuration that is of none of the dialects, by lines that only that system has.
+fn other_system(text: &str) -> Option<&'static str> {
+    let begins = |words: &[&str]| {
+        let mut lines = text.lines().map(str::trim_start);
+        lines.any(|line| words.iter().any(|words| line.starts_with(words)))
+    };
+    [
+        (
+            "Juniper's Junos",
+            &[
+                "set class-of-service ",
+                "class-of-service {",
+                "congestion-notification-profile",
+            ][..],
+        ),
+        (
+            "NVIDIA Onyx",
+            &[
+                "dcb priority-flow-control ",
+                "traffic-class 3 congestion-control",
+                "interface ethernet 1/1 dcb",
+            ],
+        ),
+        (
+            "Dell Enterprise SONiC's command line",
+            &[
+                "roce enable",
+                "qos wred-policy",
+                "qos scheduler-policy",
+                "qos map dscp-tc",
+            ],
+        ),
+        (
+            "Huawei's VRP",
+            &["dcb pfc enable", "qos buffer headroom", "drop-profile "],
+        ),
+        ("Cisco IOS", &["mls qos", "auto qos"]),
+        (
+            "Broadcom's ICOS or Cumulus' own files",
+            &["datacenter-bridging", "pfc.port_group_list"],
+        ),
+    ]
+    .into_iter()
+    .find(|(_, words)| begins(words))
+    .map(|(name, _)| name)
 }
 
 /// Reads the facts of a switch: its configuration, or outputs of its commands, or both.
@@ -88,7 +150,14 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
     let dialect = detected.or(shown_dialect).ok_or_else(|| {
         // A line that was not understood may be the reason.
         let first = left.first();
-        let what = first.map_or_else(|| known.to_owned(), |line| format!("{}; {known}", line.why));
+        let known = match other_system(text) {
+            Some(name) => format!("it is a configuration of {name}, which is not read; {known}"),
+            None => known.to_owned(),
+        };
+        let what = match first {
+            Some(line) => format!("{}; {known}", line.why),
+            None => known,
+        };
         ReadError::new(file, first.map_or(1, |line| line.line), what)
     })?;
     let groups = match (detected, &configuration) {
@@ -110,16 +179,18 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         }
         (_, None) => Vec::new(),
     };
-    let marks = match (detected, &configuration) {
-        (Some(Dialect::RouterOs), Some(configuration)) => {
-            let imported = Imported::read(false, &[(file, configuration.clone())]).ok();
-            Marks {
-                dscp: imported.and_then(|imported| imported.named_dscp()),
-                cnp: None,
-            }
+    let imported = match (detected, &configuration) {
+        (Some(dialect @ (Dialect::RouterOs | Dialect::Sonic)), Some(configuration)) => {
+            let is_sonic = dialect == Dialect::Sonic;
+            Imported::read(is_sonic, &[(file, configuration.clone())]).ok()
         }
-        _ => Marks::default(),
+        _ => None,
     };
+    let marks = Marks {
+        dscp: imported.as_ref().and_then(Imported::named_dscp),
+        cnp: None,
+    };
+    let not_judged = imported.map_or_else(Vec::new, |imported| imported.not_simulated().to_vec());
     Ok(SwitchFacts {
         file: file.to_owned(),
         dialect,
@@ -129,5 +200,6 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         planned: None,
         marks,
         left,
+        not_judged,
     })
 }

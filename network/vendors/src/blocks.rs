@@ -105,6 +105,27 @@ pub(crate) fn interfaces(text: &str) -> Vec<String> {
 /// Interfaces of one command at most.
 const PORTS_MAX: usize = 1024;
 
+/// Interfaces of one text at most: some times those of the largest chassis.
+const PORTS_OF_TEXT_MAX: usize = 16_384;
+
+/// Whether a text may have these interfaces besides those that were read. If not, the command of the block is
+/// not understood.
+pub(crate) fn fit(
+    file: &str,
+    block: &Block<'_>,
+    ports: &[String],
+    read: usize,
+    outcomes: &mut Outcomes,
+) -> bool {
+    let fit = read + ports.len() <= PORTS_OF_TEXT_MAX;
+    if !fit {
+        let what = format!("more than {PORTS_OF_TEXT_MAX} interfaces are not read");
+        outcomes.not_understood(&block.wrong(file, &what));
+        block.pass_below(outcomes);
+    }
+    fit
+}
+
 /// The deepest nesting of commands.
 const DEPTH_MAX: usize = 16;
 

@@ -1,6 +1,6 @@
 //! The configuration languages of single systems.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::intent::{Fit, Intent, Note, Port};
 use crate::outcome::{Area, NotUnderstood, Outcomes};
@@ -503,18 +503,17 @@ pub fn routeros_intents(config: &crate::routeros::RouterOsConfig) -> Vec<Intent>
 /// Intents of single ports, put together where they differ in their ports only.
 pub fn grouped(by_port: Vec<Intent>) -> Vec<Intent> {
     let mut groups: Vec<Intent> = Vec::new();
+    // Numbers of groups by their settings, without ports.
+    let mut known: HashMap<Intent, usize> = HashMap::new();
     for intent in by_port {
-        let intent = intent.normal();
-        let alike = |group: &&mut Intent| {
-            let with_ports = Intent {
-                ports: group.ports.clone(),
-                ..intent.clone()
-            };
-            with_ports == **group
-        };
-        match groups.iter_mut().find(alike) {
-            Some(group) => group.ports.extend(intent.ports),
-            None => groups.push(intent),
+        let mut settings = intent.normal();
+        let ports = core::mem::take(&mut settings.ports);
+        match known.get(&settings) {
+            Some(number) => groups[*number].ports.extend(ports),
+            None => {
+                known.insert(settings.clone(), groups.len());
+                groups.push(Intent { ports, ..settings });
+            }
         }
     }
     groups.into_iter().map(Intent::normal).collect()

@@ -1,7 +1,7 @@
 //! Facts of a host, each with the line that it comes from. A fact that was not observed is `None`.
 
 use core::fmt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::intent::Intent;
 use crate::outcome::NotUnderstood;
@@ -314,17 +314,61 @@ pub struct HostFacts {
     pub planned: Option<PlannedHost>,
     /// Lines that were not understood, and commands whose outputs are not read.
     pub left: Vec<NotUnderstood>,
+    pub(crate) index: AdapterIndex,
 }
 
 impl HostFacts {
+    /// The adapter of an RDMA device, made if it is new.
+    pub(crate) fn device(&mut self, name: &str) -> &mut Adapter {
+        let index = match self.index.devices.get(name) {
+            Some(index) => *index,
+            None => {
+                self.index
+                    .devices
+                    .insert(name.to_owned(), self.adapters.len());
+                self.adapters.push(Adapter {
+                    device: name.to_owned(),
+                    ..Adapter::default()
+                });
+                self.adapters.len() - 1
+            }
+        };
+        &mut self.adapters[index]
+    }
+
+    /// Puts the interface and the PCI address of a device into the index. Of several devices with one of them
+    /// the first counts.
+    pub(crate) fn index_names(&mut self, device: &str) {
+        let Some(number) = self.index.devices.get(device).copied() else {
+            return;
+        };
+        let own = &self.adapters[number];
+        if let Some(netdev) = &own.netdev {
+            let entry = self.index.netdevs.entry(netdev.value.clone());
+            entry.or_insert(number);
+        }
+        if let Some(pci) = &own.pci {
+            self.index.pcis.entry(pci.clone()).or_insert(number);
+        }
+    }
+
+    /// The adapter at a PCI address.
+    pub(crate) fn adapter_at(&mut self, pci: &str) -> Option<&mut Adapter> {
+        let number = *self.index.pcis.get(pci)?;
+        self.adapters.get_mut(number)
+    }
+
     /// The adapter of an interface.
     pub(crate) fn adapter_of(&mut self, interface: &str) -> Option<&mut Adapter> {
-        let is_own = |adapter: &&mut Adapter| {
-            adapter
-                .netdev
-                .as_ref()
-                .is_some_and(|netdev| netdev.value == interface)
-        };
-        self.adapters.iter_mut().find(is_own)
+        let number = *self.index.netdevs.get(interface)?;
+        self.adapters.get_mut(number)
     }
+}
+
+/// Numbers of adapters by their names, so that a file with many of them is read in linear time.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct AdapterIndex {
+    devices: HashMap<String, usize>,
+    netdevs: HashMap<String, usize>,
+    pcis: HashMap<String, usize>,
 }

@@ -4,7 +4,7 @@
 pub(crate) const KILOBIT: u64 = 1000;
 
 /// The highest rate of a queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct HighestRate {
     /// Bits per second.
     pub bps: u64,

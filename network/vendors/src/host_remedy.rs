@@ -44,6 +44,12 @@ pub enum HostRemedy {
     Qos,
     /// SMB Direct has a priority.
     SmbPriority(u8),
+    /// The port is enabled.
+    Up,
+    /// The speed of the link is negotiated.
+    Speed,
+    /// The interface has an address that is routed.
+    Address,
     /// RDMA of the adapter is enabled.
     Rdma,
     /// SMB uses several connections, and with them RDMA.
@@ -84,6 +90,9 @@ impl HostRemedy {
             Self::NotWilling => "DCB that the host sets by itself".to_owned(),
             Self::Qos => "QoS of the adapter enabled".to_owned(),
             Self::SmbPriority(priority) => format!("priority {priority} for SMB Direct"),
+            Self::Up => "the port enabled".to_owned(),
+            Self::Speed => "the speed of the link negotiated".to_owned(),
+            Self::Address => "an address that is routed, on the adapter's interface".to_owned(),
             Self::Rdma => "RDMA of the adapter enabled".to_owned(),
             Self::Multichannel => "multichannel of SMB enabled".to_owned(),
             Self::NoEncryption => "no signing and encryption of all data".to_owned(),

@@ -17,7 +17,7 @@ pub const ECN_DEFAULT: Ecn = Ecn::Thresholds {
 pub const MTU_DEFAULT: u32 = 9216;
 
 /// The planned or configured QoS of one switch or host.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Intent {
     /// The header that decides about a packet's class.
     pub trust: Trust,
@@ -55,7 +55,7 @@ pub struct Intent {
 
 /// An area whose settings are not known: a line of it was not understood, or packets are classified by
 /// something else than their headers.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Unknown {
     /// The part of the configuration.
     pub area: Area,
@@ -64,7 +64,7 @@ pub struct Unknown {
 }
 
 /// The header that decides about a packet's class.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Trust {
     /// No header: every packet has the default class.
     None,
@@ -99,7 +99,7 @@ impl Trust {
 }
 
 /// One queue of every port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Queue {
     /// When the queue is served.
     pub schedule: Schedule,
@@ -119,7 +119,7 @@ impl Queue {
 }
 
 /// When a queue is served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Schedule {
     /// Before all weighted queues; of several, the higher class first.
     Strict,
@@ -130,7 +130,7 @@ pub enum Schedule {
 }
 
 /// When packets are marked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ecn {
     /// The device chooses the thresholds.
     Automatic,
@@ -146,7 +146,7 @@ pub enum Ecn {
 }
 
 /// Buffers of lossless classes in bytes; the device chooses where `None`.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Pause {
     /// Use at which the sender is paused.
     pub xoff: Option<u32>,
@@ -157,7 +157,7 @@ pub struct Pause {
 }
 
 /// A port that the configuration applies to.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Port {
     /// The name of the port in its system.
     pub name: String,
@@ -175,7 +175,7 @@ impl Port {
 }
 
 /// Settings that only hosts have.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct HostSettings {
     /// The RDMA device: `mlx5_0`.
     pub device: String,
@@ -196,7 +196,7 @@ pub struct HostSettings {
 }
 
 /// One difference between an intent and what a dialect can express.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Note(pub String);
 
 impl Intent {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use crate::text::{Line, ReadError, shortened};
 
 /// A part of a configuration that one line concerns.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Area {
     /// The class of a packet: trust, maps and policies.
     Classes,

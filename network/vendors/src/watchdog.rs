@@ -1,7 +1,7 @@
 //! PFC watchdogs of devices: a queue that is paused for too long drops its packets until pauses end.
 
 /// A watchdog that drops packets. A time that the device chooses is `None`.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct PauseWatchdog {
     /// Milliseconds without a break after which pauses are a storm.
     pub detect_ms: Option<u32>,

@@ -1,7 +1,7 @@
 //! A switch against the fabric file: settings that differ from the plan.
 
 use super::switch::One;
-use super::{Finding, SwitchFacts, cost};
+use super::{Finding, SwitchFacts};
 use crate::marks::Marks;
 use vendors::{Area, Change, Dialect, Intent, changes};
 
@@ -161,7 +161,7 @@ fn differs(
         intent: group,
         marks: planned_marks(switch),
     };
-    let consequence = cost(&one.case(group), &one.case(&fixed));
+    let consequence = one.against(|intent| intent.clone_from(&fixed));
     let said: Vec<String> = own.iter().map(|change| change.to_string()).collect();
     let what = format!("differs from the fabric file: {}", said.join("; "));
     let fix = fix(switch.dialect, group, &fixed);

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
-use super::{Adapter, Consequence, Fact, Finding, Found, HostFacts, cost, cost_of, names, usual};
+use super::{
+    Adapter, Consequence, Fact, Finding, Found, HostFacts, Marks, cost, cost_of, names, usual,
+};
 use vendors::HostRemedy;
 use vendors::facts::GidEntry;
-use vendors::shell::quoted;
 
 /// Interface MTU that RoCE's largest MTU needs: 4096 bytes and the headers (IPv6, UDP, BTH, RETH, ICRC).
 const MTU_NEEDED: u32 = 4096 + 40 + 8 + 12 + 16 + 4;
@@ -16,11 +17,10 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
         host,
         adapter,
     };
-    let (netdev, _) = names(adapter);
     if let Some(up) = adapter.up.as_ref().filter(|up| !up.value) {
         let fix = format!(
-            "ip link set {} up; then cable, transceiver, FEC and speed at both ends",
-            quoted(netdev)
+            "{}; then cable, transceiver, FEC and speed at both ends",
+            own("link-down").fix(HostRemedy::Up)
         );
         found.push(own("link-down").say(
             "no port is up",
@@ -33,7 +33,7 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
     if let (Some(now), Some(most)) = (&adapter.gbps, &adapter.gbps_max)
         && now.value < most.value
     {
-        let mut case = usual(adapter);
+        let mut case = usual(adapter, Marks::of_adapter(host, adapter));
         case.gbps = now.value;
         let mut fixed = case.clone();
         fixed.gbps = most.value;
@@ -42,8 +42,8 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
             now.value, most.value
         );
         let fix = format!(
-            "ethtool -s {} autoneg on; cable, transceiver and the switch's port must have that speed",
-            quoted(netdev)
+            "{}; cable, transceiver and the switch's port must have that speed",
+            own("link-speed").fix(HostRemedy::Speed)
         );
         found.push(own("link-speed").say(what, &[&now.seen, &most.seen], cost(&case, &fixed), fix));
     }
@@ -55,7 +55,9 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
             .into_iter()
             .find(|roce| mtu.value >= roce + MTU_NEEDED - 4096)
             .unwrap_or(256);
-        let consequence = cost_of(adapter, |talk| talk.mtu = fits);
+        let consequence = cost_of(adapter, Marks::of_adapter(host, adapter), |talk| {
+            talk.mtu = fits
+        });
         let what = format!(
             "an interface of {} bytes carries RoCE packets of {fits} bytes, and not of 4096",
             mtu.value
@@ -66,7 +68,9 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
     if let Some(mode) = adapter.roce_v2.as_ref().filter(|mode| !mode.value) {
         let what = "connections of rdma_cm use RoCEv1, which no router forwards and no DSCP marks";
         let fix = own("roce-v1").fix(HostRemedy::RoceV2);
-        let consequence = cost_of(adapter, |talk| (talk.dscp, talk.ecn) = (0, false));
+        let consequence = cost_of(adapter, Marks::of_adapter(host, adapter), |talk| {
+            (talk.dscp, talk.ecn) = (0, false);
+        });
         found.push(own("roce-v1").say(what, &[&mode.seen], consequence, fix));
     }
 }
@@ -77,15 +81,14 @@ fn gids(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         host,
         adapter,
     };
-    let (netdev, _) = names(adapter);
     let Some(first) = adapter.gids.first() else {
         return;
     };
     if !has_usable_gid(adapter, None) {
         let what = "the table has no RoCEv2 GID with an address that is routed";
         let fix = format!(
-            "ip addr add ADDRESS/24 dev {}: each address makes a GID of RoCEv1 and one of RoCEv2",
-            quoted(netdev)
+            "{}: each address makes a GID of RoCEv1 and one of RoCEv2",
+            own("gid-empty").fix(HostRemedy::Address)
         );
         found.push(own("gid-empty").say(what, &[&first.seen], Consequence::NothingArrives, fix));
         return;

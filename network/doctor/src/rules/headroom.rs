@@ -3,7 +3,7 @@
 use fabric::headroom::Headroom;
 use fabric::{Rate, Span};
 
-use super::switch::One;
+use super::switch::{One, UNKNOWN_DATA};
 use super::{Finding, SwitchFacts, cost};
 use crate::cost_simulation::{Case, NS_PER_METRE};
 use crate::marks::Marks;
@@ -87,11 +87,15 @@ fn too_small(one: &One<'_>, cable: &Cable<'_>, headroom: u32, least: u64) -> Fin
         };
         switch.pause.headroom = Some(headroom);
         let delay_ns = metres.saturating_mul(NS_PER_METRE);
-        Case {
+        one.case(&switch).map(|case| Case {
             delay_ns,
             gbps: (mbps / 1000).clamp(1, 800),
-            ..one.case(&switch)
-        }
+            ..case
+        })
+    };
+    let consequence = match case(headroom).zip(case(needed)) {
+        Some((now, fixed)) => cost(&now, &fixed),
+        None => UNKNOWN_DATA,
     };
     let what = format!(
         "{headroom} bytes of headroom are less than the {least} that {metres} m of cable at {gbps} Gb/s and \
@@ -102,11 +106,5 @@ fn too_small(one: &One<'_>, cable: &Cable<'_>, headroom: u32, least: u64) -> Fin
         "headroom (xoff of the buffer profile) of {needed} bytes, or the cable's true length"
     );
     let seen = one.evidence(&[&headroom.to_string(), "headroom", "xoff"]);
-    one.say(
-        "switch-headroom",
-        what,
-        seen,
-        cost(&case(headroom), &case(needed)),
-        fix,
-    )
+    one.say("switch-headroom", what, seen, consequence, fix)
 }

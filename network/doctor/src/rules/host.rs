@@ -337,12 +337,9 @@ impl Own<'_> {
             return;
         };
         let what = format!("data has {percent} % of the link when others send, and not {wanted} %");
-        let (netdev, _) = names(adapter);
-        let list = planned.shares.map(|share| share.to_string()).join(",");
-        let netdev = quoted(netdev);
-        let fix = format!(
-            "mlnx_qos -i {netdev} --tcbw {list}   # with --tsa ets for each class that has a share"
-        );
+        let fix = self
+            .found("host-shares")
+            .fix(HostRemedy::Shares(planned.shares));
         let consequence = super::share_cost(&self.as_planned(), percent, wanted);
         found.push(self.say("host-shares", &what, &[&share.seen], consequence, fix));
     }

@@ -1,7 +1,7 @@
 //! Both ends of a link between two switches that the fabric file links.
 
 use super::switch::One;
-use super::{Finding, SwitchFacts, cost};
+use super::{Finding, SwitchFacts};
 use crate::marks::Marks;
 use vendors::text::{classes, ranges};
 use vendors::{Area, Intent};
@@ -90,13 +90,11 @@ fn ends(one: LinkEnd<'_>, other: LinkEnd<'_>, found: &mut Vec<Finding>) {
         );
         let seen = place.evidence(&["pfc_enable", "priority-flow-control", "pfc", "pause"]);
         // The end that does not stop is a host here.
-        let fixed = place.case(own);
-        let mut now = fixed.clone();
-        now.senders.pfc = 0;
+        let consequence = place.other(|case| case.senders.pfc = 0);
         let fix = format!(
             "PFC for priority {list} at both ends:\n{}",
             place.fix_pfc(unheard.trailing_zeros() as u8)
         );
-        found.push(place.say("link-pfc", what, seen, cost(&now, &fixed), fix));
+        found.push(place.say("link-pfc", what, seen, consequence, fix));
     }
 }

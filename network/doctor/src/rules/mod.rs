@@ -13,7 +13,10 @@ mod smb;
 mod software;
 mod switch;
 
-use crate::cost_simulation::{Case, Talk, compare};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use crate::cost_simulation::{Case, Cost, Talk, compare};
 use crate::marks::Marks;
 use crate::{Consequence, Finding, SwitchFacts};
 use vendors::facts::{Adapter, Evidence, Fact, HostFacts};
@@ -81,22 +84,49 @@ fn gbps(adapter: &Adapter) -> u32 {
         .map_or(100, |gbps| gbps.value.clamp(1, 800))
 }
 
-/// Three senders and a receiver of usual settings, with the speed of this adapter.
-fn usual(adapter: &Adapter) -> Case {
-    Case::incast(&Intent::default(), gbps(adapter))
+/// Three senders and a receiver of usual settings, with the speed of this adapter. The DSCPs of data and of
+/// notifications are the site's where they are known; where they are not, any two do, since the simulated
+/// switch has the same ones.
+fn usual(adapter: &Adapter, marks: Marks) -> Case {
+    let mut switch = Intent::default();
+    let mut case = Case::incast(&switch, gbps(adapter));
+    let (data, cnp) = (case.senders.dscp, case.senders.cnp_dscp);
+    let class = |dscp: u8, switch: &Intent| switch.class_of_dscp(dscp);
+    let classes = (class(data, &switch), class(cnp, &switch));
+    let other = |than: u8, usual: u8| if than == usual { usual ^ 1 } else { usual };
+    let data = marks
+        .dscp
+        .unwrap_or_else(|| other(marks.cnp.unwrap_or(cnp), data));
+    let cnp = marks.cnp.unwrap_or_else(|| other(data, cnp));
+    switch.dscp = [0; 64];
+    switch.dscp[usize::from(cnp & 63)] = classes.1;
+    switch.dscp[usize::from(data & 63)] = classes.0;
+    for talk in [&mut case.senders, &mut case.receiver] {
+        (talk.dscp, talk.cnp_dscp) = (data, cnp);
+    }
+    case.switch = switch;
+    case
 }
 
 /// The cost of a network with a fault against the fixed one.
 fn cost(now: &Case, fixed: &Case) -> Consequence {
-    compare(now, fixed).map_or(
+    // Many ports or adapters may have one fault, and its cost is simulated once.
+    thread_local! {
+        static KNOWN: RefCell<HashMap<[String; 2], Option<Cost>>> = RefCell::default();
+    }
+    let key = [now.fabric_file(), fixed.fabric_file()];
+    let known = KNOWN.with_borrow(|known| known.get(&key).copied());
+    let found = known.unwrap_or_else(|| compare(now, fixed));
+    KNOWN.with_borrow_mut(|known| known.insert(key, found));
+    found.map_or(
         Consequence::NotSimulated("the settings make no network"),
         Consequence::Simulated,
     )
 }
 
 /// The cost of other settings of all adapters.
-fn cost_of(adapter: &Adapter, change: impl Fn(&mut Talk)) -> Consequence {
-    let fixed = usual(adapter);
+fn cost_of(adapter: &Adapter, marks: Marks, change: impl Fn(&mut Talk)) -> Consequence {
+    let fixed = usual(adapter, marks);
     let mut now = fixed.clone();
     change(&mut now.senders);
     change(&mut now.receiver);

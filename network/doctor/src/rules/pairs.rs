@@ -1,6 +1,10 @@
 //! Both ends of a link: a host and the switch that it is attached to.
 
-use super::{Adapter, Finding, Found, HostFacts, Marks, SwitchFacts, cost, gbps, is_of_interest};
+use super::switch::One;
+use super::{
+    Adapter, Consequence, Finding, Found, HostFacts, Marks, SwitchFacts, cost, gbps,
+    is_of_interest, usual,
+};
 use crate::cost_simulation::Case;
 use vendors::switch_facts::ShownPort;
 use vendors::text::{classes, ranges};
@@ -38,6 +42,30 @@ pub(super) fn check(
                 mtu(host, adapter, switch, intent, found);
             }
         }
+    }
+}
+
+/// The network of an adapter behind a switch, with the marks of its data.
+struct Through<'a> {
+    switch: &'a SwitchFacts,
+    intent: &'a Intent,
+    marks: Marks,
+}
+
+impl Through<'_> {
+    /// The cost of a fault, which `change` makes.
+    fn cost(&self, adapter: &Adapter, change: impl Fn(&mut Case)) -> Consequence {
+        let Self {
+            switch,
+            intent,
+            marks,
+        } = *self;
+        let one = One {
+            switch,
+            intent,
+            marks,
+        };
+        one.other_at(gbps(adapter), change)
     }
 }
 
@@ -89,10 +117,15 @@ fn priority(
     {
         return;
     }
-    let mut now = Case::incast(intent, gbps(adapter));
-    (now.senders.priority, now.senders.pfc, now.senders.dscp) = (class, pfc.value, dscp);
-    let fixed = now.clone();
-    now.senders.priority = priority;
+    let network = Through {
+        switch,
+        intent,
+        marks: Marks::of_data(dscp),
+    };
+    let consequence = network.cost(adapter, |case| {
+        // Only the priority of data has PFC in the simulated network.
+        case.senders.priority = case.senders.cnp_priority;
+    });
     let what = format!(
         "DSCP {dscp} is in priority {priority} of the adapter, and {} pauses priority {class} for it",
         switch.file
@@ -101,7 +134,7 @@ fn priority(
         dscp,
         priority: class,
     });
-    found.push(own.say(what, &[&map.seen], cost(&now, &fixed), fix));
+    found.push(own.say(what, &[&map.seen], consequence, fix));
 }
 
 /// A priority that the host pauses and obeys, and that no port of the switch has PFC for.
@@ -140,7 +173,7 @@ fn shown_pfc(
         "PFC of the adapter is for priority {list}, and no port that {} shows has PFC for it",
         switch.file
     );
-    let fixed = Case::incast(&Intent::default(), gbps(adapter));
+    let fixed = usual(adapter, Marks::of_adapter(host, adapter));
     let mut now = fixed.clone();
     (now.switch.pfc_send, now.switch.pfc_obey) = (0, 0);
     let own = Found {
@@ -171,9 +204,12 @@ fn pair(
         && intent.lossless(class)
         && pfc.value >> class & 1 == 0
     {
-        let mut now = Case::incast(intent, gbps(adapter));
-        let fixed = now.clone();
-        now.senders.pfc = pfc.value;
+        let network = Through {
+            switch,
+            intent,
+            marks: Marks::of_data(dscp),
+        };
+        let consequence = network.cost(adapter, |case| case.senders.pfc = pfc.value);
         let what = format!(
             "PFC of the adapter is for priority {}, and {} pauses priority {class}",
             ranges(classes(pfc.value)),
@@ -186,7 +222,7 @@ fn pair(
                 && finding.evidence.contains(&pfc.seen)
         };
         if !found.iter().any(known) {
-            found.push(own("pair-pfc").say(what, &[&pfc.seen], cost(&now, &fixed), fix));
+            found.push(own("pair-pfc").say(what, &[&pfc.seen], consequence, fix));
         }
     }
 }
@@ -208,13 +244,19 @@ fn mtu(
         return;
     }
     if let Some(mtu) = adapter.mtu.as_ref().filter(|mtu| mtu.value > intent.mtu) {
-        let mut now = Case::incast(intent, gbps(adapter));
-        let fixed = now.clone();
         let fits = [2048, 1024, 512]
             .into_iter()
             .find(|roce| intent.mtu >= roce + 80)
             .unwrap_or(256);
-        (now.senders.mtu, now.receiver.mtu) = (fits, fits);
+        let marks = Marks::of_adapter(host, adapter);
+        let network = Through {
+            switch,
+            intent,
+            marks,
+        };
+        let consequence = network.cost(adapter, |case| {
+            (case.senders.mtu, case.receiver.mtu) = (fits, fits);
+        });
         let what = format!(
             "the host sends up to {} bytes, and {} takes {}",
             mtu.value, switch.file, intent.mtu
@@ -222,7 +264,7 @@ fn mtu(
         let known = found.iter().any(|finding| finding.rule == "switch-mtu");
         if !known && intent.mtu < 4200 {
             let fix = "an MTU of 9216 on the switch".to_owned();
-            found.push(own("pair-mtu").say(what, &[&mtu.seen], cost(&now, &fixed), fix));
+            found.push(own("pair-mtu").say(what, &[&mtu.seen], consequence, fix));
         }
     }
 }

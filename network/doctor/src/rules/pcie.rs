@@ -1,6 +1,6 @@
 //! The PCIe link of an adapter, and what is between it and memory.
 
-use super::{Adapter, Consequence, Finding, Found, HostFacts, cost, cost_of, gbps, usual};
+use super::{Adapter, Consequence, Finding, Found, HostFacts, Marks, cost, cost_of, gbps, usual};
 use vendors::facts::PcieLink;
 use vendors::shell::quoted;
 
@@ -60,6 +60,7 @@ fn trained(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     };
     let consequence = limit(
         adapter,
+        Marks::of_adapter(host, adapter),
         is,
         if rule == "pcie-below-link" {
             None
@@ -70,8 +71,8 @@ fn trained(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     found.push(own(rule).say(what, &[&trained.seen, &capable.seen], consequence, fix));
 }
 
-fn limit(adapter: &Adapter, is: PcieLink, can: Option<PcieLink>) -> Consequence {
-    let mut fixed = usual(adapter);
+fn limit(adapter: &Adapter, marks: Marks, is: PcieLink, can: Option<PcieLink>) -> Consequence {
+    let mut fixed = usual(adapter, marks);
     let mut now = fixed.clone();
     now.receiver.pcie = Some((is.generation, is.width));
     fixed.receiver.pcie = can.map(|can| (can.generation, can.width));
@@ -110,7 +111,12 @@ fn kernel_log(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         host,
         adapter,
     };
-    found.push(own.say(what, &[&limited.seen], limit(adapter, nearest, None), fix));
+    found.push(own.say(
+        what,
+        &[&limited.seen],
+        limit(adapter, Marks::of_adapter(host, adapter), nearest, None),
+        fix,
+    ));
 }
 
 fn read_requests(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
@@ -128,7 +134,7 @@ fn read_requests(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) 
             .trained
             .as_ref()
             .map_or((4, 8), |link| (link.value.generation, link.value.width));
-        let consequence = cost_of(adapter, |talk| {
+        let consequence = cost_of(adapter, Marks::of_adapter(host, adapter), |talk| {
             talk.pcie = Some(link);
             // A completion is no longer than the request that it answers.
             talk.pcie_payload = request.value.clamp(128, 256);
@@ -184,7 +190,7 @@ fn numa(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
         .trained
         .as_ref()
         .map_or((4, 16), |link| (link.value.generation, link.value.width));
-    let mut now = usual(adapter);
+    let mut now = usual(adapter, Marks::of_adapter(host, adapter));
     (now.count, now.depth, now.message) = (1, 1, 64 << 10);
     let mut fixed = now.clone();
     for (case, ns) in [(&mut now, 550 + REMOTE_NS), (&mut fixed, 550)] {

@@ -31,7 +31,7 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, marks: Marks, found: &m
         found.push(own.say(
             what,
             &[&pause.seen],
-            cost_of(adapter, |talk| talk.pfc = 0),
+            cost_of(adapter, marks, |talk| talk.pfc = 0),
             fix,
         ));
     }
@@ -50,7 +50,7 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, marks: Marks, found: &m
         let fix = format!(
             "rockery plan FILE --for HOST={dialect} --out DIR writes the script and its unit"
         );
-        let consequence = match cost_of(adapter, |talk| (talk.priority, talk.pfc) = (0, 0)) {
+        let consequence = match cost_of(adapter, marks, |talk| (talk.priority, talk.pfc) = (0, 0)) {
             Consequence::Simulated(cost) => Consequence::AfterReboot(cost),
             other => other,
         };
@@ -109,8 +109,8 @@ impl<'a> On<'a> {
                 "connections leave with ToS {}: DSCP 0, the class of everything else",
                 tos.value
             );
-            let consequence = cost_of(self.adapter, |talk| {
-                (talk.dscp, talk.priority, talk.ecn) = (0, 0, false)
+            let consequence = cost_of(self.adapter, self.marks, |talk| {
+                (talk.dscp, talk.priority, talk.ecn) = (tos.value >> 2, 0, false)
             });
             let fix = match self.marks.dscp {
                 Some(dscp) => own.fix(HostRemedy::Tos(dscp << 2 | 2)),
@@ -135,7 +135,7 @@ impl<'a> On<'a> {
             );
             let own = self.found("tos-no-ect");
             let fix = own.fix(HostRemedy::Tos(tos.value | 2));
-            let consequence = cost_of(self.adapter, |talk| talk.ecn = false);
+            let consequence = cost_of(self.adapter, self.marks, |talk| talk.ecn = false);
             found.push(own.say(what, &[&tos.seen], consequence, fix));
         }
     }
@@ -154,7 +154,7 @@ impl<'a> On<'a> {
                 "the adapter trusts PCP, which untagged packets do not have: data is in priority 0";
             let own = self.found("trust");
             let fix = own.fix(HostRemedy::TrustDscp);
-            let consequence = cost_of(adapter, |talk| talk.priority = 0);
+            let consequence = cost_of(adapter, self.marks, |talk| talk.priority = 0);
             found.push(own.say(what, &[&trust.seen], consequence, fix));
             return;
         }
@@ -179,7 +179,7 @@ impl<'a> On<'a> {
                 }
             };
             let own = self.found("pfc-off");
-            let consequence = cost_of(adapter, |talk| talk.pfc = 0);
+            let consequence = cost_of(adapter, self.marks, |talk| talk.pfc = 0);
             found.push(own.say(what, &[&pfc.seen], consequence, fix_of(&own)));
         } else if pfc.value == 0xff {
             let what =
@@ -225,15 +225,9 @@ impl<'a> On<'a> {
             vendors::text::ranges(vendors::text::classes(pfc.value))
         );
         let consequence = match is_default {
-            true => cost_of(self.adapter, |talk| talk.pfc = 0),
-            false => cost_of(self.adapter, |talk| {
-                let other = if priority == talk.priority {
-                    0
-                } else {
-                    priority
-                };
-                talk.priority = other;
-            }),
+            true => cost_of(self.adapter, self.marks, |talk| talk.pfc = 0),
+            // In the simulated network only the priority of data has PFC.
+            false => cost_of(self.adapter, self.marks, |talk| talk.priority = 0),
         };
         own.say(what, &seen, consequence, fix)
     }
@@ -269,7 +263,7 @@ impl<'a> On<'a> {
                 "notifications leave with DSCP {}, and not with {wanted}",
                 cnp.value
             );
-            let consequence = cost_of(adapter, |talk| talk.cnp_dscp = cnp.value);
+            let consequence = cost_of(adapter, self.marks, |talk| talk.cnp_dscp = cnp.value);
             let own = self.found("cnp-dscp");
             let fix = own.fix(HostRemedy::CnpDscp(wanted));
             found.push(own.say(what, &[&cnp.seen], consequence, fix));
@@ -297,7 +291,7 @@ impl<'a> On<'a> {
             };
             let fixed = Case {
                 exchange: true,
-                ..usual(adapter)
+                ..usual(adapter, self.marks)
             };
             let mut now = fixed.clone();
             // In the simulated network the priority of data is the paused one.
@@ -344,7 +338,7 @@ impl<'a> On<'a> {
             };
             let own = self.found(rule);
             let what = format!("DCQCN is off for priority {priority}: {effect}");
-            let consequence = cost_of(adapter, |talk| talk.ecn = false);
+            let consequence = cost_of(adapter, self.marks, |talk| talk.ecn = false);
             found.push(own.say(what, &[&on.seen], consequence, own.fix(remedy)));
         }
     }
@@ -372,7 +366,7 @@ impl<'a> On<'a> {
         let what = format!("data has {percent} % of the link when other classes send");
         let own = self.found("ets-share");
         let fix = own.fix(HostRemedy::Shares(self.halved(*class)));
-        let consequence = share_cost(&usual(adapter), percent, 50);
+        let consequence = share_cost(&usual(adapter, self.marks), percent, 50);
         found.push(own.say(what, &[&share.seen], consequence, fix));
     }
 

@@ -1,7 +1,7 @@
 //! The state of ports as a switch shows it, against its configuration and the fabric file.
 
 use super::switch::One;
-use super::{Consequence, Evidence, Finding, SwitchFacts, cost};
+use super::{Consequence, Evidence, Finding, SwitchFacts};
 use crate::cost_simulation::Case;
 use crate::marks::Marks;
 use vendors::facts::Fact;
@@ -132,10 +132,7 @@ impl Port<'_> {
             intent: &intent,
             marks: self.marks,
         };
-        let fixed = one.case(&intent);
-        let mut now = fixed.clone();
-        change(&mut now);
-        cost(&now, &fixed)
+        one.other(change)
     }
 
     fn fix_pfc(&self, class: u8) -> String {

@@ -1,6 +1,6 @@
 //! SMB Direct on Linux and Windows, and DCB of Windows.
 
-use super::{Adapter, Consequence, Evidence, Finding, Found, HostFacts, cost_of, value};
+use super::{Adapter, Consequence, Evidence, Finding, Found, HostFacts, Marks, cost_of, value};
 use vendors::HostRemedy;
 use vendors::facts::WindowsFacts;
 use vendors::shell::quoted;
@@ -82,13 +82,17 @@ fn dcb(adapter: &Adapter, windows: &WindowsFacts, is_first: bool, say: Say<'_>) 
         .filter(|fact| fact.value && is_first);
     if let Some(fact) = willing {
         let what = "Windows is willing: DCB settings of the host are not programmed";
-        let consequence = cost_of(adapter, |talk| (talk.pfc, talk.priority) = (0, 0));
+        let consequence = cost_of(adapter, Marks::default(), |talk| {
+            (talk.pfc, talk.priority) = (0, 0)
+        });
         let fix = HostRemedy::NotWilling.of(adapter, true);
         say("willing", what, &fact.seen, consequence, &fix);
     }
     if let Some(fact) = adapter.qos_enabled.as_ref().filter(|fact| !fact.value) {
         let fix = HostRemedy::Qos.of(adapter, true);
-        let consequence = cost_of(adapter, |talk| (talk.pfc, talk.priority) = (0, 0));
+        let consequence = cost_of(adapter, Marks::default(), |talk| {
+            (talk.pfc, talk.priority) = (0, 0)
+        });
         say(
             "adapter-qos",
             "QoS of the adapter is disabled",
@@ -107,7 +111,7 @@ fn dcb(adapter: &Adapter, windows: &WindowsFacts, is_first: bool, say: Say<'_>) 
                 "windows-pfc",
                 &what,
                 &pfc.seen,
-                cost_of(adapter, |talk| talk.pfc = 0),
+                cost_of(adapter, Marks::default(), |talk| talk.pfc = 0),
                 &fix,
             );
         }
@@ -135,7 +139,9 @@ fn smb_policy(adapter: &Adapter, windows: &WindowsFacts, say: Say<'_>) {
             "smb-policy",
             what,
             &policy.seen,
-            cost_of(adapter, |talk| (talk.dscp, talk.priority) = (0, 0)),
+            cost_of(adapter, Marks::default(), |talk| {
+                (talk.dscp, talk.priority) = (0, 0)
+            }),
             &fix,
         );
     }
@@ -150,7 +156,7 @@ fn global_pause(adapter: &Adapter, say: Say<'_>) {
             "global-pause",
             what,
             &pause.seen,
-            cost_of(adapter, |talk| talk.pfc = 0),
+            cost_of(adapter, Marks::default(), |talk| talk.pfc = 0),
             &fix,
         );
     }

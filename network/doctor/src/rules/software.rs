@@ -25,8 +25,14 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
         None => !on.is_empty(),
     });
     if let Some(rule) = dropping {
-        let fix = "iptables -I INPUT -p udp --dport 4791 -j ACCEPT, or the same in nftables and the \
-            cloud's firewall";
+        let is_nftables = !rule.seen.text.trim_start().starts_with('-');
+        let fix = match is_nftables {
+            true => {
+                "nft insert rule inet filter input udp dport 4791 accept, with the table and chain of \
+                the rule; and the cloud's firewall"
+            }
+            false => "iptables -I INPUT -p udp --dport 4791 -j ACCEPT, and the cloud's firewall",
+        };
         let what = "the firewall drops UDP port 4791, which carries RoCEv2 of software devices";
         found.push(own("firewall").say(what, &[&rule.seen], Consequence::NothingArrives, fix));
     }

@@ -15,6 +15,10 @@ const MTU_NEEDED: u32 = 4200;
 /// What is asked for where no input says which packets are data.
 pub(super) const ASK: &str = "--dscp D, or a fabric file, says which DSCP data has";
 
+/// The cost where nothing says which packets are data.
+pub(super) const UNKNOWN_DATA: Consequence =
+    Consequence::NotSimulated("the class of data is not known");
+
 pub(super) fn check(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>) {
     for intent in &switch.groups {
         let own = One {
@@ -73,14 +77,44 @@ impl One<'_> {
         intent.trust.pcp() && intent.pcp.iter().any(|class| intent.lossless(*class))
     }
 
-    /// Three senders and a receiver with the marks of data, behind a switch with these settings. The adapters
-    /// have the priority that is lossless here.
-    pub(super) fn case(&self, intent: &Intent) -> Case {
-        let mut case = Case::incast(intent, self.gbps());
+    /// The DSCP of data and, where only a tag leads to a lossless class, its priority code point: those that
+    /// are known, else the first ones that are lossless here.
+    fn data(&self) -> Option<(u8, Option<u8>)> {
         let own = self.intent;
         let reached = (0..64).find(|dscp| own.lossless(own.class_of_dscp(*dscp)));
-        let dscp = self.marks.dscp.or(reached).unwrap_or(case.senders.dscp);
-        let class = own.class_of_dscp(dscp);
+        if let Some(dscp) = self.marks.dscp.or(reached) {
+            return Some((dscp, None));
+        }
+        let tagged = (0..8).find(|pcp| own.lossless(own.pcp[usize::from(*pcp)]));
+        let tagged = tagged.filter(|_| own.trust.pcp());
+        // Without a trusted header all packets are in one class, whatever they are marked with.
+        let one = matches!(own.trust, vendors::intent::Trust::None).then_some((0, None));
+        tagged.map(|pcp| (0, Some(pcp))).or(one)
+    }
+
+    /// A DSCP for notifications where none is known: one of a strict class that is not lossless, else one that
+    /// is not in the class of data.
+    fn notified(&self, class: u8) -> Option<u8> {
+        let own = self.intent;
+        let class_of = |dscp: &u8| usize::from(own.class_of_dscp(*dscp));
+        let strict = |dscp: &u8| {
+            let of = class_of(dscp);
+            own.queues[of].schedule == Schedule::Strict && !own.lossless(of as u8)
+        };
+        let other = |dscp: &u8| class_of(dscp) != usize::from(class);
+        (0..64).find(strict).or_else(|| (0..64).find(other))
+    }
+
+    /// Three senders and a receiver with the marks of data, behind a switch with these settings. The adapters
+    /// have the priority that is lossless here. Where nothing says which packets are data, there is no case.
+    pub(super) fn case(&self, intent: &Intent) -> Option<Case> {
+        let mut case = Case::incast(intent, self.gbps());
+        let own = self.intent;
+        let (dscp, pcp) = self.data()?;
+        let class = match pcp {
+            Some(pcp) => own.pcp[usize::from(pcp)],
+            None => own.class_of_dscp(dscp),
+        };
         let priority = match own.pfc_send {
             0 => class,
             _ if own.lossless(class) => class,
@@ -88,9 +122,11 @@ impl One<'_> {
         };
         for talk in [&mut case.senders, &mut case.receiver] {
             (talk.dscp, talk.priority, talk.pfc) = (dscp, priority, 1 << (priority & 7));
-            talk.cnp_dscp = self.marks.cnp.unwrap_or(talk.cnp_dscp);
+            talk.pcp = pcp;
+            talk.cnp_dscp = self.marks.cnp.or(self.notified(class)).unwrap_or(dscp);
+            talk.cnp_priority = (0..8).rev().find(|other| *other != priority).unwrap_or(0);
         }
-        case
+        Some(case)
     }
 
     pub(super) fn gbps(&self) -> u32 {
@@ -103,11 +139,30 @@ impl One<'_> {
             .clamp(1, 800)
     }
 
+    /// The cost of a fault, which `change` makes of this configuration.
+    pub(super) fn other(&self, change: impl Fn(&mut Case)) -> Consequence {
+        self.other_at(self.gbps(), change)
+    }
+
+    /// The same on links of this speed.
+    pub(super) fn other_at(&self, gbps: u32, change: impl Fn(&mut Case)) -> Consequence {
+        let Some(mut fixed) = self.case(self.intent) else {
+            return UNKNOWN_DATA;
+        };
+        fixed.gbps = gbps;
+        let mut now = fixed.clone();
+        change(&mut now);
+        cost(&now, &fixed)
+    }
+
     /// The cost against the same configuration with one change.
     pub(super) fn against(&self, change: impl Fn(&mut Intent)) -> Consequence {
         let mut fixed = self.intent.clone();
         change(&mut fixed);
-        cost(&self.case(self.intent), &self.case(&fixed))
+        match self.case(self.intent).zip(self.case(&fixed)) {
+            Some((now, fixed)) => cost(&now, &fixed),
+            None => UNKNOWN_DATA,
+        }
     }
 
     fn lossy(&self, found: &mut Vec<Finding>) {
@@ -116,7 +171,10 @@ impl One<'_> {
             return;
         }
         if intent.pfc_send == 0 {
-            found.push(self.pfc_off());
+            // Without a fabric file, ports without PFC beside others with PFC may carry no RoCE.
+            if self.switch.planned.is_some() || !self.switch.has_pfc_elsewhere(intent) {
+                found.push(self.pfc_off());
+            }
             return;
         }
         if intent.unknown(Area::Classes).is_some() || self.is_reached_by_tag() {
@@ -142,7 +200,7 @@ impl One<'_> {
             ),
             None => (
                 "no class is lossless: PFC is off".to_owned(),
-                Consequence::NotSimulated("the class of data is not known"),
+                UNKNOWN_DATA,
                 format!("PFC for the class of data: {ASK}"),
             ),
         };
@@ -310,7 +368,9 @@ impl One<'_> {
     /// The cost of pauses that the switch does not obey: those of a receiver whose PCIe link is slower than
     /// the network link. It is simulated as a receiver that sends no pauses.
     fn not_obeyed(&self) -> Consequence {
-        let mut fixed = self.case(self.intent);
+        let Some(mut fixed) = self.case(self.intent) else {
+            return UNKNOWN_DATA;
+        };
         let width =
             |lanes: &u8| 8.0 * 128.0 / 130.0 * f64::from(*lanes) < f64::from(self.gbps()) * 0.8;
         let lanes = [16, 8, 4, 2].into_iter().find(width).unwrap_or(1);
@@ -359,16 +419,16 @@ impl One<'_> {
                 .into_iter()
                 .find(|roce| self.intent.mtu >= roce + 80)
                 .unwrap_or(256);
-            let fixed = self.case(self.intent);
-            let mut now = fixed.clone();
-            (now.senders.mtu, now.receiver.mtu) = (fits, fits);
+            let consequence = self.other(|case| {
+                (case.senders.mtu, case.receiver.mtu) = (fits, fits);
+            });
             let what = format!(
                 "an MTU of {} carries RoCE packets of {fits} bytes; larger ones are dropped",
                 self.intent.mtu
             );
             let seen = self.evidence(&["mtu"]);
             let fix = self.switch.dialect.remedy(&Remedy::Mtu);
-            found.push(self.say("switch-mtu", what, seen, cost(&now, &fixed), fix));
+            found.push(self.say("switch-mtu", what, seen, consequence, fix));
         }
     }
 }
@@ -394,10 +454,9 @@ fn lanes(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>) {
             let fix = format!("the same for {module}1, {module}2, {module}3 and {module}4");
             let evidence = own.evidence(&[module]);
             // The chip applies settings to all lanes of a port, or to none.
-            let fixed = own.case(intent);
-            let mut now = fixed.clone();
-            (now.switch.pfc_send, now.switch.pfc_obey) = (0, 0);
-            found.push(own.say("switch-lanes", what, evidence, cost(&now, &fixed), fix));
+            let consequence =
+                own.other(|case| (case.switch.pfc_send, case.switch.pfc_obey) = (0, 0));
+            found.push(own.say("switch-lanes", what, evidence, consequence, fix));
         }
     }
 }

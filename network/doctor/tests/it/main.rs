@@ -9,4 +9,5 @@ mod limits;
 mod manual;
 mod plans;
 mod round_trips;
+mod sites;
 mod switches;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::classify::{Policies, read_map};
 use super::watchdog::WatchdogSettings;
 use super::write::{COS, dscp_default};
-use crate::blocks::{Block, blocks, interfaces};
+use crate::blocks::{Block, blocks, fit, interfaces};
 use crate::highest_rate::{self, HighestRate};
 use crate::intent::{Ecn, Intent, Pause, Queue, Schedule, Trust};
 use crate::interface::read_settings;
@@ -75,6 +75,9 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
     for block in &blocks {
         if let Some(name) = block.after("interface") {
             let ports = interfaces(name);
+            if !fit(file, block, &ports, found.len(), &mut outcomes) {
+                continue;
+            }
             outcomes.within(ports.clone());
             found.extend(switch.interface(file, &ports, block, &mut outcomes));
             outcomes.within(Vec::new());

@@ -104,6 +104,9 @@ fn of_any(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
                 pairs.join(" ")
             )
         }
+        HostRemedy::Up => format!("ip link set {netdev} up"),
+        HostRemedy::Speed => format!("ethtool -s {netdev} autoneg on"),
+        HostRemedy::Address => format!("ip addr add ADDRESS/24 dev {netdev}"),
         HostRemedy::NoGlobalPause => format!("ethtool -A {netdev} autoneg off rx off tx off"),
         HostRemedy::Mtu(bytes) => {
             format!("ip link set dev {netdev} mtu {bytes}, at both ends, and 9216 on the switch")

@@ -26,21 +26,8 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
     Ok(true)
 }
 
-/// The adapter of an RDMA device, made if it is new.
-fn device<'a>(host: &'a mut HostFacts, name: &str) -> &'a mut Adapter {
-    let found = host
-        .adapters
-        .iter()
-        .position(|adapter| adapter.device == name);
-    let index = found.unwrap_or_else(|| {
-        host.adapters.push(Adapter {
-            device: name.to_owned(),
-            ..Adapter::default()
-        });
-        host.adapters.len() - 1
-    });
-    &mut host.adapters[index]
-}
+/// Entries of one GID table at most.
+const GIDS_MAX: usize = 4096;
 
 /// Lines `PATH: VALUE` of files in /sys and configfs.
 fn sysfs(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
@@ -51,7 +38,8 @@ fn sysfs(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match parts.as_slice() {
             ["sys", "class", "infiniband", name, rest @ ..] => {
-                of_device(section, line, device(host, name), rest, value)?;
+                of_device(section, line, host.device(name), rest, value)?;
+                host.index_names(name);
             }
             ["sys", "class", "net", name, rest @ ..] => {
                 let Some(adapter) = host.adapter_of(name) else {
@@ -60,7 +48,7 @@ fn sysfs(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
                 of_interface(section, line, adapter, rest, value)?;
             }
             ["sys", "kernel", "config", "rdma_cm", name, "ports", _, file] => {
-                let adapter = device(host, name);
+                let adapter = host.device(name);
                 match *file {
                     "default_roce_tos" => {
                         adapter.tos = Some(section.fact(line, section.number(line, value)?))
@@ -72,11 +60,7 @@ fn sysfs(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
                 }
             }
             ["sys", "bus", "pci", "devices", address, rest @ ..] => {
-                let own = host
-                    .adapters
-                    .iter_mut()
-                    .find(|adapter| adapter.pci.as_deref() == Some(*address));
-                if let Some(adapter) = own {
+                if let Some(adapter) = host.adapter_at(address) {
                     of_pci(section, line, adapter, rest, value)?;
                 }
             }
@@ -94,7 +78,9 @@ fn of_device(
     value: &str,
 ) -> Result<(), ReadError> {
     match rest {
-        ["device"] => adapter.pci = value.rsplit('/').next().map(str::to_owned),
+        ["device"] if adapter.pci.is_none() => {
+            adapter.pci = value.rsplit('/').next().map(str::to_owned);
+        }
         ["node_type"] => {
             adapter.iwarp = Some(section.fact(line, value.contains("RNIC")));
         }
@@ -114,6 +100,9 @@ fn of_device(
             let address: std::net::Ipv6Addr = value
                 .parse()
                 .map_err(|_| section.wrong(line, "a GID was expected"))?;
+            if adapter.gids.len() >= GIDS_MAX {
+                return Err(section.wrong(line, "a table has 4096 GIDs at most"));
+            }
             if !address.is_unspecified() {
                 adapter.gids.push(section.fact(
                     line,
@@ -256,10 +245,13 @@ fn show_gids(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadErro
         // Some drivers do not show the version, and no interface behind it.
         let version = rest.iter().find(|word| matches!(**word, "v1" | "v2"));
         let v2 = version.map(|version| *version == "v2");
-        let adapter = device(host, name);
+        let adapter = host.device(name);
         let netdev = rest.last().filter(|_| version.is_some());
         if let (Some(netdev), None) = (netdev, &adapter.netdev) {
             adapter.netdev = Some(section.fact(line, (*netdev).to_owned()));
+        }
+        if adapter.gids.len() >= GIDS_MAX {
+            return Err(section.wrong(line, "a table has 4096 GIDs at most"));
         }
         adapter.gids.push(section.fact(
             line,
@@ -269,6 +261,7 @@ fn show_gids(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadErro
                 v2,
             },
         ));
+        host.index_names(name);
     }
     Ok(())
 }
@@ -300,11 +293,9 @@ fn lspci(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
         {
             host.acs_redirects.push(section.fact(line, ()));
         }
-        let own = host
-            .adapters
-            .iter_mut()
-            .find(|adapter| adapter.pci.as_deref() == Some(address.as_str()));
-        let Some(adapter) = own else { continue };
+        let Some(adapter) = host.adapter_at(&address) else {
+            continue;
+        };
         let pcie = &mut adapter.pcie;
         if let Some(rest) = text.strip_prefix("LnkCap:") {
             pcie.capable = link(section, line, rest)?.map(|link| section.fact(line, link));

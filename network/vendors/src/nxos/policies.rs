@@ -17,6 +17,27 @@ pub(super) struct Queuing {
     pub(super) buffers: BTreeMap<u8, Pause>,
 }
 
+/// A policy of type network-qos.
+#[derive(Default)]
+pub(super) struct NetworkQos {
+    /// Lossless classes, one bit each.
+    pub(super) pfc: u8,
+    /// The largest frame by class, where the policy says it.
+    pub(super) mtu: BTreeMap<u8, u32>,
+}
+
+impl NetworkQos {
+    /// The largest frame of lossless classes, or of all where none is lossless.
+    pub(super) fn mtu(&self) -> Option<u32> {
+        let lossless = self
+            .mtu
+            .iter()
+            .filter(|(class, _)| self.pfc >> **class & 1 == 1);
+        let own = lossless.map(|(_, mtu)| *mtu).min();
+        own.or_else(|| self.mtu.values().copied().min())
+    }
+}
+
 /// Class maps and policies read so far, by name.
 #[derive(Default)]
 pub(super) struct Policies<'a> {
@@ -25,8 +46,7 @@ pub(super) struct Policies<'a> {
     groups: BTreeMap<(&'a str, &'a str), u8>,
     /// Class maps and groups of each policy of type qos, in order.
     pub(super) inputs: BTreeMap<&'a str, Vec<(&'a str, u8)>>,
-    /// Lossless classes of each policy of type network-qos.
-    pub(super) network: BTreeMap<&'a str, u8>,
+    pub(super) network: BTreeMap<&'a str, NetworkQos>,
     pub(super) queuing: BTreeMap<&'a str, Queuing>,
     pub(super) lldp: bool,
     /// Whether the PFC watchdog is on for the switch.
@@ -177,8 +197,9 @@ impl<'a> Policies<'a> {
         }
     }
 
-    fn network_policy(&self, file: &str, block: &Block<'_>, outcomes: &mut Outcomes) -> u8 {
-        let mut pfc = 0;
+    fn network_policy(&self, file: &str, block: &Block<'_>, outcomes: &mut Outcomes) -> NetworkQos {
+        let mut policy = NetworkQos::default();
+        let NetworkQos { pfc, mtu } = &mut policy;
         for class in &block.below {
             let name = class.after("class type network-qos");
             let group = match name {
@@ -192,9 +213,12 @@ impl<'a> Policies<'a> {
             };
             outcomes.applied(class.line.number);
             class.each(outcomes, |line| match line.line.words().as_slice() {
-                ["mtu", value] => number(file, line.line.number, value, 576..=9216).map(|_| ()),
+                ["mtu", value] => {
+                    mtu.insert(group, number(file, line.line.number, value, 576..=9216)?);
+                    Ok(())
+                }
                 ["pause", "no-drop"] => {
-                    pfc |= 1 << group;
+                    *pfc |= 1 << group;
                     Ok(())
                 }
                 ["pause", .., "pfc-cos", value] => {
@@ -203,7 +227,7 @@ impl<'a> Policies<'a> {
                         let what = "pfc-cos of another number than the class is not supported";
                         return Err(line.wrong(file, what));
                     }
-                    pfc |= mask(&values);
+                    *pfc |= mask(&values);
                     Ok(())
                 }
                 [
@@ -213,7 +237,7 @@ impl<'a> Policies<'a> {
                 _ => Err(line.wrong(file, "this line of a network-qos class is not known")),
             });
         }
-        pfc
+        policy
     }
 
     fn queuing_policy(&self, file: &str, block: &Block<'_>, outcomes: &mut Outcomes) -> Queuing {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::policies::Policies;
-use crate::blocks::{Block, blocks, interfaces};
+use crate::blocks::{Block, blocks, fit, interfaces};
 use crate::intent::{Intent, Pause, Queue, Trust};
 use crate::interface::read_settings;
 use crate::irrelevant::pass;
@@ -28,6 +28,9 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
     for block in &blocks {
         if let Some(name) = block.after("interface") {
             let ports = interfaces(name);
+            if !fit(file, block, &ports, found.len(), &mut outcomes) {
+                continue;
+            }
             outcomes.within(ports.clone());
             found.extend(interface(file, &ports, block, &policies, &mut outcomes));
             outcomes.within(Vec::new());
@@ -36,6 +39,9 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
     Ok((found, outcomes))
 }
 
+/// The MTU of a port without configuration.
+const MTU_DEFAULT: u32 = 1500;
+
 /// The settings of an interface.
 struct Interface<'a> {
     input: Option<&'a str>,
@@ -43,7 +49,7 @@ struct Interface<'a> {
     /// The queuing policy of arriving packets, which sizes the buffers of lossless classes.
     input_queuing: Option<&'a str>,
     mode: Option<&'a str>,
-    mtu: u32,
+    mtu: Option<u32>,
     global_pause: bool,
     /// Whether the PFC watchdog is on.
     watches: bool,
@@ -91,7 +97,7 @@ impl<'a> Interface<'a> {
                 return Ok(true);
             }
             ["mtu", value] => {
-                self.mtu = number(file, line.line.number, value, 576..=9216)?;
+                self.mtu = Some(number(file, line.line.number, value, 576..=9216)?);
                 return Ok(true);
             }
             _ => return Ok(false),
@@ -114,7 +120,7 @@ fn interface<'a>(
         output: policies.system_output,
         input_queuing: policies.system_input_queuing,
         mode: None,
-        mtu: 1500,
+        mtu: None,
         global_pause: false,
         watches: false,
         about: false,
@@ -139,7 +145,7 @@ fn intent(
     let mut intent = Intent {
         dscp: [0; 64],
         pcp: [0; 8],
-        mtu: own.mtu,
+        mtu: own.mtu.unwrap_or(MTU_DEFAULT),
         dcbx: policies.lldp,
         trust: Trust::None,
         global_pause: own.global_pause,
@@ -169,7 +175,12 @@ fn intent(
     let mut pfc = 0;
     if let Some(name) = policies.system_network {
         match policies.network.get(name) {
-            Some(classes) => pfc = *classes,
+            Some(policy) => {
+                pfc = policy.pfc;
+                // The policy limits frames of the switch; ports that have no MTU of their own take it.
+                let of_policy = policy.mtu();
+                intent.mtu = own.mtu.or(of_policy).unwrap_or(MTU_DEFAULT);
+            }
             None => missing(&mut intent, "network-qos", name, &[Area::Pfc]),
         }
     }

@@ -1,7 +1,7 @@
 //! Texts of OS10, read as intents.
 
 use super::policies::Policies;
-use crate::blocks::{Block, blocks, interfaces};
+use crate::blocks::{Block, blocks, fit, interfaces};
 use crate::intent::{Intent, Queue, Trust};
 use crate::interface::read_settings;
 use crate::irrelevant::pass;
@@ -26,6 +26,9 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
     for block in &blocks {
         if let Some(name) = block.after("interface") {
             let ports = interfaces(name);
+            if !fit(file, block, &ports, found.len(), &mut outcomes) {
+                continue;
+            }
             outcomes.within(ports.clone());
             found.extend(interface(file, &ports, block, &policies, &mut outcomes));
             outcomes.within(Vec::new());

@@ -37,6 +37,12 @@ pub(crate) fn command(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
         HostRemedy::NotWilling => {
             "Set-NetQosDcbxSetting -Willing $false -Confirm:$false".to_owned()
         }
+        HostRemedy::Up => format!("Enable-NetAdapter -Name {name}"),
+        // 0 is automatic negotiation (standardized keywords of NDIS).
+        HostRemedy::Speed => property("*SpeedDuplex", 0),
+        HostRemedy::Address => {
+            format!("New-NetIPAddress -InterfaceAlias {name} -IPAddress ADDRESS -PrefixLength 24")
+        }
         HostRemedy::Qos => format!("Enable-NetAdapterQos -Name {name}"),
         HostRemedy::SmbPriority(priority) => format!(
             "New-NetQosPolicy \"SMB\" -NetDirectPortMatchCondition 445 -PriorityValue8021Action {priority}"

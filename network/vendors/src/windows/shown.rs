@@ -74,7 +74,7 @@ fn adapter<'h>(
 ) -> Result<&'h mut Adapter, ReadError> {
     let name = record.get("name").map(|(_, name)| name.to_owned());
     let found = match (&name, host.adapters.len()) {
-        (Some(name), _) => host.adapters.iter().position(|own| own.device == *name),
+        (Some(name), _) => return Ok(host.device(name)),
         (None, 0 | 1) => (host.adapters.len() == 1).then_some(0),
         (None, _) => {
             let line = record.first().unwrap_or(&section.head);
