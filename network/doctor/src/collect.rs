@@ -81,6 +81,7 @@ pub fn snapshot() -> String {
         run(&mut text, "mlnx_qos", &["-i", netdev], None);
         run(&mut text, "ethtool", &[netdev], None);
         run(&mut text, "ethtool", &["-a", netdev], None);
+        run(&mut text, "ethtool", &["-S", netdev], None);
     }
     run(&mut text, "dmesg", &[], Some("available PCIe bandwidth"));
     run(&mut text, "iptables-save", &[], None);
@@ -144,6 +145,11 @@ fn device_files(
             file(text, &format!("{path}/gid_attrs/types/{index}"));
             file(text, &format!("{path}/gid_attrs/ndevs/{index}"));
             netdevs.extend(read(&format!("{path}/gid_attrs/ndevs/{index}")));
+        }
+        for folder in ["hw_counters", "counters"] {
+            for name in entries(&format!("{path}/{folder}")) {
+                file(text, &format!("{path}/{folder}/{name}"));
+            }
         }
         let config = format!("/sys/kernel/config/rdma_cm/{device}/ports/{port}");
         file(text, &format!("{config}/default_roce_tos"));

@@ -1,20 +1,21 @@
 //! The values of a fabric file that can change while its lab runs.
 
 use crate::functions::adapters_of;
+use crate::link_changes::{FIELDS, LinkChange};
 use crate::plan::Plan;
 use sim::experiment::Experiment;
 
 /// The paths that `rockery lab set` takes.
-const SETTABLE: &str = "link.N with rate, delay, length, loss and bit-errors; qos.NAME with lossy-limit, \
-                        queue.CLASS.limit, queue.CLASS.ecn and pfc, its watchdog excepted; \
-                        nic.NAME.functions.vf.N with mac, vlan, qos, min-rate, max-rate, spoof-check, trust \
-                        and state";
+const SETTABLE: &str = "link.N, or A-B for all links between two nodes, with rate, delay, length, \
+                        loss and bit-errors; qos.NAME with lossy-limit, queue.CLASS.limit, \
+                        queue.CLASS.ecn and pfc, its watchdog excepted; nic.NAME.functions.vf.N with mac, \
+                        vlan, qos, min-rate, max-rate, spoof-check, trust and state";
 
 /// Whether a path names a value that can change.
 fn is_settable(path: &str) -> bool {
     let keys: Vec<&str> = path.split('.').map(str::trim).collect();
     match keys[..] {
-        ["link", _, field] => ["rate", "delay", "length", "loss", "bit-errors"].contains(&field),
+        ["link", _, field] => FIELDS.contains(&field),
         ["qos", _, "pfc", "watchdog", ..] => false,
         ["qos", _, "lossy-limit"] | ["qos", _, "queue", _, "limit" | "ecn", ..] => true,
         ["qos", _, "pfc", ..] => true,
@@ -38,7 +39,11 @@ fn is_settable(path: &str) -> bool {
 /// # Errors
 /// Why a value cannot be set in a lab that runs.
 pub(crate) fn changed(plan: &Plan, values: &[(String, String)]) -> Result<Plan, String> {
-    if let Some((path, _)) = values.iter().find(|(path, _)| !is_settable(path)) {
+    let is_link = |path: &str, value: &str| LinkChange::of(&plan.experiment, path, value).is_some();
+    let other = values
+        .iter()
+        .find(|(path, value)| !is_settable(path) && !is_link(path, value));
+    if let Some((path, _)) = other {
         return Err(format!(
             "{path} cannot change while the lab runs; what can is {SETTABLE}"
         ));
@@ -141,6 +146,50 @@ mod tests {
             };
             assert_eq!(addresses(&changed), addresses(&plan));
         }
+    }
+
+    /// A network of a generated topology, which has no tables of links.
+    const STAR: &str = "topology = { kind = \"star\", hosts = 3 }\n[[workload]]\n\
+                        pattern = \"ring\"\nmessages = 1\n";
+
+    #[test]
+    fn links_of_a_generated_topology_change_by_their_ends() {
+        let mut none = |name: &str| Err(format!("{name} is not there"));
+        let document = Document::read("test", STAR, &mut none).expect("a file");
+        let plan = Plan::new("test".to_owned(), document, &mut none).expect("a plan");
+        let network = &plan.experiment.network;
+        let (host, switch) = (
+            network.hosts[1].name.clone(),
+            network.switches[0].name.clone(),
+        );
+        let path = |field: &str| format!("{host}-{switch}.{field}");
+        let rates = |plan: &Plan| -> Vec<u64> {
+            let links = plan.experiment.scenario.topology.links().iter();
+            links.map(|link| link.config.rate.bps()).collect()
+        };
+        let before = rates(&plan);
+        let slower = changed(&plan, &one(&path("rate"), "10Gb/s")).expect("a rate");
+        let mut expected = before.clone();
+        expected[1] = 10_000_000_000;
+        assert_eq!(rates(&slower), expected);
+        // A later change of another property, or of the file, keeps the first one.
+        let lossy = changed(&slower, &one(&path("loss"), "0.5")).expect("a loss");
+        let marking = one("qos.default.queue.3.ecn.min", "1KiB");
+        let marking = changed(&lossy, &marking).expect("a threshold");
+        assert_eq!(rates(&marking), expected);
+        let links = marking.experiment.scenario.topology.links();
+        assert_eq!((links[1].config.loss, links[0].config.loss), (1 << 31, 0));
+        // The other order of the ends is the same link.
+        let turned = format!("{switch}-{host}.rate");
+        assert_eq!(
+            rates(&changed(&plan, &one(&turned, "10Gb/s")).expect("a rate")),
+            expected
+        );
+        let error = changed(&plan, &one("h7-nowhere.rate", "10Gb/s")).expect_err("no link");
+        assert!(error.contains("no link is between"), "{error}");
+        let error = changed(&plan, &one(&path("rate"), "quick")).expect_err("no rate");
+        assert!(error.contains("rate"), "{error}");
+        assert!(changed(&plan, &one(&path("between"), "1")).is_err());
     }
 
     #[test]

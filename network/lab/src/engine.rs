@@ -8,6 +8,7 @@ use crate::control::{Answer, HostStatus, MESSAGE_BYTES, Request, Status};
 use crate::device::Device;
 use crate::functions::{Cables, FunctionStatus, adapters_of};
 use crate::inspect;
+use crate::link_changes;
 use crate::listener::accept;
 use crate::lldp::Lldp;
 use crate::measurement::Measurement;
@@ -452,7 +453,7 @@ impl Engine {
     }
 
     fn set_link(&mut self, ends: &[String; 2], up: bool) -> Answer {
-        let links = inspect::links_between(&self.plan.experiment, ends);
+        let links = link_changes::links_between(&self.plan.experiment, ends);
         if links.is_empty() {
             return Answer::Error {
                 error: format!("no link is between {} and {}", ends[0], ends[1]),

@@ -37,6 +37,9 @@ pub enum LabError {
     /// Adapters that programs cannot be.
     #[error("host {0} has protocol = \"tcp\" or headers of fixed sizes: a live host has neither")]
     Adapter(String),
+    /// A changed property of a link that does not exist, or that no link has.
+    #[error("{0}")]
+    Link(String),
     /// A function has the MAC address of another host.
     #[error("{one} and {other} have one MAC address: set another `mac` for the function, or none")]
     Mac {

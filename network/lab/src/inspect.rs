@@ -1,8 +1,6 @@
 //! Answers about the network of a lab.
 
 use crate::control::Answer;
-use fabric::topology::Node;
-use fabric_file::SharedAdapter;
 use link::unix;
 use sim::experiment::Experiment;
 use sim::report::vendor_tables;
@@ -75,33 +73,6 @@ pub(crate) fn show(
         ));
     }
     Ok(asked.join("\n\n") + "\n")
-}
-
-/// The links between two nodes, each named as a node (`crs504`) or as a port (`crs504:qsfp28-1-1`).
-pub(crate) fn links_between(experiment: &Experiment, ends: &[String; 2]) -> Vec<u32> {
-    let network = &experiment.network;
-    let is_called = |end: fabric::topology::End, name: &String| {
-        let node = match end.node {
-            Node::Host(host) => &network.hosts[host as usize].name,
-            Node::Switch(switch) => &network.switches[switch as usize].name,
-        };
-        // The port of an adapter with functions is called like its host.
-        let adapter = network
-            .adapters
-            .iter()
-            .find(|adapter| Node::Switch(adapter.switch) == end.node);
-        let is_of = |adapter: &SharedAdapter| {
-            end.port == 0 && network.hosts[adapter.host as usize].name == *name
-        };
-        node == name || network.port_name(end) == *name || adapter.is_some_and(is_of)
-    };
-    let links = (0_u32..).zip(network.topology.links());
-    let found = links.filter(|(_, link)| {
-        let [one, other] = link.ends;
-        is_called(one, &ends[0]) && is_called(other, &ends[1])
-            || is_called(other, &ends[0]) && is_called(one, &ends[1])
-    });
-    found.map(|(number, _)| number).collect()
 }
 
 /// Sends an answer; a long text in pieces.

@@ -24,6 +24,7 @@ pub mod fuzz_entry;
 mod gso;
 mod inspect;
 mod lateness;
+mod link_changes;
 mod listener;
 pub mod lldp;
 mod marking;

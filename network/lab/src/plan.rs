@@ -3,6 +3,7 @@
 use crate::LabError;
 use crate::frame::{class_of, link_local};
 use crate::functions::{self, LiveFunction, cable_of};
+use crate::link_changes::LinkChange;
 use crate::neighbours::HostAddresses;
 use fabric::topology::Node;
 use fabric::{Rate, Span, Time};
@@ -95,6 +96,14 @@ impl LiveHost {
     }
 }
 
+/// The file of a lab, and what was changed since it was read.
+#[derive(Clone, Debug)]
+struct Source {
+    document: Document,
+    /// Changed properties of links that are named by their ends, in order.
+    links: Vec<LinkChange>,
+}
+
 /// A lab, before it runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -106,7 +115,7 @@ pub struct Plan {
     pub hosts: Vec<LiveHost>,
     /// The network of the file with all transfers.
     pub whole: Experiment,
-    document: Document,
+    source: Source,
     /// The texts of the files that the file names, as they were when the plan was made.
     files: BTreeMap<String, String>,
 }
@@ -129,7 +138,8 @@ impl Plan {
             Ok(text)
         };
         let experiment = Experiment::idle(&document, &mut keep)?;
-        Self::made(name, experiment, document, files)
+        let links = Vec::new();
+        Self::made(name, experiment, Source { document, links }, files)
     }
 
     /// Whether programs run in a host.
@@ -177,9 +187,15 @@ impl Plan {
     /// # Errors
     /// As [`Plan::new`].
     pub(crate) fn with(&self, values: &[(String, String)]) -> Result<Self, LabError> {
-        let mut document = self.document.clone();
+        let Source {
+            mut document,
+            mut links,
+        } = self.source.clone();
         for (path, value) in values {
-            document.set(path, value)?;
+            match LinkChange::of(&self.experiment, path, value) {
+                Some(change) => links.push(change.map_err(LabError::Link)?),
+                None => document.set(path, value)?,
+            }
         }
         let mut read = |name: &str| {
             self.files
@@ -187,14 +203,18 @@ impl Plan {
                 .cloned()
                 .ok_or_else(|| "not read before".to_owned())
         };
-        let experiment = Experiment::idle(&document, &mut read)?;
-        Self::made(self.name.clone(), experiment, document, self.files.clone())
+        let mut experiment = Experiment::idle(&document, &mut read)?;
+        links
+            .iter()
+            .for_each(|change| change.apply(&mut experiment));
+        let source = Source { document, links };
+        Self::made(self.name.clone(), experiment, source, self.files.clone())
     }
 
     fn made(
         name: String,
         mut experiment: Experiment,
-        document: Document,
+        source: Source,
         files: BTreeMap<String, String>,
     ) -> Result<Self, LabError> {
         let network = &experiment.network;
@@ -237,7 +257,7 @@ impl Plan {
             experiment,
             hosts,
             whole,
-            document,
+            source,
             files,
         })
     }

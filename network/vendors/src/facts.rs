@@ -3,6 +3,7 @@
 use core::fmt;
 use std::collections::{BTreeMap, HashMap};
 
+use crate::counted_faults::CountedFault;
 use crate::intent::Intent;
 use crate::outcome::NotUnderstood;
 
@@ -168,6 +169,8 @@ pub struct Adapter {
     pub driver: Option<String>,
     /// Whether `mlnx_qos` has shown the adapter.
     pub has_mlnx_qos: bool,
+    /// Counters of faults that are not zero, by name.
+    pub counted: BTreeMap<String, (CountedFault, Fact<u64>)>,
     /// Windows: whether QoS of the adapter is enabled.
     pub qos_enabled: Option<Fact<bool>>,
     /// Windows: whether RDMA of the adapter is enabled.

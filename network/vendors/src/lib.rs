@@ -8,6 +8,7 @@ mod advice;
 mod blocks;
 mod class_map;
 mod counted;
+mod counted_faults;
 pub mod dialect;
 mod diff;
 mod eos;
@@ -46,6 +47,7 @@ mod windows;
 
 pub use advice::{Advice, LossyClass, class_list};
 pub use counted::{CountedPort, CountedSwitch};
+pub use counted_faults::CountedFault;
 pub use dialect::{Configuration, Dialect, GroupsDiffer, UnknownVersion, Written};
 pub use diff::{Change, changes, changes_by_port};
 pub use highest_rate::HighestRate;

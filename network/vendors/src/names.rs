@@ -1,5 +1,5 @@
-//! Names of ports and profiles in printed commands. They may be a stranger's, and a command is pasted into the
-//! console of its system.
+//! Names of ports and profiles in printed commands. They may be a stranger's, and a command is pasted into
+//! the console of its system.
 
 /// The longest name of an interface that a switch has.
 const NAME_MAX: usize = 64;

@@ -92,7 +92,8 @@ pub(crate) enum Lab {
         /// Name of the lab, if several run.
         #[arg(long, value_name = "NAME")]
         lab: Option<String>,
-        /// As `--set` of `rockery sim`, such as link.0.loss=0.01 or qos.default.pfc.classes=[].
+        /// As `--set` of `rockery sim`, such as link.0.loss=0.01 or qos.default.pfc.classes=[]; or all links
+        /// between two nodes, such as spine0-leaf1.rate=10Gb/s.
         #[arg(value_name = "PATH=VALUE", value_parser = crate::args::setting)]
         value: (String, String),
     },

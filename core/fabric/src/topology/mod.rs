@@ -242,6 +242,13 @@ impl Topology {
         Ok(())
     }
 
+    /// Replaces the properties of a link.
+    pub fn set_config(&mut self, link: u32, config: LinkConfig) {
+        if let Some(link) = self.links.get_mut(link as usize) {
+            link.config = config;
+        }
+    }
+
     /// Delays one direction of a link further: 0 is from its first end to its second.
     pub fn slow_down(&mut self, link: u32, direction: u8, extra: Extra) {
         self.extras.insert((link, direction), extra);

@@ -1,5 +1,6 @@
 //! The rules: they find faults in facts, their consequences, and their corrections.
 
+mod counters;
 mod fabric;
 mod gid;
 mod headroom;
@@ -38,6 +39,7 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts], asked: Marks) -> Vec
             gid::check(host, adapter, &mut found);
             qos::check(host, adapter, marks, &mut found);
             host::check(host, adapter, &mut found);
+            counters::check(host, adapter, &mut found);
         }
         software::check(host, &mut found);
         smb::check(host, &mut found);

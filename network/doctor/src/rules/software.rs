@@ -25,14 +25,7 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
         None => !on.is_empty(),
     });
     if let Some(rule) = dropping {
-        let is_nftables = !rule.seen.text.trim_start().starts_with('-');
-        let fix = match is_nftables {
-            true => {
-                "nft insert rule inet filter input udp dport 4791 accept, with the table and chain of \
-                the rule; and the cloud's firewall"
-            }
-            false => "iptables -I INPUT -p udp --dport 4791 -j ACCEPT, and the cloud's firewall",
-        };
+        let fix = accept(&rule.seen.text);
         let what = "the firewall drops UDP port 4791, which carries RoCEv2 of software devices";
         found.push(own("firewall").say(what, &[&rule.seen], Consequence::NothingArrives, fix));
     }
@@ -78,6 +71,17 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
         found.push(own("iommu").say(what, &[&iommu.seen], Consequence::NotSimulated(peer), fix));
     }
     firmware(host, found);
+}
+
+/// The command that lets RoCEv2 through, of the tool that has shown the rule.
+fn accept(rule: &str) -> &'static str {
+    match rule.trim_start().starts_with('-') {
+        true => "iptables -I INPUT -p udp --dport 4791 -j ACCEPT, and the cloud's firewall",
+        false => {
+            "nft insert rule inet filter input udp dport 4791 accept, with the table and chain of the rule; \
+             and the cloud's firewall"
+        }
+    }
 }
 
 /// Adapters of one kind with firmware of different PSIDs: one was flashed as another model.

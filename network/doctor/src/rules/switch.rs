@@ -92,8 +92,8 @@ impl One<'_> {
         tagged.map(|pcp| (0, Some(pcp))).or(one)
     }
 
-    /// A DSCP for notifications where none is known: one of a strict class that is not lossless, else one that
-    /// is not in the class of data.
+    /// A DSCP for notifications where none is known: one of a strict class that is not lossless, else one
+    /// that is not in the class of data.
     fn notified(&self, class: u8) -> Option<u8> {
         let own = self.intent;
         let class_of = |dscp: &u8| usize::from(own.class_of_dscp(*dscp));

@@ -1,4 +1,4 @@
-//! What a finding says of a site: its own DSCPs and priorities, ports, systems and tools, and never a default.
+//! What a finding says of a site: its own DSCPs, priorities, ports, systems and tools, and never a default.
 
 use crate::inputs::{asked, rules, with};
 use doctor::{Consequence, Finding, Marks, SwitchFacts, check, judged_switch, read_switch};
@@ -111,7 +111,7 @@ const TWO_KINDS: &str = r#"{
 #[test]
 fn ports_without_pfc_beside_ports_with_pfc_may_carry_other_traffic() {
     let facts = switch(TWO_KINDS);
-    let found = check(&[], &[facts.clone()], asked(26));
+    let found = check(&[], core::slice::from_ref(&facts), asked(26));
     assert_eq!(rules(&found), [""; 0], "{found:#?}");
     let judged = judged_switch(&facts, &[], asked(26));
     let said = "Ethernet4: DSCP 26 → class 3, lossy, ECN on, PFC off, and on at other ports: whether data \
@@ -138,7 +138,7 @@ fn fixes_of_links_and_addresses_are_of_the_system_of_the_host() {
                  /sys/class/infiniband/mlx5_0/ports/1/state: 1: DOWN\n\
                  /sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0: eth0\n";
     let mut host = read_host("host", linux).expect("a snapshot");
-    let found = check(&[host.clone()], &[], Marks::default());
+    let found = check(core::slice::from_ref(&host), &[], Marks::default());
     assert_eq!(rules(&found), ["link-down"], "{found:#?}");
     assert!(
         found[0].fix.starts_with("ip link set eth0 up"),
@@ -234,4 +234,42 @@ fn interfaces_beyond_those_of_any_chassis_are_not_read() {
     let facts = switch(&text);
     let read: usize = facts.groups.iter().map(|group| group.ports.len()).sum();
     assert_eq!((read, facts.left.len()), (16_384, 4), "{:?}", facts.left);
+}
+
+#[test]
+fn counters_of_faults_are_findings_by_kind() {
+    let base = "==> sysfs <==\n/sys/class/infiniband/mlx5_0/ports/1/link_layer: Ethernet\n\
+                /sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0: eth0\n";
+    for (more, expected) in [
+        ("", &[][..]),
+        (
+            "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/packet_seq_err: 0\n",
+            &[],
+        ),
+        (
+            "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/packet_seq_err: 7\n\
+             /sys/class/infiniband/mlx5_0/ports/1/hw_counters/np_cnp_sent: 9\n",
+            &["counted-losses"],
+        ),
+        (
+            "/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error: 1\n",
+            &["counted-damage"],
+        ),
+        (
+            "==> ethtool -S eth0 <==\nNIC statistics:\n  rx_discards_phy: 12\n  rx_prio3_discards: 5\n  \
+             rx_prio3_pause: 77\n",
+            &["counted-discards"],
+        ),
+        ("==> ethtool -S eth1 <==\n     rx_discards_phy: 12\n", &[]),
+    ] {
+        let host = read_host("host", &format!("{base}{more}")).expect("a snapshot");
+        assert_eq!(host.left, [], "{more}");
+        let found = check(&[host], &[], Marks::default());
+        assert_eq!(rules(&found), *expected, "{more}: {found:#?}");
+    }
+    let odd = format!("{base}/sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error: many\n");
+    assert_eq!(read_host("host", &odd).expect("a snapshot").left.len(), 1);
+    let down = format!("{base}==> ethtool eth0 <==\n\tLink detected: no\n");
+    let host = read_host("host", &down).expect("a snapshot");
+    assert_eq!(rules(&check(&[host], &[], Marks::default())), ["link-down"]);
 }

@@ -1,5 +1,6 @@
 //! Facts of Linux hosts, from the outputs of their tools and from sysfs.
 
+use crate::counted_faults::CountedFault;
 use crate::facts::{Adapter, Fact, GidEntry, HostFacts, PcieLink, SmbMount};
 use crate::sections::Section;
 use crate::text::{Line, ReadError};
@@ -126,6 +127,9 @@ fn of_device(
         }
         ["ports", _, "gid_attrs", "ndevs", _] if adapter.netdev.is_none() => {
             adapter.netdev = Some(section.fact(line, value.to_owned()));
+        }
+        ["ports", _, "hw_counters" | "counters", name] => {
+            count(section, line, adapter, name, value)?;
         }
         ["tc", _, "traffic_class"] => {
             let word = value.rsplit('=').next().unwrap_or_default();
@@ -420,6 +424,9 @@ fn ethtool(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, ReadErro
     let (name, pause) = match words.as_slice() {
         ["ethtool", "-a" | "--show-pause", name] => (name, true),
         ["ethtool", name] => (name, false),
+        ["ethtool", "-S" | "--statistics", name] => {
+            return statistics(section, name, host).map(|()| true);
+        }
         _ => return Ok(false),
     };
     let Some(adapter) = host.adapter_of(name) else {
@@ -439,6 +446,10 @@ fn ethtool(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, ReadErro
             }
             None => ("", line.text),
         };
+        if key == "Link detected" && matches!(value, "yes" | "no") {
+            let up = section.fact(line, value == "yes");
+            adapter.up.get_or_insert(up);
+        }
         if key == "Speed" && value.ends_with("Mb/s") {
             let mbps: u32 = section.number(line, value.trim_end_matches("Mb/s"))?;
             adapter.gbps = Some(section.fact(line, mbps / 1000));
@@ -464,6 +475,39 @@ fn ethtool(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, ReadErro
     own.retain(is_common);
     own.into_iter().for_each(|mode| adapter.may_run_at(mode));
     Ok(true)
+}
+
+/// `ethtool -S IF`: counters, one a line.
+fn statistics(section: &Section<'_>, name: &str, host: &mut HostFacts) -> Result<(), ReadError> {
+    let Some(adapter) = host.adapter_of(name) else {
+        return Ok(());
+    };
+    for line in &section.lines {
+        if let Some((name, value)) = line.text.split_once(':')
+            && !value.is_empty()
+        {
+            count(section, line, adapter, name.trim(), value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes a counter, if it counts a fault.
+fn count(
+    section: &Section<'_>,
+    line: &Line<'_>,
+    adapter: &mut Adapter,
+    name: &str,
+    value: &str,
+) -> Result<(), ReadError> {
+    if let Some(kind) = CountedFault::of(name) {
+        let number: u64 = section.number(line, value)?;
+        if number > 0 {
+            let counted = (kind, section.fact(line, number));
+            adapter.counted.insert(name.to_owned(), counted);
+        }
+    }
+    Ok(())
 }
 
 /// `ethtool -a IF`: 802.3x pause.

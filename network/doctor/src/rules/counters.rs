@@ -1,0 +1,58 @@
+//! Faults that an adapter has counted.
+
+use super::{Adapter, Consequence, Finding, Found, HostFacts};
+use vendors::CountedFault;
+use vendors::facts::Evidence;
+
+/// Kinds of faults, each with its rule, what happened, and where the cause is to be looked for.
+const KINDS: [(CountedFault, &str, &str, &str); 3] = [
+    (
+        CountedFault::Lost,
+        "counted-losses",
+        "packets were lost or overtaken on the way, and sent again",
+        "drops at the switches' ports of this path (their counters), PFC for the class of data at every hop, \
+         and paths that reorder; then read the counters again",
+    ),
+    (
+        CountedFault::Discarded,
+        "counted-discards",
+        "the adapter dropped packets that had arrived",
+        "PFC of this adapter for the priority of data, and what slows the host down: PCIe link, NUMA node, \
+         receives that programs post too late; then read the counters again",
+    ),
+    (
+        CountedFault::Damaged,
+        "counted-damage",
+        "frames arrived damaged, or the link has failed",
+        "cable, transceiver and FEC at both ends; then read the counters again",
+    ),
+];
+
+pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
+    for (kind, rule, what, fix) in KINDS {
+        let own: Vec<_> = adapter
+            .counted
+            .iter()
+            .filter(|(_, (other, _))| *other == kind)
+            .map(|(name, (_, fact))| (name, fact))
+            .collect();
+        if own.is_empty() {
+            continue;
+        }
+        let counters: Vec<String> = own
+            .iter()
+            .map(|(name, fact)| format!("{name} {}", fact.value))
+            .collect();
+        let seen: Vec<&Evidence> = own.iter().map(|(_, fact)| &fact.seen).collect();
+        let what = format!("{what}: {}", counters.join(", "));
+        let consequence = Consequence::NotSimulated(
+            "a counter does not say when: it counts since the driver was loaded",
+        );
+        let own = Found {
+            rule,
+            host,
+            adapter,
+        };
+        found.push(own.say(what, &seen, consequence, fix));
+    }
+}
