@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -63,6 +64,9 @@ const READERS: &[&str] = &[
     "plan FILE --for h0=mlnx@5.8",
     "plan fabric.toml --for h0=mlnx@5.8 --diff FILE",
     "nvme id-ctrl 127.0.0.1:1 --secret @FILE",
+    "serve nvme --config FILE",
+    "smb gateway --config FILE",
+    "smb dial --config FILE",
 ];
 
 #[test]
@@ -77,7 +81,7 @@ fn devices_fifos_folders_and_long_files_are_refused_by_name() {
             ("/dev/zero", "regular file"),
             ("fifo", "regular file"),
             ("folder", "regular file"),
-            ("long", "16 MiB"),
+            ("long", "MiB"),
         ] {
             let line = reader.replace("FILE", file);
             let ended = place.rockery(&line, Stdio::piped());
@@ -89,6 +93,33 @@ fn devices_fifos_folders_and_long_files_are_refused_by_name() {
             );
         }
     }
+}
+
+/// Of a fabric file alone: it may be what another program prints.
+#[test]
+fn a_fabric_file_may_come_through_a_pipe_that_is_not_too_long() {
+    let place = Place::new();
+    let checked = |mut text: Box<dyn Read + Send>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rockery"));
+        command.args(["sim", "/dev/stdin", "--check"]);
+        command.current_dir(place.0.path()).stdin(Stdio::piped());
+        let mut child = command
+            .stderr(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let writer = std::thread::spawn(move || std::io::copy(&mut text, &mut input));
+        let ended = child.wait_with_output().unwrap();
+        // A command that refuses the file reads no more of it.
+        let _ = writer.join().unwrap();
+        ended
+    };
+    let ended = checked(Box::new(FABRIC.as_bytes()));
+    assert!(ended.status.success(), "{ended:?}");
+    let ended = checked(Box::new(std::io::repeat(b'#')));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(!ended.status.success() && said.contains("16 MiB"), "{said}");
 }
 
 #[test]

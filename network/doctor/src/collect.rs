@@ -87,7 +87,7 @@ pub fn snapshot() -> String {
     run(&mut text, "iptables-save", &[], None);
     run(&mut text, "nft", &["list", "ruleset"], None);
     run(&mut text, "rdma", &["link"], None);
-    environment(&mut text);
+    variables(&mut text);
     for file in ["/proc/cmdline", "/proc/mounts"] {
         // Mounts of SMB only: other options may hold secrets.
         let lines = read(file).unwrap_or_default();
@@ -242,11 +242,14 @@ fn run(text: &mut String, program: &str, arguments: &[&str], only: Option<&str>)
     );
 }
 
-fn environment(text: &mut String) {
+fn variables(text: &mut String) {
     let names = ["NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX"];
     let set: Vec<String> = names
         .iter()
-        .filter_map(|name| Some(format!("{name}={}", std::env::var(name).ok()?)))
+        .filter_map(|name| {
+            let value = environment::variable(name)?.into_string().ok()?;
+            Some(format!("{name}={value}"))
+        })
         .collect();
     section(text, "env", set.iter().map(String::as_str));
 }

@@ -122,8 +122,8 @@ fn say(what: &Said) {
 }
 
 fn parts() -> Result<(), String> {
-    let clock = std::env::var(host::settings::LAB_CLOCK)
-        .ok()
+    let clock = environment::variable(host::settings::LAB_CLOCK)
+        .and_then(|text| text.into_string().ok())
         .and_then(|text| Clock::parse(&text));
     let clock = clock.ok_or("it runs in hosts of a lab only")?;
     let told = lines();

@@ -146,7 +146,7 @@ impl MachineId {
 /// The file with the random identifier of a machine that has no other.
 fn kept_path() -> Option<PathBuf> {
     let absolute = |name: &str| {
-        std::env::var_os(name)
+        environment::variable(name)
             .map(PathBuf::from)
             .filter(|path| path.is_absolute())
     };

@@ -17,6 +17,7 @@ mod loopback_peer;
 pub mod metrics;
 mod permits;
 pub mod prometheus;
+pub mod settings;
 mod spin;
 mod stall_timer;
 mod sys;

@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use server::settings;
+
+/// Bytes of such a file at most: reservations have a few hundred for each registered host.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// A JSON file that exists while there is a value to keep.
 #[derive(Debug)]
@@ -20,7 +24,7 @@ impl AtomicFile {
 
     /// The value in the file; `None` when the file does not exist.
     pub(crate) fn load<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
-        match fs::read(&self.path) {
+        match settings::read(&self.path, FILE_BYTES_MAX) {
             Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use server::settings;
 use thiserror::Error;
 
 use crate::auth::Credentials;
@@ -37,6 +38,9 @@ pub enum ConfigError {
         source: Box<toml::de::Error>,
     },
 }
+
+/// Bytes of a configuration file at most: a thousand namespaces with their hosts take a tenth of it.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The configuration of a server.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -397,7 +401,7 @@ impl Config {
             path: path.to_owned(),
             source,
         };
-        let text = std::fs::read_to_string(path).map_err(file)?;
+        let text = settings::read_text(path, FILE_BYTES_MAX).map_err(file)?;
         toml::from_str(&text).map_err(|source| ConfigError::Parse {
             path: path.to_owned(),
             source: Box::new(source),

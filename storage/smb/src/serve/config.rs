@@ -48,12 +48,6 @@ pub enum ConfigError {
         /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file is too long to be one.
-    #[error("{path}: more than {FILE_BYTES_MAX} bytes")]
-    TooLong {
-        /// The path of the file.
-        path: PathBuf,
-    },
     /// The text is not TOML, or lacks a field, or has one of another name.
     #[error("{path}: {source}")]
     Text {
@@ -73,17 +67,12 @@ pub enum ConfigError {
 }
 
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, ConfigError> {
-    use std::io::Read;
-    let (own, mut text) = (|| path.to_owned(), String::new());
-    let read = std::fs::File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
-    let count = read.map_err(|source| ConfigError::File {
+    let own = || path.to_owned();
+    let text = server::settings::read_text(path, FILE_BYTES_MAX);
+    let text = text.map_err(|source| ConfigError::File {
         path: own(),
         source,
     })?;
-    if count as u64 > FILE_BYTES_MAX {
-        return Err(ConfigError::TooLong { path: own() });
-    }
     toml::from_str(&text).map_err(|source| ConfigError::Text {
         path: own(),
         source: Box::new(source),
@@ -175,7 +164,7 @@ mod tests {
         let long = written(&" ".repeat(FILE_BYTES_MAX as usize + 1));
         assert!(matches!(
             DialConfig::read(long.path()),
-            Err(ConfigError::TooLong { .. })
+            Err(ConfigError::File { .. })
         ));
     }
 

@@ -1,5 +1,5 @@
 //! Variables of the environment. A program with more rights than its user (set-user-ID) must ignore that
-//! user's variables, so one crate reads them for all libraries that programs load.
+//! user's variables, so one crate reads them for all libraries.
 
 use crate::rust::Tokens;
 use crate::{Finding, Tree};
@@ -7,8 +7,8 @@ use crate::{Finding, Tree};
 /// The crate that reads variables.
 const READER: &str = "device/environment/src/";
 
-/// Wings of libraries that programs load.
-const LIBRARIES: &[&str] = &["core/", "device/"];
+/// Wings of libraries that programs load, and of those that servers and labs are made of.
+const LIBRARIES: &[&str] = &["core/", "device/", "network/", "storage/"];
 
 /// Functions that read the environment, of the standard library (with `env` before) and of C.
 const READS: &[&str] = &[
@@ -62,6 +62,8 @@ mod tests {
         let found = |path| read_in_one_place(&Tree::of(&[(path, text)])).len();
         assert_eq!(found("device/verbs/src/record.rs"), 4);
         assert_eq!(found("core/link/src/address.rs"), 4);
+        assert_eq!(found("network/lab/src/traffic.rs"), 4);
+        assert_eq!(found("storage/nvme/src/machine.rs"), 4);
         assert_eq!(found("device/environment/src/lib.rs"), 0);
         assert_eq!(found("device/abi/symbols/generate.rs"), 0);
         assert_eq!(found("device/host/tests/it/trust.rs"), 0);
