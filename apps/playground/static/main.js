@@ -62,6 +62,7 @@ async function run() {
   clearTimeout(timer);
   if (waiting.size > 0) spawn();
   busy(true);
+  remember();
   const started = performance.now();
   try {
     const answer = asJson(await ask(request("run")));
@@ -105,12 +106,29 @@ function show(answer, took) {
   say(`${answer.events.toLocaleString("en")} events in ${(took / 1000).toFixed(2)} s`);
 }
 
+// The address follows the page, so that a reload keeps the edits: the name of an example, or all that differs.
+const ADDRESS_MAX = 32000;
+async function remember() {
+  const shown = JSON.stringify(state);
+  const example = examples.find(({ name }) => name === state.name);
+  const { text, files, set } = example ?? {};
+  const same = JSON.stringify({ text, files, set })
+    === JSON.stringify({ text: state.text, files: state.files, set: state.set });
+  const fragment = same ? state.name : await toFragment(state);
+  if (fragment.length <= ADDRESS_MAX && shown === JSON.stringify(state)) {
+    history.replaceState(null, "", `#${fragment}`);
+  }
+}
+
+// The report of another file stays, dimmed, while there are mistakes.
 function problems(all) {
+  byId("report").classList.toggle("stale", all.length > 0);
   const here = all.filter((problem) => problem.line && problem.file === open);
   editor.mark(here.map((problem) => problem.line));
   byId("problems").replaceChildren(...all.map((problem) => {
     const button = document.createElement("button");
-    button.textContent = problem.text;
+    const isMain = problem.file === MAIN && problem.text.startsWith(`${MAIN}:`);
+    button.textContent = isMain ? mainName() + problem.text.slice(MAIN.length) : problem.text;
     button.onclick = () => {
       if (problem.file === MAIN || problem.file in state.files) {
         select(problem.file);
@@ -176,13 +194,15 @@ function command() {
   byId("command").textContent = `rockery sim ${state.name || "file"}.toml${sets.join("")}`;
 }
 
+const mainName = () => `${state.name.split("/").at(-1) || "file"}.toml`;
+
 function select(file) {
   open = file;
   editor.show(file === MAIN ? state.text : state.files[file]);
   byId("tabs").replaceChildren(...[MAIN, ...Object.keys(state.files)].map((name) => {
     const tab = document.createElement("button");
     tab.role = "tab";
-    tab.textContent = name === MAIN ? `${state.name.split("/").at(-1) || "file"}.toml` : name;
+    tab.textContent = name === MAIN ? mainName() : name;
     tab.setAttribute("aria-selected", name === file);
     tab.onclick = () => select(name);
     return tab;

@@ -114,6 +114,9 @@ pub(crate) struct Sim {
     /// given.
     #[arg(long, value_name = "TIME", value_parser = timespan)]
     pub(crate) sample: Option<fabric::Span>,
+    /// Print the counters of each switch of a vendor as its system prints them, before the report.
+    #[arg(long)]
+    pub(crate) tables: bool,
     /// Record at which ports the data of each queue pair waited and was marked, paused and lost: for the
     /// table, JSON and HTML; beside --csv and --parquet as FILE.hops.csv and FILE.hops.parquet.
     #[arg(long)]

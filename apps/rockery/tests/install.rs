@@ -45,7 +45,7 @@ fn every_command_has_a_manual_page() {
 #[test]
 fn the_systemd_units_have_options_that_exist() {
     for (unit, configuration) in [
-        ("systemd/rockery-nvme@.service", "/etc/rockery/%i.toml"),
+        ("systemd/rockery-nvme@.service", "%d/%i.toml"),
         (
             "smb/rockery-smb-gateway.service",
             "/etc/rockery/smb-gateway.toml",
@@ -66,6 +66,10 @@ fn the_systemd_units_have_options_that_exist() {
         assert!(
             errors.contains(configuration),
             "{unit}: only the configuration is missing: {errors}"
+        );
+        assert!(
+            text.contains("\nDynamicUser=yes\n") && !text.contains("User=root"),
+            "{unit}: it needs no root"
         );
         // systemd checks the rest. The binary is not installed where the unit expects it.
         let folder = tempfile::tempdir().expect("a folder");

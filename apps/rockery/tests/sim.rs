@@ -63,10 +63,18 @@ fn a_table_for_people_and_json_for_programs() {
         text.starts_with("CRS504: DSCP 26 mapped to class 3\n2.000ms of virtual time, seed 0\n"),
         "{text}"
     );
+    let end = "no findings.\n\n--tables shows counters of crs504 as RouterOS prints them.\n";
     assert!(
-        text.contains("crs504, as RouterOS prints it") && text.contains("no findings"),
+        text.ends_with(end) && !text.contains("[port print]"),
         "{text}"
     );
+    let options = ["--set", "duration=2ms", "--tables"];
+    let text = stdout(&sim(&example("crs504/mapped.toml"), &options));
+    assert!(
+        text.starts_with("crs504, as RouterOS prints it\n") && text.contains("[port print]"),
+        "{text}"
+    );
+    assert!(text.ends_with("no findings.\n"), "{text}");
     let json = stdout(&sim(&example("incast.toml"), &["--json", "--seed", "7"]));
     let report: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(

@@ -74,26 +74,45 @@ impl Scale {
 
     /// Round numbers within the scale: 1, 2 or 5 times a power of ten apart.
     fn ticks(&self) -> Vec<f64> {
+        let step = self.step();
+        let first = (self.from / step).ceil() as i64;
+        let last = (self.to / step).floor() as i64;
+        (first..=last).map(|index| index as f64 * step).collect()
+    }
+
+    /// The distance of ticks.
+    fn step(&self) -> f64 {
         let rough = (self.to - self.from) / 4.0;
         let power = 10_f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0]
             .map(|factor| factor * power)
             .into_iter()
             .find(|step| *step >= rough);
-        let step = step.unwrap_or(rough);
-        let first = (self.from / step).ceil() as i64;
-        let last = (self.to / step).floor() as i64;
-        (first..=last).map(|index| index as f64 * step).collect()
+        step.unwrap_or(rough)
     }
 }
 
-fn label(value: f64) -> String {
-    match value.abs() {
-        size if size >= 1e6 => format!("{:.1}M", value / 1e6),
-        size if size >= 1e4 => format!("{:.0}k", value / 1e3),
-        size if size >= 10.0 || value == 0.0 => format!("{value:.0}"),
-        size if size >= 0.1 => format!("{value:.1}"),
-        _ => format!("{value:.3}"),
+/// A tick, with as many digits as tell it from those beside it at this distance.
+fn label(value: f64, step: f64) -> String {
+    let (value, step, unit) = match value.abs().max(step) {
+        size if size >= 1e6 => (value / 1e6, step / 1e6, "M"),
+        size if size >= 1e4 => (value / 1e3, step / 1e3, "k"),
+        _ => (value, step, ""),
+    };
+    let digits = (-step.log10()).ceil().clamp(0.0, 9.0) as usize;
+    match value {
+        0.0 => "0".to_owned(),
+        _ => format!("{value:.digits$}{unit}"),
+    }
+}
+
+/// The unit of an axis whose values are in `unit`, and how many of the values it is: times are shown in the
+/// unit that keeps their numbers short.
+fn shown_in(unit: &str, scale: &Scale) -> (String, f64) {
+    match scale.to {
+        to if unit == "µs" && to >= 1e7 => ("s".to_owned(), 1e6),
+        to if unit == "µs" && to >= 1e4 => ("ms".to_owned(), 1e3),
+        _ => (unit.to_owned(), 1.0),
     }
 }
 
@@ -135,6 +154,7 @@ impl Chart<'_> {
     }
 
     fn axes(&self, svg: &mut String, x: &Scale, y: &Scale) {
+        let (unit, size) = shown_in(self.x, x);
         for tick in x.ticks() {
             let (at, bottom) = (x.at(tick), HEIGHT - BOTTOM);
             let _ = writeln!(
@@ -145,7 +165,7 @@ impl Chart<'_> {
                 svg,
                 "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
                 bottom + 14.0,
-                label(tick)
+                label(tick / size, x.step() / size)
             );
         }
         for tick in y.ticks() {
@@ -159,7 +179,7 @@ impl Chart<'_> {
                 "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 LEFT - 5.0,
                 at + 4.0,
-                label(tick)
+                label(tick, y.step())
             );
         }
         let middle = (LEFT + WIDTH - RIGHT) / 2.0;
@@ -167,7 +187,7 @@ impl Chart<'_> {
             svg,
             "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             HEIGHT - 8.0,
-            escape(self.x)
+            escape(&unit)
         );
         let height = (TOP + HEIGHT - BOTTOM) / 2.0;
         let turn = format!("transform=\"rotate(-90 12 {height})\"");
@@ -178,17 +198,33 @@ impl Chart<'_> {
         );
     }
 
+    /// The points of a line that are drawn: all, or of each group the lowest and the highest, so that a peak
+    /// between two others is seen. Of a line with steps, which rises only, every so many and the last.
+    fn drawn(&self, line: &Line) -> Vec<(f64, f64)> {
+        if line.points.len() <= POINTS_MAX {
+            return line.points.clone();
+        }
+        if self.step {
+            let every = line.points.len().div_ceil(POINTS_MAX);
+            let some = line.points.iter().step_by(every);
+            return some.chain(line.points.last()).copied().collect();
+        }
+        let each = (2 * line.points.len()).div_ceil(POINTS_MAX);
+        let ends = |group: &[(f64, f64)]| {
+            let by_height = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
+            let lowest = group.iter().min_by(by_height).copied();
+            let highest = group.iter().max_by(by_height).copied();
+            let mut ends: Vec<_> = lowest.into_iter().chain(highest).collect();
+            ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+            ends
+        };
+        line.points.chunks(each).flat_map(ends).collect()
+    }
+
     fn path(&self, line: &Line, x: &Scale, y: &Scale) -> String {
-        let every = line.points.len().div_ceil(POINTS_MAX).max(1);
-        let last = line.points.len().saturating_sub(1);
-        let drawn = line
-            .points
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| index % every == 0 || *index == last);
         let mut path = String::new();
-        for (count, (_, (across, up))) in drawn.enumerate() {
-            let (across, up) = (x.at(*across), y.at(*up));
+        for (count, (across, up)) in self.drawn(line).into_iter().enumerate() {
+            let (across, up) = (x.at(across), y.at(up));
             let _ = match count {
                 0 => write!(path, "M{across:.1} {up:.1}"),
                 _ if self.step => write!(path, "H{across:.1}V{up:.1}"),
@@ -216,6 +252,50 @@ mod tests {
                 .at(7.0)
                 .is_finite()
         );
+    }
+
+    #[test]
+    fn labels_tell_ticks_apart_and_long_times_are_in_milliseconds() {
+        let labels = |from, to| {
+            let scale = Scale::new([from, to].into_iter(), 0.0, 100.0, false);
+            let step = scale.step();
+            let ticks = scale.ticks();
+            ticks
+                .into_iter()
+                .map(|tick| label(tick, step))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(labels(0.0, 4.0), ["0", "1", "2", "3", "4"]);
+        assert_eq!(labels(8.12, 8.24), ["8.15", "8.20"]);
+        assert_eq!(labels(0.0, 30_000.0), ["0", "10k", "20k", "30k"]);
+        assert_eq!(
+            labels(0.0, 0.004),
+            ["0", "0.001", "0.002", "0.003", "0.004"]
+        );
+        let scale = |to| Scale::new([0.0, to].into_iter(), 0.0, 100.0, false);
+        assert_eq!(shown_in("µs", &scale(10_000.0)), ("ms".to_owned(), 1e3));
+        assert_eq!(shown_in("µs", &scale(9_000.0)), ("µs".to_owned(), 1.0));
+        assert_eq!(shown_in("Gb/s", &scale(1e9)), ("Gb/s".to_owned(), 1.0));
+    }
+
+    #[test]
+    fn the_peak_of_a_long_line_is_drawn() {
+        let mut points: Vec<_> = (0..20_000).map(|at| (f64::from(at), 1.0)).collect();
+        points[7_777].1 = 9.0;
+        let line = Line {
+            name: "a".to_owned(),
+            points,
+        };
+        let chart = |step| Chart {
+            title: "t",
+            x: "x",
+            y: "y",
+            lines: Vec::new(),
+            step,
+        };
+        let drawn = chart(false).drawn(&line);
+        assert!(drawn.contains(&(7_777.0, 9.0)) && drawn.len() <= POINTS_MAX + 2);
+        assert!(chart(true).drawn(&line).contains(&(19_999.0, 1.0)));
     }
 
     #[test]

@@ -21,10 +21,11 @@ th { font-weight: 600; color: var(--soft); }
 .scroll { overflow-x: auto; } .soft { color: var(--soft); }
 .finding { border-left: 4px solid #888; padding: .4rem .9rem; margin: .7rem 0; }
 .broken { border-color: #c62828; } .slow { border-color: #ef8c00; } .note { border-color: #1976d2; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(26rem, 1fr)); gap: 1rem; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1rem; }
 figure { margin: 0; } figcaption { font-size: .85rem; color: var(--soft); }
 svg { width: 100%; height: auto; } svg text { fill: var(--soft); font: 11px system-ui, sans-serif; }
 svg .axis { stroke: var(--rule); } pre { overflow-x: auto; font-size: .8rem; }
+.finding code { user-select: all; white-space: pre-wrap; }
 ";
 
 /// The beginning of a page with this title.

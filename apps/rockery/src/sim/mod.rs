@@ -201,11 +201,19 @@ fn one(plan: &runs::RunPlan<'_>, point: &Point) -> Result<usize, Error> {
         write(path, &(done.report.json() + "\n"))?;
     }
     if !is_stdout(sim.json.as_deref()) && !is_stdout(sim.csv.as_deref()) {
-        output::print(table(&done.report))?;
-        for printed in vendor_tables(&done.experiment, &done.results) {
+        // What is printed last stays on the screen: the findings.
+        let tables = vendor_tables(&done.experiment, &done.results);
+        for printed in tables.iter().filter(|_| sim.tables) {
             output::print(format_args!(
-                "\n{}, as {} prints it\n\n{}",
+                "{}, as {} prints it\n\n{}\n",
                 printed.switch, printed.system, printed.text
+            ))?;
+        }
+        output::print(table(&done.report))?;
+        if let Some(first) = tables.first().filter(|_| !sim.tables) {
+            output::print(format_args!(
+                "\n--tables shows counters of {} as {} prints them.\n",
+                first.switch, first.system
             ))?;
         }
     }

@@ -84,7 +84,7 @@ fn findings(findings: &[Finding]) -> String {
         };
         let _ = writeln!(
             text,
-            "<div class=\"finding {class}\"><b>{}</b><br>Cause: {}<br>Do: {}</div>",
+            "<div class=\"finding {class}\"><b>{}</b><br>Cause: {}<br>Do: <code>{}</code></div>",
             escape(&finding.seen),
             escape(&finding.cause),
             escape(&finding.instead)
@@ -106,6 +106,7 @@ fn notes(notes: &[String]) -> String {
 fn workloads(report: &Report) -> String {
     let head = [
         "workload",
+        "limited by",
         "flows",
         "done",
         "failed",
@@ -123,7 +124,6 @@ fn workloads(report: &Report) -> String {
         "CNPs",
         "swapped",
         "largest distance",
-        "limited by",
     ];
     let number =
         |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
@@ -131,6 +131,10 @@ fn workloads(report: &Report) -> String {
     let row = |workload: &sim::report::WorkloadReport| {
         vec![
             workload.name.clone(),
+            workload.limit.as_ref().map_or_else(
+                || "nothing that is full".to_owned(),
+                |limit| format!("{} ({:.0}%)", limit.what, limit.busy_percent),
+            ),
             workload.flows.to_string(),
             workload.finished.to_string(),
             workload.failed.to_string(),
@@ -148,13 +152,23 @@ fn workloads(report: &Report) -> String {
             workload.notifications.to_string(),
             format!("{:.2}%", workload.swapped_percent),
             workload.reorder_distance_max.to_string(),
-            workload.limit.as_ref().map_or_else(
-                || "nothing that is full".to_owned(),
-                |limit| format!("{} ({:.0}%)", limit.what, limit.busy_percent),
-            ),
         ]
     };
-    rows(&head, report.workloads.iter().map(row))
+    let (head, cells) = with_values(&head, report.workloads.iter().map(row).collect());
+    rows(&head, cells.into_iter())
+}
+
+/// The columns of a table in which a row has a value, so that it fits a page. The others are in the JSON
+/// file.
+fn with_values<'a>(head: &[&'a str], rows: Vec<Vec<String>>) -> (Vec<&'a str>, Vec<Vec<String>>) {
+    let says_nothing = |cell: &str| matches!(cell, "–" | "0" | "0.00%");
+    let has_value = |column: &usize| rows.iter().any(|row| !says_nothing(&row[*column]));
+    let kept: Vec<usize> = (0..head.len()).filter(has_value).collect();
+    let cells = |row: &Vec<String>| kept.iter().map(|column| row[*column].clone()).collect();
+    (
+        kept.iter().map(|column| head[*column]).collect(),
+        rows.iter().map(cells).collect(),
+    )
 }
 
 /// Where the data of each workload waited, and the path of its slowest flow.

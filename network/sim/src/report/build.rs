@@ -47,7 +47,7 @@ impl Report {
             .zip(limits)
             .for_each(|(workload, limit)| workload.limit = limit);
         for (number, workload) in report.workloads.iter_mut().enumerate() {
-            if workload.limit.is_none() && workload.retransmitted == 0 {
+            if workload.limit.is_none() {
                 workload.waits_for = super::waits::waits(experiment, results, number);
             }
         }

@@ -9,6 +9,8 @@ use std::fmt::Write;
 
 /// Ports that are listed: those with the highest weight.
 const PORTS_SHOWN: usize = 16;
+/// Columns of a terminal for the table of workloads, which has the most columns.
+const COLUMNS: usize = 100;
 
 /// Rows with columns as wide as their widest cell; the first column is text, the others are numbers.
 struct Rows(Vec<Vec<String>>);
@@ -16,6 +18,23 @@ struct Rows(Vec<Vec<String>>);
 impl Rows {
     fn new(head: &[&str]) -> Self {
         Self(vec![head.iter().map(|cell| (*cell).to_owned()).collect()])
+    }
+
+    /// Leaves out columns in which no row has a value, from the right, until the table fits [`COLUMNS`].
+    fn fitting(mut self) -> Self {
+        let says_nothing = |cell: &String| matches!(cell.as_str(), "-" | "0" | "0.00%");
+        for column in (1..self.0[0].len()).rev() {
+            let width = self.text().lines().map(|line| line.chars().count()).max();
+            if width <= Some(COLUMNS) {
+                break;
+            }
+            if self.0[1..].iter().all(|row| says_nothing(&row[column])) {
+                for row in &mut self.0 {
+                    row.remove(column);
+                }
+            }
+        }
+        self
     }
 
     fn text(&self) -> String {
@@ -155,7 +174,7 @@ fn workloads(workloads: &[WorkloadReport]) -> String {
             format!("{:.2}%", workload.swapped_percent),
         ]);
     }
-    rows.text()
+    rows.fitting().text()
 }
 
 /// The resource that is full, by workload.
@@ -170,20 +189,19 @@ fn limits(workloads: &[WorkloadReport]) -> String {
                     workload.name, limit.what, limit.busy_percent
                 )
             }
-            None if workload.retransmitted > 0 => {
-                let again = counted(workload.retransmitted, "packet was", "packets were");
+            None if workload.waits_for.is_some() || workload.retransmitted > 0 => {
+                let again = (workload.retransmitted > 0).then(|| {
+                    let packets = counted(workload.retransmitted, "packet was", "packets were");
+                    format!("{packets} sent again")
+                });
+                let why = workload.waits_for.clone().into_iter().chain(again);
                 writeln!(
                     text,
-                    "  {} fills nothing: {again} sent again",
-                    workload.name
+                    "  {} fills nothing: {}",
+                    workload.name,
+                    why.collect::<Vec<_>>().join("; ")
                 )
             }
-            None if workload.waits_for.is_some() => writeln!(
-                text,
-                "  {} fills nothing: {}",
-                workload.name,
-                workload.waits_for.as_deref().unwrap_or_default()
-            ),
             None => writeln!(
                 text,
                 "  {} fills nothing: it waits for round trips or windows, or for other workloads",

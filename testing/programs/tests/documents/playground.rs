@@ -163,10 +163,42 @@ fn expect_mistake_at_its_line(browser: &mut impl Browser) {
                   .findIndex((line) => line.classList.contains('wrong')) + 1";
     assert_eq!(browser.value(marked).expect("a line"), 3);
     let said = browser.text("problems.textContent");
+    let place = browser.text("document.querySelector('[role=tab]').textContent") + ":3";
     assert!(
-        said.contains("mtuu") && said.contains("did you mean") && said.contains("file:3"),
+        said.contains("mtuu") && said.contains("did you mean") && said.contains(&place),
         "{said}"
     );
+    let is_dimmed = "report.classList.contains('stale')";
+    assert_eq!(browser.value(is_dimmed).expect("a state"), true);
+}
+
+/// The address has what was typed, and the name of an example that was chosen.
+fn expect_address_to_follow(browser: &mut impl Browser) {
+    let typed = browser.text("text.value");
+    let address = browser.text("location.href");
+    browser.open_page().expect("another page");
+    browser.load(&address).expect("the page");
+    let is_there = format!("window.text?.value === {}", json!(typed));
+    browser
+        .wait_for(&is_there, SECONDS)
+        .expect("what was typed");
+    let choose = "(example.value = 'crs504/lab', example.dispatchEvent(new Event('change')))";
+    browser.value(choose).expect("a choice");
+    browser
+        .wait_for("location.hash === '#crs504/lab'", SECONDS)
+        .expect("the name of the example");
+    browser.wait_for(IDLE, SECONDS).expect("a report");
+}
+
+/// No part of the page is wider than the screen of a telephone.
+fn expect_narrow_page_to_fit(browser: &mut Chromium) {
+    let size = json!({ "width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": false });
+    browser
+        .command("Emulation.setDeviceMetricsOverride", size)
+        .expect("a small screen");
+    let width = browser.value("document.documentElement.scrollWidth");
+    let width = width.expect("a width").as_u64();
+    assert!(width.is_some_and(|width| width <= 390), "{width:?}");
 }
 
 /// Ctrl+Space completes a field, and then its value.
@@ -219,13 +251,11 @@ fn picture(name: &str) -> PathBuf {
 
 /// The address after "Copy link", opened in another page, shows the same.
 fn expect_link_to_restore(browser: &mut impl Browser) {
-    let before = browser.text("location.hash");
     browser
         .value("document.getElementById('link').click()")
         .expect("a click");
-    browser
-        .wait_for(&format!("location.hash !== {}", json!(before)), SECONDS)
-        .expect("a link");
+    let is_copied = "/copied|address bar/.test(document.getElementById('status').textContent)";
+    browser.wait_for(is_copied, SECONDS).expect("a link");
     let (shown, address) = (browser.text(SHOWN), browser.text("location.href"));
     browser.open_page().expect("another page");
     open(browser, &address);
@@ -363,4 +393,7 @@ fn rockery_web_serves_the_page_with_its_own_simulator() {
         "403",
         "a name that another site had resolved"
     );
+    expect_mistake_at_its_line(&mut browser);
+    expect_address_to_follow(&mut browser);
+    expect_narrow_page_to_fit(&mut browser);
 }
