@@ -10,9 +10,10 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::cm::{PortSpace, ServiceId};
 
-/// Number of ports that are fetched at a time, so that a burst of connections needs few requests to the
-/// agent.
-const STOCK: u16 = 64;
+/// Number of ports that are fetched at a time at most, so that a burst of connections needs few requests to
+/// the agent. It begins with one, and doubles: the 28,232 ports are enough for as many processes that bind
+/// one each.
+const STOCK_MAX: u16 = 64;
 
 /// A port that this process has bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,17 +39,33 @@ pub enum BindError {
     Cm(#[from] CmError),
 }
 
+/// Free ports of a port space.
+#[derive(Default, Debug)]
+struct Stock {
+    free: VecDeque<u16>,
+    /// How many were fetched at a time last.
+    fetched: u16,
+}
+
 /// Free ports that were fetched from the agent, by port space.
 #[derive(Default, Debug)]
-pub(super) struct Pool(Mutex<HashMap<u16, VecDeque<u16>>>);
+pub(super) struct Pool(Mutex<HashMap<u16, Stock>>);
 
 impl Pool {
-    fn stocks(&self) -> MutexGuard<'_, HashMap<u16, VecDeque<u16>>> {
+    fn stocks(&self) -> MutexGuard<'_, HashMap<u16, Stock>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self, space: PortSpace) -> Option<u16> {
-        self.stocks().get_mut(&space.value())?.pop_front()
+        self.stocks().get_mut(&space.value())?.free.pop_front()
+    }
+
+    /// How many ports are to be fetched next.
+    fn to_fetch(&self, space: PortSpace) -> u16 {
+        let mut stocks = self.stocks();
+        let stock = stocks.entry(space.value()).or_default();
+        stock.fetched = (2 * stock.fetched).clamp(1, STOCK_MAX);
+        stock.fetched
     }
 
     /// Takes a certain port, if it is there.
@@ -57,14 +74,15 @@ impl Pool {
         let Some(stock) = stocks.get_mut(&space.value()) else {
             return false;
         };
-        let position = stock.iter().position(|&free| free == port);
-        position.is_some_and(|position| stock.remove(position).is_some())
+        let position = stock.free.iter().position(|&free| free == port);
+        position.is_some_and(|position| stock.free.remove(position).is_some())
     }
 
     fn add(&self, space: PortSpace, ports: impl IntoIterator<Item = u16>) {
         self.stocks()
             .entry(space.value())
             .or_default()
+            .free
             .extend(ports);
     }
 }
@@ -110,21 +128,7 @@ impl<O: Owner> Connector<O> {
         }
         let port = match self.shared.pool.take(space) {
             Some(port) => port,
-            None => {
-                let all = ListenAddress::Any;
-                let first = self.ask(&Request {
-                    ask: Ask::Bind,
-                    space,
-                    port: 0,
-                    count: STOCK,
-                    address: all,
-                    shared: false,
-                })?;
-                self.shared
-                    .pool
-                    .add(space, (1..STOCK).map(|index| first + index));
-                first
-            }
+            None => self.fetch(space)?,
         };
         Ok(Bound {
             space,
@@ -132,6 +136,33 @@ impl<O: Owner> Connector<O> {
             address,
             from_stock: true,
         })
+    }
+
+    /// Binds free ports; returns the first one, and keeps the others.
+    fn fetch(&self, space: PortSpace) -> Result<u16, BindError> {
+        let bind = |count| {
+            self.ask(&Request {
+                ask: Ask::Bind,
+                space,
+                port: 0,
+                count,
+                address: ListenAddress::Any,
+                shared: false,
+            })
+        };
+        let count = self.shared.pool.to_fetch(space);
+        match bind(count) {
+            Ok(first) => {
+                let others = (1..count).map(|index| first + index);
+                self.shared.pool.add(space, others);
+                Ok(first)
+            }
+            // There may be single ones.
+            Err(error) if error.raw_os_error() == Some(libc::EADDRNOTAVAIL) && count > 1 => {
+                Ok(bind(1)?)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Unbinds a port.
@@ -241,5 +272,29 @@ impl<O: Owner> Session<O> {
         self.lines
             .grace
             .close(ServiceId::ip(bound.space, bound.port), now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_ports_that_are_fetched_doubles_up_to_its_limit() {
+        let pool = Pool::default();
+        let counts: Vec<u16> = (0..9).map(|_| pool.to_fetch(PortSpace::Tcp)).collect();
+        assert_eq!(counts, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
+        assert_eq!(pool.to_fetch(PortSpace::Udp), 1, "each space has its own");
+    }
+
+    #[test]
+    fn a_port_that_was_unbound_is_taken_again_by_number_or_in_order() {
+        let pool = Pool::default();
+        pool.add(PortSpace::Tcp, [40_000, 40_001, 40_002]);
+        assert!(pool.take_port(PortSpace::Tcp, 40_001));
+        assert!(!pool.take_port(PortSpace::Tcp, 40_001));
+        assert!(!pool.take_port(PortSpace::Udp, 40_000));
+        let taken: Vec<_> = (0..3).map(|_| pool.take(PortSpace::Tcp)).collect();
+        assert_eq!(taken, [Some(40_000), Some(40_002), None]);
     }
 }
