@@ -37,6 +37,7 @@ tests=(
   netpipe-tcp                                             # TCP by message size
   tgt libiscsi-bin qemu-utils qemu-block-extra            # iSER: a target, and two initiators with libiscsi
   golang-go                                               # an example in Go
+  libjemalloc2                                            # an allocator that is preloaded beside rockery
   chromium firefox-esr                                    # browsers
   python3-venv                                            # pandas, pyarrow and Dask of PyPI
 )

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::{Job, Namespace, Rockery};
+use crate::{Error, Finished, Job, Namespace, Rockery};
 
 /// Checks that the output of a script has these texts.
 ///
@@ -35,6 +35,20 @@ pub fn script(text: &str, seconds: u64) -> String {
 /// # Panics
 /// As [`script`].
 pub fn script_with(text: &str, seconds: u64, files: &[&Path]) -> String {
+    try_script(text, seconds, files)
+        .expect("in time")
+        .expect_success()
+        .output
+}
+
+/// The same; a script that fails is a result.
+///
+/// # Errors
+/// When the script takes longer.
+///
+/// # Panics
+/// When it cannot be started.
+pub fn try_script(text: &str, seconds: u64, files: &[&Path]) -> Result<Finished, Error> {
     let alone = Namespace::alone().expect("a namespace");
     let (_prefix, rockery) = Rockery::built().installed();
     let folder = TempDir::new().expect("a temporary folder");
@@ -73,7 +87,7 @@ pub fn script_with(text: &str, seconds: u64, files: &[&Path]) -> String {
     let name = name.to_string_lossy();
     run.extend(["sh", &*name]);
     let mut job = alone.start_plain(&run).expect("setpriv");
-    job.wait(seconds).expect("in time").expect_success().output
+    job.wait(seconds)
 }
 
 fn open_to_all(folder: &Path) {

@@ -2,7 +2,7 @@
 //! the program takes away. Each probe runs all cases of a table, each in a process of its own.
 
 use programs::probe::Probe;
-use programs::{Machine, Namespace, Rockery};
+use programs::{Job, Machine, Namespace, Rockery};
 
 const SECONDS: u64 = 300;
 
@@ -48,4 +48,62 @@ fn a_step_that_a_limit_refuses_has_an_error_number_and_succeeds_later() {
     for limit in ["NOFILE", "MEMLOCK", "AS", "FSIZE", "NPROC", "STACK", "DATA"] {
         expect_right(&Rockery::built(), &probe, &[limit]);
     }
+}
+
+/// Libraries that replace functions of the C library, before and behind rockery's, which `rockery run`
+/// preloads, and rockery's twice.
+#[test]
+fn programs_run_with_other_preloaded_libraries_in_each_order() {
+    let flags = ["-g", "-pthread", "-libverbs"];
+    let probe = Probe::compile_with("cc", "sanitized", &flags).unwrap();
+    let path = probe.path().to_string_lossy();
+    let mut tried = 0;
+    for rockery in [
+        Rockery::built(),
+        Rockery::by_packets(),
+        Rockery::with_sockets(),
+    ] {
+        let alone = Namespace::alone().unwrap().with(&rockery);
+        for library in ["libjemalloc.so.2", "libasan.so"] {
+            let other = installed(library);
+            for order in [
+                "$OTHER:$LD_PRELOAD",
+                "$LD_PRELOAD:$OTHER",
+                "$LD_PRELOAD:$OTHER:$LD_PRELOAD",
+            ] {
+                let script = format!("OTHER={other}; LD_PRELOAD={order} exec {path}");
+                let ran = alone.run(&["sh", "-c", &script], SECONDS).unwrap();
+                let is_right = ran.succeeded() && ran.output.ends_with("right\n");
+                assert!(is_right, "{script} {rockery:?}:\n{}", ran.output);
+                tried += 1;
+            }
+            // `rockery run` puts its libraries before those that it is started with.
+            let preload = format!("LD_PRELOAD={other}");
+            let run = [&[rockery.word(), "run"], rockery.options(), &["--", &path]].concat();
+            let mut ran = alone
+                .start_plain(&[&["env", &preload], &run[..]].concat())
+                .unwrap();
+            let ran = ran.wait(SECONDS).unwrap();
+            let is_right = ran.succeeded() && ran.output.ends_with("right\n");
+            assert!(is_right, "{preload} {rockery:?}:\n{}", ran.output);
+        }
+        let twice = [&[rockery.word(), "run"], rockery.options(), &["--", &path]].concat();
+        let ran = alone.run(&twice, SECONDS).unwrap();
+        assert!(ran.succeeded(), "{twice:?}:\n{}", ran.output);
+    }
+    assert_eq!(tried, 18);
+}
+
+/// The path of a library that the dynamic linker knows.
+fn installed(library: &str) -> String {
+    let listed = std::process::Command::new("/sbin/ldconfig")
+        .arg("-p")
+        .output();
+    let listed = String::from_utf8(listed.expect("ldconfig").stdout).expect("text");
+    let path = listed
+        .lines()
+        .filter(|line| line.trim().starts_with(library))
+        .find_map(|line| line.rsplit(' ').next());
+    path.unwrap_or_else(|| panic!("{library} is not installed"))
+        .to_owned()
 }

@@ -1,7 +1,7 @@
 //! Labs whose processes are killed at random moments, and hosts that break the rules: nothing is left, and
 //! only the host that breaks them is harmed.
 
-use programs::{live, number};
+use programs::{live, number, workspace};
 
 /// Kills in one run of the test; `ROCKERY_TEST_KILLS` for others.
 const KILLS: u64 = 20;
@@ -113,51 +113,11 @@ fn frames_with_addresses_of_other_hosts_are_dropped_and_counted() {
     }
 }
 
-/// Attaches as a device does, and writes random bytes over the memory that it gets, again and again; then
-/// floods the sockets of the lab with messages that are none.
-const SCRIBBLER: &str = r"
-import array, mmap, os, random, socket, struct, sys
-random.seed(int(sys.argv[1]))
-def attach():
-    end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    end.connect('\0rockery-lab')
-    return end
-for attempt in range(60):
-    end = attach()
-    end.send(struct.pack('<III', 2, 0x4000, 0x4000))
-    _, ancillary, _, _ = end.recvmsg(128, socket.CMSG_SPACE(16 * 4))
-    fds = array.array('i')
-    for _, _, bytes_of in ancillary:
-        fds.frombytes(bytes_of[:len(bytes_of) // 4 * 4])
-    assert len(fds) == 5, fds
-    for fd in fds:
-        size = os.fstat(fd).st_size
-        with mmap.mmap(fd, size) as memory:
-            for _ in range(200):
-                if random.random() < 0.5:
-                    at = random.randrange(0, 4096, 4)
-                else:
-                    at = random.randrange(0, size - 8, 4)
-                memory[at:at + 8] = random.randbytes(8) if random.random() < 0.7 else b'\xff' * 8
-            if attempt % 3 == 0:
-                memory[:] = random.randbytes(size)
-        os.close(fd)
-    try:
-        for _ in range(20):
-            end.send(b'\0')
-        end.send(random.randbytes(12))
-    except OSError:
-        pass
-    end.close()
-print('scribbled')
-";
-
 #[test]
 fn a_host_that_scribbles_over_its_rings_harms_itself_alone() {
-    let said = live::script(
-        &format!(
-            r#"
-        cat >$D/scribbler.py <<'FILE'{SCRIBBLER}FILE
+    let scribbler = workspace().join("testing/programs/probe/scribbler.py");
+    let said = live::script_with(
+        r#"
         $R lab up -d $F/lab.toml || exit 1
         for seed in 1 2 3; do
             $R lab exec server -- ib_write_bw -n 200 -s 65536 >/dev/null &
@@ -168,9 +128,9 @@ fn a_host_that_scribbles_over_its_rings_harms_itself_alone() {
         done
         until_it_prints 4 "$R lab ps --json | grep -o '\"devices\":0' | wc -l" || exit 1
         $R lab exec sender0 -- ping -c 1 -W 5 server >/dev/null && echo "sender0 reaches server"
-        down"#
-        ),
+        down"#,
         240,
+        &[&scribbler],
     );
     assert_eq!(said.matches("scribbled").count(), 3, "{said}");
     let measured = said

@@ -26,7 +26,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn secret() -> Result<String, String> {
+pub(crate) fn secret() -> Result<String, String> {
     Secret::new(&[7; 32], None).map(String::from).map_err(text)
 }
 

@@ -8,7 +8,10 @@
 mod cm;
 mod fence;
 mod hold;
+mod inputs;
 mod kernel;
+mod labs;
+mod machine;
 mod place;
 mod raw_host;
 mod rc;
@@ -17,6 +20,7 @@ mod routed;
 mod smb;
 mod storage;
 mod tls;
+mod users;
 
 use std::process::ExitCode;
 
@@ -238,6 +242,72 @@ const ATTACKS: &[Attack] = &[
         attacker: "Write, Write Zeroes, Deallocate and Copy beside another host's Compare and Write",
         bound: "none comes between the comparison and the write",
         run: storage::changes_beside,
+    },
+    Attack {
+        name: "agent-intruder",
+        attacker: "another user who sends random messages to agent and devices, 200 connections at a time",
+        bound: "a transfer goes on; further programs get their device",
+        run: users::intruder,
+    },
+    Attack {
+        name: "setuid-variables",
+        attacker: "a user who starts a set-user-ID program with variables that name files of its owner",
+        bound: "nothing is written to the files",
+        run: users::set_user_id,
+    },
+    Attack {
+        name: "web-slow",
+        attacker: "another user whose connections to `rockery web` send half a request",
+        bound: "its own user's requests are answered; the other user's are not",
+        run: users::slow_pages,
+    },
+    Attack {
+        name: "web-memory",
+        attacker: "requests to `rockery web` for runs of 65,536 hosts",
+        bound: "each is refused; the server has 64 MiB at most, and a small run is answered",
+        run: users::large_runs,
+    },
+    Attack {
+        name: "endless-inputs",
+        attacker: "devices, FIFOs, folders and long files in place of inputs of commands",
+        bound: "each command refuses its file by name",
+        run: inputs::endless,
+    },
+    Attack {
+        name: "names",
+        attacker: "names in fabric files and snapshots that terminals or shells would obey",
+        bound: "no control character is printed; fixes quote the names",
+        run: inputs::names,
+    },
+    Attack {
+        name: "lab-rings",
+        attacker: "a program in a lab that writes over the rings it shares with the lab",
+        bound: "programs of other hosts go on; nothing is left of the lab",
+        run: labs::rings,
+    },
+    Attack {
+        name: "lab-frames",
+        attacker: "frames of all lengths and types from a host of a lab, in its own and in other names",
+        bound: "programs of other hosts go on; its own too afterwards",
+        run: labs::frames,
+    },
+    Attack {
+        name: "shm-full",
+        attacker: "other programs that fill `/dev/shm` and `/tmp`",
+        bound: "programs of one machine, and a lab, transfer data",
+        run: machine::full_memory_files,
+    },
+    Attack {
+        name: "clock-jumps",
+        attacker: "a wall clock that jumps by up to sixty years with each reading",
+        bound: "a transfer goes on; a target serves a host with a secret",
+        run: machine::clock_jumps,
+    },
+    Attack {
+        name: "memory-kill",
+        attacker: "SIGKILL of a program, the agent or both, as the kernel sends it without memory",
+        bound: "the other end ends in time; further programs get their device",
+        run: machine::kills,
     },
 ];
 
