@@ -1,10 +1,18 @@
-//! Management of an InfiniBand subnet, without input and output of its own.
+//! Management of an InfiniBand subnet, without input and output of its own: nodes and their agents, directed
+//! routes, ports and links, and what a kernel does for programs that send management datagrams.
+//!
+//! Sections of the specification (IBTA) are those of volume 1, release 1.3.
 #![no_std]
 #![forbid(unsafe_code)]
 
-#[cfg(test)]
 extern crate alloc;
 
+pub mod mad;
+pub mod node;
+pub mod pma;
+pub mod sma;
+mod smi;
 mod speed;
+pub mod subnet;
 
 pub use speed::{LinkSpeed, Speed, Width};
