@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+pub mod agents;
 pub mod mad;
 pub mod node;
 pub mod pma;

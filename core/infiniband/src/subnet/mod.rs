@@ -7,6 +7,7 @@ mod route;
 mod traps;
 
 pub use packet::{GlobalRoute, Packet};
+pub use route::unhandled;
 
 use crate::node::{Capabilities, Node};
 use crate::sma::PortEvent;

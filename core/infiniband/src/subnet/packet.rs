@@ -62,4 +62,21 @@ impl Packet {
     pub fn link_bytes(&self) -> u32 {
         self.counted_bytes() + FRAMING_BYTES
     }
+
+    /// The packet of an answer, with this packet's datagram: addresses are exchanged.
+    pub fn answer(&self) -> Self {
+        Self {
+            source_lid: self.destination_lid,
+            destination_lid: self.source_lid,
+            source_qp: self.destination_qp,
+            destination_qp: self.source_qp,
+            global: self.global.map(|global| GlobalRoute {
+                source: global.destination,
+                destination: global.source,
+                hop_limit: u8::MAX,
+                ..global
+            }),
+            ..self.clone()
+        }
+    }
 }

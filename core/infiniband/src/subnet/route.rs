@@ -253,7 +253,7 @@ impl Subnet {
     fn answer(&mut self, at: End, request: &Packet, reply: crate::mad::Mad) {
         let reply = Packet {
             mad: reply,
-            ..answer_to(request)
+            ..request.answer()
         };
         self.send_answer(at, reply);
     }
@@ -297,23 +297,6 @@ pub fn unhandled(request: &Packet) -> Option<Packet> {
     }
     Some(Packet {
         mad,
-        ..answer_to(request)
+        ..request.answer()
     })
-}
-
-/// The packet of an answer: addresses are exchanged.
-fn answer_to(request: &Packet) -> Packet {
-    Packet {
-        source_lid: request.destination_lid,
-        destination_lid: request.source_lid,
-        source_qp: request.destination_qp,
-        destination_qp: request.source_qp,
-        global: request.global.map(|global| super::GlobalRoute {
-            source: global.destination,
-            destination: global.source,
-            hop_limit: u8::MAX,
-            ..global
-        }),
-        ..request.clone()
-    }
 }
