@@ -147,14 +147,18 @@ fn write_narrow(data: &mut [u8], sum: impl Fn(&dyn Fn(&Counters) -> u64) -> u64)
     put(data, WAIT_AT, u32::try_from(wait).unwrap_or(u32::MAX));
 }
 
-/// Bits of the selection of PortCountersExtended, with the first of the eight counters.
-const EXTENDED: [(u16, usize, fn(&mut Counters) -> &mut u64); 4] = [
+/// Bit of the selection, and place, of each counter of PortCountersExtended.
+type WidePlace = (u16, usize, fn(&mut Counters) -> &mut u64);
+
+/// The counters of all packets.
+const EXTENDED: [WidePlace; 4] = [
     (0, 8, |counters| &mut counters.transmit_words),
     (1, 16, |counters| &mut counters.receive_words),
     (2, 24, |counters| &mut counters.transmit_packets),
     (3, 32, |counters| &mut counters.receive_packets),
 ];
-const MULTICAST: [(u16, usize, fn(&mut Counters) -> &mut u64); 2] = [
+/// The counters of multicast packets.
+const MULTICAST: [WidePlace; 2] = [
     (6, 56, |counters| &mut counters.multicast_transmit_packets),
     (7, 64, |counters| &mut counters.multicast_receive_packets),
 ];

@@ -81,14 +81,14 @@ impl File {
         })
     }
 
-    pub(super) fn has_record(&self) -> bool {
-        !self.records.is_empty()
+    pub(super) fn first_record(&self) -> Option<&[u8]> {
+        self.records.front().map(Vec::as_slice)
     }
 
-    pub(super) fn take_record(&mut self) -> Option<Vec<u8>> {
-        let record = self.records.pop_front()?;
-        self.bytes -= record.len();
-        Some(record)
+    pub(super) fn drop_record(&mut self) {
+        if let Some(record) = self.records.pop_front() {
+            self.bytes -= record.len();
+        }
     }
 
     fn keep(&mut self, record: Vec<u8>) {

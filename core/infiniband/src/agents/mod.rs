@@ -1,5 +1,6 @@
 //! What a kernel does for programs that manage: files of `/dev/infiniband/umadN`, agents, transactions with
-//! their timeouts, messages of several datagrams, and who gets what arrives (Linux, `drivers/infiniband/core`).
+//! their timeouts, messages of several datagrams, and the agents that get what arrives (Linux,
+//! `drivers/infiniband/core`).
 
 mod files;
 mod record;
@@ -26,13 +27,13 @@ use rmpp::{Kind, Progress, Receiver, Sender};
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// EINVAL.
+    /// An argument, a record or an agent is not valid.
     pub const INVALID: Self = Self(22);
-    /// ENOMEM.
+    /// The file has no room for another agent.
     pub const NO_MEMORY: Self = Self(12);
-    /// EIO.
+    /// The file is not open any more.
     pub const IO: Self = Self(5);
-    /// ENOTTY.
+    /// The file has no such call.
     pub const NOT_A_CALL: Self = Self(25);
     /// The status of a request without an answer: ETIMEDOUT.
     pub(crate) const TIMED_OUT: u32 = 110;
@@ -92,13 +93,15 @@ impl Agents {
     }
 
     /// The next record for a program to read.
-    pub fn next_record(&mut self, file: FileId) -> Option<Vec<u8>> {
-        self.files.get_mut(&file)?.take_record()
+    pub fn first_record(&self, file: FileId) -> Option<&[u8]> {
+        self.files.get(&file)?.first_record()
     }
 
-    /// Whether a record waits to be read.
-    pub fn has_record(&self, file: FileId) -> bool {
-        self.files.get(&file).is_some_and(File::has_record)
+    /// The program has the next record.
+    pub fn drop_record(&mut self, file: FileId) {
+        if let Some(file) = self.files.get_mut(&file) {
+            file.drop_record();
+        }
     }
 
     /// Takes the packets that agents send.
@@ -174,7 +177,7 @@ impl Agents {
         }
         let (number, agent) = file.agent(header.agent)?;
         let mut mad = Mad::of_bytes(datagram);
-        let is_message = agent.reassembles && rmpp::is_active(&mad);
+        let is_message = agent.reassembles && rmpp::is_message(&mad);
         if !is_message && datagram.len() > crate::mad::MAD_BYTES {
             return Err(Errno::INVALID);
         }
@@ -238,10 +241,10 @@ impl Agents {
             };
             if let Some(packet) = request.repeat(now) {
                 self.outgoing.push_back(packet);
-            } else if let Some(request) = self.requests.remove(&key) {
-                if let Some(file) = self.files.get_mut(&request.file) {
-                    file.add_timeout(&request.header, &request.packet.mad);
-                }
+            } else if let Some(request) = self.requests.remove(&key)
+                && let Some(file) = self.files.get_mut(&request.file)
+            {
+                file.add_timeout(&request.header, &request.packet.mad);
             }
         }
         let mut ended = Vec::new();
@@ -282,7 +285,7 @@ impl Agents {
     /// A packet has arrived at the port. What nothing handles is answered.
     pub fn receive(&mut self, now: Time, packet: Packet, port: &Port) {
         let p_key_index = port.partitions.matching(packet.p_key).unwrap_or_default();
-        if rmpp::is_active(&packet.mad) && self.is_reassembled(&packet.mad) {
+        if rmpp::is_part(&packet.mad) && self.is_reassembled(&packet.mad) {
             return self.receive_part(now, packet, p_key_index);
         }
         let datagram = packet.mad.bytes().to_vec();

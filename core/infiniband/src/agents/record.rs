@@ -26,9 +26,9 @@ pub struct Header {
     pub length: u32,
     /// The queue pair of the other side.
     pub qp: u32,
-    /// Its key.
+    /// The key of that queue pair.
     pub q_key: u32,
-    /// Its LID.
+    /// The LID of the other side.
     pub lid: u16,
     /// The service level.
     pub service_level: u8,

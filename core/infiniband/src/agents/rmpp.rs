@@ -1,6 +1,7 @@
 //! Messages of several datagrams: the reliable multi-packet protocol (IBTA 13.6).
 
 use crate::mad::{MAD_BYTES, Mad, class};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// Where the fields of RMPP are.
@@ -39,11 +40,15 @@ pub(super) mod reason {
     pub(in crate::agents) const TOO_MANY_RETRIES: u8 = 127;
 }
 
-/// Whether a datagram is part of a message of several.
-pub(super) fn is_active(mad: &Mad) -> bool {
-    super::registration::has_rmpp(mad.class())
-        && mad.bytes()[VERSION_AT] == 1
-        && mad.bytes()[FLAGS_AT] & flag::ACTIVE != 0
+/// Whether a datagram that arrived is part of a message of several.
+pub(super) fn is_part(mad: &Mad) -> bool {
+    mad.bytes()[VERSION_AT] == 1 && is_message(mad)
+}
+
+/// Whether a program wants a datagram sent as a message: it sets the flag, and need not write the rest of the
+/// header.
+pub(super) fn is_message(mad: &Mad) -> bool {
+    super::registration::has_rmpp(mad.class()) && mad.bytes()[FLAGS_AT] & flag::ACTIVE != 0
 }
 
 /// What a datagram of RMPP is; `None` for a type that does not exist.
@@ -165,8 +170,11 @@ impl Sender {
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
     message: Vec<u8>,
+    /// The first segment that is missing.
     next: u32,
     window: u32,
+    /// Segments of the window that came before a missing one.
+    early: BTreeMap<u32, Mad>,
 }
 
 /// What a segment made of a message.
@@ -187,41 +195,41 @@ impl Receiver {
             message: Vec::new(),
             next: 1,
             window: 1,
+            early: BTreeMap::new(),
         }
     }
 
-    /// Takes a segment. One that is not the next is answered by an acknowledgement of what is there.
+    /// Takes a segment. One that came before is answered by an acknowledgement of what is there, since the
+    /// sender has not got the last one.
     pub(super) fn take(&mut self, mad: &Mad) -> Progress {
-        let at = data_at(mad.class());
         let number = mad.u32(SEGMENT_AT);
-        if number != self.next {
+        if number < self.next {
             return Progress::More(Some(self.acknowledgement(mad)));
         }
-        let is_last = mad.bytes()[FLAGS_AT] & flag::LAST != 0;
-        let room = MAD_BYTES - at;
-        let header = PAYLOAD_BYTES - room;
-        let used = match (is_last, mad.u32(LENGTH_AT) as usize) {
-            (false, _) => room,
-            (true, length) if (header..=PAYLOAD_BYTES).contains(&length) => length - header,
-            // The whole length of a message of one segment, or one that says nothing: all of the segment.
-            (true, _) => room,
-        };
-        if self.message.len() + used > MESSAGE_MAX {
-            return Progress::Broken(abort(mad, reason::BAD_LENGTH));
+        if number <= self.window {
+            self.early.insert(number, mad.clone());
         }
-        if number == 1 {
-            self.message.extend_from_slice(&mad.bytes()[..at]);
+        while let Some(segment) = self.early.remove(&self.next) {
+            let used = used(&segment);
+            if self.message.len() + used > MESSAGE_MAX {
+                return Progress::Broken(abort(mad, reason::BAD_LENGTH));
+            }
+            let at = data_at(segment.class());
+            if self.next == 1 {
+                self.message.extend_from_slice(&segment.bytes()[..at]);
+            }
+            self.message
+                .extend_from_slice(&segment.bytes()[at..at + used]);
+            self.next += 1;
+            if is_last(&segment) {
+                let acknowledgement = self.acknowledgement(mad);
+                return Progress::Whole(core::mem::take(&mut self.message), acknowledgement);
+            }
         }
-        self.message.extend_from_slice(&mad.bytes()[at..at + used]);
-        self.next += 1;
-        if is_last {
-            let acknowledgement = self.acknowledgement(mad);
-            return Progress::Whole(core::mem::take(&mut self.message), acknowledgement);
-        }
-        if number < self.window {
+        if self.next <= self.window {
             return Progress::More(None);
         }
-        self.window = number + WINDOW;
+        self.window = self.next - 1 + WINDOW;
         Progress::More(Some(self.acknowledgement(mad)))
     }
 
@@ -230,6 +238,20 @@ impl Receiver {
         mad.put_u32(SEGMENT_AT, self.next - 1);
         mad.put_u32(LENGTH_AT, self.window.max(self.next));
         mad
+    }
+}
+
+fn is_last(segment: &Mad) -> bool {
+    segment.bytes()[FLAGS_AT] & flag::LAST != 0
+}
+
+/// Bytes of data in a segment: all, or what the length of the last one says.
+fn used(segment: &Mad) -> usize {
+    let room = MAD_BYTES - data_at(segment.class());
+    let header = PAYLOAD_BYTES - room;
+    match segment.u32(LENGTH_AT) as usize {
+        length if is_last(segment) && (header..=PAYLOAD_BYTES).contains(&length) => length - header,
+        _ => room,
     }
 }
 
@@ -317,7 +339,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_arrive_whole(bytes in 0_usize..40_000, loses in prop::collection::vec(1_usize..300, 0..8)) {
+        fn messages_arrive_whole(
+            bytes in 0_usize..40_000,
+            loses in prop::collection::vec(1_usize..300, 0..8),
+        ) {
             let message = message(bytes);
             prop_assert_eq!(pass(&message, &loses), Some(of(&message)));
         }

@@ -25,11 +25,11 @@ pub const BASE_VERSION: u8 = 1;
 pub mod class {
     /// Subnet management, routed by LIDs.
     pub const SUBNET_LID: u8 = 0x01;
-    /// Subnet administration.
+    /// Subnet administration, which a manager offers to all.
     pub const SUBNET_ADMINISTRATION: u8 = 0x03;
-    /// Performance management.
+    /// Performance management: counters of ports.
     pub const PERFORMANCE: u8 = 0x04;
-    /// Device management.
+    /// Device management, as storage targets have it.
     pub const DEVICE: u8 = 0x06;
     /// Subnet management with a directed route.
     pub const SUBNET_DIRECTED: u8 = 0x81;
@@ -97,7 +97,7 @@ impl Mad {
         mad
     }
 
-    /// All bytes.
+    /// The bytes as they are sent.
     pub fn bytes(&self) -> &[u8; MAD_BYTES] {
         &self.0
     }

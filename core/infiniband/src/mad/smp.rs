@@ -1,5 +1,5 @@
-//! The directed route of a subnet management packet (IBTA 14.2.1.2): the field of the status has the direction
-//! in its top bit, and the two paths name the port by which each node sends.
+//! The directed route of a subnet management packet (IBTA 14.2.1.2): the field of the status has the
+//! direction in its top bit, and the two paths name the port by which each node sends.
 
 use super::{Mad, get, put};
 

@@ -51,7 +51,7 @@ pub enum NodeKind {
 pub struct Node {
     /// The kind of the node.
     pub kind: NodeKind,
-    /// Identity.
+    /// What the fabric file says about the node.
     pub identity: Identity,
     /// Ports by number. Port 0 of a channel adapter does not exist and is not used.
     pub ports: Vec<Port>,

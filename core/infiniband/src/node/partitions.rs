@@ -23,7 +23,8 @@ impl Default for PartitionTable {
 }
 
 impl PartitionTable {
-    /// The index of the key that a packet's key matches: the same partition, and one of both is a full member.
+    /// The index of the key that a packet's key matches: the same partition, and one of both is a full
+    /// member.
     pub fn matching(&self, key: u16) -> Option<u16> {
         let matches =
             |own: &u16| *own & !FULL != 0 && (*own ^ key) & !FULL == 0 && (*own | key) & FULL != 0;

@@ -11,13 +11,13 @@ pub const ARBITRATION_ENTRIES: usize = 64;
 /// The state of a port's link (IBTA 7.2.7).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PortState {
-    /// No link.
+    /// There is no link.
     Down = 1,
     /// Subnet management packets pass alone.
     Initialize = 2,
     /// Data is received, and not sent.
     Armed = 3,
-    /// Everything passes.
+    /// Data passes in both directions.
     Active = 4,
 }
 
@@ -134,7 +134,7 @@ pub struct Port {
     pub violations: [u16; 3],
     /// When the key stops to protect, after a violation.
     pub lease_ends: Option<fabric::Time>,
-    /// Partition keys.
+    /// The keys of the partitions that the port is in.
     pub partitions: PartitionTable,
     /// Lanes of service levels, by the port of arrival; one entry for channel adapters.
     pub lanes: alloc::vec::Vec<[u8; LANES]>,

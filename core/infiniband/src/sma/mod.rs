@@ -65,7 +65,7 @@ pub enum PortEvent {
 /// The result of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The answer.
+    /// The answer to a Get or a Set.
     Reply(Mad),
     /// The request is for a program on the node.
     Pass,
@@ -75,13 +75,13 @@ pub enum Outcome {
 
 /// A request as it came.
 pub struct Request<'a> {
-    /// The datagram.
+    /// The datagram with the request.
     pub mad: &'a Mad,
     /// The port of arrival; 0 at a switch that asks itself.
     pub arrival: u8,
     /// The request was made on the node, without a hop: the key is not asked for.
     pub is_local: bool,
-    /// The time.
+    /// The time at which the agent has the request.
     pub now: Time,
 }
 

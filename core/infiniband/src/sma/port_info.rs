@@ -250,7 +250,8 @@ impl Fields<'_> {
         }
     }
 
-    /// The state of the link, and what becomes of it when it is down. Returns whether the port is disabled now.
+    /// The state of the link, and what becomes of it when it is down. Returns whether the port is disabled
+    /// now.
     fn set_state(&mut self, number: u8) -> bool {
         let (state, physical) = (self.data[32] & 0xf, self.data[33] >> 4);
         match self.data[33] & 0xf {

@@ -4,6 +4,7 @@ use super::queue::Event;
 use super::{End, Output, Packet, Subnet};
 use crate::node::{PhysicalState, PortState};
 use crate::sma::PortEvent;
+use crate::{LinkSpeed, Speed, Width};
 use alloc::boxed::Box;
 use fabric::{Span, Time};
 
@@ -12,6 +13,12 @@ const TRAINING: Span = Span(50_000_000_000);
 /// Packets of subnet management that wait to be sent by a port, at most. Virtual lane 15 has no credits: what
 /// finds the buffer full is lost.
 const VL15_PACKETS: u64 = 32;
+
+/// What a port without a link reports.
+const IDLE: LinkSpeed = LinkSpeed {
+    width: Width::X4,
+    speed: Speed::Sdr,
+};
 
 impl Subnet {
     /// Plugs a cable in, or pulls it out.
@@ -96,6 +103,7 @@ impl Subnet {
             }
             port.state = PortState::Down;
             port.physical = PhysicalState::Polling;
+            port.active = IDLE;
             port.counters.link_downed += 1;
             if before == PortState::Active && !self.nodes[end.node].is_switch() {
                 self.event(end, PortEvent::Error);

@@ -27,7 +27,7 @@ pub struct End {
     pub port: u8,
 }
 
-/// A cable.
+/// A cable with what is on it.
 #[derive(Clone, Debug)]
 struct Link {
     ends: [End; 2],
@@ -45,16 +45,16 @@ struct Link {
 pub enum Output {
     /// A packet for the programs of a host.
     Received {
-        /// The host.
+        /// The port of the host at which the packet arrived.
         at: End,
-        /// The packet.
+        /// The packet as it arrived.
         packet: Packet,
     },
     /// A port's event for the programs of a host.
     Event {
-        /// The port.
+        /// The port of the host.
         at: End,
-        /// The event.
+        /// What happened to the port.
         event: PortEvent,
     },
 }
@@ -78,7 +78,7 @@ pub struct Subnet {
 /// A link of a subnet's description: its two ends, and its delay in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cable {
-    /// The ends.
+    /// The two ports that it connects.
     pub ends: [End; 2],
     /// The delay in one direction.
     pub delay: Span,
@@ -115,7 +115,7 @@ impl Subnet {
         subnet
     }
 
-    /// A node.
+    /// A node with its ports and tables.
     pub fn node(&self, node: usize) -> &Node {
         &self.nodes[node]
     }

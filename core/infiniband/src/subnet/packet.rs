@@ -33,11 +33,11 @@ pub struct Packet {
     pub destination_qp: u32,
     /// The key of the receiving queue pair.
     pub q_key: u32,
-    /// The partition.
+    /// The key of the sender's partition.
     pub p_key: u16,
     /// The global route header, if the packet has one.
     pub global: Option<GlobalRoute>,
-    /// The datagram.
+    /// The datagram that the packet carries.
     pub mad: Mad,
 }
 

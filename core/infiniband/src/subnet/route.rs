@@ -13,7 +13,7 @@ use fabric::Span;
 
 /// LIDs from here on are multicast.
 pub(super) const FIRST_MULTICAST: u16 = 0xc000;
-/// Time for which a node's agents work on a packet. Firmware does it: microseconds, and not the time of a port.
+/// Time for which a node's agents work on a packet. Firmware does it, so it takes microseconds.
 const AGENT: Span = Span(4_000_000);
 /// Time for which a switch has a packet with a directed route.
 const DIRECTED_HOP: Span = Span(1_000_000);
@@ -30,7 +30,7 @@ impl Subnet {
         if packet.mad.class() == class::SUBNET_DIRECTED {
             return match smi::begin(&mut packet.mad) {
                 Step::Send(port) => self.send_directed(from, port, packet),
-                Step::Arrived => self.to_agents(from, !is_answer, packet),
+                Step::Arrived => self.hand_to_agents(from, !is_answer, packet),
                 Step::Routed(lid) => self.route_from_node(from, lid, packet),
                 Step::Discard => self.discard(from),
             };
@@ -83,7 +83,7 @@ impl Subnet {
                     }
                     self.delay(End { port, ..at }, DIRECTED_HOP, packet);
                 }
-                Step::Arrived => self.to_agents(at, false, packet),
+                Step::Arrived => self.hand_to_agents(at, false, packet),
                 Step::Routed(lid) => {
                     packet.destination_lid = lid;
                     packet.source_lid = self.nodes[at.node].ports[0].lid;
@@ -93,7 +93,7 @@ impl Subnet {
             };
         }
         if is_addressed {
-            self.to_agents(at, false, packet);
+            self.hand_to_agents(at, false, packet);
         } else if is_switch {
             self.forward(at, packet);
         }
@@ -124,7 +124,7 @@ impl Subnet {
         };
         let lid = packet.destination_lid;
         if node.ports[0].has_lid(lid) {
-            return self.to_agents(End { port: 0, ..at }, false, packet);
+            return self.hand_to_agents(End { port: 0, ..at }, false, packet);
         }
         if lid >= FIRST_MULTICAST {
             let ports: Vec<u8> = (0..=node.port_count())
@@ -150,7 +150,7 @@ impl Subnet {
     /// A packet leaves a switch by a port: the agents are behind port 0.
     fn leave(&mut self, by: End, packet: Box<Packet>) {
         if by.port == 0 {
-            self.to_agents(by, false, packet);
+            self.hand_to_agents(by, false, packet);
         } else {
             self.delay(by, ROUTED_HOP, packet);
         }
@@ -167,7 +167,7 @@ impl Subnet {
     }
 
     /// The agents of a node get a packet, one after the other.
-    fn to_agents(&mut self, at: End, is_local: bool, packet: Box<Packet>) {
+    fn hand_to_agents(&mut self, at: End, is_local: bool, packet: Box<Packet>) {
         let busy = self.busy_agents[at.node].max(self.now);
         if packet.is_smp() && busy.0 - self.now.0 > AGENT.0 * AGENT_PACKETS {
             self.nodes[at.node].ports[usize::from(at.port)]
@@ -196,7 +196,7 @@ impl Subnet {
             if packet.mad.method() == method::TRAP_REPRESS {
                 self.repress(at.node, packet.mad.transaction());
             }
-            return self.to_programs(at, packet);
+            return self.hand_to_programs(at, packet);
         }
         let mut effects = Vec::new();
         let node = &mut self.nodes[at.node];
@@ -215,7 +215,7 @@ impl Subnet {
         };
         match outcome {
             Outcome::Reply(reply) => self.answer(at, &packet, reply),
-            Outcome::Pass => self.to_programs(at, packet.clone()),
+            Outcome::Pass => self.hand_to_programs(at, packet.clone()),
             Outcome::Silent => {}
         }
         for effect in effects {
@@ -237,7 +237,7 @@ impl Subnet {
 
     /// A packet that the agents of the node do not answer. Programs on switches do not exist, so there a
     /// request is answered as one that nothing handles.
-    fn to_programs(&mut self, at: End, packet: Box<Packet>) {
+    fn hand_to_programs(&mut self, at: End, packet: Box<Packet>) {
         if !self.nodes[at.node].is_switch() {
             return self.outputs.push(Output::Received {
                 at,

@@ -1,5 +1,9 @@
-//! Subnets as a manager sees them: directed routes, tables, states of links, traps and keys.
+//! Subnets as a manager sees them: directed routes, tables, states of links, traps, keys, and programs on
+//! hosts.
 
+#![allow(clippy::unwrap_used, reason = "where a test cannot go on, it fails")]
+
+mod agents;
 mod management;
 mod net;
 mod traps;
