@@ -9,6 +9,7 @@ mod corrupted_rings;
 mod datagram;
 pub mod interface;
 pub mod lab;
+pub mod management;
 pub mod memory;
 pub mod neighbour;
 pub mod route;

@@ -94,7 +94,7 @@ fn digest(tree: &Tree) -> u64 {
         match entry {
             Entry::File(line) => line.hash(&mut hasher),
             Entry::Link(to) => to.hash(&mut hasher),
-            Entry::Counter => {}
+            Entry::Counter | Entry::Live(_) => {}
         }
     }
     hasher.finish()
@@ -129,7 +129,7 @@ pub(super) fn write(folder: &Path, tree: &Tree) -> io::Result<()> {
         }
         let aside = path.with_extension(format!("{}", std::process::id()));
         match entry {
-            Entry::File(line) => fs::write(&aside, format!("{line}\n"))?,
+            Entry::File(line) | Entry::Live(line) => fs::write(&aside, format!("{line}\n"))?,
             Entry::Link(to) => symlink(to, &aside)?,
             Entry::Counter => fs::write(&aside, "0\n")?,
         }
@@ -140,7 +140,7 @@ pub(super) fn write(folder: &Path, tree: &Tree) -> io::Result<()> {
 
 fn is_there(path: &Path, entry: &Entry) -> bool {
     match entry {
-        Entry::File(line) => {
+        Entry::File(line) | Entry::Live(line) => {
             fs::read_to_string(path).is_ok_and(|text| text.strip_suffix('\n') == Some(line))
         }
         Entry::Link(to) => fs::read_link(path).is_ok_and(|there| there == *to),

@@ -18,8 +18,9 @@ const MAD_ABI: &str = "5";
 /// Speed and width, as `ibv_query_port` reports them.
 const INTERFACE_RATE: &str = "100 Gb/sec (4X EDR)";
 const LOOPBACK_RATE: &str = "10 Gb/sec (1X FDR10)";
-/// The port's capabilities: connection management, bit 16.
-const CAPABILITIES: &str = "0x00010000";
+/// The port's capabilities: connection management, bit 16, and no subnet management, bit 10. Tools of
+/// InfiniBand look for the first port that does not say so.
+const CAPABILITIES: &str = "0x00010400";
 /// Not attached to any node.
 const NO_NUMA_NODE: &str = "-1";
 /// A character device that every user may open, which is all that programs do with the device files.
@@ -35,6 +36,8 @@ pub(crate) enum Entry {
     File(String),
     /// A file with a counter, which is read when a program opens the file.
     Counter,
+    /// A file of a port whose value a manager may change. It is read again when a program opens the file.
+    Live(String),
     /// A symbolic link.
     Link(PathBuf),
 }
@@ -42,8 +45,28 @@ pub(crate) enum Entry {
 /// All entries, by their path without the leading slash.
 pub(crate) type Tree = BTreeMap<PathBuf, Entry>;
 
-/// The files that show `devices`.
+/// The files that show `devices`. A host of a lab with an InfiniBand device shows that one alone: tools of
+/// InfiniBand take the first device that is active, and ports of Ethernet have no subnet management.
 pub(crate) fn of(devices: &[DeviceInfo]) -> Tree {
+    match link::management::describe() {
+        Ok(files) => with_subnet(of_devices(&[]), &files),
+        Err(_) => of_devices(devices),
+    }
+}
+
+/// Adds the files of an InfiniBand device, as its lab has them.
+fn with_subnet(mut tree: Tree, files: &[(String, String)]) -> Tree {
+    for name in ["umad0", "issm0"] {
+        let path = Path::new("dev/infiniband").join(name);
+        tree.insert(path, Entry::Link(CHARACTER_DEVICE.into()));
+    }
+    for (path, value) in files {
+        tree.insert(path.into(), Entry::Live(value.clone()));
+    }
+    tree
+}
+
+fn of_devices(devices: &[DeviceInfo]) -> Tree {
     let mut tree = Tree::new();
     let mut root = Folder {
         tree: &mut tree,
@@ -239,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_device_is_described_as_the_kernel_does() {
-        let tree = of(&host::all());
+        let tree = of_devices(&host::all());
         let port = |name: &str| format!("sys/class/infiniband/rk_lo/ports/1/{name}");
         assert_eq!(
             line(&tree, "sys/class/infiniband/rk_lo/node_guid"),
@@ -270,7 +293,7 @@ mod tests {
 
     #[test]
     fn every_device_has_counters_and_a_line() {
-        let tree = of(&host::all());
+        let tree = of_devices(&host::all());
         let port = Path::new("sys/class/infiniband/rk_lo/ports/1");
         assert_eq!(tree[&port.join("counters/port_xmit_data")], Entry::Counter);
         assert_eq!(
@@ -282,6 +305,15 @@ mod tests {
             list.lines().any(|line| line.starts_with("1\trk_lo\tlo\t")),
             "{list}"
         );
+    }
+
+    #[test]
+    fn files_of_an_infiniband_device_are_read_again() {
+        let path = "sys/class/infiniband/rk_ib0/ports/1/state";
+        let tree = with_subnet(of_devices(&[]), &[(path.to_owned(), "2: INIT".to_owned())]);
+        assert_eq!(tree[Path::new(path)], Entry::Live("2: INIT".to_owned()));
+        assert!(tree.contains_key(Path::new("dev/infiniband/umad0")));
+        assert!(!of_devices(&[]).contains_key(Path::new("dev/infiniband/umad0")));
     }
 
     #[test]

@@ -213,6 +213,40 @@ pub fn accept(listener: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// The kernel's cookie of a socket (`SO_COOKIE`), which no other socket of the machine has.
+///
+/// # Errors
+/// Those of the system call.
+pub fn cookie(socket: RawFd) -> io::Result<u64> {
+    let (mut cookie, mut length) = (0_u64, size_of::<u64>() as u32);
+    let place = (&raw mut cookie).cast();
+    // SAFETY: room for 64 bits, and their length.
+    check_result(unsafe {
+        libc::getsockopt(
+            socket,
+            libc::SOL_SOCKET,
+            libc::SO_COOKIE,
+            place,
+            &mut length,
+        )
+    })?;
+    Ok(cookie)
+}
+
+/// Whether a descriptor is a socket whose other side has this abstract name.
+pub fn peer_has_name(socket: RawFd, name: &str) -> bool {
+    // SAFETY: all zeros is a valid address.
+    let mut there: libc::sockaddr_un = unsafe { zeroed() };
+    let mut length = size_of::<libc::sockaddr_un>() as u32;
+    // SAFETY: room for an address, and its length.
+    let result = unsafe { libc::getpeername(socket, (&raw mut there).cast(), &mut length) };
+    let (wanted, wanted_length) = address(name);
+    result == 0
+        && length == wanted_length
+        && there.sun_family == wanted.sun_family
+        && there.sun_path == wanted.sun_path
+}
+
 /// User ID of the process at the other end.
 ///
 /// # Errors

@@ -40,14 +40,18 @@ pub(crate) fn refresh(path: &CStr, folder: &[u8]) {
     }
 }
 
-/// Replaces a file by renaming, so that readers see it whole.
+/// Writes the value of a counter.
 fn write(path: &Path, value: u64) {
+    // The temporary file is outside the folder of counters, because programs list that folder.
+    if let Some(beside) = path.parent().and_then(Path::parent) {
+        write_aside(path, beside, &value.to_string());
+    }
+}
+
+/// Replaces a file by renaming one of the folder `beside`, so that readers see it whole.
+pub(crate) fn write_aside(path: &Path, beside: &Path, value: &str) {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    // The temporary file is outside the folder of counters, because programs list that folder.
-    let Some(beside) = path.parent().and_then(Path::parent) else {
-        return;
-    };
     let aside = beside.join(format!(".counter-{}-{number}", std::process::id()));
     if fs::write(&aside, format!("{value}\n"))
         .and_then(|()| fs::rename(&aside, path))

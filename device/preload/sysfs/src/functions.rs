@@ -8,6 +8,7 @@
 
 use crate::counters;
 use crate::next::{Next, missing};
+use crate::subnet;
 use crate::translate::{Path, folder, translated};
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -27,16 +28,35 @@ unsafe fn at<T>(path: *const c_char, with: impl FnOnce(*const c_char) -> T) -> T
     match translated(unsafe { CStr::from_ptr(path) }, &mut room) {
         Some(there) => {
             counters::refresh(there, folder().unwrap_or_default());
+            subnet::refresh(there, folder().unwrap_or_default());
             with(there.as_ptr())
         }
         None => with(path),
     }
 }
 
+/// Opens a device file of the InfiniBand subnet; `None` for a path that is none.
+///
+/// # Safety
+/// The path is NULL or ends with a zero.
+unsafe fn device_file(path: *const c_char) -> Option<c_int> {
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: by this function's contract, the path ends with a zero.
+    let opened = subnet::open(unsafe { CStr::from_ptr(path) }, folder()?)?;
+    Some(opened.unwrap_or_else(|error| {
+        // SAFETY: errno is a variable of this thread.
+        unsafe { *libc::__errno_location() = error.raw_os_error().unwrap_or(libc::EIO) };
+        -1
+    }))
+}
+
 /// In the list of arguments the path comes before the semicolon.
 macro_rules! functions {
     ($(
-        fn $name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*) -> $ret:ty;
+        fn $name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*) -> $ret:ty
+        $(, opens by $opens:ident)?;
     )*) => {$(
         /// Replaces the C library's function of this name.
         ///
@@ -62,21 +82,24 @@ macro_rules! functions {
             // the arguments.
             unsafe {
                 let original = core::mem::transmute::<Pointer, Original>(original);
-                at(path, |path| original($($before,)* path $(, $after)*))
+                at(path, |path| {
+                    $(if let Some(file) = $opens(path) { return file; })?
+                    original($($before,)* path $(, $after)*)
+                })
             }
         }
     )*};
 }
 
 functions! {
-    fn open(; flags: c_int, mode: c_uint) -> c_int;
-    fn open64(; flags: c_int, mode: c_uint) -> c_int;
-    fn __open_2(; flags: c_int) -> c_int;
-    fn __open64_2(; flags: c_int) -> c_int;
-    fn openat(folder: c_int; flags: c_int, mode: c_uint) -> c_int;
-    fn openat64(folder: c_int; flags: c_int, mode: c_uint) -> c_int;
-    fn __openat_2(folder: c_int; flags: c_int) -> c_int;
-    fn __openat64_2(folder: c_int; flags: c_int) -> c_int;
+    fn open(; flags: c_int, mode: c_uint) -> c_int, opens by device_file;
+    fn open64(; flags: c_int, mode: c_uint) -> c_int, opens by device_file;
+    fn __open_2(; flags: c_int) -> c_int, opens by device_file;
+    fn __open64_2(; flags: c_int) -> c_int, opens by device_file;
+    fn openat(folder: c_int; flags: c_int, mode: c_uint) -> c_int, opens by device_file;
+    fn openat64(folder: c_int; flags: c_int, mode: c_uint) -> c_int, opens by device_file;
+    fn __openat_2(folder: c_int; flags: c_int) -> c_int, opens by device_file;
+    fn __openat64_2(folder: c_int; flags: c_int) -> c_int, opens by device_file;
     fn fopen(; mode: *const c_char) -> Pointer;
     fn fopen64(; mode: *const c_char) -> Pointer;
 

@@ -60,19 +60,7 @@ pub(crate) fn is_given(socket: RawFd) -> bool {
 }
 
 fn cookie(socket: RawFd) -> u64 {
-    let (mut cookie, mut length) = (0u64, size_of::<u64>() as u32);
-    let place = (&raw mut cookie).cast();
-    // SAFETY: room for 64 bits.
-    unsafe {
-        libc::getsockopt(
-            socket,
-            libc::SOL_SOCKET,
-            libc::SO_COOKIE,
-            place,
-            &mut length,
-        )
-    };
-    cookie
+    link::unix::cookie(socket).unwrap_or_default()
 }
 
 /// Answers a request of the program; on failure returns false and sets `errno`.
