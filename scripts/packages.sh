@@ -20,6 +20,7 @@ tests=(
   libclang-dev                                            # to build an example that uses the crate sideway
   rdmacm-utils                                            # sockets over RDMA, and what turns others into them
   infiniband-diags ucx-utils openmpi-bin libopenmpi-dev   # programs that look for devices in /sys and /dev
+  opensm                                                  # a subnet manager of InfiniBand, and its tests
   libfabric-bin qperf                                     # programs whose connections come by RDMA-CM
   qemu-system-x86 busybox-static cpio kmod                # the guest with the Linux kernel as the other side
   nvme-cli fio e2fsprogs                                  # the kernel as a host of NVMe

@@ -16,8 +16,10 @@ use crate::namespaces::{ATTACH, RUNTIME, Spaces};
 use crate::network::{Network, Port, neighbours_of};
 use crate::plan::{LiveHost, Plan};
 use crate::ports::Ports;
+use crate::subnet::{Connections, Greeted, LiveSubnet};
 use crate::tap::Tap;
 use crate::tracking::Numbers;
+use crate::watched::Watched;
 use fabric::{Span, Time};
 use link::unix;
 use os::epoll::Epoll;
@@ -40,50 +42,6 @@ const COMMANDS_MAX: usize = 64;
 
 /// Names of ports in a message at most.
 const NAMES_MAX: usize = 16;
-
-/// The kind of a watched descriptor, with its place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Watched {
-    Signals,
-    Control,
-    Command(RawFd),
-    Attach(usize),
-    Greeting(RawFd),
-    Device(usize, RawFd),
-    Tap(usize),
-}
-
-impl Watched {
-    fn number(self) -> u64 {
-        let number =
-            |kind: u64, place: usize, fd: RawFd| kind << 56 | (place as u64) << 32 | fd as u64;
-        match self {
-            Self::Signals => number(0, 0, 0),
-            Self::Control => number(1, 0, 0),
-            Self::Command(fd) => number(2, 0, fd),
-            Self::Attach(place) => number(3, place, 0),
-            Self::Greeting(fd) => number(4, 0, fd),
-            Self::Device(place, fd) => number(5, place, fd),
-            Self::Tap(place) => number(6, place, 0),
-        }
-    }
-
-    fn of(number: u64) -> Self {
-        let (place, fd) = (
-            (number >> 32 & 0xff_ffff) as usize,
-            (number & 0xffff_ffff) as RawFd,
-        );
-        match number >> 56 {
-            0 => Self::Signals,
-            1 => Self::Control,
-            2 => Self::Command(fd),
-            3 => Self::Attach(place),
-            4 => Self::Greeting(fd),
-            5 => Self::Device(place, fd),
-            _ => Self::Tap(place),
-        }
-    }
-}
 
 /// The descriptors that a lab was started with.
 pub(crate) struct Held {
@@ -110,6 +68,9 @@ pub(crate) struct Engine {
     least_delay: Span,
     cables: Cables,
     lldp: Lldp,
+    /// The InfiniBand subnet, if the links are such.
+    subnet: Option<LiveSubnet>,
+    device_files: Connections,
     captures: Vec<Capture>,
     measurement: Measurement,
     /// The connection with which the lab ends.
@@ -148,8 +109,14 @@ impl Engine {
         };
         watch(held.signals.as_raw_fd(), Watched::Signals)?;
         watch(held.control.as_raw_fd(), Watched::Control)?;
-        for (place, spaces) in held.spaces.iter().enumerate() {
+        let subnet = LiveSubnet::new(&plan.experiment.network);
+        for (place, spaces) in held.spaces.iter_mut().enumerate() {
             watch(spaces.listener.as_raw_fd(), Watched::Attach(place))?;
+            // Without a subnet the name is free, so programs do not wait for an answer.
+            spaces.management.take_if(|_| subnet.is_none());
+            if let Some(listener) = &spaces.management {
+                watch(listener.as_raw_fd(), Watched::DeviceFiles(place))?;
+            }
             if let Some(tap) = &network.ports[place].tap {
                 watch(tap.raw(), Watched::Tap(place))?;
             }
@@ -171,6 +138,8 @@ impl Engine {
             least_delay,
             cables,
             lldp,
+            subnet,
+            device_files: Connections::default(),
             captures: Vec::new(),
             measurement: Measurement::default(),
             owner: None,
@@ -187,6 +156,7 @@ impl Engine {
             self.wake_ports();
             self.advance();
             self.network.flush();
+            self.serve_subnet();
             self.serve_lldp();
             self.write_captures();
             self.drop_broken();
@@ -205,6 +175,23 @@ impl Engine {
             }
         }
         self.ends
+    }
+
+    /// Runs the InfiniBand subnet up to the time of the clock, and hands records to programs.
+    fn serve_subnet(&mut self) {
+        if let Some(subnet) = &mut self.subnet {
+            subnet.run(self.clock.now());
+            self.device_files.flush(subnet);
+        }
+    }
+
+    /// The time of the next event of the InfiniBand subnet.
+    fn next_of_subnet(&self) -> Time {
+        let now = self.clock.now();
+        let next = self.subnet.as_ref().map(LiveSubnet::next_event);
+        next.map_or(Time::NEVER, |next| {
+            next.min(self.device_files.next_try(now))
+        })
     }
 
     /// Passes frames of LLDP between ports, which then operate with what they agree to.
@@ -261,12 +248,12 @@ impl Engine {
             .filter(|device| device.sleep())
             .count();
         if awake == 0 {
-            let next = self.world.next_event();
-            let sleep = if next == Time::NEVER {
-                SLEEP_MAX
-            } else {
-                self.network.clock.until(next).min(SLEEP_MAX)
+            let until = |clock: &Clock, next: Time| match next {
+                Time::NEVER => SLEEP_MAX,
+                next => clock.until(next).min(SLEEP_MAX),
             };
+            let sleep = until(&self.network.clock, self.world.next_event());
+            let sleep = sleep.min(until(&self.clock, self.next_of_subnet()));
             let sleep = sleep.min(self.lldp.next().saturating_sub(link::lab::monotonic()));
             self.look(sleep);
         }
@@ -285,6 +272,8 @@ impl Engine {
                 Watched::Control => self.accept_command(),
                 Watched::Command(fd) => self.command(fd),
                 Watched::Attach(place) => self.accept_device(place),
+                Watched::DeviceFiles(place) => self.accept_device_file(place),
+                Watched::DeviceFile(fd) => self.read_device_file(fd),
                 Watched::Greeting(fd) => self.greet(fd),
                 Watched::Device(place, fd) => {
                     let devices = &mut self.network.ports[place].devices;
@@ -302,6 +291,31 @@ impl Engine {
                     }
                 }
             }
+        }
+    }
+
+    fn accept_device_file(&mut self, place: usize) {
+        let listener = self.held.spaces[place].management.as_ref();
+        let Some(Ok(socket)) = listener.map(|listener| accept(listener.as_raw_fd())) else {
+            return;
+        };
+        let fd = socket.as_raw_fd();
+        let host = self.plan.hosts[place].number as usize;
+        if self
+            .epoll
+            .add_as(fd, Watched::DeviceFile(fd).number())
+            .is_ok()
+        {
+            self.device_files.add(socket, host);
+        }
+    }
+
+    fn read_device_file(&mut self, fd: RawFd) {
+        let Some(subnet) = &mut self.subnet else {
+            return;
+        };
+        if self.device_files.read(fd, self.clock.now(), subnet) == Greeted::Ended {
+            let _ = self.epoll.remove(fd);
         }
     }
 
@@ -478,6 +492,9 @@ impl Engine {
         self.lldp.set_links(&after, link::lab::monotonic());
         for link in before.symmetric_difference(&after) {
             self.world.set_link(*link, !after.contains(link));
+            if let Some(subnet) = &mut self.subnet {
+                subnet.set_cable(self.clock.now(), *link, !after.contains(link));
+            }
         }
         for port in &self.network.ports {
             if let Some(tap) = &port.tap {

@@ -35,11 +35,13 @@ mod network;
 mod plan;
 mod ports;
 mod start;
+mod subnet;
 mod sys;
 mod tap;
 mod tap_buffers;
 mod tracking;
 pub mod traffic;
+mod watched;
 
 pub use clock::Clock;
 pub use control::{Client, Entered, HostStatus, Status, labs};

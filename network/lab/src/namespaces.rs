@@ -32,6 +32,8 @@ pub(crate) struct Spaces {
     pub(crate) mnt: OwnedFd,
     /// Where devices attach.
     pub(crate) listener: OwnedFd,
+    /// Where device files of an InfiniBand subnet are opened; none where the lab has no subnet.
+    pub(crate) management: Option<OwnedFd>,
     /// None where the machine has no `/dev/net/tun`.
     pub(crate) tap: Option<OwnedFd>,
 }
@@ -81,12 +83,14 @@ pub(crate) fn make(
             .ok_or_else(|| failed("descriptors are missing".to_owned()))
     };
     let (net, uts, ipc, mnt, listener) = (next()?, next()?, next()?, next()?, next()?);
+    let management = Some(next()?);
     let spaces = Spaces {
         net,
         uts,
         ipc,
         mnt,
         listener,
+        management,
         tap: fds.next(),
     };
     Ok((
@@ -127,6 +131,7 @@ fn set_up(host: &LiveHost, hosts: &[LiveHost]) -> Result<(Vec<OwnedFd>, Option<S
     };
     let mut fds = vec![open("net")?, open("uts")?, open("ipc")?, open("mnt")?];
     fds.push(listen(ATTACH).map_err(named("socket for devices"))?);
+    fds.push(listen(link::management::NAME).map_err(named("socket for device files"))?);
     fds.extend(tap);
     Ok((fds, warning))
 }

@@ -7,6 +7,7 @@ mod dcbx;
 mod ecn;
 mod functions;
 mod hosts;
+mod infiniband;
 mod replay;
 mod robust;
 mod runs;

@@ -1,0 +1,178 @@
+//! The InfiniBand subnet of a lab: its nodes and links, and the agents of programs in hosts, on the clock of
+//! the lab.
+
+mod connections;
+mod sysfs;
+
+pub(crate) use connections::{Connections, Greeted};
+
+use fabric::Time;
+use fabric::topology::Node as Place;
+use fabric_file::{Network, Subnet as Description};
+use infiniband::agents::Agents;
+use infiniband::node::{Identity, Node};
+use infiniband::subnet::{Cable, End, Output, Subnet};
+use infiniband::{LinkSpeed, Speed, Width};
+
+/// The only port of a host's adapter.
+const PORT: u8 = 1;
+
+/// A subnet with the agents of its hosts.
+pub(crate) struct LiveSubnet {
+    subnet: Subnet,
+    /// By host of the network. Hosts without programs have no agents, and answer so.
+    agents: Vec<Agents>,
+}
+
+impl LiveSubnet {
+    /// The subnet of a network; `None` for one of Ethernet.
+    pub(crate) fn new(network: &Network) -> Option<Self> {
+        let description = network.infiniband.as_ref()?;
+        let hosts = description.hosts.len();
+        let subnet = Subnet::new(
+            nodes_of(network, description),
+            &cables_of(network, description),
+        );
+        Some(Self {
+            subnet,
+            agents: (0..hosts).map(|_| Agents::default()).collect(),
+        })
+    }
+
+    /// The agents of a host.
+    pub(crate) fn agents(&mut self, host: usize) -> &mut Agents {
+        &mut self.agents[host]
+    }
+
+    /// The files of a host's device in `/sys`: lines of path, tab and value.
+    pub(crate) fn describe(&self, host: usize) -> String {
+        sysfs::describe(self.subnet.node(host), PORT)
+    }
+
+    /// A program of a host writes a record.
+    pub(crate) fn write(
+        &mut self,
+        now: Time,
+        host: usize,
+        file: infiniband::agents::FileId,
+        record: &[u8],
+    ) {
+        let port = &self.subnet.node(host).ports[usize::from(PORT)];
+        // Linux says why a record is refused in the call. A socket has no such way back, so it is dropped.
+        let _ = self.agents[host].write(now, file, record, port);
+    }
+
+    /// A program of a host shows that it manages the subnet, or has ended.
+    pub(crate) fn set_is_manager(&mut self, now: Time, host: usize, is_manager: bool) {
+        self.subnet.set_is_manager(
+            now,
+            End {
+                node: host,
+                port: PORT,
+            },
+            is_manager,
+        );
+    }
+
+    /// A cable is plugged in, or pulled.
+    pub(crate) fn set_cable(&mut self, now: Time, link: u32, is_plugged: bool) {
+        self.subnet.set_cable(now, link as usize, is_plugged);
+    }
+
+    /// The time of the next event.
+    pub(crate) fn next_event(&self) -> Time {
+        let agents = self.agents.iter().map(Agents::next_event);
+        agents.fold(self.subnet.next_event(), Time::min)
+    }
+
+    /// Runs up to a time.
+    pub(crate) fn run(&mut self, until: Time) {
+        loop {
+            self.send_packets(until);
+            let next = self.next_event();
+            if next > until {
+                break;
+            }
+            self.subnet.run(next);
+            self.agents.iter_mut().for_each(|agents| agents.run(next));
+            self.deliver(next);
+        }
+        self.subnet.run(until);
+    }
+
+    fn send_packets(&mut self, now: Time) {
+        for (node, agents) in self.agents.iter_mut().enumerate() {
+            for packet in agents.take_packets() {
+                self.subnet.send(now, End { node, port: PORT }, packet);
+            }
+        }
+    }
+
+    fn deliver(&mut self, now: Time) {
+        for output in self.subnet.take_outputs() {
+            match output {
+                Output::Received { at, packet } => {
+                    let port = &self.subnet.node(at.node).ports[usize::from(at.port)];
+                    self.agents[at.node].receive(now, packet, port);
+                }
+                // Devices of verbs do not use the subnet's ports so far.
+                Output::Event { .. } => {}
+            }
+        }
+        self.send_packets(now);
+    }
+}
+
+fn nodes_of(network: &Network, description: &Description) -> Vec<Node> {
+    let topology = &network.topology;
+    // What a port supports is the speed of its link; ports without one have the slowest.
+    let idle = LinkSpeed {
+        width: Width::X4,
+        speed: Speed::Sdr,
+    };
+    let speed_at = |place: Place, port: u8| {
+        let links = topology.links().iter().zip(&description.links);
+        let mut found = links.filter_map(|(link, subnet)| {
+            let mut ends = link.ends.iter().zip(subnet.ports);
+            ends.any(|(end, number)| end.node == place && number == port)
+                .then_some(subnet.speed)
+        });
+        found.next().unwrap_or(idle)
+    };
+    let hosts = (0..).zip(&description.hosts).map(|(number, adapter)| {
+        let identity = Identity {
+            guid: adapter.node_guid,
+            port_guid: adapter.port_guid,
+            description: adapter.description.clone(),
+        };
+        Node::adapter(identity, speed_at(Place::Host(number), PORT))
+    });
+    let switches = (0..).zip(&description.switches).map(|(number, switch)| {
+        let identity = Identity {
+            guid: switch.guid,
+            port_guid: switch.guid,
+            description: switch.description.clone(),
+        };
+        let ports = (1..=switch.ports).map(|port| speed_at(Place::Switch(number), port));
+        Node::switch(identity, &ports.collect::<Vec<_>>())
+    });
+    hosts.chain(switches).collect()
+}
+
+fn cables_of(network: &Network, description: &Description) -> Vec<Cable> {
+    let hosts = description.hosts.len();
+    let node = |place: Place| match place {
+        Place::Host(number) => number as usize,
+        Place::Switch(number) => hosts + number as usize,
+    };
+    let links = network.topology.links().iter().zip(&description.links);
+    links
+        .map(|(link, subnet)| Cable {
+            ends: [0, 1].map(|side| End {
+                node: node(link.ends[side].node),
+                port: subnet.ports[side],
+            }),
+            delay: link.config.delay,
+        })
+        .collect()
+}

@@ -1,0 +1,184 @@
+//! InfiniBand in a lab: OpenSM and the diagnostic tools, as they are packaged.
+
+use programs::live;
+
+const SECONDS: u64 = 300;
+
+/// `manager HOST OPTION…` starts OpenSM, and waits until it manages the subnet.
+const MANAGER: &str = r#"
+    manager() {
+        M=$D/opensm-$1; mkdir -p $M; HOST=$1; shift
+        printf 'force_log_flush TRUE\nsminfo_polling_timeout 500\npolling_retry_number 2\n' >$M/conf
+        OSM_CACHE_DIR=$M OSM_TMP_DIR=$M $R lab exec $HOST -- opensm -F $M/conf -f $M/log "$@" >$M/out 2>&1 &
+    }
+    up() {
+        until_it_prints "$2" "grep -c 'SUBNET UP' $D/opensm-$1/log" && return 0
+        cat $D/opensm-$1/*
+        return 1
+    }
+    lid() { $R lab exec $1 -- ibstat rk_ib0 | awk '/Base lid/ {print $3}'; }
+"#;
+
+fn script(text: &str) -> String {
+    live::script(&format!("{MANAGER}\n{text}"), SECONDS)
+}
+
+#[test]
+fn two_hosts_on_a_cable_are_initialized_before_a_manager_comes() {
+    let said = script(
+        r#"
+        $R lab up -d $E/infiniband/two-hosts.toml || exit 1
+        $R lab exec alice -- ibstat
+        $R lab exec alice -- ibstat -p
+        $R lab exec alice -- ibnetdiscover
+        $R lab exec alice -- smpquery nodedesc -D 0,1
+        $R lab exec bob -- ibportstate -D 0,1 1
+        $R lab exec bob -- sminfo -D 0 2>&1
+        down"#,
+    );
+    live::expect_lines(
+        &said,
+        &[
+            "CA 'rk_ib0'",
+            "State: Initializing",
+            "Physical state: LinkUp",
+            "Rate: 40\n",
+            "Link layer: InfiniBand",
+            "\n0x0002c903000a1b21\n",
+            "\"H-0002c903000a1b20\"[1] (2c903000a1b21) \t\t# lid 0 lmc 0 \"alice mlx4_0\" lid 0 4xQDR",
+            "bob mlx4_0",
+            "LinkSpeedActive:.................10.0 Gbps",
+            "left: 0 processes, 0 sockets",
+        ],
+    );
+    assert_eq!(said.matches("CA '").count(), 1, "one device: {said}");
+    assert!(
+        said.contains("sminfo: iberror: failed: query"),
+        "no manager is there: {said}"
+    );
+}
+
+#[test]
+fn opensm_makes_a_subnet_of_two_hosts() {
+    let said = script(
+        r#"
+        $R lab up -d $E/infiniband/two-hosts.toml || exit 1
+        manager alice
+        up alice 1 || exit 1
+        $R lab exec bob -- ibstat rk_ib0
+        $R lab exec bob -- sminfo
+        echo "records: $($R lab exec bob -- saquery | grep -c 'NodeRecord dump')"
+        $R lab exec bob -- ibping -c 1 1 2>&1
+        $R lab exec alice -- ibping -S &
+        until_it_prints 1 "$R lab exec bob -- ibping -c 1 1 2>&1 | grep -c Pong"
+        $R lab exec bob -- ibping -c 2 -G 0x0002c903000a1b21
+        $R lab exec alice -- sh -c 'ibping -S >$D/second 2>&1; true' &
+        $R lab exec bob -- perfquery
+        $R lab exec bob -- cat /sys/class/infiniband/rk_ib0/ports/1/lid
+        $R lab link alice-bob down
+        until_it_prints 1: "$R lab exec bob -- cut -d ' ' -f 1 /sys/class/infiniband/rk_ib0/ports/1/state"
+        $R lab link alice-bob up
+        until_it_prints 4: "$R lab exec bob -- cut -d ' ' -f 1 /sys/class/infiniband/rk_ib0/ports/1/state"
+        echo "errors: $(grep -c ERR $D/opensm-alice/log)"
+        cat $D/opensm-alice/log
+        down"#,
+    );
+    live::expect_lines(
+        &said,
+        &[
+            "State: Active",
+            "Base lid: 2",
+            "SM lid: 1",
+            "sm lid 1 sm guid 0x2c903000a1b21",
+            "SMINFO_MASTER",
+            "records: 2",
+            "Pong from alice",
+            "2 packets transmitted, 2 received, 0% packet loss",
+            "PortXmitDiscards:................0",
+            "\n0x2\n",
+            "errors: 0",
+            "left: 0 processes, 0 sockets",
+        ],
+    );
+    assert!(!said.contains("still:"), "{said}");
+    let nobody = said
+        .split("records: 2")
+        .nth(1)
+        .and_then(|rest| rest.split("Pong").next());
+    let nobody = nobody.expect("the first ibping");
+    assert!(
+        nobody.contains("ibping: iberror") || nobody.contains("0 received"),
+        "{said}"
+    );
+}
+
+#[test]
+fn opensm_routes_a_fat_tree_and_around_a_pulled_cable() {
+    let said = script(
+        r#"
+        $R lab up -d $E/infiniband/fat-tree.toml || exit 1
+        manager h0
+        up h0 1 || exit 1
+        echo "hosts: $($R lab exec h15 -- ibhosts | wc -l)"
+        echo "switches: $($R lab exec h15 -- ibswitches | wc -l)"
+        $R lab exec h15 -- iblinkinfo | grep -c '4X      25.78125 Gbps Active/  LinkUp'
+        echo "records: $($R lab exec h15 -- saquery | grep -c 'NodeRecord dump')"
+        $R lab exec h15 -- ibqueryerrors
+        $R lab exec h0 -- osmtest -f c -i $D/inventory 2>&1 | grep -o 'TEST .*'
+        LID=$(lid h15)
+        $R lab exec h15 -- ibping -S &
+        until_it_prints 1 "$R lab exec h0 -- ibping -c 1 $LID 2>&1 | grep -c Pong"
+        by() { $R lab exec h15 -- ibtracert $LID 1 | sed -n 's/.*switch port.*"\(agg[0-9]*\)".*/\1/p'; }
+        AGG=$(by | head -1)
+        $R lab link edge7-$AGG down
+        up h0 2 || exit 1
+        by | grep -qx "$AGG" && echo "still by $AGG"
+        $R lab exec h0 -- ibping -c 2 $LID
+        grep -o 'num:128 (Link state change) Producer:2 (Switch)' $D/opensm-h0/log | sort -u
+        echo "errors: $(grep -c ERR $D/opensm-h0/log)"
+        cat $D/opensm-h0/log
+        down"#,
+    );
+    live::expect_lines(
+        &said,
+        &[
+            "hosts: 16\nswitches: 20\n",
+            "\n96\n",
+            "records: 36",
+            "36 nodes checked, 0 bad nodes found",
+            "TEST \"Create Inventory\" PASS",
+            "2 packets transmitted, 2 received, 0% packet loss",
+            "num:128 (Link state change) Producer:2 (Switch)",
+            "errors: 0",
+            "left: 0 processes, 0 sockets",
+        ],
+    );
+    assert!(!said.contains("still"), "{said}");
+}
+
+#[test]
+fn a_second_opensm_stands_by_and_takes_over() {
+    let said = script(
+        r#"
+        $R lab up -d $E/infiniband/two-hosts.toml || exit 1
+        manager alice -p 5
+        up alice 1 || exit 1
+        manager bob
+        until_it_prints 1 "grep -c 'Entering STANDBY state' $D/opensm-bob/log"
+        # Hosts of a lab share the numbers of processes.
+        kill $(pgrep -f "^[^ ]*opensm -F $D/opensm-alice/conf")
+        until_it_prints 1 "grep -c 'Entering MASTER state' $D/opensm-bob/log"
+        up bob 1
+        $R lab exec alice -- sminfo
+        down"#,
+    );
+    live::expect_lines(
+        &said,
+        &[
+            "sm lid 2 sm guid 0x2c903000a1c41",
+            "SMINFO_MASTER",
+            "left: 0 processes, 0 sockets",
+        ],
+    );
+    assert!(!said.contains("still:"), "{said}");
+}
