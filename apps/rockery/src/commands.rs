@@ -140,6 +140,9 @@ pub(crate) enum Command {
     /// it ends.
     #[command(subcommand, after_help = LAB_EXAMPLES)]
     Lab(crate::lab::Lab),
+    /// Turn outputs of InfiniBand tools into fabric files, and fabric files into what such tools read.
+    #[command(subcommand)]
+    Ib(crate::ib::Ib),
     /// Write the configurations of real switches and hosts that a fabric file describes.
     ///
     /// Nothing is applied to a device. Without --out and --diff, configurations are printed (docs/gear.md).

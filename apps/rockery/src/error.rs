@@ -241,6 +241,12 @@ pub(crate) enum Error {
     /// A configuration that is not understood.
     #[error(transparent)]
     Configuration(#[from] vendors::ReadError),
+    /// An InfiniBand subnet that cannot be read, or contradicts itself.
+    #[error(transparent)]
+    Subnet(#[from] vendors::infiniband::Unreadable),
+    /// A fabric file whose links are not of InfiniBand.
+    #[error("{0}: the links are Ethernet: set link-layer = \"infiniband\" in [nic.default]")]
+    NoInfiniband(PathBuf),
     /// Findings, which are printed already.
     #[error("{0}")]
     Findings(String),
@@ -342,6 +348,8 @@ impl Error {
             Self::Fabric(_)
             | Self::Source(_)
             | Self::Configuration(_)
+            | Self::Subnet(_)
+            | Self::NoInfiniband(_)
             | Self::Scenario(_)
             | Self::Findings(_)
             | Self::CommandsFailed { .. } => 1,

@@ -23,6 +23,7 @@ mod error;
 mod export;
 mod finding;
 mod gen_key;
+mod ib;
 mod identifiers;
 mod lab;
 mod libraries;
@@ -84,6 +85,7 @@ fn act(args: Args) -> Result<ExitCode, Error> {
         Command::Top(what) => top::show(&what),
         Command::Sim(what) => return sim::act(&what),
         Command::Lab(what) => return lab::act(&what),
+        Command::Ib(what) => ib::act(&what),
         Command::Plan(what) => plan::act(&what),
         Command::Vf(what) => vf::act(&what),
         Command::Doctor(what) => doctor::act(&what),

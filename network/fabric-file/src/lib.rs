@@ -15,6 +15,7 @@ mod document;
 mod error;
 pub mod functions;
 pub mod hosts;
+mod imported_subnet;
 mod links;
 mod names;
 mod network;
@@ -29,6 +30,7 @@ mod workload;
 pub use check::json_schema;
 pub use document::{Document, INCLUDES_MAX, Origin, PATH_LEVELS_MAX, ReadFile};
 pub use error::{FileError, Mistake, Problem};
+pub use imported_subnet::ImportedSubnet;
 pub use network::{
     ChannelAdapter, NamedFunction, NamedHost, NamedSwitch, Network, SharedAdapter, Subnet,
     SubnetLink, SubnetSwitch, TablesInUse,

@@ -19,6 +19,7 @@ mod host;
 mod host_remedy;
 mod import_error;
 mod imported;
+pub mod infiniband;
 pub mod intent;
 mod interface;
 mod irrelevant;

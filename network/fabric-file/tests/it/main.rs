@@ -4,6 +4,7 @@
 
 mod examples;
 mod fields;
+mod imported_subnet;
 mod infiniband;
 mod mistakes;
 mod routeros;
