@@ -20,6 +20,10 @@ pub(crate) struct Doctor {
     /// fabric file
     #[arg(long, value_name = "[NAME=]FILE")]
     pub(crate) switch: Vec<String>,
+    /// Outputs of InfiniBand tools: ibnetdiscover, iblinkinfo, ibqueryerrors, perfquery, ibstat, or the
+    /// tables of ibdiagnet (ibdiagnet2.db_csv)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) infiniband: Vec<PathBuf>,
     /// Fabric file that hosts, switches and links are compared with
     #[arg(long, value_name = "FILE")]
     pub(crate) fabric: Option<PathBuf>,

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use ::sim::input;
 use ::sim::report::counted;
 use doctor::{
-    Finding, Marks, Neighbour, SwitchFacts, check, collect, hear, judged_host, judged_switch,
-    neighbours, page, read_switch,
+    Finding, Marks, Neighbour, SwitchFacts, check, check_subnet, collect, hear, judged_host,
+    judged_switch, neighbours, page, read_switch,
 };
 use doctor::{attach_host, plan_switch};
 use fabric_file::Network;
 use serde_json::{Value, json};
 use vendors::facts::HostFacts;
+use vendors::infiniband::SubnetFacts;
 use vendors::switch_facts::ShownPort;
 use vendors::{NotUnderstood, read_host};
 
@@ -98,6 +99,7 @@ fn lldp(found: &[Neighbour], json: bool) -> Result<(), Error> {
 struct Examined {
     hosts: Vec<HostFacts>,
     switches: Vec<SwitchFacts>,
+    subnets: Vec<SubnetFacts>,
     /// Hosts, and files of switches, that are not in the fabric file.
     unplanned: Vec<String>,
     unread: Vec<String>,
@@ -120,7 +122,9 @@ impl Examined {
     /// All lines that were not understood.
     fn left(&self) -> impl Iterator<Item = &NotUnderstood> {
         let hosts = self.hosts.iter().flat_map(|host| &host.left);
-        hosts.chain(self.switches.iter().flat_map(|switch| &switch.left))
+        let switches = self.switches.iter().flat_map(|switch| &switch.left);
+        let subnets = self.subnets.iter().flat_map(|subnet| &subnet.left);
+        hosts.chain(switches).chain(subnets)
     }
 
     fn text_of(&mut self, path: &Path) -> Option<String> {
@@ -145,6 +149,16 @@ impl Examined {
                 }
                 self.hosts.push(host);
             }
+            Err(error) => self.unread.push(error.to_string()),
+        }
+    }
+
+    fn subnet(&mut self, path: &Path) {
+        let Some(text) = self.text_of(path) else {
+            return;
+        };
+        match vendors::infiniband::facts(&path.display().to_string(), &text) {
+            Ok(subnet) => self.subnets.push(subnet),
             Err(error) => self.unread.push(error.to_string()),
         }
     }
@@ -184,14 +198,16 @@ fn examine(what: &Doctor) -> Result<(), Error> {
     for text in &what.switch {
         facts.switch(text, network.as_ref())?;
     }
-    let this_host = what.host.is_empty() && what.switch.is_empty();
+    what.infiniband.iter().for_each(|path| facts.subnet(path));
+    let this_host = what.host.is_empty() && what.switch.is_empty() && what.infiniband.is_empty();
     if this_host {
         match read_host("this host", &collect::snapshot()) {
             Ok(host) => facts.hosts.push(host),
             Err(error) => facts.unread.push(error.to_string()),
         }
     }
-    let found = check(&facts.hosts, &facts.switches, facts.marks);
+    let mut found = check(&facts.hosts, &facts.switches, facts.marks);
+    found.extend(facts.subnets.iter().flat_map(check_subnet));
     if what.json {
         output::json(serde_json::to_string_pretty(&as_json(&facts, &found)).unwrap_or_default())?;
     } else {
@@ -262,11 +278,22 @@ fn as_text(facts: &Examined, found: &[Finding]) -> String {
             text += &format!("  not judged  {line}\n");
         }
     }
+    for subnet in &facts.subnets {
+        text += &format!(
+            "{}: {}, from {}\n",
+            subnet.file,
+            counted(subnet.ports.len() as u64, "port", "ports"),
+            subnet.tools.join(", ")
+        );
+        text += &details(&[], &subnet.left);
+    }
     for file in &facts.unplanned {
         text += &format!("{file}: the fabric file has nothing of this name; write NAME={file}\n");
     }
     if found.is_empty()
-        && (hosts.iter().any(|host| !host.adapters.is_empty()) || !switches.is_empty())
+        && (hosts.iter().any(|host| !host.adapters.is_empty())
+            || !switches.is_empty()
+            || !facts.subnets.is_empty())
     {
         text += &match facts.left().count() {
             0 => "nothing is wrong of what was seen\n".to_owned(),

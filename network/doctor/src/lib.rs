@@ -24,6 +24,6 @@ pub use judged::{judged_host, judged_switch};
 pub use manual::{Entry, RULES};
 pub use marks::Marks;
 pub use neighbours::{EtsFacts, Neighbour, PfcFacts, hear, neighbours, page};
-pub use rules::check;
+pub use rules::{check, check_subnet};
 pub use snapshot::{Planned, SwitchFacts, read_switch};
 pub use switch_plan::{SwitchPlan, switch_intent, switch_plan};

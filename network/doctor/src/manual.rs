@@ -40,6 +40,8 @@ const NEGOTIATION: &str = "IEEE 802.3-2018, clause 73 (auto-negotiation)";
 const PORT: &str = "InfiniBand Architecture Specification, A17.3 (UDP port 4791)";
 const HEADROOM: &str = "IEEE 802.1Q-2018, annex N (buffer requirements of PFC)";
 const TRUST: &str = "IEEE 802.1Q-2018, 6.9 (priority of a frame)";
+const PORTS: &str = "InfiniBand Architecture Specification, 14.2.5.6 (PortInfo)";
+const COUNTERS: &str = "InfiniBand Architecture Specification, 16.1.3.5 (PortCounters)";
 const ATS: &str = "PCI Express Base Specification 5.0, chapter 10 (address translation services)";
 
 entries! {
@@ -139,6 +141,13 @@ entries! {
     "probe-pfc-one-end": PFC,
     "probe-share": ETS,
     "probe-slow-host": LINK_STATUS,
+    "ib-no-manager": "InfiniBand Architecture Specification, 14.4 (subnet manager)",
+    "ib-init": "InfiniBand Architecture Specification, 7.2.7 (states of a link)",
+    "ib-speed": PORTS,
+    "ib-width": PORTS,
+    "ib-errors": COUNTERS,
+    "ib-congestion": COUNTERS,
+    "ib-unbalanced": "Leiserson, \"Fat-Trees\", IEEE Transactions on Computers 1985",
 }
 
 fn entry(rule: &str) -> Option<&'static Entry> {

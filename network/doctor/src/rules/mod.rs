@@ -5,6 +5,7 @@ mod fabric;
 mod gid;
 mod headroom;
 mod host;
+mod infiniband;
 mod links;
 mod pairs;
 mod pcie;
@@ -13,6 +14,8 @@ mod shown;
 mod smb;
 mod software;
 mod switch;
+
+pub use self::infiniband::check_subnet;
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -2,6 +2,7 @@
 
 mod garbled;
 mod hosts;
+mod infiniband;
 mod inputs;
 mod inputs_of_hosts;
 mod lab;

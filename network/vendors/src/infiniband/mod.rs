@@ -9,8 +9,10 @@ mod pattern;
 mod ports_report;
 mod read;
 mod record;
+mod shown;
 mod write;
 
 pub use discovered::{Discovered, DiscoveredLink, DiscoveredNode, DiscoveredPort, NodeKind};
 pub use read::{Read, Remark, Unreadable, read};
+pub use shown::{PortState, SubnetFacts, SubnetPort, facts};
 pub use write::Format;
