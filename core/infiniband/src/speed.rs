@@ -152,21 +152,6 @@ impl Speed {
     pub const fn extended_code_2(self) -> u8 {
         if matches!(self, Self::Xdr) { 1 } else { 0 }
     }
-
-    /// The `active_speed` of verbs.
-    pub const fn verbs_code(self) -> u16 {
-        match self {
-            Self::Sdr => 1,
-            Self::Ddr => 2,
-            Self::Qdr => 4,
-            Self::Fdr10 => 8,
-            Self::Fdr => 16,
-            Self::Edr => 32,
-            Self::Hdr => 64,
-            Self::Ndr => 128,
-            Self::Xdr => 256,
-        }
-    }
 }
 
 /// Width and speed of a link.

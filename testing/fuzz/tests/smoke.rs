@@ -125,6 +125,12 @@ const FUZZERS: &[Fuzzer] = &[
         seed: |_| None,
         seeds_min: 0,
     },
+    Fuzzer {
+        name: "subnet",
+        program: env!("CARGO_BIN_EXE_subnet"),
+        seed: |_| None,
+        seeds_min: 0,
+    },
 ];
 
 fn transport_of(frame: &[u8]) -> Option<Vec<u8>> {

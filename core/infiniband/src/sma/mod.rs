@@ -106,7 +106,7 @@ pub fn process(
         method::GET | method::SET if mad.attribute() == attribute::SM_INFO => Outcome::Pass,
         method::GET | method::SET => attribute_of(node, request, effects),
         method::TRAP => Outcome::Pass,
-        // The repetition of a trap ends in the node's agent, and nobody above it waits for this.
+        // The repetition of a trap ends, if the key is right.
         method::TRAP_REPRESS => Outcome::Pass,
         method if method & method::RESPONSE != 0 => Outcome::Pass,
         _ => reply_status(mad, status::BAD_METHOD),

@@ -120,11 +120,6 @@ impl Subnet {
         &self.nodes[node]
     }
 
-    /// A node, to be written by its own host.
-    pub fn node_mut(&mut self, node: usize) -> &mut Node {
-        &mut self.nodes[node]
-    }
-
     /// Number of nodes.
     pub fn len(&self) -> usize {
         self.nodes.len()

@@ -192,10 +192,8 @@ impl Subnet {
         if !packet.is_smp() && !self.takes_partition(at, &packet) {
             return;
         }
-        if packet.mad.is_response() {
-            if packet.mad.method() == method::TRAP_REPRESS {
-                self.repress(at.node, packet.mad.transaction());
-            }
+        let represses = packet.mad.method() == method::TRAP_REPRESS;
+        if packet.mad.is_response() && !represses {
             return self.hand_to_programs(at, packet);
         }
         let mut effects = Vec::new();
@@ -215,6 +213,7 @@ impl Subnet {
         };
         match outcome {
             Outcome::Reply(reply) => self.answer(at, &packet, reply),
+            Outcome::Pass if represses => self.repress(at.node, packet.mad.transaction()),
             Outcome::Pass => self.hand_to_programs(at, packet.clone()),
             Outcome::Silent => {}
         }

@@ -9,6 +9,10 @@ use fabric::Span;
 /// The unit of times that are powers of two.
 const UNIT: Span = Span(4_096_000);
 
+/// The shortest time between two traps, 4 ms, whatever a manager sets: a dead one must not keep the subnet
+/// busy.
+const TIMEOUT_MIN: u8 = 10;
+
 /// A trap that has not been repressed.
 #[derive(Clone, Debug)]
 pub(super) struct PendingTrap {
@@ -79,7 +83,7 @@ impl Subnet {
             global: None,
             mad: notice.mad(own.m_key.key, trap),
         };
-        let again = UNIT.times(1 << own.subnet_timeout);
+        let again = UNIT.times(1 << own.subnet_timeout.max(TIMEOUT_MIN));
         self.queue
             .add(self.now + again, Event::RepeatTrap { node, trap });
         // A host whose own program is the manager gets the trap by the way of all packets to its own LID.

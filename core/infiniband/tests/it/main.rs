@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "where a test cannot go on, it fails")]
 
 mod agents;
+mod any;
+mod contract;
 mod management;
 mod net;
 mod traps;
