@@ -52,7 +52,13 @@ impl Subject {
         ];
         (nodes[0].ports[1].lid, nodes[0].ports[1].sm_lid) = (1, 1);
         (nodes[SWITCH].ports[0].lid, nodes[SWITCH].ports[0].sm_lid) = (2, 1);
-        let ends = [HOST, End { node: SWITCH, port: 1 }];
+        let ends = [
+            HOST,
+            End {
+                node: SWITCH,
+                port: 1,
+            },
+        ];
         let delay = Span::from_ns(10);
         let mut agents = Agents::default();
         let file = agents.open();
@@ -60,7 +66,9 @@ impl Subject {
         argument[4..20].fill(0xff);
         argument[20..23].copy_from_slice(&[1, 3, 2]);
         argument[26] = 1;
-        agents.call(file, CALLS[0], &mut argument).expect("an agent");
+        agents
+            .call(file, CALLS[0], &mut argument)
+            .expect("an agent");
         Self {
             subnet: Subnet::new(nodes, &[Cable { ends, delay }]),
             agents,
@@ -154,7 +162,8 @@ impl Subject {
             }
         }
         let ends = [(0, 1), (SWITCH, 1)];
-        let down = ends.map(|(node, port)| self.subnet.node(node).ports[port].state == PortState::Down);
+        let down =
+            ends.map(|(node, port)| self.subnet.node(node).ports[port].state == PortState::Down);
         assert_eq!(down[0], down[1], "a link is down at both ends");
     }
 }

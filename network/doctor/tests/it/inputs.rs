@@ -254,6 +254,40 @@ fn without_the_dscp_of_data_only_certain_faults_are_findings() {
 }
 
 #[test]
+fn nvue_has_no_roce_where_it_is_off() {
+    let off = "nv set qos roce mode lossless\nnv set qos roce enable off\nnv set interface swp1\n";
+    let read = only(off);
+    assert_eq!((read.pfc_send, read.trust.dscp()), (0, false));
+    let again = format!("{off}nv set qos roce enable on\n");
+    assert_eq!(only(&again).pfc_send, 1 << 3);
+    let found = check(&[], &[switch(off)], asked(26));
+    assert!(!found.is_empty(), "a switch without RoCE has a finding");
+}
+
+#[test]
+fn nvue_names_a_profile_that_is_not_there() {
+    let read = switch(
+        "nv set qos pfc storage switch-priority 3
+nv set interface swp1 qos pfc profile storage
+nv set interface swp2 qos pfc profile stroage
+nv set interface swp3 qos pfc profile default-global
+",
+    );
+    let left: Vec<&str> = read.left.iter().map(|left| left.why.as_str()).collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(
+        left[0].ends_with("no pfc profile is called stroage"),
+        "{left:?}"
+    );
+    let said = judged_switch(&read, &[], asked(26));
+    let unknown = "swp2: PFC unknown (line 3 was not understood)";
+    assert!(
+        said.iter().any(|line| line.starts_with(unknown)),
+        "{said:?}"
+    );
+}
+
+#[test]
 fn nvue_profiles_pools_and_yaml() {
     let profiles = "nv set qos mapping STORAGE trust both
 nv set qos mapping STORAGE dscp 26 switch-priority 3

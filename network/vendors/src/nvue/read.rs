@@ -319,6 +319,8 @@ struct Text<'a> {
     /// Settings of profiles, by area and name.
     profiles: BTreeMap<(&'static str, String), Vec<Setting<'a>>>,
     links: BTreeMap<String, Link>,
+    /// Settings that name a profile, with its area and name.
+    uses: Vec<(Setting<'a>, &'static str, String)>,
     /// Milliseconds between two looks of the PFC watchdog, and how many of them make a storm.
     interval_ms: Option<u32>,
     looks: Option<u32>,
@@ -374,7 +376,7 @@ impl<'a> Text<'a> {
     fn interface(
         &mut self,
         file: &str,
-        setting: &Setting<'_>,
+        setting: &Setting<'a>,
         ports: &[String],
         rest: &[&str],
     ) -> Result<bool, ReadError> {
@@ -395,6 +397,7 @@ impl<'a> Text<'a> {
             ["qos", area, "profile", name] => {
                 let known = AREAS.iter().find(|own| *own == area);
                 let known = known.ok_or_else(|| setting.wrong(file, "this area is not known"))?;
+                self.uses.push((setting.clone(), known, (*name).to_owned()));
                 profile = Some((*known, (*name).to_owned()));
             }
             [first, ..] if OF_INTERFACE.contains(first) => return Ok(false),
@@ -411,6 +414,38 @@ impl<'a> Text<'a> {
         Ok(true)
     }
 
+    /// Whether RoCE is off: the last word about it decides, whatever its mode is.
+    fn has_roce_off(&self) -> bool {
+        let mut words = self
+            .roce
+            .iter()
+            .rev()
+            .map(|setting| setting.words.as_slice());
+        let last = words.find_map(|words| match words {
+            ["qos", "roce", "enable", word] => Some(*word),
+            _ => None,
+        });
+        matches!(last, Some("off" | "disabled"))
+    }
+
+    /// Ports whose profile is not in the text: what they do is not known.
+    fn name_missing_profiles(&self, file: &str, outcomes: &mut Outcomes) {
+        for (setting, area, name) in &self.uses {
+            let is_there = self.profiles.contains_key(&(*area, name.clone()));
+            if !is_there && name != PROFILE {
+                let what = format!("no {area} profile is called {}", shortened(name));
+                outcomes.within(
+                    setting
+                        .words
+                        .get(1)
+                        .map_or_else(Vec::new, |names| expanded(names)),
+                );
+                outcomes.not_understood(&setting.wrong(file, &what));
+                outcomes.within(Vec::new());
+            }
+        }
+    }
+
     /// The intent of a port, without its own name and speed.
     fn of_profiles(
         &self,
@@ -421,6 +456,9 @@ impl<'a> Text<'a> {
         let mut reading = Reading::new(file);
         for setting in &self.roce {
             outcomes.take(setting.line, reading.mode(setting));
+        }
+        if self.has_roce_off() {
+            reading = Reading::new(file);
         }
         for area in AREAS {
             let name = names.get(area).map_or(PROFILE, String::as_str);
@@ -493,6 +531,7 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
     if found.links.is_empty() && !lines.is_empty() {
         found.links.insert(PROFILE.to_owned(), Link::default());
     }
+    found.name_missing_profiles(file, &mut outcomes);
     Ok((intents(file, &found, &mut outcomes), outcomes))
 }
 
