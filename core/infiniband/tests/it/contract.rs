@@ -38,7 +38,7 @@ pub(crate) fn steps(bytes: &[u8]) {
 }
 
 impl Subject {
-    /// A host and a switch, whose link is active, and a program that gets everything of subnet administration.
+    /// A host and a switch, whose link is trained, and a program with an agent of subnet administration.
     fn new() -> Self {
         let identity = |guid: u64| Identity {
             guid,
