@@ -21,7 +21,8 @@ pub fn intent_of(profile: &Profile) -> Intent {
     let weights = weights(profile);
     let lowest = lowest_level(profile);
     for (class, (queue, own)) in queues.iter_mut().zip(&profile.queues).enumerate() {
-        queue.schedule = match own.level == lowest {
+        let is_weighted = own.level == lowest && !(class == 0 && are_all_strict(profile));
+        queue.schedule = match is_weighted {
             true => Schedule::Weighted(weights[class]),
             false => Schedule::Strict,
         };
@@ -86,6 +87,12 @@ fn percent(chance: u32) -> u8 {
 fn lowest_level(profile: &Profile) -> u8 {
     let levels = profile.queues.iter().map(|queue| queue.level);
     levels.min().unwrap_or_default()
+}
+
+/// Whether even queue 0, the last one, has a level of its own above that of weighted queues.
+fn are_all_strict(profile: &Profile) -> bool {
+    let lowest = profile.queues[0].level;
+    lowest > 0 && profile.queues[1..].iter().all(|queue| queue.level > lowest)
 }
 
 /// The weights of the weighted queues, made smaller together where one is larger than an intent's.
@@ -297,6 +304,17 @@ mod tests {
             strict,
             [false, false, false, true, false, false, false, false]
         );
+    }
+
+    #[test]
+    fn a_last_queue_alone_at_its_level_is_strict() {
+        let strict = |levels: [u8; 8]| {
+            let queues = intent_of(&with_levels(levels)).queues;
+            queues.map(|queue| queue.schedule == Schedule::Strict)
+        };
+        assert_eq!(strict([1, 2, 3, 4, 5, 6, 7, 8]), [true; 8]);
+        assert!(!strict([0, 2, 3, 4, 5, 6, 7, 8])[0]);
+        assert!(!strict([2, 3, 4, 5, 6, 7, 8, 1])[7]);
     }
 
     #[test]

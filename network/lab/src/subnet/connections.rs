@@ -4,7 +4,7 @@
 use super::LiveSubnet;
 use fabric::Time;
 use infiniband::agents::{FileId, RECORDS_BYTES_MAX};
-use link::management::{REQUEST_BYTES_MAX, Request, answer};
+use link::management::{self, REQUEST_BYTES_MAX, Request, answer};
 use link::unix;
 use std::collections::BTreeMap;
 use std::io;
@@ -12,8 +12,6 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Connections of a host at most.
 const CONNECTIONS_MAX: usize = 256;
-/// Bytes of a record that a program writes at most: what a socket takes.
-const RECORD_BYTES_MAX: usize = 256 << 10;
 /// Bytes of records in a socket, as far as the machine allows.
 const SEND_BUFFER: i32 = RECORDS_BYTES_MAX as i32;
 /// Records that are taken from a program at once.
@@ -156,11 +154,10 @@ impl Connections {
         let Kind::File { id, .. } = *kind else {
             return false;
         };
-        let mut record = vec![0; RECORD_BYTES_MAX];
         for _ in 0..RECORDS_AT_ONCE {
-            match unix::receive_now(fd, &mut record) {
-                Ok(0) => return false,
-                Ok(length) => subnet.write(now, *host, id, &record[..length]),
+            match management::receive_record(fd) {
+                Ok(Some(record)) => subnet.write(now, *host, id, &record),
+                Ok(None) => return false,
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
         }
@@ -188,12 +185,12 @@ impl Connections {
             };
             let agents = subnet.agents(connection.host);
             while let Some(record) = agents.first_record(id) {
-                match unix::send_now(*fd, record) {
+                match management::send_record(*fd, record) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         self.is_stuck = true;
                         break;
                     }
-                    // A program that has ended, and a record that no socket of the machine takes.
+                    // The record has gone, or the program has ended.
                     _ => agents.drop_record(id),
                 }
             }

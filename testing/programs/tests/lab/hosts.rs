@@ -206,7 +206,7 @@ fn values_of_the_file_change_while_the_lab_runs() {
         "lost: no",
         "after: yes",
         "\"rate_bps\": 1000000000,",
-        "seed cannot change while the lab runs; what can is link.N with rate",
+        "seed cannot change while the lab runs; what can is link.N, or A-B for all links",
         "the shortest when the lab began",
         "qos.default.pfc.classes: has no effect: no switch has qos = \"default\"",
         "left: 0 processes, 0 sockets",
