@@ -6,8 +6,10 @@
 //! and which stays that of the socket after `dup`, `fork` and `exec`.
 
 use crate::unix;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 /// The abstract name.
@@ -196,6 +198,81 @@ pub fn call(file: RawFd, command: u32, argument: &mut [u8]) -> io::Result<()> {
     parse_answer(&bytes).map(drop)
 }
 
+/// Bytes of a record that goes through the socket. A longer one is in a file in memory, whose descriptor goes
+/// with the first bytes of the record.
+const RECORD_IN_SOCKET_MAX: usize = 128 << 10;
+/// So many bytes of it; every record has a longer header.
+const MARK_BYTES: usize = 16;
+/// Bytes of a record at most.
+const RECORD_BYTES_MAX: u64 = 64 << 20;
+
+/// Sends a record, in one direction or the other.
+///
+/// # Errors
+/// Those of the system calls: `EAGAIN` where there is no room.
+pub fn send_record(socket: RawFd, record: &[u8]) -> io::Result<()> {
+    if record.len() <= RECORD_IN_SOCKET_MAX {
+        return unix::send_now(socket, record);
+    }
+    let file = File::from(unix::anonymous_file()?);
+    file.write_all_at(record, 0)?;
+    unix::send(socket, &record[..MARK_BYTES], Some(file.as_raw_fd()))
+}
+
+/// Receives a record on a socket that does not wait; `None` when the other side has closed.
+///
+/// # Errors
+/// Those of the system calls: `EAGAIN` where there is no record.
+pub fn receive_record(socket: RawFd) -> io::Result<Option<Vec<u8>>> {
+    let mut record = vec![0; RECORD_IN_SOCKET_MAX];
+    let (length, file) = unix::receive(socket, &mut record)?;
+    if length == 0 {
+        return Ok(None);
+    }
+    match file {
+        Some(file) if length == MARK_BYTES => read_whole(&File::from(file)).map(Some),
+        _ => {
+            record.truncate(length);
+            Ok(Some(record))
+        }
+    }
+}
+
+/// The bytes of a file as long as it was said to be. A program that cuts it meanwhile gets an error.
+fn read_whole(file: &File) -> io::Result<Vec<u8>> {
+    let length = file.metadata()?.len();
+    if length > RECORD_BYTES_MAX {
+        return Err(io::Error::from(io::ErrorKind::InvalidData));
+    }
+    let mut record = vec![0; length as usize];
+    file.read_exact_at(&mut record, 0)?;
+    Ok(record)
+}
+
+/// The next record of a socket, which stays in the queue.
+pub enum Next {
+    /// It is in the socket, with so many bytes.
+    InSocket(usize),
+    /// It is in a file.
+    InFile(File, usize),
+}
+
+/// Looks at the next record.
+///
+/// # Errors
+/// Those of the system calls.
+pub fn next_record(socket: RawFd) -> io::Result<Next> {
+    let length = unix::next_length(socket)?;
+    if length == MARK_BYTES
+        && let (_, Some(file)) = unix::peek(socket, &mut [0; MARK_BYTES])?
+    {
+        let file = File::from(file);
+        let length = file.metadata()?.len() as usize;
+        return Ok(Next::InFile(file, length));
+    }
+    Ok(Next::InSocket(length))
+}
+
 /// Whether a descriptor is an open file of the umad device, however the program came by it.
 pub fn is_file(file: RawFd) -> bool {
     unix::peer_has_name(file, NAME)
@@ -245,6 +322,34 @@ mod tests {
         ] {
             assert!(!is_of_device(path), "{path}");
         }
+    }
+
+    #[test]
+    fn records_of_any_length_arrive_in_order() {
+        let [one, other] = unix::message_pair().unwrap();
+        unix::set_nonblocking(other.as_raw_fd()).unwrap();
+        let record = |length: usize| -> Vec<u8> { (0..length).map(|at| at as u8).collect() };
+        for length in [
+            88,
+            320,
+            RECORD_IN_SOCKET_MAX,
+            RECORD_IN_SOCKET_MAX + 1,
+            3 << 20,
+        ] {
+            send_record(one.as_raw_fd(), &record(length)).unwrap();
+            let seen = match next_record(other.as_raw_fd()).unwrap() {
+                Next::InSocket(length) | Next::InFile(_, length) => length,
+            };
+            assert_eq!(seen, length);
+            assert_eq!(
+                receive_record(other.as_raw_fd()).unwrap(),
+                Some(record(length))
+            );
+        }
+        let nothing = receive_record(other.as_raw_fd()).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        drop(one);
+        assert_eq!(receive_record(other.as_raw_fd()).unwrap(), None);
     }
 
     #[test]

@@ -198,6 +198,17 @@ pub fn receive_next(socket: RawFd, bytes: &mut [u8]) -> io::Result<usize> {
     }
 }
 
+/// The length of the next message, which stays in the queue; 0 when the other side has closed.
+///
+/// # Errors
+/// Those of the system call.
+pub fn next_length(socket: RawFd) -> io::Result<usize> {
+    let flags = libc::MSG_PEEK | libc::MSG_TRUNC;
+    // SAFETY: no bytes are asked for.
+    let length = unsafe { libc::recv(socket, std::ptr::null_mut(), 0, flags) };
+    usize::try_from(length).map_err(|_| io::Error::last_os_error())
+}
+
 /// Accepts a connection.
 ///
 /// # Errors
@@ -481,6 +492,22 @@ pub fn receive_fds<const MOST: usize>(
     socket: RawFd,
     bytes: &mut [u8],
 ) -> io::Result<(usize, [Option<OwnedFd>; MOST])> {
+    receive_with(socket, bytes, 0)
+}
+
+/// The first message and its descriptor, which stay in the queue. The descriptor is a new one each time.
+///
+/// # Errors
+/// Those of the system call.
+pub fn peek(socket: RawFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    receive_with(socket, bytes, libc::MSG_PEEK).map(|(length, [first])| (length, first))
+}
+
+fn receive_with<const MOST: usize>(
+    socket: RawFd,
+    bytes: &mut [u8],
+    flags: libc::c_int,
+) -> io::Result<(usize, [Option<OwnedFd>; MOST])> {
     let mut control = [0u64; CONTROL_BYTES / 8];
     let mut piece = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
@@ -494,7 +521,7 @@ pub fn receive_fds<const MOST: usize>(
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = CONTROL_BYTES as _;
         let received = loop {
-            let received = libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC);
+            let received = libc::recvmsg(socket, &mut message, libc::MSG_CMSG_CLOEXEC | flags);
             if received >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
                 break received;
             }

@@ -39,12 +39,12 @@ unsafe fn at<T>(path: *const c_char, with: impl FnOnce(*const c_char) -> T) -> T
 ///
 /// # Safety
 /// The path is NULL or ends with a zero.
-unsafe fn device_file(path: *const c_char) -> Option<c_int> {
+unsafe fn device_file(path: *const c_char, flags: c_int) -> Option<c_int> {
     if path.is_null() {
         return None;
     }
     // SAFETY: by this function's contract, the path ends with a zero.
-    let opened = subnet::open(unsafe { CStr::from_ptr(path) }, folder()?)?;
+    let opened = subnet::open(unsafe { CStr::from_ptr(path) }, flags, folder()?)?;
     Some(opened.unwrap_or_else(|error| {
         // SAFETY: errno is a variable of this thread.
         unsafe { *libc::__errno_location() = error.raw_os_error().unwrap_or(libc::EIO) };
@@ -56,7 +56,7 @@ unsafe fn device_file(path: *const c_char) -> Option<c_int> {
 macro_rules! functions {
     ($(
         fn $name:ident($($before:ident: $before_type:ty),*; $($after:ident: $after_type:ty),*) -> $ret:ty
-        $(, opens by $opens:ident)?;
+        $(, opens by $opens:ident($flags:ident))?;
     )*) => {$(
         /// Replaces the C library's function of this name.
         ///
@@ -83,7 +83,7 @@ macro_rules! functions {
             unsafe {
                 let original = core::mem::transmute::<Pointer, Original>(original);
                 at(path, |path| {
-                    $(if let Some(file) = $opens(path) { return file; })?
+                    $(if let Some(file) = $opens(path, $flags) { return file; })?
                     original($($before,)* path $(, $after)*)
                 })
             }
@@ -92,14 +92,14 @@ macro_rules! functions {
 }
 
 functions! {
-    fn open(; flags: c_int, mode: c_uint) -> c_int, opens by device_file;
-    fn open64(; flags: c_int, mode: c_uint) -> c_int, opens by device_file;
-    fn __open_2(; flags: c_int) -> c_int, opens by device_file;
-    fn __open64_2(; flags: c_int) -> c_int, opens by device_file;
-    fn openat(folder: c_int; flags: c_int, mode: c_uint) -> c_int, opens by device_file;
-    fn openat64(folder: c_int; flags: c_int, mode: c_uint) -> c_int, opens by device_file;
-    fn __openat_2(folder: c_int; flags: c_int) -> c_int, opens by device_file;
-    fn __openat64_2(folder: c_int; flags: c_int) -> c_int, opens by device_file;
+    fn open(; flags: c_int, mode: c_uint) -> c_int, opens by device_file(flags);
+    fn open64(; flags: c_int, mode: c_uint) -> c_int, opens by device_file(flags);
+    fn __open_2(; flags: c_int) -> c_int, opens by device_file(flags);
+    fn __open64_2(; flags: c_int) -> c_int, opens by device_file(flags);
+    fn openat(folder: c_int; flags: c_int, mode: c_uint) -> c_int, opens by device_file(flags);
+    fn openat64(folder: c_int; flags: c_int, mode: c_uint) -> c_int, opens by device_file(flags);
+    fn __openat_2(folder: c_int; flags: c_int) -> c_int, opens by device_file(flags);
+    fn __openat64_2(folder: c_int; flags: c_int) -> c_int, opens by device_file(flags);
     fn fopen(; mode: *const c_char) -> Pointer;
     fn fopen64(; mode: *const c_char) -> Pointer;
 

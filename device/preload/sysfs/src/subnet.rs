@@ -1,7 +1,7 @@
 //! The InfiniBand device of a host in a lab: its files in `/sys`, which change while a program runs, and
 //! `/dev/infiniband/umad0` and `issm0`, which are sockets to the lab.
 
-use core::ffi::CStr;
+use core::ffi::{CStr, c_int};
 use link::management;
 use std::ffi::OsStr;
 use std::io;
@@ -46,7 +46,7 @@ pub(crate) fn refresh(path: &CStr, folder: &[u8]) {
 }
 
 /// Opens a device file of the subnet; `None` for another path.
-pub(crate) fn open(path: &CStr, folder: &[u8]) -> Option<io::Result<RawFd>> {
+pub(crate) fn open(path: &CStr, flags: c_int, folder: &[u8]) -> Option<io::Result<RawFd>> {
     let inside = path.to_bytes().strip_prefix(folder)?;
     if inside == ISSM {
         return Some(management::open_manager().map(IntoRawFd::into_raw_fd));
@@ -56,6 +56,9 @@ pub(crate) fn open(path: &CStr, folder: &[u8]) -> Option<io::Result<RawFd>> {
     }
     let opened = management::open().map(IntoRawFd::into_raw_fd);
     if let Ok(file) = opened {
+        if flags & libc::O_NONBLOCK != 0 {
+            let _ = link::unix::set_nonblocking(file);
+        }
         if let Some((word, bit)) = place(file) {
             word.fetch_or(bit, Ordering::Relaxed);
         }
@@ -91,6 +94,8 @@ pub(crate) fn is_umad(file: RawFd) -> bool {
 const CALLS: u64 = 0x1b;
 /// Bytes of the header of records, with the index of a partition key and without.
 const HEADER_BYTES: usize = 64;
+/// Bytes of a record that a program writes at least: the shorter header, and that of a message.
+pub(crate) const RECORD_BYTES_MIN: usize = 56 + 36;
 /// Bytes of a datagram.
 const MAD_BYTES: usize = 256;
 
@@ -149,8 +154,8 @@ mod tests {
 
     #[test]
     fn other_paths_are_not_device_files() {
-        assert!(open(c"/v/dev/infiniband/uverbs0", b"/v").is_none());
-        assert!(open(c"/dev/infiniband/umad0", b"/v").is_none());
+        assert!(open(c"/v/dev/infiniband/uverbs0", 0, b"/v").is_none());
+        assert!(open(c"/dev/infiniband/umad0", 0, b"/v").is_none());
         assert!(!is_umad(0));
     }
 }
