@@ -109,7 +109,7 @@ impl Engine {
         };
         watch(held.signals.as_raw_fd(), Watched::Signals)?;
         watch(held.control.as_raw_fd(), Watched::Control)?;
-        let subnet = LiveSubnet::new(&plan.experiment.network);
+        let subnet = LiveSubnet::new(&plan.experiment.network, &plan.hosts);
         for (place, spaces) in held.spaces.iter_mut().enumerate() {
             watch(spaces.listener.as_raw_fd(), Watched::Attach(place))?;
             // Without a subnet the name is free, so programs do not wait for an answer.

@@ -6,13 +6,15 @@ mod sysfs;
 
 pub(crate) use connections::{Connections, Greeted};
 
+use crate::plan::LiveHost;
 use fabric::Time;
 use fabric::topology::Node as Place;
 use fabric_file::{Network, Subnet as Description};
 use infiniband::agents::Agents;
 use infiniband::node::{Identity, Node};
-use infiniband::subnet::{Cable, End, Output, Subnet};
+use infiniband::subnet::{Cable, End, Output, Subnet, unhandled};
 use infiniband::{LinkSpeed, Speed, Width};
+use std::collections::BTreeMap;
 
 /// The only port of a host's adapter.
 const PORT: u8 = 1;
@@ -20,28 +22,30 @@ const PORT: u8 = 1;
 /// A subnet with the agents of its hosts.
 pub(crate) struct LiveSubnet {
     subnet: Subnet,
-    /// By host of the network. Hosts without programs have no agents, and answer so.
-    agents: Vec<Agents>,
+    /// By the numbers of live hosts. Others have no programs, and answer so.
+    agents: BTreeMap<usize, Agents>,
 }
 
 impl LiveSubnet {
     /// The subnet of a network; `None` for one of Ethernet.
-    pub(crate) fn new(network: &Network) -> Option<Self> {
+    pub(crate) fn new(network: &Network, live: &[LiveHost]) -> Option<Self> {
         let description = network.infiniband.as_ref()?;
-        let hosts = description.hosts.len();
         let subnet = Subnet::new(
             nodes_of(network, description),
             &cables_of(network, description),
         );
         Some(Self {
             subnet,
-            agents: (0..hosts).map(|_| Agents::default()).collect(),
+            agents: live
+                .iter()
+                .map(|host| (host.number as usize, Agents::default()))
+                .collect(),
         })
     }
 
     /// The agents of a host.
     pub(crate) fn agents(&mut self, host: usize) -> &mut Agents {
-        &mut self.agents[host]
+        self.agents.entry(host).or_default()
     }
 
     /// The files of a host's device in `/sys`: lines of path, tab and value.
@@ -59,7 +63,9 @@ impl LiveSubnet {
     ) {
         let port = &self.subnet.node(host).ports[usize::from(PORT)];
         // Linux says why a record is refused in the call. A socket has no such way back, so it is dropped.
-        let _ = self.agents[host].write(now, file, record, port);
+        if let Some(agents) = self.agents.get_mut(&host) {
+            let _ = agents.write(now, file, record, port);
+        }
     }
 
     /// A program of a host shows that it manages the subnet, or has ended.
@@ -81,7 +87,7 @@ impl LiveSubnet {
 
     /// The time of the next event.
     pub(crate) fn next_event(&self) -> Time {
-        let agents = self.agents.iter().map(Agents::next_event);
+        let agents = self.agents.values().map(Agents::next_event);
         agents.fold(self.subnet.next_event(), Time::min)
     }
 
@@ -94,30 +100,41 @@ impl LiveSubnet {
                 break;
             }
             self.subnet.run(next);
-            self.agents.iter_mut().for_each(|agents| agents.run(next));
+            self.agents.values_mut().for_each(|agents| agents.run(next));
             self.deliver(next);
         }
         self.subnet.run(until);
     }
 
     fn send_packets(&mut self, now: Time) {
-        for (node, agents) in self.agents.iter_mut().enumerate() {
+        for (node, agents) in &mut self.agents {
+            let from = End {
+                node: *node,
+                port: PORT,
+            };
             for packet in agents.take_packets() {
-                self.subnet.send(now, End { node, port: PORT }, packet);
+                self.subnet.send(now, from, packet);
             }
         }
     }
 
     fn deliver(&mut self, now: Time) {
+        let mut answers = Vec::new();
         for output in self.subnet.take_outputs() {
             match output {
                 Output::Received { at, packet } => {
                     let port = &self.subnet.node(at.node).ports[usize::from(at.port)];
-                    self.agents[at.node].receive(now, packet, port);
+                    match self.agents.get_mut(&at.node) {
+                        Some(agents) => agents.receive(now, packet, port),
+                        None => answers.extend(unhandled(&packet).map(|packet| (at, packet))),
+                    }
                 }
                 // Devices of verbs do not use the subnet's ports so far.
                 Output::Event { .. } => {}
             }
+        }
+        for (from, packet) in answers {
+            self.subnet.send(now, from, packet);
         }
         self.send_packets(now);
     }
