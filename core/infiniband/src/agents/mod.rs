@@ -49,8 +49,10 @@ const RETRIES: u32 = 3;
 const REMEMBERED: Span = Span(40_000_000_000_000);
 /// Messages that are received at once.
 const RECEIVERS_MAX: usize = 1_024;
-/// Requests of a file that wait for an answer, at most.
-const REQUESTS_MAX: usize = 65_536;
+/// Requests of a file that wait for an answer, at most: each event looks at all of them.
+const REQUESTS_MAX: usize = 4_096;
+/// Bytes of all messages that are sent and received at once by the programs of a host, at most.
+const MESSAGES_BYTES_MAX: usize = 128 << 20;
 
 /// The agents of the programs on a port of a host.
 #[derive(Debug, Default)]
@@ -196,6 +198,9 @@ impl Agents {
             return Err(Errno::INVALID);
         }
         let request = expects.then(|| Request::new(now, id, number, header, packet.clone()));
+        if is_message && self.message_bytes() + datagram.len() > MESSAGES_BYTES_MAX {
+            return Err(Errno::NO_MEMORY);
+        }
         if is_message {
             self.send_message(now, datagram, packet, request.map(|request| (key, request)));
             return Ok(());
@@ -205,6 +210,19 @@ impl Agents {
         }
         self.outgoing.push_back(packet);
         Ok(())
+    }
+
+    /// Bytes of the messages that are on their way in either direction.
+    fn message_bytes(&self) -> usize {
+        let sent = self
+            .senders
+            .values()
+            .map(|outgoing| outgoing.sender.bytes());
+        let received = self
+            .receivers
+            .values()
+            .map(|(receiver, _)| receiver.bytes());
+        sent.chain(received).sum()
     }
 
     fn send_message(
@@ -348,7 +366,9 @@ impl Agents {
     fn receive_data(&mut self, now: Time, packet: Packet, p_key_index: u16) {
         let mad = &packet.mad;
         let key = (packet.source_lid, mad.transaction(), mad.method());
-        if !self.receivers.contains_key(&key) && self.receivers.len() >= RECEIVERS_MAX {
+        let is_full = !self.receivers.contains_key(&key) && self.receivers.len() >= RECEIVERS_MAX;
+        // The sender repeats the segment, and gives up in the end.
+        if is_full || self.message_bytes() > MESSAGES_BYTES_MAX {
             return;
         }
         let (receiver, at) = self

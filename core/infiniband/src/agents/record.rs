@@ -109,7 +109,7 @@ pub(super) const fn header_bytes(has_p_key: bool) -> usize {
     }
 }
 
-/// The record of a packet that arrived, whose datagram may have been put together from several.
+/// The record of a packet that arrived. Its datagram may be a message of several packets.
 pub(super) fn of_received(
     agent: u32,
     packet: &Packet,

@@ -87,7 +87,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// A message whose first bytes are the header of its class.
+    /// Begins to send a message, which starts with the header of its management class.
     pub(super) fn new(message: &[u8]) -> Self {
         Self {
             message: message.to_vec(),
@@ -95,6 +95,11 @@ impl Sender {
             window: 1,
             sent: 0,
         }
+    }
+
+    /// Bytes of the message.
+    pub(super) fn bytes(&self) -> usize {
+        self.message.len()
     }
 
     fn class(&self) -> u8 {
@@ -197,6 +202,11 @@ impl Receiver {
             window: 1,
             early: BTreeMap::new(),
         }
+    }
+
+    /// Bytes of the message so far.
+    pub(super) fn bytes(&self) -> usize {
+        self.message.len()
     }
 
     /// Takes a segment. One that came before is answered by an acknowledgement of what is there, since the

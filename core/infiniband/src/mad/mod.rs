@@ -37,7 +37,7 @@ pub mod class {
     pub const VENDOR_2_FIRST: u8 = 0x30;
     /// The last class of vendors with an OUI.
     pub const VENDOR_2_LAST: u8 = 0x4f;
-    /// Baseboard management, whose responses are marked in the modifier.
+    /// Baseboard management. A bit of the attribute modifier marks its responses, not the method.
     pub const BASEBOARD: u8 = 0x05;
 }
 
@@ -134,7 +134,7 @@ impl Mad {
             || (self.class() == class::BASEBOARD && self.modifier() & 1 != 0)
     }
 
-    /// Whether this is subnet management, whose packets are those of queue pair 0.
+    /// Whether this is a subnet management packet: they go to queue pair 0, and all others to queue pair 1.
     pub fn is_smp(&self) -> bool {
         matches!(self.class(), class::SUBNET_LID | class::SUBNET_DIRECTED)
     }

@@ -120,7 +120,7 @@ pub struct Port {
     pub vl_high_limit: u8,
     /// Lifetime at the head of a queue, as a power of two of 4.096 us.
     pub hoq_life: u8,
-    /// Packets whose lifetime ends before a lane stalls.
+    /// VLStallCount: after so many packets dropped at the head of a queue in a row, the lane stalls.
     pub vl_stall: u8,
     /// Partition and raw enforcement of a switch's port: four bits.
     pub enforcement: u8,

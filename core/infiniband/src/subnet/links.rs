@@ -91,7 +91,7 @@ impl Subnet {
         }
     }
 
-    /// Both ends are down. `by` is the end whose manager asked for it, which needs no notice.
+    /// Takes a link down at both ends. The port `by` gets no trap, because a manager asked it to do this.
     fn take_down(&mut self, link: usize, by: Option<End>) {
         self.links[link].generation += 1;
         self.links[link].busy = [Time(0); 2];

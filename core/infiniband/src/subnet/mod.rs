@@ -85,7 +85,7 @@ pub struct Cable {
 }
 
 impl Subnet {
-    /// A subnet whose links have just been trained: every port with a link is in Initialize.
+    /// Makes a subnet. Its links are trained: every port with a link is in the state Initialize.
     pub fn new(nodes: Vec<Node>, cables: &[Cable]) -> Self {
         let mut subnet = Self {
             busy_agents: alloc::vec![Time(0); nodes.len()],

@@ -23,7 +23,7 @@ pub struct GlobalRoute {
 pub struct Packet {
     /// The sender's LID.
     pub source_lid: u16,
-    /// The receiver's LID; 0xffff is whoever gets it.
+    /// The receiver's LID; 0xffff, the permissive one, is accepted by every port.
     pub destination_lid: u16,
     /// The service level.
     pub service_level: u8,
@@ -41,6 +41,10 @@ pub struct Packet {
     pub mad: Mad,
 }
 
+/// The key of queue pair 1 (IBTA 10.2.5).
+pub(super) const GSI_KEY: u32 = 0x8001_0000;
+/// The key of full members of the default partition.
+const DEFAULT_PARTITION: u16 = 0xffff;
 /// Bytes of LRH, BTH, DETH, datagram and ICRC: what counters count.
 const COUNTED_BYTES: u32 = 8 + 12 + 8 + 256 + 4;
 const GLOBAL_BYTES: u32 = 40;
@@ -48,6 +52,22 @@ const GLOBAL_BYTES: u32 = 40;
 const FRAMING_BYTES: u32 = 2 + 2;
 
 impl Packet {
+    /// A packet of the default partition between the management queue pairs of two ports.
+    pub fn between(source_lid: u16, destination_lid: u16, mad: Mad) -> Self {
+        let qp = u32::from(!mad.is_smp());
+        Self {
+            source_lid,
+            destination_lid,
+            service_level: 0,
+            source_qp: qp,
+            destination_qp: qp,
+            q_key: if qp == 0 { 0 } else { GSI_KEY },
+            p_key: DEFAULT_PARTITION,
+            global: None,
+            mad,
+        }
+    }
+
     /// Whether the packet is one of subnet management: virtual lane 15.
     pub fn is_smp(&self) -> bool {
         self.destination_qp == 0

@@ -1,5 +1,6 @@
 //! The way of a packet: from its sender, through switches, to the agents of a node.
 
+use super::packet::GSI_KEY;
 use super::queue::Event;
 use super::{End, Output, Packet, Subnet};
 use crate::mad::{class, method, status};
@@ -21,8 +22,6 @@ const DIRECTED_HOP: Span = Span(1_000_000);
 const ROUTED_HOP: Span = Span(200_000);
 /// Packets that wait for the agents of a node, at most.
 const AGENT_PACKETS: u64 = 64;
-/// The key of queue pair 1 (IBTA 10.2.5).
-const Q_KEY: u32 = 0x8001_0000;
 
 impl Subnet {
     /// Sends a packet of a node itself: of a program on a host, or an answer of its agents.
@@ -226,9 +225,9 @@ impl Subnet {
         let node = &mut self.nodes[at.node];
         let number = usize::from(node.addressed_port(at.port));
         let port = &mut node.ports[number];
-        let takes = packet.q_key == Q_KEY && port.partitions.matching(packet.p_key).is_some();
+        let takes = packet.q_key == GSI_KEY && port.partitions.matching(packet.p_key).is_some();
         if !takes {
-            let index = if packet.q_key == Q_KEY { 1 } else { 2 };
+            let index = if packet.q_key == GSI_KEY { 1 } else { 2 };
             port.violations[index] = port.violations[index].saturating_add(1);
         }
         takes

@@ -73,15 +73,8 @@ impl Subnet {
         };
         let own = &self.nodes[node].ports[usize::from(port)];
         let packet = Packet {
-            source_lid: own.lid,
-            destination_lid: own.sm_lid,
             service_level: own.sm_sl,
-            source_qp: 0,
-            destination_qp: 0,
-            q_key: 0,
-            p_key: 0xffff,
-            global: None,
-            mad: notice.mad(own.m_key.key, trap),
+            ..Packet::between(own.lid, own.sm_lid, notice.mad(own.m_key.key, trap))
         };
         let again = UNIT.times(1 << own.subnet_timeout.max(TIMEOUT_MIN));
         self.queue

@@ -81,16 +81,12 @@ impl Subject {
         let (datagram, rest) = bytes.split_at(bytes.len().min(256));
         let mad = Mad::of_bytes(datagram);
         let qp = u32::from(is_data);
+        let lid = if datagram.len() % 2 == 0 { 0xffff } else { 2 };
         let packet = Packet {
-            source_lid: 1,
-            destination_lid: if datagram.len() % 2 == 0 { 0xffff } else { 2 },
-            service_level: 0,
             source_qp: qp,
             destination_qp: qp,
             q_key: 0x8001_0000,
-            p_key: 0xffff,
-            global: None,
-            mad,
+            ..Packet::between(1, lid, mad)
         };
         self.subnet.send(self.now, HOST, packet);
         self.run(Span::from_us(50));

@@ -59,22 +59,12 @@ impl Net {
     pub(crate) fn packet(&mut self, mut mad: Mad, lid: u16) -> Packet {
         self.transaction += 1;
         mad.set_transaction(self.transaction);
-        let qp = u32::from(!mad.is_smp());
-        Packet {
-            source_lid: if lid == 0xffff {
-                0xffff
-            } else {
-                self.lid(ALICE)
-            },
-            destination_lid: lid,
-            service_level: 0,
-            source_qp: qp,
-            destination_qp: qp,
-            q_key: 0x8001_0000,
-            p_key: 0xffff,
-            global: None,
-            mad,
-        }
+        let source = if lid == 0xffff {
+            0xffff
+        } else {
+            self.lid(ALICE)
+        };
+        Packet::between(source, lid, mad)
     }
 
     fn lid(&self, end: End) -> u16 {
