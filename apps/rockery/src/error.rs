@@ -244,7 +244,7 @@ pub(crate) enum Error {
     /// An InfiniBand subnet that cannot be read, or contradicts itself.
     #[error(transparent)]
     Subnet(#[from] vendors::infiniband::Unreadable),
-    /// A fabric file whose links are not of InfiniBand.
+    /// The fabric file describes Ethernet, and the command needs an InfiniBand subnet.
     #[error("{0}: the links are Ethernet: set link-layer = \"infiniband\" in [nic.default]")]
     NoInfiniband(PathBuf),
     /// Findings, which are printed already.

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const FABRIC: &str = "title = \"two \\u001b]0;pwn\\u0007\\u202e\"\n[topology]\nkind = \"star\"\nhosts = 3\n\
                       [[workload]]\npattern = \"permutation\"\nmessages = 4\n";
-/// A snapshot whose names have escape sequences for terminals.
+/// A snapshot with names of interfaces that contain escape sequences of terminals.
 const SNAPSHOT: &str = "==> sysfs <==\n\
     /sys/class/infiniband/mlx5_0\u{9b}31m/ports/1/link_layer: Ethernet\n\
     /sys/class/infiniband/mlx5_0\u{9b}31m/ports/1/state: 1: DOWN\n\

@@ -36,7 +36,8 @@ pub(crate) enum Entry {
     File(String),
     /// A file with a counter, which is read when a program opens the file.
     Counter,
-    /// A file of a port whose value a manager may change. It is read again when a program opens the file.
+    /// A file with a value that a subnet manager may change, such as a port's LID. The library asks for the
+    /// value again when a program opens the file.
     Live(String),
     /// A symbolic link.
     Link(PathBuf),

@@ -31,7 +31,7 @@ const LIMITS: Limits = Limits {
     exchange_time: Duration::from_secs(10),
 };
 
-/// Users who are named when the page refuses them, so that their number of connections fills no log.
+/// Refused users that standard error names at most, once each: many connections must not fill a log.
 const REFUSED_USERS: usize = 16;
 
 /// The address of the page.
@@ -79,7 +79,7 @@ struct Site {
     address: SocketAddr,
     live: Live,
     runs: Runs,
-    /// Users whose connections were closed.
+    /// The user IDs that standard error has named already.
     refused: Mutex<BTreeSet<u32>>,
 }
 

@@ -112,8 +112,8 @@ impl Drop for Place<'_> {
 }
 
 impl Ended {
-    /// Why there is no answer. The allocator aborts a process whose memory is used up, with a message; the
-    /// kernel kills one when the memory of the machine is.
+    /// The sentence that tells the browser why the run failed. A process that reaches its memory limit is
+    /// aborted by its allocator, with a message; the kernel kills one when the machine has no memory left.
     fn reason(&self, memory: Bytes) -> String {
         let is_out_of_memory = self.errors.contains("memory allocation of")
             || self.status.signal() == Some(libc::SIGKILL);
