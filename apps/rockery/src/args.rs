@@ -14,15 +14,15 @@ pub(crate) struct Doctor {
     #[command(subcommand)]
     pub(crate) action: Option<DoctorAction>,
     /// Snapshot of another host, instead of this host; NAME is the host in the fabric file
-    #[arg(long, value_name = "[NAME=]SNAPSHOT")]
+    #[arg(long, num_args = 1.., value_name = "[NAME=]SNAPSHOT")]
     pub(crate) host: Vec<String>,
     /// Running configuration of a switch, or outputs of its commands, or both; NAME is the switch in the
     /// fabric file
-    #[arg(long, value_name = "[NAME=]FILE")]
+    #[arg(long, num_args = 1.., value_name = "[NAME=]FILE")]
     pub(crate) switch: Vec<String>,
     /// Outputs of InfiniBand tools: ibnetdiscover, iblinkinfo, ibqueryerrors, perfquery, ibstat, or the
     /// tables of ibdiagnet (ibdiagnet2.db_csv)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, num_args = 1.., value_name = "FILE")]
     pub(crate) infiniband: Vec<PathBuf>,
     /// Fabric file that hosts, switches and links are compared with
     #[arg(long, value_name = "FILE")]
@@ -33,9 +33,27 @@ pub(crate) struct Doctor {
     /// DSCP of congestion notifications (CNP), where neither hosts nor the fabric file say it
     #[arg(long, value_name = "DSCP", value_parser = clap::value_parser!(u8).range(0..=63))]
     pub(crate) cnp_dscp: Option<u8>,
-    /// Print findings as JSON
-    #[arg(long)]
+    /// Print findings as JSON: the same as --format json
+    #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
+    /// Format of the findings
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: FindingsFormat,
+}
+
+/// The formats of findings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum FindingsFormat {
+    /// A page for a person
+    Text,
+    /// All that was read, judged and found
+    Json,
+    /// SARIF 2.1.0, which code scanning and editors show beside the lines
+    Sarif,
+    /// JUnit's XML, a test case for each adapter and group of ports
+    Junit,
+    /// Workflow commands of GitHub Actions, an annotation for each finding
+    Github,
 }
 
 /// The actions of doctor besides finding faults.

@@ -22,6 +22,15 @@ pub enum Consequence {
     NotSimulated(&'static str),
 }
 
+/// How much a fault matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Severity {
+    /// The network works, and is slower, less robust or unlike its plan.
+    Warning,
+    /// RDMA does not work or is not used, or the simulation loses packets or a tenth of the bandwidth.
+    Error,
+}
+
 /// A fault that a rule found.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
@@ -62,6 +71,24 @@ impl Finding {
             fix,
             link: manual::link(rule),
             specification: manual::specification(rule),
+        }
+    }
+}
+
+impl Finding {
+    /// How much the fault matters, by its consequence.
+    pub fn severity(&self) -> Severity {
+        let is_error = match &self.consequence {
+            Consequence::NothingArrives | Consequence::FallsBackToTcp => true,
+            Consequence::Simulated(cost) => {
+                let (now, fixed) = (cost.now, cost.fixed);
+                now.dropped > fixed.dropped || now.gbps < fixed.gbps * 0.9
+            }
+            Consequence::AfterReboot(_) | Consequence::NotSimulated(_) => false,
+        };
+        match is_error {
+            true => Severity::Error,
+            false => Severity::Warning,
         }
     }
 }

@@ -5,14 +5,23 @@ use vendors::text::{classes, ranges};
 use vendors::{Area, Intent};
 
 use crate::marks::Marks;
-use crate::rules::{is_of_interest, marks_of};
+use crate::rules::{is_of_interest, marks_of, place_of_adapter};
 use crate::snapshot::SwitchFacts;
 
 /// Names of ports in one line at most.
 const NAMES_MAX: usize = 4;
 
-/// A line for each group of ports that are configured alike.
-pub fn judged_switch(switch: &SwitchFacts, hosts: &[HostFacts], asked: Marks) -> Vec<String> {
+/// A thing that was judged: a group of ports or an adapter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Judged {
+    /// The place that findings of the same thing have.
+    pub place: String,
+    /// What was judged of it, in a line.
+    pub text: String,
+}
+
+/// Each group of ports that are configured alike.
+pub fn judged_switch(switch: &SwitchFacts, hosts: &[HostFacts], asked: Marks) -> Vec<Judged> {
     let marks = marks_of(hosts, switch, asked);
     switch
         .groups
@@ -21,13 +30,12 @@ pub fn judged_switch(switch: &SwitchFacts, hosts: &[HostFacts], asked: Marks) ->
             let of_others = intent.pfc_send == 0
                 && switch.planned.is_none()
                 && switch.has_pfc_elsewhere(intent);
-            let text = of_group(intent, marks);
-            match of_others && intent.unknown(Area::Pfc).is_none() {
-                true => {
-                    format!("{text}, and on at other ports: whether data passes here is unknown")
-                }
-                false => text,
+            let mut text = of_group(intent, marks);
+            if of_others && intent.unknown(Area::Pfc).is_none() {
+                text += ", and on at other ports: whether data passes here is unknown";
             }
+            let place = switch.place_of(intent);
+            Judged { place, text }
         })
         .collect()
 }
@@ -105,11 +113,14 @@ fn of_class(intent: &Intent, class: u8) -> String {
     format!("class {class}{pfc}{ecn}")
 }
 
-/// A line for each adapter.
-pub fn judged_host(host: &HostFacts, asked: Marks) -> Vec<String> {
+/// Judges each adapter of a host, whether it is up or not.
+pub fn judged_host(host: &HostFacts, asked: Marks) -> Vec<Judged> {
     host.adapters
         .iter()
-        .map(|adapter| of_adapter(host, adapter, asked))
+        .map(|adapter| Judged {
+            place: place_of_adapter(host, adapter),
+            text: of_adapter(host, adapter, asked),
+        })
         .collect()
 }
 

@@ -18,9 +18,9 @@ mod snapshot;
 mod switch_plan;
 
 pub use attach::{attach_host, plan_switch};
-pub use finding::{Consequence, Finding};
+pub use finding::{Consequence, Finding, Severity};
 pub use from_fabric::{SourceError, class_weights, host_intent};
-pub use judged::{judged_host, judged_switch};
+pub use judged::{Judged, judged_host, judged_switch};
 pub use manual::{Entry, RULES};
 pub use marks::Marks;
 pub use neighbours::{EtsFacts, Neighbour, PfcFacts, hear, neighbours, page};

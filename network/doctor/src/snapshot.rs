@@ -63,6 +63,13 @@ impl SwitchFacts {
         lossless.any(is_other)
     }
 
+    /// The place of findings of ports that are configured alike.
+    pub(crate) fn place_of(&self, intent: &Intent) -> String {
+        let names: Vec<&str> = intent.ports.iter().map(|port| port.name.as_str()).collect();
+        let dialect = self.dialect.name();
+        format!("{} ({dialect}), {}", self.file, names.join(", "))
+    }
+
     /// The name of the port that has this number in the fabric file.
     pub fn port_name(&self, number: u16) -> Option<&str> {
         let planned = self.planned.as_ref()?;

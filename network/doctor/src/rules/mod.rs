@@ -164,6 +164,14 @@ fn share_cost(network: &Case, percent: u8, wanted: u8) -> Consequence {
     cost(&with(percent), &with(wanted))
 }
 
+/// The place of findings of an adapter: the host, the interface and the device.
+pub(crate) fn place_of_adapter(host: &HostFacts, adapter: &Adapter) -> String {
+    match &adapter.netdev {
+        Some(netdev) => format!("{}, {} ({})", host.name, netdev.value, adapter.device),
+        None => format!("{}, {}", host.name, adapter.device),
+    }
+}
+
 /// A finding of an adapter.
 struct Found<'a> {
     rule: &'static str,
@@ -174,13 +182,7 @@ struct Found<'a> {
 impl Found<'_> {
     /// The host, the interface and the device.
     fn place(&self) -> String {
-        match &self.adapter.netdev {
-            Some(netdev) => format!(
-                "{}, {} ({})",
-                self.host.name, netdev.value, self.adapter.device
-            ),
-            None => format!("{}, {}", self.host.name, self.adapter.device),
-        }
+        place_of_adapter(self.host, self.adapter)
     }
 
     /// A correction, in the words of the tools that the adapter has.

@@ -49,18 +49,7 @@ impl One<'_> {
         consequence: Consequence,
         fix: String,
     ) -> Finding {
-        let ports = self
-            .intent
-            .ports
-            .iter()
-            .map(|port| port.name.as_str())
-            .collect::<Vec<_>>()
-            .join(", ");
-        let place = format!(
-            "{} ({}), {ports}",
-            self.switch.file,
-            self.switch.dialect.name()
-        );
+        let place = self.switch.place_of(self.intent);
         Finding::new(rule, place, what, vec![seen], consequence, fix)
     }
 

@@ -70,7 +70,11 @@ fn eos_trusts_headers_by_profile_by_routed_port_and_by_policy() {
     let found = check(&[], &[switch(&switched)], asked(26));
     // Tagged packets of priority 3 are lossless, and whether data is tagged is not known.
     assert!(found.is_empty(), "{found:#?}");
-    assert!(judged_switch(&switch(&switched), &[], asked(26))[0].contains("tagged is unknown"));
+    assert!(
+        judged_switch(&switch(&switched), &[], asked(26))[0]
+            .text
+            .contains("tagged is unknown")
+    );
     let policy = format!(
         "class-map type qos match-any DATA\n   match dscp 24\npolicy-map type quality-of-service IN\n   \
          class DATA\n      set traffic-class 3\n   class class-default\n      set traffic-class 0\n{}",
@@ -87,7 +91,9 @@ fn eos_trusts_headers_by_profile_by_routed_port_and_by_policy() {
     assert!(check(&[], &[switch(&policy)], Marks::default()).is_empty());
     let judged = judged_switch(&switch(&policy), &[], Marks::default());
     assert!(
-        judged[0].contains("DSCP 24 → class 3, lossless, ECN on"),
+        judged[0]
+            .text
+            .contains("DSCP 24 → class 3, lossless, ECN on"),
         "{judged:?}"
     );
     assert_eq!(
@@ -224,7 +230,7 @@ interface ethernet1/1/1
             .collect();
         assert!(found.is_empty(), "{text}\n{found:#?}");
         let said = judged_switch(&switch, &[], asked(26));
-        assert!(said[0].contains(judged), "{said:?}");
+        assert!(said[0].text.contains(judged), "{said:?}");
     }
     let by_precedence = only(&with(NXOS, "match dscp 26", "match precedence 3"));
     assert_eq!(
@@ -282,7 +288,7 @@ nv set interface swp3 qos pfc profile default-global
     let said = judged_switch(&read, &[], asked(26));
     let unknown = "swp2: PFC unknown (line 3 was not understood)";
     assert!(
-        said.iter().any(|line| line.starts_with(unknown)),
+        said.iter().any(|own| own.text.starts_with(unknown)),
         "{said:?}"
     );
 }
@@ -713,7 +719,10 @@ fn no_rule_judges_what_a_line_that_was_not_understood_may_set() {
     assert!(switch.groups[0].unknown(Area::Ecn).is_none());
     assert!(check(&[], std::slice::from_ref(&switch), asked(26)).is_empty());
     let judged = judged_switch(&switch, &[], asked(26));
-    assert!(judged[0].contains("PFC unknown (line 21"), "{judged:?}");
+    assert!(
+        judged[0].text.contains("PFC unknown (line 21"),
+        "{judged:?}"
+    );
     let missing = self::switch(&with(NXOS, "qos input IN", "qos input INN"));
     assert!(
         missing.left[0]

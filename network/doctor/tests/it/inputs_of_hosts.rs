@@ -62,7 +62,11 @@ fn a_site_with_other_priorities_keeps_them() {
     let host = host(&own);
     let found = check(std::slice::from_ref(&host), &[], Marks::default());
     assert!(found.is_empty(), "{found:#?}");
-    assert!(judged_host(&host, Marks::default())[0].contains("DSCP 59 → priority 5, PFC on"));
+    assert!(
+        judged_host(&host, Marks::default())[0]
+            .text
+            .contains("DSCP 59 → priority 5, PFC on")
+    );
     // Without a DSCP of data nothing says which one to set.
     let zero = with(
         &own,
@@ -115,7 +119,7 @@ fn iwarp_is_no_fault_and_is_named() {
     assert!(check(std::slice::from_ref(&rnic), &[], Marks::default()).is_empty());
     let judged = judged_host(&rnic, Marks::default());
     assert!(
-        judged[0].contains("iWARP") && judged[0].contains("enable_roce"),
+        judged[0].text.contains("iWARP") && judged[0].text.contains("enable_roce"),
         "{judged:?}"
     );
 }

@@ -116,7 +116,7 @@ fn ports_without_pfc_beside_ports_with_pfc_may_carry_other_traffic() {
     let judged = judged_switch(&facts, &[], asked(26));
     let said = "Ethernet4: DSCP 26 → class 3, lossy, ECN on, PFC off, and on at other ports: whether data \
                 passes here is unknown";
-    assert!(judged.iter().any(|line| line == said), "{judged:#?}");
+    assert!(judged.iter().any(|own| own.text == said), "{judged:#?}");
     // A port that is down is named as one that is judged like the others.
     let down: Vec<&str> = facts
         .not_judged

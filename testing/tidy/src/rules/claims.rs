@@ -11,6 +11,7 @@ const ROOT_FILES: &[&str] = &[
     ".dockerignore",
     ".git-blame-ignore-revs",
     ".gitignore",
+    ".pre-commit-hooks.yaml",
     "CHANGELOG.md",
     "CITATION.cff",
     "CONTRIBUTING.md",
