@@ -8,9 +8,11 @@
 extern crate alloc;
 
 pub mod agents;
+pub mod ipoib;
 pub mod mad;
 pub mod node;
 pub mod pma;
+pub mod sa;
 pub mod sma;
 mod smi;
 mod speed;

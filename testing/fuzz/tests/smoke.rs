@@ -131,6 +131,12 @@ const FUZZERS: &[Fuzzer] = &[
         seed: |_| None,
         seeds_min: 0,
     },
+    Fuzzer {
+        name: "ipoib",
+        program: env!("CARGO_BIN_EXE_ipoib"),
+        seed: |_| None,
+        seeds_min: 0,
+    },
 ];
 
 fn transport_of(frame: &[u8]) -> Option<Vec<u8>> {

@@ -49,6 +49,8 @@ pub mod method {
     pub const SET: u8 = 0x02;
     /// A notice that a manager gets unasked.
     pub const TRAP: u8 = 0x05;
+    /// A request to take a record away, of subnet administration.
+    pub const DELETE: u8 = 0x15;
     /// Ends the repetition of a trap.
     pub const TRAP_REPRESS: u8 = 0x07;
     /// The bit of a response.

@@ -6,6 +6,9 @@
 mod agents;
 mod any;
 mod contract;
+mod ipoib;
+mod ipoib_contract;
+mod ipoib_net;
 mod management;
 mod net;
 mod traps;
