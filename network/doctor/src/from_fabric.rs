@@ -201,6 +201,7 @@ pub fn host_intent(network: &Network, name: &str, dialect: Dialect) -> Result<In
         cnp_dscp: nic.cnp_dscp & 63,
         cnp_priority: nic.cnp_priority & 7,
         smb_priority: nic.priority & 7,
+        willing: nic.willing,
         ..HostSettings::default()
     });
     Ok(intent.normal())

@@ -28,7 +28,7 @@ pub enum Dialect {
     Linux,
     /// Linux with NVIDIA's `mlnx_qos`.
     Mlnx,
-    /// Windows Server, commands of PowerShell.
+    /// Windows Server and clients, commands of PowerShell.
     Windows,
     /// FreeBSD's `iovctl`: SR-IOV only.
     FreeBsd,
@@ -45,17 +45,15 @@ pub enum UnknownVersion {
     Missing(&'static str, Version),
     /// A version outside the known range.
     #[error(
-        "{dialect}@{version} is not known: versions {from} to {to} are, and others may mean something else"
+        "{dialect}@{version} is not known: versions {known} are, and others may mean something else"
     )]
     Range {
         /// The name of the dialect.
         dialect: &'static str,
         /// The requested version.
         version: String,
-        /// The oldest known version.
-        from: Version,
-        /// The newest known version.
-        to: Version,
+        /// The known versions.
+        known: String,
     },
 }
 
@@ -135,7 +133,8 @@ impl Dialect {
             // `dcb apptrust` is in Linux and iproute2 since 6.1.
             Self::Linux => (Version(6, 1), Version(6, 18)),
             Self::Mlnx => (Version(5, 0), Version(25, 10)),
-            Self::Windows => (Version(2019, 0), Version(2025, 0)),
+            // Windows 10 and 11, and servers from 2019 on.
+            Self::Windows => (Version(10, 0), Version(2025, 0)),
             Self::FreeBsd => (Version(12, 0), Version(15, 0)),
         }
     }
@@ -163,8 +162,10 @@ impl Dialect {
         let range = || UnknownVersion::Range {
             dialect: dialect.name(),
             version: shortened(version),
-            from,
-            to,
+            known: match dialect {
+                Self::Windows => "10 and 11 (clients) and 2019 to 2025 (servers)".to_owned(),
+                _ => format!("{from} to {to}"),
+            },
         };
         // Third and later numbers are fixes, which do not change configurations.
         let mut numbers = version.split('.').map(str::parse::<u32>);
@@ -173,7 +174,9 @@ impl Dialect {
             (Some(Ok(major)), Some(Ok(minor))) => Version(major, minor),
             _ => return Err(range()),
         };
-        if (from..=to).contains(&parsed) {
+        // Clients of Windows count by themselves, and older servers are not known.
+        let is_between = dialect == Self::Windows && (12..2019).contains(&parsed.0);
+        if (from..=to).contains(&parsed) && !is_between {
             Ok((dialect, parsed))
         } else {
             Err(range())
@@ -237,7 +240,7 @@ impl Dialect {
             Self::Os10 => ("roce.os10", os10::write::write(&expressed)),
             Self::Linux => ("rockery-roce.sh", linux::write::write(&expressed)),
             Self::Mlnx => ("rockery-roce.sh", mlnx::write::write(&expressed)),
-            Self::Windows => ("roce.ps1", windows::write::write(&expressed)),
+            Self::Windows => ("roce.ps1", windows::write::write(&expressed, version)),
             Self::FreeBsd => ("iovctl.conf", freebsd::write::write(&expressed)),
         };
         let comment = match self {
@@ -380,6 +383,9 @@ impl Dialect {
     /// The dialect that a text is written in, by words that only that dialect has.
     pub fn detect(text: &str) -> Option<Self> {
         let has = |part: &str| text.contains(part);
+        // PowerShell takes cmdlets in any case.
+        let small = text.to_ascii_lowercase();
+        let has_word = |part: &str| small.contains(part);
         let signs = [
             (
                 Self::Sonic,
@@ -409,7 +415,12 @@ impl Dialect {
                 Self::Os10,
                 has("trust dscp-map ") || has("trust dot1p-map ") || has("dcbx enable"),
             ),
-            (Self::Windows, has("NetQos") || has("NetAdapterQos")),
+            (
+                Self::Windows,
+                has_word("netqos")
+                    || has_word("netadapterqos")
+                    || has_word("netoffloadglobalsetting"),
+            ),
             (Self::Mlnx, has("mlnx_qos ")),
             (
                 Self::Linux,

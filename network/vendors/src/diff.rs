@@ -4,7 +4,7 @@ use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::highest_rate::{HighestRate, shown as shown_rate};
-use crate::intent::{Ecn, HostSettings, Intent, Schedule};
+use crate::intent::{Ecn, HostSettings, Intent, Schedule, WindowsSettings};
 use crate::limits::times;
 use crate::text::{classes, ranges};
 
@@ -227,6 +227,30 @@ impl Changes {
         });
         self.compare("willing", sides, |host| on(host.willing));
         self.compare("SR-IOV functions", sides, |host| host.functions.to_string());
+        self.windows(&from.windows, &to.windows);
+    }
+
+    /// Settings that only Windows has.
+    fn windows(&mut self, from: &WindowsSettings, to: &WindowsSettings) {
+        let sides = &Sides { from, to };
+        self.compare("feature SMB Direct", sides, |own| on(own.smb_direct));
+        self.compare("multichannel", sides, |own| on(own.multichannel));
+        self.compare("NetworkDirect", sides, |own| on(own.network_direct));
+        self.compare("RDMA between subnets", sides, |own| on(own.across_subnets));
+        self.compare("RDMA of the adapter", sides, |own| on(own.offered));
+        self.compare("NetworkDirect technology", sides, |own| {
+            own.technology.to_string()
+        });
+        self.compare("oldest dialect of SMB", sides, |own| {
+            dialect(own.dialects.0)
+        });
+        self.compare("newest dialect of SMB", sides, |own| {
+            dialect(own.dialects.1)
+        });
+        self.compare("RDMA connections of an interface", sides, |own| {
+            own.connections
+                .map_or_else(|| "automatic".to_owned(), |count| count.to_string())
+        });
     }
 }
 
@@ -242,6 +266,11 @@ fn or_none(values: impl Iterator<Item = u8>) -> String {
 
 fn bytes(bytes: Option<u32>) -> String {
     bytes.map_or_else(|| "automatic".to_owned(), |bytes| format!("{bytes} bytes"))
+}
+
+/// A dialect as Windows writes it, which is the protocol's revision: 0x311 is 3.1.1.
+fn dialect(revision: Option<u16>) -> String {
+    revision.map_or_else(|| "automatic".to_owned(), |own| format!("{own:#x}"))
 }
 
 fn on(on: bool) -> String {

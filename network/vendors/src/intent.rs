@@ -193,6 +193,44 @@ pub struct HostSettings {
     pub willing: bool,
     /// SR-IOV functions; SR-IOV is off where 0.
     pub functions: u16,
+    /// Settings that only Windows has.
+    pub windows: WindowsSettings,
+}
+
+/// What Windows needs for SMB Direct besides DCB. The default is what a host with SMB Direct has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WindowsSettings {
+    /// Whether the feature SMB Direct is on.
+    pub smb_direct: bool,
+    /// Whether SMB uses several channels, and with them RDMA.
+    pub multichannel: bool,
+    /// Whether NetworkDirect is on, for all adapters.
+    pub network_direct: bool,
+    /// Whether RDMA may pass between subnets.
+    pub across_subnets: bool,
+    /// Whether the adapter offers NetworkDirect.
+    pub offered: bool,
+    /// `*NetworkDirectTechnology` of the adapter: 4 is RoCEv2.
+    pub technology: u8,
+    /// The oldest and the newest dialect of SMB; Windows' own where `None`.
+    pub dialects: (Option<u16>, Option<u16>),
+    /// RDMA connections of SMB for each interface; Windows' own, 2, where `None`.
+    pub connections: Option<u8>,
+}
+
+impl Default for WindowsSettings {
+    fn default() -> Self {
+        Self {
+            smb_direct: true,
+            multichannel: true,
+            network_direct: true,
+            across_subnets: true,
+            offered: true,
+            technology: 4,
+            dialects: (None, None),
+            connections: None,
+        }
+    }
 }
 
 /// One difference between an intent and what a dialect can express.
@@ -343,6 +381,7 @@ impl Default for HostSettings {
             smb_priority: 3,
             willing: false,
             functions: 0,
+            windows: WindowsSettings::default(),
         }
     }
 }

@@ -12,3 +12,4 @@ mod plans;
 mod round_trips;
 mod sites;
 mod switches;
+mod windows;

@@ -59,6 +59,7 @@ fn host() -> impl Strategy<Value = HostSettings> {
             smb_priority,
             willing,
             functions,
+            ..HostSettings::default()
         }
     })
 }

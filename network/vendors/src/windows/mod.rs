@@ -1,8 +1,9 @@
 //! Windows hosts: PowerShell commands and their outputs.
 //!
-//! Windows Server: NetQos, NetAdapterQos, SMB Direct, multichannel and SR-IOV (Microsoft's PowerShell
-//! documentation and its Converged NIC guide).
+//! Windows Server and clients: NetQos, NetAdapterQos, NetworkDirect, SMB Direct, multichannel and SR-IOV
+//! (Microsoft's PowerShell documentation and its Converged NIC guide).
 
+mod powershell;
 pub(crate) mod read;
 mod records;
 pub(crate) mod remedy;

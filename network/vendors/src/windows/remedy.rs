@@ -1,20 +1,8 @@
 //! Corrections of a Windows host.
 
+use super::powershell::quoted;
 use crate::facts::Adapter;
 use crate::host_remedy::HostRemedy;
-
-/// A name as an argument of PowerShell, which expands variables and commands between double quotes, and takes
-/// typographic quotes for plain ones.
-fn quoted(name: &str) -> String {
-    match name.contains(['"', '$', '`', '\u{201c}', '\u{201d}', '\u{201e}']) {
-        false => format!("\"{name}\""),
-        true => {
-            let single = ['\'', '\u{2018}', '\u{2019}', '\u{201a}', '\u{201b}'];
-            let twice = |it: char| vec![it; if single.contains(&it) { 2 } else { 1 }];
-            format!("'{}'", name.chars().flat_map(twice).collect::<String>())
-        }
-    }
-}
 
 /// The cmdlets for a setting, where they are known.
 pub(crate) fn command(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
@@ -61,21 +49,4 @@ pub(crate) fn command(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
         }
         _ => return None,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_arguments_that_powershell_takes_as_they_are() {
-        assert_eq!(quoted("Ethernet 2"), "\"Ethernet 2\"");
-        assert_eq!(quoted("a;b | c"), "\"a;b | c\"");
-        assert_eq!(quoted("$(reboot)"), "'$(reboot)'");
-        assert_eq!(quoted("a\"; reboot; '"), "'a\"; reboot; '''");
-        assert_eq!(
-            quoted("\u{201d}; reboot; \u{2019}"),
-            "'\u{201d}; reboot; \u{2019}\u{2019}'"
-        );
-    }
 }

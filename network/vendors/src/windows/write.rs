@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
+use super::powershell::quoted;
 use crate::intent::{Fit, HostSettings, Intent, Schedule, Trust};
 use crate::text::classes;
+use crate::version::Version;
 
 /// Bytes that `*JumboPacket` counts besides the payload.
 pub(super) const ETHERNET_HEADER: u32 = 14;
@@ -42,17 +44,63 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     *host = plain;
 }
 
-pub(crate) fn write(intent: &Intent) -> String {
+/// Whether it is Windows 10 or 11, which are clients.
+fn is_client(version: Version) -> bool {
+    version.0 < 100
+}
+
+/// The features and switches of the system that SMB Direct needs.
+fn features(version: Version, host: &HostSettings) -> String {
+    let mut text = match is_client(version) {
+        // Clients have no Install-WindowsFeature.
+        true => "Enable-WindowsOptionalFeature -Online -FeatureName SMBDirect -NoRestart\n\
+                 # The same as \"Data Center Bridging\" of optionalfeatures.exe, if this build has another \
+                 name.\n\
+                 Enable-WindowsOptionalFeature -Online -FeatureName DataCenterBridging -NoRestart\n"
+            .to_owned(),
+        false => "Install-WindowsFeature Data-Center-Bridging -IncludeManagementTools\n\
+                  Enable-WindowsOptionalFeature -Online -FeatureName SMBDirect -NoRestart\n"
+            .to_owned(),
+    };
+    text += "Set-NetOffloadGlobalSetting -NetworkDirect Enabled\n\
+             Set-NetOffloadGlobalSetting -NetworkDirectAcrossIPSubnets Allowed\n";
+    if host.willing {
+        text += "# Willing: PFC, ETS and the priority of SMB Direct (an application entry) come from \
+                 the switch's\n# DCBX, which has to send all three.\n";
+    }
+    let willing = if host.willing { "$true" } else { "$false" };
+    let _ = writeln!(
+        text,
+        "Set-NetQosDcbxSetting -Willing {willing} -Confirm:$false"
+    );
+    text
+}
+
+/// Settings that others set and that RDMA does not need, as comments.
+const NOT_NEEDED: &str = "\
+# ECN of TCP, which RDMA does not use: the adapter has its own.
+# netsh int tcp set global ecncapability=enabled
+# Windows negotiates the newest dialect of SMB, and SMB Direct needs 3.0; these lock older servers out.
+# Set-ItemProperty -Path \"HKLM:\\SYSTEM\\CurrentControlSet\\Services\\LanmanWorkstation\\Parameters\" \
+-Name MinSMB2Dialect -Value 0x311
+# Set-ItemProperty -Path \"HKLM:\\SYSTEM\\CurrentControlSet\\Services\\LanmanWorkstation\\Parameters\" \
+-Name MaxSMB2Dialect -Value 0x311
+# Connections for each RDMA interface, 1 to 16: Windows has 2, and Microsoft advises to keep them.
+# Set-ItemProperty -Path \"HKLM:\\SYSTEM\\CurrentControlSet\\Services\\LanmanWorkstation\\Parameters\" \
+-Name ConnectionCountPerRdmaNetworkInterface -Type DWORD -Value 4 -Force
+";
+
+pub(crate) fn write(intent: &Intent, version: Version) -> String {
     let host = intent.host.clone().unwrap_or_default();
-    let name = intent
+    let plain = intent
         .ports
         .first()
         .map_or("RDMA", |port| port.name.as_str());
-    let willing = if host.willing { "$true" } else { "$false" };
-    let mut text = format!(
-        "Install-WindowsFeature Data-Center-Bridging\nSet-NetQosDcbxSetting -Willing {willing} \
-            -Confirm:$false\n\
-         New-NetQosPolicy \"SMB\" -NetDirectPortMatchCondition 445 -PriorityValue8021Action {}\n\
+    let name = quoted(plain);
+    let mut text = features(version, &host);
+    let _ = write!(
+        text,
+        "New-NetQosPolicy \"SMB\" -NetDirectPortMatchCondition 445 -PriorityValue8021Action {}\n\
          New-NetQosPolicy \"DEFAULT\" -Default -PriorityValue8021Action 0\n",
         host.smb_priority
     );
@@ -83,29 +131,31 @@ pub(crate) fn write(intent: &Intent) -> String {
     let jumbo = intent.mtu + ETHERNET_HEADER;
     let property = |keyword: &str, value: u32| {
         format!(
-            "Set-NetAdapterAdvancedProperty -Name \"{name}\" -RegistryKeyword \"{keyword}\" -RegistryValue \
+            "Set-NetAdapterAdvancedProperty -Name {name} -RegistryKeyword \"{keyword}\" -RegistryValue \
                 {value}\n"
         )
     };
     text += &property("*JumboPacket", jumbo);
     text += &property("*FlowControl", 0);
+    text += &property("*NetworkDirect", 1);
     // RoCEv2.
     text += &property("*NetworkDirectTechnology", 4);
     let _ = write!(
         text,
-        "Enable-NetAdapterQos -Name \"{name}\"\nEnable-NetAdapterRdma -Name \"{name}\"\n\
+        "Enable-NetAdapterQos -Name {name}\nEnable-NetAdapterRdma -Name {name}\n\
          Set-SmbClientConfiguration -EnableMultiChannel $true -Confirm:$false\n\
          Set-SmbServerConfiguration -EnableMultiChannel $true -Confirm:$false\n"
     );
     if host.functions > 0 {
         let _ = write!(
             text,
-            "Enable-NetAdapterSriov -Name \"{name}\" -NumVFs {}\n\
-             New-VMSwitch -Name \"{name} SR-IOV\" -NetAdapterName \"{name}\" -EnableIov $true\n",
-            host.functions
+            "Enable-NetAdapterSriov -Name {name} -NumVFs {}\n\
+             New-VMSwitch -Name {} -NetAdapterName {name} -EnableIov $true\n",
+            host.functions,
+            quoted(&format!("{plain} SR-IOV"))
         );
     }
-    text
+    text + NOT_NEEDED
 }
 
 /// Priorities of a mask: PowerShell takes lists, and no ranges.
