@@ -312,6 +312,14 @@ pub(crate) struct Settings {
     #[arg(long)]
     pub(crate) no_same_host: bool,
 
+    /// Fault that the program meets, such as `post_send: fail ENOMEM after 100`, several with semicolons
+    /// between them, or a file of them in TOML (docs/faults.md). May be repeated.
+    #[arg(long, value_name = "RULE|FILE", value_parser = crate::fault_rules::rules)]
+    pub(crate) fault: Vec<faults::Rules>,
+    /// File to which a line of JSON is appended for each fault that happens.
+    #[arg(long, value_name = "FILE", requires = "fault")]
+    pub(crate) fault_journal: Option<PathBuf>,
+
     /// How the program sees the devices in /sys/class/infiniband and /dev/infiniband, where UCX, NCCL and
     /// ibstat look for them. The default is preload, and none with --no-preload.
     #[arg(long, value_enum, value_name = "METHOD")]

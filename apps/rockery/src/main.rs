@@ -21,6 +21,8 @@ mod ending;
 mod environment;
 mod error;
 mod export;
+mod fault;
+mod fault_rules;
 mod finding;
 mod gen_key;
 mod ib;

@@ -32,6 +32,12 @@ pub enum Status {
     RetryExceeded = 12,
     /// The peer was not ready, after all RNR retries.
     RnrRetryExceeded = 13,
+    /// The peer aborted the request.
+    RemoteAborted = 16,
+    /// The queue pair can execute nothing any more.
+    Fatal = 19,
+    /// A response did not arrive in time.
+    ResponseTimeout = 20,
     /// A failure that no other status names.
     General = 21,
 }

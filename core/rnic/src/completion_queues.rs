@@ -76,6 +76,16 @@ impl CompletionQueues {
         }
     }
 
+    /// Raises the event of an armed queue without a completion: for a driver that has held one back.
+    pub fn notify(&mut self, cq: Cq, now: Instant) {
+        if let Ok(queue) = self.get_mut(cq)
+            && queue.notify(now)
+            && !self.moderated.contains(&cq)
+        {
+            self.moderated.push(cq);
+        }
+    }
+
     /// Passes up to `most` completions to `take`, oldest first; returns how many.
     pub fn poll(&mut self, cq: Cq, most: usize, mut take: impl FnMut(&Completion)) -> usize {
         let Ok(queue) = self.get_mut(cq) else {

@@ -111,6 +111,14 @@ impl CompletionQueue {
         (self.armed, self.held, self.due) = (None, 0, None);
     }
 
+    /// Whether the event is due now, because the queue is armed.
+    pub(crate) fn notify(&mut self, now: Instant) -> bool {
+        if self.armed.is_some() {
+            self.due = Some(now);
+        }
+        self.armed.is_some()
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Completion> {
         self.ring.pop_front()
     }

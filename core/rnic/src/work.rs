@@ -2,6 +2,7 @@
 
 use crate::access::Access;
 use crate::address::AddressVector;
+use crate::completion::{CompletionKind, Status};
 use crate::handle::{Lkey, Window};
 use wire::{Qpn, Rkey, Tail};
 
@@ -77,6 +78,14 @@ pub enum Operation {
     LocalInvalidate(Rkey),
     /// Binds a memory window.
     BindWindow(WindowBinding),
+    /// Executes nothing, and completes with this status when the requests before it are done, as a request
+    /// that cannot be executed does: a fault that the driver was asked for.
+    Fault {
+        /// The status, which is not `Success`.
+        status: Status,
+        /// The operation that the completion names.
+        kind: CompletionKind,
+    },
 }
 
 /// A memory window's binding (IBTA 10.6.7.2).

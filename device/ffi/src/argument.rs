@@ -1,7 +1,7 @@
 //! Arguments of functions that C calls. A raw pointer is converted once, at the boundary, to a type with the
 //! guarantees of the manual page: the function's body then reads and writes through safe methods.
 
-use crate::Errno;
+use crate::{Errno, Subject};
 use core::ffi::CStr;
 use core::ffi::c_char;
 use core::marker::PhantomData;
@@ -18,6 +18,9 @@ pub trait Argument {
     /// # Safety
     /// A pointer satisfies the guarantees of the type while the function runs.
     unsafe fn from_raw(raw: Self::Raw) -> Self;
+
+    /// Says what the argument is, for rules of faults.
+    fn describe(&self, _subject: &mut Subject) {}
 }
 
 /// Numbers are taken unchanged.
@@ -34,7 +37,21 @@ macro_rules! numbers {
     )*};
 }
 
-numbers! { u8 u16 u32 u64 usize i16 i32 i64 isize }
+numbers! { u8 u16 u32 u64 i16 i32 i64 isize }
+
+/// In calls of verbs, the length of memory.
+impl Argument for usize {
+    type Raw = Self;
+
+    #[inline(always)]
+    unsafe fn from_raw(raw: Self) -> Self {
+        raw
+    }
+
+    fn describe(&self, subject: &mut Subject) {
+        subject.size = Some(*self as u64);
+    }
+}
 
 /// A pointer that is stored or compared; code that dereferences it needs an `unsafe` block of its own.
 impl<T> Argument for *mut T {
@@ -224,7 +241,10 @@ impl<'a> Text<'a> {
 ///
 /// # Safety
 /// The struct is `repr(C)` and begins with a `C`. C gets pointers to it from `Box::into_raw` alone.
-pub unsafe trait BeginsWith<C> {}
+pub unsafe trait BeginsWith<C> {
+    /// Says what the object is, for rules of faults.
+    fn describe(&self, _subject: &mut Subject) {}
+}
 
 /// An object of a library: NULL, or a live one.
 #[derive(Debug)]
@@ -244,6 +264,12 @@ impl<T: BeginsWith<C>, C> Argument for Object<'_, T, C> {
     #[inline(always)]
     unsafe fn from_raw(raw: *mut C) -> Self {
         Self(raw, PhantomData)
+    }
+
+    fn describe(&self, subject: &mut Subject) {
+        self.optional()
+            .into_iter()
+            .for_each(|object| object.describe(subject));
     }
 }
 
@@ -292,6 +318,10 @@ impl<T: BeginsWith<C>, C> Argument for Live<'_, T, C> {
     unsafe fn from_raw(raw: *mut C) -> Self {
         Self(raw, PhantomData)
     }
+
+    fn describe(&self, subject: &mut Subject) {
+        (**self).describe(subject);
+    }
 }
 
 impl<T, C> Live<'_, T, C> {
@@ -324,6 +354,12 @@ impl<T: BeginsWith<C>, C> Argument for GivenUp<T, C> {
     #[inline(always)]
     unsafe fn from_raw(raw: *mut C) -> Self {
         Self(raw, PhantomData)
+    }
+
+    fn describe(&self, subject: &mut Subject) {
+        self.get()
+            .into_iter()
+            .for_each(|object| object.describe(subject));
     }
 }
 

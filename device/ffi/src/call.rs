@@ -11,6 +11,8 @@ pub struct Call {
     name: &'static str,
     /// Whether it may allocate memory, and has to fail where there is none.
     pub(crate) allocates: bool,
+    /// Whether it is on the data path, where tables of functions with faults take the place of this.
+    is_data_path: bool,
 }
 
 /// Words in the names of functions that need no memory: those that end something, which have to succeed, and
@@ -85,7 +87,19 @@ impl Call {
         Self {
             name,
             allocates: !is_data_path && !has_any(name, NEEDS_NO_MEMORY, true),
+            is_data_path,
         }
+    }
+
+    /// The function's name.
+    pub const fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// Whether faults may happen in the call: not on the data path, which does not even look.
+    #[inline(always)]
+    pub fn meets_faults(self) -> bool {
+        !self.is_data_path && host::faults::is_on()
     }
 
     /// The same function where it cannot fail.
@@ -100,7 +114,7 @@ impl Call {
     #[cold]
     pub(crate) fn log<T: Debug>(self, result: &Result<T, Errno>) {
         let name = self.name;
-        let is_data_path = has_any(name, DATA_PATH, false);
+        let is_data_path = self.is_data_path;
         match result {
             Ok(value) if is_data_path => trace!(target: CALL, "{name}: {value:?}"),
             Ok(value) => debug!(target: CALL, "{name}: {value:?}"),

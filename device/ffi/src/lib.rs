@@ -8,6 +8,7 @@ mod argument;
 mod call;
 mod cancelled;
 mod errno;
+mod fault;
 mod lock;
 pub mod machine;
 
@@ -19,6 +20,7 @@ pub use argument::{Argument, BeginsWith, GivenUp, In, InOut, Live, Object, Out, 
 pub use call::Call;
 pub use cancelled::{UNWIND_BUFFER, cancelled};
 pub use errno::Errno;
+pub use fault::{Subject, before, errno_of, refused};
 pub use host::cancellation;
 pub use lock::lock;
 
@@ -155,7 +157,16 @@ macro_rules! exports_with_visibility {
                 // SAFETY: the caller owes valid arguments, which live as long as the call.
                 let $arg = unsafe { <$type as $crate::Argument>::from_raw($arg) };
             )*
-            $crate::$kind(const { $crate::Call::new(stringify!($name)) }, || $body)
+            const CALL: $crate::Call = $crate::Call::new(stringify!($name));
+            if CALL.meets_faults() {
+                let subject = |_subject: &mut $crate::Subject| {
+                    $($crate::Argument::describe(&$arg, _subject);)*
+                };
+                if let Err(errno) = $crate::before(CALL, subject) {
+                    return $crate::refused::$kind(CALL, errno);
+                }
+            }
+            $crate::$kind(CALL, || $body)
         }
     )*};
 }

@@ -18,6 +18,7 @@ mod counters;
 mod device;
 mod egress;
 mod error;
+pub mod faults;
 mod flow;
 mod gsi;
 mod interface;

@@ -6,6 +6,7 @@
 
 use crate::log_filter::Filter;
 use crate::parameters;
+use ::faults::Rules;
 use rnic::{Config, CongestionConfig, DcqcnConfig};
 use std::path::PathBuf;
 
@@ -41,6 +42,12 @@ pub const LAB: &str = "ROCKERY_LAB";
 /// The clock of the lab: its start by the monotonic clock in nanoseconds, its slowdown against the machine's
 /// clock, and its start by the wall clock, as in `1234567,20,89`.
 pub const LAB_CLOCK: &str = "ROCKERY_LAB_CLOCK";
+
+/// Rules of the faults that the program meets on purpose, separated by semicolons: see [`::faults::Rules`].
+/// Not set: none, and none can be added.
+pub const FAULTS: &str = "ROCKERY_FAULTS";
+/// The file that these faults are written to, a line of JSON for each.
+pub const FAULT_JOURNAL: &str = "ROCKERY_FAULT_JOURNAL";
 
 /// Parameters of the adapter, in the format of [`crate::parameters`]; set by `rockery lab exec`.
 pub const NIC: &str = "ROCKERY_NIC";
@@ -135,6 +142,16 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: LOG_FILE,
+        expected: "a path",
+        is_valid: |_| true,
+    },
+    Setting {
+        name: FAULTS,
+        expected: "rules of faults, as in `post_send: fail ENOMEM after 100`",
+        is_valid: |value| value.parse::<Rules>().is_ok(),
+    },
+    Setting {
+        name: FAULT_JOURNAL,
         expected: "a path",
         is_valid: |_| true,
     },
@@ -308,6 +325,18 @@ pub(crate) fn log() -> Option<Filter> {
 /// The path of the log file. It is absolute, because programs change their working folder.
 pub(crate) fn log_file() -> Option<PathBuf> {
     let path = environment::variable(LOG_FILE).filter(|path| !path.is_empty())?;
+    std::path::absolute(path).ok()
+}
+
+/// The rules of faults; `None` where there are none, or the variable is wrong.
+pub(crate) fn faults() -> Option<Rules> {
+    let rules = text(FAULTS);
+    rules.parse().ok().filter(|_| !rules.is_empty())
+}
+
+/// The path of the journal of faults. It is absolute, because programs change their working folder.
+pub(crate) fn fault_journal() -> Option<PathBuf> {
+    let path = environment::variable(FAULT_JOURNAL).filter(|path| !path.is_empty())?;
     std::path::absolute(path).ok()
 }
 

@@ -4,7 +4,7 @@ use crate::context::{Context, ContextArg, ContextRef};
 use crate::device::GIDS;
 use crate::pd::{PdArg, pd};
 use abi::{ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_wc};
-use ffi::{BeginsWith, Errno, GivenUp, In, Out, exports};
+use ffi::{BeginsWith, Errno, GivenUp, In, Out, Subject, exports};
 use rnic::{AddressVector, Gid};
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,11 @@ pub(crate) struct Ah {
 }
 
 // SAFETY: C sees the first field; `boxed` makes the pointers.
-unsafe impl BeginsWith<ibv_ah> for Ah {}
+unsafe impl BeginsWith<ibv_ah> for Ah {
+    fn describe(&self, subject: &mut Subject) {
+        self._context.describe(subject);
+    }
+}
 
 /// Number of the device's only port.
 pub(crate) const PORT: u8 = 1;

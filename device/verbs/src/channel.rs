@@ -4,7 +4,7 @@ use crate::context::{ContextArg, ContextRef};
 use abi::ibv_comp_channel;
 use core::ffi::c_int;
 use ffi::lock;
-use ffi::{BeginsWith, Errno, GivenUp, exports};
+use ffi::{BeginsWith, Errno, GivenUp, Subject, exports};
 use host::CompletionChannel;
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,11 @@ pub(crate) struct Channel {
 }
 
 // SAFETY: C sees the first field; `ibv_create_comp_channel` makes the pointers.
-unsafe impl BeginsWith<ibv_comp_channel> for Channel {}
+unsafe impl BeginsWith<ibv_comp_channel> for Channel {
+    fn describe(&self, subject: &mut Subject) {
+        self.context.describe(subject);
+    }
+}
 
 impl Channel {
     /// Adds `change` to the number of completion queues on the channel.

@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use core::mem::offset_of;
 use core::ops::{Deref, DerefMut};
 use ffi::Argument;
-use ffi::lock;
+use ffi::{Subject, lock};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,6 +42,10 @@ impl Argument for ContextArg<'_> {
     #[inline(always)]
     unsafe fn from_raw(raw: *mut ibv_context) -> Self {
         Self(raw, PhantomData)
+    }
+
+    fn describe(&self, subject: &mut Subject) {
+        (**self).describe(subject);
     }
 }
 
@@ -192,6 +196,11 @@ impl Context {
         }));
         // SAFETY: just made.
         unsafe { &raw mut (*opened).abi.context }
+    }
+
+    /// Says which device this is, for rules of faults.
+    pub(crate) fn describe(&self, subject: &mut Subject) {
+        subject.device = Some(self.device.info().name.clone());
     }
 
     pub(crate) fn objects(&self) -> Locked<'_> {

@@ -3,11 +3,11 @@
 use crate::channel::Channel;
 use crate::context::ContextRef;
 use crate::event_counts::EventCounts;
-use crate::record;
+use crate::{held, record};
 use abi::{ibv_cq, ibv_cq_ex, ibv_modify_cq_attr, ibv_wc};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
-use ffi::{BeginsWith, Errno, GivenUp, In, Object, exports};
+use ffi::{BeginsWith, Errno, GivenUp, In, Object, Subject, exports};
 use rnic::{Completion, CompletionKind, Event, Extra, Moderation, Nanos, NetworkHeader, Status};
 
 /// A completion queue. Always the extended struct: `ibv_create_cq` returns its beginning.
@@ -26,9 +26,17 @@ pub(crate) struct Cq {
 }
 
 // SAFETY: C sees the first field; `cq_create::create` makes the pointers.
-unsafe impl BeginsWith<ibv_cq> for Cq {}
+unsafe impl BeginsWith<ibv_cq> for Cq {
+    fn describe(&self, subject: &mut Subject) {
+        self.context.describe(subject);
+    }
+}
 // SAFETY: the first field is the extended struct, of which `ibv_cq_ex_to_cq` returns the beginning.
-unsafe impl BeginsWith<ibv_cq_ex> for Cq {}
+unsafe impl BeginsWith<ibv_cq_ex> for Cq {
+    fn describe(&self, subject: &mut Subject) {
+        self.context.describe(subject);
+    }
+}
 
 /// A completion queue, as an argument.
 pub(crate) type CqArg<'a> = Object<'a, Cq, ibv_cq>;
@@ -87,6 +95,21 @@ const fn opcode(kind: CompletionKind) -> u32 {
     kind as u32
 }
 
+/// Writes a completion for the program, and goes on to the next place.
+///
+/// # Safety
+/// There is room for a completion.
+#[inline(always)]
+pub(crate) unsafe fn write(next: &mut *mut ibv_wc, completion: &Completion) {
+    if let Some(recorder) = record::active() {
+        recorder.completed(completion);
+    }
+    // SAFETY: by this function's contract, there is room.
+    unsafe { next.write_unaligned(work_completion(completion)) };
+    // SAFETY: the end of that room at most.
+    *next = unsafe { next.add(1) };
+}
+
 exports! {
     fn ibv_resize_cq(raw: CqArg<'_>, entries: i32) -> code(i32) {
         let queue = raw.get()?;
@@ -117,6 +140,7 @@ exports! {
         owner.objects().cqs.remove(&queue.handle.value());
         owner.device.async_events().forget(|event| *event == Event::CqError(queue.handle));
         owner.device.detach_cq(queue.handle);
+        held::forget_queue(core::ptr::from_ref(queue) as usize);
         queue.completion_events.wait_acknowledged();
         queue.async_events.wait_acknowledged();
         let channel = queue.abi.base.channel.cast::<Channel>();
@@ -151,13 +175,8 @@ exports! {
         let (Ok(queue), Ok(most)) = (queue.get(), usize::try_from(most)) else { return -libc::EINVAL };
         let mut next = completions;
         queue.context.device.poll_cq(queue.handle, most, |completion| {
-            if let Some(recorder) = record::active() {
-                recorder.completed(completion);
-            }
             // SAFETY: the caller has room for `most` completions, and no more than that are written.
-            unsafe { next.write_unaligned(work_completion(completion)) };
-            // SAFETY: the end of that room at most.
-            next = unsafe { next.add(1) };
+            unsafe { write(&mut next, completion) };
         }) as i32
     }
 }

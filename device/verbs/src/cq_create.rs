@@ -5,6 +5,7 @@ use crate::context::{Context, ContextArg};
 use crate::cq::Cq;
 use crate::cq_ex;
 use crate::event_counts::EventCounts;
+use crate::faulty::tables;
 use abi::{ibv_comp_channel, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
@@ -45,7 +46,7 @@ unsafe fn create(owner: ContextArg<'_>, init: &CqInit) -> Result<*mut Cq, Errno>
         async_events_completed: 0,
     };
     let queue = Box::into_raw(Box::new(Cq {
-        abi: cq_ex::table(base),
+        abi: tables::polling(cq_ex::table(base)),
         handle,
         context: owner.hold(),
         completion_events: EventCounts::default(),

@@ -6,6 +6,7 @@ use abi::{ibv_cq, ibv_cq_ex, ibv_poll_cq_attr};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
 use ffi::{In, Live, exports};
+use rnic::Completion;
 
 /// Sets the queue's function pointers, which `static inline` functions call.
 pub(crate) fn table(base: ibv_cq) -> ibv_cq_ex {
@@ -36,26 +37,32 @@ pub(crate) fn table(base: ibv_cq) -> ibv_cq_ex {
 }
 
 /// A completion queue that the program polls: between `start_poll` and `end_poll` by one thread.
-type Polled<'a> = Live<'a, Cq, ibv_cq_ex>;
+pub(crate) type Polled<'a> = Live<'a, Cq, ibv_cq_ex>;
 
 /// Makes the next completion the current one. Only the thread that polls the queue calls this.
 fn advance(queue: Polled<'_>) -> i32 {
-    let raw = queue.raw();
     let count = queue.context.device.poll_cq(queue.handle, 1, |completion| {
-        if let Some(recorder) = record::active() {
-            recorder.completed(completion);
-        }
-        // SAFETY: the fields of a live queue are those of the thread that polls it, until `end_poll`.
-        unsafe {
-            (*raw).status = completion.status as u32;
-            (*raw).wr_id = completion.id;
-        }
-        // SAFETY: the cell is that of the thread that polls the queue, until `end_poll`.
-        unsafe { queue.current.get().write(work_completion(completion)) };
-        // SAFETY: the cell is that of the thread that polls the queue, until `end_poll`.
-        unsafe { queue.current_at_ns.get().write(completion.at_ns) };
+        make_current(queue, completion)
     });
     if count == 0 { libc::ENOENT } else { 0 }
+}
+
+/// Makes a completion the current one. Only the thread that polls the queue calls this.
+#[inline(always)]
+pub(crate) fn make_current(queue: Polled<'_>, completion: &Completion) {
+    let raw = queue.raw();
+    if let Some(recorder) = record::active() {
+        recorder.completed(completion);
+    }
+    // SAFETY: the fields of a live queue are those of the thread that polls it, until `end_poll`.
+    unsafe {
+        (*raw).status = completion.status as u32;
+        (*raw).wr_id = completion.id;
+    }
+    // SAFETY: the cell is that of the thread that polls the queue, until `end_poll`.
+    unsafe { queue.current.get().write(work_completion(completion)) };
+    // SAFETY: the cell is that of the thread that polls the queue, until `end_poll`.
+    unsafe { queue.current_at_ns.get().write(completion.at_ns) };
 }
 
 /// Nanoseconds from the device's clock to the wall clock's, now.

@@ -7,7 +7,7 @@ use crate::memory::{self, Backing};
 use crate::pd::PdArg;
 use abi::{ibv_alloc_dm_attr, ibv_dm, ibv_mr};
 use core::ffi::c_void;
-use ffi::{BeginsWith, Errno, GivenUp, In, Object, exports};
+use ffi::{BeginsWith, Errno, GivenUp, In, Object, Subject, exports};
 use std::alloc::Layout;
 use std::sync::Arc;
 
@@ -25,7 +25,11 @@ pub(crate) struct Dm {
 }
 
 // SAFETY: C sees the first field; `boxed` makes the pointers.
-unsafe impl BeginsWith<ibv_dm> for Dm {}
+unsafe impl BeginsWith<ibv_dm> for Dm {
+    fn describe(&self, subject: &mut Subject) {
+        self.context.describe(subject);
+    }
+}
 
 /// Device memory, as an argument.
 type DmArg<'a> = Object<'a, Dm, ibv_dm>;

@@ -27,6 +27,8 @@ mod dmabuf;
 mod event_counts;
 mod events;
 mod exports;
+mod faulty;
+mod held;
 mod import;
 mod limits;
 mod mapping;

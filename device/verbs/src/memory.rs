@@ -7,7 +7,7 @@ use crate::packed::Packed;
 use crate::pd::PdArg;
 use abi::{ibv_mr, ibv_sge};
 use core::ffi::c_void;
-use ffi::{BeginsWith, Errno, GivenUp, Object, exports};
+use ffi::{BeginsWith, Errno, GivenUp, Object, Subject, exports};
 use rnic::{Access, Lkey, RegionChange, RegionInit, RegionKeys};
 use std::sync::Arc;
 use wire::Rkey;
@@ -27,7 +27,11 @@ pub(crate) struct Region {
 }
 
 // SAFETY: C sees the first field; `boxed` makes the pointers.
-unsafe impl BeginsWith<ibv_mr> for Region {}
+unsafe impl BeginsWith<ibv_mr> for Region {
+    fn describe(&self, subject: &mut Subject) {
+        self.context.describe(subject);
+    }
+}
 
 /// The memory that a region lies in.
 pub(crate) enum Backing {

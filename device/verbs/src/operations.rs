@@ -1,6 +1,7 @@
 //! The function tables of a context, which `static inline` verbs call through.
 
 use crate::context::{Context, Objects};
+use crate::faulty::tables;
 use crate::{
     completion_events, cq, cq_create, dm, memory, pd, post, qp_create, query, srq, window,
 };
@@ -18,7 +19,7 @@ unsafe extern "C" fn compat() -> *mut c_void {
 
 fn operations() -> ibv_context_ops {
     let compat: slot = Some(compat);
-    ibv_context_ops {
+    let operations = ibv_context_ops {
         compat_query_device: Some(query::ibv_query_device),
         compat_query_port: Some(query::ibv_query_port),
         compat_pd_mr: [compat; 5],
@@ -34,7 +35,8 @@ fn operations() -> ibv_context_ops {
         post_send: Some(post::post_send),
         post_recv: Some(post::post_recv),
         compat_ah_mcast_event: [compat; 5],
-    }
+    };
+    tables::operations(operations)
 }
 
 /// A NULL slot means to `static inline` callers that a verb is not supported.

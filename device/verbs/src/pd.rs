@@ -5,7 +5,7 @@ use abi::{
     ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr, ibv_xrcd, ibv_xrcd_init_attr,
 };
 use ffi::lock;
-use ffi::{BeginsWith, Errno, GivenUp, In, Object, exports};
+use ffi::{BeginsWith, Errno, GivenUp, In, Object, Subject, exports};
 use host::OpenDomain;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,11 +39,23 @@ pub(crate) struct Xrcd {
 }
 
 // SAFETY: C sees the first field; `boxed` makes the pointers.
-unsafe impl BeginsWith<ibv_pd> for Pd {}
+unsafe impl BeginsWith<ibv_pd> for Pd {
+    fn describe(&self, subject: &mut Subject) {
+        self.context.describe(subject);
+    }
+}
 // SAFETY: C sees the first field; `alloc_td` makes the pointers.
-unsafe impl BeginsWith<ibv_td> for Td {}
+unsafe impl BeginsWith<ibv_td> for Td {
+    fn describe(&self, subject: &mut Subject) {
+        self._context.describe(subject);
+    }
+}
 // SAFETY: C sees the first field; `open_xrcd` makes the pointers.
-unsafe impl BeginsWith<ibv_xrcd> for Xrcd {}
+unsafe impl BeginsWith<ibv_xrcd> for Xrcd {
+    fn describe(&self, subject: &mut Subject) {
+        self.context.describe(subject);
+    }
+}
 
 /// A protection domain, as an argument.
 pub(crate) type PdArg<'a> = Object<'a, Pd, ibv_pd>;

@@ -19,7 +19,10 @@ use wire::{Qpn, Rkey, Tail};
 ///
 /// # Safety
 /// `count` elements are at `list`.
-unsafe fn elements<'a>(list: *const ibv_sge, count: i32) -> Result<&'a [Packed<ibv_sge>], Errno> {
+pub(crate) unsafe fn elements<'a>(
+    list: *const ibv_sge,
+    count: i32,
+) -> Result<&'a [Packed<ibv_sge>], Errno> {
     let count = usize::try_from(count).map_err(|_| Errno::INVALID)?;
     if count == 0 {
         return Ok(&[]);
@@ -32,7 +35,10 @@ unsafe fn elements<'a>(list: *const ibv_sge, count: i32) -> Result<&'a [Packed<i
 }
 
 /// Converts the elements for the device, into an array on the stack.
-fn gathered<'a>(from: &[Packed<ibv_sge>], to: &'a mut [MaybeUninit<Sge>; SGES]) -> &'a [Sge] {
+pub(crate) fn gathered<'a>(
+    from: &[Packed<ibv_sge>],
+    to: &'a mut [MaybeUninit<Sge>; SGES],
+) -> &'a [Sge] {
     for (to, from) in to.iter_mut().zip(from.iter().map(|element| element.get())) {
         to.write(Sge {
             address: from.addr,
@@ -224,7 +230,7 @@ unsafe fn note_bound(wr: &ibv_send_wr) {
 /// # Safety
 /// The request is as the manual page of `ibv_post_send` asks.
 #[inline(always)]
-unsafe fn with_request(
+pub(crate) unsafe fn with_request(
     qp_type: u32,
     wr: &ibv_send_wr,
     take: impl FnOnce(&SendRequest<'_>) -> Result<(), Errno>,

@@ -4,11 +4,13 @@ use crate::address::{report_missing_gid, with_route};
 use crate::batch::Batch;
 use crate::context::ContextRef;
 use crate::event_counts::EventCounts;
+use crate::held;
 use crate::qp_attr::{cap, from_c, to_c};
 use abi::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
-use ffi::{BeginsWith, Errno, GivenUp, In, Object, Out, exports};
+use faults::QpKind;
+use ffi::{BeginsWith, Errno, GivenUp, In, Object, Out, Subject, exports};
 use rnic::Event;
 use wire::Qpn;
 
@@ -32,9 +34,41 @@ pub(crate) struct Qp {
 }
 
 // SAFETY: C sees the first field; `qp_create::boxed` makes the pointers.
-unsafe impl BeginsWith<ibv_qp> for Qp {}
+unsafe impl BeginsWith<ibv_qp> for Qp {
+    fn describe(&self, subject: &mut Subject) {
+        self.describe_queue(subject);
+    }
+}
 // SAFETY: the first field is the extended struct, to which `ibv_qp_to_qp_ex` converts.
-unsafe impl BeginsWith<ibv_qp_ex> for Qp {}
+unsafe impl BeginsWith<ibv_qp_ex> for Qp {
+    fn describe(&self, subject: &mut Subject) {
+        self.describe_queue(subject);
+    }
+}
+
+impl Qp {
+    /// Type of the queue pair, as rules of faults name it.
+    pub(crate) fn fault_kind(&self) -> QpKind {
+        match self.abi.qp_base.qp_type {
+            abi::IBV_QPT_RC => QpKind::Rc,
+            abi::IBV_QPT_UC => QpKind::Uc,
+            abi::IBV_QPT_UD => QpKind::Ud,
+            _ => QpKind::Xrc,
+        }
+    }
+
+    /// Drops completions that are held back, as the device drops its own.
+    fn forget_held(&self) {
+        let base = &self.abi.qp_base;
+        held::forget_qp([base.send_cq as usize, base.recv_cq as usize], self.qpn);
+    }
+
+    fn describe_queue(&self, subject: &mut Subject) {
+        self.context.describe(subject);
+        subject.kind = Some(self.fault_kind());
+        subject.qpn = Some(self.qpn.value());
+    }
+}
 
 /// A queue pair, as an argument.
 pub(crate) type QpArg<'a> = Object<'a, Qp, ibv_qp>;
@@ -67,6 +101,9 @@ exports! {
         }
         device.modify_qp(queue.qpn, &attr, mask)?;
         if mask.contains(rnic::AttrMask::STATE) {
+            if attr.state == rnic::State::Reset {
+                queue.forget_held();
+            }
             // SAFETY: a field of a live queue pair, of which the program makes one such call at a time.
             unsafe { (*raw.raw()).state = attr.state as u32 };
         }
@@ -105,6 +142,7 @@ exports! {
             send_delayed_acks(&owner.device);
             owner.device.destroy_qp(queue.qpn)?;
             owner.objects().qps.remove(&queue.qpn.value());
+            queue.forget_held();
             owner.device.async_events().forget(|event| is_about(event, queue.qpn));
             queue.async_events.wait_acknowledged();
         }

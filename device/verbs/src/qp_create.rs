@@ -3,6 +3,7 @@
 use crate::context::{ContextArg, ContextRef};
 use crate::cq::cq;
 use crate::event_counts::EventCounts;
+use crate::faulty::tables;
 use crate::pd::{Pd, PdArg, pd, xrcd};
 use crate::qp::Qp;
 use crate::qp_attr::{capacity, kind};
@@ -50,7 +51,7 @@ fn boxed(context: ContextRef, base: ibv_qp, qpn: Qpn, traits: QpTraits) -> *mut 
         owns,
     } = traits;
     Box::into_raw(Box::new(Qp {
-        abi: qp_ex::table(base),
+        abi: tables::building(qp_ex::table(base)),
         qpn,
         context,
         signal_all,

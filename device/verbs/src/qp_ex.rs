@@ -71,11 +71,11 @@ pub(crate) fn table(qp_base: ibv_qp) -> ibv_qp_ex {
 }
 
 /// A queue pair for which a thread builds requests: between `wr_start` and `wr_complete`.
-type Built<'a> = Live<'a, Qp, ibv_qp_ex>;
+pub(crate) type Built<'a> = Live<'a, Qp, ibv_qp_ex>;
 
 /// The batch that this thread builds. A function of this file takes it once.
 #[expect(clippy::mut_from_ref, reason = "`building` keeps other threads out")]
-fn batch<'a>(queue: &'a Built<'_>) -> &'a mut Batch {
+pub(crate) fn batch<'a>(queue: &'a Built<'_>) -> &'a mut Batch {
     // SAFETY: the batch is that of the thread between `wr_start` and `wr_complete`, which runs one function
     // of this file at a time.
     unsafe { &mut *queue.batch.get() }

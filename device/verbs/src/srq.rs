@@ -6,7 +6,7 @@ use crate::event_counts::EventCounts;
 use crate::pd::{Pd, PdArg, pd, xrcd};
 use abi::{ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
 use core::ffi::c_void;
-use ffi::{BeginsWith, Errno, GivenUp, In, Object, Out, exports};
+use ffi::{BeginsWith, Errno, GivenUp, In, Object, Out, Subject, exports};
 use rnic::Event;
 
 /// A shared receive queue. C sees the first field.
@@ -19,7 +19,11 @@ pub(crate) struct Srq {
 }
 
 // SAFETY: C sees the first field; `create` makes the pointers.
-unsafe impl BeginsWith<ibv_srq> for Srq {}
+unsafe impl BeginsWith<ibv_srq> for Srq {
+    fn describe(&self, subject: &mut Subject) {
+        self.context.describe(subject);
+    }
+}
 
 /// A shared receive queue, as an argument.
 pub(crate) type SrqArg<'a> = Object<'a, Srq, ibv_srq>;

@@ -5,7 +5,7 @@ use crate::memory::access;
 use crate::pd::PdArg;
 use crate::qp::QpArg;
 use abi::{ibv_mw, ibv_mw_bind};
-use ffi::{BeginsWith, Errno, GivenUp, In, Object, exports};
+use ffi::{BeginsWith, Errno, GivenUp, In, Object, Subject, exports};
 use rnic::{Data, Lkey, Operation, SendFlags, SendRequest, Window, WindowBinding, WindowKind};
 use wire::Rkey;
 
@@ -17,7 +17,11 @@ pub(crate) struct MemoryWindow {
 }
 
 // SAFETY: C sees the first field; `alloc_mw` makes the pointers.
-unsafe impl BeginsWith<ibv_mw> for MemoryWindow {}
+unsafe impl BeginsWith<ibv_mw> for MemoryWindow {
+    fn describe(&self, subject: &mut Subject) {
+        self.context.describe(subject);
+    }
+}
 
 /// A window binding, from C's struct.
 ///

@@ -11,6 +11,7 @@ use std::ffi::{CStr, c_void};
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// `__pthread_unwind_buf_t`: registers, the saved signal mask's flag, and four words of the C library's.
 #[repr(C, align(16))]
@@ -251,6 +252,19 @@ pub unsafe fn ppoll(
         // SAFETY: a slice and its length; the rest by this function's contract.
         None => checked(unsafe { libc::ppoll(place, count as _, time, signals) } as isize),
     }
+}
+
+/// Sleeps, as a cancellation point.
+///
+/// # Errors
+/// `EINTR` when a signal came, and `ECANCELED` when the thread was cancelled.
+pub fn sleep(time: Duration) -> io::Result<()> {
+    let time = libc::timespec {
+        tv_sec: time.as_secs() as libc::time_t,
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    // SAFETY: the time lives until the call returns; there are no signals.
+    unsafe { ppoll(&mut [], &raw const time, std::ptr::null()) }.map(drop)
 }
 
 /// `pthread_testcancel(3)`: for waits that no system call of these makes.

@@ -17,7 +17,7 @@ const PACKETS_MAX: u32 = 1 << 23;
 fn is_local(operation: &Operation) -> bool {
     matches!(
         operation,
-        Operation::LocalInvalidate(_) | Operation::BindWindow(_)
+        Operation::LocalInvalidate(_) | Operation::BindWindow(_) | Operation::Fault { .. }
     )
 }
 

@@ -39,6 +39,33 @@ fn a_message_becomes_packets_and_completes_with_the_last_acknowledgement() {
     assert_eq!(bench.completions(), [(1, Status::Success)]);
 }
 
+/// A fault in place of a WRITE.
+const FAULT: Operation = Operation::Fault {
+    status: Status::RetryExceeded,
+    kind: CompletionKind::Write,
+};
+
+#[test]
+fn a_fault_waits_for_the_requests_before_it_and_flushes_those_behind_it() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.post(1, SEND, 10);
+    bench.post(2, FAULT, 2500);
+    bench.post(3, SEND, 10);
+    assert_eq!(
+        bench.sent_psns(),
+        [0],
+        "neither the fault nor what is behind it is sent"
+    );
+    assert_eq!(bench.completions(), []);
+    bench.acknowledge(0, Syndrome::ACK);
+    let expected = [
+        (1, Status::Success),
+        (2, Status::RetryExceeded),
+        (3, Status::Flushed),
+    ];
+    assert_eq!(bench.completions(), expected);
+}
+
 /// Addresses and lengths of the packets of a WRITE of 2500 bytes, each a WRITE of its own.
 fn own_writes(config: Config) -> Vec<(u64, u32)> {
     let mut bench = Bench::with(QpType::Rc, config, ALL);

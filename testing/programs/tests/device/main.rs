@@ -7,6 +7,7 @@ mod faults;
 mod features;
 mod fio;
 mod harness;
+mod injected;
 mod kernel;
 mod log;
 mod lookup;

@@ -286,10 +286,12 @@ fn message(qp: &Common, entry: &SendEntry, position: Position, extent: Extent) -
             length: entry.length,
         }),
         // Local operations have no packets; see `execute_locally`.
-        Operation::LocalInvalidate(_) | Operation::BindWindow(_) => Message::Send {
-            position,
-            tail: Tail::None,
-        },
+        Operation::LocalInvalidate(_) | Operation::BindWindow(_) | Operation::Fault { .. } => {
+            Message::Send {
+                position,
+                tail: Tail::None,
+            }
+        }
     }
 }
 

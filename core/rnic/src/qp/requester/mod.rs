@@ -83,6 +83,7 @@ fn completion_kind(operation: &Operation) -> CompletionKind {
         Operation::AtomicWrite { .. } => CompletionKind::AtomicWrite,
         Operation::LocalInvalidate(_) => CompletionKind::LocalInvalidate,
         Operation::BindWindow(_) => CompletionKind::BindWindow,
+        Operation::Fault { kind, .. } => *kind,
     }
 }
 
@@ -286,6 +287,7 @@ fn check_operation(kind: QpType, request: &SendRequest<'_>) -> Result<(), Error>
     let unsupported = Err(Error::Invalid("the transport does not have this operation"));
     match (kind, &request.operation) {
         (QpType::XrcReceive, _) => unsupported,
+        (_, Operation::Fault { .. }) => Ok(()),
         (QpType::Ud, Operation::Send(wire::Tail::None | wire::Tail::Immediate(_))) => {
             request.destination.map_or(
                 Err(Error::Invalid("a datagram needs an address handle")),
@@ -519,7 +521,7 @@ impl Requester {
         }
     }
 
-    /// LOCAL INVALIDATE and BIND: executed once, when the requests before them have been sent.
+    /// LOCAL INVALIDATE, BIND and faults: executed once, when the requests before them have been sent.
     fn execute_locally(&mut self, cx: &mut Context<'_>, entry: &SendEntry, fresh: bool) -> Step {
         if fresh {
             let (qpn, pd) = (cx.qp.qpn, cx.qp.pd());
@@ -531,6 +533,7 @@ impl Requester {
                 Operation::BindWindow(binding) => {
                     regions.bind(qpn, pd, binding).ok_or(Status::WindowBind)
                 }
+                Operation::Fault { status, .. } => Err(*status),
                 _ => Ok(()),
             };
             if let Err(status) = done {

@@ -1,0 +1,274 @@
+//! The rules of a process at work: what each of them has counted, and what it decides.
+
+use crate::{Action, Occasion, Opcode, Point, Rule, Rules};
+use core::time::Duration;
+use rand_core::{RngCore, SeedableRng};
+use rand_xoshiro::SplitMix64;
+
+/// A rule at work.
+#[derive(Clone, Debug)]
+struct Active {
+    number: u32,
+    rule: Rule,
+    seed: u64,
+    /// Occasions that it has matched.
+    matched: u64,
+    /// Faults that it has caused.
+    done: u64,
+}
+
+/// A fault that has to happen now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// Number of the rule.
+    pub rule: u32,
+    /// The occasion's number among those that the rule has matched, from 1 on.
+    pub occasion: u64,
+    /// What the caller has to let happen.
+    pub action: Action,
+}
+
+/// A rule, as it is listed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Status {
+    /// Its number, by which it is removed.
+    pub number: u32,
+    /// The rule itself, to print.
+    pub rule: Rule,
+    /// Occasions that it has matched.
+    pub matched: u64,
+    /// Faults that it has caused.
+    pub done: u64,
+}
+
+/// What the rules of a plan could apply to: asked before anything is looked up about a request.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Interest {
+    /// Operations of send requests, at the call or when they complete, as [`Opcode::bit`]s.
+    pub sends: u32,
+    /// Whether receives could be meant.
+    pub receives: bool,
+    /// Whether polling could be meant, or completions could be late.
+    pub polls: bool,
+    /// Whether requesting a completion event could be meant.
+    pub notifications: bool,
+    /// Whether a rule has to know the peer's address.
+    pub peer: bool,
+}
+
+/// The rules of a process.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    process: String,
+    seed: u64,
+    active: Vec<Active>,
+    /// Number of rules that there ever were.
+    numbered: u32,
+}
+
+impl Plan {
+    /// The plan of a process of this name. Rules for other processes keep their numbers, and never apply.
+    pub fn new(rules: Rules, process: &str) -> Self {
+        let mut plan = Self {
+            process: process.to_owned(),
+            seed: rules.seed,
+            active: Vec::new(),
+            numbered: 0,
+        };
+        for rule in rules.rules {
+            plan.add(rule);
+        }
+        plan
+    }
+
+    /// Adds a rule; returns its number.
+    pub fn add(&mut self, rule: Rule) -> u32 {
+        self.numbered += 1;
+        let seed = rule.seed().unwrap_or(self.seed);
+        self.active.push(Active {
+            number: self.numbered,
+            // Rules with the same seed must not all apply to the same occasions.
+            seed: seed ^ u64::from(self.numbered) << 32,
+            rule,
+            matched: 0,
+            done: 0,
+        });
+        self.numbered
+    }
+
+    /// Removes a rule; false if there is none of this number.
+    pub fn remove(&mut self, number: u32) -> bool {
+        let before = self.active.len();
+        self.active.retain(|one| one.number != number);
+        self.active.len() < before
+    }
+
+    /// Removes all rules.
+    pub fn clear(&mut self) {
+        self.active.clear();
+    }
+
+    /// Whether there is a rule of this number.
+    pub fn has(&self, number: u32) -> bool {
+        self.active.iter().any(|one| one.number == number)
+    }
+
+    /// The rules in their order.
+    pub fn list(&self) -> Vec<Status> {
+        let status = |one: &Active| Status {
+            number: one.number,
+            rule: one.rule.clone(),
+            matched: one.matched,
+            done: one.done,
+        };
+        self.active.iter().map(status).collect()
+    }
+
+    /// The name of the process.
+    pub fn process(&self) -> &str {
+        &self.process
+    }
+
+    /// What the rules could apply to.
+    pub fn interest(&self) -> Interest {
+        let mut interest = Interest::default();
+        for rule in self.active.iter().map(|one| &one.rule) {
+            if !rule.is_for(&self.process) {
+                continue;
+            }
+            interest.peer |= rule.needs_peer();
+            match (rule.point(), rule.action()) {
+                (Point::Call("post_send"), _) => interest.sends |= rule.opcodes(),
+                (Point::Call("post_recv" | "post_srq_recv"), _) => interest.receives = true,
+                (Point::Call("poll_cq"), _) | (Point::Completion, Action::Late(_)) => {
+                    interest.polls = true;
+                }
+                (Point::Call("req_notify_cq"), _) => interest.notifications = true,
+                (Point::Completion, _) => {
+                    interest.sends |= rule.opcodes() & !Opcode::Recv.bit();
+                    interest.receives |= rule.opcodes() & Opcode::Recv.bit() != 0;
+                }
+                (Point::Call(_), _) => {}
+            }
+        }
+        interest
+    }
+
+    /// Counts an occasion at a time since the beginning, for each rule that matches it and whose action
+    /// `wanted` accepts, and returns the fault of the first rule that has one due. A rule whose fault comes
+    /// second has counted the occasion, and keeps its fault for another one.
+    pub fn decide(
+        &mut self,
+        occasion: &Occasion<'_>,
+        at: Duration,
+        wanted: impl Fn(Action) -> bool,
+    ) -> Option<Decision> {
+        let mut decision = None;
+        for one in &mut self.active {
+            let rule = &one.rule;
+            if !wanted(rule.action()) || !rule.matches(occasion) || !rule.is_for(&self.process) {
+                continue;
+            }
+            one.matched += 1;
+            let random = SplitMix64::seed_from_u64(one.seed.wrapping_add(one.matched)).next_u64();
+            if decision.is_none() && rule.is_due(one.matched, one.done, at, random) {
+                one.done += 1;
+                decision = Some(Decision {
+                    rule: one.number,
+                    occasion: one.matched,
+                    action: rule.action(),
+                });
+            }
+        }
+        decision
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(rules: &str) -> Plan {
+        Plan::new(rules.parse().unwrap(), "program")
+    }
+
+    fn send(opcode: Opcode) -> Occasion<'static> {
+        Occasion {
+            opcode: Some(opcode),
+            kind: Some(crate::QpKind::Rc),
+            ..Occasion::at(Point::Call("post_send"))
+        }
+    }
+
+    /// Numbers of the occasions with a fault, of so many.
+    fn faults(plan: &mut Plan, count: u64) -> Vec<u64> {
+        let occasion = send(Opcode::Send);
+        let decide = |_| plan.decide(&occasion, Duration::ZERO, |_| true);
+        (0..count)
+            .filter_map(decide)
+            .map(|one| one.occasion)
+            .collect()
+    }
+
+    #[test]
+    fn numbers_of_occasions_decide() {
+        for (conditions, expected) in [
+            ("nth 3", &[3][..]),
+            ("after 7", &[8, 9]),
+            ("after 2 every 3", &[3, 6, 9]),
+            ("every 4 times 2", &[1, 5]),
+            ("times 1", &[1]),
+            ("process other", &[]),
+            ("opcode rdma_read", &[]),
+            ("from 1s", &[]),
+        ] {
+            let mut plan = plan(&format!("post_send: fail EIO {conditions}"));
+            assert_eq!(faults(&mut plan, 9), expected, "{conditions}");
+        }
+    }
+
+    #[test]
+    fn a_seed_decides_the_same_each_time_and_another_seed_otherwise() {
+        let with = |seed: &str| {
+            faults(
+                &mut plan(&format!("{seed}; post_send: fail EIO probability 10%")),
+                1000,
+            )
+        };
+        let (first, again, other) = (with("seed 7"), with("seed 7"), with("seed 8"));
+        assert_eq!(first, again);
+        assert_ne!(first, other);
+        assert!((70..130).contains(&first.len()), "{}", first.len());
+    }
+
+    #[test]
+    fn the_first_rule_that_is_due_decides_and_all_count() {
+        let mut plan =
+            plan("post_send: fail EIO nth 2; post_send: fail EAGAIN nth 2; post_send: slow 1us");
+        let occasion = send(Opcode::Send);
+        let mut rule = || {
+            plan.decide(&occasion, Duration::ZERO, |_| true)
+                .map(|one| one.rule)
+        };
+        assert_eq!([rule(), rule(), rule()], [Some(3), Some(1), Some(3)]);
+        let done: Vec<u64> = plan.list().iter().map(|one| one.done).collect();
+        assert_eq!(done, [1, 0, 2]);
+        assert!(plan.remove(1) && !plan.remove(1) && !plan.has(1) && plan.has(2));
+        assert_eq!(plan.add("reg_mr: fail ENOMEM".parse().unwrap()), 4);
+    }
+
+    #[test]
+    fn interest_names_what_rules_of_this_process_need() {
+        let interest = plan("completion: status REM_ACCESS_ERR opcode rdma_read").interest();
+        assert_eq!(interest.sends, Opcode::RdmaRead.bit());
+        assert!(!interest.receives && !interest.polls);
+        assert_eq!(
+            plan("post_send: fail EIO process other").interest(),
+            Interest::default()
+        );
+        assert_eq!(plan("reg_mr: fail ENOMEM").interest(), Interest::default());
+        assert!(plan("completion: late 1ms").interest().polls);
+        assert!(plan("completion: status LOC_LEN_ERR").interest().receives);
+        assert!(plan("post_send: fail EIO peer 10.0.0.1").interest().peer);
+    }
+}

@@ -1,0 +1,183 @@
+//! Statuses of completions (`enum ibv_wc_status`): which of them a request can have.
+
+use crate::names::closest;
+use crate::{Opcode, QpKind, RuleError};
+use core::fmt;
+
+/// Which requests can complete with a status.
+#[derive(Clone, Copy, Debug)]
+enum Requests {
+    /// All send requests.
+    Sends,
+    /// All send requests and receives.
+    All,
+    /// Send requests with a packet, where the peer acknowledges: RC and XRC.
+    Acknowledged,
+    /// Of those, the ones that access the peer's memory or invalidate its key.
+    Remote,
+    /// Of those, the ones that use up a receive of the peer.
+    Consuming,
+    /// Bindings of memory windows.
+    Binds,
+    /// None, for this reason.
+    None(&'static str),
+}
+
+/// The device has no tag matching, and says so in its attributes.
+const TAG_MATCHING: &str = "the device has no tag matching (ibv_query_device_ex: tm_caps is 0)";
+/// IBTA's fourth transport service.
+const DATAGRAMS: &str = "it belongs to reliable datagrams (RD), which no adapter implements";
+
+/// Numbers and names as in `infiniband/verbs.h`.
+const STATUSES: &[(u32, &str, Requests)] = &[
+    (
+        0,
+        "SUCCESS",
+        Requests::None("a request that was executed has no fault"),
+    ),
+    (1, "LOC_LEN_ERR", Requests::All),
+    (2, "LOC_QP_OP_ERR", Requests::Sends),
+    (3, "LOC_EEC_OP_ERR", Requests::None(DATAGRAMS)),
+    (4, "LOC_PROT_ERR", Requests::All),
+    (5, "WR_FLUSH_ERR", Requests::Sends),
+    (6, "MW_BIND_ERR", Requests::Binds),
+    (7, "BAD_RESP_ERR", Requests::Acknowledged),
+    (
+        8,
+        "LOC_ACCESS_ERR",
+        Requests::None(
+            "it is that of a receive whose WRITE with immediate could not be placed; take the peer's right \
+             to write away in its place (IBV_ACCESS_REMOTE_WRITE)",
+        ),
+    ),
+    (9, "REM_INV_REQ_ERR", Requests::Acknowledged),
+    (10, "REM_ACCESS_ERR", Requests::Remote),
+    (11, "REM_OP_ERR", Requests::Acknowledged),
+    (12, "RETRY_EXC_ERR", Requests::Acknowledged),
+    (13, "RNR_RETRY_EXC_ERR", Requests::Consuming),
+    (14, "LOC_RDD_VIOL_ERR", Requests::None(DATAGRAMS)),
+    (15, "REM_INV_RD_REQ_ERR", Requests::None(DATAGRAMS)),
+    (16, "REM_ABORT_ERR", Requests::Acknowledged),
+    (17, "INV_EECN_ERR", Requests::None(DATAGRAMS)),
+    (18, "INV_EEC_STATE_ERR", Requests::None(DATAGRAMS)),
+    (19, "FATAL_ERR", Requests::Sends),
+    (20, "RESP_TIMEOUT_ERR", Requests::Acknowledged),
+    (21, "GENERAL_ERR", Requests::Sends),
+    (22, "TM_ERR", Requests::None(TAG_MATCHING)),
+    (23, "TM_RNDV_INCOMPLETE", Requests::None(TAG_MATCHING)),
+];
+
+/// Operations of send requests.
+const SENDS: u32 = (1 << Opcode::Recv as u32) - 1;
+/// Operations that the device executes without a packet.
+const LOCAL: u32 = Opcode::LocalInv.bit() | Opcode::BindMw.bit();
+/// Operations that use up a receive of the peer.
+const CONSUMING: u32 = Opcode::Send.bit()
+    | Opcode::SendWithImm.bit()
+    | Opcode::SendWithInv.bit()
+    | Opcode::RdmaWriteWithImm.bit();
+/// Types of queue pairs whose peers acknowledge.
+const RELIABLE: u32 = QpKind::Rc.bit() | QpKind::Xrc.bit();
+/// All types of queue pairs.
+const ANY: u32 = RELIABLE | QpKind::Uc.bit() | QpKind::Ud.bit();
+
+/// A status other than success that a request can complete with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WcStatus(u32);
+
+impl WcStatus {
+    /// The value in `enum ibv_wc_status`.
+    pub const fn value(self) -> u32 {
+        self.0
+    }
+
+    fn entry(self) -> &'static (u32, &'static str, Requests) {
+        &STATUSES[self.0 as usize]
+    }
+
+    /// Operations that can complete with the status, as [`Opcode::bit`]s.
+    pub fn opcodes(self) -> u32 {
+        match self.entry().2 {
+            Requests::All => SENDS | Opcode::Recv.bit(),
+            Requests::Sends => SENDS,
+            Requests::Acknowledged => SENDS & !LOCAL,
+            Requests::Remote => SENDS & !LOCAL & !(Opcode::Send.bit() | Opcode::SendWithImm.bit()),
+            Requests::Consuming => CONSUMING,
+            Requests::Binds => Opcode::BindMw.bit(),
+            Requests::None(_) => 0,
+        }
+    }
+
+    /// Types of queue pairs on which requests can complete with the status, as [`QpKind::bit`]s.
+    pub fn kinds(self) -> u32 {
+        match self.entry().2 {
+            Requests::Acknowledged | Requests::Remote | Requests::Consuming => RELIABLE,
+            _ => ANY,
+        }
+    }
+
+    /// Reads a name, with or without `IBV_WC_`, or a value.
+    pub(crate) fn parse(text: &str) -> Result<Self, RuleError> {
+        let upper = text.to_uppercase();
+        let plain = upper.strip_prefix("IBV_WC_").unwrap_or(&upper);
+        let is_meant = |entry: &&(u32, &str, Requests)| {
+            entry.1 == plain || plain.parse().is_ok_and(|value: u32| value == entry.0)
+        };
+        let Some((value, name, requests)) = STATUSES.iter().find(is_meant) else {
+            let like = closest(plain, STATUSES.iter().map(|entry| entry.1));
+            let remedy = like.map_or_else(
+                || "write one of enum ibv_wc_status, such as RETRY_EXC_ERR".to_owned(),
+                |name| format!("did you mean {name}?"),
+            );
+            return Err(RuleError::wrong("status of completions", text, remedy));
+        };
+        match requests {
+            Requests::None(reason) => Err(RuleError::Impossible(format!(
+                "a completion with {name}: {reason}"
+            ))),
+            _ => Ok(Self(*value)),
+        }
+    }
+}
+
+impl fmt::Display for WcStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.entry().1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_status_is_accepted_or_refused_with_its_reason() {
+        for (index, (value, name, requests)) in STATUSES.iter().enumerate() {
+            assert_eq!(*value as usize, index);
+            let parsed = [
+                WcStatus::parse(name),
+                WcStatus::parse(&format!("IBV_WC_{name}")),
+            ];
+            assert_eq!(parsed[0], parsed[1]);
+            assert_eq!(parsed[0], WcStatus::parse(&value.to_string()));
+            match requests {
+                Requests::None(reason) => {
+                    let error = parsed[0].clone().unwrap_err().to_string();
+                    assert!(error.contains(reason), "{error}");
+                }
+                _ => assert_ne!(parsed[0].clone().unwrap().opcodes(), 0, "{name}"),
+            }
+        }
+        let error = WcStatus::parse("RETRY_EXEC_ERR").unwrap_err().to_string();
+        let expected = "`RETRY_EXEC_ERR` is no status of completions: did you mean RETRY_EXC_ERR?";
+        assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn unacknowledged_queue_pairs_have_no_status_of_a_peer() {
+        let retry = WcStatus::parse("RETRY_EXC_ERR").unwrap();
+        assert_eq!(retry.kinds() & (QpKind::Ud.bit() | QpKind::Uc.bit()), 0);
+        let rnr = WcStatus::parse("RNR_RETRY_EXC_ERR").unwrap();
+        assert_eq!(rnr.opcodes() & Opcode::RdmaRead.bit(), 0);
+    }
+}

@@ -1,0 +1,50 @@
+//! Batches of the `ibv_wr_…` functions that meet faults.
+
+use crate::faulty::send::{Verdict, judge, send};
+use crate::post::{PostedQueue, check_send};
+use crate::qp_ex::{Built, batch};
+use core::sync::atomic::Ordering;
+use ffi::{Errno, exports};
+
+/// Posts the requests of the batch, all or none.
+fn post(queue: Built<'_>) -> Result<(), Errno> {
+    let batch = batch(&queue);
+    if let Some(errno) = batch.failure {
+        return Err(errno);
+    }
+    batch.point_to_data();
+    let requests = batch.requests.iter().map(|(wr, _)| wr);
+    let verdict = match host::faults::interest().sends {
+        0 => Verdict::default(),
+        // SAFETY: the lists are in this batch, the rest is the program's.
+        _ => unsafe { judge(&queue, requests) },
+    };
+    if let Some(errno) = verdict.refused {
+        return Err(errno);
+    }
+    let posted = PostedQueue::of_qp(&queue);
+    queue.context.device.post(|poster| {
+        for (before, (wr, _)) in batch.requests.iter().enumerate() {
+            // SAFETY: the lists are in this batch, the rest is the program's.
+            unsafe { check_send(poster, posted, wr, before) }?;
+        }
+        let statuses = verdict
+            .statuses
+            .iter()
+            .copied()
+            .chain(core::iter::repeat(None));
+        for ((wr, _), wanted) in batch.requests.iter().zip(statuses) {
+            // SAFETY: the lists are in this batch, the rest is the program's.
+            unsafe { send(poster, &queue, wr, wanted) }?;
+        }
+        Ok(())
+    })
+}
+
+exports! {
+    fn wr_complete(queue: Built<'_>) -> code(i32) {
+        let answer = post(queue);
+        queue.building.store(false, Ordering::Release);
+        answer
+    }
+}
