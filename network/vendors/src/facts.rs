@@ -1,6 +1,7 @@
 //! Facts of a host, each with the line that it comes from. A fact that was not observed is `None`.
 
 use core::fmt;
+use core::net::IpAddr;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::counted_faults::CountedFault;
@@ -39,7 +40,7 @@ pub struct GidEntry {
     /// The index in the table of the port.
     pub index: u32,
     /// The GID: an IPv6 address, or an IPv4 address in one.
-    pub address: std::net::IpAddr,
+    pub address: IpAddr,
     /// Whether it is of RoCEv2.
     pub v2: Option<bool>,
 }
@@ -48,8 +49,8 @@ impl GidEntry {
     /// Whether packets with this address are routed: it is not link-local.
     pub fn is_routable(&self) -> bool {
         match self.address {
-            std::net::IpAddr::V4(_) => true,
-            std::net::IpAddr::V6(address) => {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(address) => {
                 address.segments()[0] & 0xffc0 != 0xfe80 && !address.is_unspecified()
             }
         }
@@ -120,7 +121,7 @@ pub struct Adapter {
     /// MTU of the interface.
     pub mtu: Option<Fact<u32>>,
     /// Addresses of the interface.
-    pub addresses: Vec<Fact<std::net::IpAddr>>,
+    pub addresses: Vec<Fact<IpAddr>>,
     /// The GID table; empty entries are left out.
     pub gids: Vec<Fact<GidEntry>>,
     /// The PCIe link.
@@ -177,6 +178,14 @@ pub struct Adapter {
     pub rdma_enabled: Option<Fact<bool>>,
     /// Windows: the value of `*NetworkDirectTechnology`; 4 is RoCEv2.
     pub technology: Option<Fact<u32>>,
+    /// Windows: whether the driver offers NetworkDirect (`*NetworkDirect`).
+    pub offers_rdma: Option<Fact<bool>>,
+    /// Windows: whether DCB of this adapter comes from the switch; it overrules the setting of the host.
+    pub willing: Option<Fact<bool>>,
+    /// Windows: priorities with PFC that the link partner offers by DCBX.
+    pub remote_pfc: Option<Fact<u8>>,
+    /// Windows: the priority of SMB Direct in operation; `None` inside where it has none.
+    pub smb_class: Option<Fact<Option<u8>>>,
 }
 
 impl Adapter {
@@ -198,6 +207,15 @@ impl Adapter {
     }
 }
 
+/// The link of an adapter of Windows.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct WindowsLink {
+    /// Whether the link is up.
+    pub up: Option<Fact<bool>>,
+    /// Speed of the link in Gb/s.
+    pub gbps: Option<Fact<u32>>,
+}
+
 /// Facts of SMB and DCB on Windows.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct WindowsFacts {
@@ -213,8 +231,57 @@ pub struct WindowsFacts {
     pub connections: Vec<Fact<(String, bool)>>,
     /// Whether multichannel is on.
     pub multichannel: Option<Fact<bool>>,
-    /// Whether SMB signs or encrypts all data.
+    /// Whether SMB encrypts all data.
     pub encrypts: Option<Fact<bool>>,
+    /// Whether SMB signs all data.
+    pub signs: Option<Fact<bool>>,
+    /// The feature SMB Direct.
+    pub smb_direct: Option<Fact<Feature>>,
+    /// Whether NetworkDirect is on, for all adapters.
+    pub network_direct: Option<Fact<bool>>,
+    /// Whether RDMA may pass between subnets.
+    pub across_subnets: Option<Fact<bool>>,
+    /// Interfaces that the SMB server offers: the index or name, and whether it is capable of RDMA.
+    pub server_interfaces: Vec<Fact<(String, bool)>>,
+    /// The newest dialect of SMB that the client takes, as the protocol's revision.
+    pub dialect_max: Option<Fact<u16>>,
+    /// Listeners and connections of NetworkDirect; empty where a list of them has none.
+    pub endpoints: Option<Fact<Vec<Endpoint>>>,
+    /// Events of SMB's logs that tell of RDMA: how often, and the first line of each.
+    pub events: BTreeMap<SmbEvent, (u32, Fact<()>)>,
+    /// Prefixes of the host's own addresses.
+    pub prefixes: Vec<Fact<(IpAddr, u8)>>,
+    /// Addresses of both ends of SMB's connections.
+    pub ends: Vec<Fact<(IpAddr, IpAddr)>>,
+}
+
+/// The state of a feature of Windows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Feature {
+    /// It is on.
+    Enabled,
+    /// It is off.
+    Disabled,
+    /// It is on after the next start.
+    Pending,
+}
+
+/// A listener or a connection of NetworkDirect.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Endpoint {
+    /// Whether it waits for connections.
+    pub listens: bool,
+    /// The port of SMB Direct (445, or 5445 with iWARP) is at this end or at the other.
+    pub is_smb: bool,
+}
+
+/// An event of SMB by the number that its provider gives it; texts are in the system's language.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum SmbEvent {
+    /// Of the provider Microsoft-Windows-SMBClient.
+    Client(u32),
+    /// Of the provider Microsoft-Windows-SMBDirect.
+    Direct(u32),
 }
 
 /// The plan of a fabric file for a host and its adapter.
@@ -318,6 +385,8 @@ pub struct HostFacts {
     /// Lines that were not understood, and commands whose outputs are not read.
     pub left: Vec<NotUnderstood>,
     pub(crate) index: AdapterIndex,
+    /// Windows: state and speed of the links of all adapters, until those of RDMA are known.
+    pub(crate) links_of_windows: HashMap<String, WindowsLink>,
 }
 
 impl HostFacts {

@@ -21,6 +21,15 @@ const IRRELEVANT: &[&str] = &[
     "Get-Date",
     "hostname.exe",
     "Get-NetAdapterHardwareInfo",
+    "Get-NetAdapterRss",
+    "Get-NetAdapterSriov",
+    "Get-NetAdapterBinding",
+    // No output of this module of Intel's is published.
+    "Get-IntelEthernetDCBStatus",
+    "Get-WindowsFeature",
+    // ECN and other settings of TCP.
+    "netsh int tcp show",
+    "netsh interface tcp show",
 ];
 
 /// Reads a snapshot of a host. What is not understood is in `left`, and unknown.
@@ -37,7 +46,10 @@ pub fn read_host(file: &str, text: &str) -> Result<HostFacts, ReadError> {
     check_count(&sections)?;
     for section in &sections {
         let is_irrelevant = |words: &str| {
-            let rest = section.command.strip_prefix(words);
+            // PowerShell takes cmdlets in any case.
+            let begin = section.command.get(..words.len());
+            let is_own = begin.is_some_and(|begin| begin.eq_ignore_ascii_case(words));
+            let rest = section.command.get(words.len()..).filter(|_| is_own);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
         };
         if IRRELEVANT.iter().any(|words| is_irrelevant(words)) {

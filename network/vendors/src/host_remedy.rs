@@ -52,6 +52,14 @@ pub enum HostRemedy {
     Address,
     /// RDMA of the adapter is enabled.
     Rdma,
+    /// The driver of the adapter offers RDMA.
+    OfferRdma,
+    /// RDMA is on for all adapters.
+    NetworkDirect,
+    /// RDMA may pass between subnets.
+    AcrossSubnets,
+    /// The feature SMB Direct is on.
+    SmbDirect,
     /// SMB uses several connections, and with them RDMA.
     Multichannel,
     /// SMB neither signs nor encrypts all data.
@@ -94,6 +102,10 @@ impl HostRemedy {
             Self::Speed => "the speed of the link negotiated".to_owned(),
             Self::Address => "an address that is routed, on the adapter's interface".to_owned(),
             Self::Rdma => "RDMA of the adapter enabled".to_owned(),
+            Self::OfferRdma => "RDMA offered by the adapter's driver".to_owned(),
+            Self::NetworkDirect => "RDMA enabled for all adapters".to_owned(),
+            Self::AcrossSubnets => "RDMA allowed between subnets".to_owned(),
+            Self::SmbDirect => "the feature SMB Direct".to_owned(),
             Self::Multichannel => "multichannel of SMB enabled".to_owned(),
             Self::NoEncryption => "no signing and encryption of all data".to_owned(),
         }

@@ -50,6 +50,11 @@ impl<'s, 'a> Node<'s, 'a> {
         }
     }
 
+    /// The value itself.
+    pub(crate) const fn value(&self) -> &Value {
+        &self.value
+    }
+
     /// The value of a key.
     pub(crate) fn get(&self, key: &str) -> Option<Self> {
         self.value.get(key).map(|value| self.child(key, value))

@@ -21,10 +21,14 @@ pub(crate) struct Section<'a> {
 pub(crate) fn sections<'a>(file: &'a str, text: &'a str) -> Result<Vec<Section<'a>>, ReadError> {
     let mut found: Vec<Section<'a>> = Vec::new();
     for line in lines(file, text, &[])? {
+        if is_bare_powershell(line.text) {
+            continue;
+        }
         let command = line
             .text
             .strip_prefix("==> ")
-            .and_then(|rest| rest.strip_suffix(" <=="));
+            .and_then(|rest| rest.strip_suffix(" <=="))
+            .or_else(|| after_powershell(line.text));
         match (command, found.last_mut()) {
             (Some(command), _) => found.push(Section {
                 file,
@@ -33,7 +37,7 @@ pub(crate) fn sections<'a>(file: &'a str, text: &'a str) -> Result<Vec<Section<'
                 lines: Vec::new(),
             }),
             (None, Some(section)) => section.lines.push(line),
-            // Comments on the origin of a snapshot.
+            // Comments on the origin of a snapshot, and a prompt before a log's end.
             (None, None) if line.text.starts_with('#') => {}
             (None, None) => {
                 let what = "a snapshot begins with \"==> COMMAND <==\"; rockery doctor snapshot writes one";
@@ -42,6 +46,23 @@ pub(crate) fn sections<'a>(file: &'a str, text: &'a str) -> Result<Vec<Section<'
         }
     }
     Ok(found)
+}
+
+/// The text after a prompt of PowerShell: `PS C:\Users\a> Get-NetAdapterRdma`.
+fn behind_powershell(text: &str) -> Option<&str> {
+    let (path, command) = text.strip_prefix("PS ")?.split_once('>')?;
+    let mut letters = path.chars();
+    let is_drive = letters.next()?.is_ascii_alphabetic() && letters.next() == Some(':');
+    is_drive.then(|| command.trim())
+}
+
+fn after_powershell(text: &str) -> Option<&str> {
+    behind_powershell(text).filter(|command| !command.is_empty())
+}
+
+/// Whether a line is a prompt of PowerShell without a command, as a log of a terminal ends.
+fn is_bare_powershell(text: &str) -> bool {
+    behind_powershell(text).is_some_and(str::is_empty)
 }
 
 /// Lines of all outputs of a file at most that are left out, because they were not understood. Each makes its

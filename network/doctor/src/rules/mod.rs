@@ -12,8 +12,10 @@ mod pcie;
 mod qos;
 mod shown;
 mod smb;
+mod smb_direct;
 mod software;
 mod switch;
+mod windows_dcb;
 
 pub use self::infiniband::check_subnet;
 
@@ -31,6 +33,7 @@ use vendors::{HostRemedy, Intent};
 /// are `asked`, where the user has said them, else those of the fabric file and of the hosts.
 pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts], asked: Marks) -> Vec<Finding> {
     let mut found = Vec::new();
+    let dcbx = smb::offers_dcbx(switches);
     for host in hosts {
         for adapter in host
             .adapters
@@ -45,7 +48,7 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts], asked: Marks) -> Vec
             counters::check(host, adapter, &mut found);
         }
         software::check(host, &mut found);
-        smb::check(host, &mut found);
+        smb::check(host, dcbx, &mut found);
     }
     for switch in switches {
         let marks = marks_of(hosts, switch, asked);
@@ -202,6 +205,9 @@ impl Found<'_> {
         Finding::new(self.rule, self.place(), what, evidence, consequence, fix)
     }
 }
+
+/// Reports a finding: rule, what was found, where it was seen, the consequence, and the repair.
+type Say<'a> = &'a mut dyn FnMut(&'static str, &str, &[&Evidence], Consequence, &str);
 
 /// Names for commands: the interface, and the RDMA device.
 fn names(adapter: &Adapter) -> (&str, &str) {

@@ -1,11 +1,21 @@
-//! SMB Direct on Linux and Windows, and DCB of Windows.
+//! SMB Direct on Linux and Windows: what keeps it from an adapter.
 
-use super::{Adapter, Consequence, Evidence, Finding, Found, HostFacts, Marks, cost_of, value};
+use super::{
+    Adapter, Consequence, Evidence, Finding, Found, HostFacts, Say, is_of_interest, smb_direct,
+    value, windows_dcb,
+};
+use crate::SwitchFacts;
 use vendors::HostRemedy;
-use vendors::facts::WindowsFacts;
+use vendors::facts::{Feature, WindowsFacts};
 use vendors::shell::quoted;
 
-pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
+/// What the switches of the input say about DCBX: whether one offers it; `None` without a switch.
+pub(super) fn offers_dcbx(switches: &[SwitchFacts]) -> Option<bool> {
+    let groups: Vec<_> = switches.iter().flat_map(|switch| &switch.groups).collect();
+    (!groups.is_empty()).then(|| groups.iter().any(|group| group.dcbx))
+}
+
+pub(super) fn check(host: &HostFacts, dcbx: Option<bool>, found: &mut Vec<Finding>) {
     let Some(first) = host.adapters.first() else {
         return;
     };
@@ -14,19 +24,18 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
         return;
     };
     let mut lacks = false;
-    for (index, adapter) in host.adapters.iter().enumerate() {
-        let mut say = |rule, what: &str, seen: &Evidence, consequence, fix: &str| {
+    let adapters = host.adapters.iter().filter(|own| is_of_interest(host, own));
+    for (index, adapter) in adapters.enumerate() {
+        let mut say = |rule, what: &str, seen: &[&Evidence], consequence, fix: &str| {
             let own = Found {
                 rule,
                 host,
                 adapter,
             };
-            found.push(own.say(what, &[seen], consequence, fix));
+            found.push(own.say(what, seen, consequence, fix));
         };
-        dcb(adapter, windows, index == 0, &mut say);
-        global_pause(adapter, &mut say);
+        windows_dcb::check(adapter, windows, dcbx, index == 0, &mut say);
         if index == 0 {
-            smb_policy(adapter, windows, &mut say);
             lacks = lacks_smb_direct(windows, &mut say);
         }
         if !lacks {
@@ -36,13 +45,11 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
             }
             if index == 0 {
                 smb_settings(adapter, windows, &mut say);
+                smb_direct::check(adapter, windows, is_off, &mut say);
             }
         }
     }
 }
-
-/// Reports a finding: rule, what was found, where it was seen, the consequence, and the repair.
-type Say<'a> = &'a mut dyn FnMut(&'static str, &str, &Evidence, Consequence, &str);
 
 fn linux(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let own = |rule| Found {
@@ -73,110 +80,32 @@ fn linux(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     }
 }
 
-/// Lossless Ethernet for the priority of SMB Direct: the host sets it by itself (DCBX is not willing), and
-/// PFC is on.
-fn dcb(adapter: &Adapter, windows: &WindowsFacts, is_first: bool, say: Say<'_>) {
-    let willing = windows
-        .willing
-        .as_ref()
-        .filter(|fact| fact.value && is_first);
-    if let Some(fact) = willing {
-        let what = "Windows is willing: DCB settings of the host are not programmed";
-        let consequence = cost_of(adapter, Marks::default(), |talk| {
-            (talk.pfc, talk.priority) = (0, 0)
-        });
-        let fix = HostRemedy::NotWilling.of(adapter, true);
-        say("willing", what, &fact.seen, consequence, &fix);
-    }
-    if let Some(fact) = adapter.qos_enabled.as_ref().filter(|fact| !fact.value) {
-        let fix = HostRemedy::Qos.of(adapter, true);
-        let consequence = cost_of(adapter, Marks::default(), |talk| {
-            (talk.pfc, talk.priority) = (0, 0)
-        });
-        say(
-            "adapter-qos",
-            "QoS of the adapter is disabled",
-            &fact.seen,
-            consequence,
-            &fix,
-        );
-    } else if let Some(pfc) = &adapter.pfc {
-        let priority = windows.smb_policy.as_ref().and_then(|policy| policy.value);
-        if let Some(priority) = priority
-            && pfc.value >> (priority & 7) & 1 == 0
-        {
-            let what = format!("PFC is off for priority {priority}, which SMB Direct has");
-            let fix = HostRemedy::Pfc(1 << (priority & 7)).of(adapter, true);
-            say(
-                "windows-pfc",
-                &what,
-                &pfc.seen,
-                cost_of(adapter, Marks::default(), |talk| talk.pfc = 0),
-                &fix,
-            );
-        }
-    }
-}
-
-/// The policy that puts SMB Direct into a priority of its own.
-fn smb_policy(adapter: &Adapter, windows: &WindowsFacts, say: Say<'_>) {
-    if let Some(policy) = windows
-        .smb_policy
-        .as_ref()
-        .filter(|policy| policy.value.is_none())
-    {
-        let what = "no policy gives SMB Direct (port 445 of NetworkDirect) a priority";
-        // The priority that the adapter has PFC for is the one that the site has chosen.
-        let pfc = adapter.pfc.as_ref().map_or(0, |pfc| pfc.value);
-        let fix = match pfc.count_ones() {
-            1 => HostRemedy::SmbPriority(pfc.trailing_zeros() as u8).of(adapter, true),
-            _ => "New-NetQosPolicy \"SMB\" -NetDirectPortMatchCondition 445 -PriorityValue8021Action with \
-             the \
-                  priority that the switches have PFC for"
-                .to_owned(),
-        };
-        say(
-            "smb-policy",
-            what,
-            &policy.seen,
-            cost_of(adapter, Marks::default(), |talk| {
-                (talk.dscp, talk.priority) = (0, 0)
-            }),
-            &fix,
-        );
-    }
-}
-
-/// Pause of the whole link, which PFC is to replace.
-fn global_pause(adapter: &Adapter, say: Say<'_>) {
-    if let Some(pause) = adapter.global_pause.as_ref().filter(|pause| pause.value) {
-        let what = "802.3x pause is on (*FlowControl): it stops all priorities";
-        let fix = HostRemedy::NoGlobalPause.of(adapter, true);
-        say(
-            "global-pause",
-            what,
-            &pause.seen,
-            cost_of(adapter, Marks::default(), |talk| talk.pfc = 0),
-            &fix,
-        );
-    }
-}
-
-/// Whether the edition of Windows has no SMB Direct; nothing else matters then.
+/// Whether the edition of Windows has no SMB Direct; nothing else matters then. Sources disagree about Pro,
+/// so it is named only where nothing else explains that SMB sees no RDMA.
 fn lacks_smb_direct(windows: &WindowsFacts, say: Say<'_>) -> bool {
     let Some(edition) = &windows.edition else {
         return false;
     };
     let text = &edition.value;
-    let plain =
-        (text.ends_with(" Pro") || text.contains(" Home")) && !text.contains("Workstations");
-    if plain {
+    let fix = "Windows Pro for Workstations, Enterprise, Education or Server";
+    let tcp = Consequence::FallsBackToTcp;
+    if text.contains(" Home") {
         let what = "this edition of Windows has no SMB Direct";
-        let fix = "Windows Pro for Workstations, Enterprise, Education or Server";
-        let tcp = Consequence::FallsBackToTcp;
-        say("smb-edition", what, &edition.seen, tcp, fix);
+        say("smb-edition", what, &[&edition.seen], tcp, fix);
+        return true;
     }
-    plain
+    let is_on = windows
+        .smb_direct
+        .as_ref()
+        .is_none_or(|own| own.value == Feature::Enabled);
+    let is_capable = windows.interfaces.iter().any(|own| own.value.1);
+    let is_pro = text.ends_with(" Pro") && is_on && !is_capable;
+    if let Some(first) = windows.interfaces.first().filter(|_| is_pro) {
+        let what = "SMB sees no interface that is capable of RDMA, and sources disagree whether this \
+                    edition of Windows has SMB Direct";
+        say("smb-edition", what, &[&edition.seen, &first.seen], tcp, fix);
+    }
+    is_pro && !windows.interfaces.is_empty()
 }
 
 /// What keeps an adapter from RDMA; whether RDMA is off. RDMA that is off on all adapters is one finding.
@@ -193,8 +122,14 @@ fn rdma_off(host: &HostFacts, adapter: &Adapter, is_first: bool, say: Say<'_>) -
                 }
             };
             let fix = HostRemedy::Rdma.of(adapter, true);
-            say("rdma-disabled", &what, &rdma.seen, tcp, &fix);
+            say("rdma-disabled", &what, &[&rdma.seen], tcp, &fix);
         }
+        return true;
+    }
+    if let Some(offered) = adapter.offers_rdma.as_ref().filter(|own| !own.value) {
+        let what = "*NetworkDirect is 0: the adapter's driver offers no RDMA";
+        let fix = HostRemedy::OfferRdma.of(adapter, true);
+        say("rdma-disabled", what, &[&offered.seen], tcp, &fix);
         return true;
     }
     // 1 is iWARP, which SMB Direct uses as well; 2 is InfiniBand.
@@ -203,7 +138,7 @@ fn rdma_off(host: &HostFacts, adapter: &Adapter, is_first: bool, say: Say<'_>) -
         let what =
             "*NetworkDirectTechnology is 3, RoCEv1, which no router forwards and no DSCP marks";
         let fix = HostRemedy::RoceV2.of(adapter, true);
-        say("rdma-technology", what, &technology.seen, tcp, &fix);
+        say("rdma-technology", what, &[&technology.seen], tcp, &fix);
         return true;
     }
     false
@@ -215,9 +150,31 @@ fn smb_interfaces(windows: &WindowsFacts, say: Say<'_>) {
     let is_capable = windows.interfaces.iter().any(|own| own.value.1);
     let fix = "Get-NetAdapterRdma must say Enabled and Operational; a team or virtual switch may hide the \
      adapter";
+    // The feature or NetworkDirect that is off explains it, and has a fix of its own.
+    let is_explained = windows
+        .smb_direct
+        .as_ref()
+        .is_some_and(|own| own.value != Feature::Enabled)
+        || windows
+            .network_direct
+            .as_ref()
+            .is_some_and(|own| !own.value);
+    if is_explained {
+        return;
+    }
+    let offered = windows.server_interfaces.iter().any(|own| own.value.1);
+    if let Some(first) = windows
+        .server_interfaces
+        .first()
+        .filter(|_| !offered && !is_capable)
+    {
+        let what = "the SMB server offers no interface that is capable of RDMA";
+        say("smb-interface", what, &[&first.seen], tcp, fix);
+        return;
+    }
     if let Some(first) = windows.interfaces.first().filter(|_| !is_capable) {
         let what = "SMB sees no interface that is capable of RDMA";
-        say("smb-interface", what, &first.seen, tcp, fix);
+        say("smb-interface", what, &[&first.seen], tcp, fix);
         return;
     }
     // A server with one connection over RDMA is reached by it.
@@ -237,7 +194,7 @@ fn smb_interfaces(windows: &WindowsFacts, say: Say<'_>) {
             "no connection with {} is capable of RDMA",
             connection.value.0
         );
-        say("smb-connection", &what, &connection.seen, tcp, fix);
+        say("smb-connection", &what, &[&connection.seen], tcp, fix);
     }
 }
 
@@ -253,19 +210,32 @@ fn smb_settings(adapter: &Adapter, windows: &WindowsFacts, say: Say<'_>) {
         say(
             "smb-multichannel",
             what,
-            &multichannel.seen,
+            &[&multichannel.seen],
             Consequence::FallsBackToTcp,
             &fix,
         );
     }
-    if let Some(encrypts) = windows.encrypts.as_ref().filter(|encrypts| encrypts.value) {
-        let what = "SMB signs or encrypts all data: it is copied and computed \
-                   on, and not placed by the adapter";
+    // Since Server 2022 and Windows 11 data is encrypted before the adapter places it.
+    let places = windows.edition.as_ref().is_some_and(|own| {
+        let years = ["2022", "2025", "Windows 11"];
+        years.iter().any(|year| own.value.contains(year))
+    });
+    let settings = [
+        (windows.encrypts.as_ref().filter(|_| !places), "encrypts"),
+        (windows.signs.as_ref(), "signs"),
+    ];
+    for (setting, verb) in settings {
+        let Some(own) = setting.filter(|own| own.value) else {
+            continue;
+        };
+        let what = format!(
+            "SMB {verb} all data: it is copied and computed on, and not placed by the adapter"
+        );
         let fix = HostRemedy::NoEncryption.of(adapter, true);
         let consequence = Consequence::NotSimulated(
             "the simulated processor does not encrypt, and how fast it does depends on the processor and the \
              version of Windows",
         );
-        say("smb-encryption", what, &encrypts.seen, consequence, &fix);
+        say("smb-encryption", &what, &[&own.seen], consequence, &fix);
     }
 }

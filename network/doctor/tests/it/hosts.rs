@@ -283,7 +283,10 @@ const FAULTS: &[Host] = &[
     (
         "willing",
         "windows.txt",
-        &[("Willing : False", "Willing : True")],
+        &[
+            ("Willing : False", "Willing : True"),
+            ("Priority 3 Enabled", "All Priorities Disabled"),
+        ],
     ),
     (
         "adapter-qos",
@@ -314,7 +317,10 @@ const FAULTS: &[Host] = &[
     (
         "smb-edition",
         "windows.txt",
-        &[("Windows Server 2022 Standard", "Windows 11 Pro")],
+        &[
+            ("Windows Server 2022 Standard", "Windows 11 Pro"),
+            ("RdmaCapable  : True", "RdmaCapable  : False"),
+        ],
     ),
     (
         "rdma-disabled",
@@ -345,10 +351,13 @@ const FAULTS: &[Host] = &[
     (
         "smb-encryption",
         "windows.txt",
-        &[(
-            "EncryptData              : False",
-            "EncryptData              : True",
-        )],
+        &[
+            ("Windows Server 2022", "Windows Server 2019"),
+            (
+                "EncryptData              : False",
+                "EncryptData              : True",
+            ),
+        ],
     ),
 ];
 
@@ -501,6 +510,24 @@ const HEALTHY: &[Host] = &[
             "Windows Server 2022 Standard",
             "Windows 11 Pro for Workstations",
         )],
+    ),
+    (
+        "the switch sends what SMB Direct needs",
+        "windows.txt",
+        &[("Willing : False", "Willing : True")],
+    ),
+    (
+        "the adapter places encrypted data",
+        "windows.txt",
+        &[(
+            "EncryptData              : False",
+            "EncryptData              : True",
+        )],
+    ),
+    (
+        "sources disagree about Pro, and RDMA works",
+        "windows.txt",
+        &[("Windows Server 2022 Standard", "Windows 11 Pro")],
     ),
     (
         "SMB has priority 4",

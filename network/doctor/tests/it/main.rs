@@ -13,3 +13,4 @@ mod round_trips;
 mod sites;
 mod switches;
 mod windows;
+mod windows_shown;

@@ -36,6 +36,16 @@ pub(crate) fn command(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
             "New-NetQosPolicy \"SMB\" -NetDirectPortMatchCondition 445 -PriorityValue8021Action {priority}"
         ),
         HostRemedy::Rdma => format!("Enable-NetAdapterRdma -Name {name}"),
+        HostRemedy::OfferRdma => property("*NetworkDirect", 1),
+        HostRemedy::NetworkDirect => {
+            "Set-NetOffloadGlobalSetting -NetworkDirect Enabled".to_owned()
+        }
+        HostRemedy::AcrossSubnets => {
+            "Set-NetOffloadGlobalSetting -NetworkDirectAcrossIPSubnets Allowed".to_owned()
+        }
+        HostRemedy::SmbDirect => {
+            "Enable-WindowsOptionalFeature -Online -FeatureName SMBDirect".to_owned()
+        }
         HostRemedy::Multichannel => {
             "Set-SmbClientConfiguration -EnableMultiChannel $true; the same with \
                                      Set-SmbServerConfiguration"

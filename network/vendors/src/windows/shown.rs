@@ -1,49 +1,86 @@
 //! Facts of Windows hosts, from the tables and lists that PowerShell prints.
 
+use super::dcb;
+use super::powershell::number_of;
 use super::records::{Record, records};
-use crate::facts::{Adapter, HostFacts};
+use super::values::{adapter, boolean};
+use crate::facts::{Adapter, Feature, HostFacts, WindowsLink};
 use crate::sections::Section;
 use crate::text::{Line, ReadError};
 
+/// Reads an object of a cmdlet's output.
+type Reader = fn(&Section<'_>, &Record<'_, '_>, &mut HostFacts) -> Result<(), ReadError>;
+
 /// Takes the facts of one section; whether it is one of Windows whose output is read.
 pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, ReadError> {
-    let program = section.program();
+    // PowerShell takes cmdlets in any case.
+    let program = section.program().to_lowercase();
     if section.command.contains("Win32_OperatingSystem") {
         let windows = host.windows.get_or_insert_default();
         windows.edition = section
             .lines
             .last()
-            .map(|line| section.fact(line, line.text.to_owned()));
+            .map(|line| section.fact(line, edition(line.text)));
         return Ok(true);
     }
-    let read: fn(&Section<'_>, &Record<'_, '_>, &mut HostFacts) -> Result<(), ReadError> =
-        match program {
-            "Get-NetAdapterQos" => adapter_qos,
-            "Get-NetQosDcbxSetting" => dcbx,
-            "Get-NetQosPolicy" => policy,
-            "Get-NetAdapterRdma" => rdma,
-            "Get-SmbClientNetworkInterface" => interface,
-            "Get-SmbMultichannelConnection" => connection,
-            "Get-SmbClientConfiguration" | "Get-SmbServerConfiguration" => configuration,
-            "Get-NetAdapterAdvancedProperty" => property,
-            _ => return Ok(false),
-        };
+    let read: Reader = match program.as_str() {
+        "get-netadapterqos" => dcb::adapter_qos,
+        "get-netqosdcbxsetting" => dcb::dcbx,
+        "get-netqospolicy" => policy,
+        "get-netqosflowcontrol" => flow_control,
+        "get-netadapterrdma" => rdma,
+        "get-netadapter" => link,
+        "get-netipaddress" => address,
+        "get-smbclientnetworkinterface" => interface,
+        "get-smbservernetworkinterface" => server_interface,
+        "get-smbmultichannelconnection" => connection,
+        "get-smbclientconfiguration" | "get-smbserverconfiguration" => configuration,
+        "get-netadapteradvancedproperty" => property,
+        "get-windowsoptionalfeature" => feature,
+        "get-netoffloadglobalsetting" => offload,
+        "get-itemproperty" => registry,
+        "get-winevent" => {
+            super::events::take(section, host)?;
+            return Ok(true);
+        }
+        "netstat" if section.command.contains("-x") => {
+            super::endpoints::take(section, host)?;
+            return Ok(true);
+        }
+        _ => return Ok(false),
+    };
     host.windows.get_or_insert_default();
-    for record in records(section) {
+    for record in records(section)? {
         read(section, &record, host)?;
+    }
+    if program == "get-netadapterqos" {
+        dcb::classifications(section, host)?;
     }
     // A list of policies without one for SMB Direct shows that there is none.
     let windows = host.windows.get_or_insert_default();
-    if program == "Get-NetQosPolicy" && windows.smb_policy.is_none() {
+    if program == "get-netqospolicy" && windows.smb_policy.is_none() {
         windows.smb_policy = Some(section.fact(&section.head, None));
     }
     Ok(true)
+}
+
+/// The edition in a line: `Caption : Microsoft Windows 11 Pro`, or the name alone.
+fn edition(text: &str) -> String {
+    let name = text.split_once(':').map_or(text, |(_, name)| name.trim());
+    name.trim_matches(['"', ',', ' ']).to_owned()
 }
 
 /// Leaves adapters without RDMA out, if RDMA of another one is enabled: they carry other traffic.
 pub(crate) fn finish(host: &mut HostFacts) {
     if host.windows.is_none() {
         return;
+    }
+    let links = core::mem::take(&mut host.links_of_windows);
+    for adapter in &mut host.adapters {
+        if let Some(link) = links.get(&adapter.device) {
+            adapter.up = link.up.clone();
+            adapter.gbps = link.gbps.clone();
+        }
     }
     let is_on = |adapter: &Adapter| adapter.rdma_enabled.as_ref().is_some_and(|on| on.value);
     if host.adapters.iter().any(is_on) {
@@ -56,78 +93,6 @@ pub(crate) fn finish(host: &mut HostFacts) {
             ..Adapter::default()
         });
     }
-}
-
-fn boolean(section: &Section<'_>, line: &Line<'_>, word: &str) -> Result<bool, ReadError> {
-    match word.to_lowercase().as_str() {
-        "true" | "1" | "enabled" => Ok(true),
-        "false" | "0" | "disabled" => Ok(false),
-        _ => Err(section.wrong(line, "True or False was expected")),
-    }
-}
-
-/// The adapter that a record names. Records without a name are of the only adapter.
-fn adapter<'h>(
-    section: &Section<'_>,
-    record: &Record<'_, '_>,
-    host: &'h mut HostFacts,
-) -> Result<&'h mut Adapter, ReadError> {
-    let name = record.get("name").map(|(_, name)| name.to_owned());
-    let found = match (&name, host.adapters.len()) {
-        (Some(name), _) => return Ok(host.device(name)),
-        (None, 0 | 1) => (host.adapters.len() == 1).then_some(0),
-        (None, _) => {
-            let line = record.first().unwrap_or(&section.head);
-            return Err(section.wrong(line, "the name of the adapter was expected"));
-        }
-    };
-    let index = found.unwrap_or_else(|| {
-        host.adapters.push(Adapter {
-            device: name.unwrap_or_else(|| "RDMA".to_owned()),
-            ..Adapter::default()
-        });
-        host.adapters.len() - 1
-    });
-    Ok(&mut host.adapters[index])
-}
-
-fn adapter_qos(
-    section: &Section<'_>,
-    record: &Record<'_, '_>,
-    host: &mut HostFacts,
-) -> Result<(), ReadError> {
-    let own = adapter(section, record, host)?;
-    if let Some((line, value)) = record.get("enabled") {
-        own.qos_enabled = Some(section.fact(line, boolean(section, line, value)?));
-    }
-    if let Some((line, value)) = record.get("operationalflowcontrol") {
-        // "Priority 3 Enabled", "Priorities 3,4 Enabled", "All Priorities Enabled" or "… Disabled".
-        let mut mask = match value {
-            "All Priorities Enabled" => 0xff,
-            _ => 0,
-        };
-        let numbers = value
-            .split(|letter: char| !letter.is_ascii_digit())
-            .filter(|word| !word.is_empty());
-        for word in numbers {
-            let priority: u8 = section.number(line, word)?;
-            mask |= 1 << (priority & 7);
-        }
-        own.pfc = Some(section.fact(line, mask));
-    }
-    Ok(())
-}
-
-fn dcbx(
-    section: &Section<'_>,
-    record: &Record<'_, '_>,
-    host: &mut HostFacts,
-) -> Result<(), ReadError> {
-    if let Some((line, value)) = record.get("willing") {
-        let willing = section.fact(line, boolean(section, line, value)?);
-        host.windows.get_or_insert_default().willing = Some(willing);
-    }
-    Ok(())
 }
 
 fn policy(
@@ -180,6 +145,21 @@ fn interface(
     Ok(())
 }
 
+fn server_interface(
+    section: &Section<'_>,
+    record: &Record<'_, '_>,
+    host: &mut HostFacts,
+) -> Result<(), ReadError> {
+    let name = record.get("friendlyname").or(record.get("interfaceindex"));
+    let name = name.map_or("", |(_, name)| name).to_owned();
+    if let Some((line, value)) = record.get("rdmacapable") {
+        let fact = section.fact(line, (name, boolean(section, line, value)?));
+        let windows = host.windows.get_or_insert_default();
+        windows.server_interfaces.push(fact);
+    }
+    Ok(())
+}
+
 fn connection(
     section: &Section<'_>,
     record: &Record<'_, '_>,
@@ -192,6 +172,13 @@ fn connection(
     if let Some((line, value)) = record.get("clientrdmacapable") {
         let fact = section.fact(line, (server, boolean(section, line, value)?));
         host.windows.get_or_insert_default().connections.push(fact);
+    }
+    let end = |key: &str| record.get(key).and_then(|(_, word)| word.parse().ok());
+    let ends = end("clientip").or(end("clientipaddress"));
+    let ends = ends.zip(end("serverip").or(end("serveripaddress")));
+    if let (Some(ends), Some(line)) = (ends, record.first()) {
+        let fact = section.fact(line, ends);
+        host.windows.get_or_insert_default().ends.push(fact);
     }
     Ok(())
 }
@@ -209,11 +196,15 @@ fn configuration(
             windows.multichannel = Some(section.fact(line, on));
         }
     }
-    for key in ["requiresecuritysignature", "encryptdata"] {
+    let settings = [
+        ("requiresecuritysignature", &mut windows.signs),
+        ("encryptdata", &mut windows.encrypts),
+    ];
+    for (key, setting) in settings {
         if let Some((line, value)) = record.get(key) {
             let on = boolean(section, line, value)?;
-            if !windows.encrypts.as_ref().is_some_and(|fact| fact.value) {
-                windows.encrypts = Some(section.fact(line, on));
+            if !setting.as_ref().is_some_and(|fact| fact.value) {
+                *setting = Some(section.fact(line, on));
             }
         }
     }
@@ -234,7 +225,12 @@ fn property(
     if let Some(((_, keyword), (line, value))) = pair {
         found.push((keyword.to_ascii_lowercase(), line, value));
     }
-    for keyword in ["*jumbopacket", "*flowcontrol", "*networkdirecttechnology"] {
+    for keyword in [
+        "*jumbopacket",
+        "*flowcontrol",
+        "*networkdirecttechnology",
+        "*networkdirect",
+    ] {
         found.extend(
             record
                 .get(keyword)
@@ -262,8 +258,124 @@ fn property(
                 let fact = section.fact(line, section.number(line, value)?);
                 adapter(section, record, host)?.technology = Some(fact);
             }
+            "*networkdirect" => {
+                let on = section.number::<u32>(line, value)? != 0;
+                adapter(section, record, host)?.offers_rdma = Some(section.fact(line, on));
+            }
             _ => {}
         }
+    }
+    Ok(())
+}
+
+/// `Get-NetQosFlowControl` shows what the host wants, and not what is in operation.
+fn flow_control(
+    section: &Section<'_>,
+    record: &Record<'_, '_>,
+    _host: &mut HostFacts,
+) -> Result<(), ReadError> {
+    match record.get("enabled") {
+        Some((line, value)) => boolean(section, line, value).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+/// `Get-NetAdapter`: only adapters that others show as those of RDMA are examined.
+fn link(
+    section: &Section<'_>,
+    record: &Record<'_, '_>,
+    host: &mut HostFacts,
+) -> Result<(), ReadError> {
+    let Some((_, name)) = record.get("name") else {
+        return Ok(());
+    };
+    let up = record.get("status").map(|(line, status)| {
+        let is_up = status.eq_ignore_ascii_case("up") || status == "1";
+        section.fact(line, is_up)
+    });
+    // "100 Gbps"; JSON has text, too.
+    let gbps = record.get("linkspeed").and_then(|(line, speed)| {
+        let (number, unit) = speed.split_once(' ')?;
+        let number: f64 = number.parse().ok().filter(|_| unit.starts_with("Gb"))?;
+        Some(section.fact(line, number as u32))
+    });
+    let own = host.links_of_windows.entry(name.to_owned()).or_default();
+    *own = WindowsLink { up, gbps };
+    Ok(())
+}
+
+fn address(
+    section: &Section<'_>,
+    record: &Record<'_, '_>,
+    host: &mut HostFacts,
+) -> Result<(), ReadError> {
+    let (Some((line, address)), Some((_, length))) =
+        (record.get("ipaddress"), record.get("prefixlength"))
+    else {
+        return Ok(());
+    };
+    // A link-local address has its interface behind a percent sign.
+    let Ok(address) = address.parse() else {
+        return Ok(());
+    };
+    let fact = section.fact(line, (address, section.number(line, length)?));
+    host.windows.get_or_insert_default().prefixes.push(fact);
+    Ok(())
+}
+
+/// The states of features, in words and as the numbers of `Microsoft.Dism.Commands.FeatureState`.
+fn feature(
+    section: &Section<'_>,
+    record: &Record<'_, '_>,
+    host: &mut HostFacts,
+) -> Result<(), ReadError> {
+    let is_smb_direct = record
+        .get("featurename")
+        .is_some_and(|(_, name)| name.eq_ignore_ascii_case("smbdirect"));
+    let Some((line, state)) = record.get("state").filter(|_| is_smb_direct) else {
+        return Ok(());
+    };
+    let state = match state.to_lowercase().as_str() {
+        "enabled" | "2" => Feature::Enabled,
+        "disabled" | "disabledwithpayloadremoved" | "disablepending" | "0" | "1" | "6" => {
+            Feature::Disabled
+        }
+        "enablepending" | "3" => Feature::Pending,
+        _ => return Err(section.wrong(line, "Enabled, Disabled or EnablePending was expected")),
+    };
+    host.windows.get_or_insert_default().smb_direct = Some(section.fact(line, state));
+    Ok(())
+}
+
+fn offload(
+    section: &Section<'_>,
+    record: &Record<'_, '_>,
+    host: &mut HostFacts,
+) -> Result<(), ReadError> {
+    let windows = host.windows.get_or_insert_default();
+    if let Some((line, value)) = record.get("networkdirect") {
+        windows.network_direct = Some(section.fact(line, boolean(section, line, value)?));
+    }
+    if let Some((line, value)) = record.get("networkdirectacrossipsubnets") {
+        windows.across_subnets = Some(section.fact(line, boolean(section, line, value)?));
+    }
+    Ok(())
+}
+
+/// Values of the registry that SMB's client reads.
+fn registry(
+    section: &Section<'_>,
+    record: &Record<'_, '_>,
+    host: &mut HostFacts,
+) -> Result<(), ReadError> {
+    if let Some((line, value)) = record.get("maxsmb2dialect") {
+        let revision = number_of(value).and_then(|value| u16::try_from(value).ok());
+        let revision = revision.ok_or_else(|| section.wrong(line, "a dialect was expected"))?;
+        host.windows.get_or_insert_default().dialect_max = Some(section.fact(line, revision));
+    }
+    if let Some((line, "1")) = record.get("disablemultichannel") {
+        let windows = host.windows.get_or_insert_default();
+        windows.multichannel = Some(section.fact(line, false));
     }
     Ok(())
 }
