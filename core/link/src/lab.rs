@@ -3,15 +3,13 @@
 //!
 //! ```text
 //! device ──Hello: version, range of queue pair numbers──▶ lab
-//!        ◀──Welcome: version, rings of packets; with descriptors of shared memory (crate::attachment)──
-//!        ──one byte, whenever the lab sleeps──▶   ◀──one byte, whenever the device sleeps──
 //! ```
 //!
 //! A record begins with a [`Header`], then the transport headers in their wire format; its payload is the
 //! packet's, without padding and ICRC.
 
 /// Version of these messages and records.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Classes of packets (priorities of 802.1Q).
 pub const CLASSES: usize = 8;
 /// Bytes of a [`Hello`].
@@ -117,13 +115,15 @@ pub struct Header {
     pub traffic_class: u8,
     /// Hop limit (IPv4: TTL).
     pub hop_limit: u8,
-    /// UDP source port.
+    /// UDP source port; in an InfiniBand subnet the LID that the packet is routed by.
     pub source_port: u16,
+    /// The service level of InfiniBand.
+    pub service_level: u8,
 }
 
 impl Header {
     /// Length in bytes.
-    pub const BYTES: usize = 44;
+    pub const BYTES: usize = 45;
 
     /// Encodes the header.
     #[inline]
@@ -134,7 +134,8 @@ impl Header {
         bytes[24..40].copy_from_slice(&self.destination);
         bytes[40] = self.traffic_class;
         bytes[41] = self.hop_limit;
-        bytes[42..].copy_from_slice(&self.source_port.to_le_bytes());
+        bytes[42..44].copy_from_slice(&self.source_port.to_le_bytes());
+        bytes[44] = self.service_level;
         bytes
     }
 
@@ -150,6 +151,7 @@ impl Header {
             traffic_class: header[40],
             hop_limit: header[41],
             source_port: u16::from_le_bytes([header[42], header[43]]),
+            service_level: header[44],
         };
         Some((parsed, rest))
     }
@@ -198,11 +200,12 @@ mod tests {
             traffic_class: 104,
             hop_limit: 64,
             source_port: 49_152,
+            service_level: 7,
         };
         let mut record = header.to_bytes().to_vec();
         record.extend([7, 8]);
         assert_eq!(Header::parse(&record), Some((header, &[7, 8][..])));
-        assert_eq!(Header::parse(&record[..43]), None);
+        assert_eq!(Header::parse(&record[..44]), None);
         assert!(monotonic() <= monotonic());
     }
 }

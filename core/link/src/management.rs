@@ -5,6 +5,7 @@
 //! both sides send records. Another connection names that file by its socket's cookie, which the kernel gives
 //! and which stays that of the socket after `dup`, `fork` and `exec`.
 
+use crate::port_state::PortState;
 use crate::unix;
 use std::fs::File;
 use std::io;
@@ -44,6 +45,8 @@ pub enum Request {
         /// The argument as it is before the call.
         argument: Vec<u8>,
     },
+    /// The state of the port: answered by a [`PortState`].
+    Port,
 }
 
 impl Request {
@@ -67,6 +70,7 @@ impl Request {
                 bytes.extend(command.to_le_bytes());
                 bytes.extend(argument);
             }
+            Self::Port => bytes.push(4),
         }
         bytes
     }
@@ -89,6 +93,7 @@ impl Request {
                     argument: argument.to_vec(),
                 })
             }
+            4 if rest.is_empty() => Some(Self::Port),
             _ => None,
         }
     }
@@ -143,6 +148,16 @@ pub fn describe() -> io::Result<Vec<(String, String)>> {
         .filter(|(path, _)| is_of_device(path))
         .map(|(path, value)| (path.to_owned(), value.to_owned()))
         .collect())
+}
+
+/// The state of the host's port.
+///
+/// # Errors
+/// When no lab with an InfiniBand subnet has this host.
+pub fn port_state() -> io::Result<PortState> {
+    let socket = connect()?;
+    let bytes = ask(&Request::Port, &socket)?;
+    PortState::parse(&bytes).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
 /// Folders of the files that a lab describes, relative to the root.
@@ -290,6 +305,7 @@ mod tests {
                 cookie: u64::MAX - 7,
             },
             Request::OpenManager,
+            Request::Port,
             Request::Call {
                 cookie: 9,
                 command: 0xc01c_1b01,

@@ -3,6 +3,7 @@
 use wire::Qpn;
 
 /// Global identifier: an IPv6 address, or an IPv4 address mapped into one (`::ffff:a.b.c.d`, IBTA A17.4.1.1).
+/// In paths and arrivals of InfiniBand subnets it is a [`crate::LidAddress`], or that of a multicast group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Gid(pub [u8; 16]);
 
@@ -72,6 +73,19 @@ impl core::fmt::Debug for Gid {
     }
 }
 
+/// Route within an InfiniBand subnet, as `ibv_ah_attr` gives it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LocalRoute {
+    /// The LID of the peer, or of a multicast group.
+    pub lid: u16,
+    /// Low bits of the own LID: which of the port's paths packets take.
+    pub path_bits: u8,
+    /// Packets have a global route header.
+    pub is_global: bool,
+    /// The code of the static rate; stored and reported.
+    pub static_rate: u8,
+}
+
 /// Route to a peer, as `ibv_ah_attr` gives it. RoCEv2 uses only the global route (GRH).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AddressVector {
@@ -87,6 +101,8 @@ pub struct AddressVector {
     pub flow_label: u32,
     /// Service level: the 802.1Q priority.
     pub service_level: u8,
+    /// The route in an InfiniBand subnet; `None` for RoCE.
+    pub local: Option<LocalRoute>,
 }
 
 /// Path of a packet: the input of the network layers, looked up once per queue pair.
@@ -96,7 +112,8 @@ pub struct Path {
     pub source: Gid,
     /// Destination address: that of the peer, or of a multicast group.
     pub destination: Gid,
-    /// UDP source port, 0xc000 and above: entropy for ECMP and receive-side scaling (IBTA A17.3.2.1).
+    /// UDP source port, 0xc000 and above: entropy for ECMP and receive-side scaling (IBTA A17.3.2.1). In an
+    /// InfiniBand subnet, which has no such ports: the LID that packets are routed by.
     pub source_port: u16,
     /// DSCP and ECN. The device sets ECN-capable transport (ECT(0)) only where the program or DCQCN requests
     /// it.
@@ -150,6 +167,8 @@ pub struct Arrival {
     pub traffic_class: u8,
     /// TTL as it arrived.
     pub hop_limit: u8,
+    /// The service level of InfiniBand.
+    pub service_level: u8,
 }
 
 impl Arrival {

@@ -44,7 +44,7 @@ pub enum Status {
 
 /// Operation that completed; the values are those of `ibv_wc_opcode`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u32)]
+#[repr(u8)]
 pub enum CompletionKind {
     /// SEND, with or without immediate or invalidate.
     Send = 0,
@@ -80,13 +80,15 @@ pub enum Extra {
     Invalidated(Rkey),
 }
 
-/// IP version of a received UD packet (IBTA A17.4.5.1: a flag in the completion gives it).
+/// Header of a received UD packet (IBTA A17.4.5.1: a flag in the completion gives the IP version).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NetworkHeader {
     /// An IPv4 header, in the second half of the 40 bytes.
     Ipv4,
     /// An IPv6 header.
     Ipv6,
+    /// The global route header of InfiniBand, which an IPv6 header resembles.
+    Global,
 }
 
 /// One entry of a completion queue.
@@ -108,6 +110,12 @@ pub struct Completion {
     pub extra: Extra,
     /// UD receives: the header that the first 40 bytes of the buffer hold.
     pub grh: Option<NetworkHeader>,
+    /// UD receives of InfiniBand: the service level.
+    pub service_level: u8,
+    /// UD receives of InfiniBand: the LID of the sender.
+    pub source_lid: u16,
+    /// UD receives of InfiniBand: the low bits of the LID that the packet was for.
+    pub path_bits: u8,
     /// Time at which the device generated it, in nanoseconds of the driver's clock.
     pub at_ns: u64,
 }

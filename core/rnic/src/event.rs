@@ -32,6 +32,14 @@ pub enum Event {
     PortError,
     /// The GID table changed after the creation of the device.
     GidChange,
+    /// InfiniBand: the manager has changed the port's LID or the number of its paths.
+    LidChange,
+    /// InfiniBand: the manager has changed the table of partition keys.
+    PartitionChange,
+    /// InfiniBand: the LID or the service level of the manager has changed.
+    ManagerChange,
+    /// InfiniBand: the manager asks to register again for groups and services.
+    ClientReregister,
     /// The device was removed, or has failed ([`crate::Device::fail`]): its objects cannot be used any more.
     /// The driver reports a removal with [`crate::PortMut::set_removed`].
     DeviceFatal,

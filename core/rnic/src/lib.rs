@@ -48,12 +48,13 @@ mod region;
 mod resources;
 mod shared_receives;
 mod sink;
+mod subnet;
 mod telemetry;
 mod time;
 mod work;
 
 pub use access::Access;
-pub use address::{AddressVector, Arrival, Channel, Gid, Path, Senders};
+pub use address::{AddressVector, Arrival, Channel, Gid, LocalRoute, Path, Senders};
 pub use completion::{Completion, CompletionKind, Extra, NetworkHeader, Status};
 pub use completion_queues::CompletionQueues;
 pub use config::{Config, CongestionConfig, DcqcnConfig, FirmwareDcqcn, HpccConfig, SwiftConfig};
@@ -77,6 +78,7 @@ pub use sink::{
     DirectWork, Execution, NoChannels, PacketKind, RUN_MAX, RunRequest, Sink, StreamStatistics,
     Streamed, StreamedRequest,
 };
+pub use subnet::{LidAddress, PARTITIONS, SubnetPort};
 pub use telemetry::{HOPS_MAX, Hop};
 pub use time::{Instant, Nanos};
 pub use work::{

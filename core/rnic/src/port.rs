@@ -5,6 +5,7 @@ use crate::counters::PortCounters;
 use crate::event::Event;
 use crate::gids::GidTable;
 use crate::qp::attr::Mtu;
+use crate::subnet::{LidAddress, SubnetPort};
 use alloc::collections::VecDeque;
 
 /// The port of a device.
@@ -13,6 +14,7 @@ pub struct Port {
     pub(crate) gids: GidTable,
     pub(crate) active_mtu: Mtu,
     pub(crate) counters: PortCounters,
+    pub(crate) subnet: Option<SubnetPort>,
     is_active: bool,
     is_removed: bool,
 }
@@ -23,6 +25,7 @@ impl Default for Port {
             gids: GidTable::default(),
             active_mtu: Mtu::B1024,
             counters: PortCounters::default(),
+            subnet: None,
             is_active: true,
             is_removed: false,
         }
@@ -35,9 +38,22 @@ impl Port {
         self.gids.get(index)
     }
 
+    /// Whether packets with this source come from this port.
+    pub(crate) fn is_own(&self, source: Gid) -> bool {
+        match (&self.subnet, LidAddress::from_gid(source)) {
+            (Some(port), Some(source)) => source.lid >> port.lmc == port.lid >> port.lmc,
+            _ => self.gids.contains(source),
+        }
+    }
+
     /// The active MTU: the longest payload of a datagram.
     pub fn active_mtu(&self) -> Mtu {
         self.active_mtu
+    }
+
+    /// The port's place in an InfiniBand subnet; `None` for RoCE.
+    pub fn subnet(&self) -> Option<&SubnetPort> {
+        self.subnet.as_ref()
     }
 
     /// Whether the port is up.
@@ -76,6 +92,17 @@ impl PortMut<'_> {
         }
     }
 
+    /// Sets the place in an InfiniBand subnet, without an event. The first GID is the port's only one.
+    pub fn set_subnet(&mut self, subnet: SubnetPort) {
+        self.port.gids.set(0, Some(subnet.gid()));
+        self.port.subnet = Some(subnet);
+    }
+
+    /// Reports an event of the port that the driver has heard of from the subnet's agent.
+    pub fn report(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
     /// Sets the active MTU: the longest payload of a datagram.
     pub fn set_active_mtu(&mut self, mtu: Mtu) {
         self.port.active_mtu = mtu;
@@ -90,6 +117,11 @@ impl PortMut<'_> {
                 Event::PortError
             });
         }
+    }
+
+    /// Sets whether the port is up when the device opens, without an event.
+    pub fn begin_active(&mut self, active: bool) {
+        self.port.is_active = active;
     }
 
     /// Reports that the device was removed, because the interface that it represents was.

@@ -18,7 +18,7 @@ use crate::time::Instant;
 use crate::work::Sge;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use wire::Qpn;
+use wire::{PartitionKey, Qpn};
 
 #[derive(Debug)]
 pub(crate) struct Resources {
@@ -55,6 +55,9 @@ pub(crate) fn completion(
         source: Qpn::new(0),
         extra: Extra::None,
         grh: None,
+        source_lid: 0,
+        service_level: 0,
+        path_bits: 0,
         at_ns: now.0,
     }
 }
@@ -96,21 +99,35 @@ impl Resources {
     }
 
     pub(crate) fn path(&self, vector: &AddressVector, source_port: u16) -> Option<Path> {
+        let hop_limit = match vector.hop_limit {
+            0 => DEFAULT_HOP_LIMIT,
+            limit => limit,
+        };
+        if let Some(route) = vector.local {
+            return self.port.subnet.as_ref()?.path(vector, route, hop_limit);
+        }
         let source = self.port.gids.get(vector.source_index)?;
         Some(Path {
             source,
             destination: vector.destination,
             source_port,
             traffic_class: vector.traffic_class,
-            hop_limit: if vector.hop_limit == 0 {
-                DEFAULT_HOP_LIMIT
-            } else {
-                vector.hop_limit
-            },
+            hop_limit,
             service_level: vector.service_level,
             flow_label: vector.flow_label,
             channel: 0,
         })
+    }
+
+    /// The partition key of a queue pair with this index in its attributes. One that the manager has removed
+    /// from the port's table is none: what is sent with it arrives nowhere.
+    #[inline(always)]
+    pub(crate) fn partition(&self, index: u16) -> PartitionKey {
+        const NONE: PartitionKey = PartitionKey(0);
+        match &self.port.subnet {
+            None => PartitionKey::DEFAULT,
+            Some(port) => port.partition(index).unwrap_or(NONE),
+        }
     }
 
     /// The memory of `length` bytes from `offset` on in a list of elements.

@@ -21,7 +21,9 @@ use crate::progress::thread;
 use crate::random;
 use crate::settings;
 use crate::shm::Found;
+use crate::subnet;
 use crate::sys::{open_devices, process};
+use link::port_state::PortState;
 use rnic::{
     Arm, AttrMask, Completion, Config, Cq, Data, DomainName, Error, Gid, Instant, Nanos, Operation,
     QpAttr, QpInit, QpType, ReceiveRequest, SendRequest, Srq, State, Xrcd,
@@ -118,10 +120,16 @@ impl Device {
         let token = u64::from_ne_bytes(random::bytes().map_err(OpenError::Thread)?);
         let mut rnic =
             rnic::Device::new(config.clone(), random::bytes().map_err(OpenError::Thread)?);
-        for (index, gid) in info.gids.iter().enumerate() {
-            rnic.port_mut().set_gid(index as u8, Some(*gid));
+        let port = lab.as_ref().and_then(LabPort::port_state);
+        match port.or(info.subnet.as_ref()) {
+            Some(port) => subnet::begin(&mut rnic, port),
+            None => {
+                for (index, gid) in info.gids.iter().enumerate() {
+                    rnic.port_mut().set_gid(index as u8, Some(*gid));
+                }
+                rnic.port_mut().set_active_mtu(info.active_mtu);
+            }
         }
-        rnic.port_mut().set_active_mtu(info.active_mtu);
         rnic.add_qpn_range(first, count);
         rnic.srqs().set_numbers(first, count);
         let descriptor = socket.raw();
@@ -156,6 +164,13 @@ impl Device {
     /// The description with which the device was opened.
     pub fn info(&self) -> &DeviceInfo {
         &self.info
+    }
+
+    /// The port's state in its InfiniBand subnet; `None` for RoCE.
+    pub fn port_state(&self) -> Option<PortState> {
+        let pump = self.shared.lock();
+        let port = pump.lab.as_ref().and_then(LabPort::port_state);
+        port.cloned().or_else(|| self.info.subnet.clone())
     }
 
     /// Runs control verbs on the device: all that are not on the data path. Their packets and events are sent

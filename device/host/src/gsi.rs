@@ -61,6 +61,7 @@ pub(crate) fn decode<'a>(from: &Datagrams, datagram: &'a [u8]) -> Option<(Arriva
         destination: Gid(from.destination.octets()),
         traffic_class: from.traffic_class,
         hop_limit: from.hop_limit,
+        service_level: 0,
     };
     (is_ours && packet.dest == GSI).then_some((arrival, payload))
 }

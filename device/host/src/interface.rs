@@ -1,7 +1,8 @@
 //! The devices of this host: one per network interface that is up and has an address.
 
-use crate::settings;
+use crate::{settings, subnet};
 use link::interface::{Address, Interface, interfaces};
+use link::port_state::PortState;
 use rnic::{Gid, GidTable, Mtu};
 use std::io;
 use std::net::IpAddr;
@@ -27,12 +28,22 @@ pub struct DeviceInfo {
     /// The GID table, as [`GidTable::new`] makes it: in Linux's order (link-local, then IPv4, then IPv6), and
     /// the first IPv4 address again at the indices that programs use as defaults.
     pub gids: Vec<Gid>,
+    /// The IP addresses of the interface, by which connection management finds the device. Those of RoCE are
+    /// its GIDs.
+    pub addresses: Vec<Gid>,
+    /// The port's place in an InfiniBand subnet, as it was when the device was listed; `None` for RoCE.
+    pub subnet: Option<PortState>,
 }
 
 impl DeviceInfo {
     /// The name of this device in reports, independent of the names in the environment.
     pub fn own_name(&self) -> String {
         own_name(&self.interface)
+    }
+
+    /// Whether it is the device of an IP address.
+    pub fn has_address(&self, address: Gid) -> bool {
+        self.addresses.contains(&address)
     }
 
     /// Whether `name` is a name of this device, of its interface, or one of its addresses; an IPv6 address
@@ -54,7 +65,7 @@ impl DeviceInfo {
         let is_own = self.name == name || own_name(&self.interface) == name;
         is_own
             || self.interface == name
-            || is_zone && gid.is_some_and(|gid| self.gids.contains(&gid))
+            || is_zone && gid.is_some_and(|gid| self.has_address(gid) || self.gids.contains(&gid))
     }
 }
 
@@ -86,7 +97,9 @@ pub(crate) fn list_keeping(known: &[DeviceInfo]) -> Option<Vec<DeviceInfo>> {
     let down = present
         .iter()
         .filter(|interface| is_known(interface.index) && !is_listed(interface.index));
-    devices.extend(down.map(device_of).collect::<Vec<_>>());
+    let port = subnet::port_state();
+    let down = down.map(|interface| device_of(interface, port.as_ref()));
+    devices.extend(down.collect::<Vec<_>>());
     Some(devices)
 }
 
@@ -100,7 +113,11 @@ fn try_all() -> io::Result<Vec<DeviceInfo>> {
     let mut found: Vec<Interface> = interfaces()?;
     found.retain(|interface| interface.is_up && !interface.addresses.is_empty());
     found.sort_by_key(|interface| (interface.is_loopback, interface.index));
-    Ok(found.iter().map(device_of).collect())
+    let port = subnet::port_state();
+    Ok(found
+        .iter()
+        .map(|interface| device_of(interface, port.as_ref()))
+        .collect())
 }
 
 /// The current state of an open device's interface.
@@ -109,6 +126,8 @@ pub(crate) struct InterfaceState {
     pub(crate) is_up: bool,
     pub(crate) active_mtu: Mtu,
     pub(crate) gids: Vec<Gid>,
+    /// The port's place in an InfiniBand subnet.
+    pub(crate) subnet: Option<PortState>,
 }
 
 /// The current state of an interface; `None` when it was removed.
@@ -117,8 +136,9 @@ pub(crate) fn state(ifindex: u32) -> io::Result<Option<InterfaceState>> {
         .into_iter()
         .find(|interface| interface.index == ifindex);
     Ok(found.map(|interface| {
-        let device = device_of(&interface);
+        let device = device_of(&interface, subnet::port_state().as_ref());
         InterfaceState {
+            subnet: device.subnet,
             is_up: interface.is_up,
             active_mtu: device.active_mtu,
             gids: device.gids,
@@ -149,9 +169,16 @@ pub(crate) fn own_name(interface: &str) -> String {
     format!("rk_{interface}")
 }
 
-fn device_of(interface: &Interface) -> DeviceInfo {
+fn device_of(interface: &Interface, port: Option<&PortState>) -> DeviceInfo {
+    // The only interface of a lab's host besides loopback is that of its port.
+    if let Some(port) = port.filter(|_| !interface.is_loopback) {
+        return port_of(interface, port);
+    }
     let guid = guid(interface);
+    let gids = gids(&interface.addresses);
     DeviceInfo {
+        subnet: None,
+        addresses: gids.clone(),
         name: settings::name_of(&interface.name).unwrap_or_else(|| own_name(&interface.name)),
         interface: interface.name.clone(),
         ifindex: interface.index,
@@ -159,7 +186,25 @@ fn device_of(interface: &Interface) -> DeviceInfo {
         interface_mtu: interface.mtu,
         active_mtu: Mtu::fitting(interface.mtu),
         guid,
-        gids: gids(&interface.addresses),
+        gids,
+    }
+}
+
+/// The device of an InfiniBand port.
+fn port_of(interface: &Interface, port: &PortState) -> DeviceInfo {
+    let gid = u128::from(port.prefix) << 64 | u128::from(port.guid);
+    let own_name = || link::management::DEVICE.to_owned();
+    DeviceInfo {
+        name: settings::name_of(&interface.name).unwrap_or_else(own_name),
+        interface: interface.name.clone(),
+        ifindex: interface.index,
+        is_loopback: false,
+        interface_mtu: interface.mtu,
+        active_mtu: subnet::active_mtu(port),
+        guid: port.node_guid.to_be_bytes(),
+        gids: vec![Gid(gid.to_be_bytes())],
+        addresses: gids(&interface.addresses),
+        subnet: Some(port.clone()),
     }
 }
 
@@ -241,6 +286,7 @@ mod tests {
             interface: "eth0".to_owned(),
             ifindex: 7,
             gids: vec![Gid(address.octets())],
+            addresses: vec![Gid(address.octets())],
             ..list().pop().unwrap()
         };
         for name in ["fe80::5", "fe80::5%eth0", "fe80::5%7"] {

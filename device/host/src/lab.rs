@@ -2,12 +2,14 @@
 //! of a socket. The lab is the network between its hosts (`rockery lab`).
 
 use crate::settings;
+use crate::subnet;
 use crate::sys::Epoll;
 use crate::sys::memory::ProcessMemory;
 use crate::transmit::gather;
 use link::attachment::{self, DeviceEnds, MEMORIES};
 use link::lab::{Header, Hello, MESSAGE_BYTES, WAKE, Welcome};
 use link::memory::{HEADERS_MAX, Record, Sleeper, Writer};
+use link::port_state::PortState;
 use link::unix;
 use rnic::{Arrival, Fault, Gather, Gid, Instant, PacketKind, Path, Payload};
 use std::io;
@@ -20,6 +22,8 @@ use wire::{Message, Packet, Qpn};
 const TURN_RECORDS: usize = 64;
 /// Limit of payload bytes that are copied before they are handled, as in [`crate::shm`].
 const COPIED_MAX: usize = 8;
+/// Bytes of a message of the lab at most.
+const MESSAGE_MAX: usize = 256;
 /// Time that the lab may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -43,6 +47,8 @@ pub(crate) struct LabPort {
     full: u8,
     /// Whether the lab has ended, or has written invalid data: the port is disconnected.
     cut: bool,
+    /// The last state of an InfiniBand port that the lab has told.
+    port: Option<PortState>,
 }
 
 impl LabPort {
@@ -89,6 +95,8 @@ impl LabPort {
             sleeps: false,
             full: 0,
             cut: false,
+            // Asked for after the lab has the device, which is then told of changes.
+            port: subnet::port_state(),
         }))
     }
 
@@ -156,6 +164,7 @@ impl LabPort {
             traffic_class: path.traffic_class,
             hop_limit: path.hop_limit,
             source_port: path.source_port,
+            service_level: path.service_level,
         };
         let headers = |place: &mut [u8; HEADERS_MAX]| {
             place[..Header::BYTES].copy_from_slice(&header.to_bytes());
@@ -227,15 +236,25 @@ impl LabPort {
         self.rings.arrivals.wake();
     }
 
-    /// Handles the socket, if it is the one that is ready.
-    pub(crate) fn attend(&mut self, ready: RawFd, epoll: &Epoll) -> bool {
+    /// The last state of an InfiniBand port that the lab has told.
+    pub(crate) fn port_state(&self) -> Option<&PortState> {
+        self.port.as_ref()
+    }
+
+    /// Handles the socket, if it is the one that is ready. The device follows what the lab tells of its port.
+    pub(crate) fn attend(&mut self, ready: RawFd, epoll: &Epoll, rnic: &mut rnic::Device) -> bool {
         if ready != self.raw() {
             return false;
         }
-        let mut bytes = [0; 64];
+        let mut bytes = [0; MESSAGE_MAX];
         match unix::receive_now(ready, &mut bytes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Ok(length) if length > 0 => {}
+            Ok(length) if length > 0 => {
+                if let Some(state) = PortState::parse(&bytes[..length]) {
+                    subnet::follow(rnic, &state);
+                    self.port = Some(state);
+                }
+            }
             _ => {
                 self.cut = true;
                 // An error changes nothing: the descriptor is closed with the device.
@@ -263,6 +282,7 @@ fn handle(rnic: &mut rnic::Device, now: Instant, record: &Record) -> Option<()> 
         destination: Gid(header.destination),
         traffic_class: header.traffic_class,
         hop_limit: header.hop_limit,
+        service_level: header.service_level,
     };
     let mut copied = [0; COPIED_MAX];
     let payload = if record.length as usize <= COPIED_MAX {
@@ -301,6 +321,7 @@ mod tests {
                 sleeps: false,
                 full: 0,
                 cut: false,
+                port: None,
             },
             ends,
         )

@@ -2,8 +2,6 @@
 //!
 //! ```text
 //! list() ─▶ DeviceInfo ─▶ Device::open ─▶ with(…) for control verbs, post/poll_cq for the data path
-//!                              │
-//!                        progress thread: serves the network when the program does not call
 //! ```
 //!
 //! Progress is made by the program's own calls while it calls, and by one thread per device when it does not.
@@ -34,6 +32,7 @@ pub mod report;
 pub mod settings;
 mod shm;
 mod source_ports;
+mod subnet;
 mod sys;
 mod transmit;
 
@@ -44,6 +43,7 @@ pub use device::{end_panicked, take_arrived};
 pub use error::{DomainError, OpenError};
 pub use interface::{DeviceInfo, all, list, try_list};
 pub use link::cancellation;
+pub use link::port_state::PortState;
 pub use port_holder::PortHolder;
 pub use progress::completion_wait::WaitEnd;
 pub use sys::address_space::has_memory;

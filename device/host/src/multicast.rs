@@ -18,7 +18,8 @@ pub(crate) fn attach_qp(
 ) -> Result<Option<RawFd>, Error> {
     let joined = pump.rnic.multicast().has(group);
     pump.rnic.multicast().attach(qpn, group)?;
-    if joined {
+    // On an InfiniBand port the program has joined the group at the subnet's administrator.
+    if joined || pump.rnic.port().subnet().is_some() {
         return Ok(None);
     }
     match pump.receiver.join(group, interface) {

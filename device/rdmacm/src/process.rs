@@ -93,7 +93,7 @@ impl Process {
             let device = session
                 .devices()
                 .iter()
-                .find(|device| device.gids.contains(&gid));
+                .find(|device| device.has_address(gid));
             device
                 .map(|device| device.name.clone())
                 .ok_or(Errno::NO_DEVICE)
@@ -105,7 +105,7 @@ impl Process {
     pub(crate) fn has_address(&self, gid: Gid) -> Result<bool, Errno> {
         self.with(|session, _| {
             let mut devices = session.devices().iter();
-            Ok(devices.any(|device| device.gids.contains(&gid)))
+            Ok(devices.any(|device| device.has_address(gid)))
         })
     }
 

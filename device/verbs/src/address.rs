@@ -5,7 +5,7 @@ use crate::device::GIDS;
 use crate::pd::{PdArg, pd};
 use abi::{ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_wc};
 use ffi::{BeginsWith, Errno, GivenUp, In, Out, Subject, exports};
-use rnic::{AddressVector, Gid};
+use rnic::{AddressVector, Gid, LocalRoute};
 use std::sync::atomic::Ordering;
 
 /// An address handle. C sees the first field.
@@ -28,11 +28,15 @@ pub(crate) const PORT: u8 = 1;
 /// TTL when a program sets none (0 would not leave the host).
 const DEFAULT_HOP_LIMIT: u8 = 64;
 
-/// The address vector in C's attributes. RoCE requires a global route header (IBTA A16.4.3).
-pub(crate) fn vector(attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
+/// The address vector in C's attributes, for a port of RoCE or of an InfiniBand subnet.
+pub(crate) fn vector(attr: &ibv_ah_attr, is_subnet: bool) -> Result<AddressVector, Errno> {
     if attr.port_num != PORT {
         return Err(Errno::INVALID);
     }
+    if is_subnet {
+        return Ok(subnet_vector(attr));
+    }
+    // RoCE requires a global route header (IBTA A16.4.3).
     if attr.is_global == 0 {
         host::note(
             "rockery: RoCE needs a GID at both ends: give the program an index that `rockery devices` lists \
@@ -52,7 +56,33 @@ pub(crate) fn vector(attr: &ibv_ah_attr) -> Result<AddressVector, Errno> {
         hop_limit,
         flow_label: attr.grh.flow_label & 0xf_ffff,
         service_level: attr.sl,
+        local: None,
     })
+}
+
+/// The address vector of a port in a subnet: the LID decides, and the global route header is optional.
+fn subnet_vector(attr: &ibv_ah_attr) -> AddressVector {
+    let route = AddressVector {
+        service_level: attr.sl & 0xf,
+        local: Some(LocalRoute {
+            lid: attr.dlid,
+            path_bits: attr.src_path_bits,
+            is_global: attr.is_global != 0,
+            static_rate: attr.static_rate,
+        }),
+        ..AddressVector::default()
+    };
+    if attr.is_global == 0 {
+        return route;
+    }
+    AddressVector {
+        destination: Gid(attr.grh.dgid.raw),
+        source_index: attr.grh.sgid_index,
+        traffic_class: attr.grh.traffic_class,
+        hop_limit: attr.grh.hop_limit,
+        flow_label: attr.grh.flow_label & 0xf_ffff,
+        ..route
+    }
 }
 
 /// The address vector with the hop limit of the route to its peer, as Linux replaces it for queue pairs and
@@ -64,6 +94,10 @@ pub(crate) fn with_route(
     device: &host::Device,
     vector: AddressVector,
 ) -> Result<AddressVector, Errno> {
+    // A subnet routes by LID, and no network interface of the host has to have a route.
+    if vector.local.is_some() {
+        return Ok(vector);
+    }
     let found = device.hop_limit_to(vector.source_index, vector.destination)?;
     Ok(AddressVector {
         hop_limit: found.unwrap_or(vector.hop_limit),
@@ -84,9 +118,11 @@ pub(crate) fn ah_attr(vector: &AddressVector) -> ibv_ah_attr {
             traffic_class: vector.traffic_class,
         },
         sl: vector.service_level,
-        is_global: 1,
+        is_global: vector.local.is_none_or(|route| route.is_global).into(),
+        dlid: vector.local.map_or(0, |route| route.lid),
+        src_path_bits: vector.local.map_or(0, |route| route.path_bits),
+        static_rate: vector.local.map_or(0, |route| route.static_rate),
         port_num: PORT,
-        ..ibv_ah_attr::default()
     }
 }
 
@@ -147,6 +183,17 @@ fn back(owner: &Context, header: &[u8; 40]) -> Result<AddressVector, Errno> {
     })
 }
 
+/// The global route back to the sender of a datagram in a subnet.
+fn back_in_subnet(header: &[u8; 40]) -> Result<AddressVector, Errno> {
+    let (source, _, traffic_class, _) = route(header)?;
+    Ok(AddressVector {
+        destination: source,
+        traffic_class,
+        hop_limit: u8::MAX,
+        ..AddressVector::default()
+    })
+}
+
 /// An address handle as C's struct. It counts as a user of its domain, as in the kernel.
 fn boxed(domain: &PdArg<'_>, vector: AddressVector) -> Result<*mut ibv_ah, Errno> {
     let of = domain.get()?;
@@ -175,7 +222,26 @@ fn from_completion(
     completion: &ibv_wc,
     header: In<'_, *mut Header>,
 ) -> Result<AddressVector, Errno> {
-    if port != PORT || completion.wc_flags & abi::IBV_WC_GRH == 0 {
+    let has_header = completion.wc_flags & abi::IBV_WC_GRH != 0;
+    if port != PORT {
+        return Err(Errno::INVALID);
+    }
+    if context.device.info().subnet.is_some() {
+        let global = has_header
+            .then(|| back_in_subnet(header.get()?))
+            .transpose()?;
+        return Ok(AddressVector {
+            service_level: completion.sl,
+            local: Some(LocalRoute {
+                lid: completion.slid,
+                path_bits: completion.dlid_path_bits,
+                is_global: has_header,
+                static_rate: 0,
+            }),
+            ..global.unwrap_or_default()
+        });
+    }
+    if !has_header {
         return Err(Errno::INVALID);
     }
     back(context, header.get()?)
@@ -197,7 +263,7 @@ pub(crate) fn report_missing_gid(device: &host::Device, index: u8) -> bool {
 exports! {
     fn ibv_create_ah(domain: PdArg<'_>, attr: In<'_, *mut ibv_ah_attr>) -> pointer(*mut ibv_ah) {
         let context = &domain.get()?.context;
-        let vector = vector(attr.get()?)?;
+        let vector = vector(attr.get()?, context.device.info().subnet.is_some())?;
         if report_missing_gid(&context.device, vector.source_index) {
             return Err(Errno::INVALID);
         }
@@ -259,10 +325,13 @@ mod tests {
     #[test]
     fn roce_needs_a_global_route() {
         assert_eq!(
-            vector(&ibv_ah_attr {
-                port_num: 1,
-                ..ibv_ah_attr::default()
-            }),
+            vector(
+                &ibv_ah_attr {
+                    port_num: 1,
+                    ..ibv_ah_attr::default()
+                },
+                false
+            ),
             Err(Errno::INVALID)
         );
         let attr = ibv_ah_attr {
@@ -271,7 +340,7 @@ mod tests {
             ..ibv_ah_attr::default()
         };
         assert_eq!(
-            vector(&attr).map(|vector| vector.hop_limit),
+            vector(&attr, false).map(|vector| vector.hop_limit),
             Ok(DEFAULT_HOP_LIMIT)
         );
     }

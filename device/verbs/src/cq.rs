@@ -72,7 +72,12 @@ pub(crate) fn work_completion(completion: &Completion) -> ibv_wc {
             } else {
                 0
             },
-        sl: completion.grh.map_or(0, packet_type),
+        sl: match completion.source_lid {
+            0 => completion.grh.map_or(0, packet_type),
+            _ => completion.service_level,
+        },
+        slid: completion.source_lid,
+        dlid_path_bits: completion.path_bits,
         vendor_err: if completion.status == Status::Success {
             0
         } else {
@@ -88,6 +93,8 @@ const fn packet_type(header: NetworkHeader) -> u8 {
     match header {
         NetworkHeader::Ipv4 => 0b1010,
         NetworkHeader::Ipv6 => 0b1001,
+        // InfiniBand has the service level there.
+        NetworkHeader::Global => 0,
     }
 }
 

@@ -25,9 +25,9 @@ pub(crate) fn table(base: ibv_cq) -> ibv_cq_ex {
         read_qp_num: Some(read_qp_num),
         read_src_qp: Some(read_src_qp),
         read_wc_flags: Some(read_wc_flags),
-        read_slid: Some(read_none_u32),
+        read_slid: Some(read_slid),
         read_sl: Some(read_sl),
-        read_dlid_path_bits: Some(read_none_u8),
+        read_dlid_path_bits: Some(read_dlid_path_bits),
         read_completion_ts: Some(read_completion_ns),
         read_cvlan: Some(read_none_u16),
         read_flow_tag: Some(read_none_u32),
@@ -94,7 +94,9 @@ read! {
     read_imm_data: u32 = |completion| completion.imm_data;
     read_qp_num: u32 = |completion| completion.qp_num;
     read_src_qp: u32 = |completion| completion.src_qp;
+    read_slid: u32 = |completion| completion.slid.into();
     read_sl: u8 = |completion| completion.sl;
+    read_dlid_path_bits: u8 = |completion| completion.dlid_path_bits;
     read_wc_flags: u32 = |completion| completion.wc_flags;
 }
 
@@ -103,10 +105,6 @@ extern "C" fn read_none_u32(_: *mut ibv_cq_ex) -> u32 {
 }
 
 extern "C" fn read_none_u16(_: *mut ibv_cq_ex) -> u16 {
-    0
-}
-
-extern "C" fn read_none_u8(_: *mut ibv_cq_ex) -> u8 {
     0
 }
 

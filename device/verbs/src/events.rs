@@ -65,12 +65,21 @@ fn described(objects: &Objects, event: Event) -> Option<(u32, Subject)> {
         Event::PortActive => abi::IBV_EVENT_PORT_ACTIVE,
         Event::PortError => abi::IBV_EVENT_PORT_ERR,
         Event::GidChange => abi::IBV_EVENT_GID_CHANGE,
+        Event::LidChange => abi::IBV_EVENT_LID_CHANGE,
+        Event::PartitionChange => abi::IBV_EVENT_PKEY_CHANGE,
+        Event::ManagerChange => abi::IBV_EVENT_SM_CHANGE,
+        Event::ClientReregister => abi::IBV_EVENT_CLIENT_REREGISTER,
         Event::DeviceFatal => abi::IBV_EVENT_DEVICE_FATAL,
     };
     let subject = match event {
-        Event::PortActive | Event::PortError | Event::GidChange | Event::DeviceFatal => {
-            Subject::Port
-        }
+        Event::PortActive
+        | Event::PortError
+        | Event::GidChange
+        | Event::LidChange
+        | Event::PartitionChange
+        | Event::ManagerChange
+        | Event::ClientReregister
+        | Event::DeviceFatal => Subject::Port,
         Event::Completion(queue) | Event::CqError(queue) => {
             Subject::Cq(*objects.cqs.get(&queue.value())?)
         }

@@ -92,8 +92,9 @@ fn is_about(event: &Event, qpn: Qpn) -> bool {
 exports! {
     fn ibv_modify_qp(raw: QpArg<'_>, attr: In<'_, *mut ibv_qp_attr>, mask: i32) -> code(i32) {
         let queue = raw.get()?;
-        let (mut attr, mask) = from_c(attr.get()?, mask, queue.abi.qp_base.qp_type)?;
         let device = &queue.context.device;
+        let is_subnet = device.info().subnet.is_some();
+        let (mut attr, mask) = from_c(attr.get()?, mask, queue.abi.qp_base.qp_type, is_subnet)?;
         send_delayed_acks(device);
         if mask.contains(rnic::AttrMask::AV) {
             report_missing_gid(device, attr.vector.source_index);

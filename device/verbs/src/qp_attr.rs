@@ -69,6 +69,7 @@ pub(crate) fn from_c(
     attr: &ibv_qp_attr,
     bits: i32,
     qp_type: u32,
+    is_subnet: bool,
 ) -> Result<(QpAttr, AttrMask), Errno> {
     let mask = AttrMask::from_bits(bits as u32)
         .ok_or(Errno::INVALID)?
@@ -90,7 +91,7 @@ pub(crate) fn from_c(
         to.access = access(attr.qp_access_flags)?;
     }
     if mask.contains(AttrMask::AV) {
-        to.vector = vector(&attr.ah_attr)?;
+        to.vector = vector(&attr.ah_attr, is_subnet)?;
     }
     to.qkey = attr.qkey;
     to.receive_psn = Psn::new(attr.rq_psn);

@@ -11,7 +11,8 @@ use abi::{
 use core::ffi::c_int;
 use core::mem::size_of;
 use ffi::{Errno, In, InOut, Out, exports};
-use rnic::{Gid, Mtu};
+use host::PortState;
+use rnic::{Gid, Mtu, SubnetPort};
 
 /// A locally administered OUI, since a software device has none assigned. SPDK takes 0 and all ones for
 /// devices that do not support SEND with Invalidate.
@@ -56,9 +57,11 @@ const CONNECTION_MANAGEMENT: u32 = 1 << 16;
 const MESSAGE_BYTES_MAX: u32 = 1 << 31;
 /// Size of `ibv_port_attr` before rdma-core 21: all that the exported `ibv_query_port` may write.
 const OLD_PORT_ATTR_BYTES: usize = 48;
+/// `enum ibv_gid_type_sysfs`: InfiniBand, and RoCE v1.
+const SYSFS_INFINIBAND: u32 = 0;
 /// `enum ibv_gid_type_sysfs`: RoCE v2.
 const SYSFS_ROCE_V2: u32 = 1;
-/// The default P_Key, the same in either byte order.
+/// The key of the default partition.
 const DEFAULT_PKEY: u16 = 0xffff;
 
 /// Converts a limit to C's signed type.
@@ -79,6 +82,7 @@ fn capabilities() -> u32 {
 fn device_attr(owner: &Context) -> ibv_device_attr {
     let limits = owner.device.with(|rnic, _| rnic.config().clone());
     let guid = owner.device.info().guid;
+    let max_pkeys = partitions(owner).len() as u16;
     let mut fw_ver = [0; 64];
     fw_ver[..env!("CARGO_PKG_VERSION").len()].copy_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
     let max_rd_atom = c_int::from(limits.max_rd_atomic);
@@ -127,7 +131,7 @@ fn device_attr(owner: &Context) -> ibv_device_attr {
         max_srq: count(limits.max_srq),
         max_srq_wr: count(limits.max_srq_wr),
         max_srq_sge: count(limits.max_sge),
-        max_pkeys: 1,
+        max_pkeys,
         local_ca_ack_delay: 15,
         phys_port_cnt: PORT,
     }
@@ -171,7 +175,50 @@ fn device_attr_ex(owner: &Context) -> ibv_device_attr_ex {
     }
 }
 
+/// Signalling of a lane in units of 100 Mb/s, from SDR to XDR.
+const LANE_SPEEDS: [u64; 9] = [25, 50, 100, 100, 140, 250, 500, 1000, 2000];
+
+/// The speed of a port in a subnet, in units of 100 Mb/s, as Linux reports it.
+fn subnet_speed(state: &PortState) -> u64 {
+    let lanes = match state.width {
+        1 => 1,
+        16 => 2,
+        4 => 8,
+        8 => 12,
+        _ => 4,
+    };
+    let speed = LANE_SPEEDS.get(state.speed.trailing_zeros() as usize);
+    speed.map_or(0, |speed| speed * lanes)
+}
+
+/// The attributes of a port of an InfiniBand subnet, as its agent has them.
+fn subnet_port_attr(state: &PortState) -> ibv_port_attr {
+    ibv_port_attr {
+        state: state.state.into(),
+        max_mtu: state.max_mtu.into(),
+        active_mtu: state.active_mtu.into(),
+        gid_tbl_len: GIDS.into(),
+        port_cap_flags: state.capabilities,
+        max_msg_sz: MESSAGE_BYTES_MAX,
+        pkey_tbl_len: state.partitions.len() as u16,
+        lid: state.lid,
+        sm_lid: state.manager_lid,
+        lmc: state.lmc,
+        max_vl_num: state.virtual_lanes,
+        sm_sl: state.manager_level,
+        subnet_timeout: state.subnet_timeout,
+        active_width: state.width,
+        active_speed: u8::try_from(state.speed).unwrap_or(0),
+        phys_state: state.physical,
+        link_layer: abi::IBV_LINK_LAYER_INFINIBAND as u8,
+        ..ibv_port_attr::default()
+    }
+}
+
 fn port_attr(owner: &Context) -> ibv_port_attr {
+    if let Some(state) = owner.device.port_state() {
+        return subnet_port_attr(&state);
+    }
     let (active_mtu, is_active) = owner
         .device
         .with(|rnic, _| (rnic.port().active_mtu(), rnic.port().is_active()));
@@ -227,14 +274,29 @@ fn gid(owner: &Context, index: u32) -> Result<Option<Gid>, Errno> {
     Ok(owner.device.with(|rnic, _| rnic.port().gid(index)))
 }
 
-fn entry(raw_index: u32, gid: Gid, ifindex: u32) -> ibv_gid_entry {
+fn entry(raw_index: u32, gid: Gid, owner: &Context) -> ibv_gid_entry {
+    let info = owner.device.info();
+    let (gid_type, ndev_ifindex) = match info.subnet {
+        // GIDs of a subnet belong to no network interface.
+        Some(_) => (abi::IBV_GID_TYPE_IB, 0),
+        None => (abi::IBV_GID_TYPE_ROCE_V2, info.ifindex),
+    };
     ibv_gid_entry {
         gid: ibv_gid { raw: gid.0 },
         gid_index: raw_index,
         port_num: PORT.into(),
-        gid_type: abi::IBV_GID_TYPE_ROCE_V2,
-        ndev_ifindex: ifindex,
+        gid_type,
+        ndev_ifindex,
     }
+}
+
+/// The table of partition keys. RoCE has the default partition alone.
+fn partitions(owner: &Context) -> Vec<u16> {
+    let of_subnet = |port: &SubnetPort| port.partitions.to_vec();
+    let found = owner
+        .device
+        .with(|rnic, _| rnic.port().subnet().map(of_subnet));
+    found.unwrap_or_else(|| vec![DEFAULT_PKEY])
 }
 
 fn check_port(port: u32) -> Result<(), Errno> {
@@ -278,6 +340,9 @@ exports! {
     /// Port speed in units of 100 Mb/s.
     fn ibv_query_port_speed(context: ContextArg<'_>, port: u32, speed: Out<'_, u64>) -> code(i32) {
         check_port(port)?;
+        if let Some(state) = context.device.port_state() {
+            return speed.write(subnet_speed(&state));
+        }
         speed.write(rate(&context).total)
     }
 
@@ -292,7 +357,10 @@ exports! {
     fn ibv_query_gid_type(context: ContextArg<'_>, port: u8, index: u32, kind: Out<'_, u32>) -> number(i32) {
         check_port(port.into())?;
         gid(&context, index)?;
-        kind.write(SYSFS_ROCE_V2)?;
+        kind.write(match context.device.info().subnet {
+            Some(_) => SYSFS_INFINIBAND,
+            None => SYSFS_ROCE_V2,
+        })?;
         Ok(0)
     }
 
@@ -305,7 +373,7 @@ exports! {
         }
         let found = gid(&context, index)?.ok_or(Errno(libc::ENODATA))?;
         // SAFETY: the program has so much room.
-        unsafe { write_prefix(to, &entry(index, found, context.device.info().ifindex), room) };
+        unsafe { write_prefix(to, &entry(index, found, &context), room) };
         Ok(())
     }
 
@@ -325,24 +393,27 @@ exports! {
             // SAFETY: the program has room for `most` entries, and fewer are written.
             let place = unsafe { to.byte_add(written * room) };
             // SAFETY: each entry has so much room.
-            unsafe { write_prefix(place, &entry(index, found, context.device.info().ifindex), room) };
+            unsafe { write_prefix(place, &entry(index, found, &context), room) };
             written += 1;
         }
         written as isize
     }
 
-    fn ibv_query_pkey(_context: ContextArg<'_>, port: u8, index: i32, pkey: Out<'_, u16>) -> number(i32) {
+    /// A key in network byte order; an empty entry of the table is 0.
+    fn ibv_query_pkey(context: ContextArg<'_>, port: u8, index: i32, pkey: Out<'_, u16>) -> number(i32) {
         check_port(port.into())?;
-        if index != 0 {
-            return Err(Errno::INVALID);
-        }
-        pkey.write(DEFAULT_PKEY)?;
+        let index = usize::try_from(index).map_err(|_| Errno::INVALID)?;
+        let key = partitions(&context).get(index).copied().ok_or(Errno::INVALID)?;
+        pkey.write(key.to_be())?;
         Ok(0)
     }
 
-    fn ibv_get_pkey_index(_context: ContextArg<'_>, port: u8, pkey: u16) -> number(i32) {
+    /// The index of a key in network byte order.
+    fn ibv_get_pkey_index(context: ContextArg<'_>, port: u8, pkey: u16) -> number(i32) {
         check_port(port.into())?;
-        if pkey == DEFAULT_PKEY { Ok(0) } else { Err(Errno(libc::ENOENT)) }
+        let key = u16::from_be(pkey);
+        let found = partitions(&context).iter().position(|own| *own == key);
+        found.map(|index| index as i32).ok_or(Errno(libc::ENOENT))
     }
 
     fn query_rt_values(context: ContextArg<'_>, values: InOut<'_, ibv_values_ex>) -> code(i32) {

@@ -9,7 +9,7 @@ use super::hosts::{Drive, ProcessorTable, Storage};
 use super::links::LINK_RATE;
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use fabric::config::Limit;
 use fabric::{Rate, Span};
@@ -636,6 +636,27 @@ impl Default for Qos {
             pfc: Pfc::default(),
             lossy_limit: Threshold(Limit::Dynamic(fabric::config::ALPHA_ONE)),
             willing: false,
+        }
+    }
+}
+
+impl Qos {
+    /// An InfiniBand switch, whose packets have their virtual lane in the place of the DSCP. A lane without
+    /// room at the other end of the link waits, as it does without credits, and nothing is dropped.
+    pub(crate) fn of_virtual_lanes(ports: usize) -> Self {
+        const LANES: u8 = 8;
+        const COMMON_BYTES: u64 = 32 << 20;
+        const PORT_BYTES: u64 = 8 << 20;
+        Self {
+            buffer: Size(COMMON_BYTES + ports as u64 * PORT_BYTES),
+            trust: Trust::Dscp,
+            dscp: (0..LANES).map(|lane| (lane.to_string(), lane)).collect(),
+            pcp: BTreeMap::new(),
+            pfc: Pfc {
+                classes: (0..LANES).collect(),
+                ..Pfc::default()
+            },
+            ..Self::default()
         }
     }
 }

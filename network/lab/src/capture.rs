@@ -170,6 +170,7 @@ mod tests {
                 traffic_class: 0,
                 hop_limit: 64,
                 source_port: 50_000,
+                service_level: 0,
             };
             let marks = LinkMarks {
                 tos: 0x6b,

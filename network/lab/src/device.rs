@@ -252,6 +252,12 @@ impl Device {
         }
     }
 
+    /// Sends the device a message about its port.
+    pub(crate) fn tell(&self, message: &[u8]) {
+        // A program that has not read so many of them gets the state with the next one.
+        let _ = unix::send_now(self.raw(), message);
+    }
+
     /// Has the device wake the lab for its next packet. True when there is one already.
     pub(crate) fn sleep(&self) -> bool {
         self.all_rings()

@@ -181,6 +181,7 @@ impl Engine {
     fn serve_subnet(&mut self) {
         if let Some(subnet) = &mut self.subnet {
             subnet.run(self.clock.now());
+            subnet.follow(&mut self.world, &mut self.network);
             self.device_files.flush(subnet);
         }
     }
@@ -205,6 +206,10 @@ impl Engine {
     fn advance(&mut self) {
         if let Some((begin, world)) = self.measurement.take_beginning(self.clock.now()) {
             self.world = world;
+            if let Some(subnet) = &mut self.subnet {
+                subnet.renew();
+                subnet.follow(&mut self.world, &mut self.network);
+            }
             self.network.restart(self.clock.beginning_at(begin), begin);
             self.network.tracking = Some(self.measurement.take_tracking());
             self.captures

@@ -1,5 +1,7 @@
-//! Ethernet frames of a lab: their sizes, checksums and addresses.
+//! Ethernet frames and packets of InfiniBand: their sizes, checksums and addresses.
 
+use link::lab::Header;
+use rnic::{Gid, LidAddress};
 use sim::world::Marking;
 use std::net::Ipv6Addr;
 
@@ -44,6 +46,25 @@ pub(crate) fn link_local([a, b, c, d, e, f]: [u8; 6]) -> Ipv6Addr {
         pair(0xfe, d),
         pair(e, f),
     )
+}
+
+/// Bytes of a local route header.
+const LOCAL_ROUTE_BYTES: usize = 8;
+/// Bytes of a global route header.
+const GLOBAL_ROUTE_BYTES: usize = 40;
+/// Bytes of the invariant and the variant check.
+const CHECK_BYTES: usize = 6;
+
+/// Bytes of a packet of InfiniBand on a link without transport headers and payload.
+fn outer_bytes(header: &Header) -> usize {
+    let source = LidAddress::from_gid(Gid(header.source));
+    let is_global = source.is_some_and(|source| source.guid.is_some());
+    LOCAL_ROUTE_BYTES + CHECK_BYTES + if is_global { GLOBAL_ROUTE_BYTES } else { 0 }
+}
+
+/// The length of a packet of InfiniBand on a link.
+pub(crate) fn infiniband_bytes(header: &Header, transport: usize, payload: usize) -> usize {
+    outer_bytes(header) + transport + payload.next_multiple_of(4)
 }
 
 /// The Internet checksum (RFC 1071).

@@ -96,6 +96,7 @@ pub(crate) fn host(number: u32) -> LiveHost {
         mtu: 9000,
         rate: Rate::from_gbps(100),
         function: None,
+        is_infiniband: false,
         marks: [data, acknowledgements, notifications],
         variables: Vec::new(),
     }
@@ -196,6 +197,7 @@ mod tests {
             traffic_class: 0,
             hop_limit: 64,
             source_port: 1,
+            service_level: 0,
         };
         for round in 0..2000_u32 {
             let mut frame = long_frame();

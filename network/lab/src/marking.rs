@@ -15,8 +15,14 @@ pub(crate) struct Marked {
     pub(crate) forgery: Forgery,
 }
 
+/// Virtual lanes of data of every port.
+const VIRTUAL_LANES: u8 = 8;
+
 /// Marks as the adapter of the host sets them. A program that chose a DSCP of its own keeps it.
 pub(crate) fn marks(host: &LiveHost, header: &Header, packet: &Packet) -> Marked {
+    if host.is_infiniband {
+        return lane(header, packet);
+    }
     let role = match packet.message {
         Message::Congestion => 2,
         Message::Acknowledge(_) | Message::AtomicAcknowledge { .. } => 1,
@@ -38,6 +44,23 @@ pub(crate) fn marks(host: &LiveHost, header: &Header, packet: &Packet) -> Marked
         tos: dscp << 2 | ecn,
         pcp: marking.pcp,
         is_data: role == 0,
+        forgery: Forgery::None,
+    }
+}
+
+/// The virtual lane of a packet, by its service level: switches here read the lane where Ethernet has the
+/// DSCP.
+fn lane(header: &Header, packet: &Packet) -> Marked {
+    let lane = header.service_level % VIRTUAL_LANES;
+    let answers = matches!(
+        packet.message,
+        Message::Acknowledge(_) | Message::AtomicAcknowledge { .. }
+    );
+    Marked {
+        class: lane,
+        tos: lane << 2,
+        pcp: None,
+        is_data: !answers,
         forgery: Forgery::None,
     }
 }

@@ -1,6 +1,9 @@
 //! The edge of the simulated network: the ports of live hosts, and the packets that are in the network.
 
 mod enter;
+mod lids;
+
+pub(crate) use lids::Lids;
 
 use crate::capture::{LinkMarks, rdma_frame};
 use crate::clock::Clock;
@@ -111,6 +114,8 @@ pub(crate) struct Network {
     index: Vec<Option<u32>>,
     addresses: BTreeMap<Ipv6Addr, u32>,
     macs: BTreeMap<[u8; 6], u32>,
+    /// Where LIDs lead, if the network is an InfiniBand subnet.
+    pub(crate) lids: Option<Lids>,
     flights: Vec<Flight>,
     free: Vec<u32>,
     /// Tokens of packets whose payload was left in a ring when they entered, delivered packets included.
@@ -151,6 +156,7 @@ impl Network {
             index,
             addresses,
             macs,
+            lids: None,
             flights: Vec::new(),
             free: Vec::new(),
             outside: Vec::new(),
@@ -537,8 +543,13 @@ impl LiveHosts for Network {
                 tracking.delivered(host, &parsed, payload);
             }
             header.stamp = now.0 / 1000 + self.origin_ns;
-            (header.traffic_class, header.hop_limit) = (packet.tos, packet.hop_limit);
-            if self.deliver_rdma(place, token) {
+            let lids = self.lids.as_ref();
+            if lids.is_none() {
+                (header.traffic_class, header.hop_limit) = (packet.tos, packet.hop_limit);
+            }
+            if lids.is_some_and(|lids| !lids.is_for(host, header)) {
+                self.ports[place].counters.not_taken += 1;
+            } else if self.deliver_rdma(place, token) {
                 return;
             }
         } else {

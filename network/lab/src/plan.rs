@@ -51,6 +51,8 @@ pub struct LiveHost {
     pub rate: Rate,
     /// Which function of another host's adapter it is, if it is one.
     pub function: Option<LiveFunction>,
+    /// Whether its port is one of an InfiniBand subnet.
+    pub is_infiniband: bool,
     /// Marks of data, acknowledgements and congestion notifications.
     pub(crate) marks: [Marking; 3],
     /// Variables of its programs.
@@ -284,6 +286,7 @@ fn live_host(experiment: &Experiment, number: u32, cable: u32) -> LiveHost {
         link_local: link_local(mac),
         mtu: mtu(host.nic.mtu),
         rate: network.topology.links()[cable as usize].config.rate,
+        is_infiniband: network.infiniband.is_some(),
         marks: [config.data, config.acknowledgements, config.notifications],
         variables: variables(host.nic.congestion, config),
     }

@@ -229,6 +229,7 @@ impl Datagram {
             destination: self.destination,
             traffic_class: self.traffic_class,
             hop_limit: 64,
+            service_level: 0,
         };
         let (packet, payload) = Packet::parse(transport).ok()?;
         Some((arrival, packet, payload))

@@ -76,6 +76,12 @@ impl SwitchTables {
         })
     }
 
+    /// The multicast LIDs that lead to any port.
+    pub fn multicast_lids(&self) -> impl Iterator<Item = u16> {
+        let entries = (FIRST_MULTICAST..).zip(&self.multicast);
+        entries.filter_map(|(lid, ports)| ports.iter().any(|ports| *ports != 0).then_some(lid))
+    }
+
     /// Reads a block of the linear table.
     pub fn linear_block(&self, block: usize) -> [u8; FORWARDING_BLOCK] {
         core::array::from_fn(|entry| {

@@ -87,6 +87,7 @@ impl Subnet {
             port.active = active;
             port.physical = PhysicalState::LinkUp;
             port.state = PortState::Initialize;
+            self.changed.insert(end.node);
             self.note_port_change(end);
         }
     }
@@ -105,6 +106,7 @@ impl Subnet {
             port.physical = PhysicalState::Polling;
             port.active = IDLE;
             port.counters.link_downed += 1;
+            self.changed.insert(end.node);
             if before == PortState::Active && !self.nodes[end.node].is_switch() {
                 self.event(end, PortEvent::Error);
             }

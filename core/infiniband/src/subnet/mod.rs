@@ -5,6 +5,7 @@ mod packet;
 mod queue;
 mod route;
 mod traps;
+mod ways;
 
 pub use packet::{GlobalRoute, Packet};
 pub use route::unhandled;
@@ -12,7 +13,7 @@ pub use route::unhandled;
 use crate::node::{Capabilities, Node};
 use crate::sma::PortEvent;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use fabric::{Span, Time};
 use queue::{Event, Queue};
@@ -72,6 +73,8 @@ pub struct Subnet {
     /// By node: until when its agents are busy.
     busy_agents: Vec<Time>,
     traps: BTreeMap<(usize, u64), PendingTrap>,
+    /// Nodes whose ports or tables may have changed since this was last taken.
+    changed: BTreeSet<usize>,
     next_trap: u64,
 }
 
@@ -96,6 +99,7 @@ impl Subnet {
             now: Time(0),
             outputs: Vec::new(),
             traps: BTreeMap::new(),
+            changed: BTreeSet::new(),
             next_trap: 1,
         };
         for cable in cables {
@@ -173,6 +177,11 @@ impl Subnet {
     /// Takes what came out for hosts, in order.
     pub fn take_outputs(&mut self) -> Vec<Output> {
         core::mem::take(&mut self.outputs)
+    }
+
+    /// Takes the nodes whose ports or tables may have changed: data takes other ways then.
+    pub fn take_changed(&mut self) -> BTreeSet<usize> {
+        core::mem::take(&mut self.changed)
     }
 
     /// Sends a packet of a program on a host, now.

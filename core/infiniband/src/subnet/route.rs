@@ -197,6 +197,9 @@ impl Subnet {
         }
         let mut effects = Vec::new();
         let node = &mut self.nodes[at.node];
+        if packet.is_smp() && packet.mad.method() == method::SET {
+            self.changed.insert(at.node);
+        }
         let outcome = if packet.mad.is_smp() && packet.is_smp() {
             let request = Request {
                 mad: &packet.mad,

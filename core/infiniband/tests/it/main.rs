@@ -12,3 +12,4 @@ mod ipoib_net;
 mod management;
 mod net;
 mod traps;
+mod ways;

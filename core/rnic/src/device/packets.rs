@@ -61,7 +61,10 @@ impl Device {
         counters.received_packets += 1;
         counters.received_bytes += u64::from(payload.len());
         // The membership bit does not have to match, the other bits do (IBTA 10.9.3).
-        let ours = (packet.pkey.0 ^ PartitionKey::DEFAULT.0) & 0x7fff == 0;
+        let ours = match &self.resources.port.subnet {
+            None => (packet.pkey.0 ^ PartitionKey::DEFAULT.0) & 0x7fff == 0,
+            Some(port) => port.takes(packet.pkey),
+        };
         counters.dropped_bad_pkey += u64::from(!ours);
         ours && !self.failed
     }
@@ -78,7 +81,7 @@ impl Device {
             resources.port.counters.dropped_wrong_service += 1;
             return;
         };
-        let ours = resources.port.gids.contains(inbound.arrival.source);
+        let ours = resources.port.is_own(inbound.arrival.source);
         let members = groups.members(inbound.arrival.destination);
         if members.is_empty() {
             resources.port.counters.dropped_no_qp += 1;

@@ -257,7 +257,10 @@ fn check_change(
     state::check_transition(qp.kind(), qp.state(), to, mask)?;
     let out_of_range = |bit: AttrMask, bad: bool| mask.contains(bit) && bad;
     let wrong = out_of_range(AttrMask::PORT, attr.port != 1)
-        || out_of_range(AttrMask::PKEY_INDEX, attr.pkey_index != 0)
+        || out_of_range(
+            AttrMask::PKEY_INDEX,
+            !has_partition(resources, attr.pkey_index),
+        )
         || out_of_range(AttrMask::TIMEOUT, attr.timeout > 31)
         || out_of_range(AttrMask::RETRY_CNT, attr.retry_count > 7)
         || out_of_range(AttrMask::RNR_RETRY, attr.rnr_retry > 7)
@@ -283,6 +286,16 @@ fn check_change(
         return Err(Error::Invalid("the source GID index names an empty entry"));
     }
     Ok(())
+}
+
+/// Whether the table of partition keys has an index. RoCE has one key.
+fn has_partition(resources: &Resources, index: u16) -> bool {
+    let length = resources
+        .port
+        .subnet
+        .as_ref()
+        .map_or(1, |port| port.partitions.len());
+    usize::from(index) < length
 }
 
 /// Applies the attributes in the mask, which were checked before.

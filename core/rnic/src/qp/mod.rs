@@ -489,6 +489,10 @@ impl Qp {
             resources.port.counters.dropped_wrong_address += 1;
             return false;
         }
+        if !self.is_in_partition(resources, packet) {
+            resources.port.counters.dropped_bad_pkey += 1;
+            return false;
+        }
         let is_notification = packet.message == Message::Congestion;
         if !is_notification && packet.service != self.common.service() {
             resources.port.counters.dropped_wrong_service += 1;
@@ -540,6 +544,15 @@ impl Qp {
             _ => self.common.attr.destination,
         };
         (is_peer || self.common.kind == QpType::Ud) && inbound.origin.may_be(sender)
+    }
+
+    /// Whether a packet is of the queue pair's partition (IBTA 9.6.1.4). RoCE has one partition, which was
+    /// checked.
+    #[inline(always)]
+    fn is_in_partition(&self, resources: &Resources, packet: &Packet) -> bool {
+        let index = self.common.attr.pkey_index;
+        let subnet = resources.port.subnet.as_ref();
+        subnet.is_none_or(|port| port.has_partition(index, packet.pkey))
     }
 
     /// Handles a request: the responder executes it, unless the front end of the XRC domain takes it.

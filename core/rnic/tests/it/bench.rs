@@ -152,6 +152,7 @@ impl Bench {
             destination: us(),
             traffic_class: 0,
             hop_limit: 64,
+            service_level: 0,
         }
     }
 

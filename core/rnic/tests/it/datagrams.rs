@@ -93,6 +93,7 @@ fn every_member_of_a_group_gets_a_copy_but_the_sender() {
         destination: group,
         traffic_class: 0,
         hop_limit: 1,
+        service_level: 0,
     };
     bench.receive_from(&looped, &packet, b"all");
     assert_eq!(

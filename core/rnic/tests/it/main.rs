@@ -14,3 +14,4 @@ mod hostile;
 mod requester;
 mod responder;
 mod sharing;
+mod subnet;

@@ -179,7 +179,7 @@ impl Lines {
         self.devices = devices;
         for device in &self.devices {
             let ca_guid = u64::from_be_bytes(device.guid);
-            for gid in &device.gids {
+            for gid in &device.addresses {
                 let known = LocalAddress {
                     gid: *gid,
                     ca_guid,

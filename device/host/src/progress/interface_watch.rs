@@ -1,7 +1,7 @@
 //! Follows the network interface of an open device: its addresses, its MTU, and whether it is up.
 
 use super::shared::Shared;
-use crate::interface;
+use crate::{interface, subnet};
 
 /// Sets the device's addresses, MTU and port state to those that its interface has now.
 pub(super) fn update_port(shared: &Shared, ifindex: u32) {
@@ -19,6 +19,10 @@ pub(super) fn update_port(shared: &Shared, ifindex: u32) {
     };
     let mut pump = shared.lock();
     pump.shm.follow_addresses();
+    if let Some(port) = &state.subnet {
+        subnet::follow(&mut pump.rnic, port);
+        return pump.pump_events(&shared.events);
+    }
     pump.rnic.port_mut().change_gids(&state.gids);
     pump.rnic.port_mut().set_active_mtu(state.active_mtu);
     pump.rnic.port_mut().set_active(state.is_up);

@@ -120,6 +120,7 @@ fn arrival_of(datagrams: &Datagrams) -> Arrival {
         destination: Gid(datagrams.destination.octets()),
         traffic_class: datagrams.traffic_class,
         hop_limit: datagrams.hop_limit,
+        service_level: 0,
     }
 }
 

@@ -152,12 +152,12 @@ impl Shared {
     pub(crate) fn handle_shm_event(&self, ready: RawFd) {
         let mut pump = self.lock();
         let now = clock::now();
-        if pump
-            .lab
+        let Pump { lab, rnic, .. } = &mut *pump;
+        if lab
             .as_mut()
-            .is_some_and(|lab| lab.attend(ready, &self.epoll))
+            .is_some_and(|lab| lab.attend(ready, &self.epoll, rnic))
         {
-            return;
+            return pump.pump_events(&self.events);
         }
         let Pump { shm, rnic, .. } = &mut *pump;
         if shm.attend(ready, rnic, now) {

@@ -651,6 +651,7 @@ fn arrival(addresses: &[u8; ADDRESSES_BYTES]) -> Arrival {
         destination: gid(16),
         traffic_class: addresses[32],
         hop_limit: addresses[33],
+        service_level: 0,
     }
 }
 

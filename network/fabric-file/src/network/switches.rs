@@ -56,7 +56,7 @@ impl NetworkBuilder<'_> {
                     };
                     self.imported(name, &entry, links, files)
                 }
-                None => self.native(name, entry, links),
+                None => self.native(name, entry, links, subnet.is_some()),
             };
             switches.extend(made);
         }
@@ -113,8 +113,13 @@ impl NetworkBuilder<'_> {
         name: String,
         entry: Option<usize>,
         links: &[LinkConfig],
+        is_infiniband: bool,
     ) -> Option<NamedSwitch> {
-        let (table, qos) = self.qos_of(entry)?;
+        let (table, qos) = if is_infiniband {
+            ("qos.default".to_owned(), Qos::of_virtual_lanes(links.len()))
+        } else {
+            self.qos_of(entry)?
+        };
         let mut ports = PortProfiles::default();
         for link in links {
             let added = qos

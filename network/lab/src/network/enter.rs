@@ -2,6 +2,7 @@
 
 use super::{FlightKind, Network, Outside};
 use crate::device::{PAYLOAD_MAX, RINGS};
+use crate::frame::infiniband_bytes;
 use crate::marking::{Marked, marks};
 use crate::tap::Taken;
 use fabric::Time;
@@ -24,13 +25,13 @@ const FRAME_BYTES_MIN: usize = 64;
 const COPIED_MAX: u32 = 128;
 
 /// A record that is about to enter the network.
-struct Entering<'a> {
-    record: &'a Record,
-    header: &'a Header,
+pub(super) struct Entering<'a> {
+    pub(super) record: &'a Record,
+    pub(super) header: &'a Header,
     /// Bytes of transport headers.
-    transport: usize,
-    marking: Marked,
-    outside: Outside,
+    pub(super) transport: usize,
+    pub(super) marking: Marked,
+    pub(super) outside: Outside,
 }
 
 /// A ring from which packets enter: the index of the port, of the device there, and of its ring.
@@ -146,6 +147,9 @@ impl Network {
 
     /// Takes a record into the network; `None` when it is dropped or stays in its host.
     fn take(&mut self, place: usize, taken: Entering<'_>) -> Option<LivePacket> {
+        if self.lids.is_some() {
+            return self.take_by_lid(place, &taken);
+        }
         let port = &mut self.ports[place];
         let (from, owner) = (
             port.host.number,
@@ -197,7 +201,7 @@ impl Network {
     }
 
     /// Takes a record into the network, for one host; `None` when it is lost or stays in its host.
-    fn enter(&mut self, to: u32, taken: &Entering<'_>) -> Option<LivePacket> {
+    pub(super) fn enter(&mut self, to: u32, taken: &Entering<'_>) -> Option<LivePacket> {
         let place = taken.outside.place as usize;
         let Entering {
             header,
@@ -221,15 +225,14 @@ impl Network {
             self.deliver(to, at, self.clock.now());
             return None;
         }
-        let is_v6 = Ipv6Addr::from(header.destination)
-            .to_ipv4_mapped()
-            .is_none();
-        let outer = OUTER_BYTES + if is_v6 { IPV6_MORE_BYTES } else { 0 };
-        let tag = if marking.pcp.is_some() { TAG_BYTES } else { 0 };
-        let length = (outer + transport + payload.next_multiple_of(4)).max(FRAME_BYTES_MIN) + tag;
+        let length = match &self.lids {
+            Some(_) => infiniband_bytes(header, transport, payload),
+            None => frame_bytes(header, marking.pcp, transport + payload.next_multiple_of(4)),
+        };
         let source_port = u32::from(header.source_port);
         Some(LivePacket {
             to,
+            leaf: self.leaf_of(to, header),
             class: marking.class,
             tos: marking.tos,
             pcp: marking.pcp,
@@ -327,6 +330,7 @@ impl Network {
             let tag = if pcp.is_some() { TAG_BYTES } else { 0 };
             return Some(LivePacket {
                 to,
+                leaf: None,
                 class,
                 tos,
                 pcp,
@@ -350,6 +354,16 @@ impl Network {
             _ => Forgery::None,
         }
     }
+}
+
+/// Bytes of a RoCEv2 frame, from what follows the UDP header.
+fn frame_bytes(header: &Header, pcp: Option<u8>, inner: usize) -> usize {
+    let is_v6 = Ipv6Addr::from(header.destination)
+        .to_ipv4_mapped()
+        .is_none();
+    let outer = OUTER_BYTES + if is_v6 { IPV6_MORE_BYTES } else { 0 };
+    let tag = if pcp.is_some() { TAG_BYTES } else { 0 };
+    (outer + inner).max(FRAME_BYTES_MIN) + tag
 }
 
 /// A stamp of the clock of devices as time of the network, which began at `origin_ns`.

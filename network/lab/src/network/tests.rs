@@ -24,6 +24,7 @@ fn record(source: Ipv4Addr, destination: Ipv4Addr) -> Vec<u8> {
         traffic_class: 0,
         hop_limit: 64,
         source_port: 1,
+        service_level: 0,
     };
     [header.to_bytes().as_slice(), &TRANSPORT].concat()
 }

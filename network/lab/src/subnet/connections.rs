@@ -98,6 +98,10 @@ impl Connections {
                 let _ = unix::send_now(fd, subnet.describe(host).as_bytes());
                 return false;
             }
+            Some(Request::Port) => {
+                let _ = unix::send_now(fd, &subnet.port_state(host).to_bytes());
+                return false;
+            }
             Some(Request::Call {
                 cookie,
                 command,

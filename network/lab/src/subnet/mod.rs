@@ -2,11 +2,13 @@
 //! the lab.
 
 mod connections;
+mod data;
 mod sysfs;
 
 pub(crate) use connections::{Connections, Greeted};
 
 use crate::plan::LiveHost;
+use data::Told;
 use fabric::Time;
 use fabric::topology::Node as Place;
 use fabric_file::{Network, Subnet as Description};
@@ -24,6 +26,11 @@ pub(crate) struct LiveSubnet {
     subnet: Subnet,
     /// By the numbers of live hosts. Others have no programs, and answer so.
     agents: BTreeMap<usize, Agents>,
+    /// How many of its nodes are hosts; switches come after them.
+    hosts: usize,
+    /// The port of the simulated switch for each port of a switch that has a link.
+    ports: BTreeMap<End, u16>,
+    told: Told,
 }
 
 impl LiveSubnet {
@@ -40,6 +47,9 @@ impl LiveSubnet {
                 .iter()
                 .map(|host| (host.number as usize, Agents::default()))
                 .collect(),
+            hosts: description.hosts.len(),
+            ports: ports_of(network, description),
+            told: Told::default(),
         })
     }
 
@@ -129,8 +139,7 @@ impl LiveSubnet {
                         None => answers.extend(unhandled(&packet).map(|packet| (at, packet))),
                     }
                 }
-                // Devices of verbs do not use the subnet's ports so far.
-                Output::Event { .. } => {}
+                Output::Event { at, event } => self.told.add(at.node, event),
             }
         }
         for (from, packet) in answers {
@@ -174,6 +183,20 @@ fn nodes_of(network: &Network, description: &Description) -> Vec<Node> {
         Node::switch(identity, &ports.collect::<Vec<_>>())
     });
     hosts.chain(switches).collect()
+}
+
+/// The ports of simulated switches, by node and number.
+fn ports_of(network: &Network, description: &Description) -> BTreeMap<End, u16> {
+    let links = network.topology.links().iter().zip(&description.links);
+    let ends = links.flat_map(|(link, subnet)| link.ends.into_iter().zip(subnet.ports));
+    ends.filter_map(|(end, port)| match end.node {
+        Place::Host(_) => None,
+        Place::Switch(number) => {
+            let node = description.hosts.len() + number as usize;
+            Some((End { node, port }, end.port))
+        }
+    })
+    .collect()
 }
 
 fn cables_of(network: &Network, description: &Description) -> Vec<Cable> {

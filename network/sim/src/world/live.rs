@@ -13,6 +13,9 @@ use fabric::Time;
 pub struct LivePacket {
     /// The host that it is for, which is live.
     pub to: u32,
+    /// InfiniBand: the LID by which switches forward it, as [`super::World::leaf_of_lid`] numbers it, in
+    /// place of the switch of `to`.
+    pub leaf: Option<u32>,
     /// Queue of the host's port, and the priority whose pause frames stop it.
     pub class: u8,
     /// DSCP in the upper six bits, ECN in the lower two.

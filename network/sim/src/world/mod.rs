@@ -61,12 +61,13 @@ pub use storage::config::{Drives, Media, Processor, StorageConfig};
 
 use fabric::config::CLASSES;
 use fabric::topology::Topology;
-use fabric::{Egress, LinkCounters, PortCounters, Span, Spread, Time};
+use fabric::{Egress, LinkCounters, NextHops, PortCounters, Span, Spread, Time};
 use part::Part;
 use reroute::Rerouting;
 use rnic::simulation::Simulated as _;
 use skip::Skipper;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use thread_policy::ThreadPolicy;
 
 /// Interval of the checks whether all flows are done, and for deadlocks.
@@ -211,6 +212,24 @@ impl World {
             let attached = &mut self.parts[usize::from(part)].switches[index as usize];
             attached.switch.set_watchdog(Some(watchdog));
             self.watches = true;
+        }
+    }
+
+    /// Number by which packets for a LID name their destination in place of a switch ([`LivePacket::leaf`]),
+    /// in the tables of [`Self::set_forwarding`].
+    pub fn leaf_of_lid(&self, lid: u16) -> u32 {
+        self.switch_at.len() as u32 + u32::from(lid)
+    }
+
+    /// Gives a switch other next hops, which a manager has written: by [`Self::leaf_of_lid`], since
+    /// InfiniBand switches forward by LID. Links that go down change nothing then until the manager writes
+    /// again.
+    pub fn set_forwarding(&mut self, switch: u32, next_hops: Arc<NextHops>) {
+        self.rerouting = None;
+        if let Some((part, index)) = self.switch_at.get(switch as usize).copied() {
+            self.parts[usize::from(part)].switches[index as usize]
+                .switch
+                .set_next_hops(next_hops);
         }
     }
 

@@ -29,6 +29,7 @@ impl LiveHosts for Senders {
             return Offer::Nothing;
         }
         Offer::Packet(LivePacket {
+            leaf: None,
             to,
             class: 3,
             tos: 26 << 2,

@@ -182,3 +182,64 @@ fn a_second_opensm_stands_by_and_takes_over() {
     );
     assert!(!said.contains("still:"), "{said}");
 }
+
+#[test]
+fn programs_exchange_data_by_lid_and_by_gid() {
+    let said = script(
+        r#"
+        $R lab up -d $E/infiniband/two-hosts.toml || exit 1
+        $R lab exec alice -- ibv_devinfo
+        manager alice
+        up alice 1 || exit 1
+        $R lab exec alice -- ibv_devinfo -v
+        A=10.0.0.1
+        pair() {
+            NAME=$1; shift
+            $R lab exec alice -- timeout 60 "$@" >$D/server 2>&1 &
+            SERVER=$!
+            until_it_listens 4853 alice || until_it_listens 4853 alice
+            $R lab exec bob -- timeout 60 "$@" $A >$D/client 2>&1
+            echo "$NAME client: $?"
+            wait $SERVER
+            echo "$NAME server: $?"
+            cat $D/client
+        }
+        pair pingpong-lid ibv_rc_pingpong -p 18515 -n 50
+        pair pingpong-gid ibv_rc_pingpong -p 18515 -n 50 -g 0
+        pair ud-lid ibv_ud_pingpong -p 18515 -n 20
+        pair ud-gid ibv_ud_pingpong -p 18515 -n 20 -g 0
+        pair srq ibv_srq_pingpong -p 18515 -n 20
+        pair write-lid ib_write_bw -d rk_ib0 -n 200 -s 65536
+        pair write-gid ib_write_bw -d rk_ib0 -n 200 -s 65536 -x 0
+        pair send-ud ib_send_lat -d rk_ib0 -c UD -n 50
+        pair read-lid ib_read_lat -d rk_ib0 -n 50
+        down"#,
+    );
+    for name in [
+        "pingpong-lid",
+        "pingpong-gid",
+        "ud-lid",
+        "ud-gid",
+        "srq",
+        "write-lid",
+        "write-gid",
+        "send-ud",
+        "read-lid",
+    ] {
+        let whole = format!("{name} client: 0\n{name} server: 0\n");
+        assert!(said.contains(&whole), "{name}: {said}");
+    }
+    live::expect_lines(
+        &said,
+        &[
+            "link_layer:\t\tInfiniBand",
+            "state:\t\t\tPORT_INIT (2)",
+            "state:\t\t\tPORT_ACTIVE (4)",
+            "port_lid:\t\t1",
+            "sm_lid:\t\t\t1",
+            "active_speed:\t\t10.0 Gbps (4)",
+            "remote address: LID 0x0001",
+            "left: 0 processes, 0 sockets",
+        ],
+    );
+}

@@ -38,6 +38,7 @@ impl Requester {
         let message = message(qp, entry, position, extent);
         let psn = entry.first_psn.plus(unit.packet);
         let mut header = Packet::new(qp.service(), qp.attr.destination, psn, message);
+        header.pkey = cx.resources.partition(qp.attr.pkey_index);
         header.ack_req = unit.ack;
         header.xrc_srq = entry.xrc_srq.filter(|_| qp.kind == QpType::XrcSend);
         header.solicited = ends && entry.flags.contains(SendFlags::SOLICITED);
@@ -82,6 +83,7 @@ impl Requester {
         };
         let (path, qpn) = self.aim(cx, index).ok_or(Status::LocalQpOperation)?;
         let mut header = Packet::new(cx.qp.service(), qpn, entry.first_psn, message);
+        header.pkey = cx.resources.partition(cx.qp.attr.pkey_index);
         header.solicited = entry.flags.contains(SendFlags::SOLICITED);
         // `room` has selected the channel.
         let channel = cx.qp.path.channel;

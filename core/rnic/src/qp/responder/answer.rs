@@ -424,7 +424,8 @@ fn send(
     payload: Gather<'_>,
     sink: &mut impl Sink,
 ) -> bool {
-    let packet = Packet::new(cx.qp.service(), cx.qp.attr.destination, psn, message);
+    let mut packet = Packet::new(cx.qp.service(), cx.qp.attr.destination, psn, message);
+    packet.pkey = cx.resources.partition(cx.qp.attr.pkey_index);
     let length = payload.len();
     let sent = sink.send(&cx.qp.path, &packet, payload).is_ok();
     if sent {

@@ -2,10 +2,11 @@
 
 use super::Responder;
 use crate::address::Arrival;
-use crate::completion::{CompletionKind, Extra, NetworkHeader, Status};
+use crate::completion::{Completion, CompletionKind, Extra, NetworkHeader, Status};
 use crate::cq::Notice;
 use crate::memory::{Memory, Payload};
 use crate::qp::context::Context;
+use crate::subnet::LidAddress;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use wire::grh::GRH_SIZE;
 use wire::{Message, Packet, Tail};
@@ -58,10 +59,15 @@ impl Responder {
         let mut done = cx.completion(id, status, CompletionKind::Receive);
         done.length = total;
         done.source = deth.source;
-        done.grh = Some(match (arrival.source.ipv4(), arrival.destination.ipv4()) {
-            (Some(_), Some(_)) => NetworkHeader::Ipv4,
-            _ => NetworkHeader::Ipv6,
-        });
+        match LidAddress::from_gid(arrival.source) {
+            Some(source) => note_source(&mut done, cx, arrival, source),
+            None => {
+                done.grh = Some(match (arrival.source.ipv4(), arrival.destination.ipv4()) {
+                    (Some(_), Some(_)) => NetworkHeader::Ipv4,
+                    _ => NetworkHeader::Ipv6,
+                });
+            }
+        }
         if let Tail::Immediate(bytes) = tail {
             done.extra = Extra::Immediate(bytes);
         }
@@ -83,7 +89,10 @@ impl Responder {
         payload: Payload<'_>,
         memory: &mut impl Memory,
     ) -> Status {
-        let header = wire::grh::to_bytes(&ip_header(arrival, payload.len()));
+        let header = match LidAddress::from_gid(arrival.source) {
+            Some(source) => global_header(cx, arrival, source, payload.len()),
+            None => wire::grh::to_bytes(&ip_header(arrival, payload.len())),
+        };
         let header = Payload::Bytes(&header);
         let srq = cx.qp.init.srq;
         let filled = self
@@ -95,6 +104,45 @@ impl Responder {
             Status::LocalProtection
         }
     }
+}
+
+/// Notes what a completion of InfiniBand has besides.
+fn note_source(done: &mut Completion, cx: &Context<'_>, arrival: &Arrival, source: LidAddress) {
+    done.grh = source.guid.map(|_| NetworkHeader::Global);
+    done.source_lid = source.lid;
+    done.service_level = arrival.service_level;
+    let destination = LidAddress::from_gid(arrival.destination);
+    if let (Some(port), Some(destination)) = (&cx.resources.port.subnet, destination) {
+        done.path_bits = (destination.lid & ((1 << port.lmc) - 1)) as u8;
+    }
+}
+
+/// The next header of a GRH before a base transport header (IBTA 8.3.5).
+const NEXT_HEADER_IBA: u8 = 0x1b;
+/// Bytes of BTH, DETH and ICRC, which the length in a GRH includes.
+const GLOBAL_OVERHEAD: u32 = 12 + 8 + 4;
+
+/// The global route header of a packet of InfiniBand; zeros where it has none.
+fn global_header(
+    cx: &Context<'_>,
+    arrival: &Arrival,
+    source: LidAddress,
+    payload: u32,
+) -> [u8; GRH_SIZE] {
+    let (Some(guid), Some(port)) = (source.guid, &cx.resources.port.subnet) else {
+        return [0; GRH_SIZE];
+    };
+    let own = LidAddress::from_gid(arrival.destination);
+    let destination = own.map_or(arrival.destination, |_| port.gid());
+    wire::grh::to_bytes(&wire::ip::Ip::V6(wire::ipv6::Ipv6 {
+        traffic_class: wire::TrafficClass(0),
+        flow_label: 0,
+        payload_length: (payload.next_multiple_of(4) + GLOBAL_OVERHEAD) as u16,
+        next_header: NEXT_HEADER_IBA,
+        hop_limit: arrival.hop_limit,
+        source: Ipv6Addr::from(port.gid_of(guid.get()).0),
+        destination: Ipv6Addr::from(destination.0),
+    }))
 }
 
 /// The IP header of the packet, as far as a receiver knows it.

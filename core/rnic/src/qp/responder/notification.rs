@@ -36,6 +36,7 @@ impl Responder {
         // BTH of a CNP: BECN set, PSN 0 (IBTA A17.9.3, figure 6).
         let to = cx.qp.attr.destination;
         let mut packet = Packet::new(Service::Rc, to, Psn::new(0), Message::Congestion);
+        packet.pkey = cx.resources.partition(cx.qp.attr.pkey_index);
         packet.becn = true;
         if sink.send(&cx.qp.path, &packet, Gather::EMPTY).is_ok() {
             cx.resources.port.counters.np_cnp_sent += 1;

@@ -53,6 +53,7 @@ fn arrival(from_client: bool) -> Arrival {
         destination,
         traffic_class: 0,
         hop_limit: 64,
+        service_level: 0,
     }
 }
 

@@ -167,6 +167,7 @@ fn the_queue_of_datagrams_to_send_is_limited() {
         destination: BOB,
         traffic_class: 0,
         hop_limit: 64,
+        service_level: 0,
     };
     for _ in 0..5_000 {
         pair.bob

@@ -78,6 +78,7 @@ impl Host {
             destination: datagram.path.destination,
             traffic_class: datagram.path.traffic_class,
             hop_limit: datagram.path.hop_limit,
+            service_level: 0,
         };
         self.cm.handle_datagram(&arrival, &datagram.mad, now);
     }

@@ -334,6 +334,7 @@ fn a_released_connection_has_no_events() {
         destination: BOB,
         traffic_class: 0,
         hop_limit: 64,
+        service_level: 0,
     };
     pair.bob.cm.handle_datagram(&arrival, &dreq.mad, pair.now);
     // The event is queued already when the owner releases the connection.

@@ -144,6 +144,7 @@ impl Host {
             destination: gid(self.number),
             traffic_class: packet.tos,
             hop_limit: packet.hop_limit,
+            service_level: 0,
         };
         let payload = Payload::Phantom(content.payload);
         let kinds = context.kinds;

@@ -164,8 +164,13 @@ impl Host {
         for (mask, is) in self.forged.iter_mut().zip(is) {
             *mask = *mask & !bit | if is { bit } else { 0 };
         }
-        let attachment = context.attachments.get(live.to as usize).copied();
-        let (leaf, exit) = attachment.map_or((u32::MAX, 0), |at| (at.leaf, at.exit));
+        let (leaf, exit) = match live.leaf {
+            Some(leaf) => (leaf, 0),
+            None => {
+                let attachment = context.attachments.get(live.to as usize);
+                attachment.map_or((u32::MAX, 0), |at| (at.leaf, at.exit))
+            }
+        };
         let mut packet = Packet::new(leaf, exit, live.length, live.tos, live.entropy);
         packet.pcp = live.pcp.unwrap_or(UNTAGGED);
         packet.hop_limit = live.hop_limit;
