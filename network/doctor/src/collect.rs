@@ -67,26 +67,29 @@ pub fn snapshot() -> String {
     if netdevs.is_empty() {
         return text;
     }
-    run(&mut text, "ip", &["-o", "addr"], None);
-    run(&mut text, "lspci", &["-vvv"], None);
+    run(&mut text, "ip", &["-o", "addr"], &[]);
+    run(&mut text, "lspci", &["-vvv"], &[]);
+    run(&mut text, "lspci", &["-nn"], &[]);
+    run(&mut text, "devlink", &["dev", "info"], &[]);
     for netdev in &netdevs {
         for object in ["pfc", "app", "ets"] {
             run(
                 &mut text,
                 "dcb",
                 &["-j", object, "show", "dev", netdev],
-                None,
+                &[],
             );
         }
-        run(&mut text, "mlnx_qos", &["-i", netdev], None);
-        run(&mut text, "ethtool", &[netdev], None);
-        run(&mut text, "ethtool", &["-a", netdev], None);
-        run(&mut text, "ethtool", &["-S", netdev], None);
+        run(&mut text, "mlnx_qos", &["-i", netdev], &[]);
+        run(&mut text, "ethtool", &[netdev], &[]);
+        run(&mut text, "ethtool", &["-a", netdev], &[]);
+        run(&mut text, "ethtool", &["-i", netdev], &[]);
+        run(&mut text, "ethtool", &["-S", netdev], &[]);
     }
-    run(&mut text, "dmesg", &[], Some("available PCIe bandwidth"));
-    run(&mut text, "iptables-save", &[], None);
-    run(&mut text, "nft", &["list", "ruleset"], None);
-    run(&mut text, "rdma", &["link"], None);
+    run(&mut text, "dmesg", &[], MESSAGES);
+    run(&mut text, "iptables-save", &[], &[]);
+    run(&mut text, "nft", &["list", "ruleset"], &[]);
+    run(&mut text, "rdma", &["link"], &[]);
     variables(&mut text);
     for file in ["/proc/cmdline", "/proc/mounts"] {
         // Mounts of SMB only: other options may hold secrets.
@@ -221,7 +224,18 @@ fn section<'a>(text: &mut String, command: &str, lines: impl Iterator<Item = &'a
 }
 
 /// Output of a command that succeeds; lines with `only` where it is given.
-fn run(text: &mut String, program: &str, arguments: &[&str], only: Option<&str>) {
+/// Messages of drivers that the kernel's log is searched for.
+const MESSAGES: &[&str] = &[
+    "available PCIe bandwidth",
+    "Port module event",
+    "insufficient power on the PCIe slot",
+    "health compromised",
+    "not enough MMIO resources for SR-IOV",
+    "SR-IOV: bus number out of range",
+];
+
+/// Appends the output of a program; of its lines those with one of these texts, or all where there are none.
+fn run(text: &mut String, program: &str, arguments: &[&str], only: &[&str]) {
     let command = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -238,7 +252,7 @@ fn run(text: &mut String, program: &str, arguments: &[&str], only: Option<&str>)
         &name,
         output
             .lines()
-            .filter(|line| only.is_none_or(|only| line.contains(only))),
+            .filter(|line| only.is_empty() || only.iter().any(|only| line.contains(only))),
     );
 }
 

@@ -5,7 +5,7 @@ use vendors::text::{classes, ranges};
 use vendors::{Area, Intent};
 
 use crate::marks::Marks;
-use crate::rules::{is_of_interest, marks_of, place_of_adapter};
+use crate::rules::{is_of_interest, marks_of, may_be_idle, place_of_adapter};
 use crate::snapshot::SwitchFacts;
 
 /// Names of ports in one line at most.
@@ -177,8 +177,33 @@ fn of_adapter(host: &HostFacts, adapter: &Adapter, asked: Marks) -> String {
         parts.push(format!("PFC for {list}"));
     }
     parts.extend(adapter.mtu.as_ref().map(|mtu| format!("MTU {}", mtu.value)));
+    parts.extend(of_card(host, adapter));
     match parts.is_empty() {
         true => format!("{name}: nothing of it was seen"),
         false => format!("{name}: {}", parts.join(", ")),
     }
+}
+
+/// The card, its firmware, and a PCIe link that has to be read again.
+fn of_card(host: &HostFacts, adapter: &Adapter) -> Vec<String> {
+    let mut parts = Vec::new();
+    parts.extend(adapter.card_name().map(str::to_owned));
+    let card = host
+        .cards
+        .iter()
+        .find(|own| own.pci.is_some() && own.pci == adapter.pci);
+    let version = card.and_then(|own| own.version.as_ref());
+    parts.extend(version.map(|version| format!("firmware {}", version.value)));
+    if let Some(trained) = adapter
+        .pcie
+        .trained
+        .as_ref()
+        .filter(|_| may_be_idle(host, adapter))
+    {
+        parts.push(format!(
+            "{} while idle: read it again under load",
+            trained.value
+        ));
+    }
+    parts
 }

@@ -42,6 +42,9 @@ const HEADROOM: &str = "IEEE 802.1Q-2018, annex N (buffer requirements of PFC)";
 const TRUST: &str = "IEEE 802.1Q-2018, 6.9 (priority of a frame)";
 const PORTS: &str = "InfiniBand Architecture Specification, 14.2.5.6 (PortInfo)";
 const COUNTERS: &str = "InfiniBand Architecture Specification, 16.1.3.5 (PortCounters)";
+const SR_IOV: &str =
+    "PCI Express Base Specification 5.0, chapter 9 (single root I/O virtualization)";
+const MLX5_EVENTS: &str = "Linux, drivers/net/ethernet/mellanox/mlx5/core/events.c";
 const ATS: &str = "PCI Express Base Specification 5.0, chapter 10 (address translation services)";
 
 entries! {
@@ -55,6 +58,16 @@ entries! {
     "acs": "PCI Express Base Specification 5.0, 6.12 (access control services)",
     "iommu": ATS,
     "firmware-psid": "mstflint(1): query",
+    "firmware-link-type": "NVIDIA Firmware Tools (MFT): mlxconfig, LINK_TYPE",
+    "firmware-pending": "NVIDIA Firmware Tools (MFT): mlxconfig, settings of the next boot",
+    "firmware-functions": SR_IOV,
+    "link-trouble": "NVIDIA Firmware Tools (MFT): mlxlink, troubleshooting",
+    "module-alarm": "SFF-8636 (alarms of modules)",
+    "kernel-cable": MLX5_EVENTS,
+    "kernel-power": MLX5_EVENTS,
+    "kernel-health": "Linux, drivers/net/ethernet/mellanox/mlx5/core/health.c",
+    "sriov-memory": SR_IOV,
+    "sriov-bus": SR_IOV,
     "link-down": NEGOTIATION,
     "link-speed": NEGOTIATION,
     "gid-empty": GIDS,
@@ -136,7 +149,7 @@ entries! {
     "host-ecn": ECN,
     "host-cnp": CNP,
     "host-shares": ETS,
-    "host-functions": "PCI Express Base Specification 5.0, chapter 9 (single root I/O virtualization)",
+    "host-functions": SR_IOV,
     "probe-host-down": "RFC 792 (ICMP)",
     "probe-port-blocked": PORT,
     "probe-no-stack": PORT,

@@ -103,6 +103,19 @@ pub struct PcieFacts {
     pub relaxed_ordering: Option<Fact<bool>>,
 }
 
+/// The vendor of a card, whose tools differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CardVendor {
+    /// NVIDIA, formerly Mellanox.
+    Nvidia,
+    /// Broadcom, whose drivers are bnxt_en and bnxt_re.
+    Broadcom,
+    /// Intel, whose RDMA driver is irdma.
+    Intel,
+    /// Chelsio, whose drivers are cxgb4 and iw_cxgb4.
+    Chelsio,
+}
+
 /// Facts of an RDMA adapter's port.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Adapter {
@@ -168,6 +181,8 @@ pub struct Adapter {
     pub forced_tos: Option<Fact<u8>>,
     /// The driver of the device.
     pub driver: Option<String>,
+    /// Vendor and device of PCI.
+    pub card: Option<Fact<(u16, u16)>>,
     /// Whether `mlnx_qos` has shown the adapter.
     pub has_mlnx_qos: bool,
     /// Counters of faults that are not zero, by name.
@@ -189,6 +204,30 @@ pub struct Adapter {
 }
 
 impl Adapter {
+    /// The name of the card, if its PCI identifiers are known.
+    pub fn card_name(&self) -> Option<&'static str> {
+        let (vendor, device) = self.card.as_ref()?.value;
+        crate::card_names::name(vendor, device)
+    }
+
+    /// The vendor, by the driver or the name of the device, else by the PCI identifier.
+    pub fn vendor(&self) -> Option<CardVendor> {
+        let driver = self.driver.as_deref().unwrap_or(&self.device);
+        let begins = |names: &[&str]| names.iter().any(|name| driver.starts_with(name));
+        let pci = self.card.as_ref().map(|card| card.value.0);
+        if self.is_nvidia() || pci == Some(0x15b3) {
+            Some(CardVendor::Nvidia)
+        } else if begins(&["bnxt"]) || pci == Some(0x14e4) {
+            Some(CardVendor::Broadcom)
+        } else if begins(&["irdma", "ice", "i40iw", "i40e"]) || pci == Some(0x8086) {
+            Some(CardVendor::Intel)
+        } else if begins(&["cxgb", "iw_cxgb"]) || pci == Some(0x1425) {
+            Some(CardVendor::Chelsio)
+        } else {
+            None
+        }
+    }
+
     /// Whether it is one of NVIDIA's, so that their tools work with it.
     pub fn is_nvidia(&self) -> bool {
         let driver = self.driver.as_deref().unwrap_or(&self.device);
@@ -205,6 +244,51 @@ impl Adapter {
             self.gbps_max = Some(gbps);
         }
     }
+}
+
+/// A setting of a card's firmware.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FirmwareSetting {
+    /// The value now, where the tool shows it (`mlxconfig -e query`).
+    pub current: Option<String>,
+    /// The value after the next reset.
+    pub next: String,
+}
+
+/// A card as tools of its firmware show it.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct CardFacts {
+    /// The device of the tool: `mt4121_pciconf0`, a PCI address or an RDMA device.
+    pub name: String,
+    /// The PCI address.
+    pub pci: Option<String>,
+    /// Version of the firmware. Its first number is of the chip: 16 of ConnectX-5, 22 of ConnectX-6 Dx.
+    pub version: Option<Fact<String>>,
+    /// PSID of the firmware.
+    pub psid: Option<Fact<String>>,
+    /// Whether it takes signed images of its own PSID only.
+    pub secure: Option<Fact<bool>>,
+    /// Settings of the firmware by their names.
+    pub settings: BTreeMap<String, Fact<FirmwareSetting>>,
+    /// What the tool recommends for a link that does not work.
+    pub trouble: Option<Fact<String>>,
+}
+
+/// What a driver wrote into the kernel's log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KernelEvent {
+    /// A cable was taken out, or was not there.
+    Unplugged,
+    /// A cable was put in.
+    Plugged,
+    /// The slot gives the card less power than it needs.
+    Power,
+    /// The firmware of the card has stopped.
+    Health,
+    /// Virtual functions have no room in the memory window of the port above the card.
+    NoMemorySpace,
+    /// Virtual functions have no bus number.
+    NoBusNumber,
 }
 
 /// The link of an adapter of Windows.
@@ -358,6 +442,12 @@ pub struct HostFacts {
     pub adapters: Vec<Adapter>,
     /// PCIe bandwidth in Gb/s to which the kernel found a device limited, from its log.
     pub pcie_limited: Vec<Fact<f64>>,
+    /// Cards as tools of their firmware show them.
+    pub cards: Vec<CardFacts>,
+    /// Alarms of modules that are on: the interface, and the alarm.
+    pub module_alarms: Vec<Fact<(String, String)>>,
+    /// What drivers wrote into the kernel's log: the PCI address, and what it tells.
+    pub kernel_events: Vec<Fact<(String, KernelEvent)>>,
     /// Rules of the firewall that drop RoCEv2, each with the interface that it is for, if it names one.
     pub dropped_4791: Vec<Fact<Option<String>>>,
     /// Whether a rule set of the firewall was seen.

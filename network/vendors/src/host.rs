@@ -5,7 +5,7 @@ use crate::host_remedy::HostRemedy;
 use crate::outcome::Outcomes;
 use crate::sections::{check_count, read_each, sections};
 use crate::text::ReadError;
-use crate::{linux, windows};
+use crate::{firmware, linux, windows};
 
 /// Commands whose outputs concern no rule, by their first words.
 const IRRELEVANT: &[&str] = &[
@@ -56,8 +56,9 @@ pub fn read_host(file: &str, text: &str) -> Result<HostFacts, ReadError> {
             continue;
         }
         let is_known = read_each(section, &mut host, &mut outcomes, |section, host| {
-            let is_known =
-                linux::shown::take(section, host)? || windows::shown::take(section, host)?;
+            let is_known = firmware::take(section, host)?
+                || linux::shown::take(section, host)?
+                || windows::shown::take(section, host)?;
             Ok(Some(is_known))
         });
         if is_known == Some(false) {

@@ -6,6 +6,7 @@
 
 mod advice;
 mod blocks;
+mod card_names;
 mod class_map;
 mod counted;
 mod counted_faults;
@@ -13,6 +14,7 @@ pub mod dialect;
 mod diff;
 mod eos;
 pub mod facts;
+mod firmware;
 mod freebsd;
 mod highest_rate;
 mod host;

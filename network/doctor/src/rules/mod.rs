@@ -2,6 +2,7 @@
 
 mod counters;
 mod fabric;
+mod firmware;
 mod gid;
 mod headroom;
 mod host;
@@ -18,6 +19,7 @@ mod switch;
 mod windows_dcb;
 
 pub use self::infiniband::check_subnet;
+pub(crate) use self::pcie::may_be_idle;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -48,6 +50,7 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts], asked: Marks) -> Vec
             counters::check(host, adapter, &mut found);
         }
         software::check(host, &mut found);
+        firmware::check(host, &mut found);
         smb::check(host, dcbx, &mut found);
     }
     for switch in switches {

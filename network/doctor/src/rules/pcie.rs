@@ -19,6 +19,20 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
     numa(host, adapter, found);
 }
 
+/// Whether a link may only be idle: cards that save power run at 2.5 GT/s with all lanes while nothing is
+/// sent, which looks like a slot of the first generation. The kernel's log of the driver's start is no such
+/// reading.
+pub(crate) fn may_be_idle(host: &HostFacts, adapter: &Adapter) -> bool {
+    let (Some(capable), Some(trained)) = (&adapter.pcie.capable, &adapter.pcie.trained) else {
+        return false;
+    };
+    let (can, is) = (capable.value, trained.value);
+    is.generation == 1
+        && can.generation > 1
+        && is.width == can.width
+        && host.pcie_limited.is_empty()
+}
+
 fn trained(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let own = |rule| Found {
         rule,
@@ -31,7 +45,7 @@ fn trained(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
     let (can, is) = (capable.value, trained.value);
     // A narrower or older slot than the card's is a fault where the link then limits the network.
     let limits = is.gbps() < f64::from(gbps(adapter)) * HEADROOM;
-    if !limits {
+    if !limits || may_be_idle(host, adapter) {
         return;
     }
     let rule = match (is.width < can.width, is.generation < can.generation) {
@@ -54,8 +68,8 @@ fn trained(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding>) {
             "another slot: the lanes of this one are fewer, shared, or its riser is faulty"
         }
         _ => {
-            "check riser, slot and firmware settings (link speed, ASPM); then lspci -vvv shows LnkSta as \
-                LnkCap"
+            "read LnkSta again under load (lspci -vvv beside ib_write_bw): cards that save power are slower \
+             while idle. Then contacts, riser, slot, and the link speed in the firmware settings of the host"
         }
     };
     let consequence = limit(

@@ -1,4 +1,4 @@
-//! Kernel, firewall and firmware of a host.
+//! Kernel, firewall and software devices of a host.
 
 use super::{Adapter, Consequence, Finding, Found, HostFacts, names};
 
@@ -70,7 +70,6 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
         let fix = "iommu=pt on the kernel's command line";
         found.push(own("iommu").say(what, &[&iommu.seen], Consequence::NotSimulated(peer), fix));
     }
-    firmware(host, found);
 }
 
 /// The command that lets RoCEv2 through, of the tool that has shown the rule.
@@ -82,34 +81,4 @@ fn accept(rule: &str) -> &'static str {
              and the cloud's firewall"
         }
     }
-}
-
-/// Adapters of one kind with firmware of different PSIDs: one was flashed as another model.
-fn firmware(host: &HostFacts, found: &mut Vec<Finding>) {
-    let known: Vec<_> = host
-        .adapters
-        .iter()
-        .filter_map(|adapter| Some((adapter, adapter.psid.as_ref()?)))
-        .collect();
-    let Some((_, first)) = known.first() else {
-        return;
-    };
-    let Some((adapter, other)) = known.iter().find(|(_, psid)| psid.value != first.value) else {
-        return;
-    };
-    let what = format!(
-        "firmware {} and {}: adapters of one host differ",
-        first.value, other.value
-    );
-    let fix = "mstflint -d BDF query; firmware of the board's own PSID, or the same for all";
-    let consequence = Consequence::NotSimulated(
-        "adapters are simulated by their settings and not by their firmware; features and defaults of \
-         firmware differ between PSIDs",
-    );
-    let own = Found {
-        rule: "firmware-psid",
-        host,
-        adapter,
-    };
-    found.push(own.say(what, &[&other.seen, &first.seen], consequence, fix));
 }

@@ -170,7 +170,7 @@ fn one_odd_line_of_a_host_leaves_the_rest() {
         (1, None)
     );
     let unread = host(&format!(
-        "{HOST}==> ethtool -x eth0 <==\n rx_discards_phy: 7\n==> mlxlink -d mlx5_0 <==\nx\n==> uname -a \
+        "{HOST}==> ethtool -x eth0 <==\n rx_discards_phy: 7\n==> mlxdump -d mlx5_0 <==\nx\n==> uname -a \
          <==\nLinux\n"
     ));
     let why: Vec<&str> = unread.left.iter().map(|line| line.why.as_str()).collect();
@@ -178,7 +178,7 @@ fn one_odd_line_of_a_host_leaves_the_rest() {
         why,
         [
             "\"ethtool -x eth0\": the output of this command is not read",
-            "\"mlxlink -d mlx5_0\": the output of this command is not read"
+            "\"mlxdump -d mlx5_0\": the output of this command is not read"
         ]
     );
 }

@@ -1,17 +1,80 @@
 //! Corrections of a Linux host: with NVIDIA's tools where the adapter is theirs, else with iproute2's `dcb`.
 
-use crate::facts::Adapter;
+use crate::facts::{Adapter, CardVendor};
 use crate::host_remedy::HostRemedy;
 use crate::shell::quoted;
 use crate::text::{classes, set_bits};
 
 /// The commands for a setting, where one is known.
 pub(crate) fn command(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
-    let own = match adapter.is_nvidia() {
-        true => of_nvidia(remedy, adapter),
-        false => None,
+    let own = match adapter.vendor() {
+        Some(CardVendor::Nvidia) => of_nvidia(remedy, adapter),
+        Some(CardVendor::Broadcom) => of_broadcom(remedy, adapter),
+        Some(CardVendor::Intel) => of_intel(remedy, adapter),
+        Some(CardVendor::Chelsio) => of_chelsio(remedy),
+        None => None,
     };
     own.or_else(|| of_any(remedy, adapter))
+}
+
+/// Broadcom's script `bnxt_setupcc.sh` sets PFC and congestion control at once, so it needs all values of the
+/// site; `niccli` shows what is set.
+fn of_broadcom(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
+    let (netdev, device) = (quoted(interface(adapter)), quoted(&adapter.device));
+    let script = |option: String| {
+        format!(
+            "bnxt_setupcc.sh -d {device} -i {netdev} -m 3 {option}   # with the site's other values: -s DSCP \
+             and -r priority of data, -p DSCP and -c priority of notifications; niccli shows them"
+        )
+    };
+    Some(match remedy {
+        HostRemedy::CnpDscp(dscp) => script(format!("-p {dscp}")),
+        HostRemedy::CnpPriority(priority) => script(format!("-c {priority}")),
+        HostRemedy::Notify(priority) | HostRemedy::React(priority) => {
+            script(format!("-r {priority}"))
+        }
+        HostRemedy::ReceiveBuffer(priority) => format!(
+            "PFC for priority {priority} gives it buffers of its own; niccli --dev N qos --ets --show \
+             shows it"
+        ),
+        _ => return None,
+    })
+}
+
+/// Intel's firmware has an LLDP agent that holds DCB while it runs.
+fn of_intel(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
+    let netdev = quoted(interface(adapter));
+    let agent = format!("   # after: ethtool --set-priv-flags {netdev} fw-lldp-agent off");
+    Some(match remedy {
+        HostRemedy::Pfc(_) | HostRemedy::Shares(_) | HostRemedy::MapDscp { .. } => {
+            of_any(remedy, adapter)? + &agent
+        }
+        HostRemedy::ReceiveBuffer(priority) => {
+            format!("PFC for priority {priority} gives it buffers of its own")
+        }
+        HostRemedy::Notify(priority) | HostRemedy::React(priority) => format!(
+            "DCQCN for priority {priority}: Intel's driver irdma has it by parameters of the module, at both \
+             ends"
+        ),
+        _ => return None,
+    })
+}
+
+/// Chelsio's cards take DCB from the switch: their firmware is willing.
+fn of_chelsio(remedy: HostRemedy) -> Option<String> {
+    Some(match remedy {
+        HostRemedy::Pfc(mask) => {
+            let list = crate::text::ranges(classes(mask));
+            format!(
+                "PFC for priority {list} in the DCBX of the switch, which Chelsio's firmware takes"
+            )
+        }
+        HostRemedy::Shares(shares) => {
+            let list = shares.map(|share| share.to_string()).join(",");
+            format!("shares {list} in the DCBX of the switch, which Chelsio's firmware takes")
+        }
+        _ => return None,
+    })
 }
 
 fn interface(adapter: &Adapter) -> &str {
@@ -132,7 +195,7 @@ fn of_any(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::command;
-    use crate::facts::Adapter;
+    use crate::facts::{Adapter, Evidence, Fact};
     use crate::host_remedy::HostRemedy;
 
     #[test]
@@ -162,7 +225,7 @@ mod tests {
                 .iter()
                 .any(|tool| nvidia.contains(tool));
             assert!(is_own, "{nvidia}");
-            for device in ["bnxt_re0", "irdma0", "qedr0", "rocep23s0"] {
+            for device in ["bnxt_re0", "irdma0", "cxgb4_0", "qedr0", "rocep23s0"] {
                 let other = remedy.of(&adapter(device), false);
                 let is_nvidias = ["mlnx", "mlxconfig", "cma_roce", "/ecn/"];
                 assert!(
@@ -172,7 +235,30 @@ mod tests {
                 assert!(!other.is_empty());
             }
         }
-        let pfc = command(HostRemedy::Pfc(1 << 5), &adapter("irdma0")).unwrap();
+        let broadcom = HostRemedy::CnpDscp(40).of(&adapter("bnxt_re0"), false);
+        assert!(broadcom.starts_with("bnxt_setupcc.sh -d bnxt_re0 -i IF -m 3 -p 40 "));
+        let intel = command(HostRemedy::Pfc(1 << 5), &adapter("irdma0")).unwrap();
+        assert!(intel.ends_with("ethtool --set-priv-flags IF fw-lldp-agent off"));
+        let chelsio = command(HostRemedy::Pfc(1 << 5), &adapter("cxgb4_0")).unwrap();
+        assert!(chelsio.contains("DCBX of the switch"));
+        // A name that the driver does not choose: the card decides.
+        let named = Adapter {
+            card: Some(Fact {
+                value: (0x14e4, 0x1750),
+                seen: Evidence {
+                    file: String::new(),
+                    line: 1,
+                    text: String::new(),
+                },
+            }),
+            ..adapter("rocep23s0")
+        };
+        assert!(
+            command(HostRemedy::CnpPriority(7), &named)
+                .unwrap()
+                .contains("-c 7")
+        );
+        let pfc = command(HostRemedy::Pfc(1 << 5), &adapter("qedr0")).unwrap();
         assert_eq!(
             pfc,
             "dcb pfc set dev IF prio-pfc 5:on 0:off 1:off 2:off 3:off 4:off 6:off 7:off"
