@@ -92,6 +92,12 @@ pub(crate) enum Command {
     /// each network interface that is up. It replaces this process: signals and its exit status are its own.
     #[command(after_help = EXAMPLES)]
     Run(Run),
+    /// List and change the faults of a program that was started with --fault.
+    ///
+    /// Start it with --fault none if it has none yet. Run this in the program's network namespace, as its
+    /// user or as root (docs/faults.md).
+    #[command(subcommand)]
+    Fault(crate::fault_control::Fault),
     /// List the devices of this host, and the programs that have them open.
     ///
     /// A device is named after its network interface. Programs of other users are not shown, except to root.

@@ -313,6 +313,23 @@ pub(crate) enum Error {
     /// Standard output is a pipe that no process reads any more.
     #[error("standard output is closed")]
     OutputClosed,
+    /// A process that was not started with --fault, or is in another network namespace.
+    #[error(
+        "process {0} has no rules of faults here: start it with `rockery run --fault none`, and run this in \
+         its network namespace"
+    )]
+    NoFaults(u32),
+    /// A process whose rules could not be asked for.
+    #[error("the rules of process {pid}: {source}")]
+    FaultControl {
+        /// ID of the process.
+        pid: u32,
+        /// The error of the operation.
+        source: io::Error,
+    },
+    /// A change of rules that the process refuses.
+    #[error("{0}")]
+    FaultRefused(String),
     /// A file or folder could not be used.
     #[error("{path}: {source}")]
     File {

@@ -22,6 +22,7 @@ mod environment;
 mod error;
 mod export;
 mod fault;
+mod fault_control;
 mod fault_rules;
 mod finding;
 mod gen_key;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
 fn act(args: Args) -> Result<ExitCode, Error> {
     match args.command {
         Command::Run(what) => match run::replace_this_process(&what)? {},
+        Command::Fault(what) => fault_control::act(&what),
         Command::Devices(what) => devices::show(&what),
         Command::Listeners { json } => listeners::show(json),
         Command::Nvme(what) => nvme::act(what),

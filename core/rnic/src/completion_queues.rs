@@ -184,6 +184,16 @@ impl CompletionQueues {
         }
     }
 
+    /// Lets a queue overrun that has room.
+    pub(crate) fn overrun(&mut self, cq: Cq, events: &mut VecDeque<Event>) {
+        if let Ok(queue) = self.get_mut(cq)
+            && queue.set_overrun()
+        {
+            self.overrun.push(cq);
+            events.push_back(Event::CqError(cq));
+        }
+    }
+
     /// Whether a queue overran.
     #[inline]
     pub(crate) fn has_overrun(&self) -> bool {

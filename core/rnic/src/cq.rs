@@ -119,6 +119,11 @@ impl CompletionQueue {
         self.armed.is_some()
     }
 
+    /// Puts the queue in error; false if it was.
+    pub(crate) fn set_overrun(&mut self) -> bool {
+        !core::mem::replace(&mut self.overrun, true)
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Completion> {
         self.ring.pop_front()
     }

@@ -172,7 +172,8 @@ mod tests {
             ),
             (
                 "[[fault]]\non = \"reg_mr\"\ndo = \"fial ENOMEM\"\n",
-                "f:3: do: `fial` is no fault of a call: write fail ERRNO, slow TIME or block [TIME]",
+                "f:3: do: `fial` is no fault of a call: write fail ERRNO, slow TIME, \
+                 block [TIME] or raise EVENT",
             ),
             (
                 "[[fault]]\non = \"reg_mr\"\n",

@@ -70,6 +70,12 @@ impl fmt::Display for Entry<'_> {
         if let Some(opcode) = occasion.opcode {
             write!(f, ",\"opcode\":\"{opcode}\"")?;
         }
+        if let Some(packet) = occasion.packet {
+            write!(f, ",\"opcode\":\"{packet}\"")?;
+        }
+        if let Some(message) = occasion.message {
+            write!(f, ",\"opcode\":\"{message}\"")?;
+        }
         if let Some(size) = occasion.size {
             write!(f, ",\"size\":{size}")?;
         }

@@ -35,9 +35,9 @@ pub use error::RuleError;
 #[cfg(feature = "file")]
 pub use file::{FileError, read_file};
 pub use journal::Entry;
-pub use names::{Opcode, QpKind};
+pub use names::{CmKind, EventKind, Limit, Opcode, PacketKind, QpKind};
 pub use occasion::Occasion;
-pub use plan::{Decision, Interest, Plan, Status as RuleStatus};
+pub use plan::{Decision, Interest, Plan, Status as RuleStatus, Timed};
 pub use point::Point;
 pub use rule::{Rule, Rules};
 pub use status::WcStatus;

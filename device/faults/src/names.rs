@@ -100,3 +100,164 @@ named! {
         Recv = "recv",
     }
 }
+
+named! {
+    /// Packet of RoCEv2, by what it is for (IBTA 9.2): the positions of a message are one kind.
+    PacketKind, "kind of packets", {
+        /// SEND, of any service but datagrams.
+        Send = "send",
+        /// RDMA WRITE, with or without immediate data.
+        RdmaWrite = "rdma_write",
+        /// Request of an RDMA READ.
+        ReadRequest = "rdma_read_request",
+        /// Response of an RDMA READ.
+        ReadResponse = "rdma_read_response",
+        /// ACK or NAK.
+        Acknowledge = "acknowledge",
+        /// Response of an atomic.
+        AtomicAcknowledge = "atomic_acknowledge",
+        /// Request of a compare and swap.
+        CompareSwap = "compare_swap",
+        /// Request of a fetch and add.
+        FetchAdd = "fetch_add",
+        /// ATOMIC WRITE with its eight bytes.
+        AtomicWrite = "atomic_write",
+        /// Datagram of UD.
+        Datagram = "datagram",
+        /// Congestion notification (CNP).
+        Cnp = "cnp",
+    }
+}
+
+named! {
+    /// Message of the connection manager (IBTA 12.6).
+    CmKind, "message of the connection manager", {
+        /// Request for communication.
+        Req = "req",
+        /// Message receipt acknowledgement.
+        Mra = "mra",
+        /// Reject of a connection.
+        Rej = "rej",
+        /// Reply to a request.
+        Rep = "rep",
+        /// Ready to use.
+        Rtu = "rtu",
+        /// Request for release.
+        Dreq = "dreq",
+        /// Reply to a request for release.
+        Drep = "drep",
+        /// Request of a service ID resolution, which resolves datagram queue pairs.
+        SidrReq = "sidr_req",
+        /// Response of a service ID resolution.
+        SidrRep = "sidr_rep",
+    }
+}
+
+named! {
+    /// Asynchronous event (`enum ibv_event_type`) that a rule may raise.
+    EventKind, "event", {
+        /// The port is down.
+        PortErr = "port_err",
+        /// The port is up again.
+        PortActive = "port_active",
+        /// The device has failed.
+        DeviceFatal = "device_fatal",
+        /// A queue pair has failed.
+        QpFatal = "qp_fatal",
+        /// A request of the peer was malformed.
+        QpReqErr = "qp_req_err",
+        /// A request of the peer had no right.
+        QpAccessErr = "qp_access_err",
+        /// A completion queue has overrun.
+        CqErr = "cq_err",
+        /// A shared receive queue is below its limit.
+        SrqLimitReached = "srq_limit_reached",
+        /// The GID table has changed.
+        GidChange = "gid_change",
+    }
+}
+
+named! {
+    /// Limit of a device (`struct ibv_device_attr`, where it has the limit).
+    Limit, "limit", {
+        /// Queue pairs at most.
+        MaxQp = "max_qp",
+        /// Work requests of a queue pair at most.
+        MaxQpWr = "max_qp_wr",
+        /// Elements of a work request at most.
+        MaxSge = "max_sge",
+        /// Bytes of inline data at most.
+        MaxInline = "max_inline_data",
+        /// Completion queues at most.
+        MaxCq = "max_cq",
+        /// Entries of a completion queue at most.
+        MaxCqe = "max_cqe",
+        /// Memory regions and windows at most.
+        MaxMr = "max_mr",
+        /// Protection domains at most.
+        MaxPd = "max_pd",
+        /// Shared receive queues at most.
+        MaxSrq = "max_srq",
+        /// Work requests of a shared receive queue at most.
+        MaxSrqWr = "max_srq_wr",
+        /// READs and atomics of a queue pair that are outstanding at most.
+        MaxRdAtom = "max_qp_rd_atom",
+        /// The active MTU of the port at most, in bytes.
+        ActiveMtu = "active_mtu",
+        /// Registered bytes of a device at most, in all its regions together.
+        RegisteredBytes = "registered_bytes",
+    }
+}
+
+/// Events that a rule cannot raise, and why.
+const NO_EVENTS: &[(&str, &str)] = &[
+    (
+        "lid_change",
+        "RoCE has no LIDs; in labs with InfiniBand the subnet manager changes them",
+    ),
+    (
+        "sm_change",
+        "RoCE has no subnet manager; in labs with InfiniBand stop it",
+    ),
+    (
+        "client_reregister",
+        "RoCE has no subnet manager, at which to register again",
+    ),
+    (
+        "pkey_change",
+        "RoCE has one partition, which does not change",
+    ),
+    (
+        "path_mig",
+        "the device has no alternate paths, as RoCE adapters have none",
+    ),
+    (
+        "path_mig_err",
+        "the device has no alternate paths, as RoCE adapters have none",
+    ),
+    (
+        "comm_est",
+        "it follows from a packet before the RTU: write `cm: drop opcode rtu`",
+    ),
+    ("sq_drained", "it follows from the program's change to SQD"),
+    (
+        "qp_last_wqe_reached",
+        "it follows from a queue pair with an SRQ that goes to ERR: write qp_fatal",
+    ),
+    (
+        "srq_err",
+        "the device has no errors of shared receive queues alone: write cq_err or qp_fatal",
+    ),
+];
+
+impl EventKind {
+    /// Reads a name; one that the device cannot raise is refused with the reason.
+    pub(crate) fn parse_event(text: &str) -> Result<Self, RuleError> {
+        let lower = text.to_lowercase();
+        let plain = lower.strip_prefix("ibv_event_").unwrap_or(&lower);
+        match NO_EVENTS.iter().find(|(name, _)| *name == plain) {
+            Some((name, reason)) => Err(RuleError::Impossible(format!("{name}: {reason}"))),
+            None => Self::parse(plain),
+        }
+    }
+}

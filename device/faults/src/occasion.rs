@@ -1,6 +1,6 @@
 //! Something that happens in a program, at which a fault may happen.
 
-use crate::{Opcode, Point, QpKind};
+use crate::{CmKind, Opcode, PacketKind, Point, QpKind};
 use core::net::IpAddr;
 
 /// One call, request or completion, with what is known of it.
@@ -18,6 +18,10 @@ pub struct Occasion<'a> {
     pub peer: Option<IpAddr>,
     /// Operation of the request, or receive.
     pub opcode: Option<Opcode>,
+    /// Kind of the packet.
+    pub packet: Option<PacketKind>,
+    /// Message of the connection manager.
+    pub message: Option<CmKind>,
     /// Bytes of the message or of the memory.
     pub size: Option<u64>,
 }
@@ -32,6 +36,8 @@ impl Occasion<'_> {
             qpn: None,
             peer: None,
             opcode: None,
+            packet: None,
+            message: None,
             size: None,
         }
     }

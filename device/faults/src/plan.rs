@@ -1,6 +1,6 @@
 //! The rules of a process at work: what each of them has counted, and what it decides.
 
-use crate::{Action, Occasion, Opcode, Point, Rule, Rules};
+use crate::{Action, Limit, Occasion, Opcode, Point, Rule, Rules};
 use core::time::Duration;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::SplitMix64;
@@ -50,10 +50,23 @@ pub struct Interest {
     pub receives: bool,
     /// Whether polling could be meant, or completions could be late.
     pub polls: bool,
+    /// Whether packets could be meant.
+    pub packets: bool,
     /// Whether requesting a completion event could be meant.
     pub notifications: bool,
     /// Whether a rule has to know the peer's address.
     pub peer: bool,
+}
+
+/// A rule that applies at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timed {
+    /// Number of the rule.
+    pub rule: u32,
+    /// When it applies, since the beginning.
+    pub time: Duration,
+    /// The queue pair that it is for; all of the device where there is none.
+    pub queue_pair: Option<u32>,
 }
 
 /// The rules of a process.
@@ -148,10 +161,54 @@ impl Plan {
                     interest.sends |= rule.opcodes() & !Opcode::Recv.bit();
                     interest.receives |= rule.opcodes() & Opcode::Recv.bit() != 0;
                 }
-                (Point::Call(_), _) => {}
+                (Point::Packet, _) => interest.packets = true,
+                (Point::Call(_) | Point::Cm | Point::Time | Point::Limit, _) => {}
             }
         }
         interest
+    }
+
+    /// Rules that apply at a time or to a device, for this process.
+    fn own(&self, point: Point) -> impl Iterator<Item = &Active> {
+        self.active
+            .iter()
+            .filter(move |one| one.rule.point() == point && one.rule.is_for(&self.process))
+    }
+
+    /// Numbers of the rules that apply at a time on a device, with their times and queue pairs.
+    pub fn timed(&self, device: &str) -> Vec<Timed> {
+        let timed = |one: &Active| Timed {
+            rule: one.number,
+            time: one.rule.time(),
+            queue_pair: one.rule.queue_pair(),
+        };
+        self.own(Point::Time)
+            .filter(|one| one.rule.is_for_device(device))
+            .map(timed)
+            .collect()
+    }
+
+    /// Limits of a device. Later rules come later.
+    pub fn limits(&self, device: &str) -> Vec<(Limit, u64)> {
+        self.own(Point::Limit)
+            .filter(|one| one.rule.is_for_device(device))
+            .filter_map(|one| match one.rule.action() {
+                Action::Limit(limit, value) => Some((limit, value)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The fault of one rule, whose time has come.
+    pub fn decide_timed(&mut self, number: u32) -> Option<Decision> {
+        let one = self.active.iter_mut().find(|one| one.number == number)?;
+        one.matched += 1;
+        one.done += 1;
+        Some(Decision {
+            rule: number,
+            occasion: one.matched,
+            action: one.rule.action(),
+        })
     }
 
     /// Counts an occasion at a time since the beginning, for each rule that matches it and whose action

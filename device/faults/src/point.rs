@@ -37,7 +37,24 @@ pub enum Point {
     Call(&'static str),
     /// When a work request completes.
     Completion,
+    /// When a packet leaves.
+    Packet,
+    /// When a message of the connection manager leaves, or a request arrives.
+    Cm,
+    /// At a time.
+    Time,
+    /// When a device is opened.
+    Limit,
 }
+
+/// Points that are no calls.
+const OTHERS: &[(&str, Point)] = &[
+    ("completion", Point::Completion),
+    ("packet", Point::Packet),
+    ("cm", Point::Cm),
+    ("time", Point::Time),
+    ("limit", Point::Limit),
+];
 
 /// Something that an occasion may have, and a condition may be on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,8 +91,8 @@ impl Point {
 
     /// Reads the name of a point.
     pub(crate) fn parse(text: &str) -> Result<Self, RuleError> {
-        if text == "completion" {
-            return Ok(Self::Completion);
+        if let Some((_, point)) = OTHERS.iter().find(|(name, _)| *name == text) {
+            return Ok(*point);
         }
         Self::of_call(text).ok_or_else(|| {
             let plain = canonical_call(text);
@@ -84,12 +101,13 @@ impl Point {
                     "{text} fails: the call reports no error number"
                 ));
             }
-            let known = CALLS.iter().copied().chain(["completion"]);
+            let others = OTHERS.iter().map(|(name, _)| *name);
+            let known = CALLS.iter().copied().chain(others);
             let remedy = match closest(plain, known) {
                 Some(name) => format!("did you mean {name}?"),
                 None => {
-                    "write `completion`, or a call of libibverbs or librdmacm such as post_send, \
-                         reg_mr or rdma_connect"
+                    "write completion, packet, cm, time, limit, or a call of libibverbs or librdmacm \
+                     such as post_send, reg_mr or rdma_connect"
                         .to_owned()
                 }
             };
@@ -99,14 +117,18 @@ impl Point {
 
     /// Whether occasions at this point have a field.
     pub(crate) fn has(self, field: Field) -> bool {
-        let Self::Call(name) = self else {
-            return true;
-        };
-        match field {
-            Field::Device => !name.starts_with("rdma_") && !ON_NO_DEVICE.contains(&name),
-            Field::Kind | Field::Qpn => ON_QUEUE_PAIRS.contains(&name),
-            Field::Peer | Field::Opcode => name == "post_send",
-            Field::Size => WITH_SIZE.contains(&name),
+        match (self, field) {
+            (Self::Completion, _) => true,
+            (Self::Packet, field) => !matches!(field, Field::Device | Field::Qpn),
+            (Self::Cm, field) => matches!(field, Field::Peer | Field::Opcode),
+            (Self::Time, field) => matches!(field, Field::Device | Field::Qpn),
+            (Self::Limit, field) => field == Field::Device,
+            (Self::Call(name), Field::Device) => {
+                !name.starts_with("rdma_") && !ON_NO_DEVICE.contains(&name)
+            }
+            (Self::Call(name), Field::Kind | Field::Qpn) => ON_QUEUE_PAIRS.contains(&name),
+            (Self::Call(name), Field::Peer | Field::Opcode) => name == "post_send",
+            (Self::Call(name), Field::Size) => WITH_SIZE.contains(&name),
         }
     }
 
@@ -116,7 +138,7 @@ impl Point {
         match self {
             Self::Completion => all,
             Self::Call("post_send") => all & !Opcode::Recv.bit(),
-            Self::Call(_) => 0,
+            _ => 0,
         }
     }
 }
@@ -125,7 +147,10 @@ impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Call(name) => f.write_str(name),
-            Self::Completion => f.write_str("completion"),
+            other => {
+                let found = OTHERS.iter().find(|(_, point)| point == other);
+                f.write_str(found.map_or("", |(name, _)| name))
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::point::Field;
 use crate::text::Words;
 use crate::value::{Ratio, count, number, sizes, sizes_text, time, time_text};
-use crate::{Action, Occasion, Opcode, Point, QpKind, RuleError};
+use crate::{Action, CmKind, EventKind, Occasion, Opcode, PacketKind, Point, QpKind, RuleError};
 use core::fmt;
 use core::net::IpAddr;
 use core::str::FromStr;
@@ -41,6 +41,8 @@ pub struct Rule {
     qpn: Option<u32>,
     peer: Option<IpAddr>,
     opcode: Option<Opcode>,
+    packet: Option<PacketKind>,
+    message: Option<CmKind>,
     size: Option<(u64, u64)>,
     nth: Option<u64>,
     after: Option<u64>,
@@ -72,6 +74,8 @@ impl Rule {
             qpn: None,
             peer: None,
             opcode: None,
+            packet: None,
+            message: None,
             size: None,
             nth: None,
             after: None,
@@ -107,7 +111,11 @@ impl Rule {
             "type" => once(&mut self.kind, "type", QpKind::parse(value)?),
             "qpn" => once(&mut self.qpn, "qpn", qpn(value)?),
             "peer" => once(&mut self.peer, "peer", address(value)?),
-            "opcode" => once(&mut self.opcode, "opcode", Opcode::parse(value)?),
+            "opcode" => match self.point {
+                Point::Packet => once(&mut self.packet, "opcode", PacketKind::parse(value)?),
+                Point::Cm => once(&mut self.message, "opcode", CmKind::parse(value)?),
+                _ => once(&mut self.opcode, "opcode", Opcode::parse(value)?),
+            },
             "size" => once(&mut self.size, "size", sizes(value)?),
             "nth" => once(&mut self.nth, "nth", count(value, "number of an occasion")?),
             "after" => once(
@@ -160,13 +168,53 @@ impl Rule {
                 "no time is from {from} until {until}"
             )));
         }
+        self.check_counts()?;
+        self.check_reach()?;
+        Ok(self)
+    }
+
+    /// Conditions on numbers, times and chance, which some points do not have.
+    fn check_counts(&self) -> Result<(), RuleError> {
         let others = [self.after, self.every, self.times];
-        if self.nth.is_some() && others.iter().any(Option::is_some) {
+        let is_counted = others.iter().any(Option::is_some);
+        if self.nth.is_some() && is_counted {
             let what = "nth is one occasion: leave out after, every and times";
             return Err(RuleError::Never(what.to_owned()));
         }
-        self.check_reach()?;
-        Ok(self)
+        let is_chosen = is_counted || self.nth.is_some() || self.probability.is_some();
+        let is_timed = self.from.is_some() || self.until.is_some();
+        match self.point {
+            Point::Time if is_chosen || self.until.is_some() => Err(RuleError::Never(
+                "a time is one occasion: write `from TIME`, and neither numbers, chance nor until"
+                    .to_owned(),
+            )),
+            Point::Limit if is_chosen || is_timed => Err(RuleError::Never(
+                "a limit holds for as long as a device is open: leave out numbers, chance and times"
+                    .to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// When a rule of [`Point::Time`] applies, since the beginning.
+    pub fn time(&self) -> Duration {
+        self.from.unwrap_or_default()
+    }
+
+    /// The queue pair that the rule is for, if it is for one.
+    pub const fn queue_pair(&self) -> Option<u32> {
+        self.qpn
+    }
+
+    /// Whether the rule is for a device of this name.
+    pub fn is_for_device(&self, device: &str) -> bool {
+        self.device.as_deref().is_none_or(|name| name == device)
+    }
+
+    /// Whether the rule needs packets to leave by the network, also to programs on the same host.
+    pub fn needs_packets(&self) -> bool {
+        let is_of_port = matches!(self.action, Action::Raise(EventKind::PortErr));
+        self.point == Point::Packet || is_of_port
     }
 
     /// Whether any request can be meant: not, for example, a datagram with the status of an acknowledgement.
@@ -234,6 +282,8 @@ impl Rule {
             && is(self.qpn, occasion.qpn)
             && is(self.peer, occasion.peer)
             && is(self.opcode, occasion.opcode)
+            && is(self.packet, occasion.packet)
+            && is(self.message, occasion.message)
             && self.size.is_none_or(in_size)
     }
 
@@ -343,6 +393,8 @@ impl fmt::Display for Rule {
         condition(f, "qpn", self.qpn)?;
         condition(f, "peer", self.peer)?;
         condition(f, "opcode", self.opcode)?;
+        condition(f, "opcode", self.packet)?;
+        condition(f, "opcode", self.message)?;
         condition(f, "size", self.size.map(|(from, to)| sizes_text(from, to)))?;
         condition(f, "nth", self.nth)?;
         condition(f, "after", self.after)?;

@@ -70,6 +70,33 @@ pub(crate) fn time_text(time: Duration) -> String {
     in_unit(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), TIMES)
 }
 
+/// Units of rates, in bits per second.
+const RATES: &[(&str, u64)] = &[
+    ("Gb/s", 1_000_000_000),
+    ("Mb/s", 1_000_000),
+    ("kb/s", 1_000),
+    ("b/s", 1),
+];
+
+/// A rate in bits per second.
+pub(crate) fn rate(text: &str) -> Result<u64, RuleError> {
+    let wrong = || {
+        RuleError::wrong(
+            "rate",
+            text,
+            "write a number with Gb/s, Mb/s, kb/s or b/s: 1Gb/s",
+        )
+    };
+    with_unit(text, RATES)
+        .filter(|rate| *rate > 0)
+        .ok_or_else(wrong)
+}
+
+/// The text of a rate.
+pub(crate) fn rate_text(rate: u64) -> String {
+    in_unit(rate, RATES)
+}
+
 /// A number of bytes, with or without its unit.
 pub(crate) fn size(text: &str) -> Result<u64, RuleError> {
     let wrong = || RuleError::wrong("size", text, "write bytes, as in 4096 or 4KiB");

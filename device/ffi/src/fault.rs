@@ -51,22 +51,37 @@ pub fn before(call: Call, describe: impl FnOnce(&mut Subject)) -> Result<(), Err
         size: subject.size,
         ..Occasion::at(point)
     };
-    host::faults::decide(&occasion, |_| true).map_or(Ok(()), |decision| errno_of(decision, point))
+    // What an event reports, the call that leads to it decides.
+    let happens_now = |action| !matches!(action, Action::Report(_));
+    host::faults::decide(&occasion, happens_now)
+        .map_or(Ok(()), |decision| errno_of(decision, &occasion))
 }
 
-/// Lets a fault of a call happen: waits, or fails.
+/// Lets a fault of a call happen: waits, raises an event, or fails.
 ///
 /// # Errors
 /// The error number that the call has to return in place of doing something.
-pub fn errno_of(decision: Decision, point: Point) -> Result<(), Errno> {
-    if let Action::Fail(number) = decision.action {
-        return Err(Errno(number));
+pub fn errno_of(decision: Decision, occasion: &Occasion<'_>) -> Result<(), Errno> {
+    match decision.action {
+        Action::Fail(number) => return Err(Errno(number)),
+        Action::Raise(event) => host::faults::raise(occasion.device, event, occasion.qpn),
+        _ => {}
     }
-    let waits = match point {
+    let waits = match occasion.point {
         Point::Call(name) if WAITING.contains(&name) => Waits::Interruptibly,
         _ => Waits::ToTheEnd,
     };
     Ok(host::faults::wait(decision, waits)?)
+}
+
+/// The error number that the event of a call has to report, if a rule has one for it.
+pub fn reported(function: &str) -> Option<Errno> {
+    let occasion = Occasion::at(Point::of_call(function)?);
+    let is_reported = |action| matches!(action, Action::Report(_));
+    match host::faults::decide(&occasion, is_reported)?.action {
+        Action::Report(number) => Some(Errno(number)),
+        _ => None,
+    }
 }
 
 /// Return values of calls that meet a fault, for each kind of them.

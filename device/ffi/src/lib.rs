@@ -20,7 +20,7 @@ pub use argument::{Argument, BeginsWith, GivenUp, In, InOut, Live, Object, Out, 
 pub use call::Call;
 pub use cancelled::{UNWIND_BUFFER, cancelled};
 pub use errno::Errno;
-pub use fault::{Subject, before, errno_of, refused};
+pub use fault::{Subject, before, errno_of, refused, reported};
 pub use host::cancellation;
 pub use lock::lock;
 

@@ -6,6 +6,7 @@ use crate::agent::{self, Lease};
 use crate::channel::{AsyncEvents, CompletionChannel};
 use crate::counters::LinkCounters;
 use crate::error::{DomainError, OpenError};
+use crate::faults;
 use crate::interface::{DeviceInfo, try_list};
 use crate::lab::LabPort;
 use crate::log;
@@ -18,6 +19,7 @@ use crate::progress::housekeeping::Housekeeping;
 use crate::progress::pump::Pump;
 use crate::progress::shared::Shared;
 use crate::progress::thread;
+use crate::raised::Raisable;
 use crate::random;
 use crate::settings;
 use crate::shm::Found;
@@ -81,6 +83,7 @@ pub struct Device {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     enquiries: Enquiries,
+    _raisable: Option<Raisable>,
 }
 
 impl Device {
@@ -112,6 +115,9 @@ impl Device {
             ..Config::default()
         };
         settings::apply(&mut config);
+        if faults::is_on() {
+            faults::lower(&info.name, &mut config);
+        }
         let lab = LabPort::attach(first, count).map_err(OpenError::Lab)?;
         if lab.is_some() {
             // The lab keeps what the device has no room for: there is no receive buffer to overflow.
@@ -127,7 +133,8 @@ impl Device {
                 for (index, gid) in info.gids.iter().enumerate() {
                     rnic.port_mut().set_gid(index as u8, Some(*gid));
                 }
-                rnic.port_mut().set_active_mtu(info.active_mtu);
+                let mtu = faults::active_mtu(&info.name, info.active_mtu);
+                rnic.port_mut().set_active_mtu(mtu);
             }
         }
         rnic.add_qpn_range(first, count);
@@ -152,12 +159,14 @@ impl Device {
         let worker = Arc::clone(&shared);
         let thread = process::spawn_quiet("rockery", move || thread::run(&worker, &housekeeping));
         let thread = Some(thread.map_err(OpenError::Thread)?);
+        let raisable = Raisable::register(&info, &shared);
         log_opened(&info, first, count, &config);
         Ok(Arc::new(Self {
             info,
             shared,
             thread,
             enquiries: Enquiries::default(),
+            _raisable: raisable,
         }))
     }
 

@@ -27,6 +27,7 @@ mod multicast;
 pub mod parameters;
 mod port_holder;
 mod progress;
+mod raised;
 mod random;
 pub mod report;
 pub mod settings;

@@ -6,7 +6,7 @@
 
 use crate::log_filter::Filter;
 use crate::parameters;
-use ::faults::Rules;
+use ::faults::{Rule, Rules};
 use rnic::{Config, CongestionConfig, DcqcnConfig};
 use std::path::PathBuf;
 
@@ -270,9 +270,10 @@ pub fn slowdown() -> u64 {
 }
 
 /// Whether peers on the same host are reached through shared memory. Not with a capture, which has to contain
-/// all packets.
+/// all packets, nor with faults of packets.
 pub(crate) fn same_host() -> bool {
-    text(SAME_HOST) != "0" && capture().is_none()
+    let by_packets = || faults().is_some_and(|rules| rules.rules.iter().any(Rule::needs_packets));
+    text(SAME_HOST) != "0" && capture().is_none() && !by_packets()
 }
 
 /// Whether many packets may be sent with one system call.

@@ -7,6 +7,7 @@
 
 use crate::capture::{Capture, Direction, Envelope};
 use crate::counters::LinkCounters;
+use crate::faults::PacketFaults;
 use crate::flow::flow_between;
 use crate::log::HOST;
 use crate::settings;
@@ -30,8 +31,38 @@ pub(crate) struct Transmitter {
     batches: Vec<Batch>,
     /// Bit mask of the batches with packets.
     filled: u32,
-    capture: Option<Capture>,
+    /// What watches packets or changes them; mostly nothing.
+    observer: Option<Observer>,
     pub(crate) counters: LinkCounters,
+}
+
+/// The capture and the faults of packets.
+#[derive(Debug)]
+struct Observer {
+    capture: Option<Capture>,
+    faults: Option<PacketFaults>,
+}
+
+impl Observer {
+    /// The observer that the environment asks for.
+    fn from_environment(interface: u32) -> Option<Self> {
+        let observer = Self {
+            capture: Capture::from_environment(),
+            faults: PacketFaults::of_process(interface),
+        };
+        (observer.capture.is_some() || observer.faults.is_some()).then_some(observer)
+    }
+
+    /// Observes a batch; true if it has left, or is lost.
+    fn observe(&mut self, way: &Way, bytes: &[u8], segment: usize) -> bool {
+        if let Some(capture) = &mut self.capture
+            && !capture.write(&envelope(&way.route, way.port, &way.flow), bytes, segment)
+        {
+            self.capture = None;
+        }
+        let faults = self.faults.as_mut();
+        faults.is_some_and(|faults| faults.pass(&way.socket, &way.route, bytes, segment))
+    }
 }
 
 const _: () = assert!(PORTS <= u32::BITS as usize, "a bit for each batch");
@@ -79,7 +110,7 @@ impl Transmitter {
             segments_max: if segments { SEGMENTS_MAX } else { 1 },
             batches: (0..PORTS).map(|_| Batch::default()).collect(),
             filled: 0,
-            capture: Capture::from_environment(),
+            observer: Observer::from_environment(interface),
             counters: LinkCounters::default(),
         }
     }
@@ -90,7 +121,7 @@ impl Transmitter {
         self.batches
             .iter_mut()
             .for_each(|batch| (batch.to, batch.way) = (None, None));
-        self.capture = None;
+        self.observer = None;
     }
 
     /// Holds back batches that follow a full one, for further packets: the network is busy with the full one,
@@ -121,18 +152,17 @@ impl Transmitter {
         let segments = batch.segments as u64;
         self.counters.sends += 1;
         self.counters.sent_datagrams += segments;
+        let observed = batch.way.as_ref().filter(|way| {
+            let observer = self.observer.as_mut();
+            !observer.is_some_and(|observer| observer.observe(way, bytes, batch.segment))
+        });
         if let Some(Way {
             socket,
             port,
             route,
-            flow,
-        }) = &batch.way
+            ..
+        }) = observed
         {
-            if let Some(capture) = &mut self.capture
-                && !capture.write(&envelope(route, *port, flow), bytes, batch.segment)
-            {
-                self.capture = None;
-            }
             let mut sent = socket.send(route, bytes, batch.segment);
             // The address may have been removed meanwhile.
             if let Err(error) = &sent

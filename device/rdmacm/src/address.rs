@@ -5,13 +5,16 @@ use crate::id::{Id, IdArg};
 use crate::negotiated::Negotiated;
 use crate::neighbours::Query;
 use crate::path_record::{PARTITION, fill_path_record};
-use crate::pending::Pending;
+use crate::pending::{Action, Pending};
 use crate::sockaddr::{self, AddressArg};
 use crate::state::Step;
 use crate::synchronous::complete;
-use abi::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_gid};
+use abi::{
+    RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_ERROR,
+    RDMA_CM_EVENT_ROUTE_RESOLVED, ibv_gid,
+};
 use core::ffi::c_int;
-use ffi::{Errno, public_exports};
+use ffi::{Errno, public_exports, reported};
 use link::neighbour::{Ends, Neighbours, solicit};
 use rnic::Path;
 use rnic::cm::ListenAddress;
@@ -207,6 +210,18 @@ fn find_neighbour(
     timeout_ms: c_int,
     has_any_source: bool,
 ) -> Result<(), Errno> {
+    if host::faults::is_on()
+        && let Some(errno) = reported("rdma_resolve_addr")
+    {
+        let mut event = Pending::plain(this.key(), RDMA_CM_EVENT_ADDR_ERROR, -errno.0);
+        if has_any_source {
+            event.action = Action::ForgetSource;
+        }
+        let mut state = this.state();
+        state.step = Step::Bound;
+        Arc::clone(&state.queue).push(event);
+        return Ok(());
+    }
     if this.process.has_address(sockaddr::gid(ends.destination))? || is_known(ends) {
         let mut state = this.state();
         state.step = Step::AddressResolved;
@@ -271,6 +286,13 @@ pub(crate) fn find_route(this: &Id) -> Result<(), Errno> {
         flow_label: flow_label(this),
         ..path
     };
+    if host::faults::is_on()
+        && let Some(errno) = reported("rdma_resolve_route")
+    {
+        let event = Pending::plain(this.key(), RDMA_CM_EVENT_ROUTE_ERROR, -errno.0);
+        Arc::clone(&this.state().queue).push(event);
+        return Ok(());
+    }
     // SAFETY: calls on one identifier come one at a time.
     unsafe { fill_path_record(this, path) };
     let mut state = this.state();

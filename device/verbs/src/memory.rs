@@ -1,6 +1,6 @@
 //! Memory regions.
 
-use crate::context::ContextRef;
+use crate::context::{Context, ContextRef};
 use crate::device_memory::DeviceMemory;
 use crate::mapping::Mapping;
 use crate::packed::Packed;
@@ -59,6 +59,7 @@ pub(crate) fn register(
         iova,
         access: access(bits)?,
     };
+    check_registered(&below.context, length)?;
     if !init.access.contains(Access::ON_DEMAND) {
         touch_pages(init.address, init.length, init.access)?;
     }
@@ -72,6 +73,24 @@ pub(crate) fn register(
         .regions
         .insert(keys.lkey.value(), length);
     boxed(domain, addr, length, keys, backing)
+}
+
+/// Refuses a region with which the device would have more bytes registered than a rule of faults allows.
+fn check_registered(context: &Context, length: usize) -> Result<(), Errno> {
+    if !host::faults::is_on() {
+        return Ok(());
+    }
+    let most = host::faults::registered_bytes(&context.device.info().name);
+    let now: u64 = context
+        .objects()
+        .regions
+        .values()
+        .map(|bytes| *bytes as u64)
+        .sum();
+    match most.is_some_and(|most| now.saturating_add(length as u64) > most) {
+        true => Err(Errno::NO_MEMORY),
+        false => Ok(()),
+    }
 }
 
 /// A region as C's struct.

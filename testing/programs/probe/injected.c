@@ -1,13 +1,15 @@
 // injected CASE COUNT: two RC queue pairs of one process, the requests of one, and what comes of them: a line
-// for each call that fails, each completion and the last state of both. CASE is
+// for each call that fails, each completion, the last state of both and the first event. CASE is
 //   list      COUNT RDMA WRITEs in one list
 //   extended  the same by ibv_wr_start and ibv_wr_complete
 //   single    COUNT RDMA WRITEs, one by one; those that are refused are not repeated
-//   event     the same, waiting for completion events
+//   step      the same, each after the completion of the one before
+//   event     as single, waiting for completion events
 //   receive   COUNT SENDs to as many receives
 #include "device.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <unistd.h>
 
 #define MOST 64
@@ -142,10 +144,21 @@ int main(int argc, char **argv) {
     }
     posted = post(IBV_WR_SEND, 0, count);
     take(&ends[1], "receive", count, 0);
+  } else if (!strcmp(what, "step")) {
+    for (int i = 0; i < count; i++) take(&ends[0], "send", post(IBV_WR_RDMA_WRITE, i, 1), 0);
   } else {
     for (int i = 0; i < count; i++) posted += post(IBV_WR_RDMA_WRITE, i, 1);
   }
   take(&ends[0], "send", posted, by_events);
-  printf("states: %s %s\n", state(ends[0].qp), state(ends[1].qp));
+  const char *first = state(ends[0].qp), *second = state(ends[1].qp);
+  printf("states: %s %s\n", first, second);
+  // The first event that has come, if any has.
+  struct pollfd polled = {context->async_fd, POLLIN, 0};
+  struct ibv_async_event event;
+  if (poll(&polled, 1, 0) == 1) {
+    done(ibv_get_async_event(context, &event), "ibv_get_async_event");
+    printf("event: %s\n", ibv_event_type_str(event.event_type));
+    ibv_ack_async_event(&event);
+  }
   return 0;
 }

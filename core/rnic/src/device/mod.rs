@@ -16,6 +16,7 @@
 
 mod domains;
 mod failure;
+mod fault;
 mod grants;
 mod memory;
 mod multicast;

@@ -23,8 +23,8 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "xyz: fail EIO",
-        "`xyz` is no point of faults: write `completion`, or a call of libibverbs or librdmacm such as \
-             post_send, reg_mr or rdma_connect",
+        "`xyz` is no point of faults: write completion, packet, cm, time, limit, or a \
+         call of libibverbs or librdmacm such as post_send, reg_mr or rdma_connect",
     ),
     (
         "ibv_ack_cq_events: fail EIO",
@@ -128,6 +128,59 @@ fn what_an_adapter_cannot_do_is_refused_with_the_reason() {
         (
             "post_send: fail EIO opcode recv",
             "the rule would never apply: post_send has no recv",
+        ),
+    ] {
+        assert_eq!(error(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn points_other_than_calls_have_their_own_words() {
+    for (text, expected) in [
+        (
+            "packet: loose",
+            "`loose` is no fault of a packet: write drop, delay TIME, duplicate, reorder PACKETS, corrupt, \
+             mark or rate RATE",
+        ),
+        (
+            "packet: pause",
+            "no adapter does this: PFC pauses ports, and not programs: run a lab with PFC, or write `rate`",
+        ),
+        (
+            "packet: drop qpn 5",
+            "packet has no qpn, so the rule would never apply: leave out `qpn`",
+        ),
+        (
+            "packet: rate 5",
+            "`5` is no rate: write a number with Gb/s, Mb/s, kb/s or b/s: 1Gb/s",
+        ),
+        (
+            "cm: reject 99",
+            "`99` is no reason of a reject: write 1 to 35, as in IBTA 12.6.7.2: 28 is the consumer's",
+        ),
+        (
+            "time: raise lid_change",
+            "no adapter does this: lid_change: RoCE has no LIDs; in labs with InfiniBand the subnet manager \
+             changes them",
+        ),
+        (
+            "time: raise qp_fatal nth 2",
+            "the rule would never apply: a time is one occasion: write `from TIME`, and neither numbers, \
+             chance nor until",
+        ),
+        (
+            "limit: max_qp 4 from 2s",
+            "the rule would never apply: a limit holds for as long as a device is open: leave out numbers, \
+             chance and times",
+        ),
+        (
+            "limit: active_mtu 1500",
+            "`1500` is no MTU: write 256, 512, 1024, 2048 or 4096",
+        ),
+        (
+            "rdma_connect: report EIO",
+            "the rule would never apply: rdma_connect leads to no event with an error number; \
+             rdma_resolve_addr and rdma_resolve_route do",
         ),
     ] {
         assert_eq!(error(text), expected, "{text}");

@@ -71,3 +71,28 @@ fn each_call_fails_is_slow_and_blocks() {
         }
     }
 }
+
+#[test]
+fn each_kind_of_rule_is_read_as_it_is_written() {
+    for text in [
+        "completion: status REM_ACCESS_ERR opcode rdma_read",
+        "completion: late 5ms",
+        "packet: drop type rc peer 10.0.0.1 opcode acknowledge size 0..64",
+        "packet: delay 1ms every 7",
+        "packet: duplicate",
+        "packet: reorder 3",
+        "packet: corrupt",
+        "packet: mark",
+        "packet: rate 10Gb/s",
+        "cm: drop opcode rep times 1",
+        "cm: delay 2s opcode rtu",
+        "cm: reject 28",
+        "time: raise port_err from 2s",
+        "post_send: raise qp_fatal nth 3",
+        "rdma_resolve_addr: report ETIMEDOUT",
+        "limit: max_qp 8 device rk_lo",
+        "limit: registered_bytes 65536",
+    ] {
+        assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
+    }
+}

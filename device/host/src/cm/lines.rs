@@ -7,6 +7,7 @@ use crate::agent::protocol::{
     ANSWER_BYTES, Answer, Ask, MESSAGE_BYTES_MAX, Request, unwrap as unwrap_message,
 };
 use crate::capture::{Capture, Direction, Envelope};
+use crate::faults;
 use crate::flow::flow_between;
 use crate::gsi;
 use crate::interface::{self, DeviceInfo};
@@ -28,7 +29,7 @@ pub(super) const ACK_DELAY: u8 = 15;
 
 #[derive(Debug)]
 pub(super) struct Lines {
-    socket: Socket,
+    socket: Arc<Socket>,
     requests: Arc<Requests>,
     pub(super) devices: Vec<DeviceInfo>,
     /// The interface of each local address.
@@ -42,7 +43,7 @@ impl Lines {
         let (devices, interfaces) = (Vec::new(), HashMap::new());
         let (grace, capture) = (Grace::default(), Capture::from_environment());
         Self {
-            socket,
+            socket: Arc::new(socket),
             requests,
             devices,
             interfaces,
@@ -112,6 +113,11 @@ impl Lines {
             && let Some((arrival, mad)) = gsi::decode(&from, datagram)
         {
             self.record(Direction::Received, &from, datagram);
+            if faults::is_on()
+                && let Some(answer) = faults::reject(&arrival, mad)
+            {
+                return self.send(&answer);
+            }
             if !self.grace.hold(mad, message, now) {
                 cm.handle_datagram(&arrival, mad, now);
             }
@@ -155,8 +161,10 @@ impl Lines {
         let interface = self.interface_of(&datagram.path.source);
         let bytes = gsi::encode(&datagram.path, &datagram.mad);
         let route = gsi::route(&datagram.path, interface);
-        // A datagram that cannot be sent now is lost, and retransmitted.
-        let _ = self.socket.send(&route, &bytes, bytes.len());
+        if !faults::is_on() || !faults::send_message(&self.socket, &route, &datagram.mad, &bytes) {
+            // A datagram that cannot be sent now is lost, and retransmitted.
+            let _ = self.socket.send(&route, &bytes, bytes.len());
+        }
         let way = Datagrams {
             length: bytes.len(),
             segment: bytes.len(),

@@ -4,17 +4,28 @@
 //! the function tables without faults when they are created. Calls that are not on the data path read one
 //! byte ([`is_on`]).
 
+pub mod control;
 mod journal;
+mod limits;
+mod messages;
+mod packets;
+mod raise;
 mod timer;
 mod wait;
 
 use crate::settings;
 use crate::sys::fork;
-use ::faults::{Action, Decision, Interest, Occasion, Plan, Rules};
+use ::faults::{Action, Decision, EventKind, Interest, Occasion, Plan, Point, Rules, Timed};
+use rnic::Mtu;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use limits::registered_bytes;
+pub(crate) use limits::{active_mtu, lower};
+pub(crate) use messages::{reject, send_message};
+pub(crate) use packets::PacketFaults;
+pub(crate) use raise::Raise;
 pub use timer::after;
 pub use wait::{Waits, wait};
 
@@ -36,6 +47,7 @@ struct Live {
     polls: AtomicBool,
     notifications: AtomicBool,
     peer: AtomicBool,
+    packets: AtomicBool,
 }
 
 /// Whether this process meets faults. The first call reads the variable.
@@ -60,6 +72,7 @@ fn start() {
     let state = match settings::faults() {
         Some(rules) => {
             let _ = LIVE.set(Live::new(rules));
+            control::serve();
             ON
         }
         None => OFF,
@@ -85,6 +98,7 @@ impl Live {
             polls: AtomicBool::new(false),
             notifications: AtomicBool::new(false),
             peer: AtomicBool::new(false),
+            packets: AtomicBool::new(false),
             plan: Mutex::new(plan),
         };
         live.announce(live.plan().interest());
@@ -102,6 +116,7 @@ impl Live {
         self.notifications
             .store(interest.notifications, Ordering::Relaxed);
         self.peer.store(interest.peer, Ordering::Relaxed);
+        self.packets.store(interest.packets, Ordering::Relaxed);
     }
 }
 
@@ -118,18 +133,35 @@ pub fn interest() -> Interest {
         polls: live.polls.load(Ordering::Relaxed),
         notifications: live.notifications.load(Ordering::Relaxed),
         peer: live.peer.load(Ordering::Relaxed),
+        packets: live.packets.load(Ordering::Relaxed),
     })
 }
 
 /// The fault of an occasion, if a rule has one for it, of those that `wanted` accepts. It is in the journal
 /// then.
 pub fn decide(occasion: &Occasion<'_>, wanted: impl Fn(Action) -> bool) -> Option<Decision> {
+    // The child of a fork must not inherit the lock taken, also where no device is open yet.
+    let _inside = fork::enter();
+    decide_inside(occasion, wanted)
+}
+
+/// As [`decide`], with a device's lock held.
+fn decide_inside(occasion: &Occasion<'_>, wanted: impl Fn(Action) -> bool) -> Option<Decision> {
+    with_plan(occasion, |plan, at| plan.decide(occasion, at, wanted))
+}
+
+/// Asks the rules about an occasion, and writes their decision to the journal.
+///
+/// The lock is taken with those of devices held, or by calls that are inside ([`fork::enter`]): across forks
+/// it is held with the devices' ([`hold`]).
+fn with_plan(
+    occasion: &Occasion<'_>,
+    ask: impl FnOnce(&mut Plan, Duration) -> Option<Decision>,
+) -> Option<Decision> {
     let live = live()?;
     let at = live.begin.elapsed();
-    // The child of a fork must not inherit the lock taken.
-    let _inside = fork::enter();
     let mut plan = live.plan();
-    let decision = plan.decide(occasion, at, wanted)?;
+    let decision = ask(&mut plan, at)?;
     // Under the lock: the journal has the order of the decisions.
     journal::write(&::faults::Entry {
         at,
@@ -139,6 +171,88 @@ pub fn decide(occasion: &Occasion<'_>, wanted: impl Fn(Action) -> bool) -> Optio
         occasion,
     });
     Some(decision)
+}
+
+/// All locks of faults.
+pub(crate) struct Held {
+    _plan: Option<MutexGuard<'static, Plan>>,
+    _tasks: timer::Held,
+    _devices: raise::Held,
+}
+
+/// Takes all locks of faults, for a fork, behind those of the devices.
+pub(crate) fn hold() -> Held {
+    Held {
+        _plan: live().map(Live::plan),
+        _tasks: timer::hold(),
+        _devices: raise::hold(),
+    }
+}
+
+/// Raises an event on a device, or on all where its name is not known, as a rule says.
+pub fn raise(device: Option<&str>, event: EventKind, queue_pair: Option<u32>) {
+    raise::raise(device, event, queue_pair);
+}
+
+/// A device was opened: rules that apply at a time apply to it.
+pub(crate) fn opened(name: &str, interface: u32, raise: Raise) {
+    let Some(live) = live() else { return };
+    raise::register(name, interface, raise);
+    // The child of a fork has no thread yet that serves requests.
+    control::serve();
+    let timed = {
+        let _inside = fork::enter();
+        live.plan().timed(name)
+    };
+    timed
+        .into_iter()
+        .for_each(|timed| schedule(name.to_owned(), timed));
+}
+
+/// A device was closed.
+pub(crate) fn closed(raise: &Raise) {
+    raise::forget(raise);
+}
+
+/// Lets a rule of a time that was added apply to the devices that are open.
+fn apply_in_time(number: u32) {
+    let Some(live) = live() else { return };
+    for name in raise::names() {
+        let timed = {
+            let _inside = fork::enter();
+            live.plan().timed(&name)
+        };
+        let added = timed.into_iter().find(|timed| timed.rule == number);
+        added
+            .into_iter()
+            .for_each(|timed| schedule(name.clone(), timed));
+    }
+}
+
+/// MTU and state that the port of an interface has, of those that its interface has.
+pub(crate) fn port(interface: u32, mtu: Mtu, is_up: bool) -> (Mtu, bool) {
+    if !is_on() {
+        return (mtu, is_up);
+    }
+    let name = raise::name_of(interface);
+    let mtu = name.map_or(mtu, |name| active_mtu(&name, mtu));
+    (mtu, is_up && !raise::is_down(interface))
+}
+
+/// Lets a rule apply when its time has come.
+fn schedule(device: String, timed: Timed) {
+    let wait = timed.time.saturating_sub(elapsed());
+    after(wait, move || {
+        let occasion = Occasion {
+            device: Some(&device),
+            qpn: timed.queue_pair,
+            ..Occasion::at(Point::Time)
+        };
+        let decision = with_plan(&occasion, |plan, _| plan.decide_timed(timed.rule));
+        if let Some(Action::Raise(event)) = decision.map(|decision| decision.action) {
+            raise::raise(Some(&device), event, timed.queue_pair);
+        }
+    });
 }
 
 /// Whether there still is a rule of this number.

@@ -1,7 +1,7 @@
 //! Things that faults do later: one thread for all of them, which exists only where there are some.
 
 use crate::log::HOST;
-use crate::sys::{fork, process};
+use crate::sys::process;
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 type Task = Box<dyn FnOnce() + Send>;
 
 /// What is to be done, by time and order.
-struct Tasks {
+pub(super) struct Tasks {
     by_time: BTreeMap<(Instant, u64), Task>,
     added: u64,
     /// The process that the thread runs in: the child of a fork has none.
@@ -23,6 +23,14 @@ static TASKS: Mutex<Tasks> = Mutex::new(Tasks {
 });
 static NEWS: Condvar = Condvar::new();
 
+/// The tasks, locked.
+pub(super) type Held = MutexGuard<'static, Tasks>;
+
+/// Locks the tasks, for a fork: the child must not inherit them locked by another thread.
+pub(super) fn hold() -> Held {
+    tasks()
+}
+
 fn tasks() -> MutexGuard<'static, Tasks> {
     TASKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -30,7 +38,6 @@ fn tasks() -> MutexGuard<'static, Tasks> {
 /// Does something after a time, in a thread of its own. If the system permits no thread, it is not done, and
 /// the log says so.
 pub fn after(time: Duration, task: impl FnOnce() + Send + 'static) {
-    let _inside = fork::enter();
     let mut all = tasks();
     let own = std::process::id();
     if all.thread_of != Some(own) {

@@ -1,7 +1,7 @@
 //! Follows the network interface of an open device: its addresses, its MTU, and whether it is up.
 
 use super::shared::Shared;
-use crate::{interface, subnet};
+use crate::{faults, interface, subnet};
 
 /// Sets the device's addresses, MTU and port state to those that its interface has now.
 pub(super) fn update_port(shared: &Shared, ifindex: u32) {
@@ -24,7 +24,8 @@ pub(super) fn update_port(shared: &Shared, ifindex: u32) {
         return pump.pump_events(&shared.events);
     }
     pump.rnic.port_mut().change_gids(&state.gids);
-    pump.rnic.port_mut().set_active_mtu(state.active_mtu);
-    pump.rnic.port_mut().set_active(state.is_up);
+    let (mtu, is_up) = faults::port(ifindex, state.active_mtu, state.is_up);
+    pump.rnic.port_mut().set_active_mtu(mtu);
+    pump.rnic.port_mut().set_active(is_up);
     pump.pump_events(&shared.events);
 }

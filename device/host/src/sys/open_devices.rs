@@ -6,6 +6,7 @@
 //! thread that it does not have.
 
 use super::fork::{self, HeldLocks};
+use crate::faults;
 use crate::progress::pump::Pump;
 use crate::progress::shared::Shared;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,6 +22,7 @@ struct HeldDevice {
 /// State that is held across a fork: the list too, because a thread that opens a device may be about to take
 /// its lock, and the child would never see that thread unlock it.
 struct HeldDevices {
+    _faults: faults::Held,
     devices: Vec<HeldDevice>,
     _list: MutexGuard<'static, Vec<Weak<Shared>>>,
 }
@@ -59,6 +61,7 @@ fn hold() -> Box<dyn HeldLocks> {
     };
     let devices = list.iter().filter_map(Weak::upgrade).map(hold).collect();
     Box::new(HeldDevices {
+        _faults: faults::hold(),
         devices,
         _list: list,
     })

@@ -9,7 +9,8 @@ use ffi::{Errno, Subject, errno_of};
 /// Lets a fault of a call on the data path happen, before the call takes a lock.
 pub(super) fn meet(point: Point, occasion: &Occasion<'_>) -> Result<(), Errno> {
     let occasion = Occasion { point, ..*occasion };
-    host::faults::decide(&occasion, |_| true).map_or(Ok(()), |decision| errno_of(decision, point))
+    host::faults::decide(&occasion, |_| true)
+        .map_or(Ok(()), |decision| errno_of(decision, &occasion))
 }
 
 /// Whether an action decides how a request completes.

@@ -89,7 +89,7 @@ fn lateness(queue: &Cq, completion: &Completion) -> Option<Duration> {
         peer: owner.and_then(peer_of),
         opcode: Some(opcode(completion)),
         size: Some(completion.length.into()),
-        point: Point::Completion,
+        ..Occasion::at(Point::Completion)
     };
     let is_late = |action| matches!(action, Action::Late(_));
     match host::faults::decide(&occasion, is_late)?.action {

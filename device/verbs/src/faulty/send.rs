@@ -111,7 +111,7 @@ pub(super) unsafe fn judge<'a>(
             opcode: opcode(wr),
             // SAFETY: by this function's contract.
             size: Some(unsafe { size(wr) }),
-            point: Point::Completion,
+            ..Occasion::at(Point::Completion)
         };
         if let Err(errno) = meet(Point::Call("post_send"), &occasion) {
             verdict.refused = Some(errno);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use programs::machine::Finished;
+use programs::machine::{Finished, until};
 use programs::probe::Probe;
 use programs::{Job, Machine, Namespace, Rockery};
 use serde_json::Value;
@@ -335,4 +335,330 @@ fn rping_reports_calls_of_the_connection_manager_that_fail() {
             ran.output
         );
     }
+}
+
+#[test]
+fn events_come_with_what_they_mean_for_their_objects() {
+    for (rule, lines) in [
+        (
+            "post_send: raise qp_fatal nth 2",
+            &[
+                "send 0: success",
+                "send 1: Work Request Flushed Error",
+                "states: ERR RTS",
+                "event: local work queue catastrophic error",
+            ][..],
+        ),
+        (
+            "post_send: raise cq_err nth 2",
+            &[
+                "send 0: success",
+                "send 1: Work Request Flushed Error",
+                "states: ERR RTS",
+                "event: CQ error",
+            ],
+        ),
+        (
+            "post_send: raise gid_change nth 2",
+            &[
+                "send 0: success",
+                "send 1: success",
+                "states: RTS RTS",
+                "event: GID table change",
+            ],
+        ),
+        (
+            "post_send: raise device_fatal nth 2",
+            &[
+                "send 0: success",
+                "send 1: Work Request Flushed Error",
+                "states: ERR ERR",
+                "event: local catastrophic error",
+            ],
+        ),
+        (
+            "query_qp: raise port_err nth 1",
+            &[
+                "send 0: success",
+                "send 1: success",
+                "states: RTS RTS",
+                "event: port error",
+            ],
+        ),
+    ] {
+        expect(rule, ["step", "2"], lines);
+    }
+}
+
+#[test]
+fn a_port_that_is_down_says_so_and_comes_up_again() {
+    let alone = Namespace::alone().expect("a namespace");
+    let down = run_in(
+        &alone,
+        &[
+            "--fault",
+            "open_device: raise port_err; query_port: raise port_err",
+        ],
+        &["ibv_devinfo"],
+    );
+    assert!(down.output.contains("PORT_DOWN"), "{}", down.output);
+    let rules = "query_port: raise port_err; query_port: raise port_active";
+    let up = run_in(
+        &alone,
+        &["--fault", "query_port: raise port_active"],
+        &["ibv_devinfo"],
+    );
+    assert!(up.output.contains("PORT_ACTIVE"), "{rules}: {}", up.output);
+}
+
+#[test]
+fn a_rule_of_time_raises_its_event_while_the_program_works() {
+    let rule = "time: raise qp_fatal from 3s process ib_write_bw";
+    let [client, _] = perftest(&["--fault", rule], "ib_write_bw -n 100000000 -s 64");
+    assert!(!client.succeeded());
+    assert!(
+        client.output.contains("Failed status 5: "),
+        "{}",
+        client.output
+    );
+}
+
+#[test]
+fn limits_are_those_of_a_small_card() {
+    let probe = probe();
+    let path = probe.path().to_str().expect("a path");
+    for (rule, said) in [
+        (
+            "limit: max_qp 1",
+            "injected: ibv_create_qp_ex: Cannot allocate memory\n",
+        ),
+        (
+            "limit: max_cq 1",
+            "injected: ibv_create_cq: Cannot allocate memory\n",
+        ),
+        (
+            "limit: max_mr 1",
+            "injected: ibv_reg_mr: Cannot allocate memory\n",
+        ),
+        (
+            "limit: registered_bytes 8191",
+            "injected: ibv_reg_mr: Cannot allocate memory\n",
+        ),
+        (
+            "limit: max_pd 0",
+            "injected: ibv_alloc_pd: Cannot allocate memory\n",
+        ),
+        (
+            "limit: max_qp_wr 63",
+            "injected: ibv_create_qp_ex: Invalid argument\n",
+        ),
+        (
+            "limit: max_cqe 127",
+            "injected: ibv_create_cq: Invalid argument\n",
+        ),
+    ] {
+        let ran = run(&["--fault", rule], &[path, "single", "1"]);
+        assert_eq!(ran.output, said, "{rule}");
+    }
+    let ran = run(
+        &["--fault", "limit: registered_bytes 8192"],
+        &[path, "single", "1"],
+    );
+    assert!(ran.succeeded(), "{}", ran.output);
+    let rules =
+        "limit: max_qp 17; limit: max_sge 3; limit: max_qp_rd_atom 5; limit: active_mtu 512";
+    let told = run(&["--fault", rules], &["ibv_devinfo", "-v"])
+        .expect_success()
+        .output;
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    for line in [
+        "max_qp: 17 ",
+        "max_sge: 3 ",
+        "max_qp_rd_atom: 5 ",
+        "active_mtu: 512 (2)",
+    ] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+}
+
+#[test]
+fn packets_that_meet_faults_cost_time_and_no_data() {
+    let probe = probe();
+    let path = probe.path().to_str().expect("a path");
+    let expected: Vec<String> = (0..20)
+        .map(|number| format!("send {number}: success"))
+        .chain(["states: RTS RTS".to_owned()])
+        .collect();
+    for rule in [
+        "packet: drop opcode rdma_write every 5",
+        "packet: drop opcode acknowledge nth 1",
+        "packet: corrupt nth 3",
+        "packet: duplicate",
+        "packet: delay 2ms every 3",
+        "packet: reorder 2 every 4 opcode rdma_write",
+        "packet: mark",
+        "packet: rate 100Mb/s",
+        "packet: drop peer 127.0.0.1 size 8 type rc times 2",
+    ] {
+        let folder = TempDir::new().expect("a folder");
+        let file = folder.path().join("journal");
+        let options = [
+            "--fault",
+            rule,
+            "--fault-journal",
+            file.to_str().expect("a path"),
+        ];
+        let ran = run(&options, &[path, "single", "20"]);
+        let lines: Vec<&str> = ran.output.lines().collect();
+        assert_eq!(lines, expected, "{rule}");
+        let entries = journal(&file);
+        let met = |entry: &BTreeMap<String, Value>| {
+            entry["point"] == "packet" && entry["peer"] == "127.0.0.1"
+        };
+        assert!(
+            !entries.is_empty() && entries.iter().all(met),
+            "{rule}: {entries:?}"
+        );
+    }
+    let lost = run(
+        &["--fault", "packet: drop opcode acknowledge"],
+        &[path, "single", "1"],
+    );
+    let expected = "send 0: transport retry counter exceeded\nstates: ERR RTS\n";
+    assert_eq!(lost.output, expected);
+}
+
+/// Runs `rping` at both ends, each with its rules.
+fn rping(server_rules: &str, client_rules: &str) -> [Finished; 2] {
+    let alone = Namespace::alone().expect("a namespace");
+    let rockery = Rockery::built();
+    let server = [
+        rockery.word(),
+        "run",
+        "--fault",
+        server_rules,
+        "--",
+        "rping",
+        "-s",
+        "-C",
+        "3",
+        "-v",
+    ];
+    let mut server = alone.start_plain(&server).expect("it starts");
+    let listens = until(SECONDS, || {
+        let listed = alone.call(&format!("{} listeners", rockery.word()))?;
+        Ok(listed.contains("port 7174"))
+    });
+    assert!(listens.expect("it lists them"), "rping listens");
+    let client = run_in(
+        &alone,
+        &["--fault", client_rules],
+        &["rping", "-c", "-a", "127.0.0.1", "-C", "3"],
+    );
+    if !client.succeeded() {
+        server.kill().expect("it is ours");
+    }
+    [client, server.wait(SECONDS).expect("it ends")]
+}
+
+#[test]
+fn messages_of_the_connection_manager_are_lost_late_and_rejected() {
+    for (server, client) in [
+        ("cm: drop opcode rep times 1", "none"),
+        ("none", "cm: drop opcode rtu times 1"),
+        ("none", "cm: delay 300ms opcode rtu"),
+        ("cm: duplicate", "cm: duplicate"),
+    ] {
+        let [client_end, server_end] = rping(server, client);
+        assert!(
+            client_end.succeeded(),
+            "{server} / {client}: {}",
+            client_end.output
+        );
+        assert!(
+            server_end.output.contains("server ping data"),
+            "{}",
+            server_end.output
+        );
+    }
+    let [rejected, _] = rping("cm: reject 28", "none");
+    assert!(
+        rejected.output.contains("RDMA_CM_EVENT_REJECTED"),
+        "{}",
+        rejected.output
+    );
+    for (rule, event) in [
+        (
+            "rdma_resolve_addr: report ETIMEDOUT",
+            "RDMA_CM_EVENT_ADDR_ERROR, error -110",
+        ),
+        (
+            "rdma_resolve_route: report EHOSTUNREACH",
+            "RDMA_CM_EVENT_ROUTE_ERROR, error -113",
+        ),
+    ] {
+        let ran = run(
+            &["--fault", rule],
+            &["rping", "-c", "-a", "127.0.0.1", "-C", "1"],
+        );
+        assert!(
+            !ran.succeeded() && ran.output.contains(event),
+            "{rule}: {}",
+            ran.output
+        );
+    }
+}
+
+/// What `rockery fault` prints.
+fn fault(alone: &Namespace, words: &[&str]) -> Finished {
+    let rockery = Rockery::built();
+    let words = [&[rockery.word(), "fault"][..], words].concat();
+    let mut process = alone.start_plain(&words).expect("it starts");
+    process.wait(SECONDS).expect("it ends in time")
+}
+
+#[test]
+fn rules_are_listed_added_and_removed_while_the_program_runs() {
+    let (alone, rockery) = (Namespace::alone().expect("a namespace"), Rockery::built());
+    let words = [
+        rockery.word(),
+        "run",
+        "--fault",
+        "get_device_list: block",
+        "--",
+        "ibv_devices",
+    ];
+    let mut program = alone.start_plain(&words).expect("it starts");
+    let pid = program.id().to_string();
+    let blocks = until(SECONDS, || {
+        let listed = fault(&alone, &["list", &pid, "--json"]);
+        Ok(listed.output.contains("\"faults\":1"))
+    });
+    assert!(blocks.expect("it is asked"), "the call is blocked");
+    let added = fault(&alone, &["add", &pid, "open_device: fail EIO"]);
+    assert_eq!(added.output, "added 2\n");
+    let listed = fault(&alone, &["list", &pid]).expect_success().output;
+    assert!(listed.contains("open_device: fail EIO"), "{listed}");
+    let refused = fault(&alone, &["add", &pid, "packet: drop"]);
+    assert!(
+        !refused.succeeded() && refused.output.contains("--no-same-host"),
+        "{}",
+        refused.output
+    );
+    let refused = fault(&alone, &["remove", &pid, "9"]);
+    assert!(
+        !refused.succeeded() && refused.output.contains("there is no rule 9"),
+        "{}",
+        refused.output
+    );
+    // The call goes on when its rule is gone.
+    assert_eq!(fault(&alone, &["remove", &pid, "1"]).output, "removed 1\n");
+    let ended = program.wait(SECONDS).expect("it goes on").expect_success();
+    assert!(ended.output.contains("rk_lo"), "{}", ended.output);
+    let gone = fault(&alone, &["clear", &pid]);
+    assert!(
+        !gone.succeeded() && gone.output.contains("has no rules of faults here"),
+        "{}",
+        gone.output
+    );
 }
