@@ -43,31 +43,38 @@ class Host:
     def __repr__(self):
         return f"<rockery host {self.address}, {self.device}>"
 
-    def argv(self, arguments, rdma=True):
-        """The command that runs ``arguments`` on this host; with ``rdma=False`` without rockery."""
-        run = [command(), "run", "--"] if rdma else []
+    def argv(self, arguments, rdma=True, faults=None):
+        """The command that runs ``arguments`` on this host; with ``rdma=False`` without rockery.
+
+        :param faults: a `rockery.faults.Faults` that the program meets
+        """
+        run = [command(), "run", *(faults.options() if faults else []), "--"] if rdma else []
         return [*self._enter, *run, *map(str, arguments)]
 
-    def run(self, arguments, *, rdma=True, timeout=60, check=True, **options):
+    def run(self, arguments, *, rdma=True, faults=None, timeout=60, check=True, **options):
         """Runs a program to its end, and returns its `subprocess.CompletedProcess` with its output as text.
 
         :param arguments: the program and its arguments
+        :param faults: a `rockery.faults.Faults` that the program meets
         :param timeout: seconds until it is killed
         :param check: whether an exit status other than 0 raises `ProgramError`
         """
         # pytest leaves this frame out of its report: the test's own line and the program's output remain.
         __tracebackhide__ = True
         options = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **options}
-        argv = self.argv(arguments, rdma)
+        argv = self.argv(arguments, rdma, faults)
         done = subprocess.run(argv, timeout=timeout, check=False, **options)
         if check and done.returncode != 0:
             raise ProgramError(done.returncode, argv, done.stdout, done.stderr)
         return done
 
-    def popen(self, arguments, *, rdma=True, **options):
-        """Starts a program, as `subprocess.Popen` does. It is killed when the test ends."""
+    def popen(self, arguments, *, rdma=True, faults=None, **options):
+        """Starts a program, as `subprocess.Popen` does. It is killed when the test ends.
+
+        :param faults: a `rockery.faults.Faults` that the program meets
+        """
         options = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, **options}
-        started = subprocess.Popen(self.argv(arguments, rdma), **options)
+        started = subprocess.Popen(self.argv(arguments, rdma, faults), **options)
         self._started.append(started)
         return started
 

@@ -14,6 +14,7 @@ A test whose own process calls verbs (pyverbs, ctypes) needs the libraries from 
 
 import pytest
 
+from .faults import Faults
 from .hosts import Host, Hosts
 
 
@@ -23,6 +24,12 @@ def rdma_host():
     host = Host("127.0.0.1", "rk_lo")
     yield host
     host.close()
+
+
+@pytest.fixture
+def rdma_faults(tmp_path):
+    """Faults for programs of a test: a `rockery.faults.Faults` without rules."""
+    return Faults(tmp_path / "rdma-faults.jsonl")
 
 
 @pytest.fixture

@@ -73,3 +73,20 @@ def test_output_that_was_not_read_is_printed_at_the_end(capsys):
     host.close()
     told = capsys.readouterr().out
     assert "127.0.0.1: output of" in told and "failed to listen" in told
+
+
+def test_faults_that_a_program_meets_are_in_the_journal(rdma_host, rdma_faults):
+    assert rdma_faults.journal() == []
+    rdma_faults.add("get_device_list: fail ENODEV times 1")
+    done = rdma_host.run(["ibv_devices"], faults=rdma_faults, check=False)
+    assert "No such device" in done.stdout, done.stdout
+    told = [(one["rule"], one["point"], one["fault"]) for one in rdma_faults.journal()]
+    assert told == [(1, "get_device_list", "fail ENODEV")]
+    assert repr(rdma_faults) == "<rockery faults get_device_list: fail ENODEV times 1>"
+
+
+def test_rules_that_are_wrong_are_reported(rdma_host, rdma_faults):
+    from rockery.hosts import ProgramError
+    rdma_faults.add("get_device_list: fall ENODEV")
+    with pytest.raises(ProgramError, match="`fall` is no fault of a call"):
+        rdma_host.run(["ibv_devices"], faults=rdma_faults)
