@@ -5,11 +5,13 @@
 //   single    COUNT RDMA WRITEs, one by one; those that are refused are not repeated
 //   step      the same, each after the completion of the one before
 //   event     as single, waiting for completion events
+//   cancel    ibv_get_cq_event in a thread that is cancelled, and then COUNT RDMA WRITEs as by single
 //   receive   COUNT SENDs to as many receives
 #include "device.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #define MOST 64
@@ -117,6 +119,23 @@ static void take(struct end *end, const char *name, int count, int by_events) {
   }
 }
 
+static void *wait_in_thread(void *unused) {
+  struct ibv_cq *cq;
+  void *cookie;
+  ibv_get_cq_event(channel, &cq, &cookie);
+  return unused;
+}
+
+static void cancel_a_wait(void) {
+  pthread_t thread;
+  void *result = NULL;
+  done(pthread_create(&thread, NULL, wait_in_thread, NULL), "pthread_create");
+  sleep_ms(100);
+  done(pthread_cancel(thread), "pthread_cancel");
+  done(pthread_join(thread, &result), "pthread_join");
+  printf("thread: %s\n", result == PTHREAD_CANCELED ? "cancelled" : "returned");
+}
+
 int main(int argc, char **argv) {
   if (argc != 3) fail("injected CASE COUNT");
   const char *what = argv[1];
@@ -131,6 +150,7 @@ int main(int argc, char **argv) {
   make(&ends[0]), make(&ends[1]);
   join(&ends[0], &ends[1]), join(&ends[1], &ends[0]);
   if (by_events) done(ibv_req_notify_cq(ends[0].cq, 0), "ibv_req_notify_cq");
+  if (!strcmp(what, "cancel")) cancel_a_wait();
   if (!strcmp(what, "list")) {
     posted = post(IBV_WR_RDMA_WRITE, 0, count);
   } else if (!strcmp(what, "extended")) {

@@ -528,6 +528,12 @@ fn packets_that_meet_faults_cost_time_and_no_data() {
     assert_eq!(lost.output, expected);
 }
 
+#[test]
+fn a_thread_that_is_blocked_where_programs_wait_can_be_cancelled() {
+    let expected = ["thread: cancelled", "send 0: success", "states: RTS RTS"];
+    expect("get_cq_event: block", ["cancel", "1"], &expected);
+}
+
 /// Runs `rping` at both ends, each with its rules.
 fn rping(server_rules: &str, client_rules: &str) -> [Finished; 2] {
     let alone = Namespace::alone().expect("a namespace");
