@@ -22,9 +22,12 @@ const QUEUE_MAX: usize = 16;
 /// The first and the longest time after which a join that was refused is tried again, as Linux has them.
 const BACKOFF: (Span, Span) = (Span(1_000_000_000_000), Span(16_000_000_000_000));
 /// How long a group that did not exist is taken to be absent.
-const ABSENT: Span = Span(5_000_000_000_000);
+const ABSENT: Span = Span(500_000_000_000);
 /// After which time without packets a group is left to which the host sends alone.
 const UNUSED: Span = Span(60_000_000_000_000);
+/// How long groups are not asked for after the port has become active, or a manager asks for that: it makes
+/// ports active one after the other, and what comes before the way is active is lost.
+const SETTLING: Span = Span(20_000_000_000);
 /// LIDs from here on are multicast.
 const FIRST_MULTICAST: u16 = 0xc000;
 /// Bytes of the encapsulation header.
@@ -79,7 +82,7 @@ impl<P> Group<P> {
 impl<P: AsRef<[u8]>> Interface<P> {
     /// Begins with all groups anew: nothing has been joined.
     pub(super) fn restart_groups(&mut self) {
-        let (now, p_key) = (self.now, self.place.p_key);
+        let (now, p_key) = (self.now + SETTLING, self.place.p_key);
         let members = self.members.iter().map(|group| group_gid(p_key, *group));
         let all = members.chain([broadcast_gid(p_key)]);
         self.groups = all.map(|gid| (gid, Group::new(true, now))).collect();
@@ -87,7 +90,7 @@ impl<P: AsRef<[u8]>> Interface<P> {
 
     /// Joins all groups again while they are used as before.
     pub(super) fn join_again(&mut self) {
-        let now = self.now;
+        let now = self.now + SETTLING;
         self.groups.retain(|_, group| {
             (group.stage, group.backoff) = (Stage::Waits(now), BACKOFF.0);
             group.is_member

@@ -206,6 +206,8 @@ pub struct Interface<P> {
     resolving: Vec<Resolving>,
     actions: Vec<Action<P>>,
     now: Time,
+    /// When something is due: looked at more often than it changes.
+    next: Time,
     /// Packets that were dropped.
     dropped: u64,
 }
@@ -226,6 +228,7 @@ impl<P: AsRef<[u8]>> Interface<P> {
             resolving: Vec::new(),
             actions: Vec::new(),
             now: Time(0),
+            next: Time::NEVER,
             dropped: 0,
         }
     }
@@ -250,6 +253,10 @@ impl<P: AsRef<[u8]>> Interface<P> {
 
     /// The time at which [`Self::run`] has something to do.
     pub fn next_event(&self) -> Time {
+        self.next
+    }
+
+    fn earliest(&self) -> Time {
         let waits = self.next_of_resolving();
         if !self.place.is_active {
             return waits;
@@ -281,6 +288,7 @@ impl<P: AsRef<[u8]>> Interface<P> {
             self.run_neighbours();
         }
         self.run_resolving();
+        self.next = self.earliest();
     }
 
     /// Takes the state of the port.

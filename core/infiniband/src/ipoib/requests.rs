@@ -9,10 +9,11 @@ use fabric::{Span, Time};
 /// The upper half of transactions, by which answers are told from those for programs: those of
 /// [`crate::agents`] count up from 1.
 const AGENT: u32 = 0xffff_ff01;
-/// How long an answer may take.
-const TIMEOUT: Span = Span(1_000_000_000_000);
+/// How long the first answer may take; twice as long each further time, because a manager that sweeps drops
+/// requests in silence.
+const TIMEOUT: Span = Span(250_000_000_000);
 /// How often a request is sent.
-const TRIES: u32 = 3;
+const TRIES: u32 = 4;
 
 /// What a request is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,7 +88,8 @@ impl Requests {
                 ended.push(asked.purpose);
                 return false;
             }
-            (asked.tries, asked.ends_at) = (asked.tries + 1, now + TIMEOUT);
+            asked.ends_at = now + TIMEOUT.times(1 << asked.tries);
+            asked.tries += 1;
             again.push(asked.mad.clone());
             true
         });

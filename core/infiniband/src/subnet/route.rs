@@ -17,7 +17,7 @@ pub(super) const FIRST_MULTICAST: u16 = 0xc000;
 /// Time for which a node's agents work on a packet. Firmware does it, so it takes microseconds.
 const AGENT: Span = Span(4_000_000);
 /// Time for which a switch has a packet with a directed route.
-const DIRECTED_HOP: Span = Span(1_000_000);
+pub(super) const DIRECTED_HOP: Span = Span(1_000_000);
 /// Time for which a switch has a packet that is routed by its tables.
 const ROUTED_HOP: Span = Span(200_000);
 /// Packets that wait for the agents of a node, at most.
