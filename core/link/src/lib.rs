@@ -12,6 +12,7 @@ pub mod lab;
 pub mod management;
 pub mod memory;
 pub mod neighbour;
+pub mod path_request;
 pub mod port_state;
 pub mod route;
 mod sys;

@@ -5,6 +5,7 @@
 //! both sides send records. Another connection names that file by its socket's cookie, which the kernel gives
 //! and which stays that of the socket after `dup`, `fork` and `exec`.
 
+use crate::path_request::{PathRequest, ResolvedPath};
 use crate::port_state::PortState;
 use crate::unix;
 use std::fs::File;
@@ -47,6 +48,8 @@ pub enum Request {
     },
     /// The state of the port: answered by a [`PortState`].
     Port,
+    /// A path: answered when it is known, or cannot be, by an errno and a [`ResolvedPath`].
+    Resolve(PathRequest),
 }
 
 impl Request {
@@ -71,6 +74,10 @@ impl Request {
                 bytes.extend(argument);
             }
             Self::Port => bytes.push(4),
+            Self::Resolve(request) => {
+                bytes.push(5);
+                bytes.extend(request.to_bytes());
+            }
         }
         bytes
     }
@@ -94,6 +101,7 @@ impl Request {
                 })
             }
             4 if rest.is_empty() => Some(Self::Port),
+            5 => PathRequest::parse(rest).map(Self::Resolve),
             _ => None,
         }
     }
@@ -160,8 +168,36 @@ pub fn port_state() -> io::Result<PortState> {
     PortState::parse(&bytes).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
+/// Asks for a path. The descriptor is readable when there is an answer, which [`finish_resolving`] takes.
+///
+/// # Errors
+/// When no lab with an InfiniBand subnet has this host.
+pub fn begin_resolving(request: PathRequest) -> io::Result<OwnedFd> {
+    let socket = connect()?;
+    unix::set_timeouts(socket.as_raw_fd(), TIMEOUT)?;
+    unix::send_now(socket.as_raw_fd(), &Request::Resolve(request).to_bytes())?;
+    Ok(socket)
+}
+
+/// The answer to [`begin_resolving`], for which this waits.
+///
+/// # Errors
+/// `ETIMEDOUT` when no answer came in the time of the request, `EHOSTUNREACH` when no host has the address,
+/// `ENETUNREACH` when the manager knows no path; those of the socket where the lab has ended.
+pub fn finish_resolving(socket: &OwnedFd) -> io::Result<ResolvedPath> {
+    unix::set_timeouts(socket.as_raw_fd(), Duration::ZERO)?;
+    let mut bytes = [0; REQUEST_BYTES_MAX];
+    let length = unix::receive_next(socket.as_raw_fd(), &mut bytes)?;
+    let path = parse_answer(&bytes[..length])?;
+    ResolvedPath::parse(path).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
 /// Folders of the files that a lab describes, relative to the root.
-pub const FOLDERS: [&str; 2] = ["sys/class/infiniband/rk_ib0", "sys/class/infiniband_mad"];
+pub const FOLDERS: [&str; 3] = [
+    "sys/class/infiniband/rk_ib0",
+    "sys/class/infiniband_mad",
+    "sys/class/net/ib0",
+];
 
 /// Whether a path is of the device's files, and leads nowhere else.
 fn is_of_device(path: &str) -> bool {
@@ -296,6 +332,7 @@ pub fn is_file(file: RawFd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path_request::PathTarget;
 
     #[test]
     fn requests_are_read_as_they_were_written() {
@@ -306,6 +343,10 @@ mod tests {
             },
             Request::OpenManager,
             Request::Port,
+            Request::Resolve(PathRequest {
+                target: PathTarget::Gid([3; 16]),
+                timeout: Duration::from_secs(2),
+            }),
             Request::Call {
                 cookie: 9,
                 command: 0xc01c_1b01,
@@ -329,6 +370,7 @@ mod tests {
     fn files_are_those_of_the_device_alone() {
         assert!(is_of_device("sys/class/infiniband/rk_ib0/ports/1/state"));
         assert!(is_of_device("sys/class/infiniband_mad/umad0/port"));
+        assert!(is_of_device("sys/class/net/ib0/address") && !is_of_device("sys/class/net/lo/mtu"));
         for path in [
             "sys/class/infiniband/rk_ib0",
             "sys/class/infiniband/rk_ib01/x",

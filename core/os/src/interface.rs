@@ -30,9 +30,28 @@ pub fn request(name: &[u8]) -> io::Result<libc::ifreq> {
 /// # Errors
 /// Where `/dev/net/tun` is missing, or the user may make no interfaces here.
 pub fn open_tap(name: &str, flags: libc::c_int) -> io::Result<File> {
+    open(name, flags, libc::IFF_TAP)
+}
+
+/// Makes an interface of IP packets without link headers, otherwise as [`open_tap`]. The kernel shows it as
+/// one of this hardware type (`ARPHRD_*`).
+///
+/// # Errors
+/// As [`open_tap`].
+pub fn open_tun(name: &str, flags: libc::c_int, hardware: u16) -> io::Result<File> {
+    let tun = open(name, flags, libc::IFF_TUN)?;
+    let hardware = libc::c_ulong::from(hardware);
+    // SAFETY: the argument is a number.
+    checked(unsafe { libc::ioctl(tun.as_raw_fd(), TUNSETLINK as _, hardware) })?;
+    Ok(tun)
+}
+
+/// Not in every libc's headers: `linux/if_tun.h`.
+const TUNSETLINK: libc::c_ulong = 0x4004_54cd;
+
+fn open(name: &str, flags: libc::c_int, kind: libc::c_int) -> io::Result<File> {
     let mut request = request(name.as_bytes())?;
-    request.ifr_ifru.ifru_flags =
-        (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+    request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
     let mut options = File::options();
     let tap = options
         .read(true)

@@ -111,9 +111,13 @@ pub fn all() -> Vec<DeviceInfo> {
 
 fn try_all() -> io::Result<Vec<DeviceInfo>> {
     let mut found: Vec<Interface> = interfaces()?;
-    found.retain(|interface| interface.is_up && !interface.addresses.is_empty());
-    found.sort_by_key(|interface| (interface.is_loopback, interface.index));
     let port = subnet::port_state();
+    // An InfiniBand port is a device also while no manager has made it active, and its interface has no link.
+    let is_port = |interface: &Interface| port.is_some() && !interface.is_loopback;
+    found.retain(|interface| {
+        (interface.is_up || is_port(interface)) && !interface.addresses.is_empty()
+    });
+    found.sort_by_key(|interface| (interface.is_loopback, interface.index));
     Ok(found
         .iter()
         .map(|interface| device_of(interface, port.as_ref()))

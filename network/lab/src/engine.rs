@@ -17,7 +17,6 @@ use crate::network::{Network, Port, neighbours_of};
 use crate::plan::{LiveHost, Plan};
 use crate::ports::Ports;
 use crate::subnet::{Connections, Greeted, LiveSubnet};
-use crate::tap::Tap;
 use crate::tracking::Numbers;
 use crate::watched::Watched;
 use fabric::{Span, Time};
@@ -92,11 +91,11 @@ impl Engine {
             .zip(&mut held.spaces)
             .map(|(host, spaces)| {
                 let known = neighbours.get(&host.vlan()).cloned().unwrap_or_default();
-                let tap = spaces.tap.take().map(|tap| Tap::new(tap, known));
-                if let Some(tap) = tap.as_ref().filter(|_| host.function.is_some()) {
+                let port = Port::made(host, spaces.tap.take(), spaces.interfaces.take(), known);
+                if let Some(tap) = port.tap.as_ref().filter(|_| host.function.is_some()) {
                     tap.set_carrier(cables.carrier(&plan.experiment.network, host.number));
                 }
-                Port::new(host.clone(), tap)
+                port
             });
         let clock = Clock::new(slowdown);
         let ports = ports.collect();
@@ -182,6 +181,8 @@ impl Engine {
         if let Some(subnet) = &mut self.subnet {
             subnet.run(self.clock.now());
             subnet.follow(&mut self.world, &mut self.network);
+            subnet.serve_interfaces(self.clock.now(), &mut self.network);
+            self.device_files.answer_resolved(subnet);
             self.device_files.flush(subnet);
         }
     }
@@ -501,7 +502,8 @@ impl Engine {
                 subnet.set_cable(self.clock.now(), *link, !after.contains(link));
             }
         }
-        for port in &self.network.ports {
+        // An interface of IP over InfiniBand has a link while its port is in the broadcast group.
+        for port in self.network.ports.iter().filter(|port| port.ip.is_none()) {
             if let Some(tap) = &port.tap {
                 tap.set_carrier(self.cables.carrier(network, port.host.number));
             }

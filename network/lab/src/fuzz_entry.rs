@@ -56,6 +56,34 @@ pub fn tap_frame(bytes: &[u8]) {
         let _ = crate::lldp::said(frame);
     }
     tap.flush();
+    ip_packet(bytes);
+}
+
+/// The same bytes as a packet of an interface of IP over InfiniBand, behind that header.
+fn ip_packet(bytes: &[u8]) {
+    let Ok([ours, theirs]) = unix::message_pair() else {
+        return;
+    };
+    let ready = unix::set_nonblocking(ours.as_raw_fd())
+        .and_then(|()| unix::send_now(theirs.as_raw_fd(), bytes));
+    if ready.is_err() {
+        return;
+    }
+    let mut tap = Tap::of_ip(ours);
+    let mut out = vec![0; FRAME_MAX];
+    while let Some(packet) = tap.next_packet() {
+        let _ = infiniband::ipoib::destination_of(packet);
+        let Some(taken) = tap.take(&mut out) else {
+            continue;
+        };
+        let length = taken.length + taken.payload.as_ref().map_or(0, Slice::len);
+        assert!(
+            taken.wire_bytes + VNET_BYTES == length && length <= FRAME_MAX,
+            "{taken:?}"
+        );
+        tap.put_packet(&mut out[..taken.length], taken.payload.as_ref());
+    }
+    tap.flush();
 }
 
 /// Headers of a record of a device, the number of bytes of its payload, and how many of both there are: what

@@ -23,6 +23,7 @@ mod functions;
 pub mod fuzz_entry;
 mod gso;
 mod inspect;
+mod ip_frames;
 mod lateness;
 mod link_changes;
 mod listener;

@@ -2,7 +2,9 @@
 
 use crate::LabError;
 use crate::listener::listen;
+use crate::network::IP_MTU;
 use crate::plan::LiveHost;
+use crate::subnet::IP_INTERFACE;
 use crate::sys::interface::{self, Interfaces};
 use crate::sys::namespace::{self, Mount};
 use crate::sys::process::{self, Forked};
@@ -36,6 +38,8 @@ pub(crate) struct Spaces {
     pub(crate) management: Option<OwnedFd>,
     /// None where the machine has no `/dev/net/tun`.
     pub(crate) tap: Option<OwnedFd>,
+    /// A socket by which the interface of IP over InfiniBand is changed; none on other hosts.
+    pub(crate) interfaces: Option<OwnedFd>,
 }
 
 /// Makes the namespaces of a host, in the PID namespace of the lab. Returns them, and a warning if TCP does
@@ -92,6 +96,7 @@ pub(crate) fn make(
         listener,
         management,
         tap: fds.next(),
+        interfaces: fds.next(),
     };
     Ok((
         spaces,
@@ -122,7 +127,7 @@ fn set_up(host: &LiveHost, hosts: &[LiveHost]) -> Result<(Vec<OwnedFd>, Option<S
     namespace::own_host_namespaces().map_err(named("namespaces"))?;
     namespace::set_host_name(&host.name).map_err(named("host name"))?;
     mounts(host, hosts)?;
-    let (tap, warning) = interfaces(host)?;
+    let made = interfaces(host)?;
     let open = |name: &str| {
         let path = format!("/proc/self/ns/{name}");
         fs::File::open(&path)
@@ -132,8 +137,9 @@ fn set_up(host: &LiveHost, hosts: &[LiveHost]) -> Result<(Vec<OwnedFd>, Option<S
     let mut fds = vec![open("net")?, open("uts")?, open("ipc")?, open("mnt")?];
     fds.push(listen(ATTACH).map_err(named("socket for devices"))?);
     fds.push(listen(link::management::NAME).map_err(named("socket for device files"))?);
-    fds.extend(tap);
-    Ok((fds, warning))
+    fds.extend(made.tap);
+    fds.extend(made.socket);
+    Ok((fds, made.warning))
 }
 
 fn mounts(host: &LiveHost, hosts: &[LiveHost]) -> Result<(), String> {
@@ -165,9 +171,17 @@ fn mounts(host: &LiveHost, hosts: &[LiveHost]) -> Result<(), String> {
     Ok(())
 }
 
+/// The interface of a host.
+struct Made {
+    tap: Option<OwnedFd>,
+    /// By which the interface of IP over InfiniBand is changed.
+    socket: Option<OwnedFd>,
+    warning: Option<String>,
+}
+
 /// Makes the interface. Without `/dev/net/tun` it has an address, by which devices are found, and leads
 /// nowhere.
-fn interfaces(host: &LiveHost) -> Result<(Option<OwnedFd>, Option<String>), String> {
+fn interfaces(host: &LiveHost) -> Result<Made, String> {
     let interfaces = Interfaces::new().map_err(named("a socket"))?;
     interfaces.up("lo").map_err(named("lo"))?;
     // Addresses come from the file and are unique, so duplicate address detection would only delay.
@@ -175,8 +189,12 @@ fn interfaces(host: &LiveHost) -> Result<(Option<OwnedFd>, Option<String>), Stri
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{what}/accept_dad"), "0");
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{what}/accept_ra"), "0");
     }
-    let (tap, name, warning) = match interface::tap(INTERFACE) {
-        Ok(tap) => (Some(tap), INTERFACE, None),
+    let (open, name): (fn(&str) -> _, _) = match host.is_infiniband {
+        true => (interface::infiniband, IP_INTERFACE),
+        false => (interface::tap, INTERFACE),
+    };
+    let (tap, name, warning) = match open(name) {
+        Ok(tap) => (Some(tap), name, None),
         Err(error) => {
             let what = format!(
                 "/dev/net/tun cannot be used ({error}), so there is no TCP between hosts, nor what uses it \
@@ -186,10 +204,15 @@ fn interfaces(host: &LiveHost) -> Result<(Option<OwnedFd>, Option<String>), Stri
         }
     };
     if tap.is_some() {
-        interfaces
-            .set_mac(name, host.mac)
-            .map_err(named("MAC address"))?;
-        interfaces.set_mtu(name, host.mtu).map_err(named("MTU"))?;
+        let mtu = if host.is_infiniband {
+            u32::from(IP_MTU)
+        } else {
+            interfaces
+                .set_mac(name, host.mac)
+                .map_err(named("MAC address"))?;
+            host.mtu
+        };
+        interfaces.set_mtu(name, mtu).map_err(named("MTU"))?;
         interfaces.up(name).map_err(named(name))?;
     }
     // A further address of the loopback interface, beside 127.0.0.1.
@@ -203,5 +226,15 @@ fn interfaces(host: &LiveHost) -> Result<(Option<OwnedFd>, Option<String>), Stri
         .map_err(named("IPv4 address"))?;
     // Machines without IPv6 have labs without it.
     let _ = interfaces.add_v6(name, host.v6);
-    Ok((tap, warning))
+    let mut socket = None;
+    if host.is_infiniband && tap.is_some() {
+        // The kernel makes none without a hardware address, which it does not keep for such an interface.
+        let _ = interfaces.add_v6(name, host.link_local);
+        socket = Some(interfaces.into_socket());
+    }
+    Ok(Made {
+        tap,
+        socket,
+        warning,
+    })
 }

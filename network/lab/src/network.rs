@@ -1,8 +1,10 @@
 //! The edge of the simulated network: the ports of live hosts, and the packets that are in the network.
 
 mod enter;
+mod ip;
 mod lids;
 
+pub(crate) use ip::{IpPort, MTU as IP_MTU, QPN as IP_QPN};
 pub(crate) use lids::Lids;
 
 use crate::capture::{LinkMarks, rdma_frame};
@@ -16,12 +18,14 @@ use crate::tap::{FRAME_MAX, Tap, set_tos};
 use crate::tap_buffers::Slice;
 use crate::tracking::Tracking;
 use fabric::Time;
+use infiniband::ipoib::AddressHandle;
 use link::lab::Header;
 use link::memory::Body;
 use sim::world::{CapturedFrame, Delivered, LiveHosts, LivePacket, Offer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::Ipv6Addr;
+use std::os::fd::OwnedFd;
 use wire::Packet;
 
 /// Packets in the network at most; further ones are lost.
@@ -64,6 +68,8 @@ pub(crate) struct Port {
     pub(crate) host: LiveHost,
     pub(crate) devices: Vec<Device>,
     pub(crate) tap: Option<Tap>,
+    /// The interface of IP over InfiniBand, on such a port.
+    pub(crate) ip: Option<IpPort>,
     /// Packets for a multicast group that have not left yet.
     copies: VecDeque<LivePacket>,
     /// Where the round over the devices goes on.
@@ -104,6 +110,8 @@ enum FlightKind {
     Rdma(Header, usize),
     /// A frame of the kernel, behind the header of a virtual network device.
     Frame,
+    /// A packet of IP over InfiniBand, in a frame without addresses.
+    Ip(AddressHandle),
 }
 
 /// The ports of all live hosts.
@@ -324,6 +332,9 @@ impl Network {
         } = self.flights.get(token as usize)?;
         let bytes = bytes.get(..*length)?;
         let vlan = self.ports[self.place(*from)?].host.vlan();
+        if let FlightKind::Ip(_) = kind {
+            return None;
+        }
         let FlightKind::Rdma(header, transport) = kind else {
             let payload = slice.as_ref().map_or(&[][..], Slice::bytes);
             let mut frame = [bytes.get(VNET_BYTES..)?, payload].concat();
@@ -519,7 +530,11 @@ impl LiveHosts for Network {
             Ok(packet) => return Offer::Packet(packet),
             Err(later) => later,
         };
-        if let Some(packet) = self.pull_frame(place, classes) {
+        let of_kernel = match self.ports[place].ip {
+            Some(_) => self.pull_packet(place, classes),
+            None => self.pull_frame(place, classes),
+        };
+        if let Some(packet) = of_kernel {
             return Offer::Packet(packet);
         }
         // Otherwise the network polls no more, and the loop has to wake it: a packet may have come meanwhile.
@@ -552,6 +567,14 @@ impl LiveHosts for Network {
             } else if self.deliver_rdma(place, token) {
                 return;
             }
+        } else if let FlightKind::Ip(to) = flight.kind {
+            let taken = self.deliver_packet(place, token, to);
+            let counters = &mut self.ports[place].counters;
+            *(if taken {
+                &mut counters.frames_received
+            } else {
+                &mut counters.not_taken
+            }) += 1;
         } else {
             let Flight {
                 bytes,
@@ -615,12 +638,34 @@ fn put(device: &mut Device, flight: &Flight) -> bool {
 }
 
 impl Port {
+    /// The port of a host with the descriptor of its interface, and a socket by which that of IP over
+    /// InfiniBand is changed.
+    pub(crate) fn made(
+        host: &LiveHost,
+        tap: Option<OwnedFd>,
+        socket: Option<OwnedFd>,
+        known: Neighbours,
+    ) -> Self {
+        if !host.is_infiniband {
+            return Self::new(host.clone(), tap.map(|tap| Tap::new(tap, known)));
+        }
+        let mut port = Self::new(host.clone(), tap.map(Tap::of_ip));
+        if let (Some(ip), Some(tap)) = (&mut port.ip, &port.tap) {
+            ip.socket = socket;
+            // The link comes up with the broadcast group.
+            tap.set_carrier(false);
+        }
+        port
+    }
+
     pub(crate) fn new(host: LiveHost, tap: Option<Tap>) -> Self {
         let counters = HostCounters::default();
+        let ip = host.is_infiniband.then(IpPort::new);
         Self {
             host,
             devices: Vec::new(),
             tap,
+            ip,
             copies: VecDeque::new(),
             next: 0,
             asks: false,

@@ -9,6 +9,7 @@ use fabric::topology::Node;
 use fabric::{Rate, Span, Time};
 use fabric_file::congestion::Congestion;
 use fabric_file::{Document, ReadFile};
+use infiniband::ipoib;
 use link::lab::Welcome;
 use sim::experiment::Experiment;
 use sim::world::{Headers, HostConfig, Marking};
@@ -276,6 +277,10 @@ fn live_host(experiment: &Experiment, number: u32, cable: u32) -> LiveHost {
         .function(number)
         .map(|(_, function)| function.settings.mac);
     let mac = own.unwrap_or([2, 0, 0, b, c, d]);
+    let adapter = network
+        .infiniband
+        .as_ref()
+        .map(|subnet| &subnet.hosts[number as usize]);
     LiveHost {
         number,
         name: host.name.clone(),
@@ -283,7 +288,9 @@ fn live_host(experiment: &Experiment, number: u32, cable: u32) -> LiveHost {
         v4: Ipv4Addr::new(10, b, c, d),
         v6: Ipv6Addr::new(0xfd6c, 0x6162, 0, 0, 0, 0, high, low),
         mac,
-        link_local: link_local(mac),
+        link_local: adapter.map_or(link_local(mac), |adapter| {
+            ipoib::link_local(adapter.port_guid)
+        }),
         mtu: mtu(host.nic.mtu),
         rate: network.topology.links()[cable as usize].config.rate,
         is_infiniband: network.infiniband.is_some(),

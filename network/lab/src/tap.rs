@@ -6,6 +6,7 @@
 
 use crate::frame::{Checksum, ETHERNET_BYTES, VNET_BYTES, class_of};
 use crate::gso::{Cut, Merged};
+use crate::ip_frames;
 use crate::neighbours::{ETHERTYPE_ARP, ETHERTYPE_IPV6, Neighbours, arp_answer, solicited};
 use crate::sys::interface;
 use crate::tap_buffers::{Buffers, Slice};
@@ -60,6 +61,8 @@ pub(crate) struct Tap {
     /// The kernel has signalled a frame, or has taken one, and reading has not found the queue empty since:
     /// within the call that hands an acknowledgement to it, TCP sends what that has made room for.
     readable: bool,
+    /// The interface has packets of IP alone: they come as frames without addresses.
+    is_ip: bool,
     neighbours: Neighbours,
     /// Frames of LLDP, which are for the port of the switch and go no further.
     pub(crate) lldp: VecDeque<Vec<u8>>,
@@ -74,8 +77,17 @@ impl Tap {
             cut: None,
             merged: Merged::default(),
             readable: true,
+            is_ip: false,
             neighbours,
             lldp: VecDeque::new(),
+        }
+    }
+
+    /// The interface of IP over InfiniBand.
+    pub(crate) fn of_ip(fd: OwnedFd) -> Self {
+        Self {
+            is_ip: true,
+            ..Self::new(fd, Neighbours::default())
         }
     }
 
@@ -126,13 +138,24 @@ impl Tap {
         })
     }
 
+    /// The next packet of an interface of IP, which is read if none was.
+    pub(crate) fn next_packet(&mut self) -> Option<&[u8]> {
+        self.read_frame()?;
+        self.frame().get(ETHERNET_BYTES..)
+    }
+
     /// Reads the next frame that the network may carry, if none was read; `None` if the kernel has none.
     fn read_frame(&mut self) -> Option<()> {
         while self.length == 0 {
             if !self.readable {
                 return None;
             }
-            match interface::read(self.fd.as_raw_fd(), self.buffers.free()) {
+            let read = if self.is_ip {
+                ip_frames::read
+            } else {
+                interface::read
+            };
+            match read(self.fd.as_raw_fd(), self.buffers.free()) {
                 Some(length) => {
                     self.length = length;
                     self.cut = self.buffers.bytes().get(..length).and_then(Cut::of);
@@ -142,7 +165,7 @@ impl Tap {
                     return None;
                 }
             }
-            if self.is_answered() {
+            if !self.is_ip && self.is_answered() {
                 (self.length, self.cut) = (0, None);
             }
         }
@@ -222,14 +245,21 @@ impl Tap {
         // The header passes unchanged: a checksum left to compute stays so, and a verified one stays valid.
         self.readable = true;
         let payload = payload.map_or(&[][..], Slice::bytes);
-        interface::write(
-            self.fd.as_raw_fd(),
-            &[IoSlice::new(bytes), IoSlice::new(payload)],
-        )
+        let pieces = &[IoSlice::new(bytes), IoSlice::new(payload)];
+        write(self.is_ip, self.fd.as_raw_fd(), pieces)
+    }
+
+    /// Hands a packet to the kernel as it was sent.
+    pub(crate) fn put_packet(&mut self, bytes: &mut [u8], payload: Option<&Slice>) -> bool {
+        let tos = bytes.get(VNET_BYTES..).and_then(tos);
+        tos.is_some_and(|tos| self.put(bytes, payload, tos))
     }
 
     /// Hands a frame to the kernel that the port of the switch, or the lab, made.
     pub(crate) fn put_control(&self, frame: &[u8]) {
+        if self.is_ip {
+            return;
+        }
         interface::write(
             self.fd.as_raw_fd(),
             &[IoSlice::new(&[0; VNET_BYTES]), IoSlice::new(frame)],
@@ -238,10 +268,11 @@ impl Tap {
 
     /// Passes on segments that were held back to be merged.
     pub(crate) fn flush(&mut self) -> bool {
-        let (fd, readable) = (self.fd.as_raw_fd(), &mut self.readable);
+        let (fd, is_ip) = (self.fd.as_raw_fd(), self.is_ip);
+        let readable = &mut self.readable;
         self.merged.flush(|pieces| {
             *readable = true;
-            interface::write(fd, pieces)
+            write(is_ip, fd, pieces)
         })
     }
 
@@ -269,6 +300,14 @@ impl Tap {
             self.put_control(&answer);
         }
         true
+    }
+}
+
+fn write(is_ip: bool, fd: RawFd, pieces: &[IoSlice<'_>]) -> bool {
+    if is_ip {
+        ip_frames::write(fd, pieces)
+    } else {
+        interface::write(fd, pieces)
     }
 }
 

@@ -15,8 +15,8 @@ use super::tree::{Entry, Tree};
 use crate::Error;
 use crate::sys;
 
-/// Folders to which the view adds an entry.
-const GROWN: [&str; 2] = ["sys/class", "dev"];
+/// Folders to which the view adds an entry; one within another comes after that.
+const GROWN: [&str; 3] = ["sys/class", "dev", "sys/class/net"];
 /// Entries that such a folder may have.
 const ENTRIES_MAX: usize = 4096;
 
@@ -28,6 +28,9 @@ pub(super) fn enter(tree: &Tree) -> Result<(), Error> {
     sys::own_mounts().map_err(Error::NoNamespace)?;
     for grown in GROWN {
         let part = part_of(tree, Path::new(grown));
+        if part.is_empty() {
+            continue;
+        }
         let path = Path::new("/").join(grown);
         grow(&path, &part).map_err(Error::file(path))?;
     }
@@ -36,7 +39,14 @@ pub(super) fn enter(tree: &Tree) -> Result<(), Error> {
 
 /// The part of the tree below this folder, with paths relative to it.
 fn part_of(tree: &Tree, folder: &Path) -> Tree {
+    let is_elsewhere = |path: &Path| {
+        let mut within = GROWN.iter().filter(|grown| path.starts_with(grown));
+        within.any(|grown| Path::new(grown) > folder && Path::new(grown).starts_with(folder))
+    };
     let inside = |(path, entry): (&PathBuf, &Entry)| {
+        if is_elsewhere(path) {
+            return None;
+        }
         Some((path.strip_prefix(folder).ok()?.into(), entry.clone()))
     };
     // Counters are left out: without the library their values would never change.
@@ -95,7 +105,13 @@ mod tests {
             ),
             ("dev/infiniband/counter".into(), Entry::Counter),
             ("sys/class/a/b".into(), Entry::File("c".into())),
+            ("sys/class/net/d/e".into(), Entry::File("f".into())),
         ]);
+        let names = |folder: &str| -> Vec<PathBuf> {
+            part_of(&tree, Path::new(folder)).into_keys().collect()
+        };
+        assert_eq!(names("sys/class"), [Path::new("a/b")]);
+        assert_eq!(names("sys/class/net"), [Path::new("d/e")]);
         let part = part_of(&tree, Path::new("dev"));
         assert_eq!(
             part.keys().collect::<Vec<_>>(),

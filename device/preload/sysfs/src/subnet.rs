@@ -10,8 +10,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Files of the device, in the folder of the view.
-const FILES: &str = "/sys/class/infiniband/";
 const UMAD: &[u8] = b"/dev/infiniband/umad0";
 const ISSM: &[u8] = b"/dev/infiniband/issm0";
 
@@ -27,10 +25,13 @@ pub(crate) fn refresh(path: &CStr, folder: &[u8]) {
     let Some(inside) = path.to_bytes().strip_prefix(folder) else {
         return;
     };
-    let device = inside
-        .strip_prefix(FILES.as_bytes())
-        .and_then(|rest| rest.strip_prefix(management::DEVICE.as_bytes()));
-    if !matches!(device, Some([] | [b'/', ..])) {
+    let is_below = |folder: &&str| {
+        let rest = inside.strip_prefix(b"/");
+        let rest = rest.and_then(|rest| rest.strip_prefix(folder.as_bytes()));
+        matches!(rest, Some([] | [b'/', ..]))
+    };
+    let [device, _, interface] = management::FOLDERS;
+    if !is_below(&device) && !is_below(&interface) {
         return;
     }
     let Ok(files) = management::describe() else {

@@ -18,6 +18,12 @@ const PLACES: [&[&[u8]]; 4] = [
     &[b"sys", b"class", b"infiniband_verbs"],
 ];
 
+/// The interface of IP over InfiniBand, on a host of a lab whose view has it: others may have one of that
+/// name in their kernel.
+const INTERFACE: &[&[u8]] = &[b"sys", b"class", b"net", b"ib0"];
+/// The same in the folder of the view.
+const INTERFACE_FOLDER: &[u8] = b"/sys/class/net/ib0";
+
 /// A path, on the stack.
 pub(crate) struct Path {
     bytes: [u8; PATH_BYTES],
@@ -54,13 +60,17 @@ impl Path {
 struct Folder {
     bytes: [u8; FOLDER_BYTES],
     length: usize,
+    has_interface: bool,
+}
+
+fn view() -> Option<&'static Folder> {
+    static FOLDER: OnceLock<Option<Folder>> = OnceLock::new();
+    FOLDER.get_or_init(of_environment).as_ref()
 }
 
 /// The folder of this process's view.
 pub(crate) fn folder() -> Option<&'static [u8]> {
-    static FOLDER: OnceLock<Option<Folder>> = OnceLock::new();
-    let folder = FOLDER.get_or_init(of_environment).as_ref()?;
-    folder.bytes.get(..folder.length)
+    view()?.path()
 }
 
 /// The translated path; `None` for a path that is not in the view.
@@ -69,7 +79,8 @@ pub(crate) fn translated<'a>(path: &CStr, to: &'a mut Path) -> Option<&'a CStr> 
     if !matches!(path.to_bytes(), [b'/', b'/' | b'd' | b's', ..]) {
         return None;
     }
-    within(path.to_bytes(), folder()?, to)
+    let view = view()?;
+    within(path.to_bytes(), view.path()?, view.has_interface, to)
 }
 
 fn of_environment() -> Option<Folder> {
@@ -82,16 +93,48 @@ impl Folder {
         let mut folder = Self {
             bytes: [0; FOLDER_BYTES],
             length: value.len(),
+            has_interface: false,
         };
         folder.bytes.get_mut(..value.len())?.copy_from_slice(value);
+        folder.has_interface = folder.exists(INTERFACE_FOLDER);
         value.starts_with(b"/").then_some(folder)
+    }
+
+    fn path(&self) -> Option<&[u8]> {
+        self.bytes.get(..self.length)
+    }
+
+    /// Whether the view has this. As a system call: functions of libc would translate the path.
+    fn exists(&self, inside: &[u8]) -> bool {
+        let mut path = Path::new();
+        let fits = self.path().is_some_and(|folder| path.push(folder)) && path.push(inside);
+        let Some(path) = path.as_c_str().filter(|_| fits) else {
+            return false;
+        };
+        // SAFETY: a string that ends with zero, and numbers.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_faccessat,
+                libc::AT_FDCWD,
+                path.as_ptr(),
+                libc::F_OK,
+            )
+        };
+        result == 0
     }
 }
 
 /// The translated path in the view at `folder`.
-fn within<'a>(path: &[u8], folder: &[u8], to: &'a mut Path) -> Option<&'a CStr> {
+fn within<'a>(
+    path: &[u8],
+    folder: &[u8],
+    has_interface: bool,
+    to: &'a mut Path,
+) -> Option<&'a CStr> {
+    let interface = has_interface.then_some(&INTERFACE);
     let (place, rest) = PLACES
         .iter()
+        .chain(interface)
         .find_map(|place| Some((*place, after(path, place)?)))?;
     let mut fits = to.push(folder);
     for part in place {
@@ -120,7 +163,7 @@ mod tests {
 
     fn translate_in(path: &str) -> Option<String> {
         let mut room = Path::new();
-        let found = within(path.as_bytes(), b"/run/v", &mut room)?;
+        let found = within(path.as_bytes(), b"/run/v", false, &mut room)?;
         Some(found.to_str().unwrap().to_owned())
     }
 
@@ -137,6 +180,27 @@ mod tests {
             translate_in("//sys///class/infiniband//x").as_deref(),
             Some("/run/v/sys/class/infiniband//x")
         );
+    }
+
+    #[test]
+    fn an_interface_is_translated_where_the_view_has_it() {
+        let of = |path: &str, has_interface: bool| {
+            let mut room = Path::new();
+            let found = within(path.as_bytes(), b"/v", has_interface, &mut room);
+            found.map(|found| found.to_str().unwrap().to_owned())
+        };
+        let path = "/sys/class/net/ib0/address";
+        assert_eq!(of(path, true), Some(format!("/v{path}")));
+        assert_eq!(
+            (of(path, false), of("/sys/class/net/ib1/mtu", true)),
+            (None, None)
+        );
+        let folder = std::env::temp_dir().join(format!("rockery-view-{}", std::process::id()));
+        let name = folder.to_str().unwrap().as_bytes();
+        assert!(!Folder::named(name).unwrap().has_interface);
+        std::fs::create_dir_all(folder.join("sys/class/net/ib0")).unwrap();
+        assert!(Folder::named(name).unwrap().has_interface);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -379,6 +379,6 @@ fn is_group(address: Ipv6Addr) -> bool {
 }
 
 /// The value that switches hash, computed as for the simulator's hosts.
-fn entropy(ports: u32, from: u32, to: u32) -> u32 {
+pub(super) fn entropy(ports: u32, from: u32, to: u32) -> u32 {
     ports ^ from.rotate_left(16) ^ to.wrapping_mul(0x9e37_79b1)
 }

@@ -2,9 +2,12 @@
 //! directions, and one of the issm device shows a manager while it is open.
 
 use super::LiveSubnet;
-use fabric::Time;
+use fabric::{Span, Time};
 use infiniband::agents::{FileId, RECORDS_BYTES_MAX};
+use infiniband::ipoib::{Failure, Target};
+use infiniband::sa::PathRecord;
 use link::management::{self, REQUEST_BYTES_MAX, Request, answer};
+use link::path_request::{PathRequest, PathTarget, ResolvedPath};
 use link::unix;
 use std::collections::BTreeMap;
 use std::io;
@@ -19,6 +22,9 @@ const RECORDS_AT_ONCE: usize = 64;
 /// After which time records for a program that had no room are tried again.
 const AGAIN: fabric::Span = fabric::Span(1_000_000_000);
 
+/// A unit of the time for which a program waits for a path.
+const MILLISECOND: Span = Span(1_000_000_000);
+
 /// What a connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
@@ -28,6 +34,8 @@ enum Kind {
     File { id: FileId, cookie: u64 },
     /// An open file of the issm device.
     Manager,
+    /// It waits for a path, by the number of its question.
+    Resolving(u64),
 }
 
 #[derive(Debug)]
@@ -52,6 +60,8 @@ pub(crate) struct Connections {
     all: BTreeMap<RawFd, Connection>,
     /// A program has no room for its records.
     is_stuck: bool,
+    /// The number of the last question for a path.
+    last_question: u64,
 }
 
 impl Connections {
@@ -75,7 +85,7 @@ impl Connections {
             Some(Kind::New) => self.read_request(fd, now, subnet),
             Some(Kind::File { .. }) => self.read_records(fd, now, subnet),
             // Nothing is sent on such a connection: it has ended.
-            Some(Kind::Manager) | None => false,
+            Some(Kind::Manager | Kind::Resolving(_)) | None => false,
         };
         if stays {
             return Greeted::Stays;
@@ -110,6 +120,14 @@ impl Connections {
                 let errno = self.call(host, cookie, command, &mut argument, subnet);
                 let _ = unix::send_now(fd, &answer(errno, &argument));
                 return false;
+            }
+            Some(Request::Resolve(request)) => {
+                self.last_question += 1;
+                if let Some(connection) = self.all.get_mut(&fd) {
+                    connection.kind = Kind::Resolving(self.last_question);
+                }
+                resolve(subnet, now, host, self.last_question, request);
+                return true;
             }
             Some(Request::Open { cookie }) => {
                 unix::set_send_buffer(fd, SEND_BUFFER);
@@ -176,8 +194,24 @@ impl Connections {
             Kind::New => {}
             Kind::File { id, .. } => subnet.agents(connection.host).close(id),
             Kind::Manager => subnet.set_is_manager(now, connection.host, false),
+            Kind::Resolving(number) => subnet.cancel(connection.host, number),
         }
         drop(connection.socket);
+    }
+
+    /// Answers programs that have asked for paths. Their connections end when the programs close them.
+    pub(crate) fn answer_resolved(&self, subnet: &mut LiveSubnet) {
+        for (number, result) in subnet.take_resolved() {
+            let mut all = self.all.iter();
+            let found = all.find(|(_, one)| one.kind == Kind::Resolving(number));
+            if let Some((fd, _)) = found {
+                let answer = match result {
+                    Ok(path) => answer(0, &path_of(&path).to_bytes()),
+                    Err(failure) => answer(errno_of(failure), &[]),
+                };
+                let _ = unix::send_now(*fd, &answer);
+            }
+        }
     }
 
     /// Sends records to the programs that have room for them.
@@ -208,5 +242,40 @@ impl Connections {
         } else {
             Time::NEVER
         }
+    }
+}
+
+fn resolve(subnet: &mut LiveSubnet, now: Time, host: usize, number: u64, request: PathRequest) {
+    let target = match request.target {
+        PathTarget::Ip(address) => Target::Ip(address),
+        PathTarget::Gid(gid) => Target::Gid(gid),
+    };
+    let milliseconds = request.timeout.as_millis() as u64;
+    subnet.resolve(now, host, number, target, MILLISECOND.times(milliseconds));
+}
+
+fn path_of(record: &PathRecord) -> ResolvedPath {
+    ResolvedPath {
+        gid: record.destination,
+        source_gid: record.source,
+        lid: record.destination_lid,
+        source_lid: record.source_lid,
+        p_key: record.p_key,
+        flow_label: record.flow_label,
+        hop_limit: record.hop_limit,
+        traffic_class: record.traffic_class,
+        service_level: record.service_level,
+        mtu: record.mtu,
+        rate: record.rate,
+        life_time: record.life_time,
+    }
+}
+
+fn errno_of(failure: Failure) -> i32 {
+    match failure {
+        Failure::TimedOut => libc::ETIMEDOUT,
+        Failure::NoNeighbour => libc::EHOSTUNREACH,
+        Failure::NoPath => libc::ENETUNREACH,
+        Failure::NoRoom => libc::ENOBUFS,
     }
 }

@@ -3,9 +3,11 @@
 
 mod connections;
 mod data;
+mod interfaces;
 mod sysfs;
 
 pub(crate) use connections::{Connections, Greeted};
+pub(crate) use interfaces::NAME as IP_INTERFACE;
 
 use crate::plan::LiveHost;
 use data::Told;
@@ -13,9 +15,11 @@ use fabric::Time;
 use fabric::topology::Node as Place;
 use fabric_file::{Network, Subnet as Description};
 use infiniband::agents::Agents;
+use infiniband::ipoib;
 use infiniband::node::{Identity, Node};
 use infiniband::subnet::{Cable, End, Output, Subnet, unhandled};
 use infiniband::{LinkSpeed, Speed, Width};
+use interfaces::Interfaces;
 use std::collections::BTreeMap;
 
 /// The only port of a host's adapter.
@@ -31,6 +35,7 @@ pub(crate) struct LiveSubnet {
     /// The port of the simulated switch for each port of a switch that has a link.
     ports: BTreeMap<End, u16>,
     told: Told,
+    interfaces: Interfaces,
 }
 
 impl LiveSubnet {
@@ -50,6 +55,7 @@ impl LiveSubnet {
             hosts: description.hosts.len(),
             ports: ports_of(network, description),
             told: Told::default(),
+            interfaces: Interfaces::new(live),
         })
     }
 
@@ -60,7 +66,12 @@ impl LiveSubnet {
 
     /// The files of a host's device in `/sys`: lines of path, tab and value.
     pub(crate) fn describe(&self, host: usize) -> String {
-        sysfs::describe(self.subnet.node(host), PORT)
+        let node = self.subnet.node(host);
+        let p_key = node.ports[usize::from(PORT)].partitions.0[0];
+        let interface = self.interfaces.of(host);
+        let interface =
+            interface.map(|one| sysfs::describe_interface(one.hardware(), p_key, one.link()));
+        sysfs::describe(node, PORT) + &interface.unwrap_or_default()
     }
 
     /// A program of a host writes a record.
@@ -98,7 +109,8 @@ impl LiveSubnet {
     /// The time of the next event.
     pub(crate) fn next_event(&self) -> Time {
         let agents = self.agents.values().map(Agents::next_event);
-        agents.fold(self.subnet.next_event(), Time::min)
+        let next = agents.fold(self.subnet.next_event(), Time::min);
+        next.min(self.interfaces.next_event())
     }
 
     /// Runs up to a time.
@@ -112,6 +124,7 @@ impl LiveSubnet {
             self.subnet.run(next);
             self.agents.values_mut().for_each(|agents| agents.run(next));
             self.deliver(next);
+            self.run_interfaces(next);
         }
         self.subnet.run(until);
     }
@@ -132,6 +145,9 @@ impl LiveSubnet {
         let mut answers = Vec::new();
         for output in self.subnet.take_outputs() {
             match output {
+                Output::Received { at, packet } if ipoib::is_answer(&packet.mad) => {
+                    self.interfaces.answered(at.node, now, &packet.mad);
+                }
                 Output::Received { at, packet } => {
                     let port = &self.subnet.node(at.node).ports[usize::from(at.port)];
                     match self.agents.get_mut(&at.node) {
@@ -139,7 +155,10 @@ impl LiveSubnet {
                         None => answers.extend(unhandled(&packet).map(|packet| (at, packet))),
                     }
                 }
-                Output::Event { at, event } => self.told.add(at.node, event),
+                Output::Event { at, event } => {
+                    self.interfaces.note(at.node, now, event);
+                    self.told.add(at.node, event);
+                }
             }
         }
         for (from, packet) in answers {

@@ -1,12 +1,17 @@
 //! The files of an InfiniBand device as Linux has them in `/sys`
 //! (`Documentation/ABI/stable/sysfs-class-infiniband`).
 
+use crate::network::IP_MTU;
+use infiniband::ipoib::{HARDWARE_BYTES, HardwareAddress, Link};
 use infiniband::node::{Counters, Node, Port};
 use link::management::FOLDERS;
 use std::fmt::{Display, Write};
 
 const DEVICE: &str = FOLDERS[0];
 const MAD: &str = FOLDERS[1];
+const INTERFACE: &str = FOLDERS[2];
+/// Hardware type of InfiniBand: `linux/if_arp.h`.
+const ARPHRD_INFINIBAND: u16 = 32;
 /// Entries of the GID table.
 const GIDS: usize = 8;
 /// The largest value of the counters of 32, 16 and 8 bits. Linux reads the wide ones where there are such.
@@ -41,6 +46,42 @@ pub(super) fn describe(node: &Node, number: u8) -> String {
         files.add(MAD, &format!("{name}/{file}"), value);
     }
     files.0
+}
+
+/// Files of the network interface, as the driver of IP over InfiniBand has them.
+pub(super) fn describe_interface(
+    hardware: HardwareAddress,
+    p_key: u16,
+    link: Option<Link>,
+) -> String {
+    let mut files = Files(String::new());
+    let broadcast = HardwareAddress::broadcast(p_key);
+    for (name, value) in [
+        ("type", ARPHRD_INFINIBAND.to_string()),
+        ("addr_len", HARDWARE_BYTES.to_string()),
+        ("address", bytes(&hardware.to_bytes())),
+        ("broadcast", bytes(&broadcast.to_bytes())),
+        ("mode", "datagram".to_owned()),
+        ("pkey", format!("{p_key:#06x}")),
+        ("umcast", "0".to_owned()),
+        ("dev_id", "0x0".to_owned()),
+        ("dev_port", "0".to_owned()),
+        ("mtu", link.map_or(IP_MTU, |link| link.mtu).to_string()),
+        ("carrier", u8::from(link.is_some()).to_string()),
+        (
+            "operstate",
+            if link.is_some() { "up" } else { "down" }.to_owned(),
+        ),
+    ] {
+        files.add(INTERFACE, name, value);
+    }
+    files.0
+}
+
+/// Bytes with colons between them.
+fn bytes(all: &[u8]) -> String {
+    let all: Vec<String> = all.iter().map(|byte| format!("{byte:02x}")).collect();
+    all.join(":")
 }
 
 fn describe_port(files: &mut Files, port: &Port, number: u8) {
@@ -160,6 +201,25 @@ mod tests {
             .next()
             .map(|(_, value)| value)
             .unwrap_or_else(|| panic!("{path}\n{text}"))
+    }
+
+    #[test]
+    fn an_interface_is_described_as_linux_does() {
+        let gid = (0xfe80_u128 << 112 | 0x0002_c903_000a_1b21).to_be_bytes();
+        let hardware = HardwareAddress { qpn: 2, gid };
+        let text = describe_interface(hardware, 0x7fff, None);
+        let address = "00:00:00:02:fe:80:00:00:00:00:00:00:00:02:c9:03:00:0a:1b:21";
+        let broadcast = "00:ff:ff:ff:ff:12:40:1b:ff:ff:00:00:00:00:00:00:ff:ff:ff:ff";
+        assert_eq!(value(&text, "ib0/address"), address);
+        assert_eq!(value(&text, "ib0/broadcast"), broadcast);
+        assert_eq!(
+            (value(&text, "ib0/type"), value(&text, "ib0/pkey")),
+            ("32", "0x7fff")
+        );
+        assert_eq!(
+            (value(&text, "ib0/carrier"), value(&text, "ib0/mtu")),
+            ("0", "2044")
+        );
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! Network interfaces: taps, addresses, and their state.
 
 use os::checked;
-use os::interface::{open_tap, request, set_tap_offloads};
-use std::io::{self, IoSlice};
+use os::interface::{open_tap, open_tun, request, set_tap_offloads};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::{size_of, zeroed};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Not in every libc's headers: `linux/if_tun.h`.
 const TUNSETCARRIER: libc::c_ulong = 0x4004_54e2;
+/// Hardware type of InfiniBand: `linux/if_arp.h`.
+const ARPHRD_INFINIBAND: u16 = 32;
 /// Checksums, and TCP segments over IPv4 and IPv6, ECN included.
 const OFFLOADS: libc::c_uint =
     libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
@@ -33,6 +35,21 @@ pub(crate) fn tap(name: &str) -> io::Result<OwnedFd> {
     // Without offloads the kernel cuts segments itself.
     let _ = set_tap_offloads(&tap, OFFLOADS);
     Ok(tap.into())
+}
+
+/// Makes an interface of IP over InfiniBand in this network namespace, as [`tap`].
+pub(crate) fn infiniband(name: &str) -> io::Result<OwnedFd> {
+    let tun = open_tun(name, libc::O_NONBLOCK, ARPHRD_INFINIBAND)?;
+    let _ = set_tap_offloads(&tun, OFFLOADS);
+    Ok(tun.into())
+}
+
+/// Sets the MTU of an interface in the network namespace of a socket.
+pub(crate) fn set_mtu_at(socket: RawFd, name: &str, mtu: u32) -> io::Result<()> {
+    let mut request = request(name.as_bytes())?;
+    request.ifr_ifru.ifru_mtu = mtu as i32;
+    // SAFETY: a request that lives until the call returns.
+    checked(unsafe { libc::ioctl(socket, libc::SIOCSIFMTU as _, &raw mut request) }).map(drop)
 }
 
 /// Sockets by which interfaces of this network namespace are changed.
@@ -77,9 +94,12 @@ impl Interfaces {
     }
 
     pub(crate) fn set_mtu(&self, name: &str, mtu: u32) -> io::Result<()> {
-        let mut request = request(name.as_bytes())?;
-        request.ifr_ifru.ifru_mtu = mtu as i32;
-        self.call(libc::SIOCSIFMTU as _, &mut request)
+        set_mtu_at(self.v4.as_raw_fd(), name, mtu)
+    }
+
+    /// The socket by which interfaces of this network namespace are changed from another one.
+    pub(crate) fn into_socket(self) -> OwnedFd {
+        self.v4
     }
 
     pub(crate) fn set_mac(&self, name: &str, mac: [u8; 6]) -> io::Result<()> {
@@ -149,6 +169,13 @@ pub(crate) fn set_mac_of_tap(tap: RawFd, mac: [u8; 6]) -> io::Result<()> {
 pub(crate) fn read(tap: RawFd, buffer: &mut [u8]) -> Option<usize> {
     // SAFETY: a slice and its length.
     let length = unsafe { libc::read(tap, buffer.as_mut_ptr().cast(), buffer.len()) };
+    usize::try_from(length).ok().filter(|length| *length > 0)
+}
+
+/// Reads a packet into several places, one after the other; as [`read`].
+pub(crate) fn read_into(tap: RawFd, places: &mut [IoSliceMut<'_>]) -> Option<usize> {
+    // SAFETY: an `IoSliceMut` is an `iovec` with bytes that may be written.
+    let length = unsafe { libc::readv(tap, places.as_ptr().cast(), places.len() as i32) };
     usize::try_from(length).ok().filter(|length| *length > 0)
 }
 

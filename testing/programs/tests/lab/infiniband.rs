@@ -1,6 +1,7 @@
 //! InfiniBand in a lab: OpenSM and the diagnostic tools, as they are packaged.
 
 use programs::live;
+use std::path::Path;
 
 const SECONDS: u64 = 300;
 
@@ -20,7 +21,11 @@ const MANAGER: &str = r#"
 "#;
 
 fn script(text: &str) -> String {
-    live::script(&format!("{MANAGER}\n{text}"), SECONDS)
+    script_with(text, &[])
+}
+
+pub(crate) fn script_with(text: &str, files: &[&Path]) -> String {
+    live::script_with(&format!("{MANAGER}\n{text}"), SECONDS, files)
 }
 
 #[test]

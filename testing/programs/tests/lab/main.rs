@@ -8,6 +8,7 @@ mod ecn;
 mod functions;
 mod hosts;
 mod infiniband;
+mod infiniband_ip;
 mod replay;
 mod robust;
 mod runs;
