@@ -165,7 +165,10 @@ impl Engine {
             }
             if now - looked_at > SOCKETS_EVERY {
                 looked_at = now;
-                self.look(0);
+                // What has come is worked on before the loop may sleep.
+                if self.look(0) {
+                    continue;
+                }
             }
             if now - active_at > POLLS_FOR {
                 self.sleep();
@@ -270,9 +273,11 @@ impl Engine {
             .for_each(Device::wake);
     }
 
-    /// Looks at descriptors, waiting for `nanoseconds` at most.
-    fn look(&mut self, nanoseconds: u64) {
+    /// Looks at descriptors, waiting for `nanoseconds` at most. False when there was nothing.
+    fn look(&mut self, nanoseconds: u64) -> bool {
+        let mut found = false;
         for number in self.epoll.wait(Some(Duration::from_nanos(nanoseconds))) {
+            found = true;
             match Watched::of(number) {
                 Watched::Signals => self.stops = true,
                 Watched::Control => self.accept_command(),
@@ -298,6 +303,7 @@ impl Engine {
                 }
             }
         }
+        found
     }
 
     fn accept_device_file(&mut self, place: usize) {
