@@ -76,6 +76,18 @@ pub struct OpenDomain {
     pub anew: bool,
 }
 
+/// Sets the port of a device that opens: as the lab has told it, for InfiniBand, or as the interface is.
+fn begin_port(rnic: &mut rnic::Device, info: &DeviceInfo, told: Option<&PortState>) {
+    if let Some(port) = told.or(info.subnet.as_ref()) {
+        return subnet::begin(rnic, port);
+    }
+    for (index, gid) in info.gids.iter().enumerate() {
+        rnic.port_mut().set_gid(index as u8, Some(*gid));
+    }
+    let mtu = faults::active_mtu(&info.name, info.active_mtu);
+    rnic.port_mut().set_active_mtu(mtu);
+}
+
 /// An open device. All calls may come from any thread; one lock orders them.
 #[derive(Debug)]
 pub struct Device {
@@ -126,17 +138,7 @@ impl Device {
         let token = u64::from_ne_bytes(random::bytes().map_err(OpenError::Thread)?);
         let mut rnic =
             rnic::Device::new(config.clone(), random::bytes().map_err(OpenError::Thread)?);
-        let port = lab.as_ref().and_then(LabPort::port_state);
-        match port.or(info.subnet.as_ref()) {
-            Some(port) => subnet::begin(&mut rnic, port),
-            None => {
-                for (index, gid) in info.gids.iter().enumerate() {
-                    rnic.port_mut().set_gid(index as u8, Some(*gid));
-                }
-                let mtu = faults::active_mtu(&info.name, info.active_mtu);
-                rnic.port_mut().set_active_mtu(mtu);
-            }
-        }
+        begin_port(&mut rnic, &info, lab.as_ref().and_then(LabPort::port_state));
         rnic.add_qpn_range(first, count);
         rnic.srqs().set_numbers(first, count);
         let descriptor = socket.raw();

@@ -60,7 +60,7 @@ pub(crate) fn bind(this: &Id, address: SocketAddr) -> Result<(), Errno> {
     // whether there is one, and would restrict the program to that device.
     if let Some(device) = device.filter(|_| !address.ip().is_loopback()) {
         this.attach(device);
-        let gid = sockaddr::gid(address.ip());
+        let gid = device.gid_of(sockaddr::gid(address.ip()));
         // SAFETY: calls on one identifier come one at a time.
         unsafe { (*this.raw()).route.addr.ibaddr.sgid = ibv_gid { raw: gid.0 } };
     }
@@ -222,7 +222,9 @@ fn find_neighbour(
         Arc::clone(&state.queue).push(event);
         return Ok(());
     }
-    if this.process.has_address(sockaddr::gid(ends.destination))? || is_known(ends) {
+    let is_subnet = this.state().device.is_some_and(|device| device.is_subnet);
+    if !is_subnet && (this.process.has_address(sockaddr::gid(ends.destination))? || is_known(ends))
+    {
         let mut state = this.state();
         state.step = Step::AddressResolved;
         let queue = Arc::clone(&state.queue);
@@ -231,7 +233,13 @@ fn find_neighbour(
     }
     this.state().step = Step::AddressQuery;
     let query = Query::new(this.entry(), ends, timeout_ms, has_any_source);
-    this.process.searches.add(query).inspect_err(|_| {
+    let query = if is_subnet {
+        query.in_subnet()
+    } else {
+        Ok(query)
+    };
+    let added = query.and_then(|query| this.process.searches.add(query));
+    added.inspect_err(|_| {
         this.state().step = Step::Bound;
         if has_any_source {
             this.forget_source();
@@ -296,7 +304,10 @@ pub(crate) fn find_route(this: &Id) -> Result<(), Errno> {
     // SAFETY: calls on one identifier come one at a time.
     unsafe { fill_path_record(this, path) };
     let mut state = this.state();
-    let mtu = state.device.map_or(0, OpenDevice::active_mtu);
+    let mtu = match state.subnet_path {
+        Some(path) => path.mtu,
+        None => state.device.map_or(0, OpenDevice::active_mtu),
+    };
     // SAFETY: just described.
     let lifetime = unsafe { (*(*this.raw()).route.path_rec).packet_life_time };
     state.negotiated = Negotiated::of_route(path, mtu, lifetime);

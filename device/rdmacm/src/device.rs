@@ -17,6 +17,8 @@ const GIDS_MAX: i32 = 16;
 /// An open device. It stays open, because opening a device takes longer than most connections last.
 pub struct OpenDevice {
     pub(crate) name: String,
+    /// The port is one of an InfiniBand subnet.
+    pub(crate) is_subnet: bool,
     context: usize,
     pd: OnceLock<usize>,
     xrcd: Mutex<usize>,
@@ -35,8 +37,12 @@ impl OpenDevice {
         // SAFETY: an open device, and room for its attributes.
         Errno::check_code(unsafe { (verbs()?.ibv_query_device)(context, &mut attr) })?;
         let depth = |value: i32| value.clamp(0, i32::from(u8::MAX)) as u8;
+        let mut port = ibv_port_attr::default();
+        // SAFETY: an open device, and room for the attributes of its port.
+        Errno::check_code(unsafe { (verbs()?.ibv_query_port)(context, PORT, &mut port) })?;
         Ok(Self {
             name: name.to_owned(),
+            is_subnet: port.link_layer == abi::IBV_LINK_LAYER_INFINIBAND as u8,
             context: context as usize,
             pd: OnceLock::new(),
             xrcd: Mutex::new(0),
@@ -74,6 +80,19 @@ impl OpenDevice {
             *xrcd = open(self.context())? as usize;
         }
         Ok(*xrcd as *mut ibv_xrcd)
+    }
+
+    /// The GID of a port in a subnet, whose IP addresses are none; the address itself for RoCE.
+    pub(crate) fn gid_of(&self, address: Gid) -> Gid {
+        let mut first = ibv_gid::default();
+        let Ok(verbs) = verbs() else { return address };
+        // SAFETY: the context is open for ever; there is room for a GID.
+        let code = unsafe { (verbs.ibv_query_gid)(self.context(), PORT, 0, &mut first) };
+        if self.is_subnet && code == 0 {
+            Gid(first.raw)
+        } else {
+            address
+        }
     }
 
     /// The index of a GID in the device's table.

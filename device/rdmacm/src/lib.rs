@@ -69,6 +69,7 @@ pub mod sockaddr;
 mod srq;
 mod state;
 mod strings;
+mod subnet_path;
 mod synchronous;
 pub mod verbs;
 mod xrc;

@@ -31,6 +31,10 @@ fn join(
     {
         return Err(Errno::INVALID);
     }
+    if state.device.is_some_and(|device| device.is_subnet) {
+        // The subnet's administrator has to make the group, and gives its LID.
+        return Err(Errno::UNSUPPORTED);
+    }
     let group = sockaddr::gid(address.ip());
     if !group.is_multicast() {
         return Err(Errno::INVALID);

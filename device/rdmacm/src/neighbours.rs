@@ -4,6 +4,7 @@
 use crate::id_table::Entry;
 use crate::pending::{Action, Pending};
 use crate::state::Step;
+use crate::subnet_path::PathQuery;
 use abi::{RDMA_CM_EVENT_ADDR_ERROR, RDMA_CM_EVENT_ADDR_RESOLVED};
 use core::ffi::c_int;
 use ffi::lock;
@@ -31,6 +32,8 @@ pub(crate) struct Query {
     solicits_at: Instant,
     /// Whether the program has not chosen the source address.
     has_any_source: bool,
+    /// The question to the lab, on a port of an InfiniBand subnet: no kernel knows the neighbours there.
+    path: Option<PathQuery>,
 }
 
 impl Query {
@@ -46,7 +49,30 @@ impl Query {
             looks_up_at: since,
             solicits_at: since + SOLICIT_AFTER,
             has_any_source,
+            path: None,
         }
+    }
+
+    /// The same on a port of an InfiniBand subnet.
+    ///
+    /// # Errors
+    /// When the lab has ended.
+    pub(crate) fn in_subnet(mut self) -> io::Result<Self> {
+        let timeout = self.until.map_or(Duration::MAX, |until| until - self.since);
+        self.path = Some(PathQuery::begin(self.ends.destination, timeout)?);
+        Ok(self)
+    }
+
+    /// Whether the peer is known. On a port of a subnet the path to it is kept.
+    fn is_known(&self, neighbours: &Neighbours) -> io::Result<bool> {
+        let Some(path) = &self.path else {
+            return neighbours.is_known(self.ends);
+        };
+        let found = path.answer()?;
+        if found.is_some() {
+            lock(&self.entry.state).subnet_path = found;
+        }
+        Ok(found.is_some())
     }
 
     /// Whether the query has ended: its event is queued then.
@@ -56,7 +82,7 @@ impl Query {
             return false;
         }
         let is_over = self.until.is_some_and(|until| now >= until);
-        let status = match neighbours.is_known(self.ends) {
+        let status = match self.is_known(neighbours) {
             Ok(true) => 0,
             _ if is_over => -libc::ETIMEDOUT,
             Ok(false) => {
@@ -70,7 +96,7 @@ impl Query {
     }
 
     fn continue_at(&mut self, now: Instant) {
-        if now >= self.solicits_at {
+        if now >= self.solicits_at && self.path.is_none() {
             solicit(self.ends);
             self.solicits_at = now + SOLICIT_AFTER;
         }

@@ -3,6 +3,7 @@
 use crate::device::OpenDevice;
 use crate::id::Id;
 use abi::{ibv_gid, ibv_sa_path_rec};
+use link::path_request::ResolvedPath;
 use rnic::Path;
 
 /// Packet lifetime of RoCE paths, as an exponent: 4.096 us times 2^16, 0.27 s. Linux has 18 up to 6.1, and 16
@@ -20,6 +21,11 @@ const RATE: u8 = 16;
 /// # Safety
 /// No other thread uses the identifier.
 pub(crate) unsafe fn fill_path_record(this: &Id, path: Path) {
+    let found = this.state().subnet_path;
+    if let Some(found) = found {
+        // SAFETY: by this function's contract, no other thread uses the identifier.
+        return unsafe { place(this, subnet_record(&found)) };
+    }
     let (mtu, lifetime) = {
         let state = this.state();
         let timeout = state
@@ -51,15 +57,46 @@ pub(crate) unsafe fn fill_path_record(this: &Id, path: Path) {
         packet_life_time: lifetime,
         ..ibv_sa_path_rec::default()
     };
+    // SAFETY: by this function's contract, no other thread uses the identifier.
+    unsafe { place(this, record) };
+}
+
+/// The record of a path in a subnet.
+fn subnet_record(path: &ResolvedPath) -> ibv_sa_path_rec {
+    ibv_sa_path_rec {
+        dgid: ibv_gid { raw: path.gid },
+        sgid: ibv_gid {
+            raw: path.source_gid,
+        },
+        dlid: path.lid.to_be(),
+        slid: path.source_lid.to_be(),
+        flow_label: path.flow_label.to_be(),
+        hop_limit: path.hop_limit,
+        traffic_class: path.traffic_class,
+        reversible: 1,
+        numb_path: 1,
+        pkey: path.p_key.to_be(),
+        sl: path.service_level,
+        mtu_selector: SELECTOR_EQUAL,
+        mtu: path.mtu,
+        rate_selector: SELECTOR_EQUAL,
+        rate: path.rate,
+        packet_life_time_selector: SELECTOR_EQUAL,
+        packet_life_time: path.life_time,
+        ..ibv_sa_path_rec::default()
+    }
+}
+
+/// Puts a record where C sees it.
+///
+/// # Safety
+/// No other thread uses the identifier.
+unsafe fn place(this: &Id, record: ibv_sa_path_rec) {
     // SAFETY: by this function's contract, no other thread uses the identifier; the record is NULL or ours.
     unsafe {
         let raw = this.raw();
         let known = &mut (*raw).route.addr.ibaddr;
-        known.sgid = ibv_gid { raw: path.source.0 };
-        known.dgid = ibv_gid {
-            raw: path.destination.0,
-        };
-        known.pkey = PARTITION.to_be();
+        (known.sgid, known.dgid, known.pkey) = (record.sgid, record.dgid, record.pkey);
         match (*raw).route.path_rec.as_mut() {
             Some(place) => *place = record,
             None => (*raw).route.path_rec = Box::into_raw(Box::new(record)),

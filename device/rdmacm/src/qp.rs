@@ -4,6 +4,7 @@ use crate::device::PORT;
 use crate::id::{Id, IdArg};
 use crate::qp_attr::extended;
 use crate::state::Step;
+use crate::subnet_path;
 use crate::verbs::{self, verbs};
 use abi::{
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_XRCD, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD,
@@ -34,6 +35,12 @@ const INLINE_PER_SGE: u32 = 16;
 /// A path as an address vector of verbs.
 pub fn address_vector(this: &Id, path: &Path) -> Result<ibv_ah_attr, Errno> {
     let device = this.state().device.ok_or(Errno::INVALID)?;
+    if device.is_subnet {
+        let known = this.state().subnet_path;
+        let found = known.map_or_else(|| subnet_path::find(path.destination), Ok)?;
+        this.state().subnet_path = Some(found);
+        return Ok(subnet_path::address_vector(&found));
+    }
     let grh = ibv_global_route {
         dgid: ibv_gid {
             raw: path.destination.0,

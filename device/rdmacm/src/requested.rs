@@ -7,6 +7,7 @@ use crate::path_record::fill_path_record;
 use crate::pending::{NewRequest, Param};
 use crate::qp::random_psn;
 use crate::state::Step;
+use crate::subnet_path;
 use abi::rdma_cm_id;
 use ffi::Errno;
 use std::ptr::null_mut;
@@ -71,6 +72,12 @@ pub(crate) unsafe fn create_id(
     let this = unsafe { &*new };
     this.set_local(local);
     this.set_remote(remote);
+    let is_subnet = this.state().device.is_some_and(|device| device.is_subnet);
+    if let Some(path) = negotiated.path().filter(|_| is_subnet) {
+        // Without an answer of the lab the program cannot accept, and is told so then.
+        let found = subnet_path::find(path.destination).ok();
+        this.state().subnet_path = found;
+    }
     // SAFETY: just made.
     unsafe { fill_path_record(this, negotiated.path().copied().unwrap_or_default()) };
     let claimed = this.process.with(|session, _| {

@@ -7,6 +7,7 @@ use crate::groups::Groups;
 use crate::negotiated::Negotiated;
 use crate::qp_attr::Template;
 use host::cm::Bound;
+use link::path_request::ResolvedPath;
 use rnic::cm::{Ece, ListenerId};
 use std::sync::Arc;
 use wire::cm::{CommId, PortSpace};
@@ -67,6 +68,8 @@ pub(crate) struct State {
     pub(crate) options: Options,
     /// Parameters of the connection, as far as they are known.
     pub(crate) negotiated: Negotiated,
+    /// The path to the peer, on a port of an InfiniBand subnet.
+    pub(crate) subnet_path: Option<ResolvedPath>,
     pub(crate) groups: Groups,
     /// Attributes for the queue pairs of accepted connections, for `rdma_get_request`.
     pub(crate) endpoint: Option<Template>,
@@ -94,6 +97,7 @@ impl State {
             listener: None,
             options: Options::default(),
             negotiated: Negotiated::default(),
+            subnet_path: None,
             groups: Groups::default(),
             endpoint: None,
             resolved: None,
