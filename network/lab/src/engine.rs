@@ -326,6 +326,7 @@ impl Engine {
         let Some(subnet) = &mut self.subnet else {
             return;
         };
+        subnet.count(self.clock.now(), &self.world);
         if self.device_files.read(fd, self.clock.now(), subnet) == Greeted::Ended {
             let _ = self.epoll.remove(fd);
         }

@@ -1,5 +1,6 @@
 //! A subnet: nodes and links, and the management packets between them, in time.
 
+mod carried;
 mod links;
 mod packet;
 mod queue;
@@ -7,6 +8,7 @@ mod route;
 mod traps;
 mod ways;
 
+pub use carried::Carried;
 pub use packet::{GlobalRoute, Packet};
 pub use route::unhandled;
 

@@ -51,6 +51,7 @@ impl LiveSubnet {
     /// The network is another one, whose switches have no tables yet.
     pub(crate) fn renew(&mut self) {
         self.told.is_stale = true;
+        self.counted.renew();
     }
 
     /// Has the network and the devices follow what agents of the subnet were told since the last call.

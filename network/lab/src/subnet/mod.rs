@@ -2,6 +2,7 @@
 //! the lab.
 
 mod connections;
+mod counted;
 mod data;
 mod interfaces;
 mod sysfs;
@@ -10,6 +11,7 @@ pub(crate) use connections::{Connections, Greeted};
 pub(crate) use interfaces::NAME as IP_INTERFACE;
 
 use crate::plan::LiveHost;
+use counted::Counted;
 use data::Told;
 use fabric::Time;
 use fabric::topology::Node as Place;
@@ -35,6 +37,7 @@ pub(crate) struct LiveSubnet {
     /// The port of the simulated switch for each port of a switch that has a link.
     ports: BTreeMap<End, u16>,
     told: Told,
+    counted: Counted,
     interfaces: Interfaces,
 }
 
@@ -55,6 +58,7 @@ impl LiveSubnet {
             hosts: description.hosts.len(),
             ports: ports_of(network, description),
             told: Told::default(),
+            counted: Counted::new(network, description),
             interfaces: Interfaces::new(live),
         })
     }
