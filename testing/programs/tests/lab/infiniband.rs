@@ -218,6 +218,10 @@ fn programs_exchange_data_by_lid_and_by_gid() {
         pair write-gid ib_write_bw -d rk_ib0 -n 200 -s 65536 -x 0
         pair send-ud ib_send_lat -d rk_ib0 -c UD -n 50
         pair read-lid ib_read_lat -d rk_ib0 -n 50
+        counted() { $R lab exec bob -- perfquery -x | awk -F. "/$1/ {print \$NF}"; }
+        BEFORE=$(counted PortXmitData)
+        pair write-again ib_write_bw -d rk_ib0 -n 200 -s 65536
+        echo "words: $(($(counted PortXmitData) - BEFORE))"
         down"#,
     );
     for name in [
@@ -230,6 +234,7 @@ fn programs_exchange_data_by_lid_and_by_gid() {
         "write-gid",
         "send-ud",
         "read-lid",
+        "write-again",
     ] {
         let whole = format!("{name} client: 0\n{name} server: 0\n");
         assert!(said.contains(&whole), "{name}: {said}");
@@ -244,6 +249,58 @@ fn programs_exchange_data_by_lid_and_by_gid() {
             "sm_lid:\t\t\t1",
             "active_speed:\t\t10.0 Gbps (4)",
             "remote address: LID 0x0001",
+            "left: 0 processes, 0 sockets",
+        ],
+    );
+    let words = said
+        .split("words: ")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next());
+    let words: u64 = words.and_then(|words| words.parse().ok()).expect("a count");
+    let payload = 200 * 65536 / 4;
+    // The headers of 4,096 bytes take 28 to 60 more.
+    assert!((payload..payload + payload / 20).contains(&words), "{said}");
+}
+
+#[test]
+fn programs_connect_by_addresses_of_ip_over_infiniband() {
+    let said = script(
+        r#"
+        $R lab up -d $E/infiniband/fat-tree.toml || exit 1
+        manager h0
+        up h0 1 || exit 1
+        until_it_prints '1 received' "$R lab exec h15 -- ping -c 1 -W 5 10.0.0.1"
+        pair() {
+            NAME=$1; CLIENT=$2; shift 2
+            $R lab exec h0 -- timeout 60 "$@" >$D/server 2>&1 &
+            SERVER=$!
+            sleep 1
+            for _ in $(seq 20); do
+                $R lab exec h15 -- timeout 60 $CLIENT >$D/client 2>&1 && break
+                sleep 0.5
+            done
+            wait $SERVER
+            echo "$NAME server: $?"
+            cat $D/client
+        }
+        pair rping "rping -c -a 10.0.0.1 -C 3 -v" rping -s -a 10.0.0.1 -C 3
+        pair write "ib_write_bw -d rk_ib0 -R -n 100 10.0.0.1" ib_write_bw -d rk_ib0 -R -n 100
+        pair datagrams "udaddy -s 10.0.0.1 -C 3" udaddy -C 3
+        $R lab exec h15 -- timeout 60 rping -c -a 10.0.0.99 -C 1 2>&1
+        $R lab exec h0 -- sh -c 'rping -s -a 10.0.0.1 -C 2 & sleep 1; rping -c -a 10.0.0.1 -C 2; echo "own: $?"'
+        down"#,
+    );
+    live::expect_lines(
+        &said,
+        &[
+            "rping server: 0",
+            "ping data: rdma-ping-2",
+            "write server: 0",
+            "remote address: LID 0x01",
+            "datagrams server: 0",
+            "return status 0",
+            "RDMA_CM_EVENT_ADDR_ERROR, error -110",
+            "own: 0",
             "left: 0 processes, 0 sockets",
         ],
     );
