@@ -1,5 +1,5 @@
-//! Paths on an InfiniBand port. The lab resolves the IP address of a peer to its GID, as IP over InfiniBand does, and
-//! asks the subnet's administrator for the path (IBTA 15.2.5.16).
+//! Paths on an InfiniBand port. The lab resolves the IP address of a peer to its GID, as IP over InfiniBand
+//! does, and asks the subnet's administrator for the path (IBTA 15.2.5.16).
 
 use crate::device::PORT;
 use abi::{ibv_ah_attr, ibv_gid, ibv_global_route};

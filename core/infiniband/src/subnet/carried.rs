@@ -1,4 +1,5 @@
-//! What data has done to the counters of a port: its driver counts it, since data does not pass the subnet's queue.
+//! What data has done to the counters of a port: its driver counts it, since data does not pass the subnet's
+//! queue.
 
 use super::{End, Subnet};
 

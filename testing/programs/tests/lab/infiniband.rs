@@ -287,7 +287,9 @@ fn programs_connect_by_addresses_of_ip_over_infiniband() {
         pair write "ib_write_bw -d rk_ib0 -R -n 100 10.0.0.1" ib_write_bw -d rk_ib0 -R -n 100
         pair datagrams "udaddy -s 10.0.0.1 -C 3" udaddy -C 3
         $R lab exec h15 -- timeout 60 rping -c -a 10.0.0.99 -C 1 2>&1
-        $R lab exec h0 -- sh -c 'rping -s -a 10.0.0.1 -C 2 & sleep 1; rping -c -a 10.0.0.1 -C 2; echo "own: $?"'
+        $R lab exec h0 -- sh -c '
+            rping -s -a 10.0.0.1 -C 2 & sleep 1
+            rping -c -a 10.0.0.1 -C 2; echo "own: $?"'
         down"#,
     );
     live::expect_lines(
