@@ -30,6 +30,7 @@ tests=(
   jq                                                      # reads the JSON of generated configurations
   nftables                                                # routers that drop packets or change their marks
   samba smbclient samba-testsuite                         # SMB: a server, a client and their tests
+  libuid-wrapper                                          # runs Samba without root
   systemd                                                 # systemd-analyze checks the units of the examples
   python3-distributed                                     # Dask: sweeps on several machines
   podman runc                                           # containers

@@ -9,6 +9,7 @@ mod functions;
 mod hosts;
 mod infiniband;
 mod infiniband_ip;
+mod infiniband_shares;
 mod replay;
 mod robust;
 mod runs;
