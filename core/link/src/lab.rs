@@ -107,9 +107,9 @@ impl Welcome {
 pub struct Header {
     /// Time at which the packet was made or arrived, in nanoseconds of the lab's clock.
     pub stamp: u64,
-    /// The address of the sending device, IPv4-mapped for IPv4.
+    /// The address of the sending device: IPv4-mapped for IPv4, and of a LID for a port of a subnet.
     pub source: [u8; 16],
-    /// The address of the receiving device, IPv4-mapped for IPv4.
+    /// The address of the receiving device: as that of the sender, or of a multicast group.
     pub destination: [u8; 16],
     /// DSCP and ECN.
     pub traffic_class: u8,

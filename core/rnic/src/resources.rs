@@ -104,6 +104,9 @@ impl Resources {
             limit => limit,
         };
         if let Some(route) = vector.local {
+            if route.is_global {
+                self.port.gids.get(vector.source_index)?;
+            }
             return self.port.subnet.as_ref()?.path(vector, route, hop_limit);
         }
         let source = self.port.gids.get(vector.source_index)?;

@@ -149,6 +149,14 @@ fn a_path_bit_that_the_port_does_not_have_is_refused() {
 }
 
 #[test]
+fn a_global_route_needs_an_entry_of_the_gid_table_and_a_local_one_does_not() {
+    let mut bench = bench(QpType::Rc);
+    bench.device.port_mut().set_gid(0, None);
+    assert!(reconnect(&mut bench, true, 0).is_err());
+    reconnect(&mut bench, false, 0).unwrap();
+}
+
+#[test]
 fn a_datagram_completes_with_the_lid_and_the_level_of_its_sender() {
     for (guids, grh) in [([0, 0], None), ([0xbb, 0xaa], Some(NetworkHeader::Global))] {
         let mut bench = bench(QpType::Ud);
