@@ -10,6 +10,9 @@ import struct
 import sys
 import time
 
+# The version of the lab's protocol with devices (core/link/src/lab.rs).
+VERSION = 3
+
 random.seed(int(sys.argv[1]))
 
 
@@ -24,7 +27,7 @@ attempt = 0
 while attempt < 60 or time.monotonic() < end_of_it:
     attempt += 1
     end = attach()
-    end.send(struct.pack('<III', 2, 0x4000, 0x4000))
+    end.send(struct.pack('<III', VERSION, 0x4000, 0x4000))
     _, ancillary, _, _ = end.recvmsg(128, socket.CMSG_SPACE(16 * 4))
     fds = array.array('i')
     for _, _, bytes_of in ancillary:
