@@ -28,6 +28,7 @@ pub mod patterns;
 pub mod perftest;
 pub mod ports;
 pub mod probe;
+pub mod qperf;
 pub mod rdma_queue;
 pub mod rockery;
 pub mod samba;

@@ -1,6 +1,6 @@
 //! libfabric's provider for verbs, and qperf: their connections come by RDMA-CM.
 
-use programs::{Exchange, Machine, Pair};
+use programs::{Exchange, Machine, Pair, qperf};
 
 const SECONDS: u64 = 60;
 /// Where fi_pingpong's server talks to its client.
@@ -114,8 +114,8 @@ fn qperf_measures_connected_queue_pairs() {
         "ver_rc_compare_swap",
         "ver_rc_fetch_add",
     ] {
-        let argv = ["qperf", "-t", "1", "-cm", "1", "10.88.0.1", test];
-        let client = pair.right.run(&argv, SECONDS).unwrap().expect_success();
+        let client = qperf::client(&pair.right, "10.88.0.1", test, SECONDS);
+        let client = client.unwrap().expect_success();
         assert!(client.output.contains(" = "), "{test}: {}", client.output);
     }
     server.kill().unwrap();

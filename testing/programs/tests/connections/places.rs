@@ -1,7 +1,7 @@
 //! Every program of librdmacm on two hosts and on one, with MTU 1500 and 9000, over IPv4 and over IPv6.
 
 use programs::machine::until;
-use programs::{Exchange, Machine, Namespace, Pair, connection};
+use programs::{Exchange, Machine, Namespace, Pair, connection, qperf};
 
 const SECONDS: u64 = 60;
 /// A hundred thousand of rping's messages, on a busy machine.
@@ -161,8 +161,8 @@ fn qperf_on_one_host() {
     let mut server = alone.start(&["qperf"]).expect("qperf");
     alone.wait_for_listener(19765, SECONDS).expect("it listens");
     for test in ["rc_bw", "rc_lat", "rc_rdma_write_bw", "rc_rdma_read_bw"] {
-        let argv = ["qperf", "-t", "1", "-cm", "1", "127.0.0.1", test];
-        let client = alone.run(&argv, SECONDS).unwrap().expect_success();
+        let client = qperf::client(&alone, "127.0.0.1", test, SECONDS);
+        let client = client.unwrap().expect_success();
         assert!(client.output.contains(" = "), "{test}: {}", client.output);
     }
     server.kill().unwrap();
