@@ -319,7 +319,7 @@ pub(crate) enum Error {
          its network namespace"
     )]
     NoFaults(u32),
-    /// A process whose rules could not be asked for.
+    /// The process gave no answer about its rules.
     #[error("the rules of process {pid}: {source}")]
     FaultControl {
         /// ID of the process.

@@ -24,7 +24,7 @@ impl Inputs {
         self.text(name, &healthy())
     }
 
-    /// A host whose card reads 128 bytes at once.
+    /// A host whose card has a MaxReadReq of 128 bytes, which is too small.
     fn slow_host(self, name: &str) -> Self {
         self.text(
             name,

@@ -9,6 +9,7 @@ extern crate alloc;
 
 pub mod agents;
 pub mod ipoib;
+pub mod lid;
 pub mod mad;
 pub mod node;
 pub mod pma;

@@ -199,7 +199,7 @@ impl Plan {
             .collect()
     }
 
-    /// The fault of one rule, whose time has come.
+    /// The fault of a rule of the form `at TIME`, when that time has come.
     pub fn decide_timed(&mut self, number: u32) -> Option<Decision> {
         let one = self.active.iter_mut().find(|one| one.number == number)?;
         one.matched += 1;
@@ -211,9 +211,9 @@ impl Plan {
         })
     }
 
-    /// Counts an occasion at a time since the beginning, for each rule that matches it and whose action
-    /// `wanted` accepts, and returns the fault of the first rule that has one due. A rule whose fault comes
-    /// second has counted the occasion, and keeps its fault for another one.
+    /// The fault of an occasion, if a rule has one for it. The occasion counts for each rule that matches it
+    /// and has an action that `wanted` accepts. An occasion meets one fault: that of the first rule. Other
+    /// rules keep theirs for the next occasion.
     pub fn decide(
         &mut self,
         occasion: &Occasion<'_>,

@@ -76,7 +76,7 @@ const CONSUMING: u32 = Opcode::Send.bit()
     | Opcode::SendWithImm.bit()
     | Opcode::SendWithInv.bit()
     | Opcode::RdmaWriteWithImm.bit();
-/// Types of queue pairs whose peers acknowledge.
+/// Types of queue pairs with acknowledgements: a completion can have a status of the peer.
 const RELIABLE: u32 = QpKind::Rc.bit() | QpKind::Xrc.bit();
 /// All types of queue pairs.
 const ANY: u32 = RELIABLE | QpKind::Uc.bit() | QpKind::Ud.bit();

@@ -65,6 +65,26 @@ pub(crate) fn make_current(queue: Polled<'_>, completion: &Completion) {
     unsafe { queue.current_at_ns.get().write(completion.at_ns) };
 }
 
+/// Takes the queue for the thread that polls it, and makes the first completion the current one.
+pub(crate) fn begin_poll(
+    queue: Polled<'_>,
+    attr: &In<'_, *mut ibv_poll_cq_attr>,
+    advance: impl FnOnce(Polled<'_>) -> i32,
+) -> i32 {
+    if attr.optional().is_some_and(|attr| attr.comp_mask != 0) {
+        return libc::EINVAL;
+    }
+    while queue.polling.swap(true, Ordering::Acquire) {
+        std::thread::yield_now();
+    }
+    let answer = advance(queue);
+    if answer != 0 {
+        // `start_poll` failed, so the program will not call `end_poll`.
+        queue.polling.store(false, Ordering::Release);
+    }
+    answer
+}
+
 /// Nanoseconds from the device's clock to the wall clock's, now.
 fn wall_clock_offset_ns(now: rnic::Instant) -> u64 {
     let wall = std::time::SystemTime::now()
@@ -112,18 +132,7 @@ extern "C" fn read_tm_info(_: *mut ibv_cq_ex, _: *mut c_void) {}
 
 exports! {
     fn start_poll(queue: Polled<'_>, attr: In<'_, *mut ibv_poll_cq_attr>) -> plain(i32) {
-        if attr.optional().is_some_and(|attr| attr.comp_mask != 0) {
-            return libc::EINVAL;
-        }
-        while queue.polling.swap(true, Ordering::Acquire) {
-            std::thread::yield_now();
-        }
-        let answer = advance(queue);
-        if answer != 0 {
-            // `start_poll` failed, so the program will not call `end_poll`.
-            queue.polling.store(false, Ordering::Release);
-        }
-        answer
+        begin_poll(queue, &attr, advance)
     }
 
     fn next_poll(queue: Polled<'_>) -> plain(i32) {

@@ -5,6 +5,7 @@ use super::address::{MULTICAST_QP, broadcast_gid, group_gid};
 use super::reports::Report;
 use super::requests::Purpose;
 use super::{Action, AddressHandle, Interface, Link, Parcel};
+use crate::lid::FIRST_MULTICAST;
 use crate::mad::Mad;
 use crate::sa::{Gid, MemberRecord, join, mtu_bytes};
 use crate::subnet::GlobalRoute;
@@ -28,8 +29,6 @@ const UNUSED: Span = Span(60_000_000_000_000);
 /// How long groups are not asked for after the port has become active, or a manager asks for that: it makes
 /// ports active one after the other, and what comes before the way is active is lost.
 const SETTLING: Span = Span(20_000_000_000);
-/// LIDs from here on are multicast.
-const FIRST_MULTICAST: u16 = 0xc000;
 /// Bytes of the encapsulation header.
 const ENCAPSULATION_BYTES: u16 = 4;
 

@@ -142,7 +142,7 @@ impl<P: AsRef<[u8]>> Interface<P> {
         self.neighbours.get(address)?.hardware
     }
 
-    /// Sends what waits for a neighbour whose address and path are known, and has the host use it.
+    /// Sends the packets that wait for a neighbour, if its address and the path to it are known.
     pub(super) fn settle_neighbour(&mut self, address: IpAddr) {
         let Some(hardware) = self.hardware_of(&address) else {
             return;
@@ -388,7 +388,7 @@ impl<P: AsRef<[u8]>> Interface<P> {
         }
     }
 
-    /// Answers a neighbour, whose address is then known but not confirmed by that.
+    /// Answers the question of a neighbour. The question tells its address, and does not confirm it.
     fn answer(&mut self, to: IpAddr, parcel: Parcel<P>) {
         let Some(neighbour) = self.neighbours.get_mut(&to) else {
             return;

@@ -3,6 +3,7 @@
 use super::address::HardwareAddress;
 use super::requests::Purpose;
 use super::{Action, AddressHandle, Failure, Interface};
+use crate::lid::FIRST_MULTICAST;
 use crate::mad::Mad;
 use crate::sa::{Gid, PathRecord};
 use crate::subnet::GlobalRoute;
@@ -14,8 +15,6 @@ use fabric::Time;
 const PATHS_MAX: usize = 2_048;
 /// Programs that wait for a path at most.
 const RESOLVING_MAX: usize = 1_024;
-/// LIDs from here on are multicast.
-const FIRST_MULTICAST: u16 = 0xc000;
 
 /// A path to a port.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,7 +70,8 @@ impl<P: AsRef<[u8]>> Interface<P> {
         times.min().unwrap_or(Time::NEVER)
     }
 
-    /// Answers programs whose path is known, and those that have waited too long. Asks for the others.
+    /// Answers the programs that wait for a path: with the path, or with an error after their timeout. Asks
+    /// the manager for paths that are not known.
     pub(super) fn run_resolving(&mut self) {
         let now = self.now;
         for one in core::mem::take(&mut self.resolving) {

@@ -85,7 +85,7 @@ fn mld(packet: &[u8]) -> Option<Vec<Report>> {
     }
 }
 
-/// The records of a report whose addresses have so many bytes.
+/// The records of a membership report; an address in it has so many bytes.
 fn records(message: &[u8], address: usize, group: impl Fn(usize) -> IpAddr) -> Vec<Report> {
     let count = usize::from(get::<u16>(message, 6)).min(RECORDS_MAX);
     let (mut at, mut found) = (8, Vec::new());

@@ -1,5 +1,6 @@
 //! Tables of a switch: SwitchInfo, linear and multicast forwarding (IBTA 14.2.5.4, 18.2.4).
 
+use crate::lid::FIRST_MULTICAST;
 use alloc::vec::Vec;
 
 /// LIDs that the linear table has room for: all of unicast.
@@ -12,8 +13,6 @@ pub const FORWARDING_BLOCK: usize = 64;
 pub const MULTICAST_BLOCK: usize = 32;
 /// The port of LIDs that lead nowhere.
 pub const DROP: u8 = 0xff;
-/// The first multicast LID.
-const FIRST_MULTICAST: u16 = 0xc000;
 /// Ports of one position of a multicast entry.
 const POSITION_PORTS: usize = 16;
 /// Positions of 16 ports.

@@ -2,12 +2,11 @@
 
 use super::identity::GUID_CAPACITY;
 use super::{Answered, Effect, PortEvent, Request, SILENT};
+use crate::lid::FIRST_MULTICAST;
 use crate::mad::{DirectedRoute, Mad, get, put, status};
 use crate::node::{Node, PhysicalState, Port, PortState};
 use alloc::vec::Vec;
 
-/// LIDs from here on are multicast.
-const FIRST_MULTICAST: u16 = 0xc000;
 /// Entries of each arbitration table of ports.
 const ARBITRATION_CAP: u8 = 8;
 /// The modifier's bit of managers that know speeds from FDR on.

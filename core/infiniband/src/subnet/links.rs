@@ -145,7 +145,7 @@ impl Subnet {
                 .vl15_dropped += 1;
             return;
         }
-        let is_multicast = packet.destination_lid >= super::route::FIRST_MULTICAST
+        let is_multicast = packet.destination_lid >= crate::lid::FIRST_MULTICAST
             && packet.destination_lid != crate::smi::PERMISSIVE;
         let counters = &mut self.nodes[from.node].ports[usize::from(from.port)].counters;
         counters.transmit_packets += 1;

@@ -75,7 +75,7 @@ pub struct Subnet {
     /// By node: until when its agents are busy.
     busy_agents: Vec<Time>,
     traps: BTreeMap<(usize, u64), PendingTrap>,
-    /// Nodes whose ports or tables may have changed since this was last taken.
+    /// Nodes with ports or tables that may have changed since the last [`Self::take_changed`].
     changed: BTreeSet<usize>,
     next_trap: u64,
 }
@@ -181,7 +181,7 @@ impl Subnet {
         core::mem::take(&mut self.outputs)
     }
 
-    /// Takes the nodes whose ports or tables may have changed: data takes other ways then.
+    /// Takes the nodes with ports or tables that may have changed: the driver has to route data anew there.
     pub fn take_changed(&mut self) -> BTreeSet<usize> {
         core::mem::take(&mut self.changed)
     }

@@ -3,6 +3,7 @@
 use super::packet::GSI_KEY;
 use super::queue::Event;
 use super::{End, Output, Packet, Subnet};
+use crate::lid::FIRST_MULTICAST;
 use crate::mad::{class, method, status};
 use crate::node::PortState;
 use crate::sma::{self, Effect, Outcome, PortEvent, Request};
@@ -12,8 +13,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use fabric::Span;
 
-/// LIDs from here on are multicast.
-pub(super) const FIRST_MULTICAST: u16 = 0xc000;
 /// Time for which a node's agents work on a packet. Firmware does it, so it takes microseconds.
 const AGENT: Span = Span(4_000_000);
 /// Time for which a switch has a packet with a directed route.

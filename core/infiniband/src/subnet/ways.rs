@@ -1,8 +1,8 @@
 //! The ways of data through a subnet, as its manager has written them: which ports lead to a LID, and which
 //! hosts are behind a multicast LID.
 
-use super::route::FIRST_MULTICAST;
 use super::{End, Subnet};
+use crate::lid::FIRST_MULTICAST;
 use crate::node::PortState;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

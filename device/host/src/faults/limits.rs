@@ -37,7 +37,7 @@ pub(crate) fn lower(device: &str, config: &mut Config) {
     }
 }
 
-/// The active MTU of a device whose interface has this one.
+/// The active MTU of a device: `mtu`, which fits its interface, or less where a rule lowers it.
 pub(crate) fn active_mtu(device: &str, mtu: Mtu) -> Mtu {
     let lowered = limits(device)
         .into_iter()

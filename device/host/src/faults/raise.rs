@@ -14,7 +14,7 @@ struct Open {
 pub(crate) type Raise = Arc<dyn Fn(EventKind, Option<u32>) + Send + Sync>;
 
 static DEVICES: Mutex<Vec<Open>> = Mutex::new(Vec::new());
-/// Interfaces whose port a rule has taken down: no packet leaves there.
+/// Interfaces with a port that a rule has taken down: packets do not leave by them.
 static DOWN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

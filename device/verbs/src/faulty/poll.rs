@@ -2,11 +2,10 @@
 
 use crate::completion_events;
 use crate::cq::{self, Cq, CqArg};
-use crate::cq_ex::{Polled, make_current};
+use crate::cq_ex::{Polled, begin_poll, make_current};
 use crate::faulty::judge::{device_of, meet};
 use crate::faulty::late;
 use abi::{ibv_poll_cq_attr, ibv_wc};
-use core::sync::atomic::Ordering;
 use faults::{Occasion, Point};
 use ffi::{Errno, In, exports};
 
@@ -62,18 +61,7 @@ exports! {
     }
 
     fn start_poll(queue: Polled<'_>, attr: In<'_, *mut ibv_poll_cq_attr>) -> plain(i32) {
-        if attr.optional().is_some_and(|attr| attr.comp_mask != 0) {
-            return libc::EINVAL;
-        }
-        while queue.polling.swap(true, Ordering::Acquire) {
-            std::thread::yield_now();
-        }
-        let answer = advance(queue);
-        if answer != 0 {
-            // `start_poll` failed, so the program will not call `end_poll`.
-            queue.polling.store(false, Ordering::Release);
-        }
-        answer
+        begin_poll(queue, &attr, advance)
     }
 
     fn next_poll(queue: Polled<'_>) -> plain(i32) {

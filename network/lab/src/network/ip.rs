@@ -8,6 +8,7 @@ use crate::tap_buffers::Slice;
 use infiniband::ipoib::{
     self, AddressHandle, Link, ether_type as types, is_discovery, shares_partition,
 };
+use infiniband::lid::FIRST_MULTICAST;
 use sim::world::{Forgery, LivePacket};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,8 +18,6 @@ use std::os::fd::OwnedFd;
 pub(crate) const QPN: u32 = 2;
 /// Packets that wait for the interface of a host at most; further ones are dropped.
 const WAITING_MAX: usize = 1_024;
-/// LIDs from here on are those of multicast groups (IBTA 4.1.1).
-const FIRST_MULTICAST: u16 = 0xc000;
 /// Virtual lanes of data of every port.
 const VIRTUAL_LANES: u8 = 8;
 /// Bytes of LRH, BTH, DETH, the encapsulation header, ICRC and VCRC.

@@ -2,13 +2,12 @@
 
 use super::Network;
 use super::enter::Entering;
+use infiniband::lid::FIRST_MULTICAST;
 use link::lab::Header;
 use rnic::{Gid, LidAddress};
 use sim::world::LivePacket;
 use std::collections::BTreeMap;
 
-/// LIDs from here on are those of multicast groups (IBTA 4.1.1).
-const FIRST_MULTICAST: u16 = 0xc000;
 /// Where LIDs lead, as the manager has written it.
 #[derive(Debug, Default)]
 pub(crate) struct Lids {

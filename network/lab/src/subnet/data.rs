@@ -4,6 +4,7 @@
 use super::{LiveSubnet, PORT};
 use crate::network::{Lids, Network};
 use fabric::NextHops;
+use infiniband::lid::FIRST_MULTICAST;
 use infiniband::node::{Port, PortState as LinkState};
 use infiniband::sma::PortEvent as AgentEvent;
 use infiniband::subnet::End;
@@ -11,9 +12,6 @@ use link::port_state::{PortEvent, PortState};
 use sim::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// The first LID of multicast groups.
-const FIRST_MULTICAST: u16 = 0xc000;
 
 /// What hosts' devices were told of their ports.
 #[derive(Debug, Default)]
