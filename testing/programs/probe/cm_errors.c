@@ -257,6 +257,25 @@ static void neighbours(void)
 	rdma_destroy_id(synchronous);
 }
 
+// The kernel's port gets GIDs, with an event for each, until the check for double IPv6 addresses has ended
+// (RFC 4862, section 5.4: a second or two after the interface came up).
+static void take_events_of_a_new_port(struct ibv_context *verbs)
+{
+	struct pollfd waits = {.fd = verbs->async_fd, .events = POLLIN};
+	while (poll(&waits, 1, 2000) > 0) {
+		struct ibv_async_event event;
+		if (ibv_get_async_event(verbs, &event)) {
+			perror("an asynchronous event");
+			exit(1);
+		}
+		if (event.event_type != IBV_EVENT_GID_CHANGE && event.event_type != IBV_EVENT_PORT_ACTIVE) {
+			printf("an event of a new port: %s\n", ibv_event_type_str(event.event_type));
+			exit(1);
+		}
+		ibv_ack_async_event(&event);
+	}
+}
+
 // Descriptors that wake event loops: readable while something waits, and never writable.
 static void descriptors(void)
 {
@@ -270,6 +289,8 @@ static void descriptors(void)
 	say("afterwards it is", polled(it.channel->fd));
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(it.id->verbs);
 	say("a completion channel is", polled(channel->fd));
+	if (careful)
+		take_events_of_a_new_port(it.id->verbs);
 	say("the descriptor of asynchronous events is", polled(it.id->verbs->async_fd));
 	ibv_destroy_comp_channel(channel);
 	end(&it);
