@@ -163,6 +163,15 @@ pub(crate) enum Command {
     /// judges it. Exit status: 0 nothing is wrong, 1 findings, 2 something could not be read (docs/gear.md).
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(Doctor),
+    /// Say whether RDMA programs run on this machine, and what else on it would interfere.
+    ///
+    /// For the log of a CI job: it carries out an RDMA WRITE, looks at what the kernel allows, and names
+    /// other RDMA devices that programs would use in place of rockery's. Takes less than a second, and
+    /// changes nothing. Exit status: 0 if RDMA programs run, 1 if not (docs/ci.md).
+    Check(crate::check::Check),
+    /// The transfer of `rockery check`, in a program of `rockery run`.
+    #[command(hide = true)]
+    CheckTrial,
     /// Serve the playground's page on loopback: fabric files in a browser, and the counters of devices.
     ///
     /// Runs have the speed of this machine. The page works offline, and its links contain the file

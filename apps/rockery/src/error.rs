@@ -97,6 +97,9 @@ pub(crate) enum Error {
          kernel.apparmor_restrict_unprivileged_userns)"
     )]
     NoNetworkNamespace(io::Error),
+    /// A step of the transfer of `rockery check`.
+    #[error("no RDMA transfer: {0}")]
+    Trial(String),
     /// Neither root nor user namespaces.
     #[error("this system allows no mount namespace ({0}): use --view preload")]
     NoNamespace(io::Error),

@@ -8,6 +8,7 @@
 
 mod args;
 mod cdi;
+mod check;
 mod commands;
 mod companion;
 mod control;
@@ -93,6 +94,8 @@ fn act(args: Args) -> Result<ExitCode, Error> {
         Command::Plan(what) => plan::act(&what),
         Command::Vf(what) => vf::act(&what),
         Command::Doctor(what) => doctor::act(&what),
+        Command::Check(what) => return check::act(&what),
+        Command::CheckTrial => check::carry_out_trial(),
         Command::Web(what) => web::serve(&what),
         Command::WebRun { memory } => web::one_run(memory),
         Command::Cdi(what) => cdi::act(&what),

@@ -13,6 +13,7 @@ const TABLES: [&str; 2] = ["/proc/self/net/udp", "/proc/self/net/udp6"];
 /// Columns of these tables.
 const LOCAL_ADDRESS: usize = 1;
 const USER: usize = 7;
+const INODE: usize = 9;
 
 /// The holder of UDP port 4791.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +31,8 @@ pub enum PortHolder {
     Program {
         /// User ID of the socket, from the kernel's table.
         user: u32,
+        /// Its process and the name of that, where this user may see whose descriptor the socket is.
+        process: Option<(u32, String)>,
     },
     /// The tables of sockets cannot be read.
     Unknown,
@@ -46,12 +49,16 @@ impl fmt::Display for PortHolder {
                 let program = program.as_deref().unwrap_or("a program");
                 write!(f, "rockery of user {user} ({program}, process {process})")
             }
-            Self::Program { user: 0 } => write!(
+            Self::Program {
+                user,
+                process: Some((process, program)),
+            } => write!(f, "user {user} ({program}, process {process})"),
+            Self::Program { user: 0, .. } => write!(
                 f,
                 "a program of root (`ss -lunp sport = 4791`, as root), or by the kernel's RoCE device \
                  (`rdma link`)"
             ),
-            Self::Program { user } => write!(
+            Self::Program { user, .. } => write!(
                 f,
                 "a program of user {user} (`ss -lunp sport = 4791` shows it to that user and to root)"
             ),
@@ -78,9 +85,12 @@ impl PortHolder {
         if tables.iter().all(Result::is_err) {
             return Some(Self::Unknown);
         }
-        let users = tables.iter().flatten().flat_map(|table| users(table));
-        let user = users.into_iter().next()?;
-        Some(Self::rockery(user).unwrap_or(Self::Program { user }))
+        let mut sockets = tables.iter().flatten().flat_map(|table| sockets(table));
+        let Socket { user, inode } = sockets.next()?;
+        Some(Self::rockery(user).unwrap_or_else(|| Self::Program {
+            user,
+            process: owner(inode),
+        }))
     }
 
     /// The agent of a user, where it runs. Any user can listen at its name: the kernel tells whose process it
@@ -92,28 +102,63 @@ impl PortHolder {
             return None;
         }
         let process = unix::peer_process(fd).unwrap_or(0);
-        let program = fs::read_to_string(format!("/proc/{process}/comm")).ok();
-        // The name is chosen by that process.
-        let is_plain = |name: &str| name.chars().all(|it| !it.is_control());
-        let program = program.map(|name| name.trim_end().to_owned());
         Some(Self::Rockery {
             user,
             process,
-            program: program.filter(|name| is_plain(name)),
+            program: program_name(process),
         })
     }
 }
 
-/// The user IDs of the sockets at the port.
-fn users(table: &str) -> Vec<u32> {
+/// The name of a process, which it has chosen; `None` for one with control characters.
+fn program_name(process: u32) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{process}/comm")).ok()?;
+    let name = name.trim_end();
+    name.chars()
+        .all(|it| !it.is_control())
+        .then(|| name.to_owned())
+}
+
+/// A socket at the port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Socket {
+    user: u32,
+    inode: u64,
+}
+
+/// The sockets at the port.
+fn sockets(table: &str) -> Vec<Socket> {
     let lines = table.lines().skip(1);
     lines
         .filter_map(|line| {
             let columns: Vec<&str> = line.split_whitespace().collect();
-            let is_ours = columns.get(LOCAL_ADDRESS)?.ends_with(PORT);
-            columns.get(USER)?.parse().ok().filter(|_| is_ours)
+            if !columns.get(LOCAL_ADDRESS)?.ends_with(PORT) {
+                return None;
+            }
+            Some(Socket {
+                user: columns.get(USER)?.parse().ok()?,
+                inode: columns.get(INODE)?.parse().ok()?,
+            })
         })
         .collect()
+}
+
+/// A process that has the socket open, of those whose descriptors this user may read: its own ones, and all
+/// for root.
+fn owner(inode: u64) -> Option<(u32, String)> {
+    let target = format!("socket:[{inode}]");
+    let has_it = |process: u32| {
+        let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter();
+        let mut links = descriptors
+            .flatten()
+            .flatten()
+            .filter_map(|entry| fs::read_link(entry.path()).ok());
+        links.any(|link| link.as_os_str() == target.as_str())
+    };
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let process = numbers.find(|&process| has_it(process))?;
+    Some((process, program_name(process)?))
 }
 
 #[cfg(test)]
@@ -126,7 +171,24 @@ mod tests {
             1: 00000000:12B6 00000000:0000 07 00000000:00000000 00:00000000 00000000  1001  0 5 2 0 0\n \
             2: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000  1002  0 6 2 0 0\n \
             3: 00000000:12B7\n";
-        assert_eq!(users(table), [1002]);
+        assert_eq!(
+            sockets(table),
+            [Socket {
+                user: 1002,
+                inode: 6
+            }]
+        );
+    }
+
+    #[test]
+    fn a_socket_of_this_process_is_found_by_its_inode() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let link = fs::read_link(format!("/proc/self/fd/{}", socket.as_raw_fd())).expect("a link");
+        let text = link.to_string_lossy();
+        let inode = text.trim_start_matches("socket:[").trim_end_matches(']');
+        let (process, _) = owner(inode.parse().expect("an inode")).expect("its owner");
+        assert_eq!(process, std::process::id());
+        assert_eq!(owner(u64::MAX), None);
     }
 
     #[test]
@@ -140,7 +202,16 @@ mod tests {
             rockery.to_string(),
             "rockery of user 1000 (ib_write_bw, process 42)"
         );
-        let root = PortHolder::Program { user: 0 }.to_string();
+        let known = PortHolder::Program {
+            user: 1001,
+            process: Some((43, "socat".to_owned())),
+        };
+        assert_eq!(known.to_string(), "user 1001 (socat, process 43)");
+        let root = PortHolder::Program {
+            user: 0,
+            process: None,
+        }
+        .to_string();
         assert!(
             root.contains("rdma link") && root.contains("ss -lunp"),
             "{root}"

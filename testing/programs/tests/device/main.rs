@@ -3,6 +3,7 @@
 
 mod borders;
 mod calls;
+mod check;
 mod faults;
 mod features;
 mod fio;
