@@ -8,7 +8,7 @@ use fabric_file::Network;
 
 use crate::from_fabric::{SourceError, port_names};
 use crate::marks::{Marks, common};
-use crate::switch_plan::switch_intent;
+use crate::switch_plan::{spread, switch_intent};
 use crate::{Planned, SwitchFacts};
 use vendors::facts::{HostFacts, PlannedHost, PlannedLink};
 use vendors::intent::Intent;
@@ -48,6 +48,11 @@ pub fn plan_switch(
         },
     };
     let intent = switch_intent(network, &found, switch.dialect)?;
+    let of_file = Intent {
+        spread: spread(network),
+        ..Intent::default()
+    };
+    let (fitted, _) = switch.dialect.fit(&of_file);
     let (intent, _) = switch.dialect.fit(&intent);
     let number = network
         .switches
@@ -76,6 +81,8 @@ pub fn plan_switch(
         name: found,
         intent,
         groups,
+        spread: fitted.spread,
+        out_of_order: network.hosts.iter().all(|host| host.nic.out_of_order),
         marks,
         ports,
         links,
@@ -104,7 +111,10 @@ pub fn attach_host(network: &Network, host: &mut HostFacts, name: Option<&str>) 
     let intent = links
         .first()
         .and_then(|link| switch_intent(network, &link.switch, Dialect::RouterOs).ok());
-    let switch = intent.unwrap_or_default();
+    let switch = Intent {
+        spread: spread(network),
+        ..intent.unwrap_or_default()
+    };
     host.planned = Some(PlannedHost {
         name: named.name.clone(),
         rate: nic.rate.map(|rate| gigabits(rate.0.bps())),
@@ -117,6 +127,7 @@ pub fn attach_host(network: &Network, host: &mut HostFacts, name: Option<&str>) 
         cnp_dscp: nic.cnp_dscp & 63,
         cnp_priority: nic.cnp_priority & 7,
         mtu: nic.mtu,
+        out_of_order: nic.out_of_order,
         functions: nic
             .functions
             .as_ref()

@@ -202,6 +202,7 @@ pub fn host_intent(network: &Network, name: &str, dialect: Dialect) -> Result<In
         cnp_priority: nic.cnp_priority & 7,
         smb_priority: nic.priority & 7,
         willing: nic.willing,
+        out_of_order: nic.out_of_order,
         ..HostSettings::default()
     });
     Ok(intent.normal())

@@ -5,7 +5,7 @@ use vendors::text::{classes, ranges};
 use vendors::{Area, Intent};
 
 use crate::marks::Marks;
-use crate::rules::{is_of_interest, marks_of, may_be_idle, place_of_adapter};
+use crate::rules::{is_of_interest, marks_of, may_be_idle, place_of_adapter, takes_any_order};
 use crate::snapshot::SwitchFacts;
 
 /// Names of ports in one line at most.
@@ -194,6 +194,9 @@ fn of_card(host: &HostFacts, adapter: &Adapter) -> Vec<String> {
         .find(|own| own.pci.is_some() && own.pci == adapter.pci);
     let version = card.and_then(|own| own.version.as_ref());
     parts.extend(version.map(|version| format!("firmware {}", version.value)));
+    let any = takes_any_order(host, adapter).filter(|any| any.value);
+    // The address is in every packet then: 97.66 in place of 98.01 Gb/s were measured.
+    parts.extend(any.map(|_| "packets in any order, with an address in each".to_owned()));
     if let Some(trained) = adapter
         .pcie
         .trained

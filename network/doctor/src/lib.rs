@@ -16,6 +16,7 @@ pub mod probe;
 mod rules;
 mod snapshot;
 mod switch_plan;
+mod two_paths;
 
 pub use attach::{attach_host, plan_switch};
 pub use finding::{Consequence, Finding, Severity};
@@ -27,3 +28,4 @@ pub use neighbours::{EtsFacts, Neighbour, PfcFacts, hear, neighbours, page};
 pub use rules::{check, check_subnet};
 pub use snapshot::{Planned, SwitchFacts, read_switch};
 pub use switch_plan::{SwitchPlan, switch_intent, switch_plan};
+pub use two_paths::TwoPaths;

@@ -28,6 +28,7 @@ const DCBX: &str = "IEEE 802.1Q-2018, clause 38 and annex D.2 (DCBX)";
 const DSCP: &str = "RFC 2474 (the DS field)";
 const ECN: &str = "RFC 3168, section 5 (ECN in IP)";
 const GIDS: &str = "InfiniBand Architecture Specification, A17.4.1.1 (GIDs of RoCEv2)";
+const ORDER: &str = "InfiniBand Architecture Specification, 9.7.1 (packet sequence numbers)";
 const FRAME: &str = "IEEE 802.3-2018, 3.2.7 (MAC client data)";
 const CNP: &str =
     "InfiniBand Architecture Specification, A17.9.3 (congestion notification packets)";
@@ -133,6 +134,7 @@ entries! {
     "pair-pfc": PFC,
     "pair-map": PFC,
     "pair-mtu": FRAME,
+    "spray-order": ORDER,
     "link-pfc": PFC,
     "fabric-map": DSCP,
     "fabric-pfc": PFC,
@@ -141,6 +143,7 @@ entries! {
     "fabric-buffers": HEADROOM,
     "fabric-dcbx": DCBX,
     "fabric-mtu": FRAME,
+    "fabric-paths": ORDER,
     "host-rate": NEGOTIATION,
     "host-mtu": FRAME,
     "host-dscp": DSCP,
@@ -150,6 +153,7 @@ entries! {
     "host-cnp": CNP,
     "host-shares": ETS,
     "host-functions": SR_IOV,
+    "host-order": ORDER,
     "probe-host-down": "RFC 792 (ICMP)",
     "probe-port-blocked": PORT,
     "probe-no-stack": PORT,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use vendors::facts::PlannedLink;
 use vendors::switch_facts::Shown;
 use vendors::text::ReadError;
-use vendors::{Dialect, Imported, Intent, NotUnderstood};
+use vendors::{Dialect, Imported, Intent, NotUnderstood, PathSpread};
 
 use crate::marks::Marks;
 
@@ -43,6 +43,10 @@ pub struct Planned {
     /// Planned settings of single groups of ports, where the fabric file names a configuration of this
     /// system.
     pub groups: Vec<Intent>,
+    /// How packets of a flow are spread over paths, as far as the switch's system can express it.
+    pub spread: PathSpread,
+    /// Whether all hosts of the file place packets in whatever order they arrive.
+    pub out_of_order: bool,
     /// DSCPs of data and of notifications, where all hosts of the file have the same.
     pub marks: Marks,
     /// Names of its ports, by number.

@@ -2,12 +2,12 @@
 
 use fabric::config::Profile;
 use fabric::topology::{LinkConfig, Node};
-use fabric::{Rate, Span, Watchdog};
+use fabric::{Rate, Span, Spread, Watchdog};
 use fabric_file::{NamedSwitch, Network, automatic_headroom};
 use vendors::dialect::grouped;
 use vendors::intent::{Intent, Port, Schedule};
 use vendors::profile;
-use vendors::{Dialect, PauseWatchdog};
+use vendors::{Dialect, PathSpread, PauseWatchdog};
 
 use crate::from_fabric::SourceError;
 
@@ -34,6 +34,8 @@ struct PlannedPort<'a> {
     number: usize,
     link: LinkConfig,
     profile: &'a Profile,
+    /// Whether the other end is a switch, so that there may be other paths.
+    is_uplink: bool,
 }
 
 /// The plan of a switch of the fabric file, for a system. Ports without names get the default names of
@@ -76,7 +78,13 @@ pub fn switch_plan(
         rounded(port, dialect).into_iter().for_each(&mut add);
     }
     of_switch(switch).into_iter().for_each(&mut add);
-    let watched = |port| intent(port, switch.watchdog, dialect);
+    let watched = |port: &PlannedPort<'_>| Intent {
+        spread: match port.is_uplink || !dialect.spreads_by_port() {
+            true => spread(network),
+            false => PathSpread::Flows,
+        },
+        ..intent(port, switch.watchdog, dialect)
+    };
     let groups = grouped(ports.iter().map(watched).collect());
     let strict = groups
         .iter()
@@ -161,16 +169,21 @@ fn own_groups(switch: &NamedSwitch, dialect: Dialect) -> Option<Vec<Intent>> {
 fn ports_of(network: &Network, switch: usize) -> Vec<PlannedPort<'_>> {
     let config = &network.switches[switch].config;
     let links = network.topology.links().iter();
-    let ends = links.flat_map(|link| link.ends.map(|end| (end, link.config)));
-    let own = ends.filter(|(end, _)| end.node == Node::Switch(switch as u32));
+    let ends = links.flat_map(|link| {
+        let is_switch = |node: Node| matches!(node, Node::Switch(_));
+        let [one, other] = link.ends;
+        [(one, other), (other, one)].map(|(end, peer)| (end, link.config, is_switch(peer.node)))
+    });
+    let own = ends.filter(|(end, ..)| end.node == Node::Switch(switch as u32));
     let mut ports: Vec<PlannedPort<'_>> = own
-        .filter_map(|(end, link)| {
+        .filter_map(|(end, link, is_uplink)| {
             let number = usize::from(end.port);
             let profile = usize::from(config.ports.get(number)?.profile);
             Some(PlannedPort {
                 number,
                 link,
                 profile: config.profiles.get(profile)?,
+                is_uplink,
             })
         })
         .collect();
@@ -204,6 +217,18 @@ fn intent(port: &PlannedPort<'_>, watchdog: Option<Watchdog>, dialect: Dialect) 
         metres: Some(port.link.delay.0.div_ceil(PS_PER_METRE) as u32),
     });
     intent
+}
+
+/// How the switches of a fabric file spread packets.
+pub(crate) fn spread(network: &Network) -> PathSpread {
+    match network.spread {
+        Spread::Hash => PathSpread::Flows,
+        Spread::Random | Spread::RoundRobin | Spread::Adaptive => PathSpread::Packets,
+        Spread::Flowlet(gap) => {
+            let us = gap.0.div_ceil(Span::from_us(1).0);
+            PathSpread::Flowlets(Some(u32::try_from(us).unwrap_or(u32::MAX)))
+        }
+    }
 }
 
 /// Speeds and lengths that configurations have in whole units only.

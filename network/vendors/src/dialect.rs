@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::intent::{Fit, Intent, Note, Port};
 use crate::outcome::{Area, NotUnderstood, Outcomes};
+use crate::path_spread::PathSpread;
 use crate::remedy::Remedy;
 use crate::text::{ReadError, shortened};
 pub use crate::version::Version;
@@ -147,6 +148,11 @@ impl Dialect {
         )
     }
 
+    /// Whether each port has its own spread of packets over paths; else the whole switch has one.
+    pub const fn spreads_by_port(self) -> bool {
+        matches!(self, Self::Sonic | Self::Nvue | Self::NxOs)
+    }
+
     /// Reads a dialect and its version, written `DIALECT@VERSION`.
     ///
     /// # Errors
@@ -230,7 +236,8 @@ impl Dialect {
 
     /// Writes an intent as a configuration of this system.
     pub fn write(self, intent: &Intent, version: Version) -> Written {
-        let (expressed, notes) = self.fit(intent);
+        let (mut expressed, mut notes) = self.fit(intent);
+        self.without_newer(&mut expressed, version, &mut notes);
         let (file, text) = match self {
             Self::RouterOs => ("roce.rsc", routeros::write::write(&expressed, version)),
             Self::Sonic => ("config_db.json", sonic::write::write(&expressed)),
@@ -267,6 +274,20 @@ impl Dialect {
             expressed,
             more,
             notes,
+        }
+    }
+
+    /// Takes away settings that only later versions have.
+    fn without_newer(self, expressed: &mut Intent, version: Version, notes: &mut Vec<Note>) {
+        // Cisco Nexus 9000 Series NX-OS, "Configure Dynamic Load Balancing": 10.5(1)F.
+        let since = Version(10, 5);
+        let is_older = self == Self::NxOs && version < since;
+        if is_older && expressed.spread != PathSpread::Flows {
+            notes.push(Note(format!(
+                "packets spread {} are not written: dynamic load balancing is in {since} and later",
+                expressed.spread
+            )));
+            expressed.spread = PathSpread::Flows;
         }
     }
 

@@ -50,6 +50,7 @@ pub fn changes(from: &Intent, to: &Intent) -> Vec<Change> {
     let sides = &Sides { from, to };
     changes.compare("DCBX", sides, |intent| on(intent.dcbx));
     changes.compare("MTU", sides, |intent| intent.mtu.to_string());
+    changes.compare("paths", sides, |intent| intent.spread.to_string());
     changes.compare("ports", sides, |intent| {
         let names = intent.ports.iter().map(|port| port.name.clone());
         names.collect::<Vec<_>>().join(", ")
@@ -226,6 +227,7 @@ impl Changes {
             host.smb_priority.to_string()
         });
         self.compare("willing", sides, |host| on(host.willing));
+        self.compare("packets in any order", sides, |host| on(host.out_of_order));
         self.compare("SR-IOV functions", sides, |host| host.functions.to_string());
         self.windows(&from.windows, &to.windows);
     }

@@ -270,6 +270,8 @@ pub struct CardFacts {
     pub secure: Option<Fact<bool>>,
     /// Settings of the firmware by their names.
     pub settings: BTreeMap<String, Fact<FirmwareSetting>>,
+    /// Whether RoCE takes packets in any order (`adaptive_routing_forced_en` of the register ROCE_ACCL).
+    pub out_of_order: Option<Fact<bool>>,
     /// What the tool recommends for a link that does not work.
     pub trouble: Option<Fact<String>>,
 }
@@ -393,6 +395,8 @@ pub struct PlannedHost {
     pub cnp_priority: u8,
     /// Path MTU of RoCE.
     pub mtu: u32,
+    /// Whether packets are placed in whatever order they arrive.
+    pub out_of_order: bool,
     /// How many virtual functions the adapter is to have.
     pub functions: u32,
     /// Percent of bandwidth by class: those of the switch at the other end.

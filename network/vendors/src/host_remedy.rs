@@ -44,6 +44,8 @@ pub enum HostRemedy {
     Qos,
     /// SMB Direct has a priority.
     SmbPriority(u8),
+    /// Packets are placed in whatever order they arrive, or in order only.
+    AnyOrder(bool),
     /// The port is enabled.
     Up,
     /// The speed of the link is negotiated.
@@ -98,6 +100,10 @@ impl HostRemedy {
             Self::NotWilling => "DCB that the host sets by itself".to_owned(),
             Self::Qos => "QoS of the adapter enabled".to_owned(),
             Self::SmbPriority(priority) => format!("priority {priority} for SMB Direct"),
+            Self::AnyOrder(true) => {
+                "packets in any order, if the adapter has that, at both ends".to_owned()
+            }
+            Self::AnyOrder(false) => "packets in order only, at both ends".to_owned(),
             Self::Up => "the port enabled".to_owned(),
             Self::Speed => "the speed of the link negotiated".to_owned(),
             Self::Address => "an address that is routed, on the adapter's interface".to_owned(),

@@ -2,6 +2,7 @@
 
 use crate::highest_rate::HighestRate;
 use crate::outcome::Area;
+use crate::path_spread::PathSpread;
 use crate::text::classes;
 use crate::watchdog::PauseWatchdog;
 
@@ -49,6 +50,8 @@ pub struct Intent {
     pub host: Option<HostSettings>,
     /// Whether pauses of the whole link (802.3x) are sent or obeyed.
     pub global_pause: bool,
+    /// How packets of a flow are spread over paths of equal cost.
+    pub spread: PathSpread,
     /// Areas whose settings are not known, each with the reason.
     pub unknown: Vec<Unknown>,
 }
@@ -193,6 +196,8 @@ pub struct HostSettings {
     pub willing: bool,
     /// SR-IOV functions; SR-IOV is off where 0.
     pub functions: u16,
+    /// Whether the adapter places packets in whatever order they arrive.
+    pub out_of_order: bool,
     /// Settings that only Windows has.
     pub windows: WindowsSettings,
 }
@@ -365,6 +370,7 @@ impl Default for Intent {
             ports: Vec::new(),
             host: None,
             global_pause: false,
+            spread: PathSpread::Flows,
             unknown: Vec::new(),
         }
     }
@@ -381,6 +387,7 @@ impl Default for HostSettings {
             smb_priority: 3,
             willing: false,
             functions: 0,
+            out_of_order: false,
             windows: WindowsSettings::default(),
         }
     }
@@ -529,6 +536,14 @@ impl Fit {
             .for_each(|port| (port.mbps, port.metres) = (None, None));
     }
 
+    /// The system has no setting for packets that arrive in another order.
+    pub(crate) fn in_order(&mut self, intent: &mut Intent) {
+        if let Some(host) = intent.host.as_mut().filter(|host| host.out_of_order) {
+            self.note("packets in any order: no command of this system for it is known");
+            host.out_of_order = false;
+        }
+    }
+
     /// Switches have no settings of hosts.
     pub(crate) fn no_host(&mut self, intent: &mut Intent) {
         if intent.host.is_some() {
@@ -570,6 +585,7 @@ impl Intent {
             ports: Vec::new(),
             host: None,
             global_pause: false,
+            spread: PathSpread::Flows,
             unknown: Vec::new(),
         }
     }
@@ -593,6 +609,8 @@ impl Fit {
         self.no_buffers(intent);
         self.no_watchdog(intent);
         self.bare_ports(intent);
+        // Paths are those of switches.
+        intent.spread = PathSpread::Flows;
         if intent.ports.len() > 1 {
             self.note("one adapter is configured: the first");
             intent.ports.truncate(1);

@@ -1,9 +1,10 @@
-//! Highest rates of queues and PFC watchdogs, made to fit a dialect.
+//! Highest rates of queues, PFC watchdogs and spreads over paths, made to fit a dialect.
 
 use core::ops::RangeInclusive;
 
 use crate::highest_rate::{HighestRate, shown};
 use crate::intent::{Fit, Intent};
+use crate::path_spread::PathSpread;
 use crate::watchdog::PauseWatchdog;
 
 impl Fit {
@@ -75,6 +76,46 @@ impl Fit {
             ));
         }
         intent.watchdog = Some(fitted);
+    }
+}
+
+impl Fit {
+    /// The dialect has no command for another spread than by flow: none that is published.
+    pub(crate) fn by_flow(&mut self, intent: &mut Intent) {
+        if intent.spread != PathSpread::Flows {
+            self.note(format!(
+                "packets spread {} are not written: no command of this system for it is known",
+                intent.spread
+            ));
+            intent.spread = PathSpread::Flows;
+        }
+    }
+
+    /// The dialect has flows and packets, and no flowlets.
+    pub(crate) fn no_flowlets(&mut self, intent: &mut Intent) {
+        if matches!(intent.spread, PathSpread::Flowlets(_)) {
+            self.note(format!(
+                "packets spread {} are not written: this system spreads by flow or by packet",
+                intent.spread
+            ));
+            intent.spread = PathSpread::Flows;
+        }
+    }
+
+    /// The break between flowlets, within the range of the dialect.
+    pub(crate) fn flowlet_gap(&mut self, intent: &mut Intent, range: RangeInclusive<u32>) {
+        let PathSpread::Flowlets(Some(us)) = intent.spread else {
+            return;
+        };
+        let within = us.clamp(*range.start(), *range.end());
+        if within != us {
+            self.note(format!(
+                "a break between flowlets is from {} to {} us: {within} us of {us} us",
+                range.start(),
+                range.end()
+            ));
+            intent.spread = PathSpread::Flowlets(Some(within));
+        }
     }
 }
 

@@ -19,10 +19,12 @@ pub enum Area {
     Queues,
     /// The largest payload of a frame.
     Mtu,
+    /// The spread of packets over paths of equal cost.
+    Paths,
 }
 
 /// Parts of words by which a line that is not understood belongs to an area.
-const WORDS: [(Area, &[&str]); 5] = [
+const WORDS: [(Area, &[&str]); 6] = [
     (
         Area::Classes,
         &[
@@ -75,6 +77,17 @@ const WORDS: [(Area, &[&str]); 5] = [
         ],
     ),
     (Area::Mtu, &["mtu"]),
+    (
+        Area::Paths,
+        &[
+            "adaptive-routing",
+            "dlb",
+            "ars_profile",
+            "ars_object",
+            "ars_interfaces",
+            "ars_nexthops",
+        ],
+    ),
 ];
 
 impl Area {
@@ -94,6 +107,7 @@ impl Area {
             Self::Ecn => "ECN",
             Self::Queues => "queues",
             Self::Mtu => "MTU",
+            Self::Paths => "paths",
         }
     }
 }

@@ -34,6 +34,8 @@ pub enum Remedy<'a> {
     },
     /// Pauses of the whole link (802.3x) are off.
     NoGlobalPause,
+    /// A flow stays on one path.
+    SpreadByFlow,
     /// Frames of 9,216 bytes fit, on all ports.
     Mtu,
     /// Frames of 9,216 bytes fit, on one port.
@@ -55,6 +57,7 @@ impl Remedy<'_> {
             Self::MarkEcn { class } => format!("ECN marking for class {class}"),
             Self::ObeyPauses { .. } => "pauses in both directions".to_owned(),
             Self::NoGlobalPause => "flowcontrol receive off, and flowcontrol send off".to_owned(),
+            Self::SpreadByFlow => "paths chosen by flow, and not by packet".to_owned(),
             Self::Mtu => "mtu 9216 on the port (and in network-qos)".to_owned(),
             Self::MtuOfPort { port } => format!("an MTU of 9216 on {port}"),
         }

@@ -9,6 +9,7 @@ mod host;
 mod infiniband;
 mod links;
 mod pairs;
+mod paths;
 mod pcie;
 mod qos;
 mod shown;
@@ -19,6 +20,7 @@ mod switch;
 mod windows_dcb;
 
 pub use self::infiniband::check_subnet;
+pub(crate) use self::paths::takes_any_order;
 pub(crate) use self::pcie::may_be_idle;
 
 use std::cell::RefCell;
@@ -62,6 +64,7 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts], asked: Marks) -> Vec
     }
     pairs::check(hosts, switches, asked, &mut found);
     links::check(switches, &mut found);
+    paths::check(hosts, switches, &mut found);
     found
 }
 

@@ -12,6 +12,7 @@ mod manual;
 mod plans;
 mod round_trips;
 mod sites;
+mod spraying;
 mod switches;
 mod windows;
 mod windows_shown;

@@ -3,7 +3,7 @@
 use doctor::cost_simulation::Case;
 use proptest::prelude::*;
 use vendors::intent::{Ecn, HostSettings, Pause, Port, Queue, Schedule, Trust};
-use vendors::{Dialect, HighestRate, Intent, PauseWatchdog};
+use vendors::{Dialect, HighestRate, Intent, PathSpread, PauseWatchdog};
 
 const GIGABIT: u64 = 1_000_000_000;
 
@@ -45,9 +45,21 @@ fn watchdog() -> impl Strategy<Value = PauseWatchdog> {
     })
 }
 
+/// Breaks on both sides of what devices take.
+fn spread() -> impl Strategy<Value = PathSpread> {
+    let gap = proptest::option::of(prop_oneof![0..3000_u32, any::<u32>()]);
+    prop_oneof![
+        Just(PathSpread::Flows),
+        Just(PathSpread::Packets),
+        gap.prop_map(PathSpread::Flowlets),
+    ]
+}
+
 fn host() -> impl Strategy<Value = HostSettings> {
     let marks = (0..64_u8, any::<bool>(), 0..64_u8, 0..8_u8, 0..8_u8);
-    (marks, any::<bool>(), 0..=127_u16, 0..4_u8).prop_map(|(marks, willing, functions, device)| {
+    let own = (any::<bool>(), any::<bool>(), 0..=127_u16, 0..4_u8);
+    (marks, own).prop_map(|(marks, own)| {
+        let (willing, out_of_order, functions, device) = own;
         let (dscp, ecn, cnp_dscp, cnp_priority, smb_priority) = marks;
         let device = format!("mlx5_{device}");
         HostSettings {
@@ -59,6 +71,7 @@ fn host() -> impl Strategy<Value = HostSettings> {
             smb_priority,
             willing,
             functions,
+            out_of_order,
             ..HostSettings::default()
         }
     })
@@ -110,7 +123,14 @@ fn intent(dialect: Dialect) -> impl Strategy<Value = Intent> {
     let remark = proptest::option::of((0..64_u8, 0..8_u8));
     let host = proptest::option::of(host());
     let watchdog = proptest::option::of(watchdog());
-    let rest = (any::<bool>(), 1500..=9600_u32, host, remark, watchdog);
+    let rest = (
+        any::<bool>(),
+        1500..=9600_u32,
+        host,
+        remark,
+        watchdog,
+        spread(),
+    );
     (
         classification(),
         proptest::array::uniform8(queue()),
@@ -121,7 +141,7 @@ fn intent(dialect: Dialect) -> impl Strategy<Value = Intent> {
         .prop_map(|(classification, queues, pfc, ports, rest)| {
             let (trust, dscp, pcp, default_class) = classification;
             let (pfc_send, pfc_obey, pause) = pfc;
-            let (dcbx, mtu, host, remark, watchdog) = rest;
+            let (dcbx, mtu, host, remark, watchdog, spread) = rest;
             Intent {
                 trust,
                 dscp,
@@ -138,6 +158,7 @@ fn intent(dialect: Dialect) -> impl Strategy<Value = Intent> {
                 ports,
                 host,
                 global_pause: false,
+                spread,
                 unknown: Vec::new(),
             }
         })

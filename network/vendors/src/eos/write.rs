@@ -26,6 +26,7 @@ pub(super) fn dscp_default() -> [u8; 64] {
 }
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
+    fit.by_flow(intent);
     if intent.trust == Trust::Both {
         fit.note("a port trusts DSCP or CoS: it trusts DSCP");
         intent.trust = Trust::Dscp;

@@ -1,9 +1,10 @@
-//! Tools of firmware and of cards: `mst`, `mlxconfig`, `flint`, `mlxlink` and their `mst…` twins, `devlink`,
-//! `ethtool -i` and `-m`, `lldptool`, `lspci -nn`, and what drivers write into the kernel's log.
+//! Tools of firmware and of cards: `mst`, `mlxconfig`, `flint`, `mlxlink`, `mlxreg` and their `mst…` twins,
+//! `devlink`, `ethtool -i` and `-m`, `lldptool`, `lspci -nn`, and what drivers write into the kernel's log.
 //!
 //! Layouts are those of published outputs: NVIDIA's firmware tools (MFT) and mstflint, the kernel's devlink
 //! documentation, and drivers/net/ethernet/mellanox/mlx5/core/events.c.
 
+mod acceleration;
 mod cards;
 mod kernel_log;
 mod module;
@@ -28,6 +29,9 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
         "mst" if has("status") => versions::mst(section, host)?,
         "mlxconfig" | "mstconfig" if is_query => settings::take(section, host)?,
         "flint" | "mstflint" if is_query => versions::flint(section, host)?,
+        "mlxreg" | "mstreg" if has("ROCE_ACCL") && has("--get") => {
+            acceleration::take(section, host)?;
+        }
         "mlxlink" | "mstlink" => module::mlxlink(section, host)?,
         "devlink" if has("info") => versions::devlink(section, host)?,
         "ethtool" if has("-i") => versions::ethtool(section, host)?,

@@ -6,6 +6,8 @@ use crate::names::ucl;
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.no_rates(intent);
     fit.no_watchdog(intent);
+    fit.in_order(intent);
+    fit.by_flow(intent);
     let name = intent
         .ports
         .first()

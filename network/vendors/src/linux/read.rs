@@ -79,6 +79,28 @@ impl Reading {
         self.intent
     }
 
+    /// Fields of the register ROCE_ACCL: whether packets may arrive in any order.
+    fn accelerations(
+        &mut self,
+        file: &str,
+        command: &ShellCommand,
+        rest: &[&str],
+    ) -> Result<(), ReadError> {
+        let fields = rest.iter().flat_map(|word| word.split(','));
+        for (field, value) in fields.filter_map(|field| field.split_once('=')) {
+            if field == "adaptive_routing_forced_en" {
+                self.host.out_of_order = match value {
+                    "0x1" | "1" | "0x00000001" => true,
+                    "0x0" | "0" | "0x00000000" => false,
+                    _ => {
+                        return Err(command.wrong(file, "adaptive_routing_forced_en is 0x0 or 0x1"));
+                    }
+                };
+            }
+        }
+        Ok(())
+    }
+
     /// Applies commands that `linux` and `mlnx` share; returns whether the command is one.
     pub(crate) fn shared(&mut self, file: &str, command: &ShellCommand) -> Result<bool, ReadError> {
         let value = |word: &str, max| number(file, command.line, word, 0..=max);
@@ -118,6 +140,9 @@ impl Reading {
                         _ => {}
                     }
                 }
+            }
+            ["mlxreg" | "mstreg", rest @ ..] if rest.contains(&"ROCE_ACCL") => {
+                self.accelerations(file, command, rest)?;
             }
             [
                 "cma_roce_mode" | "sysctl" | "echo" | "if" | "fi" | "then" | "modprobe" | "exit"

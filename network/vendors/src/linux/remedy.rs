@@ -96,6 +96,12 @@ fn of_nvidia(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
             let bits = bits.collect::<Vec<_>>().join(",");
             format!("mlnx_qos -i {netdev}{os} --pfc {bits}")
         }
+        HostRemedy::AnyOrder(is_on) => format!(
+            "mlxreg -d {} --reg_name ROCE_ACCL --set \"adaptive_routing_forced_en=0x{}\" --yes   # at both \
+             ends; a register, so a unit has to set it at each start",
+            quoted(adapter.pci.as_deref().unwrap_or(&adapter.device)),
+            u8::from(is_on)
+        ),
         HostRemedy::TrustDscp => format!(
             "mlnx_qos -i {netdev} --trust dscp   (or: dcb apptrust set dev {netdev} order dscp)"
         ),

@@ -134,6 +134,13 @@ pub(crate) fn write_host(text: &mut String, intent: &Intent) {
             host.functions
         );
     }
+    if host.out_of_order {
+        // A register, which is 0 again after a reset (NVIDIA, MLNX_OFED: Out-of-Order Data Placement).
+        let _ = writeln!(
+            text,
+            "mlxreg -d {device} --reg_name ROCE_ACCL --set \"adaptive_routing_forced_en=0x1\" --yes"
+        );
+    }
     // Settings of the firmware are kept, and take effect after a reset of the adapter.
     let _ = write!(
         text,

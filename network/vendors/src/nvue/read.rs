@@ -7,6 +7,7 @@ use super::yaml;
 use crate::highest_rate::{HighestRate, KILOBIT};
 use crate::intent::{Ecn, Intent, Pause, Port, Queue, Schedule, Trust};
 use crate::outcome::Outcomes;
+use crate::path_spread::PathSpread;
 use crate::text::{ReadError, lines, list, mask, number, shortened};
 use crate::watchdog::PauseWatchdog;
 
@@ -90,6 +91,8 @@ struct Link {
     dcbx: bool,
     /// Whether the PFC watchdog is on.
     watches: bool,
+    /// Whether packets that leave by this port are spread, where they are for the switch.
+    spreads: bool,
     /// Names of the profiles, by area.
     profiles: BTreeMap<&'static str, String>,
 }
@@ -324,6 +327,8 @@ struct Text<'a> {
     /// Milliseconds between two looks of the PFC watchdog, and how many of them make a storm.
     interval_ms: Option<u32>,
     looks: Option<u32>,
+    /// Whether adaptive routing is on for the switch.
+    spreads: bool,
 }
 
 impl<'a> Text<'a> {
@@ -367,6 +372,10 @@ impl<'a> Text<'a> {
                 }
                 outcomes.within(Vec::new());
             }
+            ["router", "adaptive-routing", rest @ ..] => {
+                let read = spread(file, &setting, rest);
+                self.spreads = outcomes.take(line, read).flatten().unwrap_or(self.spreads);
+            }
             [object, ..] if OTHERS.contains(object) => outcomes.irrelevant(line),
             _ => outcomes.not_understood(&setting.wrong(file, "this setting is not known")),
         }
@@ -382,8 +391,9 @@ impl<'a> Text<'a> {
     ) -> Result<bool, ReadError> {
         let number = |word: &str| number(file, setting.line, word, 1..=65_535);
         let (mut mtu, mut mbps, mut dcbx, mut profile) = (None, None, None, None);
-        let mut watches = None;
+        let (mut watches, mut spreads) = (None, None);
         match rest {
+            ["router", "adaptive-routing", rest @ ..] => spreads = spread(file, setting, rest)?,
             ["link", "mtu", word] => mtu = Some(number(word)?),
             ["link", "speed", "auto"] => {}
             ["link", "speed", word] => {
@@ -409,6 +419,7 @@ impl<'a> Text<'a> {
             (link.mtu, link.mbps) = (mtu.or(link.mtu), mbps.or(link.mbps));
             link.dcbx = dcbx.unwrap_or(link.dcbx);
             link.watches = watches.unwrap_or(link.watches);
+            link.spreads = spreads.unwrap_or(link.spreads);
             link.profiles.extend(profile.clone());
         }
         Ok(true)
@@ -488,6 +499,17 @@ impl Reading<'_> {
     }
 }
 
+/// Whether a setting of adaptive routing switches it: its thresholds do not (Cumulus Linux, "Equal Cost
+/// Multipath Load Sharing": Adaptive Routing).
+fn spread(file: &str, line: &Setting<'_>, rest: &[&str]) -> Result<Option<bool>, ReadError> {
+    match rest {
+        [] => Ok(None),
+        ["enable", word] => able(file, line, word).map(Some),
+        ["link-utilization-threshold", _] => Ok(None),
+        _ => Err(line.wrong(file, "this setting of adaptive routing is not known")),
+    }
+}
+
 /// Whether a word switches on.
 fn able(file: &str, line: &Setting<'_>, word: &str) -> Result<bool, ReadError> {
     match word {
@@ -563,6 +585,10 @@ fn intents(file: &str, text: &Text<'_>, outcomes: &mut Outcomes) -> Vec<Intent> 
     };
     let one = |(name, link): (&String, &Link)| Intent {
         watchdog: Some(watchdog).filter(|_| link.watches),
+        spread: match text.spreads && link.spreads {
+            true => PathSpread::Packets,
+            false => PathSpread::Flows,
+        },
         mtu: link.mtu.unwrap_or(9216),
         dcbx: link.dcbx,
         ports: vec![Port {

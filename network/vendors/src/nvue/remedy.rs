@@ -17,6 +17,10 @@ pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
         Remedy::MarkEcn { class } => {
             format!("nv set qos congestion-control default-global traffic-class {class} ecn enable")
         }
+        Remedy::SpreadByFlow => {
+            "nv set router adaptive-routing enable off; nv config apply   (switchd is reloaded)"
+                .to_owned()
+        }
         Remedy::Mtu => "nv set interface PORT link mtu 9216".to_owned(),
         Remedy::MtuOfPort { port } => {
             format!(

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::highest_rate::KILOBIT;
 use crate::intent::{Ecn, Fit, Intent, Port, Queue, Schedule, Trust};
+use crate::path_spread::PathSpread;
 use crate::text::{classes, ranges};
 use crate::watchdog::{PauseWatchdog, nearest_product};
 
@@ -21,6 +22,7 @@ pub(super) const INTERVALS: core::ops::RangeInclusive<u32> = 1..=1000;
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.no_remark(intent);
+    fit.no_flowlets(intent);
     fit.mtu(intent);
     fit.percents(intent);
     fit.thresholds(intent, 1);
@@ -131,6 +133,9 @@ pub(crate) fn write(intent: &Intent) -> String {
              nv set qos pfc-watchdog robustness {intervals}"
         );
     }
+    if intent.spread == PathSpread::Packets {
+        text.push_str("nv set router adaptive-routing enable on\n");
+    }
     intent
         .ports
         .iter()
@@ -163,6 +168,13 @@ fn write_port(text: &mut String, intent: &Intent, port: &Port) {
         let _ = writeln!(
             text,
             "nv set interface {} qos pfc-watchdog state enable",
+            port.name
+        );
+    }
+    if intent.spread == PathSpread::Packets {
+        let _ = writeln!(
+            text,
+            "nv set interface {} router adaptive-routing enable on",
             port.name
         );
     }

@@ -2,22 +2,32 @@
 
 use std::collections::BTreeMap;
 
+use super::dlb::LoadBalancing;
 use super::policies::Policies;
 use crate::blocks::{Block, blocks, fit, interfaces};
 use crate::intent::{Intent, Pause, Queue, Trust};
 use crate::interface::read_settings;
 use crate::irrelevant::pass;
 use crate::outcome::{Area, Outcomes};
+use crate::path_spread::PathSpread;
 use crate::text::{ReadError, number};
 
 pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
     let (blocks, mut outcomes) = blocks(file, text)?;
     let mut policies = Policies::default();
+    let mut balancing = LoadBalancing::default();
+    for block in blocks
+        .iter()
+        .filter(|block| block.after("hardware profile dlb").is_some())
+    {
+        balancing.take(file, block, &mut outcomes);
+    }
     // Class maps are read first, wherever they are in the text: policies refer to them.
     for is_class_map in [true, false] {
         for block in &blocks {
             if block.line.text.starts_with("class-map") == is_class_map
                 && block.after("interface").is_none()
+                && block.after("hardware profile dlb").is_none()
                 && !policies.take(file, block, &mut outcomes)
             {
                 pass(block, &mut outcomes);
@@ -32,7 +42,8 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
                 continue;
             }
             outcomes.within(ports.clone());
-            found.extend(interface(file, &ports, block, &policies, &mut outcomes));
+            let own = interface(file, &ports, block, &policies, &balancing, &mut outcomes);
+            found.extend(own);
             outcomes.within(Vec::new());
         }
     }
@@ -113,6 +124,7 @@ fn interface<'a>(
     ports: &[String],
     block: &Block<'a>,
     policies: &Policies<'a>,
+    balancing: &LoadBalancing,
     outcomes: &mut Outcomes,
 ) -> Vec<Intent> {
     let mut own = Interface {
@@ -128,11 +140,15 @@ fn interface<'a>(
     outcomes.applied(block.line.number);
     let is_unknown = read_settings(block.below.iter(), outcomes, |line, _| own.line(file, line));
     own.about |= is_unknown;
-    if own.input.is_none() && !own.about {
+    let spreads = |name: &String| balancing.of_port(name) != PathSpread::Flows;
+    if own.input.is_none() && !own.about && !ports.iter().any(spreads) {
         return Vec::new();
     }
-    let intent = intent(file, block, &own, policies, outcomes);
-    intent.for_ports(ports)
+    let mut intents = intent(file, block, &own, policies, outcomes).for_ports(ports);
+    for (intent, name) in intents.iter_mut().zip(ports) {
+        intent.spread = balancing.of_port(name);
+    }
+    intents
 }
 
 fn intent(

@@ -22,6 +22,11 @@ pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
             "class type queuing c-out-8q-q{class} / random-detect minimum-threshold 150 kbytes \
              maximum-threshold 1500 kbytes drop-probability 100 weight 0 ecn"
         ),
+        Remedy::SpreadByFlow => {
+            "hardware profile dlb\n  mode flowlet\n   (then copy running-config startup-config, and \
+             reload)"
+                .to_owned()
+        }
         Remedy::MtuOfPort { port } => format!("interface {}\n  mtu 9216", interface(port)),
         _ => return None,
     })

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::dlb;
 use super::timers::Timers;
 use crate::highest_rate::KILOBIT;
 use crate::intent::{Ecn, Fit, Intent, Queue, Schedule, Trust};
@@ -18,6 +19,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.no_buffers(intent);
     fit.bare_ports(intent);
     fit.mtu(intent);
+    fit.flowlet_gap(intent, dlb::GAP_US);
     fit.rates(intent, KILOBIT, RATE_MAX);
     fit.watchdog(intent, |wanted| Timers::near(wanted).watchdog());
     // A header without matches has no effect.
@@ -95,6 +97,7 @@ pub(crate) fn write(intent: &Intent) -> String {
     if let Some(watchdog) = intent.watchdog {
         text.push_str(&Timers::near(watchdog).commands());
     }
+    dlb::write(&mut text, intent.spread, &intent.ports);
     let mode = if intent.pfc_send == 0 { "off" } else { "on" };
     for port in &intent.ports {
         let _ = writeln!(

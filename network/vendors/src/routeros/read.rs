@@ -8,6 +8,7 @@ use crate::routeros::{
 use crate::highest_rate::HighestRate;
 use crate::intent::{Ecn, Intent, Pause, Port, Queue, Schedule, Trust};
 use crate::outcome::Outcomes;
+use crate::path_spread::PathSpread;
 use crate::text::{ReadError, lines};
 
 pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), ReadError> {
@@ -94,6 +95,7 @@ fn of_port(config: &RouterOsConfig, name: &str, port: &RouterOsPort) -> Intent {
         ports: Vec::new(),
         host: None,
         global_pause: links().any(|link| link.pause),
+        spread: PathSpread::Flows,
         unknown: Vec::new(),
     };
     if let Some(pfc) = pfc.filter(|_| intent.pfc_send != 0) {

@@ -23,6 +23,7 @@ const RATE_MAX: u64 = 8_000_000 * MEGABIT;
 const LANES: u8 = 4;
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
+    fit.by_flow(intent);
     intent.remark = match (intent.trust.dscp(), intent.remark) {
         (true, Some(_)) => {
             fit.note("DSCP and PCP of packets without a trusted header are not rewritten");

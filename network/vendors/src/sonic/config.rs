@@ -2,6 +2,7 @@
 
 use super::group::Group;
 use crate::outcome::NotUnderstood;
+use crate::path_spread::PathSpread;
 use fabric::Span;
 use fabric::config::{
     BufferConfig, CLASSES, ClassMap, GroupConfig, Limit, PfcConfig, Profile, QueueConfig,
@@ -60,6 +61,8 @@ pub struct SonicPort {
     pub(super) weigh: Weigh,
     /// `PFC_WD`: detection and restoration, where the watchdog runs and drops.
     pub watchdog: Option<(Span, Span)>,
+    /// How packets that leave by the port are spread over paths of equal cost.
+    pub(super) spread: PathSpread,
     /// Whether pauses of every priority are obeyed (`pfc_asym`).
     pub(super) pfc_asymmetric: bool,
     /// The length of the cable (`CABLE_LENGTH`).
@@ -82,6 +85,7 @@ impl Default for SonicPort {
             groups: [None; CLASSES],
             weigh: Weigh::Bytes,
             watchdog: None,
+            spread: PathSpread::Flows,
             pfc_asymmetric: false,
             metres: None,
             is_computed: false,

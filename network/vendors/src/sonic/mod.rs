@@ -3,6 +3,7 @@
 //! SONiC's `config_db.json` (sonic-net, `sonic-yang-models`). The importer of fabric files reads the QoS
 //! tables; ports, cables and buffer profiles are read here.
 
+mod adaptive;
 mod config;
 mod group;
 mod lookup;

@@ -8,6 +8,7 @@ use super::tables::Documents;
 use super::{SonicConfig, SonicPort};
 use crate::intent::{Intent, Pause, Port};
 use crate::outcome::Outcomes;
+use crate::path_spread::PathSpread;
 use crate::profile;
 use crate::text::{ReadError, classes, lines};
 use crate::watchdog::PauseWatchdog;
@@ -97,6 +98,10 @@ pub(crate) fn intents(config: &SonicConfig) -> (Vec<Intent>, Vec<OddField>) {
                 metres,
             });
             intent.pause = pause(root, name, intent.pfc_send);
+            intent.spread = config
+                .ports
+                .get(name)
+                .map_or(PathSpread::Flows, |port| port.spread);
             let watchdog = config.ports.get(name).and_then(|port| port.watchdog);
             intent.watchdog = watchdog.map(|(detect, restore)| PauseWatchdog {
                 detect_ms: Some(whole_ms(detect)),

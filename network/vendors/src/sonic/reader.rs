@@ -81,16 +81,21 @@ enum Kind {
 /// Kind, file, line and text of what is said of entries, each with the ports.
 type Found = BTreeMap<(Kind, String, usize, String), BTreeSet<String>>;
 
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     files: &'a Documents<'a>,
     lookup: Option<Lookup>,
     found: RefCell<Found>,
 }
 
-type Read<T> = Result<T, ImportError>;
+pub(super) type Read<T> = Result<T, ImportError>;
 
 impl<'a> Reader<'a> {
-    fn wrong(&self, path: &[&str], what: String, instead: Option<String>) -> ImportError {
+    pub(super) fn wrong(
+        &self,
+        path: &[&str],
+        what: String,
+        instead: Option<String>,
+    ) -> ImportError {
         let (file, line) = self.files.place(path);
         ImportError {
             file: file.to_owned(),
@@ -144,12 +149,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn table(&self, name: &str) -> Option<&'a Map<String, Value>> {
+    pub(super) fn table(&self, name: &str) -> Option<&'a Map<String, Value>> {
         self.files.root.get(name).and_then(Value::as_object)
     }
 
     /// An entry that a field refers to; old images wrap the name as `[TABLE|NAME]`.
-    fn referred(&self, path: &[&str], table: &str, value: &str) -> Read<(String, &'a Value)> {
+    pub(super) fn referred(
+        &self,
+        path: &[&str],
+        table: &str,
+        value: &str,
+    ) -> Read<(String, &'a Value)> {
         let name = value.trim_matches(['[', ']']);
         let name = name.split_once('|').map_or(name, |(_, name)| name);
         let entries = self.table(table);
@@ -173,7 +183,13 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| self.wrong(path, format!("{value} is no number from 0 to {max}"), None))
     }
 
-    fn optional(&self, path: &[&str], entry: &Value, field: &str, max: u64) -> Read<Option<u64>> {
+    pub(super) fn optional(
+        &self,
+        path: &[&str],
+        entry: &Value,
+        field: &str,
+        max: u64,
+    ) -> Read<Option<u64>> {
         let path = [path, &[field]].concat();
         entry
             .get(field)
@@ -261,6 +277,7 @@ impl<'a> Reader<'a> {
         self.groups(&mut port, name);
         self.computed(&mut port, name);
         self.take(name, self.watchdog(&mut port, name));
+        port.spread = self.take(name, self.spread(name)).unwrap_or_default();
         self.of_port(&mut port, name);
         port
     }

@@ -21,6 +21,10 @@ pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
         Remedy::MarkEcn { class } => format!(
             "\"QUEUE\": {{ \"PORT|{class}\": {{ \"wred_profile\": \"NAME\" }} }}, with \"ecn\": \"ecn_all\""
         ),
+        Remedy::SpreadByFlow => {
+            "\"ARS_OBJECT\": { \"NAME\": { \"assign_mode\": \"per_flowlet_quality\" } }, or no ARS_PROFILE"
+                .to_owned()
+        }
         Remedy::MtuOfPort { port } => format!("config interface mtu {} 9216", quoted(port)),
         _ => return None,
     })

@@ -26,6 +26,10 @@ pub(super) const TABLES: &[&str] = &[
     "CABLE_LENGTH",
     "DEVICE_METADATA",
     "DEFAULT_LOSSLESS_BUFFER_PARAMETER",
+    "ARS_PROFILE",
+    "ARS_OBJECT",
+    "ARS_INTERFACES",
+    "ARS_NEXTHOPS",
 ];
 
 /// Tables of QoS that do not change what happens to RoCE in this switch: headers that packets leave with,

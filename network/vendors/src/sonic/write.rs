@@ -2,9 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+use super::adaptive;
 use super::config::BURST_BYTES;
 use crate::intent::{Ecn, Fit, Intent, Pause, Port, Schedule};
 use crate::limits::within;
+use crate::path_spread::PathSpread;
 use crate::text::classes;
 use crate::watchdog::PauseWatchdog;
 
@@ -42,6 +44,10 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
         detect_ms: within(wanted.detect_ms, 100..=5000),
         restore_ms: within(wanted.restore_ms, 100..=60_000),
     });
+    if intent.spread == PathSpread::Flowlets(None) {
+        intent.spread = PathSpread::Flowlets(Some(adaptive::GAP_DEFAULT_US));
+    }
+    fit.flowlet_gap(intent, adaptive::GAP_US);
     let pause = &mut intent.pause;
     if pause.xon.is_some() && pause.xoff.is_none_or(|xoff| pause.xon > Some(xoff)) {
         fit.note("Xon is written as a distance below Xoff, and needs it");
@@ -69,6 +75,7 @@ pub(crate) fn write(intent: &Intent) -> String {
     schedulers(&mut root, intent, &names);
     buffers(&mut root, intent, &names);
     watchdogs(&mut root, intent, &names);
+    adaptive::write(&mut root, intent.spread, &names);
     serde_json::to_string_pretty(&Value::Object(root)).unwrap_or_default() + "\n"
 }
 

@@ -13,6 +13,7 @@ pub(super) const ETHERNET_HEADER: u32 = 14;
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.host(intent);
     fit.no_rates(intent);
+    fit.in_order(intent);
     if intent.trust != Trust::Pcp {
         fit.note(
             "traffic is tagged with its priority; DSCP is trusted by a property of the adapter's driver",
