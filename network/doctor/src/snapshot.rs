@@ -99,20 +99,12 @@ fn other_system(text: &str) -> Option<&'static str> {
     };
     [
         (
-            "Juniper's Junos",
-            &[
-                "set class-of-service ",
-                "class-of-service {",
-                "congestion-notification-profile",
-            ][..],
-        ),
-        (
             "NVIDIA Onyx",
             &[
                 "dcb priority-flow-control ",
                 "traffic-class 3 congestion-control",
                 "interface ethernet 1/1 dcb",
-            ],
+            ][..],
         ),
         (
             "Dell Enterprise SONiC's command line",
@@ -138,32 +130,40 @@ fn other_system(text: &str) -> Option<&'static str> {
     .map(|(name, _)| name)
 }
 
+/// What is said of a text that is of no system.
+const KNOWN: &str = "no configuration of RouterOS, SONiC, NVUE, EOS, NX-OS, OS10 or Junos is recognised in it, \
+                     and no output of their commands";
+
+/// Outputs of Junos have queues and profiles, and its configuration says which classes and ports they are of.
+fn number_by_class(shown: &mut Shown, groups: &[Intent], configuration: &str) {
+    let paused = groups.iter().filter(|group| group.pfc_send != 0);
+    let ports = paused.flat_map(|group| &group.ports);
+    shown.pfc_of_profiles(ports.map(|port| port.name.as_str()));
+    shown.number_by_class(vendors::junos_queue_classes(configuration));
+}
+
 /// Reads the facts of a switch: its configuration, or outputs of its commands, or both.
 ///
 /// # Errors
 /// A system that is not known, and the first line that is not understood.
 pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
-    let (shown, shown_dialect, configuration, mut left) = match vendors::outputs::has_outputs(text)
-    {
-        true => {
-            let outputs = vendors::outputs::read(file, text)?;
-            let left = outputs.outcomes.left();
-            (outputs.shown, outputs.dialect, outputs.configuration, left)
-        }
-        false => (Shown::default(), None, Some(text.to_owned()), Vec::new()),
-    };
-    let detected = configuration
-        .as_deref()
-        .and_then(Dialect::detect)
-        .filter(|dialect| !dialect.is_host());
-    let known = "no configuration of RouterOS, SONiC, NVUE, EOS, NX-OS or OS10 is recognised in it, and no \
-                 output of their commands";
+    let (mut shown, shown_dialect, configuration, mut left) =
+        match vendors::outputs::has_outputs(text) {
+            true => {
+                let outputs = vendors::outputs::read(file, text)?;
+                let left = outputs.outcomes.left();
+                (outputs.shown, outputs.dialect, outputs.configuration, left)
+            }
+            false => (Shown::default(), None, Some(text.to_owned()), Vec::new()),
+        };
+    let detected = configuration.as_deref().and_then(Dialect::detect);
+    let detected = detected.filter(|dialect| !dialect.is_host());
     let dialect = detected.or(shown_dialect).ok_or_else(|| {
         // A line that was not understood may be the reason.
         let first = left.first();
         let known = match other_system(text) {
-            Some(name) => format!("it is a configuration of {name}, which is not read; {known}"),
-            None => known.to_owned(),
+            Some(name) => format!("it is a configuration of {name}, which is not read; {KNOWN}"),
+            None => KNOWN.to_owned(),
         };
         let what = match first {
             Some(line) => format!("{}; {known}", line.why),
@@ -190,6 +190,9 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         }
         (_, None) => Vec::new(),
     };
+    if let (Some(Dialect::Junos), Some(configuration)) = (detected, &configuration) {
+        number_by_class(&mut shown, &groups, configuration);
+    }
     let imported = match (detected, &configuration) {
         (Some(dialect @ (Dialect::RouterOs | Dialect::Sonic)), Some(configuration)) => {
             let is_sonic = dialect == Dialect::Sonic;

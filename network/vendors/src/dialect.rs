@@ -8,7 +8,7 @@ use crate::path_spread::PathSpread;
 use crate::remedy::Remedy;
 use crate::text::{ReadError, shortened};
 pub use crate::version::Version;
-use crate::{eos, freebsd, linux, mlnx, nvue, nxos, os10, routeros, sonic, windows};
+use crate::{eos, freebsd, junos, linux, mlnx, nvue, nxos, os10, routeros, sonic, windows};
 
 /// A system whose configurations are written and read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +25,8 @@ pub enum Dialect {
     NxOs,
     /// Dell SmartFabric OS10 on PowerSwitch.
     Os10,
+    /// Juniper's Junos on QFX5000 switches.
+    Junos,
     /// Linux with iproute2's `dcb`.
     Linux,
     /// Linux with NVIDIA's `mlnx_qos`.
@@ -87,13 +89,14 @@ pub struct GroupsDiffer {
 
 impl Dialect {
     /// All dialects, in the order of the manual.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::RouterOs,
         Self::Sonic,
         Self::Nvue,
         Self::Eos,
         Self::NxOs,
         Self::Os10,
+        Self::Junos,
         Self::Linux,
         Self::Mlnx,
         Self::Windows,
@@ -109,6 +112,7 @@ impl Dialect {
             Self::Eos => "eos",
             Self::NxOs => "nxos",
             Self::Os10 => "os10",
+            Self::Junos => "junos",
             Self::Linux => "linux",
             Self::Mlnx => "mlnx",
             Self::Windows => "windows",
@@ -131,6 +135,8 @@ impl Dialect {
             Self::Eos => (Version(4, 27), Version(4, 36)),
             Self::NxOs => (Version(9, 3), Version(10, 5)),
             Self::Os10 => (Version(10, 5), Version(10, 6)),
+            // Pauses by DSCP, and classes whose priority is not their queue.
+            Self::Junos => (Version(20, 2), Version(25, 4)),
             // `dcb apptrust` is in Linux and iproute2 since 6.1.
             Self::Linux => (Version(6, 1), Version(6, 18)),
             Self::Mlnx => (Version(5, 0), Version(25, 10)),
@@ -198,6 +204,7 @@ impl Dialect {
             Self::Eos => format!("Ethernet{}/1", index + 1),
             Self::NxOs => format!("Ethernet1/{}", index + 1),
             Self::Os10 => format!("ethernet1/1/{}", index + 1),
+            Self::Junos => format!("et-0/0/{index}"),
             Self::Linux | Self::Mlnx => format!("eth{index}"),
             Self::Windows => format!("RDMA {}", index + 1),
             Self::FreeBsd => format!("mce{index}"),
@@ -226,6 +233,7 @@ impl Dialect {
             Self::Eos => eos::write::fit(&mut fitted, &mut fit),
             Self::NxOs => nxos::write::fit(&mut fitted, &mut fit),
             Self::Os10 => os10::write::fit(&mut fitted, &mut fit),
+            Self::Junos => junos::write::fit(&mut fitted, &mut fit),
             Self::Linux => linux::write::fit(&mut fitted, &mut fit),
             Self::Mlnx => mlnx::write::fit(&mut fitted, &mut fit),
             Self::Windows => windows::write::fit(&mut fitted, &mut fit),
@@ -245,6 +253,7 @@ impl Dialect {
             Self::Eos => ("roce.eos", eos::write::write(&expressed)),
             Self::NxOs => ("roce.nxos", nxos::write::write(&expressed)),
             Self::Os10 => ("roce.os10", os10::write::write(&expressed)),
+            Self::Junos => ("roce.set", junos::write::write(&expressed)),
             Self::Linux => ("rockery-roce.sh", linux::write::write(&expressed)),
             Self::Mlnx => ("rockery-roce.sh", mlnx::write::write(&expressed)),
             Self::Windows => ("roce.ps1", windows::write::write(&expressed, version)),
@@ -387,6 +396,7 @@ impl Dialect {
             Self::Eos => eos::read::read(file, text),
             Self::NxOs => nxos::read::read(file, text),
             Self::Os10 => os10::read::read(file, text),
+            Self::Junos => junos::read::read(file, text),
             Self::Linux => linux::read::read(file, text),
             Self::Mlnx => mlnx::read::read(file, text),
             Self::Windows => windows::read::read(file, text),
@@ -411,6 +421,14 @@ impl Dialect {
             (
                 Self::Sonic,
                 text.trim_start().starts_with('{') && has("PORT_QOS_MAP"),
+            ),
+            (
+                Self::Junos,
+                text.lines().map(str::trim_start).any(|line| {
+                    line.starts_with("class-of-service {")
+                        || line.starts_with("set class-of-service ")
+                        || line.contains(" class-of-service forwarding-classes ")
+                }),
             ),
             (
                 Self::RouterOs,
@@ -468,6 +486,7 @@ impl Dialect {
             Self::Eos => eos::remedy::command(remedy),
             Self::NxOs => nxos::remedy::command(remedy),
             Self::Os10 => os10::remedy::command(remedy),
+            Self::Junos => junos::remedy::command(remedy),
             Self::Linux | Self::Mlnx | Self::Windows | Self::FreeBsd => None,
         };
         own.unwrap_or_else(|| remedy.in_words())

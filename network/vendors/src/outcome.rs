@@ -44,6 +44,7 @@ const WORDS: [(Area, &[&str]); 6] = [
             "qos-group",
             "mapping",
             "traffic-class",
+            "forwarding-class",
         ],
     ),
     (
@@ -54,6 +55,7 @@ const WORDS: [(Area, &[&str]); 6] = [
             "pause",
             "no-drop",
             "network-qos",
+            "congestion-notification-profile",
             "buffer",
             "lossless",
             "flow-control",
@@ -62,7 +64,13 @@ const WORDS: [(Area, &[&str]); 6] = [
     ),
     (
         Area::Ecn,
-        &["ecn", "random-detect", "wred", "congestion-control"],
+        &[
+            "ecn",
+            "random-detect",
+            "wred",
+            "congestion-control",
+            "drop-profile",
+        ],
     ),
     (
         Area::Queues,
@@ -74,6 +82,8 @@ const WORDS: [(Area, &[&str]); 6] = [
             "priority level",
             "strict",
             "shape",
+            "shaping-rate",
+            "transmit-rate",
         ],
     ),
     (Area::Mtu, &["mtu"]),

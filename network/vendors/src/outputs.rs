@@ -6,7 +6,7 @@ use crate::outcome::Outcomes;
 use crate::sections::{Section, check_count, read_each};
 use crate::switch_facts::Shown;
 use crate::text::{ReadError, lines};
-use crate::{eos, nvue, nxos, routeros, sonic};
+use crate::{eos, junos, nvue, nxos, routeros, sonic};
 
 /// Outputs, and the running configuration if there is one among them.
 pub struct Outputs {
@@ -195,7 +195,11 @@ fn is_configuration(command: &str) -> bool {
     routeros::shown::is_export(command)
         || matches!(
             words.as_slice(),
-            ["show", "running-config" | "runningconfiguration", ..] | ["nv", "config", "show", ..]
+            [
+                "show",
+                "running-config" | "runningconfiguration" | "configuration"
+            ] | ["show", "running-config" | "runningconfiguration", ..]
+                | ["nv", "config", "show", ..]
         )
 }
 
@@ -242,6 +246,16 @@ fn take(section: &Section<'_>, shown: &mut Shown) -> Result<Option<Dialect>, Rea
         }
         ["show", "qos", "interfaces", .., "ecn"] => {
             eos::shown::ecn(section, &words, shown).map(|()| Some(Dialect::Eos))?
+        }
+        ["show", "class-of-service", "congestion-notification", ..] => {
+            junos::shown::profiles(section, shown).map(|()| Some(Dialect::Junos))?
+        }
+        ["show", "interfaces", "queue", ..] => {
+            junos::shown::queues(section, shown).map(|()| Some(Dialect::Junos))?
+        }
+        ["show", "interfaces", .., "extensive"] => {
+            junos::shown::extensive(section, shown);
+            Some(Dialect::Junos)
         }
         _ => nxos(section, &words, shown)?,
     })

@@ -74,6 +74,37 @@ impl Shown {
     }
 }
 
+impl Shown {
+    /// Gives the priorities of all ports to those that are configured with PFC: an output of profiles names
+    /// no ports.
+    pub fn pfc_of_profiles<'a>(&mut self, ports: impl Iterator<Item = &'a str>) {
+        let Some(pfc) = self.all.pfc.take() else {
+            return;
+        };
+        for name in ports {
+            self.port(name).pfc.get_or_insert_with(|| pfc.clone());
+        }
+    }
+
+    /// Gives counters of queues to classes, where a system numbers them otherwise.
+    pub fn number_by_class(&mut self, class_of_queue: [u8; 8]) {
+        let class = |queue: u8| {
+            class_of_queue
+                .get(usize::from(queue))
+                .copied()
+                .unwrap_or(queue)
+        };
+        for port in self.ports.iter_mut().chain([&mut self.all]) {
+            let renumbered = |counters: &mut BTreeMap<u8, Fact<u64>>| {
+                let own = core::mem::take(counters).into_iter();
+                *counters = own.map(|(queue, fact)| (class(queue), fact)).collect();
+            };
+            renumbered(&mut port.drops);
+            renumbered(&mut port.marked);
+        }
+    }
+}
+
 impl ShownPort {
     /// Takes dropped packets of a queue; of several outputs that count them, the most.
     pub(crate) fn dropped(&mut self, queue: u8, packets: Fact<u64>) {

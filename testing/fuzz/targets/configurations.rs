@@ -12,7 +12,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let text = String::from_utf8_lossy(rest);
-    let error = match Dialect::ALL.get(usize::from(which % 14)) {
+    let error = match Dialect::ALL.get(usize::from(which % 15)) {
         Some(dialect) => match dialect.read_groups("input", &text) {
             Ok(read) => {
                 // Parsed settings can be written and read again. Names of ports may be ones that no system
@@ -25,12 +25,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             }
             Err(error) => Some(error),
         },
-        None => match which % 14 {
-            10 => read_host("input", &text)
+        None => match which % 15 {
+            11 => read_host("input", &text)
                 .map(|host| _ = unsimulated(host))
                 .err(),
-            11 => read_switch("input", &text).err(),
-            12 => read_row("input", &text)
+            12 => read_switch("input", &text).err(),
+            13 => read_row("input", &text)
                 .map(|row| _ = Matrix::new(vec![row]).page())
                 .err(),
             _ => neighbours("input", rest).err(),

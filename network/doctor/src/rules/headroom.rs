@@ -19,22 +19,22 @@ pub(super) fn check(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>
         let Some(headroom) = intent.pause.headroom.filter(|_| is_known) else {
             continue;
         };
+        let own = One {
+            switch,
+            intent,
+            marks,
+        };
         let known = intent.ports.iter().filter_map(Cable::of);
         let Some(cable) = known.max_by_key(Cable::bandwidth_delay) else {
+            // Nothing is too little with any cable.
+            if headroom == 0 {
+                found.push(none(&own));
+            }
             continue;
         };
         let least = cable.bytes_on_the_way() + u64::from(intent.mtu);
         if u64::from(headroom) < least {
-            found.push(too_small(
-                &One {
-                    switch,
-                    intent,
-                    marks,
-                },
-                &cable,
-                headroom,
-                least,
-            ));
+            found.push(too_small(&own, &cable, headroom, least));
         }
     }
 }
@@ -65,6 +65,18 @@ impl<'a> Cable<'a> {
     fn bytes_on_the_way(&self) -> u64 {
         2 * u64::from(self.metres) * u64::from(NS_PER_METRE) * u64::from(self.mbps) / 8000
     }
+}
+
+/// No headroom at all, with a cable whose length is not known.
+fn none(one: &One<'_>) -> Finding {
+    let mtu = one.intent.mtu;
+    let what = format!(
+        "nothing of the buffer is kept for packets that arrive after a pause: one frame alone has {mtu} bytes"
+    );
+    let fix = "a part of the buffer for lossless classes, and for their headroom".to_owned();
+    let seen = one.evidence(&["lossless-headroom", "lossless", "headroom"]);
+    let consequence = one.against(|intent| intent.pause.headroom = None);
+    one.say("switch-headroom", what, seen, consequence, fix)
 }
 
 fn too_small(one: &One<'_>, cable: &Cable<'_>, headroom: u32, least: u64) -> Finding {

@@ -79,6 +79,17 @@ const WRITTEN: &[(Dialect, &[&str], &[&str])] = &[
             "the PFC watchdog (detection 300 ms, restoration 2000 ms) is not written: configure it there",
         ],
     ),
+    (
+        Dialect::Junos,
+        &[
+            "set class-of-service schedulers ROCKERY-0 shaping-rate 2500000000",
+            "set class-of-service congestion-notification-profile ROCKERY pfc-watchdog",
+        ],
+        &[
+            "the PFC watchdog (detection 300 ms, restoration 2000 ms) is written with detection 200 ms, \
+             restoration 200 ms",
+        ],
+    ),
 ];
 
 #[test]

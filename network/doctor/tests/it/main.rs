@@ -6,6 +6,7 @@ mod hosts;
 mod infiniband;
 mod inputs;
 mod inputs_of_hosts;
+mod junos;
 mod lab;
 mod limits;
 mod manual;

@@ -183,14 +183,6 @@ fn the_firewall_is_corrected_with_the_tool_that_was_seen() {
 #[test]
 fn systems_that_are_not_read_are_named() {
     for (text, name) in [
-        (
-            "class-of-service {\n    forwarding-classes {\n    }\n}\n",
-            "Junos",
-        ),
-        (
-            "set class-of-service congestion-notification-profile c input\n",
-            "Junos",
-        ),
         ("dcb priority-flow-control enable force\n", "Onyx"),
         ("roce enable\n", "Dell Enterprise SONiC"),
         ("dcb pfc enable mode manual\n", "VRP"),
