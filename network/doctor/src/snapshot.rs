@@ -131,8 +131,8 @@ fn other_system(text: &str) -> Option<&'static str> {
 }
 
 /// What is said of a text that is of no system.
-const KNOWN: &str = "no configuration of RouterOS, SONiC, NVUE, EOS, NX-OS, OS10 or Junos is recognised in it, \
-                     and no output of their commands";
+const KNOWN: &str = "no configuration of RouterOS, SONiC, NVUE, EOS, NX-OS, OS10 or Junos is recognised in \
+                     it, and no output of their commands";
 
 /// Outputs of Junos have queues and profiles, and its configuration says which classes and ports they are of.
 fn number_by_class(shown: &mut Shown, groups: &[Intent], configuration: &str) {
