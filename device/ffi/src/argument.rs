@@ -19,7 +19,7 @@ pub trait Argument {
     /// A pointer satisfies the guarantees of the type while the function runs.
     unsafe fn from_raw(raw: Self::Raw) -> Self;
 
-    /// Says what the argument is, for rules of faults.
+    /// Says what the argument is, for rules of faults and for traces.
     fn describe(&self, _subject: &mut Subject) {}
 }
 
@@ -60,6 +60,10 @@ impl<T> Argument for *mut T {
     #[inline(always)]
     unsafe fn from_raw(raw: Self) -> Self {
         raw
+    }
+
+    fn describe(&self, subject: &mut Subject) {
+        subject.object.get_or_insert(self.addr() as u64);
     }
 }
 

@@ -11,7 +11,7 @@ pub struct Call {
     name: &'static str,
     /// Whether it may allocate memory, and has to fail where there is none.
     pub(crate) allocates: bool,
-    /// Whether it is on the data path, where tables of functions with faults take the place of this.
+    /// Whether it is on the data path, where tables of functions that are watched take the place of this.
     is_data_path: bool,
 }
 
@@ -96,10 +96,10 @@ impl Call {
         self.name
     }
 
-    /// Whether faults may happen in the call: not on the data path, which does not even look.
+    /// Whether the call may meet faults or is traced: not on the data path, which does not even look.
     #[inline(always)]
-    pub fn meets_faults(self) -> bool {
-        !self.is_data_path && host::faults::is_on()
+    pub fn is_watched(self) -> bool {
+        !self.is_data_path && host::watch::is_on()
     }
 
     /// The same function where it cannot fail.

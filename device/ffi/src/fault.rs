@@ -1,5 +1,6 @@
 //! Faults that calls meet on purpose, before they do anything.
 
+use crate::traced::Begun;
 use crate::{Call, Errno};
 use ::faults::{Action, Decision, Occasion, Point, QpKind};
 use host::faults::Waits;
@@ -15,6 +16,8 @@ pub struct Subject {
     pub qpn: Option<u32>,
     /// Bytes of memory.
     pub size: Option<u64>,
+    /// Address of the first argument that is a pointer, and no object of verbs.
+    pub object: Option<u64>,
 }
 
 /// Calls in which programs wait, and which a signal or `pthread_cancel(3)` ends.
@@ -33,14 +36,14 @@ const WAITING: &[&str] = &[
     "rdma_resolve_route",
 ];
 
-/// Lets the fault of a call happen, if a rule has one for it.
+/// Lets the fault of a call happen, if a rule has one for it, and begins the call's record in the trace.
 ///
 /// # Errors
 /// The error number that the call has to return in place of doing something.
 #[cold]
-pub fn before(call: Call, describe: impl FnOnce(&mut Subject)) -> Result<(), Errno> {
+pub fn before(call: Call, describe: impl FnOnce(&mut Subject)) -> Result<Option<Begun>, Errno> {
     let Some(point) = Point::of_call(call.name()) else {
-        return Ok(());
+        return Ok(None);
     };
     let mut subject = Subject::default();
     describe(&mut subject);
@@ -51,10 +54,18 @@ pub fn before(call: Call, describe: impl FnOnce(&mut Subject)) -> Result<(), Err
         size: subject.size,
         ..Occasion::at(point)
     };
+    let begun = Begun::now(call, subject.qpn, [subject.size, subject.object]);
     // What an event reports, the call that leads to it decides.
     let happens_now = |action| !matches!(action, Action::Report(_));
-    host::faults::decide(&occasion, happens_now)
-        .map_or(Ok(()), |decision| errno_of(decision, &occasion))
+    let met = host::faults::decide(&occasion, happens_now)
+        .map_or(Ok(()), |decision| errno_of(decision, &occasion));
+    match (met, begun) {
+        (Ok(()), begun) => Ok(begun),
+        (Err(errno), begun) => {
+            begun.into_iter().for_each(|begun| begun.end(errno.0));
+            Err(errno)
+        }
+    }
 }
 
 /// Lets a fault of a call happen: waits, raises an event, or fails.

@@ -11,6 +11,7 @@ mod errno;
 mod fault;
 mod lock;
 pub mod machine;
+mod traced;
 
 use core::ffi::c_int;
 use core::fmt::Debug;
@@ -23,6 +24,7 @@ pub use errno::Errno;
 pub use fault::{Subject, before, errno_of, refused, reported};
 pub use host::cancellation;
 pub use lock::lock;
+pub use traced::{Begun, outcome};
 
 /// For calls that return an object: NULL with `errno` where they fail.
 pub fn pointer<T>(call: Call, body: impl FnOnce() -> Result<*mut T, Errno>) -> *mut T {
@@ -158,15 +160,21 @@ macro_rules! exports_with_visibility {
                 let $arg = unsafe { <$type as $crate::Argument>::from_raw($arg) };
             )*
             const CALL: $crate::Call = $crate::Call::new(stringify!($name));
-            if CALL.meets_faults() {
+            let mut begun = None;
+            if CALL.is_watched() {
                 let subject = |_subject: &mut $crate::Subject| {
                     $($crate::Argument::describe(&$arg, _subject);)*
                 };
-                if let Err(errno) = $crate::before(CALL, subject) {
-                    return $crate::refused::$kind(CALL, errno);
+                match $crate::before(CALL, subject) {
+                    Ok(call) => begun = call,
+                    Err(errno) => return $crate::refused::$kind(CALL, errno),
                 }
             }
-            $crate::$kind(CALL, || $body)
+            let result = $crate::$kind(CALL, || $body);
+            if let Some(call) = begun {
+                call.end($crate::outcome::$kind(&result));
+            }
+            result
         }
     )*};
 }

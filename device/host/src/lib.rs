@@ -35,7 +35,9 @@ mod shm;
 mod source_ports;
 mod subnet;
 mod sys;
+pub mod traced;
 mod transmit;
+pub mod watch;
 
 pub use channel::{AsyncEvents, CompletionChannel, EventQueue};
 pub use counters::LinkCounters;

@@ -49,6 +49,9 @@ pub const FAULTS: &str = "ROCKERY_FAULTS";
 /// The file that these faults are written to, a line of JSON for each.
 pub const FAULT_JOURNAL: &str = "ROCKERY_FAULT_JOURNAL";
 
+/// The file of the trace, which `rockery run` has made. Not set: nothing is traced.
+pub const TRACE: &str = "ROCKERY_TRACE";
+
 /// Parameters of the adapter, in the format of [`crate::parameters`]; set by `rockery lab exec`.
 pub const NIC: &str = "ROCKERY_NIC";
 
@@ -152,6 +155,11 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: FAULT_JOURNAL,
+        expected: "a path",
+        is_valid: |_| true,
+    },
+    Setting {
+        name: TRACE,
         expected: "a path",
         is_valid: |_| true,
     },
@@ -338,6 +346,12 @@ pub(crate) fn faults() -> Option<Rules> {
 /// The path of the journal of faults. It is absolute, because programs change their working folder.
 pub(crate) fn fault_journal() -> Option<PathBuf> {
     let path = environment::variable(FAULT_JOURNAL).filter(|path| !path.is_empty())?;
+    std::path::absolute(path).ok()
+}
+
+/// The path of the trace. It is absolute, because programs change their working folder.
+pub(crate) fn trace() -> Option<PathBuf> {
+    let path = environment::variable(TRACE).filter(|path| !path.is_empty())?;
     std::path::absolute(path).ok()
 }
 

@@ -85,7 +85,14 @@ public_exports! {
         -> status(c_int) {
         let place = place.required()?;
         // SAFETY: the program's channel or NULL.
-        place.write(unsafe { next(channel) }?)
+        let event = unsafe { next(channel) }?;
+        if host::traced::is_on() {
+            // SAFETY: just made, and not given to the program yet.
+            let made = unsafe { &*event };
+            let fields = [made.event.into(), made.status as u64, made.id.addr() as u64];
+            host::traced::record(trace::Kind::CmEvent, &fields, "");
+        }
+        place.write(event)
     }
 
     fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> status(c_int) {

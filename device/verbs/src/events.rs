@@ -6,6 +6,7 @@ use crate::cq::Cq;
 use crate::event_counts::EventCounts;
 use crate::qp::Qp;
 use crate::srq::Srq;
+use crate::traced;
 use abi::{ibv_async_element, ibv_async_event};
 use ffi::{Errno, In, Out, exports};
 use rnic::Event;
@@ -131,6 +132,14 @@ exports! {
         }
         // SAFETY: destroying an object removes it from the table.
         let (event_type, subject) = unsafe { next(&context) }?;
+        if traced::is_on() {
+            let qpn = match subject {
+                // SAFETY: the queue pair is alive until its events are acknowledged.
+                Subject::Qp(address) => Some(unsafe { &*(address as *const Qp) }.qpn.value()),
+                _ => None,
+            };
+            traced::event(event_type, qpn);
+        }
         let element = match subject {
             Subject::Cq(address) => ibv_async_element { cq: address as *mut _ },
             Subject::Qp(address) => ibv_async_element { qp: address as *mut _ },

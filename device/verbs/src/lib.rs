@@ -49,6 +49,7 @@ mod record;
 mod srq;
 mod strings;
 mod sysfs;
+mod traced;
 mod window;
 
 include!(concat!(env!("OUT_DIR"), "/symbols.rs"));

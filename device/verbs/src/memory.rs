@@ -5,6 +5,7 @@ use crate::device_memory::DeviceMemory;
 use crate::mapping::Mapping;
 use crate::packed::Packed;
 use crate::pd::PdArg;
+use crate::traced;
 use abi::{ibv_mr, ibv_sge};
 use core::ffi::c_void;
 use ffi::{BeginsWith, Errno, GivenUp, Object, Subject, exports};
@@ -52,6 +53,21 @@ pub(crate) fn register(
     bits: u32,
     backing: Backing,
 ) -> Result<*mut ibv_mr, Errno> {
+    let keys = keys_of(domain, addr, length, iova, bits);
+    if traced::is_on() {
+        traced::registered(addr as u64, length, iova, Some(bits), &keys);
+    }
+    boxed(domain, addr, length, keys?, backing)
+}
+
+/// Registers memory with the device, and returns its keys.
+fn keys_of(
+    domain: PdArg<'_>,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    bits: u32,
+) -> Result<RegionKeys, Errno> {
     let below = domain.get()?;
     let init = RegionInit {
         address: addr as u64,
@@ -72,7 +88,7 @@ pub(crate) fn register(
         .objects()
         .regions
         .insert(keys.lkey.value(), length);
-    boxed(domain, addr, length, keys, backing)
+    Ok(keys)
 }
 
 /// Refuses a region with which the device would have more bytes registered than a rule of faults allows.
@@ -171,6 +187,9 @@ exports! {
         let handle = Lkey::from_value(region.handle);
         let keys = context.device.with(|rnic, _| rnic.memory().reregister(handle, change))?;
         let before = region.handle;
+        if traced::is_on() {
+            traced::deregistered(region.lkey, region.rkey, &Ok(()));
+        }
         (region.lkey, region.handle, region.rkey) = (keys.lkey.value(), keys.lkey.value(), keys.rkey.0);
         if change.translation.is_some() {
             (region.addr, region.length) = (addr, length);
@@ -180,6 +199,11 @@ exports! {
         regions.insert(region.handle, region.length);
         if change.pd.is_some() {
             region.pd = domain.raw();
+        }
+        if traced::is_on() {
+            let address = region.addr as u64;
+            let bits = change.access.map(|access| access.bits());
+            traced::registered(address, region.length, address, bits, &Ok(keys));
         }
         Ok(0)
     }
@@ -212,7 +236,12 @@ exports! {
     fn ibv_dereg_mr(given_up: GivenUp<Region, ibv_mr>) -> code(i32) {
         let region = given_up.get()?;
         let handle = region.abi.handle;
-        region.context.device.with(|rnic, _| rnic.memory().deregister(Lkey::from_value(handle)))?;
+        let ended = region.context.device.with(|rnic, _| rnic.memory().deregister(Lkey::from_value(handle)));
+        let ended = ended.map_err(Errno::from);
+        if traced::is_on() {
+            traced::deregistered(region.abi.lkey, region.abi.rkey, &ended);
+        }
+        ended?;
         region.context.objects().regions.remove(&handle);
         match given_up.take().map(|region| region.backing) {
             Some(Backing::Device(memory)) => memory.release(),

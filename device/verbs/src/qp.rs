@@ -6,6 +6,7 @@ use crate::context::ContextRef;
 use crate::event_counts::EventCounts;
 use crate::held;
 use crate::qp_attr::{cap, from_c, to_c};
+use crate::traced;
 use abi::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
@@ -79,6 +80,26 @@ fn send_delayed_acks(device: &host::Device) {
     device.with(|_, _| ());
 }
 
+/// Changes attributes; the new state, if that is one of them.
+fn modify(queue: &Qp, attr: &ibv_qp_attr, bits: i32) -> Result<Option<rnic::State>, Errno> {
+    let device = &queue.context.device;
+    let is_subnet = device.info().subnet.is_some();
+    let (mut attr, mask) = from_c(attr, bits, queue.abi.qp_base.qp_type, is_subnet)?;
+    send_delayed_acks(device);
+    if mask.contains(rnic::AttrMask::AV) {
+        report_missing_gid(device, attr.vector.source_index);
+        attr.vector = with_route(device, attr.vector)?;
+    }
+    device.modify_qp(queue.qpn, &attr, mask)?;
+    if !mask.contains(rnic::AttrMask::STATE) {
+        return Ok(None);
+    }
+    if attr.state == rnic::State::Reset {
+        queue.forget_held();
+    }
+    Ok(Some(attr.state))
+}
+
 fn is_about(event: &Event, qpn: Qpn) -> bool {
     matches!(event,
         Event::QpFatal(of)
@@ -91,22 +112,14 @@ fn is_about(event: &Event, qpn: Qpn) -> bool {
 
 exports! {
     fn ibv_modify_qp(raw: QpArg<'_>, attr: In<'_, *mut ibv_qp_attr>, mask: i32) -> code(i32) {
-        let queue = raw.get()?;
-        let device = &queue.context.device;
-        let is_subnet = device.info().subnet.is_some();
-        let (mut attr, mask) = from_c(attr.get()?, mask, queue.abi.qp_base.qp_type, is_subnet)?;
-        send_delayed_acks(device);
-        if mask.contains(rnic::AttrMask::AV) {
-            report_missing_gid(device, attr.vector.source_index);
-            attr.vector = with_route(device, attr.vector)?;
+        let (queue, attr) = (raw.get()?, attr.get()?);
+        let changed = modify(queue, attr, mask);
+        if traced::is_on() {
+            traced::modified(&queue.context.device, &queue.abi.qp_base, attr, mask, &changed.map(drop));
         }
-        device.modify_qp(queue.qpn, &attr, mask)?;
-        if mask.contains(rnic::AttrMask::STATE) {
-            if attr.state == rnic::State::Reset {
-                queue.forget_held();
-            }
+        if let Some(state) = changed? {
             // SAFETY: a field of a live queue pair, of which the program makes one such call at a time.
-            unsafe { (*raw.raw()).state = attr.state as u32 };
+            unsafe { (*raw.raw()).state = state as u32 };
         }
         Ok(())
     }
@@ -142,6 +155,9 @@ exports! {
             let owner = &queue.context;
             send_delayed_acks(&owner.device);
             owner.device.destroy_qp(queue.qpn)?;
+            if traced::is_on() {
+                traced::destroyed(queue.qpn);
+            }
             owner.objects().qps.remove(&queue.qpn.value());
             queue.forget_held();
             owner.device.async_events().forget(|event| is_about(event, queue.qpn));

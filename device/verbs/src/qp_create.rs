@@ -9,6 +9,7 @@ use crate::qp::Qp;
 use crate::qp_attr::{capacity, kind};
 use crate::qp_ex;
 use crate::srq::srq;
+use crate::traced;
 use abi::{ibv_context, ibv_pd, ibv_qp, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_open_attr};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
@@ -111,6 +112,11 @@ unsafe fn create(
     };
     let queue = boxed(context.clone(), base, qpn, traits);
     context.objects().qps.insert(qpn.value(), queue as usize);
+    if traced::is_on() {
+        // SAFETY: just made, and not given to the program yet.
+        let base = unsafe { &(*queue).abi.qp_base };
+        traced::created(base, request.signal_all, &request.capacity);
+    }
     Ok(queue)
 }
 

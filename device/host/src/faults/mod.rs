@@ -1,8 +1,6 @@
 //! The faults that this process meets on purpose: the rules of `ROCKERY_FAULTS`, at work.
 //!
-//! Without the variable nothing of this is on the data path: contexts, completion queues and queue pairs get
-//! the function tables without faults when they are created. Calls that are not on the data path read one
-//! byte ([`is_on`]).
+//! Without the variable nothing of this is on the data path: `watch` says why.
 
 pub mod control;
 mod journal;

@@ -17,6 +17,7 @@ pub(crate) mod shared_mappings;
 pub(crate) mod standard_error;
 pub(crate) mod ticks;
 pub(crate) mod timer;
+pub(crate) mod trace_file;
 
 /// Waits for the sockets and signals of a device, a connection manager or the agent: one wait returns so many
 /// of them that none stays behind another for long.

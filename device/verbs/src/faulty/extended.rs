@@ -3,6 +3,7 @@
 use crate::faulty::send::{Verdict, judge, send};
 use crate::post::{PostedQueue, check_send};
 use crate::qp_ex::{Built, batch};
+use crate::traced;
 use core::sync::atomic::Ordering;
 use ffi::{Errno, exports};
 
@@ -35,7 +36,12 @@ fn post(queue: Built<'_>) -> Result<(), Errno> {
             .chain(core::iter::repeat(None));
         for ((wr, _), wanted) in batch.requests.iter().zip(statuses) {
             // SAFETY: the lists are in this batch, the rest is the program's.
-            unsafe { send(poster, &queue, wr, wanted) }?;
+            let posted = unsafe { send(poster, &queue, wr, wanted) };
+            if traced::is_on() {
+                // SAFETY: the lists are in this batch, the rest is the program's.
+                unsafe { traced::sent(queue.qpn, wr, &posted) };
+            }
+            posted?;
         }
         Ok(())
     })

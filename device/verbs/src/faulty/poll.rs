@@ -5,9 +5,11 @@ use crate::cq::{self, Cq, CqArg};
 use crate::cq_ex::{Polled, begin_poll, make_current};
 use crate::faulty::judge::{device_of, meet};
 use crate::faulty::late;
+use crate::traced;
 use abi::{ibv_poll_cq_attr, ibv_wc};
 use faults::{Occasion, Point};
 use ffi::{Errno, In, exports};
+use rnic::{Completion, Status};
 
 /// The fault of a call on a completion queue.
 fn call(queue: &Cq, point: Point) -> Result<(), Errno> {
@@ -26,10 +28,30 @@ fn advance(queue: Polled<'_>) -> i32 {
     {
         return errno.0;
     }
-    match late::poll(&queue, 1, |completion| make_current(queue, completion)) {
+    match take(&queue, 1, |completion| make_current(queue, completion)) {
         0 => libc::ENOENT,
         _ => 0,
     }
+}
+
+/// Polls, and writes what was found to the trace if there is one.
+fn take(queue: &Cq, most: usize, mut give: impl FnMut(&Completion)) -> usize {
+    if !traced::is_on() {
+        return late::poll(queue, most, give);
+    }
+    let mut failed = None;
+    let count = late::poll(queue, most, |completion| {
+        traced::completed(queue.handle, completion);
+        if completion.status != Status::Success {
+            failed.get_or_insert(*completion);
+        }
+        give(completion);
+    });
+    // Outside of the poll, which holds the lock of the device.
+    failed
+        .iter()
+        .for_each(|completion| traced::state_behind(&queue.context.device, completion));
+    count
 }
 
 exports! {
@@ -42,7 +64,7 @@ exports! {
             return -errno.0;
         }
         let mut next = completions;
-        late::poll(queue, most, |completion| {
+        take(queue, most, |completion| {
             // SAFETY: the caller has room for `most` completions, and no more than that are written.
             unsafe { cq::write(&mut next, completion) };
         }) as i32

@@ -7,6 +7,7 @@ use crate::packed::borrow;
 use crate::post::{elements, gathered};
 use crate::qp::QpArg;
 use crate::srq::SrqArg;
+use crate::traced;
 use abi::ibv_recv_wr;
 use core::mem::MaybeUninit;
 use faults::{Action, Occasion, Opcode, Point, QpKind};
@@ -24,6 +25,8 @@ struct Queue<'a> {
     context: &'a ContextRef,
     call: Point,
     occasion: Occasion<'a>,
+    /// The number of a shared receive queue.
+    srq: Option<u32>,
 }
 
 /// Posts receives one after the other, with their faults; the first that fails is written to `bad`.
@@ -55,6 +58,10 @@ unsafe fn receives(
             };
             Ok(queue.context.device.post(|poster| post(poster, &request))?)
         });
+        if traced::is_on() {
+            // SAFETY: by this function's contract, the list is as the manual page of `ibv_post_recv` asks.
+            unsafe { traced::received(queue.occasion.qpn, queue.srq, request, &posted) };
+        }
         if posted.is_err() {
             // SAFETY: by this function's contract, the list is as the manual page of `ibv_post_recv` asks.
             unsafe { bad.write_unaligned(wr) };
@@ -96,7 +103,7 @@ exports! {
             opcode: Some(Opcode::Recv),
             ..Occasion::at(Point::Completion)
         };
-        let known = Queue { context: &queue.context, call: Point::Call("post_recv"), occasion };
+        let known = Queue { context: &queue.context, call: Point::Call("post_recv"), occasion, srq: None };
         let post = |poster: &mut host::Poster<'_>, request: &ReceiveRequest<'_>| {
             poster.receive(queue.qpn, request)
         };
@@ -114,7 +121,8 @@ exports! {
             opcode: Some(Opcode::Recv),
             ..Occasion::at(Point::Completion)
         };
-        let known = Queue { context: &queue.context, call: Point::Call("post_srq_recv"), occasion };
+        let srq = Some(queue.handle.value());
+        let known = Queue { context: &queue.context, call: Point::Call("post_srq_recv"), occasion, srq };
         let post = |poster: &mut host::Poster<'_>, request: &ReceiveRequest<'_>| {
             poster.srq_receive(queue.handle, request)
         };

@@ -4,6 +4,7 @@ use crate::faulty::judge::{device_of, is_status, meet, peer_of};
 use crate::packed::{Packed, borrow};
 use crate::post::{self, PostedQueue, with_request};
 use crate::qp::{Qp, QpArg};
+use crate::traced;
 use abi::{ibv_send_wr, ibv_sge};
 use core::mem::MaybeUninit;
 use faults::{Action, Occasion, Opcode, Point, WcStatus};
@@ -207,6 +208,10 @@ exports! {
                     // SAFETY: the program has filled the request in as the manual page asks.
                     (wanted, _) => unsafe { send(poster, queue, request, wanted.copied().flatten()) },
                 };
+                if traced::is_on() {
+                    // SAFETY: the program has filled the request in as the manual page asks.
+                    unsafe { traced::sent(queue.qpn, request, &posted) };
+                }
                 if let Err(errno) = posted {
                     // SAFETY: the program has room for the request that failed.
                     unsafe { bad.write_unaligned(wr) };

@@ -1,11 +1,11 @@
-//! The tables with faults.
+//! The tables of functions that are watched: they meet faults, or are traced.
 
 use crate::faulty::{extended, poll, receive, send};
 use abi::{ibv_context_ops, ibv_cq_ex, ibv_qp_ex};
 
-/// The table of a context, with faults if this process meets some.
+/// The table of a context, with hooks if this process is watched.
 pub(crate) fn operations(without: ibv_context_ops) -> ibv_context_ops {
-    if !host::faults::is_on() {
+    if !host::watch::is_on() {
         return without;
     }
     ibv_context_ops {
@@ -18,9 +18,9 @@ pub(crate) fn operations(without: ibv_context_ops) -> ibv_context_ops {
     }
 }
 
-/// The table of a completion queue, with faults if this process meets some.
+/// The table of a completion queue, with hooks if this process is watched.
 pub(crate) fn polling(without: ibv_cq_ex) -> ibv_cq_ex {
-    if !host::faults::is_on() {
+    if !host::watch::is_on() {
         return without;
     }
     ibv_cq_ex {
@@ -30,9 +30,9 @@ pub(crate) fn polling(without: ibv_cq_ex) -> ibv_cq_ex {
     }
 }
 
-/// The table of a queue pair, with faults if this process meets some.
+/// The table of a queue pair, with hooks if this process is watched.
 pub(crate) fn building(without: ibv_qp_ex) -> ibv_qp_ex {
-    if !host::faults::is_on() {
+    if !host::watch::is_on() {
         return without;
     }
     ibv_qp_ex {
