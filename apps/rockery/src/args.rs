@@ -301,6 +301,14 @@ pub(crate) struct Settings {
     /// `rockery sim` replays it (`replay` in docs/fabric-file.md).
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
+    /// File for the program's trace: every verbs call, request, completion, event and change of state, with
+    /// time and thread. `rockery trace` prints it, `rockery explain` finds mistakes in it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Bytes that the trace has at most, with a unit as in 64MiB; 1GiB where it is not given. Later events
+    /// are counted and left out.
+    #[arg(long, value_name = "BYTES", requires = "trace", value_parser = crate::trace_limit::limit)]
+    pub(crate) trace_limit: Option<u64>,
     /// Accept packets of RDMA WRITEs and READ responses in any order, as adapters do behind switches that
     /// spray packets. Needed at both ends. Without it a packet out of order is sent again.
     #[arg(long)]

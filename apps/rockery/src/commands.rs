@@ -98,6 +98,14 @@ pub(crate) enum Command {
     /// user or as root (docs/faults.md).
     #[command(subcommand)]
     Fault(crate::fault_control::Fault),
+    /// Print the trace of a program that was started with --trace: its verbs calls, completions and events.
+    ///
+    /// As text, as JSON, for Perfetto, or as a ladder diagram of both ends (docs/trace.md).
+    Trace(crate::trace::Show),
+    /// Find the usual mistakes in the trace of a program, and name the calls that made them.
+    ///
+    /// Exit status: 0 if there is none, 1 if there are some (docs/trace.md).
+    Explain(crate::trace::Explain),
     /// List the devices of this host, and the programs that have them open.
     ///
     /// A device is named after its network interface. Programs of other users are not shown, except to root.

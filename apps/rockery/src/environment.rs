@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::args::{Settings, View};
 use crate::libraries::{self, Libraries};
-use crate::{Error, fault, output, sanitizers, view};
+use crate::{Error, fault, output, sanitizers, trace, view};
 use host::DeviceInfo;
 
 /// Where the verbs library records calls to.
@@ -167,6 +167,7 @@ fn behaviour(settings: &Settings) -> Result<Variables, Error> {
         variables.push((RECORD, path.into()));
     }
     variables.extend(fault::variables(settings)?);
+    variables.extend(trace::variables(settings)?);
     if settings.out_of_order {
         variables.push((host::settings::OUT_OF_ORDER, "1".into()));
     }

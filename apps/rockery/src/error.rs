@@ -97,6 +97,9 @@ pub(crate) enum Error {
          kernel.apparmor_restrict_unprivileged_userns)"
     )]
     NoNetworkNamespace(io::Error),
+    /// A file that is no trace.
+    #[error("{0}")]
+    NoTrace(#[source] ::trace::TraceError),
     /// A step of the transfer of `rockery check`.
     #[error("no RDMA transfer: {0}")]
     Trial(String),
@@ -373,7 +376,7 @@ impl Error {
             | Self::Scenario(_)
             | Self::Findings(_)
             | Self::CommandsFailed { .. } => 1,
-            Self::Unread(_) | Self::NeedsDestroy(_) => 2,
+            Self::NoTrace(_) | Self::Unread(_) | Self::NeedsDestroy(_) => 2,
             _ => 125,
         }
     }

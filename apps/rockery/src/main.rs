@@ -48,6 +48,8 @@ mod smb;
 mod sys;
 mod target;
 mod top;
+mod trace;
+mod trace_limit;
 mod value_or_file;
 mod vf;
 mod view;
@@ -88,6 +90,8 @@ fn act(args: Args) -> Result<ExitCode, Error> {
             match companion::BENCH.replace_this_process(&own)? {}
         }
         Command::Top(what) => top::show(&what),
+        Command::Trace(what) => trace::show(&what),
+        Command::Explain(what) => return trace::explain(&what),
         Command::Sim(what) => return sim::act(&what),
         Command::Lab(what) => return lab::act(&what),
         Command::Ib(what) => ib::act(&what),

@@ -67,6 +67,13 @@ pub(crate) fn mount(
     os::namespace::mount(target, what)
 }
 
+/// The bytes of a mapped file. Another process that changes the file meanwhile changes bytes, which readers
+/// of traces take as they come; one that truncates it ends this process by SIGBUS.
+pub(crate) fn bytes(mapping: &os::mapping::Mapping) -> &[u8] {
+    // SAFETY: mapped as long as the mapping lives; a trace only grows, and its records are published whole.
+    unsafe { std::slice::from_raw_parts(mapping.start().as_ptr(), mapping.length()) }
+}
+
 /// Limits the address space of this process to so many bytes. An allocation beyond it ends the process, which
 /// leaves no core file.
 ///

@@ -22,4 +22,5 @@ mod restricted;
 mod same_host;
 mod sanitizers;
 mod scenes;
+mod traced;
 mod ucx;
