@@ -1,11 +1,16 @@
 //! Generates the exported names and the version script of `librdmacm.so.1` from the table of symbols.
 
+use architecture::Architecture;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    symbols::generate("librdmacm", "librdmacm.so.1")?;
-    machine::calls()?;
-    raw_calls::generate()
+    let architecture = Architecture::of_target()?;
+    symbols::generate(architecture, "librdmacm", "librdmacm.so.1")?;
+    machine::calls(architecture)?;
+    raw_calls::generate(architecture)
 }
 
+#[path = "../abi/symbols/architecture.rs"]
+mod architecture;
 #[path = "../abi/symbols/machine.rs"]
 mod machine;
 #[path = "../abi/symbols/raw_calls.rs"]

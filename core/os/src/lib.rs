@@ -10,6 +10,7 @@ pub mod interface;
 pub mod mapping;
 pub mod memory_file;
 pub mod namespace;
+pub mod page;
 pub mod sealed_table;
 pub mod wait;
 pub mod write_signals;

@@ -6,10 +6,12 @@
 //! be in the object that defines the label. The version script defines the nodes; the compiler's own script
 //! exports the labels.
 
+use crate::architecture::Architecture;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
 use std::path::Path;
+use std::process::Command;
 
 /// The private nodes of libibverbs that exist or may come to exist. rdma-core names the node after the
 /// release that last changed its private functions: 25 is that of rdma-core 28 (Ubuntu 20.04), 65 that of
@@ -57,7 +59,11 @@ impl Symbol<'_> {
 
 /// Writes `symbols.rs` and the version script of the library whose table is `table`, and passes the linker
 /// its options.
-pub(crate) fn generate(table: &str, soname: &str) -> Result<(), Box<dyn Error>> {
+pub(crate) fn generate(
+    architecture: Architecture,
+    table: &str,
+    soname: &str,
+) -> Result<(), Box<dyn Error>> {
     let path = format!("../abi/symbols/{table}.tsv");
     println!("cargo:rerun-if-changed={path}");
     println!("cargo:rerun-if-changed=../abi/symbols/generate.rs");
@@ -68,7 +74,8 @@ pub(crate) fn generate(table: &str, soname: &str) -> Result<(), Box<dyn Error>> 
         .map(parse)
         .collect::<Result<Vec<_>, _>>()?;
     let out = std::env::var("OUT_DIR")?;
-    std::fs::write(Path::new(&out).join("symbols.rs"), trampolines(&symbols)?)?;
+    let text = trampolines(architecture, &symbols)?;
+    std::fs::write(Path::new(&out).join("symbols.rs"), text)?;
     let script = Path::new(&out).join("versions.map");
     std::fs::write(&script, versions(&symbols)?)?;
     println!(
@@ -76,6 +83,29 @@ pub(crate) fn generate(table: &str, soname: &str) -> Result<(), Box<dyn Error>> 
         script.display()
     );
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{soname}");
+    use_rusts_linker(architecture)
+}
+
+/// Links with the LLD that comes with the compiler, as the compiler does by itself on x86-64: it passes a
+/// version script without names of versions, and GNU's linker refuses another one beside it. The linker of
+/// zig, with which packages are made, is LLD.
+fn use_rusts_linker(architecture: Architecture) -> Result<(), Box<dyn Error>> {
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    if architecture == Architecture::X86_64 || variable("RUSTC_LINKER").contains("zig") {
+        return Ok(());
+    }
+    let sysroot = Command::new(std::env::var("RUSTC")?)
+        .args(["--print", "sysroot"])
+        .output()?;
+    let sysroot = String::from_utf8(sysroot.stdout)?;
+    let folder = Path::new(sysroot.trim())
+        .join("lib/rustlib")
+        .join(variable("HOST"))
+        .join("bin/gcc-ld");
+    if folder.join("ld.lld").exists() {
+        println!("cargo:rustc-cdylib-link-arg=-B{}", folder.display());
+    }
+    println!("cargo:rustc-cdylib-link-arg=-fuse-ld=lld");
     Ok(())
 }
 
@@ -87,18 +117,9 @@ fn parse(line: &str) -> Result<Symbol<'_>, String> {
     }
 }
 
-/// The trampolines are jump instructions of this processor, and the structs have the sizes of this ABI.
-const ARCHITECTURE: &str = "\
-#[cfg(not(all(target_arch = \"x86_64\", target_os = \"linux\", target_env = \"gnu\")))]
-compile_error!(
-    \"rockery's C libraries are for x86-64 Linux with glibc: exported names are jumps in its assembly, and \\
-     symbol versions are the GNU linker's; build for x86_64-unknown-linux-gnu\"
-);
-";
-
-/// Calls a function in which a program may wait: if its thread was cancelled there, the C library goes on to
-/// end the thread, when no frame of ours is left on the stack.
-const WAITS: &[&str] = &[
+/// Calls a function in which a program may wait, on x86-64: if its thread was cancelled there, the C library
+/// goes on to end the thread, when no frame of ours is left on the stack.
+const WAITS_X86_64: &[&str] = &[
     ".cfi_startproc",
     "sub rsp, 8",
     ".cfi_adjust_cfa_offset 8",
@@ -118,10 +139,44 @@ const WAITS: &[&str] = &[
     ".cfi_endproc",
 ];
 
+/// The same for 64-bit ARM, where a call leaves its way back in a register and not on the stack.
+const WAITS_AARCH64: &[&str] = &[
+    ".cfi_startproc",
+    "stp x29, x30, [sp, #-32]!",
+    ".cfi_def_cfa_offset 32",
+    ".cfi_offset x29, -32",
+    ".cfi_offset x30, -24",
+    "mov x29, sp",
+    "bl {target}",
+    "str x0, [sp, #16]",
+    "bl {cancelled}",
+    "cbnz x0, 2f",
+    "ldr x0, [sp, #16]",
+    ".cfi_remember_state",
+    "ldp x29, x30, [sp], #32",
+    ".cfi_restore x29",
+    ".cfi_restore x30",
+    ".cfi_def_cfa_offset 0",
+    "ret",
+    "2:",
+    ".cfi_restore_state",
+    "ldr x9, [x0]",
+    "add x0, x0, #{buffer}",
+    "blr x9",
+    ".cfi_endproc",
+];
+
 /// One `global_asm!` per symbol. `here` is a function of that name in `crate::exports`, `waits` is one that
 /// is a cancellation point, `flag` is a byte, anything else names a function in `crate::absent`.
-fn trampolines(symbols: &[Symbol<'_>]) -> Result<String, std::fmt::Error> {
-    let mut text = String::from(ARCHITECTURE);
+fn trampolines(
+    architecture: Architecture,
+    symbols: &[Symbol<'_>],
+) -> Result<String, std::fmt::Error> {
+    let (jump, waits) = match architecture {
+        Architecture::X86_64 => ("jmp {target}", WAITS_X86_64),
+        Architecture::Aarch64 => ("b {target}", WAITS_AARCH64),
+    };
+    let mut text = String::new();
     for (index, symbol) in symbols.iter().enumerate() {
         let label = format!("rockery_symbol_{index}");
         let target = match symbol.answer {
@@ -133,17 +188,13 @@ fn trampolines(symbols: &[Symbol<'_>]) -> Result<String, std::fmt::Error> {
             Some(_) => (format!(".text.{label},\\\"ax\\\",@progbits"), "function"),
             None => (format!(".data.{label},\\\"aw\\\",@progbits"), "object"),
         };
-        let body = if target.is_some() {
-            "jmp {target}"
-        } else {
-            ".byte 0"
-        };
+        let body = if target.is_some() { jump } else { ".byte 0" };
         writeln!(text, "core::arch::global_asm!(")?;
         writeln!(text, "    \".pushsection {section}\",")?;
         writeln!(text, "    \".globl {label}\", \".type {label},@{kind}\",")?;
         if symbol.answer == "waits" {
             writeln!(text, "    \"{label}:\",")?;
-            WAITS
+            waits
                 .iter()
                 .try_for_each(|line| writeln!(text, "    \"{line}\","))?;
         } else {

@@ -5,6 +5,7 @@
 //! `--wrap` the linker binds each call in the library, those of the standard library included, to a label,
 //! which jumps to the address that `ffi::machine` has found when the library was loaded.
 
+use crate::architecture::Architecture;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,21 +15,21 @@ use std::path::Path;
 const CALLS: &[&str] = &["clock_gettime", "setsockopt", "syscall", "timerfd_settime"];
 
 /// Writes `machine.rs`, which the library includes, and passes the linker its options.
-pub(crate) fn calls() -> Result<(), Box<dyn Error>> {
+pub(crate) fn calls(architecture: Architecture) -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=../abi/symbols/machine.rs");
     for name in CALLS {
         println!("cargo:rustc-cdylib-link-arg=-Wl,--wrap={name}");
     }
     std::fs::write(
         Path::new(&std::env::var("OUT_DIR")?).join("machine.rs"),
-        labels()?,
+        labels(architecture)?,
     )?;
     Ok(())
 }
 
 /// A table of addresses, which are those that the dynamic linker finds until the library is loaded, and a
 /// label for each that jumps there.
-fn labels() -> Result<String, std::fmt::Error> {
+fn labels(architecture: Architecture) -> Result<String, std::fmt::Error> {
     let mut text = String::from("core::arch::global_asm!(\n");
     let line = |text: &mut String, code: &str| writeln!(text, "    \"{code}\",");
     line(
@@ -52,13 +53,12 @@ fn labels() -> Result<String, std::fmt::Error> {
         line(&mut text, &format!(".hidden __wrap_{name}"))?;
         line(&mut text, &format!(".type __wrap_{name},@function"))?;
         line(&mut text, &format!("__wrap_{name}:"))?;
-        line(
-            &mut text,
-            &format!(
-                "jmp qword ptr [rip + rockery_machine_calls + {}]",
-                8 * number
-            ),
-        )?;
+        for code in jump(
+            architecture,
+            &format!("rockery_machine_calls + {}", 8 * number),
+        ) {
+            line(&mut text, &code)?;
+        }
         line(&mut text, ".popsection")?;
     }
     writeln!(text, ");")?;
@@ -67,6 +67,18 @@ fn labels() -> Result<String, std::fmt::Error> {
         .replace("COUNT", &CALLS.len().to_string())
         .replace("NAMES", &names.join(", "));
     Ok(text)
+}
+
+/// A jump to the address in a table, which no argument's register is used for.
+fn jump(architecture: Architecture, place: &str) -> Vec<String> {
+    match architecture {
+        Architecture::X86_64 => vec![format!("jmp qword ptr [rip + {place}]")],
+        Architecture::Aarch64 => vec![
+            format!("adrp x16, {place}"),
+            format!("ldr x16, [x16, :lo12:{place}]"),
+            "br x16".to_owned(),
+        ],
+    }
 }
 
 /// The source of the initializer that binds the calls.

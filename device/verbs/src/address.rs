@@ -290,7 +290,7 @@ exports! {
 
     fn ibv_destroy_ah(given_up: GivenUp<Ah, ibv_ah>) -> code(i32) {
         // SAFETY: a domain with users is not freed.
-        unsafe { pd(given_up.get()?.abi.pd) }?.users.fetch_sub(1, Ordering::Relaxed);
+        unsafe { pd(given_up.get()?.abi.pd) }?.users.fetch_sub(1, Ordering::Release);
         given_up.free();
         Ok(())
     }

@@ -3,8 +3,7 @@
 use core::ffi::c_void;
 use ffi::Errno;
 use os::mapping::{READ, READ_WRITE};
-
-const PAGE: u64 = 4096;
+use os::page::page_size;
 
 /// A shared mapping of whole pages of a file.
 pub(crate) struct Mapping(os::mapping::Mapping);
@@ -12,7 +11,7 @@ pub(crate) struct Mapping(os::mapping::Mapping);
 impl Mapping {
     /// Maps the pages that contain `length` bytes of a file, beginning at `offset`.
     pub(crate) fn new(fd: i32, offset: u64, length: usize, writable: bool) -> Result<Self, Errno> {
-        let first = offset & !(PAGE - 1);
+        let first = offset & !(page_size() - 1);
         let room = (offset - first)
             .checked_add(length as u64)
             .filter(|_| length > 0)
@@ -26,6 +25,6 @@ impl Mapping {
     /// The address of the byte at an offset of the file, which lies in the first page of the mapping.
     pub(crate) fn address_of(&self, offset: u64) -> *mut c_void {
         let start = self.0.start().as_ptr().cast::<c_void>();
-        start.wrapping_byte_add((offset & (PAGE - 1)) as usize)
+        start.wrapping_byte_add((offset & (page_size() - 1)) as usize)
     }
 }

@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct Pd {
     abi: ibv_pd,
     pub(crate) handle: rnic::Pd,
-    /// Parent domains based on this one, and address handles; the device counts its other users.
+    /// Parent domains based on this one, and address handles; the device counts its other users. The thread
+    /// that finds none left frees the domain, so the others leave with release order, and it looks with
+    /// acquire order.
     pub(crate) users: AtomicU32,
     /// The domain that this parent domain is based on.
     below: Option<(*const Self, *const Td)>,
@@ -107,16 +109,16 @@ exports! {
 
     fn ibv_dealloc_pd(given_up: GivenUp<Pd, ibv_pd>) -> code(i32) {
         let domain = given_up.get()?;
-        if domain.users.load(Ordering::Relaxed) > 0 {
+        if domain.users.load(Ordering::Acquire) > 0 {
             return Err(Errno::BUSY);
         }
         match domain.below {
             Some((below, thread)) => {
                 // SAFETY: a domain with users is not freed.
-                unsafe { &*below }.users.fetch_sub(1, Ordering::Relaxed);
+                unsafe { &*below }.users.fetch_sub(1, Ordering::Release);
                 // SAFETY: NULL, or a thread domain with users, which is not freed.
                 if let Some(thread) = unsafe { thread.as_ref() } {
-                    thread.users.fetch_sub(1, Ordering::Relaxed);
+                    thread.users.fetch_sub(1, Ordering::Release);
                 }
             }
             None => {
@@ -155,7 +157,7 @@ exports! {
     }
 
     fn dealloc_td(given_up: GivenUp<Td, ibv_td>) -> code(i32) {
-        if given_up.get()?.users.load(Ordering::Relaxed) > 0 {
+        if given_up.get()?.users.load(Ordering::Acquire) > 0 {
             return Err(Errno::BUSY);
         }
         given_up.free();

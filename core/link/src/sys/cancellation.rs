@@ -13,9 +13,17 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// `__pthread_unwind_buf_t`: registers, the saved signal mask's flag, and four words of the C library's.
+/// `__pthread_unwind_buf_t`: registers (`__jmp_buf`), the saved signal mask's flag, and four words of the C
+/// library's.
 #[repr(C, align(16))]
-struct UnwindBuffer([u64; 16]);
+struct UnwindBuffer([u64; REGISTERS + 1 + 4]);
+
+/// Words in the C library's `__jmp_buf`.
+#[cfg(target_arch = "x86_64")]
+const REGISTERS: usize = 8;
+/// Words in the C library's `__jmp_buf`.
+#[cfg(target_arch = "aarch64")]
+const REGISTERS: usize = 22;
 
 /// What `rockery_call_cancellable` works with.
 #[repr(C)]
@@ -61,11 +69,15 @@ thread_local! {
     static CANCELLED: UnsafeCell<Option<Unwinding>> = const { UnsafeCell::new(None) };
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-compile_error!("a wait that can be cancelled calls the C library by instructions of x86-64");
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!(
+    "a wait that can be cancelled calls the C library by instructions of x86-64 or 64-bit ARM, and there are \
+     none for this processor"
+);
 
 // The stack is aligned at each call. `__sigsetjmp` returns a second time when the thread is cancelled; the
 // registers that functions keep are then those of the first time.
+#[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.rockery_call_cancellable,\"ax\",@progbits",
     ".globl rockery_call_cancellable",
@@ -106,6 +118,61 @@ core::arch::global_asm!(
     "mov rbx, [rbp - 8]",
     "leave",
     ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    ".size rockery_call_cancellable, . - rockery_call_cancellable",
+    ".popsection",
+    buffer = const core::mem::offset_of!(Call, buffer),
+    register = const core::mem::offset_of!(Call, register),
+    unregister = const core::mem::offset_of!(Call, unregister),
+    arguments = const core::mem::offset_of!(Call, arguments),
+    function = const core::mem::offset_of!(Call, function),
+);
+
+// `__sigsetjmp` returns a second time when the thread is cancelled; the registers that functions keep, x19
+// among them, are then those of the first time.
+#[cfg(target_arch = "aarch64")]
+core::arch::global_asm!(
+    ".pushsection .text.rockery_call_cancellable,\"ax\",@progbits",
+    ".globl rockery_call_cancellable",
+    ".hidden rockery_call_cancellable",
+    ".type rockery_call_cancellable,@function",
+    "rockery_call_cancellable:",
+    ".cfi_startproc",
+    "stp x29, x30, [sp, #-32]!",
+    ".cfi_def_cfa_offset 32",
+    ".cfi_offset x29, -32",
+    ".cfi_offset x30, -24",
+    "mov x29, sp",
+    "str x19, [sp, #16]",
+    ".cfi_offset x19, -16",
+    "mov x19, x0",
+    "add x0, x19, #{buffer}",
+    "mov w1, #0",
+    "bl __sigsetjmp",
+    "cbnz w0, 2f",
+    "add x0, x19, #{buffer}",
+    "ldr x9, [x19, #{register}]",
+    "blr x9",
+    "ldp x0, x1, [x19, #{arguments}]",
+    "ldp x2, x3, [x19, #{arguments} + 16]",
+    "ldr x9, [x19, #{function}]",
+    "blr x9",
+    "str x0, [x19, #{arguments}]",
+    "add x0, x19, #{buffer}",
+    "ldr x9, [x19, #{unregister}]",
+    "blr x9",
+    "mov w0, #0",
+    "b 3f",
+    "2:",
+    "mov w0, #1",
+    "3:",
+    "ldr x19, [sp, #16]",
+    ".cfi_restore x19",
+    "ldp x29, x30, [sp], #32",
+    ".cfi_restore x29",
+    ".cfi_restore x30",
+    ".cfi_def_cfa_offset 0",
     "ret",
     ".cfi_endproc",
     ".size rockery_call_cancellable, . - rockery_call_cancellable",
@@ -181,7 +248,7 @@ unsafe fn call(
         arguments,
         register: functions.register,
         unregister: functions.unregister,
-        buffer: UnwindBuffer([0; 16]),
+        buffer: UnwindBuffer([0; REGISTERS + 1 + 4]),
     };
     // SAFETY: by this function's contract; the buffer lives until the call returns.
     if unsafe { rockery_call_cancellable(&mut call) } == 0 {

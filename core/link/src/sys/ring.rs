@@ -322,8 +322,11 @@ fn prefetch(line: *const u8) {
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = line;
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a hint, for which any address is allowed.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) line, options(nostack, readonly, preserves_flags));
+    }
 }
 
 /// The reading end of a ring.

@@ -38,7 +38,6 @@
 //! | `DEFERRED_MAX_SHM` | 32 requests | a peer that gets fewer at once works while more are posted |
 //! | `DEFERRED_BYTES_MAX_SHM` | 64 KiB | as above: batches save less through shared memory |
 //! | `DEFERRED_BYTES_MAX_DIRECT` | 512 KiB | a run is one system call, and no peer waits for its first one |
-//! | `FRESH_TICKS` | 2000 ticks | 2 us at 1 GHz; reading the clock took 70 ns per message (measured) |
 //! | `CHANNEL_RECHECK` | 5 ms | in addition to notifications; not measured |
 
 use rnic::Nanos;
@@ -144,10 +143,8 @@ pub(super) const DEFERRED_BYTES_MAX_SHM: u64 = 64 << 10;
 /// Limit of their bytes where this process executes long requests itself.
 pub(super) const DEFERRED_BYTES_MAX_DIRECT: u64 = 512 << 10;
 
-// The clock, and channels.
+// Channels.
 
-/// Number of ticks of the processor's counter during which a clock reading is reused.
-pub(super) const FRESH_TICKS: u64 = 2000;
 /// Interval at which a queue pair that waits for a channel checks for it, besides being notified.
 pub(super) const CHANNEL_RECHECK: Duration = Duration::from_millis(5);
 

@@ -140,7 +140,7 @@ impl FetchedAhead {
         if count < 2 {
             return 0;
         }
-        let done = sender.read_all(&copies[..count]);
+        let done = sender.fetch_all(&copies[..count]);
         let ends = waiting.iter().map(|(end, _)| *end);
         self.payloads.extend(ends.zip(copies).take(done));
         copies[..done].iter().map(|copy| copy.length).sum()

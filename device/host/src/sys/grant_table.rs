@@ -18,9 +18,14 @@ pub(crate) const QUEUES: usize = 1 << 14;
 /// 64-bit words of an entry.
 pub(crate) const WORDS: usize = 7;
 
-/// The bits of a random number that make the address of a page in the lower half of the address space of
-/// x86-64.
+/// The bits of a random number that make the address of a page in the lower half of a program's address
+/// space.
+#[cfg(target_arch = "x86_64")]
 const ADDRESS_MASK: u64 = (1 << 46) - 4096;
+/// The bits of a random number that make the address of a page, of 64 KiB at most, in the lower half of a
+/// program's address space where it is smallest (kernels with addresses of 39 bits).
+#[cfg(target_arch = "aarch64")]
+const ADDRESS_MASK: u64 = (1 << 38) - 65536;
 
 #[repr(C, align(64))]
 struct Entry {

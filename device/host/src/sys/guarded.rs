@@ -4,137 +4,29 @@
 //!
 //! The functions are written in assembly and lie together: a signal handler makes them return a failure if
 //! the fault is at one of their instructions, and passes every other signal to the handler that was installed
-//! before. On processors without such code nothing is copied.
+//! before. Each processor has a file of its own.
 
 use std::io;
 use std::sync::OnceLock;
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 #[cfg(target_arch = "x86_64")]
-std::arch::global_asm!(
-    ".pushsection .text",
-    ".p2align 4",
-    ".globl rockery_guard_begin; .hidden rockery_guard_begin; rockery_guard_begin:",
-    // (to, from, length): ascending, the last byte by a store of its own after the others. From 2 KiB on
-    // `rep movsb` is faster, which takes as long to begin as a hundred bytes take otherwise. What is left of
-    // a block is copied by moves that overlap those before.
-    ".globl rockery_guard_copy; .hidden rockery_guard_copy; rockery_guard_copy:",
-    "sub rdx, 1",
-    "jz 9f",
-    "cmp rdx, 16",
-    "jb 5f",
-    "cmp rdx, 32",
-    "jbe 4f",
-    "cmp rdx, 64",
-    "jbe 3f",
-    "cmp rdx, 2048",
-    "jae 8f",
-    "mov rcx, rdx",
-    "2:",
-    "movdqu xmm0, [rsi]",
-    "movdqu xmm1, [rsi + 16]",
-    "movdqu xmm2, [rsi + 32]",
-    "movdqu xmm3, [rsi + 48]",
-    "movdqu [rdi], xmm0",
-    "movdqu [rdi + 16], xmm1",
-    "movdqu [rdi + 32], xmm2",
-    "movdqu [rdi + 48], xmm3",
-    "add rsi, 64",
-    "add rdi, 64",
-    "sub rcx, 64",
-    "cmp rcx, 64",
-    "ja 2b",
-    "movdqu xmm0, [rsi + rcx - 64]",
-    "movdqu xmm1, [rsi + rcx - 48]",
-    "movdqu xmm2, [rsi + rcx - 32]",
-    "movdqu xmm3, [rsi + rcx - 16]",
-    "movdqu [rdi + rcx - 64], xmm0",
-    "movdqu [rdi + rcx - 48], xmm1",
-    "movdqu [rdi + rcx - 32], xmm2",
-    "movdqu [rdi + rcx - 16], xmm3",
-    "mov al, [rsi + rcx]",
-    "mov [rdi + rcx], al",
-    "xor eax, eax",
-    "ret",
-    "3:",
-    "movdqu xmm0, [rsi]",
-    "movdqu xmm1, [rsi + 16]",
-    "movdqu xmm2, [rsi + rdx - 32]",
-    "movdqu xmm3, [rsi + rdx - 16]",
-    "movdqu [rdi], xmm0",
-    "movdqu [rdi + 16], xmm1",
-    "movdqu [rdi + rdx - 32], xmm2",
-    "movdqu [rdi + rdx - 16], xmm3",
-    "jmp 9f",
-    "4:",
-    "movdqu xmm0, [rsi]",
-    "movdqu xmm1, [rsi + rdx - 16]",
-    "movdqu [rdi], xmm0",
-    "movdqu [rdi + rdx - 16], xmm1",
-    "jmp 9f",
-    "5:",
-    "cmp rdx, 8",
-    "jb 6f",
-    "mov rax, [rsi]",
-    "mov rcx, [rsi + rdx - 8]",
-    "mov [rdi], rax",
-    "mov [rdi + rdx - 8], rcx",
-    "jmp 9f",
-    "6:",
-    "cmp rdx, 4",
-    "jb 7f",
-    "mov eax, [rsi]",
-    "mov ecx, [rsi + rdx - 4]",
-    "mov [rdi], eax",
-    "mov [rdi + rdx - 4], ecx",
-    "jmp 9f",
-    "7:",
-    // One to three bytes: the first, the middle and the last of them.
-    "mov rcx, rdx",
-    "shr rcx",
-    "mov al, [rsi]",
-    "mov r8b, [rsi + rcx]",
-    "mov r9b, [rsi + rdx - 1]",
-    "mov [rdi], al",
-    "mov [rdi + rcx], r8b",
-    "mov [rdi + rdx - 1], r9b",
-    "jmp 9f",
-    "8:",
-    "mov rcx, rdx",
-    "rep movsb",
-    "xor edx, edx",
-    "9:",
-    "mov al, [rsi + rdx]",
-    "mov [rdi + rdx], al",
-    "xor eax, eax",
-    "ret",
-    // (to, from): eight bytes at once.
-    ".globl rockery_guard_word; .hidden rockery_guard_word; rockery_guard_word:",
-    "mov rax, [rsi]",
-    "mov [rdi], rax",
-    "xor eax, eax",
-    "ret",
-    // (cell, add, before)
-    ".globl rockery_guard_add; .hidden rockery_guard_add; rockery_guard_add:",
-    "lock xadd [rdi], rsi",
-    "mov [rdx], rsi",
-    "xor eax, eax",
-    "ret",
-    // (cell, compare, swap, before)
-    ".globl rockery_guard_swap; .hidden rockery_guard_swap; rockery_guard_swap:",
-    "mov rax, rsi",
-    "lock cmpxchg [rdi], rdx",
-    "mov [rcx], rax",
-    "xor eax, eax",
-    "ret",
-    ".globl rockery_guard_end; .hidden rockery_guard_end; rockery_guard_end:",
-    ".globl rockery_guard_failed; .hidden rockery_guard_failed; rockery_guard_failed:",
-    "mov eax, 1",
-    "ret",
-    ".popsection",
+mod x86_64;
+
+#[cfg(target_arch = "aarch64")]
+use aarch64 as assembly;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as assembly;
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!(
+    "copies that a fault ends are written in the assembly of x86-64 and 64-bit ARM, and there are none for \
+     this processor"
 );
 
-#[cfg(target_arch = "x86_64")]
 mod code {
+    use super::assembly;
     use std::mem::zeroed;
     use std::ptr::null_mut;
     use std::sync::OnceLock;
@@ -163,15 +55,13 @@ mod code {
 
     extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
         let guarded =
-            rockery_guard_begin as *const () as i64..rockery_guard_end as *const () as i64;
+            rockery_guard_begin as *const () as u64..rockery_guard_end as *const () as u64;
         // SAFETY: the kernel hands over the context of the thread that it interrupted.
-        let place = unsafe {
-            &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize]
-        };
+        let interrupted = unsafe { &mut *context.cast::<libc::ucontext_t>() };
         // SAFETY: the kernel hands over the signal's information.
         let code = unsafe { (*info).si_code };
-        if guarded.contains(place) && is_fault(signal, code) {
-            *place = rockery_guard_failed as *const () as i64;
+        if guarded.contains(&assembly::interrupted_at(interrupted)) && is_fault(signal, code) {
+            assembly::go_on_at(interrupted, rockery_guard_failed as *const () as u64);
             return;
         }
         let before = BEFORE
@@ -260,11 +150,7 @@ impl Guard {
     /// Installs the handlers, once in a process.
     pub(crate) fn new() -> io::Result<Self> {
         static INSTALLED: OnceLock<bool> = OnceLock::new();
-        #[cfg(target_arch = "x86_64")]
-        let install = || code::install().is_ok();
-        #[cfg(not(target_arch = "x86_64"))]
-        let install = || false;
-        if *INSTALLED.get_or_init(install) {
+        if *INSTALLED.get_or_init(|| code::install().is_ok()) {
             Ok(Self(()))
         } else {
             Err(io::ErrorKind::Unsupported.into())
@@ -272,7 +158,6 @@ impl Guard {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 impl Guard {
     /// Copies; the last byte becomes visible last, and one aligned word atomically. False when memory was not
     /// mapped.
@@ -314,39 +199,7 @@ impl Guard {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-impl Guard {
-    /// Copies nothing, because memory cannot be guarded on this architecture.
-    ///
-    /// # Safety
-    /// None is needed.
-    pub(crate) unsafe fn copy(self, _to: *mut u8, _from: *const u8, _length: usize) -> bool {
-        false
-    }
-
-    /// Adds nothing, because memory cannot be guarded on this architecture.
-    ///
-    /// # Safety
-    /// None is needed.
-    pub(crate) unsafe fn fetch_add(self, _cell: *mut u8, _add: u64) -> Option<u64> {
-        None
-    }
-
-    /// Swaps nothing, because memory cannot be guarded on this architecture.
-    ///
-    /// # Safety
-    /// None is needed.
-    pub(crate) unsafe fn compare_swap(
-        self,
-        _cell: *mut u8,
-        _compare: u64,
-        _swap: u64,
-    ) -> Option<u64> {
-        None
-    }
-}
-
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

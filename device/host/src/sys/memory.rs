@@ -12,6 +12,7 @@
 
 use super::guarded::Guard;
 use super::shared_files;
+use os::page::page_size;
 use rnic::{Backing, Fault, Memory, Payload, Piece};
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -238,7 +239,6 @@ pub enum PinError {
     Kernel(#[source] io::Error),
 }
 
-const PAGE: u64 = 4096;
 /// Bytes of a large page.
 const LARGE_PAGE: u64 = 2 << 20;
 /// Limit of large pages that one registration makes of small ones, which takes 0.3 to 0.8 ms for each.
@@ -253,10 +253,10 @@ pub fn pin(address: u64, length: u64, writable: bool) -> Result<(), PinError> {
     if length == 0 {
         return Ok(());
     }
-    let start = address & !(PAGE - 1);
+    let start = address & !(page_size() - 1);
     let end = address
         .checked_add(length)
-        .and_then(|end| end.checked_next_multiple_of(PAGE));
+        .and_then(|end| end.checked_next_multiple_of(page_size()));
     let end = end.ok_or(PinError::Fault)?;
     let populate = |advice| advise(start, end, advice);
     let advice = if writable {
@@ -328,8 +328,8 @@ mod tests {
                 .all(|(index, word)| *word == index as u32)
         );
         // Part of a large page can be given back.
-        let middle = (bytes.as_ptr() as u64 + LARGE_PAGE).next_multiple_of(PAGE);
-        advise(middle, middle + PAGE, libc::MADV_DONTNEED).unwrap();
+        let middle = (bytes.as_ptr() as u64 + LARGE_PAGE).next_multiple_of(page_size());
+        advise(middle, middle + page_size(), libc::MADV_DONTNEED).unwrap();
         let first = (middle - bytes.as_ptr() as u64) as usize / 4;
         assert_eq!(
             std::hint::black_box(&bytes)[first - 1..=first],

@@ -22,6 +22,10 @@ const PIECES_MAX: usize = 8;
 /// length the second copy takes no longer than finding the token.
 const MEM_MAX: usize = 8192;
 const TOKEN_BYTES: usize = 8;
+/// Whether other threads see what one call moves in the order in which the kernel moves it. On x86-64 they
+/// do, because its stores and loads are in program order. On 64-bit ARM only separate calls are in order:
+/// each takes and drops a reference to the address space, by atomic instructions that are barriers.
+const CALLS_KEEP_ORDER: bool = cfg!(target_arch = "x86_64");
 
 /// A WRITE or READ of one piece of memory at each end.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -32,6 +36,17 @@ pub(crate) struct Copy {
     pub(crate) theirs: u64,
     /// Bytes; not 0.
     pub(crate) length: u32,
+}
+
+impl Copy {
+    /// Our memory, as one piece of a request.
+    fn piece(self) -> Piece {
+        Piece {
+            address: self.ours,
+            length: self.length,
+            backing: Backing::Pinned,
+        }
+    }
 }
 
 /// The memory of another process.
@@ -91,23 +106,32 @@ impl OtherProcess {
         };
         if self.by_number && length > MEM_MAX {
             count = split_last(&mut pieces, count);
-            return self.write_by_number(address, &pieces[..count], length);
+            if CALLS_KEEP_ORDER {
+                return self.write_by_number(address, &pieces[..count], length);
+            }
+            let (last, before) = (&pieces[count - 1], length - 1);
+            return self.write_by_number(address, &pieces[..count - 1], before)
+                && self.write_pieces(address + before as u64, std::slice::from_ref(last)) == 1;
         }
         // A copy of up to eight aligned bytes is one store. In a longer one the kernel may store the end
         // first.
         if length > 8 || !address.is_multiple_of(8) {
             count = split_last(&mut pieces, count);
         }
+        self.write_pieces(address, &pieces[..count]) == length as isize
+    }
+
+    /// Writes pieces one after the other, each as if by a call of its own. Returns the bytes written, or -1.
+    fn write_pieces(&self, address: u64, pieces: &[libc::iovec]) -> isize {
         let (fd, address) = (self.mem.as_raw_fd(), address as i64);
         // SAFETY: the pieces are memory that the device checked against regions of ours, or its own; the
         // kernel checks both sides.
-        let moved = unsafe {
-            match pieces[..count] {
+        unsafe {
+            match pieces {
                 [one] => libc::pwrite(fd, one.iov_base, one.iov_len, address),
-                _ => libc::pwritev(fd, pieces.as_ptr(), count as i32, address),
+                _ => libc::pwritev(fd, pieces.as_ptr(), pieces.len() as i32, address),
             }
-        };
-        moved == length as isize
+        }
     }
 
     /// Reads all of `into`. False where not all of it was read.
@@ -139,9 +163,14 @@ impl OtherProcess {
         self.write_elements(&local[..=pieces.len()], &remote) == Some(length)
     }
 
-    /// Executes WRITEs one after the other by one system call, the last byte of each last. Returns how many
-    /// were executed, from the first on; part of the next one may be written.
+    /// Executes WRITEs one after the other, by one system call where that keeps their order, the last byte of
+    /// each last. Returns how many were executed, from the first on; part of the next one may be written.
     pub(crate) fn write_all(&self, copies: &[Copy]) -> usize {
+        if !CALLS_KEEP_ORDER {
+            let is_written =
+                |copy: &&Copy| self.write(copy.theirs, Gather::Pieces(&[copy.piece()]));
+            return copies.iter().take_while(is_written).count();
+        }
         let token = self.token.1.to_ne_bytes();
         let mut local = [EMPTY; 2 * RUN_MAX + 1];
         let mut remote = [EMPTY; RUN_MAX + 1];
@@ -173,9 +202,19 @@ impl OtherProcess {
         moved.map_or(0, |moved| whole(copies, moved))
     }
 
-    /// Executes READs one after the other by one system call. Returns how many were executed, from the first
-    /// on; part of the next one may be read.
+    /// Executes READs one after the other, by one system call where that keeps their order. Returns how many
+    /// were executed, from the first on; part of the next one may be read.
     pub(crate) fn read_all(&self, copies: &[Copy]) -> usize {
+        if CALLS_KEEP_ORDER {
+            return self.fetch_all(copies);
+        }
+        let is_read = |copy: &&Copy| self.read(copy.theirs, Gather::Pieces(&[copy.piece()]));
+        copies.iter().take_while(is_read).count()
+    }
+
+    /// Reads payloads, in any order, by one system call. Returns how many were read, from the first on; part
+    /// of the next one may be read.
+    pub(crate) fn fetch_all(&self, copies: &[Copy]) -> usize {
         let mut found = [0_u8; 8];
         let mut local = [EMPTY; RUN_MAX + 1];
         let mut remote = [EMPTY; RUN_MAX + 1];
