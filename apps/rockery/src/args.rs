@@ -16,6 +16,9 @@ pub(crate) struct Doctor {
     /// Snapshot of another host, instead of this host; NAME is the host in the fabric file
     #[arg(long, num_args = 1.., value_name = "[NAME=]SNAPSHOT")]
     pub(crate) host: Vec<String>,
+    /// Earlier snapshot of each --host, in their order, or of this host: counters are what they grew by since
+    #[arg(long, num_args = 1.., value_name = "SNAPSHOT")]
+    pub(crate) before: Vec<PathBuf>,
     /// Running configuration of a switch, or outputs of its commands, or both; NAME is the switch in the
     /// fabric file
     #[arg(long, num_args = 1.., value_name = "[NAME=]FILE")]
@@ -33,12 +36,47 @@ pub(crate) struct Doctor {
     /// DSCP of congestion notifications (CNP), where neither hosts nor the fabric file say it
     #[arg(long, value_name = "DSCP", value_parser = clap::value_parser!(u8).range(0..=63))]
     pub(crate) cnp_dscp: Option<u8>,
+    /// Findings that end with status 1: errors, all, or single rules by their names; others are printed only
+    #[arg(
+        long,
+        num_args = 1..,
+        value_name = "error|warning|RULE",
+        default_value = "warning",
+        value_parser = fail_on
+    )]
+    pub(crate) fail_on: Vec<FailingFindings>,
     /// Print findings as JSON: the same as --format json
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
     /// Format of the findings
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: FindingsFormat,
+}
+
+/// A kind of findings that end with status 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FailingFindings {
+    /// Findings of this severity, and worse ones.
+    Severity(doctor::Severity),
+    /// Findings of one rule.
+    Rule(&'static str),
+}
+
+/// `error`, `warning`, or the name of a rule.
+fn fail_on(text: &str) -> Result<FailingFindings, String> {
+    match text {
+        "error" => return Ok(FailingFindings::Severity(doctor::Severity::Error)),
+        "warning" => return Ok(FailingFindings::Severity(doctor::Severity::Warning)),
+        _ => {}
+    }
+    let names = || doctor::RULES.iter().map(|entry| entry.rule);
+    let found = names()
+        .find(|rule| *rule == text)
+        .map(FailingFindings::Rule);
+    found.ok_or_else(|| match vendors::text::nearest(text, names()) {
+        Some(near) => format!("there is no rule of this name; did you mean {near}?"),
+        None => "it is error, warning or the name of a rule, as in docs/gear.md#rules".to_owned(),
+    })
 }
 
 /// The formats of findings.

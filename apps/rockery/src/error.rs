@@ -259,6 +259,9 @@ pub(crate) enum Error {
     /// Files of which some could not be read; findings of the others are printed.
     #[error("{0}")]
     Unread(String),
+    /// `--before` for other hosts than `--host` has.
+    #[error("{0} of --before, and {1} of --host or this host: give an earlier snapshot of each")]
+    EarlierSnapshots(usize, usize),
     /// `--diff` of a running configuration without the name of its device.
     #[error("several devices are planned: name the device that {0} is of: --diff NAME={0}")]
     WhoseRunning(String),
@@ -376,7 +379,10 @@ impl Error {
             | Self::Scenario(_)
             | Self::Findings(_)
             | Self::CommandsFailed { .. } => 1,
-            Self::NoTrace(_) | Self::Unread(_) | Self::NeedsDestroy(_) => 2,
+            Self::NoTrace(_)
+            | Self::Unread(_)
+            | Self::EarlierSnapshots(..)
+            | Self::NeedsDestroy(_) => 2,
             _ => 125,
         }
     }

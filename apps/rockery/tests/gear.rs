@@ -243,3 +243,66 @@ fn a_host_and_a_switch_are_compared_with_the_fabric_file_and_findings_point_to_t
     assert!(manual.contains(&format!("\n#### {rule}\n")), "{rule}");
     assert!(!first["specification"].as_str().unwrap().is_empty());
 }
+
+/// A healthy host whose adapter lost so many packets, and reads too little at once.
+fn snapshot(lost: u32) -> String {
+    let healthy = repository("network/doctor/tests/hosts/mlx5.txt");
+    let text = fs::read_to_string(healthy)
+        .unwrap()
+        .replace("MaxReadReq 4096", "MaxReadReq 128");
+    let counter = "/sys/class/infiniband/mlx5_0/ports/1/hw_counters/packet_seq_err";
+    format!("{text}\n==> sysfs <==\n{counter}: {lost}\n")
+}
+
+#[test]
+fn chosen_findings_end_with_status_1_and_others_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = folder.path().join("host.txt");
+    fs::write(&host, snapshot(7)).unwrap();
+    let run = |kinds: &[&str]| {
+        let host = host.to_str().unwrap();
+        let output = rockery(&[&["doctor", "--host", host, "--fail-on"], kinds].concat());
+        (
+            output.status.code(),
+            text(&output.stdout) + &text(&output.stderr),
+        )
+    };
+    for (kinds, status) in [
+        (&["warning"][..], Some(1)),
+        (&["counted-losses"], Some(1)),
+        (&["pfc-off", "pcie-read-request"], Some(1)),
+        (&["pfc-off"], Some(0)),
+    ] {
+        let (own, shown) = run(kinds);
+        assert_eq!(own, status, "{kinds:?}: {shown}");
+        assert!(shown.contains("[counted-losses]"), "{shown}");
+    }
+    let (status, shown) = run(&["pfc-of"]);
+    assert_eq!(status, Some(2), "{shown}");
+    assert!(shown.contains("did you mean pfc-off?"), "{shown}");
+}
+
+#[test]
+fn counters_are_compared_with_an_earlier_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, lost: u32| {
+        let path = folder.path().join(name);
+        fs::write(&path, snapshot(lost)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (before, same, later) = (write("a.txt", 7), write("b.txt", 7), write("c.txt", 19));
+    let shown = |host: &str| {
+        let output = rockery(&["doctor", "--host", host, "--before", &before]);
+        text(&output.stdout)
+    };
+    assert!(!shown(&same).contains("[counted-losses]"));
+    assert!(
+        shown(&later).contains("packet_seq_err 12, since "),
+        "{}",
+        shown(&later)
+    );
+    let output = rockery(&["doctor", "--host", &later, &same, "--before", &before]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = text(&output.stderr);
+    assert!(error.contains("1 of --before, and 2 of --host"), "{error}");
+}

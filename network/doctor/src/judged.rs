@@ -178,6 +178,12 @@ fn of_adapter(host: &HostFacts, adapter: &Adapter, asked: Marks) -> String {
     }
     parts.extend(adapter.mtu.as_ref().map(|mtu| format!("MTU {}", mtu.value)));
     parts.extend(of_card(host, adapter));
+    if !adapter.counters_fell.is_empty() {
+        let names = adapter.counters_fell.join(", ");
+        parts.push(format!(
+            "{names} fell: wrapped, or the driver was loaded again"
+        ));
+    }
     match parts.is_empty() {
         true => format!("{name}: nothing of it was seen"),
         false => format!("{name}: {}", parts.join(", ")),

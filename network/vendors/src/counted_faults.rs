@@ -1,5 +1,6 @@
-//! Counters of adapters that count faults: `hw_counters` and `counters` of sysfs, and `ethtool -S`
-//! (Linux, `drivers/infiniband/hw/mlx5/counters.c`, `drivers/net/ethernet/mellanox/mlx5/core/en_stats.c`).
+//! Counters of adapters that count faults: `hw_counters` and `counters` of sysfs, `rdma statistic` and
+//! `ethtool -S` (Linux: `counters.c` and `en_stats.c` of mlx5 and its page counters.rst, `hw_counters.c` of
+//! bnxt_re, `verbs.c` of irdma).
 
 /// The kind of a counted fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -10,6 +11,14 @@ pub enum CountedFault {
     Discarded,
     /// Frames that arrived damaged, and links that failed.
     Damaged,
+    /// Requests that were sent again so often that their connection ended.
+    Ended,
+    /// Frames that are longer than the adapter takes.
+    TooLong,
+    /// Notifications that the adapter took no notice of: its reaction point is off.
+    Ignored,
+    /// Pauses that lasted so long that the adapter dropped packets.
+    Storm,
 }
 
 /// Names of counters by their kind; `N` stands for a priority.
@@ -30,17 +39,35 @@ const NAMES: &[(&str, CountedFault)] = &[
     ("symbol_error", CountedFault::Damaged),
     ("port_rcv_errors", CountedFault::Damaged),
     ("link_downed", CountedFault::Damaged),
+    // bnxt_re, and irdma, whose newer names have no prefix.
+    ("seq_err_naks_rcvd", CountedFault::Lost),
+    ("to_retransmits", CountedFault::Lost),
+    ("oos_drop_count", CountedFault::Lost),
+    ("tcpRetransSegs", CountedFault::Lost),
+    ("RetransSegs", CountedFault::Lost),
+    ("rx_roce_discards", CountedFault::Discarded),
+    ("ip4InDiscards", CountedFault::Discarded),
+    ("ip6InDiscards", CountedFault::Discarded),
+    ("req_transport_retries_exceeded", CountedFault::Ended),
+    ("req_rnr_retries_exceeded", CountedFault::Ended),
+    ("max_retry_exceeded", CountedFault::Ended),
+    ("rx_oversize_pkts_phy", CountedFault::TooLong),
+    ("rx_out_of_range_len_phy", CountedFault::TooLong),
+    ("rp_cnp_ignored", CountedFault::Ignored),
+    ("cnpIgnored", CountedFault::Ignored),
+    ("tx_pause_storm_error_events", CountedFault::Storm),
 ];
 
 impl CountedFault {
     /// The fault that a counter counts, if it counts one.
     pub(crate) fn of(counter: &str) -> Option<Self> {
-        let is_own = |name: &str| match name.split_once('N') {
+        let is_own = |name: &str| match name.split_once("_prioN_") {
             None => counter == name,
             Some((before, after)) => {
                 let rest = counter.strip_prefix(before);
-                let rest = rest.and_then(|rest| rest.strip_suffix(after));
-                rest.is_some_and(|rest| rest.len() == 1 && rest.as_bytes()[0].is_ascii_digit())
+                let rest = rest.and_then(|rest| rest.strip_prefix("_prio"));
+                let digit = rest.and_then(|rest| rest.strip_suffix(after)?.strip_suffix('_'));
+                digit.is_some_and(|own| own.len() == 1 && own.as_bytes()[0].is_ascii_digit())
             }
         };
         let found = NAMES.iter().find(|(name, _)| is_own(name));
@@ -61,6 +88,9 @@ mod tests {
             ("rx_prio3_pause", None),
             ("rx_crc_errors_phy", Some(CountedFault::Damaged)),
             ("rx_bytes", None),
+            ("RetransSegs", Some(CountedFault::Lost)),
+            ("max_retry_exceeded", Some(CountedFault::Ended)),
+            ("cnpIgnored", Some(CountedFault::Ignored)),
         ] {
             assert_eq!(CountedFault::of(name), kind, "{name}");
         }

@@ -185,6 +185,10 @@ pub struct Adapter {
     pub card: Option<Fact<(u16, u16)>>,
     /// Whether `mlnx_qos` has shown the adapter.
     pub has_mlnx_qos: bool,
+    /// Whether counters are those since an earlier snapshot, and not since the driver was loaded.
+    pub is_since_before: bool,
+    /// Counters that are less than in an earlier snapshot: they wrapped, or were reset.
+    pub counters_fell: Vec<String>,
     /// Counters of faults that are not zero, by name.
     pub counted: BTreeMap<String, (CountedFault, Fact<u64>)>,
     /// Windows: whether QoS of the adapter is enabled.
@@ -474,6 +478,8 @@ pub struct HostFacts {
     pub persistent: Option<Fact<bool>>,
     /// Facts that only Windows hosts have.
     pub windows: Option<WindowsFacts>,
+    /// The name of the earlier snapshot that counters are compared with.
+    pub before: Option<String>,
     /// The host's plan, where a fabric file has one.
     pub planned: Option<PlannedHost>,
     /// Lines that were not understood, and commands whose outputs are not read.
@@ -484,6 +490,29 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
+    /// Takes counters from those of an earlier snapshot of the same host. Adapters that the earlier one does
+    /// not have keep theirs.
+    pub fn count_from(&mut self, before: &Self) {
+        self.before = Some(before.name.clone());
+        for adapter in &mut self.adapters {
+            let old = before
+                .adapters
+                .iter()
+                .find(|old| old.device == adapter.device);
+            let Some(old) = old else { continue };
+            adapter.is_since_before = true;
+            for (name, (_, fact)) in &mut adapter.counted {
+                let earlier = old.counted.get(name).map_or(0, |(_, fact)| fact.value);
+                match fact.value.checked_sub(earlier) {
+                    Some(grown) => fact.value = grown,
+                    // mlx5 counts in 32 bits: the counter wrapped, or the driver was loaded again.
+                    None => adapter.counters_fell.push(name.clone()),
+                }
+            }
+            adapter.counted.retain(|_, (_, fact)| fact.value > 0);
+        }
+    }
+
     /// The adapter of an RDMA device, made if it is new.
     pub(crate) fn device(&mut self, name: &str) -> &mut Adapter {
         let index = match self.index.devices.get(name) {

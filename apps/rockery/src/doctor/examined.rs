@@ -75,6 +75,18 @@ impl Examined {
         }
     }
 
+    /// An earlier snapshot of a host.
+    pub(super) fn earlier(&mut self, path: &Path) -> Option<HostFacts> {
+        let text = self.text_of(path)?;
+        match read_host(&path.display().to_string(), &text) {
+            Ok(host) => Some(host),
+            Err(error) => {
+                self.unread.push(error.to_string());
+                None
+            }
+        }
+    }
+
     pub(super) fn subnet(&mut self, path: &Path) {
         let Some(text) = self.text_of(path) else {
             return;

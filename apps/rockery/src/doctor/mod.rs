@@ -12,11 +12,11 @@ mod without_adapters;
 use std::time::Duration;
 
 use ::sim::report::counted;
-use doctor::{Marks, check, check_subnet, collect};
+use doctor::{Finding, Marks, check, check_subnet, collect};
 use vendors::read_host;
 
 use crate::Error;
-use crate::args::{Doctor, DoctorAction, FindingsFormat};
+use crate::args::{Doctor, DoctorAction, FailingFindings, FindingsFormat};
 use crate::{output, plan, printable, probe};
 use examined::{Examined, THIS_HOST};
 
@@ -71,6 +71,7 @@ fn examine(what: &Doctor) -> Result<(), Error> {
             Err(error) => facts.unread.push(error.to_string()),
         }
     }
+    compare_counters(what, &mut facts)?;
     let mut found = check(&facts.hosts, &facts.switches, facts.marks);
     found.extend(facts.subnets.iter().flat_map(check_subnet));
     let format = match what.json {
@@ -78,7 +79,8 @@ fn examine(what: &Doctor) -> Result<(), Error> {
         false => what.format,
     };
     let without_adapters = this_host && !collect::has_adapters();
-    let ending = ending(&facts, found.len());
+    let failing = found.iter().filter(|finding| fails(what, finding)).count();
+    let ending = ending(&facts, failing);
     match format {
         FindingsFormat::Json => output::json(pretty(&json::document(&facts, &found)))?,
         FindingsFormat::Sarif => {
@@ -95,6 +97,36 @@ fn examine(what: &Doctor) -> Result<(), Error> {
         }
     }
     ending
+}
+
+/// Takes the counters of earlier snapshots from those of the hosts.
+fn compare_counters(what: &Doctor, facts: &mut Examined) -> Result<(), Error> {
+    if what.before.is_empty() {
+        return Ok(());
+    }
+    let expected = what.host.len().max(1);
+    if what.before.len() != expected {
+        return Err(Error::EarlierSnapshots(what.before.len(), expected));
+    }
+    let before: Vec<_> = what.before.iter().map(|path| facts.earlier(path)).collect();
+    // A file that was not read is an error already, and would shift the order.
+    if !facts.unread.is_empty() {
+        return Ok(());
+    }
+    for (host, before) in facts.hosts.iter_mut().zip(before) {
+        if let Some(before) = before {
+            host.count_from(&before);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a finding ends with status 1.
+fn fails(what: &Doctor, finding: &Finding) -> bool {
+    what.fail_on.iter().any(|kind| match kind {
+        FailingFindings::Severity(least) => finding.severity() >= *least,
+        FailingFindings::Rule(rule) => finding.rule == *rule,
+    })
 }
 
 fn pretty(document: &serde_json::Value) -> String {

@@ -12,6 +12,7 @@ mod pairs;
 mod paths;
 mod pcie;
 mod qos;
+mod routing;
 mod shown;
 mod smb;
 mod smb_direct;
@@ -61,6 +62,7 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts], asked: Marks) -> Vec
         headroom::check(switch, marks, &mut found);
         shown::check(switch, marks, &mut found);
         fabric::check(switch, &mut found);
+        routing::check(hosts, switch, &mut found);
     }
     pairs::check(hosts, switches, asked, &mut found);
     links::check(switches, &mut found);

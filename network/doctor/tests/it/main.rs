@@ -1,5 +1,6 @@
 //! Configurations and facts, through the public interface.
 
+mod counters;
 mod firmware;
 mod garbled;
 mod hosts;

@@ -1,6 +1,6 @@
 //! Facts of Linux hosts, from the outputs of their tools and from sysfs.
 
-use crate::counted_faults::CountedFault;
+use super::counters;
 use crate::facts::{Adapter, Fact, GidEntry, HostFacts, PcieLink, SmbMount};
 use crate::sections::Section;
 use crate::text::{Line, ReadError};
@@ -17,6 +17,7 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
         "dmesg" => dmesg(section, host)?,
         "ip" if section.command.contains(" addr") => addresses(section, host)?,
         "iptables-save" | "ip6tables-save" | "nft" => firewall(section, host),
+        "rdma" if section.command.contains(" statistic") => counters::rdma(section, host)?,
         "rdma" if section.command.starts_with("rdma link") => rdma_links(section, host),
         "env" => environment(section, host)?,
         "grep" => grep(section, host),
@@ -129,7 +130,7 @@ fn of_device(
             adapter.netdev = Some(section.fact(line, value.to_owned()));
         }
         ["ports", _, "hw_counters" | "counters", name] => {
-            count(section, line, adapter, name, value)?;
+            counters::take(section, line, adapter, name, value)?;
         }
         ["tc", _, "traffic_class"] => {
             let word = value.rsplit('=').next().unwrap_or_default();
@@ -425,7 +426,7 @@ fn ethtool(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, ReadErro
         ["ethtool", "-a" | "--show-pause", name] => (name, true),
         ["ethtool", name] => (name, false),
         ["ethtool", "-S" | "--statistics", name] => {
-            return statistics(section, name, host).map(|()| true);
+            return counters::ethtool(section, name, host).map(|()| true);
         }
         _ => return Ok(false),
     };
@@ -475,39 +476,6 @@ fn ethtool(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, ReadErro
     own.retain(is_common);
     own.into_iter().for_each(|mode| adapter.may_run_at(mode));
     Ok(true)
-}
-
-/// `ethtool -S IF`: counters, one a line.
-fn statistics(section: &Section<'_>, name: &str, host: &mut HostFacts) -> Result<(), ReadError> {
-    let Some(adapter) = host.adapter_of(name) else {
-        return Ok(());
-    };
-    for line in &section.lines {
-        if let Some((name, value)) = line.text.split_once(':')
-            && !value.is_empty()
-        {
-            count(section, line, adapter, name.trim(), value)?;
-        }
-    }
-    Ok(())
-}
-
-/// Takes a counter, if it counts a fault.
-fn count(
-    section: &Section<'_>,
-    line: &Line<'_>,
-    adapter: &mut Adapter,
-    name: &str,
-    value: &str,
-) -> Result<(), ReadError> {
-    if let Some(kind) = CountedFault::of(name) {
-        let number: u64 = section.number(line, value)?;
-        if number > 0 {
-            let counted = (kind, section.fact(line, number));
-            adapter.counted.insert(name.to_owned(), counted);
-        }
-    }
-    Ok(())
 }
 
 /// `ethtool -a IF`: 802.3x pause.
