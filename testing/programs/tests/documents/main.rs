@@ -3,5 +3,6 @@
 mod attack;
 mod bench;
 mod ci;
+mod errors;
 mod playground;
 mod web;
