@@ -67,7 +67,17 @@ pub fn snapshot() -> String {
     if netdevs.is_empty() {
         return text;
     }
+    let groups = "/sys/kernel/iommu_groups";
+    if Path::new(groups).is_dir() {
+        let names = entries(groups);
+        section(
+            &mut text,
+            &format!("ls {groups}"),
+            names.iter().map(String::as_str),
+        );
+    }
     run(&mut text, "ip", &["-o", "addr"], &[]);
+    run(&mut text, "rdma", &["statistic", "show", "link"], &[]);
     run(&mut text, "lspci", &["-vvv"], &[]);
     run(&mut text, "lspci", &["-nn"], &[]);
     run(&mut text, "devlink", &["dev", "info"], &[]);
@@ -171,9 +181,14 @@ fn pci_files(text: &mut String, address: &str) {
         "current_link_width",
         "numa_node",
         "sriov_numvfs",
+        "sriov_totalvfs",
     ];
     for name in files {
         file(text, &format!("{path}/{name}"));
+    }
+    let group = format!("{path}/iommu_group/devices");
+    for other in entries(&group).iter().filter(|other| *other != address) {
+        file(text, &format!("{group}/{other}/class"));
     }
 }
 

@@ -171,6 +171,10 @@ pub struct Adapter {
     pub reacts: BTreeMap<u8, Fact<bool>>,
     /// Version and PSID of the firmware.
     pub psid: Option<Fact<String>>,
+    /// The most virtual functions that the card offers (`sriov_totalvfs`).
+    pub functions_max: Option<Fact<u32>>,
+    /// Other PCI devices in its IOMMU group, with their classes.
+    pub group: Vec<Fact<(String, u32)>>,
     /// Virtual functions that are made (`sriov_numvfs`).
     pub functions: Option<Fact<u32>>,
     /// The type of the link: Ethernet or InfiniBand.
@@ -470,6 +474,8 @@ pub struct HostFacts {
     pub gpus: Vec<Fact<Option<i32>>>,
     /// PCI bridges that redirect peer-to-peer requests (ACS).
     pub acs_redirects: Vec<Fact<()>>,
+    /// How many groups of devices the IOMMU has; it is off where there are none.
+    pub iommu_groups: Option<Fact<u32>>,
     /// Whether the IOMMU translates every access of devices.
     pub iommu_translates: Option<Fact<bool>>,
     /// `NCCL_IB_GID_INDEX` and the like: variable and index.

@@ -17,6 +17,7 @@ mod shown;
 mod smb;
 mod smb_direct;
 mod software;
+mod sriov;
 mod switch;
 mod windows_dcb;
 
@@ -51,6 +52,7 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts], asked: Marks) -> Vec
             qos::check(host, adapter, marks, &mut found);
             host::check(host, adapter, &mut found);
             counters::check(host, adapter, &mut found);
+            sriov::check(host, adapter, &mut found);
         }
         software::check(host, &mut found);
         firmware::check(host, &mut found);

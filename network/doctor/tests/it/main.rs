@@ -2,6 +2,7 @@
 
 mod counters;
 mod firmware;
+mod functions;
 mod garbled;
 mod hosts;
 mod infiniband;

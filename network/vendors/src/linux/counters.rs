@@ -43,7 +43,7 @@ pub(super) fn take(
 }
 
 /// `rdma statistic show [link DEVICE/PORT]`, plain or with `-p`: `link DEVICE/PORT NAME VALUE …`, over one
-/// line or several. Names of irdma have blanks (`RNR sent`). Lines of single queue pairs (`cntn`) count a part
+/// line or several. Names of irdma have blanks (`RNR sent`). Lines of single queue pairs (`cntn`) count parts
 /// of the same.
 pub(super) fn rdma(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
     let mut device: Option<String> = None;

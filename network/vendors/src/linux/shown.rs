@@ -17,6 +17,10 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
         "dmesg" => dmesg(section, host)?,
         "ip" if section.command.contains(" addr") => addresses(section, host)?,
         "iptables-save" | "ip6tables-save" | "nft" => firewall(section, host),
+        "ls" if section.command.ends_with("/sys/kernel/iommu_groups") => {
+            let groups = section.lines.iter().flat_map(Line::words).count();
+            host.iommu_groups = Some(section.fact(&section.head, groups as u32));
+        }
         "rdma" if section.command.contains(" statistic") => counters::rdma(section, host)?,
         "rdma" if section.command.starts_with("rdma link") => rdma_links(section, host),
         "env" => environment(section, host)?,
@@ -186,6 +190,16 @@ fn of_pci(
     match rest {
         ["sriov_numvfs"] => {
             adapter.functions = Some(section.fact(line, section.number(line, value)?))
+        }
+        ["sriov_totalvfs"] => {
+            adapter.functions_max = Some(section.fact(line, section.number(line, value)?));
+        }
+        ["iommu_group", "devices", other, "class"] => {
+            let class = u32::from_str_radix(value.trim_start_matches("0x"), 16);
+            let class = class.map_err(|_| section.wrong(line, "a class of PCI was expected"))?;
+            adapter
+                .group
+                .push(section.fact(line, ((*other).to_owned(), class)));
         }
         ["numa_node"] => adapter.numa_node = Some(section.fact(line, section.number(line, value)?)),
         [file @ ("current_link_speed" | "max_link_speed")] => {
