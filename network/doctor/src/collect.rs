@@ -247,6 +247,7 @@ const MESSAGES: &[&str] = &[
     "health compromised",
     "not enough MMIO resources for SR-IOV",
     "SR-IOV: bus number out of range",
+    "disagrees about version of symbol",
 ];
 
 /// Appends the output of a program; of its lines those with one of these texts, or all where there are none.

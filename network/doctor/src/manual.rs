@@ -67,6 +67,7 @@ entries! {
     "kernel-cable": MLX5_EVENTS,
     "kernel-power": MLX5_EVENTS,
     "kernel-health": "Linux, drivers/net/ethernet/mellanox/mlx5/core/health.c",
+    "kernel-modules": "Linux, Documentation/kbuild/modules.rst (module versioning)",
     "sriov-memory": SR_IOV,
     "sriov-bus": SR_IOV,
     "sriov-iommu": SR_IOV,

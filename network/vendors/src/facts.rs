@@ -460,6 +460,8 @@ pub struct HostFacts {
     pub module_alarms: Vec<Fact<(String, String)>>,
     /// What drivers wrote into the kernel's log: the PCI address, and what it tells.
     pub kernel_events: Vec<Fact<(String, KernelEvent)>>,
+    /// Modules of the kernel that were built for other RDMA modules than those that are loaded.
+    pub odd_modules: Vec<Fact<String>>,
     /// Rules of the firewall that drop RoCEv2, each with the interface that it is for, if it names one.
     pub dropped_4791: Vec<Fact<Option<String>>>,
     /// Whether a rule set of the firewall was seen.

@@ -244,7 +244,36 @@ fn message(event: KernelEvent) -> Option<Message> {
     })
 }
 
+/// Modules that were built for other RDMA modules, as those of NVIDIA's MLNX_OFED are beside a kernel's own.
+fn odd_modules(host: &HostFacts, found: &mut Vec<Finding>) {
+    let mut seen: Vec<&str> = Vec::new();
+    for module in &host.odd_modules {
+        let name = module.value.as_str();
+        if seen.contains(&name) {
+            continue;
+        }
+        seen.push(name);
+        let what = format!("{name} was built for other RDMA modules than those that are loaded");
+        let fix = format!(
+            "modinfo -F filename {name} ib_core shows which are of MLNX_OFED (updates, extra): the kernel's own \
+             drivers, or {name} built against the headers of MLNX_OFED"
+        );
+        let why =
+            Consequence::NotSimulated("the module is not loaded, and what needs it does not run");
+        let evidence = vec![module.seen.clone()];
+        found.push(Finding::new(
+            "kernel-modules",
+            host.name.clone(),
+            what,
+            evidence,
+            why,
+            fix,
+        ));
+    }
+}
+
 fn kernel_log(host: &HostFacts, found: &mut Vec<Finding>) {
+    odd_modules(host, found);
     let is_cable = |event| matches!(event, KernelEvent::Unplugged | KernelEvent::Plugged);
     for (index, event) in host.kernel_events.iter().enumerate() {
         let (pci, kind) = &event.value;

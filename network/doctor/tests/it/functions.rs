@@ -41,6 +41,27 @@ fn functions_need_an_iommu_and_a_card_that_offers_them() {
 }
 
 #[test]
+fn modules_that_do_not_fit_the_rdma_modules_are_named_once() {
+    let log = "==> dmesg <==\n[   12.1] cifs: disagrees about version of symbol ib_alloc_mr\n[   12.1] cifs: Unknown \
+               symbol ib_alloc_mr (err -22)\n[   12.2] cifs: disagrees about version of symbol rdma_create_qp\n\
+               [   13.0] zfs: disagrees about version of symbol vmalloc\n";
+    let host = read_host("server.txt", &format!("{HEALTHY}\n{log}")).expect("it reads");
+    let all = check(&[host], &[], Marks::default());
+    let own: Vec<&Finding> = all
+        .iter()
+        .filter(|finding| finding.rule == "kernel-modules")
+        .collect();
+    assert_eq!(own.len(), 1, "{own:?}");
+    assert!(
+        own[0]
+            .what
+            .starts_with("cifs was built for other RDMA modules"),
+        "{}",
+        own[0]
+    );
+}
+
+#[test]
 fn devices_of_others_in_the_group_are_named() {
     let disk = ("iommu_group/devices/0000:00:17.0/class", "0x010601");
     let bridge = ("iommu_group/devices/0000:00:1c.0/class", "0x060400");

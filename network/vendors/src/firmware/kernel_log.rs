@@ -23,6 +23,10 @@ const MESSAGES: &[(&str, KernelEvent)] = &[
 /// Takes lines of devices: `mlx5_core 0000:01:00.0: MESSAGE`. Other lines are of other parts of the system.
 pub(super) fn take(section: &Section<'_>, host: &mut HostFacts) {
     for line in &section.lines {
+        if let Some(module) = odd_module(line.text) {
+            host.odd_modules.push(section.fact(line, module.to_owned()));
+            continue;
+        }
         let pci = line.text.split_whitespace().find_map(|word| {
             address(word.trim_end_matches(':')).filter(|_| word.len() > "0000:00:00".len())
         });
@@ -39,4 +43,16 @@ pub(super) fn take(section: &Section<'_>, host: &mut HostFacts) {
             host.kernel_events.push(section.fact(line, own));
         }
     }
+}
+
+/// `cifs: disagrees about version of symbol ib_alloc_mr`: the module, where the symbol is one of RDMA.
+fn odd_module(text: &str) -> Option<&str> {
+    let (before, symbol) = text.split_once(": disagrees about version of symbol ")?;
+    let is_rdma = ["ib_", "rdma_", "__ib_", "__rdma_"]
+        .iter()
+        .any(|begin| symbol.starts_with(begin));
+    before
+        .rsplit([' ', ']'])
+        .next()
+        .filter(|module| is_rdma && !module.is_empty())
 }
