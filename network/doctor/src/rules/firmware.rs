@@ -255,8 +255,8 @@ fn odd_modules(host: &HostFacts, found: &mut Vec<Finding>) {
         seen.push(name);
         let what = format!("{name} was built for other RDMA modules than those that are loaded");
         let fix = format!(
-            "modinfo -F filename {name} ib_core shows which are of MLNX_OFED (updates, extra): the kernel's own \
-             drivers, or {name} built against the headers of MLNX_OFED"
+            "modinfo -F filename {name} ib_core shows which are of MLNX_OFED (updates, extra): the kernel's \
+             own drivers, or {name} built against the headers of MLNX_OFED"
         );
         let why =
             Consequence::NotSimulated("the module is not loaded, and what needs it does not run");

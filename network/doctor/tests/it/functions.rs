@@ -42,9 +42,12 @@ fn functions_need_an_iommu_and_a_card_that_offers_them() {
 
 #[test]
 fn modules_that_do_not_fit_the_rdma_modules_are_named_once() {
-    let log = "==> dmesg <==\n[   12.1] cifs: disagrees about version of symbol ib_alloc_mr\n[   12.1] cifs: Unknown \
-               symbol ib_alloc_mr (err -22)\n[   12.2] cifs: disagrees about version of symbol rdma_create_qp\n\
-               [   13.0] zfs: disagrees about version of symbol vmalloc\n";
+    let log = "==> dmesg <==
+[   12.1] cifs: disagrees about version of symbol ib_alloc_mr
+[   12.1] cifs: Unknown symbol ib_alloc_mr (err -22)
+[   12.2] cifs: disagrees about version of symbol rdma_create_qp
+[   13.0] zfs: disagrees about version of symbol vmalloc
+";
     let host = read_host("server.txt", &format!("{HEALTHY}\n{log}")).expect("it reads");
     let all = check(&[host], &[], Marks::default());
     let own: Vec<&Finding> = all
