@@ -30,7 +30,7 @@ pub fn judged_switch(switch: &SwitchFacts, hosts: &[HostFacts], asked: Marks) ->
             let of_others = intent.pfc_send == 0
                 && switch.planned.is_none()
                 && switch.has_pfc_elsewhere(intent);
-            let mut text = of_group(intent, marks);
+            let mut text = of_group(switch, intent, marks);
             if of_others && intent.unknown(Area::Pfc).is_none() {
                 text += ", and on at other ports: whether data passes here is unknown";
             }
@@ -40,7 +40,7 @@ pub fn judged_switch(switch: &SwitchFacts, hosts: &[HostFacts], asked: Marks) ->
         .collect()
 }
 
-fn of_group(intent: &Intent, marks: Marks) -> String {
+fn of_group(switch: &SwitchFacts, intent: &Intent, marks: Marks) -> String {
     let names: Vec<&str> = intent.ports.iter().map(|port| port.name.as_str()).collect();
     let title = match names.len().checked_sub(NAMES_MAX) {
         Some(more @ 1..) => format!("{} and {more} more", names[..NAMES_MAX].join(", ")),
@@ -65,7 +65,11 @@ fn of_group(intent: &Intent, marks: Marks) -> String {
     for unknown in &intent.unknown {
         parts.push(format!("{} unknown ({})", unknown.area.name(), unknown.why));
     }
-    if intent.trust.pcp() && !intent.trust.dscp() {
+    let by_tag = match marks.dscp {
+        Some(dscp) => switch.may_decide_by_tag(intent, dscp),
+        None => intent.trust.pcp() && !intent.trust.dscp(),
+    };
+    if by_tag {
         parts.push("whether packets are tagged is unknown".to_owned());
     } else if marks.dscp.is_none() {
         parts.push("which DSCP data has is unknown (--dscp)".to_owned());

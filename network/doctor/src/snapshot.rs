@@ -67,6 +67,15 @@ impl SwitchFacts {
         lossless.any(is_other)
     }
 
+    /// Whether the tag of an IP packet with this DSCP may decide about its class. Where both headers are
+    /// trusted, the DSCP decides (Cumulus Linux, "Quality of Service": L3 before L2); class maps of a policy
+    /// leave a packet whose DSCP they do not match to those that match its tag.
+    pub(crate) fn may_decide_by_tag(&self, intent: &Intent, dscp: u8) -> bool {
+        let has_policies = matches!(self.dialect, Dialect::Eos | Dialect::NxOs | Dialect::Os10);
+        let is_unmatched = has_policies && intent.class_of_dscp(dscp) == intent.default_class;
+        intent.trust.pcp() && (!intent.trust.dscp() || is_unmatched)
+    }
+
     /// The place of findings of ports that are configured alike.
     pub(crate) fn place_of(&self, intent: &Intent) -> String {
         let names: Vec<&str> = intent.ports.iter().map(|port| port.name.as_str()).collect();

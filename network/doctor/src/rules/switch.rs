@@ -60,10 +60,14 @@ impl One<'_> {
         dscp.map(|dscp| self.intent.class_of_dscp(dscp))
     }
 
-    /// Whether tagged packets may get into a lossless class: whether data is tagged is not known.
+    /// Whether tagged packets of data may get into a lossless class: whether data is tagged is not known.
     fn is_reached_by_tag(&self) -> bool {
         let intent = self.intent;
-        intent.trust.pcp() && intent.pcp.iter().any(|class| intent.lossless(*class))
+        let is_decisive = match self.marks.dscp {
+            Some(dscp) => self.switch.may_decide_by_tag(intent, dscp),
+            None => intent.trust.pcp(),
+        };
+        is_decisive && intent.pcp.iter().any(|class| intent.lossless(*class))
     }
 
     /// The DSCP of data and, where only a tag leads to a lossless class, its priority code point: those that
