@@ -561,6 +561,28 @@ impl HostFacts {
         self.adapters.get_mut(number)
     }
 
+    /// The device of a port: that of the device for its first port, and one of its own for the others.
+    pub(crate) fn port_name(device: &str, port: &str) -> String {
+        match port {
+            "1" => device.to_owned(),
+            port => format!("{device}/{port}"),
+        }
+    }
+
+    /// A name like this one among the interfaces of adapters: in other letters, without its VLAN, or with a
+    /// slip in its letters. Another number is another interface.
+    pub(crate) fn interface_like(&self, name: &str) -> Option<&str> {
+        let known = || self.index.netdevs.keys().map(String::as_str);
+        let digits = |name: &str| -> String { name.chars().filter(char::is_ascii_digit).collect() };
+        let same = |own: &&str| {
+            own.eq_ignore_ascii_case(name) || name.split(['.', ':', '@']).next() == Some(*own)
+        };
+        let near = || known().filter(|own| digits(own) == digits(name));
+        known()
+            .find(same)
+            .or_else(|| crate::text::nearest(name, near()))
+    }
+
     /// The adapter of an interface.
     pub(crate) fn adapter_of(&mut self, interface: &str) -> Option<&mut Adapter> {
         let number = *self.index.netdevs.get(interface)?;

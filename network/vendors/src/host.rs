@@ -2,8 +2,8 @@
 
 use crate::facts::{Adapter, HostFacts};
 use crate::host_remedy::HostRemedy;
-use crate::outcome::Outcomes;
-use crate::sections::{check_count, read_each, sections};
+use crate::outcome::{Area, Outcomes};
+use crate::sections::{Section, check_count, read_each, sections};
 use crate::text::ReadError;
 use crate::{firmware, linux, windows};
 
@@ -32,6 +32,16 @@ const IRRELEVANT: &[&str] = &[
     "netsh interface tcp show",
 ];
 
+/// Sections are read by rank: those first that name the adapters, wherever they are in the snapshot.
+/// Outputs of equal rank keep their order.
+fn rank(section: &Section<'_>) -> u8 {
+    match section.program().to_ascii_lowercase().as_str() {
+        "sysfs" | "get-netadapterrdma" => 0,
+        "show_gids" | "get-netadapterqos" => 1,
+        _ => 2,
+    }
+}
+
 /// Reads a snapshot of a host. What is not understood is in `left`, and unknown.
 ///
 /// # Errors
@@ -44,7 +54,9 @@ pub fn read_host(file: &str, text: &str) -> Result<HostFacts, ReadError> {
     let mut outcomes = Outcomes::of(file, &[]);
     let sections = sections(file, text)?;
     check_count(&sections)?;
-    for section in &sections {
+    let mut ordered: Vec<&Section<'_>> = sections.iter().collect();
+    ordered.sort_by_key(|section| rank(section));
+    for section in ordered {
         let is_irrelevant = |words: &str| {
             // PowerShell takes cmdlets in any case.
             let begin = section.command.get(..words.len());
@@ -67,13 +79,38 @@ pub fn read_host(file: &str, text: &str) -> Result<HostFacts, ReadError> {
             outcomes.not_understood(&ReadError::new(file, section.head.number, what));
         }
     }
+    linux::shown::finish(&mut host);
     for adapter in &mut host.adapters {
         // What sysfs forces on queue pairs wins over the default of rdma_cm.
         adapter.tos = adapter.forced_tos.clone().or(adapter.tos.take());
     }
     windows::shown::finish(&mut host);
     host.left = outcomes.left();
+    for line in host.left.iter_mut().filter(|line| line.areas.is_empty()) {
+        let own = sections
+            .iter()
+            .rfind(|section| section.head.number < line.line);
+        if own.is_some_and(is_of_qos) {
+            line.areas.push(Area::Pfc);
+        }
+    }
     Ok(host)
+}
+
+/// Whether a command shows DCB or pauses: a line of its output that is not understood may be a fault.
+fn is_of_qos(section: &Section<'_>) -> bool {
+    let command = section.command.to_ascii_lowercase();
+    let begins = |words: &&str| command.starts_with(*words);
+    [
+        "mlnx_qos",
+        "dcb ",
+        "ethtool -a",
+        "ethtool --show-pause",
+        "get-netadapterqos",
+        "get-netqos",
+    ]
+    .iter()
+    .any(begins)
 }
 
 impl HostRemedy {

@@ -45,6 +45,7 @@ const WORDS: [(Area, &[&str]); 6] = [
             "mapping",
             "traffic-class",
             "forwarding-class",
+            "no profile \"",
         ],
     ),
     (
@@ -64,12 +65,14 @@ const WORDS: [(Area, &[&str]); 6] = [
     ),
     (
         Area::Ecn,
+        // A transmit manager of RouterOS marks.
         &[
             "ecn",
             "random-detect",
             "wred",
             "congestion-control",
             "drop-profile",
+            "tx-manager",
         ],
     ),
     (
@@ -158,7 +161,9 @@ impl fmt::Display for NotUnderstood {
 struct Entry {
     text: String,
     outcome: Option<Outcome>,
-    ports: Vec<String>,
+    /// Why the line was not understood, each reason with the ports that it concerns; all where there are
+    /// none. A file may have all of its entries in one line.
+    whys: BTreeMap<String, Vec<String>>,
 }
 
 /// The outcomes of the lines of one input.
@@ -204,15 +209,21 @@ impl Outcomes {
 
     /// A line that was not understood stays so, whatever else is said of it.
     fn set(&mut self, line: usize, outcome: Outcome) {
-        let ports = self.ports.clone();
         let entry = self.lines.entry(line).or_default();
+        if let Outcome::NotUnderstood(why) = &outcome {
+            let is_new = !entry.whys.contains_key(why);
+            let ports = entry.whys.entry(why.clone()).or_default();
+            match self.ports.is_empty() || (ports.is_empty() && !is_new) {
+                true => ports.clear(),
+                false => ports.extend(self.ports.iter().cloned()),
+            }
+        }
         if entry
             .outcome
             .as_ref()
             .is_none_or(|before| *before < outcome)
         {
             entry.outcome = Some(outcome);
-            entry.ports = ports;
         }
     }
 
@@ -257,24 +268,29 @@ impl Outcomes {
         })
     }
 
-    /// The lines that were not understood, in order.
+    /// The lines that were not understood, in order, each once for each reason.
     pub fn left(&self) -> Vec<NotUnderstood> {
-        let left = self.each().filter_map(|(line, outcome)| match outcome {
-            Outcome::NotUnderstood(why) => Some((line, why)),
-            Outcome::Applied | Outcome::Irrelevant => None,
-        });
-        left.map(|(line, why)| {
+        let mut found = Vec::new();
+        for (line, outcome) in self.each() {
+            let Outcome::NotUnderstood(why) = outcome else {
+                continue;
+            };
             let entry = self.lines.get(&line);
             let text = entry.map_or("", |entry| entry.text.as_str());
-            NotUnderstood {
+            let one = |(why, ports): (String, Vec<String>)| NotUnderstood {
                 file: self.file.clone(),
                 line,
                 areas: Area::of(&format!("{text} {why}")),
-                ports: entry.map_or_else(Vec::new, |entry| entry.ports.clone()),
+                ports,
                 why,
+            };
+            let whys = entry.map_or_else(BTreeMap::new, |entry| entry.whys.clone());
+            match whys.is_empty() {
+                true => found.push(one((why, Vec::new()))),
+                false => found.extend(whys.into_iter().map(one)),
             }
-        })
-        .collect()
+        }
+        found
     }
 }
 
@@ -304,5 +320,34 @@ mod tests {
         );
         assert_eq!(left[0].areas, [Area::Classes]);
         assert_eq!((left[0].ports.len(), left[1].ports.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_line_may_have_several_reasons_each_with_its_ports() {
+        let mut outcomes = Outcomes::of("f", &[]);
+        let mut say = |what: &str, ports: &[&str]| {
+            outcomes.within(ports.iter().map(|&port| port.to_owned()).collect());
+            outcomes.not_understood(&ReadError::new("f", 1, what));
+        };
+        say("odd ecn", &["a"]);
+        say("odd mtu", &["a"]);
+        say("odd ecn", &["b"]);
+        say("odd mtu", &[]);
+        say("odd mtu", &["c"]);
+        let left = outcomes.left();
+        let shown: Vec<(&str, Vec<&str>)> = left
+            .iter()
+            .map(|own| {
+                (
+                    own.why.as_str(),
+                    own.ports.iter().map(String::as_str).collect(),
+                )
+            })
+            .collect();
+        assert_eq!(shown, [("odd ecn", vec!["a", "b"]), ("odd mtu", vec![])]);
+        assert_eq!(
+            (&left[0].areas[..], &left[1].areas[..]),
+            (&[Area::Ecn][..], &[Area::Mtu][..])
+        );
     }
 }

@@ -21,14 +21,17 @@ pub(crate) struct Section<'a> {
 pub(crate) fn sections<'a>(file: &'a str, text: &'a str) -> Result<Vec<Section<'a>>, ReadError> {
     let mut found: Vec<Section<'a>> = Vec::new();
     for line in lines(file, text, &[])? {
-        if is_bare_powershell(line.text) {
+        let prompted = behind_powershell(line.text).or_else(|| behind_shell(line.text));
+        // A prompt without a command, as a log of a terminal ends.
+        if prompted.is_some_and(str::is_empty) {
             continue;
         }
         let command = line
             .text
             .strip_prefix("==> ")
             .and_then(|rest| rest.strip_suffix(" <=="))
-            .or_else(|| after_powershell(line.text));
+            .or(prompted)
+            .map(without_path);
         match (command, found.last_mut()) {
             (Some(command), _) => found.push(Section {
                 file,
@@ -40,7 +43,8 @@ pub(crate) fn sections<'a>(file: &'a str, text: &'a str) -> Result<Vec<Section<'
             // Comments on the origin of a snapshot, and a prompt before a log's end.
             (None, None) if line.text.starts_with('#') => {}
             (None, None) => {
-                let what = "a snapshot begins with \"==> COMMAND <==\"; rockery doctor snapshot writes one";
+                let what = "a snapshot begins with \"==> COMMAND <==\", or with a prompt and the command; \
+                            rockery doctor snapshot writes one";
                 return Err(ReadError::new(file, line.number, what));
             }
         }
@@ -48,21 +52,52 @@ pub(crate) fn sections<'a>(file: &'a str, text: &'a str) -> Result<Vec<Section<'
     Ok(found)
 }
 
-/// The text after a prompt of PowerShell: `PS C:\Users\a> Get-NetAdapterRdma`.
+/// The text after a prompt of PowerShell: `PS C:\Users\a> Get-NetAdapterRdma`, with `[host]: ` before it
+/// where the session is of another host.
 fn behind_powershell(text: &str) -> Option<&str> {
+    let of_host = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once("]: "));
+    let text = of_host.map_or(text, |(_, rest)| rest);
     let (path, command) = text.strip_prefix("PS ")?.split_once('>')?;
     let mut letters = path.chars();
     let is_drive = letters.next()?.is_ascii_alphabetic() && letters.next() == Some(':');
-    is_drive.then(|| command.trim())
+    (is_drive || path.starts_with('/')).then(|| command.trim())
 }
 
-fn after_powershell(text: &str) -> Option<&str> {
-    behind_powershell(text).filter(|command| !command.is_empty())
+/// The text after a prompt of a shell: `root@h1:~# ethtool eth0`, `[root@h1 ~]# …`, or `$ …`.
+fn behind_shell(text: &str) -> Option<&str> {
+    let (user, rest) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((user, rest)) => (user, rest.strip_prefix(['#', '$'])?),
+        None if text.starts_with("$ ") => ("@", &text[1..]),
+        None => {
+            let (user, rest) = text.split_once(['#', '$'])?;
+            (
+                Some(user).filter(|user| !user.contains(char::is_whitespace))?,
+                rest,
+            )
+        }
+    };
+    let is_prompt = user.contains('@') && (rest.is_empty() || rest.starts_with(' '));
+    is_prompt.then(|| rest.trim())
 }
 
-/// Whether a line is a prompt of PowerShell without a command, as a log of a terminal ends.
-fn is_bare_powershell(text: &str) -> bool {
-    behind_powershell(text).is_some_and(str::is_empty)
+/// A command without `sudo` and without the path of its program.
+fn without_path(command: &str) -> &str {
+    let mut own = command.trim();
+    if let Some(rest) = own.strip_prefix("sudo ") {
+        own = rest.trim_start();
+        while let Some(rest) = own.strip_prefix('-') {
+            own = rest
+                .split_once(' ')
+                .map_or("", |(_, rest)| rest.trim_start());
+        }
+    }
+    let program = own.split_whitespace().next().unwrap_or_default();
+    match program.rsplit_once('/') {
+        Some((path, _)) if program.starts_with('/') => &own[path.len() + 1..],
+        _ => own,
+    }
 }
 
 /// Lines of all outputs of a file at most that are left out, because they were not understood. Each makes its
@@ -148,11 +183,29 @@ impl<'a> Section<'a> {
             .map_err(|_| self.wrong(line, "a number was expected"))
     }
 
-    /// The word after some words of the command: `mlnx_qos -i eth0`.
+    /// The word after some words of the command: `flint -d DEVICE`.
     pub(crate) fn argument(&self, before: &str) -> Option<&'a str> {
         let mut words = self.command.split_whitespace();
         words.find(|word| *word == before)?;
         words.next()
+    }
+
+    /// The value of an option of the command: `-i eth0`, `-ieth0`, `--interface eth0` or `--interface=eth0`.
+    pub(crate) fn option(&self, short: &str, long: &str) -> Option<&'a str> {
+        let mut words = self.command.split_whitespace();
+        while let Some(word) = words.next() {
+            if word == short || word == long {
+                return words.next();
+            }
+            let behind_long = word
+                .strip_prefix(long)
+                .and_then(|rest| rest.strip_prefix('='));
+            let behind_short = word.strip_prefix(short).filter(|_| !word.starts_with("--"));
+            if let Some(value) = behind_long.or(behind_short) {
+                return Some(value);
+            }
+        }
+        None
     }
 
     /// The first word of the command.

@@ -17,5 +17,7 @@ mod round_trips;
 mod sites;
 mod spraying;
 mod switches;
+mod variations;
+mod variations_of_hosts;
 mod windows;
 mod windows_shown;

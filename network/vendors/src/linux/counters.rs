@@ -1,5 +1,6 @@
 //! Counters of faults, from sysfs, `ethtool -S` and `rdma statistic` (rdma-statistic(8)).
 
+use super::adapter::interface;
 use crate::counted_faults::CountedFault;
 use crate::facts::{Adapter, HostFacts};
 use crate::sections::Section;
@@ -11,7 +12,7 @@ pub(super) fn ethtool(
     name: &str,
     host: &mut HostFacts,
 ) -> Result<(), ReadError> {
-    let Some(adapter) = host.adapter_of(name) else {
+    let Some(adapter) = interface(section, host, name)? else {
         return Ok(());
     };
     for line in &section.lines {
@@ -60,7 +61,8 @@ pub(super) fn rdma(section: &Section<'_>, host: &mut HostFacts) -> Result<(), Re
                 continue;
             }
             ["link", name, rest @ ..] if name.contains('/') => {
-                device = name.split('/').next().map(str::to_owned);
+                let port = name.split_once('/');
+                device = port.map(|(device, port)| HostFacts::port_name(device, port));
                 rest
             }
             rest => rest,

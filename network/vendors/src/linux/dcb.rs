@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::adapter::interface;
 use crate::facts::{Adapter, HostFacts};
 use crate::sections::Section;
 use crate::text::{Line, ReadError, dscp_named};
@@ -10,10 +11,14 @@ use crate::text::{Line, ReadError, dscp_named};
 /// Takes the facts of `dcb [-j] pfc|app|ets|apptrust show dev IF`; whether the command is one of them.
 pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, ReadError> {
     let words: Vec<&str> = section.command.split_whitespace().collect();
-    let (is_json, object, name) = match words.as_slice() {
-        ["dcb", "-j" | "-jp", object, "show", "dev", name, ..] => (true, *object, *name),
-        ["dcb", "-N" | "-s", object, "show", "dev", name, ..]
-        | ["dcb", object, "show", "dev", name, ..] => (false, *object, *name),
+    let is_option = |word: &&str| word.starts_with('-');
+    let is_json = words
+        .iter()
+        .filter(|word| is_option(word))
+        .any(|word| *word == "--json" || (!word.starts_with("--") && word.contains('j')));
+    let rest: Vec<&str> = words.into_iter().filter(|word| !is_option(word)).collect();
+    let (object, name) = match rest.as_slice() {
+        ["dcb", object, "show", "dev", name, ..] => (*object, *name),
         _ => return Ok(false),
     };
     if !matches!(object, "pfc" | "app" | "ets" | "apptrust") {
@@ -26,7 +31,7 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
     else {
         return Ok(true);
     };
-    let Some(adapter) = host.adapter_of(name) else {
+    let Some(adapter) = interface(section, host, name)? else {
         return Ok(true);
     };
     if !is_json {

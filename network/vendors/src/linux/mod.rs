@@ -3,8 +3,10 @@
 //! Linux hosts with iproute2's `dcb`, and the parts that `mlnx` shares: marking, MTU, pause, firmware and
 //! SR-IOV (manual pages of iproute2; rdma-core's and NVIDIA's tools).
 
+mod adapter;
 pub(crate) mod counters;
 mod dcb;
+mod firewall;
 pub(crate) mod read;
 pub(crate) mod remedy;
 pub(crate) mod shown;

@@ -1,6 +1,8 @@
 //! Facts of Linux hosts, from the outputs of their tools and from sysfs.
 
+use super::adapter::interface;
 use super::counters;
+use super::firewall::firewall;
 use crate::facts::{Adapter, Fact, GidEntry, HostFacts, PcieLink, SmbMount};
 use crate::sections::Section;
 use crate::text::{Line, ReadError};
@@ -15,7 +17,7 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
         "dcb" => return super::dcb::take(section, host),
         "ethtool" => return ethtool(section, host),
         "dmesg" => dmesg(section, host)?,
-        "ip" if section.command.contains(" addr") => addresses(section, host)?,
+        "ip" if is_addresses(section.command) => addresses(section, host)?,
         "iptables-save" | "ip6tables-save" | "nft" => firewall(section, host),
         "ls" if section.command.ends_with("/sys/kernel/iommu_groups") => {
             let groups = section.lines.iter().flat_map(Line::words).count();
@@ -35,17 +37,51 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
 /// Entries of one GID table at most.
 const GIDS_MAX: usize = 4096;
 
+/// A path and its value: `PATH: VALUE`, or `PATH:VALUE` as grep prints it. Only the last part of a path has a
+/// colon behind it: PCI addresses have some within.
+fn path_and_value(text: &str) -> Option<(&str, &str)> {
+    let head = text.split_once(": ").map_or(text, |(head, _)| head);
+    let last = head.rfind('/').map_or(0, |at| at + 1);
+    let is_link = head.contains(":../");
+    let end = match is_link {
+        true => head.find(":../"),
+        false => head[last..].find(':').map(|at| last + at),
+    };
+    let end = end.or_else(|| text.find(": "))?;
+    Some((&text[..end], text[end + 1..].trim_start()))
+}
+
+/// Files that name a device's port, its interface and its PCI address come before those that are found by
+/// them.
+fn order_of_path(path: &str) -> u8 {
+    let is_one = |part: &str| path.contains(part);
+    match path.starts_with("/sys/class/infiniband/") {
+        true if path.ends_with("/device") || is_one("/gids/") || is_one("/ndevs/") => 0,
+        true => 1,
+        false => 2,
+    }
+}
+
 /// Lines `PATH: VALUE` of files in /sys and configfs.
 fn sysfs(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
+    let mut ordered = Vec::new();
     for line in &section.lines {
-        let Some((path, value)) = line.text.split_once(": ") else {
+        let Some((path, value)) = path_and_value(line.text) else {
             return Err(section.wrong(line, "PATH: VALUE was expected"));
         };
+        ordered.push((line, path, value));
+    }
+    ordered.sort_by_key(|(_, path, _)| order_of_path(path));
+    for (line, path, value) in ordered {
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match parts.as_slice() {
             ["sys", "class", "infiniband", name, rest @ ..] => {
-                of_device(section, line, host.device(name), rest, value)?;
-                host.index_names(name);
+                let name = match rest {
+                    ["ports" | "tc", port, ..] => HostFacts::port_name(name, port),
+                    _ => (*name).to_owned(),
+                };
+                of_device(section, line, host.device(&name), rest, value)?;
+                host.index_names(&name);
             }
             ["sys", "class", "net", name, rest @ ..] => {
                 let Some(adapter) = host.adapter_of(name) else {
@@ -53,8 +89,17 @@ fn sysfs(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
                 };
                 of_interface(section, line, adapter, rest, value)?;
             }
-            ["sys", "kernel", "config", "rdma_cm", name, "ports", _, file] => {
-                let adapter = host.device(name);
+            [
+                "sys",
+                "kernel",
+                "config",
+                "rdma_cm",
+                name,
+                "ports",
+                port,
+                file,
+            ] => {
+                let adapter = host.device(&HostFacts::port_name(name, port));
                 match *file {
                     "default_roce_tos" => {
                         adapter.tos = Some(section.fact(line, section.number(line, value)?))
@@ -255,7 +300,7 @@ fn mapped(address: std::net::Ipv6Addr) -> std::net::IpAddr {
 fn show_gids(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
     for line in &section.lines {
         let words = line.words();
-        let [name, _, index, gid, rest @ ..] = words.as_slice() else {
+        let [name, port, index, gid, rest @ ..] = words.as_slice() else {
             continue;
         };
         let (Ok(index), Ok(address)) = (index.parse(), gid.parse::<std::net::Ipv6Addr>()) else {
@@ -264,7 +309,8 @@ fn show_gids(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadErro
         // Some drivers do not show the version, and no interface behind it.
         let version = rest.iter().find(|word| matches!(**word, "v1" | "v2"));
         let v2 = version.map(|version| *version == "v2");
-        let adapter = host.device(name);
+        let name = HostFacts::port_name(name, port);
+        let adapter = host.device(&name);
         let netdev = rest.last().filter(|_| version.is_some());
         if let (Some(netdev), None) = (netdev, &adapter.netdev) {
             adapter.netdev = Some(section.fact(line, (*netdev).to_owned()));
@@ -280,7 +326,7 @@ fn show_gids(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadErro
                 v2,
             },
         ));
-        host.index_names(name);
+        host.index_names(&name);
     }
     Ok(())
 }
@@ -352,11 +398,28 @@ fn link(section: &Section<'_>, line: &Line<'_>, rest: &str) -> Result<Option<Pci
     }
 }
 
+/// Lines of `mlnx_qos` that concern no rule, by their first words.
+const WITHOUT_RULE: &[&str] = &[
+    "dscp2prio mapping",
+    "default priority",
+    "Receive buffer size",
+    "Cable len",
+    "PFC configuration",
+    "priority  ",
+    "priority\t",
+    "delay",
+    "skprio:",
+    "(vlan",
+    "ETS ",
+    "up:",
+    "buffer_size",
+];
+
 fn mlnx_qos(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
-    let Some(adapter) = section
-        .argument("-i")
-        .and_then(|name| host.adapter_of(name))
-    else {
+    let Some(name) = section.option("-i", "--interface") else {
+        return Err(section.wrong(&section.head, "the interface (-i) was expected"));
+    };
+    let Some(adapter) = interface(section, host, name)? else {
         return Ok(());
     };
     let mut class = None;
@@ -376,21 +439,13 @@ fn mlnx_qos(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError
             .strip_prefix("prio:")
             .and_then(|rest| rest.split_once(" dscp:"))
         {
-            let priority: u8 = section.number(line, priority)?;
             let map = dscp.get_or_insert_with(|| section.fact(line, [0; 64]));
-            for value in values.split(',').filter(|value| !value.trim().is_empty()) {
-                let value: usize = section.number(line, value)?;
-                let entry = map
-                    .value
-                    .get_mut(value)
-                    .ok_or_else(|| section.wrong(line, "a DSCP is at most 63"))?;
-                *entry = priority;
-                if value == 26 {
-                    map.seen = section.fact(line, ()).seen;
-                }
-            }
+            map_priority(section, line, map, priority, values)?;
         } else if let Some(values) = text.strip_prefix("enabled ") {
             let bits = eight(section, line, values)?;
+            if bits.iter().any(|bit| *bit > 1) {
+                return Err(section.wrong(line, "0 or 1 was expected for each priority"));
+            }
             adapter.pfc = Some(
                 section.fact(
                     line,
@@ -416,10 +471,35 @@ fn mlnx_qos(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError
             adapter
                 .class_of_priority
                 .insert(section.number(line, priority)?, class);
+        } else if !WITHOUT_RULE.iter().any(|begin| text.starts_with(begin)) {
+            return Err(section.wrong(line, "this line of mlnx_qos is not known"));
         }
     }
     adapter.dscp = dscp;
     adapter.has_mlnx_qos = true;
+    Ok(())
+}
+
+/// Takes the DSCPs of a priority: `prio:3 dscp:31,30,…`.
+fn map_priority(
+    section: &Section<'_>,
+    line: &Line<'_>,
+    map: &mut Fact<[u8; 64]>,
+    priority: &str,
+    values: &str,
+) -> Result<(), ReadError> {
+    let priority: u8 = section.number(line, priority)?;
+    for value in values.split(',').filter(|value| !value.trim().is_empty()) {
+        let value: usize = section.number(line, value)?;
+        let entry = map
+            .value
+            .get_mut(value)
+            .ok_or_else(|| section.wrong(line, "a DSCP is at most 63"))?;
+        *entry = priority;
+        if value == 26 {
+            map.seen = section.fact(line, ()).seen;
+        }
+    }
     Ok(())
 }
 
@@ -444,7 +524,7 @@ fn ethtool(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, ReadErro
         }
         _ => return Ok(false),
     };
-    let Some(adapter) = host.adapter_of(name) else {
+    let Some(adapter) = interface(section, host, name)? else {
         return Ok(true);
     };
     if pause {
@@ -524,12 +604,37 @@ fn dmesg(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// `ip -o addr`: `2: eth0    inet 192.168.1.1/24 brd …`.
+/// Whether a command shows addresses: `ip -o addr`, `ip a`, `ip address show`.
+fn is_addresses(command: &str) -> bool {
+    let mut words = command.split_whitespace().skip(1);
+    let object = words.find(|word| !word.starts_with('-'));
+    let is_brief = command
+        .split_whitespace()
+        .any(|word| word.starts_with("-b"));
+    object.is_some_and(|word| word.starts_with('a') && "address".starts_with(word)) && !is_brief
+}
+
+/// `ip -o addr`: `2: eth0    inet 192.168.1.1/24 brd …`; without `-o` the addresses are below a line with
+/// the name and the MTU.
 fn addresses(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
+    let mut current = String::new();
     for line in &section.lines {
         let words = line.words();
-        let [_, name, "inet" | "inet6", address, ..] = words.as_slice() else {
-            continue;
+        let (name, address) = match words.as_slice() {
+            [_, name, "inet" | "inet6", address, ..] => (*name, *address),
+            ["inet" | "inet6", address, ..] => (current.as_str(), *address),
+            [number, name, flags, rest @ ..] if is_head(number, flags) => {
+                // A VLAN's name has its link behind an @.
+                let name = name.trim_end_matches(':').split('@').next();
+                name.unwrap_or_default().clone_into(&mut current);
+                let mtu = rest.iter().skip_while(|word| **word != "mtu").nth(1);
+                if let (Some(mtu), Some(adapter)) = (mtu, host.adapter_of(&current)) {
+                    let mtu = section.fact(line, section.number(line, mtu)?);
+                    adapter.mtu.get_or_insert(mtu);
+                }
+                continue;
+            }
+            _ => continue,
         };
         let Some(adapter) = host.adapter_of(name.trim_end_matches(':')) else {
             continue;
@@ -543,24 +648,28 @@ fn addresses(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadErro
     Ok(())
 }
 
-fn firewall(section: &Section<'_>, host: &mut HostFacts) {
-    host.firewall_seen = true;
-    for line in &section.lines {
-        let udp = line.text.contains("4791") && line.text.contains("udp");
-        let refuses = ["-j DROP", "-j REJECT", " drop", " reject"]
-            .iter()
-            .any(|word| line.text.contains(word));
-        if udp && refuses {
-            // iptables: `-i IF`; nftables: `iifname "IF"` or `iif "IF"`.
-            let mut words = line.text.split_whitespace();
-            let named =
-                words.find(|word| matches!(*word, "-i" | "--in-interface" | "iifname" | "iif"));
-            let interface = named
-                .and_then(|_| words.next())
-                .map(|name| name.trim_matches('"'));
-            host.dropped_4791
-                .push(section.fact(line, interface.map(str::to_owned)));
-        }
+/// Whether a line begins an interface: its number, and flags in angle brackets.
+fn is_head(number: &str, flags: &str) -> bool {
+    number.ends_with(':') && flags.starts_with('<')
+}
+
+/// Gives further ports of a device what they share with the first: the card and its driver.
+pub(crate) fn finish(host: &mut HostFacts) {
+    let firsts: Vec<Adapter> = host.adapters.clone();
+    for adapter in &mut host.adapters {
+        let Some((device, _)) = adapter.device.split_once('/') else {
+            continue;
+        };
+        let Some(first) = firsts.iter().find(|own| own.device == device) else {
+            continue;
+        };
+        adapter.pci = first.pci.clone();
+        adapter.driver = first.driver.clone();
+        adapter.psid = first.psid.clone();
+        adapter.iwarp = first.iwarp.clone();
+        adapter.card = first.card.clone();
+        adapter.pcie = first.pcie.clone();
+        adapter.numa_node = adapter.numa_node.clone().or(first.numa_node.clone());
     }
 }
 
@@ -582,8 +691,12 @@ fn rdma_links(section: &Section<'_>, host: &mut HostFacts) {
 
 fn environment(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
     for line in &section.lines {
+        // `export -p` and files of a shell have quotes.
+        let text = line.text.strip_prefix("export ").unwrap_or(line.text);
+        let text = text.strip_prefix("declare -x ").unwrap_or(text);
         if let Some((name @ ("NCCL_IB_GID_INDEX" | "UCX_IB_GID_INDEX"), value)) =
-            line.text.split_once('=')
+            text.split_once('=')
+            && let value = value.trim_matches(['"', '\''])
             && value != "auto"
         {
             let index = section.number(line, value)?;

@@ -68,8 +68,12 @@ fn queried(query: &str, all: &[Entry]) -> Result<Vec<usize>, Refusal> {
 /// Entries by name or number, several with commas between them.
 fn named(text: &str, all: &[Entry]) -> Result<Vec<usize>, Refusal> {
     let name = |entry: &Entry| entry.get("name").cloned().unwrap_or_default();
+    if let Some(whole) = all.iter().position(|entry| name(entry) == text) {
+        return Ok(vec![whole]);
+    }
     let mut found = Vec::new();
-    for part in text.split(',') {
+    for part in parts(text) {
+        let part = part.as_str();
         let by_name = all.iter().position(|entry| name(entry) == part);
         let by_number = part
             .parse::<usize>()
@@ -92,4 +96,29 @@ fn named(text: &str, all: &[Entry]) -> Result<Vec<usize>, Refusal> {
         found.push(index);
     }
     Ok(found)
+}
+
+/// Names with commas between them; a name with blanks or commas is within quotes.
+fn parts(text: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for letter in text.chars() {
+        match letter {
+            '"' if !is_escaped => is_quoted = !is_quoted,
+            ',' if !is_quoted => {
+                found.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+        found
+            .last_mut()
+            .into_iter()
+            .for_each(|part| part.push(letter));
+    }
+    found
+        .iter()
+        .map(|part| super::script::unquote(part))
+        .collect()
 }

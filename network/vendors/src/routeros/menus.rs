@@ -66,7 +66,6 @@ pub(super) const SHOWING: &[&str] = &[
     "find",
     "get",
     "reset-counters",
-    "edit",
 ];
 
 /// A menu outside QoS: it is irrelevant, or not known.
@@ -91,9 +90,15 @@ pub(super) fn other_menu(menu: &str, command: &ScriptCommand) -> Result<bool, Re
         "profile",
         "traffic-class",
     ];
-    let text = command.text();
-    if is_of_switch && !about_qos.iter().any(|word| text.contains(word)) {
+    let mut names = command.properties.iter().map(|(name, _)| name);
+    let is_about_qos = names.any(|name| about_qos.iter().any(|word| name.contains(word)));
+    if is_of_switch && !is_about_qos {
         return Ok(false);
+    }
+    if is_of_switch {
+        let what = "rules and rates of the switch are not evaluated: they may give packets another profile \
+                    (traffic-class) or rate (queue)";
+        return Err((what.to_owned(), None));
     }
     Err((format!("the menu \"{menu}\" is not known"), None))
 }

@@ -216,6 +216,11 @@ impl RouterOsConfig {
                 map.push(new);
             }
             "remove" => remove(map, &chosen(command, &entries)?, 0)?,
+            "move" => {
+                let what =
+                    "the order of entries is not changed here: the map of packets is unknown";
+                return Err(refuse(what, None));
+            }
             verb => {
                 let properties = properties_of(command, verb)?;
                 for index in chosen(command, &entries)? {
@@ -273,11 +278,13 @@ impl RouterOsConfig {
         match command.verb.as_str() {
             "add" => {
                 room(self.tx_managers.len())?;
-                let first = self.tx_managers.first().map(|first| first.queues);
+                // Its queues are those of a new switch, whatever was set of the queues of others.
+                let new = RouterOsConfig::default().tx_managers.into_iter().next();
+                let queues = new.map(|new| new.queues);
                 let mut manager = TxManager {
                     name: new_name(command, &entries)?,
                     ecn: false,
-                    queues: first.unwrap_or([TxQueue::new(QueueSchedule::Low, 1); 8]),
+                    queues: queues.unwrap_or([TxQueue::new(QueueSchedule::Low, 1); 8]),
                 };
                 set_manager(&mut manager, &command.properties)?;
                 self.tx_managers.push(manager);
@@ -347,20 +354,23 @@ impl RouterOsConfig {
 
     fn port_menu(&mut self, command: &ScriptCommand) -> Result<(), Refusal> {
         if !matches!(command.verb.as_str(), "set" | "unset" | "comment") {
-            return Err(refuse("ports are set, and neither added nor removed", None));
+            let what = "ports are set, and neither added nor removed: trust, pfc and tx-manager are unknown";
+            return Err(refuse(what, None));
         }
         // `unset` names properties behind the port.
         let entries = self.port_entries();
         let properties = properties_of(command, &command.verb)?;
         let chosen = chosen(&selection(command), &entries)?;
+        // An odd property leaves the others, at each of the ports.
+        let mut result = Ok(());
         for index in chosen {
             let name = entries[index].get("name").cloned().unwrap_or_default();
             let port = self.ports.entry(name).or_default();
             for (name, value) in &properties {
-                set_port(port, name, value)?;
+                result = result.and(set_port(port, name, value));
             }
         }
-        Ok(())
+        result
     }
 
     fn pfc_menu(&mut self, command: &ScriptCommand) -> Result<(), Refusal> {
@@ -462,6 +472,18 @@ impl RouterOsConfig {
             });
             let why = links.filter_map(super::EthernetLink::not_simulated).next();
             whys.extend(why.filter(|_| pauses).map(str::to_owned));
+            let is_off = command.verb == "disable"
+                || command
+                    .properties
+                    .iter()
+                    .any(|(name, value)| name == "disabled" && value == "yes");
+            whys.extend(is_off.then(|| "the port is taken as if it were enabled".to_owned()));
+            let is_auto = command.properties.iter().any(|(name, value)| {
+                matches!(name.as_str(), "rx-flow-control" | "tx-flow-control") && value == "auto"
+            });
+            let what =
+                "whether pauses of the link (802.3x) are negotiated is unknown: off is taken";
+            whys.extend(is_auto.then(|| what.to_owned()));
         }
         for (name, value) in &command.properties {
             let pool = name == "shared-pool-index" && value != "0";

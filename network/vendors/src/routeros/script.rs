@@ -384,7 +384,7 @@ fn split(line: &str) -> Result<Vec<Vec<String>>, String> {
     Ok(commands)
 }
 
-fn unquote(text: &str) -> String {
+pub(super) fn unquote(text: &str) -> String {
     let inner = text
         .strip_prefix('"')
         .and_then(|rest| rest.strip_suffix('"'));

@@ -51,7 +51,9 @@ pub struct SonicPort {
     pub(super) queue: [u8; CLASSES],
     /// By traffic class.
     pub(super) group: [u8; CLASSES],
-    /// The queues that each priority pauses, one bit each.
+    /// The priority group whose pauses have each priority.
+    pub(super) pfc_groups: [u8; CLASSES],
+    /// The queue that a pause of each priority stops.
     pub(super) pfc_queues: [u8; CLASSES],
     pub(super) pfc: u8,
     /// The queues by their numbers.
@@ -79,6 +81,7 @@ impl Default for SonicPort {
             pcp: None,
             queue: identity,
             group: [0; CLASSES],
+            pfc_groups: identity,
             pfc_queues: identity,
             pfc: 0,
             queues: [QueueConfig::default(); CLASSES],
@@ -94,9 +97,26 @@ impl Default for SonicPort {
 }
 
 impl SonicPort {
-    /// Priorities with PFC, one bit each.
-    pub(super) const fn pfc(&self) -> u8 {
-        self.pfc
+    /// Queues whose packets are paused on arrival, one bit each: those of the traffic classes whose
+    /// priority group sends pauses of the same priority.
+    pub(super) fn pfc_send(&self) -> u8 {
+        self.classes(|class| {
+            self.pfc >> class & 1 == 1 && self.pfc_groups[class] == self.group[class]
+        })
+    }
+
+    /// Queues that a pause stops, one bit each: a neighbour pauses the priority of the traffic class.
+    pub(super) fn pfc_obey(&self) -> u8 {
+        let enabled = if self.pfc_asymmetric { 0xff } else { self.pfc };
+        self.classes(|class| {
+            enabled >> class & 1 == 1 && self.pfc_queues[class] == self.queue[class]
+        })
+    }
+
+    /// The queues of some traffic classes.
+    fn classes(&self, is_one: impl Fn(usize) -> bool) -> u8 {
+        let own = (0..CLASSES).filter(|class| is_one(*class));
+        own.fold(0, |mask, class| mask | 1 << (self.queue[class] & 7))
     }
 }
 
@@ -155,7 +175,7 @@ impl SonicConfig {
         let (mut send, mut queues_of_priority) = (0, [0_u8; CLASSES]);
         for (priority, queues) in queues_of_priority.iter_mut().enumerate() {
             *queues = 1 << (port.pfc_queues[priority] & 7);
-            let group = usize::from(port.group[priority] & 7);
+            let group = usize::from(port.pfc_groups[priority] & 7);
             if port.pfc >> priority & 1 == 1 {
                 send |= 1 << group;
                 priority_of_group[group] = priority as u8;

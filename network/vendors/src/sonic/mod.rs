@@ -5,6 +5,7 @@
 
 mod adaptive;
 mod config;
+mod entries;
 mod group;
 mod lookup;
 mod print;

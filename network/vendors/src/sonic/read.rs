@@ -60,15 +60,17 @@ pub(crate) fn intents(config: &SonicConfig) -> (Vec<Intent>, Vec<OddField>) {
     let ports = config
         .ports
         .keys()
-        .filter(|name| named.is_empty() || named.contains(&name.as_str()));
+        .filter(|name| is_judged(root, &named, name));
     let mut odd = Vec::new();
     let intents = ports
         .map(|name| {
             // The link does not matter, because headroom that the switch computes is not used.
             let link = LinkConfig::new(Rate::from_gbps(100), Span::from_ns(10));
             let mut intent = profile::intent_of(&config.profile(name, &link));
-            let pfc = config.ports.get(name).map_or(0, SonicPort::pfc);
-            (intent.pfc_send, intent.dcbx) = (pfc, false);
+            let port = config.ports.get(name);
+            intent.pfc_send = port.map_or(0, SonicPort::pfc_send);
+            intent.pfc_obey = port.map_or(0, SonicPort::pfc_obey);
+            intent.dcbx = false;
             let field = |table_name: &str, key: &str, field: &str| {
                 let value = table(table_name)?.get(key)?.get(field)?;
                 value
@@ -90,19 +92,15 @@ pub(crate) fn intents(config: &SonicConfig) -> (Vec<Intent>, Vec<OddField>) {
             };
             intent.mtu = number("mtu").unwrap_or(9100);
             let mbps = number("speed");
-            let metres = field("CABLE_LENGTH", "AZURE", name)
-                .and_then(|text| text.strip_suffix('m')?.parse().ok());
+            let metres = port.and_then(|port| port.metres);
             intent.ports.push(Port {
                 name: name.clone(),
                 mbps,
                 metres,
             });
             intent.pause = pause(root, name, intent.pfc_send);
-            intent.spread = config
-                .ports
-                .get(name)
-                .map_or(PathSpread::Flows, |port| port.spread);
-            let watchdog = config.ports.get(name).and_then(|port| port.watchdog);
+            intent.spread = port.map_or(PathSpread::Flows, |port| port.spread);
+            let watchdog = port.and_then(|port| port.watchdog);
             intent.watchdog = watchdog.map(|(detect, restore)| PauseWatchdog {
                 detect_ms: Some(whole_ms(detect)),
                 restore_ms: Some(whole_ms(restore)),
@@ -111,6 +109,20 @@ pub(crate) fn intents(config: &SonicConfig) -> (Vec<Intent>, Vec<OddField>) {
         })
         .collect();
     (intents, odd)
+}
+
+/// Whether a port is one that carries traffic by this configuration: one with maps, and one of `PORT` that
+/// is not down. A port that `PORT` does not have is none.
+fn is_judged(root: &Map<String, Value>, named: &[&str], name: &str) -> bool {
+    let ports = root.get("PORT").and_then(Value::as_object);
+    let Some(ports) = ports.filter(|ports| !ports.is_empty()) else {
+        return named.is_empty() || named.contains(&name);
+    };
+    let Some(entry) = ports.get(name) else {
+        return false;
+    };
+    let is_down = entry.get("admin_status").and_then(Value::as_str) == Some("down");
+    named.contains(&name) || !is_down
 }
 
 /// Milliseconds of a time that the tables have in milliseconds.

@@ -1,9 +1,10 @@
 //! Reads SONiC's tables as the settings of ports.
 
 use super::config::{BURST_BYTES, SonicConfig, SonicPort};
+use super::entries::{ignored, metres};
 use super::group::{Group, alpha};
 use super::lookup::Lookup;
-use super::tables::{Documents, TABLES, is_irrelevant};
+use super::tables::{Documents, TABLES, is_irrelevant, text_of};
 use crate::import_error::ImportError;
 use crate::outcome::{Area, NotUnderstood};
 use fabric::config::{CLASSES, Limit, QueueConfig, Red, RedAt, Shaper, Weigh};
@@ -52,6 +53,7 @@ pub fn read_files(files: &[(&str, &str)]) -> Result<SonicConfig, ImportError> {
         found: RefCell::default(),
     };
     reader.check_tables();
+    reader.check_entries();
     let mut config = reader.config()?;
     config.tables = reader.files.root.clone();
     let found = reader.found.into_inner();
@@ -146,6 +148,15 @@ impl<'a> Reader<'a> {
             let instead = meant.map(|meant| format!("did you mean {meant}?"));
             let what = "this table is not known".to_owned();
             self.take("", Err::<(), _>(self.wrong(&[name], what, instead)));
+        }
+    }
+
+    /// Names entries, fields and ports that the switch ignores.
+    fn check_entries(&self) {
+        for odd in ignored(&self.files.root) {
+            let path: Vec<&str> = odd.path.iter().map(String::as_str).collect();
+            let wrong = self.wrong(&path, odd.what, odd.instead);
+            self.take(&odd.port, Err::<(), _>(wrong));
         }
     }
 
@@ -272,22 +283,37 @@ impl<'a> Reader<'a> {
         }
         let lengths = self.table("CABLE_LENGTH").into_iter().flat_map(Map::values);
         let length = lengths.filter_map(|table| table.get(name)?.as_str()).next();
-        port.metres = length.and_then(|text| text.trim_end_matches('m').parse().ok());
+        port.metres = length.and_then(metres);
         self.queues(&mut port, name);
         self.groups(&mut port, name);
         self.computed(&mut port, name);
+        self.take(name, self.paused(&port, name));
         self.take(name, self.watchdog(&mut port, name));
         port.spread = self.take(name, self.spread(name)).unwrap_or_default();
         self.of_port(&mut port, name);
         port
     }
 
+    /// Checks that PFC has an effect: that some traffic class is in the priority group of a priority with
+    /// PFC.
+    fn paused(&self, port: &SonicPort, name: &str) -> Read<()> {
+        if port.pfc == 0 || port.pfc_send() != 0 {
+            return Ok(());
+        }
+        let key = self.entry("PORT_QOS_MAP", name).map(|(key, _)| key);
+        let path = ["PORT_QOS_MAP", key.as_deref().unwrap_or(name), "pfc_enable"];
+        let what =
+            "no traffic class is in the priority group of these priorities, so nothing is paused";
+        let instead = Some("put traffic class 3 in group 3, for example".to_owned());
+        Err(self.wrong(&path, what.to_owned(), instead))
+    }
+
     /// What the table PORT says that concerns QoS.
     fn of_port(&self, port: &mut SonicPort, name: &str) {
         let entry = self.table("PORT").and_then(|ports| ports.get(name));
-        let text = |field: &str| entry.and_then(|entry| entry.get(field)?.as_str());
-        port.pfc_asymmetric = text("pfc_asym") == Some("on");
-        if text("admin_status") == Some("down") {
+        let text = |field: &str| entry.and_then(|entry| text_of(entry.get(field)?));
+        port.pfc_asymmetric = text("pfc_asym").as_deref() == Some("on");
+        if text("admin_status").as_deref() == Some("down") {
             let what = "the port is simulated as if it were up";
             self.not_simulated(&["PORT", name, "admin_status"], name, what);
         }
@@ -315,6 +341,14 @@ impl<'a> Reader<'a> {
             return Ok(());
         };
         let path = ["PFC_WD", key.as_str()];
+        let whole = self
+            .table("PFC_WD")
+            .and_then(|entries| entries.get("GLOBAL"));
+        let always = whole.and_then(|entry| text_of(entry.get("BIG_RED_SWITCH")?));
+        if always.as_deref() == Some("enable") {
+            let what = "all lossless queues act as stormed ones, which is not simulated";
+            self.not_simulated(&["PFC_WD", "GLOBAL", "BIG_RED_SWITCH"], "", what);
+        }
         let time = |field| self.optional(&path, entry, field, 60_000);
         let times = time("detection_time")?.zip(time("restoration_time")?);
         if times.is_none() {
@@ -358,11 +392,29 @@ impl<'a> Reader<'a> {
         let model = metadata.and_then(|host| host.get("buffer_model")?.as_str());
         let missing: Vec<usize> = (0..CLASSES)
             .filter(|priority| port.pfc >> priority & 1 == 1)
-            .map(|priority| usize::from(port.group[priority] & 7))
+            .map(|priority| usize::from(port.pfc_groups[priority] & 7))
             .filter(|group| port.groups[*group].is_none_or(|group| !group.lossless))
             .collect();
-        if missing.is_empty() || model == Some("dynamic") {
+        if missing.is_empty() {
             return;
+        }
+        if model == Some("dynamic") {
+            let groups: Vec<String> = missing.iter().map(usize::to_string).collect();
+            let what = format!(
+                "PFC is enabled, and BUFFER_PG has no lossless entry for priority group {}: the dynamic \
+                 buffer model makes none",
+                groups.join(" and ")
+            );
+            let path = ["PORT_QOS_MAP", name, "pfc_enable"];
+            self.take(name, Err::<(), _>(self.wrong(&path, what, None)));
+            return;
+        }
+        // buffermgrd writes its own profile in place of a configured one.
+        for (key, groups, _) in self.ranged("BUFFER_PG", name) {
+            if groups.iter().any(|group| missing.contains(group)) {
+                let what = "the profile has no headroom (xoff): what buffermgrd puts in its place is taken";
+                self.not_simulated(&["BUFFER_PG", key], name, what);
+            }
         }
         let path = ["CABLE_LENGTH", "AZURE", name];
         let Some(metres) = port.metres.filter(|metres| *metres > 0) else {
@@ -372,7 +424,7 @@ impl<'a> Reader<'a> {
             return;
         };
         let entry = self.table("PORT").and_then(|ports| ports.get(name));
-        let speed = entry.and_then(|entry| entry.get("speed")?.as_str()?.parse::<u32>().ok());
+        let speed = entry.and_then(|entry| text_of(entry.get("speed")?)?.parse::<u32>().ok());
         let group = match (&self.lookup, speed) {
             (Some(lookup), Some(speed)) => match lookup.group(speed, metres) {
                 Some(group) => group,
@@ -396,10 +448,25 @@ impl<'a> Reader<'a> {
     /// The entry whose key names a port, alone or among others.
     fn entry(&self, table: &str, name: &str) -> Option<(String, &'a Value)> {
         let entries = self.table(table)?;
-        let found = entries
+        let mut own = entries
             .iter()
-            .find(|(key, _)| key.split(',').any(|part| part == name));
-        found.map(|(key, entry)| (key.clone(), entry))
+            .filter(|(key, _)| key.split(',').any(|part| part == name));
+        let found = own.next()?;
+        for (key, entry) in own {
+            let fields: Vec<&str> = entry
+                .as_object()
+                .into_iter()
+                .flat_map(Map::keys)
+                .map(String::as_str)
+                .collect();
+            let fields = fields.join(", ");
+            let what = format!(
+                "{name} has the entry \"{}\" as well: which one counts is unknown ({fields})",
+                found.0
+            );
+            self.take(name, Err::<(), _>(self.wrong(&[table, key], what, None)));
+        }
+        Some((found.0.clone(), found.1))
     }
 
     fn qos_map(&self, port: &mut SonicPort, name: &str, key: &str, entry: &'a Value) {
@@ -411,7 +478,16 @@ impl<'a> Reader<'a> {
     /// One field of PORT_QOS_MAP.
     fn qos_field(&self, port: &mut SonicPort, key: &str, field: &str, value: &Value) -> Read<()> {
         let path = ["PORT_QOS_MAP", key, field];
-        let text = value.as_str().unwrap_or_default();
+        // A value that is neither a text nor a number has been named.
+        let Some(text) = text_of(value) else {
+            return match field {
+                "pfc_enable" => {
+                    Err(self.wrong(&path, "the priorities are unknown".to_owned(), None))
+                }
+                _ => Ok(()),
+            };
+        };
+        let text = text.as_str();
         match field {
             "dscp_to_tc_map" => {
                 port.dscp = Some(self.map(&path, "DSCP_TO_TC_MAP", text, [0; 64])?)
@@ -435,9 +511,13 @@ impl<'a> Reader<'a> {
                     port.pfc |= 1 << self.number(&path, &Value::String(part.to_owned()), 7)?;
                 }
             }
+            "pfc_to_pg_map" => {
+                let table = "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP";
+                port.pfc_groups = self.map(&path, table, text, port.pfc_groups)?;
+            }
             // Headers that packets leave with, and shapers of the whole port.
-            "pfc_to_pg_map" | "pfcwd_sw_enable" | "tc_to_dscp_map" | "tc_to_dot1p_map"
-            | "scheduler" | "dscp_to_fc_map" | "exp_to_fc_map" | "mpls_tc_to_tc_map" => {}
+            "pfcwd_sw_enable" | "tc_to_dscp_map" | "tc_to_dot1p_map" | "scheduler"
+            | "dscp_to_fc_map" | "exp_to_fc_map" | "mpls_tc_to_tc_map" => {}
             _ => {
                 let known = [
                     "dscp_to_tc_map",
@@ -472,7 +552,7 @@ impl<'a> Reader<'a> {
 
     /// Keys such as `Ethernet0|3-4` or `Ethernet0,Ethernet4|3`, whose entries concern a port.
     fn ranged(&self, table: &'a str, name: &str) -> Vec<(&'a str, Vec<usize>, &'a Value)> {
-        let mut found = Vec::new();
+        let mut found: Vec<(&'a str, Vec<usize>, &'a Value)> = Vec::new();
         for (key, entry) in self.table(table).into_iter().flatten() {
             let Some((ports, range)) = key.split_once('|') else {
                 continue;
@@ -490,26 +570,39 @@ impl<'a> Reader<'a> {
             };
             // Queues above 7 carry multicast, or packets of the switch itself.
             let queues = (from as usize..=to as usize).filter(|number| *number < CLASSES);
-            found.push((key.as_str(), queues.collect(), entry));
+            let queues: Vec<usize> = queues.collect();
+            let has_same = |other: &&(&str, Vec<usize>, &Value)| {
+                other.1.iter().any(|number| queues.contains(number))
+            };
+            if let Some((other, ..)) = found.iter().find(has_same) {
+                let fields = entry.as_object().into_iter().flat_map(Map::keys);
+                let fields: Vec<&str> = fields.map(String::as_str).collect();
+                let fields = fields.join(", ");
+                let what =
+                    format!("it overlaps \"{other}\": which one counts is unknown ({fields})");
+                self.take(name, Err::<(), _>(self.wrong(&[table, key], what, None)));
+            }
+            found.push((key.as_str(), queues, entry));
         }
         found
     }
 
     fn queues(&self, port: &mut SonicPort, name: &str) {
         for (key, queues, entry) in self.ranged("QUEUE", name) {
-            self.take(name, self.queue(port, key, &queues, entry));
+            self.take(name, self.scheduler(port, key, &queues, entry));
+            self.take(name, self.marking(port, key, &queues, entry));
         }
     }
 
-    /// One entry of QUEUE.
-    fn queue(
+    /// The scheduler of an entry of QUEUE.
+    fn scheduler(
         &self,
         port: &mut SonicPort,
         key: &str,
         queues: &[usize],
         entry: &'a Value,
     ) -> Read<()> {
-        let path = ["QUEUE", key];
+        let path = ["QUEUE", key, "scheduler"];
         if let Some(scheduler) = entry.get("scheduler").and_then(Value::as_str) {
             let (scheduler, entry) = self.referred(&path, "SCHEDULER", scheduler)?;
             for queue in queues {
@@ -522,6 +615,18 @@ impl<'a> Reader<'a> {
                 )?;
             }
         }
+        Ok(())
+    }
+
+    /// The marking of an entry of QUEUE.
+    fn marking(
+        &self,
+        port: &mut SonicPort,
+        key: &str,
+        queues: &[usize],
+        entry: &'a Value,
+    ) -> Read<()> {
+        let path = ["QUEUE", key, "wred_profile"];
         if let Some(profile) = entry
             .get("wred_profile")
             .and_then(Value::as_str)
@@ -580,29 +685,38 @@ impl<'a> Reader<'a> {
     /// Marks are counted in green, the colour that everything has here.
     fn wred(&self, name: &str, entry: &Value) -> Read<Option<Red>> {
         let path = ["WRED_PROFILE", name];
-        let on = |field| {
-            matches!(
-                entry.get(field).and_then(Value::as_str),
-                Some("true" | "yes")
-            )
+        let ecn = entry.get("ecn").and_then(text_of);
+        let mark = match ecn.as_deref().unwrap_or("ecn_none") {
+            "ecn_all" | "ecn_green" | "ecn_green_yellow" | "ecn_green_red" => true,
+            "ecn_none" | "ecn_yellow" | "ecn_red" | "ecn_yellow_red" => false,
+            other => {
+                let what = format!("\"{other}\" is no colour that ECN marks");
+                let instead = Some("write ecn_all, ecn_green or ecn_none".to_owned());
+                return Err(self.wrong(&[path[0], name, "ecn"], what, instead));
+            }
         };
-        let ecn = entry
-            .get("ecn")
-            .and_then(Value::as_str)
-            .unwrap_or("ecn_none");
-        let mark = matches!(
-            ecn,
-            "ecn_all" | "ecn_green" | "ecn_green_yellow" | "ecn_green_red"
-        );
-        let drop = on("wred_green_enable");
+        let green = entry.get("wred_green_enable").and_then(text_of);
+        let drop = match green.as_deref().unwrap_or("false") {
+            "true" | "yes" => true,
+            "false" | "no" => false,
+            other => {
+                let what = format!("\"{other}\" is not true or false");
+                return Err(self.wrong(&[path[0], name, "wred_green_enable"], what, None));
+            }
+        };
         let limit = u64::from(u32::MAX);
         let min = self.optional(&path, entry, "green_min_threshold", limit)?;
         let max = self.optional(&path, entry, "green_max_threshold", limit)?;
         let percent = self
             .optional(&path, entry, "green_drop_probability", 100)?
             .unwrap_or(100);
-        let Some((min, max)) = min.zip(max).filter(|_| mark || drop) else {
+        if !mark && !drop {
             return Ok(None);
+        }
+        let Some((min, max)) = min.zip(max).filter(|(min, max)| min <= max) else {
+            let what =
+                "green_min_threshold and a green_max_threshold that is not below it were expected";
+            return Err(self.wrong(&path, what.to_owned(), None));
         };
         let chance = (percent << 32) / 100;
         Ok(Some(Red {

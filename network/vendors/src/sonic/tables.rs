@@ -181,6 +181,17 @@ pub(super) fn is_irrelevant(table: &str) -> bool {
     OTHERS.contains(&table) || WITHOUT_EFFECT.contains(&table)
 }
 
+/// A value as the database has it: SONiC stores numbers and words as texts, and no lists of this form.
+pub(super) fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(true) => Some("True".to_owned()),
+        Value::Bool(false) => Some("False".to_owned()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
 /// A JSON file with tables of one switch.
 struct Document<'a> {
     name: &'a str,

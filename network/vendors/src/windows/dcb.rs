@@ -1,7 +1,7 @@
 //! DCB in operation: `Get-NetAdapterQos` and `Get-NetQosDcbxSetting`.
 
 use super::records::Record;
-use super::values::{adapter, boolean};
+use super::values::{adapter, boolean, device};
 use crate::facts::{Fact, HostFacts};
 use crate::sections::Section;
 use crate::text::{Line, ReadError};
@@ -12,26 +12,24 @@ fn flow_control(
     line: &Line<'_>,
     value: &str,
 ) -> Result<Fact<u8>, ReadError> {
-    let mut words = value.split_whitespace();
-    let on = match words.next_back() {
-        Some("Enabled") => true,
-        Some("Disabled") => false,
-        _ => {
-            return Err(section.wrong(
-                line,
-                "priorities that are Enabled or Disabled were expected",
-            ));
-        }
+    let lower = value.to_ascii_lowercase();
+    let expected = "priorities that are Enabled or Disabled were expected";
+    let (named, on) = match lower.rsplit_once(char::is_whitespace) {
+        Some((named, "enabled")) => (named, true),
+        Some((named, "disabled")) => (named, false),
+        _ => return Err(section.wrong(line, expected)),
     };
+    let named = named.trim();
+    let is_all = named.starts_with("all ");
     let mut mask = 0;
-    let numbers = value
-        .split(|letter: char| !letter.is_ascii_digit())
-        .filter(|word| !word.is_empty());
-    for word in numbers {
-        let priority: u8 = section.number(line, word)?;
-        mask |= 1 << (priority & 7);
+    if !is_all {
+        let numbers = named
+            .strip_prefix("priority")
+            .or_else(|| named.strip_prefix("priorities"))
+            .ok_or_else(|| section.wrong(line, expected))?;
+        let numbers: String = numbers.split_whitespace().collect();
+        mask = crate::text::mask(&crate::text::list(section.file, line.number, &numbers, 7)?);
     }
-    let is_all = value.starts_with("All ");
     Ok(section.fact(
         line,
         match (on, is_all) {
@@ -103,7 +101,11 @@ fn set(
 ) {
     let fact = Some(section.fact(line, priority));
     match (name, host.adapters.as_mut_slice()) {
-        (Some(name), _) => host.device(name).smb_class = fact,
+        (Some(name), _) => {
+            if let Ok(own) = device(section, line, host, name) {
+                own.smb_class = fact;
+            }
+        }
         (None, [only]) => only.smb_class = fact,
         (None, _) => {}
     }
@@ -118,14 +120,49 @@ pub(super) fn dcbx(
         return Ok(());
     };
     let willing = section.fact(line, boolean(section, line, value)?);
-    let of_command = section.argument("-InterfaceAlias");
+    let of_command = interface_alias(section)?;
     let of_record = record
         .get("interfacealias")
         .map(|(_, name)| name.to_owned());
-    let name = of_command.map(|name| name.trim_matches(['"', '\'']).to_owned());
-    match name.or(of_record) {
-        Some(name) => host.device(&name).willing = Some(willing),
+    match of_command.or(of_record) {
+        Some(name) => device(section, line, host, &name)?.willing = Some(willing),
         None => host.windows.get_or_insert_default().willing = Some(willing),
     }
     Ok(())
+}
+
+/// The interface that a command names by `-InterfaceAlias`, in any case and shortened as PowerShell takes
+/// it, or as its first argument.
+///
+/// # Errors
+/// A name whose quotes are not closed.
+fn interface_alias(section: &Section<'_>) -> Result<Option<String>, ReadError> {
+    let command = section.command.split('|').next().unwrap_or_default();
+    let arguments = command
+        .trim()
+        .split_once(char::is_whitespace)
+        .map_or("", |(_, rest)| rest.trim_start());
+    let (parameter, value) = match arguments.starts_with('-') {
+        true => arguments
+            .split_once(char::is_whitespace)
+            .unwrap_or((arguments, "")),
+        false => ("-InterfaceAlias", arguments),
+    };
+    let parameter = parameter.to_ascii_lowercase();
+    let is_alias = parameter.len() > 1 && "-interfacealias".starts_with(parameter.as_str());
+    let value = value.trim();
+    if !is_alias || value.is_empty() {
+        return Ok(None);
+    }
+    let quote = value
+        .chars()
+        .next()
+        .filter(|first| matches!(first, '"' | '\''));
+    let name = match quote {
+        Some(quote) => value[1..].split_once(quote).map(|(name, _)| name),
+        None => value.split_whitespace().next(),
+    };
+    let name =
+        name.ok_or_else(|| section.wrong(&section.head, "the quotes of the name are not closed"))?;
+    Ok(Some(name.to_owned()))
 }

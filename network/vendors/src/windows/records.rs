@@ -22,6 +22,11 @@ impl<'b, 'a> Record<'b, 'a> {
         found.filter(|(_, value)| !value.is_empty())
     }
 
+    /// Whether the object has a field, if only an empty one.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.fields.iter().any(|(own, ..)| own == key)
+    }
+
     /// The first line of the object.
     pub(super) fn first(&self) -> Option<&'b Line<'a>> {
         self.fields.first().map(|(_, line, _)| *line)

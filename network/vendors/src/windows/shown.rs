@@ -3,7 +3,7 @@
 use super::dcb;
 use super::powershell::number_of;
 use super::records::{Record, records};
-use super::values::{adapter, boolean};
+use super::values::{adapter, boolean, is_cut};
 use crate::facts::{Adapter, Feature, HostFacts, WindowsLink};
 use crate::sections::Section;
 use crate::text::{Line, ReadError};
@@ -50,7 +50,9 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
         _ => return Ok(false),
     };
     host.windows.get_or_insert_default();
-    for record in records(section)? {
+    let all = records(section)?;
+    has_a_field(section, &program, &all)?;
+    for record in all {
         read(section, &record, host)?;
     }
     if program == "get-netadapterqos" {
@@ -62,6 +64,48 @@ pub(crate) fn take(section: &Section<'_>, host: &mut HostFacts) -> Result<bool, 
         windows.smb_policy = Some(section.fact(&section.head, None));
     }
     Ok(true)
+}
+
+/// The fields that cmdlets' outputs are read for, where all outputs have one of them.
+const FIELDS: &[(&str, &[&str])] = &[
+    ("get-netadapterqos", &["enabled", "operationalflowcontrol"]),
+    ("get-netqosdcbxsetting", &["willing"]),
+    ("get-netadapterrdma", &["enabled"]),
+    ("get-smbclientnetworkinterface", &["rdmacapable"]),
+    ("get-smbservernetworkinterface", &["rdmacapable"]),
+    ("get-smbmultichannelconnection", &["clientrdmacapable"]),
+    (
+        "get-netadapteradvancedproperty",
+        &[
+            "registrykeyword",
+            "displayname",
+            "*jumbopacket",
+            "*flowcontrol",
+            "*networkdirecttechnology",
+            "*networkdirect",
+        ],
+    ),
+];
+
+/// Checks that an output has a field that it is read for: one with others, or in another language, shows
+/// nothing.
+fn has_a_field(
+    section: &Section<'_>,
+    program: &str,
+    all: &[Record<'_, '_>],
+) -> Result<(), ReadError> {
+    let Some((_, fields)) = FIELDS.iter().find(|(own, _)| *own == program) else {
+        return Ok(());
+    };
+    let has_one = |record: &Record<'_, '_>| fields.iter().any(|field| record.has(field));
+    if all.is_empty() || all.iter().any(has_one) {
+        return Ok(());
+    }
+    let what = format!(
+        "no object of the output has the field {}",
+        fields.join(" or ")
+    );
+    Err(section.wrong(&section.head, &what))
 }
 
 /// The edition in a line: `Caption : Microsoft Windows 11 Pro`, or the name alone.
@@ -109,11 +153,20 @@ fn policy(
     let priority = record
         .get("priorityvalue")
         .or(record.get("priorityvalue8021action"));
+    let priority = priority.filter(|(_, value)| !value.eq_ignore_ascii_case("none"));
     let policy = match priority {
         Some((line, value)) => section.fact(line, Some(section.number(line, value)?)),
         None => section.fact(line, None),
     };
-    host.windows.get_or_insert_default().smb_policy = Some(policy);
+    let known = &mut host.windows.get_or_insert_default().smb_policy;
+    if known
+        .as_ref()
+        .is_some_and(|own| own.value.is_some() && own.value != policy.value)
+    {
+        let what = "another policy gives port 445 another priority: which one counts is unknown";
+        return Err(section.wrong(line, what));
+    }
+    *known = Some(policy);
     Ok(())
 }
 
@@ -222,8 +275,27 @@ fn property(
         .get("registrykeyword")
         .zip(record.get("registryvalue"));
     let mut found: Vec<(String, &Line<'_>, &str)> = Vec::new();
+    let shown = record.get("displayname").zip(record.get("displayvalue"));
     if let Some(((_, keyword), (line, value))) = pair {
+        if is_cut(keyword) {
+            let what = "the table has cut the keyword: Format-List prints it whole";
+            return Err(section.wrong(line, what));
+        }
         found.push((keyword.to_ascii_lowercase(), line, value));
+    } else if let Some(((_, name), (line, value))) = shown {
+        // Names and values of the Windows standard in English; drivers have others beside them.
+        let keyword = match name.to_ascii_lowercase().as_str() {
+            "jumbo packet" => "*jumbopacket",
+            "flow control" => "*flowcontrol",
+            "networkdirect functionality" => "*networkdirect",
+            "networkdirect technology" => "*networkdirecttechnology",
+            _ => return Ok(()),
+        };
+        let value = match (keyword, value) {
+            ("*jumbopacket", "Disabled") => "1514",
+            _ => in_numbers(value),
+        };
+        found.push((keyword.to_owned(), line, value));
     }
     for keyword in [
         "*jumbopacket",
@@ -239,6 +311,7 @@ fn property(
     }
     for (keyword, line, value) in found {
         let value = value.trim_matches(['{', '}']);
+        let value = value.strip_suffix(" Bytes").unwrap_or(value);
         match keyword.as_str() {
             // With most drivers the property counts the Ethernet header.
             "*jumbopacket" => {
@@ -266,6 +339,19 @@ fn property(
         }
     }
     Ok(())
+}
+
+/// The registry's value of a display value of flow control, NetworkDirect and its technology (Microsoft,
+/// "Standardized INF Keywords").
+fn in_numbers(value: &str) -> &str {
+    match value.to_ascii_lowercase().as_str() {
+        "disabled" => "0",
+        "tx enabled" | "enabled" | "iwarp" => "1",
+        "rx enabled" | "infiniband" => "2",
+        "rx & tx enabled" | "roce" => "3",
+        "rocev2" => "4",
+        _ => value,
+    }
 }
 
 /// `Get-NetQosFlowControl` shows what the host wants, and not what is in operation.
