@@ -1,6 +1,6 @@
 //! The rules of a process at work: what each of them has counted, and what it decides.
 
-use crate::{Action, Limit, Occasion, Opcode, Point, Rule, Rules};
+use crate::{Action, Limit, Occasion, Opcode, Point, Rule, Rules, SendFilter};
 use core::time::Duration;
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::SplitMix64;
@@ -168,6 +168,20 @@ impl Plan {
         interest
     }
 
+    /// What each rule that is about send requests needs of one.
+    pub fn send_filters(&self) -> Vec<SendFilter> {
+        let rules = self.active.iter().map(|one| &one.rule);
+        let of_sends = rules.filter(|rule| {
+            let is_of_sends = match (rule.point(), rule.action()) {
+                (Point::Call(name), _) => name == "post_send",
+                (Point::Completion, action) => !matches!(action, Action::Late(_)),
+                _ => false,
+            };
+            is_of_sends && rule.is_for(&self.process)
+        });
+        of_sends.map(Rule::send_filter).collect()
+    }
+
     /// Rules that apply at a time or to a device, for this process.
     fn own(&self, point: Point) -> impl Iterator<Item = &Active> {
         self.active
@@ -327,5 +341,22 @@ mod tests {
         assert!(plan("completion: late 1ms").interest().polls);
         assert!(plan("completion: status LOC_LEN_ERR").interest().receives);
         assert!(plan("post_send: fail EIO peer 10.0.0.1").interest().peer);
+    }
+
+    #[test]
+    fn filters_let_every_request_pass_that_a_rule_of_its_process_could_match() {
+        let rules = "post_send: fail EIO qpn 7; completion: status REM_OP_ERR opcode rdma_write size 8..64; \
+                     post_send: fail EIO process other; completion: late 1ms; reg_mr: fail ENOMEM";
+        let filters = plan(rules).send_filters();
+        assert_eq!(filters.len(), 2, "{filters:?}");
+        let passes = |opcode, qpn, size| {
+            let passing = filters.iter().filter(|one| one.passes(opcode, qpn, size));
+            passing.count()
+        };
+        assert_eq!(passes(Opcode::Send, 7, 1), 1);
+        assert_eq!(passes(Opcode::RdmaWrite, 7, 8), 2);
+        assert_eq!(passes(Opcode::RdmaWrite, 8, 64), 1);
+        assert_eq!(passes(Opcode::RdmaWrite, 8, 65), 0);
+        assert_eq!(passes(Opcode::RdmaRead, 8, 8), 0);
     }
 }

@@ -3,7 +3,9 @@
 use crate::point::Field;
 use crate::text::Words;
 use crate::value::{Ratio, count, number, sizes, sizes_text, time, time_text};
-use crate::{Action, CmKind, EventKind, Occasion, Opcode, PacketKind, Point, QpKind, RuleError};
+use crate::{
+    Action, CmKind, EventKind, Occasion, Opcode, PacketKind, Point, QpKind, RuleError, SendFilter,
+};
 use core::fmt;
 use core::net::IpAddr;
 use core::str::FromStr;
@@ -285,6 +287,17 @@ impl Rule {
             && is(self.packet, occasion.packet)
             && is(self.message, occasion.message)
             && self.size.is_none_or(in_size)
+    }
+
+    /// What the rule needs of a send request.
+    pub(crate) fn send_filter(&self) -> SendFilter {
+        let (from, to) = self.size.unwrap_or((0, u64::MAX));
+        SendFilter {
+            opcodes: self.opcodes() & !Opcode::Recv.bit(),
+            qpn: self.qpn,
+            from,
+            to,
+        }
     }
 
     /// Whether the fault happens on the occasion of this number, from 1 on, `done` faults after the first.

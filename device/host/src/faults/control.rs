@@ -114,7 +114,7 @@ fn change<T>(how: impl FnOnce(&mut ::faults::Plan) -> T) -> Option<T> {
     let live = live()?;
     let mut plan = live.plan();
     let result = how(&mut plan);
-    live.announce(plan.interest());
+    live.announce(&plan);
     Some(result)
 }
 

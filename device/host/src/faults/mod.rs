@@ -3,6 +3,7 @@
 //! Without the variable nothing of this is on the data path: `watch` says why.
 
 pub mod control;
+mod filters;
 mod journal;
 mod limits;
 mod messages;
@@ -19,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use filters::may_apply;
 pub use limits::registered_bytes;
 pub(crate) use limits::{active_mtu, lower};
 pub(crate) use messages::{reject, send_message};
@@ -99,7 +101,7 @@ impl Live {
             packets: AtomicBool::new(false),
             plan: Mutex::new(plan),
         };
-        live.announce(live.plan().interest());
+        live.announce(&live.plan());
         live
     }
 
@@ -107,7 +109,10 @@ impl Live {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn announce(&self, interest: Interest) {
+    /// Says what the rules could apply to, to calls that do not take the lock.
+    fn announce(&self, plan: &Plan) {
+        filters::set(&plan.send_filters());
+        let interest = plan.interest();
         self.sends.store(interest.sends, Ordering::Relaxed);
         self.receives.store(interest.receives, Ordering::Relaxed);
         self.polls.store(interest.polls, Ordering::Relaxed);

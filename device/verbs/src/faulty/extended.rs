@@ -1,6 +1,6 @@
 //! Batches of the `ibv_wr_…` functions that meet faults.
 
-use crate::faulty::send::{Verdict, judge, send};
+use crate::faulty::send::{Verdict, judge, may_apply, send};
 use crate::post::{PostedQueue, check_send};
 use crate::qp_ex::{Built, batch};
 use crate::traced;
@@ -14,11 +14,16 @@ fn post(queue: Built<'_>) -> Result<(), Errno> {
         return Err(errno);
     }
     batch.point_to_data();
-    let requests = batch.requests.iter().map(|(wr, _)| wr);
-    let verdict = match host::faults::interest().sends {
-        0 => Verdict::default(),
+    let mut requests = batch.requests.iter().map(|(wr, _)| wr);
+    let sends = host::faults::interest().sends;
+    // SAFETY: the lists are in this batch, the rest is the program's.
+    let applies = requests
+        .clone()
+        .any(|wr| unsafe { may_apply(&queue, wr, sends) });
+    let verdict = match applies {
+        false => Verdict::default(),
         // SAFETY: the lists are in this batch, the rest is the program's.
-        _ => unsafe { judge(&queue, requests) },
+        true => unsafe { judge(&queue, &mut requests) },
     };
     if let Some(errno) = verdict.refused {
         return Err(errno);

@@ -88,9 +88,16 @@ unsafe fn size(wr: &ibv_send_wr) -> u64 {
     list.iter().map(|one| u64::from(one.get().length)).sum()
 }
 
-/// Whether a rule could apply to a request.
-fn may_apply(wr: &ibv_send_wr, sends: u32) -> bool {
-    opcode(wr).is_some_and(|opcode| sends & opcode.bit() != 0)
+/// Whether a rule could apply to a request. Takes no lock: most rules are not about most requests.
+///
+/// # Safety
+/// The request is as the manual page of `ibv_post_send` asks.
+pub(super) unsafe fn may_apply(queue: &Qp, wr: &ibv_send_wr, sends: u32) -> bool {
+    opcode(wr).is_some_and(|opcode| {
+        // SAFETY: by this function's contract.
+        let size = || unsafe { size(wr) };
+        sends & opcode.bit() != 0 && host::faults::may_apply(opcode, queue.qpn.value(), size())
+    })
 }
 
 /// Asks the rules about the requests of one call, and waits where they say so.
@@ -175,22 +182,27 @@ pub(super) unsafe fn send(
 /// The list is as the manual page of `ibv_post_send` asks.
 unsafe fn judged(queue: &Qp, first: *mut ibv_send_wr) -> Verdict {
     let sends = host::faults::interest().sends;
-    let mut requests = Vec::new();
     let (mut wr, mut copy, mut applies) = (first, MaybeUninit::uninit(), false);
     if sends == 0 {
         return Verdict::default();
     }
     // SAFETY: a request of the program's list, or NULL at its end.
     while let Some(request) = unsafe { borrow(wr, &mut copy) } {
-        applies |= may_apply(request, sends);
+        // SAFETY: by this function's contract.
+        applies |= unsafe { may_apply(queue, request, sends) };
+        wr = request.next;
+    }
+    if !applies {
+        return Verdict::default();
+    }
+    let (mut wr, mut requests) = (first, Vec::new());
+    // SAFETY: a request of the program's list, or NULL at its end.
+    while let Some(request) = unsafe { borrow(wr, &mut copy) } {
         requests.push(*request);
         wr = request.next;
     }
-    match applies {
-        // SAFETY: by this function's contract.
-        true => unsafe { judge(queue, requests.iter()) },
-        false => Verdict::default(),
-    }
+    // SAFETY: by this function's contract.
+    unsafe { judge(queue, requests.iter()) }
 }
 
 exports! {
