@@ -378,6 +378,28 @@ pub enum SmbEvent {
     Direct(u32),
 }
 
+/// Facts of RDMA on ESXi.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct EsxiFacts {
+    /// RDMA devices, and whether each is active.
+    pub devices: Vec<Fact<(String, bool)>>,
+    /// Devices, and whether each has RoCEv2.
+    pub protocols: Vec<Fact<(String, bool)>>,
+    /// Devices that a vmkernel port is bound to, where the list was seen.
+    pub bound: Option<Fact<Vec<String>>>,
+    /// DCB of network adapters.
+    pub dcb: Vec<Fact<EsxiDcb>>,
+}
+
+/// DCB of a network adapter on ESXi.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EsxiDcb {
+    /// The network adapter: `vmnic3`.
+    pub nic: String,
+    /// Priorities with PFC, one bit each.
+    pub pfc: u8,
+}
+
 /// The plan of a fabric file for a host and its adapter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlannedHost {
@@ -484,6 +506,8 @@ pub struct HostFacts {
     pub gid_variables: Vec<Fact<(String, u32)>>,
     /// Whether a service or script restores DCB after a reboot.
     pub persistent: Option<Fact<bool>>,
+    /// Facts that only ESXi hosts have.
+    pub esxi: Option<EsxiFacts>,
     /// Facts that only Windows hosts have.
     pub windows: Option<WindowsFacts>,
     /// The name of the earlier snapshot that counters are compared with.

@@ -5,7 +5,7 @@ use crate::host_remedy::HostRemedy;
 use crate::outcome::{Area, Outcomes};
 use crate::sections::{Section, check_count, read_each, sections};
 use crate::text::ReadError;
-use crate::{firmware, linux, windows};
+use crate::{esxi, firmware, linux, windows};
 
 /// Commands whose outputs concern no rule, by their first words.
 const IRRELEVANT: &[&str] = &[
@@ -70,7 +70,8 @@ pub fn read_host(file: &str, text: &str) -> Result<HostFacts, ReadError> {
         let is_known = read_each(section, &mut host, &mut outcomes, |section, host| {
             let is_known = firmware::take(section, host)?
                 || linux::shown::take(section, host)?
-                || windows::shown::take(section, host)?;
+                || windows::shown::take(section, host)?
+                || esxi::take(section, host)?;
             Ok(Some(is_known))
         });
         if is_known == Some(false) {

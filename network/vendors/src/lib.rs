@@ -13,6 +13,7 @@ mod counted_faults;
 pub mod dialect;
 mod diff;
 mod eos;
+mod esxi;
 pub mod facts;
 mod firmware;
 mod freebsd;

@@ -1,6 +1,7 @@
 //! The rules: they find faults in facts, their consequences, and their corrections.
 
 mod counters;
+mod esxi;
 mod fabric;
 mod firmware;
 mod gid;
@@ -56,6 +57,7 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts], asked: Marks) -> Vec
         }
         software::check(host, &mut found);
         firmware::check(host, &mut found);
+        esxi::check(host, &mut found);
         smb::check(host, dcbx, &mut found);
     }
     for switch in switches {

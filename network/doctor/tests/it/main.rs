@@ -1,6 +1,7 @@
 //! Configurations and facts, through the public interface.
 
 mod counters;
+mod esxi;
 mod firmware;
 mod functions;
 mod garbled;
