@@ -1,22 +1,39 @@
 #!/usr/bin/env bash
-# dist.sh [--build | OUT]: builds rockery for glibc 2.28 and later, and makes packages of it in OUT (dist):
-# a tarball, .deb, .rpm, a Python wheel, a bill of materials, checksums. With --build it only builds. Either
-# way target/dist/built then has the name of the folder with what was built, for `make install BUILT=FOLDER`.
-# DIST_PROFILE=packages builds in a fraction of the time, for tests.
+# dist.sh [--build | --libraries | OUT]: builds rockery for glibc 2.28 and later, and makes packages of it in
+# OUT (dist): a tarball, .deb, .rpm, a Python wheel, a bill of materials, checksums. With --build it only
+# builds, with --libraries only the C libraries. Either way target/dist/built then has the name of the folder
+# with what was built, for `make install BUILT=FOLDER`. ARCH=aarch64 builds for 64-bit ARM, of which there are
+# no packages yet, and names the folder in target/dist/built-aarch64. DIST_PROFILE=packages builds in a
+# fraction of the time, for tests.
 #
 # The linker is zig's, which has the symbol versions of every release of glibc, so that a build on a new
 # distribution runs on older ones. OpenSSL is linked statically: releases of it differ among distributions.
 set -euo pipefail
 umask 022
 root=$(cd "$(dirname "$0")/.." && pwd)
-out=${1:-$root/dist}
-[[ $out == --build ]] || out=$(realpath -m "$out")
+what=${1:-$root/dist}
+[[ $what == --* ]] || what=$(realpath -m "$what")
 cd "$root"
 profile=${DIST_PROFILE:-release}
 glibc=2.28
-triple=x86_64-unknown-linux-gnu
+architecture=${ARCH:-x86_64}
+triple=$architecture-unknown-linux-gnu
 die() { echo "dist: $*" >&2; exit 1; }
 [[ $(uname -m) == x86_64 ]] || die "packages are built on x86-64 only"
+case $architecture in
+  x86_64) ;;
+  aarch64) [[ $what == --* ]] || die "there are no packages for $architecture yet: call it with --build" ;;
+  *) die "ARCH is $architecture: rockery runs on x86_64 and aarch64" ;;
+esac
+case $what in
+  --build | --libraries | /*) ;;
+  *) die "$what is not known: --build, --libraries, or a folder" ;;
+esac
+
+if [[ ! -d $(rustc --print target-libdir --target "$triple") ]]; then
+  rustup target add "$triple" || die "the compiler has no standard library for $triple: call 'rustup target" \
+    "add $triple'"
+fi
 
 folder=$root/target/dist
 mkdir -p "$folder"
@@ -34,33 +51,77 @@ if [[ ! -r $tools/made-by || $(cat "$tools/made-by") != "$stamp" ]]; then
   echo "$stamp" >"$tools/made-by"
 fi
 
-# OpenSSL's headers and static libraries, and nothing else of this machine: its C library is too new.
-openssl=$folder/openssl
-includes=$(pkg-config --variable=includedir openssl) libraries=$(pkg-config --variable=libdir openssl)
-[[ -e $libraries/libssl.a ]] || die "no $libraries/libssl.a: install the package libssl-dev"
-stamp=$(sha256sum "$libraries"/lib{ssl,crypto}.a)
-# A copy that is newer than the last build would have cargo build everything above OpenSSL again.
-if [[ ! -r $openssl/made-of || $(cat "$openssl/made-of") != "$stamp" ]]; then
-  rm -rf "$openssl"
-  mkdir -p "$openssl"/{include,lib}
-  cp -rp "$includes/openssl" "$openssl/include/"
-  if [[ -d $includes/x86_64-linux-gnu/openssl ]]; then
-    cp -p "$includes"/x86_64-linux-gnu/openssl/* "$openssl/include/openssl/"
+# openssl_here: where this machine has OpenSSL's headers and static libraries.
+openssl_here() {
+  includes=$(pkg-config --variable=includedir openssl) libraries=$(pkg-config --variable=libdir openssl)
+  [[ -e $libraries/libssl.a ]] || die "no $libraries/libssl.a: install the package libssl-dev"
+  machine_includes=$includes/x86_64-linux-gnu
+}
+# openssl_of_arm: the same for 64-bit ARM, of Debian 12, whose C library is old enough.
+openssl_of_arm() {
+  local unpacked=$folder/openssl-$architecture-packages
+  local keyring=${DEBIAN_KEYRING:-/usr/share/keyrings/debian-archive-keyring.gpg}
+  if [[ ! -e $unpacked/complete ]]; then
+    . "$root/scripts/other-apt.sh"
+    local uri=${DEBIAN_MIRROR:-$(mirror Debian)}
+    [[ $uri && -r $keyring ]] || die "no mirror of Debian: set DEBIAN_MIRROR and DEBIAN_KEYRING"
+    rm -rf "$unpacked"
+    mkdir -p "$unpacked"
+    (
+      configure "$unpacked/apt" "$uri" bookworm main "$keyring" arm64
+      cd "$unpacked"
+      apt-get update -q >log 2>&1 && apt-get download -q libssl-dev >>log 2>&1 || { cat log >&2; exit 1; }
+    ) || die "cannot get Debian's libssl-dev for $architecture"
+    dpkg -x "$unpacked"/libssl-dev_*.deb "$unpacked"
+    : >"$unpacked/complete"
   fi
-  cp -p "$libraries"/lib{ssl,crypto}.a "$openssl/lib/"
-  echo "$stamp" >"$openssl/made-of"
-fi
+  includes=$unpacked/usr/include libraries=$unpacked/usr/lib/aarch64-linux-gnu
+  machine_includes=$includes/aarch64-linux-gnu
+}
+
+# OpenSSL's headers and static libraries, and nothing else of this machine: its C library is too new.
+prepare_openssl() {
+  local openssl=$folder/openssl-$architecture includes libraries machine_includes stamp
+  case $architecture in
+    x86_64) openssl_here ;;
+    aarch64) openssl_of_arm ;;
+  esac
+  stamp=$(sha256sum "$libraries"/lib{ssl,crypto}.a)
+  # A copy that is newer than the last build would have cargo build everything above OpenSSL again.
+  if [[ ! -r $openssl/made-of || $(cat "$openssl/made-of") != "$stamp" ]]; then
+    rm -rf "$openssl"
+    mkdir -p "$openssl"/{include,lib}
+    cp -rp "$includes/openssl" "$openssl/include/"
+    if [[ -d $machine_includes/openssl ]]; then
+      cp -p "$machine_includes"/openssl/* "$openssl/include/openssl/"
+    fi
+    cp -p "$libraries"/lib{ssl,crypto}.a "$openssl/lib/"
+    echo "$stamp" >"$openssl/made-of"
+  fi
+  export OPENSSL_STATIC=1 OPENSSL_DIR=$openssl
+}
 
 # Users install packages more often than anyone builds them: each program is optimized as a whole.
 if [[ $profile == release ]]; then export CARGO_PROFILE_RELEASE_LTO=thin; fi
-export OPENSSL_STATIC=1 OPENSSL_DIR=$openssl CARGO_TARGET_DIR=$folder
+export CARGO_TARGET_DIR=$folder
+# The C libraries alone need no OpenSSL.
+case $what in
+  --libraries)
+    packages=(-p rockery-verbs -p rockery-librdmacm -p rockery-dv-stubs)
+    packages+=(-p rockery-preload-sysfs -p rockery-preload-sockets -p rockery-preload-clock)
+    ;;
+  *)
+    prepare_openssl
+    packages=(--workspace --lib --bin rockery --bin rockery-bench --bin rockery-device-plugin
+      --exclude rockery-tidy --exclude rockery-programs --exclude rockery-torture)
+    ;;
+esac
 # No path of this machine is in what is built, so that another folder gives the same packages.
 registry=${CARGO_HOME:-$HOME/.cargo}
 export RUSTFLAGS="${RUSTFLAGS:-} --remap-path-prefix=$root=/rockery --remap-path-prefix=$registry=/cargo"
-PATH=$tools/bin:$PATH cargo zigbuild --locked --target "$triple.$glibc" --profile "$profile" \
-  --workspace --lib --bin rockery --bin rockery-bench --bin rockery-device-plugin --exclude rockery-tidy \
-  --exclude rockery-programs --exclude rockery-torture
+PATH=$tools/bin:$PATH cargo zigbuild --locked --target "$triple.$glibc" --profile "$profile" "${packages[@]}"
 # Cargo calls the folder of the profile dev `debug`.
 built=$folder/$triple/${profile/#dev/debug}
-echo "$built" >"$folder/built"
-[[ $out == --build ]] || packaging/package.py "$built" "$out"
+[[ $architecture == x86_64 ]] && name=built || name=built-$architecture
+echo "$built" >"$folder/$name"
+[[ $what == --* ]] || packaging/package.py "$built" "$what"

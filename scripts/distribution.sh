@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # distribution.sh NAME FOLDER: unpacks the RDMA programs of another distribution, and all that they need, into
 # FOLDER, for chroot(8). NAME is debian-11, debian-12, debian-13, debian-testing, debian-unstable,
-# ubuntu-20.04, ubuntu-22.04 or ubuntu-24.04. A FOLDER that is there and was made by this script as it stands
+# ubuntu-20.04, ubuntu-22.04 or ubuntu-24.04; debian-12-arm64 and debian-13-arm64 are those of 64-bit ARM,
+# with their kernel, to be run by an emulator. A FOLDER that is there and was made by this script as it stands
 # is kept.
 #
 # Packages are chosen by apt with a configuration of its own, verified by the distribution's keyring, and
@@ -14,8 +15,11 @@ name=$1
 # apt's configuration needs a path that is absolute.
 folder=$(realpath -m "$2")
 die() { echo "distribution: $*" >&2; exit 1; }
+. "$(dirname "$0")/other-apt.sh"
 
-case $name in
+architecture=amd64
+[[ $name != debian-*-arm64 ]] || architecture=arm64
+case ${name%-arm64} in
   debian-11) suite=bullseye ;;
   debian-12) suite=bookworm ;;
   debian-13) suite=trixie ;;
@@ -27,8 +31,6 @@ case $name in
   *) die "$name is not known: the head of this script has the names" ;;
 esac
 
-# mirror ORIGIN: where this machine has the packages of Debian or Ubuntu from.
-mirror() { apt-get indextargets --format '$(REPO_URI)' "Origin: $1" 'Created-By: Packages' | sed -n 1p; }
 case $name in
   debian-*) uri=${DEBIAN_MIRROR:-$(mirror Debian)} variable=DEBIAN_MIRROR components=main
     keyring=${DEBIAN_KEYRING:-/usr/share/keyrings/debian-archive-keyring.gpg} ;;
@@ -45,8 +47,10 @@ packages=(
   ibverbs-providers ibverbs-utils perftest rdma-core      # rdma-core has the tests that pyverbs runs
   rdmacm-utils ucx-utils libfabric-bin python3-pyverbs
 )
+# An emulator boots the kernel, with busybox before the distribution is there.
+[[ $architecture != arm64 ]] || packages+=(linux-image-arm64 busybox-static)
 
-stamp="$(sha256sum <"$0") $uri"
+stamp="$(cat "$0" "$(dirname "$0")/other-apt.sh" | sha256sum) $uri"
 if [[ -r $folder/made-by && $(cat "$folder/made-by") == "$stamp" ]]; then
   exit 0
 fi
@@ -60,36 +64,9 @@ fi
 rm -rf "$folder"
 apt="$folder/apt"
 
-# configure URI SUITE COMPONENTS KEYRING: has apt use this archive alone, with nothing installed.
-configure() {
-  rm -rf "$apt"
-  mkdir -p "$apt"/{lists/partial,cache/archives/partial,etc/preferences.d}
-  : >"$apt/status"
-  echo "deb [signed-by=$4] $1 $2 $3" >"$apt/sources.list"
-  cat >"$apt/apt.conf" <<END
-Dir::Etc "$apt/etc";
-Dir::Etc::SourceList "$apt/sources.list";
-Dir::Etc::SourceParts "-";
-Dir::State "$apt";
-Dir::State::Lists "$apt/lists";
-Dir::State::Status "$apt/status";
-Dir::Cache "$apt/cache";
-APT::Architecture "amd64";
-APT::Architectures { "amd64"; };
-APT::Get::AllowUnauthenticated "false";
-APT::Install-Recommends "false";
-APT::Sandbox::User "root";
-// A mirror may lag behind: signatures are verified all the same.
-Acquire::Check-Valid-Until "false";
-Acquire::Languages "none";
-Acquire::Retries "2";
-END
-}
-
 run() { "$@" >"$folder/log" 2>&1 || { tail -n 20 "$folder/log" >&2; die "$* failed"; }; }
 # download PACKAGE…: with all that they need.
 download() {
-  export APT_CONFIG=$apt/apt.conf
   run apt-get update -q
   run apt-get install -y -q --download-only "$@"
 }
@@ -100,14 +77,14 @@ if [[ ! -r $keyring ]]; then
   debian_mirror=${DEBIAN_MIRROR:-$(mirror Debian)}
   debian_keyring=${DEBIAN_KEYRING:-/usr/share/keyrings/debian-archive-keyring.gpg}
   [[ $debian_mirror && -r $debian_keyring ]] || die "$keyring is missing: install it, or set UBUNTU_KEYRING"
-  configure "$debian_mirror" trixie main "$debian_keyring"
+  configure "$apt" "$debian_mirror" trixie main "$debian_keyring" amd64
   download ubuntu-keyring
   mkdir "$folder/keyring"
   unpack "$apt"/cache/archives/ubuntu-keyring_*.deb "$folder/keyring"
   keyring=$folder/keyring/usr/share/keyrings/ubuntu-archive-keyring.gpg
   unset APT_CONFIG
 fi
-configure "$uri" "$suite" "$components" "$keyring"
+configure "$apt" "$uri" "$suite" "$components" "$keyring" "$architecture"
 download "${packages[@]}"
 
 # /bin and its like are links to /usr where the distribution has it so, and have to be there first.
@@ -145,5 +122,6 @@ mkdir -p "$folder"/{rockery,proc,sys,dev,tmp,run,etc}
 echo 'root:x:0:0:root:/root:/bin/sh' >"$folder/etc/passwd"
 echo 'root:x:0:' >"$folder/etc/group"
 printf '127.0.0.1 localhost\n::1 localhost\n' >"$folder/etc/hosts"
-run chroot "$folder" /sbin/ldconfig
+# Programs of another processor do not run here; they find what they need without the linker's cache.
+[[ $architecture != amd64 ]] || run chroot "$folder" /sbin/ldconfig
 echo "$stamp" >"$folder/made-by"

@@ -23,6 +23,7 @@ tests=(
   opensm                                                  # a subnet manager of InfiniBand, and its tests
   libfabric-bin qperf                                     # programs whose connections come by RDMA-CM
   qemu-system-x86 busybox-static cpio kmod                # the guest with the Linux kernel as the other side
+  qemu-system-arm                                         # a guest of 64-bit ARM
   nvme-cli fio e2fsprogs                                  # the kernel as a host of NVMe
   libnbd-bin python3-libnbd nbd-client nbdkit             # NBD clients, and a peer
   python3-prometheus-client                               # Prometheus' own reader of metrics

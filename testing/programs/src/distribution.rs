@@ -108,7 +108,8 @@ fn run_with(rockery: &str) -> Vec<String> {
     [rockery, "run", "--"].map(str::to_owned).to_vec()
 }
 
-fn unpacked(name: &str) -> Result<PathBuf, Error> {
+/// The root folder of a distribution, which is unpacked if it is not there.
+pub(crate) fn unpacked(name: &str) -> Result<PathBuf, Error> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let workspace = workspace
         .canonicalize()

@@ -3,6 +3,7 @@
 //! They run under software emulation, which needs no privilege and no processor feature. Their packets are
 //! those of the kernel; their speed is that of the emulation.
 
+mod arm;
 mod control;
 mod image;
 
@@ -19,6 +20,7 @@ use crate::machine::until;
 use crate::namespace::Process;
 use crate::{Error, Finished, Job, Machine, Namespace, Rockery};
 
+pub use arm::Arm;
 use control::Control;
 pub(crate) use image::Kernel;
 
@@ -40,6 +42,52 @@ pub(crate) enum Extras<'a> {
     Storage(Kernel),
     /// SMB Direct's client and server, and fio.
     Smb,
+    /// All programs of a distribution of 64-bit ARM.
+    Arm(&'a Arm),
+}
+
+/// The virtual machine of a guest, by the first words of its command line.
+struct Hardware {
+    machine: Vec<String>,
+    /// The name that the kernel has for the machine's first serial port.
+    console: &'static str,
+    kernel: PathBuf,
+    initrd: PathBuf,
+}
+
+impl Hardware {
+    fn new(extras: Extras<'_>, folder: &Path) -> Result<Self, Error> {
+        let kernel = match extras {
+            Extras::Arm(arm) => return Ok(Self::of_arm(arm)),
+            Extras::Programs(_) => Kernel::Plain,
+            Extras::Storage(kernel) => kernel,
+            Extras::Smb => Kernel::Smb,
+        };
+        let image = image::build(kernel)?;
+        let initrd = match extras {
+            Extras::Programs(programs) => image::with_programs(&image, programs, folder)?,
+            Extras::Smb => image::with_archives(&image, &["storage.gz", "smb.gz"], folder)?,
+            Extras::Storage(_) | Extras::Arm(_) => {
+                image::with_archives(&image, &["storage.gz"], folder)?
+            }
+        };
+        let machine = "qemu-system-x86_64 -accel tcg -cpu max";
+        Ok(Self {
+            machine: machine.split(' ').map(str::to_owned).collect(),
+            console: "ttyS0",
+            kernel: image.join("vmlinuz"),
+            initrd,
+        })
+    }
+
+    fn of_arm(arm: &Arm) -> Self {
+        Self {
+            machine: arm.machine(),
+            console: "ttyAMA0 rockery.distribution",
+            kernel: arm.kernel(),
+            initrd: arm.initrd(),
+        }
+    }
 }
 
 /// A guest. It ends when it is dropped.
@@ -119,25 +167,8 @@ impl Guest {
         start: impl FnOnce(&[&str]) -> Result<Process, Error>,
     ) -> Result<Self, Error> {
         let folder = TempDir::new().map_err(Error::file("a temporary folder"))?;
-        let kernel = match extras {
-            Extras::Programs(_) => Kernel::Plain,
-            Extras::Storage(kernel) => kernel,
-            Extras::Smb => Kernel::Smb,
-        };
-        let image = image::build(kernel)?;
-        let initrd = match extras {
-            Extras::Programs(programs) => image::with_programs(&image, programs, folder.path())?,
-            Extras::Storage(_) => image::with_archives(&image, &["storage.gz"], folder.path())?,
-            Extras::Smb => image::with_archives(&image, &["storage.gz", "smb.gz"], folder.path())?,
-        };
-        let mut argv = qemu(
-            &image.join("vmlinuz"),
-            &initrd,
-            folder.path(),
-            netdev,
-            number,
-            mtu,
-        );
+        let hardware = Hardware::new(extras, folder.path())?;
+        let mut argv = qemu(hardware, folder.path(), netdev, number, mtu);
         argv.extend_from_slice(more);
         let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
         let mut process = start(&argv)?;
@@ -232,20 +263,14 @@ fn disk_options(disk: &str) -> [String; 4] {
     ]
 }
 
-fn qemu(
-    kernel: &Path,
-    initrd: &Path,
-    folder: &Path,
-    netdev: &str,
-    number: u8,
-    mtu: u32,
-) -> Vec<String> {
+fn qemu(hardware: Hardware, folder: &Path, netdev: &str, number: u8, mtu: u32) -> Vec<String> {
     let (v4, v6) = addresses(number);
     let path = |path: &Path| path.display().to_string();
     // On a busy machine emulated ticks come too late for the kernel's own check of them.
     let command_line = format!(
-        "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check \
-         rockery.addr={v4}/24 rockery.addr={v6}/64 rockery.mtu={mtu}"
+        "console={} quiet panic=-1 mitigations=off no_timer_check \
+         rockery.addr={v4}/24 rockery.addr={v6}/64 rockery.mtu={mtu}",
+        hardware.console
     );
     // Offloads are off, so that what crosses the bridge are whole packets with whole checksums.
     let nic = format!(
@@ -256,16 +281,16 @@ fn qemu(
         "socket,id=c,path={},server=on,wait=off",
         path(&folder.join("control"))
     );
-    let mut argv: Vec<String> =
-        "qemu-system-x86_64 -accel tcg -cpu max -display none -monitor none -no-reboot \
-         -device virtio-serial-pci"
+    let mut argv = hardware.machine;
+    argv.extend(
+        "-display none -monitor none -no-reboot -device virtio-serial-pci"
             .split(' ')
-            .map(str::to_owned)
-            .collect();
+            .map(str::to_owned),
+    );
     let options: [(&str, String); 9] = [
         ("-m", MEMORY_MIB.to_string()),
-        ("-kernel", path(kernel)),
-        ("-initrd", path(initrd)),
+        ("-kernel", path(&hardware.kernel)),
+        ("-initrd", path(&hardware.initrd)),
         ("-append", command_line),
         ("-serial", format!("file:{}", path(&folder.join("console")))),
         ("-netdev", netdev.to_owned()),
@@ -341,19 +366,25 @@ impl GuestWithRockery {
     /// # Errors
     /// When that fails, or the guest is gone.
     pub fn new(guest: Guest, rockery: &Rockery) -> Result<Self, Error> {
-        let command = "rdma link delete rxe0 && /sbin/modprobe -r rdma_rxe";
-        let unloaded = guest.shell(command)?;
-        if unloaded.succeeded() {
-            return Ok(Self {
-                guest,
-                rockery: rockery.clone(),
-            });
-        }
-        Err(Error::Failed {
-            command: command.to_owned(),
-            output: unloaded.output,
+        unload_rxe(&guest)?;
+        Ok(Self {
+            guest,
+            rockery: rockery.clone(),
         })
     }
+}
+
+/// Takes the kernel's device away, which has UDP port 4791.
+fn unload_rxe(guest: &Guest) -> Result<(), Error> {
+    let command = "rdma link delete rxe0 && /sbin/modprobe -r rdma_rxe";
+    let unloaded = guest.shell(command)?;
+    if unloaded.succeeded() {
+        return Ok(());
+    }
+    Err(Error::Failed {
+        command: command.to_owned(),
+        output: unloaded.output,
+    })
 }
 
 impl Machine for GuestWithRockery {
@@ -383,6 +414,53 @@ impl Machine for GuestWithRockery {
             .guest
             .shell(&format!("{} listeners", self.rockery.path().display()))?;
         Ok(!listed.output.is_empty())
+    }
+
+    fn device(&self) -> Option<(&str, u32)> {
+        Some(("rk_eth0", IPV4_GID))
+    }
+}
+
+/// A guest of 64-bit ARM in which programs see rockery's device, by the libraries alone.
+#[derive(Debug)]
+pub struct ArmWithRockery(Guest);
+
+impl ArmWithRockery {
+    /// Unloads the kernel's device.
+    ///
+    /// # Errors
+    /// When that fails, or the guest is gone.
+    pub fn new(guest: Guest) -> Result<Self, Error> {
+        unload_rxe(&guest)?;
+        Ok(Self(guest))
+    }
+}
+
+impl Machine for ArmWithRockery {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn address(&self) -> IpAddr {
+        self.0.address()
+    }
+
+    fn address_v6(&self) -> IpAddr {
+        self.0.address_v6()
+    }
+
+    fn start(&self, argv: &[&str]) -> Result<Box<dyn Job + '_>, Error> {
+        let libraries = ["env", "LD_LIBRARY_PATH=/rockery"];
+        self.0.start(&[&libraries, argv].concat())
+    }
+
+    fn tcp_sockets(&self) -> Result<String, Error> {
+        self.0.tcp_sockets()
+    }
+
+    /// No program of rockery is in the guest that could tell.
+    fn awaits_requests(&self) -> Result<bool, Error> {
+        Ok(false)
     }
 
     fn device(&self) -> Option<(&str, u32)> {

@@ -46,7 +46,7 @@ pub use browser::{Browser, Chromium, Firefox};
 pub use distribution::Distribution;
 pub use error::Error;
 pub use exchange::Exchange;
-pub use guest::{Guest, GuestWithRockery};
+pub use guest::{Arm, ArmWithRockery, Guest, GuestWithRockery};
 pub use impaired::{Faults, Impaired};
 pub use lab_hosts::{Lab, LabHost};
 pub use ledger::{Ledger, Loss};

@@ -41,15 +41,26 @@ impl Packages {
         static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
         let build = || {
             dist("--build")?;
-            let name = workspace().join("target/dist/built");
-            let name = fs::read_to_string(name)
-                .map_err(|error| format!("what dist.sh writes: {error}"))?;
-            Ok(PathBuf::from(name.trim()))
+            built_folder("built")
         };
         BUILT
             .get_or_init(build)
             .clone()
             .expect("a build for packages")
+    }
+
+    /// The folder with the C libraries for 64-bit ARM.
+    ///
+    /// # Panics
+    /// When they cannot be built.
+    pub fn libraries_of_arm() -> PathBuf {
+        static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+        let build = || {
+            dist_for("aarch64", "--libraries")?;
+            built_folder("built-aarch64")
+        };
+        let built = BUILT.get_or_init(build).clone();
+        built.expect("libraries for 64-bit ARM")
     }
 
     /// The folder with the programs that packages are built with: Python and pip among them.
@@ -85,10 +96,24 @@ impl Packages {
     }
 }
 
+/// The folder that `dist.sh` names in a file of `target/dist`.
+fn built_folder(file: &str) -> Result<PathBuf, String> {
+    let name = workspace().join("target/dist").join(file);
+    let name = fs::read_to_string(name).map_err(|error| format!("what dist.sh writes: {error}"))?;
+    Ok(PathBuf::from(name.trim()))
+}
+
 fn dist(argument: &str) -> Result<(), String> {
+    dist_for("x86_64", argument)
+}
+
+fn dist_for(architecture: &str, argument: &str) -> Result<(), String> {
     let profile = std::env::var("DIST_PROFILE").unwrap_or_else(|_| "packages".to_owned());
     let mut script = Command::new(workspace().join("scripts/dist.sh"));
-    let output = script.arg(argument).env("DIST_PROFILE", profile).output();
+    script
+        .env("ARCH", architecture)
+        .env("DIST_PROFILE", profile);
+    let output = script.arg(argument).output();
     let output = output.map_err(|error| format!("scripts/dist.sh: {error}"))?;
     let said = [output.stdout, output.stderr].concat();
     match output.status.success() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::addresses::addresses;
 use crate::guest::{Extras, Kernel};
 use crate::machine::until;
-use crate::{Error, Guest, Machine, Namespace, Rockery};
+use crate::{Arm, Error, Guest, Machine, Namespace, Rockery};
 
 /// How long machines on one bridge may take to reach each other.
 const INTRODUCTION_SECONDS: u64 = 30;
@@ -220,6 +220,14 @@ impl Segment {
     /// As [`Segment::guest`].
     pub fn smb_guest(&self, number: u8) -> Result<Guest, Error> {
         self.with_extras(number, Extras::Smb)
+    }
+
+    /// Boots one of 64-bit ARM, with two processors.
+    ///
+    /// # Errors
+    /// As [`Segment::guest`].
+    pub fn arm_guest(&self, number: u8, arm: &Arm) -> Result<Guest, Error> {
+        self.with_extras(number, Extras::Arm(arm))
     }
 
     fn with_extras(&self, number: u8, extras: Extras<'_>) -> Result<Guest, Error> {

@@ -22,10 +22,10 @@ pub(crate) const WORDS: usize = 7;
 /// space.
 #[cfg(target_arch = "x86_64")]
 const ADDRESS_MASK: u64 = (1 << 46) - 4096;
-/// The bits of a random number that make the address of a page, of 64 KiB at most, in the lower half of a
-/// program's address space where it is smallest (kernels with addresses of 39 bits).
+/// The bits of a random number that make the address of a page, of 64 KiB at most. Kernels with addresses of
+/// 39 or 42 bits ignore most such wishes, and choose an address at random themselves.
 #[cfg(target_arch = "aarch64")]
-const ADDRESS_MASK: u64 = (1 << 38) - 65536;
+const ADDRESS_MASK: u64 = (1 << 46) - 65536;
 
 #[repr(C, align(64))]
 struct Entry {

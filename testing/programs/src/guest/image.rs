@@ -40,6 +40,23 @@ pub(super) fn build(kernel: Kernel) -> Result<PathBuf, Error> {
     Ok(folder)
 }
 
+/// Builds the kernel and the initramfs of guests of 64-bit ARM, of what an unpacked distribution has, if that
+/// has not happened yet. Returns the path of their folder.
+pub(super) fn arm_image(distribution: &Path) -> Result<PathBuf, Error> {
+    let name = distribution.file_name().unwrap_or_default();
+    let folder = of_this_package("../../target/guest-arm64").join(name);
+    fs::create_dir_all(&folder).map_err(Error::file(&folder))?;
+    let lock = File::create(folder.join("lock")).map_err(Error::file(&folder))?;
+    lock.lock().map_err(Error::file(&folder))?;
+    let script = of_this_package("guest/arm64.sh");
+    system::call(&[
+        &script.to_string_lossy(),
+        &folder.to_string_lossy(),
+        &distribution.to_string_lossy(),
+    ])?;
+    Ok(folder)
+}
+
 /// An initramfs in `folder` with `programs` at the paths they have here: the kernel unpacks one archive after
 /// the other.
 pub(super) fn with_programs(

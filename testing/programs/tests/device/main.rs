@@ -1,6 +1,7 @@
 //! Devices: verbs and the programs that use them, between namespaces, on one host and with the Linux kernel,
 //! how programs find a device, and the harness of these tests.
 
+mod arm;
 mod borders;
 mod calls;
 mod check;
