@@ -87,21 +87,25 @@ impl PortHolder {
         }
         let mut sockets = tables.iter().flatten().flat_map(|table| sockets(table));
         let Socket { user, inode } = sockets.next()?;
-        Some(Self::rockery(user).unwrap_or_else(|| Self::Program {
+        Some(Self::rockery(user, inode).unwrap_or_else(|| Self::Program {
             user,
             process: owner(inode),
         }))
     }
 
-    /// The agent of a user, where it runs. Any user can listen at its name: the kernel tells whose process it
-    /// is.
-    fn rockery(user: u32) -> Option<Self> {
+    /// The agent of a user, where it runs and has the socket. Any user can listen at its name: the kernel tells
+    /// whose process it is. An agent that could not get the port runs for a while as well, and the sockets of
+    /// the kernel's RoCE device have root as their user.
+    fn rockery(user: u32, inode: u64) -> Option<Self> {
         let connection = unix::connect_now(&agent_name(user)).ok()?;
         let fd = connection.as_raw_fd();
         if unix::peer_user(fd).ok()? != user {
             return None;
         }
         let process = unix::peer_process(fd).unwrap_or(0);
+        if has_socket(process, inode) == Some(false) {
+            return None;
+        }
         Some(Self::Rockery {
             user,
             process,
@@ -146,19 +150,18 @@ fn sockets(table: &str) -> Vec<Socket> {
 /// A process that has the socket open, of those whose descriptors this user may read: its own ones, and all
 /// for root.
 fn owner(inode: u64) -> Option<(u32, String)> {
-    let target = format!("socket:[{inode}]");
-    let has_it = |process: u32| {
-        let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter();
-        let mut links = descriptors
-            .flatten()
-            .flatten()
-            .filter_map(|entry| fs::read_link(entry.path()).ok());
-        links.any(|link| link.as_os_str() == target.as_str())
-    };
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let process = numbers.find(|&process| has_it(process))?;
+    let process = numbers.find(|&process| has_socket(process, inode) == Some(true))?;
     Some((process, program_name(process)?))
+}
+
+/// Whether a process has a socket open; `None` where this user may not read its descriptors.
+fn has_socket(process: u32, inode: u64) -> Option<bool> {
+    let target = format!("socket:[{inode}]");
+    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).ok()?.flatten();
+    let mut links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
+    Some(links.any(|link| link.as_os_str() == target.as_str()))
 }
 
 #[cfg(test)]

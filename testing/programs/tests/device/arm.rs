@@ -83,4 +83,21 @@ fn the_kernels_device_on_arm_exchanges_messages_with_rockery() {
     let (ours, theirs, _place) = this_processor_and_arm();
     every_operation(&ours, &theirs);
     every_operation(&theirs, &ours);
+    // The agent of a program runs without the port when the error is written, and the user of the kernel's
+    // socket is root.
+    let ours_there = [
+        "env",
+        "LD_LIBRARY_PATH=/rockery",
+        "ibv_devinfo",
+        "-d",
+        "rk_eth0",
+    ];
+    for _ in 0..2 {
+        let said = theirs.run(&ours_there, SECONDS).expect("a guest").output;
+        assert!(
+            said.contains("is taken in this network namespace by a program of root (")
+                && said.contains("or by the kernel's RoCE device"),
+            "{said}"
+        );
+    }
 }
