@@ -93,9 +93,9 @@ impl PortHolder {
         }))
     }
 
-    /// The agent of a user, where it runs and has the socket. Any user can listen at its name: the kernel tells
-    /// whose process it is. An agent that could not get the port runs for a while as well, and the sockets of
-    /// the kernel's RoCE device have root as their user.
+    /// The agent of a user, where it runs and has the socket. Any user can listen at its name: the kernel
+    /// tells whose process it is. An agent that could not get the port runs for a while as well, and the
+    /// sockets of the kernel's RoCE device have root as their user.
     fn rockery(user: u32, inode: u64) -> Option<Self> {
         let connection = unix::connect_now(&agent_name(user)).ok()?;
         let fd = connection.as_raw_fd();
