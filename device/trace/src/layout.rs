@@ -14,8 +14,8 @@
 pub const MAGIC: [u8; 8] = *b"rk-trace";
 /// Version of the format.
 pub const VERSION: u64 = 1;
-/// Bytes of the header: a page, for the mapping.
-pub const HEADER_BYTES: usize = 4096;
+/// Bytes of the header: a multiple of every size of pages, since it is mapped, and so are chunks behind it.
+pub const HEADER_BYTES: usize = 64 << 10;
 /// Bytes of a chunk: some thousand records.
 pub const CHUNK_BYTES: usize = 256 << 10;
 /// Bytes at the beginning of a chunk, before its records.

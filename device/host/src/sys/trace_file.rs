@@ -126,8 +126,9 @@ impl TraceFile {
             return Err(io::Error::from_raw_os_error(error));
         }
         let mapping = Mapping::shared(fd, offset, CHUNK_BYTES, READ_WRITE)?;
+        // The function came with glibc 2.30.
         // SAFETY: no argument.
-        let thread = unsafe { libc::gettid() };
+        let thread = unsafe { libc::syscall(libc::SYS_gettid) };
         let names = [name("/proc/self/comm"), name("/proc/thread-self/comm")];
         let head = chunk_head(std::process::id(), thread as u32, [&names[0], &names[1]]);
         // SAFETY: a new chunk, which no other process or thread has.
