@@ -51,6 +51,9 @@ fn list(only: Option<&str>, json: bool) -> Result<bool, Error> {
         }
         None => labs(),
     };
+    if names.is_empty() && !json {
+        output::note!("rockery: no lab of this user runs here: `rockery lab up FILE` starts one");
+    }
     for name in names {
         match asked(&name) {
             Ok(status) if json => {
