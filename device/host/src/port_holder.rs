@@ -8,6 +8,8 @@ use link::unix;
 
 /// The port as the kernel's tables of sockets write it.
 const PORT: &str = ":12B7";
+/// The name that an agent's process has given itself.
+const AGENT_PROCESS: &str = "rockery-agent";
 /// The tables of UDP sockets of this network namespace.
 const TABLES: [&str; 2] = ["/proc/self/net/udp", "/proc/self/net/udp6"];
 /// Columns of these tables.
@@ -103,7 +105,7 @@ impl PortHolder {
             return None;
         }
         let process = unix::peer_process(fd).unwrap_or(0);
-        if has_socket(process, inode) == Some(false) {
+        if has_socket(process, inode) == Some(false) && !is_of_agent(inode) {
             return None;
         }
         Some(Self::Rockery {
@@ -154,6 +156,12 @@ fn owner(inode: u64) -> Option<(u32, String)> {
     let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let process = numbers.find(|&process| has_socket(process, inode) == Some(true))?;
     Some((process, program_name(process)?))
+}
+
+/// Whether an agent has the socket: the program that has started it listens at its name, as the kernel sees it,
+/// and the sockets are in a process of the agent's own.
+fn is_of_agent(inode: u64) -> bool {
+    owner(inode).is_some_and(|(_, name)| name == AGENT_PROCESS)
 }
 
 /// Whether a process has a socket open; `None` where this user may not read its descriptors.
