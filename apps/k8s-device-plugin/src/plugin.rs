@@ -54,7 +54,7 @@ pub(crate) enum Refused {
 
 impl Plugin {
     /// Checks that the kubelet accepts name and number.
-    pub(crate) fn check(&self) -> Result<(), Refused> {
+    pub(crate) fn check_resource(&self) -> Result<(), Refused> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         // Kubernetes' qualified names begin and end with a letter or digit.
         let ends = |part: &str| {
@@ -100,16 +100,20 @@ mod tests {
 
     #[test]
     fn names_and_numbers_are_checked_before_the_kubelet_refuses_them() {
-        assert!(plugin("rdma/hca_shared_devices_a", 100).check().is_ok());
+        assert!(
+            plugin("rdma/hca_shared_devices_a", 100)
+                .check_resource()
+                .is_ok()
+        );
         for name in ["rdma", "rdma/", "/a", "rdma/a/b", "rdma/a b", "../a"] {
             assert!(
-                matches!(plugin(name, 1).check(), Err(Refused::Resource(_))),
+                matches!(plugin(name, 1).check_resource(), Err(Refused::Resource(_))),
                 "{name}"
             );
         }
         for count in [0, DEVICES_MAX + 1] {
             assert!(matches!(
-                plugin("rdma/a", count).check(),
+                plugin("rdma/a", count).check_resource(),
                 Err(Refused::Count)
             ));
         }

@@ -84,7 +84,7 @@ fn identity(path: &Path) -> Option<(u64, u64, i64, i64)> {
 /// # Errors
 /// An invalid name or number, or a socket that cannot be created. A missing kubelet is awaited.
 pub(crate) fn serve(plugin: Plugin, notify: impl Fn(&Notice)) -> Result<(), PluginError> {
-    plugin.check()?;
+    plugin.check_resource()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

@@ -369,7 +369,7 @@ pub(crate) fn connect(what: &Connect) -> Result<(), Error> {
     let target = &what.remote.target;
     let written = Record {
         process: child.id(),
-        target: target.place().to_owned(),
+        target: target.location().to_owned(),
         subsystem: subsystem.trim_start_matches("subsystem ").to_owned(),
         transport: target.transport().to_string(),
         namespace: what.remote.namespace,

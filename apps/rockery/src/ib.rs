@@ -59,7 +59,7 @@ fn import(file: &Path) -> Result<(), Error> {
     let read = read(&name, &String::from_utf8_lossy(&bytes))?;
     let title = file.file_name().unwrap_or(file.as_os_str());
     let imported = ImportedSubnet::of(&title.to_string_lossy(), &read.subnet);
-    check(&name, &imported.text)?;
+    check_subnet(&name, &imported.text)?;
     output::print(&imported.text)?;
     for remark in &read.remarks {
         output::note!("{remark}");
@@ -71,7 +71,7 @@ fn import(file: &Path) -> Result<(), Error> {
 }
 
 /// Refuses a subnet that no fabric file can describe.
-fn check(name: &str, text: &str) -> Result<(), Error> {
+fn check_subnet(name: &str, text: &str) -> Result<(), Error> {
     let mut none = |file: &str| Err(format!("{file} is not there"));
     let document = Document::read(name, text, &mut none)?;
     let file = document.fields()?;

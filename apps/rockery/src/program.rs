@@ -18,7 +18,7 @@ const SETUID_OR_SETGID: u32 = 0o6000;
 /// When there is none, or when our libraries could never be loaded into it.
 pub(crate) fn find(name: &OsStr, search: Option<&OsStr>) -> Result<PathBuf, Error> {
     let path = locate(name, search).ok_or_else(|| missing(name))?;
-    check(&path)?;
+    check_executable(&path)?;
     Ok(path)
 }
 
@@ -26,7 +26,7 @@ fn missing(name: &OsStr) -> Error {
     Error::NoSuchProgram(name.to_string_lossy().into_owned())
 }
 
-fn check(path: &Path) -> Result<(), Error> {
+fn check_executable(path: &Path) -> Result<(), Error> {
     let metadata = path.metadata().map_err(Error::file(path))?;
     let mode = metadata.permissions().mode();
     if !is_executable(path) {

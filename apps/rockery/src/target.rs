@@ -111,7 +111,7 @@ impl Target {
         self.transport == Transport::Rdma && !self.system_verbs
     }
 
-    pub(crate) fn place(&self) -> &str {
+    pub(crate) fn location(&self) -> &str {
         &self.address
     }
 

@@ -101,7 +101,7 @@ impl Document {
             if read.merged.contains(&path) {
                 continue;
             }
-            let text = read.check(&path).and_then(|()| {
+            let text = read.check_nesting(&path).and_then(|()| {
                 files(&other).map_err(|why| RefusedInclude {
                     mistake: Mistake::Reference,
                     what: format!("{other}: {why}"),
@@ -153,7 +153,7 @@ impl Document {
     /// # Errors
     /// A path into something that is not a table, or to an entry that does not exist.
     pub fn set(&mut self, path: &str, value: &str) -> Result<(), FileError> {
-        self.put(path, value, Origin::Set(self.sets.len()))
+        self.put_value(path, value, Origin::Set(self.sets.len()))
     }
 
     /// Sets a value of `[sweep]`. A field that a setting names has to have an effect in this run; one that a
@@ -162,10 +162,10 @@ impl Document {
     /// # Errors
     /// As [`Document::set`].
     pub fn vary(&mut self, path: &str, value: &str) -> Result<(), FileError> {
-        self.put(path, value, Origin::Sweep)
+        self.put_value(path, value, Origin::Sweep)
     }
 
-    fn put(&mut self, path: &str, value: &str, origin: Origin) -> Result<(), FileError> {
+    fn put_value(&mut self, path: &str, value: &str, origin: Origin) -> Result<(), FileError> {
         let path = path.trim();
         let number = self.sources.add("--set", &format!("{path} = {value}"));
         self.sets.push(Setting {
@@ -217,7 +217,7 @@ impl Document {
                 || Spanned::new(0..value.len(), DeValue::String(Cow::Borrowed(value.trim())));
             let value = shift_value(DeValue::parse(value).unwrap_or_else(|_| plain()), at);
             let keys: Vec<&str> = path.split('.').map(str::trim).collect();
-            put(&mut tree, &keys, &value, &(start..start + path.len()))?;
+            put_in_table(&mut tree, &keys, &value, &(start..start + path.len()))?;
         }
         Ok(tree)
     }
@@ -333,7 +333,7 @@ struct RefusedInclude {
 
 impl Included {
     /// Refuses a file that includes itself by way of others, and one beyond the limit.
-    fn check(&self, path: &String) -> Result<(), RefusedInclude> {
+    fn check_nesting(&self, path: &String) -> Result<(), RefusedInclude> {
         if self.open.contains(path) {
             let circle = self.open.join(" → ") + " → " + path;
             return Err(RefusedInclude {
@@ -472,7 +472,7 @@ fn is_table(value: &Spanned<DeValue<'_>>) -> bool {
 /// Tables whose keys are numbers: in all other places numbers count entries of arrays.
 const BY_NUMBER: [&str; 4] = ["class", "dscp", "pcp", "queue"];
 
-fn put<'t>(
+fn put_in_table<'t>(
     table: &mut DeTable<'t>,
     keys: &[&str],
     value: &Spanned<DeValue<'t>>,
@@ -521,7 +521,7 @@ fn put_into<'t>(
     place: &TextSpan,
 ) -> Result<(), String> {
     match entry {
-        DeValue::Table(table) => put(table, keys, value, place),
+        DeValue::Table(table) => put_in_table(table, keys, value, place),
         DeValue::Array(entries) => {
             let Some((key, rest)) = keys.split_first() else {
                 return Ok(());

@@ -212,7 +212,7 @@ impl Device {
     }
 
     /// Writes a packet into the ring to the device; `fill` writes the payload. False when the ring is full.
-    pub(crate) fn put(
+    pub(crate) fn write_packet(
         &mut self,
         header: &Header,
         transport: &[u8],

@@ -228,7 +228,7 @@ impl Engine {
         }
         self.world
             .run_live(self.network.clock.now(), &mut self.network);
-        self.network.settle();
+        self.network.take_payloads();
     }
 
     /// Has the network poll ports that have a packet, and had none before.
@@ -375,7 +375,7 @@ impl Engine {
     /// Detaches devices whose memory holds what no device writes.
     fn drop_broken(&mut self) {
         for (host, fd) in std::mem::take(&mut self.network.broken) {
-            if let Some(place) = self.network.place(host) {
+            if let Some(place) = self.network.index_of_host(host) {
                 self.detach(place, fd);
             }
         }

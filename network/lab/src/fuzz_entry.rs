@@ -50,7 +50,7 @@ pub fn tap_frame(bytes: &[u8]) {
             taken.wire_bytes + VNET_BYTES == length && length <= FRAME_MAX,
             "{taken:?}"
         );
-        tap.put(&mut out[..taken.length], taken.payload.as_ref(), MARKED);
+        tap.write_frame(&mut out[..taken.length], taken.payload.as_ref(), MARKED);
     }
     for frame in &tap.lldp {
         let _ = crate::lldp::said(frame);
@@ -102,7 +102,7 @@ pub fn ring_record(bytes: &[u8]) {
                 assert!(packet.to == 1 && packet.class < 8, "{packet:?}");
             }
         }
-        attached.network.settle();
+        attached.network.take_payloads();
         attached.network.flush();
     }
 }

@@ -38,7 +38,7 @@ impl Lateness {
 
     /// Notes that something due at one time was handled at another.
     #[inline]
-    pub(crate) fn note(&mut self, due: Time, handled: Time) {
+    pub(crate) fn note_event(&mut self, due: Time, handled: Time) {
         let late = handled.0.saturating_sub(due.0) / 1000;
         let bucket = (u64::BITS - late.leading_zeros()) as usize;
         self.counts[bucket.min(BUCKETS - 1)] += 1;
@@ -76,15 +76,15 @@ mod tests {
     #[test]
     fn percentiles_are_upper_ends_of_buckets() {
         let mut lateness = Lateness::new();
-        (0..998).for_each(|_| lateness.note(Time(5_000), Time(8_000)));
-        (0..2).for_each(|_| lateness.note(Time(0), Time(1_000_000)));
+        (0..998).for_each(|_| lateness.note_event(Time(5_000), Time(8_000)));
+        (0..2).for_each(|_| lateness.note_event(Time(0), Time(1_000_000)));
         let summary = lateness.summary();
         assert_eq!(
             (summary.packets, summary.p50_ns, summary.p99_ns),
             (1000, 3, 3)
         );
         assert_eq!((summary.p999_ns, summary.max_ns), (1000, 1000));
-        lateness.note(Time(9_000), Time(8_000));
+        lateness.note_event(Time(9_000), Time(8_000));
         assert_eq!(lateness.summary().packets, 1001);
     }
 }

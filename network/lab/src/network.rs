@@ -237,7 +237,7 @@ impl Network {
     /// Begins again: nothing is in the network, and nothing is counted yet. Its time begins at `origin` of
     /// the clock of devices.
     pub(crate) fn restart(&mut self, clock: Clock, origin: Time) {
-        self.settle();
+        self.take_payloads();
         (self.clock, self.origin_ns, self.lateness) = (clock, origin.ns(), Lateness::new());
         let devices = || self.ports.iter().flat_map(|port| &port.devices);
         let waiting: BTreeSet<u32> = devices()
@@ -258,7 +258,7 @@ impl Network {
 
     /// Copies the payloads that are still in rings into the network, and gives their room back to the
     /// devices. Called before devices use that room, and before a device is detached.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn take_payloads(&mut self) {
         let mut tokens = std::mem::take(&mut self.outside);
         tokens.drain(..).for_each(|token| self.bring_in(token));
         self.outside = tokens;
@@ -331,7 +331,7 @@ impl Network {
             ..
         } = self.flights.get(token as usize)?;
         let bytes = bytes.get(..*length)?;
-        let vlan = self.ports[self.place(*from)?].host.vlan();
+        let vlan = self.ports[self.index_of_host(*from)?].host.vlan();
         if let FlightKind::Ip(_) = kind {
             return None;
         }
@@ -344,7 +344,7 @@ impl Network {
         };
         let mac = |address: [u8; 16]| {
             let host = self.addresses.get(&Ipv6Addr::from(address))?;
-            Some(self.ports[self.place(*host)?].host.mac)
+            Some(self.ports[self.index_of_host(*host)?].host.mac)
         };
         let macs = [mac(header.source)?, mac(header.destination)?];
         let marks = LinkMarks {
@@ -357,7 +357,7 @@ impl Network {
         Some(rdma_frame(header, marks, macs, transport, payload))
     }
 
-    pub(crate) fn place(&self, host: u32) -> Option<usize> {
+    pub(crate) fn index_of_host(&self, host: u32) -> Option<usize> {
         self.index
             .get(host as usize)
             .copied()
@@ -407,7 +407,7 @@ impl Network {
                 .iter_mut()
                 .filter(|device| device.waiting.is_empty() && !device.leaves);
             let taken = taken
-                .filter_map(|device| put(device, flight).then_some(()))
+                .filter_map(|device| write_to_device(device, flight).then_some(()))
                 .count();
             *(if taken > 0 {
                 &mut port.counters.rdma_received
@@ -420,7 +420,7 @@ impl Network {
             port.counters.not_taken += 1;
             return false;
         };
-        if device.waiting.is_empty() && put(device, flight) {
+        if device.waiting.is_empty() && write_to_device(device, flight) {
             port.counters.rdma_received += 1;
             return false;
         }
@@ -438,7 +438,7 @@ impl Network {
         for port in &mut self.ports {
             for device in &mut port.devices {
                 while let Some(token) = device.waiting.front().copied() {
-                    if !put(device, &self.flights[token as usize]) {
+                    if !write_to_device(device, &self.flights[token as usize]) {
                         break;
                     }
                     device.waiting.pop_front();
@@ -485,7 +485,7 @@ impl Network {
 
     /// Detaches a device; what it has not taken is dropped.
     pub(crate) fn detach(&mut self, place: usize, fd: i32) {
-        self.settle();
+        self.take_payloads();
         let devices = &mut self.ports[place].devices;
         if let Some(at) = devices.iter().position(|device| device.raw() == fd) {
             let device = devices.remove(at);
@@ -518,7 +518,7 @@ impl Network {
 
 impl LiveHosts for Network {
     fn pull(&mut self, host: u32, classes: u8, now: Time) -> Offer {
-        let Some(place) = self.place(host) else {
+        let Some(place) = self.index_of_host(host) else {
             return Offer::Nothing;
         };
         self.active = true;
@@ -544,9 +544,9 @@ impl LiveHosts for Network {
 
     fn deliver(&mut self, host: u32, packet: Delivered, now: Time) {
         self.active = true;
-        self.lateness.note(now, self.clock.now());
+        self.lateness.note_event(now, self.clock.now());
         let token = packet.token;
-        let Some(place) = self.place(host) else {
+        let Some(place) = self.index_of_host(host) else {
             return self.give_back(token);
         };
         let flight = &mut self.flights[token as usize];
@@ -586,7 +586,7 @@ impl LiveHosts for Network {
             let taken = port
                 .tap
                 .as_mut()
-                .is_some_and(|tap| tap.put(bytes, slice.as_ref(), packet.tos));
+                .is_some_and(|tap| tap.write_frame(bytes, slice.as_ref(), packet.tos));
             *(if taken {
                 &mut port.counters.frames_received
             } else {
@@ -598,7 +598,7 @@ impl LiveHosts for Network {
 
     fn lose(&mut self, token: u32) {
         let from = self.flights[token as usize].from;
-        if let Some(place) = self.place(from) {
+        if let Some(place) = self.index_of_host(from) {
             self.ports[place].counters.lost += 1;
         }
         self.give_back(token);
@@ -618,7 +618,7 @@ pub(crate) fn neighbours_of(hosts: &[LiveHost]) -> BTreeMap<u16, Neighbours> {
 }
 
 /// Writes a packet of a device into the ring of another one.
-fn put(device: &mut Device, flight: &Flight) -> bool {
+fn write_to_device(device: &mut Device, flight: &Flight) -> bool {
     let FlightKind::Rdma(header, transport) = &flight.kind else {
         return true;
     };
@@ -629,9 +629,9 @@ fn put(device: &mut Device, flight: &Flight) -> bool {
             let fill = |place: &mut [u8]| {
                 body.copy(place);
             };
-            device.put(header, transport, payload.len(), fill)
+            device.write_packet(header, transport, payload.len(), fill)
         }
-        None => device.put(header, transport, payload.len(), |place| {
+        None => device.write_packet(header, transport, payload.len(), |place| {
             place.copy_from_slice(payload)
         }),
     }

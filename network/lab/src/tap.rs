@@ -230,7 +230,12 @@ impl Tap {
 
     /// Hands a frame to the kernel, marked as switches left it; false when the kernel does not take it. The
     /// rest of the frame may be elsewhere.
-    pub(crate) fn put(&mut self, bytes: &mut [u8], payload: Option<&Slice>, tos: u8) -> bool {
+    pub(crate) fn write_frame(
+        &mut self,
+        bytes: &mut [u8],
+        payload: Option<&Slice>,
+        tos: u8,
+    ) -> bool {
         let Some((_, frame)) = bytes.split_at_mut_checked(VNET_BYTES) else {
             return false;
         };
@@ -252,7 +257,7 @@ impl Tap {
     /// Hands a packet to the kernel as it was sent.
     pub(crate) fn put_packet(&mut self, bytes: &mut [u8], payload: Option<&Slice>) -> bool {
         let tos = bytes.get(VNET_BYTES..).and_then(tos);
-        tos.is_some_and(|tos| self.put(bytes, payload, tos))
+        tos.is_some_and(|tos| self.write_frame(bytes, payload, tos))
     }
 
     /// Hands a frame to the kernel that the port of the switch, or the lab, made.
@@ -444,7 +449,7 @@ mod tests {
         assert!(tap.next_class(&host(0).marks).is_none() && !tap.has_frame());
         let mut frame = [0; VNET_BYTES + 64];
         frame[VNET_BYTES + 12..][..3].copy_from_slice(&[8, 0, 0x45]);
-        tap.put(&mut frame, None, 0);
+        tap.write_frame(&mut frame, None, 0);
         assert!(tap.has_frame());
     }
 }

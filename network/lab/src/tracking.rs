@@ -104,7 +104,7 @@ impl TrackedFlow {
     /// Counts payload once: that of the packet which is next in order, or of a later one where the device
     /// keeps those.
     fn arrived(&mut self, packet: &Packet, payload: u64) {
-        self.arrivals.note(packet);
+        self.arrivals.note_packet(packet);
         let psn = packet.psn.value();
         let next = *self.next.get_or_insert(psn);
         match distance(psn, next) {

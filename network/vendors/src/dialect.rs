@@ -216,7 +216,7 @@ impl Dialect {
         let (mut fitted, mut fit) = (intent.clone().normal(), Fit::default());
         if fitted.ports.is_empty() {
             let name = self.port_name(0);
-            fit.note(format!("no port is named: {name} is written"));
+            fit.add_note(format!("no port is named: {name} is written"));
             fitted.ports.push(Port {
                 name,
                 mbps: None,

@@ -413,7 +413,7 @@ impl Fit {
     }
 
     /// Records a difference.
-    pub fn note(&mut self, text: impl Into<String>) {
+    pub fn add_note(&mut self, text: impl Into<String>) {
         let note = Note(text.into());
         if !self.notes.contains(&note) {
             self.notes.push(note);
@@ -430,12 +430,12 @@ impl Fit {
                 Schedule::Background(weight) => (weight, true),
             };
             if background {
-                self.note(format!(
+                self.add_note(format!(
                     "queue {class}: there is no group below the weighted queues; it is weighted"
                 ));
             }
             if weight != percents[class] {
-                self.note("weights are written as percents of all weighted queues");
+                self.add_note("weights are written as percents of all weighted queues");
             }
             queue.schedule = Schedule::Weighted(percents[class]);
         }
@@ -448,14 +448,14 @@ impl Fit {
                 Schedule::Strict => continue,
                 Schedule::Weighted(weight) => weight,
                 Schedule::Background(weight) => {
-                    self.note(format!(
+                    self.add_note(format!(
                         "queue {class}: there is no group below the weighted queues; it is weighted"
                     ));
                     weight
                 }
             };
             if weight.clamp(1, max) != weight {
-                self.note(format!("queue {class}: weights are from 1 to {max}"));
+                self.add_note(format!("queue {class}: weights are from 1 to {max}"));
             }
             queue.schedule = Schedule::Weighted(weight.clamp(1, max));
         }
@@ -467,7 +467,7 @@ impl Fit {
             let (min, max, percent) = match queue.ecn {
                 None => continue,
                 Some(Ecn::Automatic) => {
-                    self.note(format!(
+                    self.add_note(format!(
                         "queue {class}: ECN thresholds cannot be left to the device: 150 kB to 1.5 MB"
                     ));
                     queue.ecn = Some(ECN_DEFAULT);
@@ -482,7 +482,7 @@ impl Fit {
                 percent: percent.clamp(1, 100),
             };
             if Some(fitted) != queue.ecn {
-                self.note(format!(
+                self.add_note(format!(
                     "queue {class}: ECN thresholds are in steps of {step} bytes"
                 ));
             }
@@ -493,7 +493,7 @@ impl Fit {
     /// The device computes the buffers of lossless classes.
     pub(crate) fn no_buffers(&mut self, intent: &mut Intent) {
         if intent.pause != Pause::default() {
-            self.note("buffers of lossless classes are left to the device");
+            self.add_note("buffers of lossless classes are left to the device");
         }
         intent.pause = Pause::default();
     }
@@ -504,7 +504,7 @@ impl Fit {
             let list: Vec<String> = classes(intent.pfc_send)
                 .map(|class| class.to_string())
                 .collect();
-            self.note(format!(
+            self.add_note(format!(
                 "PFC is sent and obeyed for the same priorities: {}",
                 list.join(", ")
             ));
@@ -515,7 +515,7 @@ impl Fit {
     /// The largest MTU of SONiC, NX-OS and NVUE.
     pub(crate) fn mtu(&mut self, intent: &mut Intent) {
         if intent.mtu > MTU_DEFAULT {
-            self.note(format!("an MTU is at most {MTU_DEFAULT} bytes"));
+            self.add_note(format!("an MTU is at most {MTU_DEFAULT} bytes"));
             intent.mtu = MTU_DEFAULT;
         }
     }
@@ -523,7 +523,7 @@ impl Fit {
     /// Headers are not rewritten.
     pub(crate) fn no_remark(&mut self, intent: &mut Intent) {
         if intent.remark.is_some() {
-            self.note("DSCP and PCP of packets without a trusted header are not rewritten");
+            self.add_note("DSCP and PCP of packets without a trusted header are not rewritten");
         }
         intent.remark = None;
     }
@@ -539,7 +539,7 @@ impl Fit {
     /// The system has no setting for packets that arrive in another order.
     pub(crate) fn in_order(&mut self, intent: &mut Intent) {
         if let Some(host) = intent.host.as_mut().filter(|host| host.out_of_order) {
-            self.note("packets in any order: no command of this system for it is known");
+            self.add_note("packets in any order: no command of this system for it is known");
             host.out_of_order = false;
         }
     }
@@ -547,7 +547,7 @@ impl Fit {
     /// Switches have no settings of hosts.
     pub(crate) fn no_host(&mut self, intent: &mut Intent) {
         if intent.host.is_some() {
-            self.note("settings of hosts are not written for switches");
+            self.add_note("settings of hosts are not written for switches");
         }
         intent.host = None;
     }
@@ -596,11 +596,11 @@ impl Fit {
     /// without a mark have priority 0, switches do the marking, and the adapter sizes its buffers.
     pub(crate) fn host(&mut self, intent: &mut Intent) {
         if intent.default_class != 0 {
-            self.note("packets without a mark have priority 0");
+            self.add_note("packets without a mark have priority 0");
         }
         intent.default_class = 0;
         if intent.trust.pcp() && intent.pcp != [0, 1, 2, 3, 4, 5, 6, 7] {
-            self.note("the priority of a tagged packet is its priority code point");
+            self.add_note("the priority of a tagged packet is its priority code point");
         }
         intent.pcp = [0, 1, 2, 3, 4, 5, 6, 7];
         intent.queues.iter_mut().for_each(|queue| queue.ecn = None);
@@ -612,11 +612,11 @@ impl Fit {
         // Paths are those of switches.
         intent.spread = PathSpread::Flows;
         if intent.ports.len() > 1 {
-            self.note("one adapter is configured: the first");
+            self.add_note("one adapter is configured: the first");
             intent.ports.truncate(1);
         }
         if intent.dcbx {
-            self.note("DCBX TLVs are sent by an LLDP agent (lldpad, lldpd) or the firmware");
+            self.add_note("DCBX TLVs are sent by an LLDP agent (lldpad, lldpd) or the firmware");
             intent.dcbx = false;
         }
         intent.host.get_or_insert_default();

@@ -12,7 +12,7 @@ impl Fit {
     pub(crate) fn no_rates(&mut self, intent: &mut Intent) {
         for (class, queue) in intent.queues.iter_mut().enumerate() {
             if let Some(rate) = queue.rate.take() {
-                self.note(format!(
+                self.add_note(format!(
                     "queue {class}: its highest rate of {} is not written: set the device's shaper",
                     shown(rate.bps)
                 ));
@@ -28,7 +28,7 @@ impl Fit {
             };
             self.step(class, rate, step, most);
             if let Some(burst) = rate.burst.take() {
-                self.note(format!(
+                self.add_note(format!(
                     "queue {class}: the burst of {burst} bytes above its highest rate is left to the device"
                 ));
             }
@@ -39,7 +39,7 @@ impl Fit {
     pub(crate) fn step(&mut self, class: usize, rate: &mut HighestRate, step: u64, most: u64) {
         let whole = (rate.bps / step).clamp(1, most / step) * step;
         if whole != rate.bps {
-            self.note(format!(
+            self.add_note(format!(
                 "queue {class}: its highest rate of {} is written as {}: rates are in steps of {step} bit/s",
                 shown(rate.bps),
                 shown(whole)
@@ -51,7 +51,7 @@ impl Fit {
     /// The dialect has no PFC watchdog.
     pub(crate) fn no_watchdog(&mut self, intent: &mut Intent) {
         if let Some(watchdog) = intent.watchdog.take() {
-            self.note(format!(
+            self.add_note(format!(
                 "the PFC watchdog ({}) is not written: configure it there",
                 times(watchdog)
             ));
@@ -69,7 +69,7 @@ impl Fit {
         };
         let fitted = fitted(wanted);
         if fitted != wanted {
-            self.note(format!(
+            self.add_note(format!(
                 "the PFC watchdog ({}) is written with {}",
                 times(wanted),
                 times(fitted)
@@ -83,7 +83,7 @@ impl Fit {
     /// The dialect has no command for another spread than by flow: none that is published.
     pub(crate) fn by_flow(&mut self, intent: &mut Intent) {
         if intent.spread != PathSpread::Flows {
-            self.note(format!(
+            self.add_note(format!(
                 "packets spread {} are not written: no command of this system for it is known",
                 intent.spread
             ));
@@ -94,7 +94,7 @@ impl Fit {
     /// The dialect has flows and packets, and no flowlets.
     pub(crate) fn no_flowlets(&mut self, intent: &mut Intent) {
         if matches!(intent.spread, PathSpread::Flowlets(_)) {
-            self.note(format!(
+            self.add_note(format!(
                 "packets spread {} are not written: this system spreads by flow or by packet",
                 intent.spread
             ));
@@ -109,7 +109,7 @@ impl Fit {
         };
         let within = us.clamp(*range.start(), *range.end());
         if within != us {
-            self.note(format!(
+            self.add_note(format!(
                 "a break between flowlets is from {} to {} us: {within} us of {us} us",
                 range.start(),
                 range.end()

@@ -41,7 +41,7 @@ impl Class {
 }
 
 /// The bucket of a latency.
-fn place(ns: u64) -> usize {
+fn bucket_of(ns: u64) -> usize {
     let magnitude = 63 - (ns | 1 << STEPS_LOG2).leading_zeros() - STEPS_LOG2;
     (((magnitude as usize) << STEPS_LOG2) + (ns >> magnitude) as usize).min(PLACES - 1)
 }
@@ -273,7 +273,7 @@ impl Observer {
             }
             let took_ns = now_ns.saturating_sub(began_ns);
             let counts = &figures.operations[operation as usize];
-            add(&counts.places[place(took_ns)], 1);
+            add(&counts.places[bucket_of(took_ns)], 1);
             add(&counts.sum_ns, took_ns);
         }
     }
@@ -298,19 +298,19 @@ mod tests {
     #[test]
     fn each_latency_counts_in_its_bucket() {
         for ns in (0..5000).chain((10..40).map(|shift| (1 << shift) - 1)) {
-            let at = place(ns);
+            let at = bucket_of(ns);
             assert!(ns <= longest_ns(at) || at == PLACES - 1, "{ns}");
             assert!(at == 0 || ns > longest_ns(at - 1), "{ns}");
         }
-        assert_eq!(place(u64::MAX), PLACES - 1);
+        assert_eq!(bucket_of(u64::MAX), PLACES - 1);
     }
 
     #[test]
     fn quantiles_come_from_counts() {
         let mut latency = Latency::default();
         assert_eq!(latency.per_mille_ns(500), None);
-        latency.places[place(1_000)] = 99;
-        latency.places[place(1_000_000)] = 1;
+        latency.places[bucket_of(1_000)] = 99;
+        latency.places[bucket_of(1_000_000)] = 1;
         let near = |per_mille, ns: u64| {
             let found = latency.per_mille_ns(per_mille).unwrap();
             assert!((ns..ns + ns / 4 + 1).contains(&found), "{found}");

@@ -63,7 +63,7 @@ pub trait Peer {
 
     /// Writes a range of the buffer to the peer's memory by RDMA WRITE, before messages that are announced
     /// later.
-    fn place(&mut self, buffer: Buffer, range: Range<usize>, to: &[BufferDescriptor]);
+    fn write_by_rdma(&mut self, buffer: Buffer, range: Range<usize>, to: &[BufferDescriptor]);
 
     /// A buffer of this length that is open to the peer; `None` as for [`Peer::buffer`]. The peer is to
     /// invalidate the key with its answer where `invalidates` says that it can.

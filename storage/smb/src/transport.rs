@@ -517,7 +517,7 @@ impl Peer for Transport {
         );
     }
 
-    fn place(&mut self, buffer: Buffer, range: Range<usize>, to: &[BufferDescriptor]) {
+    fn write_by_rdma(&mut self, buffer: Buffer, range: Range<usize>, to: &[BufferDescriptor]) {
         let (source, left) = (Arc::new(buffer), to.len());
         self.operation(Operation::Place { source, left }, range.start, to, false);
     }

@@ -70,7 +70,7 @@ impl Peer for Line {
         self.fetches.push((operation, buffer));
     }
 
-    fn place(&mut self, buffer: Buffer, range: Range<usize>, to: &[BufferDescriptor]) {
+    fn write_by_rdma(&mut self, buffer: Buffer, range: Range<usize>, to: &[BufferDescriptor]) {
         assert_eq!(sum(to), range.len());
         assert!(range.end <= buffer.len());
     }

@@ -82,7 +82,7 @@ impl Ledger {
     ///
     /// # Errors
     /// When the disk cannot be read.
-    pub fn check(
+    pub fn check_disk(
         &mut self,
         queue: &mut Queue,
         nsid: u32,

@@ -40,6 +40,16 @@ impl Tokens {
         found
     }
 
+    /// The names of methods, with their lines.
+    pub fn methods(&self) -> Vec<(String, usize)> {
+        let mut methods = Vec::new();
+        walk(&self.0, &mut |tokens| {
+            let method = function_at(tokens).filter(|(_, _, parameters)| is_self(parameters));
+            methods.extend(method.map(|(name, line, _)| (name, line)));
+        });
+        methods
+    }
+
     /// The names of all macros that are called, with their lines.
     pub fn macros(&self) -> Vec<(String, usize)> {
         let mut macros = Vec::new();
@@ -143,19 +153,34 @@ fn walk(tokens: &[TokenTree], visit: &mut dyn FnMut(&[TokenTree])) {
     }
 }
 
-/// The parameters that are tuples of the function that begins here, if one does.
-fn tuple_parameters_at(tokens: &[TokenTree]) -> Vec<(String, usize)> {
+/// The function that begins here, if one does: its name, the line, and its parameters.
+fn function_at(tokens: &[TokenTree]) -> Option<(String, usize, Vec<TokenTree>)> {
     let [TokenTree::Ident(word), TokenTree::Ident(name), rest @ ..] = tokens else {
-        return Vec::new();
+        return None;
     };
     let parameters = rest.iter().find_map(|token| match token {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => Some(group),
         _ => None,
     });
-    let Some(parameters) = parameters.filter(|_| word == "fn") else {
+    let parameters = parameters.filter(|_| word == "fn")?;
+    let line = name.span().start().line;
+    let parameters = parameters.stream().into_iter().collect();
+    Some((name.to_string(), line, parameters))
+}
+
+/// Whether parameters begin with `self`, by value or by reference.
+fn is_self(parameters: &[TokenTree]) -> bool {
+    let mut words = parameters
+        .iter()
+        .take_while(|token| !matches!(token, TokenTree::Punct(mark) if mark.as_char() == ','));
+    words.any(|token| matches!(token, TokenTree::Ident(word) if word == "self"))
+}
+
+/// The parameters that are tuples of the function that begins here, if one does.
+fn tuple_parameters_at(tokens: &[TokenTree]) -> Vec<(String, usize)> {
+    let Some((name, _, parameters)) = function_at(tokens) else {
         return Vec::new();
     };
-    let parameters: Vec<_> = parameters.stream().into_iter().collect();
     let pairs = parameters.windows(2);
     let tuples = pairs.filter_map(|pair| match pair {
         [TokenTree::Group(pattern), TokenTree::Punct(colon)]

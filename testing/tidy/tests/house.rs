@@ -38,6 +38,7 @@ rules! {
     modules_import_each_other_in_one_direction: cycles::between_modules;
     nothing_is_unfinished: words::unfinished;
     names_say_something: words::names;
+    methods_have_objects: words::verbs;
     no_loose_ends: words::loose_ends;
     no_paths_of_one_machine: paths::of_one_machine;
     links_lead_somewhere: paths::links;

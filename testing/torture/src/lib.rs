@@ -251,7 +251,7 @@ impl Run {
                 host::tend(channel, &mut self.hosts, self.now);
             }
             self.deliver();
-            self.settle()?;
+            self.settle_sides()?;
         }
         Ok(true)
     }
@@ -305,7 +305,7 @@ impl Run {
     }
 
     /// Takes the outputs of both devices, and checks them.
-    fn settle(&mut self) -> Verdict {
+    fn settle_sides(&mut self) -> Verdict {
         for side in 0..2 {
             let events =
                 self.hosts[side].pump(1 - side, self.now, &mut self.network, &mut self.rng);
@@ -316,13 +316,13 @@ impl Run {
                 return Err(format!("side {side} raised {event:?}"));
             }
             for done in self.hosts[side].completions() {
-                self.check(side, &done)?;
+                self.check_completion(side, &done)?;
             }
         }
         Ok(())
     }
 
-    fn check(&mut self, side: usize, done: &Completion) -> Verdict {
+    fn check_completion(&mut self, side: usize, done: &Completion) -> Verdict {
         let receive = matches!(
             done.kind,
             CompletionKind::Receive | CompletionKind::ReceiveWriteImmediate

@@ -95,7 +95,7 @@ fn result(devices: &[Device<'_>], finding: &Finding) -> Value {
         "{}: {}\nConsequence: {}\nFix: {}",
         finding.place, finding.what, finding.consequence, finding.fix
     );
-    let mut seen = finding.evidence.iter().map(place);
+    let mut seen = finding.evidence.iter().map(location);
     let first = seen.next().or_else(|| {
         // A finding without a line is about its whole file.
         let device = devices.iter().find(|own| own.has(finding))?;
@@ -142,7 +142,7 @@ fn of_line(rule: &str, line: &NotUnderstood) -> Value {
     })
 }
 
-fn place(seen: &Evidence) -> Value {
+fn location(seen: &Evidence) -> Value {
     place_of_line(&seen.file, seen.line, Some(&seen.text))
 }
 

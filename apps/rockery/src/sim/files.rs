@@ -33,7 +33,7 @@ impl Files {
     pub(super) fn new(sim: &Sim) -> Result<Self, Error> {
         let folder = sim.file.parent().unwrap_or(Path::new("")).to_owned();
         let outputs = outputs(sim);
-        let mut places: Vec<PathBuf> = outputs.iter().filter_map(|path| place(path)).collect();
+        let mut places: Vec<PathBuf> = outputs.iter().filter_map(|path| location(path)).collect();
         places.sort();
         match places.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(Error::SameOutput(pair[0].clone())),
@@ -74,7 +74,7 @@ impl Files {
     ///
     /// # Errors
     /// The first file that would be overwritten.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(super) fn check_outputs(&self) -> Result<(), Error> {
         let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner);
         let lost = |output: &&PathBuf| {
             fs::metadata(output).is_ok_and(|metadata| inputs.contains_key(&identity(&metadata)))
@@ -116,7 +116,7 @@ fn outputs(sim: &Sim) -> Vec<PathBuf> {
 }
 
 /// Where a file is or would be, for comparing; devices may be written by several.
-fn place(path: &Path) -> Option<PathBuf> {
+fn location(path: &Path) -> Option<PathBuf> {
     if path == Path::new("-") {
         return Some(path.to_owned());
     }

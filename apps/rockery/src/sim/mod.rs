@@ -44,7 +44,7 @@ pub(crate) fn act(sim: &Sim) -> Result<ExitCode, Error> {
     let files = Files::new(sim)?;
     let text = files.read(&sim.file)?;
     let mut document = Document::read(&sim.file.display().to_string(), &text, &mut files.reader())?;
-    files.check()?;
+    files.check_outputs()?;
     for (path, value) in &sim.set {
         document.set(path, value)?;
     }
@@ -62,7 +62,7 @@ pub(crate) fn act(sim: &Sim) -> Result<ExitCode, Error> {
     }
     check_sweep(&document, &all, &mut files.reader())?;
     if sim.check {
-        return check(&document, &points, &files).map(|()| ExitCode::SUCCESS);
+        return check_points(&document, &points, &files).map(|()| ExitCode::SUCCESS);
     }
     let plan = runs::RunPlan {
         sim,
@@ -116,7 +116,11 @@ fn chosen(sim: &Sim, points: Vec<Point>) -> Result<Vec<(usize, Point)>, Error> {
     Ok(numbered)
 }
 
-fn check(document: &Document, points: &[(usize, Point)], files: &Files) -> Result<(), Error> {
+fn check_points(
+    document: &Document,
+    points: &[(usize, Point)],
+    files: &Files,
+) -> Result<(), Error> {
     let mut described = None;
     for (_, point) in points {
         described.get_or_insert(runs::experiment(document, point, files)?);

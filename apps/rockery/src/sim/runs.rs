@@ -66,7 +66,7 @@ pub(super) fn experiment(
     }
     let experiment = Experiment::new(&document, &mut files.reader())?;
     experiment.refuse_settings_of_labs()?;
-    files.check()?;
+    files.check_outputs()?;
     Ok(experiment)
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Report {
     pub(crate) mtu: u32,
 }
 
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+fn check_result(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {
@@ -49,7 +49,8 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 fn set(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     let length = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the value is an int that lives until the call returns, and the length is its own.
-    check(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), length) }).map(drop)
+    check_result(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), length) })
+        .map(drop)
 }
 
 /// Prepares a socket that receives packets of both families if it is one of IPv6.
@@ -125,8 +126,9 @@ pub(crate) fn echo_socket(is_v6: bool) -> io::Result<OwnedFd> {
         false => (libc::AF_INET, libc::IPPROTO_ICMP),
     };
     // SAFETY: numbers only.
-    let fd =
-        check(unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, protocol) })?;
+    let fd = check_result(unsafe {
+        libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, protocol)
+    })?;
     // SAFETY: a new descriptor, which nothing else has.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -154,7 +156,9 @@ pub(crate) fn wait(sockets: &[(RawFd, bool)], most: Duration) -> io::Result<()> 
     // Rounded up, so that a wait for part of a millisecond does not become a busy loop.
     let millis = most.as_micros().div_ceil(1000).min(60_000) as libc::c_int;
     // SAFETY: the entries live until the call returns, and their number is right.
-    match check(unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, millis) }) {
+    match check_result(unsafe {
+        libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, millis)
+    }) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
         _ => Ok(()),
     }

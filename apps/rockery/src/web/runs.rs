@@ -54,7 +54,7 @@ impl Runs {
 
     /// Answers a request of the page; ends the run when `is_gone` says that its client is.
     pub(super) fn answer(&self, request: &[u8], is_gone: &dyn Fn() -> bool) -> Vec<u8> {
-        let Some(_place) = self.place(is_gone) else {
+        let Some(_place) = self.take_place(is_gone) else {
             return Vec::new();
         };
         match self.run(request, is_gone) {
@@ -64,7 +64,7 @@ impl Runs {
         }
     }
 
-    fn place(&self, is_gone: &dyn Fn() -> bool) -> Option<Place<'_>> {
+    fn take_place(&self, is_gone: &dyn Fn() -> bool) -> Option<Place<'_>> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         while *free == 0 {
             let waited = self.freed.wait_timeout(free, LOOK);

@@ -22,7 +22,7 @@ pub fn dragonfly(
             + others(routers)
             + others(groups).div_ceil(u64::from(routers.max(1))),
     }
-    .check()?;
+    .check_sizes()?;
     let mut topology = Topology::default();
     for _ in 0..groups * routers {
         let router = Node::Switch(topology.add_switch());

@@ -21,7 +21,7 @@ pub fn star(hosts: u32, link: LinkConfig) -> Result<Topology, LinkError> {
         switches: 1,
         ports: hosts.into(),
     }
-    .check()?;
+    .check_sizes()?;
     let mut topology = Topology::default();
     let switch = Node::Switch(topology.add_switch());
     for _ in 0..hosts {
@@ -46,7 +46,7 @@ pub fn leaf_spine(
         switches: sum([leaves, spines]),
         ports: sum([hosts_per_leaf, spines]).max(leaves.into()),
     }
-    .check()?;
+    .check_sizes()?;
     let mut topology = Topology::default();
     for _ in 0..leaves + spines {
         topology.add_switch();
@@ -76,7 +76,7 @@ pub fn fat_tree(k: u32, speeds: Speeds) -> Result<Topology, LinkError> {
         switches: product([2, pods, half]).saturating_add(product([half, half])),
         ports: pods.into(),
     }
-    .check()?;
+    .check_sizes()?;
     let mut topology = Topology::default();
     for _ in 0..2 * pods * half + half * half {
         topology.add_switch();

@@ -174,7 +174,7 @@ struct Extent {
 }
 
 impl Extent {
-    fn check(self) -> Result<(), LinkError> {
+    fn check_sizes(self) -> Result<(), LinkError> {
         let Self {
             hosts,
             switches,

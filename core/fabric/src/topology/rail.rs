@@ -18,7 +18,7 @@ pub fn rail_optimised(
         switches: sum([rails, spines]),
         ports: sum([servers, spines]).max(rails.into()),
     }
-    .check()?;
+    .check_sizes()?;
     let mut topology = Topology::default();
     for _ in 0..rails + spines {
         topology.add_switch();

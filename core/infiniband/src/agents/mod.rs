@@ -133,7 +133,7 @@ impl Agents {
             }
             _ => return Err(Errno::NOT_A_CALL),
         };
-        registration.check()?;
+        registration.check_values()?;
         if self.conflicts(&registration) {
             return Err(Errno::INVALID);
         }

@@ -90,7 +90,7 @@ impl Registration {
     }
 
     /// Checks the values as Linux does.
-    pub(super) fn check(&self) -> Result<(), Errno> {
+    pub(super) fn check_values(&self) -> Result<(), Errno> {
         if self.qp > 1 {
             return Err(Errno::INVALID);
         }

@@ -64,7 +64,7 @@ impl Own<'_> {
 
     /// Whether a finding of the adapter alone reports this fault already.
     fn is_known(&self, rules: &[&str], found: &[Finding]) -> bool {
-        let place = self.found("").place();
+        let place = self.found("").location();
         found
             .iter()
             .any(|finding| rules.contains(&finding.rule) && finding.place == place)

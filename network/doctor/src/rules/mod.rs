@@ -196,7 +196,7 @@ struct Found<'a> {
 
 impl Found<'_> {
     /// The host, the interface and the device.
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         place_of_adapter(self.host, self.adapter)
     }
 
@@ -214,7 +214,7 @@ impl Found<'_> {
     ) -> Finding {
         let evidence = seen.iter().map(|evidence| (*evidence).clone()).collect();
         let (what, fix) = (what.into(), fix.into());
-        Finding::new(self.rule, self.place(), what, evidence, consequence, fix)
+        Finding::new(self.rule, self.location(), what, evidence, consequence, fix)
     }
 }
 

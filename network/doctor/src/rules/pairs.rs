@@ -110,7 +110,7 @@ fn priority(
     if priority == class || !intent.lossless(class) || pfc.value & both != both {
         return;
     }
-    let place = own.place();
+    let place = own.location();
     if found
         .iter()
         .any(|finding| finding.rule == "host-map" && finding.place == place)

@@ -151,7 +151,7 @@ fn payloads_stay_in_the_ring_of_their_device_until_they_are_delivered_or_the_net
         attached.write_filled(&to_other, PAYLOAD_MAX, 0xff),
         "two payloads were copied"
     );
-    attached.network.settle();
+    attached.network.take_payloads();
     while attached.write_filled(&to_other, PAYLOAD_MAX, 0xff) {}
     offers[2..]
         .iter()

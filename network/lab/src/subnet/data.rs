@@ -135,7 +135,7 @@ impl LiveSubnet {
             .into_iter()
             .chain(prefix)
             .for_each(|event| state.add_event(event));
-        let Some(place) = network.place(host as u32) else {
+        let Some(place) = network.index_of_host(host as u32) else {
             return;
         };
         for device in &network.ports[place].devices {

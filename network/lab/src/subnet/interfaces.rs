@@ -69,7 +69,7 @@ impl Interfaces {
     }
 
     /// Something has happened at the port of a host.
-    pub(super) fn note(&mut self, host: usize, now: Time, event: PortEvent) {
+    pub(super) fn note_event(&mut self, host: usize, now: Time, event: PortEvent) {
         if event == PortEvent::ClientReregister
             && let Some(interface) = self.all.get_mut(&host)
         {
@@ -129,7 +129,7 @@ impl LiveSubnet {
         }
         self.run_interfaces(now);
         for (host, action) in std::mem::take(&mut self.interfaces.actions) {
-            if let Some(place) = network.place(host as u32) {
+            if let Some(place) = network.index_of_host(host as u32) {
                 self.carry_out(place, action, network);
             }
         }

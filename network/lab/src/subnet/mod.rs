@@ -160,7 +160,7 @@ impl LiveSubnet {
                     }
                 }
                 Output::Event { at, event } => {
-                    self.interfaces.note(at.node, now, event);
+                    self.interfaces.note_event(at.node, now, event);
                     self.told.add(at.node, event);
                 }
             }

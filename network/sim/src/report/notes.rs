@@ -14,7 +14,7 @@ pub(super) fn notes(experiment: &Experiment, results: &Results) -> Vec<String> {
     };
     let mut notes = experiment.notes();
     for keys in &experiment.written {
-        let note = view.note(keys);
+        let note = view.note_on_field(keys);
         notes.extend(note.filter(|note| !notes.contains(note)));
     }
     notes
@@ -50,7 +50,7 @@ fn markings(experiment: &Experiment, results: &Results) -> Vec<Marking> {
 
 impl View<'_> {
     /// The note on a field, by the keys of its path, if it acted on no packet.
-    fn note(&self, keys: &[String]) -> Option<String> {
+    fn note_on_field(&self, keys: &[String]) -> Option<String> {
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         match keys[..] {
             ["qos", name, ref field @ ..] => self.qos(name, field),

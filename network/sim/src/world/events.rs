@@ -310,22 +310,22 @@ impl Events {
             .collect();
         self.occupied.fill(0);
         self.shift = shift;
-        all.into_iter().for_each(|event| self.put(event));
+        all.into_iter().for_each(|event| self.schedule_event(event));
     }
 
     #[inline]
     pub(crate) fn push(&mut self, at: Time, key: EventKey) {
-        self.put(Event::new(at, key, NO_PACKET));
+        self.schedule_event(Event::new(at, key, NO_PACKET));
     }
 
     /// Adds an event of a packet.
     #[inline]
     pub(crate) fn push_packet(&mut self, at: Time, key: EventKey, id: PacketId) {
-        self.put(Event::new(at, key, id.0));
+        self.schedule_event(Event::new(at, key, id.0));
     }
 
     #[inline(always)]
-    fn put(&mut self, event: Event) {
+    fn schedule_event(&mut self, event: Event) {
         if event.at() < self.limit {
             self.insert(event)
         } else {
@@ -432,7 +432,9 @@ impl Events {
             let all = std::mem::replace(&mut self.slots, wheel.slots);
             self.occupied = wheel.occupied;
             self.shift = wheel.shift;
-            all.into_iter().flatten().for_each(|event| self.put(event));
+            all.into_iter()
+                .flatten()
+                .for_each(|event| self.schedule_event(event));
         }
         let Some(division) = &self.division else {
             return self.open_slot(end);

@@ -392,7 +392,7 @@ impl Order {
     /// Notes a packet whose PSN lies `ahead` (negative: behind) of the highest so far, and whether it is
     /// lower than the one before it.
     #[inline]
-    pub(crate) fn note(&mut self, ahead: i32, descends: bool) {
+    pub(crate) fn note_packet(&mut self, ahead: i32, descends: bool) {
         self.packets += 1;
         if ahead < 0 {
             let distance = ahead.unsigned_abs();

@@ -160,7 +160,7 @@ impl World {
         };
         match skipper
             .windows
-            .check(self.now, self.activity(), || self.delivered())
+            .check_steadiness(self.now, self.activity(), || self.delivered())
         {
             Verdict::Wait => {}
             Verdict::Begin => {

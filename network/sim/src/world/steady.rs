@@ -103,7 +103,7 @@ impl Windows {
     }
 
     /// Looks at a check. `delivered` counts the bytes of each flow so far, and is called when a window ends.
-    pub(super) fn check(
+    pub(super) fn check_steadiness(
         &mut self,
         now: Time,
         activity: Activity,
@@ -270,7 +270,7 @@ mod tests {
         let checks = (from..from + 10_000).map(|number| {
             (
                 number,
-                windows.check(Time(number * CHECK_EVERY.0), BOTH, || rates(number)),
+                windows.check_steadiness(Time(number * CHECK_EVERY.0), BOTH, || rates(number)),
             )
         });
         checks
@@ -352,11 +352,11 @@ mod tests {
             ..BOTH
         };
         assert_eq!(
-            windows.check(Time(7 * CHECK_EVERY.0), fewer, || rates(7)),
+            windows.check_steadiness(Time(7 * CHECK_EVERY.0), fewer, || rates(7)),
             Verdict::Begin
         );
         assert_eq!(
-            windows.check(Time(9 * CHECK_EVERY.0), fewer, || rates(9)),
+            windows.check_steadiness(Time(9 * CHECK_EVERY.0), fewer, || rates(9)),
             Verdict::Wait
         );
     }

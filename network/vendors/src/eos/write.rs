@@ -28,11 +28,11 @@ pub(super) fn dscp_default() -> [u8; 64] {
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.by_flow(intent);
     if intent.trust == Trust::Both {
-        fit.note("a port trusts DSCP or CoS: it trusts DSCP");
+        fit.add_note("a port trusts DSCP or CoS: it trusts DSCP");
         intent.trust = Trust::Dscp;
     }
     if intent.trust.pcp() && !intent.pcp.contains(&intent.default_class) {
-        fit.note("untagged packets have a class of service, and with it a class that tagged packets have");
+        fit.add_note("untagged packets have a class of service, and with it a class that tagged packets have");
         intent.default_class = intent.pcp[0];
     }
     fit.no_remark(intent);

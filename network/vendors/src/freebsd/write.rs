@@ -28,7 +28,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
         ..Intent::nothing()
     };
     if *intent != quiet {
-        fit.note("iovctl configures SR-IOV functions only: QoS is not written");
+        fit.add_note("iovctl configures SR-IOV functions only: QoS is not written");
     }
     *intent = quiet;
 }

@@ -32,7 +32,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.percents(intent);
     for (class, queue) in intent.queues.iter_mut().enumerate() {
         if let Some(Ecn::Thresholds { min, max, .. }) = queue.ecn {
-            fit.note(format!(
+            fit.add_note(format!(
                 "queue {class}: ECN thresholds are percents of the queue's memory: {} and {} % are written, \
                  and not {min} and {max} bytes",
                 FILL.0, FILL.1
@@ -46,7 +46,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.rates(intent, 1, RATE_MAX);
     fit.watchdog(intent, |_| WATCHDOG);
     if intent.mtu > MTU_MAX {
-        fit.note(format!(
+        fit.add_note(format!(
             "an MTU is at most {MTU_MAX} bytes without the Ethernet header"
         ));
         intent.mtu = MTU_MAX;
@@ -55,15 +55,17 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
 
 fn fit_classes(intent: &mut Intent, fit: &mut Fit) {
     if intent.default_class != 0 {
-        fit.note("packets without a trusted header are in class 0");
+        fit.add_note("packets without a trusted header are in class 0");
     }
     match intent.trust {
         Trust::None => {
-            fit.note("a port has a classifier: it trusts DSCP, and all values are in one class");
+            fit.add_note(
+                "a port has a classifier: it trusts DSCP, and all values are in one class",
+            );
             (intent.trust, intent.dscp) = (Trust::Dscp, [intent.default_class; 64]);
         }
         Trust::Both => {
-            fit.note("a profile pauses by DSCP or by PCP: the port trusts DSCP");
+            fit.add_note("a profile pauses by DSCP or by PCP: the port trusts DSCP");
             intent.trust = Trust::Dscp;
         }
         Trust::Pcp | Trust::Dscp => {}
@@ -75,7 +77,7 @@ fn fit_pauses(intent: &mut Intent, fit: &mut Fit) {
     if intent.trust.dscp() {
         for class in classes(intent.pfc_send) {
             if intent.dscp_of(class).next().is_none() {
-                fit.note(format!(
+                fit.add_note(format!(
                     "class {class} is paused by its DSCPs, and has none: it is not lossless"
                 ));
                 intent.pfc_send &= !(1 << class);
@@ -83,7 +85,7 @@ fn fit_pauses(intent: &mut Intent, fit: &mut Fit) {
         }
     }
     if intent.pfc_send != 0 && intent.pfc_obey == 0 {
-        fit.note(
+        fit.add_note(
             "pauses are obeyed where they are sent: without an output part those of 3 and 4 are",
         );
         intent.pfc_obey = intent.pfc_send;

@@ -13,7 +13,7 @@ const RATE_MAX: u64 = 10_000_000_000_000;
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.host(intent);
     if intent.trust == Trust::None {
-        fit.note(
+        fit.add_note(
             "an adapter trusts PCP or DSCP: it trusts PCP, which untagged packets do not have",
         );
         intent.trust = Trust::Pcp;
@@ -27,7 +27,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
 pub(crate) fn fit_host(intent: &mut Intent, fit: &mut Fit) {
     let Some(host) = &mut intent.host else { return };
     if host.smb_priority != 3 {
-        fit.note(
+        fit.add_note(
             "SMB Direct has no priority of its own on Linux: its connections have the ToS of all",
         );
         host.smb_priority = 3;

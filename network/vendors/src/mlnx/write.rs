@@ -15,13 +15,13 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.host(intent);
     match intent.trust {
         Trust::None => {
-            fit.note(
+            fit.add_note(
                 "an adapter trusts PCP or DSCP: it trusts PCP, which untagged packets do not have",
             );
             intent.trust = Trust::Pcp;
         }
         Trust::Both => {
-            fit.note("an adapter trusts PCP or DSCP: it trusts DSCP");
+            fit.add_note("an adapter trusts PCP or DSCP: it trusts DSCP");
             intent.trust = Trust::Dscp;
         }
         Trust::Pcp | Trust::Dscp => {}
@@ -31,7 +31,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     if let Some(host) = &mut intent.host
         && host.willing
     {
-        fit.note("the operating system sets DCB, and not the switch");
+        fit.add_note("the operating system sets DCB, and not the switch");
         host.willing = false;
     }
     fit_host(intent, fit);

@@ -39,7 +39,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
         if let Some(Ecn::Thresholds { percent, .. }) = &mut queue.ecn
             && *percent != 100
         {
-            fit.note(format!(
+            fit.add_note(format!(
                 "queue {class}: the chance of a mark grows to 100 %"
             ));
             *percent = 100;
@@ -51,11 +51,11 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
         intent.pfc_send
     };
     if intent.pfc_obey != 0 && intent.pfc_obey != own {
-        fit.note("PFC is sent and obeyed for the same priorities");
+        fit.add_note("PFC is sent and obeyed for the same priorities");
         intent.pfc_obey = own;
     }
     if intent.pause.headroom.is_some() {
-        fit.note("headroom is computed from the length of the cable");
+        fit.add_note("headroom is computed from the length of the cable");
         intent.pause.headroom = None;
     }
     intent.ports.iter_mut().for_each(|port| port.metres = None);

@@ -12,7 +12,7 @@ const RATE_MAX: u64 = 1_000_000_000_000;
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.by_flow(intent);
     if intent.default_class != 0 {
-        fit.note("packets without a trusted header are in class 0");
+        fit.add_note("packets without a trusted header are in class 0");
         intent.default_class = 0;
     }
     fit.no_remark(intent);

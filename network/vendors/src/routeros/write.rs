@@ -26,19 +26,19 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.by_flow(intent);
     intent.remark = match (intent.trust.dscp(), intent.remark) {
         (true, Some(_)) => {
-            fit.note("DSCP and PCP of packets without a trusted header are not rewritten");
+            fit.add_note("DSCP and PCP of packets without a trusted header are not rewritten");
             None
         }
         (true, None) => None,
         (false, Some(remark)) => Some(remark),
         (false, None) => {
-            fit.note("packets without a trusted header leave with DSCP 0 and PCP 0");
+            fit.add_note("packets without a trusted header leave with DSCP 0 and PCP 0");
             Some((0, 0))
         }
     };
     for (class, queue) in intent.queues.iter_mut().enumerate() {
         if let Some(Ecn::Thresholds { .. }) = queue.ecn {
-            fit.note(format!(
+            fit.add_note(format!(
                 "queue {class}: the device chooses the ECN thresholds (wred-threshold)"
             ));
             queue.ecn = Some(Ecn::Automatic);
@@ -50,11 +50,11 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
         intent.pfc_send
     };
     if intent.pfc_obey & !own != 0 {
-        fit.note("pause frames are obeyed for classes of the PFC profile only");
+        fit.add_note("pause frames are obeyed for classes of the PFC profile only");
         intent.pfc_obey &= own;
     }
     if intent.pause.headroom.is_some() {
-        fit.note("headroom is not set: the shared pool takes what arrives after a pause");
+        fit.add_note("headroom is not set: the shared pool takes what arrives after a pause");
         intent.pause.headroom = None;
     }
     if intent.pfc_send == 0 {
@@ -66,7 +66,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
         port.mbps = match (intent.pfc_obey, port.mbps) {
             (0, _) => None,
             (_, None) => {
-                fit.note("egress-rate-queueN needs the speed of a port: 100 Gb/s is written");
+                fit.add_note("egress-rate-queueN needs the speed of a port: 100 Gb/s is written");
                 Some(100_000)
             }
             (_, mbps) => mbps,
@@ -84,7 +84,7 @@ fn fit_rates(intent: &mut Intent, fit: &mut Fit) {
     if intent.pfc_obey != 0 {
         for class in classes(intent.pfc_send & !intent.pfc_obey) {
             if intent.queues[usize::from(class)].rate.take().is_some() {
-                fit.note(format!(
+                fit.add_note(format!(
                     "queue {class}: with a highest rate it would obey pauses: the rate is not written"
                 ));
             }
@@ -97,7 +97,7 @@ fn fit_rates(intent: &mut Intent, fit: &mut Fit) {
         let speed = slowest.map_or(u64::MAX, |mbps| u64::from(mbps) * MEGABIT);
         if let Some(rate) = queue.rate.filter(|rate| rate.bps >= speed) {
             let shown = shown(rate.bps);
-            fit.note(format!(
+            fit.add_note(format!(
                 "queue {class}: a highest rate of {shown} is not below the port's speed"
             ));
             queue.rate = None;

@@ -32,7 +32,7 @@ pub(crate) fn read(file: &str, text: &str) -> Result<(Vec<Intent>, Outcomes), Re
     let (intents, odd) = intents(&config);
     let files = Documents::read(&[(file, text)]).map_err(|error| failed(error.line, error.what))?;
     for OddField { port, field, value } in odd {
-        let line = files.place(&["PORT", &port, field]).1;
+        let line = files.line_of(&["PORT", &port, field]).1;
         let what = format!("PORT {port} {field}: \"{value}\" is no number");
         outcomes.within(vec![port]);
         outcomes.not_understood(&ReadError::new(file, line, what));

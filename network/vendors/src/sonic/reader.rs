@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         what: String,
         instead: Option<String>,
     ) -> ImportError {
-        let (file, line) = self.files.place(path);
+        let (file, line) = self.files.line_of(path);
         ImportError {
             file: file.to_owned(),
             line,

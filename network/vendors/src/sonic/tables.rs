@@ -230,7 +230,7 @@ impl<'a> Documents<'a> {
     }
 
     /// The name of the file that has a path of keys, and the line.
-    pub(super) fn place(&self, path: &[&str]) -> (&'a str, usize) {
+    pub(super) fn line_of(&self, path: &[&str]) -> (&'a str, usize) {
         let has = |document: &&Document<'_>| {
             let mut values = Some(&document.root);
             path.iter().take(2).all(|key| {

@@ -21,7 +21,7 @@ const POLL_INTERVAL_MS: u32 = 100;
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     if intent.default_class != 0 {
-        fit.note("packets without a trusted header are in class 0");
+        fit.add_note("packets without a trusted header are in class 0");
         intent.default_class = 0;
     }
     fit.no_remark(intent);
@@ -29,7 +29,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.thresholds(intent, 1);
     fit.symmetric_pfc(intent);
     if intent.dcbx {
-        fit.note("DCBX is not configured in config_db.json");
+        fit.add_note("DCBX is not configured in config_db.json");
         intent.dcbx = false;
     }
     fit.mtu(intent);
@@ -50,11 +50,11 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.flowlet_gap(intent, adaptive::GAP_US);
     let pause = &mut intent.pause;
     if pause.xon.is_some() && pause.xoff.is_none_or(|xoff| pause.xon > Some(xoff)) {
-        fit.note("Xon is written as a distance below Xoff, and needs it");
+        fit.add_note("Xon is written as a distance below Xoff, and needs it");
         pause.xon = None;
     }
     if pause.headroom.is_none() && (pause.xoff.is_some() || pause.headroom == Some(0)) {
-        fit.note("Xoff is written with headroom only: both are left to the switch");
+        fit.add_note("Xoff is written with headroom only: both are left to the switch");
         *pause = Pause::default();
     }
 }

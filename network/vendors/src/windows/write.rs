@@ -15,13 +15,13 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.no_rates(intent);
     fit.in_order(intent);
     if intent.trust != Trust::Pcp {
-        fit.note(
+        fit.add_note(
             "traffic is tagged with its priority; DSCP is trusted by a property of the adapter's driver",
         );
         intent.trust = Trust::Pcp;
     }
     if intent.queues[0].schedule == Schedule::Strict {
-        fit.note("the default traffic class is weighted");
+        fit.add_note("the default traffic class is weighted");
         intent.queues[0].schedule = Schedule::Weighted(1);
     }
     fit.percents(intent);
@@ -40,7 +40,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
         ..HostSettings::default()
     };
     if (host.dscp, host.cnp_dscp, host.cnp_priority, host.ecn) != (26, 48, 6, true) {
-        fit.note("DSCP and ECN of RDMA are properties of the adapter's driver");
+        fit.add_note("DSCP and ECN of RDMA are properties of the adapter's driver");
     }
     *host = plain;
 }

@@ -118,7 +118,7 @@ impl Queue {
                 if !request.retain
                     && let Some(event) = Event::of_page(request.page)
                 {
-                    state.controller(id)?.events.settle(event);
+                    state.controller(id)?.events.clear_event(event);
                     state.controller(id)?.wake_admin();
                 }
                 let end = page.len().min(start + request.length as usize);

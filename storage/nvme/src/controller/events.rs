@@ -99,7 +99,7 @@ impl Events {
     }
 
     /// Clears an event, because the host has read its log page: the next change is reported again.
-    pub(crate) fn settle(&mut self, event: Event) {
+    pub(crate) fn clear_event(&mut self, event: Event) {
         self.told.remove(&event);
     }
 
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(events.next(), Some((1, 0x04_0002)));
         events.raise(Event::Namespaces);
         assert_eq!(events.next(), None);
-        events.settle(Event::Namespaces);
+        events.clear_event(Event::Namespaces);
         assert_eq!(events.next(), Some((2, 0x04_0002)));
     }
 

@@ -153,7 +153,7 @@ impl Reservations {
         }
     }
 
-    fn check(&self, host: &Host, key: u64) -> Result<(), Status> {
+    fn check_key(&self, host: &Host, key: u64) -> Result<(), Status> {
         if self.key_of(host) == Some(key) {
             Ok(())
         } else {
@@ -180,7 +180,7 @@ impl Reservations {
     /// host: Linux sends it for `IOC_PR_REGISTER` with a new key of 0, which unregisters.
     pub(crate) fn replace(&mut self, host: Host, key: Option<u64>, new: u64) -> Change {
         if let Some(key) = key {
-            self.check(&host, key)?;
+            self.check_key(&host, key)?;
         }
         if new == 0 {
             return self.unregister(host, None);
@@ -236,7 +236,7 @@ impl Reservations {
 
     /// Acquires the reservation.
     pub(crate) fn acquire(&mut self, host: Host, key: u64, kind: ReservationType) -> Change {
-        self.check(&host, key)?;
+        self.check_key(&host, key)?;
         match self.held {
             Some((held, _)) if self.holds(&host) && held == kind => Ok(Vec::new()),
             Some(_) => Err(CONFLICT),
@@ -256,7 +256,7 @@ impl Reservations {
         preempted: u64,
         kind: ReservationType,
     ) -> Change {
-        self.check(&host, key)?;
+        self.check_key(&host, key)?;
         let Some((held, holder)) = self.held else {
             return self.push_out(host, |it| it.key == preempted);
         };
@@ -322,7 +322,7 @@ impl Reservations {
 
     /// Releases the reservation. A registrant that does not hold it succeeds without effect.
     pub(crate) fn release(&mut self, host: Host, key: u64, kind: ReservationType) -> Change {
-        self.check(&host, key)?;
+        self.check_key(&host, key)?;
         match self.held {
             Some((held, _)) if self.holds(&host) => match held == kind {
                 true => Ok(self.free(host)),
@@ -334,7 +334,7 @@ impl Reservations {
 
     /// Clears all registrations and the reservation.
     pub(crate) fn clear(&mut self, host: Host, key: u64) -> Change {
-        self.check(&host, key)?;
+        self.check_key(&host, key)?;
         let notices = self.others(host, Notice::Preempted);
         self.held = None;
         self.registrants.clear();

@@ -58,7 +58,7 @@ impl Liveness {
     }
 
     /// The error of a lost controller.
-    pub(super) fn check(&self) -> Result<(), HostError> {
+    pub(super) fn check_controller(&self) -> Result<(), HostError> {
         self.lost
             .get()
             .map_or(Ok(()), |lost| Err(HostError::KeepAlive(lost.clone())))

@@ -124,7 +124,7 @@ impl Queue {
     /// # Errors
     /// When the connection is broken, or the target does not answer Keep Alive.
     pub fn poll(&mut self, out: &mut Vec<Done>) -> Result<usize, HostError> {
-        self.liveness.check()?;
+        self.liveness.check_controller()?;
         while let Some((submission, payload, token)) = self.retries.next() {
             self.send(submission, payload, token)?;
         }

@@ -110,7 +110,7 @@ impl NbdRequest {
     }
 
     /// Checks type, flags and range against what the export offers and the client has negotiated.
-    pub(super) fn check(&self, export: &Export, agreed: &Agreed) -> Errno {
+    pub(super) fn check_against(&self, export: &Export, agreed: &Agreed) -> Errno {
         let Self {
             flags,
             kind,

@@ -154,7 +154,7 @@ impl Session {
                         self.phase = Phase::End;
                         return Ok(None);
                     }
-                    match request.check(&self.export, &self.agreed) {
+                    match request.check_against(&self.export, &self.agreed) {
                         Errno::Success if self.is_answered(&request) => {}
                         Errno::Success => {
                             return Ok(Some(request.demand(&self.input[begin..begin + data])));

@@ -256,7 +256,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Checks the limits of the host.
-    fn check(&mut self, now_ns: u64) -> Result<(), Over> {
+    fn check_limits(&mut self, now_ns: u64) -> Result<(), Over> {
         let queue = self.connection.queue();
         if self.guest.note_authenticated(queue) {
             self.connection.mark_authenticated();
@@ -264,7 +264,7 @@ impl<'a> Driver<'a> {
         let is_overdrawn = self.connection.is_overdrawn();
         let checked = self
             .guest
-            .check(self.connection.queue(), is_overdrawn, now_ns);
+            .check_may_go_on(self.connection.queue(), is_overdrawn, now_ns);
         checked.map_err(|end| self.over(end))?;
         if self.connection.closing() == Closing::No {
             let is_stalled = self
@@ -297,7 +297,7 @@ impl Driven for Driver<'_> {
         self.connection.poll(now_ns);
         progress |= self.work(now_ns);
         progress |= self.send(now_ns)?;
-        self.check(now_ns)?;
+        self.check_limits(now_ns)?;
         Ok(progress)
     }
 

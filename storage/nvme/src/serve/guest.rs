@@ -59,7 +59,7 @@ impl<'a, A: Display + Copy> Guest<'a, A> {
 
     /// Checks that the connection may go on: no other host needs its memory, and its Connect came in time.
     /// `is_overdrawn` says that data arrived for which its memory did not suffice.
-    pub(super) fn check(
+    pub(super) fn check_may_go_on(
         &mut self,
         queue: &Queue,
         is_overdrawn: bool,

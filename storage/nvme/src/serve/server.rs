@@ -102,7 +102,7 @@ impl Server {
     /// When the subsystem does not exist.
     pub fn remove_subsystem(&self, name: &Nqn) -> Result<(), ServeError> {
         let barrier = self.lock().remove_subsystem(name)?;
-        settle(&barrier)?;
+        wait_for_commands(&barrier)?;
         self.lock().sweep()
     }
 
@@ -125,7 +125,7 @@ impl Server {
     /// When the namespace does not exist.
     pub fn remove_namespace(&self, name: &Nqn, nsid: u32) -> Result<(), ServeError> {
         let barrier = self.lock().remove_namespace(name, nsid)?;
-        settle(&barrier)?;
+        wait_for_commands(&barrier)?;
         self.lock().sweep()
     }
 
@@ -180,7 +180,7 @@ impl Server {
     /// When the subsystem does not exist.
     pub fn set_hosts(&self, name: &Nqn, hosts: Option<BTreeSet<Nqn>>) -> Result<(), ServeError> {
         let barrier = self.lock().set_hosts(name, hosts)?;
-        settle(&barrier)
+        wait_for_commands(&barrier)
     }
 
     /// Sets the credentials of a host; `None` removes them.
@@ -194,7 +194,7 @@ impl Server {
         credentials: Option<Credentials>,
     ) -> Result<(), ServeError> {
         let barrier = self.lock().set_credentials(name, host, credentials)?;
-        settle(&barrier)
+        wait_for_commands(&barrier)
     }
 
     /// Sets the ANA state of a group on a port. It is not part of the configuration.
@@ -208,7 +208,7 @@ impl Server {
         group: u32,
         access: AnaState,
     ) -> Result<(), ServeError> {
-        settle(&self.target().set_access(name, port, group, access)?)
+        wait_for_commands(&self.target().set_access(name, port, group, access)?)
     }
 
     /// Adds a port; returns its identifier. It replaces the port with the same identifier, and ends the
@@ -218,7 +218,7 @@ impl Server {
     /// When the address cannot be bound.
     pub fn add_port(&self, config: PortConfig) -> Result<u16, ServeError> {
         let (id, barrier) = self.lock().add_port(config)?;
-        settle(&barrier)?;
+        wait_for_commands(&barrier)?;
         Ok(id)
     }
 
@@ -229,7 +229,7 @@ impl Server {
     /// When a disk does not execute them in time.
     pub fn end(&self) -> Result<(), ServeError> {
         let barrier = self.lock().end();
-        settle(&barrier)?;
+        wait_for_commands(&barrier)?;
         self.lock().sweep()
     }
 }
@@ -243,7 +243,7 @@ impl Drop for Server {
 }
 
 /// Waits for the commands that began before a change.
-fn settle(barrier: &Barrier) -> Result<(), ServeError> {
+fn wait_for_commands(barrier: &Barrier) -> Result<(), ServeError> {
     if barrier.wait(BARRIER_TIMEOUT) {
         Ok(())
     } else {

@@ -392,7 +392,7 @@ impl Session for Dial {
     }
 
     fn tcp_place(&mut self) -> Option<&mut [u8]> {
-        self.from_client.place()
+        self.from_client.room_for_bytes()
     }
 
     fn tcp_received(&mut self, count: usize, peer: &mut impl Peer) -> Result<(), Ended> {

@@ -299,7 +299,7 @@ impl Gateway {
                 && responses::has_data(header.status)
                 && length > 0 =>
             {
-                check(&header, remote, length)?;
+                check_answer(&header, remote, length)?;
                 self.from_server.take(offset as usize);
                 if let Some(Pending { remote, .. }) = self.answered(&header) {
                     self.response = Response::Read {
@@ -357,7 +357,7 @@ impl Gateway {
         };
         let (begin, length) = (*placed, *length);
         *placed = length.min(begin + PART_BYTES);
-        place(buffer, begin..*placed, remote, peer);
+        write_to_client(buffer, begin..*placed, remote, peer);
         if *placed < length {
             return self.receive_part(peer);
         }
@@ -413,12 +413,12 @@ impl Gateway {
         let Some((offset, length)) = data.filter(|(_, length)| *length > 0) else {
             return Ok(None);
         };
-        check(&header, &remote, length)?;
+        check_answer(&header, &remote, length)?;
         let (begin, count) = (offset as usize, length as usize);
         let mut buffer = peer.buffer_beyond(count)?.ok_or(Ended::Unauthenticated)?;
         buffer[..count].copy_from_slice(&element.bytes[begin..begin + count]);
         self.moved[0].add(count);
-        place(buffer, 0..length, &remote, peer);
+        write_to_client(buffer, 0..length, &remote, peer);
         Ok(Some(responses::placed(&header, length)))
     }
 
@@ -488,16 +488,16 @@ impl Part {
 }
 
 /// Writes the bytes of a READ in this range, which the buffer begins with, to the client's memory.
-fn place(buffer: Buffer, range: Range<u32>, remote: &Remote, peer: &mut impl Peer) {
+fn write_to_client(buffer: Buffer, range: Range<u32>, remote: &Remote, peer: &mut impl Peer) {
     let count = (range.end - range.start) as usize;
     // The length was checked against that of the descriptors.
     if let Some(pieces) = requests::part_of(&remote.descriptors, range) {
-        peer.place(buffer, 0..count, &pieces);
+        peer.write_by_rdma(buffer, 0..count, &pieces);
     }
 }
 
 /// A server must not answer a READ with more bytes than were requested.
-fn check(header: &Header, remote: &Remote, length: u32) -> Result<(), Ended> {
+fn check_answer(header: &Header, remote: &Remote, length: u32) -> Result<(), Ended> {
     let (message_id, limit) = (header.message_id, remote.length);
     if length > limit {
         Err(Ended::Answer {
@@ -545,7 +545,7 @@ impl Session for Gateway {
     }
 
     fn tcp_place(&mut self) -> Option<&mut [u8]> {
-        self.from_server.place()
+        self.from_server.room_for_bytes()
     }
 
     fn tcp_received(&mut self, count: usize, peer: &mut impl Peer) -> Result<(), Ended> {

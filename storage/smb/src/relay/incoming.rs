@@ -70,7 +70,7 @@ impl FromTcp {
     }
 
     /// The place where received bytes are to be put.
-    pub(super) fn place(&mut self) -> Option<&mut [u8]> {
+    pub(super) fn room_for_bytes(&mut self) -> Option<&mut [u8]> {
         if self.is_blocked {
             return None;
         }

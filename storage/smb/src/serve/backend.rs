@@ -69,14 +69,14 @@ impl Backend {
         drop(state);
         let this = Arc::clone(self);
         let ask = move || {
-            this.note(&TcpStream::connect_timeout(&this.address, ASK_TIMEOUT));
+            this.note_outcome(&TcpStream::connect_timeout(&this.address, ASK_TIMEOUT));
             this.call_waiting();
         };
         let thread = std::thread::Builder::new()
             .name("smb-server".to_owned())
             .stack_size(STACK_BYTES);
         if let Err(error) = thread.spawn(ask) {
-            self.note(&Err(error));
+            self.note_outcome(&Err(error));
             self.call_waiting();
         }
     }
@@ -95,7 +95,7 @@ impl Backend {
     /// When the server does not take the connection.
     pub(super) fn connect(&self) -> io::Result<TcpStream> {
         let connected = TcpStream::connect_timeout(&self.address, CONNECT_TIMEOUT);
-        self.note(&connected);
+        self.note_outcome(&connected);
         let stream = connected?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
@@ -111,7 +111,7 @@ impl Backend {
     }
 
     /// Notes an outcome. The log has a line when the outcome differs from the last one.
-    fn note(&self, connected: &io::Result<TcpStream>) {
+    fn note_outcome(&self, connected: &io::Result<TcpStream>) {
         let mut state = self.lock();
         state.known = Some((connected.is_ok(), Instant::now()));
         let was_down = std::mem::replace(&mut state.is_down, connected.is_err());

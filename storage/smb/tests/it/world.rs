@@ -116,7 +116,7 @@ impl Peer for Recorder {
         self.fetches.push((operation, buffer, at, from.to_vec()));
     }
 
-    fn place(&mut self, buffer: Buffer, range: Range<usize>, to: &[BufferDescriptor]) {
+    fn write_by_rdma(&mut self, buffer: Buffer, range: Range<usize>, to: &[BufferDescriptor]) {
         let mut bytes = &buffer[range];
         for piece in to {
             let memory = self

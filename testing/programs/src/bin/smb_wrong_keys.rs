@@ -117,9 +117,9 @@ impl Peer for Falsifier {
         self.transport.fetch(operation, buffer, at, &from, length);
     }
 
-    fn place(&mut self, buffer: Buffer, range: Range<usize>, to: &[BufferDescriptor]) {
+    fn write_by_rdma(&mut self, buffer: Buffer, range: Range<usize>, to: &[BufferDescriptor]) {
         let to = self.all(to);
-        self.transport.place(buffer, range, &to);
+        self.transport.write_by_rdma(buffer, range, &to);
     }
 
     fn open(&mut self, length: usize, invalidates: bool) -> Result<Option<Opened>, Ended> {

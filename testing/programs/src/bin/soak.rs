@@ -148,7 +148,7 @@ fn one_round(server: &Server, ledger: &mut Ledger, round: u32) -> Result<u64, Fa
         server.ask("serve metrics")?;
         client.keep_alive()?;
     }
-    let wrong = ledger.check(&mut queues[1], 1, Loss::Process)?;
+    let wrong = ledger.check_disk(&mut queues[1], 1, Loss::Process)?;
     if !wrong.is_empty() {
         return Err(Failure::Wrong(wrong));
     }

@@ -82,7 +82,7 @@ fn round(
     is_last: bool,
     commands: &mut u64,
 ) -> Result<Vec<programs::ledger::Wrong>, HostError> {
-    let wrong = ledger.check(queue, 1, Loss::Process)?;
+    let wrong = ledger.check_disk(queue, 1, Loss::Process)?;
     if is_last || !wrong.is_empty() {
         return Ok(wrong);
     }

@@ -70,7 +70,7 @@ fn ledgers(seed: u64) -> Vec<Ledger> {
 fn look(server: &Server, ledgers: &mut [Ledger], loss: Loss, when: &str) {
     let (_client, mut queues) = server.connect(WRITERS, DEPTH);
     for (ledger, queue) in ledgers.iter_mut().zip(&mut queues) {
-        let wrong = ledger.check(queue, 1, loss).expect("it is read");
+        let wrong = ledger.check_disk(queue, 1, loss).expect("it is read");
         assert!(wrong.is_empty(), "{when}: {wrong:?}");
     }
 }

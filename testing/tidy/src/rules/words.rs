@@ -11,6 +11,10 @@ const NAMES: &[&str] = &[
     "utils", "util", "common", "manager", "helpers", "helper", "misc", "stuff",
 ];
 
+/// Verbs that say nothing of what a method does without the name of a thing, as in `check_limits`. A function of
+/// a module is called with the module's name, as in `pcie::check`.
+const VERBS: &[&str] = &["check", "note", "place", "put", "settle"];
+
 /// How the lines around a conflict begin.
 const CONFLICT: [&str; 2] = ["<<<<<<< ", ">>>>>>> "];
 
@@ -24,6 +28,23 @@ pub fn unfinished(tree: &Tree) -> Vec<Finding> {
         for (name, line) in tokens.macros() {
             if MACROS.contains(&name.as_str()) {
                 findings.push(file.finding(line, format!("{name}! does not stay")));
+            }
+        }
+    }
+    findings
+}
+
+/// Methods whose names are a verb without an object. Tests may have them.
+pub fn verbs(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let files = tree.with_extension(&["rs"]);
+    for file in files.filter(|file| !file.path.contains("/tests/")) {
+        let Ok(tokens) = Tokens::of(&file.text) else {
+            continue;
+        };
+        for (name, line) in tokens.methods() {
+            if VERBS.contains(&name.as_str()) {
+                findings.push(file.finding(line, format!("method `{name}`: say what it acts on")));
             }
         }
     }
@@ -70,6 +91,9 @@ mod tests {
     fn each_is_found() {
         let text = "fn a() { todo!() }\nfn b() { dbg!(1); }\n// todo!()\n";
         assert_eq!(unfinished(&Tree::of(&[("a.rs", text)])).len(), 2);
+        let text = "fn put(a: A) {}\nimpl A { fn put(&mut self, b: B) {} fn put_b(self, b: B) {} }";
+        let methods = verbs(&Tree::of(&[("a.rs", text), ("a/tests/b.rs", text)]));
+        assert_eq!(methods.iter().map(|it| it.line).collect::<Vec<_>>(), [2]);
         assert_eq!(
             names(&Tree::of(&[
                 ("core/a/src/utils.rs", ""),

@@ -138,7 +138,7 @@ impl Host {
             self.take_telemetry(&content, &telemetry, context.echoes);
         }
         let packet = context.packets.remove(id);
-        context.receiving[content.flow as usize].note(&content.headers);
+        context.receiving[content.flow as usize].note_packet(&content.headers);
         let arrival = Arrival {
             source: gid(content.from),
             destination: gid(self.number),

@@ -59,7 +59,7 @@ impl Host {
 impl Receiving {
     #[inline]
     /// Notes a packet; those without data are not looked at.
-    pub fn note(&mut self, headers: &wire::Packet) {
+    pub fn note_packet(&mut self, headers: &wire::Packet) {
         if !is_data(&headers.message) || self.both_ways {
             return;
         }
@@ -68,7 +68,7 @@ impl Receiving {
             (self.highest, self.last, self.count) = (psn, psn, 1 << 32);
         }
         let ahead = distance(psn, self.highest);
-        self.order.note(ahead, distance(psn, self.last) < 0);
+        self.order.note_packet(ahead, distance(psn, self.last) < 0);
         self.order.note_gaps(ahead, self.count, &mut self.missing);
         self.last = psn;
         if ahead > 0 {

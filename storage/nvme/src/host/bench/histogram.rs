@@ -23,7 +23,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    fn place(ns: u64) -> usize {
+    fn bucket_of(ns: u64) -> usize {
         let magnitude = 63_u32.saturating_sub((ns | 1 << STEPS).leading_zeros()) - STEPS;
         ((magnitude as usize) << STEPS) + (ns >> magnitude) as usize
     }
@@ -37,7 +37,7 @@ impl Histogram {
 
     /// Counts one latency, in nanoseconds.
     pub fn count(&mut self, ns: u64) {
-        if let Some(count) = self.counts.get_mut(Self::place(ns)) {
+        if let Some(count) = self.counts.get_mut(Self::bucket_of(ns)) {
             *count += 1;
         }
         self.total += 1;
@@ -103,7 +103,7 @@ mod tests {
             123_456_789,
             u64::from(u32::MAX) * 100,
         ] {
-            let value = Histogram::value(Histogram::place(ns));
+            let value = Histogram::value(Histogram::bucket_of(ns));
             assert!(
                 value >= ns && value as f64 <= ns as f64 * 1.02 + 1.0,
                 "{ns} becomes {value}"

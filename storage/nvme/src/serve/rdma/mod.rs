@@ -272,13 +272,14 @@ impl<'a> Driver<'a> {
     }
 
     /// Checks the limits of the host and its controller.
-    fn check(&mut self, now_ns: u64) -> Result<(), End> {
+    fn check_limits(&mut self, now_ns: u64) -> Result<(), End> {
         if self.queue.is_over() {
             return Err(End::Controller);
         }
         self.note_authenticated();
         let is_overdrawn = self.pool.is_overdrawn();
-        self.guest.check(&self.queue, is_overdrawn, now_ns)?;
+        self.guest
+            .check_may_go_on(&self.queue, is_overdrawn, now_ns)?;
         self.resume(now_ns);
         let is_waited_for = self.connection.in_flight() > 0;
         if self.stall_timer.is_too_long(is_waited_for, now_ns) {
@@ -337,7 +338,7 @@ impl Driven for Driver<'_> {
         let mut progress = self.receive(now_ns).map_err(over)?;
         // Before the work: memory that another connection returned lets commands begin, and the thread may
         // sleep after this turn.
-        self.check(now_ns)?;
+        self.check_limits(now_ns)?;
         progress |= self.work(now_ns);
         self.answer().map_err(over)?;
         if progress {

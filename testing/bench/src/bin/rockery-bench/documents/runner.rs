@@ -112,7 +112,7 @@ impl Runner {
         Ok(bounded)
     }
 
-    fn note(&mut self, command: &Command) {
+    fn note_command(&mut self, command: &Command) {
         let words = std::iter::once(command.get_program()).chain(command.get_args());
         let rockery = self.rockery.as_os_str();
         let words = words.map(|word| {
@@ -127,7 +127,7 @@ impl Runner {
 
     /// Starts a program that serves the next ones, and ends with the returned value.
     pub(super) fn start(&mut self, command: &Command) -> Result<Server, String> {
-        self.note(command);
+        self.note_command(command);
         let mut bounded = self.bounded(command)?;
         bounded.stdout(Stdio::null()).stderr(Stdio::null());
         let child = bounded
@@ -138,7 +138,7 @@ impl Runner {
 
     /// Runs a program to its end, and returns what it printed: `NAME.txt` in the folder has it as well.
     pub(super) fn run(&mut self, name: &str, command: &Command) -> Result<String, String> {
-        self.note(command);
+        self.note_command(command);
         self.attempt(name, command)
     }
 
@@ -149,7 +149,7 @@ impl Runner {
         command: &Command,
         timeout: Duration,
     ) -> Result<String, String> {
-        self.note(command);
+        self.note_command(command);
         let until = Instant::now() + timeout;
         loop {
             match self.attempt(name, command) {

@@ -200,7 +200,7 @@ pub(super) enum Data<'a> {
 /// READ of so many bytes.
 pub(super) fn read(ids: Ids, file: FileId, offset: u64, bytes: usize, data: Data<'_>) -> Vec<u8> {
     let mut request = header(command::READ, charge(bytes), ids);
-    let (channel, descriptors) = place(data);
+    let (channel, descriptors) = range_of(data);
     let body = ReadRequest {
         structure_size: 49,
         padding: 80,
@@ -225,7 +225,7 @@ pub(super) fn read(ids: Ids, file: FileId, offset: u64, bytes: usize, data: Data
 /// WRITE of so many bytes, which follow the message where they are in it.
 pub(super) fn write(ids: Ids, file: FileId, offset: u64, bytes: usize, data: Data<'_>) -> Vec<u8> {
     let mut request = header(command::WRITE, charge(bytes), ids);
-    let (channel, descriptors) = place(data);
+    let (channel, descriptors) = range_of(data);
     let is_inline = descriptors.is_empty();
     let body = WriteRequest {
         structure_size: 49,
@@ -244,7 +244,7 @@ pub(super) fn write(ids: Ids, file: FileId, offset: u64, bytes: usize, data: Dat
     request
 }
 
-fn place(data: Data<'_>) -> (u32, &[u8]) {
+fn range_of(data: Data<'_>) -> (u32, &[u8]) {
     match data {
         Data::Inline => (message::channel::NONE, &[]),
         Data::Described(descriptors) => (message::channel::RDMA_V1, descriptors),
