@@ -158,8 +158,8 @@ fn owner(inode: u64) -> Option<(u32, String)> {
     Some((process, program_name(process)?))
 }
 
-/// Whether an agent has the socket: the program that has started it listens at its name, as the kernel sees it,
-/// and the sockets are in a process of the agent's own.
+/// Whether an agent has the socket: the program that has started it listens at its name, as the kernel sees
+/// it, and the sockets are in a process of the agent's own.
 fn is_of_agent(inode: u64) -> bool {
     owner(inode).is_some_and(|(_, name)| name == AGENT_PROCESS)
 }

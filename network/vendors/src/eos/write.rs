@@ -32,7 +32,9 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
         intent.trust = Trust::Dscp;
     }
     if intent.trust.pcp() && !intent.pcp.contains(&intent.default_class) {
-        fit.add_note("untagged packets have a class of service, and with it a class that tagged packets have");
+        fit.add_note(
+            "untagged packets have a class of service, and with it a class that tagged packets have",
+        );
         intent.default_class = intent.pcp[0];
     }
     fit.no_remark(intent);

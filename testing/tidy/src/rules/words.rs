@@ -11,8 +11,8 @@ const NAMES: &[&str] = &[
     "utils", "util", "common", "manager", "helpers", "helper", "misc", "stuff",
 ];
 
-/// Verbs that say nothing of what a method does without the name of a thing, as in `check_limits`. A function of
-/// a module is called with the module's name, as in `pcie::check`.
+/// Verbs that say nothing of what a method does without the name of a thing, as in `check_limits`. A function
+/// of a module is called with the module's name, as in `pcie::check`.
 const VERBS: &[&str] = &["check", "note", "place", "put", "settle"];
 
 /// How the lines around a conflict begin.
