@@ -62,8 +62,9 @@ impl Arm {
                 folder.display()
             )
         };
-        // perftest compares the processor's counter with the clock, and gives up where other programs interrupt
-        // it often. Signed addresses (PAC) take a part of the emulation's time, and no program here needs them.
+        // perftest compares the processor's counter with the clock, and gives up where other programs
+        // interrupt it often. Signed addresses (PAC) take a part of the emulation's time, and no program here
+        // needs them.
         let words = "nice -n -10 qemu-system-aarch64 -machine virt -accel tcg,thread=multi \
                      -cpu max,pauth=off";
         let mut machine: Vec<String> = words.split(' ').map(str::to_owned).collect();
