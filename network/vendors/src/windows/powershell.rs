@@ -315,7 +315,8 @@ impl Script {
         };
         let mut parameters: Vec<(String, Vec<String>)> = Vec::new();
         let mut is_open = false;
-        for token in &words[1..] {
+        let (_, arguments) = words.split_first()?;
+        for token in arguments {
             match token {
                 Token::Word {
                     text,
@@ -385,6 +386,16 @@ mod tests {
             }
         }
         found
+    }
+
+    /// A pipe can stand at the beginning of a line, where no cmdlet is.
+    #[test]
+    fn a_statement_without_a_cmdlet_is_refused() {
+        for text in ["|\n", "| Format-List\n"] {
+            let mut script = Script::default();
+            let line = &lines("f", text, &[]).unwrap()[0];
+            assert!(script.take("f", line).is_err(), "{text}");
+        }
     }
 
     #[test]
