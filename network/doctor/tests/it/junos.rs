@@ -1,11 +1,11 @@
 //! Configurations and outputs of Junos: both spellings, queues and priorities that are free of each other,
-//! and the faults of published configurations.
+//! and the usual faults of configurations.
 
 use doctor::{Finding, Marks, SwitchFacts, check, read_switch};
 use vendors::intent::{Ecn, Intent, Schedule};
 use vendors::{Area, Dialect, PathSpread};
 
-const DESIGN: &str = include_str!("../switches/junos-roce.conf");
+const LEAF: &str = include_str!("../switches/junos-roce.conf");
 const TRAPS: &str = include_str!("../switches/junos-traps.conf");
 
 const MARKS: Marks = Marks {
@@ -17,11 +17,11 @@ fn read(text: &str) -> SwitchFacts {
     read_switch("leaf.conf", text).expect("it reads")
 }
 
-/// The design, with replacements; each must change something.
+/// The leaf for RoCE, with replacements; each must change something.
 fn derived(replacements: &[(&str, &str)]) -> String {
     replacements
         .iter()
-        .fold(DESIGN.to_owned(), |text, (from, to)| {
+        .fold(LEAF.to_owned(), |text, (from, to)| {
             let changed = text.replace(from, to);
             assert_ne!(text, changed, "there is no {from:?}");
             changed
@@ -34,8 +34,8 @@ fn rules(switch: SwitchFacts) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_published_design_is_read_whole_and_has_no_fault() {
-    let switch = read(DESIGN);
+fn a_leaf_for_roce_is_read_whole_and_has_no_fault() {
+    let switch = read(LEAF);
     assert_eq!(switch.left, []);
     assert_eq!(switch.dialect, Dialect::Junos);
     let [group] = switch.groups.as_slice() else {
@@ -47,7 +47,7 @@ fn the_published_design_is_read_whole_and_has_no_fault() {
         ["et-0/0/0", "et-0/0/1"],
         "the pattern et-* is both ports"
     );
-    // NO-LOSS is queue 4 and priority 3, and CNP is queue 3.
+    // ROCE-DATA is queue 4 and priority 3, and CNP is queue 3.
     assert_eq!(
         (
             group.class_of_dscp(26),
@@ -59,7 +59,7 @@ fn the_published_design_is_read_whole_and_has_no_fault() {
     assert_eq!((group.pfc_send, group.pfc_obey), (1 << 3, 1 << 3));
     assert_eq!(group.queues[3].ecn, Some(Ecn::Automatic));
     assert_eq!(group.queues[4].schedule, Schedule::Strict);
-    assert_eq!(group.spread, PathSpread::Flowlets(Some(128)));
+    assert_eq!(group.spread, PathSpread::Flowlets(Some(200)));
     let watchdog = group.watchdog.expect("a watchdog");
     assert_eq!(
         (watchdog.detect_ms, watchdog.restore_ms),
@@ -128,8 +128,8 @@ fn both_spellings_say_the_same() {
 }
 
 #[test]
-fn planted_faults_of_the_design_are_found() {
-    let off = [("congestion-notification-profile cnp;\n", "\n")];
+fn planted_faults_of_the_leaf_are_found() {
+    let off = [("congestion-notification-profile pauses;\n", "\n")];
     assert_eq!(
         rules(read(&derived(&off))),
         ["switch-pfc-off"],
@@ -155,8 +155,8 @@ fn planted_faults_of_the_design_are_found() {
     );
     let other = [
         (
-            "forwarding-class NO-LOSS { loss-priority low code-points 011010; }",
-            "forwarding-class NO-LOSS { loss-priority low code-points 011000; }",
+            "forwarding-class ROCE-DATA { loss-priority low code-points 011010; }",
+            "forwarding-class ROCE-DATA { loss-priority low code-points 011000; }",
         ),
         ("code-point 011010 { pfc; }", "code-point 011000 { pfc; }"),
     ];
@@ -166,7 +166,7 @@ fn planted_faults_of_the_design_are_found() {
         "26 is in best effort"
     );
     let nothing = [(
-        "lossless-headroom { percent 24; }",
+        "lossless-headroom { percent 25; }",
         "lossless-headroom { percent 0; }",
     )];
     assert_eq!(
@@ -206,7 +206,7 @@ fn a_configuration_that_is_not_for_roce_is_understood_but_for_its_marks() {
     assert_eq!((two.class_of_dscp(26), two.class_of_dscp(48)), (3, 7));
     assert_eq!(two.queues[3].ecn, None, "the drop profile drops");
     let whys: Vec<&str> = switch.left.iter().map(|line| line.why.as_str()).collect();
-    let part = "packets of class \"fc5\" leave with DSCP 8";
+    let part = "packets of class \"STORAGE\" leave with DSCP 8";
     assert_eq!(whys.len(), 2, "{whys:?}");
     assert!(whys.iter().all(|why| why.contains(part)), "{whys:?}");
 }
@@ -217,7 +217,7 @@ fn statements_that_are_not_known_are_named_and_others_are_passed_over() {
 protocols { bgp { group x { type internal; } } }
 firewall { family inet { filter f { term t { then { accept; } } } } }
 ";
-    let text = format!("{DESIGN}{others}");
+    let text = format!("{LEAF}{others}");
     assert_eq!(read(&text).left, []);
     for (line, part) in [
         (
@@ -230,7 +230,7 @@ firewall { family inet { filter f { term t { then { accept; } } } } }
         ),
         ("frobnicate on;", "this statement is not known"),
         (
-            "firewall { family inet { filter f { term t { then { forwarding-class NO-LOSS; } } } } }",
+            "firewall { family inet { filter f { term t { then { forwarding-class ROCE-DATA; } } } } }",
             "a filter that classifies packets is not read",
         ),
         (
@@ -250,7 +250,7 @@ firewall { family inet { filter f { term t { then { accept; } } } } }
             "is no code point of 6 bits",
         ),
     ] {
-        let switch = read(&format!("{DESIGN}{line}\n"));
+        let switch = read(&format!("{LEAF}{line}\n"));
         let whys: Vec<&str> = switch.left.iter().map(|line| line.why.as_str()).collect();
         assert!(
             whys.iter().any(|why| why.contains(part)),
@@ -268,18 +268,18 @@ firewall { family inet { filter f { term t { then { accept; } } } } }
 
 #[test]
 fn selective_balancing_is_unknown_and_spraying_is_known() {
-    let begin = DESIGN.find("flowlet {").expect("flowlets");
-    let end = DESIGN
+    let begin = LEAF.find("flowlet {").expect("flowlets");
+    let end = LEAF
         .find("            ether-type")
         .expect("types of frames");
-    let per_packet = &DESIGN[begin..end];
+    let per_packet = &LEAF[begin..end];
     let sprays = derived(&[(per_packet, "per-packet;\n")]);
     assert_eq!(read(&sprays).groups[0].spread, PathSpread::Packets);
     let selective = sprays.replace("ether-type { ipv4; ipv6; }", "ether-type { none; }");
     assert_ne!(selective, sprays);
     assert!(read(&selective).groups[0].unknown(Area::Paths).is_some());
     // In spite of its name the policy hashes flows.
-    assert!(DESIGN.contains("load-balance per-packet"));
+    assert!(LEAF.contains("load-balance per-packet"));
 }
 
 const SHOWN: &str = "==> show class-of-service congestion-notification <==
@@ -290,7 +290,7 @@ Priority     PFC
   100          Disabled
 ==> show interfaces queue et-0/0/1 <==
 Physical interface: et-0/0/1, up, Physical link is Up
-Queue: 4, Forwarding classes: NO-LOSS
+Queue: 4, Forwarding classes: ROCE-DATA
   Queued:
     Packets              :                900000                     0 pps
   Transmitted:
@@ -308,7 +308,7 @@ fn outputs_are_read_and_queues_are_those_of_classes() {
         (alone.dialect, alone.left.as_slice()),
         (Dialect::Junos, &[][..])
     );
-    let whole = format!("{SHOWN}==> show configuration | no-more <==\n{DESIGN}");
+    let whole = format!("{SHOWN}==> show configuration | no-more <==\n{LEAF}");
     let switch = read(&whole);
     assert_eq!(switch.left, []);
     let port = switch
