@@ -82,8 +82,8 @@ impl TraceFile {
 
     /// A word of the header, which all traced processes have mapped.
     fn word(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: within the header, which is mapped as long as this lives, and aligned; all processes use atomic
-        // accesses for it.
+        // SAFETY: within the header, which is mapped as long as this lives, and aligned; all processes use
+        // atomic accesses for it.
         unsafe { AtomicU64::from_ptr(self.header.start().add(offset).cast().as_ptr()) }
     }
 
