@@ -20,7 +20,7 @@ mod tests {
     #[test]
     fn a_trace_has_room_for_a_chunk() {
         assert_eq!(limit("64MiB"), Ok(64 << 20));
-        assert!(limit("1kB").unwrap_err().contains("266240 bytes at least"));
+        assert!(limit("1kB").unwrap_err().contains("327680 bytes at least"));
         assert!(limit("many").unwrap_err().contains("MiB"));
     }
 }
