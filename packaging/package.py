@@ -188,7 +188,8 @@ def main():
         shutil.copy(PACKAGING / "install.sh", folder / "install.sh")
         tarball(folder, options.out / f"{name}.tar.gz", epoch)
         wheel.write(ROOT, folder, module(options.built, work), version, options.out, epoch)
-    shutil.copy(PACKAGING / "Containerfile", options.out / "Containerfile")
+    for name in ("Containerfile", "get.sh"):
+        shutil.copy(PACKAGING / name, options.out / name)
     sbom.write(ROOT, version, options.out / f"rockery-{version}.cdx.json", epoch)
     checksums(options.out)
     for file in sorted(options.out.iterdir()):

@@ -41,6 +41,7 @@ pub mod storage_place;
 pub mod symbols;
 mod system;
 pub mod write_log;
+pub mod yaml;
 
 pub use browser::{Browser, Chromium, Firefox};
 pub use distribution::Distribution;

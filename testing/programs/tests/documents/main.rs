@@ -1,8 +1,12 @@
-//! What documents and pages show: tables, the examples of docs/ci.md, attacks, and pages in browsers.
+//! What documents and pages show: tables, the examples of docs/ci.md, attacks, and pages in browsers; and
+//! workflows of services of CI, ours and those of users.
 
 mod attack;
 mod bench;
 mod ci;
 mod errors;
 mod playground;
+mod runner;
+mod services;
 mod web;
+mod workflows;

@@ -37,9 +37,7 @@ fn rendered(values: &Value) -> Value {
 
 /// All documents of a YAML file.
 fn yaml(path: &str) -> Value {
-    let read =
-        "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
-    python(&["-c", read, &packaging(path).to_string_lossy()])
+    programs::yaml::documents(&packaging(path)).into()
 }
 
 fn texts(value: &Value) -> Vec<&str> {

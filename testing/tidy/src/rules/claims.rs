@@ -22,6 +22,7 @@ const ROOT_FILES: &[&str] = &[
     "Makefile",
     "README.md",
     "SECURITY.md",
+    "action.yml",
     "clippy.toml",
     "deny.toml",
 ];
