@@ -1,6 +1,7 @@
 #!/bin/sh
 # get.sh FROM [PREFIX]: installs rockery below PREFIX (/usr/local for root, ~/.local for others) from the
-# packages of `make dist`, for jobs of CI. It needs neither root nor a compiler, but curl or wget for addresses.
+# packages of `make dist`, for jobs of CI. It needs neither root nor a compiler, but curl or wget for
+# addresses.
 #
 # FROM is a folder with packages or its address, such as that of a release
 # (https://github.com/OWNER/rockery/releases/download/v0.1.0), or one tarball or its address. The tarball's
@@ -8,8 +9,8 @@
 set -eu
 die() { echo "get.sh: $*" >&2; exit 1; }
 
-[ $# -ge 1 ] && [ $# -le 2 ] && [ "$1" ] || die "call it with FROM and, if you like, PREFIX: FROM is a folder with" \
-  "packages, a tarball, or the address of one"
+[ $# -ge 1 ] && [ $# -le 2 ] && [ "$1" ] || die "call it with FROM and, if you like, PREFIX: FROM is a" \
+  "folder with packages, a tarball, or the address of one"
 from=${1%/}
 if [ "$(id -u)" = 0 ]; then default=/usr/local; else default=$HOME/.local; fi
 prefix=${2:-$default}
@@ -40,8 +41,8 @@ case $from in
     tarball=$from
     sum=${ROCKERY_SHA256:-}
     case $from in
-      http://* | https://*) [ "$sum" ] || die "set ROCKERY_SHA256 to the checksum of $from: SHA256SUMS of its" \
-        "release has it" ;;
+      http://* | https://*) [ "$sum" ] || die "set ROCKERY_SHA256 to the checksum of $from: SHA256SUMS of" \
+        "its release has it" ;;
     esac
     ;;
   *)
@@ -56,10 +57,11 @@ esac
 get "$tarball" "$work/rockery.tar.gz"
 if [ "$sum" ]; then
   found=$(sha256sum "$work/rockery.tar.gz")
-  [ "${found%% *}" = "$sum" ] || die "$tarball has the SHA-256 ${found%% *} and not $sum: nothing is installed"
+  [ "${found%% *}" = "$sum" ] || die "$tarball has the SHA-256 ${found%% *} and not $sum: nothing is" \
+    "installed"
 fi
 tar -xzf "$work/rockery.tar.gz" -C "$work"
 # The C library of Alpine is another one, on which nothing of a package runs.
-"$work"/rockery-*/bin/rockery --version >"$work/version" 2>&1 || die "the command does not run here, which needs" \
-  "glibc 2.28 or newer on $machine: $(cat "$work/version")"
+"$work"/rockery-*/bin/rockery --version >"$work/version" 2>&1 || die "the command does not run here, which" \
+  "needs glibc 2.28 or newer on $machine: $(cat "$work/version")"
 "$work"/rockery-*/install.sh "$prefix"

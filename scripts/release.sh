@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# release.sh image|notes|check|publish FOLDER: what follows `make dist` in a release, for the packages in FOLDER.
-# .github/workflows/release.yml calls it.
-#   image    builds the image of FOLDER/Containerfile with docker (or ENGINE, as podman), runs it, and saves it
+# release.sh image|notes|check|publish FOLDER: what follows `make dist` in a release, for the packages in
+# FOLDER. .github/workflows/release.yml calls it.
+#   image    builds the image of FOLDER/Containerfile with docker (or ENGINE), runs it, and saves it
 #   notes    writes the changelog's section of this version
 #   check    compares names, tag and checksums
-#   publish  checks, and publishes what there is a token for: RELEASE_TOKEN the release at GitHub, PYPI_TOKEN the
-#            wheel, REGISTRY_TOKEN (with REGISTRY_IMAGE and REGISTRY_USER) the image. DRY_RUN=1 prints the commands.
+#   publish  checks, and publishes what there is a token for: RELEASE_TOKEN the release at GitHub, PYPI_TOKEN
+#            the wheel, REGISTRY_TOKEN (with REGISTRY_IMAGE and REGISTRY_USER) the image. DRY_RUN=1 prints the
+#            commands.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 die() { echo "release: $*" >&2; exit 1; }
@@ -32,20 +33,24 @@ make_image() {
 }
 
 make_notes() {
-  awk -v version="$version" '/^## / { inside = $2 == version || $2 == "Unreleased"; if (inside && seen++) exit; next }
+  awk -v version="$version" '
+    /^## / { inside = $2 == version || $2 == "Unreleased"; if (inside && seen++) exit; next }
     inside' "$root/CHANGELOG.md" >"$notes"
   grep -q . "$notes" || die "CHANGELOG.md has no section $version"
   add "$notes"
 }
 
 check() {
-  sha256sum --check --strict --quiet SHA256SUMS || die "files are not those of SHA256SUMS: nothing is published"
-  local name unlisted
-  for name in "rockery_${version}_amd64.deb" "rockery-default_${version}_all.deb" "rockery-$version-x86_64-linux.tar.gz" \
-    "rockery-$version.cdx.json" get.sh Containerfile; do
+  sha256sum --check --strict --quiet SHA256SUMS ||
+    die "files are not those of SHA256SUMS: nothing is published"
+  local name listed unlisted
+  for name in "rockery_${version}_amd64.deb" "rockery-default_${version}_all.deb" get.sh Containerfile \
+    "rockery-$version-x86_64-linux.tar.gz" "rockery-$version.cdx.json"; do
     grep -q "  $name\$" SHA256SUMS || die "SHA256SUMS has no $name: the packages are of another version"
   done
-  unlisted=$(comm -23 <(ls | sort) <({ sed 's/^[^ ]*  //' SHA256SUMS; echo SHA256SUMS; ls provenance.*; } 2>/dev/null | sort))
+  # The statement of provenance is about the checksums, and comes after them.
+  listed=$(sed 's/^[^ ]*  //' SHA256SUMS)
+  unlisted=$(comm -23 <(ls | sort) <(printf '%s\n' "$listed" SHA256SUMS provenance.sigstore.jsonl | sort))
   [[ -z $unlisted ]] || die "SHA256SUMS does not have" $unlisted
   [[ ${GITHUB_REF_TYPE:-} != tag || $GITHUB_REF_NAME == "v$version" ]] ||
     die "the tag is $GITHUB_REF_NAME, and Cargo.toml has $version"
@@ -73,8 +78,8 @@ publish() {
   if token REGISTRY_TOKEN "the image"; then
     address=${address,,}
     call "$engine" load --input "$image"
-    call "$engine" login --username "${REGISTRY_USER:-${GITHUB_ACTOR:-OWNER}}" --password-stdin "${address%%/*}" \
-      <<<"${REGISTRY_TOKEN:-}"
+    local user=${REGISTRY_USER:-${GITHUB_ACTOR:-OWNER}}
+    call "$engine" login --username "$user" --password-stdin "${address%%/*}" <<<"${REGISTRY_TOKEN:-}"
     call "$engine" tag "rockery:$version" "$address"
     call "$engine" push "$address"
   fi
