@@ -45,6 +45,7 @@ pub(crate) const FILES: &[(&str, &str)] = files!(
     "pcie/trained.toml",
     "sonic/config_db.json",
     "sonic/lab.toml",
+    "spraying/by-opcode.toml",
     "spraying/eight-paths.toml",
     "spraying/recovery.toml",
     "spraying/two-hosts.toml",

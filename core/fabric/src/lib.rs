@@ -49,7 +49,9 @@ pub use egress::{Egress, Frame, Next, PAUSE_FRAME_BYTES, PauseFrame};
 pub use in_flight::InFlight;
 pub use ingress::PfcSignal;
 pub use next_hops::NextHops;
-pub use packet::{ECN_CE, FRAME_OVERHEAD_BYTES, Packet, PacketId, Packets, UNTAGGED};
+pub use packet::{
+    ECN_CE, FRAME_OVERHEAD_BYTES, Operations, Packet, PacketId, PacketKind, Packets, UNTAGGED,
+};
 pub use random::Pcg32;
 pub use route::{Routes, Spread, ecmp_select};
 pub use switch::{Switch, Wire};

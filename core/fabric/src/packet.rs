@@ -23,6 +23,60 @@ pub const UNTAGGED: u8 = 0xff;
 /// Preamble, start delimiter and gap around each frame (802.3 clause 4.4.2, for 1 Gb/s and above).
 pub const FRAME_OVERHEAD_BYTES: u32 = 20;
 
+/// What next hops are chosen by besides addresses: the operation of a packet, and whether it may be sprayed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketKind(u8);
+
+impl PacketKind {
+    /// A packet without transport header, which stays on the path of its flow.
+    pub const OTHER: Self = Self(31);
+
+    const SPRAYABLE: u8 = 1 << 7;
+
+    /// A packet of this operation, by its number: the lower five bits of its opcode. [`crate::Spread`] sprays
+    /// it if it is `sprayable`.
+    pub const fn new(operation: u8, sprayable: bool) -> Self {
+        let flag = if sprayable { Self::SPRAYABLE } else { 0 };
+        Self(operation & 31 | flag)
+    }
+
+    /// Whether it may take another path than the packets before it.
+    #[inline]
+    pub const fn is_sprayable(self) -> bool {
+        self.0 & Self::SPRAYABLE != 0
+    }
+
+    /// The number of its operation.
+    #[inline]
+    pub const fn operation(self) -> u8 {
+        self.0 & 31
+    }
+}
+
+/// A set of operations, by their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Operations(u32);
+
+impl Operations {
+    /// The set with another operation.
+    #[must_use]
+    pub const fn with(self, operation: u8) -> Self {
+        Self(self.0 | 1 << (operation & 31))
+    }
+
+    /// Whether no operation is in it.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether the operation of a packet is in it.
+    #[inline]
+    pub const fn has(self, kind: PacketKind) -> bool {
+        self.0 >> kind.operation() & 1 != 0
+    }
+}
+
 /// One packet. Small, so that a hop touches one cache line of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
@@ -43,8 +97,8 @@ pub struct Packet {
     pub pcp: u8,
     /// How many switches it may still cross.
     pub hop_limit: u8,
-    /// Whether it may take another path than the packets before it: [`crate::Spread`] sprays only such.
-    pub sprayable: bool,
+    /// Its operation, and whether it may take another path than the packets before it.
+    pub kind: PacketKind,
     /// The traffic class, and so the queue, that the current switch put it into.
     pub(crate) class: u8,
     /// The priority group that it is charged to, on port `ingress` of that switch.
@@ -68,7 +122,7 @@ impl Packet {
             tos,
             pcp: UNTAGGED,
             hop_limit: 64,
-            sprayable: false,
+            kind: PacketKind::OTHER,
             class: 0,
             group: 0,
             ingress: 0,

@@ -1,9 +1,10 @@
 //! Next-hop selection: how traffic is spread over paths of equal cost.
 
 use crate::next_hops::NextHops;
-use crate::packet::Packet;
+use crate::packet::{Operations, Packet, PacketKind};
 use crate::random::{Pcg32, mix};
 use crate::time::{Span, Time};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -38,6 +39,37 @@ pub fn ecmp_select(entropy: u32, salt: u64, count: u16) -> u16 {
 /// Flowlets that a switch can distinguish.
 const FLOWLETS: usize = 4096;
 
+/// Ports whose links are reserved for packets of some operations.
+#[derive(Clone, Debug)]
+struct Reserved {
+    /// By port: the operations, none where the link is for all.
+    operations: Vec<Operations>,
+    /// The ports that a packet may take, kept for its memory.
+    open: Vec<u16>,
+}
+
+impl Reserved {
+    fn of(&self, port: u16) -> Operations {
+        self.operations
+            .get(usize::from(port))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// The ports of those on shortest paths that a packet may take: those reserved for its operation, else
+    /// those that are for all, else all.
+    fn open(&self, ports: &[u16], kind: PacketKind) -> impl Fn(&u16) -> bool {
+        let is_own = |port: &u16| self.of(*port).has(kind);
+        let is_free = |port: &u16| self.of(*port).is_empty();
+        let (any_own, any_free) = (ports.iter().any(is_own), ports.iter().any(is_free));
+        move |port| match (any_own, any_free) {
+            (true, _) => self.of(*port).has(kind),
+            (false, true) => self.of(*port).is_empty(),
+            (false, false) => true,
+        }
+    }
+}
+
 /// A switch's next hops, how it selects among them, and the state of the selection.
 #[derive(Clone, Debug)]
 pub struct Routes {
@@ -46,6 +78,7 @@ pub struct Routes {
     salt: u64,
     turn: u32,
     flowlets: Vec<(Time, u16)>,
+    reserved: Option<Box<Reserved>>,
 }
 
 impl Routes {
@@ -63,6 +96,18 @@ impl Routes {
             salt: mix(salt),
             turn: 0,
             flowlets,
+            reserved: None,
+        }
+    }
+
+    /// Reserves links for packets of some operations, by port: of several next hops, those packets take the
+    /// reserved ones, and others those that are for all.
+    #[must_use]
+    pub fn with_reserved(self, operations: Vec<Operations>) -> Self {
+        let open = Vec::with_capacity(operations.len());
+        Self {
+            reserved: Some(Box::new(Reserved { operations, open })),
+            ..self
         }
     }
 
@@ -75,10 +120,16 @@ impl Routes {
     #[inline]
     pub(crate) fn by_hash(&self, packet: &Packet) -> Option<u16> {
         let ports = self.next_hops.to(packet.leaf);
-        let hash = hash_of(packet.entropy, self.salt);
-        ports
-            .get(((u64::from(hash) * ports.len() as u64) >> 32) as usize)
-            .copied()
+        let hash = u64::from(hash_of(packet.entropy, self.salt));
+        let index = |count: usize| ((hash * count as u64) >> 32) as usize;
+        match &self.reserved {
+            None => ports.get(index(ports.len())).copied(),
+            Some(reserved) => {
+                let is_open = reserved.open(ports, packet.kind);
+                let open = || ports.iter().copied().filter(&is_open);
+                open().nth(index(open().count()))
+            }
+        }
     }
 
     /// The port for a packet to another switch; `load` returns how many bytes wait at a port.
@@ -90,7 +141,19 @@ impl Routes {
         random: &mut Pcg32,
         load: impl Fn(u16) -> u32,
     ) -> Option<u16> {
-        let ports = self.next_hops.to(packet.leaf);
+        let mut ports = self.next_hops.to(packet.leaf);
+        if let (Some(reserved), [_, _, ..]) = (&mut self.reserved, ports) {
+            let mut open = core::mem::take(&mut reserved.open);
+            open.clear();
+            open.extend(
+                ports
+                    .iter()
+                    .copied()
+                    .filter(reserved.open(ports, packet.kind)),
+            );
+            reserved.open = open;
+            ports = &reserved.open;
+        }
         match ports {
             [] => None,
             [only] => Some(*only),
@@ -108,7 +171,7 @@ impl Routes {
                         slot.0 = now;
                         usize::from(slot.1) % ports.len()
                     }
-                    _ if !packet.sprayable => by_hash,
+                    _ if !packet.kind.is_sprayable() => by_hash,
                     Spread::Random => random.below(ports.len() as u32) as usize,
                     Spread::RoundRobin => {
                         self.turn = self.turn.wrapping_add(1);
@@ -135,12 +198,18 @@ mod tests {
     use super::*;
     use alloc::collections::BTreeSet;
 
+    const WRITE_ONLY: u8 = 0x0a;
+
+    fn kind(sprayable: bool) -> PacketKind {
+        PacketKind::new(WRITE_ONLY, sprayable)
+    }
+
     fn taken(spread: Spread, sprayable: bool) -> BTreeSet<u16> {
         let next_hops: [&[u16]; 2] = [&[4], &[5, 6, 7, 8]];
         let mut routes = Routes::new(Arc::new(NextHops::new(next_hops.into_iter())), spread, 1);
         let mut random = Pcg32::new(1, 1);
         let packet = Packet {
-            sprayable,
+            kind: kind(sprayable),
             ..Packet::new(1, 0, 64, 0, 99)
         };
         (0..100)
@@ -167,7 +236,7 @@ mod tests {
         let mut routes = Routes::new(next_hops, Spread::Flowlet(Span(10)), 3);
         let mut random = Pcg32::new(1, 1);
         let packet = Packet {
-            sprayable: true,
+            kind: kind(true),
             ..Packet::new(0, 0, 64, 0, 1)
         };
         let mut hop = |at: u64, shortest: u16| {
@@ -202,6 +271,47 @@ mod tests {
         }
     }
 
+    /// Of ports 0 to 3, two are reserved for WRITE ONLY, and one for READ requests.
+    #[test]
+    fn packets_take_links_that_are_reserved_for_their_operation_and_others_the_rest() {
+        let write = Operations::default().with(WRITE_ONLY);
+        let read = Operations::default().with(0x0c);
+        let reserved = [write, write, Operations::default(), read];
+        let next_hops: [&[u16]; 3] = [&[0, 1, 2, 3], &[0, 1], &[3]];
+        let taken = |spread: Spread, leaf: u32, kind: PacketKind| -> Vec<u16> {
+            let next_hops = Arc::new(NextHops::new(next_hops.into_iter()));
+            let mut routes = Routes::new(next_hops, spread, 1).with_reserved(reserved.to_vec());
+            let mut random = Pcg32::new(1, 1);
+            let mut one = |entropy: u32| {
+                let packet = Packet {
+                    kind,
+                    ..Packet::new(leaf, 0, 64, 0, entropy)
+                };
+                let expected = routes.by_hash(&packet);
+                let port = routes.choose(&packet, Time(0), &mut random, |_| 0);
+                assert!(spread != Spread::Hash || port == expected, "{port:?}");
+                port
+            };
+            let ports: BTreeSet<u16> = (0..100).filter_map(&mut one).collect();
+            ports.into_iter().collect()
+        };
+        let acknowledge = PacketKind::new(0x11, false);
+        for spread in [
+            Spread::Hash,
+            Spread::Random,
+            Spread::RoundRobin,
+            Spread::Adaptive,
+        ] {
+            assert_eq!(taken(spread, 0, kind(true)), [0, 1], "{spread:?}");
+            assert_eq!(taken(spread, 0, acknowledge), [2], "{spread:?}");
+            assert_eq!(taken(spread, 0, PacketKind::OTHER), [2], "{spread:?}");
+            assert_eq!(taken(spread, 0, PacketKind::new(0x0c, false)), [3]);
+            // No link is left for it: all are.
+            assert_eq!(taken(spread, 1, acknowledge), [0, 1], "{spread:?}");
+            assert_eq!(taken(spread, 2, acknowledge), [3], "{spread:?}");
+        }
+    }
+
     #[test]
     fn flows_spread_evenly_over_paths() {
         let next_hops: [&[u16]; 1] = [&[0, 1, 2, 3]];
@@ -232,7 +342,7 @@ mod tests {
         );
         let mut random = Pcg32::new(1, 1);
         let mut packet = Packet {
-            sprayable: true,
+            kind: kind(true),
             ..Packet::new(0, 0, 64, 0, 1)
         };
         let load = |port: u16| [500, 200, 900][usize::from(port)];

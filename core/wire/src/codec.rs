@@ -177,7 +177,7 @@ impl Packet {
 impl Message {
     /// The operation of a message; `None` where its position or kind does not allow its tail.
     #[inline]
-    const fn operation(&self) -> Option<Operation> {
+    pub const fn operation(&self) -> Option<Operation> {
         use Operation as O;
         Some(match *self {
             Self::Send { position, tail } => return send_operation(position, tail),

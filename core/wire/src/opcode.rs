@@ -43,6 +43,48 @@ pub enum Operation {
     Congestion = CNP,
 }
 
+impl Operation {
+    /// A number below 32, for sets of operations: the lower five bits of the opcode. Those of the congestion
+    /// notification are SEND MIDDLE's, so it has one that no operation has.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Congestion => 0x1e,
+            _ => self as u8 & 0x1f,
+        }
+    }
+
+    /// Its name in configurations: IBTA's in lower case, with hyphens.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SendFirst => "send-first",
+            Self::SendMiddle => "send-middle",
+            Self::SendLast => "send-last",
+            Self::SendLastImmediate => "send-last-immediate",
+            Self::SendOnly => "send-only",
+            Self::SendOnlyImmediate => "send-only-immediate",
+            Self::WriteFirst => "write-first",
+            Self::WriteMiddle => "write-middle",
+            Self::WriteLast => "write-last",
+            Self::WriteLastImmediate => "write-last-immediate",
+            Self::WriteOnly => "write-only",
+            Self::WriteOnlyImmediate => "write-only-immediate",
+            Self::ReadRequest => "read-request",
+            Self::ReadResponseFirst => "read-response-first",
+            Self::ReadResponseMiddle => "read-response-middle",
+            Self::ReadResponseLast => "read-response-last",
+            Self::ReadResponseOnly => "read-response-only",
+            Self::Acknowledge => "acknowledge",
+            Self::AtomicAcknowledge => "atomic-acknowledge",
+            Self::CompareSwap => "compare-swap",
+            Self::FetchAdd => "fetch-add",
+            Self::SendLastInvalidate => "send-last-invalidate",
+            Self::SendOnlyInvalidate => "send-only-invalidate",
+            Self::AtomicWrite => "atomic-write",
+            Self::Congestion => "congestion-notification",
+        }
+    }
+}
+
 /// The opcode of a congestion notification packet (Annex A17.9.3).
 pub const CNP: u8 = 0x81;
 
@@ -346,6 +388,18 @@ mod tests {
         }
         // RC and XRC have 24 operations each, UC the 12 SENDs and WRITEs, UD 2; and there is the CNP.
         assert_eq!(count, 24 + 24 + 12 + 2 + 1);
+    }
+
+    #[test]
+    fn operations_have_numbers_and_names_of_their_own() {
+        let operations = OPERATIONS.map(|row| row.operation);
+        let mut numbers = operations.map(Operation::number);
+        let mut names = operations.map(Operation::name);
+        numbers.sort_unstable();
+        names.sort_unstable();
+        assert!(numbers.windows(2).all(|two| two[0] < two[1]) && numbers[24] < 31);
+        assert!(names.windows(2).all(|two| two[0] < two[1]), "{names:?}");
+        assert_eq!(Operation::WriteOnly.number(), 0x0a);
     }
 
     #[test]

@@ -78,6 +78,16 @@ pub fn switch_plan(
         rounded(port, dialect).into_iter().for_each(&mut add);
     }
     of_switch(switch).into_iter().for_each(&mut add);
+    if network
+        .topology
+        .reserved_ports()
+        .contains_key(&(number as u32))
+    {
+        let how = "a filter of the device's routing chooses next hops by the opcode of the BTH";
+        add(format!(
+            "links for packets of some opcodes are not written: {how}"
+        ));
+    }
     let watched = |port: &PlannedPort<'_>| Intent {
         spread: match port.is_uplink || !dialect.spreads_by_port() {
             true => spread(network),

@@ -53,6 +53,11 @@ pub struct LinkTable {
     /// error rate after forward error correction.
     #[serde(default)]
     pub bit_errors: BitErrors,
+    /// Opcodes of the packets that the link is for, where it is one of several ways of equal cost between two
+    /// switches: `["write-only"]`; `*` stands for anything (`"read-*"`). Packets take a link that names their
+    /// opcode, others one that names none. Default: it is for all packets.
+    #[serde(default)]
+    pub opcodes: Vec<String>,
     /// Number of parallel links.
     #[serde(default = "one")]
     pub count: u32,

@@ -150,6 +150,9 @@ impl Reader<'_> {
                 let is_vendors = switch.routeros.is_some() || switch.sonic.is_some();
                 is_vendors.then(|| nowhere("the switch has the configuration of a vendor's file"))
             }
+            ["link", _, "opcodes"] if self.is_infiniband() => {
+                Some(nowhere("switches of InfiniBand forward by LID"))
+            }
             ["link", index, field] => link(entry(&self.file.link, index)?, field),
             ["workload", index, field] => workload(entry(&self.file.workload, index)?, field),
             _ => None,

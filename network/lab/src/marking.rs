@@ -1,6 +1,7 @@
 //! Class and marks of packets when they enter the network.
 
 use crate::plan::LiveHost;
+use fabric::PacketKind;
 use link::lab::Header;
 use sim::world::Forgery;
 use wire::{Message, Packet};
@@ -12,6 +13,8 @@ pub(crate) struct Marked {
     pub(crate) tos: u8,
     pub(crate) pcp: Option<u8>,
     pub(crate) is_data: bool,
+    /// The number of its operation.
+    pub(crate) operation: u8,
     pub(crate) forgery: Forgery,
 }
 
@@ -44,8 +47,16 @@ pub(crate) fn marks(host: &LiveHost, header: &Header, packet: &Packet) -> Marked
         tos: dscp << 2 | ecn,
         pcp: marking.pcp,
         is_data: role == 0,
+        operation: operation(packet),
         forgery: Forgery::None,
     }
+}
+
+fn operation(packet: &Packet) -> u8 {
+    let operation = packet.message.operation();
+    operation.map_or(PacketKind::OTHER.operation(), |operation| {
+        operation.number()
+    })
 }
 
 /// The virtual lane of a packet, by its service level: switches here read the lane where Ethernet has the
@@ -61,6 +72,7 @@ fn lane(header: &Header, packet: &Packet) -> Marked {
         tos: lane << 2,
         pcp: None,
         is_data: !answers,
+        operation: operation(packet),
         forgery: Forgery::None,
     }
 }

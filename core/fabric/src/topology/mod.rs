@@ -10,6 +10,7 @@ pub use generate::{Speeds, fat_tree, leaf_spine, star};
 pub use rail::rail_optimised;
 
 use crate::next_hops::NextHops;
+use crate::packet::Operations;
 use crate::time::{Rate, Span, Time};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -128,6 +129,8 @@ pub struct Topology {
     extras: BTreeMap<(u32, u8), Extra>,
     /// By link: from when until when it is down.
     outages: BTreeMap<u32, Vec<(Time, Time)>>,
+    /// By link: the operations of packets that it is for, where it is not for all.
+    reserved: BTreeMap<u32, Operations>,
 }
 
 /// Why nodes cannot be linked.
@@ -262,6 +265,32 @@ impl Topology {
     /// The times during which links are down, by link.
     pub const fn outages(&self) -> &BTreeMap<u32, Vec<(Time, Time)>> {
         &self.outages
+    }
+
+    /// Reserves a link between switches for packets of some operations: [`crate::Routes::with_reserved`].
+    pub fn reserve(&mut self, link: u32, operations: Operations) {
+        self.reserved.insert(link, operations);
+    }
+
+    /// By switch and port: the operations that the link is reserved for. Switches without such links are
+    /// left out.
+    pub fn reserved_ports(&self) -> BTreeMap<u32, Vec<Operations>> {
+        let mut found: BTreeMap<u32, Vec<Operations>> = BTreeMap::new();
+        for (link, operations) in &self.reserved {
+            for end in self
+                .links
+                .get(*link as usize)
+                .iter()
+                .flat_map(|link| link.ends)
+            {
+                if let Node::Switch(switch) = end.node {
+                    let none =
+                        || alloc::vec![Operations::default(); usize::from(self.ports(switch))];
+                    found.entry(switch).or_insert_with(none)[usize::from(end.port)] = *operations;
+                }
+            }
+        }
+        found
     }
 
     /// The extra delay of a direction of a link.

@@ -2,14 +2,16 @@
 
 use super::NetworkBuilder;
 use crate::error::Mistake;
+use crate::names::matches;
 use crate::schema::{LinkLayer, LinkTable};
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use fabric::topology::{Extra, HOSTS_MAX, LinkConfig, LinkError, Node};
-use fabric::{Span, Time};
+use fabric::{Operations, Span, Time};
 use vendors::text::nearest;
+use wire::opcode::{OPERATIONS, Operation};
 
 /// Links of one file at most: four for each host.
 const LINKS_MAX: usize = 4 * HOSTS_MAX as usize;
@@ -17,6 +19,10 @@ const LINKS_MAX: usize = 4 * HOSTS_MAX as usize;
 /// How often one entry takes a link down at most, and how often all entries together do.
 const OUTAGES_MAX: u32 = 10_000;
 const ALL_OUTAGES_MAX: usize = 1 << 20;
+
+const fn is_host(node: Node) -> bool {
+    matches!(node, Node::Host(_))
+}
 
 impl NetworkBuilder<'_> {
     /// Connects the ports of one entry.
@@ -62,6 +68,8 @@ impl NetworkBuilder<'_> {
         let Some((to, to_port)) = to.into_iter().next() else {
             return;
         };
+        let has_host = is_host(to) || from.iter().any(|(node, _)| is_host(*node));
+        let operations = self.operations(&format!("{field}.opcodes"), link, has_host);
         for (from, from_port) in from {
             for _ in 0..link.count {
                 if self.topology.links().len() >= LINKS_MAX {
@@ -73,15 +81,48 @@ impl NetworkBuilder<'_> {
                     return self.wrong(Mistake::Limit, &field, what, "");
                 }
                 self.speeds.push(link.infiniband.map(|speed| speed.0));
+                let number = self.topology.links().len() as u32 - 1;
                 if extra != Extra::default() {
-                    let number = self.topology.links().len() as u32 - 1;
                     self.topology.slow_down(number, 0, extra.clone());
+                }
+                if !operations.is_empty() {
+                    self.topology.reserve(number, operations);
                 }
                 self.take_down(&field, link);
                 self.name_port(&field, from, from_port.as_deref());
                 self.name_port(&field, to, to_port.as_deref());
             }
         }
+    }
+
+    /// The operations whose packets a link is for; none where it is for all.
+    fn operations(&mut self, field: &str, link: &LinkTable, has_host: bool) -> Operations {
+        let mut all = Operations::default();
+        if has_host && !link.opcodes.is_empty() {
+            let what = "a host has one link, which all of its packets take".to_owned();
+            let instead = "give opcodes to links between switches";
+            self.wrong(Mistake::Combination, field, what, instead);
+        }
+        for (index, pattern) in link.opcodes.iter().enumerate() {
+            let named: Vec<Operation> = OPERATIONS
+                .iter()
+                .map(|row| row.operation)
+                .filter(|operation| matches(pattern, operation.name()))
+                .collect();
+            if named.is_empty() {
+                let names = OPERATIONS.iter().map(|row| row.operation.name());
+                let instead = match nearest(pattern, names) {
+                    Some(meant) => format!("did you mean \"{meant}\"?"),
+                    None => "for example \"write-only\", \"read-*\" or \"acknowledge\"".to_owned(),
+                };
+                let field = format!("{field}[{index}]");
+                let what = format!("no opcode is called \"{pattern}\"");
+                self.wrong(Mistake::UnknownName, &field, what, &instead);
+            }
+            let numbers = named.into_iter().map(Operation::number);
+            all = numbers.fold(all, Operations::with);
+        }
+        all
     }
 
     /// The error of a link as a sentence. The topology knows hosts by their numbers, the file by their names.

@@ -176,6 +176,18 @@ const WRONG_ENTRIES: &[(&str, &str)] = &[
          extra-spread = \"1us\"\nextra-shape = 0.5\n",
         "link[0].extra-shape: a shape of 0.5 is not from 1 to 1000",
     ),
+    (
+        "[[switch]]\nname = \"x\"\n[[link]]\nbetween = [\"s0\", \"x\"]\nopcodes = [\"wite-only\"]\n",
+        "link[0].opcodes[0]: no opcode is called \"wite-only\"",
+    ),
+    (
+        "[[switch]]\nname = \"x\"\n[[link]]\nbetween = [\"s0\", \"x\"]\nopcodes = [\"read-*\", \"3\"]\n",
+        "link[0].opcodes[1]: no opcode is called \"3\"",
+    ),
+    (
+        "[[host]]\nname = \"x\"\n[[link]]\nbetween = [\"x\", \"s0\"]\nopcodes = [\"write-only\"]\n",
+        "link[0].opcodes: a host has one link, which all of its packets take",
+    ),
 ];
 
 #[test]

@@ -5,7 +5,7 @@ use crate::device::{PAYLOAD_MAX, RINGS};
 use crate::frame::infiniband_bytes;
 use crate::marking::{Marked, marks};
 use crate::tap::Taken;
-use fabric::Time;
+use fabric::{PacketKind, Time};
 use link::lab::Header;
 use link::memory::Record;
 use sim::world::{Delivered, Forgery, LiveHosts, LivePacket};
@@ -241,7 +241,7 @@ impl Network {
             forgery: marking.forgery,
             entropy: entropy(source_port, from, to),
             hop_limit: header.hop_limit,
-            sprayable: marking.is_data && payload > 0,
+            kind: PacketKind::new(marking.operation, marking.is_data && payload > 0),
             token,
         })
     }
@@ -339,7 +339,7 @@ impl Network {
                 forgery,
                 entropy: entropy(hash, from, to),
                 hop_limit: 64,
-                sprayable: false,
+                kind: PacketKind::OTHER,
                 token,
             });
         }

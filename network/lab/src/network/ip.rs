@@ -5,6 +5,7 @@ use super::{FlightKind, Network};
 use crate::ip_frames::{BEFORE_PACKET, IpFrame, ether_type};
 use crate::tap::Taken;
 use crate::tap_buffers::Slice;
+use fabric::PacketKind;
 use infiniband::ipoib::{
     self, AddressHandle, Link, ether_type as types, is_discovery, shares_partition,
 };
@@ -175,7 +176,7 @@ impl Network {
             forgery: Forgery::None,
             entropy: super::enter::entropy(size.1, port.host.number, to.0),
             hop_limit: 64,
-            sprayable: false,
+            kind: PacketKind::OTHER,
             token,
         }
     }

@@ -370,14 +370,15 @@ impl<'a> WorldBuilder<'a> {
 
     fn place_switches(&self, parts: &mut [Part]) {
         let next_hops = self.scenario.topology.next_hops();
+        let mut reserved = self.scenario.topology.reserved_ports();
         for (number, config) in (0_u32..).zip(&self.scenario.switches) {
             let seed = self.scenario.seed;
             let salt = salt_of(seed ^ self.scenario.hash_seed.rotate_left(17), number);
-            let routes = Routes::new(
-                next_hops[number as usize].clone(),
-                self.scenario.spread,
-                salt,
-            );
+            let next_hops = next_hops[number as usize].clone();
+            let mut routes = Routes::new(next_hops, self.scenario.spread, salt);
+            if let Some(ports) = reserved.remove(&number) {
+                routes = routes.with_reserved(ports);
+            }
             let random = Pcg32::new(seed, STREAM_SWITCHES + u64::from(number));
             let switch = Switch::new(config, number, routes, random);
             let first_lane = self.first_lanes[number as usize];

@@ -6,7 +6,7 @@
 //! packet is taken from outside only when its class may leave, so a pause delays the host's own sending.
 
 use super::scenario::Forgery;
-use fabric::Time;
+use fabric::{PacketKind, Time};
 
 /// A packet that a live host sends. Its content stays outside, under the token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,8 +32,8 @@ pub struct LivePacket {
     pub entropy: u32,
     /// How many switches it may cross.
     pub hop_limit: u8,
-    /// Whether switches may spray it.
-    pub sprayable: bool,
+    /// Its operation, and whether switches may spray it.
+    pub kind: PacketKind,
     /// Names the packet outside; below 2^31.
     pub token: u32,
 }

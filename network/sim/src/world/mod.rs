@@ -95,7 +95,8 @@ pub struct World {
     watches: bool,
     rerouting: Option<Rerouting>,
     skipper: Option<Skipper>,
-    spread: Spread,
+    /// Whether the hash of a flow alone chooses its next hops.
+    hash_decides: bool,
     /// No link goes down or up after this.
     links_change_until: Time,
     /// By the engine's clock, as is `end`: without the times that were skipped.
@@ -189,7 +190,8 @@ impl World {
             skipper: scenario
                 .skip_steady
                 .map(|settings| Skipper::new(settings, scenario)),
-            spread: scenario.spread,
+            hash_decides: scenario.spread == Spread::Hash
+                && scenario.topology.reserved_ports().is_empty(),
             links_change_until: last_outage(&scenario.topology),
             now: Time(0),
             end: scenario.end,

@@ -9,7 +9,7 @@ use super::World;
 use super::build;
 use super::host::{Poster, digest};
 use super::scenario::Transfer;
-use fabric::{Packet, Spread};
+use fabric::Packet;
 use rnic::{CongestionConfig, simulation};
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ struct Traits {
 impl World {
     /// The flows under way that are alike, in groups of two at least; others are in none.
     pub(super) fn alike(&self) -> Vec<Vec<u32>> {
-        if self.spread != Spread::Hash {
+        if !self.hash_decides {
             return Vec::new();
         }
         let posters = self

@@ -39,7 +39,7 @@ impl LiveHosts for Senders {
             forgery,
             entropy: 0,
             hop_limit: 64,
-            sprayable: true,
+            kind: fabric::PacketKind::new(0x0a, true),
             token: host,
         })
     }

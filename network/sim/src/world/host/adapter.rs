@@ -1,7 +1,7 @@
 //! The adapter of a host: arriving packets go through the PCIe link to the device, and the device's packets
 //! through the port.
 
-use super::frame::{frame_bytes, is_data};
+use super::frame::{frame_bytes, is_data, kind};
 use super::{Attachment, Context, Echoes, Host, Kind, gid, host_of};
 use crate::world::event_key::{EventKey, EventKind};
 use crate::world::link_direction::Content;
@@ -461,7 +461,7 @@ impl Sink for PortSink<'_, '_> {
         let mut packet = Packet::new(leaf, exit, length as u16, mark.tos, entropy);
         packet.pcp = mark.pcp;
         packet.put_into_class(mark.class);
-        packet.sprayable = is_data(&headers.message);
+        packet.kind = kind(&headers.message);
         let from = if let Forgery::Gid(pretended) = forgery {
             pretended
         } else {

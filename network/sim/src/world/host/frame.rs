@@ -2,7 +2,7 @@
 
 use crate::world::link_state::ECT_0;
 use crate::world::scenario::{Headers, Marking};
-use fabric::UNTAGGED;
+use fabric::{PacketKind, UNTAGGED};
 use wire::{Message, Service, Tail};
 
 /// Bytes that a frame has around the transport headers: Ethernet with check sequence, IPv4, UDP, ICRC.
@@ -40,6 +40,15 @@ pub(super) fn is_data(message: &Message) -> bool {
         message,
         Message::Write { .. } | Message::Send { .. } | Message::ReadResponse { .. }
     )
+}
+
+/// What switches choose next hops by.
+#[inline]
+pub(super) fn kind(message: &Message) -> PacketKind {
+    let operation = message.operation();
+    operation.map_or(PacketKind::OTHER, |operation| {
+        PacketKind::new(operation.number(), is_data(message))
+    })
 }
 
 /// Bytes from the BTH to the payload.

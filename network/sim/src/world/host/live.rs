@@ -174,7 +174,7 @@ impl Host {
         let mut packet = Packet::new(leaf, exit, live.length, live.tos, live.entropy);
         packet.pcp = live.pcp.unwrap_or(UNTAGGED);
         packet.hop_limit = live.hop_limit;
-        packet.sprayable = live.sprayable;
+        packet.kind = live.kind;
         let headers = wire::Packet::new(Service::Rc, Qpn::new(0), Psn::new(0), Message::Congestion);
         let flow = live.token | LIVE_FLOW;
         let content = Content {

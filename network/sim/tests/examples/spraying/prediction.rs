@@ -1,6 +1,6 @@
 //! Figures to which nothing in the model is fitted.
 
-use super::{IN_ORDER, PACKET_US, gbps, run};
+use super::{IN_ORDER, PACKET_US, Ran, gbps, run};
 
 #[test]
 fn an_address_in_every_packet_and_its_acknowledgements_cost_a_third_of_a_percent() {
@@ -122,4 +122,42 @@ fn long_paths_cost_as_much_as_does_not_fit_into_the_window() {
             (0, 0)
         );
     }
+}
+
+/// Packets that left for the other switch by the third path, and by the two for WRITE ONLY.
+fn by_path(ran: &Ran, switch: usize) -> [u64; 3] {
+    let ports = &ran.results.switches[switch].ports;
+    let sent = |port: usize| -> u64 {
+        let queues = &ports[port].queues;
+        queues.iter().map(|queue| queue.sent_packets).sum()
+    };
+    [1, 2, 3].map(sent)
+}
+
+/// The router of the experiment: WRITE ONLY packets at random over two paths, others by a third one.
+#[test]
+fn a_router_that_sprays_write_only_packets_leaves_all_others_in_order() {
+    let on = run("spraying/by-opcode.toml", &[]);
+    assert!((gbps(&on) - 97.66).abs() < 0.01, "{}", gbps(&on));
+    let swapped = on.report.workloads[0].swapped_percent;
+    assert!((swapped - 25.03).abs() < 0.5, "{swapped}");
+    let [third, direct, delayed] = by_path(&on, 0);
+    let half = (direct + delayed) as f64 / 2.0;
+    assert!(third == 0 && (direct as f64 / half - 1.0).abs() < 0.05);
+    let [acknowledgements, others @ ..] = by_path(&on, 1);
+    assert!(acknowledgements > 0 && others == [0, 0], "{others:?}");
+    // 64 KiB in order are WRITE FIRST, MIDDLE and LAST.
+    let off = run("spraying/by-opcode.toml", &[IN_ORDER]);
+    assert!((gbps(&off) - 98.01).abs() < 0.01, "{}", gbps(&off));
+    let [third, others @ ..] = by_path(&off, 0);
+    assert!(third > 0 && others == [0, 0], "{others:?}");
+    assert_eq!(off.report.workloads[0].swapped_percent, 0.0);
+    // Messages of one packet are WRITE ONLY, and go-back-N meets the disorder.
+    let sets = [
+        IN_ORDER,
+        ("workload.0.message", "4KiB"),
+        ("nic.default.recovery", "500us"),
+    ];
+    let lost = run("spraying/by-opcode.toml", &sets);
+    assert!(gbps(&lost) < 1.0, "{}", gbps(&lost));
 }
