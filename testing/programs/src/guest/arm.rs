@@ -62,10 +62,12 @@ impl Arm {
                 folder.display()
             )
         };
-        // perftest compares the processor's counter with the clock, and gives up where other programs
-        // interrupt it often. Signed addresses (PAC) take a part of the emulation's time, and no program here
-        // needs them.
-        let words = "nice -n -10 qemu-system-aarch64 -machine virt -accel tcg,thread=multi \
+        // perftest compares the processor's counter with the clock, and makes no report where it was
+        // interrupted for milliseconds between the two: other programs of this machine do that to an emulator
+        // whose clock is the real one. By `-icount` the guest's time is the number of its instructions, which
+        // stands still with them. Signed addresses (PAC) take a part of the emulation's time, and no program
+        // here needs them.
+        let words = "qemu-system-aarch64 -machine virt -accel tcg,thread=single -icount shift=auto \
                      -cpu max,pauth=off";
         let mut machine: Vec<String> = words.split(' ').map(str::to_owned).collect();
         machine.extend([
