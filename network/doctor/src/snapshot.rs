@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use vendors::facts::PlannedLink;
 use vendors::switch_facts::Shown;
 use vendors::text::ReadError;
-use vendors::{Dialect, Imported, Intent, NotUnderstood, PathSpread};
+use vendors::{Area, Dialect, Imported, Intent, NotUnderstood, PathSpread};
 
 use crate::marks::Marks;
 
@@ -151,6 +151,19 @@ fn number_by_class(shown: &mut Shown, groups: &[Intent], configuration: &str) {
     shown.number_by_class(vendors::junos_queue_classes(configuration));
 }
 
+/// What is said of an input in which no rule finds a port to judge.
+fn without_ports(file: &str) -> NotUnderstood {
+    let why = "no port of this input has settings of QoS, so nothing of it was judged: give the \
+               whole configuration of the switch";
+    NotUnderstood {
+        file: file.to_owned(),
+        line: 1,
+        why: why.to_owned(),
+        ports: Vec::new(),
+        areas: vec![Area::Classes],
+    }
+}
+
 /// Reads the facts of a switch: its configuration, or outputs of its commands, or both.
 ///
 /// # Errors
@@ -199,6 +212,10 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         }
         (_, None) => Vec::new(),
     };
+    // `set [find] …` of a part of a configuration, for example, changes no port that is in it.
+    if groups.is_empty() && shown.each().next().is_none() && left.is_empty() {
+        left.push(without_ports(file));
+    }
     if let (Some(Dialect::Junos), Some(configuration)) = (detected, &configuration) {
         number_by_class(&mut shown, &groups, configuration);
     }

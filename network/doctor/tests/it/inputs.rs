@@ -541,7 +541,7 @@ fn routeros_settings_are_removed_disabled_and_of_other_versions() {
             &["qsfp28-1-1"][..],
         ),
         (
-            format!("{port} set qsfp28-1-1 pfc=pfc-tc3\nset qsfp28-1-1 !pfc"),
+            format!("{port} set qsfp28-1-1 pfc=pfc-tc3 trust-l3=keep\nset qsfp28-1-1 !pfc"),
             &[],
         ),
         (
@@ -553,8 +553,8 @@ fn routeros_settings_are_removed_disabled_and_of_other_versions() {
         ),
         (
             format!(
-                "{port} set qsfp28-1-1 pfc=pfc-tc3\n/interface ethernet switch qos priority-flow-control set \
-                 pfc-tc3 disabled=yes"
+                "{port} set qsfp28-1-1 pfc=pfc-tc3 trust-l3=keep\n/interface ethernet switch qos \
+                 priority-flow-control set pfc-tc3 disabled=yes"
             ),
             &[],
         ),
@@ -730,4 +730,22 @@ fn no_rule_judges_what_a_line_that_was_not_understood_may_set() {
             .contains("there is no policy of type qos \"INN\"")
     );
     assert!(check(&[], &[missing], asked(26)).is_empty());
+}
+
+#[test]
+fn a_part_of_a_configuration_without_ports_is_not_called_right() {
+    for text in [
+        "/interface ethernet switch qos port\nset [find] trust-l3=ignore\n",
+        "/interface ethernet switch qos tx-manager\nset default ecn=no\n",
+        "qos map dscp 26 to traffic-class 3\nhostname leaf\n",
+    ] {
+        let read = switch(text);
+        assert!(read.groups.is_empty(), "{text}");
+        let said: Vec<&str> = read.left.iter().map(|line| line.why.as_str()).collect();
+        assert!(!said.is_empty(), "{text}");
+        assert!(
+            read.left.iter().any(|line| !line.areas.is_empty()),
+            "{said:?}\n{text}"
+        );
+    }
 }
