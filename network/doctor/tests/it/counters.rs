@@ -76,14 +76,46 @@ fn rdma_statistic_is_read_over_several_lines() {
     let pretty =
         "==> rdma statistic show link mlx5_0/1 -p <==\nlink mlx5_0/1\n    out_of_sequence 7\n";
     assert!(counted(host(pretty))[0].what.ends_with("out_of_sequence 7"));
-    let json = format!(
-        "{HEALTHY}\n==> rdma -j statistic show link mlx5_0/1 <==\n[{{\"ifname\":\"mlx5_0\"}}]\n"
+}
+
+/// As node-scraper's tests have it: one object for each port, and with `-p` a line for each counter.
+#[test]
+fn rdma_statistic_is_read_as_json() {
+    let object = |name: &str, port: u32, more: &str| {
+        format!(
+            "{{\"ifname\":\"{name}\",\"port\":{port},\"rx_write_requests\":12,{more}\"RNR sent\":3}}"
+        )
+    };
+    let own = object("mlx5_0", 1, "\"out_of_sequence\":41,\"rp_cnp_ignored\":2,");
+    let of_pairs = object(
+        "mlx5_0",
+        1,
+        "\"cntn\":4,\"lqpn\":[178],\"out_of_sequence\":99,",
     );
-    let left = read_host("server.txt", &json).expect("it reads").left;
+    let compact = format!("==> rdma -j statistic <==\n[{own},{of_pairs}]\n");
+    let found = counted(host(&compact));
+    assert_eq!(rules(&found), ["counted-losses", "counted-ignored"]);
     assert!(
-        left[0].why.contains("JSON of rdma statistic is not read"),
-        "{left:?}"
+        found[0].what.ends_with("out_of_sequence 41"),
+        "{}",
+        found[0]
     );
+    let pretty = "==> rdma -j -p statistic show <==\n[ {\n    \"ifname\": \"mlx5_1\",\n    \"port\": 1,\n    \
+                  \"out_of_sequence\": 0\n    },{\n    \"ifname\": \"mlx5_0\",\n    \"port\": 1,\n    \
+                  \"out_of_sequence\": 7\n    } ]\n";
+    let found = counted(host(pretty));
+    assert!(found[0].what.ends_with("out_of_sequence 7"), "{}", found[0]);
+    let seen = &found[0].evidence[0];
+    assert!(seen.text.contains("\"out_of_sequence\": 7"), "{seen}");
+    for odd in [
+        "[{\"port\":1}]",
+        "[3]",
+        "[{\"ifname\":\"mlx5_0\",\"out_of_sequence\":[1]}]",
+    ] {
+        let text = format!("{HEALTHY}\n==> rdma statistic -j <==\n{odd}\n");
+        let left = read_host("server.txt", &text).expect("it reads").left;
+        assert_eq!(left.len(), 1, "{odd}: {left:?}");
+    }
 }
 
 #[test]
