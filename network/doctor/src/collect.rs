@@ -182,6 +182,7 @@ fn pci_files(text: &mut String, address: &str) {
         "numa_node",
         "sriov_numvfs",
         "sriov_totalvfs",
+        "ari_enabled",
     ];
     for name in files {
         file(text, &format!("{path}/{name}"));

@@ -73,6 +73,8 @@ entries! {
     "sriov-iommu": SR_IOV,
     "sriov-offer": SR_IOV,
     "sriov-group": "PCI Express Base Specification 5.0, 6.12 (access control services)",
+    "sriov-slot": SR_IOV,
+    "sriov-ari": "PCI Express Base Specification 5.0, 6.13 (alternative routing-ID interpretation)",
     "link-down": NEGOTIATION,
     "link-speed": NEGOTIATION,
     "gid-empty": GIDS,

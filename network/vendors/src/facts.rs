@@ -103,6 +103,63 @@ pub struct PcieFacts {
     pub relaxed_ordering: Option<Fact<bool>>,
 }
 
+/// Bridges between a card and the processor at most: PCI has 256 buses, and no path has all of them.
+const DEPTH_MAX: usize = 32;
+
+/// A PCI bridge: a port of the processor, of its chipset, or of a switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bridge {
+    /// Whether it is a port of the chipset, and not of the processor.
+    pub is_chipset: bool,
+    /// The bus behind it.
+    pub secondary: Option<u8>,
+    /// Whether it forwards Alternative Routing-IDs, which more than seven functions behind it need.
+    pub ari: Option<Fact<bool>>,
+}
+
+/// The bridges of a host, by their addresses.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct PciTree {
+    pub(crate) bridges: BTreeMap<String, Fact<Bridge>>,
+}
+
+/// Domain, bus and the rest of `0000:b3:00.0`.
+pub(crate) fn pci_parts(address: &str) -> Option<(&str, u8, &str)> {
+    let (domain, rest) = address.split_once(':')?;
+    let (bus, place) = rest.split_once(':')?;
+    Some((domain, u8::from_str_radix(bus, 16).ok()?, place))
+}
+
+impl PciTree {
+    /// The bridges from a card up to the processor, the nearest first; none where they were not shown.
+    pub fn above(&self, card: &str) -> Vec<(&str, &Fact<Bridge>)> {
+        let mut path: Vec<(&str, &Fact<Bridge>)> = Vec::new();
+        let mut below = card;
+        while path.len() < DEPTH_MAX {
+            let Some((domain, bus, _)) = pci_parts(below) else {
+                break;
+            };
+            let is_above = |(address, bridge): &(&String, &Fact<Bridge>)| {
+                let own = pci_parts(address);
+                let other_bus = own.is_some_and(|own| own.0 == domain && own.1 != bus);
+                other_bus && bridge.value.secondary == Some(bus)
+            };
+            let Some((address, bridge)) = self.bridges.iter().find(is_above) else {
+                break;
+            };
+            path.push((address, bridge));
+            below = address;
+        }
+        path
+    }
+
+    /// The port of the chipset that a card is behind, if it is behind one.
+    pub fn chipset_port(&self, card: &str) -> Option<(&str, &Fact<Bridge>)> {
+        let mut path = self.above(card).into_iter();
+        path.find(|(_, bridge)| bridge.value.is_chipset)
+    }
+}
+
 /// The vendor of a card, whose tools differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CardVendor {
@@ -173,6 +230,8 @@ pub struct Adapter {
     pub psid: Option<Fact<String>>,
     /// The most virtual functions that the card offers (`sriov_totalvfs`).
     pub functions_max: Option<Fact<u32>>,
+    /// Whether the port above the card forwards Alternative Routing-IDs (`ari_enabled`).
+    pub ari: Option<Fact<bool>>,
     /// Other PCI devices in its IOMMU group, with their classes.
     pub group: Vec<Fact<(String, u32)>>,
     /// Virtual functions that are made (`sriov_numvfs`).
@@ -498,6 +557,8 @@ pub struct HostFacts {
     pub gpus: Vec<Fact<Option<i32>>>,
     /// PCI bridges that redirect peer-to-peer requests (ACS).
     pub acs_redirects: Vec<Fact<()>>,
+    /// PCI bridges, as `lspci -v` shows them.
+    pub bridges: PciTree,
     /// How many groups of devices the IOMMU has; it is off where there are none.
     pub iommu_groups: Option<Fact<u32>>,
     /// Whether the IOMMU translates every access of devices.

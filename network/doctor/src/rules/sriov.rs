@@ -2,6 +2,7 @@
 //! devices without those of others.
 
 use super::{Adapter, Consequence, Evidence, Finding, Found, HostFacts};
+use vendors::facts::{Fact, KernelEvent};
 
 /// Classes of PCI devices that work beside a function only by chance: storage, networks, and USB controllers.
 const OTHERS: [(u32, &str); 3] = [
@@ -18,7 +19,7 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
     let planned = host.planned.as_ref().map_or(0, |planned| planned.functions);
     let made = adapter.functions.as_ref().map_or(0, |made| made.value);
     // Without functions none of this matters.
-    if planned.max(made) == 0 {
+    if planned.max(made) == 0 && failure(host, adapter).is_none() {
         return;
     }
     let own = |rule| Found {
@@ -54,7 +55,68 @@ pub(super) fn check(host: &HostFacts, adapter: &Adapter, found: &mut Vec<Finding
         let consequence = Consequence::NotSimulated("functions that are missing carry nothing");
         found.push(own("sriov-offer").say(what, &[&most.seen], consequence, fix));
     }
+    ari(&own("sriov-ari"), planned, made, found);
+    let before = found.len();
     group(&own("sriov-group"), found);
+    slot(&own("sriov-slot"), found, before);
+}
+
+/// Functions that a bus has addresses for without Alternative Routing-IDs, besides the card itself.
+const WITHOUT_ARI: u32 = 7;
+
+/// The port above the card does not forward the addresses of so many functions.
+fn ari(own: &Found<'_>, planned: u32, made: u32, found: &mut Vec<Finding>) {
+    let of_port = || {
+        let pci = own.adapter.pci.as_deref()?;
+        let above = own.host.bridges.above(pci);
+        above
+            .first()
+            .and_then(|(_, bridge)| bridge.value.ari.as_ref())
+    };
+    let forwards = own.adapter.ari.as_ref().or_else(of_port);
+    let Some(off) = forwards.filter(|ari| !ari.value && planned > made.max(WITHOUT_ARI)) else {
+        return;
+    };
+    let what = format!(
+        "{planned} virtual functions are wanted, and the port above the card does not forward the addresses \
+         of more than {WITHOUT_ARI} (ARI is off)"
+    );
+    let consequence = Consequence::NotSimulated("functions that are missing carry nothing");
+    let fix = "ARI on in the firmware settings of the host (\"ARI forwarding\"), or another slot";
+    found.push(own.say(what, &[&off.seen], consequence, fix));
+}
+
+/// What the kernel wrote when it could not make functions of the card.
+fn failure<'a>(host: &'a HostFacts, adapter: &Adapter) -> Option<&'a Fact<(String, KernelEvent)>> {
+    let is_own = |event: &&Fact<(String, KernelEvent)>| {
+        let (address, kind) = &event.value;
+        let failed = matches!(kind, KernelEvent::NoMemorySpace | KernelEvent::NoBusNumber);
+        failed && Some(address) == adapter.pci.as_ref()
+    };
+    host.kernel_events.iter().find(is_own)
+}
+
+/// The card is behind a chipset, and functions have failed: in such slots they do on some boards.
+fn slot(own: &Found<'_>, found: &mut Vec<Finding>, before: usize) {
+    let Some(pci) = own.adapter.pci.as_deref() else {
+        return;
+    };
+    let Some((port, bridge)) = own.host.bridges.chipset_port(pci) else {
+        return;
+    };
+    // By itself such a slot is no fault: many boards have functions there.
+    let failed = failure(own.host, own.adapter);
+    let shared = found
+        .get(before)
+        .and_then(|finding| finding.evidence.first());
+    let Some(trouble) = failed.map(|event| event.seen.clone()).or(shared.cloned()) else {
+        return;
+    };
+    let what = format!(
+        "the card is in a slot of the chipset (port {port}), where virtual functions fail on some boards"
+    );
+    let fix = "a slot of the processor: lspci -t shows it, and the manual of the board names it";
+    found.push(own.say(what, &[&bridge.seen, &trouble], GUESTS, fix));
 }
 
 /// Devices of others in the group of the card: they leave the host with it.

@@ -3,6 +3,7 @@
 use super::adapter::interface;
 use super::counters;
 use super::firewall::firewall;
+use super::pci;
 use crate::facts::{Adapter, Fact, GidEntry, HostFacts, PcieLink, SmbMount};
 use crate::sections::Section;
 use crate::text::{Line, ReadError};
@@ -239,6 +240,7 @@ fn of_pci(
         ["sriov_totalvfs"] => {
             adapter.functions_max = Some(section.fact(line, section.number(line, value)?));
         }
+        ["ari_enabled"] => adapter.ari = Some(section.fact(line, value != "0")),
         ["iommu_group", "devices", other, "class"] => {
             let class = u32::from_str_radix(value.trim_start_matches("0x"), 16);
             let class = class.map_err(|_| section.wrong(line, "a class of PCI was expected"))?;
@@ -344,6 +346,7 @@ fn lspci(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
                 first.to_owned()
             };
             is_gpu = None;
+            pci::take_device(&mut host.bridges, section, line, &address);
             if text.contains("3D controller") || text.contains("Processing accelerators") {
                 is_gpu = Some(host.gpus.len());
                 host.gpus.push(section.fact(line, None));
@@ -358,6 +361,7 @@ fn lspci(section: &Section<'_>, host: &mut HostFacts) -> Result<(), ReadError> {
         {
             host.acs_redirects.push(section.fact(line, ()));
         }
+        pci::take_line(&mut host.bridges, section, line, &address)?;
         let Some(adapter) = host.adapter_at(&address) else {
             continue;
         };
