@@ -62,6 +62,7 @@ entries! {
     "firmware-link-type": "NVIDIA Firmware Tools (MFT): mlxconfig, LINK_TYPE",
     "firmware-pending": "NVIDIA Firmware Tools (MFT): mlxconfig, settings of the next boot",
     "firmware-functions": SR_IOV,
+    "firmware-order": "NVIDIA ConnectX-6 firmware release notes 20.35.2000, known issue 3209624",
     "link-trouble": "NVIDIA Firmware Tools (MFT): mlxlink, troubleshooting",
     "module-alarm": "SFF-8636 (alarms of modules)",
     "kernel-cable": MLX5_EVENTS,

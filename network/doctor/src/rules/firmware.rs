@@ -17,6 +17,7 @@ pub(super) fn check(host: &HostFacts, found: &mut Vec<Finding>) {
         own.link_type(found);
         own.pending(found);
         own.functions(found);
+        own.order(found);
         own.trouble(found);
     }
     modules(host, found);
@@ -162,6 +163,34 @@ impl Card<'_> {
         );
         let none = Consequence::NotSimulated("the functions are not made");
         found.push(self.say("firmware-functions", what, &seen.seen, none, fix));
+    }
+
+    /// Packets in any order are asked for, and the firmware has the feature off: the register then has no
+    /// effect (ConnectX-6 firmware 20.35.2000, known issue 3209624).
+    fn order(&self, found: &mut Vec<Finding>) {
+        let forced = self.card.out_of_order.as_ref().is_some_and(|any| any.value);
+        let planned = self.host.planned.as_ref();
+        let is_planned = planned.is_some_and(|planned| planned.out_of_order);
+        let off = self
+            .card
+            .settings
+            .get("ROCE_ADAPTIVE_ROUTING_EN")
+            .filter(|own| own.value.next == "False(0)" && (forced || is_planned));
+        let Some(off) = off else { return };
+        let what = "packets in any order are asked for, and the firmware has them off: the register \
+                    ROCE_ACCL has no effect";
+        let fix = format!(
+            "mlxconfig -d {} set ROCE_ADAPTIVE_ROUTING_EN=1; then {}",
+            self.device(),
+            self.reset()
+        );
+        found.push(self.say(
+            "firmware-order",
+            what.to_owned(),
+            &off.seen,
+            BY_SETTINGS,
+            fix,
+        ));
     }
 
     /// What `mlxlink` recommends for a link that is not up.

@@ -346,3 +346,37 @@ LINK_TYPE_P1 IB(1)
     // Without a plan the port may be meant for InfiniBand.
     assert_eq!(rules(&check(&[facts], &[], Marks::default())), [""; 0]);
 }
+
+/// The register of RoCE's adaptive routing has no effect while the firmware has the feature off.
+#[test]
+fn packets_in_any_order_need_a_setting_of_the_firmware() {
+    let register = |on: u32| {
+        format!(
+            "==> mlxreg -d b3:00.0 --reg_name ROCE_ACCL --get <==\n\
+             adaptive_routing_forced_en | 0x0000000{on}\n"
+        )
+    };
+    let row = |on: &str| {
+        let before = "        SRIOV_EN        ";
+        let own = format!("        ROCE_ADAPTIVE_ROUTING_EN   False(0)   {on}   {on}\n{before}");
+        text().replace(before, &own)
+    };
+    let off = found(&(row("False(0)") + &register(1)));
+    assert_eq!(rules(&off), ["firmware-order"]);
+    assert!(
+        off[0].fix.contains("set ROCE_ADAPTIVE_ROUTING_EN=1"),
+        "{}",
+        off[0]
+    );
+    assert_eq!(found(&(row("True(1)") + &register(1))), []);
+    assert_eq!(
+        found(&(row("False(0)") + &register(0))),
+        [],
+        "it is not asked for"
+    );
+    assert_eq!(
+        found(&(text() + &register(1))),
+        [],
+        "the setting was not shown"
+    );
+}
