@@ -147,6 +147,7 @@ entries! {
     "shown-drops": PFC,
     "shown-storm": PFC,
     "shown-mtu": FRAME,
+    "shown-paths": ORDER,
     "pair-pfc": PFC,
     "pair-map": PFC,
     "pair-mtu": FRAME,

@@ -45,7 +45,14 @@ const IRRELEVANT: &[&str] = &[
     "show vlan",
     "nv show system",
     "nv show platform",
-    "nv show router",
+    "nv show router bgp",
+    "nv show router ospf",
+    "nv show router pbr",
+    "nv show router policy",
+    "nv show router vrr",
+    "nv show router vrrp",
+    "nv show router igmp",
+    "nv show router nexthop",
     "nv show bridge",
     "nv show vrf",
     "terminal",
@@ -293,6 +300,38 @@ fn nvue(
             false,
         ) => {
             nvue::shown::congestion_control(section, shown.port(name))?;
+        }
+        (["nv", "show", "router", "adaptive-routing"], false) => {
+            nvue::shown::adaptive_routing(section, &mut shown.all)?;
+        }
+        (["nv", "show", "router", "adaptive-routing"], true) => {
+            nvue::shown::adaptive_routing_json(section, &mut shown.all)?;
+        }
+        (
+            [
+                "nv",
+                "show",
+                "interface",
+                name,
+                "router",
+                "adaptive-routing",
+            ],
+            false,
+        ) => {
+            nvue::shown::adaptive_routing(section, shown.port(name))?;
+        }
+        (
+            [
+                "nv",
+                "show",
+                "interface",
+                name,
+                "router",
+                "adaptive-routing",
+            ],
+            true,
+        ) => {
+            nvue::shown::adaptive_routing_json(section, shown.port(name))?;
         }
         _ => return Ok(None),
     }

@@ -29,6 +29,8 @@ pub struct ShownPort {
     pub trusts_dscp: Option<Fact<bool>>,
     /// Queues that mark packets, one bit each.
     pub marks: Option<Fact<u8>>,
+    /// Whether packets of one flow are sent over several paths (adaptive routing in operation).
+    pub sprays: Option<Fact<bool>>,
     /// Packets that were marked, by queue.
     pub marked: BTreeMap<u8, Fact<u64>>,
     /// Class by DSCP, as far as it is shown.

@@ -28,13 +28,14 @@ const COUNTERS: &[&str] = &["out_of_sequence", "packet_seq_err", "oos_drop_count
 pub(super) fn check(hosts: &[HostFacts], switches: &[SwitchFacts], found: &mut Vec<Finding>) {
     for switch in switches {
         against_file(switch, found);
-        let Some(group) = spraying(switch) else {
+        not_in_operation(switch, found);
+        let Some(shown) = spraying(switch) else {
             continue;
         };
         for host in hosts {
             let own = |adapter: &&Adapter| is_of_interest(host, adapter);
             for adapter in host.adapters.iter().filter(own) {
-                in_order(host, adapter, switch, group, found);
+                in_order(host, adapter, switch, &shown, found);
             }
         }
     }
@@ -46,12 +47,66 @@ pub(super) fn check(hosts: &[HostFacts], switches: &[SwitchFacts], found: &mut V
     }
 }
 
-/// The first ports at which packets are sprayed.
-fn spraying(switch: &SwitchFacts) -> Option<&Intent> {
+/// The line that shows that a switch sprays packets: at a port in operation, else by its configuration.
+fn spraying(switch: &SwitchFacts) -> Option<Evidence> {
+    if is_off(switch).is_some() {
+        return None;
+    }
+    let ports = switch.shown.ports.iter();
+    let mut in_operation = ports.filter_map(|port| port.sprays.as_ref());
+    if let Some(shown) = in_operation.find(|sprays| sprays.value) {
+        return Some(shown.seen.clone());
+    }
+    let one = One {
+        switch,
+        intent: configured(switch)?,
+        marks: Marks::default(),
+    };
+    Some(one.evidence(NEEDLES))
+}
+
+/// The first ports at which packets are to be sprayed.
+fn configured(switch: &SwitchFacts) -> Option<&Intent> {
     let sprays = |group: &&Intent| {
         group.spread == PathSpread::Packets && group.unknown(Area::Paths).is_none()
     };
     switch.groups.iter().find(sprays)
+}
+
+/// The line that shows that adaptive routing of a whole switch is off.
+fn is_off(switch: &SwitchFacts) -> Option<&Evidence> {
+    let sprays = switch.shown.all.sprays.as_ref()?;
+    (!sprays.value).then_some(&sprays.seen)
+}
+
+/// Adaptive routing that is configured, and that the switch shows as off.
+fn not_in_operation(switch: &SwitchFacts, found: &mut Vec<Finding>) {
+    let (Some(off), Some(intent)) = (is_off(switch), configured(switch)) else {
+        return;
+    };
+    let one = One {
+        switch,
+        intent,
+        marks: Marks::default(),
+    };
+    let case = |spread| TwoPaths {
+        spread,
+        out_of_order: true,
+        gbps: one.gbps(),
+    };
+    let consequence = case(PathSpread::Flows).cost(&case(PathSpread::Packets));
+    let what = "adaptive routing is configured, and not in operation: flows stay on one path";
+    let fix = "nv config apply, which reloads switchd; it needs ports of layer 3 in the default VRF, \
+               of a speed that the switch supports";
+    let mut finding = one.say(
+        "shown-paths",
+        what.to_owned(),
+        off.clone(),
+        consequence,
+        fix.to_owned(),
+    );
+    finding.evidence.push(one.evidence(NEEDLES));
+    found.push(finding);
 }
 
 /// Whether an adapter takes packets in any order, where a tool shows it.
@@ -72,17 +127,12 @@ fn in_order(
     host: &HostFacts,
     adapter: &Adapter,
     switch: &SwitchFacts,
-    group: &Intent,
+    shown: &Evidence,
     found: &mut Vec<Finding>,
 ) {
     // What the adapter does is unknown without its register.
     let Some(order) = takes_any_order(host, adapter).filter(|order| !order.value) else {
         return;
-    };
-    let one = One {
-        switch,
-        intent: group,
-        marks: Marks::default(),
     };
     let own = Found {
         rule: "spray-order",
@@ -117,8 +167,7 @@ fn in_order(
         switch.file,
         switch.dialect.remedy(&Remedy::SpreadByFlow)
     );
-    let shown = one.evidence(NEEDLES);
-    let seen: Vec<&Evidence> = [&shown, &order.seen]
+    let seen: Vec<&Evidence> = [shown, &order.seen]
         .into_iter()
         .chain(counted.iter().map(|(_, seen)| *seen))
         .collect();

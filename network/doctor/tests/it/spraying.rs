@@ -378,3 +378,47 @@ fn a_fabric_file_is_compared_with_switches_and_adapters() {
         "{finding}"
     );
 }
+
+/// The layout of Cumulus Linux's manual, with the state of the whole switch and of a port.
+fn adaptive(of: &str, operational: &str) -> String {
+    format!(
+        "==> nv show {of} <==\n                            operational   applied\n\
+         --------------------------  ------------  -------\n\
+         enable                      {operational:<12}  on\n"
+    )
+}
+
+#[test]
+fn adaptive_routing_in_operation_counts_and_not_the_configuration() {
+    let host = || read_host("server.txt", &format!("{HEALTHY}\n{IN_ORDER}")).expect("it reads");
+    let found = |switch: &str| {
+        let switch = doctor::read_switch("leaf", switch).expect("it reads");
+        assert_eq!(switch.left, []);
+        check(&[host()], &[switch], Marks::default())
+    };
+    let rules = |text: &str| -> Vec<&'static str> {
+        let all = found(text);
+        let own = all
+            .iter()
+            .filter(|one| one.rule.contains("spray") || one.rule == "shown-paths");
+        own.map(|finding| finding.rule).collect()
+    };
+    let global = "router adaptive-routing";
+    let port = "interface swp51 router adaptive-routing";
+    let both = format!("{}{}", adaptive(global, "on"), adaptive(port, "on"));
+    assert_eq!(rules(&both), ["spray-order"]);
+    let seen = &found(&both)[0].evidence[0];
+    assert!(seen.text.starts_with("enable") && seen.line == 8, "{seen}");
+    assert_eq!(rules(&adaptive(port, "on")), ["spray-order"]);
+    // Without a port that sprays nothing is known of the ports.
+    assert_eq!(rules(&adaptive(global, "on")), [""; 0]);
+    let off = format!("{}{}", adaptive(global, "off"), adaptive(port, "on"));
+    assert_eq!(rules(&off), [""; 0]);
+    let configured = format!("==> nv config show -o commands <==\n{NVUE}");
+    assert_eq!(rules(&configured), ["spray-order"]);
+    let idle = format!("{configured}{}", adaptive(global, "off"));
+    assert_eq!(rules(&idle), ["shown-paths"]);
+    let json =
+        "==> nv show interface swp51 router adaptive-routing -o json <==\n{\"enable\": \"on\"}\n";
+    assert_eq!(rules(json), ["spray-order"]);
+}

@@ -1,5 +1,5 @@
 //! NVIDIA Cumulus Linux: `nv show qos roce` and `nv show interface PORT qos roce status`, as tables and as
-//! JSON, and ECN by traffic class.
+//! JSON, ECN by traffic class, and adaptive routing.
 
 use crate::json;
 use crate::sections::Section;
@@ -125,6 +125,41 @@ pub(crate) fn pfc_json(section: &Section<'_>, port: &mut ShownPort) -> Result<()
     let priorities = json::read(section)?.and_then(|all| all.get("switch-priority"));
     if let Some(priorities) = priorities {
         port.pfc = Some(priorities.fact(mask(&priorities.classes()?)));
+    }
+    Ok(())
+}
+
+/// `nv show router adaptive-routing`, and of a port: what is in operation, else what is applied.
+pub(crate) fn adaptive_routing(
+    section: &Section<'_>,
+    port: &mut ShownPort,
+) -> Result<(), ReadError> {
+    for table in tables(section) {
+        let Some(column) = table.column("operational").or(table.column("applied")) else {
+            continue;
+        };
+        for (line, cells) in &table.rows {
+            if line.words().first() != Some(&"enable") {
+                continue;
+            }
+            let on = match cells.get(column).map(String::as_str) {
+                Some("on" | "enabled") => true,
+                Some("off" | "disabled") => false,
+                _ => return Err(section.wrong(line, "on or off was expected")),
+            };
+            port.sprays = Some(section.fact(line, on));
+        }
+    }
+    Ok(())
+}
+
+/// The same with `-o json`.
+pub(crate) fn adaptive_routing_json(
+    section: &Section<'_>,
+    port: &mut ShownPort,
+) -> Result<(), ReadError> {
+    if let Some(on) = json::read(section)?.and_then(|all| all.get("enable")) {
+        port.sprays = Some(on.fact(on.is_on()?));
     }
     Ok(())
 }
