@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ::sim::input;
 use fabric_file::{Document, ImportedSubnet, Network};
-use vendors::infiniband::{Format, read};
+use vendors::infiniband::{Format, opensm, read};
 
 use crate::{Error, output, plan};
 
@@ -40,6 +40,8 @@ pub(crate) enum SubnetFormat {
     Slurm,
     /// A graph, for Graphviz
     Dot,
+    /// The routing engines for opensm.conf, by routing.spread of the file
+    Opensm,
 }
 
 /// Imports or exports.
@@ -89,6 +91,7 @@ fn export(file: &Path, format: SubnetFormat) -> Result<(), Error> {
         SubnetFormat::Ibsim => Format::Ibsim,
         SubnetFormat::Slurm => Format::Slurm,
         SubnetFormat::Dot => Format::Dot,
+        SubnetFormat::Opensm => return output::print(opensm(doctor::spread(&network))),
     };
     output::print(subnet.write(format, &names))
 }

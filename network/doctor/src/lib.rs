@@ -27,5 +27,5 @@ pub use marks::Marks;
 pub use neighbours::{EtsFacts, Neighbour, PfcFacts, hear, neighbours, page};
 pub use rules::{check, check_subnet};
 pub use snapshot::{Planned, SwitchFacts, read_switch};
-pub use switch_plan::{SwitchPlan, switch_intent, switch_plan};
+pub use switch_plan::{SwitchPlan, spread, switch_intent, switch_plan};
 pub use two_paths::TwoPaths;

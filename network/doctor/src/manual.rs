@@ -188,6 +188,7 @@ entries! {
     "ib-errors": COUNTERS,
     "ib-congestion": COUNTERS,
     "ib-unbalanced": "Leiserson, \"Fat-Trees\", IEEE Transactions on Computers 1985",
+    "ib-routing-engine": "opensm(8), --routing_engine",
 }
 
 fn entry(rule: &str) -> Option<&'static Entry> {

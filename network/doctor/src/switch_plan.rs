@@ -230,7 +230,7 @@ fn intent(port: &PlannedPort<'_>, watchdog: Option<Watchdog>, dialect: Dialect) 
 }
 
 /// How the switches of a fabric file spread packets.
-pub(crate) fn spread(network: &Network) -> PathSpread {
+pub fn spread(network: &Network) -> PathSpread {
     match network.spread {
         Spread::Hash => PathSpread::Flows,
         Spread::Random | Spread::RoundRobin | Spread::Adaptive => PathSpread::Packets,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use infiniband::LinkSpeed;
 use vendors::facts::{Evidence, Fact};
-use vendors::infiniband::{PortState, SubnetFacts, SubnetPort};
+use vendors::infiniband::{ENGINES, PortState, SubnetFacts, SubnetPort};
 
 use crate::{Consequence, Finding};
 
@@ -71,7 +71,37 @@ pub fn check_subnet(facts: &SubnetFacts) -> Vec<Finding> {
     }
     unlike_others(facts, &mut found);
     unbalanced(facts, &mut found);
+    engines(facts, &mut found);
     found
+}
+
+/// Routing engines that no OpenSM has: it then routes with the next one, or with Min Hop.
+fn engines(facts: &SubnetFacts, found: &mut Vec<Finding>) {
+    let known = |name: &str| ENGINES.contains(&name);
+    for engine in facts.engines.iter().filter(|engine| !known(&engine.value)) {
+        let name = &engine.value;
+        let place = format!("{}, OpenSM", facts.file);
+        let what = format!(
+            "no routing engine is called \"{name}\": OpenSM takes the next one, or Min Hop"
+        );
+        let fix = match vendors::text::nearest(name, ENGINES.into_iter()) {
+            Some(near) => format!("routing_engine {near}"),
+            None => {
+                "routing_engine ftree,updn; adaptive routing of NVIDIA's OpenSM: ar_ftree,ar_updn"
+                    .to_owned()
+            }
+        };
+        let evidence = vec![engine.seen.clone()];
+        let why = "routing tables of subnets are not simulated";
+        found.push(finding(
+            "ib-routing-engine",
+            place,
+            what,
+            evidence,
+            why,
+            &fix,
+        ));
+    }
 }
 
 fn finding(

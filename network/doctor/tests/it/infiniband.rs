@@ -349,3 +349,43 @@ proptest! {
         }
     }
 }
+
+/// An options file as `opensm -c` writes it, with comments and other options, and beside it a tool's output.
+#[test]
+fn routing_engines_that_no_opensm_has_are_named() {
+    let options = |engines: &str| {
+        format!(
+            "# Routing engine\n# Supported engines: minhop, updn, dnup\nrouting_engine {engines}\n\n\
+             avoid_throttled_links FALSE\nmax_wire_smps 4\n"
+        )
+    };
+    let found = |text: &str| {
+        let facts = facts("opensm.conf", text).expect("it reads");
+        assert_eq!(facts.left, []);
+        check_subnet(&facts)
+    };
+    for known in [
+        "(null)",
+        "ftree,updn",
+        "ar_ftree,ar_updn",
+        "torus-2QoS,no_fallback",
+    ] {
+        assert_eq!(found(&options(known)), [], "{known}");
+    }
+    let odd = found(&options("adaptive,updn"));
+    let rules: Vec<&str> = odd.iter().map(|finding| finding.rule).collect();
+    assert_eq!(rules, ["ib-routing-engine"]);
+    assert!(odd[0].what.contains("\"adaptive\""), "{}", odd[0]);
+    assert_eq!(found(&options("ar_updnn"))[0].fix, "routing_engine ar_updn");
+    let beside = format!(
+        "==> iblinkinfo <==\n{}==> cat opensm.conf <==\n{}",
+        iblinkinfo(),
+        options("x")
+    );
+    assert_eq!(found(&beside).len(), 1);
+    // What is written for a fabric file is known.
+    for spread in [vendors::PathSpread::Flows, vendors::PathSpread::Packets] {
+        let written = vendors::infiniband::opensm(spread);
+        assert_eq!(found(&written), [], "{written}");
+    }
+}

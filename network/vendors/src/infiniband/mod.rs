@@ -15,4 +15,4 @@ mod write;
 pub use discovered::{Discovered, DiscoveredLink, DiscoveredNode, DiscoveredPort, NodeKind};
 pub use read::{Read, Remark, Unreadable, read};
 pub use shown::{PortState, SubnetFacts, SubnetPort, facts};
-pub use write::Format;
+pub use write::{ENGINES, Format, opensm};

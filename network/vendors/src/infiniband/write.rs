@@ -2,6 +2,7 @@
 
 use super::discovered::{Discovered, DiscoveredLink, DiscoveredNode, DiscoveredPort, NodeKind};
 use super::layers;
+use crate::path_spread::PathSpread;
 use ::infiniband::{LinkSpeed, Speed, Width};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,6 +18,52 @@ pub enum Format {
     Slurm,
     /// A graph for Graphviz.
     Dot,
+}
+
+/// Routing engines of OpenSM 3.3 (opensm(8), `--routing_engine`), and those that NVIDIA's has besides: `ar_`
+/// for adaptive routing (UFM, opensm.conf).
+pub const ENGINES: [&str; 21] = [
+    "minhop",
+    "updn",
+    "dnup",
+    "file",
+    "ftree",
+    "lash",
+    "dor",
+    "torus-2QoS",
+    "nue",
+    "dfsssp",
+    "sssp",
+    "no_fallback",
+    "kdor-hc",
+    "chain",
+    "pqft",
+    "dfp",
+    "dfp2",
+    "ar_updn",
+    "ar_ftree",
+    "ar_torus",
+    "ar_dor",
+];
+
+/// Options of OpenSM for a subnet: engines for trees, which avoid loops of credits, the next one where the
+/// subnet is none for the first. Where packets take several paths, engines of adaptive routing.
+pub fn opensm(spread: PathSpread) -> String {
+    let (engines, about) = match spread {
+        PathSpread::Flows => (
+            "ftree,updn",
+            "# ftree for fat trees, else updn: neither makes loops of credits. A path by destination.\n",
+        ),
+        PathSpread::Packets | PathSpread::Flowlets(_) => (
+            "ar_ftree,ar_updn",
+            "# Adaptive routing: only NVIDIA's OpenSM (UFM) has these engines, others route with minhop.\n\
+             # The adapters have to take packets in any order.\n",
+        ),
+    };
+    format!(
+        "# Lines for opensm.conf; opensm -c FILE writes the others. Review before use.\n{about}\
+         routing_engine {engines}\n"
+    )
 }
 
 impl Discovered {

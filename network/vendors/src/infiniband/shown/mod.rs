@@ -1,12 +1,13 @@
 //! Facts of ports from the outputs of InfiniBand tools: `ibnetdiscover`, `iblinkinfo`, `ibqueryerrors`,
-//! `perfquery`, `ibstat`, and the tables of ibdiagnet (`ibdiagnet2.db_csv`). A file may hold several outputs,
-//! each below a line `==> COMMAND <==`.
+//! `perfquery`, `ibstat`, the options of OpenSM, and the tables of ibdiagnet (`ibdiagnet2.db_csv`). A file
+//! may hold several outputs, each below a line `==> COMMAND <==`.
 
 mod counters;
 mod db_csv;
 mod ibstat;
 mod links;
 mod netdiscover;
+mod opensm_options;
 
 use crate::NotUnderstood;
 use crate::facts::{Evidence, Fact};
@@ -89,6 +90,8 @@ pub struct SubnetFacts {
     pub tools: Vec<&'static str>,
     /// Ports in the order in which they appear; a port that two tools show is there once.
     pub ports: Vec<SubnetPort>,
+    /// Routing engines that OpenSM is to use, in their order.
+    pub engines: Vec<Fact<String>>,
     /// Lines that were not understood.
     pub left: Vec<NotUnderstood>,
 }
@@ -122,7 +125,8 @@ impl SubnetFacts {
 }
 
 /// The tools, by what only their outputs have.
-const TOOLS: [(&str, Reader, Mark); 6] = [
+const TOOLS: [(&str, Reader, Mark); 7] = [
+    ("opensm.conf", opensm_options::read, opensm_options::is_one),
     ("ibdiagnet", db_csv::read, |text| text.starts_with("START_")),
     (
         "ibqueryerrors",
