@@ -8,7 +8,7 @@ use crate::path_spread::PathSpread;
 use crate::remedy::Remedy;
 use crate::text::{ReadError, shortened};
 pub use crate::version::Version;
-use crate::{eos, freebsd, junos, linux, mlnx, nvue, nxos, os10, routeros, sonic, windows};
+use crate::{eos, esxi, freebsd, junos, linux, mlnx, nvue, nxos, os10, routeros, sonic, windows};
 
 /// A system whose configurations are written and read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +35,8 @@ pub enum Dialect {
     Windows,
     /// FreeBSD's `iovctl`: SR-IOV only.
     FreeBsd,
+    /// VMware ESXi with NVIDIA's native driver, commands of `esxcli`.
+    Esxi,
 }
 
 /// A dialect or version that is not known.
@@ -89,7 +91,7 @@ pub struct GroupsDiffer {
 
 impl Dialect {
     /// All dialects, in the order of the manual.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::RouterOs,
         Self::Sonic,
         Self::Nvue,
@@ -101,6 +103,7 @@ impl Dialect {
         Self::Mlnx,
         Self::Windows,
         Self::FreeBsd,
+        Self::Esxi,
     ];
 
     /// The name on the command line.
@@ -117,6 +120,7 @@ impl Dialect {
             Self::Mlnx => "mlnx",
             Self::Windows => "windows",
             Self::FreeBsd => "freebsd",
+            Self::Esxi => "esxi",
         }
     }
 
@@ -143,6 +147,8 @@ impl Dialect {
             // Windows 10 and 11, and servers from 2019 on.
             Self::Windows => (Version(10, 0), Version(2025, 0)),
             Self::FreeBsd => (Version(12, 0), Version(15, 0)),
+            // The module parameters of nmlx5_core and nmlx5_rdma.
+            Self::Esxi => (Version(7, 0), Version(8, 0)),
         }
     }
 
@@ -150,7 +156,7 @@ impl Dialect {
     pub const fn is_host(self) -> bool {
         matches!(
             self,
-            Self::Linux | Self::Mlnx | Self::Windows | Self::FreeBsd
+            Self::Linux | Self::Mlnx | Self::Windows | Self::FreeBsd | Self::Esxi
         )
     }
 
@@ -208,6 +214,7 @@ impl Dialect {
             Self::Linux | Self::Mlnx => format!("eth{index}"),
             Self::Windows => format!("RDMA {}", index + 1),
             Self::FreeBsd => format!("mce{index}"),
+            Self::Esxi => format!("vmnic{index}"),
         }
     }
 
@@ -238,6 +245,7 @@ impl Dialect {
             Self::Mlnx => mlnx::write::fit(&mut fitted, &mut fit),
             Self::Windows => windows::write::fit(&mut fitted, &mut fit),
             Self::FreeBsd => freebsd::write::fit(&mut fitted, &mut fit),
+            Self::Esxi => esxi::write::fit(&mut fitted, &mut fit),
         }
         (fitted.normal(), fit.notes())
     }
@@ -258,6 +266,7 @@ impl Dialect {
             Self::Mlnx => ("rockery-roce.sh", mlnx::write::write(&expressed)),
             Self::Windows => ("roce.ps1", windows::write::write(&expressed, version)),
             Self::FreeBsd => ("iovctl.conf", freebsd::write::write(&expressed)),
+            Self::Esxi => ("roce.esxcli.sh", esxi::write::write(&expressed)),
         };
         let comment = match self {
             Self::Sonic => None,
@@ -401,6 +410,7 @@ impl Dialect {
             Self::Mlnx => mlnx::read::read(file, text),
             Self::Windows => windows::read::read(file, text),
             Self::FreeBsd => freebsd::read::read(file, text),
+            Self::Esxi => esxi::read::read(file, text),
         };
         // A text that ends too early is wrong in its last line, wherever a parser counts its end.
         let last = text.lines().count().max(1);
@@ -466,6 +476,7 @@ impl Dialect {
                 has("dcb pfc ") || has("dcb ets ") || has("dcb app "),
             ),
             (Self::FreeBsd, has("num_vfs")),
+            (Self::Esxi, has("esxcli system module parameters set")),
         ];
         // Dell's OS10 has network-qos policies as well, with other names.
         if has("type network-qos") && (has("ets mode on") || has("trust-map ")) {
@@ -487,7 +498,7 @@ impl Dialect {
             Self::NxOs => nxos::remedy::command(remedy),
             Self::Os10 => os10::remedy::command(remedy),
             Self::Junos => junos::remedy::command(remedy),
-            Self::Linux | Self::Mlnx | Self::Windows | Self::FreeBsd => None,
+            Self::Linux | Self::Mlnx | Self::Windows | Self::FreeBsd | Self::Esxi => None,
         };
         own.unwrap_or_else(|| remedy.in_words())
     }

@@ -71,7 +71,7 @@ pub fn read_host(file: &str, text: &str) -> Result<HostFacts, ReadError> {
             let is_known = firmware::take(section, host)?
                 || linux::shown::take(section, host)?
                 || windows::shown::take(section, host)?
-                || esxi::take(section, host)?;
+                || esxi::shown::take(section, host)?;
             Ok(Some(is_known))
         });
         if is_known == Some(false) {

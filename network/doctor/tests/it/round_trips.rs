@@ -256,6 +256,11 @@ fn freebsd() {
     check(Dialect::FreeBsd);
 }
 
+#[test]
+fn esxi() {
+    check(Dialect::Esxi);
+}
+
 /// Every switch's dialect expresses the usual intent, and the goodput is the same with each.
 #[test]
 fn the_default_intent_simulates_alike_in_all_switches() {
