@@ -6,7 +6,7 @@ use super::{
     QueueSeries, Report, Series, Skipped, StoreReport, SwitchReport, WorkloadReport, diagnosis,
 };
 use crate::experiment::{Experiment, Paths};
-use crate::world::{Flow, FlowResult, FunctionDrops, Latency, Results, Sample};
+use crate::world::{Flow, FlowResult, FunctionDrops, Latency, Order, Results, Sample};
 use fabric::config::CLASSES;
 use fabric::topology::{End, Node};
 use fabric::{
@@ -144,13 +144,13 @@ fn rate(bytes: u64, [from, until]: [Time; 2]) -> f64 {
     bytes as f64 * 8e12 / (until - from).0.max(1) as f64
 }
 
-/// How many packets came how late, by powers of two, up to the last count that is not zero.
-fn reorder_distances(results: &[&FlowResult]) -> Vec<u64> {
+/// Counts of all flows by powers of two, up to the last count that is not zero.
+fn by_powers(results: &[&FlowResult], counts: impl Fn(&Order) -> [u64; 16]) -> Vec<u64> {
     let mut distances = vec![0_u64; 16];
     for result in results {
         distances
             .iter_mut()
-            .zip(result.order.distances)
+            .zip(counts(&result.order))
             .for_each(|(sum, count)| *sum += count);
     }
     let used = distances
@@ -179,7 +179,7 @@ fn workloads(
         let mine: Vec<&FlowReport> = flows.iter().filter(of).collect();
         let mut latency = Latency::default();
         raw.iter().for_each(|result| latency.merge(&result.latency));
-        let distances = reorder_distances(&raw);
+        let distances = by_powers(&raw, |order| order.distances);
         let packets: u64 = raw.iter().map(|result| result.order.packets).sum();
         let percent = |count: u64| 100.0 * count as f64 / packets.max(1) as f64;
         let rates: Vec<f64> = mine
@@ -217,6 +217,12 @@ fn workloads(
             reorder_distance_max: raw
                 .iter()
                 .map(|result| result.order.distance_max)
+                .max()
+                .unwrap_or(0),
+            swap_steps: by_powers(&raw, |order| order.swap_steps),
+            swap_step_max: raw
+                .iter()
+                .map(|result| result.order.swap_step_max)
                 .max()
                 .unwrap_or(0),
         }

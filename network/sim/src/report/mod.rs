@@ -182,6 +182,13 @@ pub struct WorkloadReport {
     pub reorder_distances: Vec<u64>,
     /// The largest distance.
     pub reorder_distance_max: u32,
+    /// By the step from one swapped packet to the next, in packets: entry n counts steps from 2^n to
+    /// 2^(n+1) - 1.
+    #[serde(default)]
+    pub swap_steps: Vec<u64>,
+    /// The largest step.
+    #[serde(default)]
+    pub swap_step_max: u64,
 }
 
 /// A queue pair's transfers.

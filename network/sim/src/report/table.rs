@@ -212,13 +212,30 @@ fn limits(workloads: &[WorkloadReport]) -> String {
     format!("\n{text}")
 }
 
+/// How far packets lie behind, and how far it is from one that is out of order to the next.
 fn distances(workload: &WorkloadReport) -> String {
-    let all: u64 = workload.reorder_distances.iter().sum();
+    let name = &workload.name;
     let mut text = format!(
-        "\n  {}: reorder distance (largest {})\n",
-        workload.name, workload.reorder_distance_max
+        "\n  {name}: reorder distance (largest {})\n",
+        workload.reorder_distance_max
     );
-    for (power, count) in (0_u32..).zip(&workload.reorder_distances) {
+    text += &powers(&workload.reorder_distances);
+    if !workload.swap_steps.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n  {name}: packets from one that is swapped to the next (largest {})",
+            workload.swap_step_max
+        );
+        text += &powers(&workload.swap_steps);
+    }
+    text
+}
+
+/// A bar for each power of two.
+fn powers(counts: &[u64]) -> String {
+    let all: u64 = counts.iter().sum();
+    let mut text = String::new();
+    for (power, count) in (0_u32..).zip(counts) {
         let (from, to) = (1_u64 << power, (2_u64 << power) - 1);
         let range = if from == to {
             from.to_string()

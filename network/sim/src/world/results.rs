@@ -127,6 +127,13 @@ pub struct Order {
     pub distances: [u64; 16],
     /// The largest distance.
     pub distance_max: u32,
+    /// By the step from one swapped packet to the next one, in packets of the flow as they arrive: 1 is the
+    /// packet right behind. Entry n counts steps from 2^n to 2^(n+1) - 1.
+    pub swap_steps: [u64; 16],
+    /// The largest step.
+    pub swap_step_max: u64,
+    /// The number of the last swapped packet, from 1 on.
+    last_swapped: u64,
 }
 
 /// Latencies in a histogram with 32 buckets per power of two (within 3 %).
@@ -402,6 +409,17 @@ impl Order {
         self.descents += u64::from(descends);
     }
 
+    /// Notes that the last packet is a swapped one.
+    fn note_swap(&mut self) {
+        self.swapped += 1;
+        if let Some(before) = core::num::NonZeroU64::new(self.last_swapped) {
+            let step = self.packets - before.get();
+            self.swap_steps[(step.max(1).ilog2() as usize).min(15)] += 1;
+            self.swap_step_max = self.swap_step_max.max(step);
+        }
+        self.last_swapped = self.packets;
+    }
+
     /// Keeps track of PSNs that were passed over: `ahead` of `highest`, counted without end.
     #[inline]
     pub(crate) fn note_gaps(&mut self, ahead: i32, highest: u64, missing: &mut BTreeSet<u64>) {
@@ -417,7 +435,9 @@ impl Order {
         } else {
             missing.remove(&number);
         }
-        self.swapped += u64::from(missing.contains(&number.wrapping_sub(1)));
+        if missing.contains(&number.wrapping_sub(1)) {
+            self.note_swap();
+        }
     }
 }
 

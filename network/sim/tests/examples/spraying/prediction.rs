@@ -49,6 +49,12 @@ fn out_of_order_receive_loses_nothing_over_two_paths_and_go_back_n_names_its_cau
         "{}",
         workload.reorder_distance_max
     );
+    // Published: from one packet out of order to the next it is 1 to 20 packets.
+    let steps: u64 = workload.swap_steps.iter().sum();
+    let near: u64 = workload.swap_steps.iter().take(5).sum();
+    let swapped = workload.swapped_percent / 100.0 * on.results.flows[0].order.packets as f64;
+    assert!((steps as f64 - swapped).abs() < 2.0, "{steps} {swapped}");
+    assert!(near as f64 > 0.999 * steps as f64 && workload.swap_step_max < 64);
     let sets = [
         IN_ORDER,
         ("nic.default.recovery", "500us"),
