@@ -22,7 +22,7 @@ use crate::watched::Watched;
 use fabric::{Span, Time};
 use link::unix;
 use os::epoll::Epoll;
-use sim::report::{Report, table};
+use sim::report::{Report, table_so_far};
 use sim::world::{CapturedFrame, World};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -473,7 +473,7 @@ impl Engine {
                 text(if json {
                     report.json() + "\n"
                 } else {
-                    table(&report)
+                    table_so_far(&report)
                 })
             }
         }

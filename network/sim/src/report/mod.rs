@@ -21,7 +21,7 @@ pub use csv::{flows_csv, hops_csv, ports_csv};
 pub use hops::{PortShare, port_shares, slowest};
 pub use limits::Bottleneck;
 pub use pcap::{captured_bytes, pcap_header, pcap_record, write_pcap};
-pub use table::table;
+pub use table::{table, table_so_far};
 pub use vendors::{Printed, vendor_tables};
 
 use crate::world::{FunctionDrops, Sample};

@@ -81,6 +81,19 @@ fn skipped(report: &Report) -> String {
 
 /// The report as text.
 pub fn table(report: &Report) -> String {
+    let how_far = match report.partial {
+        true => "; stopped before its end",
+        false => "",
+    };
+    text(report, how_far)
+}
+
+/// The report of a network that runs on, as text.
+pub fn table_so_far(report: &Report) -> String {
+    text(report, " so far")
+}
+
+fn text(report: &Report, how_far: &str) -> String {
     let mut text = String::new();
     if !report.title.is_empty() {
         let _ = writeln!(text, "{}", report.title);
@@ -95,19 +108,16 @@ pub fn table(report: &Report) -> String {
     } else {
         format!("; {}", settings.join(", "))
     };
-    let partial = if report.partial {
-        "; stopped before its end"
-    } else {
-        ""
-    };
     let _ = writeln!(
         text,
-        "{} of virtual time{}, seed {}{settings}{partial}\n",
+        "{} of virtual time{}, seed {}{settings}{how_far}\n",
         time(report.end_s * 1e6),
         skipped(report),
         report.seed
     );
-    text += &workloads(&report.workloads);
+    if !report.workloads.is_empty() {
+        text += &workloads(&report.workloads);
+    }
     text += &limits(&report.workloads);
     for workload in report
         .workloads

@@ -260,3 +260,33 @@ FILE
     }
     assert!(said.contains("left: 0 processes, 0 sockets"), "{said}");
 }
+
+/// Programs are no flows of the file, from which a run knows that its traffic is unreliable.
+#[test]
+fn the_report_names_why_packets_of_programs_were_dropped() {
+    let said = script(
+        r#"
+        set -e
+        # With congestion control, packets are lost when programs begin at the same moment only.
+        $R lab up -d --slow 1000 --set nic.default.congestion=off $F/as-written.toml
+        for i in 0 1 2; do
+            $R lab exec --machine-clock server -- ib_write_bw -q 4 -s 1048576 -p 1900$i >/dev/null &
+            until_it_listens $(printf %04X 1900$i)
+        done
+        for i in 0 1 2; do
+            $R lab exec --machine-clock sender$i -- ib_write_bw -q 4 -s 1048576 -p 1900$i server >/dev/null &
+        done
+        until $R lab report | grep ' dropped that '; do sleep 1; done
+        $R lab report
+        down"#,
+    );
+    live::expect_lines(
+        &said,
+        &[
+            "seed 0 so far\n",
+            "trust-l3=keep and no map ip entry for DSCP 26",
+            "/interface ethernet switch qos map ip add dscp=26 profile=roce-profile",
+        ],
+    );
+    assert!(!said.contains("this traffic is unreliable"), "{said}");
+}
