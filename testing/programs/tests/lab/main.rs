@@ -10,6 +10,7 @@ mod hosts;
 mod infiniband;
 mod infiniband_ip;
 mod infiniband_shares;
+mod lessons;
 mod replay;
 mod robust;
 mod runs;

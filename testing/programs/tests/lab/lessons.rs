@@ -1,0 +1,149 @@
+//! The lessons of the guide: their commands, as they stand there, print what the pages show.
+//!
+//! A block `console` has commands behind `$ ` and what they print, of which lines may be left out (`…`). In a
+//! block `console live` words with digits in them are measured, and differ from run to run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use programs::live;
+
+const SECONDS: u64 = 300;
+
+/// A command of a page, and the lines below it.
+struct Step {
+    command: String,
+    shown: Vec<String>,
+    is_live: bool,
+}
+
+fn guide() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide")
+}
+
+fn steps(page: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    // Whether a block of commands has begun, and is live.
+    let mut block = None;
+    for line in page.lines() {
+        match (line, block) {
+            ("```console", None) => block = Some(false),
+            ("```console live", None) => block = Some(true),
+            ("```", _) => block = None,
+            (_, None) => {}
+            (line, Some(is_live)) => match (line.strip_prefix("$ "), steps.last_mut()) {
+                (Some(command), _) => steps.push(Step {
+                    command: command.to_owned(),
+                    shown: Vec::new(),
+                    is_live,
+                }),
+                (None, Some(step)) => step.shown.push(line.to_owned()),
+                (None, None) => panic!("a block begins with `{line}` and not with a command"),
+            },
+        }
+    }
+    steps
+}
+
+/// The words of a line. Of a live run, those with digits are equal, and units that programs choose by size.
+fn words(line: &str, is_live: bool) -> Vec<&str> {
+    let is_unit = |word: &str| word.ends_with("Bytes") || word.ends_with("bits/sec");
+    let has_digit = |word: &str| word.contains(|it: char| it.is_ascii_digit());
+    let is_measured = |word: &str| is_live && (has_digit(word) || is_unit(word));
+    let words = line.split_whitespace();
+    words
+        .map(|word| if is_measured(word) { "#" } else { word })
+        .collect()
+}
+
+/// Whether a line that was printed is the one that is shown, which may end with `…`.
+fn is_shown(printed: &str, shown: &str, is_live: bool) -> bool {
+    let printed = words(printed, is_live);
+    match shown.strip_suffix('…') {
+        Some(beginning) => printed.starts_with(&words(beginning, is_live)),
+        None => printed == words(shown, is_live),
+    }
+}
+
+/// Runs the commands of a page in their order, in one shell, and compares what they print.
+fn run(name: &str) {
+    let page = fs::read_to_string(guide().join(name)).expect("a page of the guide");
+    let steps = steps(&page);
+    assert!(steps.len() > 3, "{name} has {} commands", steps.len());
+    let mut script = "exec 2>&1\nmkdir $D/bin\nln -s $R $D/bin/rockery\nPATH=$D/bin:$PATH\ncd $D\n\
+                      ln -s $E examples\n"
+        .to_owned();
+    for (number, step) in steps.iter().enumerate() {
+        script += &format!("echo '@{number}'\n{}\n", step.command);
+    }
+    let said = live::script(&format!("{script}\nexit 0"), SECONDS);
+    for (number, step) in steps.iter().enumerate() {
+        let printed = said.split(&format!("@{number}\n")).nth(1).expect("a mark");
+        let printed = printed.split("\n@").next().unwrap_or_default();
+        let mut lines = printed.lines();
+        for shown in step
+            .shown
+            .iter()
+            .filter(|line| !line.trim().is_empty() && *line != "…")
+        {
+            assert!(
+                lines.any(|line| is_shown(line, shown, step.is_live)),
+                "{name}: `{}` does not print, or not in this order: {shown}\n{said}",
+                step.command
+            );
+        }
+    }
+}
+
+#[test]
+fn a_lossless_network() {
+    run("lossless-network.md");
+}
+
+#[test]
+fn file_shares_over_infiniband() {
+    run("infiniband.md");
+}
+
+#[test]
+fn nvme_over_rdma_and_over_tcp() {
+    run("nvme.md");
+}
+
+#[test]
+fn functions_and_a_virtual_switch() {
+    run("functions.md");
+}
+
+#[test]
+fn packet_spraying_and_order() {
+    run("spraying.md");
+}
+
+/// What shows wrong figures or another order fails.
+#[test]
+fn a_page_that_shows_something_else_is_noticed() {
+    assert!(is_shown("  a  1.5 us", "a 1.5 us", false));
+    assert!(!is_shown("a 1.6 us", "a 1.5 us", false));
+    assert!(is_shown("a 1.6 us", "a 1.5 us", true));
+    assert!(!is_shown("b 1.6 us", "a 1.5 us", true));
+    assert!(is_shown("1.9 Gbits/sec", "815 Mbits/sec", true));
+    assert!(is_shown("dropped at a, b", "dropped at …", false));
+    assert!(!is_shown("lost at a, b", "dropped at …", false));
+}
+
+#[test]
+fn every_lesson_is_run_and_listed() {
+    let this = include_str!("lessons.rs");
+    let list = fs::read_to_string(guide().join("README.md")).expect("the list of lessons");
+    let pages = fs::read_dir(guide()).expect("the guide").flatten();
+    for page in pages.map(|entry| entry.file_name().to_string_lossy().into_owned()) {
+        if page != "README.md" {
+            assert!(
+                this.contains(&format!("run(\"{page}\")")),
+                "{page} is not run"
+            );
+            assert!(list.contains(&format!("]({page})")), "{page} is not listed");
+        }
+    }
+}
