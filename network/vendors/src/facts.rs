@@ -437,6 +437,36 @@ pub enum SmbEvent {
     Direct(u32),
 }
 
+/// Facts of virtual functions on FreeBSD.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct FreeBsdFacts {
+    /// Whether `pciconf` was seen.
+    pub has_devices: bool,
+    /// PCI devices as `pciconf -l` lists them.
+    pub devices: Vec<Fact<BsdDevice>>,
+    /// Modules of the kernel that are loaded, where the list was seen.
+    pub modules: Option<Fact<Vec<String>>>,
+    /// Adapters, and whether each offers functions (`iovctl -S`, `SR-IOV ready`).
+    pub offers: Vec<Fact<(String, bool)>>,
+    /// Functions that a file of `iovctl` makes, by adapter.
+    pub wanted: Vec<Fact<(String, u16)>>,
+    /// Devices that guests are given: bus, slot and function.
+    pub passed: Vec<Fact<[u8; 3]>>,
+}
+
+/// A PCI device as FreeBSD lists it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BsdDevice {
+    /// Driver and unit: `ixl0`, or `none6` where there is no driver.
+    pub name: String,
+    /// Bus, slot and function.
+    pub place: [u8; 3],
+    /// The vendor of PCI.
+    pub vendor: u16,
+    /// Whether it is a network card.
+    pub is_network: bool,
+}
+
 /// Facts of RDMA on ESXi.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct EsxiFacts {
@@ -567,6 +597,8 @@ pub struct HostFacts {
     pub gid_variables: Vec<Fact<(String, u32)>>,
     /// Whether a service or script restores DCB after a reboot.
     pub persistent: Option<Fact<bool>>,
+    /// Facts that only FreeBSD hosts have.
+    pub freebsd: Option<FreeBsdFacts>,
     /// Facts that only ESXi hosts have.
     pub esxi: Option<EsxiFacts>,
     /// Facts that only Windows hosts have.

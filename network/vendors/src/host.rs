@@ -5,7 +5,7 @@ use crate::host_remedy::HostRemedy;
 use crate::outcome::{Area, Outcomes};
 use crate::sections::{Section, check_count, read_each, sections};
 use crate::text::ReadError;
-use crate::{esxi, firmware, linux, windows};
+use crate::{esxi, firmware, freebsd, linux, windows};
 
 /// Commands whose outputs concern no rule, by their first words.
 const IRRELEVANT: &[&str] = &[
@@ -69,6 +69,7 @@ pub fn read_host(file: &str, text: &str) -> Result<HostFacts, ReadError> {
         }
         let is_known = read_each(section, &mut host, &mut outcomes, |section, host| {
             let is_known = firmware::take(section, host)?
+                || freebsd::shown::take(section, host)?
                 || linux::shown::take(section, host)?
                 || windows::shown::take(section, host)?
                 || esxi::shown::take(section, host)?;

@@ -4,6 +4,7 @@ mod counters;
 mod esxi;
 mod fabric;
 mod firmware;
+mod freebsd;
 mod gid;
 mod headroom;
 mod host;
@@ -58,6 +59,7 @@ pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts], asked: Marks) -> Vec
         software::check(host, &mut found);
         firmware::check(host, &mut found);
         esxi::check(host, &mut found);
+        freebsd::check(host, &mut found);
         smb::check(host, dcbx, &mut found);
     }
     for switch in switches {

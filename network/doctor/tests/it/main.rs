@@ -3,6 +3,7 @@
 mod counters;
 mod esxi;
 mod firmware;
+mod freebsd;
 mod functions;
 mod garbled;
 mod hosts;

@@ -38,9 +38,18 @@ pub(crate) fn write(intent: &Intent) -> String {
         ([port, ..], Some(host)) => (port.name.as_str(), host.functions),
         _ => ("mce0", 0),
     };
+    // Chelsio's driver is a module, and so is NVIDIA's.
+    let module = match name.trim_end_matches(|letter: char| letter.is_ascii_digit()) {
+        "cxl" | "cc" => "# In /boot/loader.conf: if_cxgbe_load=\"YES\" (now: kldload if_cxgbe).\n",
+        "mce" => "# In /boot/loader.conf: mlx5en_load=\"YES\" (now: kldload mlx5en).\n",
+        _ => "",
+    };
+    let name = ucl(name);
     format!(
-        "PF {{\n\tdevice : \"{}\";\n\tnum_vfs : {functions};\n}}\n\nDEFAULT {{\n\tpassthrough : \
-            true;\n}}\n",
-        ucl(name)
+        "{module}# As /etc/iov/NAME.conf, with iovctl_files=\"/etc/iov/NAME.conf\" in /etc/rc.conf; now:\n\
+         # iovctl -C -f FILE (after iovctl -D -f FILE, where some are there). A guest of vm-bhyve takes\n\
+         # one as passthru0=\"BUS/SLOT/FUNCTION\" of its ppt device in pciconf -l, with vmm_load=\"YES\".\n\
+         PF {{\n\tdevice : \"{name}\";\n\tnum_vfs : {functions};\n}}\n\nDEFAULT {{\n\tpassthrough : \
+            true;\n}}\n"
     )
 }
