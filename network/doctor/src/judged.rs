@@ -130,17 +130,10 @@ pub fn judged_host(host: &HostFacts, asked: Marks) -> Vec<Judged> {
 
 fn of_adapter(host: &HostFacts, adapter: &Adapter, asked: Marks) -> String {
     let name = &adapter.device;
-    if adapter.iwarp.as_ref().is_some_and(|iwarp| iwarp.value) {
-        let fix = vendors::HostRemedy::Roce.of(adapter, host.windows.is_some());
-        return format!(
-            "{name}: iWARP (its node type is RNIC): no rule of RoCE applies. For RoCE: {fix}"
-        );
+    if adapter.iwarp_seen().is_some() {
+        return of_iwarp(host, adapter);
     }
-    if adapter
-        .ethernet
-        .as_ref()
-        .is_some_and(|ethernet| !ethernet.value)
-    {
+    if adapter.is_infiniband() {
         return format!("{name}: InfiniBand, no rule of RoCE applies");
     }
     if !is_of_interest(host, adapter) {
@@ -153,6 +146,12 @@ fn of_adapter(host: &HostFacts, adapter: &Adapter, asked: Marks) -> String {
         if let Some(rdma) = &adapter.rdma_enabled {
             parts.push(format!("RDMA {}", if rdma.value { "on" } else { "off" }));
         }
+        let technology = adapter.technology.as_ref().map(|own| own.value);
+        parts.extend(technology.and_then(|own| match own {
+            3 => Some("RoCEv1".to_owned()),
+            4 => Some("RoCEv2".to_owned()),
+            _ => None,
+        }));
     } else {
         match (marks.dscp, &adapter.dscp) {
             (Some(dscp), Some(map)) => {
@@ -198,6 +197,30 @@ fn of_adapter(host: &HostFacts, adapter: &Adapter, asked: Marks) -> String {
 fn has_functions(host: &HostFacts, adapter: &Adapter) -> bool {
     let planned = host.planned.as_ref().map_or(0, |planned| planned.functions);
     planned.max(adapter.functions.as_ref().map_or(0, |made| made.value)) > 0
+}
+
+/// An adapter that needs neither lossless classes nor marks: its data are TCP.
+fn of_iwarp(host: &HostFacts, adapter: &Adapter) -> String {
+    let name = &adapter.device;
+    let is_windows = host.windows.is_some();
+    let fix = vendors::HostRemedy::Roce.of(adapter, is_windows);
+    let by = match adapter.technology.is_some() {
+        true => "*NetworkDirectTechnology is 1",
+        false => "its node type is RNIC",
+    };
+    let (rules, more) = match is_windows {
+        true => (
+            "those of SMB apply, and none of RoCE",
+            ", where the adapter has it",
+        ),
+        false => ("no rule of RoCE applies", ""),
+    };
+    let rdma = adapter.rdma_enabled.as_ref();
+    let rdma = rdma.map_or("", |rdma| match rdma.value {
+        true => "RDMA on, ",
+        false => "RDMA off, ",
+    });
+    format!("{name}: {rdma}iWARP ({by}): {rules}. For RoCE{more}: {fix}")
 }
 
 /// The card, its firmware, and a PCIe link that has to be read again.

@@ -258,7 +258,7 @@ pub struct Adapter {
     pub qos_enabled: Option<Fact<bool>>,
     /// Windows: whether RDMA of the adapter is enabled.
     pub rdma_enabled: Option<Fact<bool>>,
-    /// Windows: the value of `*NetworkDirectTechnology`; 4 is RoCEv2.
+    /// Windows: the value of `*NetworkDirectTechnology`: iWARP, InfiniBand, RoCEv1, RoCEv2 from 1 to 4.
     pub technology: Option<Fact<u32>>,
     /// Windows: whether the driver offers NetworkDirect (`*NetworkDirect`).
     pub offers_rdma: Option<Fact<bool>>,
@@ -271,6 +271,22 @@ pub struct Adapter {
 }
 
 impl Adapter {
+    /// What says that the device speaks iWARP: its node type, or the technology of NetworkDirect.
+    pub fn iwarp_seen(&self) -> Option<&Evidence> {
+        let by_type = self.iwarp.as_ref().filter(|iwarp| iwarp.value);
+        let by_technology = self.technology.as_ref().filter(|own| own.value == 1);
+        by_type
+            .map(|iwarp| &iwarp.seen)
+            .or(by_technology.map(|own| &own.seen))
+    }
+
+    /// Whether the link or the technology of NetworkDirect is InfiniBand.
+    pub fn is_infiniband(&self) -> bool {
+        let by_technology = self.technology.as_ref().map(|own| own.value == 2);
+        let by_link = self.ethernet.as_ref().map(|ethernet| !ethernet.value);
+        by_link.or(by_technology) == Some(true)
+    }
+
     /// The name of the card, if its PCI identifiers are known.
     pub fn card_name(&self) -> Option<&'static str> {
         let (vendor, device) = self.card.as_ref()?.value;

@@ -89,13 +89,14 @@ pub(crate) fn marks_of(hosts: &[HostFacts], switch: &SwitchFacts, asked: Marks) 
 /// Whether an adapter is examined. Ports that are down are left out while another one is up: they are not in
 /// use. InfiniBand links and iWARP are not RoCE.
 pub(crate) fn is_of_interest(host: &HostFacts, adapter: &Adapter) -> bool {
+    let other = adapter.is_infiniband() || adapter.iwarp_seen().is_some();
+    !other && is_in_use(host, adapter)
+}
+
+/// Whether an adapter is up, or none of the host is.
+fn is_in_use(host: &HostFacts, adapter: &Adapter) -> bool {
     let up = |adapter: &Adapter| adapter.up.as_ref().is_none_or(|up| up.value);
-    let ethernet = adapter
-        .ethernet
-        .as_ref()
-        .is_none_or(|ethernet| ethernet.value);
-    let iwarp = adapter.iwarp.as_ref().is_some_and(|iwarp| iwarp.value);
-    ethernet && !iwarp && (up(adapter) || !host.adapters.iter().any(up))
+    up(adapter) || !host.adapters.iter().any(up)
 }
 
 /// Speed of an adapter's link in Gb/s.

@@ -1,8 +1,8 @@
 //! SMB Direct on Linux and Windows: what keeps it from an adapter.
 
 use super::{
-    Adapter, Consequence, Evidence, Finding, Found, HostFacts, Say, is_of_interest, smb_direct,
-    value, windows_dcb,
+    Adapter, Consequence, Evidence, Finding, Found, HostFacts, Say, is_in_use, is_of_interest,
+    smb_direct, value, windows_dcb,
 };
 use crate::SwitchFacts;
 use vendors::HostRemedy;
@@ -24,8 +24,12 @@ pub(super) fn check(host: &HostFacts, dcbx: Option<bool>, found: &mut Vec<Findin
         return;
     };
     let mut lacks = false;
-    let adapters = host.adapters.iter().filter(|own| is_of_interest(host, own));
-    for (index, adapter) in adapters.enumerate() {
+    // SMB Direct uses iWARP and InfiniBand too, which need no DCB.
+    let is_roce = |own: &Adapter| is_of_interest(host, own);
+    let first_roce = host.adapters.iter().position(is_roce);
+    let adapters = host.adapters.iter().enumerate();
+    let adapters = adapters.filter(|(_, own)| is_in_use(host, own));
+    for (index, (place, adapter)) in adapters.enumerate() {
         let mut say = |rule, what: &str, seen: &[&Evidence], consequence, fix: &str| {
             let own = Found {
                 rule,
@@ -34,7 +38,10 @@ pub(super) fn check(host: &HostFacts, dcbx: Option<bool>, found: &mut Vec<Findin
             };
             found.push(own.say(what, seen, consequence, fix));
         };
-        windows_dcb::check(adapter, windows, dcbx, index == 0, &mut say);
+        if is_roce(adapter) {
+            let is_first = Some(place) == first_roce;
+            windows_dcb::check(adapter, windows, dcbx, is_first, &mut say);
+        }
         if index == 0 {
             lacks = lacks_smb_direct(windows, &mut say);
         }

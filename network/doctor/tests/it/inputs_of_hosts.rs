@@ -124,6 +124,49 @@ fn iwarp_is_no_fault_and_is_named() {
     );
 }
 
+/// Windows with an adapter of this technology, with PFC in no priority and global pause.
+fn of_technology(technology: u8, more: &[(&str, &str)]) -> HostFacts {
+    let windows = include_str!("../hosts/windows.txt");
+    let own = format!("*NetworkDirectTechnology : {technology}");
+    let mut text = windows.replace("*NetworkDirectTechnology : 4", &own);
+    text = with(&text, "Priority 3 Enabled", "All Priorities Disabled");
+    text = with(&text, "*FlowControl             : 0", "*FlowControl : 3");
+    for (from, to) in more {
+        text = with(&text, from, to);
+    }
+    host(&text)
+}
+
+#[test]
+fn iwarp_of_windows_needs_no_lossless_class_and_keeps_the_rules_of_smb() {
+    let found = |technology, more: &[(&str, &str)]| {
+        let host = of_technology(technology, more);
+        let found = check(std::slice::from_ref(&host), &[], Marks::default());
+        let rules: Vec<&str> = found.iter().map(|finding| finding.rule).collect();
+        (rules, judged_host(&host, Marks::default())[0].text.clone())
+    };
+    let (rules, judged) = found(4, &[]);
+    assert_eq!(rules, ["windows-pfc", "global-pause"], "{judged}");
+    assert!(judged.contains("RoCEv2"), "{judged}");
+    let (rules, judged) = found(1, &[]);
+    assert!(rules.is_empty(), "{rules:?}");
+    let named = "RDMA on, iWARP (*NetworkDirectTechnology is 1)";
+    assert!(judged.contains(named), "{judged}");
+    let fix = "-RegistryKeyword \"*NetworkDirectTechnology\" -RegistryValue 4";
+    assert!(judged.contains(fix), "{judged}");
+    let off = [(
+        "Enabled              : True",
+        "Enabled              : False",
+    )];
+    assert_eq!(found(1, &off).0, ["rdma-disabled"]);
+    let (rules, judged) = found(2, &[]);
+    assert!(
+        rules.is_empty() && judged.contains("InfiniBand"),
+        "{judged}"
+    );
+    assert_eq!(found(2, &off).0, ["rdma-disabled"]);
+}
+
 #[test]
 fn modes_of_the_partner_are_not_those_of_the_adapter() {
     let modes = |own: &str, partner: &str| {

@@ -21,7 +21,7 @@ pub(crate) fn command(remedy: HostRemedy, adapter: &Adapter) -> Option<String> {
         HostRemedy::NoGlobalPause => property("*FlowControl", 0),
         // Most drivers count the Ethernet header.
         HostRemedy::Mtu(bytes) => property("*JumboPacket", bytes + super::write::ETHERNET_HEADER),
-        HostRemedy::RoceV2 => property("*NetworkDirectTechnology", 4),
+        HostRemedy::RoceV2 | HostRemedy::Roce => property("*NetworkDirectTechnology", 4),
         HostRemedy::NotWilling => {
             "Set-NetQosDcbxSetting -Willing $false -Confirm:$false".to_owned()
         }
