@@ -1,5 +1,7 @@
 //! Corrections of a switch's settings, in the words of its system.
 
+use crate::intent::Trust;
+
 /// A setting that a switch lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remedy<'a> {
@@ -9,6 +11,8 @@ pub enum Remedy<'a> {
         dscp: u8,
         /// The class that they shall be in.
         class: u8,
+        /// The headers that are trusted now: another one stays trusted.
+        trusted: Trust,
     },
     /// PFC for a class, in the configuration.
     Pfc {
@@ -49,7 +53,7 @@ impl Remedy<'_> {
     /// The correction where a system's command for it is not known.
     pub(crate) fn in_words(&self) -> String {
         match self {
-            Self::MapDscp { dscp, class } => {
+            Self::MapDscp { dscp, class, .. } => {
                 format!("DSCP {dscp} in class {class}, and DSCP trusted")
             }
             Self::Pfc { class } => format!("PFC for priority {class}"),

@@ -262,7 +262,12 @@ impl One<'_> {
     }
 
     pub(super) fn fix_map(&self, dscp: u8, class: u8) -> String {
-        let remedy = Remedy::MapDscp { dscp, class };
+        let trusted = self.intent.trust;
+        let remedy = Remedy::MapDscp {
+            dscp,
+            class,
+            trusted,
+        };
         self.advice()
             .unwrap_or_else(|| self.switch.dialect.remedy(&remedy))
     }
@@ -353,6 +358,7 @@ impl One<'_> {
         let remedy = Remedy::MapDscp {
             dscp: cnp,
             class: free,
+            trusted: self.intent.trust,
         };
         let fix = self.switch.dialect.remedy(&remedy);
         found.push(self.say("switch-cnp-class", what, seen, consequence, fix));

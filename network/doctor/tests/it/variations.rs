@@ -412,3 +412,38 @@ fn routeros_ports_with_blanks_and_managers_of_their_own() {
         );
     }
 }
+
+#[test]
+fn a_fix_of_nvue_leaves_the_headers_trusted_that_are() {
+    use vendors::intent::Trust;
+    let cases = [
+        (Trust::None, Some("trust l3")),
+        (Trust::Pcp, Some("trust both")),
+        (Trust::Dscp, None),
+        (Trust::Both, None),
+    ];
+    for (trusted, expected) in cases {
+        let remedy = vendors::Remedy::MapDscp {
+            dscp: 26,
+            class: 3,
+            trusted,
+        };
+        let fix = vendors::Dialect::Nvue.remedy(&remedy);
+        let set = fix
+            .lines()
+            .find_map(|line| line.split_once("default-global trust"));
+        let set = set.map(|(_, mode)| format!("trust{mode}"));
+        assert_eq!(set.as_deref(), expected, "{fix}");
+        assert!(fix.ends_with("dscp 26 switch-priority 3"), "{fix}");
+    }
+    // What is printed for a switch that trusts both, and has its data in a lossy class.
+    let text = "nv set qos mapping default-global trust both
+nv set qos mapping default-global dscp 26 switch-priority 1
+nv set qos pfc default-global switch-priority 3
+nv set interface swp1 link mtu 9216
+";
+    let found = check(&[], &[switch(text)], asked(26));
+    let map = found.iter().find(|own| own.rule == "switch-dscp-map");
+    let fix = &map.expect("a finding").fix;
+    assert!(!fix.contains("trust"), "{fix}");
+}

@@ -6,7 +6,7 @@ use crate::remedy::Remedy;
 /// The command or table for a setting, where this system has one.
 pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
     Some(match remedy {
-        Remedy::MapDscp { dscp, class } => format!(
+        Remedy::MapDscp { dscp, class, .. } => format!(
             "qos map dscp {dscp} to traffic-class {class}\nqos trust dscp   (on the interfaces)"
         ),
         Remedy::Pfc { class } => {

@@ -7,7 +7,7 @@ use crate::remedy::Remedy;
 pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
     let profile = "set class-of-service congestion-notification-profile PROFILE";
     Some(match remedy {
-        Remedy::MapDscp { dscp, class } => format!(
+        Remedy::MapDscp { dscp, class, .. } => format!(
             "set class-of-service classifiers dscp NAME forwarding-class CLASS loss-priority low \
              code-points {dscp:06b}\n\
              {profile} input dscp code-point {dscp:06b} pfc   (CLASS: no-loss pfc-priority {class})"

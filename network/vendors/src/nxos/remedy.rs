@@ -6,7 +6,7 @@ use crate::remedy::Remedy;
 /// The command or table for a setting, where this system has one.
 pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
     Some(match remedy {
-        Remedy::MapDscp { dscp, class } => format!(
+        Remedy::MapDscp { dscp, class, .. } => format!(
             "class-map type qos match-all ROCE / match dscp {dscp}; in the policy: set qos-group {class}"
         ),
         Remedy::Pfc { class } => format!(

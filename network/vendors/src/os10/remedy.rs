@@ -6,7 +6,7 @@ use crate::remedy::Remedy;
 /// The command or table for a setting, where this system has one.
 pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
     Some(match remedy {
-        Remedy::MapDscp { dscp, class } => format!(
+        Remedy::MapDscp { dscp, class, .. } => format!(
             "trust dscp-map NAME / qos-group {class} dscp {dscp}\ntrust-map dscp NAME   (on the interfaces)"
         ),
         Remedy::Pfc { class } => format!(

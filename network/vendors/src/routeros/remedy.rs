@@ -6,7 +6,7 @@ use crate::remedy::Remedy;
 /// The command or table for a setting, where this system has one.
 pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
     Some(match remedy {
-        Remedy::MapDscp { dscp, class } => format!(
+        Remedy::MapDscp { dscp, class, .. } => format!(
             "/interface ethernet switch qos map ip add dscp={dscp} profile=PROFILE-OF-CLASS-{class}"
         ),
         Remedy::PfcOfPort { class, port } => format!(

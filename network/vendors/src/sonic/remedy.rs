@@ -6,7 +6,7 @@ use crate::shell::quoted;
 /// The command or table for a setting, where this system has one.
 pub(crate) fn command(remedy: &Remedy<'_>) -> Option<String> {
     Some(match remedy {
-        Remedy::MapDscp { dscp, class } => format!(
+        Remedy::MapDscp { dscp, class, .. } => format!(
             "\"DSCP_TO_TC_MAP\": {{ \"NAME\": {{ \"{dscp}\": \"{class}\" }} }}, with the NAME of \
              PORT_QOS_MAP's \
              dscp_to_tc_map: sudo config apply-patch, and config save"
