@@ -143,6 +143,7 @@ entries! {
     "switch-global-pause": "IEEE 802.3-2018, annex 31B (PAUSE)",
     "switch-mtu": FRAME,
     "switch-headroom": HEADROOM,
+    "switch-memory": "SONiC, sonic-yang-models: sonic-buffer-pool",
     "switch-routing": "MikroTik, \"L3 Hardware Offloading\"",
     "switch-lanes": "MikroTik, \"Quality of Service\": QSFP ports",
     "shown-pfc": PFC,

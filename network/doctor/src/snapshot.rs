@@ -31,6 +31,9 @@ pub struct SwitchFacts {
     pub left: Vec<NotUnderstood>,
     /// Settings that are understood and that no rule judges, each with the reason.
     pub not_judged: Vec<NotUnderstood>,
+    /// Bytes of the pools that arriving packets are charged to, and of the chip's memory, where the
+    /// configuration has them.
+    pub pools: Option<(u64, Option<u64>)>,
 }
 
 /// The plan of a fabric file for a switch.
@@ -164,6 +167,20 @@ fn without_ports(file: &str) -> NotUnderstood {
     }
 }
 
+/// The configuration as the simulator reads it, of systems whose files it takes.
+fn imported(
+    detected: Option<Dialect>,
+    configuration: Option<&str>,
+    file: &str,
+) -> Option<Imported> {
+    let is_sonic = match detected? {
+        Dialect::Sonic => true,
+        Dialect::RouterOs => false,
+        _ => return None,
+    };
+    Imported::read(is_sonic, &[(file, configuration?.to_owned())]).ok()
+}
+
 /// Reads the facts of a switch: its configuration, or outputs of its commands, or both.
 ///
 /// # Errors
@@ -219,17 +236,12 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
     if let (Some(Dialect::Junos), Some(configuration)) = (detected, &configuration) {
         number_by_class(&mut shown, &groups, configuration);
     }
-    let imported = match (detected, &configuration) {
-        (Some(dialect @ (Dialect::RouterOs | Dialect::Sonic)), Some(configuration)) => {
-            let is_sonic = dialect == Dialect::Sonic;
-            Imported::read(is_sonic, &[(file, configuration.clone())]).ok()
-        }
-        _ => None,
-    };
+    let imported = imported(detected, configuration.as_deref(), file);
     let marks = Marks {
         dscp: imported.as_ref().and_then(Imported::named_dscp),
         cnp: None,
     };
+    let pools = imported.as_ref().and_then(Imported::pools);
     let not_judged = imported.map_or_else(Vec::new, |imported| imported.not_simulated().to_vec());
     Ok(SwitchFacts {
         file: file.to_owned(),
@@ -241,5 +253,6 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         marks,
         left,
         not_judged,
+        pools,
     })
 }

@@ -118,6 +118,14 @@ impl Imported {
         }
     }
 
+    /// Bytes of the pools that arriving packets are charged to, and of the chip's memory where it is known.
+    pub fn pools(&self) -> Option<(u64, Option<u64>)> {
+        match self {
+            Self::RouterOs(_) => None,
+            Self::Sonic(config) => Some((config.pool_bytes, config.memory_bytes)),
+        }
+    }
+
     /// The name of a port, and how it treats traffic.
     ///
     /// # Errors

@@ -106,7 +106,7 @@ fn command(line: &str) -> Option<&str> {
     // `rockery sim` prints the shell's prompt without a name.
     let is_bare = prompt.is_empty() && line.starts_with('$');
     let is_prompt = is_bare || (!prompt.is_empty() && !prompt.contains(char::is_whitespace));
-    let known = ["show ", "nv show ", "nv config show"]
+    let known = ["show ", "nv show ", "nv config show", "sonic-db-cli "]
         .iter()
         .any(|word| rest.starts_with(word));
     (is_prompt && known).then_some(rest)
@@ -244,6 +244,9 @@ fn take(section: &Section<'_>, shown: &mut Shown) -> Result<Option<Dialect>, Rea
         }
         ["show", "priority-group", "drop", "counters"] => {
             sonic::shown::group_drops(section, shown).map(|()| sonic)?
+        }
+        ["sonic-db-cli", "STATE_DB", _, table, ..] if table.contains("BUFFER_MAX_PARAM_TABLE") => {
+            sonic::shown::memory(section, shown).map(|()| sonic)?
         }
         ["show", "interfaces", "status", ..] if sonic::shown::is_own_status(section) => {
             sonic::shown::status(section, shown).map(|()| sonic)?

@@ -53,6 +53,8 @@ pub struct Shown {
     pub ports: Vec<ShownPort>,
     /// Facts that hold for all ports.
     pub all: ShownPort,
+    /// Bytes of the chip's packet memory.
+    pub memory: Option<Fact<u64>>,
 }
 
 impl Shown {

@@ -61,3 +61,21 @@ fn without_headroom_drops_are_counted() {
     assert_eq!(net.received[3].bytes + net.dropped.bytes, net.offered.bytes);
     assert_eq!((net.switch.buffer().bytes, net.packets.len()), (0, 0));
 }
+
+#[test]
+fn bytes_per_metre_are_those_of_a_published_table() {
+    // Tomahawk 3 at 400 Gb/s, cells of 254 bytes, half of the frames of 64 bytes (one cell) and half of
+    // 1082 (five cells): SONiC has 178,562 bytes for 5 m and 373,888 for 300 m.
+    let of = |metres: u64| Headroom {
+        rate: Rate::from_gbps(400),
+        delay: Span::from_ns(metres * 5),
+        our_frame_max_bytes: 9216,
+        peer_frame_max_bytes: 9216,
+        response: Span::from_ns(670),
+        cell_bytes: 254 + 5 * 254,
+        frame_min_bytes: 64 + 1082,
+    };
+    let own = f64::from(of(300).bytes() - of(5).bytes());
+    let published = f64::from(373_888 - 178_562);
+    assert!((own / published - 1.0).abs() < 0.01, "{own} {published}");
+}

@@ -14,6 +14,7 @@ use vendors::intent::{Intent, Port};
 const RESPONSE_NS: u64 = 600;
 
 pub(super) fn check(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>) {
+    found.extend(overcommitted(switch, marks));
     for intent in &switch.groups {
         let is_known = intent.pfc_send != 0 && intent.unknown(Area::Pfc).is_none();
         let Some(headroom) = intent.pause.headroom.filter(|_| is_known) else {
@@ -37,6 +38,38 @@ pub(super) fn check(switch: &SwitchFacts, marks: Marks, found: &mut Vec<Finding>
             found.push(too_small(&own, &cable, headroom, least));
         }
     }
+}
+
+/// Pools that are larger than the chip's memory: the driver refuses the lossless groups, and a switch that
+/// restarts without loss of traffic (warm reboot) does not come up.
+fn overcommitted(switch: &SwitchFacts, marks: Marks) -> Option<Finding> {
+    let (pools, own) = switch.pools?;
+    let shown = switch.shown.memory.as_ref();
+    let memory = shown.map(|shown| shown.value).or(own)?;
+    if pools <= memory {
+        return None;
+    }
+    let intent = switch.groups.iter().find(|group| group.pfc_send != 0)?;
+    let one = One {
+        switch,
+        intent,
+        marks,
+    };
+    let what = format!(
+        "the pools have {pools} bytes with their headroom (size and xoff), and the chip has {memory}: it \
+         refuses lossless groups, which are lossy then"
+    );
+    let fix = format!(
+        "\"BUFFER_POOL\": size and xoff of {memory} bytes at most, together: xoff is not a part of size"
+    );
+    let seen = one.evidence(&["\"xoff\"", "BUFFER_POOL"]);
+    let mut lossy = intent.clone();
+    lossy.pfc_send = 0;
+    let consequence = match one.case(&lossy).zip(one.case(intent)) {
+        Some((now, fixed)) => cost(&now, &fixed),
+        None => UNKNOWN_DATA,
+    };
+    Some(one.say("switch-memory", what, seen, consequence, fix))
 }
 
 /// The cable at a port.

@@ -447,3 +447,57 @@ nv set interface swp1 link mtu 9216
     let fix = &map.expect("a finding").fix;
     assert!(!fix.contains("trust"), "{fix}");
 }
+
+#[test]
+fn pools_beyond_the_memory_of_the_chip_are_a_finding() {
+    let config = |more: &str| {
+        format!(
+            r#"{{ {more}
+    "PORT": {{ "Ethernet0": {{ "speed": "400000", "mtu": "9100" }} }},
+    "DSCP_TO_TC_MAP": {{ "M": {{ "26": "3" }} }},
+    "TC_TO_PRIORITY_GROUP_MAP": {{ "M": {{ "3": "3" }} }},
+    "WRED_PROFILE": {{ "W": {{ "ecn": "ecn_all", "wred_green_enable": "true",
+        "green_min_threshold": "1048576", "green_max_threshold": "2097152",
+        "green_drop_probability": "5" }} }},
+    "QUEUE": {{ "Ethernet0|3": {{ "wred_profile": "W" }} }},
+    "PORT_QOS_MAP": {{ "Ethernet0": {{ "dscp_to_tc_map": "M", "tc_to_pg_map": "M", "pfc_enable": "3" }} }},
+    "BUFFER_POOL": {{
+        "ingress_lossless_pool": {{ "type": "ingress", "size": "258035400", "xoff": "81553920" }},
+        "egress_lossless_pool": {{ "type": "egress", "size": "258035400" }}
+    }},
+    "BUFFER_PROFILE": {{ "P": {{ "pool": "ingress_lossless_pool", "size": "4620", "xoff": "500000",
+        "dynamic_th": "0" }} }},
+    "BUFFER_PG": {{ "Ethernet0|3": {{ "profile": "P" }} }}
+}}"#
+        )
+    };
+    let of = |text: &str| check(&[], &[switch(text)], asked(26));
+    let rules = |text: &str| of(text).iter().map(|own| own.rule).collect::<Vec<_>>();
+    // sonic-buildimage issue 28657: 339,589,320 bytes of 267,196,860.
+    let table = |bytes: u64| {
+        format!(r#""BUFFER_MAX_PARAM_TABLE": {{ "global": {{ "mmu_size": "{bytes}" }} }},"#)
+    };
+    assert_eq!(rules(&config("")), [] as [&str; 0]);
+    assert_eq!(rules(&config(&table(339_589_320))), [] as [&str; 0]);
+    let found = of(&config(&table(267_196_860)));
+    assert_eq!(found.len(), 1, "{found:#?}");
+    let own = &found[0];
+    assert_eq!(own.rule, "switch-memory");
+    assert!(
+        own.what.contains("339589320") && own.what.contains("267196860"),
+        "{own}"
+    );
+    let doctor::Consequence::Simulated(cost) = own.consequence else {
+        panic!("{own}")
+    };
+    assert!(cost.now.dropped > cost.fixed.dropped, "{own}");
+    // The same from outputs of commands.
+    for shown in ["267196860", "{'mmu_size': '267196860'}"] {
+        let text = format!(
+            "==> sonic-db-cli STATE_DB hget 'BUFFER_MAX_PARAM_TABLE|global' mmu_size <==\n{shown}\n\
+             ==> show runningconfiguration all <==\n{}",
+            config("")
+        );
+        assert_eq!(rules(&text), ["switch-memory"], "{shown}");
+    }
+}

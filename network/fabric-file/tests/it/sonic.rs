@@ -184,7 +184,9 @@ fn watchdogs_that_do_not_drop_are_not_simulated_and_named() {
         .iter()
         .map(ToString::to_string)
         .collect();
-    assert_eq!(said.len(), 2, "{said:?}");
+    assert_eq!(said.len(), 3, "{said:?}");
+    assert!(said[0].contains("pg_profile_lookup.ini"), "{said:?}");
+    let said = &said[1..];
     assert!(
         said[0].contains("alert reports a storm and drops nothing"),
         "{said:?}"
@@ -193,6 +195,62 @@ fn watchdogs_that_do_not_drop_are_not_simulated_and_named() {
         said[1].contains("without detection_time and restoration_time"),
         "{said:?}"
     );
+}
+
+#[test]
+fn the_platforms_table_has_its_own_headroom_and_the_computed_one_is_named() {
+    // Tomahawk 3 at 400 Gb/s, which assumes frames of 64 and of 1082 bytes in equal parts.
+    let table = "400000 5m 19456 19456 178562 -3 2496\n400000 300m 19456 19456 373888 -3 2496\n";
+    let config = TRADITIONAL.replace("100000", "400000");
+    let lab = LAB
+        .replace("Ethernet12", "Ethernet0")
+        .replace("length = \"5m\"", "rate = \"400Gb/s\"");
+    let headroom = |lab: &str, files: &[(&str, &str)]| {
+        let network = build_with(lab, files).unwrap();
+        let switch = &network.switches[0];
+        let port = |name: &str| switch.ports.iter().position(|own| own == name).unwrap();
+        let of = |name: &str| {
+            let number = switch.config.ports[port(name)].profile;
+            switch.config.profiles[usize::from(number)].groups[3].headroom_bytes
+        };
+        let said = switch.imported.as_ref().unwrap().not_simulated();
+        let said = said
+            .iter()
+            .any(|own| own.why.contains("pg_profile_lookup.ini"));
+        (of("Ethernet4"), of("Ethernet0"), said)
+    };
+    let (short, long, is_said) = headroom(&lab, &[("config_db.json", &config)]);
+    // Packets that fill cells worst: no table of a platform may be exceeded.
+    assert!(
+        short >= 178_562 && long >= 373_888 && is_said,
+        "{short} {long}"
+    );
+    let both = lab.replace(
+        "\"config_db.json\"",
+        "[\"config_db.json\", \"pg_profile_lookup.ini\"]",
+    );
+    let files = [
+        ("config_db.json", config.as_str()),
+        ("pg_profile_lookup.ini", table),
+    ];
+    assert_eq!(headroom(&both, &files), (178_562, 373_888, false));
+}
+
+#[test]
+fn pools_that_are_larger_than_the_memory_are_named() {
+    let with = |memory: u64| {
+        let state =
+            format!("{{ \"BUFFER_MAX_PARAM_TABLE|global\": {{ \"mmu_size\": \"{memory}\" }} }}");
+        let files = [("config_db.json", TRADITIONAL), ("state.json", &state)];
+        let config = vendors::sonic::read_files(&files).unwrap();
+        assert_eq!(config.pool_bytes, 16_000_000);
+        assert_eq!(config.memory_bytes, Some(memory));
+        let mut said = config.not_simulated.iter();
+        said.any(|own| own.why.contains("the chip has"))
+    };
+    assert!(with(15_999_999) && !with(16_000_000));
+    let config = read("config_db.json", TRADITIONAL).unwrap();
+    assert_eq!(config.memory_bytes, None);
 }
 
 /// As `sonic-utilities` prints them: right-aligned, columns two wider than their heads at least.

@@ -40,6 +40,10 @@ pub struct SonicConfig {
     pub left: Vec<NotUnderstood>,
     /// Settings that are understood and not simulated, each with the reason.
     pub not_simulated: Vec<NotUnderstood>,
+    /// Size and headroom of the pools that arriving packets are charged to, in bytes.
+    pub pool_bytes: u64,
+    /// The chip's memory in bytes, where the database of states is in the file.
+    pub memory_bytes: Option<u64>,
 }
 
 /// The configuration of one port.
@@ -69,8 +73,6 @@ pub struct SonicPort {
     pub(super) pfc_asymmetric: bool,
     /// The length of the cable (`CABLE_LENGTH`).
     pub(super) metres: Option<u32>,
-    /// Whether the lossless buffers are those that buffermgrd makes of the port's speed and cable.
-    pub(super) is_computed: bool,
 }
 
 impl Default for SonicPort {
@@ -91,7 +93,6 @@ impl Default for SonicPort {
             spread: PathSpread::Flows,
             pfc_asymmetric: false,
             metres: None,
-            is_computed: false,
         }
     }
 }

@@ -8,6 +8,7 @@ mod config;
 mod entries;
 mod group;
 mod lookup;
+mod pools;
 mod print;
 pub(crate) mod read;
 mod reader;

@@ -13,17 +13,11 @@ use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The packet memory where `BUFFER_POOL` has no size: that of a Trident 3.
-const MEMORY_BYTES: u32 = 32 << 20;
-
 /// The largest MTU of RoCE with its headers.
 const MTU_NEEDED: u32 = 4200;
 
 /// The largest number of a queue that some switch has.
 const QUEUES_MAX: u64 = 127;
-
-/// The name of that pool where the file has none, as in SONiC's templates.
-const POOL: &str = "ingress_lossless_pool";
 
 /// Reads the file, called `name` in messages.
 ///
@@ -108,7 +102,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes what was read of an entry, or that it was not understood.
-    fn take<T>(&self, port: &str, read: Read<T>) -> Option<T> {
+    pub(super) fn take<T>(&self, port: &str, read: Read<T>) -> Option<T> {
         match read {
             Ok(value) => Some(value),
             Err(error) => {
@@ -130,7 +124,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Says that a setting is understood and not simulated.
-    fn not_simulated(&self, path: &[&str], port: &str, what: &str) {
+    pub(super) fn not_simulated(&self, path: &[&str], port: &str, what: &str) {
         let error = self.wrong(path, what.to_owned(), None);
         self.say(
             (Kind::NotSimulated, error.file, error.line, error.what),
@@ -235,39 +229,14 @@ impl<'a> Reader<'a> {
         if ports.is_empty() {
             return Err(self.wrong(&["PORT"], "the file names no port".to_owned(), None));
         }
-        let pools = self.table("BUFFER_POOL");
-        let mut total = 0_u64;
-        let (mut xoff, mut shared) = (None, POOL.to_owned());
-        for (name, pool) in pools.into_iter().flatten() {
-            let path = ["BUFFER_POOL", name];
-            let bytes = |field| {
-                let read = self.optional(&path, pool, field, u64::from(u32::MAX));
-                self.take("", read).flatten()
-            };
-            let size = bytes("size").unwrap_or(0);
-            // A pool of type both is one memory for arriving and leaving packets.
-            if matches!(
-                pool.get("type").and_then(Value::as_str),
-                Some("ingress" | "both")
-            ) {
-                // The pool with headroom is the one of lossless traffic.
-                if total == 0 || pool.get("xoff").is_some() {
-                    shared.clone_from(name);
-                }
-                total += size;
-                xoff = bytes("xoff").or(xoff);
-            }
-        }
-        let total_bytes = if total == 0 {
-            MEMORY_BYTES
-        } else {
-            u32::try_from(total + xoff.unwrap_or(0)).unwrap_or(u32::MAX)
-        };
+        let pools = self.pools();
         Ok(SonicConfig {
             ports,
-            total_bytes,
-            headroom_pool_bytes: xoff.map(|xoff| xoff as u32),
-            pool: shared,
+            total_bytes: pools.total_bytes,
+            headroom_pool_bytes: pools.headroom_pool_bytes,
+            pool: pools.name,
+            pool_bytes: pools.pool_bytes,
+            memory_bytes: self.memory(pools.pool_bytes),
             tables: Map::new(),
             left: Vec::new(),
             not_simulated: Vec::new(),
@@ -437,9 +406,14 @@ impl<'a> Reader<'a> {
                     return;
                 }
             },
-            _ => Group::computed(),
+            (Some(_), None) => Group::computed(),
+            (None, _) => {
+                let what = "the headroom is computed of speed and length, for the worst packing of cells; \
+                            pg_profile_lookup.ini beside this file has the platform's own";
+                self.not_simulated(&["CABLE_LENGTH"], name, what);
+                Group::computed()
+            }
         };
-        port.is_computed = true;
         missing
             .iter()
             .for_each(|number| port.groups[*number] = Some(group));

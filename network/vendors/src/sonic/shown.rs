@@ -123,6 +123,24 @@ pub(crate) fn queues(section: &Section<'_>, shown: &mut Shown) -> Result<(), Rea
     Ok(())
 }
 
+/// `sonic-db-cli STATE_DB hget 'BUFFER_MAX_PARAM_TABLE|global' mmu_size`, or `hgetall`: the chip's memory,
+/// alone or behind the name of the field.
+pub(crate) fn memory(section: &Section<'_>, shown: &mut Shown) -> Result<(), ReadError> {
+    for line in &section.lines {
+        let text = line.text.trim();
+        let value = text.split_once("mmu_size").map_or(text, |(_, after)| {
+            after.trim_start_matches(['\'', '"', ':', ' '])
+        });
+        let end = value.find(|letter: char| !letter.is_ascii_digit());
+        let digits = &value[..end.unwrap_or(value.len())];
+        let is_other = text.is_empty() || (digits.is_empty() && !text.contains("mmu_size"));
+        if !is_other {
+            shown.memory = Some(section.fact(line, section.number(line, digits)?));
+        }
+    }
+    Ok(())
+}
+
 /// Counters have commas between thousands, and `N/A` where the chip has none.
 fn counter(section: &Section<'_>, line: &Line<'_>, text: &str) -> Result<Option<u64>, ReadError> {
     if text == "N/A" {

@@ -18,6 +18,7 @@ pub(super) const TABLES: &[&str] = &[
     "SCHEDULER",
     "WRED_PROFILE",
     "QUEUE",
+    "BUFFER_MAX_PARAM_TABLE",
     "BUFFER_POOL",
     "BUFFER_PROFILE",
     "BUFFER_PG",
