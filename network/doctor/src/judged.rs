@@ -119,13 +119,18 @@ fn of_class(intent: &Intent, class: u8) -> String {
 
 /// Judges each adapter of a host, whether it is up or not.
 pub fn judged_host(host: &HostFacts, asked: Marks) -> Vec<Judged> {
-    host.adapters
-        .iter()
-        .map(|adapter| Judged {
-            place: place_of_adapter(host, adapter),
-            text: of_adapter(host, adapter, asked),
-        })
-        .collect()
+    let judged = host.adapters.iter().map(|adapter| Judged {
+        place: place_of_adapter(host, adapter),
+        text: of_adapter(host, adapter, asked),
+    });
+    let without_rdma = host.adapters_without_rdma.iter().map(|adapter| Judged {
+        place: place_of_adapter(host, adapter),
+        text: format!(
+            "{}: RDMA off or not seen, and on at another adapter: not judged",
+            adapter.device
+        ),
+    });
+    judged.chain(without_rdma).collect()
 }
 
 fn of_adapter(host: &HostFacts, adapter: &Adapter, asked: Marks) -> String {

@@ -579,6 +579,8 @@ pub struct HostFacts {
     pub name: String,
     /// The RDMA adapters of the host.
     pub adapters: Vec<Adapter>,
+    /// Windows: adapters without RDMA, beside others whose RDMA is on. No rule judges them.
+    pub adapters_without_rdma: Vec<Adapter>,
     /// PCIe bandwidth in Gb/s to which the kernel found a device limited, from its log.
     pub pcie_limited: Vec<Fact<f64>>,
     /// Cards as tools of their firmware show them.

@@ -435,3 +435,24 @@ fn outputs_that_are_odd_are_named() {
         assert_eq!(left.len(), 1, "{command}: {left:?}");
     }
 }
+
+#[test]
+fn an_adapter_without_rdma_beside_one_with_it_is_named_and_no_fault() {
+    let text = "==> Get-NetAdapterRdma <==
+Name                 : SLOT 2
+Enabled              : True
+
+Name                 : SLOT 3
+Enabled              : False
+";
+    assert!(found(text).is_empty());
+    let judged = doctor::judged_host(&host(text), Marks::default());
+    let said: Vec<&str> = judged.iter().map(|own| own.text.as_str()).collect();
+    assert_eq!(
+        said,
+        [
+            "SLOT 2: RDMA on",
+            "SLOT 3: RDMA off or not seen, and on at another adapter: not judged"
+        ]
+    );
+}

@@ -114,7 +114,7 @@ fn edition(text: &str) -> String {
     name.trim_matches(['"', ',', ' ']).to_owned()
 }
 
-/// Leaves adapters without RDMA out, if RDMA of another one is enabled: they carry other traffic.
+/// Puts adapters without RDMA aside, if RDMA of another one is enabled: they carry other traffic.
 pub(crate) fn finish(host: &mut HostFacts) {
     if host.windows.is_none() {
         return;
@@ -128,7 +128,8 @@ pub(crate) fn finish(host: &mut HostFacts) {
     }
     let is_on = |adapter: &Adapter| adapter.rdma_enabled.as_ref().is_some_and(|on| on.value);
     if host.adapters.iter().any(is_on) {
-        host.adapters.retain(is_on);
+        let all = core::mem::take(&mut host.adapters);
+        (host.adapters, host.adapters_without_rdma) = all.into_iter().partition(is_on);
     }
     if host.adapters.is_empty() {
         let device = "RDMA".to_owned();
