@@ -39,6 +39,15 @@ impl Imported {
         }
     }
 
+    /// Why a queue of a lossless class is full before its ports pause, where a setting of the vendor's says
+    /// it.
+    pub fn why_full(&self, switch: &str, port: &str) -> Option<Advice> {
+        match self {
+            Self::RouterOs(config) => config.why_full(switch, port),
+            Self::Sonic(_) => None,
+        }
+    }
+
     /// The setting without which nothing else of the configuration has an effect, if it is off.
     pub fn without_effect(&self) -> Option<Advice> {
         match self {

@@ -196,7 +196,9 @@ fn queues_groups_and_pauses() {
         [0, 0, 0, 1, 1, 1, 8, 9]
     );
     assert_eq!((profile.pfc.send, profile.pfc.obey), (0b1000, 0b1000));
-    assert_eq!(profile.queues[3].limit, Limit::None);
+    // A lossless queue has its own buffers and the whole shared pool, and no more.
+    let limit = Limit::Static(616_064 + (2_560 << 10));
+    assert_eq!(profile.queues[3].limit, limit);
     assert!(profile.queues[3].red.unwrap().mark);
     assert!(profile.groups[3].headroom_bytes > 0 && profile.groups[1].headroom_bytes == 0);
     // Without its rate, a queue cannot compute pause times and does not obey.

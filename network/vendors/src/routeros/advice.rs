@@ -37,6 +37,29 @@ impl RouterOsConfig {
         self.why_in_lossy_class(name, own, lossy)
     }
 
+    /// Why the queues of a lossless class are full before its ports pause: pause thresholds that are too much
+    /// for the shared pool, which all ports have together.
+    pub(crate) fn why_full(&self, name: &str, port: &str) -> Option<Advice> {
+        let profile = &self.ports.get(port)?.pfc;
+        let pfc = self.pfc.iter().find(|pfc| pfc.name == *profile)?;
+        let threshold = pfc.pause_threshold?;
+        let kib = |bytes: u32| format!("{} KiB", bytes / 1024);
+        let pool = self.shared_bytes();
+        let cause = format!(
+            "{name}: each port pauses at {} (pause-threshold of {}), and the shared pool of all ports has \
+             {}: it is full before that",
+            kib(threshold.bytes(pool)),
+            routeros(profile),
+            kib(pool)
+        );
+        let instead = format!(
+            "/interface ethernet switch qos priority-flow-control set {} pause-threshold=auto \
+             resume-threshold=auto",
+            routeros(profile)
+        );
+        Some(Advice { cause, instead })
+    }
+
     /// The setting without which nothing else of the configuration has an effect, if it is off.
     pub(crate) fn without_effect(&self) -> Option<Advice> {
         let off = || Advice {

@@ -143,7 +143,7 @@ impl RouterOsConfig {
         let mut queues = [QueueConfig::default(); CLASSES];
         for (class, queue) in queues.iter_mut().enumerate() {
             if let Some(manager) = manager.filter(|_| self.offloaded) {
-                *queue = self.queue(manager, class, ports, port, pfc);
+                *queue = self.queue(manager, class, ports, port);
             }
         }
         let mut groups = [GroupConfig::default(); CLASSES];
@@ -195,11 +195,9 @@ impl RouterOsConfig {
         class: usize,
         ports: usize,
         port: &RouterOsPort,
-        pfc: Option<&PfcProfile>,
     ) -> QueueConfig {
         let queue = &manager.queues[class];
         let own = self.queue_bytes(manager, class, ports);
-        let lossless = pfc.is_some_and(|pfc| pfc.tx && pfc.traffic_classes >> class & 1 == 1);
         let marks = queue.shared && (manager.ecn || queue.ecn);
         let shared = if queue.shared { self.shared_bytes() } else { 0 };
         QueueConfig {
@@ -224,13 +222,9 @@ impl RouterOsConfig {
                 drop: queue.wred,
                 at: RedAt::Enqueue,
             }),
-            // Lossless queues have no limit: their packets are paused at the ingress instead of dropped at
-            // the egress.
-            limit: if lossless {
-                Limit::None
-            } else {
-                Limit::Static(own + shared)
-            },
+            // A lossless queue too has no more than its own buffers and the shared pool: beside pauses that
+            // come in time it has less.
+            limit: Limit::Static(own + shared),
         }
     }
 
