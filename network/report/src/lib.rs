@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 mod chart;
+mod drawing;
 pub mod simulation;
 
 pub use chart::{Chart, Line};
+pub use drawing::{Drawing, DrawnLink, DrawnNode};
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #667; --paper: #fff; --rule: #d8dde3; }
