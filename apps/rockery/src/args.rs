@@ -166,7 +166,8 @@ pub(crate) struct Sim {
     /// are h0, sw0:3 or crs504:qsfp28-1-1. May be repeated.
     #[arg(long, value_name = "PORT=FILE", value_parser = capture)]
     pub(crate) pcap: Vec<(String, PathBuf)>,
-    /// HTML file for a report with plots and a picture of the network, which opens offline.
+    /// HTML file for a report with plots and a picture of the network, which opens offline; of a sweep with
+    /// the runs as a table, and plots over the field with the most values.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Interval, with a unit (such as 20us), at which queues and rates of all ports are sampled, for JSON and

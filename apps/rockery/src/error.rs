@@ -300,8 +300,8 @@ pub(crate) enum Error {
         /// The number of runs in the sweep.
         count: usize,
     },
-    /// `--pcap` and `--html` with a sweep of several runs.
-    #[error("--pcap and --html are for one run: choose one of the sweep with --point NUMBER")]
+    /// `--pcap` with a sweep of several runs.
+    #[error("--pcap is for one run: choose one of the sweep with --point NUMBER")]
     OneRunOnly,
     /// An input file would be overwritten.
     #[error("{0}: this file is read for this run, and would be overwritten: choose another name")]

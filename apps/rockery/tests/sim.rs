@@ -254,11 +254,27 @@ fn a_sweep_is_the_same_on_any_number_of_threads_and_run_by_run() {
     assert!(all.ends_with(&alone));
     let table = stdout(&sim(&file, &[]));
     assert_eq!(table.lines().count(), 2 + 1 + 4, "{table}");
-    let output = sim(&file, &["--html", "x.html"]);
+    let output = sim(&file, &["--pcap", "h0=x.pcap"]);
     assert!(
         String::from_utf8_lossy(&output.stderr)
             .contains("choose one of the sweep with --point NUMBER")
     );
+    let html = folder.path().join("sweep.html");
+    stdout(&sim(&file, &["--html", html.to_str().unwrap()]));
+    let page = std::fs::read_to_string(&html).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    // Each run is a row, in the order of the table; depth has as many values as the MTU, which comes first.
+    assert_eq!(page.matches("<tr>").count(), 1 + 4, "{page}");
+    for wanted in [
+        "4 runs; nic.default.mtu: ",
+        "<h2>Findings</h2>",
+        "aria-label=\"Goodput\"",
+        ">nic.default.mtu</text>",
+        "workload.0.depth=8",
+    ] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+    assert!(!page.contains("http://") && !page.contains("<script"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ const RIGHT: f64 = 12.0;
 const POINTS_MAX: usize = 800;
 
 /// Colours that people with any colour vision tell apart (Okabe and Ito, 2008).
-const COLOURS: [&str; 7] = [
+pub(crate) const COLOURS: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a",
 ];
 

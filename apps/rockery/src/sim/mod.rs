@@ -57,7 +57,7 @@ pub(crate) fn act(sim: &Sim) -> Result<ExitCode, Error> {
     }
     let all = points.clone();
     let points = chosen(sim, points)?;
-    if points.len() > 1 && (!sim.pcap.is_empty() || sim.html.is_some()) {
+    if points.len() > 1 && !sim.pcap.is_empty() {
         return Err(Error::OneRunOnly);
     }
     check_sweep(&document, &all, &mut files.reader())?;
@@ -247,6 +247,9 @@ fn sweep(plan: &runs::RunPlan<'_>) -> Result<usize, Error> {
     let only: Vec<Report> = reports.iter().map(|(_, report)| report.clone()).collect();
     if let Some(path) = &sim.parquet {
         parquets(sim, path, &only)?;
+    }
+    if let Some(path) = &sim.html {
+        write(path, &::report::simulation::sweep_page(&reports))?;
     }
     if let Some(path) = &sim.json {
         // Documents side by side, one per run, as tools for JSON streams take them.

@@ -1,6 +1,9 @@
 //! The report of a run in virtual time.
 
 mod network;
+mod sweep;
+
+pub use sweep::sweep_page;
 
 use std::fmt::Write;
 
@@ -76,21 +79,25 @@ fn findings(findings: &[Finding]) -> String {
     if findings.is_empty() {
         text += "<p>Nothing was lost, and no port was paused for long.</p>\n";
     }
-    for finding in findings {
-        let class = match finding.severity {
-            Severity::Broken => "broken",
-            Severity::Slow => "slow",
-            Severity::Note => "note",
-        };
-        let _ = writeln!(
-            text,
-            "<div class=\"finding {class}\"><b>{}</b><br>Cause: {}<br>Do: <code>{}</code></div>",
-            escape(&finding.seen),
-            escape(&finding.cause),
-            escape(&finding.instead)
-        );
+    for own in findings {
+        text += &finding(own, &own.seen);
     }
     text
+}
+
+/// A finding, with what was seen in these words.
+fn finding(finding: &Finding, seen: &str) -> String {
+    let class = match finding.severity {
+        Severity::Broken => "broken",
+        Severity::Slow => "slow",
+        Severity::Note => "note",
+    };
+    format!(
+        "<div class=\"finding {class}\"><b>{}</b><br>Cause: {}<br>Do: <code>{}</code></div>\n",
+        escape(seen),
+        escape(&finding.cause),
+        escape(&finding.instead)
+    )
 }
 
 fn notes(notes: &[String]) -> String {

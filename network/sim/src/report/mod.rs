@@ -11,6 +11,7 @@ mod limits;
 mod notes;
 mod pcap;
 mod setting_unit;
+mod sweep;
 mod table;
 mod units;
 mod vendors;
@@ -21,6 +22,7 @@ pub use csv::{flows_csv, hops_csv, ports_csv};
 pub use hops::{PortShare, port_shares, slowest};
 pub use limits::Bottleneck;
 pub use pcap::{captured_bytes, pcap_header, pcap_record, write_pcap};
+pub use sweep::{sweep_rows, swept_numbers};
 pub use table::{table, table_so_far};
 pub use vendors::{Printed, vendor_tables};
 
