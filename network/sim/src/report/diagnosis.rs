@@ -1,6 +1,7 @@
 //! Findings: the settings that cause an observation. Each rule looks at counters first: a setting without a
 //! measurable effect is no finding.
 
+use super::alike::{Loss, busy_links, grouped, listed, queue_limit, without_place};
 use super::{Finding, Report, Severity, counted};
 use crate::experiment::Experiment;
 use crate::world::Results;
@@ -20,9 +21,6 @@ const VICTIM_SLOWDOWN: f64 = 1.5;
 
 /// A port that is busy for less than this is not full.
 const FREE_LOAD: f64 = 0.5;
-
-/// Findings of one kind at most: the first show what the others would.
-const SAME_MAX: usize = 4;
 
 pub(super) fn findings(
     experiment: &Experiment,
@@ -47,11 +45,12 @@ pub(super) fn findings(
         View::without_effect,
     ];
     let mut findings: Vec<Finding> = Vec::new();
+    let switches = experiment.network.switches.iter();
+    let names = switches.map(|switch| switch.name.as_str()).collect();
     for rule in rules {
         let mut found = rule(&view);
         found.dedup();
-        found.truncate(SAME_MAX);
-        findings.extend(found);
+        findings.extend(grouped(found, &names));
     }
     findings.sort_by_key(|finding| finding.severity);
     findings
@@ -153,10 +152,11 @@ impl View<'_> {
     }
 
     /// Packets that switches dropped: why the class was not lossless, or was and yet lost. The same setting
-    /// is one finding, however many ports saw it.
+    /// is one finding, however many ports and switches saw it.
     fn losses(&self) -> Vec<Finding> {
-        let mut grouped: Vec<(Finding, u64, Vec<String>)> = Vec::new();
+        let mut alike: Vec<Loss> = Vec::new();
         for (number, switch) in (0_u32..).zip(&self.results.switches) {
+            let name = &self.switch(number).name;
             for (port, result) in (0_u16..).zip(&switch.ports) {
                 let here = self.name(End {
                     node: Node::Switch(number),
@@ -167,42 +167,34 @@ impl View<'_> {
                     else {
                         continue;
                     };
-                    match grouped
-                        .iter_mut()
-                        .find(|(other, _, _)| other.cause == found.cause)
-                    {
-                        Some((_, sum, ports)) => {
-                            *sum += dropped;
-                            ports.push(here.clone());
+                    let rest = without_place(&found.cause, name).map(str::to_owned);
+                    let is_alike = |other: &&mut Loss| match (&rest, &other.rest) {
+                        (Some(own), Some(other_rest)) => {
+                            own == other_rest && found.instead == other.found.instead
                         }
-                        None => grouped.push((found, dropped, vec![here.clone()])),
+                        _ => other.found.cause == found.cause,
+                    };
+                    match alike.iter_mut().find(is_alike) {
+                        Some(other) => {
+                            other.dropped += dropped;
+                            other.ports.push(here.clone());
+                            if !other.switches.contains(name) {
+                                other.switches.push(name.clone());
+                            }
+                        }
+                        None => alike.push(Loss {
+                            found,
+                            rest,
+                            dropped,
+                            ports: vec![here.clone()],
+                            switches: vec![name.clone()],
+                        }),
                     }
                 }
             }
         }
-        grouped.sort_by_key(|(_, sum, _)| std::cmp::Reverse(*sum));
-        let name = |(found, sum, ports): (Finding, u64, Vec<String>)| {
-            let more = if ports.len() > 4 {
-                format!(
-                    " and {} \
-                more",
-                    ports.len() - 4
-                )
-            } else {
-                String::new()
-            };
-            let first = ports.iter().take(4).cloned().collect::<Vec<_>>().join(", ");
-            let dropped = counted(
-                sum,
-                "packet was dropped that arrived",
-                "packets were dropped that arrived",
-            );
-            Finding {
-                seen: format!("{dropped} at {first}{more}"),
-                ..found
-            }
-        };
-        grouped.into_iter().map(name).collect()
+        alike.sort_by_key(|loss| std::cmp::Reverse(loss.dropped));
+        alike.into_iter().map(Loss::finding).collect()
     }
 
     /// Links on which frames are damaged: no setting of a switch helps against that.
@@ -219,25 +211,40 @@ impl View<'_> {
             Severity::Note
         };
         let damaged = self.report.ports.iter().filter(|port| port.fcs_errors > 0);
-        let one = |port: &super::PortReport| {
-            let seen = format!(
-                "{} from {} arrived damaged at {} (FCS errors)",
-                counted(port.fcs_errors, "frame", "frames"),
-                port.to,
-                port.port
-            );
-            let cause = format!(
-                "the error rate of the link between {} and {}",
-                port.to, port.port
-            );
-            finding(
-                severity,
-                seen,
-                cause,
-                "another cable or transceiver; what is damaged is lost in any class",
-            )
+        let damaged: Vec<&super::PortReport> = damaged.collect();
+        let Some(first) = damaged.first() else {
+            return Vec::new();
         };
-        damaged.map(one).collect()
+        let frames = damaged.iter().map(|port| port.fcs_errors).sum();
+        let frames = counted(frames, "frame", "frames");
+        let (seen, cause) = match damaged.len() {
+            1 => (
+                format!(
+                    "{frames} from {} arrived damaged at {} (FCS errors)",
+                    first.to, first.port
+                ),
+                format!(
+                    "the error rate of the link between {} and {}",
+                    first.to, first.port
+                ),
+            ),
+            links => {
+                let ends = damaged
+                    .iter()
+                    .map(|port| format!("{} from {}", port.port, port.to));
+                let ends = listed(&ends.collect::<Vec<_>>());
+                (
+                    format!("{frames} arrived damaged (FCS errors) at {ends}"),
+                    format!("the error rates of {links} directions of links"),
+                )
+            }
+        };
+        vec![finding(
+            severity,
+            seen,
+            cause,
+            "another cable or transceiver; what is damaged is lost in any class",
+        )]
     }
 
     /// The reason why arriving packets are dropped at a port.
@@ -297,11 +304,14 @@ impl View<'_> {
         let seen = String::new();
         if profile.pfc.send >> class & 1 == 1 {
             if why == Drop::Egress {
-                let name = &self.switch(switch).name;
-                let cause = format!(
-                    "{name}: class {class} is lossless, and its queue has a limit of its own"
+                let own = self.switch(switch);
+                let (name, port) = (&own.name, &own.ports[usize::from(port)]);
+                let imported = own.imported.as_ref();
+                let advice = imported.and_then(|imported| imported.why_full(name, port));
+                let (cause, instead) = advice.map_or_else(
+                    || queue_limit(name, class),
+                    |advice| (advice.cause, advice.instead),
                 );
-                let instead = format!("queue.{class}.limit = \"none\": pauses are what limits it");
                 return Some(finding(Severity::Broken, seen, cause, instead));
             }
             return Some(self.lossless_loss(switch, port, seen, class, sender));
@@ -377,7 +387,7 @@ impl View<'_> {
         let only = class_list(lossless);
         if !profile.map.trust_dscp && sender.data.pcp.is_none() {
             let cause = format!(
-                "{name} does not trust DSCP: data (DSCP {dscp}) falls into its default class \
+                "{name}: DSCP is not trusted: data (DSCP {dscp}) falls into the default class \
                     {class}, and lossless is {only}"
             );
             return (cause, "trust = \"dscp\"".to_owned());
@@ -660,7 +670,8 @@ impl View<'_> {
     }
 
     fn pcie_links(&self) -> Vec<Finding> {
-        let mut findings = Vec::new();
+        // Hosts, and the parts of the time that their links were busy, by what the links are.
+        let mut alike: Vec<(String, Vec<String>, Vec<f64>)> = Vec::new();
         let hosts = self
             .experiment
             .network
@@ -686,20 +697,30 @@ impl View<'_> {
             if pcie.rate.bps() >= link || part < FREE_LOAD {
                 continue;
             }
-            findings.push(finding(
-                Severity::Slow,
-                format!("the PCIe link of {} was busy for {:.0} % of the time", host.name, 100.0 * part),
-                format!(
-                    "{}: {:.1} Gb/s, {:.1} without packet headers, and the link has {:.0}",
-                    crate::experiment::pcie_name(pcie_table),
-                    crate::experiment::pcie_bps(pcie_table) as f64 / 1e9,
-                    pcie.rate.bps() as f64 / 1e9,
-                    link as f64 / 1e9
-                ),
-                "lspci -vvv: LnkSta below LnkCap is a riser, a slot or a setting; else a wider slot",
-            ));
+            let cause = format!(
+                "{}: {:.1} Gb/s, {:.1} without packet headers, and the link has {:.0}",
+                crate::experiment::pcie_name(pcie_table),
+                crate::experiment::pcie_bps(pcie_table) as f64 / 1e9,
+                pcie.rate.bps() as f64 / 1e9,
+                link as f64 / 1e9
+            );
+            match alike.iter_mut().find(|(known, ..)| *known == cause) {
+                Some((_, names, parts)) => {
+                    names.push(host.name.clone());
+                    parts.push(part);
+                }
+                None => alike.push((cause, vec![host.name.clone()], vec![part])),
+            }
         }
-        findings
+        let one = |(cause, names, parts): (String, Vec<String>, Vec<f64>)| {
+            finding(
+                Severity::Slow,
+                busy_links(&names, &parts),
+                cause,
+                "lspci -vvv: LnkSta below LnkCap is a riser, a slot or a setting; else a wider slot",
+            )
+        };
+        alike.into_iter().map(one).collect()
     }
 
     fn link_bps(&self, host: u32) -> u64 {

@@ -1,6 +1,7 @@
 //! The report of a run: results by name, added up by workload and by port, with findings about the
 //! configuration. Plain data: programs get it as JSON, people as a table or a page.
 
+mod alike;
 mod build;
 pub mod columns;
 mod csv;

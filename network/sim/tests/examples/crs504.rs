@@ -1,6 +1,9 @@
 //! The 100G lab: the RouterOS script imported, and the effect of wrong settings on storage traffic.
 
 use super::{Ran, run};
+use fabric_file::Document;
+use sim::experiment::Experiment;
+use sim::report::Report;
 use sim::report::{Severity, vendor_tables};
 
 fn lossless(name: &str) -> Ran {
@@ -171,4 +174,46 @@ fn shares_are_as_configured() {
         "3 to 1 in packets, not {ratio:.2}"
     );
     assert!(port.load > 0.99);
+}
+
+/// The lab with a script behind the switch's own.
+fn with_script(script: &str) -> Ran {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/crs504/");
+    let mut files = |name: &str| match name {
+        "more.rsc" => Ok(script.to_owned()),
+        name => std::fs::read_to_string(format!("{folder}{name}")).map_err(|it| it.to_string()),
+    };
+    let text = files("lab.toml").unwrap();
+    let mut document = Document::read("lab.toml", &text, &mut files).unwrap();
+    let scripts = r#"["roce.rsc", "as-printed.rsc", "more.rsc"]"#;
+    document.set("switch.0.routeros", scripts).unwrap();
+    let experiment = Experiment::new(&document, &mut files).unwrap();
+    let ran = experiment.run(&mut |_| true).unwrap();
+    let report = Report::new(&experiment, &ran.results, ran.partial);
+    Ran {
+        experiment,
+        results: ran.results,
+        report,
+    }
+}
+
+/// A threshold in percent is of the shared pool, which has 2,560 KiB for all ports: three senders fill it
+/// before one of them is paused.
+#[test]
+fn pause_thresholds_beyond_the_shared_pool_lose_packets_and_are_named() {
+    assert_eq!(with_script("").dropped(), 0);
+    let script = "/interface ethernet switch qos priority-flow-control\n\
+                  set roce-pfc pause-threshold=90% resume-threshold=70%\n";
+    let ran = with_script(script);
+    let switch = &ran.report.switches[0];
+    assert!(ran.dropped() > 0, "{switch:?}");
+    // The queue's own buffers and the pool; queues of other ports have next to nothing.
+    let most = (2_560 + 1_280) << 10;
+    assert!(switch.buffer_peak_bytes < most, "{switch:?}");
+    let finding = ran.finding("the shared pool of all ports has 2560 KiB");
+    assert!(finding.cause.contains("2304 KiB"), "{finding:?}");
+    assert!(
+        finding.instead.contains("pause-threshold=auto"),
+        "{finding:?}"
+    );
 }
