@@ -1,7 +1,13 @@
-//! Findings as programs read them.
+//! Findings as programs and people read them.
 
 use doctor::{Consequence, Finding};
 use serde_json::{Value, json};
+
+/// Findings for a person: those that say the same of several places as one.
+pub(crate) fn as_text(found: &[Finding]) -> String {
+    let all = doctor::alike(found);
+    all.iter().map(|finding| format!("{finding}\n")).collect()
+}
 
 /// A finding with its evidence, its consequence and its fix.
 pub(crate) fn as_json(finding: &Finding) -> Value {

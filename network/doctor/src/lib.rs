@@ -3,6 +3,7 @@
 //! evaluates it. This crate never applies a configuration to a device.
 #![forbid(unsafe_code)]
 
+mod alike;
 mod attach;
 pub mod collect;
 pub mod cost_simulation;
@@ -18,6 +19,7 @@ mod snapshot;
 mod switch_plan;
 mod two_paths;
 
+pub use alike::alike;
 pub use attach::{attach_host, plan_switch};
 pub use finding::{Consequence, Finding, Severity};
 pub use from_fabric::{SourceError, class_weights, host_intent};

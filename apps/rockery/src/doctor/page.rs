@@ -14,7 +14,7 @@ const LINES_SHOWN_MAX: usize = 20;
 /// The page: findings, what was judged, and lines that were not understood.
 pub(super) fn page(facts: &Examined, found: &[Finding]) -> String {
     let (hosts, switches) = (&facts.hosts, &facts.switches);
-    let mut text: String = found.iter().map(|finding| format!("{finding}\n")).collect();
+    let mut text = crate::finding::as_text(found);
     if let Some(folder) = documents::folder().filter(|_| !found.is_empty()) {
         text += &format!("docs/ is {} here\n", folder.display());
     }

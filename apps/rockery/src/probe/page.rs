@@ -43,7 +43,7 @@ pub(super) fn print(
         });
         return output::json(serde_json::to_string_pretty(&page).unwrap_or_default());
     }
-    let mut text: String = found.iter().map(|finding| format!("{finding}\n")).collect();
+    let mut text = finding::as_text(found);
     text += &table(observed);
     if !loads.is_empty() {
         text.push('\n');
