@@ -9,6 +9,7 @@ mod live_functions;
 mod nvme;
 mod outputs;
 mod pcie;
+mod published;
 mod replay;
 mod settings;
 mod shapes;
