@@ -55,6 +55,37 @@ pub const PAGE: &[PageFile] = &[
     ("worker.js", JAVASCRIPT, include_str!("../static/worker.js")),
 ];
 
+/// The page of live counters alone, which has no simulator.
+pub const COUNTERS_PAGE: &[PageFile] = &[
+    (
+        "index.html",
+        "text/html; charset=utf-8",
+        include_str!("../static/counters.html"),
+    ),
+    (
+        "counters.js",
+        JAVASCRIPT,
+        include_str!("../static/counters.js"),
+    ),
+    (
+        "style.css",
+        "text/css; charset=utf-8",
+        include_str!("../static/style.css"),
+    ),
+    ("live.js", JAVASCRIPT, include_str!("../static/live.js")),
+    (
+        "devices.js",
+        JAVASCRIPT,
+        include_str!("../static/devices.js"),
+    ),
+    (
+        "storage.js",
+        JAVASCRIPT,
+        include_str!("../static/storage.js"),
+    ),
+    ("labs.js", JAVASCRIPT, include_str!("../static/labs.js")),
+];
+
 /// `engine.js` for a page that is served by a rockery that simulates.
 pub const SERVER_ENGINE: PageFile = (
     "engine.js",

@@ -100,6 +100,12 @@ pub(crate) enum Error {
     /// A file that is no trace.
     #[error("{0}")]
     NoTrace(#[source] ::trace::TraceError),
+    /// A page that runs simulations, at an address that others reach.
+    #[error(
+        "{0} is not on loopback, and the page has no authentication: choose an address in 127.0.0.0/8 or ::1 \
+         and reach it through ssh -L, or show the counters alone with --read-only"
+    )]
+    NotLoopback(std::net::IpAddr),
     /// A step of the transfer of `rockery check`.
     #[error("no RDMA transfer: {0}")]
     Trial(String),
@@ -382,7 +388,8 @@ impl Error {
             Self::NoTrace(_)
             | Self::Unread(_)
             | Self::EarlierSnapshots(..)
-            | Self::NeedsDestroy(_) => 2,
+            | Self::NeedsDestroy(_)
+            | Self::NotLoopback(_) => 2,
             _ => 125,
         }
     }

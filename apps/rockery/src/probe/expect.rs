@@ -33,7 +33,7 @@ pub(super) fn shares(what: &Probe) -> Result<Vec<Expected>, Error> {
 }
 
 /// The name of this machine.
-pub(super) fn hostname() -> Option<String> {
+pub(crate) fn hostname() -> Option<String> {
     let name = std::fs::read_to_string(Path::new("/proc/sys/kernel/hostname")).ok()?;
     Some(name.trim().to_owned())
 }

@@ -21,6 +21,7 @@ use doctor::probe::{
 };
 
 use crate::Error;
+pub(crate) use expect::hostname;
 use load::Loads;
 pub(crate) use matrix::matrix;
 use network::Receiver;
@@ -112,12 +113,7 @@ pub(crate) fn act(what: &Probe) -> Result<(), Error> {
         observed.push(survey(host, *address, &dscps, &mut network));
     }
     let loaded = under_load(&receiver, &observed, &expected, what)?;
-    judge(
-        what,
-        &expect::hostname().unwrap_or_default(),
-        &observed,
-        &loaded,
-    )
+    judge(what, &hostname().unwrap_or_default(), &observed, &loaded)
 }
 
 /// Prints what was observed from this machine, with what is wrong.

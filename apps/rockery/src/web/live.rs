@@ -17,6 +17,7 @@ const SHARED: Duration = Duration::from_millis(300);
 /// The last answers.
 #[derive(Debug, Default)]
 pub(super) struct Live {
+    pub(super) devices: Shared,
     pub(super) storage: Shared,
     pub(super) labs: Shared,
 }
