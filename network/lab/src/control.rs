@@ -125,6 +125,9 @@ pub struct HostStatus {
     pub v4: String,
     /// Its IPv6 address.
     pub v6: String,
+    /// The addresses that it uses and the file does not name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub learned: Vec<String>,
     /// The MAC address of its interface.
     pub mac: String,
     /// Which function of another host's adapter it is, if it is one.

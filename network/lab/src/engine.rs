@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::control::{Answer, HostStatus, MESSAGE_BYTES, Request, Status};
 use crate::device::Device;
 use crate::functions::{Cables, FunctionStatus, adapters_of};
-use crate::inspect;
+use crate::inspect::{self, nothing_measured, text};
 use crate::link_changes;
 use crate::listener::accept;
 use crate::lldp::Lldp;
@@ -25,6 +25,7 @@ use os::epoll::Epoll;
 use sim::report::{Report, table_so_far};
 use sim::world::{CapturedFrame, World};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -733,6 +734,7 @@ impl Engine {
             function: function(&port.host),
             v4: port.host.v4.to_string(),
             v6: port.host.v6.to_string(),
+            learned: port.learned.iter().map(IpAddr::to_string).collect(),
             devices: port.devices.iter().filter(|device| !device.leaves).count() as u32,
             counters: port.counters,
         });
@@ -782,14 +784,4 @@ fn new_world(plan: &Plan) -> Result<World, LabError> {
         .iter()
         .for_each(|host| world.set_live(host.number));
     Ok(world)
-}
-
-fn nothing_measured() -> Answer {
-    Answer::Error {
-        error: "no run was measured".to_owned(),
-    }
-}
-
-fn text(text: String) -> Answer {
-    Answer::Text { text, more: false }
 }

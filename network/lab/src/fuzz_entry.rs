@@ -55,6 +55,9 @@ pub fn tap_frame(bytes: &[u8]) {
     for frame in &tap.lldp {
         let _ = crate::lldp::said(frame);
     }
+    for frame in &tap.unknown {
+        let _ = crate::neighbours::heard(frame);
+    }
     tap.flush();
     ip_packet(bytes);
 }

@@ -75,6 +75,18 @@ pub(crate) fn show(
     Ok(asked.join("\n\n") + "\n")
 }
 
+/// The answer where no run was measured.
+pub(crate) fn nothing_measured() -> Answer {
+    Answer::Error {
+        error: "no run was measured".to_owned(),
+    }
+}
+
+/// A text that is whole.
+pub(crate) fn text(text: String) -> Answer {
+    Answer::Text { text, more: false }
+}
+
 /// Sends an answer; a long text in pieces.
 pub(crate) fn send(fd: RawFd, answer: Answer, fds: &[RawFd]) {
     let Answer::Text { text, .. } = &answer else {

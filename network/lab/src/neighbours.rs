@@ -1,14 +1,16 @@
-//! Neighbour resolution: the lab answers ARP requests and neighbour solicitations of kernels, and notifies
-//! them of a MAC address that has changed.
+//! Neighbour resolution: the lab answers ARP requests and neighbour solicitations of kernels, notifies them
+//! of a MAC address that has changed, and hears which other addresses they use.
 
 use crate::frame::{Checksum, ETHERNET_BYTES};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Type of ARP frames.
 pub(crate) const ETHERTYPE_ARP: [u8; 2] = [8, 6];
 /// Type of IPv6 frames.
 pub(crate) const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 
+/// The protocol number of ICMPv6.
+const ICMPV6: u8 = 58;
 /// Types of ICMPv6 messages (RFC 4861, 4.3 and 4.4).
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
@@ -49,6 +51,101 @@ impl HostAddresses {
     }
 }
 
+/// What a frame of ARP or neighbour discovery says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Heard {
+    /// The address that its sender has or claims.
+    pub(crate) sender: Option<IpAddr>,
+    /// The MAC address of its sender.
+    pub(crate) mac: [u8; 6],
+    /// The address that it is about.
+    pub(crate) target: IpAddr,
+    pub(crate) said: HeardKind,
+}
+
+/// The kind of such a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HeardKind {
+    /// Who has the target?
+    Asks,
+    /// The sender has it: to this MAC address.
+    Answers([u8; 6]),
+    /// The sender has it: to nobody in particular, or in a packet that finds its way by itself.
+    Announces,
+}
+
+/// Reads a frame of ARP, or a solicitation or advertisement of a neighbour.
+pub(crate) fn heard(frame: &[u8]) -> Option<Heard> {
+    match *frame.get(12..14)?.first_chunk()? {
+        ETHERTYPE_ARP => heard_arp(frame),
+        ETHERTYPE_IPV6 => heard_neighbour(frame),
+        _ => None,
+    }
+}
+
+fn heard_arp(frame: &[u8]) -> Option<Heard> {
+    let packet = frame.get(ETHERNET_BYTES..ETHERNET_BYTES + 28)?;
+    // Ethernet and IPv4, with addresses of their lengths.
+    if packet[..6] != [0, 1, 8, 0, 6, 4] {
+        return None;
+    }
+    let address = |at: usize| Some(Ipv4Addr::from(*packet[at..].first_chunk::<4>()?));
+    let (sender, target) = (address(14)?, address(24)?);
+    let to = *packet[18..].first_chunk::<6>()?;
+    let said = match packet[7] {
+        _ if sender == target => HeardKind::Announces,
+        1 => HeardKind::Asks,
+        2 => HeardKind::Answers(to),
+        _ => return None,
+    };
+    Some(Heard {
+        // A probe has none yet (RFC 5227, 2.1).
+        sender: Some(sender)
+            .filter(|sender| !sender.is_unspecified())
+            .map(IpAddr::V4),
+        mac: *packet[8..].first_chunk()?,
+        target: IpAddr::V4(target),
+        said,
+    })
+}
+
+fn heard_neighbour(frame: &[u8]) -> Option<Heard> {
+    let (ip, body) = frame.get(ETHERNET_BYTES..)?.split_at_checked(40)?;
+    if ip[6] != ICMPV6 {
+        return None;
+    }
+    let target = Ipv6Addr::from(*body.get(8..)?.first_chunk::<16>()?);
+    let from = Ipv6Addr::from(*ip[8..].first_chunk::<16>()?);
+    let (sender, said) = match *body.first()? {
+        // Without a source it asks for its own address (RFC 4862, 5.4.2).
+        SOLICITATION if from.is_unspecified() => (target, HeardKind::Asks),
+        SOLICITATION => (from, HeardKind::Asks),
+        ADVERTISEMENT => (target, HeardKind::Announces),
+        _ => return None,
+    };
+    Some(Heard {
+        sender: Some(IpAddr::V6(sender)),
+        mac: *frame.get(6..)?.first_chunk()?,
+        target: IpAddr::V6(target),
+        said,
+    })
+}
+
+/// Whether a frame says something of an address that no host is known to have.
+pub(crate) fn is_news(neighbours: &[HostAddresses], frame: &[u8]) -> bool {
+    let is_known = |address: IpAddr| match address {
+        IpAddr::V4(v4) => neighbours.iter().any(|one| one.v4 == v4),
+        IpAddr::V6(v6) => neighbours
+            .iter()
+            .any(|one| one.v6 == v6 || one.link_local == v6),
+    };
+    heard(frame).is_some_and(|heard| {
+        let of_sender = heard.sender.is_some_and(|sender| !is_known(sender));
+        let is_passed_on = matches!(heard.said, HeardKind::Answers(_));
+        of_sender || is_passed_on || (heard.said == HeardKind::Asks && !is_known(heard.target))
+    })
+}
+
 /// The answer to an ARP request for the address of another host (RFC 826).
 pub(crate) fn arp_answer(neighbours: &[HostAddresses], frame: &[u8]) -> Option<Vec<u8>> {
     let packet = frame.get(ETHERNET_BYTES..ETHERNET_BYTES + 28)?;
@@ -78,7 +175,7 @@ fn arp_frame(operation: u8, to: [u8; 6], mac: [u8; 6], address: Ipv4Addr) -> Vec
 /// The answer to a neighbour solicitation.
 pub(crate) fn solicited(neighbours: &[HostAddresses], frame: &[u8]) -> Option<Vec<u8>> {
     let (ip, body) = frame.get(ETHERNET_BYTES..)?.split_at_checked(40)?;
-    if frame.get(12..14)? != ETHERTYPE_IPV6 || ip[6] != 58 || *body.first()? != SOLICITATION {
+    if frame.get(12..14)? != ETHERTYPE_IPV6 || ip[6] != ICMPV6 || *body.first()? != SOLICITATION {
         return None;
     }
     let target = Ipv6Addr::from(*body.get(8..)?.first_chunk::<16>()?);

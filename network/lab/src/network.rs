@@ -3,6 +3,7 @@
 mod enter;
 mod ip;
 mod lids;
+mod resolve;
 
 pub(crate) use ip::{IpPort, MTU as IP_MTU, QPN as IP_QPN};
 pub(crate) use lids::Lids;
@@ -21,10 +22,11 @@ use fabric::Time;
 use infiniband::ipoib::AddressHandle;
 use link::lab::Header;
 use link::memory::Body;
+use resolve::Asked;
 use sim::world::{CapturedFrame, Delivered, LiveHosts, LivePacket, Offer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use wire::Packet;
 
@@ -77,6 +79,10 @@ pub(crate) struct Port {
     /// The network polls the port by itself, because its last poll returned a packet.
     pub(crate) asks: bool,
     pub(crate) counters: HostCounters,
+    /// Addresses of the host that the file does not name.
+    pub(crate) learned: Vec<IpAddr>,
+    /// Questions of the host that were passed on.
+    asked: Asked,
 }
 
 /// A packet that is in the network.
@@ -184,7 +190,6 @@ impl Network {
     /// have changed. ARP requests and neighbour solicitations are answered by the new ones from then on, and
     /// kernels of the VLAN are notified of a new MAC address.
     pub(crate) fn set_hosts(&mut self, hosts: &[LiveHost]) {
-        let known = neighbours_of(hosts);
         self.macs = hosts.iter().map(|host| (host.mac, host.number)).collect();
         let before = self.ports.iter().map(|port| port.host.mac);
         let moved = before
@@ -194,10 +199,9 @@ impl Network {
         for (port, host) in self.ports.iter_mut().zip(hosts) {
             port.host.clone_from(host);
             port.devices.iter_mut().for_each(Device::unblock);
-            let (Some(tap), Some(known)) = (&mut port.tap, known.get(&host.vlan())) else {
+            let Some(tap) = &port.tap else {
                 continue;
             };
-            tap.set_neighbours(known.clone());
             for other in moved
                 .iter()
                 .filter(|other| other.number != host.number && other.vlan() == host.vlan())
@@ -209,6 +213,7 @@ impl Network {
                     .for_each(|frame| tap.put_control(frame));
             }
         }
+        self.tell_neighbours();
     }
 
     /// Has the kernels of hosts take the MAC addresses that these have now; all of them or none.
@@ -495,6 +500,7 @@ impl Network {
 
     /// Wakes the devices that sleep and have something to do, and passes on frames that were held back.
     pub(crate) fn flush(&mut self) {
+        self.resolve();
         self.deliver_waiting();
         self.detach_leaving();
         for port in &mut self.ports {
@@ -670,6 +676,8 @@ impl Port {
             next: 0,
             asks: false,
             counters,
+            learned: Vec::new(),
+            asked: Asked::default(),
         }
     }
 

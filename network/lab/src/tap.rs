@@ -7,7 +7,9 @@
 use crate::frame::{Checksum, ETHERNET_BYTES, VNET_BYTES, class_of};
 use crate::gso::{Cut, Merged};
 use crate::ip_frames;
-use crate::neighbours::{ETHERTYPE_ARP, ETHERTYPE_IPV6, Neighbours, arp_answer, solicited};
+use crate::neighbours::{
+    ETHERTYPE_ARP, ETHERTYPE_IPV6, Neighbours, arp_answer, is_news, solicited,
+};
 use crate::sys::interface;
 use crate::tap_buffers::{Buffers, Slice};
 use sim::world::Marking;
@@ -26,6 +28,9 @@ const ETHERTYPE_LLDP: [u8; 2] = [0x88, 0xcc];
 
 /// Frames of LLDP that wait to be looked at, at most; further ones are dropped.
 const LLDP_MAX: usize = 16;
+
+/// Frames about unknown addresses that wait to be looked at, at most; further ones are dropped.
+const UNKNOWN_MAX: usize = 16;
 
 /// A frame that was taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,6 +71,8 @@ pub(crate) struct Tap {
     neighbours: Neighbours,
     /// Frames of LLDP, which are for the port of the switch and go no further.
     pub(crate) lldp: VecDeque<Vec<u8>>,
+    /// Frames of ARP and neighbour discovery about addresses that are not known.
+    pub(crate) unknown: VecDeque<Vec<u8>>,
 }
 
 impl Tap {
@@ -80,6 +87,7 @@ impl Tap {
             is_ip: false,
             neighbours,
             lldp: VecDeque::new(),
+            unknown: VecDeque::new(),
         }
     }
 
@@ -284,15 +292,10 @@ impl Tap {
     /// Answers ARP requests and neighbour solicitations. True for frames that go no further.
     fn is_answered(&mut self) -> bool {
         let frame = self.frame();
-        match frame.get(12..14) {
-            Some(kind) if kind == ETHERTYPE_ARP => {}
-            Some(kind) if kind == ETHERTYPE_IPV4 || kind == ETHERTYPE_IPV6 => {
-                let Some(answer) = solicited(&self.neighbours, frame) else {
-                    return false;
-                };
-                self.put_control(&answer);
-                return true;
-            }
+        let answer = match frame.get(12..14) {
+            Some(kind) if kind == ETHERTYPE_ARP => arp_answer(&self.neighbours, frame),
+            Some(kind) if kind == ETHERTYPE_IPV6 => solicited(&self.neighbours, frame),
+            Some(kind) if kind == ETHERTYPE_IPV4 => return false,
             Some(kind) if kind == ETHERTYPE_LLDP => {
                 if self.lldp.len() < LLDP_MAX {
                     self.lldp.push_back(self.frame().to_vec());
@@ -300,11 +303,15 @@ impl Tap {
                 return true;
             }
             _ => return true,
+        };
+        let ends_here = answer.is_some() || frame.get(12..14) == Some(&ETHERTYPE_ARP);
+        if self.unknown.len() < UNKNOWN_MAX && is_news(&self.neighbours, frame) {
+            self.unknown.push_back(self.frame().to_vec());
         }
-        if let Some(answer) = arp_answer(&self.neighbours, frame) {
+        if let Some(answer) = answer {
             self.put_control(&answer);
         }
-        true
+        ends_here
     }
 }
 

@@ -60,6 +60,7 @@ mod tests {
             name: "h0\u{202e}<b>".to_owned(),
             v4: "10.0.0.1".to_owned(),
             v6: "fd00::1".to_owned(),
+            learned: Vec::new(),
             mac: "02:00:00:00:00:01".to_owned(),
             function: None,
             devices: 2,
