@@ -7,6 +7,7 @@ use crate::lldp::DcbxLink;
 use crate::measurement::Measured;
 use crate::network::HostCounters;
 use crate::ports::Ports;
+use crate::shape::Shape;
 use crate::tracking::{Numbers, Outcome};
 use link::unix;
 use serde::{Deserialize, Serialize};
@@ -64,6 +65,8 @@ pub(crate) enum Request {
     Report { json: bool },
     /// The counters of ports.
     Ports,
+    /// Nodes and links.
+    Shape,
     /// The DCBX state of links.
     Dcbx,
 }
@@ -405,6 +408,14 @@ impl Client {
     /// When the lab does not answer.
     pub fn ports(&self) -> Result<Ports, LabError> {
         serde_json::from_str(&self.text(&Request::Ports)?).map_err(|_| Self::wrong())
+    }
+
+    /// The nodes and links, with those that are down.
+    ///
+    /// # Errors
+    /// When the lab does not answer.
+    pub fn shape(&self) -> Result<Shape, LabError> {
+        serde_json::from_str(&self.text(&Request::Shape)?).map_err(|_| Self::wrong())
     }
 
     /// A text, which comes in pieces.

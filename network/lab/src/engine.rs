@@ -16,6 +16,7 @@ use crate::namespaces::{ATTACH, RUNTIME, Spaces};
 use crate::network::{Network, Port, neighbours_of};
 use crate::plan::{LiveHost, Plan};
 use crate::ports::Ports;
+use crate::shape::Shape;
 use crate::subnet::{Connections, Greeted, LiveSubnet};
 use crate::tracking::Numbers;
 use crate::watched::Watched;
@@ -463,6 +464,10 @@ impl Engine {
                 let now_ns = self.clock.now().0 / 1000;
                 let ports = Ports::of(&self.plan.experiment, &self.world.results(), now_ns);
                 text(serde_json::to_string(&ports).unwrap_or_default())
+            }
+            Request::Shape => {
+                let down = self.cables.down(&self.plan.experiment.network);
+                text(serde_json::to_string(&Shape::of(&self.plan, &down)).unwrap_or_default())
             }
             Request::Dcbx => {
                 text(serde_json::to_string(&self.lldp.status(&self.plan)).unwrap_or_default())

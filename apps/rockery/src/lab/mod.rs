@@ -1,6 +1,7 @@
 //! `rockery lab`: fabric files run live.
 
 mod compare;
+mod graph;
 mod list;
 mod metrics;
 mod run;
@@ -29,6 +30,8 @@ pub(crate) enum Lab {
     /// Run the workloads of a fabric file live, and print what `rockery sim` prints; --compare simulates it
     /// too.
     Run(run::RunArgs),
+    /// Print the network of a lab that runs, or of a fabric file, as a graph or a picture.
+    Graph(graph::Graph),
     /// A host's part in `rockery lab run`.
     #[command(hide = true)]
     Part,
@@ -238,6 +241,7 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
             let name = format!("run-{}", std::process::id());
             return run::act(what, &plan(&what.file, &what.set, Some(name))?);
         }
+        Lab::Graph(what) => graph::act(what)?,
         Lab::Part => ::lab::traffic::act(),
         Lab::Down(which) => return down(which),
         Lab::Ps { lab, json } => return list::ps(lab.as_deref(), *json),
