@@ -35,6 +35,7 @@ mod neighbours;
 mod network;
 mod plan;
 mod ports;
+pub mod reach;
 mod shape;
 mod start;
 mod subnet;

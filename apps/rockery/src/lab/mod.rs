@@ -4,6 +4,8 @@ mod compare;
 mod graph;
 mod list;
 mod metrics;
+mod part;
+mod reach;
 mod run;
 
 use std::ffi::OsString;
@@ -30,11 +32,18 @@ pub(crate) enum Lab {
     /// Run the workloads of a fabric file live, and print what `rockery sim` prints; --compare simulates it
     /// too.
     Run(run::RunArgs),
+    /// Try whether each live host reaches each other one, by TCP over IPv4 and IPv6 and by RDMA.
+    ///
+    /// Prints each pair and way that fails, with the reason, and exits with 1 if there is one.
+    Test(reach::Test),
     /// Print the network of a lab that runs, or of a fabric file, as a graph or a picture.
     Graph(graph::Graph),
     /// A host's part in `rockery lab run`.
     #[command(hide = true)]
     Part,
+    /// A host's part in `rockery lab test`.
+    #[command(hide = true)]
+    Reach,
     /// End a lab and all programs in it.
     Down(Down),
     /// List labs and their hosts.
@@ -241,8 +250,10 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
             let name = format!("run-{}", std::process::id());
             return run::act(what, &plan(&what.file, &what.set, Some(name))?);
         }
+        Lab::Test(what) => return reach::act(what),
         Lab::Graph(what) => graph::act(what)?,
         Lab::Part => ::lab::traffic::act(),
+        Lab::Reach => ::lab::reach::act(),
         Lab::Down(which) => return down(which),
         Lab::Ps { lab, json } => return list::ps(lab.as_deref(), *json),
         Lab::Report { lab, json } => {
@@ -291,6 +302,11 @@ pub(crate) fn act(lab: &Lab) -> Result<ExitCode, Error> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// An error of a lab.
+fn refused(what: String) -> Error {
+    ::lab::LabError::Refused(what).into()
 }
 
 /// The plan of a file.

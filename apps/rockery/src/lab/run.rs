@@ -1,8 +1,7 @@
 //! `rockery lab run`: the workloads of a fabric file, live, and beside them the simulation of the same file.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use ::lab::Numbers;
 use ::lab::traffic::{LiveFlow, Moves, Said, Told};
@@ -12,7 +11,8 @@ use ::sim::report::{Report, table};
 use ::sim::world::{Flow, Forgery, Transfer};
 use fabric::Time;
 
-use super::{SLOW_MAX, compare};
+use super::part::Part;
+use super::{SLOW_MAX, compare, refused};
 use crate::{Error, output};
 
 /// The slowdown at which lateness is measured first, and how long, in nanoseconds of the lab's clock.
@@ -114,10 +114,6 @@ pub(super) fn act(what: &RunArgs, plan: &Plan) -> Result<ExitCode, Error> {
         super::advice(u64::from(next(&measured)), measured.slowdown)
     );
     Ok(ExitCode::FAILURE)
-}
-
-fn refused(what: String) -> Error {
-    ::lab::LabError::Refused(what).into()
 }
 
 fn simulate(experiment: &Experiment) -> Result<Report, Error> {
@@ -269,10 +265,7 @@ fn attempt(
 /// A host's part in the run, in a process there.
 struct Host {
     number: u32,
-    name: String,
-    child: Child,
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
+    part: Part,
 }
 
 impl Host {
@@ -310,7 +303,10 @@ impl Host {
             if own.is_empty() {
                 continue;
             }
-            let mut host = Self::start(plan, live)?;
+            let mut host = Self {
+                number: live.number,
+                part: Part::start(&plan.name, &live.name, "part")?,
+            };
             host.tell(&Told::Flows {
                 address: live.v4,
                 flows: own,
@@ -320,99 +316,37 @@ impl Host {
         Ok(hosts)
     }
 
-    fn start(plan: &Plan, live: &::lab::LiveHost) -> Result<Self, Error> {
-        let own = std::env::current_exe().map_err(Error::file("/proc/self/exe"))?;
-        let mut command = Command::new(&own);
-        // It reads the lab's time itself, and polls its queues by the machine's.
-        command.args([
-            "lab",
-            "exec",
-            "--machine-clock",
-            "--lab",
-            &plan.name,
-            &live.name,
-            "--",
-        ]);
-        command.arg(&own).args(["lab", "part"]);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(Error::file(&own))?;
-        let (input, output) = (child.stdin.take(), child.stdout.take());
-        let output = output.ok_or_else(|| refused("a host has no output".to_owned()))?;
-        Ok(Self {
-            number: live.number,
-            name: live.name.clone(),
-            child,
-            input,
-            output: BufReader::new(output),
-        })
-    }
-
-    fn tell(&mut self, what: &Told) -> Result<(), Error> {
-        let line = serde_json::to_string(what).unwrap_or_default() + "\n";
-        let told = self.input.as_mut().map(|input| {
-            input
-                .write_all(line.as_bytes())
-                .and_then(|()| input.flush())
-        });
-        match told {
-            Some(Ok(())) => Ok(()),
-            // The last message of the host is more specific than the broken pipe.
-            _ => Err(self
-                .hear()
-                .err()
-                .unwrap_or_else(|| refused(format!("host {} has ended", self.name)))),
+    fn expect_listening(&mut self) -> Result<(), Error> {
+        match self.hear()? {
+            Said::Listens => Ok(()),
+            _ => Err(self.part.wrong()),
         }
     }
 
     fn hear(&mut self) -> Result<Said, Error> {
-        let mut line = String::new();
-        let read = self.output.read_line(&mut line).unwrap_or(0);
-        match serde_json::from_str(&line) {
-            Ok(Said::Failed { why }) => Err(refused(format!("host {}: {why}", self.name))),
-            Ok(said) => Ok(said),
-            Err(_) if read == 0 => Err(refused(format!("host {} has ended", self.name))),
-            Err(_) => Err(refused(format!("host {} said {}", self.name, line.trim()))),
+        match self.part.hear()? {
+            Said::Failed { why } => Err(self.part.failed(&why)),
+            said => Ok(said),
         }
     }
 
-    fn wrong(&self) -> Error {
-        refused(format!(
-            "host {} is of another version of rockery",
-            self.name
-        ))
-    }
-
-    fn expect_listening(&mut self) -> Result<(), Error> {
-        if self.hear()? == Said::Listens {
-            Ok(())
-        } else {
-            Err(self.wrong())
-        }
+    fn tell(&mut self, what: &Told) -> Result<(), Error> {
+        let told = self.part.tell(what);
+        // The last message of the host is more specific than the broken pipe.
+        told.or_else(|error| self.hear().and(Err(error)))
     }
 
     fn expect_connected(&mut self) -> Result<Vec<(u32, u32)>, Error> {
         match self.hear()? {
             Said::Connected { numbers } => Ok(numbers),
-            _ => Err(self.wrong()),
+            _ => Err(self.part.wrong()),
         }
     }
 
     fn expect_done(&mut self) -> Result<Vec<Outcome>, Error> {
         match self.hear()? {
             Said::Done { outcomes } => Ok(outcomes),
-            _ => Err(self.wrong()),
+            _ => Err(self.part.wrong()),
         }
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        // The end of its input ends it; one that does not listen is killed.
-        self.input = None;
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -11,6 +11,7 @@ mod infiniband;
 mod infiniband_ip;
 mod infiniband_shares;
 mod lessons;
+mod reach;
 mod replay;
 mod robust;
 mod runs;
