@@ -2,9 +2,19 @@
 //! the program takes away. Each probe runs all cases of a table, each in a process of its own.
 
 use programs::probe::Probe;
-use programs::{Job, Machine, Namespace, Rockery};
+use programs::{Job, Machine, Namespace, Rockery, Segment};
 
 const SECONDS: u64 = 300;
+
+/// Cases of `counts` whose objects the kernel's device does not have.
+const NOT_OFFERED_BY_RXE: [&str; 6] = [
+    "a domain with a null region",
+    "a domain with a parent domain",
+    "a thread domain with a parent domain",
+    "a completion queue of an XRC queue",
+    "an XRC domain with an XRC queue",
+    "device memory",
+];
 
 fn expect_right(rockery: &Rockery, probe: &Probe, arguments: &[&str]) {
     let alone = Namespace::alone().expect("a namespace").with(rockery);
@@ -26,10 +36,51 @@ fn memory_that_is_taken_away_ends_requests_and_no_process() {
     }
 }
 
+/// What a case of `counts` prints where the count of users is right.
+const COUNTED: &str = "EBUSY in use, its user 0, afterwards 0";
+
+/// The cases of `counts` on a machine, each with its outcome.
+fn counts(machine: &dyn Machine, probe: &Probe, device: &str) -> Vec<(String, String)> {
+    let path = probe.path().to_string_lossy();
+    let ran = machine.run(&[&path, device], SECONDS).expect("it runs");
+    let said = ran.expect_success().output;
+    let cases = said
+        .lines()
+        .map(|line| line.split_once(": ").expect("a case"));
+    cases
+        .map(|(case, outcome)| (case.to_owned(), outcome.to_owned()))
+        .collect()
+}
+
+fn counts_probe() -> Probe {
+    Probe::compile("counts").unwrap()
+}
+
 #[test]
 fn objects_in_use_are_not_destroyed() {
-    let probe = Probe::compile("counts").unwrap();
-    expect_right(&Rockery::built(), &probe, &[]);
+    let probe = counts_probe();
+    let alone = Namespace::alone().unwrap().with(&Rockery::built());
+    let cases = counts(&alone, &probe, "rk_lo");
+    assert_eq!(cases.len(), 15, "{cases:?}");
+    for (case, outcome) in cases {
+        assert_eq!(outcome, COUNTED, "{case}");
+    }
+}
+
+/// The kernel's device has the same counts of users; some objects it does not offer.
+#[test]
+fn the_kernels_device_refuses_what_is_in_use_too() {
+    let probe = counts_probe();
+    let segment = Segment::new(1500).unwrap();
+    let guest = segment.guest(11, &[probe.path()]).unwrap();
+    let mut not_offered = Vec::new();
+    for (case, outcome) in counts(&guest, &probe, "rxe0") {
+        match outcome.as_str() {
+            "not offered" => not_offered.push(case),
+            outcome => assert_eq!(outcome, COUNTED, "{case}"),
+        }
+    }
+    assert_eq!(not_offered, NOT_OFFERED_BY_RXE);
 }
 
 #[test]
