@@ -27,6 +27,7 @@ NAMES = [
     "infinistore",
     "peercache",
     "tensorpipe",
+    "gloo",
     "qemu",
     "valkey",
 ]
