@@ -1,5 +1,5 @@
 //! The C ABI of `libibverbs` and `librdmacm`: structs, constants, and (in `symbols/`) the names and versions
-//! that the dynamic loader resolves. It has no functions.
+//! that the dynamic loader resolves. Its only functions give values their names.
 //!
 //! Names are those of `infiniband/verbs.h` and `rdma/rdma_cma.h` of rdma-core 44, whose manual pages document
 //! the fields. Values that C code writes are integers with constants, not Rust enums, because a program may
@@ -13,6 +13,7 @@ mod attr;
 mod cma;
 mod context;
 mod layout;
+pub mod names;
 mod object;
 mod value;
 mod work;

@@ -21,5 +21,5 @@ pub use event::Event;
 pub use explain::{Finding, Mistake, explain};
 pub use file::Trace;
 pub use kind::{Kind, NONE};
-pub use names::{access_names, cm_event_name, opcode_name, state_name, status_name};
+pub use names::access_names;
 pub use text::line;

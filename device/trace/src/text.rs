@@ -2,9 +2,10 @@
 
 use crate::event::Event;
 use crate::kind::Kind;
-use crate::names::{
-    access_names, cm_event_name, completion_name, errno_name, event_name, mask_names, opcode_name,
-    state_name, status_name, type_name,
+use crate::names::{access_names, errno_name, mask_names};
+use abi::names::{
+    cm_event_name, event_name, qp_state_name, qp_type_name, wc_opcode_name, wc_status_name,
+    wr_opcode_name,
 };
 
 /// A line for an event: seconds since `begin_ns`, process, thread, and what happened.
@@ -51,7 +52,7 @@ pub(crate) fn what(event: &Event<'_>) -> String {
         Kind::State => format!(
             "{} is in state {}",
             queue_pair(event),
-            state_name(event.number("to"))
+            qp_state_name(event.number("to"))
         ),
     };
     match event.field("errno") {
@@ -100,7 +101,7 @@ fn send(event: &Event<'_>) -> String {
         "ibv_post_send {} wr_id {:#x} {} {} bytes{}{remote}{signaled}",
         queue_pair(event),
         event.number("wr_id"),
-        opcode_name(event.number("opcode")),
+        wr_opcode_name(event.number("opcode")),
         event.number("length"),
         elements(event)
     )
@@ -124,19 +125,19 @@ fn completion(event: &Event<'_>) -> String {
         "completion {} wr_id {:#x} {} {} {} bytes",
         queue_pair(event),
         event.number("wr_id"),
-        completion_name(event.number("opcode")),
-        status_name(event.number("status")),
+        wc_opcode_name(event.number("opcode")),
+        wc_status_name(event.number("status")),
         event.number("length")
     )
 }
 
 fn modify(event: &Event<'_>) -> String {
-    let from = state_name(event.number("from"));
+    let from = qp_state_name(event.number("from"));
     let mut text = match event.field("to") {
         Some(to) => format!(
             "ibv_modify_qp {} {from} to {}",
             queue_pair(event),
-            state_name(to)
+            qp_state_name(to)
         ),
         None => format!("ibv_modify_qp {} in {from}", queue_pair(event)),
     };
@@ -193,7 +194,7 @@ fn create(event: &Event<'_>) -> String {
     format!(
         "ibv_create_qp {} {} {} send and {} receive requests{signaled}",
         queue_pair(event),
-        type_name(event.number("type")),
+        qp_type_name(event.number("type")),
         event.number("send_wr"),
         event.number("receive_wr")
     )

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use ::trace::{Event, Kind, Trace, opcode_name, status_name};
+use ::trace::{Event, Kind, Trace};
+use abi::names::{qp_state_name, wc_status_name, wr_opcode_name};
 
 /// Rungs that a page has; a browser is slow with more.
 const RUNGS_MAX: usize = 4000;
@@ -81,7 +82,7 @@ impl Ladder<'_> {
         let failed = number("errno") != 0;
         match event.kind {
             Kind::Send if !failed => {
-                let name = opcode_name(number("opcode"));
+                let name = wr_opcode_name(number("opcode"));
                 let label = format!(
                     "{name} {} B, wr_id {:#x}",
                     number("length"),
@@ -90,7 +91,7 @@ impl Ladder<'_> {
                 self.push(event.at_ns, Rung::Request { from: at, label });
             }
             Kind::Completion => {
-                let status = status_name(number("status"));
+                let status = wc_status_name(number("status"));
                 let is_receive = number("opcode") & 128 != 0;
                 let label = format!(
                     "{} wr_id {:#x}: {status}",
@@ -107,13 +108,13 @@ impl Ladder<'_> {
                 if let Some(peer) = event.field("peer") {
                     self.peers.insert((event.process, number("qpn")), peer);
                 }
-                let to = event.field("to").map_or("attributes", ::trace::state_name);
+                let to = event.field("to").map_or("attributes", qp_state_name);
                 let outcome = if failed { " refused" } else { "" };
                 let label = format!("{to}{outcome}");
                 self.push(event.at_ns, Rung::Note { at, label });
             }
             Kind::State => {
-                let label = format!("in state {}", ::trace::state_name(number("to")));
+                let label = format!("in state {}", qp_state_name(number("to")));
                 self.push(event.at_ns, Rung::Note { at, label });
             }
             Kind::Receive => {

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use ::trace::{Event, Kind, Trace, opcode_name, status_name};
+use ::trace::{Event, Kind, Trace};
+use abi::names::{wc_status_name, wr_opcode_name};
 use command::printable;
 use serde_json::{Map, Value, json};
 
@@ -98,7 +99,7 @@ impl Slices {
                 let is_receive = event.kind == Kind::Receive;
                 let name = match is_receive {
                     true => "RECV",
-                    false => opcode_name(event.field("opcode").unwrap_or(u64::MAX)),
+                    false => wr_opcode_name(event.field("opcode").unwrap_or(u64::MAX)),
                 };
                 self.next += 1;
                 let key = (event.process, qpn, is_receive, wr_id);
@@ -113,7 +114,7 @@ impl Slices {
                     .field("opcode")
                     .is_some_and(|opcode| opcode & 128 != 0);
                 let key = (event.process, qpn, is_receive, wr_id);
-                let name = status_name(event.field("status").unwrap_or(u64::MAX));
+                let name = wc_status_name(event.field("status").unwrap_or(u64::MAX));
                 let mut all = vec![self.instant(event, &format!("completion {name}"))];
                 let open = self.open.get_mut(&key).filter(|open| !open.is_empty());
                 if let Some(number) = open.map(|open| open.remove(0)) {

@@ -3,7 +3,8 @@
 use crate::event::Event;
 use crate::explain::ends::{self, Ends, QpKey, Region, Request, is_receive, key};
 use crate::explain::mistake::{Finding, Mistake};
-use crate::names::{access_names, opcode_name, state_name, status_name};
+use crate::names::access_names;
+use abi::names::{qp_state_name, wc_status_name, wr_opcode_name};
 
 /// Values of `enum ibv_wc_status`.
 const LOC_LEN_ERR: u64 = 1;
@@ -34,7 +35,7 @@ pub(super) fn refused_send(ends: &mut Ends, number: usize, event: &Event<'_>) {
     }
     let what = format!(
         "ibv_post_send in state {}: requests are posted from RTS on",
-        state_name(qp.state)
+        qp_state_name(qp.state)
     );
     report(ends, event, Mistake::WrongState, number, None, what);
 }
@@ -99,7 +100,7 @@ pub(super) fn completion(ends: &mut Ends, number: usize, event: &Event<'_>) {
     };
     if let Some((mistake, at, what)) = found {
         let shown_by = (at != number).then_some(number);
-        let what = format!("{what} ({})", status_name(status));
+        let what = format!("{what} ({})", wc_status_name(status));
         report(ends, event, mistake, at, shown_by, what);
     }
 }
@@ -120,7 +121,7 @@ fn local(ends: &Ends, event: &Event<'_>, request: &Request) -> Option<Found> {
     let lkey = request.lkey?;
     let name = match is_receive(event) {
         true => "the receive",
-        false => opcode_name(request.opcode),
+        false => wr_opcode_name(request.opcode),
     };
     let Some(region) = ends.local_region(event.process, lkey) else {
         let what = format!("{name} uses lkey {lkey:#x}, which this process has not registered");
@@ -172,7 +173,7 @@ const fn needed(opcode: u64) -> (u64, &'static str) {
 
 /// The peer has refused an operation on its memory.
 fn remote(ends: &Ends, event: &Event<'_>, request: &Request) -> Found {
-    let name = opcode_name(request.opcode);
+    let name = wr_opcode_name(request.opcode);
     let peer = ends.peer(key(event));
     let (bit, flag) = needed(request.opcode);
     let rkey = request.rkey.unwrap_or(0);
@@ -211,14 +212,14 @@ fn queue_access(ends: &Ends, of: QpKey, request: &Request) -> Option<Found> {
     let (modified, access) = peer.access.filter(|(_, access)| access & bit == 0)?;
     let what = format!(
         "{} to a queue pair whose qp_access_flags lack {flag} (access {})",
-        opcode_name(request.opcode),
+        wr_opcode_name(request.opcode),
         access_names(access)
     );
     Some((Mistake::WrongAccess, modified, what))
 }
 
 fn no_receive(ends: &Ends, of: QpKey, request: &Request) -> Found {
-    let name = opcode_name(request.opcode);
+    let name = wr_opcode_name(request.opcode);
     let what = match ends.peer(of) {
         Some((_, peer)) if peer.has_srq => {
             format!("{name} found no receive in the shared receive queue of the peer")
@@ -240,8 +241,8 @@ fn no_answer(ends: &Ends, of: QpKey, request: &Request) -> Option<Found> {
     (peer.state < 2 || peer.state == ends::ERROR).then(|| {
         let what = format!(
             "{} was not answered: the peer, QP {qpn:#x}, is in state {}",
-            opcode_name(request.opcode),
-            state_name(peer.state)
+            wr_opcode_name(request.opcode),
+            qp_state_name(peer.state)
         );
         (Mistake::NoAnswer, request.event, what)
     })

@@ -3,7 +3,8 @@
 use crate::event::Event;
 use crate::explain::ends::{Ends, key};
 use crate::explain::mistake::{Finding, Mistake};
-use crate::names::{mask_names, state_name};
+use crate::names::mask_names;
+use abi::names::qp_state_name;
 
 /// Types of queue pairs.
 const UD: u64 = 4;
@@ -52,7 +53,7 @@ pub(super) fn check(ends: &mut Ends, number: usize, event: &Event<'_>) {
     };
     let from = event.number("from");
     let kind = ends.qp(key(event)).map_or(2, |qp| qp.kind);
-    let (from_name, to_name) = (state_name(from), state_name(to));
+    let (from_name, to_name) = (qp_state_name(from), qp_state_name(to));
     let what = match needed(kind, from, to) {
         None => format!("ibv_modify_qp from {from_name} to {to_name}, which is no transition"),
         Some(needed) => match needed & !event.number("mask") {

@@ -3,7 +3,7 @@
 use crate::event::Event;
 use crate::explain::ends::{ERROR, Ends, Qp, QpKey, Request, key};
 use crate::explain::mistake::{Finding, Mistake};
-use crate::names::opcode_name;
+use abi::names::wr_opcode_name;
 use std::collections::VecDeque;
 
 const NO_MEMORY: u64 = 12;
@@ -87,7 +87,7 @@ pub(super) fn deregistered(ends: &mut Ends, number: usize, event: &Event<'_>) {
             let what = format!(
                 "memory of lkey {:#x} was deregistered before the completion of {} wr_id {:#x} was polled",
                 lkey.unwrap_or(0),
-                opcode_name(request.opcode),
+                wr_opcode_name(request.opcode),
                 request.wr_id
             );
             Some((of, what))
@@ -140,7 +140,7 @@ fn waiting(ends: &Ends, of: QpKey) -> Option<(Mistake, usize, String)> {
     is_short.then(|| {
         let what = format!(
             "{} waits for a receive: the peer, QP {qpn:#x}, has posted {} for {} messages",
-            opcode_name(request.opcode),
+            wr_opcode_name(request.opcode),
             peer.receives_posted,
             qp.messages
         );
