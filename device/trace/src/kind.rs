@@ -45,9 +45,10 @@ kinds! {
     /// A call that is not on the data path has returned; its text is the name of the function. The object is
     /// the address of its first argument, where that is no object of verbs.
     Call = 1 "call" ["duration_ns", "errno", "qpn", "size", "object"],
-    /// A send request was posted, or refused. Address and lkey are those of its first element.
+    /// A send request was posted, or refused. Address and lkey are those of its first element; a datagram has
+    /// an address handle, and number and Q_Key of its destination.
     Send = 2 "send" ["qpn", "wr_id", "opcode", "flags", "length", "address", "lkey", "remote", "rkey",
-        "elements", "errno"],
+        "elements", "errno", "ah", "remote_qpn", "qkey"],
     /// A receive request was posted, or refused. The queue pair is none for a shared receive queue.
     Receive = 3 "receive" ["qpn", "srq", "wr_id", "length", "address", "lkey", "elements", "errno"],
     /// The program took a completion.
@@ -55,7 +56,7 @@ kinds! {
     /// `ibv_modify_qp`, with the attributes that its mask names. The text has the address of the peer, and
     /// its own one.
     Modify = 5 "modify" ["qpn", "from", "to", "mask", "mtu", "access", "peer", "rq_psn", "sq_psn", "timeout",
-        "retry", "rnr_retry", "errno"],
+        "retry", "rnr_retry", "errno", "qkey"],
     /// Memory was registered, or not.
     Register = 6 "register" ["address", "length", "iova", "access", "lkey", "rkey", "errno"],
     /// Memory was deregistered.
@@ -71,6 +72,8 @@ kinds! {
     AsyncEvent = 11 "async_event" ["event", "qpn"],
     /// A queue pair was found in this state when the program took a completion with an error.
     State = 12 "state" ["qpn", "to"],
+    /// An address handle was made. The text has the address that datagrams go to, and the own one.
+    AddressHandle = 13 "address_handle" ["ah", "errno"],
 }
 
 #[cfg(test)]
@@ -85,6 +88,6 @@ mod tests {
             assert!(kind.fields().len() <= FIELDS_MAX, "{kind:?}");
         }
         assert_eq!(Kind::of(0), None);
-        assert_eq!(Kind::of(13), None);
+        assert_eq!(Kind::of(14), None);
     }
 }

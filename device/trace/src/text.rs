@@ -49,6 +49,13 @@ pub(crate) fn what(event: &Event<'_>) -> String {
                 None => format!("event {name}"),
             }
         }
+        Kind::AddressHandle => {
+            let (to, from) = event.text.split_once(' ').unwrap_or((event.text, ""));
+            format!(
+                "ibv_create_ah {:#x} to {to} from {from}",
+                event.number("ah")
+            )
+        }
         Kind::State => format!(
             "{} is in state {}",
             queue_pair(event),
@@ -89,9 +96,14 @@ fn elements(event: &Event<'_>) -> String {
 }
 
 fn send(event: &Event<'_>) -> String {
-    let remote = match event.field("rkey") {
-        Some(rkey) => format!(" to {:#x} rkey {rkey:#x}", event.number("remote")),
-        None => String::new(),
+    let remote = match (event.field("rkey"), event.field("remote_qpn")) {
+        (Some(rkey), _) => format!(" to {:#x} rkey {rkey:#x}", event.number("remote")),
+        (None, Some(qpn)) => format!(
+            " to QP {qpn:#x} by {:#x} Q_Key {:#x}",
+            event.number("ah"),
+            event.number("qkey")
+        ),
+        (None, None) => String::new(),
     };
     let signaled = match event.number("flags") & 2 {
         0 => " unsignaled",
@@ -149,6 +161,9 @@ fn modify(event: &Event<'_>) -> String {
     }
     if let Some(code) = event.field("mtu") {
         text += &format!(" MTU {}", mtu_bytes(code));
+    }
+    if let Some(qkey) = event.field("qkey") {
+        text += &format!(" Q_Key {qkey:#x}");
     }
     if let Some((peer, own)) = event.text.split_once(' ') {
         text += &format!(" at {peer} from {own}");

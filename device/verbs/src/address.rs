@@ -3,6 +3,7 @@
 use crate::context::{Context, ContextArg, ContextRef};
 use crate::device::GIDS;
 use crate::pd::{PdArg, pd};
+use crate::traced;
 use abi::{ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_wc};
 use ffi::{BeginsWith, Errno, GivenUp, In, Out, Subject, exports};
 use rnic::{AddressVector, Gid, LocalRoute};
@@ -212,6 +213,15 @@ fn boxed(domain: &PdArg<'_>, vector: AddressVector) -> Result<*mut ibv_ah, Errno
     .cast())
 }
 
+/// As [`boxed`], and in the trace.
+fn made(domain: &PdArg<'_>, vector: AddressVector) -> Result<*mut ibv_ah, Errno> {
+    let made = boxed(domain, vector)?;
+    if traced::is_on() {
+        traced::address_handle(&domain.get()?.context.device, made, &vector);
+    }
+    Ok(made)
+}
+
 /// C's `struct ibv_grh`: the 40 bytes before a datagram in its receive buffer, at any address. They are a
 /// GRH, or an IPv4 header in the last 20 bytes.
 type Header = [u8; 40];
@@ -268,7 +278,7 @@ exports! {
             return Err(Errno::INVALID);
         }
         let vector = with_route(&context.device, vector)?;
-        boxed(&domain, vector)
+        made(&domain, vector)
     }
 
     fn ibv_init_ah_from_wc(
@@ -285,7 +295,7 @@ exports! {
         let context = &domain.get()?.context;
         let vector = from_completion(context, port, completion.get()?, header)?;
         let vector = with_route(&context.device, vector)?;
-        boxed(&domain, vector)
+        made(&domain, vector)
     }
 
     fn ibv_destroy_ah(given_up: GivenUp<Ah, ibv_ah>) -> code(i32) {

@@ -115,7 +115,7 @@ unsafe fn create(
     if traced::is_on() {
         // SAFETY: just made, and not given to the program yet.
         let base = unsafe { &(*queue).abi.qp_base };
-        traced::created(base, request.signal_all, &request.capacity);
+        traced::created(base, request.srq, request.signal_all, &request.capacity);
     }
     Ok(queue)
 }

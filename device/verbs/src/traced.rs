@@ -2,7 +2,7 @@
 //!
 //! All of it is called by functions that are watched, and not by those on a data path without hooks.
 
-use abi::{ibv_qp, ibv_qp_attr, ibv_recv_wr, ibv_send_wr, ibv_sge};
+use abi::{ibv_ah, ibv_qp, ibv_qp_attr, ibv_recv_wr, ibv_send_wr, ibv_sge};
 use core::net::IpAddr;
 use ffi::Errno;
 use host::Device;
@@ -57,7 +57,12 @@ unsafe fn elements(list: *const ibv_sge, count: i32) -> Elements {
 /// # Safety
 /// The request is as the manual page of `ibv_post_send` asks.
 #[cold]
-pub(crate) unsafe fn sent(qpn: Qpn, wr: &ibv_send_wr, result: &Result<(), Errno>) {
+pub(crate) unsafe fn sent(
+    qpn: Qpn,
+    is_datagram: bool,
+    wr: &ibv_send_wr,
+    result: &Result<(), Errno>,
+) {
     // SAFETY: by this function's contract.
     let elements = unsafe { elements(wr.sg_list, wr.num_sge) };
     let has_remote = matches!(
@@ -77,6 +82,13 @@ pub(crate) unsafe fn sent(qpn: Qpn, wr: &ibv_send_wr, result: &Result<(), Errno>
             _ => (NONE, NONE),
         }
     };
+    let (ah, remote_qpn, qkey) = if is_datagram {
+        // SAFETY: requests on a queue pair of type UD have this part of the union.
+        let to = unsafe { wr.wr.ud };
+        (to.ah as u64, to.remote_qpn.into(), to.remote_qkey.into())
+    } else {
+        (NONE, NONE, NONE)
+    };
     let fields = [
         qpn.value().into(),
         wr.wr_id,
@@ -89,6 +101,9 @@ pub(crate) unsafe fn sent(qpn: Qpn, wr: &ibv_send_wr, result: &Result<(), Errno>
         rkey,
         elements.count,
         errno(result),
+        ah,
+        remote_qpn,
+        qkey,
     ];
     host::traced::record(Kind::Send, &fields, "");
 }
@@ -146,6 +161,12 @@ pub(crate) fn state_behind(device: &Device, completion: &Completion) {
     }
 }
 
+/// An address handle was made.
+#[cold]
+pub(crate) fn address_handle(device: &Device, ah: *mut ibv_ah, vector: &rnic::AddressVector) {
+    host::traced::record(Kind::AddressHandle, &[ah as u64, 0], &path(device, vector));
+}
+
 /// The addresses of both ends of a path, for people.
 fn path(device: &Device, vector: &rnic::AddressVector) -> String {
     let index = vector.source_index;
@@ -180,6 +201,7 @@ pub(crate) fn modified(
         given(AttrMask::RETRY_CNT, attr.retry_cnt.into()),
         given(AttrMask::RNR_RETRY, attr.rnr_retry.into()),
         errno(result),
+        given(AttrMask::QKEY, attr.qkey.into()),
     ];
     let text = match result.is_ok() && has(AttrMask::AV) {
         true => device
@@ -216,9 +238,14 @@ pub(crate) fn deregistered(lkey: u32, rkey: u32, result: &Result<(), Errno>) {
     host::traced::record(Kind::Deregister, &fields, "");
 }
 
-/// A queue pair was created.
+/// A queue pair was created, with this shared receive queue.
 #[cold]
-pub(crate) fn created(base: &ibv_qp, signal_all: bool, capacity: &Capacity) {
+pub(crate) fn created(
+    base: &ibv_qp,
+    srq: Option<rnic::Srq>,
+    signal_all: bool,
+    capacity: &Capacity,
+) {
     let pointer = |address: usize| if address == 0 { NONE } else { address as u64 };
     let fields = [
         base.qp_num.into(),
@@ -228,7 +255,7 @@ pub(crate) fn created(base: &ibv_qp, signal_all: bool, capacity: &Capacity) {
         capacity.receive_wr.into(),
         pointer(base.send_cq as usize),
         pointer(base.recv_cq as usize),
-        pointer(base.srq as usize),
+        srq.map_or(NONE, |srq| srq.value().into()),
     ];
     host::traced::record(Kind::Create, &fields, "");
 }

@@ -11,6 +11,9 @@ pub(super) type QpKey = (u32, u64);
 /// Completions of receives have this bit in their opcode.
 const RECEIVE_BIT: u64 = 128;
 pub(super) const RESET: u64 = 0;
+/// Types of queue pairs.
+pub(super) const UC: u64 = 3;
+pub(super) const UD: u64 = 4;
 pub(super) const ERROR: u64 = 6;
 
 /// A request that has no completion yet.
@@ -67,7 +70,9 @@ pub(super) struct Qp {
     pub(super) send_psn: Option<u64>,
     /// The addresses of the peer and of its own.
     pub(super) addresses: Option<(String, String)>,
-    pub(super) has_srq: bool,
+    /// The shared receive queue that it takes receives of.
+    pub(super) srq: Option<u64>,
+    pub(super) qkey: Option<u64>,
     pub(super) sends: VecDeque<Request>,
     pub(super) receives: VecDeque<Request>,
     /// Requests that were posted since its creation: those that consume a receive, and receives.
@@ -75,6 +80,60 @@ pub(super) struct Qp {
     pub(super) receives_posted: u64,
     /// Completions of send requests that were polled.
     pub(super) polled: u64,
+    /// Messages that came: completions of receives without an error.
+    pub(super) arrived: u64,
+}
+
+impl Qp {
+    /// Whether what does not arrive is lost without an error: UC and UD.
+    pub(super) const fn is_unreliable(&self) -> bool {
+        matches!(self.kind, UC | UD)
+    }
+}
+
+/// A shared receive queue.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Srq {
+    pub(super) receives: VecDeque<Request>,
+    pub(super) posted: u64,
+}
+
+/// Datagrams, and messages of UC, to one queue pair number.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Datagrams {
+    pub(super) count: u64,
+    /// The first of them.
+    pub(super) first: Vec<Datagram>,
+}
+
+impl Datagrams {
+    /// The bytes of the longest one of the first.
+    pub(super) fn longest(&self) -> u64 {
+        let lengths = self.first.iter().map(|one| one.length);
+        lengths.max().unwrap_or(0)
+    }
+}
+
+/// A datagram that was sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Datagram {
+    /// The number of its event.
+    pub(super) event: usize,
+    pub(super) sender: QpKey,
+    pub(super) length: u64,
+    pub(super) ah: u64,
+    pub(super) qkey: u64,
+}
+
+/// How many datagrams to a queue pair are kept: programs make a mistake with the first one.
+const DATAGRAMS_MAX: usize = 64;
+
+/// Where datagrams by an address handle go.
+#[derive(Clone, Debug)]
+pub(super) struct AddressHandle {
+    /// The number of the event that made it.
+    pub(super) event: usize,
+    pub(super) to: String,
 }
 
 /// Memory that a program has registered.
@@ -107,6 +166,12 @@ pub(super) struct Ends {
     local: HashMap<(u32, u64), Region>,
     /// By rkey: the last one of each process that had it.
     remote: HashMap<u64, Vec<Region>>,
+    srqs: HashMap<(u32, u64), Srq>,
+    /// By the number of the queue pair that they are for.
+    datagrams: HashMap<u64, Datagrams>,
+    handles: HashMap<(u32, u64), AddressHandle>,
+    /// Own addresses that processes have used.
+    addresses: HashMap<u32, HashSet<String>>,
     findings: Vec<Finding>,
     /// What was reported of each queue pair.
     reported: HashSet<(QpKey, Mistake)>,
@@ -138,6 +203,54 @@ impl Ends {
         found.next().is_none().then_some(first)
     }
 
+    /// The shared receive queue of a queue pair.
+    pub(super) fn srq(&self, of: QpKey) -> Option<&Srq> {
+        let number = self.qp(of)?.srq?;
+        self.srqs.get(&(of.0, number))
+    }
+
+    /// The receives that messages to a queue pair take, and how many were posted.
+    pub(super) fn receives(&self, of: QpKey) -> Option<(&VecDeque<Request>, u64)> {
+        let qp = self.qp(of)?;
+        match qp.srq {
+            None => Some((&qp.receives, qp.receives_posted)),
+            // Others take receives of it too.
+            Some(_) => self.srq(of).map(|srq| (&srq.receives, srq.posted)),
+        }
+    }
+
+    pub(super) fn datagrams_to(&self, qpn: u64) -> Option<&Datagrams> {
+        self.datagrams.get(&qpn)
+    }
+
+    pub(super) fn handle(&self, process: u32, ah: u64) -> Option<&AddressHandle> {
+        self.handles.get(&(process, ah))
+    }
+
+    /// Own addresses that a process has used.
+    pub(super) fn addresses(&self, process: u32) -> Option<&HashSet<String>> {
+        self.addresses.get(&process)
+    }
+
+    fn note_address(&mut self, process: u32, address: &str) {
+        let known = self.addresses.entry(process).or_default();
+        known.insert(address.to_owned());
+    }
+
+    /// An address handle was made.
+    pub(super) fn handle_made(&mut self, number: usize, event: &Event<'_>) {
+        let Some((to, own)) = event.text.split_once(' ') else {
+            return;
+        };
+        self.note_address(event.process, own);
+        let handle = AddressHandle {
+            event: number,
+            to: to.to_owned(),
+        };
+        self.handles
+            .insert((event.process, event.number("ah")), handle);
+    }
+
     pub(super) fn local_region(&self, process: u32, lkey: u64) -> Option<&Region> {
         self.local.get(&(process, lkey))
     }
@@ -166,10 +279,11 @@ impl Ends {
         let qp = Qp {
             kind: event.number("type"),
             signal_all: event.number("signal_all") != 0,
-            has_srq: event.field("srq").is_some(),
+            srq: event.field("srq"),
             ..Qp::default()
         };
         self.qps.insert(key(event), qp);
+        self.datagrams.remove(&event.number("qpn"));
         self.reported.retain(|(of, _)| *of != key(event));
     }
 
@@ -203,8 +317,10 @@ impl Ends {
         qp.mtu = event.field("mtu").or(qp.mtu);
         qp.receive_psn = event.field("rq_psn").or(qp.receive_psn);
         qp.send_psn = event.field("sq_psn").or(qp.send_psn);
+        qp.qkey = event.field("qkey").or(qp.qkey);
         if let Some((peer, own)) = event.text.split_once(' ') {
             qp.addresses = Some((peer.to_owned(), own.to_owned()));
+            self.note_address(event.process, own);
         }
     }
 
@@ -214,17 +330,52 @@ impl Ends {
         };
         if event.number("errno") == 0 {
             let request = Request::of(number, event, qp.signal_all);
-            qp.messages += u64::from(request.needs_receive());
+            if request.needs_receive() {
+                qp.messages += 1;
+            }
             qp.sends.push_back(request);
+            let is_message = request.needs_receive() && qp.is_unreliable();
+            let to = event.field("remote_qpn").or(qp.peer);
+            if let Some(to) = to.filter(|_| is_message) {
+                self.sent_datagram(number, to, event);
+            }
+        }
+    }
+
+    /// A datagram failed at its sender.
+    fn not_sent(&mut self, number: usize) {
+        for sent in self.datagrams.values_mut() {
+            let before = sent.first.len();
+            sent.first.retain(|one| one.event != number);
+            sent.count -= (before - sent.first.len()) as u64;
+        }
+    }
+
+    fn sent_datagram(&mut self, number: usize, to: u64, event: &Event<'_>) {
+        let sent = self.datagrams.entry(to).or_default();
+        sent.count += 1;
+        if sent.first.len() < DATAGRAMS_MAX {
+            sent.first.push(Datagram {
+                event: number,
+                sender: key(event),
+                length: event.number("length"),
+                ah: event.number("ah"),
+                qkey: event.number("qkey"),
+            });
         }
     }
 
     pub(super) fn received(&mut self, number: usize, event: &Event<'_>) {
-        let Some(qp) = self.qps.get_mut(&key(event)) else {
+        if event.number("errno") != 0 {
             return;
-        };
-        if event.number("errno") == 0 && event.field("srq").is_none() {
-            qp.receives.push_back(Request::of(number, event, true));
+        }
+        let request = Request::of(number, event, true);
+        if let Some(number) = event.field("srq") {
+            let srq = self.srqs.entry((event.process, number)).or_default();
+            srq.receives.push_back(request);
+            srq.posted += 1;
+        } else if let Some(qp) = self.qps.get_mut(&key(event)) {
+            qp.receives.push_back(request);
             qp.receives_posted += 1;
         }
     }
@@ -234,7 +385,7 @@ impl Ends {
         let qp = self.qp(key(event))?;
         let wr_id = event.number("wr_id");
         let queue = match is_receive(event) {
-            true => &qp.receives,
+            true => self.receives(key(event))?.0,
             false => &qp.sends,
         };
         queue.iter().find(|request| request.wr_id == wr_id).copied()
@@ -247,15 +398,25 @@ impl Ends {
         };
         let wr_id = event.number("wr_id");
         if is_receive(event) {
-            let place = qp.receives.iter().position(|it| it.wr_id == wr_id);
-            place.map(|place| qp.receives.remove(place));
+            qp.arrived += u64::from(event.number("status") == 0);
+            let shared = qp.srq.map(|number| (event.process, number));
+            let receives = match shared {
+                None => &mut qp.receives,
+                Some(shared) => &mut self.srqs.entry(shared).or_default().receives,
+            };
+            let place = receives.iter().position(|it| it.wr_id == wr_id);
+            place.map(|place| receives.remove(place));
             return;
         }
         qp.polled += 1;
         let is_it =
             |it: &Request| it.wr_id == wr_id && (it.signaled || event.number("status") != 0);
-        if let Some(place) = qp.sends.iter().position(is_it) {
-            qp.sends.drain(..=place);
+        let Some(place) = qp.sends.iter().position(is_it) else {
+            return;
+        };
+        let last = qp.sends.drain(..=place).next_back();
+        if let Some(request) = last.filter(|_| event.number("status") != 0) {
+            self.not_sent(request.event);
         }
     }
 

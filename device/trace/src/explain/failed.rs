@@ -45,10 +45,15 @@ pub(super) fn refused_receive(ends: &mut Ends, number: usize, event: &Event<'_>)
     let Some(qp) = ends.qp(key(event)) else {
         return;
     };
-    if event.number("errno") != INVALID || qp.state != ends::RESET {
-        return;
-    }
-    let what = "ibv_post_recv in state RESET: receives are posted from INIT on".to_owned();
+    let what = match (event.number("errno"), qp.srq) {
+        (INVALID, Some(srq)) => format!(
+            "ibv_post_recv to a queue pair that takes receives of SRQ {srq:#x}: ibv_post_srq_recv posts there"
+        ),
+        (INVALID, None) if qp.state == ends::RESET => {
+            "ibv_post_recv in state RESET: receives are posted from INIT on".to_owned()
+        }
+        _ => return,
+    };
     report(ends, event, Mistake::WrongState, number, None, what);
 }
 
@@ -91,6 +96,7 @@ pub(super) fn completion(ends: &mut Ends, number: usize, event: &Event<'_>) {
     };
     let found = match status {
         LOC_LEN_ERR if is_receive(event) => Some(short_receive(&request)),
+        LOC_LEN_ERR => Some(long_message(ends, key(event), &request)),
         LOC_PROT_ERR => local(ends, event, &request),
         REM_INV_REQ_ERR => queue_access(ends, key(event), &request),
         REM_ACCESS_ERR => Some(remote(ends, event, &request)),
@@ -106,7 +112,7 @@ pub(super) fn completion(ends: &mut Ends, number: usize, event: &Event<'_>) {
 }
 
 /// A mistake, the event that made it, and a sentence.
-type Found = (Mistake, usize, String);
+pub(super) type Found = (Mistake, usize, String);
 
 fn short_receive(request: &Request) -> Found {
     let what = format!(
@@ -114,6 +120,18 @@ fn short_receive(request: &Request) -> Found {
         request.length
     );
     (Mistake::ShortReceive, request.event, what)
+}
+
+/// A message that is longer than the port allows.
+fn long_message(ends: &Ends, of: QpKey, request: &Request) -> Found {
+    let is_datagram = ends.qp(of).is_some_and(|qp| qp.kind == ends::UD);
+    let limit = match is_datagram {
+        true => "a datagram has at most the bytes of the port's active_mtu",
+        false => "a message has at most max_msg_sz bytes",
+    };
+    let name = wr_opcode_name(request.opcode);
+    let what = format!("{name} of {} bytes: {limit}", request.length);
+    (Mistake::TooLong, request.event, what)
 }
 
 /// The operation that an element is used for needs local access.
@@ -173,39 +191,46 @@ const fn needed(opcode: u64) -> (u64, &'static str) {
 
 /// The peer has refused an operation on its memory.
 fn remote(ends: &Ends, event: &Event<'_>, request: &Request) -> Found {
+    let mismatch = remote_mismatch(ends, key(event), request);
+    mismatch.unwrap_or_else(|| {
+        let what = format!(
+            "{} was refused by the peer, though its key, range and flags are right: queue pair and memory \
+             may be of different protection domains",
+            wr_opcode_name(request.opcode)
+        );
+        (Mistake::WrongAccess, request.event, what)
+    })
+}
+
+/// What is wrong with key, range or flags of the peer's memory.
+pub(super) fn remote_mismatch(ends: &Ends, of: QpKey, request: &Request) -> Option<Found> {
     let name = wr_opcode_name(request.opcode);
-    let peer = ends.peer(key(event));
     let (bit, flag) = needed(request.opcode);
     let rkey = request.rkey.unwrap_or(0);
-    let process = peer.map(|((process, _), _)| process);
+    let process = ends.peer(of).map(|((process, _), _)| process);
     let Some(region) = ends.remote_region(process, rkey) else {
         let what = format!("{name} with rkey {rkey:#x}, which no region in this trace has");
-        return (Mistake::WrongKey, request.event, what);
+        return Some((Mistake::WrongKey, request.event, what));
     };
     if let Some(ended) = region.ended {
         let what = format!("{name} to memory of rkey {rkey:#x}, which the peer has deregistered");
-        return (Mistake::DeregisteredInFlight, ended, what);
+        return Some((Mistake::DeregisteredInFlight, ended, what));
     }
     if region.access & bit == 0 {
         let what = format!(
             "{name} to memory that was registered without {flag} (access {})",
             access_names(region.access)
         );
-        return (Mistake::WrongAccess, region.event, what);
+        return Some((Mistake::WrongAccess, region.event, what));
     }
-    if !region.has(request.remote, request.length) {
+    (!region.has(request.remote, request.length)).then(|| {
         let what = outside(name, request.remote, request.length, region);
-        return (Mistake::OutOfRange, request.event, what);
-    }
-    let what = format!(
-        "{name} was refused by the peer, though its key, range and flags are right: queue pair and memory \
-         may be of different protection domains"
-    );
-    (Mistake::WrongAccess, request.event, what)
+        (Mistake::OutOfRange, request.event, what)
+    })
 }
 
 /// The queue pair of the peer does not allow the operation, whatever the memory does.
-fn queue_access(ends: &Ends, of: QpKey, request: &Request) -> Option<Found> {
+pub(super) fn queue_access(ends: &Ends, of: QpKey, request: &Request) -> Option<Found> {
     request.rkey?;
     let (_, peer) = ends.peer(of)?;
     let (bit, flag) = needed(request.opcode);
@@ -221,8 +246,13 @@ fn queue_access(ends: &Ends, of: QpKey, request: &Request) -> Option<Found> {
 fn no_receive(ends: &Ends, of: QpKey, request: &Request) -> Found {
     let name = wr_opcode_name(request.opcode);
     let what = match ends.peer(of) {
-        Some((_, peer)) if peer.has_srq => {
-            format!("{name} found no receive in the shared receive queue of the peer")
+        Some((peer_key, peer)) if peer.srq.is_some() => {
+            let srq = ends.srq(peer_key);
+            format!(
+                "{name} found no receive in the shared receive queue of the peer, after {} that were posted \
+                 there",
+                srq.map_or(0, |srq| srq.posted)
+            )
         }
         Some(((_, qpn), peer)) => format!(
             "{name} found no receive: the peer, QP {qpn:#x}, had posted {} for the {} messages of this queue \

@@ -31,6 +31,10 @@ pub enum Mistake {
     WrIdReused,
     /// The peer did not answer.
     NoAnswer,
+    /// A message is longer than the port carries.
+    TooLong,
+    /// A datagram has another Q_Key than the queue pair that it is for.
+    QkeyMismatch,
 }
 
 impl Mistake {
@@ -51,6 +55,8 @@ impl Mistake {
             Self::DeregisteredInFlight => "deregistered-in-flight",
             Self::WrIdReused => "wr-id-reused",
             Self::NoAnswer => "no-answer",
+            Self::TooLong => "too-long",
+            Self::QkeyMismatch => "qkey-mismatch",
         }
     }
 
@@ -98,6 +104,12 @@ impl Mistake {
             Self::NoAnswer => {
                 "Look at the peer's state and at the addresses of both ends; ROCKERY_LOG=rnic=debug shows \
                  what arrives"
+            }
+            Self::TooLong => {
+                "Send datagrams of at most the active_mtu of ibv_query_port, and longer messages by RC or UC"
+            }
+            Self::QkeyMismatch => {
+                "remote_qkey of a datagram is the qkey that the receiver gave its queue pair in INIT"
             }
         }
     }

@@ -1,12 +1,14 @@
 //! The usual mistakes of RDMA programs, found in a trace.
 //!
 //! [`ends`] follows queue pairs, their requests and registered memory through the events. The rules look at
-//! what it knows when something goes wrong: [`failed`] at completions and calls with an error, [`pairs`] at
-//! two queue pairs that are connected to each other, [`use_of_queues`] at requests that are never completed,
-//! memory that ends before them, and work request IDs.
+//! what it knows when something goes wrong: [`failed`] at completions and calls with an error, [`lost`] at
+//! messages that are lost without an error, [`pairs`] at two queue pairs that are connected to each other,
+//! [`use_of_queues`] at requests that are never completed, memory that ends before them, and work request
+//! IDs.
 
 mod ends;
 mod failed;
+mod lost;
 mod mistake;
 mod pairs;
 mod transitions;
@@ -34,6 +36,7 @@ pub fn explain(trace: &Trace<'_>) -> Vec<Finding> {
             }
             Kind::Completion => {
                 failed::completion(&mut ends, number, &event);
+                lost::completion(&mut ends, &event);
                 ends.completed(&event);
             }
             Kind::Modify => {
@@ -51,13 +54,16 @@ pub fn explain(trace: &Trace<'_>) -> Vec<Finding> {
             }
             Kind::Create => ends.created(number, &event),
             Kind::Destroy => {
+                lost::ended(&mut ends, &event);
                 use_of_queues::ended(&mut ends, &event);
                 ends.destroyed(&event);
             }
             Kind::State => ends.state_seen(&event),
+            Kind::AddressHandle => ends.handle_made(number, &event),
             Kind::Call | Kind::CmEvent | Kind::AsyncEvent => {}
         }
     }
+    lost::at_the_end(&mut ends);
     use_of_queues::at_the_end(&mut ends);
     let mut findings = ends.into_findings();
     findings.sort_by_key(|finding| (finding.event, finding.mistake));

@@ -135,15 +135,27 @@ pub(super) fn at_the_end(ends: &mut Ends) {
 fn waiting(ends: &Ends, of: QpKey) -> Option<(Mistake, usize, String)> {
     let qp = ends.qp(of).filter(|qp| qp.state == READY_TO_SEND)?;
     let request = qp.sends.iter().find(|request| request.needs_receive())?;
-    let ((_, qpn), peer) = ends.peer(of)?;
-    let is_short = !peer.has_srq && peer.receives_posted < qp.messages;
-    is_short.then(|| {
-        let what = format!(
-            "{} waits for a receive: the peer, QP {qpn:#x}, has posted {} for {} messages",
-            wr_opcode_name(request.opcode),
-            peer.receives_posted,
-            qp.messages
-        );
-        (Mistake::NoReceive, request.event, what)
-    })
+    let (peer_key, peer) = ends.peer(of)?;
+    let qpn = peer_key.1;
+    let name = wr_opcode_name(request.opcode);
+    let what = match peer.srq {
+        None => (peer.receives_posted < qp.messages).then(|| {
+            format!(
+                "{name} waits for a receive: the peer, QP {qpn:#x}, has posted {} for {} messages",
+                peer.receives_posted, qp.messages
+            )
+        }),
+        Some(number) => {
+            let of_peer = ends.srq(peer_key);
+            let is_empty = of_peer.is_none_or(|srq| srq.receives.is_empty());
+            let posted = of_peer.map_or(0, |srq| srq.posted);
+            is_empty.then(|| {
+                format!(
+                    "{name} waits for a receive: SRQ {number:#x} of the peer, QP {qpn:#x}, is empty, after \
+                     {posted} receives that were posted"
+                )
+            })
+        }
+    };
+    what.map(|what| (Mistake::NoReceive, request.event, what))
 }

@@ -5,6 +5,7 @@ use crate::post::{PostedQueue, check_send};
 use crate::qp_ex::{Built, batch};
 use crate::traced;
 use core::sync::atomic::Ordering;
+use faults::QpKind;
 use ffi::{Errno, exports};
 
 /// Posts the requests of the batch, all or none.
@@ -43,8 +44,9 @@ fn post(queue: Built<'_>) -> Result<(), Errno> {
             // SAFETY: the lists are in this batch, the rest is the program's.
             let posted = unsafe { send(poster, &queue, wr, wanted) };
             if traced::is_on() {
+                let is_datagram = queue.fault_kind() == QpKind::Ud;
                 // SAFETY: the lists are in this batch, the rest is the program's.
-                unsafe { traced::sent(queue.qpn, wr, &posted) };
+                unsafe { traced::sent(queue.qpn, is_datagram, wr, &posted) };
             }
             posted?;
         }

@@ -7,7 +7,7 @@ use crate::qp::{Qp, QpArg};
 use crate::traced;
 use abi::{ibv_send_wr, ibv_sge};
 use core::mem::MaybeUninit;
-use faults::{Action, Occasion, Opcode, Point, WcStatus};
+use faults::{Action, Occasion, Opcode, Point, QpKind, WcStatus};
 use ffi::{Errno, exports};
 use rnic::{CompletionKind, Data, Operation, SendRequest, Status};
 
@@ -221,8 +221,9 @@ exports! {
                     (wanted, _) => unsafe { send(poster, queue, request, wanted.copied().flatten()) },
                 };
                 if traced::is_on() {
+                    let is_datagram = queue.fault_kind() == QpKind::Ud;
                     // SAFETY: the program has filled the request in as the manual page asks.
-                    unsafe { traced::sent(queue.qpn, request, &posted) };
+                    unsafe { traced::sent(queue.qpn, is_datagram, request, &posted) };
                 }
                 if let Err(errno) = posted {
                     // SAFETY: the program has room for the request that failed.

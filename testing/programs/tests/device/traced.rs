@@ -223,6 +223,124 @@ fn each_mistake_is_named_with_its_call() {
     }
 }
 
+/// Mistakes of the probe with datagrams, unreliable connections and shared receive queues.
+const LOST: [(&str, &str, &str, &str); 12] = [
+    (
+        "ud-receive",
+        "no-receive",
+        "ibv_post_send",
+        "has posted 0 receives for 1 messages: it was lost without an error",
+    ),
+    (
+        "ud-grh",
+        "short-receive",
+        "ibv_post_recv",
+        "256 bytes for a message of 256 bytes, and 40 of the GRH before them",
+    ),
+    (
+        "ud-qkey",
+        "qkey-mismatch",
+        "ibv_post_send",
+        "with Q_Key 0x33 to QP",
+    ),
+    (
+        "ud-gid",
+        "gid-mismatch",
+        "ibv_create_ah",
+        "go to 10.8.0.77, and its process has 10.8.0.1",
+    ),
+    (
+        "ud-long",
+        "too-long",
+        "ibv_post_send",
+        "SEND of 8192 bytes: a datagram has at most",
+    ),
+    (
+        "uc-receive",
+        "no-receive",
+        "ibv_post_send",
+        "has posted 0 receives for 1 messages: it was lost without an error",
+    ),
+    (
+        "uc-short",
+        "short-receive",
+        "ibv_post_recv",
+        "a receive of 128 bytes for a message of 256 bytes",
+    ),
+    (
+        "uc-access",
+        "wrong-access",
+        "ibv_reg_mr",
+        "without IBV_ACCESS_REMOTE_WRITE (access LOCAL_WRITE): it was lost without an error",
+    ),
+    (
+        "uc-range",
+        "out-of-range",
+        "ibv_post_send",
+        "the memory of its key has 8192 bytes",
+    ),
+    (
+        "srq-empty",
+        "no-receive",
+        "ibv_post_send",
+        "in the shared receive queue of the peer, after 0 that were posted",
+    ),
+    (
+        "srq-short",
+        "short-receive",
+        "ibv_post_srq_recv",
+        "than the 128 bytes of the receive",
+    ),
+    (
+        "srq-receive-queue",
+        "wrong-state",
+        "ibv_post_recv",
+        "ibv_post_srq_recv posts there",
+    ),
+];
+
+#[test]
+fn messages_that_are_lost_without_an_error_are_named_with_the_call() {
+    let probe = Probe::compile("datagrams").expect("it compiles");
+    let path = probe.path().to_string_lossy();
+    let place = Place::new();
+    // A network on which nobody is: the loopback interface has all addresses of its own.
+    for line in [
+        "ip link add net0 type veth peer name net1",
+        "ip address add 10.8.0.1/24 dev net0",
+        "ip link set net0 up",
+        "ip link set net1 up",
+    ] {
+        place.alone.call(line).expect("an interface");
+    }
+    for (case, mistake, call, part) in LOST {
+        let trace = place.file(case);
+        let options = match case {
+            "ud-gid" => ["--device", "rk_net0"],
+            _ => ["--device", "rk_lo"],
+        };
+        let ran = place.traced(&trace, &options, &[&path, case]);
+        let ran = ran.expect_success();
+        let found = place.mistakes(&[&trace]);
+        let [one] = &found[..] else {
+            panic!("{case}: {found:#?} of {}", ran.output)
+        };
+        let what = one["what"].as_str().expect("a sentence");
+        let line = one["call"]["line"].as_str().expect("a line");
+        assert_eq!(one["mistake"], mistake, "{case}: {one}");
+        assert!(what.contains(part), "{case}: {what}");
+        assert!(line.contains(call), "{case}: {line}");
+    }
+    for case in ["ud", "uc", "srq"] {
+        let trace = place.file(case);
+        let options = ["--device", "rk_lo"];
+        place
+            .traced(&trace, &options, &[&path, case])
+            .expect_success();
+        assert_eq!(place.mistakes(&[&trace]), [] as [Value; 0], "{case}");
+    }
+}
+
 #[test]
 fn programs_without_a_mistake_have_no_finding() {
     let probe = Probe::compile("mistakes").expect("it compiles");
@@ -241,6 +359,8 @@ fn programs_without_a_mistake_have_no_finding() {
         ("ib_send_bw", &["-n", "1000", "-s", "8192"]),
         ("ib_read_lat", &["-n", "200"]),
         ("ib_send_lat", &["-n", "200", "-c", "UD"]),
+        ("ib_send_bw", &["-n", "500", "-c", "UC", "-s", "4096"]),
+        ("ib_write_bw", &["-n", "500", "-c", "UC", "-s", "4096"]),
         ("ib_atomic_bw", &["-n", "200", "-q", "3"]),
         ("ibv_rc_pingpong", &["-g", "1"]),
         ("rping", &["-a", "127.0.0.1", "-C", "20"]),
