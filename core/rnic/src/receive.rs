@@ -6,10 +6,20 @@ use crate::work::{ReceiveRequest, Sge};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+/// A receive work request that is posted.
+#[derive(Clone, Copy, Debug)]
+struct Posted {
+    id: u64,
+    /// How many elements it has.
+    elements: u32,
+    /// How many more times a message that would take it is refused, as if it were not posted.
+    refusals: u32,
+}
+
 /// A queue of receive work requests. The elements of all requests are in one ring, in the same order.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveQueue {
-    requests: VecDeque<(u64, u32)>,
+    requests: VecDeque<Posted>,
     sges: VecDeque<Sge>,
     max_wr: u32,
     max_sge: u32,
@@ -46,18 +56,28 @@ impl ReceiveQueue {
             .sges
             .iter()
             .for_each(|sge| self.sges.push_back(*sge));
-        self.requests
-            .push_back((request.id, request.sges.len() as u32));
+        self.requests.push_back(Posted {
+            id: request.id,
+            elements: request.sges.len() as u32,
+            refusals: 0,
+        });
         Ok(())
+    }
+
+    /// Refuses the message that would take the request that was posted last, so many times.
+    pub(crate) fn refuse_last(&mut self, times: u32) {
+        if let Some(last) = self.requests.back_mut() {
+            last.refusals = times;
+        }
     }
 
     /// Buffer size of the next request in bytes.
     pub(crate) fn next_room(&self) -> Option<u64> {
-        let &(_, count) = self.requests.front()?;
+        let elements = self.requests.front()?.elements;
         Some(
             self.sges
                 .iter()
-                .take(count as usize)
+                .take(elements as usize)
                 .map(|sge| u64::from(sge.length))
                 .sum(),
         )
@@ -65,15 +85,22 @@ impl ReceiveQueue {
 
     /// The elements of the oldest requests that have one element each, up to the first that has not.
     pub(crate) fn single_sges(&self) -> impl Iterator<Item = &Sge> {
-        let singles = self.requests.iter().take_while(|(_, count)| *count == 1);
+        let is_single = |one: &&Posted| one.elements == 1 && one.refusals == 0;
+        let singles = self.requests.iter().take_while(is_single);
         singles.zip(&self.sges).map(|(_, sge)| sge)
     }
 
-    /// Takes the oldest request; its elements replace those in `sges`.
+    /// Takes the oldest request; its elements replace those in `sges`. None is there, or it is not to be
+    /// taken yet.
     pub(crate) fn take(&mut self, sges: &mut Vec<Sge>) -> Option<u64> {
-        let (id, count) = self.requests.pop_front()?;
+        let front = self.requests.front_mut()?;
+        if front.refusals > 0 {
+            front.refusals -= 1;
+            return None;
+        }
+        let Posted { id, elements, .. } = self.requests.pop_front()?;
         sges.clear();
-        for _ in 0..count {
+        for _ in 0..elements {
             sges.extend(self.sges.pop_front());
         }
         Some(id)

@@ -1,5 +1,5 @@
-//! Names of values, as `verbs.h` and `rdma_cma.h` have them, without their prefixes. Values come from programs,
-//! and may be any number.
+//! Names of values, as `verbs.h` and `rdma_cma.h` have them, without their prefixes. Values come from
+//! programs, and may be any number.
 
 use core::ffi::CStr;
 

@@ -41,10 +41,30 @@ pub enum Action {
     Reject(u16),
     /// A limit of the device is lower.
     Limit(Limit, u64),
+    /// The message that arrives for a receive is refused so many times, as if the receive were not posted.
+    Rnr(u32),
+    /// The keys of memory are invalid after this time.
+    Expire(Duration),
+    /// The page at this offset of on-demand memory is not there when the device needs it.
+    OdpFault(u64),
+}
+
+impl Action {
+    /// Whether it happens when the call begins, and not to what the call makes.
+    pub const fn is_of_call(self) -> bool {
+        !matches!(
+            self,
+            Self::Report(_) | Self::Rnr(_) | Self::Expire(_) | Self::OdpFault(_)
+        )
+    }
 }
 
 /// Calls with an event that may report an error.
 const REPORTING: &[&str] = &["rdma_resolve_addr", "rdma_resolve_route"];
+/// Calls that post receives.
+const RECEIVING: &[&str] = &["post_recv", "post_srq_recv"];
+/// The call that registers memory.
+const REGISTERING: &str = "reg_mr";
 
 /// The words of one action, behind its verb.
 struct Parser<'a, 'text> {
@@ -81,12 +101,43 @@ impl<'text> Parser<'_, 'text> {
                 REPORTING.join(" and ")
             ))),
             "raise" if !name.starts_with("rdma_") => self.event(),
+            "rnr" if RECEIVING.contains(&name) => self.refusals(),
+            "rnr" => Err(RuleError::Never(format!(
+                "{name} posts no receive, for which a message could be refused; {} do",
+                RECEIVING.join(" and ")
+            ))),
+            "expire" if name == REGISTERING => self.time("reg_mr: expire 2s").map(Action::Expire),
+            "odp_fault" if name == REGISTERING => {
+                let text = self.word("an offset", "reg_mr: odp_fault 4096")?;
+                size(text).map(Action::OdpFault)
+            }
+            "expire" | "odp_fault" => Err(RuleError::Never(format!(
+                "{name} registers no memory; {REGISTERING} does"
+            ))),
             verb => Err(RuleError::wrong(
                 "fault of a call",
                 verb,
-                "write fail ERRNO, slow TIME, block [TIME] or raise EVENT",
+                match name {
+                    REGISTERING => {
+                        "write fail ERRNO, slow TIME, block [TIME], raise EVENT, expire TIME or \
+                         odp_fault OFFSET"
+                    }
+                    _ if RECEIVING.contains(&name) => {
+                        "write fail ERRNO, slow TIME, block [TIME], raise EVENT or rnr TIMES"
+                    }
+                    _ => "write fail ERRNO, slow TIME, block [TIME] or raise EVENT",
+                },
             )),
         }
+    }
+
+    /// How often a message is refused.
+    fn refusals(&mut self) -> Result<Action, RuleError> {
+        let text = self.word("a number of RNR NAKs", "post_recv: rnr 3")?;
+        let times = u32::try_from(count(text, "number of RNR NAKs")?);
+        times
+            .map(Action::Rnr)
+            .map_err(|_| RuleError::wrong("number of RNR NAKs", text, "write 4294967295 or less"))
     }
 
     fn event(&mut self) -> Result<Action, RuleError> {
@@ -230,6 +281,9 @@ impl fmt::Display for Action {
             Self::Rate(rate) => write!(f, "rate {}", rate_text(*rate)),
             Self::Reject(reason) => write!(f, "reject {reason}"),
             Self::Limit(limit, value) => write!(f, "{limit} {value}"),
+            Self::Rnr(times) => write!(f, "rnr {times}"),
+            Self::Expire(time) => write!(f, "expire {}", time_text(*time)),
+            Self::OdpFault(offset) => write!(f, "odp_fault {offset}"),
         }
     }
 }

@@ -173,7 +173,7 @@ mod tests {
             (
                 "[[fault]]\non = \"reg_mr\"\ndo = \"fial ENOMEM\"\n",
                 "f:3: do: `fial` is no fault of a call: write fail ERRNO, slow TIME, \
-                 block [TIME] or raise EVENT",
+                 block [TIME], raise EVENT, expire TIME or odp_fault OFFSET",
             ),
             (
                 "[[fault]]\non = \"reg_mr\"\n",

@@ -215,8 +215,12 @@ impl Rule {
 
     /// Whether the rule needs packets to leave by the network, also to programs on the same host.
     pub fn needs_packets(&self) -> bool {
-        let is_of_port = matches!(self.action, Action::Raise(EventKind::PortErr));
-        self.point == Point::Packet || is_of_port
+        // A peer on the host would find the page where this process has it.
+        let needs = matches!(
+            self.action,
+            Action::Raise(EventKind::PortErr) | Action::OdpFault(_)
+        );
+        self.point == Point::Packet || needs
     }
 
     /// Whether any request can be meant: not, for example, a datagram with the status of an acknowledgement.
@@ -237,12 +241,15 @@ impl Rule {
                 return never(&opcode);
             }
         }
-        if let (Some(kind), Action::Status(status)) = (self.kind, self.action)
-            && status.kinds() & kind.bit() == 0
-        {
-            return never(&format_args!("a queue pair of type {kind}"));
+        let is_refused = |kind: QpKind| match self.action {
+            Action::Status(status) => status.kinds() & kind.bit() == 0,
+            Action::Rnr(_) => !has_rnr(kind),
+            _ => false,
+        };
+        match self.kind.filter(|kind| is_refused(*kind)) {
+            Some(kind) => never(&format_args!("a queue pair of type {kind}")),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether the rule is one for a process of this name.
@@ -270,6 +277,7 @@ impl Rule {
                 has(status.opcodes(), occasion.opcode.map(Opcode::bit))
                     && has(status.kinds(), occasion.kind.map(QpKind::bit))
             }
+            Action::Rnr(_) => occasion.kind.is_some_and(has_rnr),
             _ => true,
         };
         let in_size = |(from, to)| {
@@ -317,6 +325,11 @@ impl Rule {
     pub(crate) const fn seed(&self) -> Option<u64> {
         self.seed
     }
+}
+
+/// Whether a message is refused with an RNR NAK where no receive is posted: others are lost.
+const fn has_rnr(kind: QpKind) -> bool {
+    matches!(kind, QpKind::Rc | QpKind::Xrc)
 }
 
 /// A name that can stand in the line of a rule.

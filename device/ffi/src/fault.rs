@@ -55,9 +55,8 @@ pub fn before(call: Call, describe: impl FnOnce(&mut Subject)) -> Result<Option<
         ..Occasion::at(point)
     };
     let begun = Begun::now(call, subject.qpn, [subject.size, subject.object]);
-    // What an event reports, the call that leads to it decides.
-    let happens_now = |action| !matches!(action, Action::Report(_));
-    let met = host::faults::decide(&occasion, happens_now)
+    // The others, the call itself asks for.
+    let met = host::faults::decide(&occasion, Action::is_of_call)
         .map_or(Ok(()), |decision| errno_of(decision, &occasion));
     match (met, begun) {
         (Ok(()), begun) => Ok(begun),

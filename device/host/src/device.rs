@@ -681,4 +681,22 @@ impl Poster<'_> {
     pub fn srq_receive(&mut self, srq: Srq, request: &ReceiveRequest<'_>) -> Result<(), Error> {
         self.pump.rnic.srqs().post_receive(srq, request)
     }
+
+    /// Has the message for the receive that was posted last refused so many times, as
+    /// [`rnic::Device::refuse_last_receive`].
+    ///
+    /// # Errors
+    /// There is no such queue pair.
+    pub fn refuse_last_receive(&mut self, qpn: Qpn, times: u32) -> Result<(), Error> {
+        self.pump.rnic.refuse_last_receive(qpn, times)
+    }
+
+    /// Has the message for the last receive of a shared queue refused so many times, as
+    /// [`rnic::Device::refuse_last_shared_receive`].
+    ///
+    /// # Errors
+    /// There is no such queue.
+    pub fn refuse_last_shared_receive(&mut self, srq: Srq, times: u32) -> Result<(), Error> {
+        self.pump.rnic.refuse_last_shared_receive(srq, times)
+    }
 }

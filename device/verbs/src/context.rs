@@ -11,7 +11,7 @@ use ffi::{Subject, lock};
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// An open device. C sees the first field.
 #[repr(C)]
@@ -142,6 +142,8 @@ pub(crate) struct Objects {
     pub(crate) pds: HashSet<u32>,
     /// Length of each region in bytes.
     pub(crate) regions: HashMap<u32, usize>,
+    /// Keys of regions that a rule of faults has taken away from the device.
+    pub(crate) expired: HashSet<u32>,
     pub(crate) device_memories: HashMap<u32, Arc<DeviceMemory>>,
     pub(crate) device_memories_made: u32,
 }
@@ -201,6 +203,11 @@ impl Context {
     /// Says which device this is, for rules of faults.
     pub(crate) fn describe(&self, subject: &mut Subject) {
         subject.device = Some(self.device.info().name.clone());
+    }
+
+    /// The objects, for what happens later, unless the context is closed then.
+    pub(crate) fn weak_objects(&self) -> Weak<Mutex<Objects>> {
+        Arc::downgrade(&self.objects)
     }
 
     pub(crate) fn objects(&self) -> Locked<'_> {

@@ -2,6 +2,7 @@
 
 use crate::context::{Context, ContextRef};
 use crate::device_memory::DeviceMemory;
+use crate::faulty::register;
 use crate::mapping::Mapping;
 use crate::packed::Packed;
 use crate::pd::PdArg;
@@ -53,7 +54,8 @@ pub(crate) fn register(
     bits: u32,
     backing: Backing,
 ) -> Result<*mut ibv_mr, Errno> {
-    let keys = keys_of(domain, addr, length, iova, bits);
+    let is_of_program = matches!(backing, Backing::Program);
+    let keys = keys_of(domain, addr, length, iova, bits, is_of_program);
     if traced::is_on() {
         traced::registered(addr as u64, length, iova, Some(bits), &keys);
     }
@@ -67,6 +69,7 @@ fn keys_of(
     length: usize,
     iova: u64,
     bits: u32,
+    is_of_program: bool,
 ) -> Result<RegionKeys, Errno> {
     let below = domain.get()?;
     let init = RegionInit {
@@ -88,6 +91,9 @@ fn keys_of(
         .objects()
         .regions
         .insert(keys.lkey.value(), length);
+    if is_of_program && host::faults::is_on() {
+        register::registered(&below.context, &init, keys.lkey);
+    }
     Ok(keys)
 }
 
@@ -228,6 +234,9 @@ exports! {
         // SAFETY: the program passes `count` elements.
         let ranges = unsafe { core::slice::from_raw_parts(list.cast::<Packed<ibv_sge>>(), count as usize) };
         for range in ranges.iter().map(|range| range.get()) {
+            if host::faults::are_lost(range.addr, range.length.into()) {
+                return Err(Errno(libc::EFAULT));
+            }
             touch_pages(range.addr, range.length.into(), rights)?;
         }
         Ok(())
@@ -237,12 +246,20 @@ exports! {
         let region = given_up.get()?;
         let handle = region.abi.handle;
         let ended = region.context.device.with(|rnic, _| rnic.memory().deregister(Lkey::from_value(handle)));
-        let ended = ended.map_err(Errno::from);
+        let ended = match ended {
+            // The device has lost it already, of which the program knows nothing.
+            Err(rnic::Error::NoSuchObject) if region.context.objects().expired.contains(&handle) => Ok(()),
+            ended => ended.map_err(Errno::from),
+        };
         if traced::is_on() {
             traced::deregistered(region.abi.lkey, region.abi.rkey, &ended);
         }
         ended?;
-        region.context.objects().regions.remove(&handle);
+        let mut objects = region.context.objects();
+        objects.regions.remove(&handle);
+        objects.expired.remove(&handle);
+        drop(objects);
+        register::deregistered(&region.context, Lkey::from_value(handle));
         match given_up.take().map(|region| region.backing) {
             Some(Backing::Device(memory)) => memory.release(),
             Some(Backing::Mapping(mapping)) => drop(mapping),

@@ -7,6 +7,9 @@
 //   event     as single, waiting for completion events
 //   cancel    ibv_get_cq_event in a thread that is cancelled, and then COUNT RDMA WRITEs as by single
 //   receive   COUNT SENDs to as many receives
+//   rnr       a SEND to a receive, with an rnr_retry of COUNT
+//   expire    two RDMA WRITEs, the second COUNT ms later, and then the memory of both ends is deregistered
+//   pages     on-demand memory of two pages: an RDMA WRITE from and to each, from the page COUNT on
 #include "device.h"
 
 #include <errno.h>
@@ -20,7 +23,7 @@ struct end {
   struct ibv_cq *cq;
   struct ibv_qp *qp;
   struct ibv_mr *mr;
-  char memory[4096];
+  char memory[8192] __attribute__((aligned(4096)));
 };
 
 static struct ibv_context *context;
@@ -29,6 +32,7 @@ static struct ibv_pd *pd;
 static union ibv_gid gid;
 static int gid_index;
 static struct end ends[2];
+static int rnr_retry = 7, access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
 static const char *state(struct ibv_qp *qp) {
   static const char *names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
@@ -40,8 +44,7 @@ static const char *state(struct ibv_qp *qp) {
 
 static void make(struct end *end) {
   end->cq = have(ibv_create_cq(context, 2 * MOST, NULL, channel, 0), "ibv_create_cq");
-  end->mr = have(ibv_reg_mr(pd, end->memory, sizeof end->memory,
-                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE), "ibv_reg_mr");
+  end->mr = have(ibv_reg_mr(pd, end->memory, sizeof end->memory, access_flags), "ibv_reg_mr");
   struct ibv_qp_init_attr_ex init = {
       .send_cq = end->cq, .recv_cq = end->cq, .qp_type = IBV_QPT_RC, .pd = pd, .sq_sig_all = 1,
       .comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
@@ -62,22 +65,25 @@ static void join(struct end *end, struct end *to) {
   done(ibv_modify_qp(end->qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                      IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "RTR");
   struct ibv_qp_attr rts = {
-      .qp_state = IBV_QPS_RTS, .sq_psn = 7, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
+      .qp_state = IBV_QPS_RTS, .sq_psn = 7, .timeout = 14, .retry_cnt = 7, .rnr_retry = rnr_retry,
       .max_rd_atomic = 1};
   done(ibv_modify_qp(end->qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                      IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
 }
+
+// Where requests read and write.
+static size_t offset;
 
 // Posts a list of so many requests; returns how many were posted.
 static int post(enum ibv_wr_opcode opcode, int first, int count) {
   struct ibv_sge sges[MOST];
   struct ibv_send_wr wrs[MOST], *bad = NULL;
   for (int i = 0; i < count; i++) {
-    sges[i] = (struct ibv_sge){(uintptr_t)ends[0].memory, 8, ends[0].mr->lkey};
+    sges[i] = (struct ibv_sge){(uintptr_t)ends[0].memory + offset, 8, ends[0].mr->lkey};
     wrs[i] = (struct ibv_send_wr){
         .wr_id = first + i, .next = i + 1 < count ? &wrs[i + 1] : NULL, .sg_list = &sges[i], .num_sge = 1,
         .opcode = opcode,
-        .wr.rdma = {.remote_addr = (uintptr_t)ends[1].memory, .rkey = ends[1].mr->rkey}};
+        .wr.rdma = {.remote_addr = (uintptr_t)ends[1].memory + offset, .rkey = ends[1].mr->rkey}};
   }
   int error = ibv_post_send(ends[0].qp, wrs, &bad);
   if (!error) return count;
@@ -119,6 +125,15 @@ static void take(struct end *end, const char *name, int count, int by_events) {
   }
 }
 
+static void post_receives(int count) {
+  struct ibv_sge sge = {(uintptr_t)ends[1].memory, 8, ends[1].mr->lkey};
+  for (int i = 0; i < count; i++) {
+    struct ibv_recv_wr wr = {.wr_id = i, .sg_list = &sge, .num_sge = 1}, *bad;
+    int error = ibv_post_recv(ends[1].qp, &wr, &bad);
+    if (error) printf("ibv_post_recv: %s at %d\n", strerrorname_np(error), i);
+  }
+}
+
 static void *wait_in_thread(void *unused) {
   struct ibv_cq *cq;
   void *cookie;
@@ -140,6 +155,8 @@ int main(int argc, char **argv) {
   if (argc != 3) fail("injected CASE COUNT");
   const char *what = argv[1];
   int count = atoi(argv[2]), by_events = !strcmp(what, "event"), posted = 0;
+  if (!strcmp(what, "rnr")) rnr_retry = count;
+  if (!strcmp(what, "pages")) access_flags |= IBV_ACCESS_ON_DEMAND;
   alarm(30);
   context = open_device(NULL);
   while (ibv_query_gid(context, 1, gid_index, &gid) ||
@@ -156,14 +173,22 @@ int main(int argc, char **argv) {
   } else if (!strcmp(what, "extended")) {
     posted = post_extended(count);
   } else if (!strcmp(what, "receive")) {
-    struct ibv_sge sge = {(uintptr_t)ends[1].memory, 8, ends[1].mr->lkey};
-    for (int i = 0; i < count; i++) {
-      struct ibv_recv_wr wr = {.wr_id = i, .sg_list = &sge, .num_sge = 1}, *bad;
-      int error = ibv_post_recv(ends[1].qp, &wr, &bad);
-      if (error) printf("ibv_post_recv: %s at %d\n", strerrorname_np(error), i);
-    }
+    post_receives(count);
     posted = post(IBV_WR_SEND, 0, count);
     take(&ends[1], "receive", count, 0);
+  } else if (!strcmp(what, "rnr")) {
+    post_receives(1);
+    posted = post(IBV_WR_SEND, 0, 1);
+  } else if (!strcmp(what, "expire")) {
+    take(&ends[0], "send", post(IBV_WR_RDMA_WRITE, 0, 1), 0);
+    sleep_ms(count);
+    take(&ends[0], "send", post(IBV_WR_RDMA_WRITE, 1, 1), 0);
+    for (int i = 0; i < 2; i++) done(ibv_dereg_mr(ends[i].mr), "ibv_dereg_mr");
+  } else if (!strcmp(what, "pages")) {
+    for (int page = count; page < 2; page++) {
+      offset = page * 4096;
+      take(&ends[0], "send", post(IBV_WR_RDMA_WRITE, page, 1), 0);
+    }
   } else if (!strcmp(what, "step")) {
     for (int i = 0; i < count; i++) take(&ends[0], "send", post(IBV_WR_RDMA_WRITE, i, 1), 0);
   } else {

@@ -1,4 +1,5 @@
-//! Asynchronous errors that the driver was asked for: the events, and what they mean for their objects.
+//! Faults that the driver was asked for: asynchronous errors, with the events and what they mean for their
+//! objects, and messages that are refused although a receive is posted.
 
 use super::Device;
 use crate::error::Error;
@@ -40,5 +41,26 @@ impl Device {
     /// Raises [`Event::GidChange`] without a change.
     pub fn report_gid_change(&mut self) {
         self.resources.events.push_back(Event::GidChange);
+    }
+
+    /// Has the message that would take the receive that was posted last refused with an RNR NAK, so many
+    /// times; datagrams are lost.
+    ///
+    /// # Errors
+    /// There is no such queue pair.
+    pub fn refuse_last_receive(&mut self, qpn: Qpn, times: u32) -> Result<(), Error> {
+        self.queue_pairs.with(&mut self.resources, qpn, |qp, _| {
+            qp.refuse_last_receive(times);
+            Ok(())
+        })
+    }
+
+    /// As [`Self::refuse_last_receive`], for a shared receive queue.
+    ///
+    /// # Errors
+    /// There is no such queue.
+    pub fn refuse_last_shared_receive(&mut self, srq: Srq, times: u32) -> Result<(), Error> {
+        self.resources.srqs.get_mut(srq)?.queue.refuse_last(times);
+        Ok(())
     }
 }

@@ -362,6 +362,11 @@ impl Qp {
         Ok(())
     }
 
+    /// Refuses the message that would take the receive that was posted last, so many times.
+    pub(crate) fn refuse_last_receive(&mut self, times: u32) {
+        self.responder.refuse_last(times);
+    }
+
     /// The memory of the next receives, see [`Responder::next_receives`].
     pub(crate) fn next_receives<'a>(
         &'a self,

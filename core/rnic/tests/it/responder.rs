@@ -16,6 +16,25 @@ fn a_send_fills_the_receive_and_is_acknowledged() {
     assert_eq!(bench.answers(), [(0, Syndrome::ACK)]);
 }
 
+/// As the driver asks for: receives before it are taken, and its message is repeated by the peer.
+#[test]
+fn the_last_receive_is_refused_so_many_times_and_then_taken() {
+    let mut bench = Bench::new(QpType::Rc);
+    bench.post_receive(6, 100);
+    bench.post_receive(7, 100);
+    bench.device.refuse_last_receive(bench.qpn, 2).unwrap();
+    bench.receive(0, send(Position::Only), b"abc");
+    assert_eq!(bench.answers(), [(0, Syndrome::ACK)]);
+    for _ in 0..2 {
+        bench.receive(1, send(Position::Only), b"def");
+        assert_eq!(bench.answers(), [(1, Syndrome::RnrNak(24))]);
+    }
+    bench.receive(1, send(Position::Only), b"def");
+    assert_eq!(bench.answers(), [(1, Syndrome::ACK)]);
+    let both = [(6, Status::Success), (7, Status::Success)];
+    assert_eq!(bench.completions(), both);
+}
+
 #[test]
 fn one_acknowledgement_covers_all_that_came_before_it() {
     let mut bench = Bench::new(QpType::Rc);

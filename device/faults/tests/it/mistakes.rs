@@ -178,6 +178,27 @@ fn points_other_than_calls_have_their_own_words() {
             "`1500` is no MTU: write 256, 512, 1024, 2048 or 4096",
         ),
         (
+            "post_send: rnr 3",
+            "the rule would never apply: post_send posts no receive, for which a message could be refused; \
+             post_recv and post_srq_recv do",
+        ),
+        (
+            "post_recv: rnr 0",
+            "`0` is no number of RNR NAKs: write 1 or more",
+        ),
+        (
+            "post_recv: rnr 3 type ud",
+            "the rule would never apply: a queue pair of type ud cannot have `rnr 3`",
+        ),
+        (
+            "rereg_mr: expire 2s",
+            "the rule would never apply: rereg_mr registers no memory; reg_mr does",
+        ),
+        (
+            "reg_mr: odp_fault",
+            "`odp_fault` has to be followed by an offset, as in `reg_mr: odp_fault 4096`",
+        ),
+        (
             "rdma_connect: report EIO",
             "the rule would never apply: rdma_connect leads to no event with an error number; \
              rdma_resolve_addr and rdma_resolve_route do",

@@ -8,7 +8,7 @@ fn word() -> impl Strategy<Value = String> {
     let known = "post_send: reg_mr: completion: fail slow block status late ENOMEM RETRY_EXC_ERR \
                  5ms 10us 0 1 after every times nth probability seed size opcode type qpn peer \
                  process device 1% 1/3 0.5 rdma_write send recv rc ud 4KiB.. ..64 1..2 10.0.0.1 \
-                 fe80::1 ; = [[fault]] on do \"x\" from until 2s";
+                 fe80::1 ; = [[fault]] on do \"x\" from until 2s rnr expire odp_fault post_recv:";
     let known: Vec<String> = known.split_whitespace().map(str::to_owned).collect();
     prop_oneof![8 => proptest::sample::select(known), 1 => "\\PC{0,12}"]
 }
@@ -77,6 +77,10 @@ fn each_kind_of_rule_is_read_as_it_is_written() {
     for text in [
         "completion: status REM_ACCESS_ERR opcode rdma_read",
         "completion: late 5ms",
+        "post_recv: rnr 3 type rc nth 2",
+        "post_srq_recv: rnr 3",
+        "reg_mr: expire 2s size 4096..",
+        "reg_mr: odp_fault 4096",
         "packet: drop type rc peer 10.0.0.1 opcode acknowledge size 0..64",
         "packet: delay 1ms every 7",
         "packet: duplicate",

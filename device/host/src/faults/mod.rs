@@ -8,6 +8,7 @@ mod journal;
 mod limits;
 mod messages;
 mod packets;
+mod pages;
 mod raise;
 mod timer;
 mod wait;
@@ -25,6 +26,7 @@ pub use limits::registered_bytes;
 pub(crate) use limits::{active_mtu, lower};
 pub(crate) use messages::{reject, send_message};
 pub(crate) use packets::PacketFaults;
+pub use pages::{are_lost, forget_pages, lose_page};
 pub(crate) use raise::Raise;
 pub use timer::after;
 pub use wait::{Waits, wait};
@@ -181,6 +183,7 @@ pub(crate) struct Held {
     _plan: Option<MutexGuard<'static, Plan>>,
     _tasks: timer::Held,
     _devices: raise::Held,
+    _pages: pages::Held,
 }
 
 /// Takes all locks of faults, for a fork, behind those of the devices.
@@ -189,6 +192,7 @@ pub(crate) fn hold() -> Held {
         _plan: live().map(Live::plan),
         _tasks: timer::hold(),
         _devices: raise::hold(),
+        _pages: pages::hold(),
     }
 }
 

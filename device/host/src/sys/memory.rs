@@ -12,6 +12,7 @@
 
 use super::guarded::Guard;
 use super::shared_files;
+use crate::faults;
 use os::page::page_size;
 use rnic::{Backing, Fault, Memory, Payload, Piece};
 use std::io;
@@ -204,6 +205,9 @@ fn through_kernel(
     length: usize,
     direction: Direction,
 ) -> Result<(), Fault> {
+    if faults::are_lost(address, length as u64) {
+        return Err(Fault::Unmapped);
+    }
     let local = libc::iovec {
         iov_base: ours.cast(),
         iov_len: length,

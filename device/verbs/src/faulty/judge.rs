@@ -9,7 +9,7 @@ use ffi::{Errno, Subject, errno_of};
 /// Lets a fault of a call on the data path happen, before the call takes a lock.
 pub(super) fn meet(point: Point, occasion: &Occasion<'_>) -> Result<(), Errno> {
     let occasion = Occasion { point, ..*occasion };
-    host::faults::decide(&occasion, |_| true)
+    host::faults::decide(&occasion, Action::is_of_call)
         .map_or(Ok(()), |decision| errno_of(decision, &occasion))
 }
 

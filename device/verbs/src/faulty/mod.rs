@@ -9,5 +9,6 @@ mod judge;
 mod late;
 pub(crate) mod poll;
 mod receive;
+pub(crate) mod register;
 mod send;
 pub(crate) mod tables;

@@ -40,7 +40,7 @@ unsafe fn receives(
     queue: &Queue<'_>,
     mut wr: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
-    post: impl Fn(&mut host::Poster<'_>, &ReceiveRequest<'_>) -> Result<(), rnic::Error>,
+    post: impl Fn(&mut host::Poster<'_>, &ReceiveRequest<'_>, u32) -> Result<(), rnic::Error>,
 ) -> Result<(), Errno> {
     let mut room = [const { MaybeUninit::uninit() }; SGES];
     let mut copy = MaybeUninit::uninit();
@@ -49,14 +49,16 @@ unsafe fn receives(
         // SAFETY: by this function's contract, the list is as the manual page of `ibv_post_recv` asks.
         let posted = unsafe { elements(request.sg_list, request.num_sge) }.and_then(|list| {
             let mut sges = gathered(list, &mut room).to_vec();
-            if host::faults::interest().receives {
-                judge(queue, &mut sges)?;
-            }
+            let refusals = match host::faults::interest().receives {
+                true => judge(queue, &mut sges)?,
+                false => 0,
+            };
             let request = ReceiveRequest {
                 id: request.wr_id,
                 sges: &sges,
             };
-            Ok(queue.context.device.post(|poster| post(poster, &request))?)
+            let device = &queue.context.device;
+            Ok(device.post(|poster| post(poster, &request, refusals))?)
         });
         if traced::is_on() {
             // SAFETY: by this function's contract, the list is as the manual page of `ibv_post_recv` asks.
@@ -72,8 +74,9 @@ unsafe fn receives(
     Ok(())
 }
 
-/// Asks the rules about a receive, and changes its elements as they say.
-fn judge(queue: &Queue<'_>, sges: &mut Vec<Sge>) -> Result<(), Errno> {
+/// Asks the rules about a receive, and changes its elements as they say. Returns how often the message that
+/// arrives for it is refused.
+fn judge(queue: &Queue<'_>, sges: &mut Vec<Sge>) -> Result<u32, Errno> {
     let size = sges.iter().map(|sge| u64::from(sge.length)).sum();
     let occasion = Occasion {
         size: Some(size),
@@ -88,7 +91,16 @@ fn judge(queue: &Queue<'_>, sges: &mut Vec<Sge>) -> Result<(), Errno> {
         }
         _ => {}
     }
-    Ok(())
+    let at_call = Occasion {
+        point: queue.call,
+        ..occasion
+    };
+    let is_refused = |action| matches!(action, Action::Rnr(_));
+    let decision = host::faults::decide(&at_call, is_refused);
+    Ok(match decision.map(|decision| decision.action) {
+        Some(Action::Rnr(times)) => times,
+        _ => 0,
+    })
 }
 
 exports! {
@@ -104,8 +116,12 @@ exports! {
             ..Occasion::at(Point::Completion)
         };
         let known = Queue { context: &queue.context, call: Point::Call("post_recv"), occasion, srq: None };
-        let post = |poster: &mut host::Poster<'_>, request: &ReceiveRequest<'_>| {
-            poster.receive(queue.qpn, request)
+        let post = |poster: &mut host::Poster<'_>, request: &ReceiveRequest<'_>, refusals| {
+            poster.receive(queue.qpn, request)?;
+            match refusals {
+                0 => Ok(()),
+                refusals => poster.refuse_last_receive(queue.qpn, refusals),
+            }
         };
         // SAFETY: the list is the program's, as the manual page asks.
         unsafe { receives(&known, first, bad, post) }
@@ -123,8 +139,12 @@ exports! {
         };
         let srq = Some(queue.handle.value());
         let known = Queue { context: &queue.context, call: Point::Call("post_srq_recv"), occasion, srq };
-        let post = |poster: &mut host::Poster<'_>, request: &ReceiveRequest<'_>| {
-            poster.srq_receive(queue.handle, request)
+        let post = |poster: &mut host::Poster<'_>, request: &ReceiveRequest<'_>, refusals| {
+            poster.srq_receive(queue.handle, request)?;
+            match refusals {
+                0 => Ok(()),
+                refusals => poster.refuse_last_shared_receive(queue.handle, refusals),
+            }
         };
         // SAFETY: the list is the program's, as the manual page asks.
         unsafe { receives(&known, first, bad, post) }

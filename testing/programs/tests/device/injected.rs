@@ -115,6 +115,64 @@ fn a_receive_that_fails_tells_its_sender() {
     }
 }
 
+/// A message is refused as often as the rule says: one time more than the sender repeats it ends its queue
+/// pair.
+#[test]
+fn a_receive_refuses_its_message_so_many_times() {
+    let arrived = ["send 0: success", "states: RTS RTS"];
+    let refused = ["send 0: RNR retry counter exceeded", "states: ERR RTS"];
+    expect("post_recv: rnr 2", ["rnr", "2"], &arrived);
+    expect("post_recv: rnr 3", ["rnr", "2"], &refused);
+    expect("post_recv: rnr 20", ["rnr", "7"], &arrived);
+    expect("post_recv: rnr 3 nth 2", ["rnr", "2"], &arrived);
+}
+
+/// Keys of a sender and of a receiver that expire: requests fail as with memory that was deregistered, which
+/// the program can deregister all the same.
+#[test]
+fn keys_that_expire_are_those_of_no_memory() {
+    let expected = |status: &str| {
+        let failed = format!("send 1: {status}");
+        vec!["send 0: success".to_owned(), failed]
+    };
+    for (nth, status, states) in [
+        (1, "local protection error", "states: ERR RTS"),
+        (2, "remote access error", "states: ERR ERR"),
+    ] {
+        let mut lines = expected(status);
+        lines.push(states.to_owned());
+        if nth == 2 {
+            lines.push("event: local access violation work queue error".to_owned());
+        }
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let rule = format!("reg_mr: expire 200ms nth {nth}");
+        expect(&rule, ["expire", "600"], &lines);
+    }
+    let unharmed = ["send 0: success", "send 1: success", "states: RTS RTS"];
+    expect("reg_mr: expire 1min", ["expire", "1"], &unharmed);
+}
+
+/// On-demand memory without one of its pages, at the sender and at the receiver. Memory that is pinned has
+/// all.
+#[test]
+fn a_page_of_on_demand_memory_is_not_there() {
+    for (nth, status, states) in [
+        (1, "local protection error", "states: ERR RTS"),
+        (2, "remote access error", "states: ERR ERR"),
+    ] {
+        let failed = format!("send 1: {status}");
+        let mut lines = vec!["send 0: success", &failed, states];
+        if nth == 2 {
+            lines.push("event: local access violation work queue error");
+        }
+        let rule = format!("reg_mr: odp_fault 4100 nth {nth}");
+        expect(&rule, ["pages", "0"], &lines);
+    }
+    let unharmed = ["send 0: success", "send 1: success", "states: RTS RTS"];
+    expect("reg_mr: odp_fault 8192", ["pages", "0"], &unharmed);
+    expect("reg_mr: odp_fault 0", ["expire", "1"], &unharmed);
+}
+
 #[test]
 fn late_completions_keep_their_order_and_wake_a_program_that_waits_for_events() {
     let expected = [
@@ -441,7 +499,7 @@ fn limits_are_those_of_a_small_card() {
             "injected: ibv_reg_mr: Cannot allocate memory\n",
         ),
         (
-            "limit: registered_bytes 8191",
+            "limit: registered_bytes 16383",
             "injected: ibv_reg_mr: Cannot allocate memory\n",
         ),
         (
@@ -461,7 +519,7 @@ fn limits_are_those_of_a_small_card() {
         assert_eq!(ran.output, said, "{rule}");
     }
     let ran = run(
-        &["--fault", "limit: registered_bytes 8192"],
+        &["--fault", "limit: registered_bytes 16384"],
         &[path, "single", "1"],
     );
     assert!(ran.succeeded(), "{}", ran.output);

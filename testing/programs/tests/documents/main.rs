@@ -5,6 +5,7 @@ mod attack;
 mod bench;
 mod ci;
 mod errors;
+mod faults;
 mod playground;
 mod runner;
 mod services;

@@ -60,6 +60,10 @@ pub const UNSAFE_MODULES: &[(&str, &str)] = &[
         "registering memory, with someone else's crate",
     ),
     (
+        "examples/faults/rust/",
+        "a socket of the kind that the standard library does not have, and functions of libibverbs",
+    ),
+    (
         "device/preload/sysfs/src/",
         "the C library's functions that take a path",
     ),

@@ -164,6 +164,11 @@ impl Responder {
     pub(super) fn post(&mut self, request: &ReceiveRequest<'_>) -> Result<(), Error> {
         self.queue.post(request)
     }
+
+    /// Refuses the message that would take the last receive, so many times.
+    pub(super) fn refuse_last(&mut self, times: u32) {
+        self.queue.refuse_last(times);
+    }
 }
 
 /// Life cycle of a responder.
