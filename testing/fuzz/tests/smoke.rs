@@ -137,6 +137,18 @@ const FUZZERS: &[Fuzzer] = &[
         seed: |_| None,
         seeds_min: 0,
     },
+    Fuzzer {
+        name: "fault_rules",
+        program: env!("CARGO_BIN_EXE_fault_rules"),
+        seed: |_| None,
+        seeds_min: 0,
+    },
+    Fuzzer {
+        name: "trace",
+        program: env!("CARGO_BIN_EXE_trace"),
+        seed: |_| None,
+        seeds_min: 0,
+    },
 ];
 
 fn transport_of(frame: &[u8]) -> Option<Vec<u8>> {
