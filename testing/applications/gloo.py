@@ -1,4 +1,4 @@
-"""Gloo of Debian, which PyTorch's collectives are made of: sums and broadcasts over its transport `ibverbs`."""
+"""Gloo of Debian, which PyTorch's collectives use: sums and broadcasts over its transport `ibverbs`."""
 
 from harness import DEVICE
 

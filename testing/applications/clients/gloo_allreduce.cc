@@ -1,5 +1,5 @@
-// gloo_allreduce RANK RANKS FOLDER DEVICE GID_INDEX: one of several processes that sum vectors and broadcast one
-// with Gloo over its transport `ibverbs`, and compare every element.
+// gloo_allreduce RANK RANKS FOLDER DEVICE GID_INDEX: one of several processes that sum vectors and broadcast
+// one with Gloo over its transport `ibverbs`, and compare every element.
 #include <gloo/allreduce_ring_chunked.h>
 #include <gloo/barrier_all_to_all.h>
 #include <gloo/broadcast_one_to_all.h>
@@ -13,8 +13,8 @@
 #include <cstdlib>
 #include <vector>
 
-// Algorithms and their vectors are never freed: Gloo ends a program that destroys a buffer whose last request has
-// no completion yet.
+// Algorithms and their vectors are never freed: Gloo ends a program that destroys a buffer whose last request
+// has no completion yet.
 template <typename T>
 static std::vector<T> &vector_of(size_t count) {
   return *new std::vector<T>(count);
