@@ -24,7 +24,7 @@ use crate::random;
 use crate::settings;
 use crate::shm::Found;
 use crate::subnet;
-use crate::sys::{open_devices, process};
+use crate::sys::{open_devices, probes, process};
 use link::port_state::PortState;
 use rnic::{
     Arm, AttrMask, Completion, Config, Cq, Data, DomainName, Error, Gid, Instant, Nanos, Operation,
@@ -472,6 +472,10 @@ impl Device {
     /// afterwards: a program that finds no completion goes on to other events, and must not find the end of a
     /// connection there that is later than the completions that were just not found.
     pub fn poll_cq(&self, cq: Cq, most: usize, mut take: impl FnMut(&Completion)) -> usize {
+        let mut take = |completion: &Completion| {
+            probes::completion(completion);
+            take(completion);
+        };
         let alone = core_yield::polls_alone(&self.shared);
         let mut pump = self.shared.lock();
         self.shared.policy.polls.note_call();
@@ -638,6 +642,7 @@ impl Poster<'_> {
     /// # Errors
     /// As [`rnic::Device::post_send`].
     pub fn send(&mut self, qpn: Qpn, request: &SendRequest<'_>) -> Result<(), Error> {
+        probes::post_send(qpn, request.id);
         if self.pump.execute_at_once(qpn, request) {
             self.executed += 1;
             return Ok(());
@@ -671,6 +676,7 @@ impl Poster<'_> {
     /// # Errors
     /// As [`rnic::Device::post_receive`].
     pub fn receive(&mut self, qpn: Qpn, request: &ReceiveRequest<'_>) -> Result<(), Error> {
+        probes::post_receive(qpn, request.id);
         self.pump.rnic.post_receive(qpn, request, self.now)
     }
 

@@ -91,6 +91,40 @@ fn nothing_else_is_exported() {
     );
 }
 
+/// Probes for tracers, as the notes of the library list them: each argument is in a register.
+#[test]
+fn the_library_has_static_probes_with_their_arguments() {
+    let library = folder().join("libibverbs.so.1");
+    let output = Command::new("readelf").arg("-n").arg(library).output();
+    let listed = text(&output.expect("this test needs the package binutils"));
+    let fields = |name: &str| -> Vec<&str> {
+        let lines = listed.lines().map(str::trim);
+        lines.filter_map(|line| line.strip_prefix(name)).collect()
+    };
+    let providers = fields("Provider: ");
+    let (names, arguments) = (fields("Name: "), fields("Arguments: "));
+    assert!(!names.is_empty() && providers.iter().all(|provider| *provider == "rockery"));
+    assert_eq!(
+        (names.len(), arguments.len()),
+        (providers.len(), providers.len())
+    );
+    let places = fields("Location: 0x");
+    for (probe, count) in [("post_send", 2), ("post_receive", 2), ("completion", 5)] {
+        let of_probe = |index: &usize| names[*index] == probe;
+        let own: Vec<usize> = (0..names.len()).filter(of_probe).collect();
+        // One place each, within the code: a note of code that was left out has a small number.
+        let [index] = own[..] else {
+            panic!("{probe} has {} places\n{listed}", own.len());
+        };
+        let digits = places[index].split(',').next().unwrap_or_default();
+        let place = u64::from_str_radix(digits, 16).expect("an address");
+        assert!(place > 0x1000, "{probe}: {place:#x}");
+        let parts: Vec<&str> = arguments[index].split(' ').collect();
+        let in_registers = parts.iter().all(|part| part.starts_with("8@"));
+        assert!(parts.len() == count && in_registers, "{probe}: {parts:?}");
+    }
+}
+
 #[test]
 fn programs_that_are_bound_at_start_start() {
     // perftest links libmlx5 and libefa. The distribution's own libraries, which this folder does not hide,

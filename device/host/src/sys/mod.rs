@@ -10,6 +10,7 @@ pub(crate) mod memory;
 pub(crate) mod open_devices;
 pub(crate) mod other_process;
 pub(crate) mod owners;
+pub(crate) mod probes;
 pub(crate) mod process;
 pub(crate) mod readiness;
 pub(crate) mod shared_files;
