@@ -188,3 +188,42 @@ fn mistakes_return_the_same_errors_over_the_kernels_device() {
     let expected: Vec<&str> = expected.filter(|line| !line.is_empty()).collect();
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }
+
+/// What `sources` prints on a machine with the addresses and neighbours that it needs.
+fn sources(machine: &dyn Machine, probe: &Probe) -> String {
+    let setup = include_str!("../../probe/sources.sh");
+    for line in setup.lines().filter(|line| !line.starts_with('#')) {
+        let ran = machine.run(&["sh", "-c", line], SECONDS).unwrap();
+        ran.expect_success();
+    }
+    let path = probe.path().to_string_lossy();
+    machine
+        .run(&[&path], SECONDS)
+        .unwrap()
+        .expect_success()
+        .output
+}
+
+/// Programs that ask for no source get the kernel's: its address, port and device, at the same step.
+#[test]
+fn sources_that_nobody_asks_for_are_those_of_the_kernel() {
+    let libraries = ["-D_GNU_SOURCE", "-lrdmacm", "-libverbs"];
+    let probe = Probe::compile_with("cc", "sources", &libraries).unwrap();
+    let segment = Segment::new(1500).unwrap();
+    let ours = segment.namespace(1).unwrap().with(&Rockery::built());
+    let theirs = segment.guest(11, &[probe.path()]).unwrap();
+    let (ours, theirs) = (sources(&ours, &probe), sources(&theirs, &probe));
+    // The machines have different first addresses.
+    let theirs = theirs.replace("10.88.0.11,", "10.88.0.1,");
+    let differing: Vec<_> = ours
+        .lines()
+        .zip(theirs.lines())
+        .filter(|(own, other)| own != other)
+        .collect();
+    assert_eq!(differing, [], "ours beside the kernel's");
+    assert_eq!(
+        ours.lines().count(),
+        theirs.lines().count(),
+        "{ours}\n{theirs}"
+    );
+}
