@@ -6,6 +6,7 @@ for byte: names are sorted, owners are root, and times are SOURCE_DATE_EPOCH.
 """
 
 import argparse
+import filecmp
 import gzip
 import hashlib
 import os
@@ -158,6 +159,21 @@ def checksums(out):
     (out / "SHA256SUMS").write_text("".join(lines))
 
 
+def put_in_place(made, out):
+    """Gives a folder of packages its name; where it has these files already, they stay.
+
+    The packages are the same bytes each time, and tests in several processes have them made: one reads them
+    while another one makes them again.
+    """
+    names = sorted(file.name for file in made.iterdir())
+    if out.is_dir() and names == sorted(file.name for file in out.iterdir()):
+        equal, _, _ = filecmp.cmpfiles(made, out, names, shallow=False)
+        if equal == names:
+            return
+    shutil.rmtree(out, ignore_errors=True)
+    made.rename(out)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("built", type=pathlib.Path)
@@ -171,10 +187,11 @@ def main():
         sys.exit(f"package: {wrong}")
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or git("log", "-1", "--format=%ct") or 0)
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
-    shutil.rmtree(options.out, ignore_errors=True)
-    options.out.mkdir(parents=True)
-    with tempfile.TemporaryDirectory() as work:
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.out.parent) as work:
         work = pathlib.Path(work)
+        made = work / "made"
+        made.mkdir()
         name = f"rockery-{version}-{ARCHITECTURE}-linux"
         folder = work / name
         stage(options.built, folder)
@@ -182,16 +199,17 @@ def main():
         shutil.copytree(folder, system / "usr", symlinks=True)
         shutil.copy(PACKAGING / "copyright", system / "usr/share/doc/rockery/copyright")
         default = default_root(work / "default")
-        deb("rockery", system, version, options.out)
-        deb("rockery-default", default, version, options.out)
-        rpms(system, default, version, options.out, epoch)
+        deb("rockery", system, version, made)
+        deb("rockery-default", default, version, made)
+        rpms(system, default, version, made, epoch)
         shutil.copy(PACKAGING / "install.sh", folder / "install.sh")
-        tarball(folder, options.out / f"{name}.tar.gz", epoch)
-        wheel.write(ROOT, folder, module(options.built, work), version, options.out, epoch)
-    for name in ("Containerfile", "get.sh"):
-        shutil.copy(PACKAGING / name, options.out / name)
-    sbom.write(ROOT, version, options.out / f"rockery-{version}.cdx.json", epoch)
-    checksums(options.out)
+        tarball(folder, made / f"{name}.tar.gz", epoch)
+        wheel.write(ROOT, folder, module(options.built, work), version, made, epoch)
+        for name in ("Containerfile", "get.sh"):
+            shutil.copy(PACKAGING / name, made / name)
+        sbom.write(ROOT, version, made / f"rockery-{version}.cdx.json", epoch)
+        checksums(made)
+        put_in_place(made, options.out)
     for file in sorted(options.out.iterdir()):
         print(f"{file.stat().st_size:10}  {file}")
 
