@@ -113,6 +113,10 @@ fn dist_for(architecture: &str, argument: &str) -> Result<(), String> {
     script
         .env("ARCH", architecture)
         .env("DIST_PROFILE", profile);
+    // An emulated processor takes its time for what is not optimized.
+    if architecture == "aarch64" {
+        script.env("CARGO_PROFILE_PACKAGES_OPT_LEVEL", "1");
+    }
     let output = script.arg(argument).output();
     let output = output.map_err(|error| format!("scripts/dist.sh: {error}"))?;
     let said = [output.stdout, output.stderr].concat();
