@@ -53,7 +53,7 @@ fn counts(machine: &dyn Machine, probe: &Probe, device: &str) -> Vec<(String, St
 }
 
 fn counts_probe() -> Probe {
-    Probe::compile("counts").unwrap()
+    Probe::compile("counts").expect("a compiler")
 }
 
 #[test]
