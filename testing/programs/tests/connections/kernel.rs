@@ -193,13 +193,13 @@ fn mistakes_return_the_same_errors_over_the_kernels_device() {
 fn sources(machine: &dyn Machine, probe: &Probe) -> String {
     let setup = include_str!("../../probe/sources.sh");
     for line in setup.lines().filter(|line| !line.starts_with('#')) {
-        let ran = machine.run(&["sh", "-c", line], SECONDS).unwrap();
+        let ran = machine.run(&["sh", "-c", line], SECONDS).expect("it runs");
         ran.expect_success();
     }
     let path = probe.path().to_string_lossy();
     machine
         .run(&[&path], SECONDS)
-        .unwrap()
+        .expect("it runs")
         .expect_success()
         .output
 }
