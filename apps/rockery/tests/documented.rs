@@ -16,15 +16,20 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The README and the pages.
+/// The README and the pages, those of folders too.
 fn pages() -> Vec<PathBuf> {
-    let folder = fs::read_dir(root().join("docs"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let mut pages: Vec<_> = folder
-        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
-        .collect();
-    pages.push(root().join("README.md"));
+    let mut pages = vec![root().join("README.md")];
+    let mut folders = vec![root().join("docs")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
     pages
 }
 
@@ -60,7 +65,7 @@ fn simulations(page: &Path) -> Vec<Shown> {
 fn simulations_print_the_lines_that_the_pages_show() {
     let shown: Vec<Shown> = pages().iter().flat_map(|page| simulations(page)).collect();
     assert!(
-        shown.len() >= 7,
+        shown.len() >= 15,
         "found only {} simulations in the pages",
         shown.len()
     );
