@@ -204,7 +204,7 @@ fn lines(runs: &[(usize, Report)], index: usize, values: &[f64], figure: Figure)
                 found.push((name, BTreeMap::new()));
                 found.len() - 1
             });
-            // Positive numbers are in the order of their bits.
+            // A map needs keys with an order, which floating-point numbers do not have.
             let (_, sum, count) = found[at].1.entry(x.to_bits()).or_insert((*x, 0.0, 0));
             *sum += value;
             *count += 1;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Finding, counted};
+use super::Finding;
 
 /// Places that are named; of more the number.
 const NAMED_MAX: usize = 4;
@@ -82,59 +82,6 @@ pub(super) fn grouped(found: Vec<Finding>, names: &BTreeSet<&str>) -> Vec<Findin
     found
 }
 
-/// That the PCIe links of these hosts were busy for these parts of the time.
-pub(super) fn busy_links(names: &[String], parts: &[f64]) -> String {
-    let percent = |part: f64| format!("{:.0}", 100.0 * part);
-    let least = percent(parts.iter().copied().fold(1.0, f64::min));
-    let most = percent(parts.iter().copied().fold(0.0, f64::max));
-    let links = match names {
-        [one] => format!("the PCIe link of {one} was"),
-        several => format!("the PCIe links of {} were", listed(several)),
-    };
-    let part = match least == most {
-        true => least,
-        false => format!("{least} to {most}"),
-    };
-    format!("{links} busy for {part} % of the time")
-}
-
-/// The limit of a queue whose class is lossless: the cause and the remedy.
-pub(super) fn queue_limit(switch: &str, class: u8) -> (String, String) {
-    (
-        format!("{switch}: class {class} is lossless, and its queue has a limit of its own"),
-        format!("queue.{class}.limit = \"none\": pauses are what limits it"),
-    )
-}
-
-/// Losses of one cause.
-pub(super) struct Loss {
-    pub(super) found: Finding,
-    /// The cause without the name of the switch.
-    pub(super) rest: Option<String>,
-    pub(super) dropped: u64,
-    pub(super) ports: Vec<String>,
-    pub(super) switches: Vec<String>,
-}
-
-impl Loss {
-    pub(super) fn finding(self) -> Finding {
-        let dropped = counted(
-            self.dropped,
-            "packet was dropped that arrived",
-            "packets were dropped that arrived",
-        );
-        let cause = match self.rest {
-            Some(rest) => listed(&self.switches) + &rest,
-            None => self.found.cause,
-        };
-        Finding {
-            seen: format!("{dropped} at {}", listed(&self.ports)),
-            cause,
-            ..self.found
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Severity;
@@ -177,23 +124,6 @@ mod tests {
             ]
         );
         assert_eq!(found[0].cause, "edge0, edge1, edge2: no marks");
-    }
-
-    #[test]
-    fn hosts_with_equal_links_are_one_finding() {
-        let names = |count: usize| {
-            (0..count)
-                .map(|host| format!("h{host}"))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(
-            busy_links(&names(1), &[0.931]),
-            "the PCIe link of h0 was busy for 93 % of the time"
-        );
-        assert_eq!(
-            busy_links(&names(5), &[0.9, 0.93, 0.95, 0.9, 0.9]),
-            "the PCIe links of h0, h1, h2, h3 and 1 more were busy for 90 to 95 % of the time"
-        );
     }
 
     #[test]

@@ -117,8 +117,8 @@ fn text(report: &Report, how_far: &str) -> String {
     );
     if !report.workloads.is_empty() {
         text += &workloads(&report.workloads);
+        text += &limits(&report.workloads);
     }
-    text += &limits(&report.workloads);
     for workload in report
         .workloads
         .iter()

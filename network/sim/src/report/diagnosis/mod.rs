@@ -1,17 +1,17 @@
 //! Findings: the settings that cause an observation. Each rule looks at counters first: a setting without a
 //! measurable effect is no finding.
 
-use super::alike::{Loss, busy_links, grouped, listed, queue_limit, without_place};
+mod losses;
+
+use super::alike::{grouped, listed};
 use super::{Finding, Report, Severity, counted};
 use crate::experiment::Experiment;
 use crate::world::Results;
 use crate::world::{HostConfig, Marking};
-use fabric::Drop;
 use fabric::config::{CLASSES, ClassMap, Profile};
 use fabric::topology::{End, Node};
 use fabric_file::NamedSwitch;
 use rnic::CongestionConfig;
-use vendors::{LossyClass, class_list};
 
 /// The part of the time that a port is paused from which on it is a storm.
 const STORM_PART: f64 = 0.25;
@@ -69,6 +69,22 @@ fn finding(severity: Severity, seen: String, cause: String, instead: impl Into<S
         cause,
         instead: instead.into(),
     }
+}
+
+/// That the PCIe links of these hosts were busy for these parts of the time.
+fn busy_links(names: &[String], parts: &[f64]) -> String {
+    let percent = |part: f64| format!("{:.0}", 100.0 * part);
+    let least = percent(parts.iter().copied().fold(1.0, f64::min));
+    let most = percent(parts.iter().copied().fold(0.0, f64::max));
+    let links = match names {
+        [one] => format!("the PCIe link of {one} was"),
+        several => format!("the PCIe links of {} were", listed(several)),
+    };
+    let part = match least == most {
+        true => least,
+        false => format!("{least} to {most}"),
+    };
+    format!("{links} busy for {part} % of the time")
 }
 
 /// The class that a switch puts a host's packets into.
@@ -149,272 +165,6 @@ impl View<'_> {
             )
         };
         self.results.deadlocks.iter().map(one).collect()
-    }
-
-    /// Packets that switches dropped: why the class was not lossless, or was and yet lost. The same setting
-    /// is one finding, however many ports and switches saw it.
-    fn losses(&self) -> Vec<Finding> {
-        let mut alike: Vec<Loss> = Vec::new();
-        for (number, switch) in (0_u32..).zip(&self.results.switches) {
-            let name = &self.switch(number).name;
-            for (port, result) in (0_u16..).zip(&switch.ports) {
-                let here = self.name(End {
-                    node: Node::Switch(number),
-                    port,
-                });
-                for (why, dropped) in Drop::ALL.into_iter().zip(result.ingress.dropped) {
-                    let Some(found) = self.dropped(number, port, why).filter(|_| dropped > 0)
-                    else {
-                        continue;
-                    };
-                    let rest = without_place(&found.cause, name).map(str::to_owned);
-                    let is_alike = |other: &&mut Loss| match (&rest, &other.rest) {
-                        (Some(own), Some(other_rest)) => {
-                            own == other_rest && found.instead == other.found.instead
-                        }
-                        _ => other.found.cause == found.cause,
-                    };
-                    match alike.iter_mut().find(is_alike) {
-                        Some(other) => {
-                            other.dropped += dropped;
-                            other.ports.push(here.clone());
-                            if !other.switches.contains(name) {
-                                other.switches.push(name.clone());
-                            }
-                        }
-                        None => alike.push(Loss {
-                            found,
-                            rest,
-                            dropped,
-                            ports: vec![here.clone()],
-                            switches: vec![name.clone()],
-                        }),
-                    }
-                }
-            }
-        }
-        alike.sort_by_key(|loss| std::cmp::Reverse(loss.dropped));
-        alike.into_iter().map(Loss::finding).collect()
-    }
-
-    /// Links on which frames are damaged: no setting of a switch helps against that.
-    fn damaged(&self) -> Vec<Finding> {
-        let again: u64 = self
-            .report
-            .workloads
-            .iter()
-            .map(|workload| workload.retransmitted)
-            .sum();
-        let severity = if again > 0 {
-            Severity::Slow
-        } else {
-            Severity::Note
-        };
-        let damaged = self.report.ports.iter().filter(|port| port.fcs_errors > 0);
-        let damaged: Vec<&super::PortReport> = damaged.collect();
-        let Some(first) = damaged.first() else {
-            return Vec::new();
-        };
-        let frames = damaged.iter().map(|port| port.fcs_errors).sum();
-        let frames = counted(frames, "frame", "frames");
-        let (seen, cause) = match damaged.len() {
-            1 => (
-                format!(
-                    "{frames} from {} arrived damaged at {} (FCS errors)",
-                    first.to, first.port
-                ),
-                format!(
-                    "the error rate of the link between {} and {}",
-                    first.to, first.port
-                ),
-            ),
-            links => {
-                let ends = damaged
-                    .iter()
-                    .map(|port| format!("{} from {}", port.port, port.to));
-                let ends = listed(&ends.collect::<Vec<_>>());
-                (
-                    format!("{frames} arrived damaged (FCS errors) at {ends}"),
-                    format!("the error rates of {links} directions of links"),
-                )
-            }
-        };
-        vec![finding(
-            severity,
-            seen,
-            cause,
-            "another cable or transceiver; what is damaged is lost in any class",
-        )]
-    }
-
-    /// The reason why arriving packets are dropped at a port.
-    fn dropped(&self, switch: u32, port: u16, why: Drop) -> Option<Finding> {
-        let name = &self.switch(switch).name;
-        let (cause, instead) = match why {
-            Drop::Ingress | Drop::Egress => return self.loss(switch, port, why),
-            Drop::Storm => (
-                format!(
-                    "{name}: the PFC watchdog drops packets for queues that were paused longer than `detect`"
-                ),
-                "find what pauses them: a deadlock, or a host that is slower than what arrives",
-            ),
-            Drop::Early => (
-                format!("{name}: WRED drops packets whose senders do not take part in ECN"),
-                "nic.NAME.ecn = true, or ecn.drop = false for this queue",
-            ),
-            Drop::HopLimit => (
-                format!("{name}: packets are in a routing loop"),
-                "routes without loops",
-            ),
-            Drop::NoRoute => (
-                format!("{name}: there is no route to the destination"),
-                "links that are down: see link.down",
-            ),
-        };
-        Some(finding(Severity::Broken, String::new(), cause, instead))
-    }
-
-    fn loss(&self, switch: u32, port: u16, why: Drop) -> Option<Finding> {
-        let sender = match self.peer(switch, port).map(|end| end.node) {
-            Some(Node::Host(host)) => self.host(host),
-            _ => self.sender()?,
-        };
-        if let Some(Node::Host(host)) = self.peer(switch, port).map(|end| end.node) {
-            let mut flows = self
-                .experiment
-                .scenario
-                .flows
-                .iter()
-                .filter(|flow| flow.from == host)
-                .peekable();
-            // Programs of live hosts send without flows, and nothing is known of their connections.
-            if flows.peek().is_some() && flows.all(|flow| flow.operation.is_unreliable()) {
-                let cause = "this traffic is unreliable, and its senders send more than the network carries"
-                    .to_owned();
-                return Some(finding(
-                    Severity::Note,
-                    String::new(),
-                    cause,
-                    "nothing, if that is meant",
-                ));
-            }
-        }
-        let profile = self.profile(switch, port);
-        let class = class_of(&profile.map, &sender.data);
-        let seen = String::new();
-        if profile.pfc.send >> class & 1 == 1 {
-            if why == Drop::Egress {
-                let own = self.switch(switch);
-                let (name, port) = (&own.name, &own.ports[usize::from(port)]);
-                let imported = own.imported.as_ref();
-                let advice = imported.and_then(|imported| imported.why_full(name, port));
-                let (cause, instead) = advice.map_or_else(
-                    || queue_limit(name, class),
-                    |advice| (advice.cause, advice.instead),
-                );
-                return Some(finding(Severity::Broken, seen, cause, instead));
-            }
-            return Some(self.lossless_loss(switch, port, seen, class, sender));
-        }
-        let (cause, instead) = self.why_lossy(switch, port, class, sender);
-        Some(finding(Severity::Broken, seen, cause, instead))
-    }
-
-    /// The class is paused, and yet packets were lost.
-    fn lossless_loss(
-        &self,
-        switch: u32,
-        port: u16,
-        seen: String,
-        class: u8,
-        sender: &HostConfig,
-    ) -> Finding {
-        let profile = self.profile(switch, port);
-        let group = usize::from(profile.group_of_class[usize::from(class)]);
-        let priority = profile.pfc.priority_of_group[group];
-        if sender.pfc.obey >> sender.data.class & 1 == 0 || priority != sender.data.class {
-            let obeyed = class_list(sender.pfc.obey);
-            return finding(
-                Severity::Broken,
-                seen,
-                format!(
-                    "the switch pauses priority {priority}; the adapter sends in its priority {} \
-                        and obeys pauses of: {obeyed}",
-                    sender.data.class
-                ),
-                format!("set the adapter's pfc = [{priority}] and priority = {priority}"),
-            );
-        }
-        let headroom = profile.groups[group].headroom_bytes;
-        finding(
-            Severity::Broken,
-            seen,
-            format!(
-                "class {class} is lossless, but its headroom of {headroom} bytes is less than what \
-                    arrives after a pause"
-            ),
-            "headroom = \"auto\", which is what 802.1Q annex N asks for with this link",
-        )
-    }
-
-    /// The reason why the class of data is not a lossless one.
-    fn why_lossy(
-        &self,
-        switch: u32,
-        port: u16,
-        class: u8,
-        sender: &HostConfig,
-    ) -> (String, String) {
-        let profile = self.profile(switch, port);
-        let name = &self.switch(switch).name;
-        let dscp = sender.data.dscp;
-        let lossless = profile.pfc.send;
-        let imported = self.switch(switch).imported.as_ref();
-        let lossy = LossyClass {
-            port: &self.switch(switch).ports[usize::from(port)],
-            class,
-            dscp,
-            lossless,
-        };
-        if let Some(advice) = imported.and_then(|imported| imported.why_lossy(name, &lossy)) {
-            return (advice.cause, advice.instead);
-        }
-        if lossless == 0 {
-            let cause =
-                format!("{name}: no class is lossless, data (DSCP {dscp}) is in class {class}");
-            return (cause, format!("pfc.classes = [{class}]"));
-        }
-        let only = class_list(lossless);
-        if !profile.map.trust_dscp && sender.data.pcp.is_none() {
-            let cause = format!(
-                "{name}: DSCP is not trusted: data (DSCP {dscp}) falls into the default class \
-                    {class}, and lossless is {only}"
-            );
-            return (cause, "trust = \"dscp\"".to_owned());
-        }
-        let marked_right = (0..64).any(|value| lossless >> profile.map.dscp[value].class & 1 == 1);
-        if marked_right
-            && profile.map.dscp[usize::from(dscp & 63)].class == profile.map.default.class
-        {
-            let cause = format!(
-                "{name}: the DSCP map has no entry for {dscp}: data falls into class {class}, and \
-                    lossless is {only}"
-            );
-            return (
-                cause,
-                format!("dscp = {{ {dscp} = {} }}", lossless.trailing_zeros()),
-            );
-        }
-        let cause =
-            format!("{name}: PFC is on class {only}, and data (DSCP {dscp}) is in class {class}");
-        (
-            cause,
-            format!(
-                "pfc.classes = [{class}], or map DSCP {dscp} to class \
-            {}",
-                lossless.trailing_zeros()
-            ),
-        )
     }
 
     fn failures(&self) -> Vec<Finding> {
@@ -798,3 +548,25 @@ impl View<'_> {
 }
 
 const _: () = assert!(CLASSES == 8, "masks of classes are bytes");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_with_equal_links_are_one_finding() {
+        let names = |count: usize| {
+            (0..count)
+                .map(|host| format!("h{host}"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            busy_links(&names(1), &[0.931]),
+            "the PCIe link of h0 was busy for 93 % of the time"
+        );
+        assert_eq!(
+            busy_links(&names(5), &[0.9, 0.93, 0.95, 0.9, 0.9]),
+            "the PCIe links of h0, h1, h2, h3 and 1 more were busy for 90 to 95 % of the time"
+        );
+    }
+}
