@@ -544,6 +544,23 @@ impl Fit {
         }
     }
 
+    /// Adapters trust one of the headers.
+    pub(crate) fn one_trust(&mut self, intent: &mut Intent) {
+        match intent.trust {
+            Trust::None => {
+                self.add_note(
+                    "an adapter trusts PCP or DSCP: it trusts PCP, which untagged packets do not have",
+                );
+                intent.trust = Trust::Pcp;
+            }
+            Trust::Both => {
+                self.add_note("an adapter trusts PCP or DSCP: it trusts DSCP");
+                intent.trust = Trust::Dscp;
+            }
+            Trust::Pcp | Trust::Dscp => {}
+        }
+    }
+
     /// Switches have no settings of hosts.
     pub(crate) fn no_host(&mut self, intent: &mut Intent) {
         if intent.host.is_some() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::intent::{Fit, HostSettings, Intent, Queue, Trust};
+use crate::intent::{Fit, HostSettings, Intent, Queue};
 use crate::shell::quoted;
 
 /// The MTU of a virtual switch that nothing was set of.
@@ -15,19 +15,7 @@ pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.host(intent);
     fit.no_rates(intent);
     fit.in_order(intent);
-    match intent.trust {
-        Trust::None => {
-            fit.add_note(
-                "an adapter trusts PCP or DSCP: it trusts PCP, which untagged packets do not have",
-            );
-            intent.trust = Trust::Pcp;
-        }
-        Trust::Both => {
-            fit.add_note("an adapter trusts PCP or DSCP: it trusts DSCP");
-            intent.trust = Trust::Dscp;
-        }
-        Trust::Pcp | Trust::Dscp => {}
-    }
+    fit.one_trust(intent);
     let by_eight: [u8; 64] = core::array::from_fn(|value| value as u8 / 8);
     if intent.trust.dscp() && intent.dscp != by_eight {
         fit.add_note("the priority of a DSCP is its value divided by eight");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::intent::{Fit, Intent, Schedule, Trust};
+use crate::intent::{Fit, Intent, Schedule};
 use crate::linux::write::{fit_host, port_name, write_host};
 
 /// Bits per second of 1 Gb/s, the unit of `--ratelimit`.
@@ -13,19 +13,7 @@ const RATE_MAX: u64 = 10_000 * GIGABIT;
 
 pub(crate) fn fit(intent: &mut Intent, fit: &mut Fit) {
     fit.host(intent);
-    match intent.trust {
-        Trust::None => {
-            fit.add_note(
-                "an adapter trusts PCP or DSCP: it trusts PCP, which untagged packets do not have",
-            );
-            intent.trust = Trust::Pcp;
-        }
-        Trust::Both => {
-            fit.add_note("an adapter trusts PCP or DSCP: it trusts DSCP");
-            intent.trust = Trust::Dscp;
-        }
-        Trust::Pcp | Trust::Dscp => {}
-    }
+    fit.one_trust(intent);
     fit.percents(intent);
     fit.rates(intent, GIGABIT, RATE_MAX);
     if let Some(host) = &mut intent.host
