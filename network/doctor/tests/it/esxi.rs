@@ -92,7 +92,13 @@ fn esxi_has_the_parameters_of_its_driver() {
     let own = &read.groups[0];
     assert_eq!((own.pfc_send, own.pfc_obey), (8, 8));
     assert_eq!(own.host.as_ref().map(|host| host.functions), Some(8));
-    for odd in ["pfctx=300", "max_vfs=many", "dscp_force=64", "trust"] {
+    for odd in [
+        "pfctx=300",
+        "max_vfs=many",
+        "dscp_force=64",
+        "trust",
+        "pcp_force=3",
+    ] {
         let text = format!("esxcli system module parameters set -m nmlx5_core -p {odd}\n");
         let left = Dialect::Esxi
             .read_groups("host", &text)

@@ -43,6 +43,17 @@ fn is_other(words: &[&str]) -> bool {
     }
 }
 
+/// Parameters of the driver that concern no class, pause or mark: queues of the receiving side, tunnels,
+/// recovery and messages.
+const WITHOUT_QOS: &[&str] = &[
+    "DRSS",
+    "RSS",
+    "enable_nmlx_debug",
+    "geneve_offload_enable",
+    "mst_recovery",
+    "supported_num_ports",
+];
+
 /// The settings read so far.
 #[derive(Default)]
 struct Reading {
@@ -141,8 +152,8 @@ impl Reading {
             "trust_state" => self.by_dscp = small(2)? == 2,
             "max_vfs" => self.functions = small(u32::from(FUNCTIONS_MAX))? as u16,
             "dscp_force" => self.dscp = small(63)? as u8,
-            // Queues of the receiving side, sizes of rings and the like.
-            _ => {}
+            other if WITHOUT_QOS.contains(&other) => {}
+            _ => return Err(command.wrong(file, &format!("the parameter {name} is not known"))),
         }
         Ok(())
     }
