@@ -230,7 +230,8 @@ pub fn read_switch(file: &str, text: &str) -> Result<SwitchFacts, ReadError> {
         (_, None) => Vec::new(),
     };
     // `set [find] …` of a part of a configuration, for example, changes no port that is in it.
-    if groups.is_empty() && shown.each().next().is_none() && left.is_empty() {
+    let is_named = left.iter().any(|line| !line.areas.is_empty());
+    if groups.is_empty() && shown.each().next().is_none() && !is_named {
         left.push(without_ports(file));
     }
     if let (Some(Dialect::Junos), Some(configuration)) = (detected, &configuration) {
