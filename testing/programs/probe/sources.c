@@ -2,7 +2,6 @@
 // ask for one. The interface has the addresses and neighbours that sources.sh gives it. Each case is a line.
 #include <arpa/inet.h>
 #include <errno.h>
-#include <net/if.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
 #include <stdio.h>
@@ -15,7 +14,7 @@ union address {
 	struct sockaddr_in6 v6;
 };
 
-// An address of either family, "%" for one of the link of eth0 behind it; port 0 unless it is said.
+// An address of either family.
 static union address *at(const char *text, int port)
 {
 	static union address room[4];
@@ -23,15 +22,9 @@ static union address *at(const char *text, int port)
 	union address *it = &room[turn++ % 4];
 	memset(it, 0, sizeof *it);
 	if (strchr(text, ':')) {
-		char bare[64];
-		snprintf(bare, sizeof bare, "%s", text);
-		char *scope = strchr(bare, '%');
-		if (scope)
-			*scope = 0;
 		it->v6.sin6_family = AF_INET6;
 		it->v6.sin6_port = htons(port);
-		it->v6.sin6_scope_id = scope ? if_nametoindex("eth0") : 0;
-		if (inet_pton(AF_INET6, bare, &it->v6.sin6_addr) != 1)
+		if (inet_pton(AF_INET6, text, &it->v6.sin6_addr) != 1)
 			exit(2);
 	} else {
 		it->v4.sin_family = AF_INET;

@@ -1,14 +1,10 @@
 //! Changes of state that `ibv_modify_qp` refused: the transition, or the attributes that it needs.
 
 use crate::event::Event;
-use crate::explain::ends::{Ends, key};
+use crate::explain::ends::{Ends, UC, UD, key};
 use crate::explain::mistake::{Finding, Mistake};
 use crate::names::mask_names;
 use abi::names::qp_state_name;
-
-/// Types of queue pairs.
-const UD: u64 = 4;
-const UC: u64 = 3;
 
 /// Bits of `enum ibv_qp_attr_mask`.
 const ACCESS_FLAGS: u64 = 1 << 3;
