@@ -13,77 +13,56 @@ use serde_json::{Value, json};
 
 use request::{Action, Request};
 
-/// The media type of JavaScript (RFC 9239).
+/// Media types of the files; that of JavaScript is RFC 9239's.
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
 const JAVASCRIPT: &str = "text/javascript";
 
 /// A file of the page: its name, its media type, and its text.
 pub type PageFile = (&'static str, &'static str, &'static str);
 
+/// A file of the folder `static`.
+macro_rules! page_file {
+    ($name:literal, $media:expr) => {
+        page_file!($name, $name, $media)
+    };
+    // The file of another name: both pages begin with an `index.html`.
+    ($name:literal, $file:literal, $media:expr) => {
+        ($name, $media, include_str!(concat!("../static/", $file)))
+    };
+}
+
+const STYLE: PageFile = page_file!("style.css", CSS);
+const LIVE: PageFile = page_file!("live.js", JAVASCRIPT);
+const DEVICES: PageFile = page_file!("devices.js", JAVASCRIPT);
+const STORAGE: PageFile = page_file!("storage.js", JAVASCRIPT);
+const LABS: PageFile = page_file!("labs.js", JAVASCRIPT);
+
 /// The files of the page, except `engine.js`, which selects the simulator.
 pub const PAGE: &[PageFile] = &[
-    (
-        "index.html",
-        "text/html; charset=utf-8",
-        include_str!("../static/index.html"),
-    ),
-    (
-        "style.css",
-        "text/css; charset=utf-8",
-        include_str!("../static/style.css"),
-    ),
-    ("main.js", JAVASCRIPT, include_str!("../static/main.js")),
-    ("editor.js", JAVASCRIPT, include_str!("../static/editor.js")),
-    ("schema.js", JAVASCRIPT, include_str!("../static/schema.js")),
-    (
-        "network.js",
-        JAVASCRIPT,
-        include_str!("../static/network.js"),
-    ),
-    ("link.js", JAVASCRIPT, include_str!("../static/link.js")),
-    ("live.js", JAVASCRIPT, include_str!("../static/live.js")),
-    (
-        "devices.js",
-        JAVASCRIPT,
-        include_str!("../static/devices.js"),
-    ),
-    (
-        "storage.js",
-        JAVASCRIPT,
-        include_str!("../static/storage.js"),
-    ),
-    ("labs.js", JAVASCRIPT, include_str!("../static/labs.js")),
-    ("worker.js", JAVASCRIPT, include_str!("../static/worker.js")),
+    page_file!("index.html", HTML),
+    STYLE,
+    page_file!("main.js", JAVASCRIPT),
+    page_file!("editor.js", JAVASCRIPT),
+    page_file!("schema.js", JAVASCRIPT),
+    page_file!("network.js", JAVASCRIPT),
+    page_file!("link.js", JAVASCRIPT),
+    LIVE,
+    DEVICES,
+    STORAGE,
+    LABS,
+    page_file!("worker.js", JAVASCRIPT),
 ];
 
 /// The page of live counters alone, which has no simulator.
 pub const COUNTERS_PAGE: &[PageFile] = &[
-    (
-        "index.html",
-        "text/html; charset=utf-8",
-        include_str!("../static/counters.html"),
-    ),
-    (
-        "counters.js",
-        JAVASCRIPT,
-        include_str!("../static/counters.js"),
-    ),
-    (
-        "style.css",
-        "text/css; charset=utf-8",
-        include_str!("../static/style.css"),
-    ),
-    ("live.js", JAVASCRIPT, include_str!("../static/live.js")),
-    (
-        "devices.js",
-        JAVASCRIPT,
-        include_str!("../static/devices.js"),
-    ),
-    (
-        "storage.js",
-        JAVASCRIPT,
-        include_str!("../static/storage.js"),
-    ),
-    ("labs.js", JAVASCRIPT, include_str!("../static/labs.js")),
+    page_file!("index.html", "counters.html", HTML),
+    page_file!("counters.js", JAVASCRIPT),
+    STYLE,
+    LIVE,
+    DEVICES,
+    STORAGE,
+    LABS,
 ];
 
 /// `engine.js` for a page that is served by a rockery that simulates.
