@@ -31,32 +31,56 @@ const DATAGRAMS: &str = "it belongs to reliable datagrams (RD), which no adapter
 
 /// By the value of the status in `infiniband/verbs.h`.
 const STATUSES: &[Requests] = &[
+    // SUCCESS
     Requests::None("a request that was executed has no fault"),
+    // LOC_LEN_ERR
     Requests::All,
+    // LOC_QP_OP_ERR
     Requests::Sends,
+    // LOC_EEC_OP_ERR
     Requests::None(DATAGRAMS),
+    // LOC_PROT_ERR
     Requests::All,
+    // WR_FLUSH_ERR
     Requests::Sends,
+    // MW_BIND_ERR
     Requests::Binds,
+    // BAD_RESP_ERR
     Requests::Acknowledged,
+    // LOC_ACCESS_ERR
     Requests::None(
         "it is that of a receive whose WRITE with immediate could not be placed; take the peer's right \
              to write away in its place (IBV_ACCESS_REMOTE_WRITE)",
     ),
+    // REM_INV_REQ_ERR
     Requests::Acknowledged,
+    // REM_ACCESS_ERR
     Requests::Remote,
+    // REM_OP_ERR
     Requests::Acknowledged,
+    // RETRY_EXC_ERR
     Requests::Acknowledged,
+    // RNR_RETRY_EXC_ERR
     Requests::Consuming,
+    // LOC_RDD_VIOL_ERR
     Requests::None(DATAGRAMS),
+    // REM_INV_RD_REQ_ERR
     Requests::None(DATAGRAMS),
+    // REM_ABORT_ERR
     Requests::Acknowledged,
+    // INV_EECN_ERR
     Requests::None(DATAGRAMS),
+    // INV_EEC_STATE_ERR
     Requests::None(DATAGRAMS),
+    // FATAL_ERR
     Requests::Sends,
+    // RESP_TIMEOUT_ERR
     Requests::Acknowledged,
+    // GENERAL_ERR
     Requests::Sends,
+    // TM_ERR
     Requests::None(TAG_MATCHING),
+    // TM_RNDV_INCOMPLETE
     Requests::None(TAG_MATCHING),
 ];
 

@@ -32,8 +32,8 @@ const LIMITS: Limits = Limits {
     exchange_time: Duration::from_secs(10),
 };
 
-/// The limits of a page of counters: connections of one address displace those of the same address first, so
-/// a visitor who opens many keeps no other one out.
+/// The limits of a page of counters. Where memory is short, a new connection displaces one of the same
+/// address first: a visitor with many connections does not close the page to others.
 const LIMITS_OF_COUNTERS: Limits = Limits {
     users: Users::All,
     admission: Admission::Memory {
@@ -60,7 +60,8 @@ pub(crate) struct Web {
     /// Serve the live counters only, to every visitor: no simulations, no files, nothing that can be changed.
     ///
     /// The page has names and counters of this user's devices, programs, storage servers and labs, and is not
-    /// encrypted: whoever reaches the address sees them. Requests to run a simulation are refused with 403.
+    /// encrypted: everybody who can connect to the address can read them. Requests to run a
+    /// simulation are refused with 403.
     #[arg(long, conflicts_with = "memory")]
     read_only: bool,
     /// Memory of a run at most. A run that needs more is refused.

@@ -91,7 +91,9 @@ fn checked(result: isize) -> Result<usize> {
     usize::try_from(result).map_err(|_| Error::last_os_error())
 }
 
-/// Asks one library by its socket, whose abstract name begins with a zero. Messages keep their limits.
+/// Sends a request to one library and reads its answer. The socket has a name in the abstract namespace
+/// (unix(7)): the name begins with a zero byte, and no file exists. `SOCK_SEQPACKET` keeps the boundaries
+/// between messages.
 fn ask_one(name: &str, request: &str) -> Result<Vec<String>> {
     // SAFETY: plain calls; the address and the buffers outlive them, with their lengths.
     unsafe {

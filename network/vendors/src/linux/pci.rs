@@ -48,8 +48,8 @@ pub(super) fn take_line(
     Ok(())
 }
 
-/// Whether a bridge is a port of a chipset. Intel's have the devices 1b to 1d of bus 0; AMD's are switches,
-/// whose identifiers are 43xx and 57ad (pci.ids).
+/// Whether a bridge is a port of a chipset. Intel's have the devices 1b to 1d of bus 0; AMD's contain a
+/// PCI Express switch: its ports have the device IDs 43xx and 57ad (pci.ids).
 fn is_chipset(address: &str, text: &str) -> bool {
     let of_amd = text.split("[1022:").nth(1).and_then(|rest| rest.get(..4));
     let amd = of_amd.is_some_and(|device| device.starts_with("43") || device == "57ad")
