@@ -36,16 +36,29 @@ fn is_part_of_a_path(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '.' | '-' | '_' | '}')
 }
 
-/// Links in documents that lead nowhere, or out of the repository.
+/// Links in documents that lead nowhere, out of the repository, or to a heading that is not there.
 pub fn links(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
+    let headings: HashMap<&str, Vec<String>> = tree
+        .with_extension(&["md"])
+        .map(|file| (file.path.as_str(), headings(&file.text)))
+        .collect();
     for file in tree.with_extension(&["md"]) {
         for (index, line) in file.text.lines().enumerate() {
             for target in targets_of(line) {
-                let path = target.split('#').next().unwrap_or_default();
-                let leads_somewhere =
-                    path.is_empty() || resolve(file, path).is_some_and(|path| exists(tree, &path));
-                if !target.contains("://") && !target.starts_with("mailto:") && !leads_somewhere {
+                if target.contains("://") || target.starts_with("mailto:") {
+                    continue;
+                }
+                let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+                let path = if path.is_empty() {
+                    Some(file.path.clone())
+                } else {
+                    resolve(file, path).filter(|path| exists(tree, path))
+                };
+                let known = path.as_ref().and_then(|path| headings.get(path.as_str()));
+                let has_heading = heading.is_empty()
+                    || known.is_none_or(|known| known.iter().any(|one| one == heading));
+                if path.is_none() || !has_heading {
                     findings.push(
                         file.finding(index + 1, format!("the link to {target} leads nowhere")),
                     );
@@ -54,6 +67,30 @@ pub fn links(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The headings of a page as links name them: in lower case, with `-` for spaces, without punctuation; equal
+/// ones are numbered.
+fn headings(page: &str) -> Vec<String> {
+    let mut in_code = false;
+    let mut names: Vec<String> = Vec::new();
+    for line in page.lines() {
+        in_code ^= line.trim_start().starts_with("```");
+        let text = line.trim_start_matches('#');
+        if in_code || text.len() == line.len() || !text.starts_with(' ') {
+            continue;
+        }
+        let is_kept = |it: &char| it.is_alphanumeric() || matches!(it, ' ' | '-' | '_');
+        let name: String = text.trim().chars().filter(is_kept).collect();
+        let name = name.to_lowercase().replace(' ', "-");
+        let numbered = |number: &usize| match number {
+            0 => name.clone(),
+            number => format!("{name}-{number}"),
+        };
+        let free = (0..).map(|number| numbered(&number));
+        names.extend(free.into_iter().find(|name| !names.contains(name)));
+    }
+    names
 }
 
 /// The targets of links: the text between `](` and `)`.
@@ -145,16 +182,19 @@ mod tests {
         let count = |text| {
             links(&Tree::of(&[
                 ("docs/a.md", text),
-                ("docs/b.md", ""),
-                ("c/d.md", ""),
+                ("docs/b.md", "# `E` of 2: F\n## g\n```\n# no\n```\n## g\n"),
+                ("c/d.md", "# e\n"),
             ]))
             .len()
         };
-        assert_eq!(
-            count("[b](b.md) [c](../c/d.md#e) [c](../c) [f](https://example.com) [g](#h)"),
-            0
-        );
+        let well = "[b](b.md) [c](../c/d.md#e) [c](../c) [f](https://example.com) [g](#h)\n# h\n";
+        assert_eq!(count(well), 0);
         assert_eq!(count("[x](x.md) [out](../../b.md)"), 2);
+        assert_eq!(count("[e](b.md#e-of-2-f) [g](b.md#g) [g](b.md#g-1)"), 0);
+        assert_eq!(
+            count("[e](b.md#e) [g](b.md#g-2) [no](b.md#no) [here](#g)"),
+            4
+        );
     }
 
     #[test]
