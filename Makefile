@@ -1,6 +1,6 @@
 # Two commands are enough: `make demo` shows rockery, `make test` proves it. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help applications attack demo quick test programs bench fuzz nightly sanitize install dist playground packages check doc hooks
+.PHONY: help applications attack demo quick test programs bench fuzz nightly sanitize install dist playground site packages check doc hooks
 
 PREFIX ?= /usr/local
 # Where programs of other distributions are tried each night. Those without a mirror or a keyring are left out,
@@ -121,3 +121,7 @@ dist: ## packages in dist/ for glibc 2.28 and later: tarball, .deb, .rpm, wheel,
 playground: ## a page in dist/playground that runs fabric files in a browser, for any file server
 	@scripts/packages.sh build
 	scripts/playground.sh
+
+site: ## the documentation as a site in dist/site, with search and the playground, for any file server
+	@scripts/packages.sh build
+	scripts/site.py

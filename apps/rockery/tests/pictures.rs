@@ -144,7 +144,8 @@ fn terminal(title: &str, lines: &[String]) -> String {
     let width = (2.0 * border + pixels(columns)).ceil();
     let height = 2 * BORDER + lines.len() * ROW;
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\">\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" viewBox=\"0 0 {width} {height}\" \
+         role=\"img\">\n\
          <title>{}</title>\n\
          <style>text {{ font: {FONT}px ui-monospace, Menlo, Consolas, \"DejaVu Sans Mono\", monospace; \
          fill: #e6e9ee; white-space: pre; }} .soft {{ fill: #9aa4b2; }} .slow {{ fill: #ffb74d; }} \

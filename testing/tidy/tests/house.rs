@@ -47,6 +47,7 @@ rules! {
     the_architecture_page_has_each_crate_in_its_wing:
         |tree: &Tree| claims::wings(tree, &Workspace::of(&tree.root));
     every_fuzz_target_is_documented: claims::fuzz_targets;
+    pages_are_in_the_list_of_the_site: claims::pages_in_the_summary;
     paths_in_the_documentation_exist: claims::paths_in_docs;
     documentation_comments_are_sentences: comments::short;
     a_type_name_has_one_meaning: types::with_several_meanings;

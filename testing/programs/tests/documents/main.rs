@@ -9,5 +9,6 @@ mod faults;
 mod playground;
 mod runner;
 mod services;
+mod site;
 mod web;
 mod workflows;

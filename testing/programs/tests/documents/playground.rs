@@ -20,9 +20,9 @@ const SHOWN: &str = "JSON.stringify([text.value, report.innerHTML, \
                      [...dials.querySelectorAll('select, input')].map(({ value }) => value)])";
 
 /// A server of the page, which ends with this object.
-struct Server {
+pub(crate) struct Server {
     process: Child,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Server {
@@ -50,6 +50,11 @@ impl Server {
 
     /// The built page, behind a server of files.
     fn of_files() -> Self {
+        Self::of_folder(built_page())
+    }
+
+    /// A folder, behind a server of files.
+    pub(crate) fn of_folder(folder: &Path) -> Self {
         let python = [
             "-u",
             "-m",
@@ -62,7 +67,7 @@ impl Server {
         Self::start(
             Command::new("python3")
                 .args(python)
-                .arg(built_page())
+                .arg(folder)
                 .stderr(Stdio::null()),
         )
     }

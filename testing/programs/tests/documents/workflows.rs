@@ -36,11 +36,12 @@ fn expect_success(command: &mut Command) -> String {
 /// Commands that take minutes are what other tests and `.ci/run` run: here make lists what it would run for
 /// them, without running it. The others run.
 #[test]
-fn each_command_of_our_own_workflow_is_known_and_works() {
+fn each_command_of_our_own_workflows_is_known_and_works() {
     let workspace = workspace();
-    let ci = workflow("ci.yml");
+    let workflows = [workflow("ci.yml"), workflow("site.yml")];
     let makefile = fs::read_to_string(workspace.join("Makefile")).expect("our own Makefile");
-    let commands = jobs(&ci).into_iter().flat_map(|(_, job)| steps(job));
+    let jobs = workflows.iter().flat_map(jobs);
+    let commands = jobs.flat_map(|(_, job)| steps(job));
     let commands: Vec<&str> = commands.filter_map(|it| it["run"].as_str()).collect();
     for step in &commands {
         expect_success(Command::new("bash").args(["-n", "-c", step]));
@@ -52,7 +53,7 @@ fn each_command_of_our_own_workflow_is_known_and_works() {
                         .current_dir(&workspace),
                 );
             }
-            "make check" | "make quick" | "make test" | "make dist" => {
+            "make check" | "make quick" | "make test" | "make dist" | "make site" => {
                 let target = step.trim_start_matches("make ");
                 assert!(
                     makefile.contains(&format!("\n{target}:")),
@@ -74,7 +75,26 @@ fn each_command_of_our_own_workflow_is_known_and_works() {
             _ => panic!("no test runs this step of the workflow: {step}"),
         }
     }
-    assert_eq!(commands.len(), 6, "{commands:?}");
+    assert_eq!(commands.len(), 7, "{commands:?}");
+}
+
+/// The site is an artifact, and is published where the owner has said so, by a job that may do nothing else.
+#[test]
+fn the_site_is_published_where_the_owner_wants_it() {
+    let site = workflow("site.yml");
+    let publish = &site["jobs"]["publish"];
+    assert_eq!(publish["if"], "vars.PUBLISH_SITE == 'true'");
+    assert_eq!(publish["needs"], "build");
+    let rights = serde_json::json!({ "contents": "read", "pages": "write", "id-token": "write" });
+    assert_eq!(publish["permissions"], rights);
+    let actions: Vec<&str> = steps(publish)
+        .filter_map(|it| it["uses"].as_str())
+        .collect();
+    assert_eq!(actions, ["actions/deploy-pages@v4"]);
+    let build = &site["jobs"]["build"];
+    assert!(build["permissions"].is_null() && !build.to_string().contains("secrets."));
+    let upload = steps(build).find(|it| it["uses"] == "actions/upload-pages-artifact@v3");
+    assert_eq!(upload.expect("an artifact")["with"]["path"], "dist/site");
 }
 
 /// What a workflow refers to is there: jobs, steps, artifacts, and versions of actions.
@@ -82,7 +102,7 @@ fn each_command_of_our_own_workflow_is_known_and_works() {
 fn workflows_refer_to_what_there_is() {
     let mut uploaded = BTreeSet::new();
     let mut downloaded = BTreeSet::new();
-    for name in ["ci.yml", "release.yml"] {
+    for name in ["ci.yml", "release.yml", "site.yml"] {
         let workflow = workflow(name);
         assert_eq!(workflow["permissions"]["contents"], "read", "{name}");
         for (id, job) in jobs(&workflow) {

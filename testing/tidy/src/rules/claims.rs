@@ -5,6 +5,7 @@ use crate::{Finding, Tree};
 
 const ARCHITECTURE: &str = "docs/architecture.md";
 const FUZZING: &str = "testing/fuzz/README.md";
+const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// Files at the root of the repository. Any other file there was left behind.
 const ROOT_FILES: &[&str] = &[
@@ -102,6 +103,18 @@ pub fn fuzz_targets(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
+/// Pages of the documentation that the list of the site does not have.
+pub fn pages_in_the_summary(tree: &Tree) -> Vec<Finding> {
+    let list = tree.file(SUMMARY).map_or("", |file| file.text.as_str());
+    let pages = tree.with_extension(&["md"]);
+    let named = pages.filter_map(|page| Some((page, page.path.strip_prefix("docs/")?)));
+    let missing =
+        named.filter(|(page, name)| page.path != SUMMARY && !list.contains(&format!("]({name})")));
+    missing
+        .map(|(page, _)| page.finding(0, format!("{SUMMARY} does not list it")))
+        .collect()
+}
+
 /// Paths of this repository in backticks that do not exist: documentation outlives the files that it names.
 pub fn paths_in_docs(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -191,6 +204,20 @@ mod tests {
             ("testing/fuzz/targets/mad.rs", ""),
         ]);
         assert_eq!(fuzz_targets(&tree).len(), 1);
+    }
+
+    #[test]
+    fn pages_that_are_not_listed_are_found() {
+        let list = (SUMMARY, "- [a](a.md)\n- [b](b/c.md)\n");
+        let pages = [
+            list,
+            ("docs/a.md", ""),
+            ("docs/b/c.md", ""),
+            ("docs/c.md", ""),
+        ];
+        let found = pages_in_the_summary(&Tree::of(&pages));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].path, "docs/c.md");
     }
 
     #[test]
