@@ -140,11 +140,7 @@ fn lesson_one_is_read_and_tried_in_the_browser() {
     browser
         .wait_for(&is_loaded, SECONDS)
         .expect("the first page");
-    click(
-        &mut browser,
-        &link("guide/index.html"),
-        &heading("Five lessons"),
-    );
+    click(&mut browser, &link("guide/index.html"), &heading("Guide"));
     let lesson = heading("A lossless network, and what ECN does");
     click(&mut browser, &link("lossless-network.html"), &lesson);
     let pictures = "[...document.querySelectorAll('main img')].every((it) => it.naturalWidth > 0)";

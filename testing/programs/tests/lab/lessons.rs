@@ -1,7 +1,8 @@
 //! The lessons of the guide: their commands, as they stand there, print what the pages show.
 //!
 //! A block `console` has commands behind `$ ` and what they print, of which lines may be left out (`…`). In a
-//! block `console live` words with digits in them are measured, and differ from run to run.
+//! block `console live` words with digits in them are measured, and differ from run to run. A block with a
+//! language and a name, as `toml my.toml`, is a file that the reader writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,26 +24,44 @@ fn guide() -> PathBuf {
 
 fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    // Whether a block of commands has begun, and is live.
-    let mut block = None;
-    for line in page.lines() {
-        match (line, block) {
-            ("```console", None) => block = Some(false),
-            ("```console live", None) => block = Some(true),
-            ("```", _) => block = None,
-            (_, None) => {}
-            (line, Some(is_live)) => match (line.strip_prefix("$ "), steps.last_mut()) {
-                (Some(command), _) => steps.push(Step {
-                    command: command.to_owned(),
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        let Some(kind) = line.strip_prefix("```") else {
+            continue;
+        };
+        let block = lines.by_ref().take_while(|line| *line != "```");
+        match kind.split_once(' ').unwrap_or((kind, "")) {
+            ("console", rest) => add_commands(&mut steps, block, rest == "live"),
+            (_, "") => block.for_each(drop),
+            (_, file) => {
+                let text: String = block.map(|line| format!("{line}\n")).collect();
+                steps.push(Step {
+                    command: format!("cat >{file} <<'end of {file}'\n{text}end of {file}"),
                     shown: Vec::new(),
-                    is_live,
-                }),
-                (None, Some(step)) => step.shown.push(line.to_owned()),
-                (None, None) => panic!("a block begins with `{line}` and not with a command"),
-            },
+                    is_live: false,
+                });
+            }
         }
     }
     steps
+}
+
+fn add_commands<'a>(steps: &mut Vec<Step>, block: impl Iterator<Item = &'a str>, is_live: bool) {
+    let first = steps.len();
+    for line in block {
+        if let Some(command) = line.strip_prefix("$ ") {
+            steps.push(Step {
+                command: command.to_owned(),
+                shown: Vec::new(),
+                is_live,
+            });
+        } else {
+            let step = steps[first..].last_mut();
+            let step =
+                step.unwrap_or_else(|| panic!("a block begins with `{line}`, not a command"));
+            step.shown.push(line.to_owned());
+        }
+    }
 }
 
 /// The words of a line. Of a live run, those with digits are equal, and units that programs choose by size.
@@ -123,6 +142,46 @@ fn functions_and_a_virtual_switch() {
 #[test]
 fn packet_spraying_and_order() {
     run("spraying.md");
+}
+
+#[test]
+fn a_program_that_hangs() {
+    run("hangs.md");
+}
+
+#[test]
+fn a_fabric_of_your_own() {
+    run("own-fabric.md");
+}
+
+#[test]
+fn the_switch_configuration_of_somebody_else() {
+    run("switch-configuration.md");
+}
+
+#[test]
+fn a_library_is_tested_in_ci() {
+    run("ci.md");
+}
+
+#[test]
+fn five_labs_for_a_class() {
+    run("course.md");
+}
+
+#[test]
+fn from_rxe() {
+    run("from-rxe.md");
+}
+
+#[test]
+fn from_mininet() {
+    run("from-mininet.md");
+}
+
+#[test]
+fn from_ns_3() {
+    run("from-ns-3.md");
 }
 
 /// What shows wrong figures or another order fails.
