@@ -1,5 +1,6 @@
 //! The rules: they find faults in facts, their consequences, and their corrections.
 
+mod cost;
 mod counters;
 mod esxi;
 mod fabric;
@@ -27,10 +28,8 @@ pub use self::infiniband::check_subnet;
 pub(crate) use self::paths::takes_any_order;
 pub(crate) use self::pcie::may_be_idle;
 
-use std::cell::RefCell;
-use std::collections::HashMap;
-
-use crate::cost_simulation::{Case, Cost, Talk, compare};
+use self::cost::cost;
+use crate::cost_simulation::{Case, Talk};
 use crate::marks::Marks;
 use crate::{Consequence, Finding, SwitchFacts};
 use vendors::facts::{Adapter, Evidence, Fact, HostFacts};
@@ -40,6 +39,7 @@ use vendors::{HostRemedy, Intent};
 /// Finds the faults of hosts and switches, each alone and in combination. The DSCPs of data and notifications
 /// are `asked`, where the user has said them, else those of the fabric file and of the hosts.
 pub fn check(hosts: &[HostFacts], switches: &[SwitchFacts], asked: Marks) -> Vec<Finding> {
+    cost::begin();
     let mut found = Vec::new();
     let dcbx = smb::offers_dcbx(switches);
     for host in hosts {
@@ -129,22 +129,6 @@ fn usual(adapter: &Adapter, marks: Marks) -> Case {
     }
     case.switch = switch;
     case
-}
-
-/// The cost of a network with a fault against the fixed one.
-fn cost(now: &Case, fixed: &Case) -> Consequence {
-    // Many ports or adapters may have one fault, and its cost is simulated once.
-    thread_local! {
-        static KNOWN: RefCell<HashMap<[String; 2], Option<Cost>>> = RefCell::default();
-    }
-    let key = [now.fabric_file(), fixed.fabric_file()];
-    let known = KNOWN.with_borrow(|known| known.get(&key).copied());
-    let found = known.unwrap_or_else(|| compare(now, fixed));
-    KNOWN.with_borrow_mut(|known| known.insert(key, found));
-    found.map_or(
-        Consequence::NotSimulated("the settings make no network"),
-        Consequence::Simulated,
-    )
 }
 
 /// The cost of other settings of all adapters.

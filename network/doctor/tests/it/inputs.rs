@@ -102,6 +102,35 @@ fn eos_trusts_headers_by_profile_by_routed_port_and_by_policy() {
     );
 }
 
+/// A switch of many ports that all differ took minutes, since the cost of each port was simulated.
+#[test]
+fn costs_of_a_bounded_number_of_settings_are_simulated_in_each_judgement() {
+    use doctor::Consequence::{NotSimulated, Simulated};
+    let port = |number: u32| {
+        format!(
+            "interface Ethernet{number}
+   qos trust dscp
+   tx-queue 3
+      random-detect ecn minimum-threshold {} kbytes maximum-threshold 1500 kbytes
+",
+            100 + number
+        )
+    };
+    let leaf = "qos map dscp 26 to traffic-class 3\n".to_owned();
+    let many = (1..=48).fold(leaf.clone(), |text, number| text + &port(number));
+    let found = check(&[], &[switch(&many)], asked(26));
+    let simulated = |found: &[Finding]| {
+        let is_simulated = |one: &&Finding| matches!(one.consequence, Simulated(_));
+        found.iter().filter(is_simulated).count()
+    };
+    let left = |one: &&Finding| matches!(one.consequence, NotSimulated(why) if why.starts_with("32 other"));
+    assert_eq!(simulated(&found), 32, "{found:#?}");
+    assert_eq!(found.iter().filter(left).count(), 16, "{found:#?}");
+    // Another judgement has costs again.
+    let found = check(&[], &[switch(&(leaf + &port(60)))], asked(26));
+    assert_eq!(simulated(&found), 1, "{found:#?}");
+}
+
 #[test]
 fn eos_pfc_at_the_interface_and_off_for_the_whole_switch() {
     let off = format!("priority-flow-control all off\n{EOS}");
