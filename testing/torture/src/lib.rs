@@ -343,7 +343,7 @@ impl Run {
                 .iter_mut()
                 .filter(|other| other.receives_at(side, done.qpn))
             {
-                other.dead = true;
+                other.peer_gave_up = true;
             }
         }
         Ok(())
@@ -356,7 +356,11 @@ impl Run {
             .map(|host| *host.device.port().counters());
         Summary {
             completed: self.streams.iter().map(|stream| stream.completed).sum(),
-            dead: self.streams.iter().filter(|stream| stream.dead).count() as u64,
+            dead: self
+                .streams
+                .iter()
+                .filter(|stream| stream.is_over())
+                .count() as u64,
             corrupted: self.network.corrupted,
             retransmitted: counters
                 .iter()

@@ -40,6 +40,8 @@ struct Posted {
     promise: Promise,
     kind: CompletionKind,
     place: usize,
+    /// Whether the receiver of a reliable stream has a completion for it too.
+    is_received: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +74,9 @@ pub(super) struct Stream {
     next_id: u64,
     pub(super) left: u64,
     pub(super) dead: bool,
+    /// Whether the receiver gave up the other direction of the connection. What it had acknowledged before
+    /// that still completes here, and the rest is never answered.
+    pub(super) peer_gave_up: bool,
     pub(super) completed: u64,
     /// Whether each request that may be is executed when it is posted, as on memory that the peer shares.
     pub(super) executes: bool,
@@ -121,6 +126,7 @@ impl Stream {
             next_id: 0,
             left: requests,
             dead: false,
+            peer_gave_up: false,
             completed: 0,
             executes: false,
             executed: 0,
@@ -131,9 +137,14 @@ impl Stream {
         self.kind == QpType::Rc
     }
 
-    /// Whether no request is left or outstanding, or the connection is dead.
+    /// Whether one end of the connection gave up.
+    pub(super) fn is_over(&self) -> bool {
+        self.dead || self.peer_gave_up
+    }
+
+    /// Whether no request is left or outstanding, or the connection is over.
     pub(super) fn is_done(&self) -> bool {
-        self.dead
+        self.is_over()
             || (self.left == 0
                 && self.posted.is_empty()
                 && (self.sent.is_empty() || !self.is_reliable()))
@@ -177,7 +188,7 @@ impl Stream {
         rng: &mut RunRng,
         now: Instant,
     ) -> Verdict {
-        if self.dead || self.left == 0 {
+        if self.is_over() || self.left == 0 {
             return Ok(());
         }
         let Some(place) = self.free_places.pop() else {
@@ -187,7 +198,9 @@ impl Stream {
         self.left -= 1;
         let id = self.next_id;
         self.next_id += 1;
+        let unreceived = self.sent.len();
         let plan = self.plan(hosts, rng, place, id);
+        let is_received = self.sent.len() > unreceived;
         // The last one is signaled: without a completion the end of the stream would not be seen.
         let signaled = self.left == 0 || self.free_places.is_empty() || rng.per_mille(700);
         self.submit(hosts, rng, &plan, id, signaled, now)?;
@@ -198,6 +211,7 @@ impl Stream {
             promise: plan.promise,
             kind,
             place,
+            is_received,
         });
         Ok(())
     }
@@ -429,10 +443,9 @@ impl Stream {
 
     /// Checks the completion of a send, and of those unsignaled before it.
     pub(super) fn check_send(&mut self, hosts: &mut [TestHost; 2], done: &Completion) -> Verdict {
-        if done.status == Status::RetryExceeded && self.is_reliable() {
-            // Seven retries can all be lost: then the connection is over, and the rest is flushed.
-            self.dead = true;
-        }
+        let gave_up = done.status == Status::RetryExceeded && self.is_reliable();
+        // Seven retries can all be lost: then the connection is over, and the rest is flushed.
+        self.dead |= gave_up || (self.peer_gave_up && done.status == Status::Flushed);
         if self.dead {
             let allowed = matches!(done.status, Status::RetryExceeded | Status::Flushed);
             return if allowed {
@@ -453,6 +466,7 @@ impl Stream {
             self.completed += 1;
             self.free_places.push(posted.place);
             if posted.id == done.id {
+                self.check_order(done)?;
                 return if posted.kind == done.kind {
                     Ok(())
                 } else {
@@ -463,6 +477,15 @@ impl Stream {
                 return Err(format!("{} completed before {}", done.id, posted.id));
             }
         }
+    }
+
+    /// A reliable message completes after its receive: those that were not received are not completed.
+    fn check_order(&self, done: &Completion) -> Verdict {
+        let outstanding = self.posted.iter().filter(|posted| posted.is_received);
+        if self.is_reliable() && self.sent.len() > outstanding.count() {
+            return Err(format!("completed before it was received: {done:?}"));
+        }
+        Ok(())
     }
 
     fn keep(&mut self, hosts: &mut [TestHost; 2], posted: &Posted) -> Verdict {
