@@ -8,7 +8,13 @@ use abi::ibv_mr;
 use ffi::{Errno, exports};
 use rnic::Access;
 
-/// Maps the bytes, and registers the mapping.
+/// What drivers of GPUs answer to a mapping of a dma-buf of their memory: `ENOTSUPP`, which the kernel keeps
+/// to itself elsewhere, so that programs have no text for it.
+const KERNEL_NOT_SUPPORTED: i32 = 524;
+
+/// Maps the bytes, and registers the mapping. Without a descriptor programs ask whether the memory of a GPU
+/// can be registered: NCCL takes every error but `EOPNOTSUPP` for a yes, UCX takes `EBADF` for one, and NCCL
+/// ends when the memory is refused later. Here it cannot, since the processor does not reach it.
 pub(crate) fn register(
     domain: PdArg<'_>,
     fd: i32,
@@ -18,7 +24,13 @@ pub(crate) fn register(
     bits: u32,
 ) -> Result<*mut ibv_mr, Errno> {
     let writable = memory::access(bits)?.contains(Access::LOCAL_WRITE);
-    let mapping = Mapping::new(fd, offset, length, writable)?;
+    if fd < 0 {
+        return Err(Errno::UNSUPPORTED);
+    }
+    let mapping = Mapping::new(fd, offset, length, writable).map_err(|error| match error {
+        Errno(KERNEL_NOT_SUPPORTED) => Errno::UNSUPPORTED,
+        other => other,
+    })?;
     let address = mapping.address_of(offset);
     let made = memory::register(
         domain,

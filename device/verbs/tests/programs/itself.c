@@ -154,7 +154,10 @@ static void regions_of_other_kinds(void)
 	MUST(fd >= 0 && !ftruncate(fd, 3 * 4096));
 	struct ibv_mr *file = ibv_reg_dmabuf_mr(pd, 4000, 5000, 1 << 20, fd, all);
 	MUST(file && !file->addr && file->length == 5000);
-	MUST(!ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, all) && errno == EBADF);
+	MUST(!ibv_reg_dmabuf_mr(pd, 0, 4096, 0, 1 << 20, all) && errno == EBADF);
+	/* The questions of NCCL and of UCX, whether memory of a GPU can be registered. */
+	MUST(!ibv_reg_dmabuf_mr(pd, 0, 0, 0, -1, 0) && errno == EOPNOTSUPP);
+	MUST(!ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, IBV_ACCESS_LOCAL_WRITE) && errno == EOPNOTSUPP);
 	strcpy(memory, "into a file");
 	sge = (struct ibv_sge){(uintptr_t)memory, 12, mr->lkey};
 	post(qp, IBV_WR_RDMA_WRITE, &sge, (1 << 20) + 100, file->rkey);
