@@ -4,7 +4,7 @@
 python3 testing/applications [NAME…]: all, or these. Each is installed below target/applications (Python
 packages from PyPI, others by apt), and then run in a network namespace whose interface net0 is the only
 network. The environment variable ROCKERY names the command (target/release/rockery). The exit status is 1 if
-one fails.
+one fails. One that needs hardware that is not there is named as not run.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from harness import ADDRESS, INTERFACE, Application, Failure
+from harness import ADDRESS, INTERFACE, Application, Failure, NotHere
 
 # Modules of this folder, each with `install(application)` and `run(application)`, which returns what it did.
 NAMES = [
@@ -28,6 +28,7 @@ NAMES = [
     "peercache",
     "tensorpipe",
     "gloo",
+    "nccl",
     "qemu",
     "valkey",
 ]
@@ -72,9 +73,17 @@ def main():
     if options.inside:
         failed = inside(names)
         sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
+    installed = []
     for name in names:
-        importlib.import_module(name).install(Application(name))
-    command = ["unshare", "--net", sys.executable, "-B", os.path.dirname(__file__) or ".", "--inside", *names]
+        try:
+            importlib.import_module(name).install(Application(name))
+            installed.append(name)
+        except NotHere as reason:
+            print(f"{name:12} not run: {reason}", flush=True)
+    if not installed:
+        sys.exit(1 if options.name else 0)
+    folder = os.path.dirname(__file__) or "."
+    command = ["unshare", "--net", sys.executable, "-B", folder, "--inside", *installed]
     sys.exit(subprocess.run(command).returncode)
 
 

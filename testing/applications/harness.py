@@ -19,6 +19,10 @@ class Failure(Exception):
     """The application did not do what it should, with its output."""
 
 
+class NotHere(Exception):
+    """This machine has not what the application needs, with what that is."""
+
+
 class Application:
     """An application's folder below target/applications, and the processes that its test has started."""
 
