@@ -1,5 +1,5 @@
-//! Sizes and offsets, compared at compile time with those of rdma-core 44 on x86-64; a test compares the same
-//! list with the installed headers.
+//! Sizes and offsets, compared at compile time with those of rdma-core 44; tests compare the same list with
+//! the installed headers, and with those of 64-bit ARM by the compiler for it.
 
 use crate::*;
 use core::mem::{offset_of, size_of};
@@ -16,17 +16,18 @@ pub struct Layout {
 }
 
 macro_rules! layouts {
-    ($($name:ident: $size:literal { $($($field:ident).+ $(as $c:literal)?: $offset:literal),* $(,)? })*) => {
+    ($($name:ident: $size:tt { $($($field:ident).+ $(as $c:literal)?: $offset:tt),* $(,)? })*) => {
         $(
             const _: () = assert!(size_of::<$name>() == $size, stringify!($name));
             $(const _: () = assert!(offset_of!($name, $($field).+) == $offset, stringify!($($field).+));)*
         )*
-        /// The layouts of all structs in the list.
-        pub const LAYOUTS: &[Layout] = &[$(Layout {
-            name: stringify!($name),
-            size: $size,
-            fields: &[$((name_in_c!($($field).+ $(as $c)?), $offset)),*],
-        }),*];
+        impl<const M: usize> Layouts<M> {
+            const ALL: &[Layout] = &[$(Layout {
+                name: stringify!($name),
+                size: $size,
+                fields: &[$((name_in_c!($($field).+ $(as $c)?), $offset)),*],
+            }),*];
+        }
     };
 }
 
@@ -38,6 +39,17 @@ macro_rules! name_in_c {
         stringify!($field)
     };
 }
+
+/// The layouts where what lies behind a `pthread_mutex_t` is so much further from the start of a struct than
+/// on x86-64.
+struct Layouts<const M: usize>;
+/// That of the processor of this build.
+const M: usize = size_of::<pthread_mutex_t>() - 40;
+
+/// The layouts of all structs in the list.
+pub const LAYOUTS: &[Layout] = Layouts::<M>::ALL;
+/// The same on 64-bit ARM.
+pub const LAYOUTS_OF_ARM: &[Layout] = Layouts::<8>::ALL;
 
 layouts! {
     ibv_gid_entry: 32 { gid: 0, gid_index: 16, port_num: 20, gid_type: 24, ndev_ifindex: 28 }
@@ -95,21 +107,24 @@ layouts! {
     ibv_dm: 32 { context: 0, memcpy_to_dm: 8, memcpy_from_dm: 16, comp_mask: 24, handle: 28 }
     ibv_mw: 32 { context: 0, pd: 8, rkey: 16, handle: 20, mw_type as "type": 24 }
     ibv_comp_channel: 16 { context: 0, fd: 8, refcnt: 12 }
-    ibv_cq: 128 {
-        context: 0, channel: 8, cq_context: 16, handle: 24, cqe: 28, mutex: 32, cond: 72,
-        comp_events_completed: 120, async_events_completed: 124,
+    ibv_cq: (128 + M) {
+        context: 0, channel: 8, cq_context: 16, handle: 24, cqe: 28, mutex: 32, cond: (72 + M),
+        comp_events_completed: (120 + M), async_events_completed: (124 + M),
     }
-    ibv_cq_ex: 288 {
-        comp_mask: 128, status: 132, wr_id: 136, start_poll: 144, next_poll: 152, end_poll: 160,
-        read_opcode: 168, read_vendor_err: 176, read_byte_len: 184, read_imm_data: 192, read_qp_num: 200,
-        read_src_qp: 208, read_wc_flags: 216, read_slid: 224, read_sl: 232, read_dlid_path_bits: 240,
-        read_completion_ts: 248, read_cvlan: 256, read_flow_tag: 264, read_tm_info: 272,
-        read_completion_wallclock_ns: 280,
+    ibv_cq_ex: (288 + M) {
+        comp_mask: (128 + M), status: (132 + M), wr_id: (136 + M), start_poll: (144 + M),
+        next_poll: (152 + M), end_poll: (160 + M), read_opcode: (168 + M), read_vendor_err: (176 + M),
+        read_byte_len: (184 + M), read_imm_data: (192 + M), read_qp_num: (200 + M), read_src_qp: (208 + M),
+        read_wc_flags: (216 + M), read_slid: (224 + M), read_sl: (232 + M), read_dlid_path_bits: (240 + M),
+        read_completion_ts: (248 + M), read_cvlan: (256 + M), read_flow_tag: (264 + M),
+        read_tm_info: (272 + M), read_completion_wallclock_ns: (280 + M),
     }
-    ibv_srq: 128 { srq_context: 8, pd: 16, handle: 24, mutex: 32, cond: 72, events_completed: 120 }
-    ibv_qp: 160 {
+    ibv_srq: (128 + M) {
+        srq_context: 8, pd: 16, handle: 24, mutex: 32, cond: (72 + M), events_completed: (120 + M),
+    }
+    ibv_qp: (160 + M) {
         qp_context: 8, pd: 16, send_cq: 24, recv_cq: 32, srq: 40, handle: 48, qp_num: 52, state: 56,
-        qp_type: 60, mutex: 64, cond: 104, events_completed: 152,
+        qp_type: 60, mutex: 64, cond: (104 + M), events_completed: (152 + M),
     }
     ibv_async_event: 16 { element: 0, event_type: 8 }
 
@@ -132,10 +147,11 @@ layouts! {
         alloc_mw: 56, bind_mw: 64, dealloc_mw: 72, poll_cq: 88, req_notify_cq: 96, post_srq_recv: 160,
         post_send: 200, post_recv: 208,
     }
-    ibv_context: 328 {
-        device: 0, ops: 8, cmd_fd: 264, async_fd: 268, num_comp_vectors: 272, mutex: 280, abi_compat: 320,
+    ibv_context: (328 + M) {
+        device: 0, ops: 8, cmd_fd: 264, async_fd: 268, num_comp_vectors: 272, mutex: 280,
+        abi_compat: (320 + M),
     }
-    verbs_context: 648 {
+    verbs_context: (648 + M) {
         query_port: 0, advise_mr: 8, alloc_null_mr: 16, reg_dm_mr: 56, alloc_dm: 64, free_dm: 72,
         modify_qp_rate_limit: 104, alloc_parent_domain: 112, dealloc_td: 120, alloc_td: 128, modify_cq: 136,
         post_srq_ops: 144, query_rt_values: 192, create_cq_ex: 200, private as "priv": 208,
@@ -173,7 +189,7 @@ layouts! {
 }
 
 // One pointer longer than in rdma-core 44: the field that rdma-core 64 has added.
-const _: () = assert!(size_of::<ibv_qp_ex>() == 360);
-const _: () = assert!(offset_of!(ibv_qp_ex, wr_id) == 168);
-const _: () = assert!(offset_of!(ibv_qp_ex, wr_atomic_cmp_swp) == 184);
-const _: () = assert!(offset_of!(ibv_qp_ex, wr_atomic_write) == 344);
+const _: () = assert!(size_of::<ibv_qp_ex>() == 360 + M);
+const _: () = assert!(offset_of!(ibv_qp_ex, wr_id) == 168 + M);
+const _: () = assert!(offset_of!(ibv_qp_ex, wr_atomic_cmp_swp) == 184 + M);
+const _: () = assert!(offset_of!(ibv_qp_ex, wr_atomic_write) == 344 + M);

@@ -21,7 +21,7 @@ mod work;
 pub use attr::*;
 pub use cma::*;
 pub use context::*;
-pub use layout::{LAYOUTS, Layout};
+pub use layout::{LAYOUTS, LAYOUTS_OF_ARM, Layout};
 pub use object::*;
 pub use value::*;
 pub use work::*;

@@ -3,10 +3,15 @@
 use crate::{ibv_context, ibv_data_buf, ibv_mw_bind_info, ibv_poll_cq_attr, ibv_sge};
 use core::ffi::{c_char, c_int, c_void};
 
-/// `pthread_mutex_t` on x86-64: zeroed is initialised.
-pub type pthread_mutex_t = [u64; 5];
-/// `pthread_cond_t` on x86-64: zeroed is initialised.
+/// Words of glibc's `pthread_mutex_t`, which has one more on 64-bit ARM than on x86-64.
+const MUTEX_WORDS: usize = if cfg!(target_arch = "aarch64") { 6 } else { 5 };
+/// `pthread_mutex_t`: zeroed is initialised.
+pub type pthread_mutex_t = [u64; MUTEX_WORDS];
+/// `pthread_cond_t`, of the same size on both: zeroed is initialised.
 pub type pthread_cond_t = [u64; 6];
+
+/// A mutex that nobody has locked.
+pub const PTHREAD_MUTEX_INITIALIZER: pthread_mutex_t = [0; MUTEX_WORDS];
 
 #[repr(C)]
 #[derive(Clone, Copy)]

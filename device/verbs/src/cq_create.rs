@@ -40,7 +40,7 @@ unsafe fn create(owner: ContextArg<'_>, init: &CqInit) -> Result<*mut Cq, Errno>
         cq_context: init.cq_context,
         handle: handle.value(),
         cqe: init.entries as i32,
-        mutex: [0; 5],
+        mutex: abi::PTHREAD_MUTEX_INITIALIZER,
         cond: [0; 6],
         comp_events_completed: 0,
         async_events_completed: 0,

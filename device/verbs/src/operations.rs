@@ -47,7 +47,7 @@ fn table(device: *mut ibv_device, async_fd: i32, cmd_fd: i32) -> verbs_context {
         cmd_fd,
         async_fd,
         num_comp_vectors: Context::VECTORS as i32,
-        mutex: [0; 5],
+        mutex: abi::PTHREAD_MUTEX_INITIALIZER,
         abi_compat: usize::MAX as *mut c_void,
     };
     verbs_context {

@@ -29,7 +29,7 @@ fn base(raw: *mut ibv_context, qpn: Qpn, init: &ibv_qp_init_attr, domain: *mut i
         qp_num: qpn.value(),
         state: 0,
         qp_type: init.qp_type,
-        mutex: [0; 5],
+        mutex: abi::PTHREAD_MUTEX_INITIALIZER,
         cond: [0; 6],
         events_completed: 0,
     }

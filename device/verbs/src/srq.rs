@@ -56,7 +56,7 @@ fn create(
         srq_context,
         pd: raw,
         handle: handle.value(),
-        mutex: [0; 5],
+        mutex: abi::PTHREAD_MUTEX_INITIALIZER,
         cond: [0; 6],
         events_completed: 0,
     };
