@@ -71,7 +71,7 @@ impl std::fmt::Display for Failure {
             Between::SharedMemory => "--shared-memory ",
             Between::Both => "--compare ",
         };
-        let command = "cargo run --release -p rockery-sim --bin torture --";
+        let command = "cargo run --release -p rockery-torture --";
         write!(f, "seed {seed}: {what}\n{command} {option}--seed {seed}")
     }
 }

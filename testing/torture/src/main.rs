@@ -1,6 +1,7 @@
-//! Runs seeds of the torture test: `torture --seeds 1000000`, or one again: `torture --seed 42`. With
-//! `--shared-memory` before it over a shared-memory channel (`--lane` is the option's old name), with
-//! `--compare` over both: then all that can be seen has to be the same.
+//! Runs seeds of the torture test: `torture --seeds 1000000`, with `--from FIRST` behind it those from
+//! another one than 0 on, or one again: `torture --seed 42`. With `--shared-memory` before it over a
+//! shared-memory channel (`--lane` is the option's old name), with `--compare` over both: then all that can
+//! be seen has to be the same.
 
 use std::process::ExitCode;
 use torture::Between;
@@ -23,12 +24,20 @@ fn main() -> ExitCode {
         [flag, value] if flag == "--seeds" => {
             number(value).map_or_else(usage, |count| run(0, count, between))
         }
+        [flag, value, from, first] if flag == "--seeds" && from == "--from" => {
+            let numbers = number(value).zip(number(first));
+            numbers
+                .filter(|(count, first)| first.checked_add(*count).is_some())
+                .map_or_else(usage, |(count, first)| run(first, count, between))
+        }
         _ => usage(),
     }
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: torture [--shared-memory | --compare] --seeds COUNT | --seed SEED");
+    eprintln!(
+        "usage: torture [--shared-memory | --compare] --seeds COUNT [--from FIRST] | --seed SEED"
+    );
     ExitCode::from(2)
 }
 
