@@ -18,6 +18,10 @@ pub mod neighbour;
 pub mod path_request;
 pub mod port_state;
 pub mod route;
+/// Words that one process writes and others copy whole.
+pub mod sequence_lock {
+    pub use crate::sys::sequence_lock::*;
+}
 mod sys;
 pub mod udp;
 /// Unix sockets that carry messages and descriptors.

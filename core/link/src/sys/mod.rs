@@ -12,6 +12,7 @@ pub(crate) mod netlink;
 mod races;
 pub(crate) mod ring;
 pub(crate) mod route;
+pub(crate) mod sequence_lock;
 pub(crate) mod shared;
 pub(crate) mod udp;
 pub(crate) mod unix;

@@ -1,4 +1,5 @@
-//! Model of the two sides of a ring's flags (`flags.rs`) in every execution that the memory model allows,
+//! Model of the two sides of a ring's flags (`flags.rs`), and of the grants that a peer reads
+//! (`sequence_lock.rs`), in every execution that the memory model allows,
 //! with a limited number of preemptions: loom executes the functions, with its words in place of the
 //! processor's. A lost wake-up is a deadlock, which loom reports, and so is an unordered access.
 //!
@@ -6,8 +7,9 @@
 //! model finds the fault that the fence prevents.
 
 use super::flags::{self, Word};
+use super::sequence_lock;
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::{AtomicU32, fence};
+use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Notify};
 use loom::thread;
 use std::sync::atomic::Ordering;
@@ -74,6 +76,59 @@ impl<O: Order> Word for Modeled<O> {
         if O::FENCES {
             fence(Ordering::SeqCst);
         }
+    }
+}
+
+/// A word of a sequence lock.
+struct Locked<A, O>(A, std::marker::PhantomData<fn() -> O>);
+
+macro_rules! locked {
+    ($word:ty, $value:ty) => {
+        impl<O: Order> sequence_lock::Word<$value> for Locked<$word, O> {
+            fn load(&self, order: Ordering) -> $value {
+                self.0.load(Modeled::<O>::order(order))
+            }
+
+            fn store(&self, value: $value, order: Ordering) {
+                self.0.store(value, Modeled::<O>::order(order));
+            }
+
+            fn fence(order: Ordering) {
+                if O::FENCES {
+                    fence(order);
+                }
+            }
+        }
+    };
+}
+
+locked!(AtomicU32, u32);
+locked!(AtomicU64, u64);
+
+/// An entry of a grant table.
+struct Entry<O, const N: usize> {
+    sequence: Locked<AtomicU32, O>,
+    words: [Locked<AtomicU64, O>; N],
+}
+
+impl<O: Order, const N: usize> Entry<O, N> {
+    fn new(value: u64) -> Self {
+        Self {
+            sequence: Locked(AtomicU32::new(0), std::marker::PhantomData),
+            words: std::array::from_fn(|_| Locked(AtomicU64::new(value), std::marker::PhantomData)),
+        }
+    }
+
+    fn write(&self, value: u64) {
+        sequence_lock::write(&self.sequence, &self.words, &[value; N]);
+    }
+
+    fn read(&self) -> Option<([u64; N], u32)> {
+        sequence_lock::read(&self.sequence, &self.words)
+    }
+
+    fn is_unchanged(&self, seen: u32) -> bool {
+        sequence_lock::is_unchanged(&self.sequence, seen)
     }
 }
 
@@ -156,37 +211,41 @@ fn without_release_and_acquire_a_payload_is_read_before_it_is_there() {
 }
 
 struct Room<O> {
+    /// The only place for a record.
+    place: UnsafeCell<u32>,
     /// Number of records that the reader has released.
     done: Modeled<O>,
     full: Modeled<O>,
     wake_up: Notify,
 }
 
-/// A writer whose ring has room for one record writes two more; the reader releases them.
+/// A writer whose ring has room for one record, which is full, writes one more when the reader has released
+/// that one.
 fn room<O: Order + 'static>() {
     model(|| {
         let shared = Arc::new(Room::<O> {
+            place: UnsafeCell::new(7),
             done: Modeled::new(0),
             full: Modeled::new(flags::CLEAR),
             wake_up: Notify::new(),
         });
         let ring = Arc::clone(&shared);
         let reader = thread::spawn(move || {
-            for released in 1..=RECORDS as u32 {
-                ring.done.store(released, Ordering::Release);
-                if flags::take(&ring.full) != flags::CLEAR {
-                    ring.wake_up.notify();
-                }
+            // SAFETY: loom checks that the writer does not access it at the same time.
+            assert_eq!(ring.place.with(|place| unsafe { *place }), 7);
+            ring.done.store(1, Ordering::Release);
+            if flags::take(&ring.full) != flags::CLEAR {
+                ring.wake_up.notify();
             }
         });
-        for written in 0..RECORDS as u32 {
-            let has_room = || shared.done.load(Ordering::Acquire) > written;
-            while !has_room() {
-                if !flags::set_and_look(&shared.full, 1, has_room) {
-                    shared.wake_up.wait();
-                }
+        let has_room = || shared.done.load(Ordering::Acquire) == 1;
+        while !has_room() {
+            if !flags::set_and_look(&shared.full, 1, has_room) {
+                shared.wake_up.wait();
             }
         }
+        // SAFETY: loom checks that the reader has ended its access.
+        shared.place.with_mut(|place| unsafe { *place = 77 });
         _ = reader.join();
     });
 }
@@ -202,24 +261,69 @@ fn without_fences_a_writer_waits_beside_room() {
     room::<Unfenced>();
 }
 
+/// The owner of an entry changes it, and a peer copies it: what it has is of one moment.
+fn entry<O: Order + 'static>() {
+    model(|| {
+        let shared = Arc::new(Entry::<O, 2>::new(0));
+        let owner = Arc::clone(&shared);
+        let writer = thread::spawn(move || (1..=2).for_each(|value| owner.write(value)));
+        let mut last = 0;
+        for _ in 0..2 {
+            if let Some(([first, second], _)) = shared.read() {
+                assert_eq!(first, second, "a torn copy");
+                assert!(first >= last, "an older copy");
+                last = first;
+            }
+        }
+        _ = writer.join();
+    });
+}
+
+#[test]
+fn an_entry_is_copied_whole() {
+    entry::<Kept>();
+}
+
+#[test]
+#[should_panic(expected = "a torn copy")]
+fn without_fences_an_entry_is_torn() {
+    entry::<Unfenced>();
+}
+
+#[test]
+#[should_panic(expected = "a torn copy")]
+fn without_release_and_acquire_an_entry_is_torn() {
+    entry::<Relaxed>();
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn without_release_and_acquire_a_record_is_overwritten_while_it_is_read() {
+    room::<Relaxed>();
+}
+
 struct Granted<O> {
-    grant: AtomicU32,
+    grant: Entry<O, 1>,
     memory: UnsafeCell<u32>,
     busy: Modeled<O>,
 }
 
-/// A writer executes requests on memory that its owner revokes meanwhile and then uses.
+/// A writer executes requests on memory that its owner revokes meanwhile and then uses. The writer has read
+/// the grant before, and looks only whether it is unchanged, as long as it is.
 fn revocation<O: Order + 'static>() {
     model(|| {
         let shared = Arc::new(Granted::<O> {
-            grant: AtomicU32::new(1),
+            grant: Entry::new(1),
             memory: UnsafeCell::new(0),
             busy: Modeled::new(flags::CLEAR),
         });
         let peer = Arc::clone(&shared);
         let writer = thread::spawn(move || {
+            let Some(([1], stamp)) = peer.grant.read() else {
+                return;
+            };
             let execute = |value| {
-                if peer.grant.load(Ordering::Acquire) != 0 {
+                if peer.grant.is_unchanged(stamp) {
                     // SAFETY: loom checks that nobody else accesses it.
                     peer.memory.with_mut(|memory| unsafe { *memory = value });
                 }
@@ -230,7 +334,7 @@ fn revocation<O: Order + 'static>() {
                 flags::release(&peer.busy);
             }
         });
-        shared.grant.store(0, Ordering::Release);
+        shared.grant.write(0);
         while flags::is_set_after_change(&shared.busy) != flags::CLEAR {
             thread::yield_now();
         }

@@ -5,11 +5,12 @@
 //! (the memory is sealed against it); a peer copies an entry, and uses the copy if the number was even and is
 //! the same afterwards.
 
+use link::sequence_lock;
 use os::sealed_table::{SealedTable, Shared};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Entries for regions and windows. Requests to regions without an entry go through the rings.
 pub(crate) const REGIONS: usize = 4096;
@@ -38,24 +39,12 @@ const _: () = assert!(size_of::<Entry>() == 64);
 impl Entry {
     /// Writes the entry. Only one thread of the owner does at a time, with the device's lock held.
     fn write(&self, words: [u64; WORDS]) {
-        let sequence = self.sequence.load(Ordering::Relaxed);
-        self.sequence
-            .store(sequence.wrapping_add(1), Ordering::Relaxed);
-        fence(Ordering::Release);
-        for (place, word) in self.words.iter().zip(words) {
-            place.store(word, Ordering::Relaxed);
-        }
-        self.sequence
-            .store(sequence.wrapping_add(2), Ordering::Release);
+        sequence_lock::write(&self.sequence, &self.words, &words);
     }
 
     /// A consistent copy of the entry, and its sequence number; `None` while it is being written.
     fn read(&self) -> Option<([u64; WORDS], u32)> {
-        let before = self.sequence.load(Ordering::Acquire);
-        let words = std::array::from_fn(|word| self.words[word].load(Ordering::Relaxed));
-        fence(Ordering::Acquire);
-        let after = self.sequence.load(Ordering::Relaxed);
-        (before == after && before.is_multiple_of(2)).then_some((words, before))
+        sequence_lock::read(&self.sequence, &self.words)
     }
 }
 
@@ -158,7 +147,7 @@ impl PeerGrantTable {
     #[inline]
     pub(crate) fn is_as(&self, stamp: Stamp) -> bool {
         let entry = self.0.entry(stamp.section, stamp.index);
-        entry.sequence.load(Ordering::Acquire) == stamp.sequence
+        sequence_lock::is_unchanged(&entry.sequence, stamp.sequence)
     }
 }
 

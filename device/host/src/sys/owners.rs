@@ -61,7 +61,9 @@ impl Owners<Writes> {
         Ok((owners, fd))
     }
 
-    /// Records the process of a range, before the process gets the range.
+    /// Records the process of a range, before the process gets the range. The two words have no order of
+    /// their own: readers look after a message of the process, which has had one of the agent before, and
+    /// system calls are barriers on every processor.
     pub(crate) fn set(&self, range: usize, owner: Identity) {
         if let Some(entry) = self.table.slots.get(range) {
             entry.process.store(owner.process, Ordering::Relaxed);

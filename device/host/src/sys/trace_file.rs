@@ -147,7 +147,9 @@ impl TraceFile {
 }
 
 impl Chunk {
-    /// Adds a record; false where it has no room. Readers see it when its first word is there.
+    /// Adds a record; false where it has no room. Its first word is there last, so a program that is killed
+    /// leaves no half of one. Readers come when the program has ended: the kernel copies the file in no order
+    /// that 64-bit ARM would keep.
     pub(crate) fn push(&mut self, at_ns: u64, kind: Kind, fields: &[u64], text: &str) -> bool {
         let text = text.as_bytes();
         let text = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
