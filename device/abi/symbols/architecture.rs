@@ -1,7 +1,7 @@
 //! The processor that a drop-in library is built for. Used by the build scripts of the drop-in libraries.
 
 /// Processors that the assembly of the drop-in libraries is written for.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Architecture {
     X86_64,
     Aarch64,
@@ -14,8 +14,12 @@ impl Architecture {
     /// When there is no assembly for it, with the targets for which there is.
     pub(crate) fn of_target() -> Result<Self, String> {
         println!("cargo:rerun-if-changed=../abi/symbols/architecture.rs");
-        let target = std::env::var("TARGET").unwrap_or_default();
-        match target.as_str() {
+        Self::of(&std::env::var("TARGET").unwrap_or_default())
+    }
+
+    /// That of a target of the compiler.
+    pub(crate) fn of(target: &str) -> Result<Self, String> {
+        match target {
             "x86_64-unknown-linux-gnu" => Ok(Self::X86_64),
             "aarch64-unknown-linux-gnu" => Ok(Self::Aarch64),
             _ => Err(format!(
