@@ -102,9 +102,10 @@ pub(crate) enum Command {
     ///
     /// As text, as JSON, for Perfetto, or as a ladder diagram of both ends (docs/trace.md).
     Trace(crate::trace::Show),
-    /// Find the usual mistakes in the trace of a program, and name the calls that made them.
+    /// Find the usual mistakes in the trace of a program, and name the calls; or explain a rule of doctor.
     ///
-    /// Exit status: 0 if there is none, 1 if there are some (docs/trace.md).
+    /// Exit status: 0 if there is no mistake, 1 if there are some (docs/trace.md). `rockery explain RULE`
+    /// prints the section of a rule (docs/gear.md#rules).
     Explain(crate::trace::Explain),
     /// List the devices of this host, and the programs that have them open.
     ///

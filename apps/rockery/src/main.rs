@@ -39,6 +39,7 @@ mod packages;
 mod plan;
 mod probe;
 mod program;
+mod rules;
 mod run;
 mod sanitizers;
 mod serve;

@@ -244,6 +244,36 @@ fn a_host_and_a_switch_are_compared_with_the_fabric_file_and_findings_point_to_t
     assert!(!first["specification"].as_str().unwrap().is_empty());
 }
 
+/// The section of a rule is printed by its name, as text and as JSON; other words are files.
+#[test]
+fn explain_prints_the_section_of_a_rule() {
+    let explained = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_rockery"))
+            .arg("explain")
+            .args(arguments)
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let (status, said) = explained(&["switch-dscp-map", "numa"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(
+        said.starts_with("switch-dscp-map\n\n") && said.contains("\nnuma\n\n"),
+        "{said}"
+    );
+    assert!(
+        said.contains("Specification: RFC 2474 (the DS field)."),
+        "{said}"
+    );
+    let (_, said) = explained(&["numa", "--format", "json"]);
+    let document: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(document["rules"][0]["rule"], "numa");
+    let (status, said) = explained(&["switch-dscp-mop"]);
+    assert_eq!(status, Some(125), "{said}");
+    assert!(said.contains("switch-dscp-mop: No such file"), "{said}");
+}
+
 /// A healthy host whose adapter lost so many packets, and reads too little at once.
 fn snapshot(lost: u32) -> String {
     let healthy = repository("network/doctor/tests/hosts/mlx5.txt");

@@ -17,7 +17,7 @@ use ::trace::layout::{LIMIT_DEFAULT, header};
 use os::mapping::{Mapping, READ};
 
 use crate::args::Settings;
-use crate::{Error, output, sys};
+use crate::{Error, output, rules, sys};
 
 /// The options of `rockery trace`.
 #[derive(Debug, Clone, clap::Args)]
@@ -49,7 +49,8 @@ enum Format {
 /// The options of `rockery explain`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Explain {
-    /// Trace that rockery run --trace has written; of two machines, both
+    /// Trace that rockery run --trace has written; of two machines, both. Or the name of a rule of doctor,
+    /// as its findings have it in brackets
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// How mistakes are printed
@@ -127,11 +128,14 @@ pub(crate) fn show(what: &Show) -> Result<(), Error> {
     sink.flush()
 }
 
-/// Prints the mistakes of a trace; the exit status is 1 if there are some.
+/// Prints the mistakes of a trace; the exit status is 1 if there are some. Of names of rules, what they mean.
 ///
 /// # Errors
 /// When a file is no trace, or the result cannot be written.
 pub(crate) fn explain(what: &Explain) -> Result<ExitCode, Error> {
+    if let Some(result) = explain_rules(what) {
+        return result.map(|()| ExitCode::SUCCESS);
+    }
     let files = Files::open(&what.files)?;
     let trace = files.read()?;
     warn_of_lost(&trace);
@@ -144,6 +148,18 @@ pub(crate) fn explain(what: &Explain) -> Result<ExitCode, Error> {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// `None` where the arguments are no names of rules: a file of that name is a trace.
+fn explain_rules(what: &Explain) -> Option<Result<(), Error>> {
+    if what.files.iter().any(|file| file.exists()) {
+        return None;
+    }
+    let names: Option<Vec<&str>> = what.files.iter().map(|file| file.to_str()).collect();
+    match what.format {
+        FindingFormat::Text => rules::page(&names?).map(output::print),
+        FindingFormat::Json => rules::document(&names?).map(output::json),
+    }
 }
 
 fn warn_of_lost(trace: &Trace<'_>) {
