@@ -73,7 +73,9 @@ fn report(findings: Vec<Finding>) {
 #[test]
 fn the_architecture_page_names_functions_that_exist() {
     let tree = tree();
-    let page = tree.file("docs/architecture.md").expect("the page exists");
+    let page = tree
+        .file("docs/design/architecture.md")
+        .expect("the page exists");
     let mut checked = 0;
     for line in page.text.lines().filter(|line| line.contains(".rs`: `")) {
         let mut names = line.split('`').skip(1).step_by(2);
@@ -82,14 +84,14 @@ fn the_architecture_page_names_functions_that_exist() {
         };
         let file = tree
             .file(path)
-            .unwrap_or_else(|| panic!("docs/architecture.md names no file: {path}"));
+            .unwrap_or_else(|| panic!("docs/design/architecture.md names no file: {path}"));
         // Behind the name are the parameters, or those of types.
         let is_there = ['(', '<']
             .iter()
             .any(|next| file.text.contains(&format!("fn {function}{next}")));
         assert!(
             is_there,
-            "docs/architecture.md: {path} has no function {function}"
+            "docs/design/architecture.md: {path} has no function {function}"
         );
         checked += 1;
     }

@@ -25,7 +25,7 @@ fn the_table_of_attacks_has_a_row_with_a_result_for_each_attack() {
         .output()
         .expect("it starts");
     let list = String::from_utf8(list.stdout).expect("text");
-    let path = programs::workspace().join("docs/security.md");
+    let path = programs::workspace().join("docs/design/security.md");
     let table = std::fs::read_to_string(path).expect("it is there");
     let rows: Vec<&str> = table.lines().collect();
     let has_result = |attack: &&str| {

@@ -3,7 +3,7 @@
 use super::arrows::{WINGS, Workspace};
 use crate::{Finding, Tree};
 
-const ARCHITECTURE: &str = "docs/architecture.md";
+const ARCHITECTURE: &str = "docs/design/architecture.md";
 const FUZZING: &str = "testing/fuzz/README.md";
 const SUMMARY: &str = "docs/SUMMARY.md";
 

@@ -3,7 +3,7 @@
 use crate::rules::arrows::{WINGS, Wing, Workspace};
 use crate::{File, Finding, Tree};
 
-const DECISIONS: &str = "docs/decisions.md";
+const DECISIONS: &str = "docs/design/decisions.md";
 /// A workspace of its own, since the fuzzers are built with other flags.
 const FUZZERS: &str = "testing/fuzz/";
 const LOCK_SOURCE: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";

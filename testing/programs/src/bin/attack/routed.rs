@@ -1,6 +1,6 @@
 //! Attacks on connections that cross a router: routes that other hosts redirect, and the table of a firewall
-//! that tracks connections. The victim, or the router, has the setting that docs/security.md recommends; the
-//! same packets without it show that the setting is needed.
+//! that tracks connections. The victim, or the router, has the setting that docs/design/security.md
+//! recommends; the same packets without it show that the setting is needed.
 
 use std::net::SocketAddrV4;
 use std::time::Duration;
