@@ -1,5 +1,5 @@
 //! Management of an InfiniBand subnet, without input and output of its own: nodes and their agents, directed
-//! routes, ports and links, and what a kernel does for programs that send management datagrams.
+//! routes, ports and links, what a kernel does for programs that send management datagrams, and routing.
 //!
 //! Sections of the specification (IBTA) are those of volume 1, release 1.3.
 #![no_std]
@@ -13,6 +13,7 @@ pub mod lid;
 pub mod mad;
 pub mod node;
 pub mod pma;
+pub mod routing;
 pub mod sa;
 pub mod sma;
 mod smi;
